@@ -1,0 +1,89 @@
+"""Build the documentation: Sphinx with MyST and furo; API pages come from the docstrings."""
+
+import dataclasses
+import re
+from importlib.metadata import version as installed_version
+from typing import Any
+
+from sphinx.application import Sphinx
+
+project = "energymodel"
+author = "The energymodel authors"
+copyright = author  # noqa: A001  (the name that Sphinx reads)
+version = release = installed_version("energymodel")
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
+]
+exclude_patterns = ["_build"]
+templates_path = ["_templates"]
+html_theme = "furo"
+html_title = "energymodel"
+
+# No dollarmath: prices such as "2.5 $/h" are not formulas. Mathematics stands in {math}.
+myst_enable_extensions = ["amsmath", "deflist"]
+myst_heading_anchors = 3
+
+autosummary_generate = True
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True, "show-inheritance": True}
+add_module_names = False
+
+CODE = re.compile(r"`+[^`]+`+")
+FENCE = re.compile(r"^\s*```")
+
+
+def _escape(text: str) -> str:
+    """Keep bold, and take every other character of reStructuredText's markup as itself."""
+    text = re.sub(r"(?<!\*)\*(?!\*)", r"\\*", text.replace("\\", "\\\\"))
+    return re.sub(r"_(?=\W|$)", r"\\_", text.replace("|", r"\|"))
+
+
+def _translate(line: str) -> str:
+    """Turn a line of Markdown, as docstrings are written, into reStructuredText."""
+    parts, end = [], 0
+    for code in CODE.finditer(line):
+        parts += [_escape(line[end : code.start()]), f"``{code.group().strip('`')}``"]
+        # Markup must be followed by a space or punctuation; an empty escape stands for one.
+        parts.append(r"\ " if code.end() < len(line) and line[code.end()].isalnum() else "")
+        end = code.end()
+    return "".join([*parts, _escape(line[end:])])
+
+
+def _fields(component: type) -> list[str]:
+    """List the fields of a component with their units."""
+    lines = []
+    for field in dataclasses.fields(component):
+        unit, text = field.metadata.get("unit"), field.metadata.get("doc")
+        if not field.name.startswith("_"):
+            lines.append(f"- `{field.name}`{f' [{unit}]' if unit else ''}{f': {text}' if text else ''}")
+    return ["", "**Fields:**", "", *lines, ""] if lines else []
+
+
+def _markdown_docstring(_app: Sphinx, what: str, _name: str, value: Any, _options: Any, lines: list[str]) -> None:
+    source = list(lines)
+    if what == "class" and dataclasses.is_dataclass(value) and isinstance(value, type):
+        source += _fields(value)
+    translated: list[str] = []
+    fenced = item = False
+    for line in source:
+        if FENCE.match(line):
+            fenced = not fenced
+            translated += ["", ".. code-block:: python", ""] if fenced else [""]
+        elif fenced:
+            translated.append(f"    {line}")
+        else:
+            item = line.lstrip().startswith("- ") or (item and bool(line.strip()))
+            continued = item and not line.startswith((" ", "- "))
+            translated.append(f"  {_translate(line)}" if continued else _translate(line))
+    lines[:] = translated
+
+
+def setup(app: Sphinx) -> None:
+    """Register the translation of docstrings."""
+    app.connect("autodoc-process-docstring", _markdown_docstring)

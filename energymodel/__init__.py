@@ -1,0 +1,55 @@
+"""Energy, time, money and carbon of training a large language model, and the best plan, by gradients.
+
+Public names load on first use, so that the command line answers before JAX is imported.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from energymodel import design, economics, learning, performance, physics, presets, sources, system
+    from energymodel.design.optimize import Optimum, optimize
+    from energymodel.presets.scenario import Scenario, load_scenario
+    from energymodel.system.outcome import TrainingOutcome
+    from energymodel.system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
+    from energymodel.system.training_system import TrainingSystem, evaluate
+    from energymodel.units import InputError
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Optimum": "energymodel.design.optimize",
+    "optimize": "energymodel.design.optimize",
+    "Scenario": "energymodel.presets.scenario",
+    "load_scenario": "energymodel.presets.scenario",
+    "TrainingOutcome": "energymodel.system.outcome",
+    "ParallelLayout": "energymodel.system.plan",
+    "TargetLoss": "energymodel.system.plan",
+    "TokenBudget": "energymodel.system.plan",
+    "TrainingPlan": "energymodel.system.plan",
+    "TrainingSystem": "energymodel.system.training_system",
+    "evaluate": "energymodel.system.training_system",
+    "InputError": "energymodel.units",
+}
+_PACKAGES = ("design", "economics", "learning", "performance", "physics", "presets", "sources", "system")
+
+__all__ = [
+    "InputError", "Optimum", "ParallelLayout", "Scenario", "TargetLoss", "TokenBudget", "TrainingOutcome",
+    "TrainingPlan", "TrainingSystem", "design", "economics", "evaluate", "learning", "load_scenario", "optimize",
+    "performance", "physics", "presets", "sources", "system",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(import_module(_HOME[name]), name)
+    elif name in _PACKAGES:
+        value = import_module(f"energymodel.{name}")
+    else:
+        raise AttributeError(f"module 'energymodel' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,1 @@
+"""Which plan is best, and what is each constraint worth?"""

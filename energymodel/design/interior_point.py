@@ -1,0 +1,346 @@
+"""How are small dense constrained problems solved, thousands at a time: an elastic primal-dual interior point.
+
+    minimize  f(x) + rho sum(t) [+ rho sum(s) over equalities]
+    subject to  c(x) + s - t = 0,  s >= 0,  t >= 0,  lower <= x <= upper
+
+The rows `c` are inequalities `c <= 0` first, then equalities `c = 0`, for which the slack `s` costs as much as the
+violation `t`. Multipliers then live in `0 <= y <= rho` (inequalities) and `-rho <= y <= rho` (equalities), so that
+an infeasible problem ends in its least violation with bounded multipliers instead of diverging. Steps are Mehrotra's
+predictor and corrector [Mehrotra 1992; Nocedal & Wright 2006, ch. 19], the elastic form is the l1 penalty of
+[Fletcher 1987, ch. 12], inertia correction, scaling and the safeguard of the multipliers follow [Wachter & Biegler
+2006]. The step lengths are tried all at once, so that the body has no branches and one lane of a batch costs what it
+costs alone.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+RUNNING, SUCCESSFUL, INFEASIBLE, OUT_OF_ITERATIONS, NON_FINITE, BOUNDS_CROSS, INTERRUPTED = range(7)
+
+# Constants of the method, where not argued for at their place, are those of [Wachter & Biegler 2006].
+_ARMIJO = 1e-4
+_DUAL_SPREAD = 1e10  # the multiplier times its slack stays within this factor of the barrier [eq. 16]
+PUSH = 1e-2  # relative distance of a cold start from its bounds [section 3.6]
+WARM_PUSH = 1e-4
+_STEEPEST = 100.0  # largest gradient of a row at the start [section 3.8]; multipliers beyond it relax the test [eq. 6]
+_RAISE = 1e4  # of the penalty, when a search ends in a violation: one more search decides
+_LEAST_TRUST = 0.1  # an affine step shorter than this spoils Mehrotra's corrector
+_DAMPINGS = (0.0, 1e-4, 1e-2, 0.1, 1.01)  # of the infinity norm of the Hessian: the last makes it positive definite
+
+
+class SolverOptions(eqx.Module):
+    """How hard to try. The defaults suit problems whose quantities are of order one (logarithms, ratios).
+
+    - `tolerance`: largest Karush-Kuhn-Tucker residual [1] of the scaled problem; float32 stops at about 7e-5.
+    - `max_iterations`: Newton steps before giving up [1].
+    - `penalty`: price rho of violating a scaled constraint [1]; raised to `maximum_penalty` before a problem is called
+      infeasible.
+    - `trials`: step lengths tried at once [1].
+    - `chunk`: lanes of a `vmap` that iterate together [1]; 8 to 64 stay in a CPU's cache, a GPU likes 1e4.
+    """
+
+    tolerance: float = eqx.field(default=1e-8, static=True)
+    max_iterations: int = eqx.field(default=100, static=True)
+    penalty: float = eqx.field(default=100.0, static=True)
+    maximum_penalty: float = eqx.field(default=1e6, static=True)
+    trials: int = eqx.field(default=6, static=True)
+    chunk: int = eqx.field(default=32, static=True)
+
+    def reachable(self, dtype: np.dtype) -> float:
+        """Residual that rounding allows to reach, `max(tolerance, eps^0.6)`."""
+        return max(self.tolerance, float(np.finfo(dtype).eps) ** 0.6)
+
+
+class State(NamedTuple):
+    """One lane between two iterations, in scaled units: everything needed to go on."""
+
+    x: Float[Array, " n"]
+    slack: Float[Array, " mm"]  # s, then t
+    y: Float[Array, " m"]
+    dual: Float[Array, " nn"]  # of the lower, then of the upper bounds
+    penalty: Float[Array, ""]
+    damping: Float[Array, ""]
+    scale: Float[Array, " k"]
+    values: Float[Array, " k"]
+    residual: Float[Array, ""]
+    warm: Bool[Array, ""]
+    iteration: Int[Array, ""]
+    status: Int[Array, ""]
+
+
+class Box(NamedTuple):
+    """Bounds of the scaled variables; a fixed variable has equal bounds and takes no part."""
+
+    lower: Float[Array, " n"]
+    upper: Float[Array, " n"]
+
+    @property
+    def free(self) -> Bool[Array, " n"]:
+        """Variables that may move."""
+        return self.upper > self.lower
+
+    @property
+    def below(self) -> Bool[Array, " n"]:
+        """Free variables with a finite lower bound."""
+        return self.free & jnp.isfinite(self.lower)
+
+    @property
+    def above(self) -> Bool[Array, " n"]:
+        """Free variables with a finite upper bound."""
+        return self.free & jnp.isfinite(self.upper)
+
+    @property
+    def bounded(self) -> Bool[Array, " nn"]:
+        """Which lower, then which upper bounds act."""
+        return jnp.concatenate([self.below, self.above])
+
+    def distances(self, x: Float[Array, " n"]) -> Float[Array, " nn"]:
+        """Distances from lower, then upper bounds; one where there is none, never less than rounding can tell."""
+        bound = jnp.concatenate([self.lower, self.upper])
+        bound = jnp.where(self.bounded, bound, 0.0)
+        gap = jnp.concatenate([x, -x]) + jnp.concatenate([-bound[: x.size], bound[x.size :]])
+        gap = jnp.maximum(gap, jnp.finfo(x.dtype).eps * jnp.maximum(1.0, jnp.abs(bound)))
+        return jnp.where(self.bounded, gap, 1.0)
+
+    def inside(self, x: Float[Array, " n"], push: float) -> Float[Array, " n"]:
+        """Nearest point at least `push` (relative to range or bound) away from the bounds."""
+        width = jnp.where(self.below & self.above, self.upper - self.lower, jnp.inf)
+        low = push * jnp.minimum(width, jnp.maximum(1.0, jnp.abs(jnp.where(self.below, self.lower, 0.0))))
+        high = push * jnp.minimum(width, jnp.maximum(1.0, jnp.abs(jnp.where(self.above, self.upper, 0.0))))
+        x = jnp.where(self.below, jnp.maximum(x, self.lower + low), x)
+        x = jnp.where(self.above, jnp.minimum(x, self.upper - high), x)
+        return jnp.where(self.free, x, jnp.clip(x, self.lower, self.upper))
+
+
+Rows = Callable[[Float[Array, " n"]], Float[Array, " k"]]
+"""The problem: x to the objective followed by the constraint rows."""
+
+
+def begin(x: Float[Array, " n"], rows: int, options: SolverOptions, warm: tuple[Array, Array] | None = None) -> State:
+    """State before the first evaluation; `warm` holds the multipliers `(y, dual)` of a neighboring solution."""
+    zero = jnp.zeros((), x.dtype)
+    y, dual = (jnp.zeros(rows, x.dtype), jnp.zeros(2 * x.size, x.dtype)) if warm is None else warm
+    return State(
+        x=x,
+        slack=jnp.ones(2 * rows, x.dtype),
+        y=y,
+        dual=dual,
+        penalty=zero + options.penalty,
+        damping=zero,
+        scale=jnp.ones(1 + rows, x.dtype),
+        values=jnp.zeros(1 + rows, x.dtype),
+        residual=zero + jnp.inf,
+        warm=jnp.asarray(warm is not None),
+        iteration=jnp.asarray(-1, jnp.int32),
+        status=jnp.asarray(RUNNING, jnp.int32),
+    )
+
+
+def derivatives(problem: Rows, x: Float[Array, " n"], weights: Float[Array, " k"]) -> tuple[Array, Array, Array]:
+    """Values, Jacobian and the Hessian of `weights . problem`, from one linearization of the reverse sweep.
+
+    The sweep returns the values beside the weighted gradient, so that its n tangents carry both matrices.
+    """
+
+    def sweep(x: Array) -> tuple[Array, Array]:
+        values, pull = jax.vjp(problem, x)
+        return values, pull(weights)[0]
+
+    (values, _), tangent = jax.linearize(sweep, x)
+    jacobian, hessian = jax.vmap(tangent, out_axes=-1)(jnp.eye(x.size, dtype=x.dtype))
+    return values, jacobian, 0.5 * (hessian + hessian.T)
+
+
+def advance(problem: Rows, inequalities: int, box: Box, options: SolverOptions, state: State, limit: Array) -> State:
+    """Iterate one lane until it is finished or has made `limit` iterations. Under `vmap` finished lanes stand still."""
+    equality = jnp.arange(state.y.size) >= inequalities
+    tolerance = options.reachable(state.x.dtype)
+    return jax.lax.while_loop(
+        lambda state: (state.status == RUNNING) & (state.iteration < limit),
+        lambda state: _iterate(problem, equality, box, options, tolerance, state),
+        state,
+    )
+
+
+def _start(state: State, box: Box, equality: Array, values: Array, jacobian: Array, hessian: Array) -> State:
+    """Scales, slacks and multipliers from the derivatives at the starting point."""
+    # Rows steeper than 100 are scaled down, rows that are flat and small are scaled up. Curvature speaks for an
+    # objective that starts at a stationary point.
+    slope = jnp.max(jnp.abs(jacobian), axis=1)
+    size = jnp.maximum(slope, jnp.abs(values).at[0].set(jnp.max(jnp.abs(hessian))))
+    small = (size > jnp.finfo(size.dtype).tiny) & (size < 1.0)
+    scale = jnp.where(small, 1.0 / jnp.where(small, size, 1.0), _STEEPEST / jnp.maximum(slope, _STEEPEST))
+    rows, rho, gap = (scale * values)[1:], state.penalty, box.distances(state.x)
+    barrier, least = jnp.where(state.warm, 1e-4, 0.1), jnp.where(state.warm, 1e-3, 0.1)
+    s = jnp.where(equality, barrier / rho, jnp.maximum(-rows, least))
+    t = jnp.where(equality, barrier, 2 * barrier) / rho
+    # Where the multipliers of a neighbor are given, they are kept a little inside their range.
+    fresh = jnp.where(state.warm, 1e-2, 1.0) * jnp.concatenate([jnp.minimum(barrier / s, rho / 2), barrier / gap])
+    old = jnp.concatenate([state.y / scale[1:], state.dual]) * scale[0]
+    m = rows.size
+    y = jnp.where(
+        equality, jnp.clip(old[:m], -0.9 * rho, 0.9 * rho), jnp.minimum(jnp.maximum(old[:m], fresh[:m]), 0.9 * rho)
+    )
+    dual = jnp.where(box.bounded, jnp.maximum(old[m:], fresh[m:]), 0.0)
+    return state._replace(slack=jnp.concatenate([s, t]), y=y, dual=dual, scale=scale)
+
+
+def _factor(matrix: Array, size: Array, free: Array, damping: Array) -> tuple[Float[Array, "n n"], Float[Array, ""]]:
+    """First finite Cholesky factor among increasing dampings, all tried at once, and the damping it took."""
+    dampings = jnp.maximum(damping, jnp.asarray(_DAMPINGS, matrix.dtype))
+    factors = jnp.linalg.cholesky(matrix + jnp.diag(size * free) * dampings[:, None, None])
+    good = jnp.isfinite(factors[:, -1, -1])
+    first = jnp.argmax(good)
+    diagonal = jnp.diag(jnp.sqrt(jnp.maximum(jnp.abs(jnp.diag(matrix)), jnp.where(size > 0, size, 1.0))))
+    return jnp.where(good[first], factors[first], diagonal), dampings[jnp.where(good[first], first, -1)]
+
+
+def _reach(shrink: Array | float, value: Array, change: Array) -> Array:
+    """Longest steps in [0, 1], one per line, that leave every entry at least `(1 - shrink)` of itself."""
+    falling = change < 0
+    return jnp.min(jnp.where(falling, -shrink * value / jnp.where(falling, change, -1.0), 1.0), axis=-1, initial=1.0)
+
+
+def _iterate(problem: Rows, equality: Array, box: Box, options: SolverOptions, tolerance: float, state: State) -> State:
+    n, m, dtype = state.x.size, state.y.size, state.x.dtype
+    one, eps = jnp.ones(1, dtype), jnp.finfo(dtype).eps
+    first = state.iteration < 0
+    weights = state.scale * jnp.concatenate([one, jnp.where(first, 0.0, state.y)])
+    values, jacobian, W = derivatives(problem, state.x, weights)
+    finite = jnp.isfinite(jnp.sum(values) + jnp.sum(jacobian) + jnp.sum(W))
+    fresh = _start(state, box, equality, values, jacobian, W)
+    state = jax.tree.map(lambda a, b: jnp.where(first, a, b), fresh, state)
+
+    # Every slack and every distance to a bound is a gap with a price: s with u, t with v, x - lower, upper - x.
+    x, y, rho, free = state.x, state.y, state.penalty, box.free
+    lagrangian = jnp.concatenate([one, y])
+    jacobian = state.scale[:, None] * jacobian
+    pull = lagrangian @ jacobian  # gradient of f + y c
+    J, W = jacobian[1:] * free, W * free * free[:, None]
+    f, c = state.scale[0] * values[0], state.scale[1:] * values[1:]
+    cost = jnp.where(equality, rho, 0.0)
+    # A multiplier next to the end of its range is known only to rounding, and so is its distance from there.
+    u, v = jnp.where(equality, jnp.maximum(y + rho, eps * rho), y), jnp.maximum(rho - y, eps * rho)
+    dual = jnp.where(box.bounded, state.dual, 0.0)
+    gap = jnp.concatenate([state.slack, box.distances(x)])
+    price = jnp.concatenate([u, v, dual])
+    r = c + state.slack[:m] - state.slack[m:]
+    products = gap * price
+
+    # Karush-Kuhn-Tucker residual; products of elastic slacks are weighed by their cost.
+    costs = jnp.concatenate([cost, jnp.broadcast_to(rho, m), jnp.zeros(2 * n, dtype)])
+    reduced = (pull - dual[:n] + dual[n:]) * free
+    reduced = reduced / jnp.maximum(1.0, jnp.max(jnp.abs(y), initial=0.0) / _STEEPEST)
+    residual = jnp.max(jnp.abs(jnp.concatenate([reduced, r, products / jnp.maximum(1.0, costs)])))
+    violation = jnp.max(jnp.where(costs > 0, gap, 0.0))
+    converged = finite & ~first & (residual <= tolerance)
+    feasible, exhausted = violation <= 10 * tolerance, rho >= options.maximum_penalty
+    ended = jnp.where(feasible, SUCCESSFUL, jnp.where(exhausted, INFEASIBLE, RUNNING))
+    status = jnp.where(finite, jnp.where(converged, ended, RUNNING), NON_FINITE).astype(jnp.int32)
+    raised = converged & (status == RUNNING)
+
+    # The condensed Newton matrix, its factor, and the direction for given complementarity targets.
+    ratio = gap[: 2 * m] / price[: 2 * m]
+    stiff = dual / gap[2 * m :]
+    S = 1.0 / (ratio[:m] + ratio[m:])
+    A = W + (J.T * S) @ J + jnp.diag(stiff[:n] + stiff[n:] + ~free)
+    factor, damping = _factor(A, jnp.max(jnp.sum(jnp.abs(W), axis=1)), free, state.damping)
+
+    def respond(right: Array, shift: Array) -> tuple[Array, Array]:
+        """Steps of x and y for a force on x and a residual of the rows."""
+        dx = jax.scipy.linalg.cho_solve((factor, True), (right - J.T @ (S * shift)) * free)
+        return dx, S * (J @ dx + shift)
+
+    def direction(target: Array) -> tuple[Array, Array, Array, Array]:
+        ask, push = target[: 2 * m] / price[: 2 * m], jnp.where(box.bounded, target[2 * m :] / gap[2 * m :], 0.0)
+        dx, dy = respond(push[:n] - push[n:] - pull, c + ask[:m] - ask[m:])
+        row_price, bound_gap = jnp.concatenate([dy, -dy]), jnp.where(box.bounded, jnp.concatenate([dx, -dx]), 0.0)
+        row_gap, bound_price = ask - gap[: 2 * m] - ratio * row_price, push - dual - stiff * bound_gap
+        return dx, dy, jnp.concatenate([row_gap, bound_gap]), jnp.concatenate([row_price, bound_price])
+
+    # Mehrotra: an affine step tells how much the complementarity can fall and how far it is from linear.
+    count = jnp.maximum(2 * m + jnp.sum(box.bounded), 1)
+    barrier = jnp.sum(products) / count
+    both = jnp.stack([gap, price])
+    _, _, dgap, dprice = direction(jnp.zeros_like(gap))
+    reach = _reach(1.0, both, jnp.stack([dgap, dprice]))
+    predicted = (gap + reach[0] * dgap) @ (price + reach[1] * dprice) / count
+    fall = predicted / jnp.where(barrier > 0, barrier, 1.0)
+    target = jnp.maximum(jnp.clip(fall, 0.0, 2.0) ** 3 * barrier, 1e-3 * tolerance)
+    corrector = jnp.where(jnp.min(reach) > _LEAST_TRUST, dgap * dprice, 0.0)
+    aims = jnp.clip(target - corrector, 0.1 * target, jnp.maximum(10 * target, barrier))
+    dx, dy, dgap, dprice = direction(aims)
+    reach = _reach(jnp.maximum(0.995, 1.0 - target), both, jnp.stack([dgap, dprice]))
+    full = reach[0]
+
+    # What the rows do beyond their linear part bends the step into an arc, or curved constraints would stall it
+    # [Maratos 1978; second-order correction, Nocedal & Wright 2006, section 18.3].
+    bend = state.scale[1:] * problem(x + full * dx)[1:] - c - full * (J @ dx)
+    bend = jnp.where(jnp.isfinite(jnp.sum(bend)), bend, 0.0)
+    dx2, dy2 = respond(jnp.zeros_like(x), bend)
+    dgap2 = jnp.concatenate(
+        [-ratio * jnp.concatenate([dy2, -dy2]), jnp.where(box.bounded, jnp.concatenate([dx2, -dx2]), 0.0)]
+    )
+    share = _reach(0.9, gap + full * dgap, dgap2)
+    # A correction as long as the step itself is no correction.
+    share = jnp.where(jnp.max(jnp.abs(dx2)) > full * jnp.max(jnp.abs(dx)), 0.0, share) / full**2
+
+    # All step lengths at once; the first that lowers the merit function enough is taken.
+    weight = 1.5 * jnp.max(jnp.abs(jnp.concatenate([y, y + dy])), initial=0.0)
+
+    def merit(f: Array, c: Array, gap: Array) -> Array:
+        left = jnp.sum(jnp.abs(c + gap[:m] - gap[m : 2 * m]))
+        return f + costs @ gap + weight * left - target * jnp.sum(jnp.log(gap))
+
+    def attempt(alpha: Array) -> tuple[Array, Array]:
+        new_x = x + alpha * dx + alpha**2 * share * dx2
+        new = state.scale * problem(new_x)
+        slack = (gap + alpha * dgap + alpha**2 * share * dgap2)[: 2 * m]
+        return merit(new[0], new[1:], jnp.concatenate([slack, box.distances(new_x)])), new[1:]
+
+    alphas = full * 2.0 ** -(jnp.arange(options.trials, dtype=dtype) ** 1.4)
+    merits, moved_rows = jax.vmap(attempt)(alphas)
+    here = merit(f, c, gap)
+    slope = (pull - y @ jacobian[1:]) @ dx + (costs - target / gap) @ dgap - weight * jnp.sum(jnp.abs(r))
+    rounding = 20 * eps * (jnp.abs(f) + jnp.abs(here) + rho * violation + 1.0)
+    usable = jnp.isfinite(merits)
+    passed = usable & (merits <= here + _ARMIJO * alphas * jnp.minimum(slope, 0.0) + rounding)
+    # Where none passes, the shortest usable step; where none is finite, no step at all.
+    some, any_usable = jnp.any(passed), jnp.any(usable)
+    chosen = jnp.where(some, jnp.argmax(passed), options.trials - 1 - jnp.argmax(usable[::-1]))
+    alpha = jnp.where(any_usable, alphas[chosen], 0.0)
+    beta = jnp.where(any_usable, reach[1], 0.0)
+    # A step cut to less than a fifth means that the quadratic model misleads along a flat direction: damp it.
+    fallen = jnp.where(damping < 1e-6, 0.0, damping / 4)
+    damping = jnp.where(some & (chosen < 3), fallen, jnp.clip(10 * damping, 1e-4, 1e8))
+
+    new_x = jnp.clip(x + alpha * dx + alpha**2 * share * dx2, box.lower, box.upper)
+    slack = (gap + alpha * dgap + alpha**2 * share * dgap2)[: 2 * m]
+    # A free slack takes up what its row leaves.
+    filled = jnp.where(equality | (alpha <= 0), 0.0, slack[m:] - moved_rows[chosen])
+    slack = jnp.concatenate([jnp.maximum(slack[:m], filled), slack[m:]])
+    # No price may stray far from what its gap and the barrier ask for.
+    asked = target / jnp.concatenate([slack, box.distances(new_x)])
+    low, high = asked / _DUAL_SPREAD, asked * _DUAL_SPREAD
+    price = jnp.clip(price + beta * dprice, low, high)
+    new_y = jnp.where(equality, y + beta * dy, price[:m])
+    new_y = jnp.clip(new_y, rho - high[m : 2 * m], rho - low[m : 2 * m])
+    stepped = state._replace(x=new_x, slack=slack, y=new_y, dual=price[2 * m :], damping=damping)
+    stay = first | (status != RUNNING) | raised
+    stepped = jax.tree.map(lambda a, b: jnp.where(stay, a, b), state, stepped)
+    # A fixed variable has for multiplier whatever its gradient leaves.
+    fixed = jnp.maximum(jnp.concatenate([pull, -pull]), 0.0)
+    return stepped._replace(
+        dual=jnp.where(jnp.concatenate([free, free]), stepped.dual, fixed),
+        penalty=jnp.where(raised, jnp.minimum(rho * _RAISE, options.maximum_penalty), rho),
+        values=values,
+        residual=jnp.where(finite & ~first, residual, jnp.inf),
+        iteration=state.iteration + jnp.where(status == RUNNING, 1, 0),
+        status=status,
+    )

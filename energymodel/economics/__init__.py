@@ -1,0 +1,1 @@
+"""What does a run cost in money and carbon?"""

@@ -1,0 +1,56 @@
+"""How much carbon dioxide does a run emit, by its energy and by its share of the hardware's making?"""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.numerics import Numeric, Real, real
+
+
+def operational_carbon(energy: Numeric, intensity: Numeric) -> Float[Array, "..."]:
+    """Emission of the energy used, `m = CI E` [Patterson et al. 2021].
+
+    **Arguments:**
+
+    - `energy`: energy of the facility, E [J].
+    - `intensity`: carbon intensity of the grid, CI [kg/J], CO2 equivalents.
+
+    **Returns:** emission [kg].
+    """
+    return jnp.asarray(intensity) * energy
+
+
+def embodied_carbon(
+    chip_carbon: Numeric, chips: Numeric, time: Numeric, life: Numeric, utilization: Numeric
+) -> Float[Array, "..."]:
+    """Share of the emission of making the chips, `m = n e_emb t / (life u)` [Faiz et al. 2024].
+
+    **Arguments:**
+
+    - `chip_carbon`: emission of making one chip, e_emb [kg], CO2 equivalents.
+    - `chips`: n [1].
+    - `time`: duration of the run, t [s].
+    - `life`: service life [s].
+    - `utilization`: share of the life in use, u [1], above 0.
+
+    **Returns:** emission [kg].
+    """
+    return jnp.asarray(chip_carbon) * chips * (time / (jnp.asarray(life) * utilization))
+
+
+class Carbon(eqx.Module):
+    """Carbon accounting: grid intensity, and the life over which the making of chips is written off."""
+
+    intensity: Real = real("kg/J", doc="carbon intensity of the grid, CO2 equivalents")
+    chip_life: Real = real("s", doc="service life")
+    utilization: Real = real("1", doc="share of the life in use")
+    embodied_multiplier: Real = real("1", doc="server and network with the chip, per carbon of the chip")
+
+    def operational(self, energy: Numeric) -> Float[Array, "..."]:
+        """Emission [kg] of the energy [J] used."""
+        return operational_carbon(energy, self.intensity)
+
+    def embodied(self, chip_carbon: Numeric, chips: Numeric, time: Numeric) -> Float[Array, "..."]:
+        """Share [kg] of the making of `chips` chips of `chip_carbon` [kg] each in a run of `time` [s]."""
+        whole = jnp.asarray(chip_carbon) * self.embodied_multiplier
+        return embodied_carbon(whole, chips, time, self.chip_life, self.utilization)

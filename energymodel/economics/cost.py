@@ -1,0 +1,183 @@
+"""What does a run cost in money: hardware, facility, electricity, demand charge and delay?"""
+
+import abc
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.numerics import Numeric, Real, real
+
+YEAR = 8760.0 * 3600.0
+"""Year of account, 365 days of 24 h [s], the convention of hourly prices."""
+
+_SERIES_BELOW = 1e-4
+
+
+def capital_recovery_factor(interest_rate: Numeric, life: Numeric) -> Float[Array, "..."]:
+    """Yearly payment per unit of capital, `CRF = r (1 + r)^n / ((1 + r)^n - 1)` [Sullivan et al. 2015, ch. 4].
+
+    Payments at the end of each of n equal years. At zero interest it is straight-line depreciation, `1/n`;
+    below a rate of 1e-4 the series `1/n + (n+1)/(2n) r + (n^2-1)/(12n) r^2` stands in, with the slope of the limit.
+
+    **Arguments:**
+
+    - `interest_rate`: r, interest for one year [1/year], above -1.
+    - `life`: n times 365 days [s].
+
+    **Returns:** share of the price to be paid each year [1/year].
+    """
+    rate, years = jnp.asarray(interest_rate), jnp.asarray(life) / YEAR
+    small = jnp.abs(rate) < _SERIES_BELOW
+    safe = jnp.where(small, 1.0, rate)
+    series = 1.0 / years + (years + 1.0) / (2.0 * years) * rate + (years**2 - 1.0) / (12.0 * years) * rate**2
+    return jnp.where(small, series, safe / -jnp.expm1(-years * jnp.log1p(safe)))
+
+
+def capital_rate(price: Numeric, interest_rate: Numeric, life: Numeric, utilization: Numeric) -> Float[Array, "..."]:
+    """Cost of holding equipment for a second of use, `c = C_0 CRF / (year u)` [Barroso et al. 2018, ch. 6].
+
+    The hours in which nothing runs are paid by those in which something does.
+
+    **Arguments:**
+
+    - `price`: purchase price C_0 [USD].
+    - `interest_rate`: interest for one year [1/year].
+    - `life`: time over which the price is recovered [s].
+    - `utilization`: share of that time in use, u [1], above 0.
+
+    **Returns:** cost rate [USD/s].
+    """
+    return capital_recovery_factor(interest_rate, life) * price / (YEAR * jnp.asarray(utilization))
+
+
+def electricity_cost(energy: Numeric, price: Numeric) -> Float[Array, "..."]:
+    """Cost of energy at a flat price, `C = p_e E` [definition].
+
+    **Arguments:**
+
+    - `energy`: energy at the meter, cooling and delivery losses included, E [J].
+    - `price`: p_e [USD/J].
+
+    **Returns:** cost [USD].
+    """
+    return jnp.asarray(price) * energy
+
+
+def demand_cost(power: Numeric, time: Numeric, demand_charge: Numeric) -> Float[Array, "..."]:
+    """Cost of reserving peak power, `C = d P_peak t` [definition].
+
+    Utilities bill the highest power of each month; here the charge accrues evenly over the month.
+
+    **Arguments:**
+
+    - `power`: peak power P_peak [W].
+    - `time`: t [s].
+    - `demand_charge`: d [USD/(W s)]; 15 USD per kW and month of 730 h is 5.708e-9.
+
+    **Returns:** cost [USD].
+    """
+    return jnp.asarray(demand_charge) * power * time
+
+
+def demand_charge_per_energy(demand_charge: Numeric, load_factor: Numeric) -> Float[Array, "..."]:
+    """Demand charge spread over the energy used, `p_d = d / LF` [derivation: `d P t` divided by `E = LF P t`].
+
+    **Arguments:**
+
+    - `demand_charge`: d [USD/(W s)].
+    - `load_factor`: mean over peak power, LF [1], above 0.
+
+    **Returns:** surcharge on the price of energy [USD/J].
+    """
+    return jnp.asarray(demand_charge) / load_factor
+
+
+def delay_cost(time: Numeric, price: Numeric) -> Float[Array, "..."]:
+    """Value of finishing earlier, `C = v_t t` [definition].
+
+    **Arguments:**
+
+    - `time`: calendar time of the run, t [s].
+    - `price`: value of time v_t [USD/s].
+
+    **Returns:** cost [USD].
+    """
+    return jnp.asarray(price) * time
+
+
+def rental_cost(chips: Numeric, time: Numeric, price: Numeric) -> Float[Array, "..."]:
+    """Price of rented chips, energy included, `C = p n t` [definition].
+
+    **Arguments:**
+
+    - `chips`: n [1].
+    - `time`: t [s].
+    - `price`: p, per chip [USD/s].
+
+    **Returns:** cost [USD].
+    """
+    return jnp.asarray(price) * chips * time
+
+
+class AbstractPrice(eqx.Module):
+    """What a run is charged."""
+
+    @abc.abstractmethod
+    def cost(
+        self, chip_price: Numeric, chips: Numeric, time: Numeric, energy: Numeric, power: Numeric
+    ) -> Float[Array, "..."]:
+        """Cost of a run.
+
+        **Arguments:**
+
+        - `chip_price`: purchase price of one chip [USD].
+        - `chips`: number of chips [1].
+        - `time`: calendar time [s].
+        - `energy`: energy of the facility over that time [J].
+        - `power`: peak power that the facility must provide [W].
+
+        **Returns:** cost [USD].
+        """
+
+
+class OwnedPrice(AbstractPrice):
+    """Owned chips in an owned facility: capital with interest, energy, demand charge, and the value of time.
+
+    `C = t [n C_chip m CRF/(year u) + d P + C_W P CRF_f/(year u) + v_t] + p_e E`; chips and facility share the
+    utilization u.
+    """
+
+    server_multiplier: Real = real("1", doc="price of server and network with the chip, per price of the chip")
+    interest_rate: Real = real("1", doc="interest for one year")
+    life: Real = real("s", doc="time over which chips and servers are recovered")
+    utilization: Real = real("1", doc="share of its life in which the equipment runs")
+    electricity: Real = real("USD/J", doc="flat price of energy")
+    demand_charge: Real = real("USD/(W s)", doc="charge on peak power")
+    facility_price: Real = real("USD/W", doc="building, power and cooling plant per watt provided")
+    facility_life: Real = real("s", doc="time over which the facility is recovered")
+    delay_cost: Real = real("USD/s", doc="value of finishing earlier")
+
+    def cost(
+        self, chip_price: Numeric, chips: Numeric, time: Numeric, energy: Numeric, power: Numeric
+    ) -> Float[Array, "..."]:
+        """See `AbstractPrice.cost`."""
+        server_price = jnp.asarray(chip_price) * chips * self.server_multiplier
+        hardware = capital_rate(server_price, self.interest_rate, self.life, self.utilization) * time
+        plant_price = jnp.asarray(self.facility_price) * power
+        plant = capital_rate(plant_price, self.interest_rate, self.facility_life, self.utilization) * time
+        supply = electricity_cost(energy, self.electricity) + demand_cost(power, time, self.demand_charge)
+        return hardware + plant + supply + delay_cost(time, self.delay_cost)
+
+
+class RentedPrice(AbstractPrice):
+    """Rented chips, energy included, and the value of time: `C = t (p n + v_t)`."""
+
+    chip_time: Real = real("USD/s", doc="price of one chip")
+    delay_cost: Real = real("USD/s", doc="value of finishing earlier")
+
+    def cost(
+        self, chip_price: Numeric, chips: Numeric, time: Numeric, energy: Numeric, power: Numeric
+    ) -> Float[Array, "..."]:
+        """See `AbstractPrice.cost`; price of chips, energy and power are the landlord's matter."""
+        return rental_cost(chips, time, self.chip_time) + delay_cost(time, self.delay_cost)

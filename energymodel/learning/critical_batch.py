@@ -1,0 +1,236 @@
+"""How large may a batch be before its tokens are partly wasted?"""
+
+import abc
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.numerics import Numeric, Real, real
+
+
+class AbstractCriticalBatch(eqx.Module):
+    """Batch at which half of the tokens are wasted, as training proceeds."""
+
+    @abc.abstractmethod
+    def run_level(self, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+        """Critical batch [token] of a whole run of constant batch that ends there."""
+
+    @abc.abstractmethod
+    def instantaneous(self, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+        """Critical batch [token] at that moment of a run."""
+
+
+class PowerCriticalBatch(AbstractCriticalBatch):
+    """Critical batch that grows with the tokens, `B_c = c D^xi` [Bergsma et al. 2025; Zhang et al. 2024]."""
+
+    coefficient: Real = real("token", doc="c of the run-level law, at D = 1 token")
+    exponent: Real = real("1", doc="xi, 0 to 1")
+
+    def run_level(self, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+        """See `power_critical_batch`; the loss does not matter."""
+        return power_critical_batch(effective_tokens, self.coefficient, self.exponent)
+
+    def instantaneous(self, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+        """See `instantaneous_coefficient`; the loss does not matter."""
+        coefficient = instantaneous_coefficient(self.coefficient, self.exponent)
+        return power_critical_batch(effective_tokens, coefficient, self.exponent)
+
+
+class KaplanCriticalBatch(AbstractCriticalBatch):
+    """Critical batch that depends on the loss alone, `B_c = c L^-m`, m about 4.76 [Kaplan et al. 2020, eq. 1.4].
+
+    The law gives the noise scale at a loss, so the two levels are taken as one: exact for the moment, and at
+    run level off by the share `m g / L` of the penalty's excess, g the slope -dL/dln x (7 % at g = .0275, L = 1.97).
+    It means nothing at the very start of a run, nor for runs of fewer than about a thousand steps.
+    """
+
+    coefficient: Real = real("token", doc="c, at a loss of 1 nat/token")
+    exponent: Real = real("1", doc="m, the inverse of Kaplan's alpha_B")
+
+    def run_level(self, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+        """See `kaplan_critical_batch`; tokens matter only through the loss."""
+        return kaplan_critical_batch(loss, self.coefficient, self.exponent)
+
+    def instantaneous(self, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+        """See `kaplan_critical_batch`; tokens matter only through the loss."""
+        return kaplan_critical_batch(loss, self.coefficient, self.exponent)
+
+
+def power_critical_batch(tokens: Numeric, coefficient: Numeric, exponent: Numeric) -> Float[Array, "..."]:
+    """Critical batch of a run, `B_c = c D^xi` [Bergsma et al. 2025].
+
+    Measured on 0.1 to 3 billion parameters and up to 1e11 tokens; independent of model size. Zhang et al. 2024
+    have the same form for the batch of 20 % overhead: see `critical_batch_from_overhead`.
+
+    **Arguments:**
+
+    - `tokens`: effective tokens D at the end of the run [token].
+    - `coefficient`: c [token].
+    - `exponent`: xi [1].
+
+    **Returns:** critical batch [token].
+    """
+    return jnp.asarray(coefficient) * jnp.power(jnp.asarray(tokens), exponent)
+
+
+def kaplan_critical_batch(loss: Numeric, coefficient: Numeric, exponent: Numeric) -> Float[Array, "..."]:
+    """Critical batch at a loss, `B_c = c L^-m` [Kaplan et al. 2020, eq. 1.4].
+
+    In nats of WebText2 and its tokenizer: not portable to other data without a shift of the loss.
+
+    **Arguments:**
+
+    - `loss`: L [nat/token].
+    - `coefficient`: c [token].
+    - `exponent`: m = 1/alpha_B [1].
+
+    **Returns:** critical batch [token].
+    """
+    return jnp.asarray(coefficient) * jnp.power(jnp.asarray(loss), -jnp.asarray(exponent))
+
+
+def critical_batch_from_overhead(batch: Numeric, overhead: Numeric) -> Float[Array, "..."]:
+    """Critical batch from the batch that wastes a stated share, `B_c = B / w` [derivation: `batch_penalty` = 1 + w].
+
+    Zhang et al. 2024 report the batch of 20 % overhead: five times that.
+
+    **Arguments:**
+
+    - `batch`: batch B of the stated overhead [token].
+    - `overhead`: w [1], above 0.
+
+    **Returns:** critical batch [token].
+    """
+    return jnp.asarray(batch) / overhead
+
+
+def instantaneous_coefficient(coefficient: Numeric, exponent: Numeric) -> Float[Array, "..."]:
+    """Coefficient of the local law, `c_inst = c_run / (1 - xi)` [derivation: docs/physics.md B1].
+
+    A constant batch B with local law `c_inst x^xi` costs `D = x + B x^(1-xi) / (c_inst (1-xi))`, which must equal
+    `x (1 + B / (c_run x^xi))`.
+
+    **Arguments:**
+
+    - `coefficient`: c_run of the run-level law [token].
+    - `exponent`: xi [1], below 1.
+
+    **Returns:** c_inst [token].
+    """
+    return jnp.asarray(coefficient) / (1.0 - jnp.asarray(exponent))
+
+
+def batch_penalty(batch: Numeric, critical_batch: Numeric) -> Float[Array, "..."]:
+    """Tokens per effective token, `D / D_eff = 1 + B / B_c` [McCandlish et al. 2018, eq. 2.11].
+
+    With S = D/B steps this is `(S/S_min - 1)(D/D_min - 1) = 1`.
+
+    **Arguments:**
+
+    - `batch`: B [token].
+    - `critical_batch`: B_c [token].
+
+    **Returns:** penalty [1], at least 1.
+    """
+    return 1.0 + jnp.asarray(batch) / critical_batch
+
+
+def tokens_needed(effective_tokens: Numeric, batch: Numeric, critical_batch: Numeric) -> Float[Array, "..."]:
+    """Tokens to process for the progress of D_eff, `D = D_eff (1 + B / B_c)` [McCandlish et al. 2018, eq. 2.11].
+
+    **Arguments:**
+
+    - `effective_tokens`: D_eff [token].
+    - `batch`: B [token].
+    - `critical_batch`: run-level B_c at D_eff [token].
+
+    **Returns:** tokens D [token].
+    """
+    return jnp.asarray(effective_tokens) * batch_penalty(batch, critical_batch)
+
+
+def tokens_effective(tokens: Numeric, batch: Numeric, critical_batch: Numeric) -> Float[Array, "..."]:
+    """Progress of D tokens, `D_eff = D / (1 + B / B_c)` [derivation: `tokens_needed` solved for D_eff].
+
+    Where B_c itself depends on D_eff the equation is implicit: `energymodel.learning.learning` solves it.
+
+    **Arguments:**
+
+    - `tokens`: D [token].
+    - `batch`: B [token].
+    - `critical_batch`: run-level B_c [token].
+
+    **Returns:** effective tokens [token].
+    """
+    return jnp.asarray(tokens) / batch_penalty(batch, critical_batch)
+
+
+def steps_needed(effective_tokens: Numeric, batch: Numeric, critical_batch: Numeric) -> Float[Array, "..."]:
+    """Optimizer steps, `S = D / B = D_eff (1/B + 1/B_c)` [McCandlish et al. 2018, eq. 2.11].
+
+    **Arguments:**
+
+    - `effective_tokens`: D_eff [token].
+    - `batch`: B [token].
+    - `critical_batch`: run-level B_c [token].
+
+    **Returns:** steps [1]. Never below `S_min = D_eff / B_c`, however large the batch.
+    """
+    return jnp.asarray(effective_tokens) * (1.0 / jnp.asarray(batch) + 1.0 / jnp.asarray(critical_batch))
+
+
+def per_token_progress(
+    batch: Numeric, progress: Numeric, critical_batch: Numeric, exponent: Numeric
+) -> Float[Array, "..."]:
+    """Progress per token, `e = e_0 (1 + B / B_c)^-beta` [McCandlish et al. 2018, eq. 2.11, generalized].
+
+    beta = 1 is McCandlish; for B >> B_c it is the sources' power law `alpha B^-beta` with `alpha = e_0 B_c^beta`.
+
+    **Arguments:**
+
+    - `batch`: B [token].
+    - `progress`: progress per token of a small batch, e_0 [1/token].
+    - `critical_batch`: B_c [token].
+    - `exponent`: beta [1], 0.7 to 1.2.
+
+    **Returns:** progress per token [1/token].
+    """
+    return jnp.asarray(progress) * jnp.power(batch_penalty(batch, critical_batch), -jnp.asarray(exponent))
+
+
+def progress_rate(per_token: Numeric, token_rate: Numeric) -> Float[Array, "..."]:
+    """Progress per second, `nu = e(B) R` [definition].
+
+    The sources' "information processing rate"; in bits it is `energymodel.learning.information.information_rate`.
+
+    **Arguments:**
+
+    - `per_token`: progress per token, e(B) [1/token].
+    - `token_rate`: throughput R [token/s].
+
+    **Returns:** rate [1/s].
+    """
+    return jnp.asarray(per_token) * token_rate
+
+
+def exponential_training_time(
+    initial_loss: Numeric, loss: Numeric, entropy_floor: Numeric, per_token: Numeric, token_rate: Numeric
+) -> Float[Array, "..."]:
+    """Time to a loss if the gap decayed exponentially, `t = ln[(L_0 - L_inf) / (L - L_inf)] / (e R)`
+    [derivation: dL/dt = -e R (L - L_inf)].
+
+    The corrected form of the sources' time; a loss that falls as a power law takes `energymodel.learning.loss_ode`.
+
+    **Arguments:**
+
+    - `initial_loss`: L_0 [nat/token].
+    - `loss`: L to reach [nat/token], above the floor.
+    - `entropy_floor`: L_inf [nat/token].
+    - `per_token`: e [1/token].
+    - `token_rate`: R [token/s].
+
+    **Returns:** time [s].
+    """
+    gaps = (jnp.asarray(initial_loss) - entropy_floor) / (jnp.asarray(loss) - entropy_floor)
+    return jnp.log(gaps) / progress_rate(per_token, token_rate)

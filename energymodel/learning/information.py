@@ -1,0 +1,107 @@
+"""How many bits does a model absorb from its tokens, at which rate and at what price?"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.numerics import Numeric
+
+LN2 = 0.6931471805599453
+"""ln 2 [nat/bit], exact to double precision."""
+
+
+def information_absorbed(
+    effective_tokens: Numeric, data_coefficient: Numeric, data_exponent: Numeric
+) -> Float[Array, "..."]:
+    """Excess code length of learning, `I = int_0^D (L(x) - L(D)) dx / ln 2 = b beta/(1-beta) D^(1-beta) / ln 2`
+    [Blier & Ollivier 2018].
+
+    Prequential code: what a compressor that learns as it goes spends above one that starts with the final model.
+    For a data term b D^-beta with 0 < beta < 1.
+
+    **Arguments:**
+
+    - `effective_tokens`: D [token].
+    - `data_coefficient`: b [nat/token].
+    - `data_exponent`: beta [1].
+
+    **Returns:** information [bit].
+    """
+    beta = jnp.asarray(data_exponent)
+    return beta * data_coefficient / (1.0 - beta) * jnp.power(jnp.asarray(effective_tokens), 1.0 - beta) / LN2
+
+
+def information_per_token(
+    effective_tokens: Numeric, data_coefficient: Numeric, data_exponent: Numeric
+) -> Float[Array, "..."]:
+    """Information absorbed from the next token, `dI/dD = b beta D^-beta / ln 2`
+    [derivation: derivative of `information_absorbed`].
+
+    **Arguments:**
+
+    - `effective_tokens`: D [token].
+    - `data_coefficient`: b [nat/token].
+    - `data_exponent`: beta [1].
+
+    **Returns:** information per effective token [bit/token]. Falls as the model learns.
+    """
+    beta = jnp.asarray(data_exponent)
+    return beta * data_coefficient * jnp.power(jnp.asarray(effective_tokens), -beta) / LN2
+
+
+def information_rate(per_token: Numeric, token_rate: Numeric, token_efficiency: Numeric) -> Float[Array, "..."]:
+    """Information absorbed per second, `dI/dt = (dI/dD) R e(B)/e_0` [derivation: chain rule through effective tokens].
+
+    The sources' processing rate I = E T, with the efficiency e made explicit.
+
+    **Arguments:**
+
+    - `per_token`: information per effective token, dI/dD [bit/token].
+    - `token_rate`: throughput R [token/s].
+    - `token_efficiency`: effective tokens per token, e(B)/e_0 [1], at most 1.
+
+    **Returns:** information rate [bit/s].
+    """
+    return jnp.asarray(per_token) * token_rate * token_efficiency
+
+
+def information_per_parameter(information: Numeric, parameters: Numeric) -> Float[Array, "..."]:
+    """Bits that each parameter must hold, `I / N` [definition].
+
+    Measured capacities are 2 [Allen-Zhu & Li 2024] to 3.6 [Morris et al. 2025] bits per parameter.
+
+    **Arguments:**
+
+    - `information`: I [bit].
+    - `parameters`: N [1].
+
+    **Returns:** load per parameter [bit].
+    """
+    return jnp.asarray(information) / parameters
+
+
+def capacity_use(information: Numeric, parameters: Numeric, capacity: Numeric) -> Float[Array, "..."]:
+    """Share of the storage capacity that is used, `I / (c N)`; above 1 the loss law promises more than fits
+    [Allen-Zhu & Li 2024].
+
+    **Arguments:**
+
+    - `information`: I [bit].
+    - `parameters`: N [1].
+    - `capacity`: bits per parameter, c [bit].
+
+    **Returns:** used share [1].
+    """
+    return information_per_parameter(information, parameters) / capacity
+
+
+def energy_per_bit(energy: Numeric, information: Numeric) -> Float[Array, "..."]:
+    """Price of knowledge, `E / I` [definition].
+
+    **Arguments:**
+
+    - `energy`: energy of the run, E [J].
+    - `information`: information absorbed, I [bit].
+
+    **Returns:** energy per bit [J/bit].
+    """
+    return jnp.asarray(energy) / information

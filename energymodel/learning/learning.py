@@ -1,0 +1,182 @@
+"""What do tokens in batches of a given size achieve, and how many tokens does a loss take?"""
+
+import abc
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.learning.critical_batch import AbstractCriticalBatch, tokens_needed
+from energymodel.learning.loss_law import AbstractLossLaw, tokens_for_gap
+from energymodel.learning.three_term import ThreeTermLaw, at_optimal_batch, batch_term, three_term_loss
+from energymodel.numerics import Numeric, Real, implicit_root, real
+
+_LEAST_LOG_EFFICIENCY = -40.0
+"""Bracket of ln(effective tokens / tokens)."""
+
+_LEAST_SOUND_LOG_EFFICIENCY = -7.0
+"""The bracket where 99.9 % of the tokens are wasted and not every law makes sense: see `least_log_efficiency`."""
+
+_LEAST_GAP_SHARE = 1e-6
+"""Share of the data term below which the step term of the three-term law counts as exhausted."""
+
+
+class AbstractLearning(eqx.Module):
+    """How batches turn tokens into progress, and progress into loss and information."""
+
+    @abc.abstractmethod
+    def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Float[Array, "..."]:
+        """Cross-entropy [nat/token] of `parameters` after `effective_tokens` [token]."""
+
+    @abc.abstractmethod
+    def run(
+        self, parameters: Numeric, tokens: Numeric, batch: Numeric
+    ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+        """Loss [nat/token] and effective tokens [token] after `tokens` [token] in batches of `batch` [token]."""
+
+    @abc.abstractmethod
+    def tokens(self, parameters: Numeric, loss: Numeric, batch: Numeric) -> Float[Array, "..."]:
+        """Tokens [token] that reach `loss` [nat/token] in batches of `batch` [token]; huge but finite out of reach."""
+
+    @abc.abstractmethod
+    def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Float[Array, "..."]:
+        """Effective tokens [token] at which `parameters` reach `loss` [nat/token]: the progress of a run."""
+
+    @abc.abstractmethod
+    def penalty(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
+        """Tokens per effective token at that moment, dD/dx [1]: the right-hand side of schedules."""
+
+    @abc.abstractmethod
+    def information(self, effective_tokens: Numeric) -> Float[Array, "..."]:
+        """Information absorbed [bit] after `effective_tokens` [token]."""
+
+
+class CriticalBatchLearning(AbstractLearning):
+    """A loss law in effective tokens, `D = D_eff (1 + B/B_c(D_eff)) / (1 + a)` [McCandlish et al. 2018, eq. 2.11].
+
+    The overhead a is what the runs behind the loss law carry themselves: their effective tokens are fewer than
+    their tokens by 1 + a (5 to 10 % for Chinchilla), which the law has absorbed.
+    """
+
+    loss_law: AbstractLossLaw
+    critical_batch: AbstractCriticalBatch
+    absorbed_overhead: Real = real("1", doc="batch overhead that the loss law contains already")
+
+    def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Float[Array, "..."]:
+        """See `AbstractLearning.loss`."""
+        return self.loss_law.loss(parameters, effective_tokens)
+
+    def run(
+        self, parameters: Numeric, tokens: Numeric, batch: Numeric
+    ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+        """See `AbstractLearning.run`; effective tokens solve `D = D_eff (1 + B/B_c(D_eff)) / (1 + a)`."""
+        size, tokens, batch = jnp.broadcast_arrays(jnp.asarray(parameters), jnp.asarray(tokens), jnp.asarray(batch))
+
+        # In ln(D_eff / D), which is of order one: ln D_eff itself would cost two digits in float32.
+        def excess(log_efficiency: Array, given: tuple[Any, Array, Array, Array]) -> Array:
+            learning, size, tokens, batch = given
+            return jnp.log(learning._tokens(size, tokens * jnp.exp(log_efficiency), batch) / tokens)
+
+        given = (self, size, tokens, batch)
+        lowest = least_log_efficiency(excess, given, tokens)
+        highest = jnp.log1p(self.absorbed_overhead) + 1.0
+        log_efficiency = implicit_root(excess, lowest, jnp.zeros_like(tokens) + highest, given)
+        effective_tokens = tokens * jnp.exp(log_efficiency)
+        return self.loss(size, effective_tokens), effective_tokens
+
+    def tokens(self, parameters: Numeric, loss: Numeric, batch: Numeric) -> Float[Array, "..."]:
+        """See `AbstractLearning.tokens`; explicit, because the critical batch is a function of effective tokens."""
+        effective_tokens = self.loss_law.effective_tokens(parameters, loss)
+        critical = self.critical_batch.run_level(effective_tokens, loss)
+        return tokens_needed(effective_tokens, batch, critical) / (1.0 + self.absorbed_overhead)
+
+    def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Float[Array, "..."]:
+        """See `AbstractLearning.effective_tokens`."""
+        return self.loss_law.effective_tokens(parameters, loss)
+
+    def penalty(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
+        """See `AbstractLearning.penalty`: `(1 + B/B_n) / (1 + a)` with the instantaneous critical batch B_n."""
+        critical = self.critical_batch.instantaneous(effective_tokens, self.loss(parameters, effective_tokens))
+        return tokens_needed(1.0, batch, critical) / (1.0 + self.absorbed_overhead)
+
+    def information(self, effective_tokens: Numeric) -> Float[Array, "..."]:
+        """See `AbstractLearning.information`."""
+        return self.loss_law.information(effective_tokens)
+
+    def _tokens(self, parameters: Array, effective_tokens: Array, batch: Array) -> Array:
+        """Tokens [token] of a whole run that ends at `effective_tokens` [token]."""
+        critical = self.critical_batch.run_level(effective_tokens, self.loss(parameters, effective_tokens))
+        return tokens_needed(effective_tokens, batch, critical) / (1.0 + self.absorbed_overhead)
+
+
+class ThreeTermLearning(AbstractLearning):
+    """Steps and batch each with a loss term; effective tokens are those of the best constant batch.
+
+    Every batch has a floor `c_2 B^-gamma_2` that more steps do not remove, and a best batch exists.
+    """
+
+    loss_law: ThreeTermLaw
+
+    def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Float[Array, "..."]:
+        """See `AbstractLearning.loss`."""
+        return at_optimal_batch(self.loss_law).loss(parameters, effective_tokens)
+
+    def run(
+        self, parameters: Numeric, tokens: Numeric, batch: Numeric
+    ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+        """See `AbstractLearning.run`; explicit."""
+        law, best = self.loss_law, at_optimal_batch(self.loss_law)
+        steps = tokens / jnp.asarray(batch)
+        gap = law.step_coefficient * jnp.power(steps, -law.step_exponent) + batch_term(batch, law)
+        effective_tokens = jnp.power(best.data_coefficient / gap, 1.0 / best.data_exponent)
+        return three_term_loss(parameters, steps, batch, law), effective_tokens
+
+    def tokens(self, parameters: Numeric, loss: Numeric, batch: Numeric) -> Float[Array, "..."]:
+        """See `AbstractLearning.tokens`: `D = B (c_1 / gap)^(1/gamma_1)`, the gap above size and batch terms."""
+        law = self.loss_law
+        size = law.parameter_coefficient * jnp.power(jnp.asarray(parameters), -law.parameter_exponent)
+        gap = loss - law.entropy_floor - size - batch_term(batch, law)
+        # c_1 S^-g = c_1 B^g D^-g: in tokens, so that what is out of reach has the same size as elsewhere.
+        coefficient = law.step_coefficient * jnp.power(jnp.asarray(batch), law.step_exponent)
+        return tokens_for_gap(gap, coefficient, law.step_exponent)
+
+    def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Float[Array, "..."]:
+        """See `AbstractLearning.effective_tokens`."""
+        return at_optimal_batch(self.loss_law).effective_tokens(parameters, loss)
+
+    def penalty(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
+        """See `AbstractLearning.penalty`: dD/dx along the curve of this batch through the present loss.
+
+        With `g = b x^-beta - c_2 B^-gamma_2` and `D = B (c_1/g)^(1/gamma_1)` it is
+        `(D/x) beta b x^-beta / (gamma_1 g)`; a batch whose floor is the present loss stalls (g at least 1e-6 of
+        the data term keeps it finite).
+        """
+        law, best = self.loss_law, at_optimal_batch(self.loss_law)
+        data = best.data_coefficient * jnp.power(jnp.asarray(effective_tokens), -best.data_exponent)
+        gap = jnp.maximum(data - batch_term(batch, law), _LEAST_GAP_SHARE * data)
+        tokens = batch * jnp.power(law.step_coefficient / gap, 1.0 / law.step_exponent)
+        return jnp.asarray(tokens) / effective_tokens * best.data_exponent * data / (law.step_exponent * gap)
+
+    def information(self, effective_tokens: Numeric) -> Float[Array, "..."]:
+        """See `AbstractLearning.information`."""
+        return at_optimal_batch(self.loss_law).information(effective_tokens)
+
+
+def least_log_efficiency(excess: Callable[[Any, Any], Any], given: Any, tokens: Numeric) -> Float[Array, "..."]:
+    """Lower end of a bracket for `ln(D_eff / D)`, of order -40, or -7 where the law has a second root [definition].
+
+    Kaplan's critical batch vanishes faster than the tokens at the start of a run, so that the tokens of a run
+    first fall with its effective tokens and rise only then; the rising branch is meant.
+
+    **Arguments:**
+
+    - `excess`: `ln(D(D_eff) / D)` as a function of `ln(D_eff / D)` [1] and `given`.
+    - `given`: everything that `excess` depends on.
+    - `tokens`: D, for the shape of the result [token].
+
+    **Returns:** lower end [1].
+    """
+    lowest = jnp.full_like(jnp.asarray(tokens), _LEAST_LOG_EFFICIENCY)
+    return jnp.where(excess(lowest, given) < 0, lowest, _LEAST_SOUND_LOG_EFFICIENCY)

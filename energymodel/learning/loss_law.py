@@ -1,0 +1,209 @@
+"""What loss does a model of this size reach after this many tokens, and which size and tokens are best?"""
+
+import abc
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.learning.information import information_absorbed, information_per_token
+from energymodel.numerics import Numeric, Real, real
+
+FLOP_PER_PARAMETER_AND_TOKEN = 6.0
+"""Training compute, forward and backward, without attention: C = 6 N D [Kaplan et al. 2020, sec. 2.1]."""
+
+UNREACHABLE_TOKENS = 1e20
+"""From here on [token] a loss counts as out of reach: a million times the largest run, still safe in float32."""
+
+
+class AbstractLossLaw(eqx.Module):
+    """Loss as a function of model size and effective tokens (tokens at vanishing batch)."""
+
+    @abc.abstractmethod
+    def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Float[Array, "..."]:
+        """Cross-entropy [nat/token] of `parameters` after `effective_tokens` [token]."""
+
+    @abc.abstractmethod
+    def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Float[Array, "..."]:
+        """Effective tokens [token] at which `parameters` reach `loss` [nat/token]; huge but finite out of reach."""
+
+    @abc.abstractmethod
+    def information(self, effective_tokens: Numeric) -> Float[Array, "..."]:
+        """Information absorbed [bit] after `effective_tokens` [token]."""
+
+    @abc.abstractmethod
+    def information_rate(self, effective_tokens: Numeric) -> Float[Array, "..."]:
+        """Information absorbed per effective token [bit/token]."""
+
+
+class ChinchillaLaw(AbstractLossLaw):
+    """Power laws above an entropy floor, `L = E + A N^-alpha + b x^-beta`, N parameters, x effective tokens.
+
+    Coefficients carry the units that make N and x plain numbers (parameters, tokens).
+    """
+
+    entropy_floor: Real = real("nat/token", doc="E, loss of an infinite model on infinite data")
+    parameter_coefficient: Real = real("1", doc="A [nat/token]")
+    parameter_exponent: Real = real("1", doc="alpha")
+    data_coefficient: Real = real("1", doc="b [nat/token]")
+    data_exponent: Real = real("1", doc="beta")
+
+    def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Float[Array, "..."]:
+        """See `chinchilla_loss`."""
+        return chinchilla_loss(parameters, effective_tokens, self)
+
+    def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Float[Array, "..."]:
+        """See `chinchilla_tokens`."""
+        return chinchilla_tokens(parameters, loss, self)
+
+    def information(self, effective_tokens: Numeric) -> Float[Array, "..."]:
+        """See `energymodel.learning.information.information_absorbed`."""
+        return information_absorbed(effective_tokens, self.data_coefficient, self.data_exponent)
+
+    def information_rate(self, effective_tokens: Numeric) -> Float[Array, "..."]:
+        """See `energymodel.learning.information.information_per_token`."""
+        return information_per_token(effective_tokens, self.data_coefficient, self.data_exponent)
+
+
+def chinchilla_loss(parameters: Numeric, tokens: Numeric, law: ChinchillaLaw) -> Float[Array, "..."]:
+    """Final training loss, `L = E + A / N^alpha + b / D^beta` [Hoffmann et al. 2022, eq. 2].
+
+    Fitted on 70M to 16B parameters and 5 to 500 billion tokens, one epoch, schedule matched to `tokens`; beyond
+    that it extrapolates. The refit of [Besiroglu et al. 2024] is the default preset.
+
+    **Arguments:**
+
+    - `parameters`: model parameters N [1]; `effective_parameters` for a mixture of experts.
+    - `tokens`: training tokens D [token]; effective tokens where the batch matters.
+    - `law`: fitted constants.
+
+    **Returns:** cross-entropy [nat/token]. Decreasing in both arguments, above `law.entropy_floor`.
+    """
+    size = jnp.asarray(law.parameter_coefficient) * jnp.power(jnp.asarray(parameters), -law.parameter_exponent)
+    data = jnp.asarray(law.data_coefficient) * jnp.power(jnp.asarray(tokens), -law.data_exponent)
+    return size + data + law.entropy_floor
+
+
+def chinchilla_tokens(parameters: Numeric, loss: Numeric, law: ChinchillaLaw) -> Float[Array, "..."]:
+    """Tokens that reach a loss, `D_0 = (b / (L - E - A N^-alpha))^(1/beta)` [derivation: inverse of `chinchilla_loss`].
+
+    A loss that the model size forbids costs 1e20 tokens and more: from the gap g_u at which D_0 = 1e20 the
+    logarithm goes on as `ln 1e20 + g_u - gap`, finite and with a slope that points back to what is possible.
+
+    **Arguments:**
+
+    - `parameters`: model parameters N [1].
+    - `loss`: loss to reach, L [nat/token].
+    - `law`: fitted constants.
+
+    **Returns:** effective tokens D_0 [token]. Decreasing in both arguments.
+    """
+    size = jnp.asarray(law.parameter_coefficient) * jnp.power(jnp.asarray(parameters), -law.parameter_exponent)
+    return tokens_for_gap(loss - law.entropy_floor - size, law.data_coefficient, law.data_exponent)
+
+
+def tokens_for_gap(gap: Numeric, data_coefficient: Numeric, data_exponent: Numeric) -> Float[Array, "..."]:
+    """Tokens at which the data term equals a gap, `D_0 = (b / gap)^(1/beta)`, continued where the gap is not positive
+    as `chinchilla_tokens` says [definition].
+
+    **Arguments:**
+
+    - `gap`: loss left to the data term [nat/token], of any sign.
+    - `data_coefficient`: b [nat/token].
+    - `data_exponent`: beta [1].
+
+    **Returns:** effective tokens [token].
+    """
+    gap, coefficient = jnp.asarray(gap), jnp.asarray(data_coefficient)
+    smallest = coefficient * jnp.power(UNREACHABLE_TOKENS, -jnp.asarray(data_exponent))
+    reachable = gap > smallest
+    tokens = jnp.power(coefficient / jnp.where(reachable, gap, coefficient), 1.0 / jnp.asarray(data_exponent))
+    beyond = UNREACHABLE_TOKENS * jnp.exp(jnp.where(reachable, 0.0, smallest - gap))
+    return jnp.where(reachable, tokens, beyond)
+
+
+class ComputeOptimal(NamedTuple):
+    """Best model size [1] and tokens [token], with their compute [FLOP] and loss [nat/token]."""
+
+    parameters: Float[Array, "..."]
+    tokens: Float[Array, "..."]
+    compute: Float[Array, "..."]
+    loss: Float[Array, "..."]
+
+
+def compute_optimal(compute: Numeric, law: ChinchillaLaw) -> ComputeOptimal:
+    """Least loss at given compute: `N = G (C/6)^(beta/(alpha+beta))`, `D = C / (6 N)`,
+    `G = (alpha A / (beta b))^(1/(alpha+beta))` [Hoffmann et al. 2022, eq. 4].
+
+    At vanishing batch, with C = 6 N D. Extrapolates as `chinchilla_loss` does.
+
+    **Arguments:**
+
+    - `compute`: training compute C [FLOP].
+    - `law`: fitted constants.
+
+    **Returns:** size [1], tokens [token], compute [FLOP] and loss [nat/token].
+    """
+    alpha, beta = jnp.asarray(law.parameter_exponent), jnp.asarray(law.data_exponent)
+    total = alpha + beta
+    log_ratio = jnp.log(alpha * law.parameter_coefficient / (beta * law.data_coefficient))
+    log_product = jnp.log(jnp.asarray(compute)) - jnp.log(FLOP_PER_PARAMETER_AND_TOKEN)
+    log_parameters = (log_ratio + beta * log_product) / total
+    parameters, tokens = jnp.exp(log_parameters), jnp.exp(log_product - log_parameters)
+    return ComputeOptimal(parameters, tokens, jnp.asarray(compute), chinchilla_loss(parameters, tokens, law))
+
+
+def compute_optimal_for_loss(loss: Numeric, law: ChinchillaLaw) -> ComputeOptimal:
+    """Least compute for a loss: `A N^-alpha = (L - E) beta/(alpha+beta)`, `b D^-beta = (L - E) alpha/(alpha+beta)`
+    [derivation: stationarity of 6 N D under `chinchilla_loss`, the dual of Hoffmann et al. 2022, eq. 4].
+
+    **Arguments:**
+
+    - `loss`: loss to reach, L [nat/token], above `law.entropy_floor`.
+    - `law`: fitted constants.
+
+    **Returns:** size [1], tokens [token], compute 6 N D [FLOP] and the loss [nat/token].
+    """
+    alpha, beta = jnp.asarray(law.parameter_exponent), jnp.asarray(law.data_exponent)
+    share = (loss - law.entropy_floor) / (alpha + beta)
+    parameters = jnp.power(law.parameter_coefficient / (share * beta), 1.0 / alpha)
+    tokens = jnp.power(law.data_coefficient / (share * alpha), 1.0 / beta)
+    compute = FLOP_PER_PARAMETER_AND_TOKEN * parameters * tokens
+    return ComputeOptimal(parameters, tokens, compute, jnp.asarray(loss))
+
+
+def effective_parameters(active: Numeric, total: Numeric, exponent: Numeric) -> Float[Array, "..."]:
+    """Dense size with the loss of a mixture of experts, `N_eff = N_active^(1-mu) N_total^mu` [Clark et al. 2022].
+
+    The geometric mean is a weak prior, mu about 0.2 to 0.35; a dense model has N_active = N_total.
+
+    **Arguments:**
+
+    - `active`: parameters used by a token, N_active [1].
+    - `total`: all parameters, N_total [1].
+    - `exponent`: mu [1], 0 to 1.
+
+    **Returns:** parameters that enter the loss law [1], between `active` and `total`.
+    """
+    active = jnp.asarray(active)
+    return active * jnp.power(total / active, exponent)
+
+
+def unique_equivalent_tokens(tokens: Numeric, unique_tokens: Numeric, repetition_scale: Numeric) -> Float[Array, "..."]:
+    """Fresh tokens worth as much as repeated ones, `D = U (1 + R* (1 - e^(-(e-1)/R*)))`, with `e = tokens / U` epochs
+    [Muennighoff et al. 2023, eq. 5].
+
+    Data seen at most once (e <= 1) count in full. Trusted up to about four epochs; the limit is U (1 + R*).
+
+    **Arguments:**
+
+    - `tokens`: tokens seen, repetitions included [token].
+    - `unique_tokens`: tokens in the data set, U [token].
+    - `repetition_scale`: R*, repetitions after which a token is worn out by 1/e [1], about 15.4.
+
+    **Returns:** equivalent fresh tokens [token].
+    """
+    tokens, unique = jnp.asarray(tokens), jnp.asarray(unique_tokens)
+    repetitions = jnp.maximum(tokens / unique - 1.0, 0.0)
+    return jnp.minimum(tokens, unique) - unique * repetition_scale * jnp.expm1(-repetitions / repetition_scale)

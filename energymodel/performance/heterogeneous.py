@@ -1,0 +1,56 @@
+"""How should work be divided over unlike devices?
+
+Devices are the last axis.
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Float
+
+from energymodel.numerics import Numeric
+
+Devices = Float[ArrayLike, "*batch devices"]
+
+
+def proportional_split(work: Numeric, throughputs: Devices, exponent: Numeric = 1.0) -> Float[Array, "*batch devices"]:
+    """Work of each device, `W_i = W s_i^a / sum_j s_j^a` [derivation: docs/physics.md A2.17].
+
+    a = 1 minimizes the makespan of a synchronous step, a = 0 divides evenly.
+
+    **Arguments:**
+
+    - `work`: W [token], or in any unit.
+    - `throughputs`: s_i [token/s], last axis, positive.
+    - `exponent`: a [1].
+
+    **Returns:** work of each device [token], summing to W.
+    """
+    s = jnp.asarray(throughputs)
+    # Only ratios matter; the largest as unit keeps powers in range.
+    weight = jnp.exp(jnp.asarray(exponent)[..., None] * jnp.log(s / jnp.max(s, axis=-1, keepdims=True)))
+    return jnp.asarray(work)[..., None] * weight / jnp.sum(weight, axis=-1, keepdims=True)
+
+
+def makespan(work: Devices, throughputs: Devices) -> Float[Array, "*batch"]:
+    """Time until the last device is done, `t = max_i W_i / s_i` [definition].
+
+    **Arguments:**
+
+    - `work`: W_i [token], last axis.
+    - `throughputs`: s_i [token/s], last axis, positive.
+
+    **Returns:** time [s].
+    """
+    return jnp.max(jnp.asarray(work) / jnp.asarray(throughputs), axis=-1)
+
+
+def least_makespan(work: Numeric, throughputs: Devices) -> Float[Array, "*batch"]:
+    """Time of the best division, `t = W / sum_i s_i` [derivation: all devices finish at the same time].
+
+    **Arguments:**
+
+    - `work`: W [token].
+    - `throughputs`: s_i [token/s], last axis, positive.
+
+    **Returns:** time [s].
+    """
+    return jnp.asarray(work) / jnp.sum(jnp.asarray(throughputs), axis=-1)

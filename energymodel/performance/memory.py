@@ -1,0 +1,109 @@
+"""Does the model fit into the memory of a chip?"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.numerics import Numeric
+from energymodel.performance.parallelism import zero_share
+
+
+def state_bytes_per_parameter(
+    weight_bytes: Numeric, gradient_bytes: Numeric, optimizer_bytes: Numeric,
+    shard_parameters: Numeric, shard_gradients: Numeric, shard_optimizer: Numeric, ranks: Numeric,
+) -> Float[Array, "..."]:
+    """Bytes of weights, gradients and optimizer per parameter of a shard, `w z_p + g z_g + o z_o`.
+
+    With `z = 1 - s + s / n` over n data-parallel ranks; mixed-precision Adam needs 2 + 2 + 12 = 16 bytes
+    unsharded, 18 with fp32 gradients [Rajbhandari et al. 2020, sec. 3.1].
+
+    **Arguments:**
+
+    - `weight_bytes`, `gradient_bytes`, `optimizer_bytes`: w, g, o [B].
+    - `shard_parameters`, `shard_gradients`, `shard_optimizer`: 0 or 1 each; ZeRO stages 3, 2, 1 [1].
+    - `ranks`: ranks n that share a copy [1].
+
+    **Returns:** bytes per parameter [B].
+    """
+    return (
+        weight_bytes * zero_share(shard_parameters, ranks)
+        + gradient_bytes * zero_share(shard_gradients, ranks)
+        + optimizer_bytes * zero_share(shard_optimizer, ranks)
+    )
+
+
+def stored_bytes_per_unit(
+    gated: Numeric, feed_forward_ratio: Numeric, kv_ratio: Numeric, copies: Numeric
+) -> Float[Array, "..."]:
+    """Bytes that one layer stores per token and hidden unit for the backward pass, without attention scores.
+
+    Plain block with dropout masks: `18 + 4 r` (34 at r = 4) [Korthikanti et al. 2022, eq. 1]. Gated block
+    without dropout: `12 + 4 k + 4 r`: norm input and output twice, query, attention output at 2 bytes each, keys
+    and values, gate and up projection, their product being recomputed. `copies` experts store r each.
+
+    **Arguments:**
+
+    - `gated`: 1 if gated without dropout, 0 if plain with dropout [1].
+    - `feed_forward_ratio`: r, inner width over hidden size [1].
+    - `kv_ratio`: k, key-value width over hidden size [1].
+    - `copies`: feed-forward blocks that act on a token [1].
+
+    **Returns:** bytes per token and hidden unit [B].
+    """
+    inner = 4.0 * jnp.asarray(feed_forward_ratio) * copies
+    return gated * (12.0 + 4.0 * jnp.asarray(kv_ratio) + inner) + (1.0 - jnp.asarray(gated)) * (18.0 + inner)
+
+
+def layer_activation_bytes(
+    tokens: Numeric, hidden: Numeric, heads: Numeric, sequence: Numeric, tensor: Numeric,
+    stored: Numeric, sequence_parallel: Numeric, keep_scores: Numeric, recompute_full: Numeric,
+) -> Float[Array, "..."]:
+    """Activations that one layer keeps for one micro-batch, `M h [q/t + 5 a s k / (h t)]`.
+
+    `q = stored`, of which 10 bytes are divided only with sequence parallelism; the second term, the attention
+    scores, is absent with flash attention or selective recomputation. Full recomputation keeps only the layer's
+    input, 2 bytes [Korthikanti et al. 2022, eqs. 1-6].
+
+    **Arguments:**
+
+    - `tokens`: M of a micro-batch on a chip [token].
+    - `hidden`, `heads`, `tensor`: h, a, t [1].
+    - `sequence`: s [token].
+    - `stored`: bytes per token and hidden unit, from `stored_bytes_per_unit` [B].
+    - `sequence_parallel`, `keep_scores`, `recompute_full`: shares from 0 to 1 [1].
+
+    **Returns:** [B].
+    """
+    norm_share = sequence_parallel / jnp.asarray(tensor) + (1.0 - sequence_parallel)
+    unit = jnp.asarray(tokens) * hidden
+    kept = unit * (10.0 * norm_share + (jnp.asarray(stored) - 10.0) / tensor)
+    scores = unit * keep_scores * 5.0 * heads * sequence / (jnp.asarray(hidden) * tensor)
+    return (1.0 - recompute_full) * (kept + scores) + recompute_full * unit * 2.0 * norm_share
+
+
+def chunks_in_flight(microbatches: Numeric, pipeline: Numeric, interleaving: Numeric) -> Float[Array, "..."]:
+    """Virtual-stage activations that the first pipeline rank holds, `min(m v, p v + (p - 1) min(v - 1, 1))`.
+
+    1F1B keeps p micro-batches, the interleaved schedule `p v + p - 1` chunks [Korthikanti et al. 2022, sec. 4.2.3].
+
+    **Arguments:**
+
+    - `microbatches`: m [1].
+    - `pipeline`, `interleaving`: p, v [1].
+
+    **Returns:** chunks, each of `ceil(L / (p v))` layers [1].
+    """
+    deepest = jnp.asarray(pipeline) * interleaving + (jnp.asarray(pipeline) - 1.0) * jnp.minimum(interleaving - 1.0, 1.0)
+    return jnp.minimum(jnp.asarray(microbatches) * interleaving, deepest)
+
+
+def logit_bytes(tokens: Numeric, vocabulary: Numeric, tensor: Numeric) -> Float[Array, "..."]:
+    """Logits and their gradient on the last stage, `8 M V / t` in fp32 [definition].
+
+    **Arguments:**
+
+    - `tokens`: M of a micro-batch on a chip [token].
+    - `vocabulary`, `tensor`: V, t [1].
+
+    **Returns:** [B].
+    """
+    return 8.0 * jnp.asarray(tokens) * vocabulary / tensor

@@ -1,0 +1,182 @@
+"""How fast is a link between chips, how wide should it be, and what do contention and distance cost?"""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.numerics import Numeric, Real, p_norm, real
+
+BITS_PER_BYTE = 8.0
+QUEUE_KNEE = 0.9
+"""Load beyond which the queueing formula is continued by its tangent (docs/physics.md B7 gives it for rho < 0.9)."""
+
+
+def protocol_efficiency(payload: Numeric, overhead: Numeric, coding: Numeric) -> Float[Array, "..."]:
+    """Useful share of the line rate, `eta = payload / (payload + overhead) coding` [definition].
+
+    **Arguments:**
+
+    - `payload`: data in a packet [B], positive.
+    - `overhead`: headers, checks and gaps of a packet [B].
+    - `coding`: data bits per line bit [1]; 64/66 for 64b/66b.
+
+    **Returns:** efficiency [1].
+    """
+    data = jnp.asarray(payload)
+    return data / (data + overhead) * jnp.asarray(coding)
+
+
+def link_bandwidth(
+    lanes: Numeric, lane_bandwidth: Numeric, protocol_efficiency: Numeric, collective_efficiency: Numeric
+) -> Float[Array, "..."]:
+    """Bandwidth of a chip's link in one direction, `bw = w r eta_p eta_c` [definition].
+
+    **Arguments:**
+
+    - `lanes`: w [1].
+    - `lane_bandwidth`: r [B/s], line rate of a lane in one direction.
+    - `protocol_efficiency`: eta_p [1].
+    - `collective_efficiency`: eta_c [1], what a collective library reaches of that; 0.65 to 0.9 measured.
+
+    **Returns:** bandwidth [B/s].
+    """
+    return jnp.asarray(lanes) * lane_bandwidth * protocol_efficiency * collective_efficiency
+
+
+def link_width_cost(
+    lanes: Numeric, base_cost: Numeric, lane_cost: Numeric, compute_time: Numeric, lane_time: Numeric
+) -> Float[Array, "..."]:
+    """Cost of a step over the life of the hardware, `J = (C_0 + c w) (t_c + t_1 / w)` [definition].
+
+    **Arguments:**
+
+    - `lanes`: w [1], positive.
+    - `base_cost`: C_0, cost of everything but the link [USD] (or power [W], for energy).
+    - `lane_cost`: c, cost of a lane, in the unit of `base_cost`.
+    - `compute_time`: t_c [s].
+    - `lane_time`: t_1 = V / r, time of the step's traffic over a single lane [s].
+
+    **Returns:** cost times time [USD s].
+    """
+    w, C_0, c = map(jnp.asarray, (lanes, base_cost, lane_cost))
+    return (C_0 + c * w) * (compute_time + lane_time / w)
+
+
+def optimal_link_width(
+    base_cost: Numeric, lane_cost: Numeric, compute_time: Numeric, lane_time: Numeric
+) -> Float[Array, "..."]:
+    """Number of lanes of least cost, `w* = sqrt(C_0 t_1 / (c t_c))` [derivation: zero slope of link_width_cost].
+
+    **Arguments:**
+
+    - `base_cost`: C_0, cost of everything but the link [USD].
+    - `lane_cost`: c, cost of a lane [USD], positive.
+    - `compute_time`: t_c [s], positive.
+    - `lane_time`: t_1 = V / r, time of the step's traffic over a single lane [s].
+
+    **Returns:** lanes [1].
+    """
+    return jnp.sqrt(jnp.asarray(base_cost) / lane_cost * (jnp.asarray(lane_time) / compute_time))
+
+
+def contended_bandwidth(
+    injection: Numeric,
+    bisection_links: Numeric,
+    link_bandwidth: Numeric,
+    nodes: Numeric,
+    exponent: Numeric,
+    crossing: Numeric = 1.0,
+) -> Float[Array, "..."]:
+    """Bandwidth per node across the bisection, `bw = [i^-p + (2 b l / (n x))^-p]^(-1/p)`.
+
+    Half of the nodes send over `b` links of the cut [Dally & Towles 2004, sec. 3.3]. The law itself is the minimum
+    of the two; the p-norm falls below it by at most `1 - 2^(-1/p)`.
+
+    **Arguments:**
+
+    - `injection`: i, bandwidth of a node into the network [B/s], positive.
+    - `bisection_links`: b, links of the narrowest cut into halves [1], positive.
+    - `link_bandwidth`: l, bandwidth of each of these in one direction [B/s], positive.
+    - `nodes`: n [1].
+    - `exponent`: p [1]; p -> infinity is the minimum.
+    - `crossing`: x, share of the messages that cross the cut [1]: 1 is the worst case, 0.5 uniform random traffic.
+
+    **Returns:** bandwidth per node [B/s].
+    """
+    i, b, line, n = map(jnp.asarray, (injection, bisection_links, link_bandwidth, nodes))
+    return 1.0 / p_norm(exponent, 1.0 / i, 0.5 * n * crossing / (b * line))
+
+
+def congestion_factor(load: Numeric) -> Float[Array, "..."]:
+    """Growth of the latency with load, `1 / (1 - rho)` [Kleinrock 1975, sec. 3.2: M/M/1].
+
+    Valid for rho < 0.9; from there it goes on along its tangent, so that value and slope stay finite in an
+    infeasible design.
+
+    **Arguments:**
+
+    - `load`: rho, offered traffic over capacity [1], at least 0.
+
+    **Returns:** factor on the unloaded latency [1], at least 1 and increasing.
+    """
+    rho = jnp.asarray(load)
+    within = rho < QUEUE_KNEE
+    at_knee = 1.0 / (1.0 - QUEUE_KNEE)
+    beyond = at_knee + (rho - QUEUE_KNEE) * at_knee**2
+    return jnp.where(within, 1.0 / (1.0 - jnp.where(within, rho, 0.0)), beyond)
+
+
+def network_energy_per_bit(
+    interface_energy: Numeric, mean_hops: Numeric, switch_energy: Numeric
+) -> Float[Array, "..."]:
+    """Energy of a bit from chip to chip, `e = 2 e_nic + H e_switch` [definition].
+
+    **Arguments:**
+
+    - `interface_energy`: e_nic, at each end [J/bit].
+    - `mean_hops`: H, links traversed [1].
+    - `switch_energy`: e_switch, per hop [J/bit].
+
+    **Returns:** energy [J/bit].
+    """
+    return 2.0 * jnp.asarray(interface_energy) + jnp.asarray(mean_hops) * switch_energy
+
+
+def network_energy(volume: Numeric, energy_per_bit: Numeric) -> Float[Array, "..."]:
+    """Energy of a transfer, `E = 8 V e` [definition].
+
+    **Arguments:**
+
+    - `volume`: V [B].
+    - `energy_per_bit`: e [J/bit].
+
+    **Returns:** energy [J].
+    """
+    return BITS_PER_BYTE * jnp.asarray(volume) * energy_per_bit
+
+
+class Link(eqx.Module):
+    """The way from one chip into a network, per chip and direction."""
+
+    lanes: Real = real("1")
+    lane_bandwidth: Real = real("B/s", doc="line rate of a lane in one direction")
+    payload: Real = real("B", doc="data in a packet")
+    overhead: Real = real("B", doc="headers, checks and gaps of a packet")
+    coding: Real = real("1", doc="data bits per line bit")
+    efficiency: Real = real("1", doc="what a collective library reaches of the protocol's rate")
+    latency: Real = real("s", doc="of one message")
+    energy: Real = real("J/bit", doc="from chip to chip, interfaces and switches included")
+    lane_power: Real = real("W", doc="of a lane at rest or in use")
+
+    def bandwidth(self) -> Float[Array, ""]:
+        """Bandwidth that a collective sees [B/s]."""
+        efficiency = protocol_efficiency(self.payload, self.overhead, self.coding)
+        return link_bandwidth(self.lanes, self.lane_bandwidth, efficiency, self.efficiency)
+
+    def power(self) -> Float[Array, ""]:
+        """Power of the lanes whether or not data flow [W]."""
+        return jnp.asarray(self.lanes) * self.lane_power
+
+    def transfer_energy(self, volume: Numeric) -> Float[Array, "..."]:
+        """Energy of sending a volume [J]."""
+        return network_energy(volume, self.energy)

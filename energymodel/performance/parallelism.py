@@ -1,0 +1,149 @@
+"""How does a layout divide a model over chips, and what does the division cost in time?"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.numerics import Numeric, ceil_count
+
+
+def data_parallel_degree(chips: Numeric, tensor: Numeric, pipeline: Numeric, context: Numeric) -> Float[Array, "..."]:
+    """Number of replicas, `d = G / (t p c)` [Narayanan et al. 2021].
+
+    **Arguments:**
+
+    - `chips`: G [1].
+    - `tensor`, `pipeline`, `context`: degrees t, p, c [1].
+
+    **Returns:** d [1].
+    """
+    return jnp.asarray(chips) / (jnp.asarray(tensor) * pipeline * context)
+
+
+def microbatch_count(batch: Numeric, data: Numeric, microbatch: Numeric, sequence: Numeric) -> Float[Array, "..."]:
+    """Micro-batches that one replica works through in a step, `m = B / (d b s)` [Narayanan et al. 2021].
+
+    **Arguments:**
+
+    - `batch`: global batch B [token].
+    - `data`: data-parallel degree d [1].
+    - `microbatch`: sequences b in a micro-batch [1].
+    - `sequence`: s [token].
+
+    **Returns:** m [1].
+    """
+    return jnp.asarray(batch) / (jnp.asarray(data) * microbatch * sequence)
+
+
+def fullest_stage_layers(layers: Numeric, pipeline: Numeric, interleaving: Numeric) -> Float[Array, "..."]:
+    """Layers on the fullest pipeline rank, `v ceil(L / (p v))` [Narayanan et al. 2021, sec. 2.2].
+
+    Layers that do not divide are legal: some virtual stages then hold one layer less.
+
+    **Arguments:**
+
+    - `layers`: L [1].
+    - `pipeline`: ranks p [1].
+    - `interleaving`: virtual stages v per rank [1].
+
+    **Returns:** layers [1], at least L / p.
+    """
+    slots = jnp.asarray(pipeline) * interleaving
+    return interleaving * ceil_count(layers / slots)
+
+
+def slowest_stage_layers(
+    layers: Numeric, pipeline: Numeric, interleaving: Numeric, head: Numeric
+) -> Float[Array, "..."]:
+    """Work of the slowest rank in layer equivalents, counting the output head on the last one.
+
+    `max(l, l - min(1, spare) + head)` with `l = v ceil(L / (p v))` and `spare = p l - L`: a spare slot is left
+    to the rank that also computes the output head [derivation: docs/physics.md B3; Llama team 2024, sec. 3.3.2].
+
+    **Arguments:**
+
+    - `layers`, `pipeline`, `interleaving`: as in `fullest_stage_layers` [1].
+    - `head`: time of the output head in units of a layer's time [1].
+
+    **Returns:** layer equivalents [1].
+    """
+    fullest = fullest_stage_layers(layers, pipeline, interleaving)
+    spare = jnp.asarray(pipeline) * fullest - layers
+    return jnp.maximum(fullest, fullest - jnp.minimum(1.0, spare) + head)
+
+
+def bubble_fraction(pipeline: Numeric, interleaving: Numeric, microbatches: Numeric) -> Float[Array, "..."]:
+    """Idle time of a pipeline per unit of work, `(p - 1) / (v m)` [Narayanan et al. 2021, sec. 2.2].
+
+    **Arguments:**
+
+    - `pipeline`: ranks p [1].
+    - `interleaving`: virtual stages v per rank [1].
+    - `microbatches`: m [1].
+
+    **Returns:** bubble over ideal time [1].
+    """
+    return (jnp.asarray(pipeline) - 1.0) / (jnp.asarray(interleaving) * microbatches)
+
+
+def pipeline_time(
+    microbatch_time: Numeric, microbatches: Numeric, pipeline: Numeric, interleaving: Numeric
+) -> Float[Array, "..."]:
+    """Time of one pass of a 1F1B pipeline, `t = t_mb (m + (p - 1) / v)` [Narayanan et al. 2021, sec. 2.2].
+
+    **Arguments:**
+
+    - `microbatch_time`: forward and backward of one micro-batch on the slowest rank [s].
+    - `microbatches`: m [1].
+    - `pipeline`, `interleaving`: p, v [1].
+
+    **Returns:** t [s].
+    """
+    return jnp.asarray(microbatch_time) * microbatches * (1.0 + bubble_fraction(pipeline, interleaving, microbatches))
+
+
+def recomputed_share(recompute_full: Numeric, recompute_attention: Numeric, attention_share: Numeric
+) -> Float[Array, "..."]:
+    """Operations repeated in the backward pass per model operation, `r/3 + (1 - r) r_a s_a / 3`.
+
+    Full recomputation repeats the forward pass, a third of the work; selective recomputation repeats only
+    the attention products [Korthikanti et al. 2022, sec. 5].
+
+    **Arguments:**
+
+    - `recompute_full`, `recompute_attention`: shares r, r_a of layers, 0 to 1 [1].
+    - `attention_share`: share s_a of a layer's operations in attention products [1].
+
+    **Returns:** extra operations per model operation [1].
+    """
+    full = jnp.asarray(recompute_full)
+    return (full + (1.0 - full) * recompute_attention * attention_share) / 3.0
+
+
+def zero_share(sharded: Numeric, ranks: Numeric) -> Float[Array, "..."]:
+    """Share of a state that one rank of n holds, `1 - z + z / n`: all of it, or one n-th [Rajbhandari et al. 2020].
+
+    **Arguments:**
+
+    - `sharded`: z, 1 if sharded over the data-parallel ranks, else 0 [1].
+    - `ranks`: n [1].
+
+    **Returns:** share [1].
+    """
+    return 1.0 - jnp.asarray(sharded) + sharded / jnp.asarray(ranks)
+
+
+def inner_ranks(ranks: Numeric, stride: Numeric, node: Numeric) -> Float[Array, "..."]:
+    """Ranks of a group that share a node, `min(n, max(1, g / stride))` [definition].
+
+    Chips are numbered with tensor parallelism innermost, then context, data and pipeline; neighbours of a group
+    are `stride` chips apart. The other `n / inner_ranks` factor of the group crosses the scale-out network.
+
+    **Arguments:**
+
+    - `ranks`: size n of the group [1].
+    - `stride`: chips between neighbours of the group [1].
+    - `node`: chips g that share the scale-up network [1].
+
+    **Returns:** ranks in one node [1].
+    """
+    return jnp.minimum(jnp.asarray(ranks), jnp.maximum(1.0, jnp.asarray(node) / stride))

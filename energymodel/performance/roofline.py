@@ -1,0 +1,107 @@
+"""How long do the kernels of a layer take on one chip?"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.numerics import Numeric, p_norm
+
+
+def gemm_efficiency(
+    maximum: Numeric, half_size: Numeric, tensor: Numeric, hidden: Numeric
+) -> Float[Array, "..."]:
+    """Share of the peak rate that a matrix product reaches, `eta = eta_max / (1 + h0 t / h)`.
+
+    Tiles and waves fill less well as tensor parallelism narrows the matrices. Fitted on h/t from 768 to 3,200
+    [derivation: docs/physics.md B3, after Korthikanti et al. 2022, table 5].
+
+    **Arguments:**
+
+    - `maximum`: efficiency eta_max of large products [1].
+    - `half_size`: h0, the width per chip at which efficiency has halved [1].
+    - `tensor`: tensor-parallel degree t [1].
+    - `hidden`: hidden size h [1].
+
+    **Returns:** eta [1].
+    """
+    return jnp.asarray(maximum) / (1.0 + half_size * tensor / hidden)
+
+
+def compute_time(operations: Numeric, peak_rate: Numeric, efficiency: Numeric) -> Float[Array, "..."]:
+    """Time of arithmetic, `t = F / (eta Fdot)` [definition].
+
+    **Arguments:**
+
+    - `operations`: F [FLOP].
+    - `peak_rate`: Fdot [FLOP/s].
+    - `efficiency`: eta [1].
+
+    **Returns:** t [s].
+    """
+    return jnp.asarray(operations) / (jnp.asarray(peak_rate) * efficiency)
+
+
+def roofline_time(
+    compute: Numeric, memory: Numeric, communication: Numeric, exponent: Numeric
+) -> Float[Array, "..."]:
+    """Time of work that overlaps on several resources, `t = (sum_i t_i^p)^(1/p)`.
+
+    p = 1 is serial, p -> infinity the classical roofline [Williams et al. 2009]; between them lies what is
+    measured (p = 2.7 to 7.7 between host and GPU, docs/physics.md A2.19).
+
+    **Arguments:**
+
+    - `compute`, `memory`, `communication`: times on each resource [s]; zero is legal.
+    - `exponent`: overlap exponent p >= 1 [1].
+
+    **Returns:** t [s].
+    """
+    return p_norm(exponent, compute, memory, communication)
+
+
+def token_rate(
+    compute: Numeric, memory: Numeric, network: Numeric,
+    flops_per_token: Numeric, bytes_per_token: Numeric, network_bytes_per_token: Numeric, exponent: Numeric,
+) -> Float[Array, "..."]:
+    """Throughput under three limits, `R = [sum_i (demand_i / capacity_i)^p]^(-1/p)`.
+
+    For p -> infinity this is `min(Fdot/F_tok, bw_m/Q_tok, bw_n/V_tok)`, the dimensionally sound form of
+    `T_est = min(T_compute, T_memory, T_comm)` [derivation: docs/physics.md A2.19; Williams et al. 2009].
+
+    **Arguments:**
+
+    - `compute`: achievable rate [FLOP/s].
+    - `memory`, `network`: achievable bandwidths [B/s].
+    - `flops_per_token` [FLOP/token], `bytes_per_token`, `network_bytes_per_token` [B/token]: demands.
+    - `exponent`: overlap exponent p [1].
+
+    **Returns:** R [token/s].
+    """
+    seconds = roofline_time(
+        jnp.asarray(flops_per_token) / compute,
+        jnp.asarray(bytes_per_token) / memory,
+        jnp.asarray(network_bytes_per_token) / network,
+        exponent,
+    )
+    return 1.0 / seconds
+
+
+def elementwise_traffic(
+    tokens: Numeric, hidden: Numeric, tensor: Numeric, sequence_parallel: Numeric
+) -> Float[Array, "..."]:
+    """Memory traffic of one layer's element-wise kernels, `Q = 4 M h (10 / t_s + 24 / t)`, forward and backward.
+
+    The 34 bytes per token and hidden unit that a layer stores are each written and read, forward and backward;
+    10 of them (norms, dropouts, residuals) are divided over the tensor group only with sequence parallelism
+    [Korthikanti et al. 2022, sec. 4].
+
+    **Arguments:**
+
+    - `tokens`: tokens M of a micro-batch on a chip [token].
+    - `hidden`: hidden size h [1].
+    - `tensor`: tensor-parallel degree t [1].
+    - `sequence_parallel`: 1 with sequence parallelism, else 0 [1].
+
+    **Returns:** Q [B].
+    """
+    norm_share = sequence_parallel / jnp.asarray(tensor) + (1.0 - sequence_parallel)
+    return 4.0 * jnp.asarray(tokens) * hidden * (10.0 * norm_share + 24.0 / tensor)

@@ -1,0 +1,115 @@
+"""How do throughput and power saturate as the batch grows?"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.numerics import Numeric, p_norm
+
+
+def saturating_throughput(
+    batch: Numeric,
+    maximum_throughput: Numeric,
+    saturation_batch: Numeric,
+    exponent: Numeric = 1.0,
+    sharpness: Numeric = 1.0,
+) -> Float[Array, "..."]:
+    """Throughput of a batch, `R = R_0 [1 + (B_s / B)^p]^(-g / p)` [derivation: docs/physics.md A0.3].
+
+    p = g = 1 is a step of fixed and proportional time, `R = B / (t_0 + tau B)` with `B_s = t_0 / tau`;
+    p -> infinity is `R_0 min(1, B / B_s)^g`.
+
+    **Arguments:**
+
+    - `batch`: B [token], positive.
+    - `maximum_throughput`: R_0 [token/s].
+    - `saturation_batch`: B_s [token].
+    - `exponent`: g, slope in logarithms at small batches [1].
+    - `sharpness`: p, of the bend [1].
+
+    **Returns:** throughput [token/s].
+    """
+    utilization = jnp.asarray(batch) / p_norm(sharpness, batch, saturation_batch)
+    return jnp.asarray(maximum_throughput) * jnp.exp(exponent * jnp.log(utilization))
+
+
+def half_throughput_batch(fixed_time: Numeric, token_time: Numeric) -> Float[Array, "..."]:
+    """Batch that reaches half of the top throughput, `B_h = t_0 / tau` [derivation: t_0 = tau B_h].
+
+    **Arguments:**
+
+    - `fixed_time`: t_0, time of a step that does not depend on the batch [s].
+    - `token_time`: tau, additional time per token [s/token].
+
+    **Returns:** batch [token].
+    """
+    return jnp.asarray(fixed_time) / token_time
+
+
+def exponential_saturation(batch: Numeric, maximum: Numeric, scale: Numeric) -> Float[Array, "..."]:
+    """Efficiency of a batch, `eta = eta_0 (1 - exp(-B / B_0))` [derivation: docs/physics.md A2.7].
+
+    An alternative to `saturating_throughput`. B_0 is an e-folding scale, not an optimum: 63 % are reached there.
+
+    **Arguments:**
+
+    - `batch`: B [token].
+    - `maximum`: eta_0 [1].
+    - `scale`: B_0 [token].
+
+    **Returns:** efficiency [1].
+    """
+    # 1 - e^-x = 2 t / (1 + t) with t = tanh(x / 2), without cancellation at small x.
+    t = jnp.tanh(0.5 * jnp.asarray(batch) / scale)
+    return jnp.asarray(maximum) * (2.0 * t / (1.0 + t))
+
+
+def compute_power(batch: Numeric, work_power: Numeric, half_batch: Numeric) -> Float[Array, "..."]:
+    """Power of the arithmetic, `P = P_d B / (B + B_h)` [derivation: docs/physics.md A2.8].
+
+    Proportional to the batch only far below B_h; bounded by the device.
+
+    **Arguments:**
+
+    - `batch`: B [token].
+    - `work_power`: P_d at full throughput [W].
+    - `half_batch`: B_h [token], positive.
+
+    **Returns:** power [W].
+    """
+    B = jnp.asarray(batch)
+    return jnp.asarray(work_power) * (B / (B + half_batch))
+
+
+def memory_traffic_rate(
+    batch: Numeric, step_traffic: Numeric, token_traffic: Numeric, fixed_time: Numeric, token_time: Numeric
+) -> Float[Array, "..."]:
+    """Memory traffic per time, `(w + a B) / (t_0 + tau B)` [derivation: docs/physics.md A2.8].
+
+    Falls with the batch where `w / t_0 > a / tau`. It knows no bandwidth: where it exceeds the device's, t_0 is
+    too short for w; a roofline gives the step time then.
+
+    **Arguments:**
+
+    - `batch`: B [token].
+    - `step_traffic`: w, weights and optimizer [B].
+    - `token_traffic`: a, activations [B/token].
+    - `fixed_time`: t_0 [s].
+    - `token_time`: tau [s/token].
+
+    **Returns:** traffic [B/s].
+    """
+    B, w, t_0 = map(jnp.asarray, (batch, step_traffic, fixed_time))
+    return (w + token_traffic * B) / (t_0 + token_time * B)
+
+
+def memory_power(traffic_rate: Numeric, energy_per_byte: Numeric) -> Float[Array, "..."]:
+    """Power of the memory, `P = e r` [definition].
+
+    **Arguments:**
+
+    - `traffic_rate`: r [B/s].
+    - `energy_per_byte`: e [J/B].
+
+    **Returns:** power [W].
+    """
+    return jnp.asarray(traffic_rate) * energy_per_byte

@@ -1,0 +1,141 @@
+"""What does on-chip memory cost in energy, time, area and leakage, and how large should a cache be?"""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.numerics import Numeric, Real, real
+
+BITS_PER_BYTE = 8.0
+
+
+def sram_access_energy(size: Numeric, reference_energy: Numeric, reference_size: Numeric) -> Float[Array, "..."]:
+    """Energy per access, `e = e_0 sqrt(S / S_0)` [Horowitz 2014, fig. 1.1.9; Muralimanohar et al. 2009 (CACTI 6.0)].
+
+    The wires dominate and their length grows with the square root of the area. Horowitz' 45 nm table (8, 32 KB,
+    1 MB: 10, 20, 100 pJ per 64 bit) is met within 13 %.
+
+    **Arguments:**
+
+    - `size`: capacity S [B], positive.
+    - `reference_energy`: e_0 [J], per access of any fixed width.
+    - `reference_size`: S_0 [B].
+
+    **Returns:** energy per access [J].
+    """
+    return jnp.asarray(reference_energy) * jnp.sqrt(jnp.asarray(size) / reference_size)
+
+
+def sram_latency(size: Numeric, reference_latency: Numeric, reference_size: Numeric) -> Float[Array, "..."]:
+    """Access latency, `l = l_0 sqrt(S / S_0)` [Muralimanohar et al. 2009 (CACTI 6.0)].
+
+    Repeated wires: delay proportional to length, length to the square root of the area.
+
+    **Arguments:**
+
+    - `size`: capacity S [B], positive.
+    - `reference_latency`: l_0 [s].
+    - `reference_size`: S_0 [B].
+
+    **Returns:** latency [s].
+    """
+    return jnp.asarray(reference_latency) * jnp.sqrt(jnp.asarray(size) / reference_size)
+
+
+def sram_area(size: Numeric, cell_area: Numeric, array_efficiency: Numeric) -> Float[Array, "..."]:
+    """Silicon area, `A = 8 S a / eta` [definition].
+
+    **Arguments:**
+
+    - `size`: capacity S [B].
+    - `cell_area`: a, area of a bit cell [m^2]; 0.021 µm² in a 5 nm process (docs/physics.md B4).
+    - `array_efficiency`: eta, share of the area that is cells [1]; about one half.
+
+    **Returns:** area [m^2].
+    """
+    return BITS_PER_BYTE * jnp.asarray(size) * cell_area / array_efficiency
+
+
+def sram_leakage(size: Numeric, leakage_density: Numeric) -> Float[Array, "..."]:
+    """Leakage power, `P = p S` [definition].
+
+    **Arguments:**
+
+    - `size`: capacity S [B].
+    - `leakage_density`: p [W/B], at the temperature and voltage of interest.
+
+    **Returns:** leakage power [W].
+    """
+    return jnp.asarray(size) * leakage_density
+
+
+def cached_operand_energy(
+    cache: Numeric, dram_energy: Numeric, sram_energy: Numeric, reference_cache: Numeric, accesses: Numeric
+) -> Float[Array, "..."]:
+    """Operand energy per multiply-add, `e = 2 e_D / sqrt(S) + c e_0 sqrt(S / S_0)` [derivation: Hong-Kung plus wires].
+
+    The first term is the DRAM traffic of a large matrix product [Hong & Kung 1981], the second what the cache
+    itself takes; a larger cache saves the one and raises the other.
+
+    **Arguments:**
+
+    - `cache`: capacity S [element], positive.
+    - `dram_energy`: e_D [J/element].
+    - `sram_energy`: e_0 of a cache of the reference capacity [J/element].
+    - `reference_cache`: S_0 [element].
+    - `accesses`: c, cache accesses per multiply-add [1].
+
+    **Returns:** energy per multiply-add [J].
+    """
+    S = jnp.asarray(cache)
+    return 2.0 * jnp.asarray(dram_energy) / jnp.sqrt(S) + accesses * jnp.asarray(sram_energy) * jnp.sqrt(
+        S / reference_cache
+    )
+
+
+def optimal_cache_size(
+    dram_energy: Numeric, sram_energy: Numeric, reference_cache: Numeric, accesses: Numeric
+) -> Float[Array, "..."]:
+    """Cache of least operand energy, `S* = 2 e_D sqrt(S_0) / (c e_0)`.
+
+    There both terms of `cached_operand_energy` are equal [derivation: zero slope].
+
+    **Arguments:**
+
+    - `dram_energy`: e_D [J/element].
+    - `sram_energy`: e_0 of a cache of the reference capacity [J/element].
+    - `reference_cache`: S_0 [element].
+    - `accesses`: c, cache accesses per multiply-add [1].
+
+    **Returns:** capacity [element].
+    """
+    return (
+        2.0 * jnp.asarray(dram_energy) * jnp.sqrt(jnp.asarray(reference_cache)) / (jnp.asarray(accesses) * sram_energy)
+    )
+
+
+class Sram(eqx.Module):
+    """On-chip memory of a process node, scaled from a reference macro (see the functions of this file)."""
+
+    reference_size: Real = real("B")
+    reference_energy: Real = real("J/B")
+    reference_latency: Real = real("s")
+    cell_area: Real = real("m^2")
+    array_efficiency: Real = real("1")
+    leakage_density: Real = real("W/B")
+
+    def access_energy(self, size: Numeric) -> Float[Array, "..."]:
+        """Energy per byte accessed [J/B]."""
+        return sram_access_energy(size, self.reference_energy, self.reference_size)
+
+    def latency(self, size: Numeric) -> Float[Array, "..."]:
+        """Access latency [s]."""
+        return sram_latency(size, self.reference_latency, self.reference_size)
+
+    def area(self, size: Numeric) -> Float[Array, "..."]:
+        """Silicon area [m^2]."""
+        return sram_area(size, self.cell_area, self.array_efficiency)
+
+    def leakage(self, size: Numeric) -> Float[Array, "..."]:
+        """Leakage power [W]."""
+        return sram_leakage(size, self.leakage_density)

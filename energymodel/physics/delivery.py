@@ -1,0 +1,126 @@
+"""What does the wall see of a watt at the chip: regulators, their chain, and resistive loss?"""
+
+import operator
+from functools import reduce
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.numerics import Numeric, Real, real
+
+
+def regulator_loss(load: Numeric, fixed: Numeric, proportional: Numeric, quadratic: Numeric) -> Float[Array, "..."]:
+    """Loss of a converter over its rated power, `l = a_0 + a_1 x + a_2 x^2` [Rasmussen 2007].
+
+    **Arguments:**
+
+    - `load`: output over rated power, x [1].
+    - `fixed`: no-load loss a_0 [1].
+    - `proportional`: switching loss a_1 [1].
+    - `quadratic`: conduction loss a_2 [1].
+
+    **Returns:** loss over rated power [1]; the no-load loss at zero load.
+    """
+    load = jnp.asarray(load)
+    return load**2 * quadratic + load * proportional + fixed
+
+
+def regulator_efficiency(
+    load: Numeric, fixed: Numeric, proportional: Numeric, quadratic: Numeric
+) -> Float[Array, "..."]:
+    """Output over input, `eta = x / (x + a_0 + a_1 x + a_2 x^2)` [Rasmussen 2007].
+
+    Zero at zero load; to account for energy add `regulator_loss`, which stays finite there.
+
+    **Arguments:**
+
+    - `load`: output over rated power, x [1].
+    - `fixed`, `proportional`, `quadratic`: no-load, switching and conduction loss a_0, a_1, a_2 [1].
+
+    **Returns:** efficiency [1].
+    """
+    load = jnp.asarray(load)
+    drawn = load + regulator_loss(load, fixed, proportional, quadratic)
+    draws = drawn > 0
+    return jnp.where(draws, load, 0.0) / jnp.where(draws, drawn, 1.0)
+
+
+def optimal_load(fixed: Numeric, quadratic: Numeric) -> Float[Array, "..."]:
+    """Load of best efficiency, `x* = sqrt(a_0 / a_2)` [derivation: d(a_0 / x + a_2 x) / dx = 0; docs/physics.md T8].
+
+    **Arguments:**
+
+    - `fixed`: a_0 [1], above 0.
+    - `quadratic`: a_2 [1], above 0.
+
+    **Returns:** load over rated power [1]; above 1, the best is full load.
+    """
+    return jnp.sqrt(jnp.asarray(fixed) / quadratic)
+
+
+def peak_efficiency(fixed: Numeric, proportional: Numeric, quadratic: Numeric) -> Float[Array, "..."]:
+    """Efficiency at `optimal_load`, `eta* = 1 / (1 + a_1 + 2 sqrt(a_0 a_2))` [derivation: docs/physics.md T8].
+
+    **Arguments:**
+
+    - `fixed`, `proportional`, `quadratic`: a_0, a_1, a_2 [1]; a_0 and a_2 above 0.
+
+    **Returns:** efficiency [1].
+    """
+    return 1.0 / (1.0 + jnp.asarray(proportional) + 2.0 * jnp.sqrt(jnp.asarray(fixed) * quadratic))
+
+
+def chain_efficiency(*stages: Numeric) -> Float[Array, "..."]:
+    """Efficiency of stages in series, `eta = prod_i eta_i` [definition].
+
+    **Arguments:**
+
+    - `stages`: efficiencies, from chip to grid, eta_i [1].
+
+    **Returns:** efficiency [1].
+    """
+    return reduce(operator.mul, map(jnp.asarray, stages))
+
+
+def distribution_loss(power: Numeric, voltage: Numeric, resistance: Numeric) -> Float[Array, "..."]:
+    """Resistive loss of a supply line, `P_loss = (P / V)^2 R` [Joule 1841].
+
+    It falls with the square of the voltage, which is why distribution is at 48 V and more.
+
+    **Arguments:**
+
+    - `power`: carried P [W].
+    - `voltage`: V [V], above 0.
+    - `resistance`: of the way there and back, R [ohm].
+
+    **Returns:** power [W].
+    """
+    current = jnp.asarray(power) / voltage
+    return current**2 * resistance
+
+
+class Regulator(eqx.Module):
+    """Converter (VRM, power supply, UPS or transformer) with losses over its rated power, see `regulator_loss`."""
+
+    rated_power: Real = real("W")
+    fixed_loss: Real = real("1", doc="no-load loss over rated power")
+    proportional_loss: Real = real("1", doc="switching loss over rated power, at full load")
+    quadratic_loss: Real = real("1", doc="conduction loss over rated power, at full load")
+
+    def input_power(self, output_power: Numeric) -> Float[Array, "..."]:
+        """Power drawn [W] to deliver a power [W]."""
+        load = jnp.asarray(output_power) / self.rated_power
+        loss = regulator_loss(load, self.fixed_loss, self.proportional_loss, self.quadratic_loss)
+        return loss * self.rated_power + output_power
+
+
+class Distribution(eqx.Module):
+    """Supply line, see `distribution_loss`."""
+
+    voltage: Real = real("V")
+    resistance: Real = real("ohm", doc="of the way there and back")
+
+    def loss(self, power: Numeric) -> Float[Array, "..."]:
+        """Loss [W] for a power carried [W]."""
+        return distribution_loss(power, self.voltage, self.resistance)

@@ -1,0 +1,86 @@
+"""What does moving the coolant cost, what does it gain, and how much warmer is it at the last row?"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.numerics import Numeric
+
+CONVECTION_EXPONENT = 0.8
+"""Turbulent convection: Nusselt number over Reynolds number in logarithms [Dittus & Boelter 1930]."""
+
+
+def mover_power(rated_power: Numeric, flow: Numeric) -> Float[Array, "..."]:
+    """Fan or pump law, `P = P_r u^3` [ASHRAE 2020, affinity laws].
+
+    **Arguments:**
+
+    - `rated_power`: power at full flow, P_r [W].
+    - `flow`: flow or speed over rated, u [1].
+
+    **Returns:** power [W].
+    """
+    return jnp.asarray(rated_power) * jnp.asarray(flow) ** 3
+
+
+def convection_resistance(base_resistance: Numeric, flow_resistance: Numeric, flow: Numeric) -> Float[Array, "..."]:
+    """Thermal resistance that falls with flow, `R_th = R_0 + R_1 u^-0.8` [Dittus & Boelter 1930].
+
+    Turbulent flow; conduction through die, lid and plate does not depend on flow.
+
+    **Arguments:**
+
+    - `base_resistance`: conduction, R_0 [K/W].
+    - `flow_resistance`: convection at rated flow, R_1 [K/W].
+    - `flow`: flow over rated, u [1], above 0.
+
+    **Returns:** resistance [K/W].
+    """
+    return jnp.exp(-CONVECTION_EXPONENT * jnp.log(jnp.asarray(flow))) * flow_resistance + base_resistance
+
+
+def optimal_flow(mover_coefficient: Numeric, penalty: Numeric, exponent: Numeric) -> Float[Array, "..."]:
+    """Flow of least `a u^3 + b u^-n`: `u* = (n b / (3 a))^(1 / (3 + n))` [derivation: zero slope; docs/physics.md T13].
+
+    **Arguments:**
+
+    - `mover_coefficient`: power of fan or pump at u = 1, a [W], above 0.
+    - `penalty`: power that warmth costs at u = 1, b [W], above 0.
+    - `exponent`: n [1]; 1 in the exact test, 0.8 for turbulent convection.
+
+    **Returns:** flow over rated [1].
+    """
+    n = jnp.asarray(exponent)
+    log_ratio = jnp.log(n) + jnp.log(jnp.asarray(penalty)) - jnp.log(3.0 * jnp.asarray(mover_coefficient))
+    return jnp.exp(log_ratio / (3.0 + n))
+
+
+def coolant_warming(heat: Numeric, mass_flow: Numeric, specific_heat: Numeric) -> Float[Array, "..."]:
+    """Rise of single-phase coolant from inlet to outlet, `dT = Q / (m' c_p)` [definition].
+
+    **Arguments:**
+
+    - `heat`: Q [W].
+    - `mass_flow`: m' [kg/s], above 0.
+    - `specific_heat`: c_p [J/(kg K)].
+
+    **Returns:** temperature difference [K].
+    """
+    return jnp.asarray(heat) / (jnp.asarray(mass_flow) * specific_heat)
+
+
+def row_coolant_temperature(
+    supply_temperature: Numeric, position: Numeric, heat: Numeric, mass_flow: Numeric, specific_heat: Numeric
+) -> Float[Array, "..."]:
+    """Coolant at a chip of a series row, `theta_i = theta_s + (i / n) Q / (m' c_p)` [derivation: docs/physics.md B6].
+
+    **Arguments:**
+
+    - `supply_temperature`: theta_s [K].
+    - `position`: chips before this one over chips of the row, i / n [1], 0 to 1.
+    - `heat`: of the whole row, Q [W].
+    - `mass_flow`: m' [kg/s], above 0.
+    - `specific_heat`: c_p [J/(kg K)].
+
+    **Returns:** temperature [K]; the hottest, at `position` 1, is the one to constrain.
+    """
+    return jnp.asarray(supply_temperature) + jnp.asarray(position) * coolant_warming(heat, mass_flow, specific_heat)

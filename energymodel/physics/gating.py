@@ -1,0 +1,85 @@
+"""When does it pay to switch idle circuits off?"""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.numerics import Numeric, Real, real, sigmoid
+
+NEVER = 1e12
+"""Stands for "it never pays" [s], so that gradients stay finite."""
+
+
+def gating_break_even(wake_energy: Numeric, leakage_power: Numeric, gated_power: Numeric) -> Float[Array, "..."]:
+    """Idle time from which gating pays, `t_be = E_wake / (P_l - P_g)` [Hu et al. 2004].
+
+    **Arguments:**
+
+    - `wake_energy`: to switch off and on again, E_wake [J].
+    - `leakage_power`: of the idle circuit, P_l [W].
+    - `gated_power`: of the circuit switched off, P_g [W].
+
+    **Returns:** time [s]; `NEVER` if being off saves nothing.
+    """
+    saved = jnp.asarray(leakage_power) - gated_power
+    saves = saved > 0
+    return jnp.where(saves, wake_energy / jnp.where(saves, saved, 1.0), NEVER)
+
+
+def gating_saving(
+    leakage_power: Numeric, gated_power: Numeric, idle_time: Numeric, wake_energy: Numeric, period: Numeric
+) -> Float[Array, "..."]:
+    """Mean power that gating saves, `dP = ((P_l - P_g) t_idle - E_wake) / t_period` [Hu et al. 2004].
+
+    **Arguments:**
+
+    - `leakage_power`: P_l [W].
+    - `gated_power`: P_g [W].
+    - `idle_time`: idle time in each period, t_idle [s].
+    - `wake_energy`: E_wake [J].
+    - `period`: t_period [s], above 0.
+
+    **Returns:** power [W]; negative below the break-even time.
+    """
+    return ((jnp.asarray(leakage_power) - gated_power) * idle_time - wake_energy) / period
+
+
+def gating_decision(idle_time: Numeric, break_even: Numeric, blend_time: Numeric) -> Float[Array, "..."]:
+    """Share of idle spells that are gated, `s = sigma((t_idle - t_be) / w)` [derivation: docs/physics.md B5].
+
+    A smooth controller: the spread of idle times about their mean takes the place of a step.
+
+    **Arguments:**
+
+    - `idle_time`: mean idle time t_idle [s].
+    - `break_even`: t_be [s].
+    - `blend_time`: spread of idle times w [s], above 0.
+
+    **Returns:** share [1], 0 to 1.
+    """
+    return sigmoid((jnp.asarray(idle_time) - break_even) / blend_time)
+
+
+class PowerGate(eqx.Module):
+    """Power gating of a share of the chip; `fraction` 0 switches it off."""
+
+    fraction: Real = real("1", doc="share of the leakage that can be gated; 0 is no gating")
+    residual_fraction: Real = real("1", doc="leakage that remains when off, over leakage")
+    wake_energy: Real = real("J", doc="to switch the whole chip off and on again")
+    wake_time: Real = real("s")
+    blend_time: Real = real("s", doc="spread of idle times")
+
+    def saved_power(self, leakage_power: Numeric, idle_time: Numeric, period: Numeric) -> Float[Array, "..."]:
+        """Mean power saved [W] with a leakage [W] and an idle time [s] in every period [s]."""
+        gated = self.residual_fraction * jnp.asarray(leakage_power)
+        saving = gating_saving(leakage_power, gated, idle_time, self.wake_energy, period)
+        return saving * self.fraction * self._decision(leakage_power, idle_time)
+
+    def wake_delay(self, leakage_power: Numeric, idle_time: Numeric) -> Float[Array, "..."]:
+        """Time that waking adds to each period [s]."""
+        return self._decision(leakage_power, idle_time) * self.fraction * self.wake_time
+
+    def _decision(self, leakage_power: Numeric, idle_time: Numeric) -> Float[Array, "..."]:
+        gated = self.residual_fraction * jnp.asarray(leakage_power)
+        break_even = gating_break_even(self.wake_energy, leakage_power, gated)
+        return gating_decision(idle_time, break_even, self.blend_time)

@@ -1,0 +1,84 @@
+"""What does a powered chip draw without switching, as voltage and temperature change?"""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.numerics import Numeric, Real, real
+
+
+def leakage_power(
+    power: Numeric,
+    voltage: Numeric,
+    temperature: Numeric,
+    voltage_sensitivity: Numeric,
+    temperature_sensitivity: Numeric,
+    reference_temperature: Numeric,
+) -> Float[Array, "..."]:
+    """Leakage, `P = P_l0 v exp(b_v (v - 1)) exp(b_theta (theta - theta_0))` [Su et al. 2003].
+
+    An exponential fit to subthreshold current, good for some 60 K about the reference temperature.
+
+    **Arguments:**
+
+    - `power`: leakage at reference voltage and temperature, P_l0 [W].
+    - `voltage`: voltage fraction v [1].
+    - `temperature`: junction temperature theta [K].
+    - `voltage_sensitivity`: b_v [1], 2 to 4.
+    - `temperature_sensitivity`: b_theta [1/K], 0.010 to 0.025.
+    - `reference_temperature`: theta_0 [K].
+
+    **Returns:** power [W].
+    """
+    voltage = jnp.asarray(voltage)
+    by_voltage = voltage * jnp.exp(voltage_sensitivity * (voltage - 1.0))
+    by_temperature = jnp.exp(temperature_sensitivity * (jnp.asarray(temperature) - reference_temperature))
+    return jnp.asarray(power) * by_voltage * by_temperature
+
+
+def leakage_doubling(temperature_sensitivity: Numeric) -> Float[Array, "..."]:
+    """Warming that doubles leakage, `d theta = ln 2 / b_theta` [definition].
+
+    **Arguments:**
+
+    - `temperature_sensitivity`: b_theta [1/K], above 0.
+
+    **Returns:** temperature difference [K].
+    """
+    return jnp.log(2.0) / jnp.asarray(temperature_sensitivity)
+
+
+def static_energy(voltage: Numeric, leakage_current: Numeric, time: Numeric) -> Float[Array, "..."]:
+    """Energy of a constant leakage current, `E = V I_leak t` [definition].
+
+    Where temperature changes meanwhile, integrate `leakage_power` instead.
+
+    **Arguments:**
+
+    - `voltage`: V [V].
+    - `leakage_current`: I_leak [A].
+    - `time`: t [s].
+
+    **Returns:** energy [J].
+    """
+    return jnp.asarray(voltage) * leakage_current * time
+
+
+class Leakage(eqx.Module):
+    """Leakage of a chip, see `leakage_power`."""
+
+    power: Real = real("W", doc="leakage at reference voltage and temperature")
+    voltage_sensitivity: Real = real("1")
+    temperature_sensitivity: Real = real("1/K")
+    reference_temperature: Real = real("K")
+
+    def __call__(self, voltage_fraction: Numeric, temperature: Numeric) -> Float[Array, "..."]:
+        """Power [W] at a voltage fraction [1] and a junction temperature [K]."""
+        return leakage_power(
+            self.power,
+            voltage_fraction,
+            temperature,
+            self.voltage_sensitivity,
+            self.temperature_sensitivity,
+            self.reference_temperature,
+        )

@@ -1,0 +1,262 @@
+"""What is the least energy that nature, technology or a roofline allow for a training run?
+
+A ladder of lower bounds: bits of the model, bits overwritten, bits erased by operations, CMOS, roofline. Never
+calibrate to them: a run stands 1e6 to 1e22 times above the first three.
+"""
+
+import math
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.constants import BOLTZMANN, PLANCK
+from energymodel.numerics import Numeric
+
+_OPERATIONS_PER_TOKEN_AND_PARAMETER = 6.0
+
+
+def landauer_energy(bits: Numeric, temperature: Numeric) -> Float[Array, "..."]:
+    """Least heat of erasing bits, `E = k_B theta ln 2 n` [Landauer 1961].
+
+    **Arguments:**
+
+    - `bits`: bits erased, n [bit].
+    - `temperature`: of the surroundings, theta [K].
+
+    **Returns:** energy [J].
+    """
+    # Constants first: k_B ln 2 is about 1e-23, well within float32, and bits times it stay so.
+    return BOLTZMANN * math.log(2.0) * jnp.asarray(temperature) * bits
+
+
+def landauer_model_energy(
+    information: Numeric, parameters: Numeric, bits_per_parameter: Numeric, temperature: Numeric
+) -> Float[Array, "..."]:
+    """Bits that must be written into the model, `E = k_B theta ln 2 min(I, c N)` [derivation: docs/physics.md A0.7].
+
+    **Arguments:**
+
+    - `information`: absorbed in training, I [bit].
+    - `parameters`: N [1].
+    - `bits_per_parameter`: storage capacity c [bit], 2 to 3.6.
+    - `temperature`: theta [K].
+
+    **Returns:** energy [J].
+    """
+    written = jnp.minimum(jnp.asarray(information), information_capacity(parameters, bits_per_parameter))
+    return landauer_energy(written, temperature)
+
+
+def landauer_overwrite_energy(
+    parameters: Numeric, steps: Numeric, bits_per_parameter: Numeric, temperature: Numeric
+) -> Float[Array, "..."]:
+    """Every optimizer step overwrites every parameter, `E = k_B theta ln 2 b_p N S` [derivation: docs/physics.md A0.7].
+
+    **Arguments:**
+
+    - `parameters`: N [1].
+    - `steps`: optimizer steps S [1].
+    - `bits_per_parameter`: overwritten irreversibly in a step, b_p [bit].
+    - `temperature`: theta [K].
+
+    **Returns:** energy [J].
+    """
+    return landauer_energy(jnp.asarray(parameters) * bits_per_parameter * steps, temperature)
+
+
+def landauer_operation_energy(
+    operations: Numeric, bits_per_operation: Numeric, temperature: Numeric
+) -> Float[Array, "..."]:
+    """Every operation erases bits, `E = k_B theta ln 2 n_b F` [derivation: docs/physics.md A0.7].
+
+    **Arguments:**
+
+    - `operations`: F [FLOP].
+    - `bits_per_operation`: erased by one, n_b [bit/FLOP]; 32 by default, 0.4 to 128.
+    - `temperature`: theta [K].
+
+    **Returns:** energy [J].
+    """
+    return landauer_energy(jnp.asarray(operations) * bits_per_operation, temperature)
+
+
+def landauer_source_energy(parameters: Numeric, data_information: Numeric, temperature: Numeric) -> Float[Array, "..."]:
+    """Parameters times data, `E = k_B theta ln 2 N H` [derivation: docs/physics.md A0.7].
+
+    A product of two extensive quantities has no derivation as a bit count. With H = D h it is
+    `landauer_operation_energy` at h / 6 bits per operation: see `source_bits_per_operation`.
+
+    **Arguments:**
+
+    - `parameters`: N [1].
+    - `data_information`: of the training set, H [bit].
+    - `temperature`: theta [K].
+
+    **Returns:** energy [J].
+    """
+    return landauer_energy(jnp.asarray(parameters) * data_information, temperature)
+
+
+def source_bits_per_operation(entropy: Numeric) -> Float[Array, "..."]:
+    """Bits per operation that N H implies, `n_b = h / (6 ln 2)`, as F = 6 N D [derivation: docs/physics.md A0.7].
+
+    **Arguments:**
+
+    - `entropy`: of the data, h [nat/token].
+
+    **Returns:** bits per operation [bit/FLOP].
+    """
+    return jnp.asarray(entropy) / (_OPERATIONS_PER_TOKEN_AND_PARAMETER * math.log(2.0))
+
+
+def finite_time_landauer_energy(
+    bits: Numeric, temperature: Numeric, duration: Numeric, relaxation_time: Numeric
+) -> Float[Array, "..."]:
+    """Erasure in finite time, `E = k_B theta ln 2 n (1 + tau_c / tau)` [Bérut et al. 2012; Proesmans et al. 2020].
+
+    First order in tau_c / tau: slow erasure.
+
+    **Arguments:**
+
+    - `bits`: n [bit].
+    - `temperature`: theta [K].
+    - `duration`: of one erasure, tau [s], above 0.
+    - `relaxation_time`: of the memory, tau_c [s].
+
+    **Returns:** energy [J].
+    """
+    return landauer_energy(bits, temperature) * (1.0 + jnp.asarray(relaxation_time) / duration)
+
+
+def margolus_levitin_rate(energy: Numeric) -> Float[Array, "..."]:
+    """Fastest rate of distinct states, `r = 2 E / (pi hbar) = 4 E / h` [Margolus & Levitin 1998].
+
+    **Arguments:**
+
+    - `energy`: of the system above its ground state, E [J].
+
+    **Returns:** operations per second [1/s].
+    """
+    # 4 / h is 6e33: in range of float32, where h itself is near its least normal number.
+    return jnp.asarray(energy) * (4.0 / PLANCK)
+
+
+def landauer_multiple(energy: Numeric, minimum_energy: Numeric) -> Float[Array, "..."]:
+    """How far above a bound, `kappa = E / E_min` [definition].
+
+    **Arguments:**
+
+    - `energy`: E [J].
+    - `minimum_energy`: E_min [J], above 0.
+
+    **Returns:** multiple [1], at least 1 for a true bound; its inverse is an efficiency.
+    """
+    return jnp.asarray(energy) / minimum_energy
+
+
+def energy_per_operation(power: Numeric, rate: Numeric) -> Float[Array, "..."]:
+    """All-in energy of an operation, `E_op = P / R` [definition].
+
+    **Arguments:**
+
+    - `power`: P [W].
+    - `rate`: achieved operations per second R [FLOP/s], above 0.
+
+    **Returns:** energy [J/FLOP].
+    """
+    return jnp.asarray(power) / rate
+
+
+def operation_multiple(
+    energy_per_operation: Numeric, bits_per_operation: Numeric, temperature: Numeric
+) -> Float[Array, "..."]:
+    """How far an operation is above Landauer, `kappa = E_op / (n_b k_B theta ln 2)` [derivation: docs/physics.md A0.8].
+
+    **Arguments:**
+
+    - `energy_per_operation`: E_op [J/FLOP].
+    - `bits_per_operation`: n_b [bit/FLOP], above 0.
+    - `temperature`: theta [K].
+
+    **Returns:** multiple [1].
+    """
+    return landauer_multiple(energy_per_operation, landauer_energy(bits_per_operation, temperature))
+
+
+def cmos_wall_energy(operations: Numeric, operations_per_joule: Numeric) -> Float[Array, "..."]:
+    """Least energy of operations in CMOS, `E = F / e_max` [Ho et al. 2023].
+
+    The geometric mean of their estimates is 4.7e15 four-bit FLOP/J, about 200 times today's chips.
+
+    **Arguments:**
+
+    - `operations`: F [FLOP].
+    - `operations_per_joule`: limit of the technology, e_max [FLOP/J], above 0.
+
+    **Returns:** energy [J].
+    """
+    return jnp.asarray(operations) / operations_per_joule
+
+
+def roofline_energy(
+    operations: Numeric,
+    energy_per_operation: Numeric,
+    traffic: Numeric,
+    energy_per_byte: Numeric,
+    voltage: Numeric,
+) -> Float[Array, "..."]:
+    """Energy without any overhead, `E = F E_op v^2 + Q E_mem` [Choi et al. 2013].
+
+    No static power, waiting, network or cooling: with v at the voltage floor, the least of this chip for this work.
+
+    **Arguments:**
+
+    - `operations`: F [FLOP].
+    - `energy_per_operation`: at reference voltage, E_op [J/FLOP].
+    - `traffic`: bytes to and from memory, Q [B].
+    - `energy_per_byte`: E_mem [J/B].
+    - `voltage`: voltage fraction v [1].
+
+    **Returns:** energy [J].
+    """
+    switching = jnp.asarray(operations) * energy_per_operation * jnp.asarray(voltage) ** 2
+    return switching + jnp.asarray(traffic) * energy_per_byte
+
+
+def energy_per_bit(energy: Numeric, information: Numeric) -> Float[Array, "..."]:
+    """Price of absorbed information, `E / I` [definition].
+
+    **Arguments:**
+
+    - `energy`: of the run, E [J].
+    - `information`: absorbed, I [bit], above 0.
+
+    **Returns:** energy per bit [J/bit].
+    """
+    return jnp.asarray(energy) / information
+
+
+def information_capacity(parameters: Numeric, bits_per_parameter: Numeric) -> Float[Array, "..."]:
+    """Most that a model can store, `I_max = c N` [Allen-Zhu & Li 2024; Morris et al. 2025].
+
+    **Arguments:**
+
+    - `parameters`: N [1].
+    - `bits_per_parameter`: c [bit]; 2 measured for knowledge, 3.6 for memorized text.
+
+    **Returns:** information [bit].
+    """
+    return jnp.asarray(parameters) * bits_per_parameter
+
+
+def storage_efficiency(bits_per_parameter: Numeric, precision: Numeric) -> Float[Array, "..."]:
+    """Share of a parameter's bits that hold information, `c / b` [Allen-Zhu & Li 2024].
+
+    **Arguments:**
+
+    - `bits_per_parameter`: stored, c [bit].
+    - `precision`: bits of the number format, b [bit].
+
+    **Returns:** share [1].
+    """
+    return jnp.asarray(bits_per_parameter) / precision

@@ -1,0 +1,246 @@
+"""What power does a chip draw at a clock, and at which clock does it meet a power cap?"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.numerics import Numeric, Real, implicit_root, real
+from energymodel.physics.voltage import AbstractVoltageCurve
+
+
+def switching_power(
+    capacitance: Numeric, voltage: Numeric, frequency: Numeric, activity: Numeric
+) -> Float[Array, "..."]:
+    """CMOS switching power, `P = a C_eff V^2 f` [Chandrakasan et al. 1992].
+
+    **Arguments:**
+
+    - `capacitance`: switched capacitance C_eff [F].
+    - `voltage`: supply voltage V [V].
+    - `frequency`: clock f [Hz].
+    - `activity`: share of the capacitance that switches in a cycle, a [1].
+
+    **Returns:** power [W]. It is a power: energy is `switching_energy`.
+    """
+    return jnp.asarray(activity) * jnp.asarray(capacitance) * jnp.asarray(voltage) ** 2 * frequency
+
+
+def switching_energy(power: Numeric, busy_time: Numeric) -> Float[Array, "..."]:
+    """Energy of switching, `E = P t_busy` [definition].
+
+    **Arguments:**
+
+    - `power`: switching power P [W].
+    - `busy_time`: time during which the chip switches, t_busy [s].
+
+    **Returns:** energy [J].
+    """
+    return jnp.asarray(power) * busy_time
+
+
+def busy_power(
+    static_power: Numeric, dynamic_power: Numeric, clock: Numeric, voltage: Numeric, activity: Numeric
+) -> Float[Array, "..."]:
+    """Power of a busy chip, `P_b = P_s + kappa a phi v^2` [Guerreiro et al. 2018].
+
+    Mean errors of 3 to 4 % of power on V100, A40 and P100 (docs/physics.md B2.1).
+
+    **Arguments:**
+
+    - `static_power`: leakage and everything that does not scale with clock, P_s [W].
+    - `dynamic_power`: switching power at reference clock and voltage, kappa [W].
+    - `clock`: clock fraction phi [1].
+    - `voltage`: voltage fraction v [1].
+    - `activity`: activity relative to the reference workload, a [1].
+
+    **Returns:** power [W].
+    """
+    return jnp.asarray(static_power) + jnp.asarray(dynamic_power) * activity * clock * jnp.asarray(voltage) ** 2
+
+
+def average_power(idle_power: Numeric, busy_power: Numeric, duty: Numeric) -> Float[Array, "..."]:
+    """Mean power of a chip that is busy for a share of the time, `P = P_idle + u (P_b - P_idle)` [definition].
+
+    **Arguments:**
+
+    - `idle_power`: P_idle [W].
+    - `busy_power`: P_b [W].
+    - `duty`: busy share of the time, u [1], 0 to 1.
+
+    **Returns:** power [W].
+    """
+    return jnp.asarray(idle_power) + jnp.asarray(duty) * (jnp.asarray(busy_power) - idle_power)
+
+
+def mixed_cubic_power(
+    static_power: Numeric, dynamic_power: Numeric, cubic_share: Numeric, clock: Numeric
+) -> Float[Array, "..."]:
+    """Posynomial power curve, `P = P_s + kappa ((1 - m) phi + m phi^3)` [derivation: constant V and V ~ f, mixed].
+
+    One shape parameter instead of floor and knee: log-convex, hence the form for geometric-program bounds and for
+    few data. Within 2 points of the floor form on interpolated Zeus runs (docs/physics.md B2.1).
+
+    **Arguments:**
+
+    - `static_power`: P_s [W].
+    - `dynamic_power`: switching power at clock 1, kappa [W].
+    - `cubic_share`: m [1], 0 to 1.
+    - `clock`: clock fraction phi [1].
+
+    **Returns:** power [W].
+    """
+    clock, share = jnp.asarray(clock), jnp.asarray(cubic_share)
+    return jnp.asarray(static_power) + jnp.asarray(dynamic_power) * ((1.0 - share) * clock + share * clock**3)
+
+
+def clock_stretch(clock: Numeric, clock_independent_share: Numeric) -> Float[Array, "..."]:
+    """Time at a clock over time at clock 1, `t / t_1 = (1 - mu) / phi + mu` [derivation: Amdahl 1967 for clocks].
+
+    **Arguments:**
+
+    - `clock`: clock fraction phi [1], above 0.
+    - `clock_independent_share`: share of time at clock 1 spent on memory, latency and links, mu [1], 0 to 1.
+
+    **Returns:** time ratio [1]; its inverse is the throughput fraction.
+    """
+    share = jnp.asarray(clock_independent_share)
+    return (1.0 - share) / jnp.asarray(clock) + share
+
+
+def operating_power(
+    throughput: Numeric, energy_per_operation: Numeric, idle_power: Numeric, overhead: Numeric
+) -> Float[Array, "..."]:
+    """Power at constant voltage, `P = beta R E_op + P_idle` [derivation: docs/physics.md A2.4].
+
+    **Arguments:**
+
+    - `throughput`: operations per second R [1/s].
+    - `energy_per_operation`: E_op [J].
+    - `idle_power`: P_idle [W].
+    - `overhead`: energy drawn per energy of the operations, beta [1].
+
+    **Returns:** power [W].
+    """
+    return jnp.asarray(overhead) * jnp.asarray(throughput) * energy_per_operation + idle_power
+
+
+def throughput_at_power(
+    power: Numeric, energy_per_operation: Numeric, idle_power: Numeric, overhead: Numeric
+) -> Float[Array, "..."]:
+    """Inverse of `operating_power`, `R = (P - P_idle) / (beta E_op)` [derivation: docs/physics.md A2.3].
+
+    Constant voltage only (below the knee); otherwise `clock_at_power_cap` and `clock_stretch`.
+
+    **Arguments:**
+
+    - `power`: P [W], at least `idle_power`.
+    - `energy_per_operation`: E_op [J].
+    - `idle_power`: P_idle [W].
+    - `overhead`: beta [1].
+
+    **Returns:** operations per second [1/s].
+    """
+    return (jnp.asarray(power) - idle_power) / (jnp.asarray(overhead) * energy_per_operation)
+
+
+def useful_power_share(power: Numeric, idle_power: Numeric, overhead: Numeric) -> Float[Array, "..."]:
+    """Share of the power that does operations, `alpha = (P - P_idle) / (beta P)` [derivation: docs/physics.md A2.4].
+
+    Given P it follows from the other two: choosing alpha freely would fix the power.
+
+    **Arguments:**
+
+    - `power`: P [W], above 0.
+    - `idle_power`: P_idle [W].
+    - `overhead`: beta [1].
+
+    **Returns:** share [1].
+    """
+    return (jnp.asarray(power) - idle_power) / (jnp.asarray(overhead) * power)
+
+
+def frequency_at_constant_voltage(power: Numeric, coefficient: Numeric, voltage: Numeric) -> Float[Array, "..."]:
+    """Clock that a power buys at a fixed voltage, `f = P / (k V^2)` [derivation: docs/physics.md A2.12].
+
+    **Arguments:**
+
+    - `power`: switching power P [W].
+    - `coefficient`: activity times capacitance, k [W/(Hz V^2)].
+    - `voltage`: supply voltage V [V], above 0.
+
+    **Returns:** clock [Hz].
+    """
+    return jnp.asarray(power) / (jnp.asarray(coefficient) * jnp.asarray(voltage) ** 2)
+
+
+def frequency_cubic(power: Numeric, coefficient: Numeric) -> Float[Array, "..."]:
+    """Clock that a power buys where voltage follows clock, `f = (P / k')^(1/3)` [derivation: docs/physics.md A2.12].
+
+    **Arguments:**
+
+    - `power`: switching power P [W], above 0.
+    - `coefficient`: k' [W/Hz^3].
+
+    **Returns:** clock [Hz].
+    """
+    # Logarithms apart: k' is about 1e-25, and P / k' would overflow a float32 for hot chips of low clock.
+    return jnp.exp((jnp.log(jnp.asarray(power)) - jnp.log(jnp.asarray(coefficient))) / 3.0)
+
+
+def clock_at_power_cap(
+    power_of_clock: Callable[[Any, Any], Any],
+    power_cap: Numeric,
+    minimum_clock: Numeric,
+    maximum_clock: Numeric,
+    parameters: Any,
+) -> Float[Array, "..."]:
+    """Highest clock within a power cap, `phi = max {phi : P_b(phi) <= P_cap}` [derivation: docs/physics.md B2].
+
+    The cap acts on busy power. The slope is that of the implicit function, `d phi / d P_cap = 1 / (d P_b / d phi)`.
+
+    **Arguments:**
+
+    - `power_of_clock`: `P_b(phi, parameters)` [W], increasing in phi; what it depends on stands in `parameters`.
+    - `power_cap`: P_cap [W], finite.
+    - `minimum_clock`, `maximum_clock`: range of phi [1].
+    - `parameters`: pytree for `power_of_clock`.
+
+    **Returns:** clock fraction [1]: the maximum where the cap is inactive, the minimum where even that draws more.
+    """
+
+    def excess(clock: Any, arguments: Any) -> Any:
+        cap, inner = arguments
+        return power_of_clock(clock, inner) - cap
+
+    cap, lower, upper = jnp.broadcast_arrays(*map(jnp.asarray, (power_cap, minimum_clock, maximum_clock)))
+    return implicit_root(excess, lower, upper, (cap, parameters))
+
+
+class BusyPower(eqx.Module):
+    """Busy power over clock with its voltage curve, `P_b(phi) = P_s + kappa phi v(phi)^2`."""
+
+    curve: AbstractVoltageCurve
+    static_power: Real = real("W", doc="power that does not scale with clock")
+    dynamic_power: Real = real("W", doc="switching power at clock 1")
+
+    def __call__(self, clock: Numeric) -> Float[Array, "..."]:
+        """Power [W] at a clock fraction [1]."""
+        return busy_power(self.static_power, self.dynamic_power, clock, self.curve(clock), 1.0)
+
+
+def busy_power_at(clock: Numeric, chip: BusyPower) -> Float[Array, "..."]:
+    """Busy power of a chip at a clock, `P_b = P_s + kappa phi v(phi)^2` [derivation: docs/physics.md B2].
+
+    The same as `chip(clock)`, in the order of arguments that `clock_at_power_cap` wants.
+
+    **Arguments:**
+
+    - `clock`: clock fraction phi [1].
+    - `chip`: its static and dynamic power [W] and voltage curve.
+
+    **Returns:** power [W].
+    """
+    return chip(clock)

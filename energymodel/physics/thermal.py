@@ -1,0 +1,240 @@
+"""How warm does a chip get, how fast, and when does its leakage run away?
+
+One lumped node: heat capacity C_th to the coolant through R_th, for times of a second and more.
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.numerics import Numeric, implicit_root
+
+LARGE_RESISTANCE = 1e12
+"""Stands for "no limit" [K/W], so that gradients stay finite."""
+
+_SMALL_GAIN = 1e-30
+
+
+def steady_temperature(
+    power: Numeric, coolant_temperature: Numeric, thermal_resistance: Numeric
+) -> Float[Array, "..."]:
+    """Temperature at constant power, `theta = theta_c + R_th P` [derivation: docs/physics.md A2.5].
+
+    **Arguments:**
+
+    - `power`: P [W].
+    - `coolant_temperature`: theta_c [K].
+    - `thermal_resistance`: junction to coolant, R_th [K/W].
+
+    **Returns:** temperature [K].
+    """
+    return jnp.asarray(coolant_temperature) + jnp.asarray(power) * thermal_resistance
+
+
+def thermal_time_constant(thermal_resistance: Numeric, heat_capacity: Numeric) -> Float[Array, "..."]:
+    """Time to come within 1/e of the steady temperature, `tau = R_th C_th` [derivation: docs/physics.md A2.5].
+
+    **Arguments:**
+
+    - `thermal_resistance`: R_th [K/W].
+    - `heat_capacity`: C_th [J/K]; die and lid 60 to 250, with cold plate about 500.
+
+    **Returns:** time [s].
+    """
+    return jnp.asarray(thermal_resistance) * heat_capacity
+
+
+def temperature_slope(
+    temperature: Numeric,
+    power: Numeric,
+    coolant_temperature: Numeric,
+    thermal_resistance: Numeric,
+    heat_capacity: Numeric,
+) -> Float[Array, "..."]:
+    """Right side of the heat balance, `d theta / dt = (P - (theta - theta_c) / R_th) / C_th`.
+
+    [derivation: docs/physics.md A2.5]. What cools is the heat removed, not the electric power of the cooling.
+
+    **Arguments:**
+
+    - `temperature`: theta [K].
+    - `power`: P [W].
+    - `coolant_temperature`: theta_c [K].
+    - `thermal_resistance`: R_th [K/W].
+    - `heat_capacity`: C_th [J/K].
+
+    **Returns:** slope [K/s].
+    """
+    removed = (jnp.asarray(temperature) - coolant_temperature) / thermal_resistance
+    return (jnp.asarray(power) - removed) / heat_capacity
+
+
+def transient_temperature(
+    time: Numeric,
+    initial_temperature: Numeric,
+    power: Numeric,
+    coolant_temperature: Numeric,
+    thermal_resistance: Numeric,
+    heat_capacity: Numeric,
+) -> Float[Array, "..."]:
+    """Temperature after a step of power, `theta = theta_ss + (theta_0 - theta_ss) exp(-t / (R_th C_th))`.
+
+    [derivation: `temperature_slope` integrated at constant power; docs/physics.md A2.5].
+
+    **Arguments:**
+
+    - `time`: t after the step [s].
+    - `initial_temperature`: theta_0 [K].
+    - `power`: P after the step [W].
+    - `coolant_temperature`: theta_c [K].
+    - `thermal_resistance`: R_th [K/W].
+    - `heat_capacity`: C_th [J/K].
+
+    **Returns:** temperature [K].
+    """
+    steady = steady_temperature(power, coolant_temperature, thermal_resistance)
+    decay = jnp.exp(-jnp.asarray(time) / thermal_time_constant(thermal_resistance, heat_capacity))
+    return steady + (initial_temperature - steady) * decay
+
+
+def power_step_limit(heat_capacity: Numeric, maximum_slope: Numeric) -> Float[Array, "..."]:
+    """Largest step of power within a ramp limit, `dP = C_th R_max` [derivation: docs/physics.md A2.6].
+
+    The slope is largest right after a step from a steady state, where it is `dP / C_th`.
+
+    **Arguments:**
+
+    - `heat_capacity`: C_th [J/K].
+    - `maximum_slope`: R_max [K/s].
+
+    **Returns:** power step [W].
+    """
+    return jnp.asarray(heat_capacity) * maximum_slope
+
+
+def thermal_power_limit(
+    maximum_temperature: Numeric, coolant_temperature: Numeric, thermal_resistance: Numeric
+) -> Float[Array, "..."]:
+    """Power that keeps to a temperature, `P = (theta_max - theta_c) / R_th` [derivation: docs/physics.md A2.6].
+
+    **Arguments:**
+
+    - `maximum_temperature`: theta_max [K].
+    - `coolant_temperature`: theta_c [K].
+    - `thermal_resistance`: R_th [K/W].
+
+    **Returns:** power [W].
+    """
+    return (jnp.asarray(maximum_temperature) - coolant_temperature) / thermal_resistance
+
+
+def hot_spot_temperature(
+    temperature: Numeric, excess_power: Numeric, hot_spot_resistance: Numeric
+) -> Float[Array, "..."]:
+    """Hottest point of the die, `theta_j = theta + dP_hs R_hs` [derivation: docs/physics.md E].
+
+    **Arguments:**
+
+    - `temperature`: lumped temperature theta [K].
+    - `excess_power`: power of the hot spot above its share of the area, dP_hs [W].
+    - `hot_spot_resistance`: spreading resistance R_hs [K/W].
+
+    **Returns:** temperature [K].
+    """
+    return jnp.asarray(temperature) + jnp.asarray(excess_power) * hot_spot_resistance
+
+
+def loop_gain(
+    thermal_resistance: Numeric, leakage_power: Numeric, temperature_sensitivity: Numeric
+) -> Float[Array, "..."]:
+    """Gain of temperature -> leakage -> temperature, `G = R_th b P_leak(theta)` [derivation: docs/physics.md B6].
+
+    **Arguments:**
+
+    - `thermal_resistance`: R_th [K/W].
+    - `leakage_power`: leakage at the operating temperature, P_leak(theta) [W].
+    - `temperature_sensitivity`: b [1/K].
+
+    **Returns:** gain [1]: a fixed point is stable below 1.
+    """
+    return jnp.asarray(thermal_resistance) * leakage_power * temperature_sensitivity
+
+
+def leakage_temperature(
+    base_power: Numeric,
+    leakage_power: Numeric,
+    coolant_temperature: Numeric,
+    thermal_resistance: Numeric,
+    temperature_sensitivity: Numeric,
+    reference_temperature: Numeric,
+) -> Float[Array, "..."]:
+    """Stable root of `theta = theta_c + R_th (P_0 + P_l exp(b (theta - theta_0)))` [derivation: docs/physics.md B6].
+
+    The stable root lies between the coolant and the temperature of unit loop gain,
+    `theta_0 - ln(R_th P_l b) / b`. Beyond the runaway limit there is none: that upper end is returned, where
+    `loop_gain` is 1; compare `thermal_resistance` with `runaway_resistance`.
+
+    **Arguments:**
+
+    - `base_power`: power that does not depend on temperature, P_0 [W].
+    - `leakage_power`: leakage at the reference temperature, P_l [W].
+    - `coolant_temperature`: theta_c [K].
+    - `thermal_resistance`: R_th [K/W].
+    - `temperature_sensitivity`: b [1/K].
+    - `reference_temperature`: theta_0 [K].
+
+    **Returns:** temperature [K].
+    """
+    base, leak, resistance, sensitivity = map(
+        jnp.asarray, (base_power, leakage_power, thermal_resistance, temperature_sensitivity)
+    )
+    gain = resistance * leak * sensitivity
+    feedback = gain > _SMALL_GAIN
+    log_gain = jnp.log(jnp.where(feedback, gain, 1.0))
+    unit_gain = reference_temperature - log_gain / jnp.where(feedback, sensitivity, 1.0)
+    # Without feedback the equation is explicit; one kelvin more keeps the root inside the bracket.
+    upper = jnp.where(feedback, unit_gain, steady_temperature(base + leak, coolant_temperature, resistance) + 1.0)
+    upper = jnp.maximum(upper, coolant_temperature)
+
+    def excess(temperature: Array, arguments: tuple[Array, ...]) -> Array:
+        base, leak, coolant, resistance, sensitivity, reference, ceiling = arguments
+        # Held at the bracket's end, so that a Newton step from near unit gain cannot overflow the exponential.
+        exponent = sensitivity * (jnp.minimum(temperature, ceiling) - reference)
+        return temperature - coolant - resistance * (base + leak * jnp.exp(exponent))
+
+    arguments = (
+        base, leak, jnp.asarray(coolant_temperature), resistance, sensitivity, jnp.asarray(reference_temperature), upper
+    )  # fmt: skip
+    return implicit_root(excess, coolant_temperature, upper, arguments)
+
+
+def runaway_resistance(
+    base_power: Numeric,
+    leakage_power: Numeric,
+    coolant_temperature: Numeric,
+    temperature_sensitivity: Numeric,
+    reference_temperature: Numeric,
+) -> Float[Array, "..."]:
+    """Largest resistance with a stable temperature, `R_crit = max_theta (theta - theta_c) / P(theta)`.
+
+    `P = P_0 + P_l exp(b (theta - theta_0))`; the maximum stands where loop gain is 1, so that
+    `R_crit = 1 / (b P_l) exp(b (theta_0 - theta))`, with `y = b (theta - theta_c) - 1` from
+    `y e^y = (P_0 / P_l) exp(b (theta_0 - theta_c) - 1)` [derivation: docs/physics.md B6].
+
+    **Arguments:**
+
+    - `base_power`: P_0 [W].
+    - `leakage_power`: leakage at the reference temperature, P_l [W].
+    - `coolant_temperature`: theta_c [K].
+    - `temperature_sensitivity`: b [1/K].
+    - `reference_temperature`: theta_0 [K].
+
+    **Returns:** resistance [K/W]; `LARGE_RESISTANCE` without leakage or sensitivity.
+    """
+    leak, sensitivity = jnp.asarray(leakage_power), jnp.asarray(temperature_sensitivity)
+    feedback = leak * sensitivity > _SMALL_GAIN
+    leak, sensitivity = jnp.where(feedback, leak, 1.0), jnp.where(feedback, sensitivity, 1.0)
+    warm = jnp.where(feedback, sensitivity * (jnp.asarray(reference_temperature) - coolant_temperature), 0.0)
+    ratio = jnp.where(feedback, base_power / leak, 0.0) * jnp.exp(warm - 1.0)
+    # The Lambert function is at most ln(1 + ratio).
+    y = implicit_root(lambda y, ratio: y * jnp.exp(y) - ratio, 0.0, jnp.log(1.0 + ratio), ratio)
+    return jnp.where(feedback, jnp.exp(warm - 1.0 - y) / (sensitivity * leak), LARGE_RESISTANCE)

@@ -1,0 +1,101 @@
+"""Which supply voltage does a clock need?
+
+Clocks are fractions of a reference clock, voltages fractions of the voltage at that clock. Below the knee the
+supply is at its floor; above it voltage rises in proportion to clock. That floor decides where saving energy by a
+lower clock ends.
+"""
+
+import abc
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.numerics import Numeric, Real, real, softplus
+
+
+def voltage_fraction(clock: Numeric, floor: Numeric, knee: Numeric, width: Numeric) -> Float[Array, "..."]:
+    """Floor, then linear: `v = g(phi) / g(1)`, `g = v_f + s w softplus((phi - phi_k) / w)`.
+
+    The slope is `s = (1 - v_f) / (1 - phi_k)`: one parameter less, since v(1) = 1. A smooth form of the floor and
+    ramp measured by [Guerreiro et al. 2018]; [Afzal et al. 2026] find the same knee on A40 to H200. Fitted for clock
+    fractions 0.35 to 1; a straight line beyond 1.
+
+    **Arguments:**
+
+    - `clock`: clock over reference clock, phi [1].
+    - `floor`: voltage floor over reference voltage, v_f [1], 0.65 to 0.9.
+    - `knee`: clock fraction at which voltage starts to rise, phi_k [1], below 1.
+    - `width`: half the rounding of the knee, w [1], 0.03 by default, above 0.
+
+    **Returns:** voltage over reference voltage [1], exactly 1 at `clock` = 1, increasing in `clock`.
+    """
+    slope = (1.0 - jnp.asarray(floor)) / (1.0 - jnp.asarray(knee))
+
+    def ramp(phi: Numeric) -> Array:
+        return softplus((jnp.asarray(phi) - knee) / width) * width * slope + floor
+
+    return ramp(clock) / ramp(1.0)
+
+
+def polynomial_voltage(
+    frequency: Numeric, c0: Numeric, c1: Numeric, c2: Numeric, center: Numeric, scale: Numeric
+) -> Float[Array, "..."]:
+    """Quadratic voltage table, `V = c0 + c1 z + c2 z^2`, `z = max((f - f_c) / f_s, -c1 / (2 c2))`.
+
+    The form of the Tenstorrent Blackhole firmware, the one public curve of an AI accelerator
+    [Tenstorrent tt-system-firmware 2025, vf_curve.c]: 700 to 1350 MHz, margin 20 mV. Below its vertex, where the
+    parabola would rise again, voltage stays at the floor.
+
+    **Arguments:**
+
+    - `frequency`: clock f [Hz].
+    - `c0`, `c1`, `c2`: coefficients [V], `c1` not negative.
+    - `center`, `scale`: f_c and f_s [Hz], which center and scale the clock.
+
+    **Returns:** voltage [V], not decreasing in `frequency`.
+    """
+    z = (jnp.asarray(frequency) - center) / scale
+    curved = jnp.asarray(c2) > 0
+    vertex = -jnp.asarray(c1) / (2.0 * jnp.where(curved, c2, 1.0))
+    z = jnp.where(curved, jnp.maximum(z, vertex), z)
+    return z**2 * c2 + z * c1 + c0
+
+
+class AbstractVoltageCurve(eqx.Module):
+    """Voltage that a clock needs, both over their reference values."""
+
+    @abc.abstractmethod
+    def __call__(self, clock: Numeric) -> Float[Array, "..."]:
+        """Voltage fraction [1] at a clock fraction [1]; 1 at 1."""
+
+
+class VoltageCurve(AbstractVoltageCurve):
+    """Floor-then-linear curve `v(phi)`, see `voltage_fraction`."""
+
+    floor: Real = real("1", doc="voltage floor over reference voltage")
+    knee: Real = real("1", doc="clock fraction at which voltage starts to rise")
+    width: Real = real("1", doc="rounding of the knee")
+
+    def __call__(self, clock: Numeric) -> Float[Array, "..."]:
+        """Voltage fraction [1] at a clock fraction [1]."""
+        return voltage_fraction(clock, self.floor, self.knee, self.width)
+
+
+class PolynomialVoltage(AbstractVoltageCurve):
+    """Quadratic table `v(phi) = V(phi f_ref) / V(f_ref)`, see `polynomial_voltage`."""
+
+    c0: Real = real("V")
+    c1: Real = real("V")
+    c2: Real = real("V")
+    center: Real = real("Hz")
+    scale: Real = real("Hz")
+    reference_clock: Real = real("Hz", doc="clock whose voltage is the reference")
+
+    def __call__(self, clock: Numeric) -> Float[Array, "..."]:
+        """Voltage fraction [1] at a clock fraction [1]."""
+        return self.voltage(jnp.asarray(clock) * self.reference_clock) / self.voltage(self.reference_clock)
+
+    def voltage(self, frequency: Numeric) -> Float[Array, "..."]:
+        """Voltage [V] at a clock [Hz]."""
+        return polynomial_voltage(frequency, self.c0, self.c1, self.c2, self.center, self.scale)

@@ -1,0 +1,1 @@
+"""Numbers with unit, source and uncertainty: hardware, models, facilities, regions, scenarios."""

@@ -1,0 +1,89 @@
+"""Does a plan make sense on its system? Checked once, at the edge, with messages that name the next step."""
+
+import jax
+import numpy as np
+
+from energymodel.system.plan import TargetLoss, TrainingPlan
+from energymodel.system.training_system import TrainingSystem, parameters_in_loss
+from energymodel.units import InputError, format_quantity
+
+WHOLE = 1e-6
+UNLIMITED_TOKENS = 1e20  # a million times the largest run: what is left of the loss then is its floor
+COUNTS = ("tensor", "pipeline", "interleaving", "context", "expert", "microbatch")
+
+
+def check_plan(system: TrainingSystem, plan: TrainingPlan) -> None:
+    """Check counts, divisibility, clock and goal of a plan.
+
+    **Raises:** `InputError` for the first thing that cannot be run.
+    """
+    layout = plan.layout
+    for name in COUNTS:
+        _whole(f"plan.layout.{name}", float(getattr(layout, name)))
+    for name in type(layout).__dataclass_fields__:
+        if name not in COUNTS and not 0.0 <= float(getattr(layout, name)) <= 1.0:
+            raise InputError(f"plan.layout.{name}: {float(getattr(layout, name)):g} is not a share between 0 and 1.")
+    _whole("plan.chips", float(plan.chips))
+    group = float(layout.tensor * layout.pipeline * layout.context)
+    data = float(plan.chips) / group
+    if abs(data - round(data)) > WHOLE or data < 1.0:
+        raise InputError(
+            f"plan.layout: tensor {float(layout.tensor):g} x pipeline {float(layout.pipeline):g} x context "
+            f"{float(layout.context):g} = {group:g} does not divide plan.chips = {float(plan.chips):g}. "
+            f"Take {max(1, round(data)) * group:g} chips, or degrees whose product divides the chips."
+        )
+    ranks = data * float(layout.context) / float(layout.expert)
+    if abs(ranks - round(ranks)) > WHOLE or ranks < 1.0:
+        raise InputError(
+            f"plan.layout.expert: {float(layout.expert):g} does not divide data x context = "
+            f"{data * float(layout.context):g}. Choose a divisor of it."
+        )
+    if float(layout.expert) > float(system.workload.experts) + WHOLE:
+        raise InputError(
+            f"plan.layout.expert: {float(layout.expert):g} exceeds the model's {float(system.workload.experts):g} experts."
+        )
+    least = data * float(layout.microbatch) * float(system.workload.sequence)
+    smallest = float(np.min(plan.batch))
+    if smallest < least * (1.0 - WHOLE):
+        raise InputError(
+            f"plan.batch: {format_quantity(smallest, 'token')} is less than one micro-batch for each of the {data:g} "
+            f"replicas, {format_quantity(least, 'token')}. Raise the batch, or use fewer chips or more model parallelism."
+        )
+    if not float(system.accelerator.minimum_clock) <= float(plan.clock) <= 1.0:
+        raise InputError(
+            f"plan.clock: {float(plan.clock):g} is outside {float(system.accelerator.minimum_clock):g} to 1, "
+            "the share of the reference clock that the accelerator allows."
+        )
+    _check_goal(system, plan)
+
+
+def check_fit(system: TrainingSystem, plan: TrainingPlan, memory: float) -> None:
+    """Check that the model fits into the memory of the chips.
+
+    **Raises:** `InputError` with what is needed and what there is.
+    """
+    capacity = float(system.accelerator.memory_capacity)
+    if memory > capacity:
+        raise InputError(
+            f"The model does not fit: {format_quantity(memory, 'B')} per chip of {format_quantity(capacity, 'B')}. "
+            "Raise plan.layout.tensor, pipeline or zero, recompute activations, or take more chips."
+        )
+
+
+def _whole(path: str, value: float) -> None:
+    if value < 1.0 or abs(value - round(value)) > WHOLE:
+        raise InputError(f"{path}: {value:g} is not a whole number of at least 1.")
+
+
+def _check_goal(system: TrainingSystem, plan: TrainingPlan) -> None:
+    if not isinstance(plan.goal, TargetLoss):
+        if float(plan.goal.tokens) <= 0.0:
+            raise InputError("plan.goal.tokens: 0 tokens train nothing. Give a positive number of tokens.")
+        return
+    with jax.enable_x64(True):
+        floor = float(system.learning.loss(parameters_in_loss(system), UNLIMITED_TOKENS))
+    if float(plan.goal.loss) <= floor:
+        raise InputError(
+            f"plan.goal.loss: {float(plan.goal.loss):g} nat/token cannot be reached with this model: even unlimited data "
+            f"leave {floor:.4f} nat/token. Raise the target or take a larger model."
+        )

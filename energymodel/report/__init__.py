@@ -1,0 +1,1 @@
+"""How do I look at it?"""

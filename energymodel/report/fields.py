@@ -1,0 +1,85 @@
+"""Which numbers do a plan and an outcome hold, with which key, title and unit?"""
+
+import dataclasses
+import math
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import numpy as np
+
+from energymodel.system.plan import TrainingPlan
+from energymodel.units import format_quantity
+
+_HOUR = 3600.0
+_KEY_SUFFIX = {"1": "", "W": "_w", "K": "_k", "token": "_tokens", "nat/token": "_nat_per_token"}
+_PERCENT = {"mfu", "hfu", "availability", "euf", "clock"}
+
+
+class Field(NamedTuple):
+    """One number of an outcome or a plan, in SI; hours where the key says so."""
+
+    name: str
+    key: str
+    title: str
+    unit: str
+    value: float
+
+
+def outcome_fields(component: eqx.Module) -> list[Field]:
+    """Scalar outputs of a component, in the order in which it declares them."""
+    return [
+        Field(field.name, field.metadata["key"], field.metadata["title"], field.metadata["unit"], _value(component, field))
+        for field in dataclasses.fields(component)
+        if "title" in field.metadata
+    ]
+
+
+def _value(component: eqx.Module, field: "dataclasses.Field[Any]") -> float:
+    value = float(getattr(component, field.name))
+    return value / _HOUR if field.metadata["key"].endswith("hours") else value
+
+
+def plan_fields(plan: TrainingPlan) -> list[Field]:
+    """Numbers of a plan by dotted path; a batch schedule gives one for each knot."""
+    return _plan_fields(plan, "plan")
+
+
+def _plan_fields(component: eqx.Module, path: str) -> list[Field]:
+    found = []
+    for field in dataclasses.fields(component):
+        value, where = getattr(component, field.name), f"{path}.{field.name}"
+        if isinstance(value, eqx.Module):
+            found += _plan_fields(value, where)
+            continue
+        unit = field.metadata["unit"]
+        numbers = np.ravel(np.asarray(value, dtype=np.float64))
+        for index, number in enumerate(numbers):
+            name = where if len(numbers) == 1 else f"{where}[{index}]"
+            found.append(Field(name, plan_key(field.name, unit), field.name.replace("_", " "), unit, float(number)))
+    return found
+
+
+def plan_key(name: str, unit: str) -> str:
+    """JSON key of a plan's number: its name with its unit, once."""
+    suffix = _KEY_SUFFIX[unit]
+    return name if name.endswith(suffix.lstrip("_")) and suffix else name + suffix
+
+
+def show(field: Field, *, digits: int = 4) -> str:
+    """A number as a person reads it."""
+    if not math.isfinite(field.value):
+        return str(field.value)
+    if field.key.endswith("hours"):
+        return f"{format_quantity(field.value * _HOUR, 's')}" if field.value < 1.0 else f"{_large(field.value)} h"
+    if field.name in _PERCENT:
+        return f"{100.0 * field.value:.1f} %"
+    if field.unit == "1":
+        return _large(field.value) if abs(field.value) >= 1e6 else format_quantity(field.value, "1", digits=digits)
+    if field.unit == "kg" and abs(field.value) >= 1e6:
+        return f"{field.value / 1e6:.{digits}g} kt"
+    return format_quantity(field.value, field.unit, digits=digits)
+
+
+def _large(value: float) -> str:
+    """A count with a thousands separator, or a power of ten where that would be long."""
+    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e10 else f"{value:.4g}".replace("e+", "e")

@@ -1,0 +1,154 @@
+"""How is a run written for another program: strict JSON in SI, one CSV row?"""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+
+from energymodel.design.optimum import Optimum
+from energymodel.presets.scenario import Scenario
+from energymodel.report.fields import outcome_fields, plan_fields, plan_key
+from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.plan import ParallelLayout, TrainingPlan
+
+Tree = dict[str, Any]
+
+
+def run_json(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOutcome) -> Tree:
+    """`{"scenario", "plan", "outcome"}`; the scenario gives the same run when read back."""
+    return {
+        "scenario": {"name": scenario.name, **scenario.tables},
+        "plan": plan_json(plan),
+        "outcome": outcome_json(outcome),
+    }
+
+
+def outcome_json(outcome: TrainingOutcome) -> Tree:
+    """Outputs by the keys of their metadata; energy and slack are flat tables, the total of energy first."""
+    nested: dict[str, Any] = {
+        "step_time": float(outcome.step_time.total),
+        "energy": {"total": float(outcome.energy.total), **_flat(outcome.energy)},
+        "slack": _flat(outcome.slack),
+    }
+    scalars = {field.name: field for field in outcome_fields(outcome)}
+    tree: Tree = {}
+    for name, declared in type(outcome).__dataclass_fields__.items():
+        tree[declared.metadata["key"]] = scalars[name].value if name in scalars else nested[name]
+        if name == "step_time":
+            tree["step_time_terms_s"] = _flat(outcome.step_time)
+    return tree
+
+
+def plan_json(plan: TrainingPlan) -> Tree:
+    """Plan in SI with the unit in each key; a batch schedule is a list."""
+    batch = [field.value for field in plan_fields(plan) if field.name.split("[")[0] == "plan.batch"]
+    return {
+        "chips": float(plan.chips),
+        "batch_tokens": batch[0] if len(batch) == 1 else batch,
+        "goal": _numbers(plan.goal),
+        "clock": float(plan.clock),
+        "power_cap_w": float(plan.power_cap),
+        "coolant_temperature_k": float(plan.coolant_temperature),
+        "layout": layout_json(plan.layout),
+    }
+
+
+def layout_json(layout: ParallelLayout) -> Tree:
+    """Degrees and switches of a layout."""
+    return _numbers(layout)
+
+
+def optimum_json(optimum: Optimum) -> Tree:
+    """A run with what the search adds; its scenario repeats the search when read back."""
+    run = run_json(optimum.scenario, optimum.plan, optimum.outcome)
+    limits = {name: f"{value!r} {optimum.limit_units[name]}" for name, value in optimum.limits.items()}
+    asked = {**optimum.scenario.optimize, "minimize": optimum.minimize, "limits": limits}
+    run["scenario"] = {**run["scenario"], "optimize": asked}
+    runner_up = optimum.runner_up
+    return {
+        **run,
+        "minimize": optimum.minimize,
+        "result": optimum.result,
+        "message": optimum.message,
+        "value": optimum.value,
+        "baseline_value": optimum.baseline_value,
+        "value_unit": optimum.value_unit,
+        "relaxed_value": optimum.relaxed_value,
+        "gap": optimum.gap,
+        "baseline": outcome_json(optimum.baseline),
+        "limits": {
+            name: {"value": float(value), "unit": optimum.limit_units[name]} for name, value in optimum.limits.items()
+        },
+        "multipliers": {
+            name: {"elasticity": float(price.elasticity), "price": float(price.price), "price_unit": price.price_unit}
+            for name, price in optimum.prices.items()
+        },
+        "active": list(optimum.active),
+        "varied": list(optimum.varied),
+        "layouts_considered": int(optimum.layouts_considered),
+        "layouts_feasible": int(optimum.layouts_feasible),
+        "runner_up": runner_up
+        and {"layout": layout_json(runner_up.layout), "excess": float(runner_up.excess)},
+        "conflicts": [
+            {"limit": one.limit, "asked": float(one.asked), "nearest": float(one.nearest), "unit": one.unit}
+            for one in optimum.conflicts
+        ],
+    }  # fmt: skip
+
+
+def dumps(tree: Mapping[str, Any]) -> str:
+    """Strict JSON: what is not finite is null, and `warnings` says where and why."""
+    clean, dropped = strict(tree)
+    warnings = list(clean.get("warnings", []))
+    warnings += [f"{path} is {value} and stands as null" for path, value in dropped]
+    return json.dumps({**clean, "warnings": warnings}, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def strict(tree: Any, path: str = "") -> tuple[Any, list[tuple[str, float]]]:
+    """A tree without NaN and infinity, and where they were."""
+    if isinstance(tree, Mapping):
+        parts = {key: strict(value, f"{path}.{key}" if path else str(key)) for key, value in tree.items()}
+        return {key: part[0] for key, part in parts.items()}, [one for part in parts.values() for one in part[1]]
+    if isinstance(tree, list | tuple):
+        items = [strict(value, f"{path}[{index}]") for index, value in enumerate(tree)]
+        return [item[0] for item in items], [one for item in items for one in item[1]]
+    if isinstance(tree, float) and not math.isfinite(tree):
+        return None, [(path, tree)]
+    return tree, []
+
+
+def csv_row(tree: Mapping[str, Any]) -> str:
+    """One header and one row: columns are the dotted keys of the JSON, the scenario only by its name."""
+    scenario = tree.get("scenario", {})
+    rest = {key: value for key, value in tree.items() if key != "scenario"}
+    columns = {"scenario": scenario.get("name", ""), **_columns(strict(rest)[0])}
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerow("" if value is None else value for value in columns.values())
+    return text.getvalue()
+
+
+def _columns(tree: Any, path: str = "") -> Tree:
+    if isinstance(tree, Mapping):
+        pairs = [(f"{path}.{key}" if path else str(key), value) for key, value in tree.items()]
+    elif isinstance(tree, list):
+        pairs = [(f"{path}[{index}]", value) for index, value in enumerate(tree)]
+    else:
+        return {path: tree}
+    return {key: value for where, part in pairs for key, value in _columns(part, where).items()}
+
+
+def _flat(component: eqx.Module) -> Tree:
+    return {field.key: field.value for field in outcome_fields(component)}
+
+
+def _numbers(component: eqx.Module) -> Tree:
+    return {
+        plan_key(name, declared.metadata["unit"]): float(getattr(component, name))
+        for name, declared in type(component).__dataclass_fields__.items()
+    }

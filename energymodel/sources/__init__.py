@@ -1,0 +1,93 @@
+"""What do the two source documents say, literally?
+
+Each formula of "Training Dynamics: Energy-Information Tradeoffs in Large Language Models" and of "Engineering
+Optimization of Training Infrastructure Energy-Performance Tradeoff" stands here exactly as written, with a verdict.
+The model uses none of them: the corrected forms live in `physics`, `performance`, `learning`, `economics` and `system`.
+`docs/sources.md` maps one to the other; `tests/test_sources.py` shows where each pair agrees.
+"""
+
+from energymodel.sources.engineering_optimization import (
+    stated_batch_efficiency,
+    stated_compute_power,
+    stated_design_constraints_hold,
+    stated_energy_efficiency_index,
+    stated_energy_time_product,
+    stated_energy_utilization_factor,
+    stated_hardware_efficiency,
+    stated_instantaneous_power,
+    stated_memory_power,
+    stated_objective,
+    stated_optimal_frequency,
+    stated_optimal_frequency_as_fraction,
+    stated_performance_per_watt,
+    stated_power_throughput,
+    stated_temperature_rate,
+    stated_thermal_constraints_hold,
+    stated_total_power,
+)
+from energymodel.sources.performance_models import (
+    stated_communication_throughput,
+    stated_compute_throughput,
+    stated_cooling_energy,
+    stated_dynamic_energy,
+    stated_energy_estimate,
+    stated_memory_throughput,
+    stated_static_energy,
+    stated_throughput_estimate,
+    stated_workload_share,
+)
+from energymodel.sources.training_dynamics import (
+    stated_batch_throughput,
+    stated_energy_slope,
+    stated_information_rate,
+    stated_loss_rate,
+    stated_minimum_energy,
+    stated_optimal_batch,
+    stated_per_sample_efficiency,
+    stated_practical_energy,
+    stated_total_energy,
+    stated_training_constraints_hold,
+    stated_training_time,
+    stated_training_time_as_fraction,
+)
+
+__all__ = [
+    "stated_batch_efficiency",
+    "stated_batch_throughput",
+    "stated_communication_throughput",
+    "stated_compute_power",
+    "stated_compute_throughput",
+    "stated_cooling_energy",
+    "stated_design_constraints_hold",
+    "stated_dynamic_energy",
+    "stated_energy_efficiency_index",
+    "stated_energy_estimate",
+    "stated_energy_slope",
+    "stated_energy_time_product",
+    "stated_energy_utilization_factor",
+    "stated_hardware_efficiency",
+    "stated_information_rate",
+    "stated_instantaneous_power",
+    "stated_loss_rate",
+    "stated_memory_power",
+    "stated_memory_throughput",
+    "stated_minimum_energy",
+    "stated_objective",
+    "stated_optimal_batch",
+    "stated_optimal_frequency",
+    "stated_optimal_frequency_as_fraction",
+    "stated_per_sample_efficiency",
+    "stated_performance_per_watt",
+    "stated_power_throughput",
+    "stated_practical_energy",
+    "stated_static_energy",
+    "stated_temperature_rate",
+    "stated_thermal_constraints_hold",
+    "stated_throughput_estimate",
+    "stated_total_energy",
+    "stated_total_power",
+    "stated_training_constraints_hold",
+    "stated_training_time",
+    "stated_training_time_as_fraction",
+    "stated_workload_share",
+]

@@ -1,0 +1,312 @@
+"""What does the document "Engineering Optimization" say about hardware, power, heat and design, literally?"""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.numerics import Numeric
+
+
+def stated_hardware_efficiency(achieved_energy: Numeric, minimum_energy: Numeric) -> Float[Array, "..."]:
+    """Achieved over least energy, `η_hw = E_achieved/E_min` ("Engineering Optimization", Core System Parameters).
+
+    OK after renaming: it is at least 1, so an overhead and not an efficiency; the model calls it Landauer multiple.
+
+    **Arguments:**
+
+    - `achieved_energy`, `minimum_energy`: [J].
+
+    **Returns:** η_hw [1].
+    """
+    return jnp.asarray(achieved_energy) / minimum_energy
+
+
+def stated_energy_time_product(total_energy: Numeric, total_time: Numeric) -> Float[Array, "..."]:
+    """Energy-time product, `ETP = E_total · T_total` ("Engineering Optimization", Fundamental Relation).
+
+    OK: the energy-delay product of [Gonzalez & Horowitz 1996]. With free fleet size it tends to 0 unless
+    communication, stragglers or capital cost bound the fleet.
+
+    **Arguments:**
+
+    - `total_energy`: E_total [J].
+    - `total_time`: T_total [s].
+
+    **Returns:** product [J s].
+    """
+    return jnp.asarray(total_energy) * total_time
+
+
+def stated_power_throughput(
+    power: Numeric, architecture_efficiency: Numeric, energy_per_operation: Numeric, maximum_throughput: Numeric
+) -> Float[Array, "..."]:
+    """Throughput that a power buys, `T(P) = min(α·P/E_op, B_max)` ("Engineering Optimization", Throughput Model).
+
+    Generalized: it has no idle power and no voltage curve; true only where voltage sits on its floor and static
+    power is negligible. Together with `stated_instantaneous_power` it leaves one possible power, so α is derived.
+
+    **Arguments:**
+
+    - `power`: P [W].
+    - `architecture_efficiency`: α [1].
+    - `energy_per_operation`: E_op [J/token].
+    - `maximum_throughput`: B_max [token/s].
+
+    **Returns:** throughput T [token/s].
+    """
+    return jnp.minimum(jnp.asarray(architecture_efficiency) * power / energy_per_operation, maximum_throughput)
+
+
+def stated_objective(
+    power: Numeric,
+    batch: Numeric,
+    total_energy: Callable[[Numeric, Numeric], Numeric],
+    total_time: Callable[[Numeric, Numeric], Numeric],
+) -> Float[Array, "..."]:
+    """Objective `f(P, B) = E_total(P, B) · T_total(P, B)` ("Engineering Optimization", Objective Function).
+
+    OK: one of the objectives that `optimize` offers (`etp`).
+
+    **Arguments:**
+
+    - `power`: P [W].
+    - `batch`: B [token].
+    - `total_energy`: E_total(P, B), returns [J].
+    - `total_time`: T_total(P, B), returns [s].
+
+    **Returns:** objective [J s].
+    """
+    return stated_energy_time_product(total_energy(power, batch), total_time(power, batch))
+
+
+def stated_design_constraints_hold(
+    power: Numeric,
+    maximum_power: Numeric,
+    throughput: Numeric,
+    minimum_throughput: Numeric,
+    batch: Numeric,
+    maximum_batch: Numeric,
+) -> Float[Array, "..."]:
+    """Constraints `P ≤ P_max`, `T(P) ≥ T_min`, `B ≤ B_max` ("Engineering Optimization", Objective Function).
+
+    OK; but B_max names a throughput in the throughput model before and a batch size here.
+
+    **Arguments:**
+
+    - `power`, `maximum_power`: P and P_max [W].
+    - `throughput`, `minimum_throughput`: T and T_min [token/s].
+    - `batch`, `maximum_batch`: B and B_max [token].
+
+    **Returns:** 1 where all hold, else 0 [1].
+    """
+    hold = (jnp.asarray(power) <= maximum_power) & (jnp.asarray(throughput) >= minimum_throughput)
+    return jnp.where(hold & (jnp.asarray(batch) <= maximum_batch), 1.0, 0.0)
+
+
+def stated_instantaneous_power(
+    throughput: Numeric, power_efficiency: Numeric, energy_per_operation: Numeric, idle_power: Numeric
+) -> Float[Array, "..."]:
+    """Power drawn now, `P_inst = β·T(P)·E_op + P_idle` ("Engineering Optimization", Power-Performance Relationship).
+
+    OK alone: idle power plus energy per operation. With `stated_power_throughput` it gives `P(1 - αβ) = P_idle`, one
+    power only; the model keeps this law and derives the throughput.
+
+    **Arguments:**
+
+    - `throughput`: T(P) [token/s].
+    - `power_efficiency`: β [1].
+    - `energy_per_operation`: E_op [J/token].
+    - `idle_power`: P_idle [W].
+
+    **Returns:** power [W].
+    """
+    return jnp.asarray(power_efficiency) * throughput * energy_per_operation + idle_power
+
+
+def stated_temperature_rate(power: Numeric, cooling_power: Numeric, thermal_capacity: Numeric) -> Float[Array, "..."]:
+    """Warming, `dT/dt = (P_inst - P_cooling)/C` ("Engineering Optimization", Thermal Model).
+
+    OK if P_cooling is the heat removed, `(T - T_coolant)/R_th`, and not the electric power of the cooling plant.
+
+    **Arguments:**
+
+    - `power`: P_inst [W].
+    - `cooling_power`: P_cooling, heat removed [W].
+    - `thermal_capacity`: C [J/K].
+
+    **Returns:** rate [K/s].
+    """
+    return (jnp.asarray(power) - cooling_power) / thermal_capacity
+
+
+def stated_thermal_constraints_hold(
+    temperature: Numeric, maximum_temperature: Numeric, temperature_rate: Numeric, maximum_rate: Numeric
+) -> Float[Array, "..."]:
+    """Constraints `T ≤ T_max` and `|dT/dt| ≤ R_max` ("Engineering Optimization", Thermal Constraints).
+
+    OK: after a power step ΔP the steepest slope is ΔP/C, so the second bounds power steps, `ΔP ≤ C R_max`.
+
+    **Arguments:**
+
+    - `temperature`, `maximum_temperature`: T and T_max [K].
+    - `temperature_rate`, `maximum_rate`: dT/dt and R_max [K/s].
+
+    **Returns:** 1 where both hold, else 0 [1].
+    """
+    hold = (jnp.asarray(temperature) <= maximum_temperature) & (jnp.abs(jnp.asarray(temperature_rate)) <= maximum_rate)
+    return jnp.where(hold, 1.0, 0.0)
+
+
+def stated_batch_efficiency(batch: Numeric, maximum_efficiency: Numeric, optimal_batch: Numeric) -> Float[Array, "..."]:
+    """Batch efficiency, `η_batch(B) = γ·(1 - exp(-B/B_opt))` ("Engineering Optimization", Efficiency Function).
+
+    Generalized: it rises for ever, so B_opt is an e-folding scale (63.2 % of γ) and not an optimum. Kept as an
+    alternative saturation curve.
+
+    **Arguments:**
+
+    - `batch`: B [token].
+    - `maximum_efficiency`: γ [1].
+    - `optimal_batch`: B_opt [token].
+
+    **Returns:** efficiency [1].
+    """
+    return jnp.asarray(maximum_efficiency) * (1.0 - jnp.exp(-jnp.asarray(batch) / optimal_batch))
+
+
+def stated_compute_power(batch: Numeric, reference_power: Numeric, reference_batch: Numeric) -> Float[Array, "..."]:
+    """Power of computing, `P_compute ∝ B` ("Engineering Optimization", Power-Batch Relationship).
+
+    Wrong for large batches: the device saturates. Proportional only far below the half-saturation batch.
+
+    **Arguments:**
+
+    - `batch`, `reference_batch`: B and the batch that fixes the constant [token].
+    - `reference_power`: power at the reference batch [W].
+
+    **Returns:** power [W].
+    """
+    return jnp.asarray(reference_power) * (jnp.asarray(batch) / reference_batch)
+
+
+def stated_memory_power(batch: Numeric, reference_power: Numeric, reference_batch: Numeric) -> Float[Array, "..."]:
+    """Power of memory, `P_memory ∝ √B` ("Engineering Optimization", Power-Batch Relationship).
+
+    Wrong: a square root has no derivation. Power is energy per byte times bytes per second, which may even fall with
+    the batch where weights dominate the traffic.
+
+    **Arguments:**
+
+    - `batch`, `reference_batch`: B and the batch that fixes the constant [token].
+    - `reference_power`: power at the reference batch [W].
+
+    **Returns:** power [W].
+    """
+    return jnp.asarray(reference_power) * jnp.sqrt(jnp.asarray(batch) / reference_batch)
+
+
+def stated_total_power(compute_power: Numeric, memory_power: Numeric) -> Float[Array, "..."]:
+    """Sum `P_total(B) = P_compute(B) + P_memory(B)` ("Engineering Optimization", Power-Batch Relationship).
+
+    OK as a sum; the model adds static, network, host, delivery and cooling power.
+
+    **Arguments:**
+
+    - `compute_power`, `memory_power`: [W].
+
+    **Returns:** power [W].
+    """
+    return jnp.asarray(compute_power) + memory_power
+
+
+def stated_energy_efficiency_index(
+    achieved_throughput: Numeric, theoretical_throughput: Numeric, minimum_energy: Numeric, actual_energy: Numeric
+) -> Float[Array, "..."]:
+    """Index `EEI = (T_achieved/T_theoretical) · (E_min/E_actual)` ("Engineering Optimization", Key Metrics).
+
+    OK: dimensionless. E_min must be said: at the roofline's energy it lies in (0, 1], at Landauer's near 1e-9. Its two
+    terms are correlated: it goes as the square of utilization.
+
+    **Arguments:**
+
+    - `achieved_throughput`, `theoretical_throughput`: [token/s].
+    - `minimum_energy`, `actual_energy`: [J].
+
+    **Returns:** EEI [1].
+    """
+    return (jnp.asarray(achieved_throughput) / theoretical_throughput) * (jnp.asarray(minimum_energy) / actual_energy)
+
+
+def stated_performance_per_watt(throughput: Numeric, total_power: Numeric) -> Float[Array, "..."]:
+    """Performance per watt, `PPW = T(P)/P_total` ("Engineering Optimization", Key Metrics).
+
+    OK: token/s per watt is token per joule.
+
+    **Arguments:**
+
+    - `throughput`: T(P) [token/s].
+    - `total_power`: P_total [W].
+
+    **Returns:** PPW [token/J].
+    """
+    return jnp.asarray(throughput) / total_power
+
+
+def stated_energy_utilization_factor(useful_energy: Numeric, total_energy: Numeric) -> Float[Array, "..."]:
+    """Share of useful energy, `EUF = E_useful/E_total` ("Engineering Optimization", Key Metrics).
+
+    OK: the model defines the useful energy as that of the model's own operations.
+
+    **Arguments:**
+
+    - `useful_energy`, `total_energy`: [J].
+
+    **Returns:** EUF [1].
+    """
+    return jnp.asarray(useful_energy) / total_energy
+
+
+def stated_optimal_frequency(
+    maximum_frequency: Numeric, maximum_power: Numeric, coefficient: Numeric, voltage: Numeric
+) -> Float[Array, "..."]:
+    """Clock, `f_opt = min(f_max, √(P_max/k·V²))` ("Engineering Optimization", Optimization Variables).
+
+    Read from left to right; `stated_optimal_frequency_as_fraction` reads the slash as a fraction bar.
+    Wrong: P = k V² f gives f = P/(k V²), without a root, and read so even the voltage is on the wrong side. Besides,
+    the fastest clock that a power limit permits is not the best clock.
+
+    **Arguments:**
+
+    - `maximum_frequency`: f_max [Hz].
+    - `maximum_power`: P_max [W].
+    - `coefficient`: k, in W per Hz and V^2.
+    - `voltage`: V [V].
+
+    **Returns:** the number as printed; the document calls it a frequency [Hz].
+    """
+    return jnp.minimum(
+        maximum_frequency, jnp.sqrt(jnp.asarray(maximum_power) / coefficient * jnp.asarray(voltage) ** 2)
+    )
+
+
+def stated_optimal_frequency_as_fraction(
+    maximum_frequency: Numeric, maximum_power: Numeric, coefficient: Numeric, voltage: Numeric
+) -> Float[Array, "..."]:
+    """Clock, `f_opt = min(f_max, √(P_max/(k·V²)))` ("Engineering Optimization", Optimization Variables).
+
+    The slash of `√(P_max/k·V²)` read as a fraction bar.
+    Wrong: the root of the right answer. 150 W at 0.8 V gives 3.79e4 where P/(k V²) is 1.434 GHz. A root needs V to
+    grow as √f; with V proportional to f it is a cube root.
+
+    **Arguments:**
+
+    - `maximum_frequency`: f_max [Hz].
+    - `maximum_power`: P_max [W].
+    - `coefficient`: k, in W per Hz and V^2.
+    - `voltage`: V [V].
+
+    **Returns:** the number as printed; the document calls it a frequency [Hz].
+    """
+    root = jnp.sqrt(jnp.asarray(maximum_power) / (jnp.asarray(coefficient) * jnp.asarray(voltage) ** 2))
+    return jnp.minimum(maximum_frequency, root)

@@ -1,0 +1,250 @@
+"""What does the document "Training Dynamics" say about batch size, throughput, loss and energy, literally?"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.constants import BOLTZMANN
+from energymodel.numerics import Numeric
+
+
+def stated_per_sample_efficiency(
+    batch: Numeric, base_efficiency: Numeric, scaling_exponent: Numeric
+) -> Float[Array, "..."]:
+    """Loss reduction per token, `E(B) = α·B^(-β)` ("Training Dynamics", Efficiency Relations).
+
+    Wrong for small batches: it diverges as B -> 0, more than one token's worth of progress per token. Real
+    efficiency saturates below the critical batch; this is the limit of batches far above it.
+
+    **Arguments:**
+
+    - `batch`: global batch size B [token].
+    - `base_efficiency`: α, in nat per token at a batch of one token.
+    - `scaling_exponent`: β in (0, 1) [1].
+
+    **Returns:** efficiency E [nat/token].
+    """
+    return jnp.asarray(base_efficiency) * jnp.asarray(batch) ** (-jnp.asarray(scaling_exponent))
+
+
+def stated_batch_throughput(
+    batch: Numeric, maximum_throughput: Numeric, maximum_batch: Numeric, utilization_exponent: Numeric
+) -> Float[Array, "..."]:
+    """Throughput against batch, `T(B) = T₀·min(1, B/B_max)^γ` ("Training Dynamics", Throughput Scaling).
+
+    Generalized: one B_max is both where throughput saturates and the largest batch allowed, so that the `min`
+    never acts; the model keeps a saturation batch apart from the memory limit and rounds the kink.
+
+    **Arguments:**
+
+    - `batch`: global batch size B [token].
+    - `maximum_throughput`: T₀ [token/s].
+    - `maximum_batch`: B_max [token].
+    - `utilization_exponent`: γ [1].
+
+    **Returns:** throughput T [token/s].
+    """
+    filled = jnp.minimum(1.0, jnp.asarray(batch) / maximum_batch)
+    return jnp.asarray(maximum_throughput) * filled ** jnp.asarray(utilization_exponent)
+
+
+def stated_training_time(
+    initial_loss: Numeric, target_loss: Numeric, efficiency: Numeric, throughput: Numeric
+) -> Float[Array, "..."]:
+    """Time to a loss, `Time = (L₀ - L*)/E(B)·T(B)` ("Training Dynamics", Energy-Time Tradeoff).
+
+    Wrong: read from left to right, more throughput takes more time; and linear in the loss drop, against the
+    document's own differential equation, whose time is logarithmic.
+    `stated_training_time_as_fraction` cures the first error.
+
+    **Arguments:**
+
+    - `initial_loss`, `target_loss`: L₀ and L* [nat/token].
+    - `efficiency`: E(B) [nat/token] of loss per token.
+    - `throughput`: T(B) [token/s].
+
+    **Returns:** the number as printed, of unit [token^2/s] where a time was meant.
+    """
+    return (jnp.asarray(initial_loss) - target_loss) / efficiency * throughput
+
+
+def stated_training_time_as_fraction(
+    initial_loss: Numeric, target_loss: Numeric, efficiency: Numeric, throughput: Numeric
+) -> Float[Array, "..."]:
+    """Time to a loss, `Time = (L₀ - L*)/[E(B)·T(B)]` ("Training Dynamics", Energy-Time Tradeoff).
+
+    The slash of `(L₀ - L*)/E(B)·T(B)` read as a fraction bar. Wrong except to first order in (L₀ - L*)/L₀: the
+    document's own `dL/dt = -E·T·L` takes `ln(L₀/L*)/(E·T)`. At L₀ = 10, L* = 5 the linear form is 28 % short.
+
+    **Arguments:**
+
+    - `initial_loss`, `target_loss`: L₀ and L* [nat/token].
+    - `efficiency`: E(B) [nat/token] of loss per token.
+    - `throughput`: T(B) [token/s].
+
+    **Returns:** time [s].
+    """
+    return (jnp.asarray(initial_loss) - target_loss) / (jnp.asarray(efficiency) * throughput)
+
+
+def stated_total_energy(base_power: Numeric, training_time: Numeric) -> Float[Array, "..."]:
+    """Energy of a run, `W_total = W_base · Time` ("Training Dynamics", Energy-Time Tradeoff; W: Core Parameters).
+
+    Wrong in unit and constancy: the document gives W "in watts", which is power, not energy, and base power does
+    not depend on the batch there. The product itself holds for a constant batch.
+
+    **Arguments:**
+
+    - `base_power`: W_base [W].
+    - `training_time`: Time [s].
+
+    **Returns:** energy [J].
+    """
+    return jnp.asarray(base_power) * training_time
+
+
+def stated_information_rate(efficiency: Numeric, throughput: Numeric) -> Float[Array, "..."]:
+    """Rate at which information is absorbed, `I = E(B)·T(B)` ("Training Dynamics", Information Processing Rate).
+
+    Generalized: a rate of progress; it becomes bit/s when E is the excess code length absorbed per token.
+
+    **Arguments:**
+
+    - `efficiency`: E(B) [nat/token] of loss per token.
+    - `throughput`: T(B) [token/s].
+
+    **Returns:** rate [nat/s].
+    """
+    return jnp.asarray(efficiency) * throughput
+
+
+def stated_training_constraints_hold(
+    loss: Numeric,
+    target_loss: Numeric,
+    batch: Numeric,
+    maximum_batch: Numeric,
+    throughput: Numeric,
+    minimum_throughput: Numeric,
+) -> Float[Array, "..."]:
+    """Constraints `L ≤ L*`, `B ≤ B_max`, `T(B) ≥ T_min` ("Training Dynamics", Optimization Problem).
+
+    They limit `minimize W_total`. OK: the loss limit is active at every optimum. The model adds limits on power,
+    temperature, memory and time.
+
+    **Arguments:**
+
+    - `loss`, `target_loss`: L and L* [nat/token].
+    - `batch`, `maximum_batch`: B and B_max [token].
+    - `throughput`, `minimum_throughput`: T and T_min [token/s].
+
+    **Returns:** 1 where all hold, else 0 [1].
+    """
+    hold = (jnp.asarray(loss) <= target_loss) & (jnp.asarray(batch) <= maximum_batch)
+    return jnp.where(hold & (jnp.asarray(throughput) >= minimum_throughput), 1.0, 0.0)
+
+
+def stated_minimum_energy(temperature: Numeric, parameters: Numeric, data_entropy: Numeric) -> Float[Array, "..."]:
+    """Least energy, `E_min = k_B·T·ln(2)·N_params·H_data` ("Training Dynamics", Minimum Energy Requirement).
+
+    Wrong: joules only if N·H counts bits, and the entropy of the data is not erased once per parameter. With
+    H = D h it charges h/6 bits for each of the 6 N D operations. The model has a ladder of bounds instead.
+
+    **Arguments:**
+
+    - `temperature`: T [K].
+    - `parameters`: N_params [1].
+    - `data_entropy`: H_data [bit].
+
+    **Returns:** energy [J].
+    """
+    # Ordered so that no intermediate leaves the range of float32.
+    return BOLTZMANN * jnp.asarray(parameters) * data_entropy * temperature * jnp.log(2.0)
+
+
+def stated_practical_energy(minimum_energy: Numeric, practical_efficiency_factor: Numeric) -> Float[Array, "..."]:
+    """Energy in practice, `E_practical = η·E_min`, η 10⁶ to 10⁹ ("Training Dynamics", Practical Energy Consumption).
+
+    Generalized: η is an overhead above 1, not an efficiency, and its range is right only for bounds per operation;
+    against the bits that the model keeps it is 4.6e21 today.
+
+    **Arguments:**
+
+    - `minimum_energy`: E_min [J].
+    - `practical_efficiency_factor`: η [1].
+
+    **Returns:** energy [J].
+    """
+    return jnp.asarray(practical_efficiency_factor) * minimum_energy
+
+
+def stated_energy_slope(
+    batch: Numeric,
+    base_power: Numeric,
+    loss_drop: Numeric,
+    base_efficiency: Numeric,
+    scaling_exponent: Numeric,
+    maximum_throughput: Numeric,
+    maximum_batch: Numeric,
+    utilization_exponent: Numeric,
+) -> Float[Array, "..."]:
+    """Slope whose zero is to be the best batch, `∂W_total/∂B = 0` ("Training Dynamics", Batch Size Optimization).
+
+    Wrong: the slope of a product of two powers of B has no zero. As printed W_total grows as B^(β+γ), read as a
+    fraction as B^(β-γ); the best batch lies at a bound in both.
+
+    **Arguments:**
+
+    - `batch`: B [token].
+    - `base_power`: W_base [W].
+    - `loss_drop`: L₀ - L* [nat/token].
+    - `base_efficiency`, `scaling_exponent`: α in nat per token at a batch of one token, and β [1].
+    - `maximum_throughput`, `maximum_batch`, `utilization_exponent`: T₀ [token/s], B_max [token] and γ [1].
+
+    **Returns:** ∂W_total/∂B with W_total as printed, of unit [W token/s].
+    """
+
+    def total_energy(batch: Array) -> Array:
+        efficiency = stated_per_sample_efficiency(batch, base_efficiency, scaling_exponent)
+        throughput = stated_batch_throughput(batch, maximum_throughput, maximum_batch, utilization_exponent)
+        return stated_total_energy(base_power, stated_training_time(loss_drop, 0.0, efficiency, throughput))
+
+    batch = jnp.asarray(batch)
+    return jax.jvp(total_energy, (batch,), (jnp.ones_like(batch),))[1]
+
+
+def stated_optimal_batch(
+    scaling_exponent: Numeric, utilization_exponent: Numeric, base_power: Numeric, maximum_throughput: Numeric
+) -> Float[Array, "..."]:
+    """Best batch, `B* = (β·γ·W_base/T₀)^(1/(γ-β))` ("Training Dynamics", Batch Size Optimization).
+
+    Wrong: the unit is that of (J/token)^(1/(γ-β)), not a token count, and it does not follow from the energy before
+    it, which has no stationary batch. The model minimizes saturating forms, which have one.
+
+    **Arguments:**
+
+    - `scaling_exponent`, `utilization_exponent`: β and γ [1].
+    - `base_power`: W_base [W].
+    - `maximum_throughput`: T₀ [token/s].
+
+    **Returns:** the number as printed; the document calls it a batch [token].
+    """
+    difference = jnp.asarray(utilization_exponent) - scaling_exponent
+    product = jnp.asarray(scaling_exponent) * utilization_exponent * base_power / maximum_throughput
+    return product ** (1.0 / difference)
+
+
+def stated_loss_rate(efficiency: Numeric, throughput: Numeric, loss: Numeric) -> Float[Array, "..."]:
+    """Fall of the loss, `dL/dt = -E(B)·T(B)·L` ("Training Dynamics", System Dynamics).
+
+    Wrong: the loss decays exponentially to zero. Measured losses fall as a power of data to an entropy floor; this
+    is the limit of an infinite exponent and a floor at zero. Here E is per token, not nat per token as defined above.
+
+    **Arguments:**
+
+    - `efficiency`: E(B) [1/token].
+    - `throughput`: T(B) [token/s].
+    - `loss`: L [nat/token].
+
+    **Returns:** rate in nat/token per second [nat/token/s].
+    """
+    return -jnp.asarray(efficiency) * throughput * loss

@@ -1,0 +1,1 @@
+"""What is given, what may be decided, what comes out?"""

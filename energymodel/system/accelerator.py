@@ -1,0 +1,66 @@
+"""What can one accelerator compute, store and draw?"""
+
+import equinox as eqx
+from jaxtyping import Array, Float
+
+from energymodel.numerics import Numeric, Real, real
+from energymodel.physics.gating import PowerGate
+from energymodel.physics.leakage import Leakage
+from energymodel.physics.voltage import AbstractVoltageCurve
+
+
+class Accelerator(eqx.Module):
+    """One accelerator package as its power meter sees it: rates, memory, power, heat, price.
+
+    Peaks are dense and hold at clock 1, the clock `reference_clock`. `busy_power` is measured at clock 1 on a
+    reference workload that keeps the matrix units full and `reference_memory_utilization` of the memory
+    bandwidth busy; what then remains after leakage, fixed and memory power is `dynamic_power`, kappa.
+    """
+
+    peak_flops: Real = real("FLOP/s")
+    peak_flops_8bit: Real = real("FLOP/s")
+    reference_clock: Real = real("Hz")
+    minimum_clock: Real = real("1")
+    memory_capacity: Real = real("B")
+    memory_bandwidth: Real = real("B/s")
+    cache_size: Real = real("B")
+    rated_power: Real = real("W")
+    idle_power: Real = real("W")
+    fixed_power: Real = real("W")
+    busy_power: Real = real("W")
+    reference_memory_utilization: Real = real("1")
+    eight_bit_energy_ratio: Real = real("1")
+    voltage: AbstractVoltageCurve
+    reference_voltage: Real = real("V")
+    leakage: Leakage
+    gate: PowerGate
+    memory_energy: Real = real("J/bit")
+    gemm_efficiency: Real = real("1")
+    gemm_half_size: Real = real("1")
+    memory_efficiency: Real = real("1")
+    roofline_exponent: Real = real("1")
+    host_exponent: Real = real("1")
+    host_time: Real = real("s")
+    overhead_time: Real = real("s")
+    die_area: Real = real("m^2")
+    heat_capacity: Real = real("J/K")
+    thermal_resistance: Real = real("K/W")
+    maximum_temperature: Real = real("K")
+    price: Real = real("USD")
+    embodied_carbon: Real = real("kg")
+    bits_per_flop: Real = real("bit/FLOP", 32.0)
+
+    @property
+    def dynamic_power(self) -> Float[Array, ""]:
+        """Switching power kappa at clock 1 and reference voltage, matrix units full [W]."""
+        memory = 8.0 * self.memory_energy * self.reference_memory_utilization * self.memory_bandwidth
+        return self.busy_power - self.leakage.power - self.fixed_power - memory
+
+    @property
+    def energy_per_flop(self) -> Float[Array, ""]:
+        """Switching energy of one 16-bit matrix operation at the reference voltage, `kappa / (eta_max Fdot)` [J/FLOP]."""
+        return self.dynamic_power / (self.gemm_efficiency * self.peak_flops)
+
+    def static_power(self, voltage: Numeric, temperature: Numeric) -> Float[Array, "..."]:
+        """Power of a chip that is resident but does no work, leakage and fixed [W]."""
+        return self.leakage(voltage, temperature) + self.fixed_power

@@ -1,0 +1,53 @@
+"""What connects the accelerators, in a node and between nodes?"""
+
+import equinox as eqx
+from jaxtyping import Array, Float
+
+from energymodel.numerics import Numeric, Real, real
+from energymodel.performance.network import Link, contended_bandwidth
+from energymodel.performance.topology import AbstractTopology
+
+
+class Node(eqx.Module):
+    """Chips that share a scale-up network and a host."""
+
+    chips: Real = real("1")
+    overhead_power: Real = real("W")
+    scale_up: Link
+    host_bandwidth: Real = real("B/s")
+
+
+class Network(eqx.Module):
+    """The scale-out network: one link per chip into a topology of switches."""
+
+    link: Link
+    topology: AbstractTopology
+    hop_energy: Real = real("J/bit")
+    static_power: Real = real("W")
+    contention_exponent: Real = real("1")
+
+    def bandwidth(self, nodes: Numeric) -> Float[Array, "..."]:
+        """Bandwidth per chip and direction that the topology sustains [B/s]."""
+        injection = self.link.bandwidth()
+        bisection = self.topology.bisection_links(nodes)
+        return contended_bandwidth(injection, bisection, injection, nodes, self.contention_exponent)
+
+    def energy_per_bit(self, nodes: Numeric) -> Float[Array, "..."]:
+        """Energy from chip to chip, `2 e_link + H e_hop`, with H the mean number of hops [J/bit]."""
+        return 2.0 * self.link.energy + self.topology.mean_hops(nodes) * self.hop_energy
+
+
+class Software(eqx.Module):
+    """What the training framework keeps, sends and hides behind computation."""
+
+    weight_bytes: Real = real("B")
+    gradient_bytes: Real = real("B")
+    optimizer_bytes: Real = real("B")
+    communicated_bytes: Real = real("B")
+    memory_overhead: Real = real("1")
+    reserved_memory: Real = real("B")
+    tensor_overlap: Real = real("1")
+    pipeline_overlap: Real = real("1")
+    data_overlap: Real = real("1")
+    context_overlap: Real = real("1")
+    expert_overlap: Real = real("1")

@@ -1,0 +1,137 @@
+"""What do the chips send each other in a step, how long does it take and what energy?"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.numerics import Numeric
+from energymodel.performance.collectives import hierarchical_all_reduce_time, point_to_point_time
+from energymodel.performance.parallelism import inner_ranks
+from energymodel.system.plan import TrainingPlan
+from energymodel.system.work import Division, LayerWork, Shard
+
+if TYPE_CHECKING:
+    from energymodel.system.training_system import TrainingSystem
+
+Scalar = Float[Array, ""]
+
+
+class Exchange(NamedTuple):
+    """Time of an exchange and the bytes that one chip sends, within the node and beyond."""
+
+    time: Scalar
+    inner_bytes: Scalar
+    outer_bytes: Scalar
+
+    def scaled(self, count: Numeric) -> "Exchange":
+        """The same exchange, `count` times in a row."""
+        return Exchange(self.time * count, self.inner_bytes * count, self.outer_bytes * count)
+
+
+class Fabric(NamedTuple):
+    """Bandwidth per chip and direction, latency, and chips per node."""
+
+    inner_bandwidth: Scalar
+    inner_latency: Scalar
+    outer_bandwidth: Scalar
+    outer_latency: Scalar
+    node: Scalar
+
+    def all_reduce(self, ranks: Numeric, stride: Numeric, size: Numeric) -> Exchange:
+        """Hierarchical all-reduce of `size` bytes: within the node, then between nodes on the shards."""
+        inner = inner_ranks(ranks, stride, self.node)
+        outer = ranks / inner
+        time = hierarchical_all_reduce_time(
+            inner, outer, size, self.inner_latency, self.inner_bandwidth, self.outer_latency, self.outer_bandwidth
+        )
+        return Exchange(time, 2.0 * (1.0 - 1.0 / inner) * size, 2.0 * (1.0 - 1.0 / outer) * size / inner)
+
+    def all_to_all(self, ranks: Numeric, stride: Numeric, size: Numeric) -> Exchange:
+        """All-to-all in which a chip sends `size / ranks` bytes to each rank; the two networks work in turn."""
+        inner = inner_ranks(ranks, stride, self.node)
+        near, far = (inner - 1.0) / ranks * size, (1.0 - inner / ranks) * size
+        latency = (inner - 1.0) * self.inner_latency + (ranks - inner) * self.outer_latency
+        return Exchange(latency + near / self.inner_bandwidth + far / self.outer_bandwidth, near, far)
+
+    def ring_pass(self, ranks: Numeric, stride: Numeric, size: Numeric) -> Exchange:
+        """`ranks - 1` hops of `size` bytes around a ring that the slowest hop paces."""
+        hops = ranks - 1.0
+        crosses = jnp.clip(ranks / inner_ranks(ranks, stride, self.node) - 1.0, 0.0, 1.0)
+        near = point_to_point_time(size, self.inner_latency, self.inner_bandwidth)
+        far = point_to_point_time(size, self.outer_latency, self.outer_bandwidth)
+        time = hops * ((1.0 - crosses) * near + crosses * jnp.maximum(near, far))
+        return Exchange(time, hops * size * (1.0 - crosses), hops * size * crosses)
+
+
+class LayerExchange(NamedTuple):
+    """Exchanges of one layer and one micro-batch, before overlap."""
+
+    tensor: Exchange
+    context: Exchange
+    expert: Exchange
+
+
+def fabric_of(system: "TrainingSystem", plan: TrainingPlan) -> Fabric:
+    """Bandwidths and latencies that the networks of a system offer to one chip."""
+    nodes = jnp.maximum(1.0, plan.chips / system.node.chips)
+    return Fabric(
+        inner_bandwidth=system.node.scale_up.bandwidth(),
+        inner_latency=jnp.asarray(system.node.scale_up.latency),
+        outer_bandwidth=system.network.bandwidth(nodes),
+        outer_latency=jnp.asarray(system.network.link.latency),
+        node=jnp.asarray(system.node.chips),
+    )
+
+
+def layer_exchange(system: "TrainingSystem", plan: TrainingPlan, fabric: Fabric, work: LayerWork) -> LayerExchange:
+    """Exchanges of one layer and micro-batch.
+
+    Tensor: four all-reduces, six with full recomputation [Korthikanti et al. 2022]. Context: keys and values
+    travel the ring in the forward pass, they and their gradients in the backward pass. Expert: dispatch and
+    combine, forward and backward.
+    """
+    layout, workload = plan.layout, system.workload
+    all_reduces = 4.0 + 2.0 * layout.recompute_full
+    kv_share = 2.0 * workload.kv_heads * workload.head_size / (workload.hidden * layout.tensor)
+    passes = 4.0 + 2.0 * layout.recompute_full
+    mixture = (workload.layers - workload.dense_layers) / workload.layers
+    return LayerExchange(
+        tensor=fabric.all_reduce(layout.tensor, 1.0, work.exchanged).scaled(all_reduces),
+        context=fabric.ring_pass(layout.context, layout.tensor, work.exchanged * kv_share).scaled(3.0),
+        expert=fabric.all_to_all(
+            layout.expert, layout.tensor, work.exchanged / layout.tensor * workload.active_experts
+        ).scaled(passes * mixture),
+    )
+
+
+def pipeline_exchange(plan: TrainingPlan, fabric: Fabric, work: LayerWork) -> Exchange:
+    """Activations and their gradients between pipeline ranks, per micro-batch, `2 v` messages to the next node."""
+    layout = plan.layout
+    share = (1.0 - layout.sequence_parallel) + layout.sequence_parallel / layout.tensor
+    size = work.exchanged * share
+    boundaries = 2.0 * layout.interleaving * (1.0 - 1.0 / layout.pipeline)
+    time = point_to_point_time(size, fabric.outer_latency, fabric.outer_bandwidth)
+    return Exchange(time, jnp.zeros_like(size), size).scaled(boundaries)
+
+
+def data_exchange(
+    system: "TrainingSystem", plan: TrainingPlan, fabric: Fabric, division: Division, part: Shard
+) -> Exchange:
+    """Gradients and parameters over the replicas, per step.
+
+    A reduce-scatter of gradients and an all-gather of parameters; with sharded parameters the gather repeats for
+    the forward and the backward pass of every micro-batch [Rajbhandari et al. 2020, sec. 7].
+    """
+    layout, software = plan.layout, system.software
+    gathers = (1.0 - layout.shard_parameters) + 2.0 * layout.shard_parameters * division.microbatches
+    halves = software.communicated_bytes + gathers * software.weight_bytes
+    stride = layout.tensor
+    dense = fabric.all_reduce(part.dense_ranks, stride, part.dense * halves)
+    routed = fabric.all_reduce(part.routed_ranks, stride * layout.expert, part.routed * halves)
+    # An all-reduce is a reduce-scatter and an all-gather of the same bytes: each half counts half.
+    return Exchange(
+        0.5 * (dense.time + routed.time),
+        0.5 * (dense.inner_bytes + routed.inner_bytes),
+        0.5 * (dense.outer_bytes + routed.outer_bytes),
+    )

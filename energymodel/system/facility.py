@@ -1,0 +1,66 @@
+"""What does the building add: power conversion, cooling, the rest?"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+from jaxtyping import Array, Float
+
+from energymodel.economics.carbon import Carbon
+from energymodel.economics.cost import AbstractPrice
+from energymodel.numerics import Numeric, Real, real
+from energymodel.physics.cooling import Cooling
+from energymodel.physics.delivery import Distribution, Regulator
+
+
+class FacilityPower(NamedTuple):
+    """Power per chip at the meter of the facility, by where it goes [W]."""
+
+    equipment: Float[Array, "..."]
+    delivery_loss: Float[Array, "..."]
+    cooling: Float[Array, "..."]
+    other: Float[Array, "..."]
+
+    def total(self, load: Numeric) -> Float[Array, "..."]:
+        """All of it, with the load that it serves [W]."""
+        return load + self.delivery_loss + self.cooling + self.other
+
+
+class Facility(eqx.Module):
+    """Power delivery and cooling; ratings of supplies are per chip, its share of the host included."""
+
+    power_supply: Regulator
+    uninterruptible: Regulator
+    transformer_loss: Real = real("1")
+    distribution: Distribution
+    cooling: Cooling
+    miscellaneous_fraction: Real = real("1")
+    power_limit: Real = real("W")
+    ramp_limit: Real = real("K/s")
+
+    def power(self, load: Numeric, supply_temperature: Numeric) -> FacilityPower:
+        """Power at the meter for a direct-current load per chip.
+
+        The load passes the bus bar and the power supply (both inside the equipment, whose input is what PUE
+        divides by), then the uninterruptible supply and the transformer. All heat of the equipment is cooled.
+
+        **Arguments:**
+
+        - `load`: direct-current power per chip, with its share of host and network [W].
+        - `supply_temperature`: coolant supply temperature [K].
+        """
+        bus = load + self.distribution.loss(load)
+        equipment = self.power_supply.input_power(bus)
+        meter = self.uninterruptible.input_power(equipment) / (1.0 - self.transformer_loss)
+        return FacilityPower(
+            equipment=equipment,
+            delivery_loss=meter - load,
+            cooling=self.cooling.power(equipment, supply_temperature),
+            other=self.miscellaneous_fraction * equipment,
+        )
+
+
+class Market(eqx.Module):
+    """Prices and carbon of the place."""
+
+    price: AbstractPrice
+    carbon: Carbon

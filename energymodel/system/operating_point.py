@@ -1,0 +1,108 @@
+"""At which clock and temperature does a chip run, and how long do its kernels take there?"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.numerics import Numeric, p_norm
+from energymodel.performance.roofline import compute_time, gemm_efficiency
+from energymodel.physics.switching import clock_at_power_cap
+from energymodel.physics.thermal import leakage_temperature
+from energymodel.system.accelerator import Accelerator
+from energymodel.system.plan import TrainingPlan
+from energymodel.system.work import LayerWork
+
+if TYPE_CHECKING:
+    from energymodel.system.training_system import TrainingSystem
+
+Scalar = Float[Array, ""]
+
+
+class ChipLoad(NamedTuple):
+    """One layer's work on one chip, in seconds at clock 1 and in joules at the reference voltage."""
+
+    arithmetic: Scalar
+    product_memory: Scalar
+    elementwise: Scalar
+    switching_energy: Scalar
+    memory_energy: Scalar
+
+    def busy_time(self, chip: Accelerator, clock: Numeric) -> Scalar:
+        """Time of the kernels at a clock [s]: products under the roofline, then element-wise kernels."""
+        return self.product_time(chip, clock) + self.elementwise
+
+    def product_time(self, chip: Accelerator, clock: Numeric) -> Scalar:
+        """Time of the matrix products at a clock [s]."""
+        return p_norm(chip.roofline_exponent, self.arithmetic / clock, self.product_memory)
+
+
+class OperatingPoint(NamedTuple):
+    """Where a chip settles: clock and voltage (shares of the reference), temperature and powers."""
+
+    clock: Scalar
+    voltage: Scalar
+    temperature: Scalar
+    static_power: Scalar
+    busy_power: Scalar
+    lowest_power: Scalar
+
+
+def eight_bit_speedup(chip: Accelerator, share: Numeric) -> Scalar:
+    """Rate of matrix products relative to 16 bits when a share of them runs on 8 bits."""
+    return 1.0 / (1.0 - share + share * chip.peak_flops / chip.peak_flops_8bit)
+
+
+def eight_bit_energy(chip: Accelerator, share: Numeric) -> Scalar:
+    """Energy per operation relative to 16 bits when a share of them runs on 8 bits."""
+    return 1.0 - share + share * chip.eight_bit_energy_ratio
+
+
+def chip_load(system: "TrainingSystem", plan: TrainingPlan, flops: Numeric, work: LayerWork) -> ChipLoad:
+    """Turn a layer's operations and bytes into times and energies of the accelerator."""
+    chip, layout = system.accelerator, plan.layout
+    efficiency = gemm_efficiency(chip.gemm_efficiency, chip.gemm_half_size, layout.tensor, system.workload.hidden)
+    peak = chip.peak_flops * eight_bit_speedup(chip, layout.eight_bit)
+    bandwidth = chip.memory_bandwidth * chip.memory_efficiency
+    return ChipLoad(
+        arithmetic=compute_time(flops, peak, efficiency),
+        product_memory=work.gemm_bytes / bandwidth,
+        elementwise=work.elementwise_bytes / bandwidth,
+        switching_energy=flops * chip.energy_per_flop * eight_bit_energy(chip, layout.eight_bit),
+        memory_energy=8.0 * chip.memory_energy * (work.gemm_bytes + work.elementwise_bytes),
+    )
+
+
+def operating_point(system: "TrainingSystem", plan: TrainingPlan, load: ChipLoad) -> OperatingPoint:
+    """Clock within the power cap, then the temperature at which leakage and cooling balance.
+
+    Where the cap acts, the chip draws exactly the cap and its temperature follows from it; so two scalar roots
+    take the place of one on (temperature, clock). The temperature is that of a continuously busy chip.
+    """
+    chip, cooling = system.accelerator, system.facility.cooling
+    resistance = chip.thermal_resistance + cooling.thermal_resistance()
+    coolant = plan.coolant_temperature + cooling.loop.coolant_rise
+
+    def work_power(clock: Numeric, chip: Accelerator, load: ChipLoad) -> Scalar:
+        voltage = chip.voltage(clock)
+        return (load.switching_energy * voltage**2 + load.memory_energy) / load.busy_time(chip, clock)
+
+    def power_of_clock(clock: Numeric, arguments: tuple[Accelerator, ChipLoad, Scalar]) -> Scalar:
+        chip, load, temperature = arguments
+        return chip.static_power(chip.voltage(clock), temperature) + work_power(clock, chip, load)
+
+    capped = (chip, load, coolant + resistance * plan.power_cap)
+    clock = clock_at_power_cap(power_of_clock, plan.power_cap, chip.minimum_clock, plan.clock, capped)
+    voltage = chip.voltage(clock)
+    work = work_power(clock, chip, load)
+    temperature = leakage_temperature(
+        work + chip.fixed_power,
+        chip.leakage(voltage, chip.leakage.reference_temperature),
+        coolant,
+        resistance,
+        chip.leakage.temperature_sensitivity,
+        chip.leakage.reference_temperature,
+    )
+    static = chip.static_power(voltage, temperature)
+    lowest = power_of_clock(jnp.asarray(chip.minimum_clock), capped)
+    return OperatingPoint(clock, voltage, temperature, static, static + work, lowest)

@@ -1,0 +1,69 @@
+"""What may be decided for a training run?"""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from energymodel.numerics import Real, as_real, real
+
+
+class AbstractGoal(eqx.Module):
+    """When does the run end?"""
+
+
+class TokenBudget(AbstractGoal):
+    """The run ends after a number of tokens."""
+
+    tokens: Real = real("token")
+
+
+class TargetLoss(AbstractGoal):
+    """The run ends at a loss; the tokens follow from the loss law and the batch."""
+
+    loss: Real = real("nat/token")
+
+
+class ParallelLayout(eqx.Module):
+    """How the model is divided over chips. Degrees are counts >= 1; switches are 0 or 1, or a share between.
+
+    `data = chips / (tensor pipeline context)` is derived; `expert` divides data x context. Layers that do not
+    divide into the stages are legal.
+    """
+
+    tensor: Real = real("1", 1.0)
+    pipeline: Real = real("1", 1.0)
+    interleaving: Real = real("1", 1.0)
+    context: Real = real("1", 1.0)
+    expert: Real = real("1", 1.0)
+    microbatch: Real = real("1", 1.0)
+    sequence_parallel: Real = real("1", 1.0)
+    shard_optimizer: Real = real("1", 1.0)
+    shard_gradients: Real = real("1", 0.0)
+    shard_parameters: Real = real("1", 0.0)
+    recompute_attention: Real = real("1", 0.0)
+    recompute_full: Real = real("1", 0.0)
+    eight_bit: Real = real("1", 0.0)
+    offload_optimizer: Real = real("1", 0.0)
+    offload_activations: Real = real("1", 0.0)
+
+
+class TrainingPlan(eqx.Module):
+    """Everything that may be decided for a run.
+
+    `batch` holds the global batch at knots equally spaced in progress (the fraction of effective tokens);
+    one knot is a constant batch. The slower of `clock` and the clock that `power_cap` allows acts.
+    """
+
+    chips: Real = real("1")
+    batch: Float[Array | np.ndarray, "*knots"] = eqx.field(converter=as_real, metadata={"unit": "token"})
+    goal: AbstractGoal
+    clock: Real = real("1")
+    power_cap: Real = real("W")
+    coolant_temperature: Real = real("K")
+    layout: ParallelLayout
+
+    @property
+    def knots(self) -> int:
+        """Number of knots of the batch schedule."""
+        return int(np.prod(jnp.shape(self.batch)))

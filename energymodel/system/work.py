@@ -1,0 +1,174 @@
+"""What does a layout ask of one chip: operations, memory traffic, exchanges, stored bytes?"""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.numerics import Numeric, ceil_count
+from energymodel.performance.hierarchy import gemm_traffic
+from energymodel.performance.memory import (
+    chunks_in_flight,
+    layer_activation_bytes,
+    logit_bytes,
+    state_bytes_per_parameter,
+    stored_bytes_per_unit,
+)
+from energymodel.performance.parallelism import (
+    data_parallel_degree,
+    microbatch_count,
+    recomputed_share,
+    zero_share,
+)
+from energymodel.performance.roofline import elementwise_traffic
+from energymodel.performance.workload import attention_flops_per_token, feed_forward_parameters
+from energymodel.system.plan import TrainingPlan
+
+if TYPE_CHECKING:
+    from energymodel.system.training_system import TrainingSystem
+
+Scalar = Float[Array, ""]
+ELEMENT_BYTES = 2.0  # activations and weights in the matrix products are 16 bits wide
+
+
+class Division(NamedTuple):
+    """Counts that follow from a layout."""
+
+    data: Scalar
+    ranks: Scalar
+    microbatches: Scalar
+    tokens: Scalar
+    layers: Scalar
+
+
+class LayerWork(NamedTuple):
+    """Work of one layer for one micro-batch on one chip, forward and backward, the mean over all layers."""
+
+    flops: Scalar
+    gemm_bytes: Scalar
+    elementwise_bytes: Scalar
+    exchanged: Scalar
+    head_flops: Scalar
+    head_bytes: Scalar
+
+
+class Shard(NamedTuple):
+    """Parameters on the fullest chip, by whether expert parallelism divides them, and the ranks that share each."""
+
+    dense: Scalar
+    dense_ranks: Scalar
+    routed: Scalar
+    routed_ranks: Scalar
+
+
+def divide(system: "TrainingSystem", plan: TrainingPlan, batch: Numeric) -> Division:
+    """Replicas, micro-batches, tokens of a micro-batch on a chip and mean layers per pipeline rank."""
+    layout, workload = plan.layout, system.workload
+    data = data_parallel_degree(plan.chips, layout.tensor, layout.pipeline, layout.context)
+    return Division(
+        data=data,
+        ranks=data * layout.context,
+        microbatches=microbatch_count(batch, data, layout.microbatch, workload.sequence),
+        tokens=layout.microbatch * workload.sequence / layout.context,
+        layers=workload.layers / layout.pipeline,
+    )
+
+
+def layer_work(system: "TrainingSystem", plan: TrainingPlan, division: Division) -> LayerWork:
+    """Operations and memory traffic of a layer and of the output head."""
+    layout, workload, tokens = plan.layout, system.workload, division.tokens
+    weights = (workload.active_parameters - workload.embeddings) / workload.layers
+    attention = attention_flops_per_token(1.0, workload.attention_width, workload.sequence)
+    model_flops = 6.0 * weights + attention
+    repeated = recomputed_share(layout.recompute_full, layout.recompute_attention, attention / model_flops)
+    passes = 3.0 + layout.recompute_full
+
+    # The products of a layer count as one of equal depth; experts that are resident but idle are read as well.
+    width = weights / (workload.hidden * layout.tensor)
+    cache = system.accelerator.cache_size / ELEMENT_BYTES
+    product_traffic = gemm_traffic(tokens, width, workload.hidden, cache) * ELEMENT_BYTES
+    resident = workload.routed_parameters / (workload.layers * layout.tensor * layout.expert)
+    active_routed = resident * layout.expert * workload.active_experts / workload.experts
+    idle_experts = jnp.maximum(0.0, resident - active_routed) * ELEMENT_BYTES
+
+    scores = (1.0 - workload.flash) * 20.0 * workload.heads * workload.sequence * tokens / layout.tensor
+    elementwise = elementwise_traffic(tokens, workload.hidden, layout.tensor, layout.sequence_parallel) + scores
+    head_width = workload.vocabulary / layout.tensor
+    return LayerWork(
+        flops=tokens * model_flops * (1.0 + repeated) / layout.tensor,
+        gemm_bytes=passes * (product_traffic + idle_experts),
+        elementwise_bytes=elementwise * (1.0 + 0.5 * layout.recompute_full),
+        exchanged=tokens * workload.hidden * ELEMENT_BYTES,
+        head_flops=6.0 * tokens * workload.hidden * head_width,
+        head_bytes=16.0 * tokens * head_width,
+    )
+
+
+def shard(system: "TrainingSystem", plan: TrainingPlan, division: Division) -> Shard:
+    """Parameters on the fullest chip."""
+    layout, workload = plan.layout, system.workload
+    fullest = layout.interleaving * ceil_count(workload.layers / (layout.pipeline * layout.interleaving))
+    share = fullest / workload.layers
+    blocks = workload.parameters - workload.embeddings - workload.routed_parameters
+    # The embedding sits on the first rank and the output head on the last; a single rank holds both.
+    one_embedding = workload.vocabulary * workload.hidden
+    embeddings = jnp.where(layout.pipeline > 1.0, one_embedding, workload.embeddings)
+    return Shard(
+        dense=(blocks * share + embeddings) / layout.tensor,
+        dense_ranks=division.ranks,
+        routed=workload.routed_parameters * share / (layout.tensor * layout.expert),
+        routed_ranks=division.ranks / layout.expert,
+    )
+
+
+def memory_per_chip(system: "TrainingSystem", plan: TrainingPlan, division: Division) -> Scalar:
+    """Memory of the fullest chip: states, activations in flight, logits, and what the framework adds [B]."""
+    layout, workload, software = plan.layout, system.workload, system.software
+    part = shard(system, plan, division)
+
+    def states(ranks: Numeric) -> Scalar:
+        return state_bytes_per_parameter(
+            software.weight_bytes,
+            software.gradient_bytes,
+            software.optimizer_bytes * (1.0 - layout.offload_optimizer),
+            layout.shard_parameters,
+            layout.shard_gradients,
+            layout.shard_optimizer,
+            ranks,
+        )
+
+    chunk = ceil_count(workload.layers / (layout.pipeline * layout.interleaving))
+    per_layer = activation_bytes(system, plan, division)
+    in_flight = chunks_in_flight(division.microbatches, layout.pipeline, layout.interleaving) * chunk
+    first = in_flight * per_layer
+    last = chunk * layout.interleaving * per_layer + logit_bytes(division.tokens, workload.vocabulary, layout.tensor)
+    activations = jnp.maximum(first, last) * (1.0 - layout.offload_activations)
+    stored = part.dense * states(part.dense_ranks) + part.routed * states(part.routed_ranks) + activations
+    return stored * software.memory_overhead + software.reserved_memory
+
+
+def activation_bytes(system: "TrainingSystem", plan: TrainingPlan, division: Division) -> Scalar:
+    """Activations that one layer keeps for one micro-batch on one chip [B]."""
+    layout, workload = plan.layout, system.workload
+    copies = workload.active_experts + workload.shared_experts
+    feed_forward = feed_forward_parameters(workload.hidden, workload.dense_feed_forward, workload.gated)
+    dense_share = workload.dense_layers / workload.layers
+    ratio = workload.feed_forward / workload.hidden
+    effective = (1.0 - dense_share) * copies + dense_share * feed_forward / workload.expert_block
+    stored = stored_bytes_per_unit(
+        workload.gated, ratio, workload.kv_heads * workload.head_size / workload.hidden, effective
+    )
+    keep_scores = (1.0 - workload.flash) * (1.0 - layout.recompute_attention)
+    return layer_activation_bytes(
+        division.tokens, workload.hidden, workload.heads, workload.sequence, layout.tensor,
+        stored, layout.sequence_parallel, keep_scores, layout.recompute_full,
+    )  # fmt: skip
+
+
+def optimizer_traffic(system: "TrainingSystem", plan: TrainingPlan, part: Shard) -> Scalar:
+    """Memory traffic of the optimizer step on one chip: states read and written, gradients read, weights written [B]."""
+    software, layout = system.software, plan.layout
+    touched = 2.0 * software.optimizer_bytes + software.gradient_bytes + software.weight_bytes
+    dense = part.dense * zero_share(layout.shard_optimizer, part.dense_ranks)
+    routed = part.routed * zero_share(layout.shard_optimizer, part.routed_ranks)
+    return touched * (dense + routed)

@@ -1,0 +1,538 @@
+"""The constrained solver against closed forms, textbook problems, differences and two independent solvers."""
+
+import casadi
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.optimize
+
+from design import reference_problem as reference
+from energymodel.design.interior_point import SolverOptions
+from energymodel.design.solve import RESULTS, Values, minimize
+
+fast = eqx.filter_jit(minimize)
+
+
+def ended(solution, result):
+    return bool(np.all(solution.result == result))
+
+
+# The reference problem
+
+
+def reference_objective(x, scenario):
+    return Values(*reference.problem(x, scenario))
+
+
+@eqx.filter_jit
+def solve_reference(scenarios):
+    def one(scenario):
+        return minimize(
+            reference_objective, reference.START, args=(scenario,), bounds=(reference.LOWER, reference.UPPER)
+        )
+
+    return jax.vmap(one)(scenarios)
+
+
+@pytest.fixture(scope="module")
+def loose():
+    with jax.enable_x64(True):
+        return jax.tree.map(np.asarray, solve_reference(reference.scenarios(64)))
+
+
+@pytest.fixture(scope="module")
+def tight():
+    with jax.enable_x64(True):
+        return jax.tree.map(np.asarray, solve_reference(reference.tight_scenarios(64)))
+
+
+def test_reference_problem_converges_in_every_lane(loose):
+    assert ended(loose, RESULTS.successful)
+    assert loose.residual.max() <= 1e-8
+    assert np.median(loose.iterations) <= 9
+    assert loose.iterations.max() <= 20
+
+
+def test_reference_problem_satisfies_the_optimality_conditions(loose):
+    """Karush-Kuhn-Tucker conditions of the unscaled problem, written out here [Nocedal & Wright 2006, theorem 12.1]."""
+
+    @jax.jit
+    @jax.vmap
+    def conditions(x, scenario, y, lower, upper):
+        def lagrangian(x):
+            f, g = reference.problem(x, scenario)
+            return f + y @ g - lower @ (x - reference.LOWER) + upper @ (x - reference.UPPER)
+
+        return jax.grad(lagrangian)(x), reference.problem(x, scenario)[1]
+
+    multipliers = loose.multipliers
+    y, lower, upper = multipliers.inequalities, multipliers.lower, multipliers.upper
+    gradient, g = conditions(loose.x, reference.scenarios(64), y, lower, upper)
+    assert np.abs(gradient).max() < 1e-7
+    assert np.max(g) < 1e-8
+    np.testing.assert_allclose(g, -loose.slacks.inequalities, atol=1e-12)
+    assert min(y.min(), lower.min(), upper.min()) >= 0
+    assert np.abs(y * g).max() < 1e-7
+    assert np.abs(lower * (loose.x - reference.LOWER)).max() < 1e-7
+    assert np.abs(upper * (loose.x - reference.UPPER)).max() < 1e-7
+    assert np.median((y > 1e-4).sum(1)) >= 8
+
+
+class CasadiNumbers:
+    """The functions that the reference problem needs, in CasADi."""
+
+    exp, log, tanh, sum = casadi.exp, casadi.log, casadi.tanh, casadi.sum1
+
+    @staticmethod
+    def concatenate(parts):
+        return casadi.vertcat(*parts)
+
+
+def ipopt(scenario):
+    x = casadi.SX.sym("x", 12)
+    f, g = reference.problem(x, scenario, CasadiNumbers)
+    silent = {"print_time": False, "ipopt.print_level": 0, "ipopt.sb": "yes", "ipopt.tol": 1e-10}
+    solver = casadi.nlpsol("s", "ipopt", {"x": x, "f": f, "g": g}, silent)
+    answer = solver(x0=reference.START, lbx=reference.LOWER, ubx=reference.UPPER, lbg=-np.inf, ubg=0.0)
+    return solver.stats()["return_status"], float(answer["f"]), np.asarray(answer["lam_g"])[:, 0]
+
+
+def test_reference_problem_agrees_with_ipopt(loose):
+    for lane in range(0, 64, 8):
+        status, value, multipliers = ipopt(reference.scenarios(64)[lane])
+        assert status == "Solve_Succeeded"
+        np.testing.assert_allclose(loose.value[lane], value, atol=1e-7)
+        np.testing.assert_allclose(loose.multipliers.inequalities[lane], multipliers, atol=1e-5)
+
+
+def test_tight_reference_problem_is_judged_as_ipopt_judges(tight):
+    infeasible = np.asarray(tight.result == RESULTS.infeasible)
+    feasible = np.asarray(tight.result == RESULTS.successful)
+    assert np.all(infeasible | feasible)
+    assert 16 <= infeasible.sum() <= 32  # about a third
+    assert tight.residual.max() <= 1e-8
+    assert tight.iterations.max() <= 50
+    assert np.all(tight.conflict.inequalities.any(1) == infeasible)
+    for lane in range(0, 64, 6):
+        status, value, _ = ipopt(reference.tight_scenarios(64)[lane])
+        if feasible[lane]:
+            assert status == "Solve_Succeeded"
+            np.testing.assert_allclose(tight.value[lane], value, atol=1e-7)
+        else:
+            assert status == "Infeasible_Problem_Detected"
+
+
+def test_reference_problem_agrees_with_slsqp(loose):
+    """Where SLSQP succeeds at all (to 1e-7), it finds the same optimum."""
+    for lane in (1, 2):
+        scenario = reference.scenarios(64)[lane]
+        f = jax.jit(lambda x, s=scenario: reference.problem(x, s)[0])
+        g = jax.jit(lambda x, s=scenario: -reference.problem(x, s)[1])
+        answer = scipy.optimize.minimize(
+            f,
+            reference.START,
+            jac=jax.jit(jax.grad(f)),
+            bounds=list(zip(reference.LOWER, reference.UPPER, strict=True)),
+            constraints={"type": "ineq", "fun": g, "jac": jax.jit(jax.jacobian(g))},
+            method="SLSQP",
+            options={"maxiter": 300, "ftol": 1e-12},
+        )
+        assert answer.success
+        np.testing.assert_allclose(loose.value[lane], answer.fun, atol=1e-6)
+
+
+def test_multipliers_are_elasticities_and_gradients_agree_with_differences(loose):
+    """y = -d log f / d log limit; a scenario begins with the limits of the first three rows and of temperature."""
+    lane, step = 3, 1e-4
+    scenario = reference.scenarios(64)[lane]
+    scales = np.exp(step * np.concatenate([np.eye(12), -np.eye(12)]))
+    ends = jax.tree.map(np.asarray, solve_reference(np.concatenate([scenario * scales, np.ones((40, 12)) * scenario])))
+    slopes = (ends.value[:12] - ends.value[12:24]) / (2 * step)
+    np.testing.assert_allclose(-loose.multipliers.inequalities[lane, :3], slopes[:3], atol=1e-6)
+    np.testing.assert_allclose(-loose.multipliers.inequalities[lane, 4:12].sum(), slopes[3], atol=1e-6)
+
+    def solution(logs):
+        s = minimize(
+            reference_objective, reference.START, args=(jnp.exp(logs),), bounds=(reference.LOWER, reference.UPPER)
+        )
+        return s.value, s.x, s.multipliers.inequalities
+
+    derivatives = jax.jit(jax.jacobian(solution))(np.log(scenario))
+    np.testing.assert_allclose(derivatives[0], slopes, atol=1e-6)
+    for derivative, end in zip(derivatives[1:], (ends.x, ends.multipliers.inequalities), strict=True):
+        differences = (end[:12] - end[12:24]) / (2 * step)
+        np.testing.assert_allclose(derivative.T, differences, atol=2e-5 * np.abs(differences).max())
+
+
+# Textbook problems
+
+
+def test_rosenbrock():
+    solution = fast(lambda x: 100 * (x[1] - x[0] ** 2) ** 2 + (1 - x[0]) ** 2, jnp.array([-1.2, 1.0]))
+    assert ended(solution, RESULTS.successful)
+    np.testing.assert_allclose(solution.x, [1.0, 1.0], atol=1e-7)
+    assert solution.iterations <= 30
+
+
+def test_hock_schittkowski_71():
+    """[Hock & Schittkowski 1981, no. 71]: optimum 17.0140173 at (1, 4.7429994, 3.8211503, 1.3794082)."""
+    solution = fast(
+        lambda x: x[0] * x[3] * (x[0] + x[1] + x[2]) + x[2],
+        jnp.array([1.0, 5.0, 5.0, 1.0]),
+        bounds=(1.0, 5.0),
+        inequalities=lambda x: 25.0 - jnp.prod(x),
+        equalities=lambda x: x @ x - 40.0,
+    )
+    assert ended(solution, RESULTS.successful)
+    assert solution.residual <= 1e-8
+    np.testing.assert_allclose(solution.value, 17.0140173, atol=5e-8)
+    np.testing.assert_allclose(solution.x, [1.0, 4.7429994, 3.8211503, 1.3794082], atol=1e-7)
+    # Multipliers as Ipopt's documentation prints them: 0.5523, 0.1615 (its sign of the equality), 1.0879 for x1 >= 1.
+    np.testing.assert_allclose(solution.multipliers.inequalities, 0.5523, atol=5e-5)
+    np.testing.assert_allclose(solution.multipliers.equalities, 0.1615, atol=5e-5)
+    np.testing.assert_allclose(solution.multipliers.lower, [1.0879, 0, 0, 0], atol=5e-5)
+
+
+def test_equalities_project_onto_a_plane():
+    """Nearest point to p on a'x = b is p - a (a'p - b) / a'a; the multiplier is 2 (a'p - b) / a'a."""
+    a, p = jnp.array([1.0, 2.0, -2.0]), jnp.array([1.0, -1.0, 3.0])
+    solution = fast(lambda x: jnp.sum((x - p) ** 2), jnp.zeros(3), equalities=lambda x: (a @ x - 4.0,))
+    excess = (1 - 2 - 6 - 4) / 9
+    np.testing.assert_allclose(solution.x, p - a * excess, atol=1e-9)
+    np.testing.assert_allclose(solution.multipliers.equalities[0], 2 * excess, atol=1e-8)
+    assert isinstance(solution.multipliers.equalities, tuple)
+
+
+def test_pytrees_fixed_variables_and_missing_bounds():
+    """min (a-1)^2 + (b-2)^2 + (c-3)^2 + a c with c fixed at 2, a <= -1/2, b free: a = -1/2, b = 2."""
+    x0 = {"a": 0.0, "b": jnp.zeros(1), "c": 5.0}
+    solution = fast(
+        lambda x: (x["a"] - 1) ** 2 + (x["b"][0] - 2) ** 2 + (x["c"] - 3) ** 2 + x["a"] * x["c"],
+        x0,
+        bounds=({"a": None, "b": -jnp.inf, "c": 2.0}, {"a": -0.5, "b": None, "c": 2.0}),
+    )
+    assert ended(solution, RESULTS.successful)
+    np.testing.assert_allclose(solution.x["a"], -0.5, atol=1e-9)
+    np.testing.assert_allclose(solution.x["b"], [2.0], atol=1e-9)
+    assert float(solution.x["c"]) == 2.0
+    # d value / d c = 2 (c - 3) + a = -2.5, so raising the upper bound of c gains 2.5; d/da = 2 (a - 1) + c = -1.
+    np.testing.assert_allclose(solution.multipliers.upper["c"], 2.5, atol=1e-8)
+    np.testing.assert_allclose(solution.multipliers.lower["c"], 0.0, atol=1e-8)
+    np.testing.assert_allclose(solution.multipliers.upper["a"], 1.0, atol=1e-8)
+
+
+def test_negative_and_badly_scaled_objectives():
+    """The same parabola in units of 1e12 and of 1e-12, with a constraint in units of 1e6: x = 3, multiplier 2 (5-3)."""
+    for unit in (1e12, 1.0, 1e-12):
+        solution = fast(
+            lambda x, u: u * ((x - 5.0) ** 2 - 1e3), 1.0, args=(unit,), inequalities=lambda x, u: 1e-6 * (x - 3.0)
+        )
+        assert ended(solution, RESULTS.successful)
+        np.testing.assert_allclose(solution.x, 3.0, atol=1e-7)
+        np.testing.assert_allclose(solution.multipliers.inequalities, 4e6 * unit, rtol=1e-6)
+
+
+def test_linear_program_ends_in_a_corner():
+    """max 3a + 2b, a + b <= 4, a + 3b <= 6, a <= 3 [Dantzig's diet of textbooks]: (3, 1), 11, prices 2, 0, 1."""
+    solution = fast(
+        lambda x: -(3 * x[0] + 2 * x[1]),
+        jnp.ones(2),
+        bounds=(0.0, jnp.array([3.0, jnp.inf])),
+        inequalities=lambda x: jnp.array([[1.0, 1.0], [1.0, 3.0]]) @ x - jnp.array([4.0, 6.0]),
+    )
+    assert ended(solution, RESULTS.successful)
+    np.testing.assert_allclose(solution.x, [3.0, 1.0], atol=1e-6)
+    np.testing.assert_allclose(solution.value, -11.0, atol=1e-6)
+    np.testing.assert_allclose(solution.multipliers.upper, [1.0, 0.0], atol=1e-5)
+    np.testing.assert_allclose(solution.multipliers.inequalities[0], 2.0, atol=1e-5)
+
+
+# docs/physics.md, section C: exact tests
+
+
+def test_clock_of_least_energy_and_of_least_energy_delay():
+    """T1: P = a f^3 + P_i; E/op = P/f at f = (P_i / 2a)^(1/3), energy times delay P/f^2 at a f^3 = 2 P_i."""
+
+    def energy_delay(x, n):
+        f = jnp.exp(x)
+        return jnp.log(200 * f**3 + 100.0) - (1 + n) * x
+
+    energy = fast(energy_delay, 0.5, args=(0.0,), bounds=(-3.0, 1.0))
+    np.testing.assert_allclose(jnp.exp(energy.x), 0.62996, atol=5e-6)
+    np.testing.assert_allclose(jnp.exp(energy.value), 238.11, atol=5e-3)
+    np.testing.assert_allclose(jnp.exp(fast(energy_delay, 0.5, args=(1.0,), bounds=(-3.0, 1.0)).x), 1.0, atol=1e-8)
+    # General n < 2: a f^3 = P_i (n + 1) / (2 - n); at n >= 2 the highest clock.
+    general = fast(energy_delay, 0.5, args=(0.5,), bounds=(-3.0, 1.0))
+    np.testing.assert_allclose(200 * jnp.exp(3 * general.x), 100 * 1.5 / 1.5, rtol=1e-8)
+    np.testing.assert_allclose(fast(energy_delay, 0.5, args=(2.0,), bounds=(-3.0, 1.0)).x, 1.0, atol=1e-8)
+
+
+def test_search_lands_on_the_knee_of_the_voltage_floor():
+    """T2: below the knee P = P_s + k phi, so slower costs more; above it the voltage rises, faster costs more."""
+
+    def energy(phi):
+        voltage = jnp.where(phi > 0.6, 0.7 + 2.0 * (phi - 0.6), 0.7)
+        return (140.0 + 660.0 * phi * voltage**2) / phi
+
+    # Right of the knee dE/dphi = -140/phi^2 + 660 * 2 * 0.7 * 2 > 0, left of it -140/phi^2 < 0: a true kink.
+    for start in (0.35, 0.9):
+        solution = fast(energy, start, bounds=(0.2, 1.0), options=SolverOptions(max_iterations=200))
+        np.testing.assert_allclose(solution.x, 0.6, atol=1e-3)
+    # With an epigraph variable for the voltage the kink is a constraint, and the search converges on it.
+    smooth = fast(
+        lambda x: (140.0 + 660.0 * x[0] * x[1] ** 2) / x[0],
+        jnp.array([0.9, 1.4]),
+        bounds=(0.2, 2.0),
+        inequalities=lambda x: jnp.stack([0.7 - x[1], 0.7 + 2.0 * (x[0] - 0.6) - x[1]]),
+    )
+    assert ended(smooth, RESULTS.successful)
+    np.testing.assert_allclose(smooth.x, [0.6, 0.7], atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("beta", "gamma", "critical", "fixed", "share", "batch"),
+    [
+        (0.8, 0.6, 4e6, 2.5e5, 1.0, 8.3534e5),
+        (1.0, 1.0, 4e6, 2.5e5, 1.0, 1.000e6),
+        (1.0, 1.0, 4e6, 2.5e5, 0.3, 5.4772e5),
+    ],
+)
+def test_optimal_batch(beta, gamma, critical, fixed, share, batch):
+    """T3: tokens (1 + B/B_c)^beta times time per token (1 + B_h/B)^gamma, with a share of the power always on."""
+
+    def cost(x):
+        b = jnp.exp(x)
+        # Power P_i + P_d R/R0 times the time: the idle share pays for (1 + B_h/B), the rest for the work alone.
+        time = (1 + fixed / b) ** gamma
+        return beta * jnp.log1p(b / critical) + jnp.log(share * time + (1 - share))
+
+    solution = fast(cost, np.log(1e5), bounds=(np.log(1e3), np.log(1e9)))
+    np.testing.assert_allclose(jnp.exp(solution.x), batch, rtol=6e-5)
+    if share == 1.0 and beta == 1.0:
+        np.testing.assert_allclose(jnp.exp(solution.value), 1.5625, rtol=1e-8)
+
+
+def test_compute_optimal_model_and_its_dual():
+    """T4: least loss at C = 5.76e23 FLOP, and least compute at a loss of 2.0, with the constants of B1."""
+    E0, A, alpha, b, beta = 1.8172, 482.01, 0.3478, 2085.43, 0.3658
+
+    def gap(x):
+        return A * jnp.exp(-alpha * x[0]) + b * jnp.exp(-beta * x[1])
+
+    x0 = jnp.log(jnp.array([1e10, 1e12]))
+    budget = fast(lambda x: jnp.log(gap(x)), x0, inequalities=lambda x: jnp.log(6.0) + jnp.sum(x) - jnp.log(5.76e23))
+    np.testing.assert_allclose(jnp.exp(budget.x), [7.225e10, 1.329e12], rtol=4e-4)
+    target = fast(lambda x: jnp.log(6.0) + jnp.sum(x), x0, inequalities=lambda x: jnp.log(gap(x) / (2.0 - E0)))
+    np.testing.assert_allclose(jnp.exp(target.x), [4.686e10, 8.803e11], rtol=2e-4)
+    np.testing.assert_allclose(jnp.exp(target.value), 2.4748e23, rtol=3e-5)
+
+
+def test_water_filling_of_square_root_devices():
+    """T5: max sum c sqrt(P), sum P = 60: P proportional to c^2, value sqrt(60 * 98)."""
+    c = jnp.array([1.0, 4.0, 9.0])
+    solution = fast(
+        lambda p: -c @ jnp.sqrt(p), jnp.full(3, 20.0), bounds=(0.0, None), inequalities=lambda p: jnp.sum(p) - 60.0
+    )
+    np.testing.assert_allclose(solution.x, [0.6122, 9.7959, 49.5918], atol=6e-5)
+    np.testing.assert_allclose(-solution.value, 76.6812, atol=5e-5)
+    np.testing.assert_allclose(solution.multipliers.inequalities, 0.5 * np.sqrt(98 / 60), rtol=1e-7)
+
+
+def test_water_filling_of_cube_root_devices():
+    """T5: throughput k (P - s)^(1/3), s = 10, sum P = 90: P - s proportional to k^(3/2)."""
+    k = jnp.array([1.0, 2.0, 4.0])
+    solution = fast(
+        lambda p: -k @ jnp.cbrt(p - 10.0),
+        jnp.full(3, 30.0),
+        bounds=(10.0, 90.0),
+        equalities=lambda p: jnp.sum(p) - 90.0,
+    )
+    np.testing.assert_allclose(solution.x, [15.0725, 24.3473, 50.5802], atol=6e-5)
+    np.testing.assert_allclose(-solution.value, 20.3237, atol=6e-5)
+
+
+def test_water_filling_with_an_idle_channel():
+    """T5: max sum ln(1 + g P), sum P = 6: level 4.5, the third channel gets nothing."""
+    g = jnp.array([1.0, 0.5, 0.2])
+    solution = fast(
+        lambda p: -jnp.sum(jnp.log1p(g * p)),
+        jnp.full(3, 2.0),
+        bounds=(0.0, None),
+        equalities=lambda p: jnp.sum(p) - 6.0,
+    )
+    np.testing.assert_allclose(solution.x, [3.5, 2.5, 0.0], atol=1e-8)
+    np.testing.assert_allclose(-solution.value, 2.31501, atol=5e-6)
+    np.testing.assert_allclose(solution.multipliers.equalities, 1 / 4.5, rtol=1e-8)
+    np.testing.assert_allclose(solution.multipliers.lower[2], 1 / 4.5 - 0.2, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("cost", "start", "best", "value"),
+    [
+        # T6: checkpoint overhead delta/tau + tau/2M; T7: line size; T9: link width; T10: cache size; T13: fan speed.
+        (lambda x: jnp.log(30.0 / jnp.exp(x) + jnp.exp(x) / (2 * 11135.1)), 5.0, 817.377, None),
+        (lambda x: jnp.log1p(jnp.exp(x) / 256) + jnp.log1p(24 * jnp.exp(-x)), 3.0, 78.3837, None),
+        (lambda x: jnp.log((1 + 0.005 * jnp.exp(x)) * (1 + 8 * jnp.exp(-x))), 1.0, 40.0, 1.44),
+        (lambda x: jnp.log(200 * jnp.exp(-x / 2) + 0.1 * jnp.exp(x / 2) / 64), 9.0, 1.28e5, None),
+        (lambda x: jnp.log(20 * jnp.exp(3 * x) + 10 * jnp.exp(-x)), 0.0, 0.638943, None),
+    ],
+    ids=["T6", "T7", "T9", "T10", "T13"],
+)
+def test_one_dimensional_optima(cost, start, best, value):
+    solution = fast(cost, start)
+    assert ended(solution, RESULTS.successful)
+    np.testing.assert_allclose(jnp.exp(solution.x), best, rtol=1e-6)
+    if value is not None:
+        np.testing.assert_allclose(jnp.exp(solution.value), value, rtol=1e-9)
+
+
+# Failure is a result
+
+
+def test_infeasible_problem_names_the_conflict():
+    """x >= 2 and x + y <= 1 with y >= 0 exclude each other; x <= 10 and y <= 5 have nothing to do with it."""
+    solution = fast(
+        lambda x: x[0] ** 2 + x[1],
+        jnp.array([4.0, 4.0]),
+        bounds=(jnp.array([-10.0, 0.0]), None),
+        inequalities=lambda x: {"floor": 2 - x[0], "sum": x[0] + x[1] - 1, "idle": x - jnp.array([10.0, 5.0])},
+    )
+    assert ended(solution, RESULTS.infeasible)
+    conflict = solution.conflict
+    assert bool(conflict.inequalities["floor"])
+    assert bool(conflict.inequalities["sum"])
+    assert not conflict.inequalities["idle"].any()
+    np.testing.assert_array_equal(conflict.lower, [False, True])
+    # Together they must give at least one.
+    lack = -(solution.slacks.inequalities["floor"] + solution.slacks.inequalities["sum"])
+    np.testing.assert_allclose(lack, 1.0, atol=1e-5)
+
+
+def test_infeasible_equalities():
+    """x + y = 1 and x + y = 3: any point between, both in conflict."""
+    solution = fast(
+        lambda x: x @ x, jnp.zeros(2), equalities=lambda x: jnp.stack([x[0] + x[1] - 1, x[0] + x[1] - 3, x[0] - x[1]])
+    )
+    assert ended(solution, RESULTS.infeasible)
+    np.testing.assert_array_equal(solution.conflict.equalities, [True, True, False])
+    np.testing.assert_allclose(jnp.sum(jnp.abs(solution.slacks.equalities[:2])), 2.0, atol=1e-5)
+
+
+def test_steep_constraints_raise_the_penalty():
+    """The multiplier 5000 exceeds the first penalty of 100: min 5000 x with x >= 1 in units of the row itself."""
+    solution = fast(lambda x: 50.0 * x[0] + x[1] ** 2, jnp.ones(2), inequalities=lambda x: (1.0 - x[0]) / 100.0)
+    assert ended(solution, RESULTS.successful)
+    np.testing.assert_allclose(solution.x, [1.0, 0.0], atol=1e-6)
+    np.testing.assert_allclose(solution.multipliers.inequalities, 5000.0, rtol=1e-6)
+
+
+def test_steps_into_undefined_territory_are_rejected():
+    """x - log x from 50: the first full Newton step leads to negative x, where the logarithm is nan."""
+    solution = fast(lambda x: x - jnp.log(x), 50.0)
+    assert ended(solution, RESULTS.successful)
+    np.testing.assert_allclose(solution.x, 1.0, atol=1e-7)
+
+
+def test_results_say_what_to_do():
+    assert ended(fast(jnp.log, -1.0), RESULTS.non_finite)
+    assert ended(fast(lambda x: x**2, 1.0, bounds=(2.0, 1.0)), RESULTS.bounds_cross)
+    valley = lambda x: 100 * (x[1] - x[0] ** 2) ** 2 + (1 - x[0]) ** 2  # noqa: E731
+    short = fast(valley, jnp.array([-1.2, 1.0]), options=SolverOptions(max_iterations=3))
+    assert ended(short, RESULTS.out_of_iterations)
+    assert int(short.iterations) == 3
+    for name in ("infeasible", "out_of_iterations", "non_finite", "bounds_cross"):
+        message = RESULTS[getattr(RESULTS, name)]
+        assert len(message.split(". ")) >= 2
+    with pytest.raises(Exception, match="Relax the constraints"):
+        fast(lambda x: x**2, 0.0, inequalities=lambda x: jnp.stack([x + 1, 1 - x]), throw=True)
+    with pytest.raises(ValueError, match="scalar"):
+        minimize(lambda x: x, jnp.ones(2))
+    with pytest.raises(ValueError, match="no numbers"):
+        minimize(lambda x: 0.0, ())
+    with pytest.raises(ValueError, match="does not fit"):
+        minimize(lambda x: x["a"], {"a": 1.0}, bounds=({"b": 0.0}, None))
+
+
+# Transformations
+
+
+def corner(target, limit):
+    """Nearest point to `target` with x0 + x1 <= limit and x0 >= 0, closing over both."""
+    return minimize(
+        lambda x: jnp.sum((x - target) ** 2),
+        jnp.zeros(2),
+        bounds=(jnp.array([0.0, -jnp.inf]), None),
+        inequalities=lambda x: jnp.sum(x) - limit,
+    )
+
+
+def test_gradients_through_closures():
+    """On the line the projection is t - (sum t - limit) / 2, so dx/dlimit = 1/2; value = (sum t - limit)^2 / 2."""
+    target = jnp.array([2.0, 3.0])
+    gradients = jax.jit(jax.grad(lambda t, c: corner(t, c).value, argnums=(0, 1)))(target, 1.0)
+    np.testing.assert_allclose(gradients[0], [4.0, 4.0], atol=1e-7)
+    np.testing.assert_allclose(gradients[1], -4.0, atol=1e-7)
+    jacobian = jax.jit(jax.jacfwd(lambda t, c: corner(t, c).x, argnums=(0, 1)))(target, 3.0)
+    np.testing.assert_allclose(jacobian[0], [[0.5, -0.5], [-0.5, 0.5]], atol=1e-7)
+    np.testing.assert_allclose(jacobian[1], [0.5, 0.5], atol=1e-7)
+    # The multiplier is 2 (t - x) = sum t - limit: slope -1 in the limit. Second derivatives work as well.
+    multiplier = jax.jit(jax.grad(lambda c: corner(target, c).multipliers.inequalities))
+    np.testing.assert_allclose(multiplier(3.0), -1.0, atol=1e-7)
+    hessian = jax.jit(jax.hessian(lambda c: corner(target, c).value))(3.0)
+    np.testing.assert_allclose(hessian, 1.0, atol=1e-6)
+
+
+def test_gradients_with_respect_to_bounds():
+    """min (x - 3)^2 + (y - 1)^2 with x <= u: x = u, d value / d u = 2 (u - 3), which is minus the multiplier."""
+
+    def solution(u, fixed):
+        return minimize(
+            lambda x: (x[0] - 3.0) ** 2 + (x[1] - x[0]) ** 2 + x[2] * x[1],
+            jnp.zeros(3),
+            bounds=(jnp.stack([-jnp.inf, -jnp.inf, fixed]), jnp.stack([u, jnp.inf, fixed])),
+        )
+
+    slope = jax.jit(jax.jacobian(lambda u, c: (solution(u, c).value, solution(u, c).x), argnums=(0, 1)))
+    (by_u, by_c), (x_by_u, x_by_c) = slope(2.0, 0.5)
+    # y = x - c/2; value = (u - 3)^2 + c^2/4 + c (u - c/2): d/du = 2 (u - 3) + c, d/dc = u - c/2.
+    np.testing.assert_allclose([by_u, by_c], [-1.5, 1.75], atol=1e-7)
+    np.testing.assert_allclose(x_by_u, [1.0, 1.0, 0.0], atol=1e-7)
+    np.testing.assert_allclose(x_by_c, [0.0, -0.5, 1.0], atol=1e-7)
+
+
+def test_chunks_of_lanes_agree_with_single_lanes():
+    targets = jnp.asarray(np.random.default_rng(0).normal(size=(5, 2)))
+    options = SolverOptions(chunk=2)
+
+    def one(target):
+        return minimize(
+            lambda x: jnp.sum((x - target) ** 4 + (x - target) ** 2), jnp.zeros(2), bounds=(-0.5, 0.5), options=options
+        )
+
+    many = jax.jit(jax.vmap(one))(targets)
+    single = [jax.jit(one)(target) for target in targets]
+    np.testing.assert_allclose(many.x, jnp.stack([s.x for s in single]), atol=1e-9)
+    np.testing.assert_array_equal(many.iterations, jnp.stack([s.iterations for s in single]))
+    gradients = jax.jit(jax.vmap(jax.grad(lambda t: one(t).value)))(targets)
+    np.testing.assert_allclose(gradients, many.multipliers.upper - many.multipliers.lower, atol=1e-6)
+    nested = jax.jit(jax.vmap(jax.vmap(one)))(targets[:4].reshape(2, 2, 2))
+    np.testing.assert_allclose(nested.x.reshape(4, 2), many.x[:4], atol=1e-9)
+
+
+def test_warm_start_saves_iterations():
+    scenario = reference.scenarios(64)[3]
+
+    @eqx.filter_jit
+    def search(x0, scenario, warm):
+        bounds = (reference.LOWER, reference.UPPER)
+        return minimize(reference_objective, x0, args=(scenario,), bounds=bounds, warm=warm)
+
+    cold = search(reference.START, scenario, None)
+    moved = scenario * np.exp(0.02 * np.linspace(-1, 1, 12))
+    warm = search(cold.x, moved, cold.multipliers)
+    again = search(reference.START, moved, None)
+    assert ended(warm, RESULTS.successful)
+    np.testing.assert_allclose(warm.value, again.value, atol=1e-7)
+    assert int(warm.iterations) <= int(again.iterations) - 2

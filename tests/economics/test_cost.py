@@ -1,0 +1,115 @@
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.test_util import check_grads
+
+from energymodel.economics.cost import (
+    YEAR,
+    OwnedPrice,
+    RentedPrice,
+    capital_rate,
+    capital_recovery_factor,
+    delay_cost,
+    demand_charge_per_energy,
+    demand_cost,
+    electricity_cost,
+    rental_cost,
+)
+
+# docs/physics.md B9
+OWNED = OwnedPrice(
+    server_multiplier=1.5,
+    interest_rate=0.08,
+    life=4 * YEAR,
+    utilization=0.9,
+    electricity=0.08 / 3.6e6,
+    demand_charge=15 / (1000 * 730 * 3600),
+    facility_price=11.0,
+    facility_life=15 * YEAR,
+    delay_cost=0.01,
+)
+RENTED = RentedPrice(chip_time=2 / 3600, delay_cost=0.01)
+RUN = {"chip_price": 30e3, "chips": 16.0, "time": 1e6, "energy": 1.6e10, "power": 2e4}
+
+
+def test_recovery_factor_pays_back_the_price():
+    # The present value of n payments is the price: what the formula is derived from.
+    rate, years = 0.08, 7
+    payment = capital_recovery_factor(rate, years * YEAR)
+    np.testing.assert_allclose(sum(payment / (1 + rate) ** k for k in range(1, years + 1)), 1.0, rtol=1e-12)
+
+
+def test_recovery_factor_without_interest_is_straight_line():
+    np.testing.assert_allclose(capital_recovery_factor(0.0, 3 * YEAR), 1 / 3, rtol=1e-14)
+    # Slope at zero: (n + 1) / (2 n).
+    np.testing.assert_allclose(jax.grad(capital_recovery_factor)(0.0, 3 * YEAR), 4 / 6, rtol=1e-12)
+
+
+def test_recovery_factor_joins_its_series():
+    below, above = capital_recovery_factor(jnp.asarray([1e-4 * (1 - 1e-9), 1e-4 * (1 + 1e-9)]), 15 * YEAR)
+    np.testing.assert_allclose(below, above, rtol=1e-9)
+
+
+@settings(max_examples=25, deadline=None)
+@given(rate=st.floats(0.0, 0.3), more=st.floats(1e-3, 0.1), years=st.floats(1.0, 30.0))
+def test_recovery_factor_rises_with_interest(rate, more, years):
+    assert capital_recovery_factor(rate + more, years * YEAR) > capital_recovery_factor(rate, years * YEAR)
+
+
+def test_owned_cost_is_the_sum_of_its_parts():
+    parts = [
+        1e6 * capital_rate(30e3 * 16 * 1.5, 0.08, 4 * YEAR, 0.9),
+        1e6 * capital_rate(11.0 * 2e4, 0.08, 15 * YEAR, 0.9),
+        electricity_cost(1.6e10, 0.08 / 3.6e6),
+        demand_cost(2e4, 1e6, 15 / (1000 * 730 * 3600)),
+        delay_cost(1e6, 0.01),
+    ]
+    np.testing.assert_allclose(OWNED.cost(**RUN), sum(parts), rtol=1e-14)
+
+
+@pytest.mark.parametrize("price", [OWNED, RENTED])
+def test_cost_is_homogeneous_in_fleet_and_load(price):
+    # Doubling chips, energy and power doubles everything but the value of time.
+    twice = RUN | {"chips": 32.0, "energy": 3.2e10, "power": 4e4}
+    delay = 1e6 * 0.01
+    np.testing.assert_allclose(price.cost(**twice) - delay, 2 * (price.cost(**RUN) - delay), rtol=1e-13)
+
+
+def test_rent_ignores_energy():
+    assert RENTED.cost(**RUN) == RENTED.cost(**(RUN | {"energy": 0.0, "power": 0.0}))
+    np.testing.assert_allclose(RENTED.cost(**RUN), rental_cost(16.0, 1e6, 2 / 3600) + 1e4, rtol=1e-14)
+
+
+def test_demand_charge_per_energy_is_the_same_bill():
+    charge, peak, time, load_factor = 5.7e-9, 2e4, 1e6, 0.9
+    energy = load_factor * peak * time
+    bill = energy * demand_charge_per_energy(charge, load_factor)
+    np.testing.assert_allclose(bill, demand_cost(peak, time, charge), rtol=1e-14)
+
+
+@pytest.mark.parametrize("price", [OWNED, RENTED])
+def test_cost_gradient(price):
+    # In units in which arguments are of order one, so that finite differences resolve each of them.
+    def cost(price, scales):
+        return price.cost(*(s * v for s, v in zip(scales, RUN.values(), strict=True))) / 1e4
+
+    check_grads(cost, (jax.tree.map(jnp.asarray, price), [1.0] * 5), order=1, modes=("fwd", "rev"), eps=1e-7, rtol=1e-3)
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e-5, 0.08])
+def test_recovery_factor_gradient(rate):
+    check_grads(partial(capital_recovery_factor, life=4 * YEAR), (rate,), order=2, eps=1e-3, atol=1e-4, rtol=1e-4)
+
+
+def test_single_precision():
+    with jax.enable_x64(False):
+        price = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), OWNED)
+        value, gradient = jax.value_and_grad(lambda p: p.cost(**RUN))(price)
+    assert value.dtype == jnp.float32
+    np.testing.assert_allclose(value, OWNED.cost(**RUN), rtol=1e-5)
+    assert all(np.isfinite(leaf) for leaf in jax.tree.leaves(gradient))

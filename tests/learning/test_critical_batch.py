@@ -1,0 +1,118 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.test_util import check_grads
+
+from energymodel.learning.critical_batch import (
+    KaplanCriticalBatch,
+    PowerCriticalBatch,
+    batch_penalty,
+    critical_batch_from_overhead,
+    exponential_training_time,
+    instantaneous_coefficient,
+    kaplan_critical_batch,
+    per_token_progress,
+    power_critical_batch,
+    progress_rate,
+    steps_needed,
+    tokens_effective,
+    tokens_needed,
+)
+from energymodel.numerics import as_real
+
+# docs/physics.md B1
+BERGSMA = PowerCriticalBatch(*map(as_real, (2048 * 0.0471, 0.462)))
+KAPLAN = KaplanCriticalBatch(*map(as_real, (2.1e8, 1 / 0.21)))
+few = settings(max_examples=20, deadline=None)
+batches = st.floats(1e3, 1e9)
+
+
+@pytest.mark.parametrize(
+    ("batch", "tokens", "penalty"),
+    [
+        (3.2e6, 3e11, 1.165),
+        (3e6, 1.4e12, 1.076),
+        (16e6, 15.6e12, 1.133),
+        (63e6, 14.8e12, 1.537),
+        (4.2e6, 3.66e11, 1.198),
+    ],
+    ids=["GPT-3", "Chinchilla", "Llama-405B", "DeepSeek-V3", "BLOOM"],
+)
+def test_penalties_of_known_runs(batch, tokens, penalty):
+    # docs/physics.md B1, table of penalties
+    np.testing.assert_allclose(batch_penalty(batch, BERGSMA.run_level(tokens, 2.0)), penalty, atol=6e-4)
+
+
+def test_the_two_measured_laws_agree_as_printed():
+    # docs/physics.md B1: 14 to 17 % after the conversion of Zhang's 20 % criterion
+    for tokens in (3e11, 1.4e12, 1.56e13):
+        zhang = critical_batch_from_overhead(512 * 22.91 * (tokens / 1e6) ** 0.47, 0.2)
+        assert 0.13 < zhang / BERGSMA.run_level(tokens, 2.0) - 1 < 0.18
+
+
+def test_small_batches_waste_nothing():
+    np.testing.assert_allclose(tokens_needed(1e12, 1e-6, 4e7), 1e12, rtol=1e-12)
+
+
+@few
+@given(batch=batches, critical=batches, effective=st.floats(1e9, 1e14))
+def test_mccandlish_hyperbola(batch, critical, effective):
+    steps, tokens = steps_needed(effective, batch, critical), tokens_needed(effective, batch, critical)
+    product = (steps / (effective / critical) - 1.0) * (tokens / effective - 1.0)
+    # The excess of tokens loses digits when the batch is small.
+    np.testing.assert_allclose(product, 1.0, rtol=1e-13 * (2 + batch / critical + critical / batch))
+    np.testing.assert_allclose(steps * batch, tokens, rtol=1e-13)
+    np.testing.assert_allclose(tokens_effective(tokens, batch, critical), effective, rtol=1e-13)
+
+
+@few
+@given(exponent=st.floats(0.0, 0.8), batch=batches)
+def test_instantaneous_law_integrates_to_the_run_level(exponent, batch):
+    # docs/physics.md B1: int_0^X (1 + B / (c_inst x^xi)) dx, at X = 1e12, by the power rule
+    law = PowerCriticalBatch(*map(as_real, (96.5, exponent)))
+    end = 1e12
+    integral = end + batch / law.instantaneous(end, 2.0) * end / (1 - exponent)
+    np.testing.assert_allclose(tokens_needed(end, batch, law.run_level(end, 2.0)), integral, rtol=1e-12)
+    np.testing.assert_allclose(instantaneous_coefficient(96.5, 0.0), 96.5, rtol=1e-14)
+
+
+def test_kaplan_depends_on_loss_alone():
+    assert KAPLAN.run_level(1e9, 2.0) == KAPLAN.run_level(1e12, 2.0) == KAPLAN.instantaneous(1e12, 2.0)
+    assert KAPLAN.run_level(1e9, 1.9) > KAPLAN.run_level(1e9, 2.0)
+
+
+def test_progress_reduces_to_the_power_law_of_large_batches():
+    # docs/physics.md A0.2: e -> alpha B^-beta with alpha = e0 B_c^beta
+    np.testing.assert_allclose(per_token_progress(1e14, 2.0, 1e6, 0.7), 2.0 * 1e6**0.7 * 1e14**-0.7, rtol=1e-7)
+    np.testing.assert_allclose(per_token_progress(1e-6, 2.0, 1e6, 0.7), 2.0, rtol=1e-11)
+
+
+def test_elasticity_of_progress():
+    # docs/physics.md A0.2: -beta B / (B + B_c)
+    slope = jax.grad(lambda b: jnp.log(per_token_progress(jnp.exp(b), 1.0, 1e6, 0.8)))(jnp.log(3e6))
+    np.testing.assert_allclose(slope, -0.8 * 0.75, rtol=1e-12)
+
+
+def test_time_is_linear_in_small_improvements():
+    # docs/physics.md A0.4: the sources' (L0 - L) / (L0 e R) to first order
+    time = exponential_training_time(10.0, 10.0 * (1 - 1e-6), 0.0, 1e-11, 1e6)
+    np.testing.assert_allclose(time, 1e-6 / (1e-11 * 1e6), rtol=1e-6)
+    np.testing.assert_allclose(progress_rate(1e-11, 1e6), 1e-5, rtol=1e-14)
+
+
+def test_gradients():
+    logs = (15.0, 17.0)
+    check_grads(lambda b, c: batch_penalty(jnp.exp(b), jnp.exp(c)), logs, order=1)
+    check_grads(lambda b, c: jnp.log(tokens_needed(1.0, jnp.exp(b), jnp.exp(c))), logs, order=1)
+    check_grads(lambda b, c: jnp.log(tokens_effective(1.0, jnp.exp(b), jnp.exp(c))), logs, order=1)
+    check_grads(lambda b, c: jnp.log(steps_needed(1.0, jnp.exp(b), jnp.exp(c))), logs, order=1)
+    check_grads(lambda b, c, m: jnp.log(per_token_progress(jnp.exp(b), 2.0, jnp.exp(c), m)), (*logs, 0.8), order=1)
+    check_grads(lambda d, c, xi: jnp.log(power_critical_batch(jnp.exp(d), c, xi)), (1.0, 96.0, 0.46), order=1)
+    check_grads(lambda loss, m: jnp.log(kaplan_critical_batch(loss, 2.0, m)), (2.0, 4.8), order=1)
+    check_grads(instantaneous_coefficient, (2.0, 0.46), order=1)
+    check_grads(critical_batch_from_overhead, (2.0, 0.2), order=1)
+    check_grads(progress_rate, (2.0, 0.2), order=1)
+    check_grads(exponential_training_time, (10.0, 5.0, 1.8, 2.0, 3.0), order=1)

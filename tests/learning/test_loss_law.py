@@ -1,0 +1,131 @@
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.test_util import check_grads
+
+from energymodel.learning.loss_law import (
+    UNREACHABLE_TOKENS,
+    ChinchillaLaw,
+    chinchilla_loss,
+    chinchilla_tokens,
+    compute_optimal,
+    compute_optimal_for_loss,
+    effective_parameters,
+    tokens_for_gap,
+    unique_equivalent_tokens,
+)
+from energymodel.numerics import as_real
+
+# Besiroglu et al. 2024, docs/physics.md B1
+LAW = ChinchillaLaw(*map(as_real, (1.8172, 482.01, 0.3478, 2085.43, 0.3658)))
+few = settings(max_examples=20, deadline=None)
+sizes, data = st.floats(1e8, 1e12), st.floats(1e9, 1e14)
+
+
+def test_infinite_model_and_data_leave_the_entropy_floor():
+    np.testing.assert_allclose(chinchilla_loss(1e60, 1e60, LAW), 1.8172, rtol=1e-12)
+
+
+@few
+@given(parameters=sizes, tokens=data)
+def test_tokens_invert_the_loss(parameters, tokens):
+    np.testing.assert_allclose(
+        chinchilla_tokens(parameters, chinchilla_loss(parameters, tokens, LAW), LAW), tokens, 1e-9
+    )
+
+
+@few
+@given(parameters=sizes, tokens=data, factor=st.floats(1.01, 10.0))
+def test_loss_falls_with_size_and_data(parameters, tokens, factor):
+    assert chinchilla_loss(parameters * factor, tokens, LAW) < chinchilla_loss(parameters, tokens, LAW)
+    assert chinchilla_loss(parameters, tokens * factor, LAW) < chinchilla_loss(parameters, tokens, LAW)
+
+
+def test_loss_out_of_reach_is_huge_finite_and_points_back():
+    # The floor of this size is 1.8987: below it the answer grows on, continuously, with a finite slope.
+    losses = jnp.asarray([1.91, 1.8988, 1.8987, 1.85, 1.0, 0.0])
+    tokens = chinchilla_tokens(70e9, losses, LAW)
+    slopes = jax.vmap(jax.grad(lambda loss: jnp.log(chinchilla_tokens(70e9, loss, LAW))))(losses)
+    assert np.all(np.isfinite(tokens))
+    assert np.all(np.diff(tokens) > 0)
+    assert np.all(np.isfinite(slopes))
+    assert np.all(slopes < 0)
+    assert tokens[-1] < 1e3 * UNREACHABLE_TOKENS
+
+
+def test_out_of_reach_joins_continuously():
+    smallest = 2085.43 * UNREACHABLE_TOKENS**-0.3658
+    gaps = jnp.asarray([smallest * (1 + 1e-9), smallest * (1 - 1e-9)])
+    np.testing.assert_allclose(tokens_for_gap(gaps, 2085.43, 0.3658), UNREACHABLE_TOKENS, rtol=1e-7)
+
+
+@few
+@given(log_compute=st.floats(45.0, 65.0))
+def test_compute_optimum_is_stationary_and_dual(log_compute):
+    best = compute_optimal(jnp.exp(log_compute), LAW)
+
+    def loss_at(log_parameters):
+        parameters = jnp.exp(log_parameters)
+        return chinchilla_loss(parameters, best.compute / (6.0 * parameters), LAW)
+
+    assert abs(jax.grad(loss_at)(jnp.log(best.parameters))) < 1e-12
+    dual = compute_optimal_for_loss(best.loss, LAW)
+    np.testing.assert_allclose(dual.parameters, best.parameters, rtol=1e-8)
+    np.testing.assert_allclose(dual.tokens, best.tokens, rtol=1e-8)
+    np.testing.assert_allclose(dual.compute, best.compute, rtol=1e-8)
+
+
+def test_size_grows_with_compute_to_the_printed_power():
+    # docs/physics.md B1: N ~ C^0.5126
+    slope = jax.grad(lambda c: jnp.log(compute_optimal(jnp.exp(c), LAW).parameters))(54.0)
+    np.testing.assert_allclose(slope, 0.5126, atol=5e-5)
+
+
+@few
+@given(active=sizes, factor=st.floats(1.0, 50.0), exponent=st.floats(0.0, 1.0))
+def test_expert_size_lies_between_active_and_total(active, factor, exponent):
+    size = effective_parameters(active, factor * active, exponent)
+    assert active * (1 - 1e-12) <= size <= factor * active * (1 + 1e-12)
+
+
+def test_fresh_data_count_in_full_and_repeated_data_saturate():
+    np.testing.assert_allclose(unique_equivalent_tokens(0.4e12, 1e12, 15.4), 0.4e12, rtol=1e-14)
+    np.testing.assert_allclose(unique_equivalent_tokens(1e12, 1e12, 15.4), 1e12, rtol=1e-14)
+    np.testing.assert_allclose(unique_equivalent_tokens(1e18, 1e12, 15.4), 16.4e12, rtol=1e-12)
+
+
+def test_first_repetition_is_worth_as_much_as_fresh_data():
+    slopes = [jax.grad(lambda e: unique_equivalent_tokens(e, 1.0, 15.4))(e) for e in (0.999999, 1.000001)]
+    np.testing.assert_allclose(slopes, 1.0, atol=1e-6)
+
+
+def test_methods_call_the_formulas():
+    assert LAW.loss(7e10, 1.4e12) == chinchilla_loss(7e10, 1.4e12, LAW)
+    assert LAW.effective_tokens(7e10, 1.98) == chinchilla_tokens(7e10, 1.98, LAW)
+
+
+@pytest.mark.parametrize("loss", [1.95, 2.3, 3.0])
+def test_gradients(loss):
+    law = jax.tree.map(jnp.asarray, LAW)
+    check = partial(check_grads, order=1, modes=("fwd", "rev"), eps=1e-5, rtol=1e-3, atol=1e-3)
+    check(lambda n, d, law: chinchilla_loss(jnp.exp(n), jnp.exp(d), law), (25.0, 28.0, law), order=1, eps=1e-6)
+    check(lambda n, loss: jnp.log(chinchilla_tokens(jnp.exp(n), loss, LAW)), (25.0, loss))
+    check(lambda c: jnp.log(compute_optimal(jnp.exp(c), LAW).parameters), (54.0,))
+    check(lambda loss: jnp.log(compute_optimal_for_loss(loss, LAW).compute), (loss,))
+    check(lambda a, t, mu: jnp.log(effective_parameters(jnp.exp(a), jnp.exp(t), mu)), (24.0, 27.0, 0.25))
+    check(unique_equivalent_tokens, (4.0, 1.5, 15.4))
+
+
+def test_single_precision():
+    with jax.enable_x64(False):
+        law = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), LAW)
+        tokens, slope = jax.value_and_grad(lambda loss: law.effective_tokens(7e10, loss))(1.0)
+        assert np.isfinite(tokens)
+        assert np.isfinite(slope)
+        assert np.isfinite(6 * 405e9 * tokens)
+        np.testing.assert_allclose(law.loss(7e10, 1.4e12), 1.97388, atol=2e-6)

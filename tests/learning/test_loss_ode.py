@@ -1,0 +1,154 @@
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+from energymodel.learning.critical_batch import PowerCriticalBatch
+from energymodel.learning.learning import CriticalBatchLearning, ThreeTermLearning
+from energymodel.learning.loss_law import ChinchillaLaw
+from energymodel.learning.loss_ode import integrate, integrate_training, loss_rate
+from energymodel.learning.optimal_batch import adaptive_batch, adaptive_step_ratio
+from energymodel.learning.three_term import ThreeTermLaw
+from energymodel.numerics import as_real
+
+# docs/physics.md B1
+LAW = ChinchillaLaw(*map(as_real, (1.8172, 482.01, 0.3478, 2085.43, 0.3658)))
+BERGSMA = PowerCriticalBatch(*map(as_real, (2048 * 0.0471, 0.462)))
+LEARNING = CriticalBatchLearning(LAW, BERGSMA, as_real(0.0))
+SIZE, RATE, END = 70e9, 1e9, 1.4e12
+
+
+def test_equation_for_the_loss_agrees_with_the_closed_form():
+    # T12, docs/physics.md A0.10: from 1e9 to 1.4e12 tokens at vanishing batch, L = 1.97388.
+    start = LAW.loss(SIZE, 1e9)
+
+    def derivative(time, fall):
+        return loss_rate(start + fall, SIZE, RATE, 0.0, 1e7, LAW)
+
+    fall = integrate(derivative, jnp.asarray(1.0), jnp.asarray([(END - 1e9) / RATE]))
+    np.testing.assert_allclose(start + fall[0], 1.97388, atol=5e-6)
+    np.testing.assert_allclose(start + fall[0], LAW.loss(SIZE, END), rtol=1e-6)
+
+
+def test_state_of_effective_tokens_agrees_with_the_closed_form():
+    # The same by the implemented state; the loss is a readout.
+    run = integrate_training(jnp.asarray([700.0, 1399.0]), lambda x: 1e-9, lambda b: RATE, LEARNING, SIZE, 1e9)
+    np.testing.assert_allclose(run.loss[-1], 1.97388, atol=5e-6)
+    np.testing.assert_allclose(run.effective_tokens, [0.701e12, END], rtol=1e-9)
+    np.testing.assert_allclose(run.tokens, [0.7e12, 1.399e12], rtol=1e-9)
+
+
+@pytest.mark.parametrize("batch", [4e6, 6e7])
+def test_constant_batch_agrees_with_the_closed_form(batch):
+    # D(x) - D(x_0) = tokens processed, at three times, and energy at constant power.
+    times = jnp.asarray([300.0, 800.0, 1500.0])
+    run = integrate_training(
+        times, lambda x: batch, lambda b: RATE, LEARNING, SIZE, 1e9, lambda time, b: {"energy": 5e6, "none": 0.0}
+    )
+    passed = LEARNING.tokens(SIZE, run.loss, batch) - LEARNING.tokens(SIZE, LAW.loss(SIZE, 1e9), batch)
+    np.testing.assert_allclose(passed, RATE * times, rtol=1e-8)
+    np.testing.assert_allclose(run.tokens, RATE * times, rtol=1e-9)
+    np.testing.assert_allclose(run.totals["energy"], 5e6 * times, rtol=1e-9)
+    np.testing.assert_allclose(run.totals["none"], 0.0)
+
+
+def test_three_terms_agree_with_their_closed_form():
+    learning = ThreeTermLearning(ThreeTermLaw(*map(as_real, (1.8, 482.0, 0.35, 10.0, 0.5, 3.0, 0.25))))
+    run = integrate_training(jnp.asarray([1000.0]), lambda x: 1e8, lambda b: RATE, learning, SIZE, 1e9)
+    passed = learning.tokens(SIZE, run.loss, 1e8) - learning.tokens(SIZE, learning.loss(SIZE, 1e9), 1e8)
+    np.testing.assert_allclose(passed, 1e12, rtol=1e-7)
+
+
+def test_adaptive_batch_saves_the_predicted_steps():
+    # T12, docs/physics.md A0.12: at equal token overhead the excess steps fall by .909766 (xi = .462).
+    fixed, start = 1e6, 1.4
+    xi, c = 0.462, 2048 * 0.0471 / (1 - 0.462)
+    mean_inverse_root = END ** (1 - xi / 2) / (1 - xi / 2) / c**0.5
+    mean_inverse = END ** (1 - xi) / (1 - xi) / c
+    tokens = END + fixed**0.5 * mean_inverse_root  # int (1 + sqrt(B_h/B_n)) dx
+
+    def batch(x):
+        return adaptive_batch(BERGSMA.instantaneous(x, 2.0), fixed, 1.0)
+
+    def steps_rate(time, batch):
+        return RATE / batch
+
+    run = integrate_training(jnp.asarray([tokens / RATE]), batch, lambda b: RATE, LEARNING, SIZE, start, steps_rate)
+    np.testing.assert_allclose(run.effective_tokens[-1], END, rtol=1e-8)
+    overhead = tokens - END
+    constant = overhead / mean_inverse  # batch of the same overhead
+    ratio = (run.totals[-1] - mean_inverse) / (END / constant)
+    np.testing.assert_allclose(ratio, 0.909766, atol=1e-5)
+    np.testing.assert_allclose(ratio, adaptive_step_ratio(xi), rtol=1e-5)
+
+
+def test_price_of_the_hour():
+    # A price that rises linearly, at constant power: the mean price counts.
+    def money(time, batch):
+        return 2e6 * (1.0 + time / 1000.0)
+
+    run = integrate_training(jnp.asarray([1000.0]), lambda x: 4e6, lambda b: RATE, LEARNING, SIZE, 1e9, money)
+    np.testing.assert_allclose(run.totals[0], 3e9, rtol=1e-9)
+
+
+def test_loss_does_not_fall_below_its_floor():
+    floor = LAW.loss(SIZE, 1e60)
+    for loss in (floor, floor - 0.1):
+        assert loss_rate(loss, SIZE, RATE, 1e6, 1e7, LAW) == 0.0
+        assert np.isfinite(jax.grad(loss_rate)(loss, SIZE, RATE, 1e6, 1e7, LAW))
+    assert loss_rate(floor + 0.1, SIZE, RATE, 1e6, 1e7, LAW) < 0
+
+
+def test_exponential_limit():
+    # docs/physics.md A0.10: with 1/beta -> 0 and no floor, dL/dt = -beta L R: exponential decay.
+    law = ChinchillaLaw(*map(as_real, (0.0, 0.0, 1.0, 2.0, 1e9)))
+    np.testing.assert_allclose(loss_rate(3.0, SIZE, 1.0, 0.0, 1e7, law), -1e9 * 3.0, rtol=1e-8)
+
+
+def test_gradients():
+    def final(log_batch, log_rate, law):
+        learning = CriticalBatchLearning(law, BERGSMA, as_real(0.0))
+        run = integrate_training(
+            jnp.asarray([1500.0]),
+            lambda x: jnp.exp(log_batch),
+            lambda b: jnp.exp(log_rate) * b / (b + 1e6),
+            learning,
+            SIZE,
+            1e9,
+        )
+        return run.loss[0]
+
+    law = jax.tree.map(jnp.asarray, LAW)
+    check_grads(jax.jit(final), (15.2, 20.7, law), order=1, modes=("fwd", "rev"), eps=1e-4, rtol=1e-3)
+    check_grads(lambda loss: loss_rate(loss, SIZE, 1e13, 1e6, 1e7, LAW), (2.3,), order=2, rtol=1e-3)
+    check_grads(
+        jax.jit(lambda k: integrate(lambda t, y: -k * y + t, jnp.asarray(1.0), jnp.asarray([1.0, 2.0]))),
+        (0.7,),
+        order=1,
+    )
+
+
+def test_unfinished_integration_is_infinite():
+    # Blows up at t = 1: y' = (1 + y)^2.
+    assert np.all(np.isinf(integrate(lambda t, y: (1.0 + y) ** 2, jnp.asarray(1.0), jnp.asarray([2.0]))))
+
+
+def test_single_precision():
+    with jax.enable_x64(False):
+        learning = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), LEARNING)
+        run = integrate_training(jnp.asarray([1500.0]), lambda x: 4e6, lambda b: RATE, learning, SIZE, 1e9)
+    assert run.loss.dtype == jnp.float32
+    exact = LEARNING.run(SIZE, 1.5e12 + float(LEARNING.tokens(SIZE, LAW.loss(SIZE, 1e9), 4e6)), 4e6)[0]
+    np.testing.assert_allclose(run.loss[0], exact, rtol=1e-5)
+
+
+def test_solvers_load_only_when_used():
+    code = (
+        "import sys, energymodel.learning.schedule, energymodel.economics.cost;"
+        "assert not {'diffrax', 'optimistix'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

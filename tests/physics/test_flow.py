@@ -1,0 +1,42 @@
+"""Moving coolant: affinity law, optimum flow, rows."""
+
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.test_util import check_grads
+from scipy.optimize import minimize_scalar
+
+from energymodel.physics import flow
+
+
+def test_affinity_law():
+    assert flow.mover_power(20.0, 0.0) == 0.0
+    np.testing.assert_allclose(flow.mover_power(20.0, 2.0), 160.0)
+
+
+def test_resistance_tends_to_conduction():
+    np.testing.assert_allclose(flow.convection_resistance(0.02, 0.03, 1.0), 0.05)
+    np.testing.assert_allclose(flow.convection_resistance(0.02, 0.03, 1e9), 0.02, rtol=1e-5)
+    assert np.all(np.diff(flow.convection_resistance(0.02, 0.03, jnp.arange(0.1, 2.0, 0.1))) < 0)
+
+
+@given(a=st.floats(1.0, 50.0), b=st.floats(1.0, 50.0), n=st.floats(0.3, 2.0))
+@settings(max_examples=25, deadline=None)
+def test_optimal_flow_is_the_minimum(a, b, n):
+    found = minimize_scalar(lambda x: a * np.exp(3 * x) + b * np.exp(-n * x), bounds=(-3, 3), options={"xatol": 1e-9})
+    np.testing.assert_allclose(flow.optimal_flow(a, b, n), np.exp(found.x), rtol=1e-4)
+
+
+def test_first_chip_sees_supply_and_last_the_full_rise():
+    rise = float(flow.coolant_warming(7000.0, 0.1, 4186.0))
+    row = flow.row_coolant_temperature(303.15, jnp.array([0.0, 1.0]), 7000.0, 0.1, 4186.0)
+    np.testing.assert_allclose(row, [303.15, 303.15 + rise], rtol=1e-14)
+
+
+def test_gradients():
+    check_grads(flow.mover_power, (20.0, 0.5), order=2)
+    check_grads(flow.convection_resistance, (0.02, 0.03, 0.5), order=2)
+    check_grads(flow.optimal_flow, (20.0, 10.0, 0.8), order=2)
+    check_grads(flow.coolant_warming, (7.0, 0.1, 4.186), order=1, rtol=1e-5)
+    check_grads(flow.row_coolant_temperature, (3.0, 0.5, 7.0, 0.5, 4.186), order=2, rtol=1e-5)

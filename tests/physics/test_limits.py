@@ -1,0 +1,100 @@
+"""Lower bounds: order of the ladder, limits, gradients."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.test_util import check_grads
+
+from energymodel.physics import limits
+
+
+@given(bits=st.floats(1.0, 1e20), temperature=st.floats(1.0, 400.0))
+@settings(max_examples=25, deadline=None)
+def test_landauer_is_proportional_to_bits_and_temperature(bits, temperature):
+    with jax.enable_x64(True):
+        energy = limits.landauer_energy(bits, temperature)
+        np.testing.assert_allclose(energy, bits * temperature * limits.landauer_energy(1.0, 1.0), rtol=1e-12)
+
+
+def test_ladder_rises():
+    # docs/physics.md A0.7: Chinchilla, 70e9 parameters, 5.88e23 FLOP, about 1e5 steps of 16 bits a parameter.
+    ladder = [
+        limits.landauer_model_energy(8.759e10, 70e9, 2.0, 300.0),
+        limits.landauer_overwrite_energy(70e9, 1e5, 16.0, 300.0),
+        limits.landauer_operation_energy(5.88e23, 32.0, 300.0),
+        limits.cmos_wall_energy(5.88e23, 4.7e15),
+        limits.roofline_energy(5.88e23, 0.45e-12, 0.0, 0.0, 1.0),
+    ]
+    assert np.all(np.diff(np.array(ladder)) > 0)
+
+
+def test_source_form_is_an_operation_bound():
+    # N H = F h / 6 with F = 6 N D, H = D h.
+    parameters, tokens, entropy = 70e9, 1.4e12, 1.8172
+    bits = limits.source_bits_per_operation(entropy)
+    np.testing.assert_allclose(
+        limits.landauer_source_energy(parameters, tokens * entropy / np.log(2), 300.0),
+        limits.landauer_operation_energy(6 * parameters * tokens, bits, 300.0),
+        rtol=1e-12,
+    )
+
+
+def test_slow_erasure_is_the_landauer_limit():
+    np.testing.assert_allclose(
+        limits.finite_time_landauer_energy(1.0, 300.0, 1e9, 1.0), limits.landauer_energy(1.0, 300.0)
+    )
+    assert limits.finite_time_landauer_energy(1.0, 300.0, 1.0, 1.0) == 2 * limits.landauer_energy(1.0, 300.0)
+
+
+def test_speed_limit_times_planck():
+    np.testing.assert_allclose(limits.margolus_levitin_rate(6.62607015e-34), 4.0)
+
+
+def test_multiples_agree():
+    energy = limits.energy_per_operation(700.0, 395.6e12)
+    whole = limits.landauer_multiple(energy * 1e23, limits.landauer_operation_energy(1e23, 32.0, 300.0))
+    np.testing.assert_allclose(limits.operation_multiple(energy, 32.0, 300.0), whole)
+
+
+def test_model_bound_is_the_lesser_of_information_and_capacity():
+    information = jnp.array([1e9, 1.4e11, 1e15])
+    expected = limits.landauer_energy(jnp.array([1e9, 1.4e11, 1.4e11]), 300.0)
+    np.testing.assert_allclose(limits.landauer_model_energy(information, 70e9, 2.0, 300.0), expected)
+    assert np.isfinite(jax.grad(limits.landauer_model_energy)(1.4e11, 70e9, 2.0, 300.0))
+
+
+def test_roofline_energy_without_traffic_scales_with_voltage_squared():
+    np.testing.assert_allclose(limits.roofline_energy(1e15, 1e-12, 0.0, 0.0, 0.5), 250.0)
+
+
+def test_information_ratios():
+    assert limits.storage_efficiency(2.0, 16.0) == 0.125
+    np.testing.assert_allclose(limits.energy_per_bit(10.0, limits.information_capacity(5.0, 2.0)), 1.0)
+
+
+def test_gradients():
+    scale = 1 / limits.landauer_energy(1.0, 1.0)
+    for function, arguments in [
+        (limits.landauer_energy, (2.0, 3.0)),
+        (limits.landauer_model_energy, (2.0, 3.0, 1.5, 3.0)),
+        (limits.landauer_overwrite_energy, (2.0, 3.0, 1.5, 3.0)),
+        (limits.landauer_operation_energy, (2.0, 3.0, 1.5)),
+        (limits.landauer_source_energy, (2.0, 3.0, 1.5)),
+        (limits.finite_time_landauer_energy, (2.0, 3.0, 1.5, 0.5)),
+    ]:
+        check_grads(lambda *a, f=function: scale * f(*a), arguments, order=2, rtol=1e-4)
+    check_grads(lambda e: 1e-33 * limits.margolus_levitin_rate(e), (2.0,), order=2)
+    check_grads(lambda *a: limits.operation_multiple(*a) / scale, (2.0, 3.0, 1.5), order=2, rtol=1e-4)
+    check_grads(limits.source_bits_per_operation, (2.0,), order=2)
+    for function in (
+        limits.landauer_multiple,
+        limits.energy_per_operation,
+        limits.cmos_wall_energy,
+        limits.energy_per_bit,
+        limits.information_capacity,
+        limits.storage_efficiency,
+    ):
+        check_grads(function, (2.0, 3.0), order=2)
+    check_grads(limits.roofline_energy, (2.0, 3.0, 1.5, 0.5, 0.8), order=2, rtol=1e-4)

@@ -1,0 +1,105 @@
+"""Does the physics that a kernel evaluates hold in float32, values and gradients, and lower for a GPU?"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton as plgpu
+
+from energymodel.physics.chiller import CarnotChiller
+from energymodel.physics.cooling import Cooling, TwoPhaseLoop
+from energymodel.physics.delivery import Distribution, Regulator
+from energymodel.physics.gating import PowerGate
+from energymodel.physics.leakage import Leakage
+from energymodel.physics.limits import landauer_operation_energy, landauer_source_energy
+from energymodel.physics.optimal_clock import energy_optimal_clock
+from energymodel.physics.switching import BusyPower, busy_power_at, clock_at_power_cap, frequency_cubic
+from energymodel.physics.thermal import leakage_temperature, runaway_resistance
+from energymodel.physics.voltage import VoltageCurve
+
+PRECISION = 32
+
+SYSTEM = (
+    BusyPower(VoltageCurve(0.70, 0.60, 0.03), 140.0, 660.0),
+    Leakage(70.0, 3.0, 0.015, 338.15),
+    Cooling(
+        TwoPhaseLoop(0.015, 0.01, 2.0, 88e3, 13.4, 1602.0, 0.0083, 0.7, 9.0, 0.7),
+        CarnotChiller(0.45, 318.15),
+        290.0,
+        5.0,
+        1.5,
+    ),
+    Regulator(1000.0, 0.02, 0.03, 0.05),
+    Distribution(48.0, 1e-3),
+    PowerGate(0.5, 0.1, 50e-6, 5e-6, 1e-6),
+)
+
+
+def chain(system, cap):
+    chip, leakage, cooling, regulator, line, gate = system
+    clock = clock_at_power_cap(busy_power_at, cap, 0.2, 1.0, chip)
+    sensitivity, reference = leakage.temperature_sensitivity, leakage.reference_temperature
+    resistance = cooling.thermal_resistance()
+    temperature = leakage_temperature(chip(clock), leakage.power, 300.0, resistance, sensitivity, reference)
+    leak = leakage(chip.curve(clock), temperature)
+    power = chip(clock) + leak - gate.saved_power(leak, 40e-6, 100e-6)
+    wall = regulator.input_power(power + line.loss(power))
+    best = energy_optimal_clock(busy_power_at, 0.2, 1.0, 0.2, chip)
+    limit = runaway_resistance(chip(clock), leakage.power, 300.0, sensitivity, reference)
+    return wall + cooling.power(wall, 298.15) + 1e-5 * cooling.heat_flux_limit() + 100 * best + 100 * limit
+
+
+def test_chain_of_components_agrees_with_float64():
+    for cap in (100.0, 500.0, 900.0):
+        single, single_slopes = jax.jit(jax.value_and_grad(chain))(SYSTEM, cap)
+        assert single.dtype == jnp.float32
+        with jax.enable_x64(True):
+            double, double_slopes = jax.jit(jax.value_and_grad(chain))(SYSTEM, cap)
+        np.testing.assert_allclose(single, double, rtol=1e-5)
+        for name, a, b in zip(
+            jax.tree_util.tree_leaves_with_path(double_slopes),
+            jax.tree.leaves(single_slopes),
+            jax.tree.leaves(double_slopes),
+            strict=True,
+        ):
+            np.testing.assert_allclose(a, b, rtol=5e-3, atol=1e-4, err_msg=str(name[0]))
+
+
+def test_runaway_stays_finite():
+    slopes = jax.jit(jax.grad(leakage_temperature, argnums=range(6)))(600.0, 70.0, 308.15, 0.2, 0.015, 338.15)
+    assert np.all(np.isfinite(slopes))
+
+
+def test_large_counts_neither_overflow_nor_vanish():
+    np.testing.assert_allclose(
+        landauer_operation_energy(3.8e25, 32.0, 300.0), 3.491e6, rtol=1e-3
+    )  # 1.216e27 x 2.871e-21
+    np.testing.assert_allclose(
+        landauer_source_energy(405e9, 4.09e13, 300.0), 4.756e4, rtol=1e-3
+    )  # 1.65645e25 x 2.871e-21
+    np.testing.assert_allclose(frequency_cubic(150.0, 6.98016e-26), 1.2904e9, rtol=1e-3)
+
+
+def test_components_are_pytrees_of_floats():
+    assert all(
+        leaf.dtype == np.float64 and leaf.shape == () for leaf in jax.tree.leaves(eqx.filter(SYSTEM, eqx.is_array_like))
+    )
+
+
+def test_chain_of_components_lowers_in_a_kernel():
+    leaves, structure = jax.tree.flatten(SYSTEM)
+
+    def kernel(parameters, cap, out):
+        system = jax.tree.unflatten(structure, [parameters[i] for i in range(len(leaves))])
+        out[...] = jax.vmap(lambda cap: chain(system, cap))(cap[...])
+
+    call = pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((64,), jnp.float32),
+        compiler_params=plgpu.CompilerParams(),
+        name="physics_chain",
+    )
+    parameters, caps = jnp.array(leaves, jnp.float32), jnp.full((64,), 500.0, jnp.float32)
+    lowered = jax.jit(call).trace(parameters, caps).lower(lowering_platforms=("cuda",))
+    assert "physics_chain" in lowered.as_text()

@@ -1,0 +1,125 @@
+"""Power over clock: reductions, the clock at a power cap, and the public fits of three GPUs."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.test_util import check_grads
+
+from energymodel.physics import switching as sw
+from energymodel.physics.optimal_clock import energy_optimal_clock, work_energy
+from energymodel.physics.voltage import VoltageCurve
+
+# docs/physics.md B2.2, default H100 curve
+H100 = sw.BusyPower(VoltageCurve(0.70, 0.60, 0.03), 140.0, 660.0)
+# docs/physics.md B2.1: TDP, P_s, mu, v_f, phi_k; optimum clock, its power and energy over those at TDP, throughput
+# there and at caps of 80, 60 and 50 % of TDP. The document promises +-0.001 from its rounded parameters.
+ROWS = {
+    "V100": (250.0, 44.2, 0.477, 0.894, 0.611, 0.519, 0.519, 0.771, 0.674, (0.904, 0.764, 0.648)),
+    "A40": (300.0, 93.7, 0.479, 0.871, 0.684, 0.653, 0.657, 0.840, 0.783, (0.899, 0.702, 0.519)),
+    "P100": (250.0, 38.3, 0.059, 0.843, 0.390, 0.588, 0.551, 0.914, 0.602, (0.842, 0.655, 0.545)),
+}
+
+
+def clock_at(cap, chip=H100, minimum=0.2):
+    return sw.clock_at_power_cap(sw.busy_power_at, cap, minimum, 1.0, chip)
+
+
+@pytest.mark.parametrize("gpu", ROWS)
+def test_public_fits(gpu):
+    tdp, static, share, floor, knee, clock, power, energy, throughput, at_caps = ROWS[gpu]
+    chip = sw.BusyPower(VoltageCurve(floor, knee, 0.04), static, tdp - static)
+    best = energy_optimal_clock(sw.busy_power_at, 0.2, 1.0, share, chip)
+    found = [best, chip(best) / tdp, work_energy(chip(best), best, share) / tdp, 1 / sw.clock_stretch(best, share)]
+    found += [1 / sw.clock_stretch(clock_at(cap * tdp, chip), share) for cap in (0.8, 0.6, 0.5)]
+    np.testing.assert_allclose(found, [clock, power, energy, throughput, *at_caps], atol=1.001e-3)
+
+
+def test_default_h100_saving():
+    # docs/physics.md B2.2: energy -28.9 %, throughput x 0.675 against a cap of 700 W.
+    best, capped = energy_optimal_clock(sw.busy_power_at, 0.2, 1.0, 0.2, H100), clock_at(700.0)
+    saving = work_energy(H100(best), best, 0.2) / work_energy(H100(capped), capped, 0.2) - 1
+    np.testing.assert_allclose(saving, -0.289, atol=5e-4)
+    np.testing.assert_allclose(sw.clock_stretch(capped, 0.2) / sw.clock_stretch(best, 0.2), 0.675, atol=5e-4)
+
+
+def test_slope_of_clock_over_cap_is_that_of_the_implicit_function():
+    # docs/physics.md C, T11: 9.0451e-4 /W at 500 W, and 1 / (dP / dphi).
+    slope = jax.grad(clock_at)(500.0)
+    np.testing.assert_allclose(slope, 9.0451e-4, atol=5e-9)
+    np.testing.assert_allclose(slope, 1 / jax.grad(H100)(clock_at(500.0)), rtol=1e-10)
+
+
+def test_cap_that_does_not_act_or_cannot_be_met():
+    np.testing.assert_array_equal(clock_at(jnp.array([800.0, 5000.0])), [1.0, 1.0])
+    np.testing.assert_array_equal(clock_at(jnp.array([0.0, 150.0])), [0.2, 0.2])
+    assert jax.grad(clock_at)(5000.0) == 0
+    for cap in (0.0, 100.0, 800.0, 5000.0):
+        slopes = jax.grad(lambda chip, cap=cap: clock_at(cap, chip))(H100)
+        assert np.all(np.isfinite(jax.tree.leaves(slopes)))
+
+
+@given(cap=st.floats(250.0, 799.0), static=st.floats(50.0, 200.0), floor=st.floats(0.6, 0.95))
+@settings(max_examples=25, deadline=None)
+def test_clock_at_cap_draws_the_cap(cap, static, floor):
+    with jax.enable_x64(True):
+        chip = sw.BusyPower(VoltageCurve(floor, 0.6, 0.03), static, 800.0 - static)
+        clock = clock_at(cap, chip, minimum=0.01)
+        np.testing.assert_allclose(chip(clock), cap, rtol=1e-12)
+
+
+def test_clock_at_cap_gradient():
+    def clock(cap, static, dynamic, floor, knee):
+        return clock_at(cap, sw.BusyPower(VoltageCurve(floor, knee, 0.03), static, dynamic))
+
+    check_grads(jax.jit(clock), (500.0, 140.0, 660.0, 0.7, 0.6), order=1, rtol=1e-4)
+    # second derivative against a difference of first ones
+    first = jax.jit(jax.grad(clock))
+    difference = (first(501.0, 140.0, 660.0, 0.7, 0.6) - first(499.0, 140.0, 660.0, 0.7, 0.6)) / 2
+    np.testing.assert_allclose(jax.grad(first)(500.0, 140.0, 660.0, 0.7, 0.6), difference, rtol=1e-4)
+
+
+def test_throughput_at_power_inverts_operating_power():
+    rate = sw.throughput_at_power(sw.operating_power(2e12, 1e-10, 50.0, 0.9), 1e-10, 50.0, 0.9)
+    np.testing.assert_allclose(rate, 2e12, rtol=1e-14)
+    # docs/physics.md A2.3: without idle power, R = alpha P / E_op with alpha = 1 / beta.
+    share = sw.useful_power_share(300.0, 0.0, 1.25)
+    np.testing.assert_allclose(sw.throughput_at_power(300.0, 1e-10, 0.0, 1.25), share * 300.0 / 1e-10, rtol=1e-14)
+
+
+def test_limits_of_power_curves():
+    clock = jnp.array([0.0, 0.3, 1.0])
+    np.testing.assert_allclose(sw.mixed_cubic_power(100.0, 200.0, 0.0, clock), 100.0 + 200.0 * clock)
+    np.testing.assert_allclose(sw.mixed_cubic_power(100.0, 200.0, 1.0, clock), 100.0 + 200.0 * clock**3)
+    np.testing.assert_allclose(sw.busy_power(100.0, 200.0, clock, clock, 1.0), 100.0 + 200.0 * clock**3)
+    assert sw.average_power(75.0, 700.0, 0.0) == 75.0
+    assert sw.average_power(75.0, 700.0, 1.0) == 700.0
+    assert sw.clock_stretch(0.5, 0.0) == 2.0
+    assert sw.clock_stretch(0.5, 1.0) == 1.0
+    np.testing.assert_allclose(sw.switching_power(1e-7, 2 * 0.8, 1e9, 0.5), 4 * sw.switching_power(1e-7, 0.8, 1e9, 0.5))
+    assert sw.switching_energy(0.0, 10.0) == 0.0
+
+
+def test_frequencies_that_a_power_buys():
+    np.testing.assert_allclose(
+        sw.switching_power(2e-7, 0.8, sw.frequency_at_constant_voltage(150.0, 2e-7, 0.8), 1.0), 150.0
+    )
+    np.testing.assert_allclose(7e-26 * sw.frequency_cubic(150.0, 7e-26) ** 3, 150.0, rtol=1e-12)
+    np.testing.assert_allclose(sw.frequency_cubic(8.0, 1.0), 2.0, rtol=1e-14)
+
+
+def test_gradients():
+    check_grads(sw.switching_power, (1.6, 0.85, 1.4, 0.8), order=2)
+    check_grads(sw.switching_energy, (129.0, 2.0), order=2)
+    check_grads(sw.busy_power, (140.0, 660.0, 0.5, 0.7, 1.0), order=2, rtol=1e-5)
+    check_grads(sw.busy_power_at, (0.5, H100), order=1, rtol=1e-5)
+    check_grads(sw.average_power, (75.0, 700.0, 0.8), order=2)
+    check_grads(sw.mixed_cubic_power, (140.0, 660.0, 0.5, 0.7), order=2, rtol=1e-5)
+    check_grads(sw.clock_stretch, (0.7, 0.2), order=2)
+    check_grads(sw.operating_power, (2.0, 0.5, 0.1, 0.9), order=2)
+    check_grads(sw.throughput_at_power, (2.0, 0.5, 0.1, 0.9), order=2)
+    check_grads(sw.useful_power_share, (2.0, 0.5, 0.9), order=2)
+    check_grads(sw.frequency_at_constant_voltage, (2.0, 0.5, 0.9), order=2)
+    check_grads(sw.frequency_cubic, (2.0, 0.5), order=2)

@@ -1,0 +1,70 @@
+"""Voltage curves: normalization, floor, slope, gradients."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.test_util import check_grads
+
+from energymodel.physics.voltage import PolynomialVoltage, VoltageCurve, polynomial_voltage, voltage_fraction
+
+# docs/physics.md B2, Tenstorrent Blackhole firmware
+BLACKHOLE = PolynomialVoltage(0.73869, 0.05236, 0.00856, 1279.76e6, 189.57e6, 1350e6)
+SHAPES = st.fixed_dictionaries(
+    {"floor": st.floats(0.5, 0.95), "knee": st.floats(0.2, 0.9), "width": st.floats(0.005, 0.1)}
+)
+
+
+@given(clock=st.floats(0.0, 1.2), step=st.floats(0.0, 0.5), shape=SHAPES)
+@settings(max_examples=25, deadline=None)
+def test_curve_is_one_at_reference_and_never_falls(clock, step, shape):
+    with jax.enable_x64(True):
+        curve = VoltageCurve(**shape)
+        np.testing.assert_allclose(curve(1.0), 1.0, rtol=1e-14)
+        assert curve(clock + step) >= curve(clock)
+        assert curve(clock) > 0
+
+
+def test_sharp_knee_is_floor_then_line():
+    # Below the knee 0.7; halfway from knee to reference, halfway from floor to one.
+    np.testing.assert_allclose(
+        voltage_fraction(jnp.array([0.1, 0.4, 0.8]), 0.7, 0.6, 1e-3), [0.7, 0.7, 0.85], rtol=1e-12
+    )
+
+
+def test_constant_voltage_is_the_case_of_floor_one():
+    np.testing.assert_allclose(voltage_fraction(jnp.array([0.0, 0.3, 1.0, 1.1]), 1.0, 0.6, 0.03), 1.0, rtol=1e-15)
+
+
+def test_polynomial_stays_at_its_floor_below_the_vertex():
+    # Vertex at z = -52.36 / 17.12 = -3.0584, 699.98 MHz.
+    low = BLACKHOLE.voltage(jnp.array([0.0, 300e6, 699.9e6]))
+    np.testing.assert_allclose(low, 0.73869 - 0.05236**2 / (4 * 0.00856), rtol=1e-12)
+    assert np.all(np.diff(BLACKHOLE(jnp.arange(0.3, 1.1, 0.05))) >= 0)
+    np.testing.assert_allclose(BLACKHOLE(1.0), 1.0, rtol=1e-15)
+
+
+def test_polynomial_floor_over_reference():
+    # docs/physics.md B2: the floor is about 0.87 of the voltage at 1350 MHz.
+    np.testing.assert_allclose(BLACKHOLE(0.4), 0.87, atol=0.005)
+
+
+def test_polynomial_without_curvature_is_a_line():
+    np.testing.assert_allclose(polynomial_voltage(3e9, 0.7, 0.1, 0.0, 1e9, 1e9), 0.9, rtol=1e-14)
+    assert np.isfinite(jax.grad(polynomial_voltage, argnums=3)(3e9, 0.7, 0.1, 0.0, 1e9, 1e9))
+
+
+def test_gradients():
+    for clock in (0.3, 0.6, 0.61):  # below, at and above the knee
+        check_grads(jax.jit(voltage_fraction), (clock, 0.7, 0.6, 0.03), order=2, rtol=1e-3)
+    check_grads(partial(polynomial_voltage, center=1.28, scale=0.19), (1.1, 0.739, 0.052, 0.0086), order=2)
+
+
+def test_gradients_are_finite_at_the_bounds():
+    for clock in (0.0, 1.0, 5.0):
+        slopes = jax.grad(voltage_fraction, argnums=(0, 1, 2, 3))(clock, 0.7, 0.6, 0.03)
+        assert np.all(np.isfinite(slopes))
+        assert np.isfinite(jax.grad(BLACKHOLE)(clock))

@@ -1,0 +1,191 @@
+"""Every preset file: complete, in SI, with a source for each number, and physically consistent."""
+
+import dataclasses
+import importlib
+import math
+import re
+import tomllib
+
+import pytest
+
+from energymodel.units import SI_UNITS
+from preset_layout import COMPONENTS, ROOT, names
+
+KINDS = {"measured", "specification", "derived", "prior"}
+DISTRIBUTION = re.compile(
+    r"(lognormal|normal) \d*\.?\d+(e-?\d+)?|(uniform|beta) \d*\.?\d+(e-?\d+)? \d*\.?\d+(e-?\d+)?|joint [a-z-]+"
+)
+
+# Fields that may be zero; all others are positive.
+ZERO_ALLOWED = {
+    "lane_power",
+    "fraction",
+    "delay_cost",
+    "gated",
+    "tied",
+    "flash",
+    "shared_experts",
+    "dense_layers",
+}
+FRACTIONS = {
+    "floor",
+    "knee",
+    "minimum_clock",
+    "residual_fraction",
+    "fraction",
+    "efficiency",
+    "coding",
+    "gemm_efficiency",
+    "memory_efficiency",
+    "reference_memory_utilization",
+    "utilization",
+    "quality",
+    "heat_flux_margin",
+    "transformer_loss",
+    "miscellaneous_fraction",
+}
+FOLDERS = {
+    "hardware": {"Accelerator", "NearLimitAccelerator"},
+    "nodes": {"Node"},
+    "networks": {"Network"},
+    "models": {"Transformer"},
+    "facilities": {"Facility"},
+    "regions": {"Market"},
+    "prices": {"OwnedPrice", "RentedPrice"},
+    "carbon": {"Carbon"},
+    "laws": {"ChinchillaLaw", "PowerCriticalBatch", "KaplanCriticalBatch"},
+    "reliability": {"Reliability"},
+}
+FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.toml"))
+IDS = [f"{path.parent.name}/{path.stem}" for path in FILES]
+
+
+def check_quantity(where, name, unit, table):
+    assert {"value", "unit", "kind", "source"} <= set(table) <= {"value", "unit", "kind", "source", "distribution"}, (
+        where
+    )
+    number = table["value"]
+    assert isinstance(number, float), f"{where}: {number!r} is not a float"
+    assert math.isfinite(number), where
+    assert number > 0 or (number == 0 and name in ZERO_ALLOWED), f"{where}: {number}"
+    assert name not in FRACTIONS or number <= 1, f"{where}: {number}"
+    assert table["unit"] == unit, f"{where}: {table['unit']} is not {unit}"
+    assert table["unit"] in SI_UNITS, where
+    assert table["kind"] in KINDS, where
+    assert len(table["source"]) > 8, where
+    if re.search(r"recalled|assumed|hypothetical|by analogy|imputed", table["source"]):
+        assert table["kind"] == "prior", f"{where}: recalled or assumed, but {table['kind']}"
+    if "distribution" in table:
+        assert DISTRIBUTION.fullmatch(table["distribution"]), f"{where}: {table['distribution']}"
+
+
+def check_component(where, tables, allowed, extra=()):
+    component = tables["component"]
+    assert component in allowed, where
+    fields = COMPONENTS[component]
+    present = [name for name in tables if name not in {"component", *extra}]
+    assert present == list(fields), f"{where}: {sorted(set(present) ^ set(fields)) or 'order'}"
+    for name, kind in fields.items():
+        if isinstance(kind, tuple):
+            check_component(f"{where}.{name}", tables[name], kind)
+        else:
+            check_quantity(f"{where}.{name}", name, kind, tables[name])
+
+
+@pytest.mark.parametrize("path", FILES, ids=IDS)
+def test_preset_is_complete_and_sourced(path):
+    text = path.read_text(encoding="utf-8")
+    tables = tomllib.loads(text)
+    assert re.fullmatch(r"[a-z0-9]+([.-][a-z0-9]+)*", path.stem)
+    assert len(tables["title"]) > 3
+    extra = {"title", "template"} if tables["component"] == "NearLimitAccelerator" else {"title"}
+    check_component(path.stem, tables, FOLDERS[path.parent.name], extra)
+    assert not re.search(r"[\s\"(~]/\w", text), "a path of some machine is no source"
+
+
+def test_required_presets_exist():
+    assert set(names("hardware")) >= {
+        "v100-sxm2-32gb",
+        "a100-sxm4-40gb",
+        "a100-sxm4-80gb",
+        "h100-sxm",
+        "h100-pcie",
+        "h800-sxm",
+        "h200-sxm",
+        "b200-sxm",
+        "gb200",
+        "mi250x",
+        "mi300x",
+        "tpu-v3",
+        "tpu-v4",
+        "tpu-v5e",
+        "tpu-v5p",
+        "tpu-v6e",
+        "trainium2",
+        "gaudi3",
+        "near-limit",
+    }
+    assert set(names("models")) >= {
+        "chinchilla-70b",
+        "gpt3-175b",
+        "bloom-176b",
+        "llama-2-7b",
+        "llama-2-13b",
+        "llama-2-70b",
+        "llama-3.1-8b",
+        "llama-3.1-70b",
+        "llama-3.1-405b",
+        "olmo-2-7b",
+        "olmo-2-13b",
+        "deepseek-v3",
+        "test-1b",
+        "megatron-22b",
+        "megatron-175b",
+        "megatron-530b",
+        "megatron-1t",
+    }
+    assert set(names("facilities")) >= {"air-cooled", "hyperscale", "direct-liquid", "two-phase-immersion"}
+    assert set(names("regions")) >= {"world", "us", "us-virginia", "us-texas", "us-iowa", "france", "germany", "norway"}
+    assert set(names("laws")) >= {"besiroglu-2024", "hoffmann-2022", "bergsma-2025", "zhang-2024", "kaplan-2020"}
+
+
+# Where each component's class lives; its fields, their order and units must be those of the data.
+CLASSES = {
+    "Facility": "energymodel.system.facility",
+    "Market": "energymodel.system.facility",
+    "Accelerator": "energymodel.system.accelerator",
+    "VoltageCurve": "energymodel.physics.voltage",
+    "Leakage": "energymodel.physics.leakage",
+    "PowerGate": "energymodel.physics.gating",
+    "Node": "energymodel.system.cluster",
+    "Network": "energymodel.system.cluster",
+    "Link": "energymodel.performance.network",
+    "FatTree": "energymodel.performance.topology",
+    "Torus": "energymodel.performance.topology",
+    "Dragonfly": "energymodel.performance.topology",
+    "Transformer": "energymodel.performance.workload",
+    "Regulator": "energymodel.physics.delivery",
+    "Distribution": "energymodel.physics.delivery",
+    "Cooling": "energymodel.physics.cooling",
+    "SinglePhaseLoop": "energymodel.physics.cooling",
+    "TwoPhaseLoop": "energymodel.physics.cooling",
+    "QuadraticChiller": "energymodel.physics.chiller",
+    "OwnedPrice": "energymodel.economics.cost",
+    "RentedPrice": "energymodel.economics.cost",
+    "Carbon": "energymodel.economics.carbon",
+    "ChinchillaLaw": "energymodel.learning.loss_law",
+    "PowerCriticalBatch": "energymodel.learning.critical_batch",
+    "KaplanCriticalBatch": "energymodel.learning.critical_batch",
+    "Reliability": "energymodel.performance.reliability",
+}
+
+
+@pytest.mark.parametrize("component", CLASSES)
+def test_fields_are_those_of_the_class(component):
+    fields = dataclasses.fields(getattr(importlib.import_module(CLASSES[component]), component))
+    expected = COMPONENTS[component]
+    assert [field.name for field in fields] == list(expected)
+    for field in fields:
+        unit = expected[field.name]
+        if isinstance(unit, str):
+            assert field.metadata["unit"] == unit, f"{component}.{field.name}"

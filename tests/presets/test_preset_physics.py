@@ -1,0 +1,228 @@
+"""Are the preset numbers physically consistent, and do they reproduce what their sources publish?"""
+
+import math
+
+import pytest
+
+from preset_layout import COMPONENTS, names, read, value
+
+DEVICES = [name for name in names("hardware") if name != "near-limit"]
+
+
+@pytest.mark.parametrize("name", DEVICES)
+def test_device_is_physically_consistent(name):
+    device = read("hardware", name)
+    static = value(device, "leakage.power") + value(device, "fixed_power")
+    memory = value(device, "reference_memory_utilization") * value(device, "memory_bandwidth") * 8
+    memory *= value(device, "memory_energy")
+    dynamic = value(device, "busy_power") - static - memory
+    assert value(device, "idle_power") <= static < value(device, "rated_power") <= value(device, "busy_power")
+    # An operation costs 0.3 to 3.5 pJ from 4 nm to 16 nm; docs/physics.md B2.2 has 0.3 to 0.71 at 4 nm.
+    per_operation = dynamic / (value(device, "gemm_efficiency") * value(device, "peak_flops"))
+    assert 0.3e-12 < per_operation < 3.5e-12
+    assert value(device, "peak_flops") <= value(device, "peak_flops_8bit") <= 2.01 * value(device, "peak_flops")
+    # docs/physics.md B2: die, lid and junction-to-case resistance, K m^2/W, of 0.02 K/W on 8.14 cm^2.
+    assert value(device, "thermal_resistance") * value(device, "die_area") == pytest.approx(0.02 * 814e-6, rel=1e-3)
+    assert value(device, "voltage.floor") < 1
+    # The voltage curve must be convex in logarithms for the certificate: floor >= slope x knee (docs/physics.md C).
+    floor, knee = value(device, "voltage.floor"), value(device, "voltage.knee")
+    assert floor >= (1 - floor) / (1 - knee) * knee
+
+
+def test_half_sizes_scale_with_balance():
+    # docs/physics.md E: 165 on A100; by hand 165 x (989.4/3.35)/(312/2.039) = 165 x 295.34/153.02 = 318.5 on H100.
+    assert value(read("hardware", "h100-sxm"), "gemm_half_size") == pytest.approx(318.5, abs=0.05)
+    assert value(read("hardware", "a100-sxm4-80gb"), "gemm_half_size") == 165.0
+
+
+def test_h100_is_the_default_of_the_specification():
+    # docs/physics.md B2 and B2.2.
+    device = read("hardware", "h100-sxm")
+    assert value(device, "busy_power") == 800
+    assert value(device, "idle_power") == 75
+    assert value(device, "leakage.power") == value(device, "fixed_power") == 70
+    assert (value(device, "voltage.floor"), value(device, "voltage.knee")) == (0.70, 0.60)
+    # 3.35e12 B/s x 8 x 3.9e-12 J/bit = 104.5 W, printed as 105 W.
+    assert value(device, "memory_bandwidth") * 8 * value(device, "memory_energy") == pytest.approx(105, abs=0.5)
+
+
+@pytest.mark.parametrize("name", names("nodes"))
+def test_link_rates_are_those_of_the_product(name):
+    # Per chip and direction, nominal: SOURCES.md and hardware_specs.csv.
+    nominal = {
+        "dgx-1-v100": 150e9,
+        "dgx-a100": 300e9,
+        "dgx-h100": 450e9,
+        "hgx-h800": 200e9,
+        "hgx-h200": 450e9,
+        "server-h100-pcie": 64e9,
+        "dgx-b200": 900e9,
+        "gb200-nvl72": 900e9,
+        "mi250x-node": 350e9,
+        "mi300x-node": 448e9,
+        "tpu-v3-block": 400e9,
+        "tpu-v4-cube": 270e9,
+        "tpu-v5e-block": 180e9,
+        "tpu-v5p-cube": 540e9,
+        "tpu-v6e-block": 360e9,
+        "trainium2-node": 640e9,
+        "gaudi3-node": 525e9,
+        "near-limit-node": 450e9 * 575,
+    }[name]
+    link = read("nodes", name)["scale_up"]
+    assert value(link, "lanes") * value(link, "lane_bandwidth") == pytest.approx(nominal, rel=1e-6)
+
+
+def test_total_link_efficiencies_are_those_of_the_specification():
+    # docs/physics.md E: NVLink 0.68, InfiniBand 0.85 of the nominal rate, protocol included.
+    for folder, name, field, total in [
+        ("nodes", "dgx-a100", "scale_up", 0.68),
+        ("networks", "infiniband-400g", "link", 0.85),
+    ]:
+        link = read(folder, name)[field]
+        protocol = value(link, "payload") / (value(link, "payload") + value(link, "overhead")) * value(link, "coding")
+        assert protocol * value(link, "efficiency") == pytest.approx(total, rel=1e-6)
+    assert protocol == pytest.approx(0.9543, abs=5e-5)  # printed in docs/physics.md B7
+
+
+def parameters(model):
+    """Count by hand: attention 2 h d (a + a_kv), feed-forward (2 + gated) h f, embeddings (2 - tied) V h."""
+    v = {name: value(model, name) for name in COMPONENTS["Transformer"]}
+    attention = 2 * v["hidden"] * v["head_size"] * (v["heads"] + v["kv_heads"])
+    block = (2 + v["gated"]) * v["hidden"]
+    embeddings = (2 - v["tied"]) * v["vocabulary"] * v["hidden"]
+    fixed = v["layers"] * attention + v["dense_layers"] * block * v["dense_feed_forward"] + embeddings
+    routed = (v["layers"] - v["dense_layers"]) * block * v["feed_forward"]
+    return fixed + routed * (v["experts"] + v["shared_experts"]), fixed + routed * (
+        v["active_experts"] + v["shared_experts"]
+    )
+
+
+# Published parameter counts; Chinchilla's 70e9 includes relative positions (80 x 8192^2 = 5.4e9), left out here.
+PUBLISHED = {
+    "chinchilla-70b": (70e9 - 80 * 8192**2, 0.01),
+    "gpt3-175b": (175e9, 0.01),
+    "bloom-176b": (176.2e9, 0.01),
+    "llama-2-7b": (6.738e9, 0.001),
+    "llama-2-13b": (13.016e9, 0.001),
+    "llama-2-70b": (68.98e9, 0.001),
+    "llama-3.1-8b": (8.03e9, 0.001),
+    "llama-3.1-70b": (70.55e9, 0.001),
+    "llama-3.1-405b": (405.9e9, 0.001),
+    "olmo-2-7b": (7.3e9, 0.01),
+    "olmo-2-13b": (13.7e9, 0.01),
+    "deepseek-v3": (671e9, 0.002),
+    "test-1b": (1.18e9, 0.01),
+    "megatron-22b": (22e9, 0.01),
+    "megatron-175b": (175e9, 0.01),
+    "megatron-530b": (530e9, 0.01),
+    "megatron-1t": (1.008e12, 0.01),
+}
+
+
+@pytest.mark.parametrize("name", names("models"))
+def test_parameter_count_is_the_published_one(name):
+    published, tolerance = PUBLISHED[name]
+    assert parameters(read("models", name))[0] == pytest.approx(published, rel=tolerance)
+
+
+def test_active_parameters_of_deepseek():
+    assert parameters(read("models", "deepseek-v3"))[1] == pytest.approx(37e9, rel=0.02)
+
+
+# Ranges of docs/physics.md B6: air 1.25 to 1.5, hyperscale 1.08 to 1.12, direct liquid 1.03 to 1.15.
+PUE = {
+    "air-cooled": (1.35, 1.45),
+    "hyperscale": (1.08, 1.12),
+    "direct-liquid": (1.04, 1.10),
+    "two-phase-immersion": (1.03, 1.08),
+}
+
+
+@pytest.mark.parametrize("name", names("facilities"))
+def test_facility_reaches_its_pue(name):
+    """PUE of a chip of 700 W with 250 W of host at 25 °C supply, from the formulas of docs/physics.md B5 and B6."""
+    facility = read("facilities", name)
+
+    def supply(regulator, power):
+        x = power / value(regulator, "rated_power")
+        a0, a1, a2 = (value(regulator, f"{kind}_loss") for kind in ("fixed", "proportional", "quadratic"))
+        return power + value(regulator, "rated_power") * (a0 + a1 * x + a2 * x**2)
+
+    load = 950.0
+    wire = (load / value(facility, "distribution.voltage")) ** 2 * value(facility, "distribution.resistance")
+    information_technology = supply(facility["power_supply"], load + wire)
+    upstream = supply(facility["uninterruptible"], information_technology)
+    upstream /= 1 - value(facility, "transformer_loss")
+    cooling = facility["cooling"]
+    lead = 298.15 - value(cooling, "wet_bulb_temperature") - value(cooling, "approach")
+    free = 1 / (1 + math.exp(-lead / value(cooling, "blend_width")))
+    performance = 0.0068 * 25**2 + 0.0008 * 25 + 0.458
+    mover = value(cooling, "loop.mover_power_fraction")
+    total = upstream + information_technology * ((1 - free) / performance + mover)
+    total += value(facility, "miscellaneous_fraction") * information_technology
+    low, high = PUE[name]
+    assert low < total / information_technology < high
+
+
+def test_titanium_supply_meets_its_label():
+    # 80 PLUS Titanium: 90, 94, 96, 91 % at 10, 20, 50, 100 % load.
+    supply = read("facilities", "hyperscale")["power_supply"]
+    a0, a1, a2 = (value(supply, f"{kind}_loss") for kind in ("fixed", "proportional", "quadratic"))
+    for load, label in [(0.1, 0.90), (0.2, 0.94), (0.5, 0.96), (1.0, 0.91)]:
+        assert load / (load + a0 + a1 * load + a2 * load**2) >= label
+
+
+def test_two_phase_cooling_carries_an_h100():
+    # docs/physics.md B6: 14.23 W/cm^2 x 0.7 x area enhancement >= 86.0 W/cm^2.
+    loop = read("facilities", "two-phase-immersion")["cooling"]["loop"]
+    assert 14.23 * value(loop, "heat_flux_margin") * value(loop, "area_enhancement") > 86.0
+
+
+def test_regions_are_those_of_the_data():
+    # carbon_intensity.csv, g/kWh, and electricity prices in USD/kWh, copied by hand.
+    for name, intensity, price in [
+        ("us", 369.473, 0.0826),
+        ("france", 56.039, None),
+        ("norway", 30.08, None),
+        ("china", 582.317, None),
+        ("us-virginia", 369.13, 0.0892),
+        ("us-texas", 476.06, 0.066),
+        ("world", 475.0, 0.08),
+    ]:
+        region = read("regions", name)
+        assert value(region, "carbon.intensity") * 3.6e9 == pytest.approx(intensity, rel=1e-4)
+        if price is not None:
+            assert value(region, "price.electricity") * 3.6e6 == pytest.approx(price, rel=1e-4)
+
+
+def test_laws_are_those_of_the_specification():
+    # docs/physics.md B1: 2048 x 0.0471 x (1.4e12)^0.462 = 3.94e7, Zhang x 5 = 4.54e7, Kaplan at L = 2: 7.74e6.
+    bergsma, zhang, kaplan = (read("laws", name) for name in ("bergsma-2025", "zhang-2024", "kaplan-2020"))
+    assert value(bergsma, "coefficient") * 1.4e12 ** value(bergsma, "exponent") == pytest.approx(3.94e7, rel=2e-3)
+    assert value(zhang, "coefficient") * 1.4e12 ** value(zhang, "exponent") == pytest.approx(4.54e7, rel=2e-3)
+    assert value(kaplan, "coefficient") * 2.0 ** -value(kaplan, "exponent") == pytest.approx(7.74e6, rel=2e-3)
+
+
+def test_chip_lifetime_is_that_of_llama_3():
+    # docs/physics.md B3: 3.09 h on 16384 chips, 5.785 years of 365 days per chip.
+    lifetime = value(read("reliability", "llama-3"), "chip_mtbf")
+    assert lifetime / (365 * 86400) == pytest.approx(5.785, abs=5e-4)
+    assert lifetime / 16384 / 3600 == pytest.approx(3.09, abs=5e-3)
+
+
+def test_prices_in_units_people_use():
+    owned, rented = read("prices", "owned"), read("prices", "rented")
+    assert value(owned, "demand_charge") * 1000 * 730 * 3600 == pytest.approx(15)
+    assert value(owned, "electricity") * 3.6e6 == pytest.approx(0.08)
+    assert value(owned, "life") == 4 * 8760 * 3600
+    assert value(rented, "chip_time") * 3600 == pytest.approx(2)
+
+
+@pytest.mark.parametrize("name", names("regions"))
+def test_regions_differ_only_in_grid_and_price(name):
+    region, owned, standard = read("regions", name), read("prices", "owned"), read("carbon", "standard")
+    for field in COMPONENTS["OwnedPrice"]:
+        assert field == "electricity" or region["price"][field] == owned[field]
+    for field in COMPONENTS["Carbon"]:
+        assert field == "intensity" or region["carbon"][field] == standard[field]

@@ -1,0 +1,108 @@
+"""Does every formula of layers 1 and 2 state its equation, units and source, and have a worked number?"""
+
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import worked_numbers
+
+PACKAGES = ["physics", "performance", "learning", "economics", "system"]
+ELECTRIC_AND_THERMAL = {"W", "J", "s", "K", "Hz", "F", "V", "A", "C", "ohm", "m", "kg", "mol", "year"}
+UNITS = ELECTRIC_AND_THERMAL | {"1", "B", "bit", "FLOP", "token", "nat", "sample", "element", "USD"}
+UNIT = re.compile(r"\[([^\[\]]+)\]")
+SOURCE = re.compile(r"\[(definition|derivation[:,\s][^\]]+|[^\]]*\b(1[6-9]|20)\d\d\b[^\]]*)\]")
+DOCUMENTS = ("Training Dynamics", "Engineering Optimization")
+
+
+def public_functions(package: str) -> Iterator[tuple[str, Callable]]:
+    """Walk the functions that a package defines (not those that it imports)."""
+    root = importlib.import_module(package)
+    names = [root.__name__]
+    if hasattr(root, "__path__"):
+        names += [module.name for module in pkgutil.walk_packages(root.__path__, f"{root.__name__}.")]
+    for name in names:
+        module = importlib.import_module(name)
+        for label, value in vars(module).items():
+            function = inspect.isfunction(value) or (hasattr(value, "__wrapped__") and not inspect.isclass(value))
+            if function and value.__module__ == name and not label.startswith("_"):
+                yield f"{name}.{label}", value
+
+
+def has_unit(text: str) -> bool:
+    """Whether some bracket holds nothing but units: `[W]`, `[FLOP/s]`, `[K/W]`, `[m^2]`."""
+    for content in UNIT.findall(text):
+        words = re.findall(r"[A-Za-z°µ]+|\b1\b", content)
+        if words and set(words) <= UNITS:
+            return True
+    return False
+
+
+def complaints(function: Callable) -> list[str]:
+    """List what the docstring of a formula lacks."""
+    text = " ".join((inspect.getdoc(function) or "").split())
+    checks = {
+        "text or equation": len(text.split("**Returns:**")[0].split()) >= 3,
+        "unit in brackets": has_unit(text),
+        "**Returns:**": "**Returns:**" in text,
+        "source with year, [definition] or [derivation: ...]": SOURCE.search(text) is not None,
+    }
+    return [what for what, present in checks.items() if not present]
+
+
+@pytest.fixture(scope="module")
+def worked() -> set[int]:
+    """Identities of all functions that have a worked number."""
+    found = set()
+    for _, case in worked_numbers.cases():
+        function = worked_numbers.resolve(case["function"])
+        found.add(id(function))
+    return found
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_formula_is_documented_and_has_a_worked_number(package, worked):
+    missing = []
+    for name, function in public_functions(f"energymodel.{package}"):
+        lacks = complaints(function)
+        if id(function) not in worked:
+            lacks.append("worked number in tests/worked_numbers.toml")
+        if lacks:
+            missing.append(f"{name}: {', '.join(lacks)}")
+    assert not missing, "formulas lack\n" + "\n".join(missing)
+
+
+def test_every_stated_formula_names_its_document_and_has_a_worked_number(worked):
+    missing = []
+    for name, function in public_functions("energymodel.sources"):
+        text = " ".join((inspect.getdoc(function) or "").split())
+        lacks = [] if name.rpartition(".")[2].startswith("stated_") else ["name that starts with stated_"]
+        if not any(document in text for document in DOCUMENTS):
+            lacks.append("document and section")
+        if not has_unit(text) or "**Returns:**" not in text:
+            lacks.append("units and **Returns:**")
+        if not re.search(r"\b(OK|Wrong|Generalized)\b", text):
+            lacks.append("verdict (OK, Generalized or Wrong)")
+        if id(function) not in worked:
+            lacks.append("worked number")
+        if lacks:
+            missing.append(f"{name}: {', '.join(lacks)}")
+    assert not missing, "stated formulas lack\n" + "\n".join(missing)
+
+
+def test_the_checks_notice_what_is_missing():
+    def documented():
+        """Dynamic power, `P = C V^2 f` [Horowitz 2014].
+
+        **Returns:** power [W].
+        """
+
+    def undocumented(): ...
+
+    assert complaints(documented) == []
+    assert len(complaints(undocumented)) == 4
+    assert has_unit("rate [FLOP/s], area [m^2]")
+    assert not has_unit("as printed [Young 1974]")

@@ -1,0 +1,62 @@
+"""Does every formula give the number that its source prints, to the last printed digit?"""
+
+import functools
+
+import numpy as np
+import pytest
+
+import worked_numbers
+
+CASES = worked_numbers.cases()
+EACH_CASE = pytest.mark.parametrize("number", range(len(CASES)), ids=[name for name, _ in CASES])
+
+
+@functools.cache
+def computed(number: int) -> np.ndarray:
+    return worked_numbers.compute(CASES[number][1])
+
+
+def test_there_are_cases():
+    assert CASES
+
+
+@EACH_CASE
+def test_case_is_well_formed(number):
+    case = CASES[number][1]
+    assert not set(case) - worked_numbers.KEYS, f"unknown keys {set(case) - worked_numbers.KEYS}"
+    assert case["where"].strip(), "say where the number is printed or how it was worked out"
+    assert all(isinstance(text, str) for text in worked_numbers.printed(case)), "expected: a string, digits as printed"
+
+
+@EACH_CASE
+def test_worked_number(number):
+    case, values = CASES[number][1], computed(number)
+    texts = worked_numbers.printed(case)
+    assert len(values) == len(texts), f"{len(values)} results, {len(texts)} expected numbers"
+    for value, text in zip(values, texts, strict=True):
+        assert worked_numbers.agrees(value, text), f"{value!r} is not {text} [{case['where']}]"
+
+
+@EACH_CASE
+def test_last_digit_of_expected_number_matters(number):
+    """A changed digit must fail: expected values with too few or too many digits would prove nothing."""
+    for value, text in zip(computed(number), worked_numbers.printed(CASES[number][1]), strict=True):
+        for shift in (-1, 1):
+            assert not worked_numbers.agrees(value, text, shift), f"{value!r} also agrees with {text} moved by {shift}"
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "expected"),
+    [
+        (1.97388, "1.9739", True),
+        (1.97388, "1.9738", False),
+        (1.3294e12, "1.329e12", True),
+        (1.3296e12, "1.329e12", False),
+        (24.0, "24", True),
+        (-0.5, "-0.50", True),
+        (float("nan"), "1", False),
+        (float("inf"), "1", False),
+    ],
+)
+def test_agreement_is_half_a_unit_of_the_last_digit(value, text, expected):
+    assert worked_numbers.agrees(value, text) is expected
