@@ -5,7 +5,7 @@ Everything here lowers in a Pallas kernel: no `while_loop`, no custom differenti
 
 from collections.abc import Callable
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -13,8 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-Real = Float[Array | np.ndarray, ""]
-"""A scalar leaf of a component."""
+if TYPE_CHECKING:
+    Real = Any  # the converter of `real` accepts Python numbers, which a type checker cannot know
+else:
+    Real = Float[Array | np.ndarray, ""]
+    """A scalar leaf of a component."""
 
 Numeric = Float[ArrayLike, "..."]
 """A number or an array of numbers of any shape: what formulas accept."""

@@ -13,7 +13,7 @@ costs alone.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 import jax
@@ -42,6 +42,8 @@ class SolverOptions(eqx.Module):
     - `penalty`: price rho of violating a scaled constraint [1]; raised to `maximum_penalty` before a problem is called
       infeasible.
     - `trials`: step lengths tried at once [1].
+    - `hessian`: `"exact"`, or `"differences"` of the forward-mode Jacobian: a large model then compiles many times
+      faster, at a few more iterations and the same accuracy of the solution.
     - `chunk`: lanes of a `vmap` that iterate together [1]; 8 to 64 stay in a CPU's cache, a GPU likes 1e4.
     """
 
@@ -50,6 +52,7 @@ class SolverOptions(eqx.Module):
     penalty: float = eqx.field(default=100.0, static=True)
     maximum_penalty: float = eqx.field(default=1e6, static=True)
     trials: int = eqx.field(default=6, static=True)
+    hessian: Literal["exact", "differences"] = eqx.field(default="exact", static=True)
     chunk: int = eqx.field(default=32, static=True)
 
     def reachable(self, dtype: np.dtype) -> float:
@@ -157,6 +160,24 @@ def derivatives(problem: Rows, x: Float[Array, " n"], weights: Float[Array, " k"
     return values, jacobian, 0.5 * (hessian + hessian.T)
 
 
+def differenced(problem: Rows, x: Float[Array, " n"], weights: Float[Array, " k"]) -> tuple[Array, Array, Array]:
+    """Values, Jacobian and the Hessian of `weights . problem`, from forward differences of the Jacobian.
+
+    The residual of the optimality conditions needs values and Jacobian only, and those are exact.
+    """
+
+    def both(x: Array) -> tuple[Array, Array]:
+        values, tangent = jax.linearize(problem, x)
+        return values, jax.vmap(tangent, out_axes=-1)(jnp.eye(x.size, dtype=x.dtype))
+
+    step = jnp.finfo(x.dtype).eps ** (1 / 3)
+    points = x + step * jnp.concatenate([jnp.zeros((1, x.size), x.dtype), jnp.eye(x.size, dtype=x.dtype)])
+    values, jacobians = jax.vmap(both)(points)
+    slopes = weights @ jacobians
+    hessian = (slopes[1:] - slopes[0]) / step
+    return values[0], jacobians[0], 0.5 * (hessian + hessian.T)
+
+
 def advance(problem: Rows, inequalities: int, box: Box, options: SolverOptions, state: State, limit: Array) -> State:
     """Iterate one lane until it is finished or has made `limit` iterations. Under `vmap` finished lanes stand still."""
     equality = jnp.arange(state.y.size) >= inequalities
@@ -212,7 +233,8 @@ def _iterate(problem: Rows, equality: Array, box: Box, options: SolverOptions, t
     one, eps = jnp.ones(1, dtype), jnp.finfo(dtype).eps
     first = state.iteration < 0
     weights = state.scale * jnp.concatenate([one, jnp.where(first, 0.0, state.y)])
-    values, jacobian, W = derivatives(problem, state.x, weights)
+    expand = derivatives if options.hessian == "exact" else differenced
+    values, jacobian, W = expand(problem, state.x, weights)
     finite = jnp.isfinite(jnp.sum(values) + jnp.sum(jacobian) + jnp.sum(W))
     fresh = _start(state, box, equality, values, jacobian, W)
     state = jax.tree.map(lambda a, b: jnp.where(first, a, b), fresh, state)

@@ -1,6 +1,7 @@
 """How are thousands of problems of one kind solved on a host: in rounds, carrying on only with the unfinished."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import equinox as eqx
@@ -8,6 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, PyTree
 
+from energymodel.compilation import compiler_options
 from energymodel.design import search
 from energymodel.design.interior_point import State
 from energymodel.design.solve import RESULTS, PerConstraint, Solution, SolverOptions, Task, prepare
@@ -75,6 +77,7 @@ def _rounds(
     chunk: int,
     progress: Callable[[int, int], None] | None,
 ) -> Solution:
+    begin, advance = _compiled()
     width = min(chunk, 1 << max(count - 1, 0).bit_length())
     store: tuple[State, Solution] | None = None
     left, limit = np.arange(count), _ROUND
@@ -86,8 +89,8 @@ def _rounds(
                 padded = np.resize(index, width)
                 part = jax.tree.map(lambda leaf, i=padded: leaf[i], lanes)
                 state = None if store is None else jax.tree.map(lambda leaf, i=padded: leaf[i], store[0])
-                state = _begin(functions, options, part, shared) if state is None else state
-                pending.append((index, _round(functions, options, part, shared, state, np.int32(limit))))
+                state = begin(functions, options, part, shared) if state is None else state
+                pending.append((index, advance(functions, options, part, shared, state, np.int32(limit))))
             results = [(index, jax.tree.map(np.asarray, result)) for index, result in pending]
             if store is None:
                 like = results[0][1]
@@ -116,7 +119,6 @@ def _task(functions: tuple, lane: PyTree, shared: tuple) -> Task:
     return prepare(objective, x0, (*args, *shared), bounds, inequalities, equalities, warm)
 
 
-@eqx.filter_jit
 def _begin(functions: tuple, options: SolverOptions, lanes: PyTree, shared: tuple) -> State:
     def one(lane: PyTree) -> State:
         task = _task(functions, lane, shared)
@@ -125,7 +127,6 @@ def _begin(functions: tuple, options: SolverOptions, lanes: PyTree, shared: tupl
     return jax.vmap(one)(lanes)
 
 
-@eqx.filter_jit
 def _round(
     functions: tuple, options: SolverOptions, lanes: PyTree, shared: tuple, state: State, limit: Array
 ) -> tuple[State, Solution]:
@@ -135,6 +136,13 @@ def _round(
         return state, task.solution(search.finish(task.inequalities, task.lane, options, state))
 
     return jax.vmap(one)(lanes, state)
+
+
+@lru_cache(maxsize=1)
+def _compiled() -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """`_begin` and `_round`, compiled for the platform in use."""
+    options = compiler_options()
+    return eqx.filter_jit(_begin, compiler_options=options), eqx.filter_jit(_round, compiler_options=options)
 
 
 def _spread(bound: PyTree, x0: PyTree, missing: float) -> PyTree:

@@ -32,36 +32,50 @@ LIMITS = {
     "memory": "B",
     "heat_flux": "W/m^2",
 }
+NOT_ROWS = ("chips", "loss")  # a bound of a variable, and the goal
 BATCH_RANGE = 64.0
 COOLANT_RANGE = (ZERO_CELSIUS + 10.0, ZERO_CELSIUS + 45.0)  # docs/physics.md C
-DEFAULT_VARIABLES = ("plan.batch", "plan.clock", "plan.coolant_temperature", "plan.chips")
 
 Scalar = Float[Array, ""]
 
 
-@dataclasses.dataclass(frozen=True)
-class Problem:
-    """A scenario to optimize: continuous variables with bounds, one objective, limits in SI."""
+class Given(eqx.Module):
+    """The numbers of a problem, all of which a solution may be differentiated by; limits in SI."""
 
     system: TrainingSystem
     plan: TrainingPlan
+    limits: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Form:
+    """The form of a problem: which paths vary, what is minimized, which limits are rows. Hashable, so it compiles once.
+
+    Calling it gives the logarithm of the objective and of value over limit, at the logarithms of the variables.
+    """
+
     minimize: str
-    variables: Mapping[str, tuple[float, float]]
-    limits: Mapping[str, float]
+    paths: tuple[str, ...]
+    rows: tuple[str, ...]
 
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """Dotted paths of the variables, in the order of the solver's vector."""
-        return tuple(self.variables)
+    def __call__(self, logarithms: Float[Array, " n"], layout: ParallelLayout, given: Given) -> Values:
+        """Objective and rows, `microbatches` (at least one per replica) last."""
+        system, plan = self.at(logarithms, layout, given)
+        outcome = evaluate(system, plan)
+        values = limited_values(system, plan, outcome)
+        ratios = [jnp.log(values[name] / given.limits[name]) for name in self.rows]
+        group = layout.tensor * layout.pipeline * layout.context
+        least_batch = plan.chips / group * layout.microbatch * system.workload.sequence
+        ratios.append(jnp.log(least_batch / jnp.reshape(plan.batch, ())))
+        return Values(jnp.log(objective_value(outcome, self.minimize)), jnp.stack(ratios))
 
-    @property
-    def rows(self) -> tuple[str, ...]:
-        """Names of the inequalities, in the order of the solver's rows."""
-        return (*(name for name in self.limits if name not in ("chips", "loss")), "microbatches")
-
-    def at(self, logarithms: Float[Array, " n"], layout: ParallelLayout) -> tuple[TrainingSystem, TrainingPlan]:
-        """System and plan at a point, in a layout."""
-        system, plan = self.system, eqx.tree_at(lambda plan: plan.layout, self.plan, layout)
+    def at(
+        self, logarithms: Float[Array, " n"], layout: ParallelLayout, given: Given
+    ) -> tuple[TrainingSystem, TrainingPlan]:
+        """System and plan at a point, in a layout, with the loss limit as goal."""
+        system, plan = given.system, given.plan
+        goal = TargetLoss(given.limits["loss"])
+        plan = eqx.tree_at(lambda plan: (plan.layout, plan.goal), plan, (layout, goal))
         for index, path in enumerate(self.paths):
             value = jnp.exp(logarithms[index])
             if path.startswith("system."):
@@ -70,17 +84,28 @@ class Problem:
                 plan = replace_leaf(plan, path.removeprefix("plan."), value)
         return system, plan
 
-    def __call__(self, logarithms: Float[Array, " n"], layout: ParallelLayout, loss: Numeric) -> Values:
-        """Logarithm of the objective and of value over limit, at a loss to be reached."""
-        system, plan = self.at(logarithms, layout)
-        plan = eqx.tree_at(lambda plan: plan.goal, plan, TargetLoss(loss))
-        outcome = evaluate(system, plan)
-        values = limited_values(system, plan, outcome)
-        ratios = [jnp.log(values[name] / self.limits[name]) for name in self.rows[:-1]]
-        group = layout.tensor * layout.pipeline * layout.context
-        least_batch = plan.chips / group * layout.microbatch * system.workload.sequence
-        ratios.append(jnp.log(least_batch / jnp.reshape(plan.batch, ())))
-        return Values(jnp.log(objective_value(outcome, self.minimize)), jnp.stack(ratios))
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """A scenario to optimize: form, numbers, and bounds of the variables in SI."""
+
+    form: Form
+    given: Given
+    bounds: Mapping[str, tuple[float, float]]
+
+    @property
+    def least(self) -> np.ndarray:
+        """Lower bounds, in the order of the solver's vector."""
+        return np.array([self.bounds[path][0] for path in self.form.paths])
+
+    @property
+    def most(self) -> np.ndarray:
+        """Upper bounds, in the order of the solver's vector."""
+        return np.array([self.bounds[path][1] for path in self.form.paths])
+
+    def index(self, path: str) -> int | None:
+        """Place of a variable in the solver's vector, if it varies."""
+        return self.form.paths.index(path) if path in self.form.paths else None
 
 
 def pose(
@@ -91,7 +116,7 @@ def pose(
     vary: Mapping[str, tuple[Any, Any]],
     fix: Sequence[str],
 ) -> Problem:
-    """Pose the problem of a scenario: its own wishes, then those given; the baseline's time and chips are limits.
+    """Pose the problem of a scenario; the baseline's loss, time and chips are limits unless others are given.
 
     **Raises:** `InputError` for an unknown objective, limit or path, or bounds that exclude each other.
     """
@@ -99,8 +124,8 @@ def pose(
         raise InputError(f'Unknown objective "{minimize}". {suggest(minimize, OBJECTIVES)}')
     system, plan = scenario.system, scenario.plan
     if plan.knots != 1:
-        raise InputError("plan.batch: a schedule of several knots cannot be optimized yet; give one constant batch.")
-    bounds = {
+        raise InputError("plan.batch: a schedule of several knots is not optimized; give one constant batch.")
+    asked = {
         "time": float(baseline.time),
         "chips": float(plan.chips),
         "loss": float(baseline.loss),
@@ -108,39 +133,46 @@ def pose(
         "temperature": float(system.accelerator.maximum_temperature),
         "memory": float(system.accelerator.memory_capacity),
         "heat_flux": float(system.facility.cooling.heat_flux_limit()),
-    }
-    for name, given in limits.items():
-        if name not in LIMITS:
-            raise InputError(f'Unknown limit "{name}". {suggest(name, LIMITS)}')
-        value = parse_quantity(given, LIMITS[name], f"limit {name}") if isinstance(given, str) else float(given)
-        if not (math.isfinite(value) and value > 0.0):
-            raise InputError(f"limit {name}: {given} is not a positive number.")
-        bounds[name] = value
+    } | {name: _limit(name, value) for name, value in limits.items()}
+    if minimize in asked and minimize not in limits:
+        del asked[minimize]
     batch = float(np.reshape(plan.batch, ()))
-    ranges = {
+    bounds = {
         "plan.batch": (batch / BATCH_RANGE, batch * BATCH_RANGE),
         "plan.clock": (float(system.accelerator.minimum_clock), 1.0),
         "plan.coolant_temperature": COOLANT_RANGE,
-        "plan.chips": (1.0, bounds["chips"]),
+        "plan.chips": (1.0, asked["chips"]),
     }
-    for path, (low, high) in vary.items():
-        ranges[path] = _range(scenario, path, low, high)
+    bounds |= {path: _range(scenario, path, low, high) for path, (low, high) in vary.items()}
     for path in fix:
         if path not in scenario.provenance:
             raise InputError(f'Unknown path "{path}" to fix. {suggest(path, scenario.provenance)}')
-        ranges.pop(path, None)
-    if not ranges:
+        bounds.pop(path, None)
+    if not bounds:
         raise InputError("Nothing is left to vary: every variable is fixed. Fix fewer paths or vary another.")
-    low, high = ranges.get("plan.chips", (1.0, bounds["chips"]))
-    if "plan.chips" in ranges:
-        ranges["plan.chips"] = (low, min(high, bounds["chips"]))
-    return Problem(system=system, plan=plan, minimize=minimize, variables=ranges, limits=bounds)
+    if "plan.chips" in bounds:
+        low, high = bounds["plan.chips"]
+        if low > asked["chips"]:
+            raise InputError(f"plan.chips: at least {low:g} is more than the limit of {asked['chips']:g} chips.")
+        bounds["plan.chips"] = (low, min(high, asked["chips"]))
+    form = Form(minimize, tuple(bounds), tuple(name for name in asked if name not in NOT_ROWS))
+    given = Given(system, plan, {name: np.asarray(value, np.float64) for name, value in asked.items()})
+    return Problem(form, given, bounds)
+
+
+def _limit(name: str, value: Any) -> float:
+    if name not in LIMITS:
+        raise InputError(f'Unknown limit "{name}". {suggest(name, LIMITS)}')
+    number = parse_quantity(value, LIMITS[name], f"limit {name}") if isinstance(value, str) else float(value)
+    if not (math.isfinite(number) and number > 0.0):
+        raise InputError(f"limit {name}: {value} is not a positive number in {LIMITS[name]}.")
+    return number
 
 
 def _range(scenario: Scenario, path: str, low: Any, high: Any) -> tuple[float, float]:
     if path not in scenario.provenance:
         raise InputError(f'Unknown path "{path}" to vary. {suggest(path, scenario.provenance)}')
-    if path.startswith("plan.layout.") or path.startswith("plan.goal."):
+    if path.startswith(("plan.layout.", "plan.goal.")):
         raise InputError(f"{path}: layouts are compared one by one and the goal is held; vary another path.")
     unit = scenario.provenance[path].unit
     ends = [parse_quantity(end, unit, path) if isinstance(end, str) else float(end) for end in (low, high)]
@@ -175,7 +207,7 @@ def limited_values(system: TrainingSystem, plan: TrainingPlan, outcome: Training
     }
 
 
-def replace_leaf(tree: Any, path: str, value: Any) -> Any:
+def replace_leaf(tree: Any, path: str, value: Numeric) -> Any:
     """The same tree with another leaf at a dotted path; shape and structure stay."""
 
     def leaf(node: Any) -> Any:

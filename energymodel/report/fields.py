@@ -28,7 +28,9 @@ class Field(NamedTuple):
 def outcome_fields(component: eqx.Module) -> list[Field]:
     """Scalar outputs of a component, in the order in which it declares them."""
     return [
-        Field(field.name, field.metadata["key"], field.metadata["title"], field.metadata["unit"], _value(component, field))
+        Field(
+            field.name, field.metadata["key"], field.metadata["title"], field.metadata["unit"], _value(component, field)
+        )
         for field in dataclasses.fields(component)
         if "title" in field.metadata
     ]
@@ -73,8 +75,10 @@ def show(field: Field, *, digits: int = 4) -> str:
         return f"{format_quantity(field.value * _HOUR, 's')}" if field.value < 1.0 else f"{_large(field.value)} h"
     if field.name in _PERCENT:
         return f"{100.0 * field.value:.1f} %"
+    if field.unit == "token/J":
+        return f"{field.value:.{digits}g} token/J"
     if field.unit == "1":
-        return _large(field.value) if abs(field.value) >= 1e6 else format_quantity(field.value, "1", digits=digits)
+        return _large(field.value) if abs(field.value) >= 1e4 else format_quantity(field.value, "1", digits=digits)
     if field.unit == "kg" and abs(field.value) >= 1e6:
         return f"{field.value / 1e6:.{digits}g} kt"
     return format_quantity(field.value, field.unit, digits=digits)
@@ -82,4 +86,4 @@ def show(field: Field, *, digits: int = 4) -> str:
 
 def _large(value: float) -> str:
     """A count with a thousands separator, or a power of ten where that would be long."""
-    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e10 else f"{value:.4g}".replace("e+", "e")
+    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e9 else f"{value:.4g}".replace("e+", "e")

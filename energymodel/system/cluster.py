@@ -8,6 +8,9 @@ from energymodel.performance.network import Link, contended_bandwidth
 from energymodel.performance.topology import AbstractTopology
 
 
+HALF_CROSSING = 0.5  # of random traffic: half of the messages cross the middle of the network
+
+
 class Node(eqx.Module):
     """Chips that share a scale-up network and a host."""
 
@@ -30,7 +33,7 @@ class Network(eqx.Module):
         """Bandwidth per chip and direction that the topology sustains [B/s]."""
         injection = self.link.bandwidth()
         bisection = self.topology.bisection_links(nodes)
-        return contended_bandwidth(injection, bisection, injection, nodes, self.contention_exponent)
+        return contended_bandwidth(injection, bisection, injection, nodes, self.contention_exponent, HALF_CROSSING)
 
     def energy_per_bit(self, nodes: Numeric) -> Float[Array, "..."]:
         """Energy from chip to chip, `2 e_link + H e_hop`, with H the mean number of hops [J/bit]."""

@@ -1,12 +1,14 @@
 """What comes out of a training run?"""
 
+from typing import Any
+
 import equinox as eqx
 from jaxtyping import Array, Float
 
 Output = Float[Array, ""]
 
 
-def output(unit: str, key: str, title: str = "") -> Output:
+def output(unit: str, key: str, title: str = "") -> Any:
     """Declare an output with its unit, its key in JSON and its title in tables."""
     return eqx.field(metadata={"unit": unit, "key": key, "title": title or key.rsplit("_", 1)[0].replace("_", " ")})
 

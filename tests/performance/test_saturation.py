@@ -61,7 +61,7 @@ def test_powers_are_bounded_and_proportional():
 
 def test_gradients():
     x = jnp.asarray(1.5)
-    check_grads(lambda *a: saturating_throughput(*a, 3.0), (x, x, 2 * x, x), order=1)
+    check_grads(lambda b, r, s, g: saturating_throughput(b, r, s, g, 3.0), (x, x, 2 * x, x), order=1)
     check_grads(jax.jit(half_throughput_batch), (x, x), order=1)
     check_grads(jax.jit(exponential_saturation), (x, x, x), order=1)
     check_grads(jax.jit(compute_power), (x, x, x), order=1)

@@ -51,11 +51,12 @@ def chain(system, cap):
 
 
 def test_chain_of_components_agrees_with_float64():
+    value_and_slopes = jax.jit(jax.value_and_grad(chain))
     for cap in (100.0, 500.0, 900.0):
-        single, single_slopes = jax.jit(jax.value_and_grad(chain))(SYSTEM, cap)
+        single, single_slopes = value_and_slopes(SYSTEM, cap)
         assert single.dtype == jnp.float32
         with jax.enable_x64(True):
-            double, double_slopes = jax.jit(jax.value_and_grad(chain))(SYSTEM, cap)
+            double, double_slopes = value_and_slopes(SYSTEM, cap)
         np.testing.assert_allclose(single, double, rtol=1e-5)
         for name, a, b in zip(
             jax.tree_util.tree_leaves_with_path(double_slopes),

@@ -108,7 +108,7 @@ def test_set_point_of_least_power():
 
     np.testing.assert_allclose([total(293.15), total(303.15)], [873.0, 778.5], atol=0.05)
     best = float(brentq(jax.jit(jax.grad(total)), 303.15, 333.15))  # pyright: ignore[reportArgumentType]
-    np.testing.assert_allclose([best - 273.15, total(best)], [47.7, 745.5], atol=0.05)
+    np.testing.assert_allclose([best - 273.15, float(total(best))], [47.7, 745.5], atol=0.05)
     np.testing.assert_allclose(
         thermal.leakage_temperature(600.0, 70.0, best, 0.06, 0.015, 338.15) - 273.15, 90, atol=0.5
     )

@@ -58,8 +58,9 @@ def test_polynomial_without_curvature_is_a_line():
 
 
 def test_gradients():
+    curve = jax.jit(voltage_fraction)
     for clock in (0.3, 0.6, 0.61):  # below, at and above the knee
-        check_grads(jax.jit(voltage_fraction), (clock, 0.7, 0.6, 0.03), order=2, rtol=1e-3)
+        check_grads(curve, (clock, 0.7, 0.6, 0.03), order=2, rtol=1e-3)
     check_grads(partial(polynomial_voltage, center=1.28, scale=0.19), (1.1, 0.739, 0.052, 0.0086), order=2)
 
 

@@ -1,0 +1,65 @@
+"""Which commands are there?"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from energymodel import __version__
+from energymodel.cli import evaluate, limits, optimize, presets
+from energymodel.cli.shell import INTERRUPTED, fail
+
+app = typer.Typer(
+    name="energymodel",
+    help="Energy, time, money and carbon of training a large language model, and the best plan.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"energymodel {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _energymodel(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version.")
+    ] = False,
+) -> None:
+    pass
+
+
+app.command("evaluate")(evaluate.command)
+app.command("optimize")(optimize.command)
+app.command("limits")(limits.command)
+app.add_typer(presets.app, name="presets")
+
+
+def main() -> None:
+    """Run the command line; compiled programs are kept between runs."""
+    _keep_compiled_programs()
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(fail("interrupted.", INTERRUPTED))
+
+
+def _keep_compiled_programs() -> None:
+    """Point JAX at a cache folder, unless the environment already does; JAX reads this when it is imported."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(base) / "energymodel" / "compiled"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return  # a home that cannot be written: compile each time
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")

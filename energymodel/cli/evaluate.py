@@ -1,0 +1,119 @@
+"""`energymodel evaluate`: what does a run yield and cost?"""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from energymodel.cli.shell import (
+    NOT_TRUSTED,
+    TRUSTED,
+    AsJson,
+    Changes,
+    Output,
+    Progress,
+    ScenarioName,
+    check_output,
+    deliver,
+    fail,
+    guarded,
+    read_scenario,
+)
+
+if TYPE_CHECKING:
+    from energymodel.presets.scenario import Scenario
+    from energymodel.system.outcome import TrainingOutcome
+
+
+@guarded
+def command(scenario: ScenarioName, changes: Changes = None, as_json: AsJson = False, output: Output = None) -> int:
+    """Evaluate a training run: loss, time, energy, power, temperature, money and carbon."""
+    check_output(output)
+    with Progress() as progress:
+        given, outcome = evaluate_scenario(scenario, changes, progress)
+    return _deliver(given, outcome, as_json=as_json, output=output)
+
+
+def evaluate_scenario(source: str, changes: list[str] | None, progress: Progress) -> "tuple[Scenario, TrainingOutcome]":
+    """A scenario and its outcome in float64, as NumPy numbers.
+
+    **Raises:** `InputError`, also if the model does not fit into the memory of the chips.
+    """
+    progress("loading JAX ...")
+    import jax
+
+    from energymodel.presets.validate import check_fit
+    from energymodel.system.training_system import evaluate
+
+    progress(f"loading {source} ...")
+    scenario = read_scenario(source, changes)
+    progress("compiling and evaluating the model ...")
+    with jax.enable_x64(True):
+        outcome = jax.device_get(jax.jit(evaluate)(scenario.system, scenario.plan))
+        check_fit(scenario.system, scenario.plan, float(outcome.memory_per_chip))
+    return scenario, outcome
+
+
+def _deliver(scenario: "Scenario", outcome: "TrainingOutcome", *, as_json: bool, output: Path | None) -> int:
+    from energymodel.report.json import run_json, strict
+    from energymodel.report.tables import outcome_report
+
+    tree = {**run_json(scenario, scenario.plan, outcome), "warnings": warnings(outcome)}
+    deliver(tree, outcome_report(scenario, scenario.plan, outcome), as_json=as_json, output=output)
+    broken = broken_limits(scenario, outcome)
+    if broken:
+        return fail(" ".join(broken), NOT_TRUSTED, "infeasible")
+    not_finite = [path for path, _ in strict(tree)[1]]
+    if not_finite:
+        return fail(
+            f"{', '.join(not_finite)}: not finite. Check the numbers that were set.", NOT_TRUSTED, "not trusted"
+        )
+    return TRUSTED
+
+
+def warnings(outcome: "TrainingOutcome") -> list[str]:
+    """What does not forbid the run, but should be known."""
+    if float(outcome.slack.information) >= 0.0:
+        return []
+    times = math.exp(-float(outcome.slack.information))
+    return [
+        f"information absorbed is {times:.3g} times the capacity of the parameters "
+        "(system.capacity_per_parameter, a prior): the loss law is used beyond what the model can store"
+    ]
+
+
+def broken_limits(scenario: "Scenario", outcome: "TrainingOutcome") -> list[str]:
+    """One sentence for each limit of the hardware and the building that the plan breaks."""
+    from energymodel.units import format_quantity
+
+    system, plan, slack = scenario.system, scenario.plan, outcome.slack
+    found = []
+
+    def add(name: str, value: float, limit: float, unit: str, remedy: str) -> None:
+        if float(getattr(slack, name)) < 0.0:
+            shown = f"{format_quantity(value, unit)} exceeds the limit {format_quantity(limit, unit)}"
+            found.append(f"{name}: {shown}. {remedy}")
+
+    peak = float(outcome.power_peak)
+    add(
+        "facility_power", peak, float(system.facility.power_limit), "W",
+        f"Raise system.facility.power_limit to {format_quantity(peak, 'W')}, or lower plan.chips or plan.power_cap.",
+    )  # fmt: skip
+    add(
+        "temperature", float(outcome.temperature), float(system.accelerator.maximum_temperature), "K",
+        "Lower plan.coolant_temperature, plan.power_cap or plan.clock.",
+    )  # fmt: skip
+    add(
+        "clock", float(plan.power_cap) / math.exp(float(slack.clock)), float(plan.power_cap), "W",
+        "The chip draws more than plan.power_cap at its lowest clock: raise it.",
+    )  # fmt: skip
+    flux = float(outcome.power_busy) / float(system.accelerator.die_area)
+    add(
+        "heat_flux", flux, flux * math.exp(float(slack.heat_flux)), "W/m^2",
+        "Lower plan.power_cap, or take another system.facility.",
+    )  # fmt: skip
+    ramp = float(outcome.power_busy) / float(system.accelerator.heat_capacity)
+    add(
+        "ramp", ramp, float(system.facility.ramp_limit), "K/s",
+        "Lower plan.power_cap, or raise system.facility.ramp_limit.",
+    )  # fmt: skip
+    return found

@@ -1,0 +1,21 @@
+"""`energymodel limits`: how far is a run from what nature and technology allow?"""
+
+from energymodel.cli.evaluate import evaluate_scenario
+from energymodel.cli.shell import AsJson, Changes, Output, Progress, ScenarioName, check_output, deliver, guarded
+
+
+@guarded
+def command(scenario: ScenarioName, changes: Changes = None, as_json: AsJson = False, output: Output = None) -> None:
+    """Compare the energy of a run with Landauer's bound, speed limits, the CMOS wall and its roofline."""
+    check_output(output)
+    with Progress() as progress:
+        given, outcome = evaluate_scenario(scenario, changes, progress)
+        import jax
+
+        from energymodel.report.json import run_json
+        from energymodel.report.limits import limits_json, limits_report
+
+        with jax.enable_x64(True):
+            tree = {**run_json(given, given.plan, outcome), "limits": limits_json(given, outcome)}
+            report = limits_report(given, outcome)
+    deliver(tree, report, as_json=as_json, output=output)

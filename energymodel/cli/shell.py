@@ -1,0 +1,158 @@
+"""How does a command speak to the shell: options, progress, errors, exit codes, files?"""
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+import typer
+
+from energymodel.units import InputError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.status import Status
+
+    from energymodel.presets.scenario import Scenario
+
+TRUSTED, BAD_INPUT, NOT_TRUSTED, INTERRUPTED = 0, 2, 3, 130
+EXTENSIONS = (".json", ".csv")
+_WIDTH = 112  # of tables where the output is no terminal
+
+ScenarioName = Annotated[
+    str,
+    typer.Argument(metavar="SCENARIO", help="Name of a preset scenario, or a file: TOML, or JSON of an earlier run."),
+]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Change a number, such as plan.clock=0.8; repeatable."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in SI, with the unit in each key.")]
+Output = Annotated[
+    Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the result as well; .json or .csv.")
+]
+
+
+def fail(message: str, code: int, word: str = "") -> int:
+    """Write one line to stderr and give the exit code back."""
+    line = " ".join(message.split())
+    print(f"energymodel: {f'{word}: ' if word else ''}{line}", file=sys.stderr)
+    return code
+
+
+def guarded(command: Callable[..., int | None]) -> Callable[..., None]:
+    """A command whose bad input, interruption and verdict become one line and an exit code."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            code = command(*args, **kwargs)
+        except InputError as error:
+            code = fail(str(error), BAD_INPUT, "error")
+        except KeyboardInterrupt:
+            code = fail("interrupted.", INTERRUPTED)
+        if code:
+            raise typer.Exit(code)
+
+    # Typer reads parameters from the annotations, so they have to be those of the command.
+    run.__signature__ = inspect.signature(command, eval_str=True)  # type: ignore[attr-defined]
+    return run
+
+
+class Progress:
+    """Says on stderr what is being done: a spinner on a terminal; elsewhere lines, once the work is long."""
+
+    def __init__(self, *, lines: bool = False) -> None:
+        self._lines = lines
+        self._status: Status | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __call__(self, message: str) -> None:
+        """Say what is being done now."""
+        if not sys.stderr.isatty():
+            if self._lines:
+                print(message, file=sys.stderr, flush=True)
+            return
+        if self._status is None:
+            from rich.console import Console
+
+            self._status = Console(stderr=True).status(message)
+            self._status.start()
+        self._status.update(message)
+
+    def __exit__(self, *_: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+
+def read_scenario(source: str, changes: list[str] | None) -> "Scenario":
+    """A preset, a TOML file, or the scenario within the JSON of an earlier run.
+
+    **Raises:** `InputError`.
+    """
+    from energymodel.presets.scenario import load_scenario
+
+    changes = changes or []
+    path = Path(source)
+    if path.suffix == ".json":
+        return load_scenario(_scenario_of_run(path), changes)
+    if path.is_file():
+        return load_scenario(path, changes)
+    return load_scenario(source, changes)
+
+
+def _scenario_of_run(path: Path) -> Mapping[str, Any]:
+    import json
+
+    if not path.is_file():
+        raise InputError(
+            f"{path}: no such file. Give a scenario file or a preset name; `energymodel presets` lists them."
+        )
+    try:
+        run = json.loads(path.read_bytes().decode("utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path}: not valid JSON: {error}.") from None
+    scenario = run.get("scenario", run) if isinstance(run, dict) else run
+    if not isinstance(scenario, dict):
+        raise InputError(f"{path}: holds no scenario. Give a file that `energymodel evaluate -o run.json` wrote.")
+    return {"name": path.stem, **scenario}
+
+
+def check_output(path: Path | None) -> None:
+    """Check before the work that its result can be written.
+
+    **Raises:** `InputError` that names the extensions.
+    """
+    if path is None:
+        return
+    if path.suffix not in EXTENSIONS:
+        shown = f'extension "{path.suffix}"' if path.suffix else "a file without extension"
+        raise InputError(f"{path}: cannot write {shown}. Choose one of {', '.join(EXTENSIONS)}.")
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: there is no folder {path.parent}. Make it first.")
+
+
+def deliver(tree: Mapping[str, Any], report: "RenderableType", *, as_json: bool, output: Path | None) -> None:
+    """Print a table or JSON, and write the file that was asked for.
+
+    **Raises:** `InputError` if the file cannot be written.
+    """
+    from rich.console import Console
+
+    from energymodel.report import json
+
+    if output is not None:
+        text = json.csv_row(tree) if output.suffix == ".csv" else json.dumps(tree) + "\n"
+        try:
+            output.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"{output}: cannot be written: {error.strerror}.") from None
+    if as_json:
+        print(json.dumps(tree))
+        return
+    terminal = sys.stdout.isatty()
+    Console(width=None if terminal else _WIDTH, highlight=False).print(report, soft_wrap=False)

@@ -1,0 +1,207 @@
+"""How far is a run from the least energy that nature, technology and its own hardware allow?"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from energymodel.physics.limits import (
+    cmos_wall_energy,
+    energy_per_bit,
+    finite_time_landauer_energy,
+    information_capacity,
+    landauer_energy,
+    landauer_model_energy,
+    landauer_multiple,
+    landauer_operation_energy,
+    landauer_overwrite_energy,
+    landauer_source_energy,
+    margolus_levitin_rate,
+    roofline_energy,
+    source_bits_per_operation,
+)
+from energymodel.presets.scenario import Scenario
+from energymodel.system.operating_point import eight_bit_energy
+from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.step import training_step
+from energymodel.system.training_system import parameters_in_loss
+from energymodel.units import format_quantity
+
+OPERATIONS_PER_JOULE = 4.7e15  # FLOP/J: geometric mean of the estimates of Ho et al. 2023 for 4-bit CMOS
+RELAXATION_SHARE = 0.1  # of a clock period: the example of docs/physics.md A0.7, tau = 10 tau_c; assumed
+_UNLIMITED_TOKENS = 1e20
+_OPERATIONS_PER_TOKEN_AND_PARAMETER = 6.0
+
+
+class Bound(NamedTuple):
+    """A least energy of the run, and how many times more the run uses."""
+
+    key: str
+    title: str
+    energy: float
+    multiple: float
+    basis: str
+
+
+class Limits(NamedTuple):
+    """The ladder of bounds of a run, and the rates that its energy and power allow."""
+
+    energy: float
+    temperature: float
+    bounds: tuple[Bound, ...]
+    energy_per_bit: float
+    energy_per_bit_multiple: float
+    operation_rate: float
+    speed_limit_of_energy: float
+    speed_limit_of_power: float
+    information: float
+    capacity: float
+
+
+def run_limits(scenario: Scenario, outcome: TrainingOutcome) -> Limits:
+    """Bounds of a run from the scenario's own numbers [docs/physics.md A0.7, A0.8 and B8].
+
+    Bits are erased at the coolant temperature. Operations are six per active parameter and token; a step overwrites
+    the bits of the working weights; the data hold the entropy of the loss law's floor.
+    """
+    system, plan = scenario.system, scenario.plan
+    chip, workload = system.accelerator, system.workload
+    temperature, energy = float(plan.coolant_temperature), float(outcome.energy.total)
+    parameters, tokens = float(workload.parameters), float(outcome.tokens)
+    operations = _OPERATIONS_PER_TOKEN_AND_PARAMETER * float(workload.active_parameters) * tokens
+    weight_bits = 8.0 * float(system.software.weight_bytes)
+    erased, capacity = float(chip.bits_per_flop), float(system.capacity_per_parameter)
+    entropy = _entropy_floor(scenario)
+    period = 1.0 / (float(chip.reference_clock) * float(outcome.clock))
+    floor = float(chip.voltage(chip.minimum_clock))
+    flop_energy = float(chip.energy_per_flop * eight_bit_energy(chip, plan.layout.eight_bit))
+    byte_energy = 8.0 * float(chip.memory_energy)
+    information = float(outcome.information)
+
+    def bound(key: str, title: str, least: Any, basis: str) -> Bound:
+        return Bound(key, title, float(least), float(landauer_multiple(energy, least)), basis)
+
+    bounds = (
+        bound(
+            "landauer_model", "bits of the model",
+            landauer_model_energy(information, parameters, capacity, temperature),
+            f"min(information absorbed, {capacity:g} bit per parameter)",
+        ),
+        bound(
+            "landauer_overwrite", "overwriting it every step",
+            landauer_overwrite_energy(parameters, outcome.steps, weight_bits, temperature),
+            f"{weight_bits:g} bit per parameter and step",
+        ),
+        bound(
+            "landauer_source", "parameters x data, the source's form",
+            landauer_source_energy(parameters, tokens * entropy / math.log(2.0), temperature),
+            f"as {float(source_bits_per_operation(entropy)):.4g} bit per FLOP, at {entropy:.4g} nat/token",
+        ),
+        bound(
+            "landauer_operation", "bits erased by operations",
+            landauer_operation_energy(operations, erased, temperature),
+            f"{erased:g} bit per FLOP",
+        ),
+        bound(
+            "landauer_finite_time", "the same, at the clock of the chip",
+            finite_time_landauer_energy(operations * erased, temperature, period, RELAXATION_SHARE * period),
+            f"{RELAXATION_SHARE:g} of a period to relax, assumed",
+        ),
+        bound(
+            "cmos_wall", "CMOS wall, 4-bit arithmetic",
+            cmos_wall_energy(operations, OPERATIONS_PER_JOULE),
+            f"{OPERATIONS_PER_JOULE:g} FLOP/J (Ho et al. 2023)",
+        ),
+        bound(
+            "roofline", "roofline of this chip",
+            roofline_energy(operations, flop_energy, _traffic(scenario, outcome), byte_energy, floor),
+            f"operations and memory traffic alone, at {floor:.3g} of the reference voltage",
+        ),
+    )  # fmt: skip
+    bit_energy = float(energy_per_bit(energy, information))
+    return Limits(
+        energy=energy,
+        temperature=temperature,
+        bounds=bounds,
+        energy_per_bit=bit_energy,
+        energy_per_bit_multiple=float(landauer_multiple(bit_energy, landauer_energy(1.0, temperature))),
+        operation_rate=operations / float(outcome.time),
+        speed_limit_of_energy=float(margolus_levitin_rate(energy)),
+        speed_limit_of_power=float(
+            margolus_levitin_rate(float(outcome.power_average) * float(outcome.step_time.total))
+        ),
+        information=information,
+        capacity=float(information_capacity(parameters, capacity)),
+    )
+
+
+def _entropy_floor(scenario: Scenario) -> float:
+    """Loss that unlimited data and parameters leave [nat/token], or that this model leaves where the law has none."""
+    learning = scenario.system.learning
+    for name in ("loss_law", "law"):
+        law = getattr(learning, name, None)
+        if law is not None and hasattr(law, "entropy_floor"):
+            return float(law.entropy_floor)
+    return float(learning.loss(parameters_in_loss(scenario.system), _UNLIMITED_TOKENS))
+
+
+def _traffic(scenario: Scenario, outcome: TrainingOutcome) -> float:
+    """Bytes to and from memory of all chips in the run, at the mean batch [B]."""
+    system, plan = scenario.system, scenario.plan
+    if float(system.accelerator.memory_energy) == 0.0:
+        return 0.0
+    step = training_step(system, plan, float(np.mean(plan.batch)))
+    joules = float(step.power.memory * step.time.total) * float(plan.chips) * float(outcome.steps)
+    return joules / (8.0 * float(system.accelerator.memory_energy))
+
+
+def limits_report(scenario: Scenario, outcome: TrainingOutcome) -> RenderableType:
+    """The ladder as a table, and the speed limits."""
+    limits = run_limits(scenario, outcome)
+    table = Table(box=None, title="Least energy", title_justify="left", title_style="bold", pad_edge=False)
+    table.add_column("bound", no_wrap=True)
+    table.add_column("energy", justify="right", no_wrap=True)
+    table.add_column("the run is", justify="right", no_wrap=True)
+    table.add_column("basis")
+    for one in limits.bounds:
+        times = f"x {one.multiple:.3g}".replace("e+", "e")
+        table.add_row(escape(one.title), format_quantity(one.energy, "J"), times, escape(one.basis))
+    share = limits.information / limits.capacity
+    lines = [
+        f"Absorbed: {limits.information:.4g} bit, {100 * share:.0f} % of the capacity of the parameters; "
+        f"{limits.energy_per_bit:.4g} J/bit, {limits.energy_per_bit_multiple:.3g} times k_B T ln 2.",
+        f"Speed limit (Margolus and Levitin): with all of the run's energy {limits.speed_limit_of_energy:.3g} "
+        f"operations/s, with the energy of one step {limits.speed_limit_of_power:.3g}; the run does "
+        f"{limits.operation_rate:.3g} FLOP/s.",
+    ]
+    return Group(
+        Text(scenario.title, style="bold"),
+        f"Energy of the run {format_quantity(limits.energy, 'J')}; bits are erased at "
+        f"{format_quantity(limits.temperature, 'K')}.",
+        "",
+        table,
+        "",
+        Text("\n".join(lines).replace("e+", "e")),
+    )
+
+
+def limits_json(scenario: Scenario, outcome: TrainingOutcome) -> dict[str, Any]:
+    """The same numbers, SI with the unit in each key."""
+    limits = run_limits(scenario, outcome)
+    return {
+        "energy_j": limits.energy,
+        "temperature_k": limits.temperature,
+        "bounds_j": {one.key: one.energy for one in limits.bounds},
+        "multiples": {one.key: one.multiple for one in limits.bounds},
+        "energy_per_bit_j_per_bit": limits.energy_per_bit,
+        "energy_per_bit_multiple": limits.energy_per_bit_multiple,
+        "operation_rate_flop_per_s": limits.operation_rate,
+        "speed_limit_of_energy_per_s": limits.speed_limit_of_energy,
+        "speed_limit_of_step_energy_per_s": limits.speed_limit_of_power,
+        "information_bit": limits.information,
+        "capacity_bit": limits.capacity,
+    }

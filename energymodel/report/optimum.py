@@ -1,0 +1,219 @@
+"""How does a person read the best plan: what changed, what it saves, what holds it back?"""
+
+import math
+from collections.abc import Mapping
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from energymodel.design.optimum import Conflict, Optimum
+from energymodel.presets.scenario import Scenario
+from energymodel.report.fields import Field, outcome_fields, plan_fields, show
+from energymodel.report.tables import PRIOR_MARK, given_priors, provenance_notes, slack_table
+from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.plan import TrainingPlan
+from energymodel.units import format_quantity
+
+# A step of each limit that a person would consider, in SI, by its unit.
+_STEPS = {
+    "s": (86_400.0, "1 day"), "W": (1e6, "1 MW"), "USD": (1e6, "1 M USD"), "kg": (1e6, "1 kt"), "B": (1e9, "1 GB"),
+    "K": (1.0, "1 K"), "nat/token": (0.01, "0.01 nat/token"), "1": (1.0, "1"), "token": (1e6, "1 M tokens"),
+}  # fmt: skip
+_MAIN = (
+    "loss", "tokens", "steps", "time", "chip_time", "mfu", "power_average", "power_busy", "power_peak", "pue",
+    "temperature", "clock", "memory_per_chip", "money", "carbon_operational", "carbon_embodied", "etp",
+    "landauer_multiple",
+)  # fmt: skip
+
+
+def optimum_report(optimum: Optimum) -> RenderableType:
+    """The found plan beside the scenario's own, the energy of both, what limits cost, how sure the search is."""
+    baseline, found = optimum.baseline_value, optimum.value
+    change = found / baseline - 1.0 if baseline else math.nan
+    headline = (
+        f"{optimum.scenario.title}: least {optimum.minimize} "
+        f"{format_quantity(found, optimum.value_unit)}, {_percent(change)} against the scenario's own plan"
+    )
+    return Group(
+        Text(headline, style="bold"),
+        "",
+        plans_table(optimum.scenario, optimum.scenario.plan, optimum.plan, optimum.varied),
+        "",
+        outcomes_table(optimum.baseline, optimum.outcome),
+        "",
+        energies_table(optimum.baseline, optimum.outcome),
+        "",
+        slack_table(optimum.outcome),
+        "",
+        Text("\n".join(limit_lines(optimum))),
+        "",
+        Text("\n".join(search_lines(optimum))),
+        "",
+        provenance_notes(optimum.scenario),
+        Text(f"To evaluate this plan: {evaluate_command(optimum)}", style="dim", overflow="fold"),
+    )
+
+
+def _comparison(title: str) -> Table:
+    table = Table(box=None, title=title, title_justify="left", title_style="bold", pad_edge=False, header_style="")
+    table.add_column("", no_wrap=True)
+    for heading in ("own plan", "found", "change"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def plans_table(scenario: Scenario, own: TrainingPlan, found: TrainingPlan, varied: tuple[str, ...]) -> Table:
+    """Numbers of both plans that differ or were free."""
+    table = _comparison("Plan")
+    priors = given_priors(scenario)
+    before = {field.name: field for field in plan_fields(own)}
+    for field in plan_fields(found):
+        old = before.get(field.name)
+        differs = old is None or old.value != field.value
+        if differs or field.name.split("[")[0] in varied:
+            mark = f" {PRIOR_MARK}" if old and field.name.split("[")[0] in priors else ""
+            shown = show(old) + mark if old else ""
+            name = field.name.removeprefix("plan.").removeprefix("layout.").replace("_", " ")
+            table.add_row(escape(name), shown, show(field), _ratio(old, field) if differs else "")
+    return table
+
+
+def outcomes_table(own: TrainingOutcome, found: TrainingOutcome) -> Table:
+    """Main outcomes of both plans."""
+    table = _comparison("Outcome")
+    before, after = ({field.name: field for field in outcome_fields(one)} for one in (own, found))
+    table.add_row("energy", *_both(float(own.energy.total), float(found.energy.total), "J"))
+    for name in _MAIN:
+        table.add_row(
+            escape(before[name].title), show(before[name]), show(after[name]), _ratio(before[name], after[name])
+        )
+        if name == "steps":
+            table.add_row("time of a step", *_both(float(own.step_time.total), float(found.step_time.total), "s"))
+    return table
+
+
+def energies_table(own: TrainingOutcome, found: TrainingOutcome) -> Table:
+    """Where the energy of both plans goes."""
+    table = _comparison("Energy")
+    for before, after in zip(outcome_fields(own.energy), outcome_fields(found.energy), strict=True):
+        table.add_row(escape(before.title), *_both(before.value, after.value, "J"))
+    table.add_row("total", *_both(float(own.energy.total), float(found.energy.total), "J"), style="bold")
+    return table
+
+
+def _both(before: float, after: float, unit: str) -> tuple[str, str, str]:
+    change = _percent(after / before - 1.0) if before else ""
+    return format_quantity(before, unit), format_quantity(after, unit), change
+
+
+def _ratio(before: Field | None, after: Field) -> str:
+    if before is None or before.value == 0.0 or not math.isfinite(before.value):
+        return ""
+    if after.unit == "K":
+        return f"{after.value - before.value:+.1f} K"
+    ratio = after.value / before.value
+    return _percent(ratio - 1.0) if 0.5 < ratio < 2.0 else f"x {ratio:.3g}"
+
+
+def _percent(change: float) -> str:
+    return f"{100.0 * change:+.1f} %"
+
+
+def limit_lines(optimum: Optimum) -> list[str]:
+    """Each limit, whether it holds the plan back, and what it costs."""
+    if not optimum.limits and not optimum.active:
+        return ["No limits."]
+    asked = ", ".join(
+        f"{_word(name)} {format_quantity(value, optimum.limit_units[name])}" for name, value in optimum.limits.items()
+    )
+    lines = [f"Limits: {asked}."] if asked else []
+    if not optimum.active:
+        return [*lines, "No limit holds the plan back."]
+    lines.append("What holds the plan back, and what it costs:")
+    return lines + [f"  {price_line(optimum, name)}" for name in optimum.active]
+
+
+def price_line(optimum: Optimum, name: str) -> str:
+    """What one limit costs: "1 % more saves 0.3 % energy; 1 MW more saves 31 MWh"."""
+    word = _word(name)
+    price = optimum.prices.get(name)
+    if price is None or not math.isfinite(price.elasticity):
+        return f"{word}"
+    saves = _saving(f"{abs(price.elasticity):.3g} % {optimum.minimize}", price.elasticity)
+    line = f"{word}: 1 % more {saves}"
+    unit = optimum.limit_units.get(name)
+    if unit not in _STEPS or not math.isfinite(price.price) or price.price == 0.0:
+        return line
+    step, text = _STEPS[unit]
+    return f"{line}; {text} more {_saving(format_quantity(abs(price.price) * step, optimum.value_unit), price.price)}"
+
+
+def _saving(amount: str, sign: float) -> str:
+    return f"{'saves' if sign >= 0 else 'costs'} {amount}"
+
+
+def _word(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def search_lines(optimum: Optimum) -> list[str]:
+    """How many layouts were compared, how far the second best is, how far the bound."""
+    lines = [f"Layouts: {optimum.layouts_considered:,} considered, {optimum.layouts_feasible:,} feasible."]
+    if optimum.runner_up is not None:
+        layout = optimum.runner_up.layout
+        degrees = ", ".join(
+            f"{name} {float(getattr(layout, name)):g}"
+            for name in ("tensor", "pipeline", "interleaving", "context", "expert", "microbatch")
+            if float(getattr(layout, name)) != 1.0
+        )
+        lines.append(
+            f"Second best layout ({degrees or 'data parallelism alone'}): {100 * optimum.runner_up.excess:.2g} % more "
+            f"{optimum.minimize}."
+        )
+    if math.isfinite(optimum.gap):
+        lines.append(
+            f"Whole numbers cost at most {100 * optimum.gap:.2g} %: the relaxed bound is "
+            f"{format_quantity(optimum.relaxed_value, optimum.value_unit)}."
+        )
+    return lines
+
+
+def failure_line(optimum: Optimum) -> str:
+    """Why there is no trusted answer, and what to do next, in one line."""
+    parts = [optimum.message or optimum.result, *map(conflict_text, optimum.conflicts)]
+    return " ".join(" ".join(part.split()) for part in parts)
+
+
+def conflict_text(conflict: Conflict) -> str:
+    """One limit that cannot hold with the others, and the nearest value that can."""
+    asked, nearest = (format_quantity(value, conflict.unit, digits=6) for value in (conflict.asked, conflict.nearest))
+    return f"{conflict.limit}: asked {asked}, nearest feasible {nearest}."
+
+
+def plan_changes(own: TrainingPlan, found: TrainingPlan) -> Mapping[str, Field]:
+    """Numbers of the found plan that differ from the scenario's own."""
+    before = {field.name: field.value for field in plan_fields(own)}
+    return {field.name: field for field in plan_fields(found) if before.get(field.name) != field.value}
+
+
+def evaluate_command(optimum: Optimum) -> str:
+    """The command that evaluates the found plan."""
+    changes = plan_changes(optimum.scenario.plan, optimum.plan)
+    words = [f"energymodel evaluate {optimum.scenario.name}"]
+    knots = [field for name, field in changes.items() if name.startswith("plan.batch[")]
+    if knots:
+        batch = [field for field in plan_fields(optimum.plan) if field.name.startswith("plan.batch")]
+        words.append(f'--set "plan.batch=[{", ".join(_exact(field) for field in batch)}]"')
+    words += [f"--set {_quoted(name, _exact(field))}" for name, field in changes.items() if "[" not in name]
+    return " ".join(words)
+
+
+def _exact(field: Field) -> str:
+    number = f"{field.value:.17g}" if float(f"{field.value:.12g}") != field.value else f"{field.value:.12g}"
+    return number if field.unit == "1" else f"{number} {field.unit}"
+
+
+def _quoted(name: str, value: str) -> str:
+    return f'"{name}={value}"' if " " in value else f"{name}={value}"

@@ -1,0 +1,158 @@
+"""How does a person read the outcome of a run?"""
+
+import math
+from collections.abc import Iterable, Mapping
+
+import equinox as eqx
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from energymodel.presets.scenario import Scenario
+from energymodel.report.fields import Field, outcome_fields, plan_fields, show
+from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.plan import TrainingPlan
+from energymodel.units import format_quantity
+
+PRIOR_MARK = "†"
+_BAR = 20
+_RECOMPUTATION = {(0.0, 0.0): "none", (1.0, 0.0): "selective", (0.0, 1.0): "full"}
+_ALWAYS = {"tensor", "pipeline", "microbatch"}
+_SWITCHES = {"shard_optimizer", "shard_gradients", "shard_parameters", "recompute_attention", "recompute_full"}
+
+
+def outcome_report(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOutcome) -> RenderableType:
+    """Plan and outcome side by side, where energy and time go, room to each limit, and what is assumed."""
+    side_by_side = Table.grid(padding=(0, 4))
+    side_by_side.add_row(plan_table(scenario, plan), outcome_table(scenario, outcome))
+    return Group(
+        Text(scenario.title, style="bold"),
+        "",
+        side_by_side,
+        "",
+        shares_table("Energy", outcome.energy, outcome.energy.total, "J"),
+        "",
+        shares_table("Time of one step", outcome.step_time, outcome.step_time.total, "s"),
+        "",
+        slack_table(outcome),
+        "",
+        provenance_notes(scenario),
+    )
+
+
+def pairs_table(title: str, rows: Iterable[tuple[str, str]]) -> Table:
+    """Two columns, name and value."""
+    table = Table(box=None, title=title, title_justify="left", title_style="bold", show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*map(escape, row))
+    return table
+
+
+def plan_table(scenario: Scenario, plan: TrainingPlan) -> Table:
+    """What is decided; numbers that are priors are marked."""
+    return pairs_table("Plan", plan_rows(scenario, plan))
+
+
+def plan_rows(scenario: Scenario, plan: TrainingPlan) -> list[tuple[str, str]]:
+    """Name and value of each number of a plan that says something, with the words of a scenario file."""
+    rows, layout = [], plan.layout
+    priors = given_priors(scenario)
+    for field in plan_fields(plan):
+        *_, parent, name = field.name.split(".")
+        if parent == "layout" and (name in _SWITCHES or (name not in _ALWAYS and _is_default(name, field.value))):
+            continue
+        mark = f" {PRIOR_MARK}" if field.name.split("[")[0] in priors else ""
+        rows.append((_name(name, field), show(field) + mark))
+        if name == "pipeline":
+            data = float(plan.chips) / float(layout.tensor * layout.pipeline * layout.context)
+            rows.append(("data", f"{data:g}"))
+    stages = [float(layout.shard_optimizer), float(layout.shard_gradients), float(layout.shard_parameters)]
+    rows.append(("ZeRO stage", f"{sum(stages):g}"))
+    recomputed = (float(layout.recompute_attention), float(layout.recompute_full))
+    words = _RECOMPUTATION.get(recomputed, f"attention {recomputed[0]:g}, all {recomputed[1]:g}")
+    rows.append(("recomputation", words))
+    return rows
+
+
+def _name(name: str, field: Field) -> str:
+    return {"microbatch": "sequences per micro-batch", "eight_bit": "share in 8 bits", "loss": "target loss"}.get(
+        name, field.title
+    )
+
+
+def _is_default(name: str, value: float) -> bool:
+    return value == (0.0 if name.startswith("offload") or name == "eight_bit" else 1.0)
+
+
+def outcome_table(scenario: Scenario, outcome: TrainingOutcome) -> Table:
+    """What comes out."""
+    rows = [(field.title, show(field)) for field in outcome_fields(outcome)]
+    position = next(index for index, row in enumerate(rows) if row[0] == "steps") + 1
+    rows.insert(position, ("time of a step", format_quantity(float(outcome.step_time.total), "s")))
+    rows.insert(position + 1, ("energy", format_quantity(float(outcome.energy.total), "J")))
+    return pairs_table("Outcome", rows)
+
+
+def shares_table(title: str, parts: eqx.Module, total: object, unit: str) -> Table:
+    """Parts of a whole with their shares, the largest first, and a bar."""
+    whole = float(total)  # type: ignore[arg-type]
+    table = Table(box=None, title=title, title_justify="left", title_style="bold", show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(no_wrap=True)
+    for field in sorted(outcome_fields(parts), key=lambda field: -field.value):
+        share = field.value / whole
+        if field.value:
+            table.add_row(escape(field.title), format_quantity(field.value, unit), f"{100 * share:.1f} %", _bar(share))
+    table.add_row("total", format_quantity(whole, unit), "100 %", "", style="bold")
+    return table
+
+
+def _bar(share: float) -> str:
+    filled = max(0.0, share) * _BAR
+    return "█" * int(filled) + ("▌" if filled - int(filled) >= 0.5 else "")
+
+
+def slack_table(outcome: TrainingOutcome) -> Table:
+    """Room to each limit of the system: how far it lies above the value."""
+    rows = []
+    for field in outcome_fields(outcome.slack):
+        room = math.expm1(field.value)
+        rows.append(
+            (field.title, f"{100 * room:.1f} %" if room >= 0 else f"exceeded: limit is {-100 * room:.1f} % below")
+        )
+    return pairs_table("Room to each limit, in percent of the value", rows)
+
+
+def given_priors(scenario: Scenario) -> Mapping[str, str]:
+    """Path and source of the numbers of the plan that are recalled or assumed."""
+    return {
+        path: origin.source
+        for path, origin in scenario.provenance.items()
+        if path.startswith("plan.") and origin.is_prior and origin.source != "default"
+    }
+
+
+def provenance_notes(scenario: Scenario) -> RenderableType:
+    """Which numbers are priors, and what the run's time holds beyond the run itself."""
+    lines = []
+    priors = given_priors(scenario)
+    if priors:
+        lines.append(f"{PRIOR_MARK} prior: recalled or assumed, not measured")
+        lines += [f"  {path}: {source}" for path, source in priors.items()]
+    stages = float(scenario.system.other_stages)
+    if stages:
+        origin = scenario.provenance["system.other_stages"]
+        word = f" {PRIOR_MARK} prior" if origin.is_prior else ""
+        lines.append(f"Time and energy include {100 * stages:g} % for other stages{word}: {origin.source}")
+    system = [origin for path, origin in scenario.provenance.items() if path.startswith("system.")]
+    count = sum(origin.is_prior for origin in system)
+    lines.append(
+        f"{count} of the {len(system)} numbers of the system are priors; `energymodel presets show {scenario.name}` "
+        "lists each with its source."
+    )
+    return Text("\n".join(lines), style="dim")
