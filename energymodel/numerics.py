@@ -51,7 +51,9 @@ def real(unit: str, default: float | None = None, doc: str = "", *, difference: 
 def softplus(x: Numeric) -> Float[Array, "..."]:
     """Smooth ramp `ln(1 + e^x)`, without overflow and without primitives that a kernel lacks."""
     x = jnp.asarray(x)
-    return jnp.maximum(x, 0.0) + jnp.log(1.0 + jnp.exp(-jnp.abs(x)))
+    above = x > 0
+    positive, negative = jnp.where(above, x, 0.0), jnp.where(above, 0.0, x)
+    return jnp.where(above, positive + jnp.log(1.0 + jnp.exp(-positive)), jnp.log(1.0 + jnp.exp(negative)))
 
 
 def sigmoid(x: Numeric) -> Float[Array, "..."]:
@@ -121,7 +123,8 @@ def implicit_root(
     low, high = jax.lax.fori_loop(0, BISECTIONS, halve, (low, high))
     x = 0.5 * (low + high)
     for _ in range(LIVE_NEWTON_STEPS):
-        value, slope = jax.jvp(lambda x: function(x, parameters), (x,), (jnp.ones_like(x),))
+        # The tangent is an array of ones that no compiler of kernels takes for a literal.
+        value, slope = jax.jvp(lambda x: function(x, parameters), (x,), (x * 0.0 + 1.0,))
         rising = slope > 0
-        x = x - jnp.where(rising, value / jnp.where(rising, slope, 1.0), 0.0)
-    return jnp.clip(x, lower, upper)
+        x = jnp.clip(x - jnp.where(rising, value / jnp.where(rising, slope, 1.0), 0.0), lower, upper)
+    return x

@@ -22,10 +22,11 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
+def _version(wanted: bool) -> bool:
     if wanted:
         typer.echo(f"energymodel {__version__}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 OBJECTIVES = ("energy", "time", "money", "carbon", "etp")
 LIMIT_UNITS = {
     "time": "s", "facility_power": "W", "money": "USD", "carbon": "kg", "loss": "nat/token", "chips": "1",
-    "temperature": "K", "memory": "B",
+    "temperature": "K", "memory": "B", "heat_flux": "W/m^2",
 }  # fmt: skip
 
 
@@ -68,9 +68,8 @@ def command(
 
         with jax.enable_x64(True):
             optimum = optimize(given, **asked, progress=progress)
-            tree = optimum_json(optimum)
+            tree = optimum_json(optimum, written(asked, given))
             report = optimum_report(optimum)
-    tree["scenario"]["optimize"] |= {key: value for key, value in _written(asked).items() if value}
     deliver(tree, report, as_json=as_json, output=output)
     if optimum.success:
         return TRUSTED
@@ -163,8 +162,8 @@ def asked_of(
     fixed = [*section.get("fix", []), *fix]
     plan_paths = [path for path in units if path.startswith("plan.")]
     for path in fixed:
-        if path != "plan.layout" and path not in plan_paths:
-            raise InputError(f'--fix: unknown path "{path}". {suggest(path, [*plan_paths, "plan.layout"])}')
+        if path not in plan_paths:
+            raise InputError(f'--fix: unknown path "{path}". {suggest(path, plan_paths)}')
     return {
         "minimize": minimize or _objective(str(section.get("minimize", "energy"))),
         "limits": {**own_limits, **limits},
@@ -173,9 +172,15 @@ def asked_of(
     }
 
 
-def _written(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Ranges and fixed paths as an [optimize] section holds them."""
-    return {
-        "vary": {path: list(bounds) for path, bounds in (asked["vary"] or {}).items()},
+def written(asked: Mapping[str, Any], scenario: "Scenario") -> dict[str, Any]:
+    """What was asked, as the [optimize] section of a scenario holds it."""
+    section = {
+        "minimize": asked["minimize"],
+        "limits": {name: f"{value!r} {LIMIT_UNITS[name]}" for name, value in asked["limits"].items()},
+        "vary": {
+            path: [f"{bound!r} {scenario.provenance[path].unit}" for bound in bounds]
+            for path, bounds in (asked["vary"] or {}).items()
+        },
         "fix": list(asked["fix"]),
     }
+    return {key: value for key, value in section.items() if value}

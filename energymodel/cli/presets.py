@@ -3,11 +3,24 @@
 from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from energymodel.cli.shell import AsJson, guarded
 from energymodel.units import InputError
 
-app = typer.Typer(rich_markup_mode=None, help="List presets, or print one with units, sources and uncertainty.")
+
+class _ListByDefault(typer.core.TyperGroup):
+    """`presets` alone is `presets list`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Name the command that was left out."""
+        left_out = not args or args[0] == "--json"
+        return super().parse_args(ctx, ["list", *args] if left_out else args)
+
+
+app = typer.Typer(
+    cls=_ListByDefault, rich_markup_mode=None, help="List presets, or print one with units, sources and uncertainty."
+)
 BASE = "llama-3.1-405b-h100"
 # Where a scenario holds a component of each category.
 PLACES = {
@@ -18,12 +31,10 @@ PLACES = {
 LAW_PLACES = {"ChinchillaLaw": "learning.loss_law"}
 
 
-@app.callback(invoke_without_command=True)
+@app.command("list")
 @guarded
-def listing(context: typer.Context, as_json: AsJson = False) -> None:
-    """List presets, or print one with units, sources and uncertainty."""
-    if context.invoked_subcommand is not None:
-        return
+def listing(as_json: AsJson = False) -> None:
+    """List all presets with their titles; also what `presets` alone does."""
     from energymodel.presets.files import CATEGORIES, names, read_preset
 
     titles = {
@@ -91,9 +102,10 @@ def preset_toml(category: str, name: str) -> str:
     preset = read_preset(category, name)
     title = preset.pop("title", name)
     if preset.get("component") == "NearLimitAccelerator":
-        preset = {"preset": name, **{key: value for key, value in preset.items() if isinstance(value, dict)}}
+        preset = {key: value for key, value in preset.items() if isinstance(value, dict)}
     place = PLACES.get(category) or LAW_PLACES.get(str(preset.get("component")), "learning.critical_batch")
-    tables: dict[str, Any] = preset
+    # The name makes it replace what the base has there, whatever law or device that is.
+    tables: dict[str, Any] = {"preset": name, **preset}
     for part in reversed(f"system.{place}".split(".")):
         tables = {part: tables}
     heading = (

@@ -5,7 +5,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -68,7 +68,7 @@ class Progress:
         self._lines = lines
         self._status: Status | None = None
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Progress":
         return self
 
     def __call__(self, message: str) -> None:
@@ -77,12 +77,13 @@ class Progress:
             if self._lines:
                 print(message, file=sys.stderr, flush=True)
             return
-        if self._status is None:
-            from rich.console import Console
+        if self._status is not None:
+            self._status.update(message)
+            return
+        from rich.console import Console
 
-            self._status = Console(stderr=True).status(message)
-            self._status.start()
-        self._status.update(message)
+        self._status = Console(stderr=True).status(message)
+        self._status.start()
 
     def __exit__(self, *_: object) -> None:
         if self._status is not None:

@@ -270,9 +270,12 @@ def _iterate(problem: Rows, equality: Array, box: Box, options: SolverOptions, t
     # The condensed Newton matrix, its factor, and the direction for given complementarity targets.
     ratio = gap[: 2 * m] / price[: 2 * m]
     stiff = dual / gap[2 * m :]
-    S = 1.0 / (ratio[:m] + ratio[m:])
+    # The least compliance bounds what a stiff row may round away from the rest of the matrix; what it leaves of the row's
+    # residual, compliance times dy, the next iterations take [proximal multipliers: Rockafellar 1976].
+    size = jnp.max(jnp.sum(jnp.abs(W), axis=1))
+    S = 1.0 / (ratio[:m] + ratio[m:] + eps**0.55 / jnp.maximum(1.0, size))
     A = W + (J.T * S) @ J + jnp.diag(stiff[:n] + stiff[n:] + ~free)
-    factor, damping = _factor(A, jnp.max(jnp.sum(jnp.abs(W), axis=1)), free, state.damping)
+    factor, damping = _factor(A, size, free, state.damping)
 
     def respond(right: Array, shift: Array) -> tuple[Array, Array]:
         """Steps of x and y for a force on x and a residual of the rows."""

@@ -106,8 +106,8 @@ def _rounds(
         if store is None:
             raise
         solution = store[1]
-        cut = RESULTS.where(solution.result == RESULTS.running, RESULTS.interrupted, solution.result)
-        return jax.tree.map(np.asarray, eqx.tree_at(lambda s: s.result, solution, cut))
+        cut = jax.vmap(lambda r: RESULTS.where(r == RESULTS.running, RESULTS.interrupted, r))(solution.result)
+        return eqx.tree_at(lambda s: s.result, solution, jax.tree.map(np.asarray, cut))
     if store is None:
         raise ValueError("minimize_many: there are no lanes. Give x0 at least one.")
     return store[1]

@@ -1,87 +1,154 @@
-"""Which parallel layouts could run a model at all?"""
+"""Which parallel layouts could run a model at all, and which of them are worth a search?"""
 
+import dataclasses
 import itertools
 import math
+from functools import lru_cache
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool, Float
 
-from energymodel.system.plan import ParallelLayout, TrainingPlan
-from energymodel.system.training_system import TrainingSystem
-from energymodel.system.work import divide, memory_per_chip
+from energymodel.compilation import compiler_options
+from energymodel.design.problem import Form, Given, Problem
+from energymodel.design.solve import Values
+from energymodel.system.plan import ParallelLayout
 
 Lattice = ParallelLayout
 """Layouts with a leading axis on every leaf."""
 
 MICROBATCHES = (1, 2, 4, 8)
-CONTEXT_TOKENS = 8192  # below this, a sequence is not worth dividing
+LEAST_CONTEXT = 4096.0  # tokens of a sequence that one chip of a context group should keep
+KEPT = ("eight_bit", "offload_optimizer", "offload_activations")  # taken from the scenario's own layout
 
 
-def candidates(system: TrainingSystem, plan: TrainingPlan, chips: float) -> Lattice:
-    """All layouts that divide at most `chips` chips, with the precision and offload of the plan.
+def candidates(given: Given, chips: float) -> Lattice:
+    """All layouts that divide at most `chips` chips, the scenario's own among them.
 
-    Tensor parallelism stays in a node; pipelines divide the layers; ZeRO 1 and 3 and recomputation none or full
-    are the ends of what memory costs (selective recomputation too where attention scores are kept).
+    Tensor parallelism stays within a node; pipelines and interleavings are powers of two or divide the layers;
+    ZeRO 2 and 3, and recomputation none or full (selective where attention scores are kept), are the ends of
+    what memory costs: stages 0 and 1 send the same bytes as 2 and keep more.
     """
-    workload, own = system.workload, plan.layout
-    layers, node = round(float(workload.layers)), round(float(system.node.chips))
+    workload, own = given.system.workload, given.plan.layout
+    layers, node = round(float(workload.layers)), round(float(given.system.node.chips))
     tensors = [t for t in _powers(min(node, chips)) if float(workload.heads) % t == 0]
-    pipelines = sorted({p for p in (*_powers(layers), *_divisors(layers), round(float(own.pipeline))) if p <= chips})
-    contexts = [c for c in _powers(chips) if float(workload.sequence) / c >= CONTEXT_TOKENS or c == 1]
-    experts = _powers(float(workload.experts))
-    recomputations = [(0.0, 0.0), (0.0, 1.0)] + ([(1.0, 0.0)] if float(workload.flash) < 1.0 else [])
-    rows = []
-    for t, p, c, e in itertools.product(tensors, pipelines, contexts, experts):
-        if t * p * max(c, e) > chips:
-            continue
-        for v, b, zero, recomputation in itertools.product(
-            _interleavings(layers, p), MICROBATCHES, (2.0, 3.0), recomputations
-        ):
-            rows.append((t, p, v, c, e, b, float(t > 1), 1.0, 1.0, float(zero > 2), *recomputation))
-    table = np.unique(np.array(rows, dtype=np.float64), axis=0)
-    names = (
-        "tensor", "pipeline", "interleaving", "context", "expert", "microbatch", "sequence_parallel",
-        "shard_optimizer", "shard_gradients", "shard_parameters", "recompute_attention", "recompute_full",
-    )  # fmt: skip
-    kept = {name: np.full(len(table), float(getattr(own, name))) for name in _INHERITED}
-    return ParallelLayout(**_unchecked(dict(zip(names, table.T, strict=True)) | kept))
-
-
-_INHERITED = ("eight_bit", "offload_optimizer", "offload_activations")
-
-
-def _unchecked(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return columns
+    pipelines = [p for p in _between(layers, layers) if p <= chips]
+    contexts = [c for c in _powers(chips) if c == 1 or float(workload.sequence) / c >= LEAST_CONTEXT]
+    experts = _powers(min(chips, float(workload.experts)))
+    recomputations = [(0.0, 0.0), (0.0, 1.0), (1.0, 0.0)][: 2 + int(float(workload.flash) < 1.0)]
+    rows = [
+        (t, p, v, c, e, b, float(t > 1), 1.0, 1.0, shard_parameters, *recomputation)
+        for t, p, c, e in itertools.product(tensors, pipelines, contexts, experts)
+        if t * p * max(c, e) <= chips
+        for v, b, shard_parameters, recomputation in itertools.product(
+            _between(math.ceil(layers / p), layers // p) if p > 1 else [1], MICROBATCHES, (0.0, 1.0), recomputations
+        )
+    ]
+    names = [field.name for field in dataclasses.fields(ParallelLayout)]
+    kept = [float(getattr(own, name)) for name in KEPT]
+    # Columns in the order of the fields: `eight_bit` and the offloads follow recomputation.
+    table = np.array([(*row, *kept) for row in rows] + [[float(getattr(own, name)) for name in names]])
+    return jax.vmap(ParallelLayout)(*np.unique(table, axis=0).T)
 
 
 def _powers(limit: float) -> list[int]:
     return [2**k for k in range(int(math.log2(max(1.0, limit))) + 1)]
 
 
-def _divisors(count: int) -> list[int]:
-    return [d for d in range(1, count + 1) if count % d == 0]
+def _between(most: int, dividend: int) -> list[int]:
+    """Counts from 1 to `most` that are powers of two, divide the layers, or are the most."""
+    divisors = [d for d in range(1, most + 1) if dividend > 0 and dividend % d == 0]
+    return sorted({*_powers(most), *divisors, most})
 
 
-def _interleavings(layers: int, pipeline: int) -> list[int]:
-    most = math.ceil(layers / pipeline)
-    if pipeline == 1:
-        return [1]
-    return sorted({v for v in (*_powers(most), most)})
+def chips_per_replica(layout: Lattice) -> np.ndarray:
+    """Least chips of a layout: a model replica, or as many replicas as the experts divide over."""
+    expert = np.maximum(np.asarray(layout.context), np.asarray(layout.expert))
+    return np.asarray(layout.tensor) * np.asarray(layout.pipeline) * expert
 
 
-def fitting(system: TrainingSystem, plan: TrainingPlan, lattice: Lattice, chips: float) -> np.ndarray:
-    """Which layouts fit into memory at their best: all chips, one micro-batch in flight."""
+@dataclasses.dataclass(frozen=True)
+class Screened:
+    """What a coarse grid says of each layout: its best point and how good it is."""
 
-    def least_memory(layout: ParallelLayout) -> jax.Array:
-        group = layout.tensor * layout.pipeline * layout.context
-        data = jnp.maximum(1.0, jnp.floor(chips / group))
-        batch = data * layout.microbatch * system.workload.sequence
-        trial = TrainingPlan(
-            chips=data * group, batch=batch, goal=plan.goal, clock=plan.clock, power_cap=plan.power_cap,
-            coolant_temperature=plan.coolant_temperature, layout=layout,
-        )  # fmt: skip
-        return memory_per_chip(system, trial, divide(system, trial, batch))
+    start: Float[np.ndarray, "layouts n"]
+    merit: Float[np.ndarray, " layouts"]
+    feasible: Bool[np.ndarray, " layouts"]
 
-    needed = jax.jit(jax.vmap(least_memory))(lattice)
-    return np.asarray(needed) <= float(system.accelerator.memory_capacity)
+
+BATCH_STEPS = np.array([0.5, 0.85, 1.5, 4.0])  # of the scenario's own value
+CLOCK_STEPS = np.array([0.8, 1.0])
+CHIP_STEPS = np.array([0.5, 1.0])
+VIOLATION_PRICE = 10.0
+
+
+def screen(problem: Problem, lattice: Lattice) -> Screened:
+    """Evaluate all layouts on a coarse grid of batch, clock and chips, other variables at the scenario's values.
+
+    The merit of a point is the logarithm of the objective plus a price on what it violates, so that layouts which
+    the search can still make feasible rank before hopeless ones.
+    """
+    grid = _grid(problem)
+    least = chips_per_replica(lattice)
+    place = problem.index("plan.chips")
+    points = np.broadcast_to(grid, (len(least), *grid.shape)).copy()
+    if place is not None:
+        points[..., place] = np.maximum(points[..., place], np.log(least)[:, None])
+    values = evaluate_points(problem.form, points, lattice, problem.given)
+    violation = np.sum(np.maximum(values.inequalities, 0.0), axis=-1)
+    merit = np.where(np.isfinite(values.objective), values.objective + VIOLATION_PRICE * violation, np.inf)
+    best = np.argmin(merit, axis=1)
+    row = np.arange(len(best))
+    return Screened(points[row, best], merit[row, best], violation[row, best] <= 0.0)
+
+
+def _grid(problem: Problem) -> np.ndarray:
+    steps = {"plan.batch": BATCH_STEPS, "plan.clock": CLOCK_STEPS, "plan.chips": CHIP_STEPS}
+    axes = []
+    for path in problem.form.paths:
+        low, high = problem.bounds[path]
+        start = float(np.reshape(leaf_at(problem.given, path), ()))
+        values = start * steps.get(path, np.ones(1))
+        axes.append(np.unique(np.clip(np.log(values), np.log(low), np.log(high))))
+    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+
+
+def leaf_at(given: Given, path: str) -> Any:
+    """The scenario's own value at a dotted path."""
+    node: Any = given
+    for part in path.split("."):
+        node = getattr(node, part)
+    return node
+
+
+CHUNK = 4096
+
+
+def evaluate_points(
+    form: Form, points: Float[np.ndarray, "layouts points n"], lattice: Lattice, given: Given
+) -> Values:
+    """Objective and rows of every layout at each of its points, in chunks of one compiled size."""
+    layouts, count, size = points.shape
+    flat = points.reshape(-1, size)
+    owner = np.repeat(np.arange(layouts), count)
+    objective, rows = [], []
+    for first in range(0, len(flat), CHUNK):
+        index = np.resize(np.arange(first, min(first + CHUNK, len(flat))), CHUNK)
+        part = jax.tree.map(lambda leaf, i=index: np.asarray(leaf)[owner[i]], lattice)
+        values = _values()(form, flat[index], part, given)
+        objective.append(np.asarray(values.objective))
+        rows.append(np.asarray(values.inequalities))
+    total = len(flat)
+    return Values(
+        np.concatenate(objective)[:total].reshape(layouts, count),
+        np.concatenate(rows)[:total].reshape(layouts, count, -1),
+    )
+
+
+@lru_cache(maxsize=1)
+def _values() -> Any:
+    def many(form: Form, points: Array, lattice: Lattice, given: Given) -> Values:
+        return jax.vmap(form, in_axes=(0, 0, None))(points, lattice, given)
+
+    return jax.jit(many, static_argnums=0, compiler_options=compiler_options())

@@ -8,6 +8,9 @@ from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, real
 
+UNTRAINED_LOSS = 10.82
+"""Loss of a uniform guess among 50 257 words, ln 50257 [nat/token] [Kaplan et al. 2020, sec. 2]."""
+
 
 class AbstractCriticalBatch(eqx.Module):
     """Batch at which half of the tokens are wasted, as training proceeds."""
@@ -77,7 +80,8 @@ def power_critical_batch(tokens: Numeric, coefficient: Numeric, exponent: Numeri
 def kaplan_critical_batch(loss: Numeric, coefficient: Numeric, exponent: Numeric) -> Float[Array, "..."]:
     """Critical batch at a loss, `B_c = c L^-m` [Kaplan et al. 2020, eq. 1.4].
 
-    In nats of WebText2 and its tokenizer: not portable to other data without a shift of the loss.
+    In nats of WebText2 and its tokenizer: not portable to other data without a shift of the loss. Losses above that
+    of an untrained model, which power laws promise for the first tokens, count as untrained.
 
     **Arguments:**
 
@@ -87,7 +91,7 @@ def kaplan_critical_batch(loss: Numeric, coefficient: Numeric, exponent: Numeric
 
     **Returns:** critical batch [token].
     """
-    return jnp.asarray(coefficient) * jnp.power(jnp.asarray(loss), -jnp.asarray(exponent))
+    return jnp.asarray(coefficient) * jnp.power(jnp.minimum(loss, UNTRAINED_LOSS), -jnp.asarray(exponent))
 
 
 def critical_batch_from_overhead(batch: Numeric, overhead: Numeric) -> Float[Array, "..."]:
@@ -122,7 +126,7 @@ def instantaneous_coefficient(coefficient: Numeric, exponent: Numeric) -> Float[
 
 
 def batch_penalty(batch: Numeric, critical_batch: Numeric) -> Float[Array, "..."]:
-    """Tokens per effective token, `D / D_eff = 1 + B / B_c` [McCandlish et al. 2018, eq. 2.11].
+    """Tokens per effective token, `D / D_eff = 1 + B / B_c` [McCandlish et al. 2018, sec. 2.3].
 
     With S = D/B steps this is `(S/S_min - 1)(D/D_min - 1) = 1`.
 
@@ -137,7 +141,7 @@ def batch_penalty(batch: Numeric, critical_batch: Numeric) -> Float[Array, "..."
 
 
 def tokens_needed(effective_tokens: Numeric, batch: Numeric, critical_batch: Numeric) -> Float[Array, "..."]:
-    """Tokens to process for the progress of D_eff, `D = D_eff (1 + B / B_c)` [McCandlish et al. 2018, eq. 2.11].
+    """Tokens to process for the progress of D_eff, `D = D_eff (1 + B / B_c)` [McCandlish et al. 2018, sec. 2.3].
 
     **Arguments:**
 
@@ -167,7 +171,7 @@ def tokens_effective(tokens: Numeric, batch: Numeric, critical_batch: Numeric) -
 
 
 def steps_needed(effective_tokens: Numeric, batch: Numeric, critical_batch: Numeric) -> Float[Array, "..."]:
-    """Optimizer steps, `S = D / B = D_eff (1/B + 1/B_c)` [McCandlish et al. 2018, eq. 2.11].
+    """Optimizer steps, `S = D / B = D_eff (1/B + 1/B_c)` [McCandlish et al. 2018, sec. 2.3].
 
     **Arguments:**
 
@@ -183,7 +187,7 @@ def steps_needed(effective_tokens: Numeric, batch: Numeric, critical_batch: Nume
 def per_token_progress(
     batch: Numeric, progress: Numeric, critical_batch: Numeric, exponent: Numeric
 ) -> Float[Array, "..."]:
-    """Progress per token, `e = e_0 (1 + B / B_c)^-beta` [McCandlish et al. 2018, eq. 2.11, generalized].
+    """Progress per token, `e = e_0 (1 + B / B_c)^-beta` [McCandlish et al. 2018, sec. 2.3, generalized].
 
     beta = 1 is McCandlish; for B >> B_c it is the sources' power law `alpha B^-beta` with `alpha = e_0 B_c^beta`.
 

@@ -54,7 +54,7 @@ class AbstractLearning(eqx.Module):
 
 
 class CriticalBatchLearning(AbstractLearning):
-    """A loss law in effective tokens, `D = D_eff (1 + B/B_c(D_eff)) / (1 + a)` [McCandlish et al. 2018, eq. 2.11].
+    """A loss law in effective tokens, `D = D_eff (1 + B/B_c(D_eff)) / (1 + a)` [McCandlish et al. 2018, sec. 2.3].
 
     The overhead a is what the runs behind the loss law carry themselves: their effective tokens are fewer than
     their tokens by 1 + a (5 to 10 % for Chinchilla), which the law has absorbed.

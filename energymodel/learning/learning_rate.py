@@ -7,7 +7,7 @@ from energymodel.numerics import Numeric
 
 
 def sgd_learning_rate(batch: Numeric, maximum: Numeric, critical_batch: Numeric) -> Float[Array, "..."]:
-    """Best learning rate of SGD, `eta = eta_max / (1 + B_n/B)` [McCandlish et al. 2018, eq. 2.10].
+    """Best learning rate of SGD, `eta = eta_max / (1 + B_n/B)` [McCandlish et al. 2018, sec. 2.2].
 
     Linear in small batches, saturating in large ones.
 
@@ -106,7 +106,7 @@ def undecayed_tokens(
     effective_tokens: Numeric, progress: Numeric, decay_share: Numeric, discount: Numeric
 ) -> Float[Array, "..."]:
     """Tokens that count before the learning rate has decayed, `x (rho + (1 - rho) d)`, with d rising linearly from 0
-    to 1 in the decay phase [Hägele et al. 2024].
+    to 1 in the decay phase [derivation: docs/physics.md B1, after Hägele et al. 2024].
 
     For warmup-stable-decay schedules: until the final decay the loss is that of a decayed run of fewer tokens.
 

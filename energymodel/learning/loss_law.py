@@ -11,7 +11,7 @@ from energymodel.learning.information import information_absorbed, information_p
 from energymodel.numerics import Numeric, Real, real
 
 FLOP_PER_PARAMETER_AND_TOKEN = 6.0
-"""Training compute, forward and backward, without attention: C = 6 N D [Kaplan et al. 2020, sec. 2.1]."""
+"""Training compute, forward and backward, without attention: C = 6 N D [Kaplan et al. 2020, sec. 2]."""
 
 UNREACHABLE_TOKENS = 1e20
 """From here on [token] a loss counts as out of reach: a million times the largest run, still safe in float32."""
@@ -174,9 +174,10 @@ def compute_optimal_for_loss(loss: Numeric, law: ChinchillaLaw) -> ComputeOptima
 
 
 def effective_parameters(active: Numeric, total: Numeric, exponent: Numeric) -> Float[Array, "..."]:
-    """Dense size with the loss of a mixture of experts, `N_eff = N_active^(1-mu) N_total^mu` [Clark et al. 2022].
+    """Dense size with the loss of a mixture of experts, `N_eff = N_active^(1-mu) N_total^mu`
+    [derivation: weighted geometric mean, after the effective size of Clark et al. 2022].
 
-    The geometric mean is a weak prior, mu about 0.2 to 0.35; a dense model has N_active = N_total.
+    A weak prior, mu about 0.2 to 0.35; a dense model has N_active = N_total.
 
     **Arguments:**
 
@@ -192,7 +193,7 @@ def effective_parameters(active: Numeric, total: Numeric, exponent: Numeric) -> 
 
 def unique_equivalent_tokens(tokens: Numeric, unique_tokens: Numeric, repetition_scale: Numeric) -> Float[Array, "..."]:
     """Fresh tokens worth as much as repeated ones, `D = U (1 + R* (1 - e^(-(e-1)/R*)))`, with `e = tokens / U` epochs
-    [Muennighoff et al. 2023, eq. 5].
+    [Muennighoff et al. 2023].
 
     Data seen at most once (e <= 1) count in full. Trusted up to about four epochs; the limit is U (1 + R*).
 

@@ -40,7 +40,7 @@ def optimal_batch_for_compute(compute: Numeric, coefficient: Numeric, exponent: 
 
 
 def adaptive_batch(critical_batch: Numeric, fixed_cost_batch: Numeric, cost_ratio: Numeric) -> Float[Array, "..."]:
-    """Best batch at each moment, `B = sqrt(phi B_h B_n)` [McCandlish et al. 2018, app. D].
+    """Best batch at each moment, `B = sqrt(phi B_h B_n)` [McCandlish et al. 2018].
 
     It minimizes `(1 + B/B_n)(1 + phi B_h/B)` pointwise; its minimum is `(1 + sqrt(phi B_h/B_n))^2`.
 

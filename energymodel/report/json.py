@@ -62,12 +62,10 @@ def layout_json(layout: ParallelLayout) -> Tree:
     return _numbers(layout)
 
 
-def optimum_json(optimum: Optimum) -> Tree:
-    """A run with what the search adds; its scenario repeats the search when read back."""
+def optimum_json(optimum: Optimum, asked: Mapping[str, Any]) -> Tree:
+    """A run with what the search adds; `asked` is its [optimize] section, so that the scenario repeats it."""
     run = run_json(optimum.scenario, optimum.plan, optimum.outcome)
-    limits = {name: f"{value!r} {optimum.limit_units[name]}" for name, value in optimum.limits.items()}
-    asked = {**optimum.scenario.optimize, "minimize": optimum.minimize, "limits": limits}
-    run["scenario"] = {**run["scenario"], "optimize": asked}
+    run["scenario"] = {**run["scenario"], "optimize": dict(asked)}
     runner_up = optimum.runner_up
     return {
         **run,

@@ -168,8 +168,8 @@ def limits_report(scenario: Scenario, outcome: TrainingOutcome) -> RenderableTyp
     table.add_column("the run is", justify="right", no_wrap=True)
     table.add_column("basis")
     for one in limits.bounds:
-        times = f"x {one.multiple:.3g}".replace("e+", "e")
-        table.add_row(escape(one.title), format_quantity(one.energy, "J"), times, escape(one.basis))
+        times = f"x {one.multiple:.3g}".replace("e+0", "e").replace("e+", "e")
+        table.add_row(escape(one.title), format_quantity(one.energy, "J"), times, escape(one.basis.replace("e+", "e")))
     share = limits.information / limits.capacity
     lines = [
         f"Absorbed: {limits.information:.4g} bit, {100 * share:.0f} % of the capacity of the parameters; "

@@ -81,7 +81,7 @@ def operating_point(system: "TrainingSystem", plan: TrainingPlan, load: ChipLoad
     """
     chip, cooling = system.accelerator, system.facility.cooling
     resistance = chip.thermal_resistance + cooling.thermal_resistance()
-    coolant = plan.coolant_temperature + cooling.loop.coolant_rise
+    coolant = plan.coolant_temperature + cooling.coolant_rise
 
     def work_power(clock: Numeric, chip: Accelerator, load: ChipLoad) -> Scalar:
         voltage = chip.voltage(clock)

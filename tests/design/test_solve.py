@@ -235,18 +235,18 @@ def test_negative_and_badly_scaled_objectives():
 
 
 def test_linear_program_ends_in_a_corner():
-    """max 3a + 2b, a + b <= 4, a + 3b <= 6, a <= 3 [Dantzig's diet of textbooks]: (3, 1), 11, prices 2, 0, 1."""
+    """max 3a + 2b, a + b <= 4, a + 3b <= 9, a <= 3: the corner (3, 1), worth 11, at prices 2, 0 and 1."""
     solution = fast(
         lambda x: -(3 * x[0] + 2 * x[1]),
         jnp.ones(2),
         bounds=(0.0, jnp.array([3.0, jnp.inf])),
-        inequalities=lambda x: jnp.array([[1.0, 1.0], [1.0, 3.0]]) @ x - jnp.array([4.0, 6.0]),
+        inequalities=lambda x: jnp.array([[1.0, 1.0], [1.0, 3.0]]) @ x - jnp.array([4.0, 9.0]),
     )
     assert ended(solution, RESULTS.successful)
     np.testing.assert_allclose(solution.x, [3.0, 1.0], atol=1e-6)
     np.testing.assert_allclose(solution.value, -11.0, atol=1e-6)
     np.testing.assert_allclose(solution.multipliers.upper, [1.0, 0.0], atol=1e-5)
-    np.testing.assert_allclose(solution.multipliers.inequalities[0], 2.0, atol=1e-5)
+    np.testing.assert_allclose(solution.multipliers.inequalities, [2.0, 0.0], atol=1e-5)
 
 
 # docs/physics.md, section C: exact tests
@@ -471,9 +471,9 @@ def corner(target, limit):
 def test_gradients_through_closures():
     """On the line the projection is t - (sum t - limit) / 2, so dx/dlimit = 1/2; value = (sum t - limit)^2 / 2."""
     target = jnp.array([2.0, 3.0])
-    gradients = jax.jit(jax.grad(lambda t, c: corner(t, c).value, argnums=(0, 1)))(target, 1.0)
-    np.testing.assert_allclose(gradients[0], [4.0, 4.0], atol=1e-7)
-    np.testing.assert_allclose(gradients[1], -4.0, atol=1e-7)
+    gradients = jax.jit(jax.grad(lambda t, c: corner(t, c).value, argnums=(0, 1)))(target, 2.0)
+    np.testing.assert_allclose(gradients[0], [3.0, 3.0], atol=1e-7)
+    np.testing.assert_allclose(gradients[1], -3.0, atol=1e-7)
     jacobian = jax.jit(jax.jacfwd(lambda t, c: corner(t, c).x, argnums=(0, 1)))(target, 3.0)
     np.testing.assert_allclose(jacobian[0], [[0.5, -0.5], [-0.5, 0.5]], atol=1e-7)
     np.testing.assert_allclose(jacobian[1], [0.5, 0.5], atol=1e-7)

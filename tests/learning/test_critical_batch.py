@@ -81,6 +81,7 @@ def test_instantaneous_law_integrates_to_the_run_level(exponent, batch):
 
 def test_kaplan_depends_on_loss_alone():
     assert KAPLAN.run_level(1e9, 2.0) == KAPLAN.run_level(1e12, 2.0) == KAPLAN.instantaneous(1e12, 2.0)
+    assert KAPLAN.run_level(1.0, 50.0) == KAPLAN.run_level(1.0, 10.82)
     assert KAPLAN.run_level(1e9, 1.9) > KAPLAN.run_level(1e9, 2.0)
 
 

@@ -88,6 +88,11 @@ def test_stalled_batch_is_finite():
 
 
 @each
+def test_effective_tokens_invert_the_loss(learning):
+    np.testing.assert_allclose(learning.effective_tokens(7e10, learning.loss(7e10, 1.4e12)), 1.4e12, rtol=1e-9)
+
+
+@each
 def test_information_grows(learning):
     assert 0 < learning.information(1e11) < learning.information(1e12)
 

@@ -1,0 +1,250 @@
+"""Which plan is best for a scenario, over all layouts and everything that may vary?"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from energymodel.compilation import compiler_options
+from energymodel.design.lanes import minimize_many
+from energymodel.design.layouts import Lattice, Screened, candidates, chips_per_replica, evaluate_points, screen
+from energymodel.design.optimum import Conflict, Optimum, Price, RunnerUp
+from energymodel.design.problem import LIMITS, OBJECTIVES, Problem, objective_value, pose
+from energymodel.design.realize import Realized, realize
+from energymodel.design.solve import RESULTS, Solution, SolverOptions
+from energymodel.presets.scenario import Scenario
+from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.plan import TargetLoss, TokenBudget, TrainingPlan
+from energymodel.system.training_system import TrainingSystem, evaluate, parameters_in_loss
+from energymodel.units import format_quantity
+
+SEARCHED = 192  # layouts that are searched after screening
+MARGIN = 0.3  # of the logarithm of the objective: layouts further behind on the grid are not searched
+ACTIVE = 1e-5  # slack in the logarithm below which a limit counts as reached
+LEAST_ELASTICITY = 1e-6
+LOSS_STEP = 1e-4
+OPTIONS = SolverOptions(hessian="differences")
+
+
+def optimize(
+    scenario: Scenario,
+    minimize: str = "energy",
+    limits: Mapping[str, Any] | None = None,
+    vary: Mapping[str, tuple[Any, Any]] | None = None,
+    fix: Sequence[str] = (),
+    progress: Callable[[str], None] | None = None,
+) -> Optimum:
+    """Find the best realizable plan of a scenario.
+
+    Batch, clock, coolant temperature and chips vary together, and the parallel layout over its feasible lattice.
+    All layouts are screened on a coarse grid; the promising ones are searched by the interior-point solver with
+    counts free to be fractions; the best of them are rounded to whole replicas and micro-batches, solved again in
+    the rest and evaluated exactly. Wishes of the scenario's `[optimize]` section hold unless given here.
+
+    **Arguments:**
+
+    - `scenario`: from `load_scenario`.
+    - `minimize`: `"energy"` [J], `"time"` [s], `"money"` [USD], `"carbon"` [kg] or `"etp"` [J s].
+    - `limits`: `{"time": "60 days", "facility_power": 25e6}`, text with a unit or SI; also `money`, `carbon`, `loss`,
+      `chips`, `temperature`, `memory`. Unless given, loss, time and chips are those of the scenario's own plan.
+    - `vary`: bounds of further variables by dotted path, or other bounds of the usual ones.
+    - `fix`: paths that keep the scenario's value.
+    - `progress`: called with a sentence at every stage.
+
+    **Returns:** `Optimum`; `result` is `"successful"`, `"infeasible"` or `"not converged"`, and `message` says what next.
+
+    **Raises:** `InputError` for a limit, path or objective that does not exist.
+    """
+    tell = progress or (lambda sentence: None)
+    wishes = scenario.optimize
+    limits = {**wishes.get("limits", {}), **(limits or {})}
+    vary = {**wishes.get("vary", {}), **(vary or {})}
+    fix = [*wishes.get("fix", ()), *fix]
+    with jax.enable_x64(True):
+        tell("evaluating the scenario's own plan")
+        baseline = _numpy(_evaluate()(scenario.system, scenario.plan))
+        problem = pose(scenario, baseline, minimize, limits, vary, fix)
+        return _search(scenario, problem, baseline, tell)
+
+
+def _search(scenario: Scenario, problem: Problem, baseline: TrainingOutcome, tell: Callable[[str], None]) -> Optimum:
+    chips = problem.bounds.get("plan.chips", (0.0, float(scenario.plan.chips)))[1]
+    lattice = jax.tree.map(np.asarray, candidates(problem.given, chips))
+    considered = len(lattice.tensor)
+    tell(f"screening {considered} layouts")
+    lattice, screened = _promising(problem, lattice)
+    tell(f"searching {len(screened.merit)} layouts")
+    least, most = _bounds(problem, lattice)
+    solution = minimize_many(
+        problem.form, screened.start, (lattice,), shared=(problem.given,), bounds=(least, most), options=OPTIONS
+    )
+    violation = np.sum(np.maximum(-solution.slacks.inequalities, 0.0), axis=-1)
+    usable = np.isfinite(solution.value) & (violation <= ACTIVE)
+    realized: list[Realized] = []
+    if usable.any():
+        tell("rounding to whole replicas and micro-batches")
+        realized = realize(problem, lattice, solution, usable, OPTIONS)
+    statistics = {
+        "layouts_searched": len(screened.merit),
+        "iterations": int(np.sum(solution.iterations)),
+        "converged": int(np.sum(np.asarray(solution.result == RESULTS.successful))),
+    }
+    found = _Found(lattice, solution, violation, realized, considered, int(np.sum(usable)), statistics)
+    return _answer(scenario, problem, baseline, found)
+
+
+class _Found(NamedTuple):
+    """What a search found, lane by lane, and the realizable plans, best first."""
+
+    lattice: Lattice
+    solution: Solution
+    violation: np.ndarray
+    realized: list[Realized]
+    considered: int
+    feasible: int
+    statistics: dict[str, int]
+
+
+def _promising(problem: Problem, lattice: Lattice) -> tuple[Lattice, Screened]:
+    """The layouts that the grid does not rule out, best first."""
+    screened = screen(problem, lattice)
+    order = np.argsort(screened.merit, kind="stable")
+    order = order[screened.merit[order] <= screened.merit[order[0]] + MARGIN][:SEARCHED]
+    chosen = Screened(screened.start[order], screened.merit[order], screened.feasible[order])
+    return jax.tree.map(lambda leaf: leaf[order], lattice), chosen
+
+
+def _bounds(problem: Problem, lattice: Lattice) -> tuple[np.ndarray, np.ndarray]:
+    """Logarithms of the bounds for each layout: a layout needs its replica's chips."""
+    least, most = (np.tile(np.log(side), (len(lattice.tensor), 1)) for side in (problem.least, problem.most))
+    place = problem.index("plan.chips")
+    if place is not None:
+        least[:, place] = np.minimum(np.maximum(least[:, place], np.log(chips_per_replica(lattice))), most[:, place])
+    return least, most
+
+
+def _answer(scenario: Scenario, problem: Problem, baseline: TrainingOutcome, found: _Found) -> Optimum:
+    form, given, solution = problem.form, problem.given, found.solution
+    if found.realized:
+        winner = found.realized[0]
+        lane, point = winner.layout, winner.point
+        result, message, conflicts = "successful", "The plan is realizable and obeys every limit.", ()
+    else:
+        lane = int(np.argmin(np.where(np.isfinite(solution.value), found.violation, np.inf)))
+        point = solution.x[lane]
+        conflicts = _conflicts(problem, solution, lane)
+        result, message = "infeasible", _explain(conflicts, found.feasible)
+    layout = jax.tree.map(lambda leaf: leaf[lane], found.lattice)
+    system, plan = _numpy(form.at(point, layout, given))
+    plan = _with_goal_of(scenario.plan, system, plan)
+    outcome = _numpy(_evaluate()(system, plan))
+    value = float(objective_value(outcome, form.minimize))
+    prices = _prices(problem, found, lane, value) if found.realized else {}
+    second = found.realized[1] if len(found.realized) > 1 else None
+    runner_up = None
+    if second is not None:
+        others = jax.tree.map(lambda leaf: leaf[second.layout], found.lattice)
+        runner_up = RunnerUp(others, float(np.expm1(second.value - found.realized[0].value)))
+    relaxed = float(np.exp(np.min(np.where(found.violation <= ACTIVE, solution.value, np.inf), initial=np.inf)))
+    return Optimum(
+        scenario=scenario,
+        minimize=form.minimize,
+        plan=plan,
+        outcome=outcome,
+        baseline=baseline,
+        value=value,
+        baseline_value=float(objective_value(baseline, form.minimize)),
+        value_unit=OBJECTIVES[form.minimize],
+        limits={name: float(limit) for name, limit in given.limits.items()},
+        limit_units={name: LIMITS[name] for name in given.limits},
+        prices=prices,
+        active=tuple(name for name, price in prices.items() if abs(price.elasticity) > LEAST_ELASTICITY),
+        varied=form.paths,
+        layouts_considered=found.considered,
+        layouts_feasible=found.feasible,
+        runner_up=runner_up,
+        relaxed_value=relaxed,
+        gap=value / relaxed - 1.0,
+        result=result,
+        message=message,
+        conflicts=conflicts,
+        statistics=found.statistics,
+    )
+
+
+def _prices(problem: Problem, found: _Found, lane: int, value: float) -> dict[str, Price]:
+    """Elasticities from the multipliers of the relaxed optimum of the winning layout."""
+    form, given, solution = problem.form, problem.given, found.solution
+    elasticities = dict(zip(form.rows, map(float, solution.multipliers.inequalities[lane]), strict=False))
+    place = problem.index("plan.chips")
+    if place is not None and problem.bounds["plan.chips"][1] == float(given.limits["chips"]):
+        elasticities["chips"] = float(solution.multipliers.upper[lane][place])
+    elasticities["loss"] = _loss_elasticity(problem, found, lane)
+    return {
+        name: Price(y, y * value / float(given.limits[name]), f"{OBJECTIVES[form.minimize]}/({LIMITS[name]})")
+        for name, y in elasticities.items()
+    }
+
+
+def _loss_elasticity(problem: Problem, found: _Found, lane: int) -> float:
+    """Envelope theorem, `- d Lagrangian / d ln loss` at the fixed point of the search, by central difference."""
+    given, solution = problem.given, found.solution
+    layout = jax.tree.map(lambda leaf: leaf[lane : lane + 1], found.lattice)
+    point = solution.x[lane][None, None]
+    weights = solution.multipliers.inequalities[lane]
+
+    def lagrangian(factor: float) -> float:
+        loss = given.limits["loss"] * factor
+        moved = eqx.tree_at(lambda given: given.limits["loss"], given, loss)
+        values = evaluate_points(problem.form, point, layout, moved)
+        return float(values.objective[0, 0] + values.inequalities[0, 0] @ weights)
+
+    return -(lagrangian(1.0 + LOSS_STEP) - lagrangian(1.0 - LOSS_STEP)) / (2.0 * LOSS_STEP)
+
+
+def _conflicts(problem: Problem, solution: Solution, lane: int) -> tuple[Conflict, ...]:
+    """Limits that exclude each other at the point that breaks them least, and the values that this point has."""
+    form, limits = problem.form, problem.given.limits
+    short = np.maximum(-solution.slacks.inequalities[lane], 0.0)
+    binding = np.asarray(solution.conflict.inequalities[lane]) | (short > ACTIVE)
+    conflicts = [
+        Conflict(name, float(limits[name]), float(limits[name] * np.exp(short[row])), LIMITS[name])
+        for row, name in enumerate(form.rows)
+        if binding[row]
+    ]
+    place = problem.index("plan.chips")
+    if place is not None and bool(solution.conflict.upper[lane][place]):
+        conflicts.append(Conflict("chips", float(limits["chips"]), float(limits["chips"]), LIMITS["chips"]))
+    return tuple(sorted(conflicts, key=lambda one: -abs(np.log(one.nearest / one.asked))))
+
+
+def _explain(conflicts: tuple[Conflict, ...], feasible: int) -> str:
+    if feasible:
+        return "Plans exist only with fractions of replicas or micro-batches. Relax a limit a little or free plan.batch."
+    sentences = []
+    for one in conflicts:
+        asked, nearest = (format_quantity(number, one.unit) for number in (one.asked, one.nearest))
+        short = one.nearest > one.asked * (1.0 + ACTIVE)
+        sentences.append(f"{one.limit} {asked} (nearest feasible {nearest})" if short else f"{one.limit} {asked}")
+    return f"No plan obeys these limits together: {', '.join(sentences)}. Relax the first, or one of the others."
+
+
+def _with_goal_of(own: TrainingPlan, system: TrainingSystem, plan: TrainingPlan) -> TrainingPlan:
+    """The same plan with its goal in tokens if the scenario's is: the same numbers, said as the scenario says them."""
+    if not isinstance(own.goal, TokenBudget) or not isinstance(plan.goal, TargetLoss):
+        return plan
+    batch = np.reshape(plan.batch, ())
+    tokens = system.learning.tokens(parameters_in_loss(system), plan.goal.loss, batch)
+    return eqx.tree_at(lambda plan: plan.goal, plan, TokenBudget(np.asarray(tokens)))
+
+
+def _numpy(tree: Any) -> Any:
+    return jax.tree.map(np.asarray, tree)
+
+
+@lru_cache(maxsize=1)
+def _evaluate() -> Callable[[TrainingSystem, TrainingPlan], TrainingOutcome]:
+    return jax.jit(evaluate, compiler_options=compiler_options())

@@ -1,0 +1,150 @@
+"""Which whole replicas and whole micro-batches lie nearest to a relaxed optimum?"""
+
+import math
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from energymodel.design.lanes import minimize_many
+from energymodel.design.layouts import Lattice
+from energymodel.design.problem import Problem
+from energymodel.design.solve import Solution, SolverOptions
+
+GROUP = 16  # layouts that are rounded at once
+REACH = 3  # micro-batches and replicas up and down that the last search looks at
+TOLERATED = 1e-7  # violation of a limit in the logarithm that rounding may leave
+WHOLE = 1e-6
+
+
+class Realized(NamedTuple):
+    """A realizable plan of a layout: the solver's vector and the logarithm of the objective."""
+
+    layout: int
+    point: Float[np.ndarray, " n"]
+    value: float
+
+
+class Counts(NamedTuple):
+    """Replicas and micro-batches per replica of a layout."""
+
+    layout: int
+    data: int
+    microbatches: int
+
+
+def realize(
+    problem: Problem, lattice: Lattice, solution: Solution, usable: np.ndarray, options: SolverOptions
+) -> list[Realized]:
+    """Best realizable plan of each layout whose relaxed optimum can still win, best first; empty if there is none.
+
+    The relaxed optimum of a layout bounds its realizable plans from below, so layouts are rounded in the order of
+    their bounds until the next bound is above the best plan found.
+    """
+    order = np.argsort(np.where(usable, solution.value, np.inf), kind="stable")[: int(np.sum(usable))]
+    best: dict[int, Realized] = {}
+    for first in range(0, len(order), GROUP):
+        group = order[first : first + GROUP]
+        incumbent = min((one.value for one in best.values()), default=math.inf)
+        if float(solution.value[group[0]]) > incumbent and len(best) > 1:
+            break
+        trials = [counts for lane in group for counts in _near(problem, lattice, int(lane), solution.x[lane], 1)]
+        _keep_best(best, _solve(problem, lattice, solution, trials, options))
+    tried: set[Counts] = set()
+    while best:
+        winner = min(best.values(), key=lambda one: one.value)
+        trials = [c for c in _near(problem, lattice, winner.layout, winner.point, REACH) if c not in tried]
+        tried.update(trials)
+        found = _solve(problem, lattice, solution, trials, options)
+        if not any(one.value < winner.value for one in found):
+            break
+        _keep_best(best, found)
+    return sorted(best.values(), key=lambda one: one.value)
+
+
+def _keep_best(best: dict[int, Realized], found: list[Realized]) -> None:
+    for one in found:
+        if one.layout not in best or one.value < best[one.layout].value:
+            best[one.layout] = one
+
+
+def _layout(lattice: Lattice, lane: int) -> Lattice:
+    return jax.tree.map(lambda leaf: float(leaf[lane]), lattice)
+
+
+def _near(
+    problem: Problem, lattice: Lattice, lane: int, point: Float[np.ndarray, " n"], reach: int
+) -> list[Counts]:
+    """Realizable counts around a point: chips in whole nodes, experts that divide, whole micro-batches."""
+    layout, given = _layout(lattice, lane), problem.given
+    group = round(layout.tensor * layout.pipeline * layout.context)
+    node = round(float(given.system.node.chips))
+    replica = layout.microbatch * float(given.system.workload.sequence)
+    step = math.lcm(_quotient(node, group), _quotient(round(layout.expert), round(layout.context)))
+    chips, batch = (_value(problem, path, point) for path in ("plan.chips", "plan.batch"))
+    if problem.index("plan.chips") is None:
+        data = [round(chips / group)] if abs(chips / group - round(chips / group)) < WHOLE else []
+        data = [d for d in data if d >= 1 and d % _quotient(round(layout.expert), round(layout.context)) == 0]
+    else:
+        low, high = problem.bounds["plan.chips"]
+        middle = math.floor(chips / (group * step) + WHOLE)
+        data = [d * step for d in range(middle - reach + 1, middle + reach + 1)]
+        if group * step > high:  # fewer chips than a node
+            data = [d for d in range(1, math.floor(high / group) + 1) if (d * group) <= node]
+        data = [d for d in data if d >= 1 and low * (1 - WHOLE) <= d * group <= high * (1 + WHOLE)]
+    counts = []
+    for d in data:
+        exact = batch / (d * replica)
+        if problem.index("plan.batch") is None:
+            whole = [round(exact)] if abs(exact - round(exact)) < WHOLE * exact else []
+        else:
+            low, high = problem.bounds["plan.batch"]
+            nearby = range(math.floor(exact) - reach + 1, math.floor(exact) + reach + 1)
+            whole = [m for m in nearby if low * (1 - WHOLE) <= m * d * replica <= high * (1 + WHOLE)]
+        counts += [Counts(lane, d, m) for m in whole if m >= 1]
+    return counts
+
+
+def _quotient(whole: int, part: int) -> int:
+    return whole // math.gcd(whole, part)
+
+
+def _value(problem: Problem, path: str, point: Float[np.ndarray, " n"]) -> float:
+    place = problem.index(path)
+    if place is not None:
+        return float(np.exp(point[place]))
+    plan = problem.given.plan
+    return float(np.reshape(plan.batch if path == "plan.batch" else plan.chips, ()))
+
+
+def _solve(
+    problem: Problem, lattice: Lattice, solution: Solution, trials: list[Counts], options: SolverOptions
+) -> list[Realized]:
+    """Solve for the other variables at given counts; what breaks a limit is dropped."""
+    if not trials:
+        return []
+    lanes = np.array([counts.layout for counts in trials])
+    layouts = jax.tree.map(lambda leaf: leaf[lanes], lattice)
+    start = np.array(solution.x)[lanes]
+    least, most = (np.tile(np.log(side), (len(trials), 1)) for side in (problem.least, problem.most))
+    group = np.asarray(layouts.tensor) * np.asarray(layouts.pipeline) * np.asarray(layouts.context)
+    data = np.array([counts.data for counts in trials])
+    tokens = np.asarray(layouts.microbatch) * float(problem.given.system.workload.sequence)
+    fixed = {
+        "plan.chips": group * data,
+        "plan.batch": tokens * data * np.array([counts.microbatches for counts in trials]),
+    }
+    for path, values in fixed.items():
+        place = problem.index(path)
+        if place is not None:
+            start[:, place] = least[:, place] = most[:, place] = np.log(values)
+    found = minimize_many(
+        problem.form, start, (layouts,), shared=(problem.given,), bounds=(least, most), options=options
+    )
+    worst = np.min(found.slacks.inequalities, axis=-1)
+    return [
+        Realized(int(lane), found.x[i], float(found.value[i]))
+        for i, lane in enumerate(lanes)
+        if worst[i] >= -TOLERATED and np.isfinite(found.value[i])
+    ]

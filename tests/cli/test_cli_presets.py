@@ -1,0 +1,89 @@
+"""`presets`: lists everything; what it shows reads back."""
+
+import json
+import tomllib
+
+import pytest
+from cli.shell import SMALL, run
+
+import energymodel as em
+from energymodel.cli.presets import find, preset_toml
+from energymodel.presets.files import CATEGORIES, names, read_preset
+from energymodel.units import InputError
+
+
+def test_the_list_names_every_preset_with_its_title():
+    text = run("presets").stdout
+    for category in CATEGORIES:
+        assert f"\n{category}: " in f"\n{text}"
+        for name in names(category):
+            assert f"  {name} " in text
+    assert "NVIDIA H100 SXM5, 80 GB" in text
+
+
+def test_the_list_as_json():
+    listed = json.loads(run("presets", "--json").stdout)
+    assert {category: list(group) for category, group in listed.items()} == {one: names(one) for one in CATEGORIES}
+
+
+def test_a_preset_shows_units_sources_and_uncertainty():
+    result = run("presets", "show", "h100-sxm")
+    assert result.exit_code == 0
+    shown = tomllib.loads(result.stdout)["system"]["accelerator"]
+    for name, said in read_preset("hardware", "h100-sxm").items():
+        assert shown.get(name) == said or name == "title"
+    assert shown["idle_power"]["unit"] == "W"
+    assert "lognormal" in shown["idle_power"]["distribution"]
+
+
+COMPONENTS = [(category, name) for category in CATEGORIES if category != "scenarios" for name in names(category)]
+
+
+@pytest.mark.parametrize(("category", "name"), COMPONENTS)
+def test_a_shown_component_reads_back_to_the_same_numbers(category, name):
+    tables = tomllib.loads(preset_toml(category, name))
+    place = next(iter(_places(tables["system"])))
+    copied = em.load_scenario({**tables, "plan": _small_plan()})
+    named = em.load_scenario({"base": tables["base"], "system": _nest(place, name), "plan": _small_plan()})
+    assert copied.provenance == named.provenance
+    assert em.load_scenario(copied.tables).tables["system"] == copied.tables["system"]
+    assert copied.tables["system"] == named.tables["system"]
+
+
+def _places(system, path=()):
+    """Path at which a fragment of a system holds its component."""
+    for key, value in system.items():
+        if "component" in value or "preset" in value:
+            yield (*path, key)
+        else:
+            yield from _places(value, (*path, key))
+
+
+def _nest(place, name):
+    tables = name
+    for part in reversed(place):
+        tables = {part: tables}
+    return tables
+
+
+def _small_plan():
+    layout = {"tensor": 1, "pipeline": 1, "interleaving": 1, "context": 1, "expert": 1, "microbatch": 1}
+    return {"chips": 8, "layout": layout, "goal": {"tokens": "1 T tokens"}, "power_cap": "300 W"}
+
+
+def test_every_scenario_reads_back_exactly():
+    for name in names("scenarios"):
+        own, copy = em.load_scenario(name), em.load_scenario(tomllib.loads(preset_toml("scenarios", name)))
+        assert copy.tables == own.tables
+        assert copy.provenance == own.provenance
+
+
+def test_a_category_may_be_named():
+    assert find(f"scenarios/{SMALL}") == ("scenarios", SMALL)
+    assert find("h100-sxm") == ("hardware", "h100-sxm")
+
+
+def test_an_ambiguous_name_asks_for_the_category(monkeypatch):
+    monkeypatch.setattr("energymodel.presets.files.names", lambda category: ["twin"] if category[0] == "n" else [])
+    with pytest.raises(InputError, match='"twin" is ambiguous. Give nodes/twin or networks/twin.'):
+        find("twin")
