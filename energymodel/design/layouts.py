@@ -6,19 +6,24 @@ import math
 from functools import lru_cache
 from typing import Any
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from energymodel.compilation import compiler_options
 from energymodel.design.problem import Form, Given, Problem
 from energymodel.design.solve import Values
+from energymodel.numerics import Numeric
 from energymodel.system.plan import ParallelLayout
+from energymodel.system.work import divide, memory_per_chip
 
 Lattice = ParallelLayout
 """Layouts with a leading axis on every leaf."""
 
 MICROBATCHES = (1, 2, 4, 8)
+EMPTY_SLOTS = 0.04  # of the layer slots of a pipeline
 LEAST_CONTEXT = 4096.0  # tokens of a sequence that one chip of a context group should keep
 KEPT = ("eight_bit", "offload_optimizer", "offload_activations")  # taken from the scenario's own layout
 
@@ -33,7 +38,7 @@ def candidates(given: Given, chips: float) -> Lattice:
     workload, own = given.system.workload, given.plan.layout
     layers, node = round(float(workload.layers)), round(float(given.system.node.chips))
     tensors = [t for t in _powers(min(node, chips)) if float(workload.heads) % t == 0]
-    pipelines = [p for p in _between(layers, layers) if p <= chips]
+    pipelines = [p for p in _pipelines(layers) if p <= chips]
     contexts = [c for c in _powers(chips) if c == 1 or float(workload.sequence) / c >= LEAST_CONTEXT]
     experts = _powers(min(chips, float(workload.experts)))
     recomputations = [(0.0, 0.0), (0.0, 1.0), (1.0, 0.0)][: 2 + int(float(workload.flash) < 1.0)]
@@ -52,14 +57,37 @@ def candidates(given: Given, chips: float) -> Lattice:
     return jax.vmap(ParallelLayout)(*np.unique(table, axis=0).T)
 
 
-def _powers(limit: float) -> list[int]:
+def _powers(limit: int | float) -> list[int]:
     return [2**k for k in range(int(math.log2(max(1.0, limit))) + 1)]
+
+
+def _pipelines(layers: int) -> list[int]:
+    """Degrees that are powers of two, or leave at most a few percent of the layer slots empty."""
+    full = [p for p in range(1, layers + 1) if math.ceil(layers / p) * p <= layers * (1.0 + EMPTY_SLOTS)]
+    return sorted({*_powers(layers), *full})
 
 
 def _between(most: int, dividend: int) -> list[int]:
     """Counts from 1 to `most` that are powers of two, divide the layers, or are the most."""
     divisors = [d for d in range(1, most + 1) if dividend > 0 and dividend % d == 0]
     return sorted({*_powers(most), *divisors, most})
+
+
+def fits(problem: Problem, lattice: Lattice, chips: float) -> Bool[np.ndarray, " layouts"]:
+    """Which layouts fit into memory at their best: all the chips, one micro-batch in flight."""
+    return np.asarray(_least_memory()(problem.given, lattice, chips)) <= float(problem.given.limits["memory"])
+
+
+@lru_cache(maxsize=1)
+def _least_memory() -> Any:
+    def least(given: Given, layout: ParallelLayout, chips: Numeric) -> Array:
+        group = layout.tensor * layout.pipeline * layout.context
+        data = jnp.maximum(1.0, jnp.floor(chips / group))
+        batch = data * layout.microbatch * given.system.workload.sequence
+        plan = eqx.tree_at(lambda plan: (plan.chips, plan.layout), given.plan, (data * group, layout))
+        return memory_per_chip(given.system, plan, divide(given.system, plan, batch))
+
+    return jax.jit(jax.vmap(least, in_axes=(None, 0, None)), compiler_options=compiler_options())
 
 
 def chips_per_replica(layout: Lattice) -> np.ndarray:
@@ -74,22 +102,33 @@ class Screened:
 
     start: Float[np.ndarray, "layouts n"]
     merit: Float[np.ndarray, " layouts"]
-    feasible: Bool[np.ndarray, " layouts"]
+
+    def best(self, count: int) -> np.ndarray:
+        """Places of the best layouts, best first."""
+        return np.argsort(self.merit, kind="stable")[:count]
 
 
-BATCH_STEPS = np.array([0.5, 0.85, 1.5, 4.0])  # of the scenario's own value
-CLOCK_STEPS = np.array([0.8, 1.0])
-CHIP_STEPS = np.array([0.5, 1.0])
 VIOLATION_PRICE = 10.0
+COARSE = {
+    "plan.batch": np.array([0.5, 0.85, 1.5, 4.0]),
+    "plan.clock": np.array([0.8, 1.0]),
+    "plan.chips": np.array([0.5, 1.0]),
+}
+FINE = {
+    "plan.batch": np.exp(np.linspace(np.log(0.25), np.log(8.0), 11)),
+    "plan.clock": np.array([0.5, 0.7, 0.8, 0.9, 1.0]),
+    "plan.chips": np.array([0.25, 0.5, 0.75, 1.0]),
+}
+"""Grids of a screening, as multiples of the scenario's own values; other variables keep theirs."""
 
 
-def screen(problem: Problem, lattice: Lattice) -> Screened:
-    """Evaluate all layouts on a coarse grid of batch, clock and chips, other variables at the scenario's values.
+def screen(problem: Problem, lattice: Lattice, steps: dict[str, np.ndarray]) -> Screened:
+    """Evaluate all layouts on a grid of batch, clock and chips.
 
     The merit of a point is the logarithm of the objective plus a price on what it violates, so that layouts which
     the search can still make feasible rank before hopeless ones.
     """
-    grid = _grid(problem)
+    grid = _grid(problem, steps)
     least = chips_per_replica(lattice)
     place = problem.index("plan.chips")
     points = np.broadcast_to(grid, (len(least), *grid.shape)).copy()
@@ -100,17 +139,15 @@ def screen(problem: Problem, lattice: Lattice) -> Screened:
     merit = np.where(np.isfinite(values.objective), values.objective + VIOLATION_PRICE * violation, np.inf)
     best = np.argmin(merit, axis=1)
     row = np.arange(len(best))
-    return Screened(points[row, best], merit[row, best], violation[row, best] <= 0.0)
+    return Screened(points[row, best], merit[row, best])
 
 
-def _grid(problem: Problem) -> np.ndarray:
-    steps = {"plan.batch": BATCH_STEPS, "plan.clock": CLOCK_STEPS, "plan.chips": CHIP_STEPS}
+def _grid(problem: Problem, steps: dict[str, np.ndarray]) -> np.ndarray:
     axes = []
     for path in problem.form.paths:
         low, high = problem.bounds[path]
         start = float(np.reshape(leaf_at(problem.given, path), ()))
-        values = start * steps.get(path, np.ones(1))
-        axes.append(np.unique(np.clip(np.log(values), np.log(low), np.log(high))))
+        axes.append(np.unique(np.clip(np.log(start * steps.get(path, np.ones(1))), np.log(low), np.log(high))))
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
 
 

@@ -10,19 +10,28 @@ import numpy as np
 
 from energymodel.compilation import compiler_options
 from energymodel.design.lanes import minimize_many
-from energymodel.design.layouts import Lattice, Screened, candidates, chips_per_replica, evaluate_points, screen
+from energymodel.design.layouts import (
+    COARSE,
+    FINE,
+    Lattice,
+    candidates,
+    chips_per_replica,
+    evaluate_points,
+    fits,
+    screen,
+)
 from energymodel.design.optimum import Conflict, Optimum, Price, RunnerUp
 from energymodel.design.problem import LIMITS, OBJECTIVES, Problem, objective_value, pose
-from energymodel.design.realize import Realized, realize
+from energymodel.design.realize import Counts, Realized, realize
 from energymodel.design.solve import RESULTS, Solution, SolverOptions
 from energymodel.presets.scenario import Scenario
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.training_system import TrainingSystem, evaluate, parameters_in_loss
-from energymodel.units import format_quantity
+from energymodel.units import InputError, format_quantity
 
-SEARCHED = 192  # layouts that are searched after screening
-MARGIN = 0.3  # of the logarithm of the objective: layouts further behind on the grid are not searched
+SCREENED = 768  # layouts that the fine grid sees, the best on the coarse one
+SEARCHED = 128  # layouts that are searched, the best on the fine grid
 ACTIVE = 1e-5  # slack in the logarithm below which a limit counts as reached
 LEAST_ELASTICITY = 1e-6
 LOSS_STEP = 1e-4
@@ -75,11 +84,17 @@ def _search(scenario: Scenario, problem: Problem, baseline: TrainingOutcome, tel
     lattice = jax.tree.map(np.asarray, candidates(problem.given, chips))
     considered = len(lattice.tensor)
     tell(f"screening {considered} layouts")
-    lattice, screened = _promising(problem, lattice)
-    tell(f"searching {len(screened.merit)} layouts")
+    lattice = _take(lattice, np.flatnonzero(fits(problem, lattice, chips)))
+    if len(lattice.tensor) == 0:
+        raise InputError(_too_large(problem))
+    lattice = _take(lattice, screen(problem, lattice, COARSE).best(SCREENED))
+    screened = screen(problem, lattice, FINE)
+    chosen = screened.best(SEARCHED)
+    lattice, start = _take(lattice, chosen), screened.start[chosen]
+    tell(f"searching {len(start)} layouts")
     least, most = _bounds(problem, lattice)
     solution = minimize_many(
-        problem.form, screened.start, (lattice,), shared=(problem.given,), bounds=(least, most), options=OPTIONS
+        problem.form, start, (lattice,), shared=(problem.given,), bounds=(least, most), options=OPTIONS
     )
     violation = np.sum(np.maximum(-solution.slacks.inequalities, 0.0), axis=-1)
     usable = np.isfinite(solution.value) & (violation <= ACTIVE)
@@ -88,7 +103,7 @@ def _search(scenario: Scenario, problem: Problem, baseline: TrainingOutcome, tel
         tell("rounding to whole replicas and micro-batches")
         realized = realize(problem, lattice, solution, usable, OPTIONS)
     statistics = {
-        "layouts_searched": len(screened.merit),
+        "layouts_searched": len(start),
         "iterations": int(np.sum(solution.iterations)),
         "converged": int(np.sum(np.asarray(solution.result == RESULTS.successful))),
     }
@@ -108,13 +123,16 @@ class _Found(NamedTuple):
     statistics: dict[str, int]
 
 
-def _promising(problem: Problem, lattice: Lattice) -> tuple[Lattice, Screened]:
-    """The layouts that the grid does not rule out, best first."""
-    screened = screen(problem, lattice)
-    order = np.argsort(screened.merit, kind="stable")
-    order = order[screened.merit[order] <= screened.merit[order[0]] + MARGIN][:SEARCHED]
-    chosen = Screened(screened.start[order], screened.merit[order], screened.feasible[order])
-    return jax.tree.map(lambda leaf: leaf[order], lattice), chosen
+def _take(lattice: Lattice, places: np.ndarray) -> Lattice:
+    return jax.tree.map(lambda leaf: leaf[places], lattice)
+
+
+def _too_large(problem: Problem) -> str:
+    memory, chips = (format_quantity(float(problem.given.limits[name]), LIMITS[name]) for name in ("memory", "chips"))
+    return (
+        f"The model fits into {memory} per chip in no layout of {chips} chips. "
+        "Allow more chips (--limit chips=...), more memory, or offload states (plan.layout.offload_optimizer=1)."
+    )
 
 
 def _bounds(problem: Problem, lattice: Lattice) -> tuple[np.ndarray, np.ndarray]:
@@ -139,6 +157,8 @@ def _answer(scenario: Scenario, problem: Problem, baseline: TrainingOutcome, fou
         result, message = "infeasible", _explain(conflicts, found.feasible)
     layout = jax.tree.map(lambda leaf: leaf[lane], found.lattice)
     system, plan = _numpy(form.at(point, layout, given))
+    if found.realized:
+        plan = _with_whole_counts(plan, system, found.realized[0].counts)
     plan = _with_goal_of(scenario.plan, system, plan)
     outcome = _numpy(_evaluate()(system, plan))
     value = float(objective_value(outcome, form.minimize))
@@ -167,7 +187,7 @@ def _answer(scenario: Scenario, problem: Problem, baseline: TrainingOutcome, fou
         layouts_feasible=found.feasible,
         runner_up=runner_up,
         relaxed_value=relaxed,
-        gap=value / relaxed - 1.0,
+        gap=max(0.0, value / relaxed - 1.0) if np.isfinite(relaxed) else float("inf"),
         result=result,
         message=message,
         conflicts=conflicts,
@@ -230,6 +250,15 @@ def _explain(conflicts: tuple[Conflict, ...], feasible: int) -> str:
         short = one.nearest > one.asked * (1.0 + ACTIVE)
         sentences.append(f"{one.limit} {asked} (nearest feasible {nearest})" if short else f"{one.limit} {asked}")
     return f"No plan obeys these limits together: {', '.join(sentences)}. Relax the first, or one of the others."
+
+
+def _with_whole_counts(plan: TrainingPlan, system: TrainingSystem, counts: Counts) -> TrainingPlan:
+    """The same plan with chips and batch as whole numbers, not as exponentials of their logarithms."""
+    layout = plan.layout
+    chips = round(float(layout.tensor * layout.pipeline * layout.context)) * counts.data
+    tokens = round(float(layout.microbatch * system.workload.sequence)) * counts.data * counts.microbatches
+    batch = np.full(np.shape(plan.batch), float(tokens))
+    return eqx.tree_at(lambda plan: (plan.chips, plan.batch), plan, (np.asarray(float(chips)), batch))
 
 
 def _with_goal_of(own: TrainingPlan, system: TrainingSystem, plan: TrainingPlan) -> TrainingPlan:

@@ -58,7 +58,7 @@ class Form:
     paths: tuple[str, ...]
     rows: tuple[str, ...]
 
-    def __call__(self, logarithms: Float[Array, " n"], layout: ParallelLayout, given: Given) -> Values:
+    def __call__(self, logarithms: Float[Array | np.ndarray, " n"], layout: ParallelLayout, given: Given) -> Values:
         """Objective and rows, `microbatches` (at least one per replica) last."""
         system, plan = self.at(logarithms, layout, given)
         outcome = evaluate(system, plan)
@@ -70,7 +70,7 @@ class Form:
         return Values(jnp.log(objective_value(outcome, self.minimize)), jnp.stack(ratios))
 
     def at(
-        self, logarithms: Float[Array, " n"], layout: ParallelLayout, given: Given
+        self, logarithms: Float[Array | np.ndarray, " n"], layout: ParallelLayout, given: Given
     ) -> tuple[TrainingSystem, TrainingPlan]:
         """System and plan at a point, in a layout, with the loss limit as goal."""
         system, plan = given.system, given.plan

@@ -18,20 +18,25 @@ TOLERATED = 1e-7  # violation of a limit in the logarithm that rounding may leav
 WHOLE = 1e-6
 
 
-class Realized(NamedTuple):
-    """A realizable plan of a layout: the solver's vector and the logarithm of the objective."""
-
-    layout: int
-    point: Float[np.ndarray, " n"]
-    value: float
-
-
 class Counts(NamedTuple):
     """Replicas and micro-batches per replica of a layout."""
 
     layout: int
     data: int
     microbatches: int
+
+
+class Realized(NamedTuple):
+    """A realizable plan: its counts, the solver's vector and the logarithm of the objective."""
+
+    counts: Counts
+    point: Float[np.ndarray, " n"]
+    value: float
+
+    @property
+    def layout(self) -> int:
+        """Place of its layout in the lattice."""
+        return self.counts.layout
 
 
 def realize(
@@ -144,7 +149,7 @@ def _solve(
     )
     worst = np.min(found.slacks.inequalities, axis=-1)
     return [
-        Realized(int(lane), found.x[i], float(found.value[i]))
-        for i, lane in enumerate(lanes)
+        Realized(counts, found.x[i], float(found.value[i]))
+        for i, counts in enumerate(trials)
         if worst[i] >= -TOLERATED and np.isfinite(found.value[i])
     ]

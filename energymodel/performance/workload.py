@@ -134,23 +134,38 @@ class Transformer(eqx.Module):
     @property
     def routed_parameters(self) -> Float[Array, ""]:
         """Parameters held by routed experts, which expert parallelism divides [1]; zero if dense."""
-        mixture = jnp.where(self.experts > 1.0, 1.0, 0.0)
-        return mixture * (self.layers - self.dense_layers) * self.experts * self.expert_block
+        return self._mixture * (self.layers - self.dense_layers) * self.experts * self.expert_block
+
+    @property
+    def replicated_parameters(self) -> Float[Array, ""]:
+        """Parameters of the layers that expert parallelism does not divide [1]; all of them if dense."""
+        return self._layer_parameters((1.0 - self._mixture) * self.experts)
+
+    @property
+    def active_layer_parameters(self) -> Float[Array, ""]:
+        """Parameters of all layers that act on one token, without embeddings [1]."""
+        return self._layer_parameters(self.active_experts)
 
     @property
     def parameters(self) -> Float[Array, ""]:
         """All parameters [1]."""
-        return self._parameters(self.experts)
+        return self._layer_parameters(self.experts) + self.embeddings
 
     @property
     def active_parameters(self) -> Float[Array, ""]:
         """Parameters that act on one token [1]; all of them if dense."""
-        return self._parameters(self.active_experts)
+        return self.active_layer_parameters + self.embeddings
 
-    def _parameters(self, experts: Numeric) -> Float[Array, ""]:
+    @property
+    def _mixture(self) -> Float[Array, ""]:
+        """0 with one expert, 1 from two on, linear between, where no model is."""
+        return jnp.minimum(1.0, self.experts - 1.0)
+
+    def _layer_parameters(self, experts: Numeric) -> Float[Array, ""]:
+        """Parameters of all layers with a number of routed experts each [1]."""
         dense_block = feed_forward_parameters(self.hidden, self.dense_feed_forward, self.gated)
-        routed = (self.layers - self.dense_layers) * (experts + self.shared_experts) * self.expert_block
-        return self.layers * self.attention_block + self.dense_layers * dense_block + routed + self.embeddings
+        blocks = (self.layers - self.dense_layers) * (experts + self.shared_experts) * self.expert_block
+        return self.layers * self.attention_block + self.dense_layers * dense_block + blocks
 
     @property
     def flops_per_token(self) -> Float[Array, ""]:

@@ -30,12 +30,13 @@ def voltage_fraction(clock: Numeric, floor: Numeric, knee: Numeric, width: Numer
 
     **Returns:** voltage over reference voltage [1], exactly 1 at `clock` = 1, increasing in `clock`.
     """
-    slope = (1.0 - jnp.asarray(floor)) / (1.0 - jnp.asarray(knee))
+    rise = (1.0 - jnp.asarray(floor)) / (1.0 - jnp.asarray(knee)) * width
 
     def ramp(phi: Numeric) -> Array:
-        return softplus((jnp.asarray(phi) - knee) / width) * width * slope + floor
+        return softplus((jnp.asarray(phi) - knee) / width)
 
-    return ramp(clock) / ramp(1.0)
+    # As one plus a difference, so that at clock 1 nothing depends on the curve, not even by rounding.
+    return 1.0 + (ramp(clock) - ramp(1.0)) * rise / (ramp(1.0) * rise + floor)
 
 
 def polynomial_voltage(

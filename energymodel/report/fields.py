@@ -41,6 +41,11 @@ def _value(component: eqx.Module, field: "dataclasses.Field[Any]") -> float:
     return value / _HOUR if field.metadata["key"].endswith("hours") else value
 
 
+def total(parts: eqx.Module) -> float:
+    """Sum of the parts, also of an outcome that holds NumPy numbers."""
+    return sum(field.value for field in outcome_fields(parts))
+
+
 def plan_fields(plan: TrainingPlan) -> list[Field]:
     """Numbers of a plan by dotted path; a batch schedule gives one for each knot."""
     return _plan_fields(plan, "plan")

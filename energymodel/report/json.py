@@ -11,7 +11,7 @@ import equinox as eqx
 
 from energymodel.design.optimum import Optimum
 from energymodel.presets.scenario import Scenario
-from energymodel.report.fields import outcome_fields, plan_fields, plan_key
+from energymodel.report.fields import outcome_fields, plan_fields, plan_key, total
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import ParallelLayout, TrainingPlan
 
@@ -30,8 +30,8 @@ def run_json(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOutcome) -
 def outcome_json(outcome: TrainingOutcome) -> Tree:
     """Outputs by the keys of their metadata; energy and slack are flat tables, the total of energy first."""
     nested: dict[str, Any] = {
-        "step_time": float(outcome.step_time.total),
-        "energy": {"total": float(outcome.energy.total), **_flat(outcome.energy)},
+        "step_time": total(outcome.step_time),
+        "energy": {"total": total(outcome.energy), **_flat(outcome.energy)},
         "slack": _flat(outcome.slack),
     }
     scalars = {field.name: field for field in outcome_fields(outcome)}

@@ -3,12 +3,15 @@
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from energymodel.compilation import compiler_options
 from energymodel.physics.limits import (
     cmos_wall_energy,
     energy_per_bit,
@@ -25,10 +28,12 @@ from energymodel.physics.limits import (
     source_bits_per_operation,
 )
 from energymodel.presets.scenario import Scenario
+from energymodel.report.fields import total
 from energymodel.system.operating_point import eight_bit_energy
 from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.plan import TrainingPlan
 from energymodel.system.step import training_step
-from energymodel.system.training_system import parameters_in_loss
+from energymodel.system.training_system import TrainingSystem, parameters_in_loss
 from energymodel.units import format_quantity
 
 OPERATIONS_PER_JOULE = 4.7e15  # FLOP/J: geometric mean of the estimates of Ho et al. 2023 for 4-bit CMOS
@@ -70,16 +75,19 @@ def run_limits(scenario: Scenario, outcome: TrainingOutcome) -> Limits:
     """
     system, plan = scenario.system, scenario.plan
     chip, workload = system.accelerator, system.workload
-    temperature, energy = float(plan.coolant_temperature), float(outcome.energy.total)
+    temperature, energy = float(plan.coolant_temperature), total(outcome.energy)
     parameters, tokens = float(workload.parameters), float(outcome.tokens)
     operations = _OPERATIONS_PER_TOKEN_AND_PARAMETER * float(workload.active_parameters) * tokens
     weight_bits = 8.0 * float(system.software.weight_bytes)
     erased, capacity = float(chip.bits_per_flop), float(system.capacity_per_parameter)
     entropy = _entropy_floor(scenario)
     period = 1.0 / (float(chip.reference_clock) * float(outcome.clock))
-    floor = float(chip.voltage(chip.minimum_clock))
-    flop_energy = float(chip.energy_per_flop * eight_bit_energy(chip, plan.layout.eight_bit))
+    hardware = jax.jit(_hardware, compiler_options=compiler_options())(system, plan)
+    floor = float(hardware.lowest_voltage)
     byte_energy = 8.0 * float(chip.memory_energy)
+    traffic = (
+        float(hardware.memory_joules) * float(plan.chips) * float(outcome.steps) / byte_energy if byte_energy else 0.0
+    )
     information = float(outcome.information)
 
     def bound(key: str, title: str, least: Any, basis: str) -> Bound:
@@ -118,7 +126,7 @@ def run_limits(scenario: Scenario, outcome: TrainingOutcome) -> Limits:
         ),
         bound(
             "roofline", "roofline of this chip",
-            roofline_energy(operations, flop_energy, _traffic(scenario, outcome), byte_energy, floor),
+            roofline_energy(operations, float(hardware.flop_energy), traffic, byte_energy, floor),
             f"operations and memory traffic alone, at {floor:.3g} of the reference voltage",
         ),
     )  # fmt: skip
@@ -131,9 +139,7 @@ def run_limits(scenario: Scenario, outcome: TrainingOutcome) -> Limits:
         energy_per_bit_multiple=float(landauer_multiple(bit_energy, landauer_energy(1.0, temperature))),
         operation_rate=operations / float(outcome.time),
         speed_limit_of_energy=float(margolus_levitin_rate(energy)),
-        speed_limit_of_power=float(
-            margolus_levitin_rate(float(outcome.power_average) * float(outcome.step_time.total))
-        ),
+        speed_limit_of_power=float(margolus_levitin_rate(float(outcome.power_average) * total(outcome.step_time))),
         information=information,
         capacity=float(information_capacity(parameters, capacity)),
     )
@@ -149,14 +155,23 @@ def _entropy_floor(scenario: Scenario) -> float:
     return float(learning.loss(parameters_in_loss(scenario.system), _UNLIMITED_TOKENS))
 
 
-def _traffic(scenario: Scenario, outcome: TrainingOutcome) -> float:
-    """Bytes to and from memory of all chips in the run, at the mean batch [B]."""
-    system, plan = scenario.system, scenario.plan
-    if float(system.accelerator.memory_energy) == 0.0:
-        return 0.0
-    step = training_step(system, plan, float(np.mean(plan.batch)))
-    joules = float(step.power.memory * step.time.total) * float(plan.chips) * float(outcome.steps)
-    return joules / (8.0 * float(system.accelerator.memory_energy))
+class _Hardware(NamedTuple):
+    """What the roofline needs to know of the chips."""
+
+    flop_energy: Float[Array, ""]
+    lowest_voltage: Float[Array, ""]
+    memory_joules: Float[Array, ""]
+
+
+def _hardware(system: TrainingSystem, plan: TrainingPlan) -> _Hardware:
+    """Energy of an operation [J/FLOP], lowest voltage [1], and memory energy of a chip in a step of mean batch [J]."""
+    chip = system.accelerator
+    step = training_step(system, plan, jnp.mean(plan.batch))
+    return _Hardware(
+        flop_energy=chip.energy_per_flop * eight_bit_energy(chip, plan.layout.eight_bit),
+        lowest_voltage=chip.voltage(chip.minimum_clock),
+        memory_joules=step.power.memory * step.time.total,
+    )
 
 
 def limits_report(scenario: Scenario, outcome: TrainingOutcome) -> RenderableType:

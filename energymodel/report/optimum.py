@@ -10,7 +10,7 @@ from rich.text import Text
 
 from energymodel.design.optimum import Conflict, Optimum
 from energymodel.presets.scenario import Scenario
-from energymodel.report.fields import Field, outcome_fields, plan_fields, show
+from energymodel.report.fields import Field, outcome_fields, plan_fields, show, total
 from energymodel.report.tables import PRIOR_MARK, given_priors, provenance_notes, slack_table
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
@@ -84,13 +84,13 @@ def outcomes_table(own: TrainingOutcome, found: TrainingOutcome) -> Table:
     """Main outcomes of both plans."""
     table = _comparison("Outcome")
     before, after = ({field.name: field for field in outcome_fields(one)} for one in (own, found))
-    table.add_row("energy", *_both(float(own.energy.total), float(found.energy.total), "J"))
+    table.add_row("energy", *_both(total(own.energy), total(found.energy), "J"))
     for name in _MAIN:
         table.add_row(
             escape(before[name].title), show(before[name]), show(after[name]), _ratio(before[name], after[name])
         )
         if name == "steps":
-            table.add_row("time of a step", *_both(float(own.step_time.total), float(found.step_time.total), "s"))
+            table.add_row("time of a step", *_both(total(own.step_time), total(found.step_time), "s"))
     return table
 
 
@@ -99,7 +99,7 @@ def energies_table(own: TrainingOutcome, found: TrainingOutcome) -> Table:
     table = _comparison("Energy")
     for before, after in zip(outcome_fields(own.energy), outcome_fields(found.energy), strict=True):
         table.add_row(escape(before.title), *_both(before.value, after.value, "J"))
-    table.add_row("total", *_both(float(own.energy.total), float(found.energy.total), "J"), style="bold")
+    table.add_row("total", *_both(total(own.energy), total(found.energy), "J"), style="bold")
     return table
 
 
@@ -182,7 +182,8 @@ def search_lines(optimum: Optimum) -> list[str]:
 
 def failure_line(optimum: Optimum) -> str:
     """Why there is no trusted answer, and what to do next, in one line."""
-    parts = [optimum.message or optimum.result, *map(conflict_text, optimum.conflicts)]
+    message = optimum.message or optimum.result
+    parts = [message, *(conflict_text(one) for one in optimum.conflicts if one.limit not in message)]
     return " ".join(" ".join(part.split()) for part in parts)
 
 

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from energymodel.presets.scenario import Scenario
-from energymodel.report.fields import Field, outcome_fields, plan_fields, show
+from energymodel.report.fields import Field, outcome_fields, plan_fields, show, total
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.units import format_quantity
@@ -31,9 +31,9 @@ def outcome_report(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOutc
         "",
         side_by_side,
         "",
-        shares_table("Energy", outcome.energy, outcome.energy.total, "J"),
+        shares_table("Energy", outcome.energy, "J"),
         "",
-        shares_table("Time of one step", outcome.step_time, outcome.step_time.total, "s"),
+        shares_table("Time of one step", outcome.step_time, "s"),
         "",
         slack_table(outcome),
         "",
@@ -91,14 +91,14 @@ def outcome_table(scenario: Scenario, outcome: TrainingOutcome) -> Table:
     """What comes out."""
     rows = [(field.title, show(field)) for field in outcome_fields(outcome)]
     position = next(index for index, row in enumerate(rows) if row[0] == "steps") + 1
-    rows.insert(position, ("time of a step", format_quantity(float(outcome.step_time.total), "s")))
-    rows.insert(position + 1, ("energy", format_quantity(float(outcome.energy.total), "J")))
+    rows.insert(position, ("time of a step", format_quantity(total(outcome.step_time), "s")))
+    rows.insert(position + 1, ("energy", format_quantity(total(outcome.energy), "J")))
     return pairs_table("Outcome", rows)
 
 
-def shares_table(title: str, parts: eqx.Module, total: object, unit: str) -> Table:
+def shares_table(title: str, parts: eqx.Module, unit: str) -> Table:
     """Parts of a whole with their shares, the largest first, and a bar."""
-    whole = float(total)  # type: ignore[arg-type]
+    whole = total(parts)
     table = Table(box=None, title=title, title_justify="left", title_style="bold", show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)

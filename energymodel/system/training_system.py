@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.loss_law import effective_parameters
-from energymodel.learning.schedule import integrate_over_progress, schedule_effective_tokens
+from energymodel.learning.schedule import quadrature_over_progress, schedule_effective_tokens
 from energymodel.numerics import Numeric, Real, real
 from energymodel.performance.reliability import (
     Reliability,
@@ -191,7 +191,7 @@ def _along_schedule(
     def rates(batch: Scalar) -> RunTotals:
         return _per_token(system, plan, batch, training_step(system, plan, batch))
 
-    run, tokens = integrate_over_progress(rates, effective, knots, learning, parameters)
+    run, tokens = quadrature_over_progress(rates, effective, knots, learning, parameters)
     return tokens, effective, learning.loss(parameters, effective), run
 
 

@@ -77,7 +77,7 @@ def divide(system: "TrainingSystem", plan: TrainingPlan, batch: Numeric) -> Divi
 def layer_work(system: "TrainingSystem", plan: TrainingPlan, division: Division) -> LayerWork:
     """Operations and memory traffic of a layer and of the output head."""
     layout, workload, tokens = plan.layout, system.workload, division.tokens
-    weights = (workload.active_parameters - workload.embeddings) / workload.layers
+    weights = workload.active_layer_parameters / workload.layers
     attention = attention_flops_per_token(1.0, workload.attention_width, workload.sequence)
     model_flops = 6.0 * weights + attention
     repeated = recomputed_share(layout.recompute_full, layout.recompute_attention, attention / model_flops)
@@ -109,12 +109,11 @@ def shard(system: "TrainingSystem", plan: TrainingPlan, division: Division) -> S
     layout, workload = plan.layout, system.workload
     fullest = layout.interleaving * ceil_count(workload.layers / (layout.pipeline * layout.interleaving))
     share = fullest / workload.layers
-    blocks = workload.parameters - workload.embeddings - workload.routed_parameters
     # The embedding sits on the first rank and the output head on the last; a single rank holds both.
-    one_embedding = workload.vocabulary * workload.hidden
-    embeddings = jnp.where(layout.pipeline > 1.0, one_embedding, workload.embeddings)
+    own_head = (1.0 - workload.tied) * jnp.maximum(0.0, 2.0 - layout.pipeline)
+    embeddings = workload.vocabulary * workload.hidden * (1.0 + own_head)
     return Shard(
-        dense=(blocks * share + embeddings) / layout.tensor,
+        dense=(workload.replicated_parameters * share + embeddings) / layout.tensor,
         dense_ranks=division.ranks,
         routed=workload.routed_parameters * share / (layout.tensor * layout.expert),
         routed_ranks=division.ranks / layout.expert,

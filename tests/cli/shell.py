@@ -11,7 +11,7 @@ SMALL = "test-1b-h100"
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments))
+    return CliRunner().invoke(app, list(arguments), catch_exceptions=False)
 
 
 def run_json(*arguments: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Bad input: exit code 2, one line on stderr that names what was given, no traceback."""
 
 import pytest
+
 from cli.shell import SMALL, run
 
 

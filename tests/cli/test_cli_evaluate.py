@@ -1,13 +1,13 @@
-"""`evaluate`: the same numbers as the model, in a table, in strict JSON, in CSV; scenarios read back to the same run."""
+"""`evaluate`: the model's numbers in a table, strict JSON and CSV; scenarios read back to the same run."""
 
 import csv
 import json
 
 import jax
 import pytest
-from cli.shell import SMALL, run, run_json
 
 import energymodel as em
+from cli.shell import SMALL, run, run_json
 from energymodel.presets.files import names
 
 KEYS = [
@@ -111,7 +111,11 @@ def test_a_broken_limit_exits_with_3_and_says_what_to_do():
     result = run("evaluate", SMALL, "--set", "system.facility.power_limit=5 kW")
     assert result.exit_code == 3
     assert len(result.stderr.strip().splitlines()) == 1
-    for words in ("energymodel: infeasible: facility_power", "exceeds the limit 5 kW", "Raise system.facility.power_limit"):
+    for words in (
+        "energymodel: infeasible: facility_power",
+        "exceeds the limit 5 kW",
+        "Raise system.facility.power_limit",
+    ):
         assert words in result.stderr
     assert "exceeded" in result.stdout
 

@@ -3,8 +3,8 @@
 import math
 
 import pytest
-from cli.shell import SMALL, run, run_json
 
+from cli.shell import SMALL, run, run_json
 from energymodel.constants import BOLTZMANN, PLANCK
 
 

@@ -1,0 +1,153 @@
+"""Is the plan that `optimize` finds realizable, within limits, and better than what random search finds?"""
+
+import dataclasses
+import math
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+import energymodel as em
+from energymodel.compilation import compiler_options
+from energymodel.design.layouts import candidates
+from energymodel.design.problem import objective_value, pose
+
+README_SCENARIO = "llama-3.1-405b-h100"
+
+
+@pytest.fixture(scope="module")
+def scenario():
+    return em.load_scenario(README_SCENARIO)
+
+
+@pytest.fixture(scope="module")
+def optimum(scenario):
+    return em.optimize(scenario, minimize="energy")
+
+
+def test_plan_is_realizable(scenario, optimum):
+    plan, layout = optimum.plan, optimum.plan.layout
+    assert optimum.success, optimum.message
+    group = layout.tensor * layout.pipeline * layout.context
+    data = float(plan.chips / group)
+    assert data == round(data)
+    microbatches = float(plan.batch.item() / (data * layout.microbatch * scenario.system.workload.sequence))
+    assert microbatches == round(microbatches)
+    assert microbatches >= 1
+    assert float(plan.chips) % float(scenario.system.node.chips) == 0
+
+
+def test_plan_keeps_the_limits_at_the_loss_of_the_baseline(scenario, optimum):
+    outcome, baseline = optimum.outcome, optimum.baseline
+    np.testing.assert_allclose(outcome.loss, baseline.loss, rtol=1e-9)
+    assert float(outcome.time) <= float(baseline.time) * (1 + 1e-6)
+    assert float(outcome.memory_per_chip) <= float(scenario.system.accelerator.memory_capacity)
+    assert float(outcome.power_peak) <= float(scenario.system.facility.power_limit)
+    assert float(outcome.temperature) <= float(scenario.system.accelerator.maximum_temperature)
+    assert optimum.value < optimum.baseline_value
+    assert optimum.value >= optimum.relaxed_value * (1 - 1e-6)
+
+
+def test_plan_is_what_evaluate_says(optimum):
+    outcome = jax.jit(em.evaluate, compiler_options=compiler_options())(optimum.scenario.system, optimum.plan)
+    np.testing.assert_allclose(outcome.energy.total, optimum.value, rtol=1e-12)
+
+
+def test_not_beaten_by_random_realizable_plans(scenario, optimum):
+    """100,000 plans that obey every limit at the same loss: any layout of the lattice, any whole counts."""
+    problem = pose(scenario, optimum.baseline, "energy", {}, {}, ())
+    chips = float(scenario.plan.chips)
+    lattice = jax.tree.map(np.asarray, candidates(problem.given, chips))
+    random = np.random.default_rng(7)
+    sequence, node = float(scenario.system.workload.sequence), int(scenario.system.node.chips)
+
+    @eqx.filter_jit(compiler_options=compiler_options())
+    def values(points, layouts, given):
+        return jax.vmap(problem.form, in_axes=(0, 0, None))(points, layouts, given)
+
+    feasible, best = 0, math.inf
+    for _ in range(400):
+        count = 4096
+        pick = random.integers(len(lattice.tensor), size=count)
+        layouts = jax.tree.map(lambda leaf, pick=pick: leaf[pick], lattice)
+        group = layouts.tensor * layouts.pipeline * layouts.context
+        most = np.floor(chips / group)
+        data = np.maximum(1, np.floor(most * random.uniform(0.5, 1.0, count)))
+        data = np.where(random.random(count) < 0.5, most, data)
+        whole_nodes = (data * group) % node == 0
+        microbatches = np.floor(np.exp(random.uniform(0.0, np.log(64.0), count)))
+        batch = np.minimum(data * microbatches * layouts.microbatch * sequence, problem.most[0])
+        point = {
+            "plan.batch": batch,
+            "plan.clock": random.uniform(0.6, 1.0, count),
+            "plan.coolant_temperature": random.uniform(*problem.bounds["plan.coolant_temperature"], count),
+            "plan.chips": data * group,
+        }
+        points = np.log(np.stack([point[path] for path in problem.form.paths], axis=1))
+        objective, rows, _ = values(points, layouts, problem.given)
+        allowed = np.all(np.asarray(rows) <= 0.0, axis=1) & whole_nodes
+        feasible += int(allowed.sum())
+        best = min(best, float(np.min(np.asarray(objective)[allowed], initial=math.inf)))
+        if feasible >= 100_000:
+            break
+    assert feasible > 1000
+    assert np.exp(best) >= optimum.value * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("minimize", ["money", "carbon", "time", "etp"])
+def test_each_objective_improves_on_the_baseline(scenario, minimize):
+    optimum = em.optimize(scenario, minimize=minimize)
+    assert optimum.success, optimum.message
+    assert optimum.value <= optimum.baseline_value
+    np.testing.assert_allclose(float(objective_value(optimum.outcome, minimize)), optimum.value)
+
+
+def test_price_of_time_is_the_slope_of_the_optimum(scenario, optimum):
+    """A relaxed time limit saves what its multiplier says [envelope theorem]."""
+    longer = em.optimize(scenario, limits={"time": optimum.limits["time"] * 1.01})
+    predicted = optimum.prices["time"].elasticity * math.log(1.01)
+    assert math.log(optimum.relaxed_value / longer.relaxed_value) == pytest.approx(predicted, rel=0.1)
+
+
+def test_infeasible_names_limit_and_nearest_value(scenario):
+    optimum = em.optimize(scenario, limits={"time": "20 days"})
+    assert optimum.result == "infeasible"
+    time = next(conflict for conflict in optimum.conflicts if conflict.limit == "time")
+    assert time.asked == 20 * 86400
+    assert time.nearest > time.asked
+    assert "nearest feasible" in optimum.message
+    relaxed = em.optimize(scenario, limits={"time": time.nearest * 1.02})
+    assert relaxed.success, relaxed.message
+
+
+def test_bad_wishes_are_refused(scenario):
+    with pytest.raises(em.InputError, match='Unknown limit "tme"'):
+        em.optimize(scenario, limits={"tme": "3 days"})
+    with pytest.raises(em.InputError, match="energy"):
+        em.optimize(scenario, minimize="enregy")
+    with pytest.raises(em.InputError, match="Nothing is left to vary"):
+        em.optimize(scenario, fix=["plan.batch", "plan.clock", "plan.coolant_temperature", "plan.chips"])
+    with pytest.raises(em.InputError, match="layouts are compared"):
+        em.optimize(scenario, vary={"plan.layout.tensor": (1, 8)})
+
+
+def test_search_repeats_from_other_starts(scenario, optimum):
+    """200 random restarts of the winning layout find nothing better."""
+    from energymodel.design.lanes import minimize_many
+    from energymodel.design.solve import RESULTS, SolverOptions
+
+    problem = pose(scenario, optimum.baseline, "energy", {}, {}, ())
+    count = 200
+    random = np.random.default_rng(3)
+    low, high = np.log(problem.least), np.log(problem.most)
+    start = random.uniform(low, high, (count, len(low)))
+    layouts = jax.tree.map(lambda leaf: np.full(count, float(leaf)), optimum.plan.layout)
+    found = minimize_many(
+        problem.form, start, (layouts,), shared=(problem.given,),
+        bounds=(np.tile(low, (count, 1)), np.tile(high, (count, 1))), options=SolverOptions(hessian="differences"),
+    )  # fmt: skip
+    solved = np.asarray(found.result == RESULTS.successful)
+    assert solved.mean() > 0.9
+    assert np.exp(found.value[solved].min()) >= optimum.relaxed_value * (1 - 1e-7)
+    assert dataclasses.is_dataclass(optimum)
