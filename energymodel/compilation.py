@@ -1,15 +1,17 @@
 """How is a large model compiled in seconds?"""
 
-from functools import lru_cache
+from typing import Any
 
 import jax
 
 
-@lru_cache(maxsize=1)
-def compiler_options() -> dict[str, bool] | None:
+def compiler_options(*, once: bool = False) -> Any:
     """Options for `jax.jit` of a whole training run.
 
     XLA's fusion emitters for CPU take most of a minute on the thousands of scalar operations of a run and its
-    derivatives, and the code is no faster for it (benchmarks/compile_time.py): they are left out on CPU.
+    derivatives, and the code is no faster for it: they are left out on CPU. `once` also leaves out the optimization of
+    machine code, for a function that runs for a shorter time than that takes.
     """
-    return {"xla_cpu_use_fusion_emitters": False} if jax.default_backend() == "cpu" else None
+    if jax.default_backend() != "cpu":
+        return None
+    return {"xla_cpu_use_fusion_emitters": False} | ({"xla_backend_optimization_level": 0} if once else {})

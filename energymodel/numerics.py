@@ -69,15 +69,25 @@ def p_norm(exponent: Numeric, *terms: Numeric) -> Float[Array, "..."]:
     """
 
     def join(a: Array, b: Array) -> Array:
-        large, small = jnp.maximum(a, b), jnp.minimum(a, b)
-        present = small > 0
-        ratio = jnp.where(present, small, 1.0) / jnp.where(present, large, 1.0)
-        log_power = exponent * jnp.log(ratio)
-        joined = jnp.where(present, large, 1.0) * jnp.exp(jnp.log(1.0 + jnp.exp(log_power)) / exponent)
-        # With p = 1 the smaller term adds in full even at zero, so its slope there is one; for p > 1 it is zero.
-        return jnp.where(present, joined, large + jnp.where(exponent == 1.0, small, 0.0))
+        return jnp.maximum(a, b) + _excess_over_larger(exponent, a, b)
 
     return reduce(join, map(jnp.asarray, terms))
+
+
+def p_norm_excess(exponent: Numeric, first: Numeric, second: Numeric) -> Float[Array, "..."]:
+    """What a second time adds to the first, `(a^p + b^p)^(1/p) - a`, exact also where it is much the smaller one."""
+    first, second = jnp.asarray(first), jnp.asarray(second)
+    return jnp.maximum(second - first, 0.0) + _excess_over_larger(exponent, first, second)
+
+
+def _excess_over_larger(exponent: Numeric, a: Array, b: Array) -> Array:
+    large, small = jnp.maximum(a, b), jnp.minimum(a, b)
+    present = small > 0
+    ratio = jnp.where(present, small, 1.0) / jnp.where(present, large, 1.0)
+    log_power = exponent * jnp.log(ratio)
+    excess = jnp.where(present, large, 1.0) * jnp.expm1(jnp.log1p(jnp.exp(log_power)) / exponent)
+    # With p = 1 the smaller term adds in full even at zero, so its slope there is one; for p > 1 it is zero.
+    return jnp.where(present, excess, jnp.where(exponent == 1.0, small, 0.0))
 
 
 def ceil_count(x: Numeric) -> Float[Array, "..."]:

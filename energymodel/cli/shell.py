@@ -156,4 +156,4 @@ def deliver(tree: Mapping[str, Any], report: "RenderableType", *, as_json: bool,
         print(json.dumps(tree))
         return
     terminal = sys.stdout.isatty()
-    Console(width=None if terminal else _WIDTH, highlight=False).print(report, soft_wrap=False)
+    Console(width=None if terminal else _WIDTH, highlight=False).print(report, crop=False)

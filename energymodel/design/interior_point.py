@@ -166,13 +166,14 @@ def differenced(problem: Rows, x: Float[Array, " n"], weights: Float[Array, " k"
     The residual of the optimality conditions needs values and Jacobian only, and those are exact.
     """
 
-    def both(x: Array) -> tuple[Array, Array]:
-        values, tangent = jax.linearize(problem, x)
-        return values, jax.vmap(tangent, out_axes=-1)(jnp.eye(x.size, dtype=x.dtype))
-
+    size = x.size
     step = jnp.finfo(x.dtype).eps ** (1 / 3)
-    points = x + step * jnp.concatenate([jnp.zeros((1, x.size), x.dtype), jnp.eye(x.size, dtype=x.dtype)])
-    values, jacobians = jax.vmap(both)(points)
+    points = x + step * jnp.concatenate([jnp.zeros((1, size), x.dtype), jnp.eye(size, dtype=x.dtype)])
+    # All pairs of point and direction in one batch: the model is transformed once, which is what compiling costs.
+    directions = jnp.tile(jnp.eye(size, dtype=x.dtype), (size + 1, 1))
+    push = jax.vmap(lambda point, direction: jax.jvp(problem, (point,), (direction,)))
+    values, slopes = push(jnp.repeat(points, size, axis=0), directions)
+    jacobians = jnp.swapaxes(slopes.reshape(size + 1, size, -1), 1, 2)
     slopes = weights @ jacobians
     hessian = (slopes[1:] - slopes[0]) / step
     return values[0], jacobians[0], 0.5 * (hessian + hessian.T)
@@ -180,13 +181,22 @@ def differenced(problem: Rows, x: Float[Array, " n"], weights: Float[Array, " k"
 
 def advance(problem: Rows, inequalities: int, box: Box, options: SolverOptions, state: State, limit: Array) -> State:
     """Iterate one lane until it is finished or has made `limit` iterations. Under `vmap` finished lanes stand still."""
-    equality = jnp.arange(state.y.size) >= inequalities
-    tolerance = options.reachable(state.x.dtype)
     return jax.lax.while_loop(
-        lambda state: (state.status == RUNNING) & (state.iteration < limit),
-        lambda state: _iterate(problem, equality, box, options, tolerance, state),
+        lambda state: unfinished(state, limit),
+        lambda state: iterate(problem, inequalities, box, options, state),
         state,
     )
+
+
+def unfinished(state: State, limit: Array) -> Bool[Array, "..."]:
+    """Whether a lane has iterations to make."""
+    return (state.status == RUNNING) & (state.iteration < limit)
+
+
+def iterate(problem: Rows, inequalities: int, box: Box, options: SolverOptions, state: State) -> State:
+    """One iteration of one lane."""
+    equality = jnp.arange(state.y.size) >= inequalities
+    return _iterate(problem, equality, box, options, options.reachable(state.x.dtype), state)
 
 
 def _start(state: State, box: Box, equality: Array, values: Array, jacobian: Array, hessian: Array) -> State:
@@ -270,8 +280,8 @@ def _iterate(problem: Rows, equality: Array, box: Box, options: SolverOptions, t
     # The condensed Newton matrix, its factor, and the direction for given complementarity targets.
     ratio = gap[: 2 * m] / price[: 2 * m]
     stiff = dual / gap[2 * m :]
-    # The least compliance bounds what a stiff row may round away from the rest of the matrix; what it leaves of the row's
-    # residual, compliance times dy, the next iterations take [proximal multipliers: Rockafellar 1976].
+    # The least compliance bounds what a stiff row may round away from the rest of the matrix; what it leaves of the
+    # row, compliance times dy, the next iterations take [proximal multipliers: Rockafellar 1976].
     size = jnp.max(jnp.sum(jnp.abs(W), axis=1))
     S = 1.0 / (ratio[:m] + ratio[m:] + eps**0.55 / jnp.maximum(1.0, size))
     A = W + (J.T * S) @ J + jnp.diag(stiff[:n] + stiff[n:] + ~free)

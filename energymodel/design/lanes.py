@@ -6,12 +6,13 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
 from energymodel.compilation import compiler_options
 from energymodel.design import search
-from energymodel.design.interior_point import State
+from energymodel.design.interior_point import State, unfinished
 from energymodel.design.solve import RESULTS, PerConstraint, Solution, SolverOptions, Task, prepare
 
 _ROUND = 8  # iterations between compactions: the median of a design search
@@ -130,18 +131,25 @@ def _begin(functions: tuple, options: SolverOptions, lanes: PyTree, shared: tupl
 def _round(
     functions: tuple, options: SolverOptions, lanes: PyTree, shared: tuple, state: State, limit: Array
 ) -> tuple[State, Solution]:
-    def one(lane: PyTree, state: State) -> tuple[State, Solution]:
+    def step(lane: PyTree, state: State) -> State:
         task = _task(functions, lane, shared)
-        state = search.advance(task.problem, task.inequalities, task.lane, options, state, limit)
-        return state, task.solution(search.finish(task.inequalities, task.lane, options, state))
+        return search.iterate(task.problem, task.inequalities, task.lane, options, state, limit)
 
-    return jax.vmap(one)(lanes, state)
+    def end(lane: PyTree, state: State) -> Solution:
+        task = _task(functions, lane, shared)
+        return task.solution(search.finish(task.inequalities, task.lane, options, state))
+
+    last = jnp.minimum(limit, options.max_iterations)
+    state = jax.lax.while_loop(
+        lambda state: jnp.any(unfinished(state, last)), lambda state: jax.vmap(step)(lanes, state), state
+    )
+    return state, jax.vmap(end)(lanes, state)
 
 
 @lru_cache(maxsize=1)
 def _compiled() -> tuple[Callable[..., Any], Callable[..., Any]]:
     """`_begin` and `_round`, compiled for the platform in use."""
-    options = compiler_options()
+    options = compiler_options(once=True)
     return eqx.filter_jit(_begin, compiler_options=options), eqx.filter_jit(_round, compiler_options=options)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -60,6 +61,10 @@ class Form:
 
     def __call__(self, logarithms: Float[Array | np.ndarray, " n"], layout: ParallelLayout, given: Given) -> Values:
         """Objective and rows, `microbatches` (at least one per replica) last."""
+        return _values(self, jnp.asarray(logarithms), layout, given)
+
+    def values(self, logarithms: Array, layout: ParallelLayout, given: Given) -> Values:
+        """The same, traced anew at every call."""
         system, plan = self.at(logarithms, layout, given)
         outcome = evaluate(system, plan)
         values = limited_values(system, plan, outcome)
@@ -83,6 +88,10 @@ class Form:
             else:
                 plan = replace_leaf(plan, path.removeprefix("plan."), value)
         return system, plan
+
+
+# One trace of the model serves all derivatives and batches of it: tracing is most of the time of a second run.
+_values = jax.jit(Form.values, static_argnums=0, inline=True)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -194,12 +194,13 @@ def prepare(
             f"minimize: the objective has shape {f_like.shape}. Return a scalar; add up or pick one entry."
         )
     g_size, h_size = (sum(leaf.size for leaf in jax.tree.leaves(like)) for like in (g_like, h_like))
+    near = None
     if warm is not None:
         rows = jnp.concatenate([ravel(warm.inequalities, dtype), ravel(warm.equalities, dtype)])
-        warm = jax.lax.stop_gradient((rows, ravel(warm.lower, dtype), ravel(warm.upper, dtype)))
+        near = jax.lax.stop_gradient((rows, ravel(warm.lower, dtype), ravel(warm.upper, dtype)))
     return Task(
         problem=_Rows(converted),
-        lane=Lane(jax.lax.stop_gradient(flat), _bound(lower, x_like, -jnp.inf), _bound(upper, x_like, jnp.inf), warm),
+        lane=Lane(jax.lax.stop_gradient(flat), _bound(lower, x_like, -jnp.inf), _bound(upper, x_like, jnp.inf), near),
         inequalities=g_size,
         rows=g_size + h_size,
         x_like=x_like,

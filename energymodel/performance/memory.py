@@ -8,8 +8,13 @@ from energymodel.performance.parallelism import zero_share
 
 
 def state_bytes_per_parameter(
-    weight_bytes: Numeric, gradient_bytes: Numeric, optimizer_bytes: Numeric,
-    shard_parameters: Numeric, shard_gradients: Numeric, shard_optimizer: Numeric, ranks: Numeric,
+    weight_bytes: Numeric,
+    gradient_bytes: Numeric,
+    optimizer_bytes: Numeric,
+    shard_parameters: Numeric,
+    shard_gradients: Numeric,
+    shard_optimizer: Numeric,
+    ranks: Numeric,
 ) -> Float[Array, "..."]:
     """Bytes of weights, gradients and optimizer per parameter of a shard, `w z_p + g z_g + o z_o`.
 
@@ -25,9 +30,9 @@ def state_bytes_per_parameter(
     **Returns:** bytes per parameter [B].
     """
     return (
-        weight_bytes * zero_share(shard_parameters, ranks)
-        + gradient_bytes * zero_share(shard_gradients, ranks)
-        + optimizer_bytes * zero_share(shard_optimizer, ranks)
+        jnp.asarray(weight_bytes) * zero_share(shard_parameters, ranks)
+        + jnp.asarray(gradient_bytes) * zero_share(shard_gradients, ranks)
+        + jnp.asarray(optimizer_bytes) * zero_share(shard_optimizer, ranks)
     )
 
 
@@ -50,12 +55,20 @@ def stored_bytes_per_unit(
     **Returns:** bytes per token and hidden unit [B].
     """
     inner = 4.0 * jnp.asarray(feed_forward_ratio) * copies
-    return gated * (12.0 + 4.0 * jnp.asarray(kv_ratio) + inner) + (1.0 - jnp.asarray(gated)) * (18.0 + inner)
+    gated = jnp.asarray(gated)
+    return gated * (12.0 + 4.0 * jnp.asarray(kv_ratio) + inner) + (1.0 - gated) * (18.0 + inner)
 
 
 def layer_activation_bytes(
-    tokens: Numeric, hidden: Numeric, heads: Numeric, sequence: Numeric, tensor: Numeric,
-    stored: Numeric, sequence_parallel: Numeric, keep_scores: Numeric, recompute_full: Numeric,
+    tokens: Numeric,
+    hidden: Numeric,
+    heads: Numeric,
+    sequence: Numeric,
+    tensor: Numeric,
+    stored: Numeric,
+    sequence_parallel: Numeric,
+    keep_scores: Numeric,
+    recompute_full: Numeric,
 ) -> Float[Array, "..."]:
     """Activations that one layer keeps for one micro-batch, `M h [q/t + 5 a s k / (h t)]`.
 
@@ -77,7 +90,8 @@ def layer_activation_bytes(
     unit = jnp.asarray(tokens) * hidden
     kept = unit * (10.0 * norm_share + (jnp.asarray(stored) - 10.0) / tensor)
     scores = unit * keep_scores * 5.0 * heads * sequence / (jnp.asarray(hidden) * tensor)
-    return (1.0 - recompute_full) * (kept + scores) + recompute_full * unit * 2.0 * norm_share
+    full = jnp.asarray(recompute_full)
+    return (1.0 - full) * (kept + scores) + full * unit * 2.0 * norm_share
 
 
 def chunks_in_flight(microbatches: Numeric, pipeline: Numeric, interleaving: Numeric) -> Float[Array, "..."]:
@@ -92,7 +106,8 @@ def chunks_in_flight(microbatches: Numeric, pipeline: Numeric, interleaving: Num
 
     **Returns:** chunks, each of `ceil(L / (p v))` layers [1].
     """
-    deepest = jnp.asarray(pipeline) * interleaving + (jnp.asarray(pipeline) - 1.0) * jnp.minimum(interleaving - 1.0, 1.0)
+    ranks = jnp.asarray(pipeline)
+    deepest = ranks * interleaving + (ranks - 1.0) * jnp.minimum(interleaving - 1.0, 1.0)
     return jnp.minimum(jnp.asarray(microbatches) * interleaving, deepest)
 
 

@@ -48,7 +48,7 @@ def fullest_stage_layers(layers: Numeric, pipeline: Numeric, interleaving: Numer
     **Returns:** layers [1], at least L / p.
     """
     slots = jnp.asarray(pipeline) * interleaving
-    return interleaving * ceil_count(layers / slots)
+    return jnp.asarray(interleaving) * ceil_count(layers / slots)
 
 
 def slowest_stage_layers(
@@ -69,6 +69,25 @@ def slowest_stage_layers(
     fullest = fullest_stage_layers(layers, pipeline, interleaving)
     spare = jnp.asarray(pipeline) * fullest - layers
     return jnp.maximum(fullest, fullest - jnp.minimum(1.0, spare) + head)
+
+
+def idle_stage_layers(
+    layers: Numeric, pipeline: Numeric, interleaving: Numeric, head: Numeric
+) -> Float[Array, "..."]:
+    """Idle work of the mean rank beside the slowest, `spare/p + max(-r/p, (1 - 1/p) r - min(1, spare))`.
+
+    The work of `slowest_stage_layers` less the mean `(L + r) / p`, without their cancellation: exactly zero for a
+    single rank [derivation: docs/physics.md B3].
+
+    **Arguments:**
+
+    - `layers`, `pipeline`, `interleaving`, `head`: as in `slowest_stage_layers`; L, p, v, r [1].
+
+    **Returns:** layer equivalents [1], not negative.
+    """
+    p, r = jnp.asarray(pipeline), jnp.asarray(head)
+    spare = p * fullest_stage_layers(layers, pipeline, interleaving) - layers
+    return spare / p + jnp.maximum(-r / p, (1.0 - 1.0 / p) * r - jnp.minimum(1.0, spare))
 
 
 def bubble_fraction(pipeline: Numeric, interleaving: Numeric, microbatches: Numeric) -> Float[Array, "..."]:
@@ -101,7 +120,8 @@ def pipeline_time(
     return jnp.asarray(microbatch_time) * microbatches * (1.0 + bubble_fraction(pipeline, interleaving, microbatches))
 
 
-def recomputed_share(recompute_full: Numeric, recompute_attention: Numeric, attention_share: Numeric
+def recomputed_share(
+    recompute_full: Numeric, recompute_attention: Numeric, attention_share: Numeric
 ) -> Float[Array, "..."]:
     """Operations repeated in the backward pass per model operation, `r/3 + (1 - r) r_a s_a / 3`.
 

@@ -11,9 +11,6 @@ from energymodel.numerics import Numeric, Real, real
 ASYMPTOTIC_CHIPS = 8.0
 """Chips from which the asymptotic form of the largest deviation is used (docs/physics.md B3)."""
 
-ASYMPTOTIC_DEVIATION = math.sqrt(2.0 * math.log(8.0)) - (math.log(math.log(8.0)) + math.log(4.0 * math.pi)) / (
-    2.0 * math.sqrt(2.0 * math.log(8.0))
-)
 LARGEST_LINEAR_WASTE = 0.5
 """Waste up to which availability is exactly `1 - w`; the expansion behind `w` has long failed there."""
 
@@ -31,12 +28,10 @@ def largest_deviation(chips: Numeric) -> Float[Array, "..."]:
     **Returns:** deviation in standard deviations [1]; zero for one chip, increasing.
     """
     n = jnp.asarray(chips)
-    many = n >= ASYMPTOTIC_CHIPS
-    log_n = jnp.log(jnp.where(many, n, ASYMPTOTIC_CHIPS))
+    log_n = jnp.log(jnp.maximum(n, ASYMPTOTIC_CHIPS))
     root = jnp.sqrt(2.0 * log_n)
     asymptotic = root - (jnp.log(log_n) + math.log(4.0 * math.pi)) / (2.0 * root)
-    few = ASYMPTOTIC_DEVIATION / math.log(ASYMPTOTIC_CHIPS) * jnp.log(jnp.where(many, ASYMPTOTIC_CHIPS, n))
-    return jnp.where(many, asymptotic, few)
+    return asymptotic * (jnp.log(jnp.minimum(n, ASYMPTOTIC_CHIPS)) / math.log(ASYMPTOTIC_CHIPS))
 
 
 def straggler_factor(chips: Numeric, variation: Numeric) -> Float[Array, "..."]:

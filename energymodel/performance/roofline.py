@@ -6,9 +6,7 @@ from jaxtyping import Array, Float
 from energymodel.numerics import Numeric, p_norm
 
 
-def gemm_efficiency(
-    maximum: Numeric, half_size: Numeric, tensor: Numeric, hidden: Numeric
-) -> Float[Array, "..."]:
+def gemm_efficiency(maximum: Numeric, half_size: Numeric, tensor: Numeric, hidden: Numeric) -> Float[Array, "..."]:
     """Share of the peak rate that a matrix product reaches, `eta = eta_max / (1 + h0 t / h)`.
 
     Tiles and waves fill less well as tensor parallelism narrows the matrices. Fitted on h/t from 768 to 3,200
@@ -40,9 +38,7 @@ def compute_time(operations: Numeric, peak_rate: Numeric, efficiency: Numeric) -
     return jnp.asarray(operations) / (jnp.asarray(peak_rate) * efficiency)
 
 
-def roofline_time(
-    compute: Numeric, memory: Numeric, communication: Numeric, exponent: Numeric
-) -> Float[Array, "..."]:
+def roofline_time(compute: Numeric, memory: Numeric, communication: Numeric, exponent: Numeric) -> Float[Array, "..."]:
     """Time of work that overlaps on several resources, `t = (sum_i t_i^p)^(1/p)`.
 
     p = 1 is serial, p -> infinity the classical roofline [Williams et al. 2009]; between them lies what is
@@ -59,8 +55,13 @@ def roofline_time(
 
 
 def token_rate(
-    compute: Numeric, memory: Numeric, network: Numeric,
-    flops_per_token: Numeric, bytes_per_token: Numeric, network_bytes_per_token: Numeric, exponent: Numeric,
+    compute: Numeric,
+    memory: Numeric,
+    network: Numeric,
+    flops_per_token: Numeric,
+    bytes_per_token: Numeric,
+    network_bytes_per_token: Numeric,
+    exponent: Numeric,
 ) -> Float[Array, "..."]:
     """Throughput under three limits, `R = [sum_i (demand_i / capacity_i)^p]^(-1/p)`.
 

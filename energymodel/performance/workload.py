@@ -7,9 +7,7 @@ from jaxtyping import Array, Float
 from energymodel.numerics import Numeric, Real, real
 
 
-def attention_parameters(
-    hidden: Numeric, heads: Numeric, kv_heads: Numeric, head_size: Numeric
-) -> Float[Array, "..."]:
+def attention_parameters(hidden: Numeric, heads: Numeric, kv_heads: Numeric, head_size: Numeric) -> Float[Array, "..."]:
     """Weights of one attention block, `2 h (a + a_kv) d`: query, key, value and output projection.
 
     Exact for multi-head and grouped-query attention [Ainslie et al. 2023]; latent attention stores a little less.
@@ -114,7 +112,7 @@ class Transformer(eqx.Module):
     @property
     def attention_width(self) -> Float[Array, ""]:
         """Heads times head size, the width of the score and value products."""
-        return self.heads * self.head_size
+        return jnp.asarray(self.heads) * self.head_size
 
     @property
     def attention_block(self) -> Float[Array, ""]:

@@ -11,16 +11,24 @@ from rich.text import Text
 from energymodel.design.optimum import Conflict, Optimum
 from energymodel.presets.scenario import Scenario
 from energymodel.report.fields import Field, outcome_fields, plan_fields, show, total
-from energymodel.report.tables import PRIOR_MARK, given_priors, provenance_notes, slack_table
+from energymodel.report.tables import PRIOR_MARK, data_parallel, given_priors, provenance_notes, slack_table
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.units import format_quantity
 
-# A step of each limit that a person would consider, in SI, by its unit.
+# Steps of a limit that a person would consider, in SI, by its unit, the largest first.
 _STEPS = {
-    "s": (86_400.0, "1 day"), "W": (1e6, "1 MW"), "USD": (1e6, "1 M USD"), "kg": (1e6, "1 kt"), "B": (1e9, "1 GB"),
-    "K": (1.0, "1 K"), "nat/token": (0.01, "0.01 nat/token"), "1": (1.0, "1"), "token": (1e6, "1 M tokens"),
-}  # fmt: skip
+    "s": ((86_400.0, "1 day"), (3_600.0, "1 hour"), (60.0, "1 minute")),
+    "W": ((1e6, "1 MW"), (1e3, "1 kW"), (1.0, "1 W")),
+    "USD": ((1e6, "1 M USD"), (1e3, "1000 USD"), (1.0, "1 USD")),
+    "kg": ((1e6, "1 kt"), (1e3, "1 t"), (1.0, "1 kg")),
+    "B": ((1e9, "1 GB"), (1e6, "1 MB")),
+    "K": ((1.0, "1 K"),),
+    "nat/token": ((0.01, "0.01 nat/token"),),
+    "W/m^2": ((1e4, "1 W/cm^2"),),
+    "1": ((1000.0, "1000"), (100.0, "100"), (10.0, "10"), (1.0, "1")),
+}
+_LARGEST_STEP = 0.1  # of the limit: a price holds for small changes
 _MAIN = (
     "loss", "tokens", "steps", "time", "chip_time", "mfu", "power_average", "power_busy", "power_peak", "pue",
     "temperature", "clock", "memory_per_chip", "money", "carbon_operational", "carbon_embodied", "etp",
@@ -32,9 +40,12 @@ def optimum_report(optimum: Optimum) -> RenderableType:
     """The found plan beside the scenario's own, the energy of both, what limits cost, how sure the search is."""
     baseline, found = optimum.baseline_value, optimum.value
     change = found / baseline - 1.0 if baseline else math.nan
+    what = (
+        f"least {optimum.minimize}" if optimum.success else f"{optimum.result}; {optimum.minimize} of the nearest plan"
+    )
     headline = (
-        f"{optimum.scenario.title}: least {optimum.minimize} "
-        f"{format_quantity(found, optimum.value_unit)}, {_percent(change)} against the scenario's own plan"
+        f"{optimum.scenario.title}: {what} {format_quantity(found, optimum.value_unit)}, "
+        f"{_percent(change)} against the scenario's own plan"
     )
     return Group(
         Text(headline, style="bold"),
@@ -52,7 +63,7 @@ def optimum_report(optimum: Optimum) -> RenderableType:
         Text("\n".join(search_lines(optimum))),
         "",
         provenance_notes(optimum.scenario),
-        Text(f"To evaluate this plan: {evaluate_command(optimum)}", style="dim", overflow="fold"),
+        Text(f"To evaluate this plan: {evaluate_command(optimum)}", style="dim", no_wrap=True, overflow="ignore"),
     )
 
 
@@ -77,6 +88,9 @@ def plans_table(scenario: Scenario, own: TrainingPlan, found: TrainingPlan, vari
             shown = show(old) + mark if old else ""
             name = field.name.removeprefix("plan.").removeprefix("layout.").replace("_", " ")
             table.add_row(escape(name), shown, show(field), _ratio(old, field) if differs else "")
+    replicas = [data_parallel(plan) for plan in (own, found)]
+    if replicas[0] != replicas[1]:
+        table.add_row("data (follows)", *(f"{count:g}" for count in replicas), f"x {replicas[1] / replicas[0]:.3g}")
     return table
 
 
@@ -109,7 +123,7 @@ def _both(before: float, after: float, unit: str) -> tuple[str, str, str]:
 
 
 def _ratio(before: Field | None, after: Field) -> str:
-    if before is None or before.value == 0.0 or not math.isfinite(before.value):
+    if before is None or before.value == 0.0 or after.value == 0.0 or not math.isfinite(before.value):
         return ""
     if after.unit == "K":
         return f"{after.value - before.value:+.1f} K"
@@ -118,7 +132,8 @@ def _ratio(before: Field | None, after: Field) -> str:
 
 
 def _percent(change: float) -> str:
-    return f"{100.0 * change:+.1f} %"
+    text = f"{100.0 * change:+.1f} %"
+    return "0.0 %" if text in ("-0.0 %", "+0.0 %") else text
 
 
 def limit_lines(optimum: Optimum) -> list[str]:
@@ -143,10 +158,11 @@ def price_line(optimum: Optimum, name: str) -> str:
         return f"{word}"
     saves = _saving(f"{abs(price.elasticity):.3g} % {optimum.minimize}", price.elasticity)
     line = f"{word}: 1 % more {saves}"
-    unit = optimum.limit_units.get(name)
-    if unit not in _STEPS or not math.isfinite(price.price) or price.price == 0.0:
+    steps = _STEPS.get(optimum.limit_units.get(name, ""), ())
+    if not steps or name not in optimum.limits or not math.isfinite(price.price) or price.price == 0.0:
         return line
-    step, text = _STEPS[unit]
+    least = steps[-1]
+    step, text = next((one for one in steps if one[0] <= _LARGEST_STEP * optimum.limits[name]), least)
     return f"{line}; {text} more {_saving(format_quantity(abs(price.price) * step, optimum.value_unit), price.price)}"
 
 
@@ -168,15 +184,12 @@ def search_lines(optimum: Optimum) -> list[str]:
             for name in ("tensor", "pipeline", "interleaving", "context", "expert", "microbatch")
             if float(getattr(layout, name)) != 1.0
         )
-        lines.append(
-            f"Second best layout ({degrees or 'data parallelism alone'}): {100 * optimum.runner_up.excess:.2g} % more "
-            f"{optimum.minimize}."
-        )
+        excess = f"{100.0 * optimum.runner_up.excess:.2f} % more {optimum.minimize}"
+        lines.append(f"Second best layout ({degrees or 'data parallelism alone'}): {excess}.")
     if math.isfinite(optimum.gap):
-        lines.append(
-            f"Whole numbers cost at most {100 * optimum.gap:.2g} %: the relaxed bound is "
-            f"{format_quantity(optimum.relaxed_value, optimum.value_unit)}."
-        )
+        cost = f"at most {100.0 * optimum.gap:.2g} %" if optimum.gap >= 1e-4 else "less than 0.01 %"
+        bound = format_quantity(optimum.relaxed_value, optimum.value_unit)
+        lines.append(f"Whole numbers cost {cost}: the relaxed bound is {bound}.")
     return lines
 
 
@@ -212,7 +225,7 @@ def evaluate_command(optimum: Optimum) -> str:
 
 
 def _exact(field: Field) -> str:
-    number = f"{field.value:.17g}" if float(f"{field.value:.12g}") != field.value else f"{field.value:.12g}"
+    number = repr(field.value).removesuffix(".0")
     return number if field.unit == "1" else f"{number} {field.unit}"
 
 

@@ -67,14 +67,19 @@ def plan_rows(scenario: Scenario, plan: TrainingPlan) -> list[tuple[str, str]]:
         mark = f" {PRIOR_MARK}" if field.name.split("[")[0] in priors else ""
         rows.append((_name(name, field), show(field) + mark))
         if name == "pipeline":
-            data = float(plan.chips) / float(layout.tensor * layout.pipeline * layout.context)
-            rows.append(("data", f"{data:g}"))
+            rows.append(("data", f"{data_parallel(plan):g}"))
     stages = [float(layout.shard_optimizer), float(layout.shard_gradients), float(layout.shard_parameters)]
     rows.append(("ZeRO stage", f"{sum(stages):g}"))
     recomputed = (float(layout.recompute_attention), float(layout.recompute_full))
     words = _RECOMPUTATION.get(recomputed, f"attention {recomputed[0]:g}, all {recomputed[1]:g}")
     rows.append(("recomputation", words))
     return rows
+
+
+def data_parallel(plan: TrainingPlan) -> float:
+    """Replicas of the model."""
+    layout = plan.layout
+    return float(plan.chips) / float(layout.tensor * layout.pipeline * layout.context)
 
 
 def _name(name: str, field: Field) -> str:

@@ -1,6 +1,7 @@
 """What can one accelerator compute, store and draw?"""
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, real
@@ -54,11 +55,11 @@ class Accelerator(eqx.Module):
     def dynamic_power(self) -> Float[Array, ""]:
         """Switching power kappa at clock 1 and reference voltage, matrix units full [W]."""
         memory = 8.0 * self.memory_energy * self.reference_memory_utilization * self.memory_bandwidth
-        return self.busy_power - self.leakage.power - self.fixed_power - memory
+        return jnp.asarray(self.busy_power) - self.leakage.power - self.fixed_power - memory
 
     @property
     def energy_per_flop(self) -> Float[Array, ""]:
-        """Switching energy of one 16-bit matrix operation at the reference voltage, `kappa / (eta_max Fdot)` [J/FLOP]."""
+        """Switching energy of a 16-bit matrix operation at the reference voltage, `kappa / (eta_max Fdot)` [J/FLOP]."""
         return self.dynamic_power / (self.gemm_efficiency * self.peak_flops)
 
     def static_power(self, voltage: Numeric, temperature: Numeric) -> Float[Array, "..."]:

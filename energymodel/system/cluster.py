@@ -7,7 +7,6 @@ from energymodel.numerics import Numeric, Real, real
 from energymodel.performance.network import Link, contended_bandwidth
 from energymodel.performance.topology import AbstractTopology
 
-
 HALF_CROSSING = 0.5  # of random traffic: half of the messages cross the middle of the network
 
 

@@ -40,7 +40,7 @@ class Fabric(NamedTuple):
 
     def all_reduce(self, ranks: Numeric, stride: Numeric, size: Numeric) -> Exchange:
         """Hierarchical all-reduce of `size` bytes: within the node, then between nodes on the shards."""
-        inner = inner_ranks(ranks, stride, self.node)
+        size, inner = jnp.asarray(size), inner_ranks(ranks, stride, self.node)
         outer = ranks / inner
         time = hierarchical_all_reduce_time(
             inner, outer, size, self.inner_latency, self.inner_bandwidth, self.outer_latency, self.outer_bandwidth
@@ -56,7 +56,7 @@ class Fabric(NamedTuple):
 
     def ring_pass(self, ranks: Numeric, stride: Numeric, size: Numeric) -> Exchange:
         """`ranks - 1` hops of `size` bytes around a ring that the slowest hop paces."""
-        hops = ranks - 1.0
+        hops, size = jnp.asarray(ranks) - 1.0, jnp.asarray(size)
         crosses = jnp.clip(ranks / inner_ranks(ranks, stride, self.node) - 1.0, 0.0, 1.0)
         near = point_to_point_time(size, self.inner_latency, self.inner_bandwidth)
         far = point_to_point_time(size, self.outer_latency, self.outer_bandwidth)
@@ -73,7 +73,14 @@ class LayerExchange(NamedTuple):
 
 
 def fabric_of(system: "TrainingSystem", plan: TrainingPlan) -> Fabric:
-    """Bandwidths and latencies that the networks of a system offer to one chip."""
+    """Bandwidths and latencies that the networks of a system offer to one chip, at `G / g` nodes [definition].
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+
+    **Returns:** bandwidth [B/s] and latency [s] within and between nodes, and chips of a node [1].
+    """
     nodes = jnp.maximum(1.0, plan.chips / system.node.chips)
     return Fabric(
         inner_bandwidth=system.node.scale_up.bandwidth(),
@@ -85,11 +92,19 @@ def fabric_of(system: "TrainingSystem", plan: TrainingPlan) -> Fabric:
 
 
 def layer_exchange(system: "TrainingSystem", plan: TrainingPlan, fabric: Fabric, work: LayerWork) -> LayerExchange:
-    """Exchanges of one layer and micro-batch.
+    """Exchanges of one layer and micro-batch, before overlap [Korthikanti et al. 2022, sec. 4; Liu et al. 2023].
 
-    Tensor: four all-reduces, six with full recomputation [Korthikanti et al. 2022]. Context: keys and values
-    travel the ring in the forward pass, they and their gradients in the backward pass. Expert: dispatch and
-    combine, forward and backward.
+    Tensor: `4 + 2 r` all-reduces of `2 M h` bytes, six with full recomputation. Context: keys and values travel
+    the ring in the forward pass, they and their gradients in the backward pass, three times `c - 1` hops. Expert:
+    `4 + 2 r` all-to-alls, dispatch and combine, forward and backward, in layers that have experts.
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+    - `fabric`: networks, from `fabric_of`.
+    - `work`: work of a layer, from `layer_work`.
+
+    **Returns:** time [s] and bytes sent [B], within and between nodes, for each kind of exchange.
     """
     layout, workload = plan.layout, system.workload
     all_reduces = 4.0 + 2.0 * layout.recompute_full
@@ -106,7 +121,19 @@ def layer_exchange(system: "TrainingSystem", plan: TrainingPlan, fabric: Fabric,
 
 
 def pipeline_exchange(plan: TrainingPlan, fabric: Fabric, work: LayerWork) -> Exchange:
-    """Activations and their gradients between pipeline ranks, per micro-batch, `2 v` messages to the next node."""
+    """Activations and gradients between pipeline ranks, `2 v (1 - 1/p)` messages [Narayanan et al. 2021, sec. 2.2].
+
+    Per micro-batch and rank, the mean over ranks; `2 M h` bytes each, a t-th of it with sequence parallelism.
+    Pipeline neighbors sit in different nodes.
+
+    **Arguments:**
+
+    - `plan`: what is decided.
+    - `fabric`: networks, from `fabric_of`.
+    - `work`: work of a layer, from `layer_work`.
+
+    **Returns:** time [s] and bytes sent [B].
+    """
     layout = plan.layout
     share = (1.0 - layout.sequence_parallel) + layout.sequence_parallel / layout.tensor
     size = work.exchanged * share
@@ -118,10 +145,19 @@ def pipeline_exchange(plan: TrainingPlan, fabric: Fabric, work: LayerWork) -> Ex
 def data_exchange(
     system: "TrainingSystem", plan: TrainingPlan, fabric: Fabric, division: Division, part: Shard
 ) -> Exchange:
-    """Gradients and parameters over the replicas, per step.
+    """Gradients and parameters over the replicas in a step, `n (w_g + k w_p)` bytes [Rajbhandari et al. 2020, sec. 7].
 
-    A reduce-scatter of gradients and an all-gather of parameters; with sharded parameters the gather repeats for
-    the forward and the backward pass of every micro-batch [Rajbhandari et al. 2020, sec. 7].
+    A reduce-scatter of gradients and `k = 1` all-gather of parameters; with sharded parameters the gather repeats
+    for the forward and the backward pass of every micro-batch, `k = 2 m`.
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+    - `fabric`: networks, from `fabric_of`.
+    - `division`: counts from `divide`.
+    - `part`: parameters on the chip, from `shard`.
+
+    **Returns:** time [s] and bytes sent [B] in a step, before overlap.
     """
     layout, software = plan.layout, system.software
     gathers = (1.0 - layout.shard_parameters) + 2.0 * layout.shard_parameters * division.microbatches
@@ -129,6 +165,7 @@ def data_exchange(
     stride = layout.tensor
     dense = fabric.all_reduce(part.dense_ranks, stride, part.dense * halves)
     routed = fabric.all_reduce(part.routed_ranks, stride * layout.expert, part.routed * halves)
+    routed = routed.scaled(jnp.where(part.routed > 0, 1.0, 0.0))  # a dense model has no second collective to start
     # An all-reduce is a reduce-scatter and an all-gather of the same bytes: each half counts half.
     return Exchange(
         0.5 * (dense.time + routed.time),

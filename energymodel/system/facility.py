@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.economics.carbon import Carbon
@@ -22,7 +23,7 @@ class FacilityPower(NamedTuple):
 
     def total(self, load: Numeric) -> Float[Array, "..."]:
         """All of it, with the load that it serves [W]."""
-        return load + self.delivery_loss + self.cooling + self.other
+        return jnp.asarray(load) + self.delivery_loss + self.cooling + self.other
 
 
 class Facility(eqx.Module):

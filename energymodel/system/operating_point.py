@@ -49,17 +49,47 @@ class OperatingPoint(NamedTuple):
 
 
 def eight_bit_speedup(chip: Accelerator, share: Numeric) -> Scalar:
-    """Rate of matrix products relative to 16 bits when a share of them runs on 8 bits."""
+    """Rate relative to 16 bits with a share s of products on 8 bits, `1 / (1 - s + s F_16 / F_8)` [Amdahl 1967].
+
+    **Arguments:**
+
+    - `chip`: accelerator, with both peak rates [FLOP/s].
+    - `share`: s of the operations [1].
+
+    **Returns:** speedup [1].
+    """
+    share = jnp.asarray(share)
     return 1.0 / (1.0 - share + share * chip.peak_flops / chip.peak_flops_8bit)
 
 
 def eight_bit_energy(chip: Accelerator, share: Numeric) -> Scalar:
-    """Energy per operation relative to 16 bits when a share of them runs on 8 bits."""
+    """Energy per operation relative to 16 bits when a share s runs on 8 bits, `1 - s + s e` [definition].
+
+    **Arguments:**
+
+    - `chip`: accelerator, with the ratio e of both energies [1].
+    - `share`: s of the operations [1].
+
+    **Returns:** energy ratio [1].
+    """
+    share = jnp.asarray(share)
     return 1.0 - share + share * chip.eight_bit_energy_ratio
 
 
 def chip_load(system: "TrainingSystem", plan: TrainingPlan, flops: Numeric, work: LayerWork) -> ChipLoad:
-    """Turn a layer's operations and bytes into times and energies of the accelerator."""
+    """Times and energies of a layer, `t = F / (eta Fdot)`, `t = Q / bw`, `E = e F`, `E = 8 e_m Q`.
+
+    Arithmetic and memory are joined later, by the roofline [Williams et al. 2009].
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+    - `flops`: operations of the layer F [FLOP].
+    - `work`: bytes of the layer, from `layer_work`.
+
+    **Returns:** times at clock 1 [s] of arithmetic, product traffic and element-wise traffic; energies at the
+    reference voltage [J] of switching and memory.
+    """
     chip, layout = system.accelerator, plan.layout
     efficiency = gemm_efficiency(chip.gemm_efficiency, chip.gemm_half_size, layout.tensor, system.workload.hidden)
     peak = chip.peak_flops * eight_bit_speedup(chip, layout.eight_bit)
@@ -68,16 +98,25 @@ def chip_load(system: "TrainingSystem", plan: TrainingPlan, flops: Numeric, work
         arithmetic=compute_time(flops, peak, efficiency),
         product_memory=work.gemm_bytes / bandwidth,
         elementwise=work.elementwise_bytes / bandwidth,
-        switching_energy=flops * chip.energy_per_flop * eight_bit_energy(chip, layout.eight_bit),
+        switching_energy=jnp.asarray(flops) * chip.energy_per_flop * eight_bit_energy(chip, layout.eight_bit),
         memory_energy=8.0 * chip.memory_energy * (work.gemm_bytes + work.elementwise_bytes),
     )
 
 
 def operating_point(system: "TrainingSystem", plan: TrainingPlan, load: ChipLoad) -> OperatingPoint:
-    """Clock within the power cap, then the temperature at which leakage and cooling balance.
+    """Clock within the power cap, `P(phi) <= P_cap`, then `theta = theta_c + R P(theta)`.
 
     Where the cap acts, the chip draws exactly the cap and its temperature follows from it; so two scalar roots
-    take the place of one on (temperature, clock). The temperature is that of a continuously busy chip.
+    take the place of one on (temperature, clock) [derivation: docs/physics.md E, step 4]. The temperature is that
+    of a continuously busy chip.
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+    - `load`: work of a layer, from `chip_load`.
+
+    **Returns:** clock and voltage over their reference values [1], temperature [K], static and busy power, and the
+    power at the lowest clock [W].
     """
     chip, cooling = system.accelerator, system.facility.cooling
     resistance = chip.thermal_resistance + cooling.thermal_resistance()

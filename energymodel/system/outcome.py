@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 Output = Float[Array, ""]
 
 
-def output(unit: str, key: str, title: str = "") -> Any:
+def _output(unit: str, key: str, title: str = "") -> Any:
     """Declare an output with its unit, its key in JSON and its title in tables."""
     return eqx.field(metadata={"unit": unit, "key": key, "title": title or key.rsplit("_", 1)[0].replace("_", " ")})
 
@@ -16,15 +16,15 @@ def output(unit: str, key: str, title: str = "") -> Any:
 class EnergyBreakdown(eqx.Module):
     """Where the energy of a run goes; the parts add up to the total."""
 
-    dynamic: Output = output("J", "dynamic", "switching")
-    static: Output = output("J", "static", "leakage and fixed, while busy")
-    memory: Output = output("J", "memory", "memory traffic")
-    network: Output = output("J", "network", "links and switches")
-    host: Output = output("J", "host", "host, fans, network cards")
-    idle_wait: Output = output("J", "idle_wait", "chips that wait")
-    delivery_loss: Output = output("J", "delivery_loss", "power conversion")
-    cooling: Output = output("J", "cooling", "cooling")
-    other: Output = output("J", "other", "lighting, offices, rest")
+    dynamic: Output = _output("J", "dynamic", "switching")
+    static: Output = _output("J", "static", "leakage and fixed, while busy")
+    memory: Output = _output("J", "memory", "memory traffic")
+    network: Output = _output("J", "network", "links and switches")
+    host: Output = _output("J", "host", "host, fans, network cards")
+    idle_wait: Output = _output("J", "idle_wait", "chips that wait")
+    delivery_loss: Output = _output("J", "delivery_loss", "power conversion")
+    cooling: Output = _output("J", "cooling", "cooling")
+    other: Output = _output("J", "other", "lighting, offices, rest")
 
     @property
     def total(self) -> Output:
@@ -38,18 +38,18 @@ class EnergyBreakdown(eqx.Module):
 class StepTime(eqx.Module):
     """Terms of the time of one step; they add up to it."""
 
-    compute: Output = output("s", "compute", "matrix products")
-    memory: Output = output("s", "memory", "memory-bound kernels")
-    host: Output = output("s", "host", "waiting for the host")
-    tensor: Output = output("s", "tensor", "tensor-parallel exchange")
-    context: Output = output("s", "context", "context-parallel exchange")
-    expert: Output = output("s", "expert", "expert-parallel exchange")
-    pipeline: Output = output("s", "pipeline", "pipeline exchange")
-    bubble: Output = output("s", "bubble", "pipeline bubble and imbalance")
-    data: Output = output("s", "data", "gradient and parameter exchange")
-    optimizer: Output = output("s", "optimizer", "optimizer step")
-    overhead: Output = output("s", "overhead", "fixed time")
-    straggler: Output = output("s", "straggler", "waiting for the slowest chip")
+    compute: Output = _output("s", "compute", "matrix products")
+    memory: Output = _output("s", "memory", "memory-bound kernels")
+    host: Output = _output("s", "host", "waiting for the host")
+    tensor: Output = _output("s", "tensor", "tensor-parallel exchange")
+    context: Output = _output("s", "context", "context-parallel exchange")
+    expert: Output = _output("s", "expert", "expert-parallel exchange")
+    pipeline: Output = _output("s", "pipeline", "pipeline exchange")
+    bubble: Output = _output("s", "bubble", "pipeline bubble and imbalance")
+    data: Output = _output("s", "data", "gradient and parameter exchange")
+    optimizer: Output = _output("s", "optimizer", "optimizer step")
+    overhead: Output = _output("s", "overhead", "fixed time")
+    straggler: Output = _output("s", "straggler", "waiting for the slowest chip")
 
     @property
     def total(self) -> Output:
@@ -63,45 +63,45 @@ class StepTime(eqx.Module):
 class Slack(eqx.Module):
     """Logarithm of limit over value for each limit of the system: negative means broken."""
 
-    memory: Output = output("1", "memory", "memory of a chip")
-    temperature: Output = output("1", "temperature", "junction temperature")
-    facility_power: Output = output("1", "facility_power", "power of the facility")
-    clock: Output = output("1", "clock", "power cap reachable at the lowest clock")
-    heat_flux: Output = output("1", "heat_flux", "heat flux into the coolant")
-    ramp: Output = output("1", "ramp", "temperature ramp of a power step")
-    information: Output = output("1", "information", "capacity of the parameters")
+    memory: Output = _output("1", "memory", "memory of a chip")
+    temperature: Output = _output("1", "temperature", "junction temperature")
+    facility_power: Output = _output("1", "facility_power", "power of the facility")
+    clock: Output = _output("1", "clock", "power cap reachable at the lowest clock")
+    heat_flux: Output = _output("1", "heat_flux", "heat flux into the coolant")
+    ramp: Output = _output("1", "ramp", "temperature ramp of a power step")
+    information: Output = _output("1", "information", "capacity of the parameters")
 
 
 class TrainingOutcome(eqx.Module):
     """Everything that a plan costs and yields. Fields carry unit, JSON key and title as metadata."""
 
-    loss: Output = output("nat/token", "loss_nat_per_token", "final loss")
-    tokens: Output = output("token", "tokens", "tokens")
-    steps: Output = output("1", "steps", "steps")
+    loss: Output = _output("nat/token", "loss_nat_per_token", "final loss")
+    tokens: Output = _output("token", "tokens", "tokens")
+    steps: Output = _output("1", "steps", "steps")
     step_time: StepTime = eqx.field(metadata={"unit": "s", "key": "step_time_s"})
-    time: Output = output("s", "time_s", "calendar time")
-    chip_time: Output = output("s", "chip_hours", "chip hours")
-    token_rate: Output = output("token/s", "tokens_per_s", "throughput")
-    mfu: Output = output("1", "mfu", "model FLOP utilization")
-    hfu: Output = output("1", "hfu", "hardware FLOP utilization")
+    time: Output = _output("s", "time_s", "calendar time")
+    chip_time: Output = _output("s", "chip_hours", "chip hours")
+    token_rate: Output = _output("token/s", "tokens_per_s", "throughput")
+    mfu: Output = _output("1", "mfu", "model FLOP utilization")
+    hfu: Output = _output("1", "hfu", "hardware FLOP utilization")
     energy: EnergyBreakdown = eqx.field(metadata={"unit": "J", "key": "energy_j"})
-    power_average: Output = output("W", "power_average_w", "average facility power")
-    power_busy: Output = output("W", "power_busy_w", "power of a busy chip")
-    power_peak: Output = output("W", "power_peak_w", "peak facility power")
-    pue: Output = output("1", "pue", "power usage effectiveness")
-    temperature: Output = output("K", "temperature_k", "junction temperature")
-    clock: Output = output("1", "clock", "clock, share of the reference")
-    memory_per_chip: Output = output("B", "memory_per_chip_b", "memory per chip")
-    availability: Output = output("1", "availability", "productive share of the calendar")
-    money: Output = output("USD", "money_usd", "money")
-    carbon_operational: Output = output("kg", "carbon_operational_kg", "operational carbon")
-    carbon_embodied: Output = output("kg", "carbon_embodied_kg", "embodied carbon")
-    information: Output = output("bit", "information_bit", "information absorbed")
-    etp: Output = output("J s", "etp_j_s", "energy-time product")
-    eei: Output = output("1", "eei", "energy efficiency index")
-    ppw: Output = output("token/J", "ppw_token_per_j", "performance per watt")
-    euf: Output = output("1", "euf", "energy utilization factor")
-    landauer_multiple: Output = output("1", "landauer_multiple", "multiple of the Landauer limit")
+    power_average: Output = _output("W", "power_average_w", "average facility power")
+    power_busy: Output = _output("W", "power_busy_w", "power of a busy chip")
+    power_peak: Output = _output("W", "power_peak_w", "peak facility power")
+    pue: Output = _output("1", "pue", "power usage effectiveness")
+    temperature: Output = _output("K", "temperature_k", "junction temperature")
+    clock: Output = _output("1", "clock", "clock, share of the reference")
+    memory_per_chip: Output = _output("B", "memory_per_chip_b", "memory per chip")
+    availability: Output = _output("1", "availability", "productive share of the calendar")
+    money: Output = _output("USD", "money_usd", "money")
+    carbon_operational: Output = _output("kg", "carbon_operational_kg", "operational carbon")
+    carbon_embodied: Output = _output("kg", "carbon_embodied_kg", "embodied carbon")
+    information: Output = _output("bit", "information_bit", "information absorbed")
+    etp: Output = _output("J s", "etp_j_s", "energy-time product")
+    eei: Output = _output("1", "eei", "energy efficiency index")
+    ppw: Output = _output("token/J", "ppw_token_per_j", "performance per watt")
+    euf: Output = _output("1", "euf", "energy utilization factor")
+    landauer_multiple: Output = _output("1", "landauer_multiple", "multiple of the Landauer limit")
     slack: Slack = eqx.field(metadata={"unit": "1", "key": "slack"})
 
     @property

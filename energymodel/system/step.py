@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, p_norm
-from energymodel.performance.parallelism import pipeline_time, slowest_stage_layers
+from energymodel.numerics import Numeric, p_norm_excess
+from energymodel.performance.parallelism import bubble_fraction, idle_stage_layers
 from energymodel.performance.reliability import straggler_factor
 from energymodel.system.exchange import (
     Exchange,
@@ -64,7 +64,19 @@ class Step(NamedTuple):
 
 
 def training_step(system: "TrainingSystem", plan: TrainingPlan, batch: Numeric) -> Step:
-    """Time, power and memory of one step at a global batch [token]."""
+    """One step, `t = kappa_n [t_mb (m + (p-1)/v) + t_data + t_opt + t_fixed]` [derivation: docs/physics.md B3].
+
+    A micro-batch takes the slowest pipeline rank `t_mb`: the layers' kernels and exposed exchanges against the time
+    to launch them (p-norm), the output head and the hop to the next rank. `kappa_n` is the straggler factor.
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+    - `batch`: global batch [token].
+
+    **Returns:** terms of the time [s], mean power per chip by where it goes [W], operating point, memory of the
+    fullest chip [B], operations of the mean chip [FLOP].
+    """
     chip, layout, software = system.accelerator, plan.layout, system.software
     division = divide(system, plan, batch)
     work = layer_work(system, plan, division)
@@ -82,17 +94,23 @@ def training_step(system: "TrainingSystem", plan: TrainingPlan, batch: Numeric) 
     expert = (1.0 - software.expert_overlap) * exchange.expert.time
     spill = 2.0 * layout.offload_activations * activation_bytes(system, plan, division) / system.node.host_bandwidth
     on_chip = kernels + tensor + context + expert
-    layer = jnp.maximum(p_norm(chip.host_exponent, on_chip, chip.host_time), spill)
+    stall = jnp.maximum(p_norm_excess(chip.host_exponent, on_chip, chip.host_time), spill - on_chip)
+    layer = on_chip + stall
 
     # The pipeline: the slowest rank paces all, the last one adds the output head.
     head_arithmetic = load.arithmetic * work.head_flops / work.flops
     head = head_arithmetic / point.clock + work.head_bytes / (chip.memory_bandwidth * chip.memory_efficiency)
-    slowest = slowest_stage_layers(system.workload.layers, layout.pipeline, layout.interleaving, head / layer)
     link = pipeline_exchange(plan, fabric, work)
     hop = (1.0 - software.pipeline_overlap) * link.time
-    passes = pipeline_time(slowest * layer + hop, division.microbatches, layout.pipeline, layout.interleaving)
     mean_layers = division.microbatches * division.layers
     mean_heads = division.microbatches / layout.pipeline
+    work_time = mean_layers * layer + mean_heads * head
+    hops = division.microbatches * hop
+    idle = idle_stage_layers(system.workload.layers, layout.pipeline, layout.interleaving, head / layer)
+    imbalance = division.microbatches * idle * layer
+    fill = bubble_fraction(layout.pipeline, layout.interleaving, division.microbatches)
+    bubble = imbalance + fill * (work_time + hops + imbalance)
+    passes = work_time + hops + bubble
 
     # The exchange of gradients hides behind the backward pass, two thirds of the work, as far as that lasts.
     data = data_exchange(system, plan, fabric, division, part)
@@ -109,12 +127,12 @@ def training_step(system: "TrainingSystem", plan: TrainingPlan, batch: Numeric) 
     time = StepTime(
         compute=mean_layers * products + mean_heads * head,
         memory=mean_layers * load.elementwise,
-        host=mean_layers * (layer - on_chip),
+        host=mean_layers * stall,
         tensor=mean_layers * tensor,
         context=mean_layers * context,
         expert=mean_layers * expert,
-        pipeline=division.microbatches * hop,
-        bubble=passes - mean_layers * layer - mean_heads * head - division.microbatches * hop,
+        pipeline=hops,
+        bubble=bubble,
         data=data.time - hidden,
         optimizer=update,
         overhead=chip.overhead_time + waking,
@@ -123,9 +141,9 @@ def training_step(system: "TrainingSystem", plan: TrainingPlan, batch: Numeric) 
     total = steady * slowdown
 
     # Energy of the mean chip. Kernels keep it busy; host stalls idle it; bubbles and exchanges keep it spinning.
-    busy = mean_layers * kernels + mean_heads * head + update
-    stalled = mean_layers * (layer - on_chip)
-    waiting = total - busy - stalled
+    busy = time.compute + time.memory + time.optimizer
+    exchanges = time.tensor + time.context + time.expert + time.pipeline + time.data
+    waiting = exchanges + time.bubble + time.overhead + time.straggler
     head_share = work.head_flops / work.flops
     layers_worth = mean_layers + mean_heads * head_share
     memory_energy = mean_layers * load.memory_energy + 8.0 * chip.memory_energy * (
@@ -143,7 +161,7 @@ def training_step(system: "TrainingSystem", plan: TrainingPlan, batch: Numeric) 
         memory=memory_energy / total,
         network=_network_energy(system, plan, sent) / total + background,
         host=jnp.asarray(host),
-        idle_wait=(point.static_power * waiting + chip.idle_power * stalled) / total - saved,
+        idle_wait=(point.static_power * waiting + chip.idle_power * time.host) / total - saved,
     )
     return Step(
         time=time,

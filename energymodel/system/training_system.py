@@ -15,7 +15,6 @@ from energymodel.performance.reliability import (
     Reliability,
     availability,
     cluster_mtbf,
-    waste,
     young_interval,
 )
 from energymodel.performance.workload import Transformer
@@ -153,14 +152,13 @@ def _calendar(system: TrainingSystem, plan: TrainingPlan) -> tuple[Scalar, Losse
     reliability = system.reliability
     mtbf = cluster_mtbf(reliability.chip_mtbf, plan.chips)
     interval = young_interval(reliability.checkpoint_time, mtbf)
-    wasted = waste(interval, reliability.checkpoint_time, reliability.restart_time, mtbf)
+    rework = 0.5 * interval / mtbf  # at this interval checkpoints cost as much
+    restart = reliability.restart_time / mtbf
+    wasted = 2.0 * rework + restart
     productive = availability(wasted)
-    scale = (1.0 - productive) / wasted
-    return productive, Losses(
-        checkpoint=scale * reliability.checkpoint_time / interval,
-        rework=scale * 0.5 * interval / mtbf,
-        restart=scale * reliability.restart_time / mtbf,
-    )
+    some = wasted > 0.0
+    scale = jnp.where(some, 1.0 - productive, 1.0) / jnp.where(some, wasted, 1.0)
+    return productive, Losses(checkpoint=scale * rework, rework=scale * rework, restart=scale * restart)
 
 
 def _average_power(system: TrainingSystem, step: Step, productive: Scalar, losses: Losses) -> ChipPower:
@@ -258,9 +256,7 @@ def _useful_energy_per_flop(system: TrainingSystem, plan: TrainingPlan, step: St
     return chip.energy_per_flop * eight_bit_energy(chip, plan.layout.eight_bit) * step.point.voltage**2
 
 
-def _slack(
-    system: TrainingSystem, plan: TrainingPlan, step: Step, peak_power: Scalar, information: Scalar
-) -> Slack:
+def _slack(system: TrainingSystem, plan: TrainingPlan, step: Step, peak_power: Scalar, information: Scalar) -> Slack:
     """Logarithm of limit over value for each limit of the system."""
     chip, facility, point = system.accelerator, system.facility, step.point
     slope = point.busy_power / chip.heat_capacity  # from cold to busy at once

@@ -62,7 +62,17 @@ class Shard(NamedTuple):
 
 
 def divide(system: "TrainingSystem", plan: TrainingPlan, batch: Numeric) -> Division:
-    """Replicas, micro-batches, tokens of a micro-batch on a chip and mean layers per pipeline rank."""
+    """Counts of a layout, `d = G / (t p c)`, `m = B / (d b s)`, `M = b s / c`, `L / p` [Narayanan et al. 2021, sec. 2].
+
+    Layers are the mean over pipeline ranks; ranks, `d c`, are all that share a copy of the dense parameters.
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+    - `batch`: global batch B [token].
+
+    **Returns:** replicas [1], ranks [1], micro-batches [1], tokens of one on a chip [token], layers of a rank [1].
+    """
     layout, workload = plan.layout, system.workload
     data = data_parallel_degree(plan.chips, layout.tensor, layout.pipeline, layout.context)
     return Division(
@@ -75,7 +85,21 @@ def divide(system: "TrainingSystem", plan: TrainingPlan, batch: Numeric) -> Divi
 
 
 def layer_work(system: "TrainingSystem", plan: TrainingPlan, division: Division) -> LayerWork:
-    """Operations and memory traffic of a layer and of the output head."""
+    """Work of the mean layer on a chip, `F = M (6 w + 6 a d s) (1 + r) / t`, `Q = (3 + r_f) 2 Q_gemm`.
+
+    A micro-batch of M tokens, forward and backward, with recomputed share r [Narayanan et al. 2021]. The products of
+    a layer with w parameters count as one, M by `w / (h t)` by h, whose traffic the cache bounds
+    [Hong & Kung 1981]; element-wise kernels add theirs, and `20 a s M / t` bytes for scores unless attention is
+    fused. The output head has `6 M h V / t` operations and reads and writes its logits, `16 M V / t`.
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+    - `division`: counts from `divide`.
+
+    **Returns:** operations [FLOP] and bytes [B] of a layer and of the output head, and the bytes of the activations
+    that tensor parallelism exchanges [B].
+    """
     layout, workload, tokens = plan.layout, system.workload, division.tokens
     weights = workload.active_layer_parameters / workload.layers
     attention = attention_flops_per_token(1.0, workload.attention_width, workload.sequence)
@@ -105,7 +129,18 @@ def layer_work(system: "TrainingSystem", plan: TrainingPlan, division: Division)
 
 
 def shard(system: "TrainingSystem", plan: TrainingPlan, division: Division) -> Shard:
-    """Parameters on the fullest chip."""
+    """Parameters on the fullest chip, `(N_blocks l / L + V h) / t`, `N_routed l / (L t e)`.
+
+    With l layers on the fullest rank. The first rank adds the embedding, the last the output head
+    [derivation: docs/physics.md B3].
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+    - `division`: counts from `divide`.
+
+    **Returns:** dense and routed parameters [1], each with the ranks that hold a copy [1].
+    """
     layout, workload = plan.layout, system.workload
     fullest = layout.interleaving * ceil_count(workload.layers / (layout.pipeline * layout.interleaving))
     share = fullest / workload.layers
@@ -121,7 +156,18 @@ def shard(system: "TrainingSystem", plan: TrainingPlan, division: Division) -> S
 
 
 def memory_per_chip(system: "TrainingSystem", plan: TrainingPlan, division: Division) -> Scalar:
-    """Memory of the fullest chip: states, activations in flight, logits, and what the framework adds [B]."""
+    """Memory of the fullest chip, `(states + max(first, last rank)) x overhead + reserve` [Rajbhandari et al. 2020].
+
+    The first pipeline rank keeps the activations of most micro-batches in flight, the last one those of one and
+    the logits [Korthikanti et al. 2022, sec. 4.2.3].
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+    - `division`: counts from `divide`.
+
+    **Returns:** memory [B].
+    """
     layout, workload, software = plan.layout, system.workload, system.software
     part = shard(system, plan, division)
 
@@ -147,7 +193,17 @@ def memory_per_chip(system: "TrainingSystem", plan: TrainingPlan, division: Divi
 
 
 def activation_bytes(system: "TrainingSystem", plan: TrainingPlan, division: Division) -> Scalar:
-    """Activations that one layer keeps for one micro-batch on one chip [B]."""
+    """Activations of one layer and micro-batch on a chip, `M h [q/t + 5 a s k / (h t)]`.
+
+    `layer_activation_bytes` [Korthikanti et al. 2022, eqs. 1-6] with the mean over dense and mixture-of-experts layers.
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+    - `division`: counts from `divide`.
+
+    **Returns:** memory [B].
+    """
     layout, workload = plan.layout, system.workload
     copies = workload.active_experts + workload.shared_experts
     feed_forward = feed_forward_parameters(workload.hidden, workload.dense_feed_forward, workload.gated)
@@ -165,7 +221,18 @@ def activation_bytes(system: "TrainingSystem", plan: TrainingPlan, division: Div
 
 
 def optimizer_traffic(system: "TrainingSystem", plan: TrainingPlan, part: Shard) -> Scalar:
-    """Memory traffic of the optimizer step on one chip: states read and written, gradients read, weights written [B]."""
+    """Memory traffic of the optimizer step on a chip, `(2 o + g + w) n` [Rajbhandari et al. 2020, sec. 3.1].
+
+    States of o bytes are read and written, gradients read, weights written, for the n parameters that the chip
+    updates: all of its shard, or its part of it if the optimizer is sharded.
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+    - `part`: parameters on the chip, from `shard`.
+
+    **Returns:** traffic [B].
+    """
     software, layout = system.software, plan.layout
     touched = 2.0 * software.optimizer_bytes + software.gradient_bytes + software.weight_bytes
     dense = part.dense * zero_share(layout.shard_optimizer, part.dense_ranks)

@@ -38,7 +38,6 @@ def test_numbers_are_those_of_the_model(small):
     assert shown["energy_j"]["total"] == pytest.approx(float(outcome.energy.total), rel=1e-12)
     assert shown["chip_hours"] == pytest.approx(float(outcome.time) * 8 / 3600, rel=1e-12)
     assert shown["slack"]["memory"] == pytest.approx(float(outcome.slack.memory), rel=1e-12)
-    assert small["plan"] == pytest.approx(small["plan"])
     assert small["plan"]["batch_tokens"] == 524288
     assert small["plan"]["layout"]["microbatch"] == 4
 
@@ -79,11 +78,6 @@ def test_a_loss_may_be_the_goal(small):
     again = run_json("evaluate", SMALL, "--set", f"plan.goal.loss={small['outcome']['loss_nat_per_token']!r} nat/token")
     assert again["outcome"]["tokens"] == pytest.approx(small["outcome"]["tokens"], rel=1e-6)
     assert list(again["plan"]["goal"]) == ["loss_nat_per_token"]
-
-
-def test_a_batch_schedule_is_a_list():
-    shown = run_json("evaluate", SMALL, "--set", "plan.batch=[262144 token, 1048576 token]")
-    assert shown["plan"]["batch_tokens"] == [262144, 1048576]
 
 
 def test_csv_is_one_row_of_the_same_numbers(small, tmp_path):

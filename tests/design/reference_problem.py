@@ -6,6 +6,8 @@ feasible where <= 0: limits of time, power, money and memory; 8 temperatures; 8 
 It is written against a small namespace of functions, so that JAX and CasADi evaluate the same lines.
 """
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -17,7 +19,7 @@ SPEED = np.array([1.02, 0.99, 1.0, 1.01, 0.98, 0.97, 1.03, 0.96])
 THERMAL_RESISTANCE = np.array([1.0, 1.05, 0.97, 1.1, 0.95, 1.15, 1.0, 1.08])
 
 
-def problem(x, scenario, xp=jnp):
+def problem(x, scenario, xp: Any = jnp):
     """Log energy and 20 log ratios; `xp` provides exp, log, tanh, sum and concatenate."""
     (
         time_limit, power_limit, money_limit, temperature_limit, ambient, critical_batch, least_steps,

@@ -1,0 +1,145 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.test_util import check_grads
+
+from energymodel.performance.parallelism import (
+    bubble_fraction,
+    data_parallel_degree,
+    fullest_stage_layers,
+    idle_stage_layers,
+    inner_ranks,
+    microbatch_count,
+    pipeline_time,
+    recomputed_share,
+    slowest_stage_layers,
+    zero_share,
+)
+
+few = settings(max_examples=25, deadline=None)
+counts = st.integers(1, 64).map(float)
+shares = st.floats(0.0, 1.0)
+
+
+@few
+@given(data=counts, tensor=counts, pipeline=counts, context=counts, microbatches=counts, microbatch=counts)
+def test_degrees_multiply_to_the_chips_and_microbatches_to_the_batch(
+    data, tensor, pipeline, context, microbatches, microbatch
+):
+    chips = data * tensor * pipeline * context
+    np.testing.assert_allclose(data_parallel_degree(chips, tensor, pipeline, context), data, rtol=1e-12)
+    batch = data * microbatches * microbatch * 2048.0
+    np.testing.assert_allclose(microbatch_count(batch, data, microbatch, 2048.0), microbatches, rtol=1e-12)
+
+
+@few
+@given(layers=counts, pipeline=counts, interleaving=counts)
+def test_fullest_rank_has_room_for_its_share_and_at_most_one_more_layer_per_virtual_stage(
+    layers, pipeline, interleaving
+):
+    fullest = float(fullest_stage_layers(layers, pipeline, interleaving))
+    assert layers / pipeline * (1.0 - 1e-9) <= fullest < layers / pipeline + interleaving
+    np.testing.assert_allclose(fullest_stage_layers(layers * pipeline * interleaving, pipeline, interleaving),
+                               layers * interleaving, rtol=1e-12)  # fmt: skip
+
+
+@few
+@given(layers=counts, pipeline=counts, interleaving=counts, head=st.floats(0.0, 3.0))
+def test_slowest_rank_counts_the_head_at_most_in_full(layers, pipeline, interleaving, head):
+    fullest = float(fullest_stage_layers(layers, pipeline, interleaving))
+    slowest = float(slowest_stage_layers(layers, pipeline, interleaving, head))
+    assert fullest <= slowest <= fullest + head
+    assert slowest_stage_layers(layers, pipeline, interleaving, 0.0) == fullest
+
+
+@few
+@given(layers=counts, pipeline=counts, interleaving=counts, head=st.floats(0.0, 3.0))
+def test_idle_work_is_the_slowest_rank_less_the_mean(layers, pipeline, interleaving, head):
+    mean = (layers + head) / pipeline
+    slowest = float(slowest_stage_layers(layers, pipeline, interleaving, head))
+    idle = float(idle_stage_layers(layers, pipeline, interleaving, head))
+    np.testing.assert_allclose(idle, slowest - mean, atol=1e-12 * slowest)
+    assert idle >= -1e-15 * slowest
+    assert idle_stage_layers(layers, 1.0, interleaving, head) == fullest_stage_layers(layers, 1.0, interleaving) - layers
+
+
+def test_a_spare_slot_hides_the_head_and_a_full_pipeline_does_not():
+    assert slowest_stage_layers(126.0, 16.0, 8.0, 0.6) == 8.0
+    assert slowest_stage_layers(128.0, 16.0, 8.0, 0.6) == 8.6
+
+
+def test_one_rank_has_no_bubble_and_interleaving_divides_it():
+    assert bubble_fraction(1.0, 1.0, 7.0) == 0.0
+    np.testing.assert_allclose(bubble_fraction(16.0, 4.0, 16.0), bubble_fraction(16.0, 1.0, 16.0) / 4.0, rtol=1e-15)
+
+
+@few
+@given(microbatches=counts, pipeline=counts, interleaving=counts)
+def test_pipeline_takes_longer_than_its_work_and_only_by_the_bubble(microbatches, pipeline, interleaving):
+    time = float(pipeline_time(2.0, microbatches, pipeline, interleaving))
+    assert time >= 2.0 * microbatches
+    expected = 2.0 * (microbatches + (pipeline - 1.0) / interleaving)
+    np.testing.assert_allclose(time, expected, rtol=1e-12)
+    many = 1e9 * microbatches
+    np.testing.assert_allclose(pipeline_time(2.0, many, pipeline, interleaving), 2.0 * many, rtol=1e-6)
+
+
+@few
+@given(full=shares, attention=shares, share=shares)
+def test_recomputation_repeats_at_most_the_forward_pass(full, attention, share):
+    repeated = float(recomputed_share(full, attention, share))
+    assert 0.0 <= repeated <= 1.0 / 3.0 + 1e-12
+    assert recomputed_share(0.0, 0.0, share) == 0.0
+    np.testing.assert_allclose(recomputed_share(1.0, attention, share), 1.0 / 3.0, rtol=1e-12)
+
+
+@few
+@given(sharded=shares, ranks=st.floats(1.0, 1e5))
+def test_sharding_keeps_between_one_nth_and_all(sharded, ranks):
+    share = float(zero_share(sharded, ranks))
+    assert 1.0 / ranks * (1.0 - 1e-12) <= share <= 1.0 + 1e-12
+    assert zero_share(sharded, 1.0) == pytest.approx(1.0)
+
+
+@few
+@given(ranks=counts, stride=counts, node=counts)
+def test_ranks_in_a_node_fit_into_group_and_node(ranks, stride, node):
+    inner = float(inner_ranks(ranks, stride, node))
+    assert 1.0 <= inner <= ranks
+    assert inner <= max(1.0, node / stride)
+    assert inner_ranks(ranks, 1.0, 1e9) == ranks
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        (data_parallel_degree, (16.0, 2.0, 4.0, 1.0)),
+        (microbatch_count, (64.0, 2.0, 1.0, 4.0)),
+        (bubble_fraction, (16.0, 4.0, 16.0)),
+        (pipeline_time, (2.0, 16.0, 16.0, 4.0)),
+        (recomputed_share, (0.3, 0.5, 0.1)),
+        (zero_share, (0.5, 8.0)),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_gradients(function, arguments):
+    check_grads(jax.jit(function), tuple(map(jnp.asarray, arguments)), order=1, modes=("fwd", "rev"))
+
+
+def test_gradients_beside_a_jump_hold_the_count():
+    """Where layers divide evenly the number of layers of a stage does not move, and interleaving cancels."""
+    slope = jax.jit(jax.grad(lambda v: fullest_stage_layers(96.0, 8.0, v)))
+    np.testing.assert_allclose(slope(3.0), 4.0)  # four layers in each of three virtual stages
+    head = jax.jit(jax.grad(lambda head: slowest_stage_layers(128.0, 64.0, 1.0, head)))
+    np.testing.assert_allclose(head(0.2), 1.0)
+    inside = jax.jit(jax.grad(lambda node: inner_ranks(16.0, 2.0, node)))
+    np.testing.assert_allclose([inside(8.0), inside(64.0), inside(1.0)], [0.5, 0.0, 0.0])
+
+
+def test_gradients_are_finite_at_kinks():
+    for point in [(128.0, 16.0, 8.0, 0.0), (126.0, 16.0, 8.0, 1.0), (1.0, 1.0, 1.0, 0.0)]:
+        gradient = jax.jit(jax.grad(slowest_stage_layers, argnums=(0, 1, 2, 3)))(*map(jnp.asarray, point))
+        assert np.all(np.isfinite(gradient))

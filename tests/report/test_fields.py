@@ -1,0 +1,68 @@
+"""Numbers of plans and outcomes as people and programs read them."""
+
+import jax.numpy as jnp
+import pytest
+
+import energymodel as em
+from energymodel.report.fields import Field, outcome_fields, plan_fields, plan_key, show
+from energymodel.report.json import plan_json
+from energymodel.system.outcome import EnergyBreakdown, TrainingOutcome
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "unit", "value", "shown"),
+    [
+        ("chip_time", "chip_hours", "s", 30.84e6, "30,840,000 h"),
+        ("mfu", "mfu", "1", 0.41, "41.0 %"),
+        ("steps", "steps", "1", 929832.4, "929,832"),
+        ("landauer_multiple", "landauer_multiple", "1", 3.886e12, "3.886e12"),
+        ("time", "time_s", "s", 86400.0 * 54, "54 days"),
+        ("power_average", "power_average_w", "W", 19.1153e6, "19.12 MW"),
+        ("temperature", "temperature_k", "K", 351.65, "78.5 °C"),
+        ("ppw", "ppw_token_per_j", "token/J", 0.1157405, "0.1157 token/J"),
+        ("carbon_operational", "carbon_operational_kg", "kg", 13.833e6, "13.83 kt"),
+        ("pue", "pue", "1", 1.36919, "1.369"),
+        ("loss", "loss_nat_per_token", "nat/token", float("nan"), "nan"),
+    ],
+)
+def test_show(name, key, unit, value, shown):
+    assert show(Field(name, key, name, unit, value)) == shown
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "key"),
+    [
+        ("chips", "1", "chips"),
+        ("batch", "token", "batch_tokens"),
+        ("tokens", "token", "tokens"),
+        ("loss", "nat/token", "loss_nat_per_token"),
+        ("power_cap", "W", "power_cap_w"),
+        ("coolant_temperature", "K", "coolant_temperature_k"),
+    ],
+)
+def test_plan_keys(name, unit, key):
+    assert plan_key(name, unit) == key
+
+
+def test_every_output_has_a_unit_in_its_key():
+    suffixes = {
+        "J": "", "W": "_w", "s": "_s", "K": "_k", "B": "_b", "USD": "_usd", "kg": "_kg", "bit": "_bit", "J s": "_j_s",
+        "token/J": "_token_per_j", "token/s": "_per_s", "nat/token": "_nat_per_token", "token": "tokens", "1": "",
+    }  # fmt: skip
+    for field in TrainingOutcome.__dataclass_fields__.values():
+        key = field.metadata["key"]
+        assert key == "energy_j" or key == "chip_hours" or key.endswith(suffixes[field.metadata["unit"]])
+
+
+def test_energy_fields_in_order():
+    parts = EnergyBreakdown(*jnp.arange(9.0))
+    assert [field.key for field in outcome_fields(parts)] == [
+        "dynamic", "static", "memory", "network", "host", "idle_wait", "delivery_loss", "cooling", "other",
+    ]  # fmt: skip
+    assert [field.value for field in outcome_fields(parts)] == list(range(9))
+
+
+def test_a_batch_schedule_is_a_list_of_knots():
+    plan = em.load_scenario("test-1b-h100", ["plan.batch=[262144 token, 1048576 token]"]).plan
+    assert plan_json(plan)["batch_tokens"] == [262144, 1048576]
+    assert [field.name for field in plan_fields(plan) if "batch[" in field.name] == ["plan.batch[0]", "plan.batch[1]"]

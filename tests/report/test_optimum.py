@@ -1,0 +1,105 @@
+"""The report of a search: what changed, what limits cost, in tables and in JSON."""
+
+import json
+import shlex
+
+import numpy as np
+import pytest
+from rich.console import Console, RenderableType
+
+import energymodel as em
+from energymodel.report.fields import plan_fields
+from energymodel.report.json import csv_row, dumps, optimum_json
+from energymodel.report.optimum import (
+    evaluate_command,
+    failure_line,
+    limit_lines,
+    optimum_report,
+    price_line,
+    search_lines,
+)
+from report.reference_optimum import infeasible, optimum
+
+
+def _text(report: RenderableType) -> str:
+    console = Console(width=120)
+    with console.capture() as capture:
+        console.print(report)
+    return capture.get()
+
+
+def test_the_report_names_both_plans():
+    text = _text(optimum_report(optimum()))
+    for words in ("own plan", "found", "clock", "0.8", "524.3 k tokens", "262.1 k tokens", "least energy", "kWh"):
+        assert words in text
+
+
+def test_a_failure_does_not_claim_a_least_value():
+    text = _text(optimum_report(infeasible()))
+    assert "least energy" not in text
+    assert "infeasible; energy of the nearest plan" in text
+
+
+def test_what_was_free_but_stayed_is_shown():
+    lines = _text(optimum_report(optimum())).splitlines()
+    assert [line for line in lines if line.startswith("chips") and line.split()[1:] == ["8", "8"]]
+
+
+def test_prices_by_hand():
+    # 1000 J/s for a day: 86.4 MJ = 24 kWh; a day is within a tenth of 60 days.
+    assert price_line(optimum(), "time") == "time: 1 % more saves 0.25 % energy; 1 day more saves 24 kWh"
+    assert "facility power" not in "\n".join(limit_lines(optimum())[1:])
+
+
+def test_search_lines():
+    lines = "\n".join(search_lines(optimum()))
+    for words in (
+        "385 considered",
+        "7 feasible",
+        "microbatch 4",
+        "1.25 % more energy",
+        "Whole numbers cost at most 1 %",
+    ):
+        assert words in lines
+
+
+def test_the_command_gives_the_found_plan():
+    words = shlex.split(evaluate_command(optimum()))
+    assert words[:3] == ["energymodel", "evaluate", "test-1b-h100"]
+    changes = [word for word in words[3:] if word != "--set"]
+    again = em.load_scenario(words[2], changes)
+    assert plan_fields(again.plan) == plan_fields(optimum().plan)
+
+
+def test_failure_is_one_line_with_limit_and_nearest_value():
+    line = failure_line(infeasible())
+    assert "\n" not in line
+    assert line == "No plan obeys these limits together. time: asked 24 hours, nearest feasible 2 days."
+
+
+def test_json_of_a_search():
+    asked = {"minimize": "energy", "limits": {"time": "60 days"}}
+    tree = json.loads(dumps(optimum_json(optimum(), asked)), parse_constant=pytest.fail)
+    assert tree["scenario"]["optimize"] == asked
+    assert tree["multipliers"]["time"] == {"elasticity": 0.25, "price": 1000.0, "price_unit": "J/(s)"}
+    assert tree["active"] == ["time"]
+    assert tree["layouts_considered"] == 385
+    assert tree["runner_up"]["layout"]["microbatch"] == 4
+    assert tree["result"] == "successful"
+    assert tree["baseline"]["energy_j"]["total"] == pytest.approx(tree["baseline_value"], rel=1e-9)
+    assert tree["plan"]["clock"] == 0.8
+
+
+def test_what_is_not_finite_is_null_with_a_reason():
+    tree = json.loads(dumps(optimum_json(infeasible(), {})), parse_constant=pytest.fail)
+    assert tree["gap"] is None
+    assert tree["runner_up"] is None
+    assert tree["warnings"] == ["gap is inf and stands as null"]
+    assert tree["conflicts"] == [{"limit": "time", "asked": 86400.0, "nearest": 172800.0, "unit": "s"}]
+
+
+def test_csv_of_a_search():
+    header, row = csv_row(optimum_json(optimum(), {})).splitlines()
+    columns = dict(zip(header.split(","), row.split(","), strict=True))
+    assert columns["multipliers.time.elasticity"] == "0.25"
+    assert float(columns["baseline.time_s"]) == pytest.approx(float(np.asarray(optimum().baseline.time)))

@@ -1,0 +1,115 @@
+"""Scenarios, and how their outputs respond to every number that they are made of."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from energymodel.compilation import compiler_options
+from energymodel.presets.scenario import Scenario, leaf_paths, load_scenario
+from energymodel.system.training_system import evaluate
+
+MEASURES = ("loss", "time", "energy", "money", "carbon")
+STEP = 1e-4  # of a leaf; with differences of fourth order truncation and rounding are both below 1e-9
+OFFSETS = np.arange(-4, 5)
+FORWARD = np.array([-25.0 / 12.0, 4.0, -3.0, 4.0 / 3.0, -0.25])  # at 0, 1, 2, 3, 4 steps [Fornberg 1988, table 3]
+CENTRAL = np.array([1.0 / 12.0, -2.0 / 3.0, 0.0, 2.0 / 3.0, -1.0 / 12.0])  # at -2 to 2 steps [Fornberg 1988, table 1]
+LIMIT = np.array([4.0, -6.0, 4.0, -1.0])  # extrapolates from 1, 2, 3, 4 steps to 0, by a cubic
+
+
+class Response(NamedTuple):
+    """How `MEASURES` respond to each leaf, per relative change of the leaf (absolute where the leaf is zero)."""
+
+    leaves: list[str]
+    value: np.ndarray
+    gradient: np.ndarray
+    central: np.ndarray
+    backward: np.ndarray
+    forward: np.ndarray
+    jump: np.ndarray
+    unread: np.ndarray
+
+    def faults(self) -> list[str]:
+        """Leaves whose gradient is not finite, not the slope, not between the slopes at a kink, or not exactly zero.
+
+        Two numbers are the same if they differ by 1e-5 of the larger of the slope and a thousandth of the output.
+        """
+        allowed = 1e-5 * np.maximum(np.abs(self.gradient), 1e-3 * np.abs(self.value))
+        smooth = np.abs(self.gradient - self.central) <= allowed
+        lower, upper = np.minimum(self.backward, self.forward), np.maximum(self.backward, self.forward)
+        between = (lower - allowed <= self.gradient) & (self.gradient <= upper + allowed)
+        kink = upper - lower > 2.0 * allowed
+        right = np.where(kink, between, smooth) & ~self.jump & np.isfinite(self.gradient)
+        right &= ~self.unread | (self.gradient == 0.0)
+        return [
+            f"{self.leaves[i]} -> {MEASURES[k]}: gradient {self.gradient[i, k]:.9g}, central {self.central[i, k]:.9g}, "
+            f"backward {self.backward[i, k]:.9g}, forward {self.forward[i, k]:.9g}, output {self.value[k]:.3g}"
+            for i, k in zip(*np.nonzero(~right), strict=True)
+        ]
+
+
+@pytest.fixture(scope="session")
+def scenario() -> Callable[..., Scenario]:
+    """Load a preset scenario, with changes as on the command line."""
+    return lru_cache(lambda name, *changes: load_scenario(name, changes))
+
+
+@pytest.fixture(scope="session")
+def run() -> Callable[..., Any]:
+    """`evaluate`, compiled once for each kind of system and plan."""
+    return jax.jit(evaluate, compiler_options=compiler_options())
+
+
+@pytest.fixture(scope="session")
+def respond() -> Callable[[Any, Any], Response]:
+    """Compare the gradient of each output for each leaf of a system and a plan with differences of fourth order."""
+    # The code runs for a millisecond: compiling it without optimization halves the time of these tests.
+    options = (compiler_options() or {}) | {"xla_backend_optimization_level": 0}
+    examine = jax.jit(_examine, compiler_options=options)
+
+    def respond(system: Any, plan: Any) -> Response:
+        scale, gradient, values, without = map(np.asarray, examine(system, plan))
+        center = values[:, 4]
+        slope = {
+            "central": np.einsum("o,iok->ik", CENTRAL, values[:, 2:7]) / STEP,
+            "backward": -np.einsum("o,iok->ik", FORWARD, values[:, 4::-1]) / STEP,
+            "forward": np.einsum("o,iok->ik", FORWARD, values[:, 4:]) / STEP,
+        }
+        limits = np.einsum("o,iok->ik", LIMIT, values[:, 3::-1]), np.einsum("o,iok->ik", LIMIT, values[:, 5:])
+        jump = np.any(np.abs(np.stack(limits) - center) > 1e-8 * np.abs(center), axis=0)
+        leaves = leaf_paths(system, "system") + leaf_paths(plan, "plan")
+        return Response(leaves, center[0], gradient.T * scale[:, None], **slope, jump=jump, unread=np.isfinite(without))
+
+    return respond
+
+
+def _examine(system: Any, plan: Any) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Scale of each leaf [leaf], Jacobian in reverse mode [output, leaf], outputs at `OFFSETS` [leaf, offset, output].
+
+    Then the outputs if a leaf is not a number [leaf, output]: those that do not read it stay finite.
+    """
+    leaves, structure = jax.tree.flatten((system, plan))
+    shapes = [jnp.shape(leaf) for leaf in leaves]
+    x = jnp.stack([jnp.reshape(leaf, ()) for leaf in leaves])
+
+    def measure(x: jax.Array) -> jax.Array:
+        parts = [x[index].reshape(shape) for index, shape in enumerate(shapes)]
+        outcome = evaluate(*jax.tree.unflatten(structure, parts))
+        return jnp.stack([outcome.loss, outcome.time, outcome.energy.total, outcome.money, outcome.carbon])
+
+    scale = jnp.where(x == 0.0, 1.0, jnp.abs(x))
+    _, pull_back = jax.vjp(measure, x)
+    gradient = jax.lax.map(lambda cotangent: pull_back(cotangent)[0], jnp.eye(len(MEASURES)))
+
+    def along(direction: jax.Array) -> jax.Array:
+        return jax.lax.map(lambda offset: measure(x + offset * STEP * direction), jnp.asarray(OFFSETS, x.dtype))
+
+    def without(direction: jax.Array) -> jax.Array:
+        return measure(jnp.where(direction > 0.0, jnp.nan, x))
+
+    values, unread = jax.lax.map(lambda direction: (along(direction), without(direction)), jnp.diag(scale))
+    return scale, gradient, values, unread

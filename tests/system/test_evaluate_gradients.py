@@ -1,0 +1,60 @@
+"""Is every derivative of a whole run right: inside, at kinks, at bounds, with and without an active limit?"""
+
+import jax
+import numpy as np
+import pytest
+
+from energymodel.presets.files import names
+
+SCENARIOS = [name for name in names("scenarios") if not name.startswith("_")]
+LLAMA = "llama-3.1-405b-h100"
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_leaf_of_a_scenario_has_the_slope_of_differences(name, scenario, respond):
+    given = scenario(name)
+    assert respond(given.system, given.plan).faults() == []
+
+
+BOUNDS = {
+    "lowest clock": ["plan.clock=0.2"],
+    "voltage knee": ["plan.clock=0.6", "plan.power_cap=2000 W"],
+    "inactive cap": ["plan.power_cap=2000 W"],
+    "active cap": ["plan.power_cap=300 W"],
+    "cap at the floor of the voltage": ["plan.power_cap=420 W"],
+    "cap below the power at the lowest clock": ["plan.power_cap=120 W"],
+    "coolest chiller": ["plan.coolant_temperature=283.15 K"],
+    "warmest chiller": ["plan.coolant_temperature=303.15 K"],
+    "full recomputation": ["plan.layout.recomputation=full"],
+    "selective recomputation": ["plan.layout.recomputation=selective"],
+    "fully sharded": ["plan.layout.zero=3"],
+    "no sharding": ["plan.layout.zero=0"],
+    "8 bit": ["plan.layout.eight_bit=1"],
+    "offload": ["plan.layout.offload_optimizer=1", "plan.layout.offload_activations=1"],
+    "gated chip": ["system.accelerator.gate.fraction=1"],
+    "only tensor": [
+        "plan.layout.pipeline=1", "plan.layout.interleaving=1", "plan.layout.tensor=2",
+        "plan.batch=128 Mi tokens",
+    ],
+    "two stages": [
+        "plan.layout.pipeline=2", "plan.layout.interleaving=1", "plan.layout.tensor=1", "plan.batch=128 Mi tokens",
+    ],
+    "tensor over nodes": ["plan.layout.tensor=16"],
+    "context": ["plan.layout.context=4", "plan.layout.tensor=2"],
+    "experts": ["system.workload=deepseek-v3", "plan.layout.expert=64", "plan.layout.tensor=1"],
+    "one node": ["plan.chips=8", "plan.layout.tensor=8", "plan.layout.pipeline=1", "plan.layout.interleaving=1"],
+    "one chip": [
+        "plan.chips=1", "plan.layout.tensor=1", "plan.layout.pipeline=1", "plan.layout.interleaving=1",
+        "system.workload=test-1b", "plan.batch=1 M tokens",
+    ],
+    "eight chips of the straggler law": [
+        "plan.chips=8", "plan.layout.tensor=1", "plan.layout.pipeline=1", "plan.layout.interleaving=1",
+        "system.workload=test-1b", "plan.batch=1 M tokens",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", BOUNDS.values(), ids=BOUNDS.keys())
+def test_slopes_at_bounds_kinks_and_limits(changes, scenario, respond):
+    given = scenario(LLAMA, *changes)
+    assert respond(given.system, given.plan).faults() == []
