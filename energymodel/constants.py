@@ -1,6 +1,7 @@
 """What are the constants of nature, exactly?
 
-The SI fixes these three since 2019 [CODATA 2018]; everything else in the project is data with a source and an uncertainty.
+The SI fixes these three since 2019 [CODATA 2018]; everything else in the project is data with a
+source and an uncertainty.
 """
 
 BOLTZMANN = 1.380649e-23

@@ -48,6 +48,16 @@ def real(unit: str, default: float | None = None, doc: str = "", *, difference: 
     return eqx.field(converter=as_real, metadata=metadata, default=default)
 
 
+def vector(unit: str) -> Any:
+    """Declare a field that holds an array, converted as in `real`."""
+    return eqx.field(converter=as_real, metadata={"unit": unit})
+
+
+def component() -> Any:
+    """Declare a field that holds another component."""
+    return eqx.field()
+
+
 def softplus(x: Numeric) -> Float[Array, "..."]:
     """Smooth ramp `ln(1 + e^x)`, without overflow and without primitives that a kernel lacks."""
     x = jnp.asarray(x)

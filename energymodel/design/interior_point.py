@@ -165,7 +165,6 @@ def differenced(problem: Rows, x: Float[Array, " n"], weights: Float[Array, " k"
 
     The residual of the optimality conditions needs values and Jacobian only, and those are exact.
     """
-
     size = x.size
     step = jnp.finfo(x.dtype).eps ** (1 / 3)
     points = x + step * jnp.concatenate([jnp.zeros((1, size), x.dtype), jnp.eye(size, dtype=x.dtype)])

@@ -80,7 +80,7 @@ def _rounds(
 ) -> Solution:
     begin, advance = _compiled()
     width = min(chunk, 1 << max(count - 1, 0).bit_length())
-    store: tuple[State, Solution] | None = None
+    store: Any = None  # states and solutions of all lanes
     left, limit = np.arange(count), _ROUND
     try:
         while left.size:
@@ -89,8 +89,10 @@ def _rounds(
                 index = left[first : first + width]
                 padded = np.resize(index, width)
                 part = jax.tree.map(lambda leaf, i=padded: leaf[i], lanes)
-                state = None if store is None else jax.tree.map(lambda leaf, i=padded: leaf[i], store[0])
-                state = begin(functions, options, part, shared) if state is None else state
+                if store is None:
+                    state = begin(functions, options, part, shared)
+                else:
+                    state = jax.tree.map(lambda leaf, i=padded: leaf[i], store[0])
                 pending.append((index, advance(functions, options, part, shared, state, np.int32(limit))))
             results = [(index, jax.tree.map(np.asarray, result)) for index, result in pending]
             if store is None:
@@ -150,7 +152,8 @@ def _round(
 def _compiled() -> tuple[Callable[..., Any], Callable[..., Any]]:
     """`_begin` and `_round`, compiled for the platform in use."""
     options = compiler_options(once=True)
-    return eqx.filter_jit(_begin, compiler_options=options), eqx.filter_jit(_round, compiler_options=options)
+    jit: Any = eqx.filter_jit  # its stub does not know that options pass through to jax.jit
+    return jit(_begin, compiler_options=options), jit(_round, compiler_options=options)
 
 
 def _spread(bound: PyTree, x0: PyTree, missing: float) -> PyTree:

@@ -25,15 +25,15 @@ Lattice = ParallelLayout
 MICROBATCHES = (1, 2, 4, 8)
 EMPTY_SLOTS = 0.04  # of the layer slots of a pipeline
 LEAST_CONTEXT = 4096.0  # tokens of a sequence that one chip of a context group should keep
-KEPT = ("eight_bit", "offload_optimizer", "offload_activations")  # taken from the scenario's own layout
+INHERITED = ("eight_bit", "offload_optimizer", "offload_activations")  # taken from the scenario's own layout
 
 
-def candidates(given: Given, chips: float) -> Lattice:
+def candidates(given: Given, chips: float, kept: tuple[str, ...] = ()) -> Lattice:
     """All layouts that divide at most `chips` chips, the scenario's own among them.
 
     Tensor parallelism stays within a node; pipelines and interleavings are powers of two or divide the layers;
     ZeRO 2 and 3, and recomputation none or full (selective where attention scores are kept), are the ends of
-    what memory costs: stages 0 and 1 send the same bytes as 2 and keep more.
+    what memory costs: stages 0 and 1 send the same bytes as 2 and keep more. Fields named in `kept` stay as they are.
     """
     workload, own = given.system.workload, given.plan.layout
     layers, node = round(float(workload.layers)), round(float(given.system.node.chips))
@@ -51,10 +51,14 @@ def candidates(given: Given, chips: float) -> Lattice:
         )
     ]
     names = [field.name for field in dataclasses.fields(ParallelLayout)]
-    kept = [float(getattr(own, name)) for name in KEPT]
-    # Columns in the order of the fields: `eight_bit` and the offloads follow recomputation.
-    table = np.array([(*row, *kept) for row in rows] + [[float(getattr(own, name)) for name in names]])
-    return jax.vmap(ParallelLayout)(*np.unique(table, axis=0).T)
+    inherited = [float(getattr(own, name)) for name in INHERITED]
+    # Columns in the order of the fields: the inherited ones follow recomputation.
+    chosen = [float(getattr(own, name)) for name in names]
+    table = np.array([(*row, *inherited) for row in rows] + [chosen])
+    for name in kept:
+        place = names.index(name)
+        table = table[table[:, place] == chosen[place]]
+    return jax.tree.map(np.asarray, jax.vmap(ParallelLayout)(*np.unique(table, axis=0).T))
 
 
 def _powers(limit: int | float) -> list[int]:

@@ -40,7 +40,7 @@ OPTIONS = SolverOptions(hessian="differences")
 
 def optimize(
     scenario: Scenario,
-    minimize: str = "energy",
+    minimize: str | None = None,
     limits: Mapping[str, Any] | None = None,
     vary: Mapping[str, tuple[Any, Any]] | None = None,
     fix: Sequence[str] = (),
@@ -56,19 +56,21 @@ def optimize(
     **Arguments:**
 
     - `scenario`: from `load_scenario`.
-    - `minimize`: `"energy"` [J], `"time"` [s], `"money"` [USD], `"carbon"` [kg] or `"etp"` [J s].
+    - `minimize`: `"energy"` [J], the default, `"time"` [s], `"money"` [USD], `"carbon"` [kg] or `"etp"` [J s].
     - `limits`: `{"time": "60 days", "facility_power": 25e6}`, text with a unit or SI; also `money`, `carbon`, `loss`,
       `chips`, `temperature`, `memory`. Unless given, loss, time and chips are those of the scenario's own plan.
     - `vary`: bounds of further variables by dotted path, or other bounds of the usual ones.
     - `fix`: paths that keep the scenario's value.
     - `progress`: called with a sentence at every stage.
 
-    **Returns:** `Optimum`; `result` is `"successful"`, `"infeasible"` or `"not converged"`, and `message` says what next.
+    **Returns:** `Optimum`; `result` is `"successful"`, `"infeasible"` or `"not converged"`, and `message`
+    says what next.
 
     **Raises:** `InputError` for a limit, path or objective that does not exist.
     """
     tell = progress or (lambda sentence: None)
     wishes = scenario.optimize
+    minimize = minimize or str(wishes.get("minimize", "energy"))
     limits = {**wishes.get("limits", {}), **(limits or {})}
     vary = {**wishes.get("vary", {}), **(vary or {})}
     fix = [*wishes.get("fix", ()), *fix]
@@ -81,11 +83,12 @@ def optimize(
 
 def _search(scenario: Scenario, problem: Problem, baseline: TrainingOutcome, tell: Callable[[str], None]) -> Optimum:
     chips = problem.bounds.get("plan.chips", (0.0, float(scenario.plan.chips)))[1]
-    lattice = jax.tree.map(np.asarray, candidates(problem.given, chips))
+    lattice = candidates(problem.given, chips, problem.kept)
     considered = len(lattice.tensor)
     tell(f"screening {considered} layouts")
     lattice = _take(lattice, np.flatnonzero(fits(problem, lattice, chips)))
-    if len(lattice.tensor) == 0:
+    fitting = len(lattice.tensor)
+    if fitting == 0:
         raise InputError(_too_large(problem))
     lattice = _take(lattice, screen(problem, lattice, COARSE).best(SCREENED))
     screened = screen(problem, lattice, FINE)
@@ -104,10 +107,11 @@ def _search(scenario: Scenario, problem: Problem, baseline: TrainingOutcome, tel
         realized = realize(problem, lattice, solution, usable, OPTIONS)
     statistics = {
         "layouts_searched": len(start),
+        "layouts_usable": int(np.sum(usable)),
         "iterations": int(np.sum(solution.iterations)),
         "converged": int(np.sum(np.asarray(solution.result == RESULTS.successful))),
     }
-    found = _Found(lattice, solution, violation, realized, considered, int(np.sum(usable)), statistics)
+    found = _Found(lattice, solution, violation, realized, considered, fitting, statistics)
     return _answer(scenario, problem, baseline, found)
 
 
@@ -154,7 +158,7 @@ def _answer(scenario: Scenario, problem: Problem, baseline: TrainingOutcome, fou
         lane = int(np.argmin(np.where(np.isfinite(solution.value), found.violation, np.inf)))
         point = solution.x[lane]
         conflicts = _conflicts(problem, solution, lane)
-        result, message = "infeasible", _explain(conflicts, found.feasible)
+        result, message = "infeasible", _explain(conflicts, found.statistics["layouts_usable"])
     layout = jax.tree.map(lambda leaf: leaf[lane], found.lattice)
     system, plan = _numpy(form.at(point, layout, given))
     if found.realized:
@@ -238,12 +242,15 @@ def _conflicts(problem: Problem, solution: Solution, lane: int) -> tuple[Conflic
     place = problem.index("plan.chips")
     if place is not None and bool(solution.conflict.upper[lane][place]):
         conflicts.append(Conflict("chips", float(limits["chips"]), float(limits["chips"]), LIMITS["chips"]))
-    return tuple(sorted(conflicts, key=lambda one: -abs(np.log(one.nearest / one.asked))))
+    broken = [one for one in conflicts if one.nearest > one.asked * (1.0 + ACTIVE)]
+    return tuple(sorted(broken or conflicts, key=lambda one: -one.nearest / one.asked))
 
 
-def _explain(conflicts: tuple[Conflict, ...], feasible: int) -> str:
-    if feasible:
-        return "Plans exist only with fractions of replicas or micro-batches. Relax a limit a little or free plan.batch."
+def _explain(conflicts: tuple[Conflict, ...], usable: int) -> str:
+    if usable:
+        return (
+            "Plans exist only with fractions of replicas or micro-batches. Relax a limit a little, or free plan.batch."
+        )
     sentences = []
     for one in conflicts:
         asked, nearest = (format_quantity(number, one.unit) for number in (one.asked, one.nearest))

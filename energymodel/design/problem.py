@@ -101,6 +101,8 @@ class Problem:
     form: Form
     given: Given
     bounds: Mapping[str, tuple[float, float]]
+    kept: tuple[str, ...] = ()
+    """Fields of the layout that stay as the scenario has them."""
 
     @property
     def least(self) -> np.ndarray:
@@ -157,6 +159,7 @@ def pose(
         if path not in scenario.provenance:
             raise InputError(f'Unknown path "{path}" to fix. {suggest(path, scenario.provenance)}')
         bounds.pop(path, None)
+    kept = tuple(path.removeprefix("plan.layout.") for path in fix if path.startswith("plan.layout."))
     if not bounds:
         raise InputError("Nothing is left to vary: every variable is fixed. Fix fewer paths or vary another.")
     if "plan.chips" in bounds:
@@ -166,7 +169,7 @@ def pose(
         bounds["plan.chips"] = (low, min(high, asked["chips"]))
     form = Form(minimize, tuple(bounds), tuple(name for name in asked if name not in NOT_ROWS))
     given = Given(system, plan, {name: np.asarray(value, np.float64) for name, value in asked.items()})
-    return Problem(form, given, bounds)
+    return Problem(form, given, bounds, kept)
 
 
 def _limit(name: str, value: Any) -> float:
@@ -201,7 +204,7 @@ def objective_value(outcome: TrainingOutcome, minimize: str) -> Scalar:
     }[minimize]
 
 
-def limited_values(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, Scalar]:
+def limited_values(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, Any]:
     """What each limit is compared with, in the unit of `LIMITS`."""
     return {
         "time": outcome.time,

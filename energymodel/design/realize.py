@@ -78,9 +78,7 @@ def _layout(lattice: Lattice, lane: int) -> Lattice:
     return jax.tree.map(lambda leaf: float(leaf[lane]), lattice)
 
 
-def _near(
-    problem: Problem, lattice: Lattice, lane: int, point: Float[np.ndarray, " n"], reach: int
-) -> list[Counts]:
+def _near(problem: Problem, lattice: Lattice, lane: int, point: Float[np.ndarray, " n"], reach: int) -> list[Counts]:
     """Realizable counts around a point: chips in whole nodes, experts that divide, whole micro-batches."""
     layout, given = _layout(lattice, lane), problem.given
     group = round(layout.tensor * layout.pipeline * layout.context)

@@ -71,9 +71,7 @@ def slowest_stage_layers(
     return jnp.maximum(fullest, fullest - jnp.minimum(1.0, spare) + head)
 
 
-def idle_stage_layers(
-    layers: Numeric, pipeline: Numeric, interleaving: Numeric, head: Numeric
-) -> Float[Array, "..."]:
+def idle_stage_layers(layers: Numeric, pipeline: Numeric, interleaving: Numeric, head: Numeric) -> Float[Array, "..."]:
     """Idle work of the mean rank beside the slowest, `spare/p + max(-r/p, (1 - 1/p) r - min(1, spare))`.
 
     The work of `slowest_stage_layers` less the mean `(L + r) / p`, without their cancellation: exactly zero for a

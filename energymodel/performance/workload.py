@@ -132,12 +132,12 @@ class Transformer(eqx.Module):
     @property
     def routed_parameters(self) -> Float[Array, ""]:
         """Parameters held by routed experts, which expert parallelism divides [1]; zero if dense."""
-        return self._mixture * (self.layers - self.dense_layers) * self.experts * self.expert_block
+        return self.mixture * (self.layers - self.dense_layers) * self.experts * self.expert_block
 
     @property
     def replicated_parameters(self) -> Float[Array, ""]:
         """Parameters of the layers that expert parallelism does not divide [1]; all of them if dense."""
-        return self._layer_parameters((1.0 - self._mixture) * self.experts)
+        return self._layer_parameters((1.0 - self.mixture) * self.experts)
 
     @property
     def active_layer_parameters(self) -> Float[Array, ""]:
@@ -155,8 +155,8 @@ class Transformer(eqx.Module):
         return self.active_layer_parameters + self.embeddings
 
     @property
-    def _mixture(self) -> Float[Array, ""]:
-        """0 with one expert, 1 from two on, linear between, where no model is."""
+    def mixture(self) -> Float[Array, ""]:
+        """0 with one expert, 1 from two on; linear between, where no model is, so that slopes are finite."""
         return jnp.minimum(1.0, self.experts - 1.0)
 
     def _layer_parameters(self, experts: Numeric) -> Float[Array, ""]:

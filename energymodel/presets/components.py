@@ -2,7 +2,7 @@
 
 import dataclasses
 import inspect
-from functools import lru_cache
+from functools import cache
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -125,7 +125,13 @@ def quantity(given: Any, unit: str, path: str, *, difference: bool = False) -> d
         raise InputError(f"{path}: value must be a number, not {value!r}.")
     value = convert(float(value), written, unit, path, difference=difference)
     value = parse_quantity(value, "1", path)
-    return {**given, "value": value, "unit": unit, "kind": given.get("kind", "given"), "source": given.get("source", "")}
+    return {
+        **given,
+        "value": value,
+        "unit": unit,
+        "kind": given.get("kind", "given"),
+        "source": given.get("source", ""),
+    }
 
 
 def build(table: dict[str, Any], kind: type, path: str, provenance: dict[str, Provenance]) -> Any:
@@ -164,11 +170,11 @@ def component_class(kind: type, name: str | None, path: str) -> type[eqx.Module]
         return next(iter(finals.values()))
     if name not in finals:
         hint = suggest(str(name), finals) if name else f"Known: {', '.join(sorted(finals))}."
-        raise InputError(f'{path}: {"unknown " if name else "missing "}component{f" {name!r}" if name else ""}. {hint}')
+        raise InputError(f"{path}: {'unknown ' if name else 'missing '}component{f' {name!r}' if name else ''}. {hint}")
     return finals[name]
 
 
-@lru_cache(maxsize=None)
+@cache
 def final_classes(kind: type) -> dict[str, type[eqx.Module]]:
     """All concrete components under a class, by name."""
     subclasses = {name: one for sub in kind.__subclasses__() for name, one in final_classes(sub).items()}

@@ -4,7 +4,7 @@ import copy
 import difflib
 import tomllib
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ def suggest(word: str, known: Iterable[str]) -> str:
     return f'Did you mean "{near[0]}"?' if near else f"Known: {', '.join(known)}."
 
 
-@lru_cache(maxsize=None)
+@cache
 def _read(category: str, name: str) -> dict[str, Any]:
     return tomllib.loads((ROOT / category / f"{name}.toml").read_text(encoding="utf-8"))
 
@@ -66,7 +66,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     **Raises:** `InputError` for a missing, empty, binary or malformed file.
     """
     if not path.is_file():
-        raise InputError(f"{path}: no such file. Give a scenario file or a preset name; `energymodel presets` lists them.")
+        raise InputError(f"{path}: no such file. Give a file or a preset name; `energymodel presets` lists them.")
     try:
         text = path.read_bytes().decode("utf-8")
     except UnicodeDecodeError:

@@ -128,7 +128,7 @@ def _set(tables: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
 def _build(name: str, tables: dict[str, Any]) -> Scenario:
     for section in ("system", "plan"):
         if not isinstance(tables.get(section), dict):
-            raise InputError(f'{name}: section [{section}] is missing. Start from a preset: base = "llama-3.1-405b-h100".')
+            raise InputError(f'{name}: section [{section}] is missing. Start with base = "llama-3.1-405b-h100".')
     provenance: dict[str, Provenance] = {}
     system_tables = expand_presets(tables["system"], TrainingSystem, "system")
     system = build(system_tables, TrainingSystem, "system", provenance)

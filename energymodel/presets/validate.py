@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from energymodel.system.plan import TargetLoss, TrainingPlan
+from energymodel.system.plan import TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.training_system import TrainingSystem, parameters_in_loss
 from energymodel.units import InputError, format_quantity
 
@@ -40,14 +40,14 @@ def check_plan(system: TrainingSystem, plan: TrainingPlan) -> None:
         )
     if float(layout.expert) > float(system.workload.experts) + WHOLE:
         raise InputError(
-            f"plan.layout.expert: {float(layout.expert):g} exceeds the model's {float(system.workload.experts):g} experts."
+            f"plan.layout.expert: {float(layout.expert):g} is more than the {float(system.workload.experts):g} experts."
         )
     least = data * float(layout.microbatch) * float(system.workload.sequence)
     smallest = float(np.min(plan.batch))
     if smallest < least * (1.0 - WHOLE):
         raise InputError(
             f"plan.batch: {format_quantity(smallest, 'token')} is less than one micro-batch for each of the {data:g} "
-            f"replicas, {format_quantity(least, 'token')}. Raise the batch, or use fewer chips or more model parallelism."
+            f"replicas, {format_quantity(least, 'token')}. Raise it, or take fewer chips or more model parallelism."
         )
     if not float(system.accelerator.minimum_clock) <= float(plan.clock) <= 1.0:
         raise InputError(
@@ -76,14 +76,16 @@ def _whole(path: str, value: float) -> None:
 
 
 def _check_goal(system: TrainingSystem, plan: TrainingPlan) -> None:
-    if not isinstance(plan.goal, TargetLoss):
+    if isinstance(plan.goal, TokenBudget):
         if float(plan.goal.tokens) <= 0.0:
             raise InputError("plan.goal.tokens: 0 tokens train nothing. Give a positive number of tokens.")
         return
+    if not isinstance(plan.goal, TargetLoss):
+        raise InputError("plan.goal: use TokenBudget or TargetLoss.")
     with jax.enable_x64(True):
         floor = float(system.learning.loss(parameters_in_loss(system), UNLIMITED_TOKENS))
     if float(plan.goal.loss) <= floor:
         raise InputError(
-            f"plan.goal.loss: {float(plan.goal.loss):g} nat/token cannot be reached with this model: even unlimited data "
+            f"plan.goal.loss: {float(plan.goal.loss):g} nat/token is out of reach for this model: even unlimited data "
             f"leave {floor:.4f} nat/token. Raise the target or take a larger model."
         )

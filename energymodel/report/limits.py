@@ -168,7 +168,7 @@ def _hardware(system: TrainingSystem, plan: TrainingPlan) -> _Hardware:
     chip = system.accelerator
     step = training_step(system, plan, jnp.mean(plan.batch))
     return _Hardware(
-        flop_energy=chip.energy_per_flop * eight_bit_energy(chip, plan.layout.eight_bit),
+        flop_energy=jnp.asarray(chip.energy_per_flop) * eight_bit_energy(chip, plan.layout.eight_bit),
         lowest_voltage=chip.voltage(chip.minimum_clock),
         memory_joules=step.power.memory * step.time.total,
     )

@@ -176,7 +176,10 @@ def _word(name: str) -> str:
 
 def search_lines(optimum: Optimum) -> list[str]:
     """How many layouts were compared, how far the second best is, how far the bound."""
-    lines = [f"Layouts: {optimum.layouts_considered:,} considered, {optimum.layouts_feasible:,} feasible."]
+    lines = [
+        f"Layouts: {optimum.layouts_considered:,} compared, {optimum.layouts_feasible:,} fit into memory, "
+        f"the best {optimum.statistics['layouts_searched']:,} were searched."
+    ]
     if optimum.runner_up is not None:
         layout = optimum.runner_up.layout
         degrees = ", ".join(

@@ -4,7 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, real
+from energymodel.numerics import Numeric, Real, component, real
 from energymodel.physics.gating import PowerGate
 from energymodel.physics.leakage import Leakage
 from energymodel.physics.voltage import AbstractVoltageCurve
@@ -31,10 +31,10 @@ class Accelerator(eqx.Module):
     busy_power: Real = real("W")
     reference_memory_utilization: Real = real("1")
     eight_bit_energy_ratio: Real = real("1")
-    voltage: AbstractVoltageCurve
+    voltage: AbstractVoltageCurve = component()
     reference_voltage: Real = real("V")
-    leakage: Leakage
-    gate: PowerGate
+    leakage: Leakage = component()
+    gate: PowerGate = component()
     memory_energy: Real = real("J/bit")
     gemm_efficiency: Real = real("1")
     gemm_half_size: Real = real("1")
@@ -52,13 +52,13 @@ class Accelerator(eqx.Module):
     bits_per_flop: Real = real("bit/FLOP", 32.0)
 
     @property
-    def dynamic_power(self) -> Float[Array, ""]:
+    def dynamic_power(self) -> Numeric:
         """Switching power kappa at clock 1 and reference voltage, matrix units full [W]."""
         memory = 8.0 * self.memory_energy * self.reference_memory_utilization * self.memory_bandwidth
         return jnp.asarray(self.busy_power) - self.leakage.power - self.fixed_power - memory
 
     @property
-    def energy_per_flop(self) -> Float[Array, ""]:
+    def energy_per_flop(self) -> Numeric:
         """Switching energy of a 16-bit matrix operation at the reference voltage, `kappa / (eta_max Fdot)` [J/FLOP]."""
         return self.dynamic_power / (self.gemm_efficiency * self.peak_flops)
 

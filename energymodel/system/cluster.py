@@ -3,7 +3,7 @@
 import equinox as eqx
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, real
+from energymodel.numerics import Numeric, Real, component, real
 from energymodel.performance.network import Link, contended_bandwidth
 from energymodel.performance.topology import AbstractTopology
 
@@ -15,15 +15,15 @@ class Node(eqx.Module):
 
     chips: Real = real("1")
     overhead_power: Real = real("W")
-    scale_up: Link
+    scale_up: Link = component()
     host_bandwidth: Real = real("B/s")
 
 
 class Network(eqx.Module):
     """The scale-out network: one link per chip into a topology of switches."""
 
-    link: Link
-    topology: AbstractTopology
+    link: Link = component()
+    topology: AbstractTopology = component()
     hop_energy: Real = real("J/bit")
     static_power: Real = real("W")
     contention_exponent: Real = real("1")

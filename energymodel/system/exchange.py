@@ -41,7 +41,7 @@ class Fabric(NamedTuple):
     def all_reduce(self, ranks: Numeric, stride: Numeric, size: Numeric) -> Exchange:
         """Hierarchical all-reduce of `size` bytes: within the node, then between nodes on the shards."""
         size, inner = jnp.asarray(size), inner_ranks(ranks, stride, self.node)
-        outer = ranks / inner
+        outer = jnp.asarray(ranks) / inner
         time = hierarchical_all_reduce_time(
             inner, outer, size, self.inner_latency, self.inner_bandwidth, self.outer_latency, self.outer_bandwidth
         )
@@ -165,7 +165,7 @@ def data_exchange(
     stride = layout.tensor
     dense = fabric.all_reduce(part.dense_ranks, stride, part.dense * halves)
     routed = fabric.all_reduce(part.routed_ranks, stride * layout.expert, part.routed * halves)
-    routed = routed.scaled(jnp.where(part.routed > 0, 1.0, 0.0))  # a dense model has no second collective to start
+    routed = routed.scaled(system.workload.mixture)  # a dense model has no second collective to start
     # An all-reduce is a reduce-scatter and an all-gather of the same bytes: each half counts half.
     return Exchange(
         0.5 * (dense.time + routed.time),

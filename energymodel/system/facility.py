@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from energymodel.economics.carbon import Carbon
 from energymodel.economics.cost import AbstractPrice
-from energymodel.numerics import Numeric, Real, real
+from energymodel.numerics import Numeric, Real, component, real
 from energymodel.physics.cooling import Cooling
 from energymodel.physics.delivery import Distribution, Regulator
 
@@ -29,11 +29,11 @@ class FacilityPower(NamedTuple):
 class Facility(eqx.Module):
     """Power delivery and cooling; ratings of supplies are per chip, its share of the host included."""
 
-    power_supply: Regulator
-    uninterruptible: Regulator
+    power_supply: Regulator = component()
+    uninterruptible: Regulator = component()
     transformer_loss: Real = real("1")
-    distribution: Distribution
-    cooling: Cooling
+    distribution: Distribution = component()
+    cooling: Cooling = component()
     miscellaneous_fraction: Real = real("1")
     power_limit: Real = real("W")
     ramp_limit: Real = real("K/s")
@@ -63,5 +63,5 @@ class Facility(eqx.Module):
 class Market(eqx.Module):
     """Prices and carbon of the place."""
 
-    price: AbstractPrice
-    carbon: Carbon
+    price: AbstractPrice = component()
+    carbon: Carbon = component()

@@ -3,14 +3,20 @@
 from typing import Any
 
 import equinox as eqx
-from jaxtyping import Array, Float
 
-Output = Float[Array, ""]
+from energymodel.numerics import Numeric, Real
+
+Output = Real
 
 
 def _output(unit: str, key: str, title: str = "") -> Any:
     """Declare an output with its unit, its key in JSON and its title in tables."""
     return eqx.field(metadata={"unit": unit, "key": key, "title": title or key.rsplit("_", 1)[0].replace("_", " ")})
+
+
+def _group(unit: str, key: str) -> Any:
+    """Declare a group of outputs in one unit."""
+    return eqx.field(metadata={"unit": unit, "key": key})
 
 
 class EnergyBreakdown(eqx.Module):
@@ -27,7 +33,7 @@ class EnergyBreakdown(eqx.Module):
     other: Output = _output("J", "other", "lighting, offices, rest")
 
     @property
-    def total(self) -> Output:
+    def total(self) -> Numeric:
         """Sum of the parts [J]."""
         return (
             self.dynamic + self.static + self.memory + self.network + self.host
@@ -52,7 +58,7 @@ class StepTime(eqx.Module):
     straggler: Output = _output("s", "straggler", "waiting for the slowest chip")
 
     @property
-    def total(self) -> Output:
+    def total(self) -> Numeric:
         """Time of one step [s]."""
         return (
             self.compute + self.memory + self.host + self.tensor + self.context + self.expert + self.pipeline
@@ -78,13 +84,13 @@ class TrainingOutcome(eqx.Module):
     loss: Output = _output("nat/token", "loss_nat_per_token", "final loss")
     tokens: Output = _output("token", "tokens", "tokens")
     steps: Output = _output("1", "steps", "steps")
-    step_time: StepTime = eqx.field(metadata={"unit": "s", "key": "step_time_s"})
+    step_time: StepTime = _group("s", "step_time_s")
     time: Output = _output("s", "time_s", "calendar time")
     chip_time: Output = _output("s", "chip_hours", "chip hours")
     token_rate: Output = _output("token/s", "tokens_per_s", "throughput")
     mfu: Output = _output("1", "mfu", "model FLOP utilization")
     hfu: Output = _output("1", "hfu", "hardware FLOP utilization")
-    energy: EnergyBreakdown = eqx.field(metadata={"unit": "J", "key": "energy_j"})
+    energy: EnergyBreakdown = _group("J", "energy_j")
     power_average: Output = _output("W", "power_average_w", "average facility power")
     power_busy: Output = _output("W", "power_busy_w", "power of a busy chip")
     power_peak: Output = _output("W", "power_peak_w", "peak facility power")
@@ -102,9 +108,9 @@ class TrainingOutcome(eqx.Module):
     ppw: Output = _output("token/J", "ppw_token_per_j", "performance per watt")
     euf: Output = _output("1", "euf", "energy utilization factor")
     landauer_multiple: Output = _output("1", "landauer_multiple", "multiple of the Landauer limit")
-    slack: Slack = eqx.field(metadata={"unit": "1", "key": "slack"})
+    slack: Slack = _group("1", "slack")
 
     @property
-    def carbon(self) -> Output:
+    def carbon(self) -> Numeric:
         """Operational and embodied carbon [kg]."""
         return self.carbon_operational + self.carbon_embodied

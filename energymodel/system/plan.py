@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Real, as_real, real
+from energymodel.numerics import Real, component, real, vector
 
 
 class AbstractGoal(eqx.Module):
@@ -56,12 +56,12 @@ class TrainingPlan(eqx.Module):
     """
 
     chips: Real = real("1")
-    batch: Float[Array | np.ndarray, "*knots"] = eqx.field(converter=as_real, metadata={"unit": "token"})
-    goal: AbstractGoal
+    batch: Float[Array | np.ndarray, "*knots"] = vector("token")
+    goal: AbstractGoal = component()
     clock: Real = real("1")
     power_cap: Real = real("W")
     coolant_temperature: Real = real("K")
-    layout: ParallelLayout
+    layout: ParallelLayout = component()
 
     @property
     def knots(self) -> int:

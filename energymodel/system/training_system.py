@@ -5,12 +5,11 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
 from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.loss_law import effective_parameters
 from energymodel.learning.schedule import quadrature_over_progress, schedule_effective_tokens
-from energymodel.numerics import Numeric, Real, real
+from energymodel.numerics import Numeric, Real, component, real
 from energymodel.performance.reliability import (
     Reliability,
     availability,
@@ -27,7 +26,7 @@ from energymodel.system.outcome import EnergyBreakdown, Slack, StepTime, Trainin
 from energymodel.system.plan import AbstractGoal, TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.step import ChipPower, Step, training_step
 
-Scalar = Float[Array, ""]
+Scalar = Real
 
 
 class TrainingSystem(eqx.Module):
@@ -38,15 +37,15 @@ class TrainingSystem(eqx.Module):
     stages outside the run (batch ramp, annealing, evaluation, post-training) per unit of the run's own.
     """
 
-    workload: Transformer
-    accelerator: Accelerator
-    node: Node
-    network: Network
-    software: Software
-    facility: Facility
-    market: Market
-    learning: AbstractLearning
-    reliability: Reliability
+    workload: Transformer = component()
+    accelerator: Accelerator = component()
+    node: Node = component()
+    network: Network = component()
+    software: Software = component()
+    facility: Facility = component()
+    market: Market = component()
+    learning: AbstractLearning = component()
+    reliability: Reliability = component()
     mixture_exponent: Real = real("1")
     capacity_per_parameter: Real = real("bit")
     other_stages: Real = real("1")
@@ -129,7 +128,7 @@ def _per_token(system: TrainingSystem, plan: TrainingPlan, batch: Numeric, step:
         *(part * chip_seconds for part in (*load, facility.delivery_loss, facility.cooling, facility.other))
     )
     return RunTotals(
-        steps=1.0 / batch,
+        steps=1.0 / jnp.asarray(batch),
         step_time=jax.tree.map(lambda term: term / batch, step.time),
         productive_time=step_time / batch,
         time=seconds,

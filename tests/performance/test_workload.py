@@ -60,7 +60,10 @@ def test_training_operations_lie_above_six_n_and_reach_it_for_short_contexts(par
     assert flops >= 6.0 * parameters
     np.testing.assert_allclose(training_flops_per_token(parameters, layers, width, 0.0), 6.0 * parameters, rtol=1e-12)
     np.testing.assert_allclose(
-        flops - 6.0 * parameters, attention_flops_per_token(layers, width, sequence), rtol=1e-3, atol=1e-12 * float(flops)
+        flops - 6.0 * parameters,
+        attention_flops_per_token(layers, width, sequence),
+        rtol=1e-3,
+        atol=1e-12 * float(flops),
     )
 
 

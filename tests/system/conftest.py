@@ -80,9 +80,12 @@ def respond() -> Callable[[Any, Any], Response]:
             "forward": np.einsum("o,iok->ik", FORWARD, values[:, 4:]) / STEP,
         }
         limits = np.einsum("o,iok->ik", LIMIT, values[:, 3::-1]), np.einsum("o,iok->ik", LIMIT, values[:, 5:])
+        constant = np.all(values == center[:, None], axis=1)
         jump = np.any(np.abs(np.stack(limits) - center) > 1e-8 * np.abs(center), axis=0)
         leaves = leaf_paths(system, "system") + leaf_paths(plan, "plan")
-        return Response(leaves, center[0], gradient.T * scale[:, None], **slope, jump=jump, unread=np.isfinite(without))
+        return Response(
+            leaves, center[0], gradient.T * scale[:, None], **slope, jump=jump, unread=np.isfinite(without) & constant
+        )
 
     return respond
 
@@ -90,7 +93,7 @@ def respond() -> Callable[[Any, Any], Response]:
 def _examine(system: Any, plan: Any) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """Scale of each leaf [leaf], Jacobian in reverse mode [output, leaf], outputs at `OFFSETS` [leaf, offset, output].
 
-    Then the outputs if a leaf is not a number [leaf, output]: those that do not read it stay finite.
+    Then the outputs if a leaf is not a number [leaf, output]: those that do not read it stay as they are.
     """
     leaves, structure = jax.tree.flatten((system, plan))
     shapes = [jnp.shape(leaf) for leaf in leaves]
