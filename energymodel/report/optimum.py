@@ -156,14 +156,17 @@ def price_line(optimum: Optimum, name: str) -> str:
     price = optimum.prices.get(name)
     if price is None or not math.isfinite(price.elasticity):
         return f"{word}"
-    saves = _saving(f"{abs(price.elasticity):.3g} % {optimum.minimize}", price.elasticity)
+    # An elasticity compounds: 1 % more of a limit with elasticity 178 saves 83 %, not 178 %.
+    share = -math.expm1(-price.elasticity * math.log1p(0.01))
+    saves = _saving(f"{100 * abs(share):.3g} % {optimum.minimize}", price.elasticity)
     line = f"{word}: 1 % more {saves}"
     steps = _STEPS.get(optimum.limit_units.get(name, ""), ())
     if not steps or name not in optimum.limits or not math.isfinite(price.price) or price.price == 0.0:
         return line
     least = steps[-1]
     step, text = next((one for one in steps if one[0] <= _LARGEST_STEP * optimum.limits[name]), least)
-    return f"{line}; {text} more {_saving(format_quantity(abs(price.price) * step, optimum.value_unit), price.price)}"
+    amount = -optimum.value * math.expm1(-price.elasticity * math.log1p(step / optimum.limits[name]))
+    return f"{line}; {text} more {_saving(format_quantity(abs(amount), optimum.value_unit), price.price)}"
 
 
 def _saving(amount: str, sign: float) -> str:

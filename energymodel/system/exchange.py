@@ -135,8 +135,7 @@ def pipeline_exchange(plan: TrainingPlan, fabric: Fabric, work: LayerWork) -> Ex
     **Returns:** time [s] and bytes sent [B].
     """
     layout = plan.layout
-    share = (1.0 - layout.sequence_parallel) + layout.sequence_parallel / layout.tensor
-    size = work.exchanged * share
+    size = work.exchanged / layout.tensor  # scattered before it is sent, gathered after [Narayanan et al. 2021, 4.1]
     boundaries = 2.0 * layout.interleaving * (1.0 - 1.0 / layout.pipeline)
     time = point_to_point_time(size, fabric.outer_latency, fabric.outer_bandwidth)
     return Exchange(time, jnp.zeros_like(size), size).scaled(boundaries)

@@ -47,7 +47,7 @@ def optimum() -> Optimum:
         result="successful",
         message="",
         conflicts=(),
-        statistics={},
+        statistics={"layouts_searched": 6},
     )
 
 

@@ -42,8 +42,7 @@ class Response(NamedTuple):
         smooth = np.abs(self.gradient - self.central) <= allowed
         lower, upper = np.minimum(self.backward, self.forward), np.maximum(self.backward, self.forward)
         between = (lower - allowed <= self.gradient) & (self.gradient <= upper + allowed)
-        kink = upper - lower > 2.0 * allowed
-        right = np.where(kink, between, smooth) & ~self.jump & np.isfinite(self.gradient)
+        right = (smooth | between) & ~self.jump & np.isfinite(self.gradient)
         right &= ~self.unread | (self.gradient == 0.0)
         return [
             f"{self.leaves[i]} -> {MEASURES[k]}: gradient {self.gradient[i, k]:.9g}, central {self.central[i, k]:.9g}, "
