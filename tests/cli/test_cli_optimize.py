@@ -102,7 +102,7 @@ def test_the_table_and_a_file(search, tmp_path):
     path = tmp_path / "best.json"
     result = run("optimize", SMALL, "-o", str(path))
     assert result.exit_code == 0
-    assert "385 considered" in result.stdout
+    assert "385 compared" in result.stdout
     assert json.loads(path.read_text(encoding="utf-8"))["result"] == "successful"
 
 

@@ -21,6 +21,23 @@ CENTRAL = np.array([1.0 / 12.0, -2.0 / 3.0, 0.0, 2.0 / 3.0, -1.0 / 12.0])  # at 
 LIMIT = np.array([4.0, -6.0, 4.0, -1.0])  # extrapolates from 1, 2, 3, 4 steps to 0, by a cubic
 
 
+EXTREME_PLANS = {
+    "ten million chips": {"chips": 1.28e7},
+    "one chip": {"chips": 1.0, "layout.tensor": 1.0, "layout.pipeline": 1.0, "layout.interleaving": 1.0},
+    "tiny batch": {"batch": 1.0},
+    "huge batch": {"batch": 1e12},
+    "few tokens": {"goal.tokens": 1e3},
+    "many tokens": {"goal.tokens": 1e18},
+    "lowest clock": {"clock": 0.01},
+    "above the reference clock": {"clock": 1.2},
+    "no power": {"power_cap": 1e-3},
+    "hot coolant": {"coolant_temperature": 500.0},
+    "frozen coolant": {"coolant_temperature": 200.0},
+    "one long pipeline": {"layout.pipeline": 126.0, "layout.interleaving": 1.0, "chips": 1008.0},
+    "no sequence parallelism": {"layout.sequence_parallel": 0.0},
+}
+
+
 class Response(NamedTuple):
     """How `MEASURES` respond to each leaf, per relative change of the leaf (absolute where the leaf is zero)."""
 
@@ -55,6 +72,12 @@ class Response(NamedTuple):
 def scenario() -> Callable[..., Scenario]:
     """Load a preset scenario, with changes as on the command line."""
     return lru_cache(lambda name, *changes: load_scenario(name, changes))
+
+
+@pytest.fixture(scope="session")
+def extreme_plans() -> Callable[[Any], dict[str, Any]]:
+    """Plans at and beyond what can be built, from a plan of Llama 3.1 405B."""
+    return lambda plan: {name: _changed(plan, changes) for name, changes in EXTREME_PLANS.items()}
 
 
 @pytest.fixture(scope="session")
@@ -115,3 +138,14 @@ def _examine(system: Any, plan: Any) -> tuple[jax.Array, jax.Array, jax.Array, j
 
     values, unread = jax.lax.map(lambda direction: (along(direction), without(direction)), jnp.diag(scale))
     return scale, gradient, values, unread
+
+
+def _changed(plan: Any, changes: dict[str, float]) -> Any:
+    for name, value in changes.items():
+        holder, _, leaf = name.rpartition(".")
+
+        def where(p: Any, holder: str = holder, leaf: str = leaf) -> Any:
+            return getattr(getattr(p, holder) if holder else p, leaf)
+
+        plan = eqx.tree_at(where, plan, np.full(np.shape(where(plan)), value))
+    return plan

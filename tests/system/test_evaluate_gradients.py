@@ -1,6 +1,6 @@
 """Is every derivative of a whole run right: inside, at kinks, at bounds, with and without an active limit?"""
 
-import jax
+import equinox as eqx
 import numpy as np
 import pytest
 
@@ -58,3 +58,15 @@ BOUNDS = {
 def test_slopes_at_bounds_kinks_and_limits(changes, scenario, respond):
     given = scenario(LLAMA, *changes)
     assert respond(given.system, given.plan).faults() == []
+
+
+def test_gradients_stay_finite_at_the_extremes(scenario, extreme_plans, respond):
+    given = scenario(LLAMA)
+    runs = {name: (given.system, plan) for name, plan in extreme_plans(given.plan).items()}
+    # A square root: the slope at zero is infinite, and zero stands for it.
+    reliability = lambda s: (s.reliability.checkpoint_time, s.reliability.restart_time)  # noqa: E731
+    runs["no failures"] = eqx.tree_at(reliability, given.system, [np.asarray(0.0)] * 2), given.plan
+    for name, (system, plan) in runs.items():
+        response = respond(system, plan)
+        rows = np.any(~np.isfinite(response.gradient), axis=1)
+        assert [leaf for leaf, wrong in zip(response.leaves, rows, strict=True) if wrong] == [], name
