@@ -37,7 +37,6 @@ NOT_ROWS = ("chips", "loss")  # a bound of a variable, and the goal
 BATCH_RANGE = 64.0
 COOLANT_RANGE = (ZERO_CELSIUS + 10.0, ZERO_CELSIUS + 45.0)  # docs/physics.md C
 
-Scalar = Float[Array, ""]
 
 
 class Given(eqx.Module):
@@ -193,7 +192,7 @@ def _range(scenario: Scenario, path: str, low: Any, high: Any) -> tuple[float, f
     return ends[0], ends[1]
 
 
-def objective_value(outcome: TrainingOutcome, minimize: str) -> Scalar:
+def objective_value(outcome: TrainingOutcome, minimize: str) -> Any:
     """The quantity to minimize [J, s, USD, kg or J s]."""
     return {
         "energy": outcome.energy.total,

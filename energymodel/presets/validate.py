@@ -86,6 +86,6 @@ def _check_goal(system: TrainingSystem, plan: TrainingPlan) -> None:
         floor = float(system.learning.loss(parameters_in_loss(system), UNLIMITED_TOKENS))
     if float(plan.goal.loss) <= floor:
         raise InputError(
-            f"plan.goal.loss: {float(plan.goal.loss):g} nat/token is out of reach for this model: even unlimited data "
+            f"plan.goal.loss: {float(plan.goal.loss):g} nat/token cannot be reached: even unlimited data "
             f"leave {floor:.4f} nat/token. Raise the target or take a larger model."
         )

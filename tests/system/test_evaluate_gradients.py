@@ -42,6 +42,7 @@ BOUNDS = {
     "tensor over nodes": ["plan.layout.tensor=16"],
     "context": ["plan.layout.context=4", "plan.layout.tensor=2"],
     "experts": ["system.workload=deepseek-v3", "plan.layout.expert=64", "plan.layout.tensor=1"],
+    "two experts": ["system.workload.experts=2", "plan.layout.expert=2"],
     "one node": ["plan.chips=8", "plan.layout.tensor=8", "plan.layout.pipeline=1", "plan.layout.interleaving=1"],
     "one chip": [
         "plan.chips=1", "plan.layout.tensor=1", "plan.layout.pipeline=1", "plan.layout.interleaving=1",
