@@ -38,7 +38,6 @@ BATCH_RANGE = 64.0
 COOLANT_RANGE = (ZERO_CELSIUS + 10.0, ZERO_CELSIUS + 45.0)  # docs/physics.md C
 
 
-
 class Given(eqx.Module):
     """The numbers of a problem, all of which a solution may be differentiated by; limits in SI."""
 

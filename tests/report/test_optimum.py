@@ -1,7 +1,7 @@
 """The report of a search: what changed, what limits cost, in tables and in JSON."""
 
-import json
 import dataclasses
+import json
 import shlex
 
 import numpy as np
