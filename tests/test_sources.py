@@ -64,7 +64,7 @@ SHARP = 200.0
 """Overlap exponent that stands for infinity: exact to 1e-6 where the two largest terms are 10 % apart."""
 
 
-def agree(actual, desired):
+def assert_agree(actual, desired):
     np.testing.assert_allclose(actual, desired, rtol=AGREE)
 
 
@@ -76,7 +76,7 @@ def test_per_sample_efficiency_is_the_limit_of_large_batches(exponent):
     critical, progress = 1e6, 1e-10
     batch = jnp.asarray([1e13, 1e15])
     base = progress * critical**exponent
-    agree(
+    assert_agree(
         per_token_progress(batch, progress, critical, exponent),
         sources.stated_per_sample_efficiency(batch, base, exponent),
     )
@@ -84,13 +84,13 @@ def test_per_sample_efficiency_is_the_limit_of_large_batches(exponent):
 
 def test_per_sample_efficiency_diverges_at_small_batches_where_the_corrected_one_saturates():
     assert sources.stated_per_sample_efficiency(1e-12, 1.0, 0.5) > 1e5
-    agree(per_token_progress(1e-12, 1.0, 1e6, 0.5), 1.0)
+    assert_agree(per_token_progress(1e-12, 1.0, 1e6, 0.5), 1.0)
 
 
 @pytest.mark.parametrize("utilization", [0.4, 0.8, 1.0])
 def test_batch_throughput_is_the_limit_of_a_sharp_saturation(utilization):
     batch = jnp.asarray([1e3, 9e5, 1.1e6, 1e8])
-    agree(
+    assert_agree(
         saturating_throughput(batch, 5e6, 1e6, utilization, SHARP),
         sources.stated_batch_throughput(batch, 5e6, 1e6, utilization),
     )
@@ -100,7 +100,7 @@ def test_batch_throughput_is_the_limit_of_a_sharp_saturation(utilization):
 def test_linear_training_time_is_the_limit_of_a_small_loss_drop(floor):
     initial, drop, per_token, rate = 10.0, 1e-6, 1e-11, 1e6
     stated = sources.stated_training_time_as_fraction(initial, initial - drop, per_token * (initial - floor), rate)
-    agree(exponential_training_time(initial, initial - drop, floor, per_token, rate), stated)
+    assert_agree(exponential_training_time(initial, initial - drop, floor, per_token, rate), stated)
 
 
 @pytest.mark.parametrize("loss", [0.3, 1.0, 4.0])
@@ -108,14 +108,14 @@ def test_loss_rate_is_the_limit_of_a_large_data_exponent_without_floor(loss):
     """docs/physics.md E: 1/beta -> 0, L_inf = 0; with b = 1 the stated efficiency is beta."""
     beta, rate = 1e7, 1e-3
     law = ChinchillaLaw(*map(as_real, (0.0, 0.0, 0.5, 1.0, beta)))
-    agree(loss_rate(loss, 1e9, rate, 0.0, 1.0, law), sources.stated_loss_rate(beta, rate, loss))
+    assert_agree(loss_rate(loss, 1e9, rate, 0.0, 1.0, law), sources.stated_loss_rate(beta, rate, loss))
 
 
 def test_loss_rate_and_stated_one_share_the_batch_penalty():
     beta, rate, batch, critical = 1e7, 1e-3, 3e6, 1e6
     law = ChinchillaLaw(*map(as_real, (0.0, 0.0, 0.5, 1.0, beta)))
     per_token = per_token_progress(batch, beta, critical, 1.0)
-    agree(loss_rate(2.0, 1e9, rate, batch, critical, law), sources.stated_loss_rate(per_token, rate, 2.0))
+    assert_agree(loss_rate(2.0, 1e9, rate, batch, critical, law), sources.stated_loss_rate(per_token, rate, 2.0))
 
 
 def test_stated_loss_rate_takes_the_logarithmic_time():
@@ -123,7 +123,7 @@ def test_stated_loss_rate_takes_the_logarithmic_time():
     losses = jnp.linspace(10.0, 5.0, 20_001)
     pace = -1.0 / sources.stated_loss_rate(1e-11, 1e6, losses)
     seconds = jnp.sum(0.5 * (pace[1:] + pace[:-1])) * (5.0 / 20_000)
-    agree(seconds, exponential_training_time(10.0, 5.0, 0.0, 1e-11, 1e6))
+    assert_agree(seconds, exponential_training_time(10.0, 5.0, 0.0, 1e-11, 1e6))
 
 
 def test_linear_training_time_is_28_percent_short_for_half_the_loss():
@@ -134,31 +134,33 @@ def test_linear_training_time_is_28_percent_short_for_half_the_loss():
 
 
 def test_printed_order_of_operations_agrees_at_unit_throughput_only():
-    agree(
+    assert_agree(
         sources.stated_training_time(10.0, 5.0, 1e-10, 1.0),
         sources.stated_training_time_as_fraction(10.0, 5.0, 1e-10, 1.0),
     )
     ratio = sources.stated_training_time(10.0, 5.0, 1e-10, 1e3) / sources.stated_training_time_as_fraction(
         10.0, 5.0, 1e-10, 1e3
     )
-    agree(ratio, 1e6)
+    assert_agree(ratio, 1e6)
 
 
 @pytest.mark.parametrize("duty", [0.0, 0.4, 1.0])
 def test_total_energy_holds_where_power_does_not_depend_on_the_load(duty):
-    agree(
+    assert_agree(
         switching_energy(average_power(300.0, 300.0, duty), 5e4),
         sources.stated_total_energy(300.0, 5e4),
     )
 
 
 def test_information_rate_is_a_rate_of_progress():
-    agree(progress_rate(1e-10, 1e6), sources.stated_information_rate(1e-10, 1e6))
+    assert_agree(progress_rate(1e-10, 1e6), sources.stated_information_rate(1e-10, 1e6))
 
 
 def test_information_rate_in_bits_is_the_stated_one_without_batch_penalty():
     bits_per_token = 1e-10 / math.log(2.0)
-    agree(information_rate(bits_per_token, 1e6, 1.0) * math.log(2.0), sources.stated_information_rate(1e-10, 1e6))
+    assert_agree(
+        information_rate(bits_per_token, 1e6, 1.0) * math.log(2.0), sources.stated_information_rate(1e-10, 1e6)
+    )
 
 
 def test_least_energy_is_the_operation_bound_at_h_over_6_bits():
@@ -166,14 +168,14 @@ def test_least_energy_is_the_operation_bound_at_h_over_6_bits():
     parameters, tokens, entropy, temperature = 70e9, 1.4e12, 1.8172, 300.0
     data = tokens * entropy / math.log(2.0)
     stated = sources.stated_minimum_energy(temperature, parameters, data)
-    agree(landauer_source_energy(parameters, data, temperature), stated)
+    assert_agree(landauer_source_energy(parameters, data, temperature), stated)
     bits = source_bits_per_operation(entropy)
-    agree(landauer_operation_energy(6.0 * parameters * tokens, bits, temperature), stated)
+    assert_agree(landauer_operation_energy(6.0 * parameters * tokens, bits, temperature), stated)
 
 
 def test_practical_efficiency_factor_is_the_landauer_multiple():
     minimum = 737.6
-    agree(landauer_multiple(sources.stated_practical_energy(minimum, 3e7), minimum), 3e7)
+    assert_agree(landauer_multiple(sources.stated_practical_energy(minimum, 3e7), minimum), 3e7)
 
 
 def stated_energy(batch, scaling, utilization, time):
@@ -201,7 +203,7 @@ def test_stated_energy_is_the_corrected_one_between_critical_and_half_batch(scal
     batch = jnp.asarray([1e5, 1e6])
     stated = stated_energy(batch, scaling, utilization, sources.stated_training_time_as_fraction)
     corrected = relative_time(batch, 1e-3, 1e14, scaling, utilization)
-    agree(corrected[1] / corrected[0], stated[1] / stated[0])
+    assert_agree(corrected[1] / corrected[0], stated[1] / stated[0])
 
 
 @pytest.mark.parametrize(("scaling", "utilization"), [(0.8, 0.6), (0.6, 0.8), (1.0, 1.0)])
@@ -218,22 +220,24 @@ def test_optimal_batch_is_stationary_where_the_stated_one_is_not(scaling, utiliz
 def test_energy_slope_is_that_of_the_printed_energy():
     for batch in (1e2, 1e5):
         slope = jax.grad(stated_energy)(batch, 0.8, 0.6, sources.stated_training_time)
-        agree(sources.stated_energy_slope(batch, 300.0, 1.0, 1.0, 0.8, 1.0, 1e9, 0.6), slope)
+        assert_agree(sources.stated_energy_slope(batch, 300.0, 1.0, 1.0, 0.8, 1.0, 1e9, 0.6), slope)
 
 
 # Engineering Optimization
 
 
 def test_hardware_efficiency_is_the_landauer_multiple():
-    agree(landauer_multiple(1.769e-12, 2.871e-21), sources.stated_hardware_efficiency(1.769e-12, 2.871e-21))
+    assert_agree(landauer_multiple(1.769e-12, 2.871e-21), sources.stated_hardware_efficiency(1.769e-12, 2.871e-21))
     per_operation = sources.stated_minimum_energy(300.0, 1.0, 32.0)
-    agree(operation_multiple(1.769e-12, 32.0, 300.0), sources.stated_hardware_efficiency(1.769e-12, per_operation))
+    assert_agree(
+        operation_multiple(1.769e-12, 32.0, 300.0), sources.stated_hardware_efficiency(1.769e-12, per_operation)
+    )
 
 
 def test_power_throughput_holds_without_idle_power():
     power, energy, share = jnp.asarray([10.0, 300.0]), 1e-12, 0.6
     stated = sources.stated_power_throughput(power, share, energy, 1e30)
-    agree(throughput_at_power(power, energy, 0.0, 1.0 / share), stated)
+    assert_agree(throughput_at_power(power, energy, 0.0, 1.0 / share), stated)
 
 
 def test_power_throughput_is_the_capped_clock_at_constant_voltage_without_static_power():
@@ -244,20 +248,20 @@ def test_power_throughput_is_the_capped_clock_at_constant_voltage_without_static
         return busy_power(0.0, kappa, clock, voltage_fraction(clock, 1.0, 0.6, 0.03), 1.0)
 
     clock = clock_at_power_cap(power_of_clock, cap, 0.0, 1.0, jnp.asarray(dynamic))
-    agree(clock, sources.stated_power_throughput(cap, 1.0, dynamic, 1.0))
+    assert_agree(clock, sources.stated_power_throughput(cap, 1.0, dynamic, 1.0))
 
 
 def test_instantaneous_power_is_the_power_law_at_constant_voltage():
     throughput, overhead, energy, idle = jnp.asarray([0.0, 2e14]), 1.3, 1e-12, 90.0
     stated = sources.stated_instantaneous_power(throughput, overhead, energy, idle)
-    agree(operating_power(throughput, energy, idle, overhead), stated)
+    assert_agree(operating_power(throughput, energy, idle, overhead), stated)
 
 
 def test_instantaneous_power_is_busy_power_with_floor_one():
     clock, static, peak_rate, energy = jnp.asarray([0.3, 0.6, 1.0]), 140.0, 4e14, 1e-12
     voltage = voltage_fraction(clock, 1.0, 0.6, 0.03)
     stated = sources.stated_instantaneous_power(peak_rate * clock, 1.1, energy, static)
-    agree(busy_power(static, 1.1 * peak_rate * energy, clock, voltage, 1.0), stated)
+    assert_agree(busy_power(static, 1.1 * peak_rate * energy, clock, voltage, 1.0), stated)
 
 
 def test_both_power_laws_together_leave_one_power():
@@ -265,8 +269,8 @@ def test_both_power_laws_together_leave_one_power():
     alpha, beta, idle = 0.6, 0.9, 50.0
     power = idle / (1.0 - alpha * beta)
     throughput = sources.stated_power_throughput(power, alpha, 1.0, 1e30)
-    agree(sources.stated_instantaneous_power(throughput, beta, 1.0, idle), power)
-    agree(useful_power_share(power, idle, beta), alpha)
+    assert_agree(sources.stated_instantaneous_power(throughput, beta, 1.0, idle), power)
+    assert_agree(useful_power_share(power, idle, beta), alpha)
     other = sources.stated_power_throughput(2.0 * power, alpha, 1.0, 1e30)
     assert abs(sources.stated_instantaneous_power(other, beta, 1.0, idle) - 2.0 * power) > 1.0
 
@@ -274,7 +278,7 @@ def test_both_power_laws_together_leave_one_power():
 def test_temperature_rate_holds_for_the_heat_removed():
     temperature, coolant, resistance = jnp.asarray([308.15, 340.0]), 308.15, 0.06
     stated = sources.stated_temperature_rate(700.0, (temperature - coolant) / resistance, 250.0)
-    agree(temperature_slope(temperature, 700.0, coolant, resistance, 250.0), stated)
+    assert_agree(temperature_slope(temperature, 700.0, coolant, resistance, 250.0), stated)
 
 
 @pytest.mark.parametrize("excess", [-1e-3, 1e-3])
@@ -286,13 +290,13 @@ def test_limit_on_temperature_rate_is_a_limit_on_power_steps(excess):
 
 def test_batch_efficiency_is_kept_as_a_saturation_curve():
     batch = jnp.asarray([1e-3, 1.0, 3.0, 40.0])
-    agree(exponential_saturation(batch, 0.9, 1.0), sources.stated_batch_efficiency(batch, 0.9, 1.0))
+    assert_agree(exponential_saturation(batch, 0.9, 1.0), sources.stated_batch_efficiency(batch, 0.9, 1.0))
 
 
 def test_compute_power_is_proportional_far_below_saturation():
     work, half = 400.0, 1e6
     batch = jnp.asarray([1e-3, 0.5])
-    agree(compute_power(batch, work, half), sources.stated_compute_power(batch, work, half))
+    assert_agree(compute_power(batch, work, half), sources.stated_compute_power(batch, work, half))
 
 
 def test_memory_power_is_tangent_to_the_square_root_at_the_half_batch():
@@ -304,7 +308,7 @@ def test_memory_power_is_tangent_to_the_square_root_at_the_half_batch():
         return memory_power(memory_traffic_rate(batch, 0.0, traffic, fixed, per_token), energy)
 
     batch = half * jnp.asarray([0.999, 1.0, 1.001])
-    agree(power(batch), sources.stated_memory_power(batch, power(half), half))
+    assert_agree(power(batch), sources.stated_memory_power(batch, power(half), half))
     assert abs(power(4.0 * half) / sources.stated_memory_power(4.0 * half, power(half), half) - 1.0) > 0.1
 
 
@@ -315,7 +319,7 @@ def test_total_power_is_the_sum_of_the_corrected_parts_far_below_saturation():
     stated = sources.stated_total_power(
         sources.stated_compute_power(batch, 400.0, half), sources.stated_memory_power(batch, memory, batch)
     )
-    agree(compute_power(batch, 400.0, half) + memory, stated)
+    assert_agree(compute_power(batch, 400.0, half) + memory, stated)
 
 
 def test_objective_is_the_energy_time_product():
@@ -332,7 +336,7 @@ def test_objective_is_the_energy_time_product():
 
     best = energy_delay_optimal_batch(critical, half, idle_share)
     np.testing.assert_allclose(jax.grad(objective)(best) * best / objective(best), 0.0, atol=1e-9)
-    agree(
+    assert_agree(
         objective(best),
         sources.stated_energy_time_product(
             relative_energy(best, critical, half, idle_share), relative_time(best, critical, half)
@@ -342,12 +346,12 @@ def test_objective_is_the_energy_time_product():
 
 def test_workload_shares_agree_at_exponent_one():
     powers = jnp.asarray([1.0, 2.0, 3.0])
-    agree(proportional_split(100.0, powers, 1.0), sources.stated_workload_share(100.0, powers, 6.0, 1.0))
+    assert_agree(proportional_split(100.0, powers, 1.0), sources.stated_workload_share(100.0, powers, 6.0, 1.0))
 
 
 def test_workload_shares_add_up_where_the_stated_ones_do_not():
     powers = jnp.asarray([1.0, 2.0, 3.0])
-    agree(jnp.sum(proportional_split(100.0, powers, 0.5)), 100.0)
+    assert_agree(jnp.sum(proportional_split(100.0, powers, 0.5)), 100.0)
     np.testing.assert_allclose(jnp.sum(sources.stated_workload_share(100.0, powers, 6.0, 0.5)), 169.3, atol=0.05)
 
 
@@ -360,17 +364,17 @@ def test_optimal_frequency_is_right_for_voltage_that_grows_as_the_root_of_freque
         return switching_power(k, root_voltage * jnp.sqrt(frequency), frequency, 1.0)
 
     frequency = clock_at_power_cap(power_of_clock, power, 1e-3, maximum, jnp.asarray(coefficient))
-    agree(frequency, sources.stated_optimal_frequency_as_fraction(maximum, power, coefficient, root_voltage))
+    assert_agree(frequency, sources.stated_optimal_frequency_as_fraction(maximum, power, coefficient, root_voltage))
 
 
 def test_optimal_frequency_is_the_root_of_the_corrected_one():
     coefficient, power, voltage = 250.0 / 1.53e9, 150.0, 0.8
     stated = sources.stated_optimal_frequency_as_fraction(1.53e9, power, coefficient, voltage)
-    agree(stated**2, frequency_at_constant_voltage(power, coefficient, voltage))
+    assert_agree(stated**2, frequency_at_constant_voltage(power, coefficient, voltage))
 
 
 def test_both_readings_of_optimal_frequency_agree_at_one_volt():
-    agree(
+    assert_agree(
         sources.stated_optimal_frequency(1.53e9, 150.0, 1e-7, 1.0),
         sources.stated_optimal_frequency_as_fraction(1.53e9, 150.0, 1e-7, 1.0),
     )
@@ -379,13 +383,13 @@ def test_both_readings_of_optimal_frequency_agree_at_one_volt():
 def test_corrected_frequencies_agree_with_the_stated_one_at_unit_frequency():
     """f = sqrt f = f^(1/3) = 1 Hz: the only frequency at which square, cube and first root meet."""
     stated = sources.stated_optimal_frequency_as_fraction(10.0, 128.0, 200.0, 0.8)
-    agree(frequency_at_constant_voltage(128.0, 200.0, 0.8), stated)
-    agree(frequency_cubic(128.0, 128.0), stated)
+    assert_agree(frequency_at_constant_voltage(128.0, 200.0, 0.8), stated)
+    assert_agree(frequency_cubic(128.0, 128.0), stated)
 
 
 def test_throughput_estimate_is_the_rate_with_unit_demands_and_perfect_overlap():
     for rates in [(3.0, 2.0, 5.0), (3.0, 4.0, 1.0), (2.0, 2.5, 2.3)]:
-        agree(token_rate(*rates, 1.0, 1.0, 1.0, SHARP), sources.stated_throughput_estimate(*rates))
+        assert_agree(token_rate(*rates, 1.0, 1.0, 1.0, SHARP), sources.stated_throughput_estimate(*rates))
 
 
 def test_throughput_estimate_holds_after_division_by_demand():
@@ -394,37 +398,37 @@ def test_throughput_estimate_holds_after_division_by_demand():
     network = sources.stated_communication_throughput(45e9, 0.8)
     demands = (2.43e12, 1.2e10, 1.5e8)
     stated = sources.stated_throughput_estimate(compute / demands[0], memory / demands[1], network / demands[2])
-    agree(token_rate(compute, memory, network, *demands, SHARP), stated)
+    assert_agree(token_rate(compute, memory, network, *demands, SHARP), stated)
 
 
 def test_step_time_is_the_longest_resource_time_with_perfect_overlap():
     longest = 1.0 / sources.stated_throughput_estimate(1.0 / 1.0, 1.0 / 0.6, 1.0 / 0.5)
-    agree(roofline_time(1.0, 0.6, 0.5, SHARP), longest)
+    assert_agree(roofline_time(1.0, 0.6, 0.5, SHARP), longest)
 
 
 def test_compute_throughput_is_the_inverse_time_of_an_operation():
-    agree(1.0 / compute_time(1.0, 989.5e12, 0.4), sources.stated_compute_throughput(989.5e12, 0.4))
+    assert_agree(1.0 / compute_time(1.0, 989.5e12, 0.4), sources.stated_compute_throughput(989.5e12, 0.4))
 
 
 def test_communication_throughput_is_the_bandwidth_of_one_lane():
-    agree(link_bandwidth(1.0, 50e9, 0.95, 0.8), sources.stated_communication_throughput(50e9, 0.95 * 0.8))
+    assert_agree(link_bandwidth(1.0, 50e9, 0.95, 0.8), sources.stated_communication_throughput(50e9, 0.95 * 0.8))
 
 
 @pytest.mark.parametrize("time", [1.0, 3600.0])
 def test_dynamic_energy_is_a_power(time):
     stated = sources.stated_dynamic_energy(1.6e-7, 0.85, 1.4e9, 0.8)
     power = switching_power(1.6e-7, 0.85, 1.4e9, 0.8)
-    agree(power, stated)
-    agree(switching_energy(power, time), stated * time)
+    assert_agree(power, stated)
+    assert_agree(switching_energy(power, time), stated * time)
 
 
 def test_static_energy_holds_at_constant_leakage():
-    agree(static_energy(0.8, 25.0, 3600.0), sources.stated_static_energy(0.8, 25.0, 3600.0))
+    assert_agree(static_energy(0.8, 25.0, 3600.0), sources.stated_static_energy(0.8, 25.0, 3600.0))
 
 
 def test_cooling_energy_agrees_at_unit_coefficient_and_is_its_inverse_elsewhere():
-    agree(chiller_power(1e6, 1.0), sources.stated_cooling_energy(1.0, 1e6))
-    agree(chiller_power(1e6, 3.194), sources.stated_cooling_energy(1.0 / 3.194, 1e6))
+    assert_agree(chiller_power(1e6, 1.0), sources.stated_cooling_energy(1.0, 1e6))
+    assert_agree(chiller_power(1e6, 3.194), sources.stated_cooling_energy(1.0 / 3.194, 1e6))
 
 
 def test_energy_estimate_is_the_sum_of_the_corrected_parts():
@@ -438,19 +442,19 @@ def test_energy_estimate_is_the_sum_of_the_corrected_parts():
         sources.stated_static_energy(0.85, 25.0, seconds),
         sources.stated_cooling_energy(1.0, dynamic + static),
     )
-    agree(dynamic + static + cooling, stated)
+    assert_agree(dynamic + static + cooling, stated)
 
 
 def test_indices_of_an_outcome_are_the_stated_ones():
     scenario = energymodel.load_scenario("llama-3.1-405b-h100")
     outcome = energymodel.evaluate(scenario.system, scenario.plan)
     energy, seconds = outcome.energy.total, outcome.time
-    agree(outcome.etp, sources.stated_energy_time_product(energy, seconds))
-    agree(outcome.ppw, sources.stated_performance_per_watt(outcome.tokens / seconds, outcome.power_average))
+    assert_agree(outcome.etp, sources.stated_energy_time_product(energy, seconds))
+    assert_agree(outcome.ppw, sources.stated_performance_per_watt(outcome.tokens / seconds, outcome.power_average))
     useful = outcome.euf * energy
-    agree(outcome.euf, sources.stated_energy_utilization_factor(useful, energy))
+    assert_agree(outcome.euf, sources.stated_energy_utilization_factor(useful, energy))
     peak_rate = outcome.token_rate / outcome.mfu
-    agree(outcome.eei, sources.stated_energy_efficiency_index(outcome.token_rate, peak_rate, useful, energy))
+    assert_agree(outcome.eei, sources.stated_energy_efficiency_index(outcome.token_rate, peak_rate, useful, energy))
 
 
 # Both
