@@ -92,16 +92,3 @@ def capacity_use(information: Numeric, parameters: Numeric, capacity: Numeric) -
     **Returns:** used share [1].
     """
     return information_per_parameter(information, parameters) / capacity
-
-
-def energy_per_bit(energy: Numeric, information: Numeric) -> Float[Array, "..."]:
-    """Price of knowledge, `E / I` [definition].
-
-    **Arguments:**
-
-    - `energy`: energy of the run, E [J].
-    - `information`: information absorbed, I [bit].
-
-    **Returns:** energy per bit [J/bit].
-    """
-    return jnp.asarray(energy) / information

@@ -7,7 +7,6 @@ from jax.test_util import check_grads
 
 from energymodel.learning.information import (
     capacity_use,
-    energy_per_bit,
     information_absorbed,
     information_per_parameter,
     information_per_token,
@@ -43,7 +42,6 @@ def test_nothing_is_absorbed_before_the_first_token():
 def test_bookkeeping():
     np.testing.assert_allclose(capacity_use(2e11, 1e11, 2.0), 1.0, rtol=1e-14)
     np.testing.assert_allclose(information_per_parameter(2e11, 1e11), 2.0, rtol=1e-14)
-    np.testing.assert_allclose(energy_per_bit(1e12, 1e11), 10.0, rtol=1e-14)
     # Half of the tokens wasted, half of the information.
     np.testing.assert_allclose(information_rate(0.04, 1e6, 0.5), 0.5 * information_rate(0.04, 1e6, 1.0), rtol=1e-14)
 
@@ -54,4 +52,3 @@ def test_gradients():
     check_grads(information_rate, (0.04, 2.0, 0.5), order=1)
     check_grads(capacity_use, (1.3, 1.0, 2.0), order=1)
     check_grads(information_per_parameter, (1.3, 1.1), order=1)
-    check_grads(energy_per_bit, (1.3, 1.1), order=1)
