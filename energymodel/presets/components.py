@@ -92,7 +92,7 @@ def expand_presets(table: Any, kind: type, path: str) -> dict[str, Any]:
     final = component_class(kind, table.get("component"), path)
     for field in dataclasses.fields(final):
         if _is_component(field) and field.name in table:
-            kind_below = _field_class(final, field.name)
+            kind_below = field_class(final, field.name)
             table[field.name] = expand_presets(table[field.name], kind_below, f"{path}.{field.name}")
     return table
 
@@ -154,7 +154,7 @@ def build(table: dict[str, Any], kind: type, path: str, provenance: dict[str, Pr
             values[name] = field.default
             provenance[where] = Provenance(field.metadata["unit"], "prior", "default", "")
         elif _is_component(field):
-            values[name] = build(table[name], _field_class(final, name), where, provenance)
+            values[name] = build(table[name], field_class(final, name), where, provenance)
         else:
             unit = field.metadata["unit"]
             number = quantity(table[name], unit, where, difference=field.metadata.get("difference", False))
@@ -185,7 +185,8 @@ def _is_component(field: "dataclasses.Field[Any]") -> bool:
     return "unit" not in field.metadata
 
 
-def _field_class(owner: type, name: str) -> type:
+def field_class(owner: type, name: str) -> type:
+    """Class that a component is declared to have as a field of another."""
     return inspect.get_annotations(owner, eval_str=True)[name]
 
 

@@ -13,6 +13,7 @@ from energymodel.presets.components import (
     build,
     component_class,
     expand_presets,
+    field_class,
     is_quantity,
     merge,
     quantity,
@@ -236,18 +237,12 @@ def _quantities(tables: dict[str, Any], kind: type, path: str) -> dict[str, Any]
             continue
         given, where = tables[field.name], f"{path}.{field.name}"
         if isinstance(given, dict) and not is_quantity(given):
-            resolved[field.name] = _quantities(given, _annotation(final, field.name), where)
+            resolved[field.name] = _quantities(given, field_class(final, field.name), where)
         else:
             resolved[field.name] = quantity(
                 given, field.metadata["unit"], where, difference=field.metadata.get("difference", False)
             )
     return resolved
-
-
-def _annotation(owner: type, name: str) -> type:
-    import inspect
-
-    return inspect.get_annotations(owner, eval_str=True)[name]
 
 
 def leaf_paths(tree: Any, prefix: str) -> list[str]:

@@ -70,6 +70,20 @@ def check_fit(system: TrainingSystem, plan: TrainingPlan, memory: float) -> None
         )
 
 
+def check_target(system: TrainingSystem, loss: float, name: str) -> None:
+    """Check that unlimited data would reach a loss.
+
+    **Raises:** `InputError` with the loss that they leave.
+    """
+    with jax.enable_x64(True):
+        floor = float(system.learning.loss(parameters_in_loss(system), UNLIMITED_TOKENS))
+    if loss <= floor:
+        raise InputError(
+            f"{name}: {loss:g} nat/token cannot be reached: even unlimited data leave {floor:.4f} nat/token. "
+            "Raise the target or take a larger model."
+        )
+
+
 def _whole(path: str, value: float) -> None:
     if value < 1.0 or abs(value - round(value)) > WHOLE:
         raise InputError(f"{path}: {value:g} is not a whole number of at least 1.")
@@ -82,10 +96,4 @@ def _check_goal(system: TrainingSystem, plan: TrainingPlan) -> None:
         return
     if not isinstance(plan.goal, TargetLoss):
         raise InputError("plan.goal: use TokenBudget or TargetLoss.")
-    with jax.enable_x64(True):
-        floor = float(system.learning.loss(parameters_in_loss(system), UNLIMITED_TOKENS))
-    if float(plan.goal.loss) <= floor:
-        raise InputError(
-            f"plan.goal.loss: {float(plan.goal.loss):g} nat/token cannot be reached: even unlimited data "
-            f"leave {floor:.4f} nat/token. Raise the target or take a larger model."
-        )
+    check_target(system, float(plan.goal.loss), "plan.goal.loss")

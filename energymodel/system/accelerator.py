@@ -58,6 +58,11 @@ class Accelerator(eqx.Module):
         return jnp.asarray(self.busy_power) - self.leakage.power - self.fixed_power - memory
 
     @property
+    def sustained_bandwidth(self) -> Numeric:
+        """Memory bandwidth that streaming kernels reach [B/s]."""
+        return jnp.asarray(self.memory_bandwidth) * self.memory_efficiency
+
+    @property
     def energy_per_flop(self) -> Numeric:
         """Switching energy of a 16-bit matrix operation at the reference voltage, `kappa / (eta_max Fdot)` [J/FLOP]."""
         return self.dynamic_power / (self.gemm_efficiency * self.peak_flops)

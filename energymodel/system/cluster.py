@@ -1,6 +1,7 @@
 """What connects the accelerators, in a node and between nodes?"""
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, component, real
@@ -17,6 +18,15 @@ class Node(eqx.Module):
     overhead_power: Real = real("W")
     scale_up: Link = component()
     host_bandwidth: Real = real("B/s")
+
+    @property
+    def overhead_per_chip(self) -> Float[Array, "..."]:
+        """Power of host, fans and cards for each chip [W]."""
+        return jnp.asarray(self.overhead_power) / self.chips
+
+    def count(self, chips: Numeric) -> Float[Array, "..."]:
+        """Nodes that hold so many chips, at least one [1]."""
+        return jnp.maximum(1.0, jnp.asarray(chips) / self.chips)
 
 
 class Network(eqx.Module):

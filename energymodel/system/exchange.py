@@ -72,6 +72,26 @@ class LayerExchange(NamedTuple):
     expert: Exchange
 
 
+class Traffic(NamedTuple):
+    """What a chip exchanges, before overlap: by layer and micro-batch, by micro-batch (pipeline), by step (data)."""
+
+    tensor: Exchange
+    context: Exchange
+    expert: Exchange
+    pipeline: Exchange
+    data: Exchange
+
+    def of_step(self, division: Division) -> "Traffic":
+        """The same of a whole step of the mean chip."""
+        return Traffic(
+            tensor=self.tensor.scaled(division.layer_passes),
+            context=self.context.scaled(division.layer_passes),
+            expert=self.expert.scaled(division.layer_passes),
+            pipeline=self.pipeline.scaled(division.microbatches),
+            data=self.data,
+        )
+
+
 def fabric_of(system: "TrainingSystem", plan: TrainingPlan) -> Fabric:
     """Bandwidths and latencies that the networks of a system offer to one chip, at `G / g` nodes [definition].
 
@@ -81,13 +101,33 @@ def fabric_of(system: "TrainingSystem", plan: TrainingPlan) -> Fabric:
 
     **Returns:** bandwidth [B/s] and latency [s] within and between nodes, and chips of a node [1].
     """
-    nodes = jnp.maximum(1.0, plan.chips / system.node.chips)
+    nodes = system.node.count(plan.chips)
     return Fabric(
         inner_bandwidth=system.node.scale_up.bandwidth(),
         inner_latency=jnp.asarray(system.node.scale_up.latency),
         outer_bandwidth=system.network.bandwidth(nodes),
         outer_latency=jnp.asarray(system.network.link.latency),
         node=jnp.asarray(system.node.chips),
+    )
+
+
+def traffic_of(
+    system: "TrainingSystem", plan: TrainingPlan, division: Division, work: LayerWork, part: Shard
+) -> Traffic:
+    """All exchanges of a chip, `n t + Q / bw` each [Thakur et al. 2005], before overlap.
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+    - `division`, `work`, `part`: from `divide`, `layer_work`, `shard`.
+
+    **Returns:** time [s] and bytes sent [B], within and between nodes, for each kind of exchange.
+    """
+    fabric = fabric_of(system, plan)
+    return Traffic(
+        *layer_exchange(system, plan, fabric, work),
+        pipeline=pipeline_exchange(plan, fabric, work),
+        data=data_exchange(system, plan, fabric, division, part),
     )
 
 

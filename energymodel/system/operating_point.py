@@ -76,7 +76,7 @@ def eight_bit_energy(chip: Accelerator, share: Numeric) -> Scalar:
     return 1.0 - share + share * chip.eight_bit_energy_ratio
 
 
-def chip_load(system: "TrainingSystem", plan: TrainingPlan, flops: Numeric, work: LayerWork) -> ChipLoad:
+def chip_load(system: "TrainingSystem", plan: TrainingPlan, work: LayerWork) -> ChipLoad:
     """Times and energies of a layer, `t = F / (eta Fdot)`, `t = Q / bw`, `E = e F`, `E = 8 e_m Q`.
 
     Arithmetic and memory are joined later, by the roofline [Williams et al. 2009].
@@ -84,8 +84,7 @@ def chip_load(system: "TrainingSystem", plan: TrainingPlan, flops: Numeric, work
     **Arguments:**
 
     - `system`, `plan`: what is given and what is decided.
-    - `flops`: operations of the layer F [FLOP].
-    - `work`: bytes of the layer, from `layer_work`.
+    - `work`: operations F and bytes Q of the layer, from `layer_work`.
 
     **Returns:** times at clock 1 [s] of arithmetic, product traffic and element-wise traffic; energies at the
     reference voltage [J] of switching and memory.
@@ -93,12 +92,11 @@ def chip_load(system: "TrainingSystem", plan: TrainingPlan, flops: Numeric, work
     chip, layout = system.accelerator, plan.layout
     efficiency = gemm_efficiency(chip.gemm_efficiency, chip.gemm_half_size, layout.tensor, system.workload.hidden)
     peak = chip.peak_flops * eight_bit_speedup(chip, layout.eight_bit)
-    bandwidth = chip.memory_bandwidth * chip.memory_efficiency
     return ChipLoad(
-        arithmetic=compute_time(flops, peak, efficiency),
-        product_memory=work.gemm_bytes / bandwidth,
-        elementwise=work.elementwise_bytes / bandwidth,
-        switching_energy=jnp.asarray(flops) * chip.energy_per_flop * eight_bit_energy(chip, layout.eight_bit),
+        arithmetic=compute_time(work.flops, peak, efficiency),
+        product_memory=work.gemm_bytes / chip.sustained_bandwidth,
+        elementwise=work.elementwise_bytes / chip.sustained_bandwidth,
+        switching_energy=work.flops * chip.energy_per_flop * eight_bit_energy(chip, layout.eight_bit),
         memory_energy=8.0 * chip.memory_energy * (work.gemm_bytes + work.elementwise_bytes),
     )
 

@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from energymodel.compilation import Compiled
 from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.loss_law import effective_parameters
 from energymodel.learning.schedule import quadrature_over_progress, schedule_effective_tokens
@@ -75,6 +76,10 @@ def evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
         tokens, effective, loss, run = _along_schedule(system, plan, parameters)
         worst = _worst_step(system, plan)
     return _outcome(system, plan, run, worst, tokens, effective, loss)
+
+
+evaluate_once = Compiled(evaluate)
+"""`evaluate` for a call from the host: compiled, and its trace kept between processes."""
 
 
 def parameters_in_loss(system: TrainingSystem) -> Scalar:
@@ -165,7 +170,7 @@ def _average_power(system: TrainingSystem, step: Step, productive: Scalar, losse
     working = productive + losses.rework
     stopped = losses.checkpoint + losses.restart
     parts = ChipPower(*(part * working for part in step.power))
-    host = system.node.overhead_power / system.node.chips
+    host = system.node.overhead_per_chip
     return parts._replace(
         network=parts.network + stopped * (step.background_power - host),
         host=parts.host + stopped * host,

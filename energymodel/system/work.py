@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, ceil_count
+from energymodel.numerics import Numeric
 from energymodel.performance.hierarchy import gemm_traffic
 from energymodel.performance.memory import (
     chunks_in_flight,
@@ -16,6 +16,7 @@ from energymodel.performance.memory import (
 )
 from energymodel.performance.parallelism import (
     data_parallel_degree,
+    fullest_stage_layers,
     microbatch_count,
     recomputed_share,
     zero_share,
@@ -32,13 +33,14 @@ ELEMENT_BYTES = 2.0  # activations and weights in the matrix products are 16 bit
 
 
 class Division(NamedTuple):
-    """Counts that follow from a layout."""
+    """Counts that follow from a layout; in a step the mean chip passes layers and output heads so many times."""
 
     data: Scalar
     ranks: Scalar
     microbatches: Scalar
     tokens: Scalar
-    layers: Scalar
+    layer_passes: Scalar
+    head_passes: Scalar
 
 
 class LayerWork(NamedTuple):
@@ -51,6 +53,11 @@ class LayerWork(NamedTuple):
     head_flops: Scalar
     head_bytes: Scalar
 
+    @property
+    def head_share(self) -> Scalar:
+        """Operations of the output head in units of a layer's [1]."""
+        return self.head_flops / self.flops
+
 
 class Shard(NamedTuple):
     """Parameters on the fullest chip, by whether expert parallelism divides them, and the ranks that share each."""
@@ -62,25 +69,27 @@ class Shard(NamedTuple):
 
 
 def divide(system: "TrainingSystem", plan: TrainingPlan, batch: Numeric) -> Division:
-    """Counts of a layout, `d = G / (t p c)`, `m = B / (d b s)`, `M = b s / c`, `L / p` [Narayanan et al. 2021, sec. 2].
+    """Counts of a layout, `d = G / (t p c)`, `m = B / (d b s)`, `M = b s / c` [Narayanan et al. 2021, sec. 2].
 
-    Layers are the mean over pipeline ranks; ranks, `d c`, are all that share a copy of the dense parameters.
+    Ranks, `d c`, are all that share a copy of the dense parameters; the mean chip passes `m L / p` layers.
 
     **Arguments:**
 
     - `system`, `plan`: what is given and what is decided.
     - `batch`: global batch B [token].
 
-    **Returns:** replicas [1], ranks [1], micro-batches [1], tokens of one on a chip [token], layers of a rank [1].
+    **Returns:** replicas [1], ranks [1], micro-batches [1], tokens of one on a chip [token], passes in a step [1].
     """
     layout, workload = plan.layout, system.workload
     data = data_parallel_degree(plan.chips, layout.tensor, layout.pipeline, layout.context)
+    microbatches = microbatch_count(batch, data, layout.microbatch, workload.sequence)
     return Division(
         data=data,
         ranks=data * layout.context,
-        microbatches=microbatch_count(batch, data, layout.microbatch, workload.sequence),
+        microbatches=microbatches,
         tokens=layout.microbatch * workload.sequence / layout.context,
-        layers=workload.layers / layout.pipeline,
+        layer_passes=microbatches * workload.layers / layout.pipeline,
+        head_passes=microbatches / layout.pipeline,
     )
 
 
@@ -142,8 +151,7 @@ def shard(system: "TrainingSystem", plan: TrainingPlan, division: Division) -> S
     **Returns:** dense and routed parameters [1], each with the ranks that hold a copy [1].
     """
     layout, workload = plan.layout, system.workload
-    fullest = layout.interleaving * ceil_count(workload.layers / (layout.pipeline * layout.interleaving))
-    share = fullest / workload.layers
+    share = fullest_stage_layers(workload.layers, layout.pipeline, layout.interleaving) / workload.layers
     # The embedding sits on the first rank and the output head on the last; a single rank holds both.
     own_head = (1.0 - workload.tied) * jnp.maximum(0.0, 2.0 - layout.pipeline)
     embeddings = workload.vocabulary * workload.hidden * (1.0 + own_head)
@@ -182,11 +190,11 @@ def memory_per_chip(system: "TrainingSystem", plan: TrainingPlan, division: Divi
             ranks,
         )
 
-    chunk = ceil_count(workload.layers / (layout.pipeline * layout.interleaving))
+    fullest = fullest_stage_layers(workload.layers, layout.pipeline, layout.interleaving)
     per_layer = activation_bytes(system, plan, division)
-    in_flight = chunks_in_flight(division.microbatches, layout.pipeline, layout.interleaving) * chunk
-    first = in_flight * per_layer
-    last = chunk * layout.interleaving * per_layer + logit_bytes(division.tokens, workload.vocabulary, layout.tensor)
+    chunks = chunks_in_flight(division.microbatches, layout.pipeline, layout.interleaving)
+    first = chunks * fullest / layout.interleaving * per_layer
+    last = fullest * per_layer + logit_bytes(division.tokens, workload.vocabulary, layout.tensor)
     activations = jnp.maximum(first, last) * (1.0 - layout.offload_activations)
     stored = part.dense * states(part.dense_ranks) + part.routed * states(part.routed_ranks) + activations
     return stored * software.memory_overhead + software.reserved_memory
@@ -224,7 +232,7 @@ def optimizer_traffic(system: "TrainingSystem", plan: TrainingPlan, part: Shard)
     """Memory traffic of the optimizer step on a chip, `(2 o + g + w) n` [Rajbhandari et al. 2020, sec. 3.1].
 
     States of o bytes are read and written, gradients read, weights written, for the n parameters that the chip
-    updates: all of its shard, or its part of it if the optimizer is sharded.
+    updates: all of its shard, or its part of it if the optimizer is sharded; none where the host updates.
 
     **Arguments:**
 
@@ -237,4 +245,4 @@ def optimizer_traffic(system: "TrainingSystem", plan: TrainingPlan, part: Shard)
     touched = 2.0 * software.optimizer_bytes + software.gradient_bytes + software.weight_bytes
     dense = part.dense * zero_share(layout.shard_optimizer, part.dense_ranks)
     routed = part.routed * zero_share(layout.shard_optimizer, part.routed_ranks)
-    return touched * (dense + routed)
+    return touched * (1.0 - layout.offload_optimizer) * (dense + routed)
