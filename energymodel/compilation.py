@@ -1,8 +1,27 @@
-"""How is a large model compiled in seconds?"""
+"""How is a large model compiled in seconds, and traced only once on a machine?"""
 
-from typing import Any
+import hashlib
+import os
+import pickle
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from threading import Lock
+from types import FunctionType
+from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
+import numpy as np
+from jax import export
+
+CONFIG: Any = jax.config  # its stub leaves out its settings
+PACKAGE = __name__.partition(".")[0]
+REMEMBERED = 64  # programs of one function that stay in memory
+DIGEST_SIZE = 32
 
 
 def compiler_options(*, once: bool = False) -> Any:
@@ -16,3 +35,148 @@ def compiler_options(*, once: bool = False) -> Any:
     if jax.default_backend() != "cpu":
         return None
     return {"xla_cpu_use_fusion_emitters": False} | ({"xla_backend_optimization_level": 0} if once else {})
+
+
+class Form(NamedTuple):
+    """All that a program depends on: the shapes of what is traced, and everything else."""
+
+    traced: Any
+    shapes: tuple[jax.ShapeDtypeStruct, ...]
+    static: Any
+    fixed: tuple[Any, ...]
+    x64: bool
+
+    def arguments(self, leaves: Sequence[Any]) -> Any:
+        """The arguments of the function that hold these numbers."""
+        traced = jax.tree.unflatten(self.traced, leaves)
+        return eqx.combine(traced, jax.tree.unflatten(self.static, self.fixed))
+
+
+class Program(NamedTuple):
+    """A compiled function of flat arrays, and a tree of numbers in the shape of what it returns."""
+
+    run: Callable[..., Any]
+    like: Any
+
+
+class Compiled:
+    """A function from the host, compiled with the options of a whole run; JAX's cache folder keeps its trace, too.
+
+    JAX keeps compiled programs between processes, but each process traces the Python code anew to find them, which
+    takes a large model longer than to load them (`benchmarks/second_run.py`). So the trace is kept beside them as
+    StableHLO, as long as the source of this package, the versions of JAX and the form of the arguments are the same.
+
+    Numbers and arrays among the arguments are traced; all else (functions, text) is part of the form and must be
+    hashable. Functions from outside this package may change without notice, so their traces are not kept.
+
+    - `function`: a function at the top level of a module.
+    - `once`: compile for a single use, see `compiler_options`.
+    """
+
+    def __init__(self, function: Callable[..., Any], *, once: bool = False) -> None:
+        self._function = function
+        self._once = once
+        self._programs: dict[Any, Program] = {}
+        self._lock = Lock()
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the function; the result holds JAX arrays."""
+        traced, static = eqx.partition(args, eqx.is_array_like)
+        leaves, structure = jax.tree.flatten(traced)
+        leaves = [leaf if isinstance(leaf, jax.Array) else np.asarray(leaf) for leaf in leaves]
+        shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves)
+        fixed, static_structure = jax.tree.flatten(static)
+        form = Form(structure, shapes, static_structure, tuple(fixed), CONFIG.jax_enable_x64)
+        with self._lock:  # threads that need the same program wait for one of them to make it
+            program = self._programs.get(form)
+            if program is None:
+                if len(self._programs) >= REMEMBERED:
+                    del self._programs[next(iter(self._programs))]
+                program = self._programs[form] = self._load(form)
+        return jax.tree.unflatten(jax.tree.structure(program.like), program.run(*leaves))
+
+    def _load(self, form: Form) -> Program:
+        names = [_name(one) for one in (self._function, *form.fixed)]
+        folder = CONFIG.jax_compilation_cache_dir
+        options = compiler_options(once=self._once)
+        structures: list[Any] = []
+
+        def flat(*leaves: Any) -> list[Any]:
+            results, like = jax.tree.flatten(self._function(*form.arguments(leaves)))
+            structures.append(like)
+            return results
+
+        if not folder or None in names:
+            lowered = jax.jit(flat, compiler_options=options).lower(*form.shapes)
+            like = jax.tree.unflatten(structures[-1], range(structures[-1].num_leaves))
+            return Program(lowered.compile(), like)
+        key = repr(
+            (names, str(form.traced), str(form.static), form.shapes, form.x64, jax.default_backend(), _versions())
+        )
+        path = Path(folder) / f"{PACKAGE}-{hashlib.sha256(key.encode()).hexdigest()}"
+        kept = _read(path)
+        if kept is None:
+            exported = export.export(jax.jit(flat))(*form.shapes)
+            like = jax.tree.unflatten(structures[-1], range(structures[-1].num_leaves))
+            kept = pickle.dumps((like, bytes(exported.serialize())))
+            _write(path, kept)
+        like, trace = pickle.loads(kept)
+        run = export.deserialize(bytearray(trace)).call
+        return Program(jax.jit(run, compiler_options=options).lower(*form.shapes).compile(), like)
+
+
+def concurrently(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+    """`[function(item) for item in items]` on as many threads as there are cores, in the caller's precision.
+
+    XLA for CPU runs a program of many small operations on one core.
+    """
+    x64 = CONFIG.jax_enable_x64
+
+    def call(item: Any) -> Any:
+        with jax.enable_x64(x64):  # a thread starts with the default
+            return function(item)
+
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        return list(threads.map(call, items))
+
+
+def _name(static: Any) -> str | None:
+    """What stands for a static argument in the key of a kept trace; `None` if its meaning may change unseen."""
+    if isinstance(static, str | int | float | bool):
+        return repr(static)
+    described = static if isinstance(static, FunctionType) else type(static)
+    ours = described.__module__.partition(".")[0] == PACKAGE and "<locals>" not in described.__qualname__
+    if not ours:
+        return None
+    return f"{static.__module__}.{static.__qualname__}" if isinstance(static, FunctionType) else repr(static)
+
+
+@cache
+def _versions() -> str:
+    """Digest of this package's source and of the versions of what traces it."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    for library in ("jax", "jaxlib", "equinox", "optimistix", "lineax", "diffrax"):
+        digest.update(f"{library} {version(library)}".encode())
+    return digest.hexdigest()
+
+
+def _read(path: Path) -> bytes | None:
+    """What `_write` wrote, unless it is missing or was cut short."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    digest, kept = content[:DIGEST_SIZE], content[DIGEST_SIZE:]
+    return kept if hashlib.sha256(kept).digest() == digest else None
+
+
+def _write(path: Path, kept: bytes) -> None:
+    """Write at once or not at all: processes may share the folder, and a full disk only costs time."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+            file.write(hashlib.sha256(kept).digest() + kept)
+        os.replace(file.name, path)
+    except OSError:
+        return

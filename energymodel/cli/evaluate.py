@@ -41,15 +41,14 @@ def evaluate_scenario(source: str, changes: list[str] | None, progress: Progress
     progress("loading JAX ...")
     import jax
 
-    from energymodel.compilation import compiler_options
     from energymodel.presets.validate import check_fit
-    from energymodel.system.training_system import evaluate
+    from energymodel.system.training_system import evaluate_once
 
     progress(f"loading {source} ...")
     scenario = read_scenario(source, changes)
     progress("compiling and evaluating the model ...")
     with jax.enable_x64(True):
-        outcome = jax.device_get(jax.jit(evaluate, compiler_options=compiler_options())(scenario.system, scenario.plan))
+        outcome = jax.device_get(evaluate_once(scenario.system, scenario.plan))
         check_fit(scenario.system, scenario.plan, float(outcome.memory_per_chip))
     return scenario, outcome
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from energymodel.cli.shell import (
+    INTERRUPTED,
     NOT_TRUSTED,
     TRUSTED,
     AsJson,
@@ -73,7 +74,8 @@ def command(
     deliver(tree, report, as_json=as_json, output=output)
     if optimum.success:
         return TRUSTED
-    return fail(failure_line(optimum), NOT_TRUSTED, optimum.result.replace("_", " "))
+    code = INTERRUPTED if optimum.result == "interrupted" else NOT_TRUSTED
+    return fail(failure_line(optimum), code, optimum.result)
 
 
 def _objective(word: str) -> str:

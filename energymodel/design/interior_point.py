@@ -168,11 +168,12 @@ def differenced(problem: Rows, x: Float[Array, " n"], weights: Float[Array, " k"
     size = x.size
     step = jnp.finfo(x.dtype).eps ** (1 / 3)
     points = x + step * jnp.concatenate([jnp.zeros((1, size), x.dtype), jnp.eye(size, dtype=x.dtype)])
-    # All pairs of point and direction in one batch: the model is transformed once, which is what compiling costs.
-    directions = jnp.tile(jnp.eye(size, dtype=x.dtype), (size + 1, 1))
-    push = jax.vmap(lambda point, direction: jax.jvp(problem, (point,), (direction,)))
-    values, slopes = push(jnp.repeat(points, size, axis=0), directions)
-    jacobians = jnp.swapaxes(slopes.reshape(size + 1, size, -1), 1, 2)
+
+    def expand(point: Array) -> tuple[Array, Array]:
+        push = jax.vmap(lambda direction: jax.jvp(problem, (point,), (direction,)), out_axes=(None, -1))
+        return push(jnp.eye(size, dtype=x.dtype))
+
+    values, jacobians = jax.vmap(expand)(points)
     slopes = weights @ jacobians
     hessian = (slopes[1:] - slopes[0]) / step
     return values[0], jacobians[0], 0.5 * (hessian + hessian.T)

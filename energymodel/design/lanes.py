@@ -1,7 +1,6 @@
 """How are thousands of problems of one kind solved on a host: in rounds, carrying on only with the unfinished."""
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import equinox as eqx
@@ -10,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from energymodel.compilation import compiler_options
+from energymodel.compilation import Compiled, concurrently
 from energymodel.design import search
 from energymodel.design.interior_point import State, unfinished
 from energymodel.design.solve import RESULTS, PerConstraint, Solution, SolverOptions, Task, prepare
@@ -78,27 +77,23 @@ def _rounds(
     chunk: int,
     progress: Callable[[int, int], None] | None,
 ) -> Solution:
-    begin, advance = _compiled()
     width = min(chunk, 1 << max(count - 1, 0).bit_length())
     store: Any = None  # states and solutions of all lanes
     left, limit = np.arange(count), _ROUND
     try:
         while left.size:
-            pending = []
-            for first in range(0, left.size, width):
-                index = left[first : first + width]
+            chunks = [left[first : first + width] for first in range(0, left.size, width)]
+
+            def advance(index: np.ndarray, store: Any = store, limit: int = limit) -> Any:
                 padded = np.resize(index, width)
-                part = jax.tree.map(lambda leaf, i=padded: leaf[i], lanes)
-                if store is None:
-                    state = begin(functions, options, part, shared)
-                else:
-                    state = jax.tree.map(lambda leaf, i=padded: leaf[i], store[0])
-                pending.append((index, advance(functions, options, part, shared, state, np.int32(limit))))
-            results = [(index, jax.tree.map(np.asarray, result)) for index, result in pending]
+                part = _take(lanes, padded)
+                state = _begin_all(functions, options, part, shared) if store is None else _take(store[0], padded)
+                return jax.tree.map(np.asarray, _round_all(functions, options, part, shared, state, np.int32(limit)))
+
+            results = concurrently(advance, chunks)
             if store is None:
-                like = results[0][1]
-                store = jax.tree.map(lambda leaf: np.empty((count, *leaf.shape[1:]), leaf.dtype), like)
-            for index, result in results:
+                store = jax.tree.map(lambda leaf: np.empty((count, *leaf.shape[1:]), leaf.dtype), results[0])
+            for index, result in zip(chunks, results, strict=True):
                 for into, leaf in zip(jax.tree.leaves(store), jax.tree.leaves(result), strict=True):
                     into[index] = leaf[: index.size]
             left = left[np.asarray(store[1].result == RESULTS.running)[left]]
@@ -114,6 +109,10 @@ def _rounds(
     if store is None:
         raise ValueError("minimize_many: there are no lanes. Give x0 at least one.")
     return store[1]
+
+
+def _take(lanes: PyTree, index: np.ndarray) -> PyTree:
+    return jax.tree.map(lambda leaf: leaf[index], lanes)
 
 
 def _task(functions: tuple, lane: PyTree, shared: tuple) -> Task:
@@ -148,12 +147,7 @@ def _round(
     return state, jax.vmap(end)(lanes, state)
 
 
-@lru_cache(maxsize=1)
-def _compiled() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """`_begin` and `_round`, compiled for the platform in use."""
-    options = compiler_options(once=True)
-    jit: Any = eqx.filter_jit  # its stub does not know that options pass through to jax.jit
-    return jit(_begin, compiler_options=options), jit(_round, compiler_options=options)
+_begin_all, _round_all = Compiled(_begin, once=True), Compiled(_round, once=True)
 
 
 def _spread(bound: PyTree, x0: PyTree, missing: float) -> PyTree:

@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import math
-from functools import lru_cache
 from typing import Any
 
 import equinox as eqx
@@ -12,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from energymodel.compilation import compiler_options
+from energymodel.compilation import Compiled, concurrently
 from energymodel.design.problem import Form, Given, Problem
 from energymodel.design.solve import Values
 from energymodel.numerics import Numeric
@@ -79,19 +78,19 @@ def _between(most: int, dividend: int) -> list[int]:
 
 def fits(problem: Problem, lattice: Lattice, chips: float) -> Bool[np.ndarray, " layouts"]:
     """Which layouts fit into memory at their best: all the chips, one micro-batch in flight."""
-    return np.asarray(_least_memory()(problem.given, lattice, chips)) <= float(problem.given.limits["memory"])
+    return np.asarray(_least_memory(problem.given, lattice, chips)) <= float(problem.given.limits["memory"])
 
 
-@lru_cache(maxsize=1)
-def _least_memory() -> Any:
-    def least(given: Given, layout: ParallelLayout, chips: Numeric) -> Array:
+@Compiled
+def _least_memory(given: Given, lattice: Lattice, chips: Numeric) -> Float[Array, " layouts"]:
+    def least(layout: ParallelLayout) -> Array:
         group = layout.tensor * layout.pipeline * layout.context
         data = jnp.maximum(1.0, jnp.floor(chips / group))
         batch = data * layout.microbatch * given.system.workload.sequence
         plan = eqx.tree_at(lambda plan: (plan.chips, plan.layout), given.plan, (data * group, layout))
         return memory_per_chip(given.system, plan, divide(given.system, plan, batch))
 
-    return jax.jit(jax.vmap(least, in_axes=(None, 0, None)), compiler_options=compiler_options())
+    return jax.vmap(least)(lattice)
 
 
 def chips_per_replica(layout: Lattice) -> np.ndarray:
@@ -119,9 +118,9 @@ COARSE = {
     "plan.chips": np.array([0.5, 1.0]),
 }
 FINE = {
-    "plan.batch": np.exp(np.linspace(np.log(0.25), np.log(8.0), 11)),
-    "plan.clock": np.array([0.5, 0.7, 0.8, 0.9, 1.0]),
-    "plan.chips": np.array([0.25, 0.5, 0.75, 1.0]),
+    "plan.batch": np.exp(np.linspace(np.log(0.25), np.log(8.0), 8)),
+    "plan.clock": np.array([0.6, 0.8, 1.0]),
+    "plan.chips": np.array([0.5, 1.0]),
 }
 """Grids of a screening, as multiples of the scenario's own values; other variables keep theirs."""
 
@@ -173,23 +172,20 @@ def evaluate_points(
     layouts, count, size = points.shape
     flat = points.reshape(-1, size)
     owner = np.repeat(np.arange(layouts), count)
-    objective, rows = [], []
-    for first in range(0, len(flat), CHUNK):
+
+    def chunk(first: int) -> Values:
         index = np.resize(np.arange(first, min(first + CHUNK, len(flat))), CHUNK)
-        part = jax.tree.map(lambda leaf, i=index: np.asarray(leaf)[owner[i]], lattice)
-        values = _values()(form, flat[index], part, given)
-        objective.append(np.asarray(values.objective))
-        rows.append(np.asarray(values.inequalities))
+        part = jax.tree.map(lambda leaf: np.asarray(leaf)[owner[index]], lattice)
+        return jax.tree.map(np.asarray, _values(form, flat[index], part, given))
+
+    values = concurrently(chunk, range(0, len(flat), CHUNK))
     total = len(flat)
     return Values(
-        np.concatenate(objective)[:total].reshape(layouts, count),
-        np.concatenate(rows)[:total].reshape(layouts, count, -1),
+        np.concatenate([one.objective for one in values])[:total].reshape(layouts, count),
+        np.concatenate([one.inequalities for one in values])[:total].reshape(layouts, count, -1),
     )
 
 
-@lru_cache(maxsize=1)
-def _values() -> Any:
-    def many(form: Form, points: Array, lattice: Lattice, given: Given) -> Values:
-        return jax.vmap(form, in_axes=(0, 0, None))(points, lattice, given)
-
-    return jax.jit(many, static_argnums=0, compiler_options=compiler_options())
+@Compiled
+def _values(form: Form, points: Array, lattice: Lattice, given: Given) -> Values:
+    return jax.vmap(form, in_axes=(0, 0, None))(points, lattice, given)

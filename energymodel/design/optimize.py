@@ -1,14 +1,12 @@
 """Which plan is best for a scenario, over all layouts and everything that may vary?"""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import numpy as np
 
-from energymodel.compilation import compiler_options
 from energymodel.design.lanes import minimize_many
 from energymodel.design.layouts import (
     COARSE,
@@ -27,7 +25,7 @@ from energymodel.design.solve import RESULTS, Solution, SolverOptions
 from energymodel.presets.scenario import Scenario
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TargetLoss, TokenBudget, TrainingPlan
-from energymodel.system.training_system import TrainingSystem, evaluate, parameters_in_loss
+from energymodel.system.training_system import TrainingSystem, evaluate_once, parameters_in_loss
 from energymodel.units import InputError, format_quantity
 
 SCREENED = 768  # layouts that the fine grid sees, the best on the coarse one
@@ -36,6 +34,14 @@ ACTIVE = 1e-5  # slack in the logarithm below which a limit counts as reached
 LEAST_ELASTICITY = 1e-6
 LOSS_STEP = 1e-4
 OPTIONS = SolverOptions(hessian="differences")
+VERDICTS = {
+    "successful": "The plan is realizable and obeys every limit.",
+    "not converged": (
+        "The plan is realizable and obeys every limit, but its optimality is not shown: the iterations ran out. "
+        "Start from it, or vary fewer numbers."
+    ),
+    "interrupted": "The search was interrupted; the plan is the best of those seen so far. Run it again for the best.",
+}
 
 
 def optimize(
@@ -63,8 +69,8 @@ def optimize(
     - `fix`: paths that keep the scenario's value.
     - `progress`: called with a sentence at every stage.
 
-    **Returns:** `Optimum`; `result` is `"successful"`, `"infeasible"` or `"not converged"`, and `message`
-    says what next.
+    **Returns:** `Optimum`; `result` is `"successful"`, `"infeasible"`, `"not converged"` or `"interrupted"` (by
+    Ctrl-C; with the best plan so far), and `message` says what next.
 
     **Raises:** `InputError` for a limit, path or objective that does not exist.
     """
@@ -76,7 +82,7 @@ def optimize(
     fix = [*wishes.get("fix", ()), *fix]
     with jax.enable_x64(True):
         tell("evaluating the scenario's own plan")
-        baseline = _numpy(_evaluate()(scenario.system, scenario.plan))
+        baseline = _numpy(evaluate_once(scenario.system, scenario.plan))
         problem = pose(scenario, baseline, minimize, limits, vary, fix)
         return _search(scenario, problem, baseline, tell)
 
@@ -123,7 +129,7 @@ class _Found(NamedTuple):
     violation: np.ndarray
     realized: list[Realized]
     considered: int
-    feasible: int
+    fitting: int
     statistics: dict[str, int]
 
 
@@ -141,7 +147,7 @@ def _too_large(problem: Problem) -> str:
 
 def _bounds(problem: Problem, lattice: Lattice) -> tuple[np.ndarray, np.ndarray]:
     """Logarithms of the bounds for each layout: a layout needs its replica's chips."""
-    least, most = (np.tile(np.log(side), (len(lattice.tensor), 1)) for side in (problem.least, problem.most))
+    least, most = problem.boxes(len(lattice.tensor))
     place = problem.index("plan.chips")
     if place is not None:
         least[:, place] = np.minimum(np.maximum(least[:, place], np.log(chips_per_replica(lattice))), most[:, place])
@@ -153,18 +159,21 @@ def _answer(scenario: Scenario, problem: Problem, baseline: TrainingOutcome, fou
     if found.realized:
         winner = found.realized[0]
         lane, point = winner.layout, winner.point
-        result, message, conflicts = "successful", "The plan is realizable and obeys every limit.", ()
+        result = _verdict(solution, winner)
+        message, conflicts = VERDICTS[result], ()
     else:
         lane = int(np.argmin(np.where(np.isfinite(solution.value), found.violation, np.inf)))
         point = solution.x[lane]
         conflicts = _conflicts(problem, solution, lane)
         result, message = "infeasible", _explain(conflicts, found.statistics["layouts_usable"])
+        if bool(np.any(solution.result == RESULTS.interrupted)):
+            result, message = "interrupted", "The search was interrupted before it found a plan. Run it again."
     layout = jax.tree.map(lambda leaf: leaf[lane], found.lattice)
     system, plan = _numpy(form.at(point, layout, given))
     if found.realized:
         plan = _with_whole_counts(plan, system, found.realized[0].counts)
     plan = _with_goal_of(scenario.plan, system, plan)
-    outcome = _numpy(_evaluate()(system, plan))
+    outcome = _numpy(evaluate_once(system, plan))
     value = float(objective_value(outcome, form.minimize))
     prices = _prices(problem, found, lane, value) if found.realized else {}
     second = found.realized[1] if len(found.realized) > 1 else None
@@ -188,7 +197,7 @@ def _answer(scenario: Scenario, problem: Problem, baseline: TrainingOutcome, fou
         active=tuple(name for name, price in prices.items() if abs(price.elasticity) > LEAST_ELASTICITY),
         varied=form.paths,
         layouts_considered=found.considered,
-        layouts_feasible=found.feasible,
+        layouts_feasible=found.fitting,
         runner_up=runner_up,
         relaxed_value=relaxed,
         gap=max(0.0, value / relaxed - 1.0) if np.isfinite(relaxed) else float("inf"),
@@ -197,6 +206,12 @@ def _answer(scenario: Scenario, problem: Problem, baseline: TrainingOutcome, fou
         conflicts=conflicts,
         statistics=found.statistics,
     )
+
+
+def _verdict(solution: Solution, winner: Realized) -> str:
+    if bool(np.any(solution.result == RESULTS.interrupted)):
+        return "interrupted"
+    return "successful" if winner.converged else "not converged"
 
 
 def _prices(problem: Problem, found: _Found, lane: int, value: float) -> dict[str, Price]:
@@ -279,8 +294,3 @@ def _with_goal_of(own: TrainingPlan, system: TrainingSystem, plan: TrainingPlan)
 
 def _numpy(tree: Any) -> Any:
     return jax.tree.map(np.asarray, tree)
-
-
-@lru_cache(maxsize=1)
-def _evaluate() -> Callable[[TrainingSystem, TrainingPlan], TrainingOutcome]:
-    return jax.jit(evaluate, compiler_options=compiler_options())

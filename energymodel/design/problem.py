@@ -16,6 +16,7 @@ from energymodel.design.solve import Values
 from energymodel.numerics import Numeric
 from energymodel.presets.files import suggest
 from energymodel.presets.scenario import Scenario
+from energymodel.presets.validate import check_target
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import ParallelLayout, TargetLoss, TrainingPlan
 from energymodel.system.training_system import TrainingSystem, evaluate
@@ -112,6 +113,10 @@ class Problem:
         """Upper bounds, in the order of the solver's vector."""
         return np.array([self.bounds[path][1] for path in self.form.paths])
 
+    def boxes(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Logarithms of both bounds, one line for each of so many lanes."""
+        return np.tile(np.log(self.least), (count, 1)), np.tile(np.log(self.most), (count, 1))
+
     def index(self, path: str) -> int | None:
         """Place of a variable in the solver's vector, if it varies."""
         return self.form.paths.index(path) if path in self.form.paths else None
@@ -145,6 +150,7 @@ def pose(
     } | {name: _limit(name, value) for name, value in limits.items()}
     if minimize in asked and minimize not in limits:
         del asked[minimize]
+    check_target(system, asked["loss"], "limit loss")
     batch = float(np.reshape(plan.batch, ()))
     bounds = {
         "plan.batch": (batch / BATCH_RANGE, batch * BATCH_RANGE),

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from energymodel.design.lanes import minimize_many
 from energymodel.design.layouts import Lattice
 from energymodel.design.problem import Problem
-from energymodel.design.solve import Solution, SolverOptions
+from energymodel.design.solve import RESULTS, Solution, SolverOptions
 
 GROUP = 16  # layouts that are rounded at once
 REACH = 3  # micro-batches and replicas up and down that the last search looks at
@@ -27,11 +27,12 @@ class Counts(NamedTuple):
 
 
 class Realized(NamedTuple):
-    """A realizable plan: its counts, the solver's vector and the logarithm of the objective."""
+    """A realizable plan: its counts, the solver's vector, the logarithm of the objective, and how the solver ended."""
 
     counts: Counts
     point: Float[np.ndarray, " n"]
     value: float
+    converged: bool
 
     @property
     def layout(self) -> int:
@@ -130,7 +131,7 @@ def _solve(
     lanes = np.array([counts.layout for counts in trials])
     layouts = jax.tree.map(lambda leaf: leaf[lanes], lattice)
     start = np.array(solution.x)[lanes]
-    least, most = (np.tile(np.log(side), (len(trials), 1)) for side in (problem.least, problem.most))
+    least, most = problem.boxes(len(trials))
     group = np.asarray(layouts.tensor) * np.asarray(layouts.pipeline) * np.asarray(layouts.context)
     data = np.array([counts.data for counts in trials])
     tokens = np.asarray(layouts.microbatch) * float(problem.given.system.workload.sequence)
@@ -145,9 +146,10 @@ def _solve(
     found = minimize_many(
         problem.form, start, (layouts,), shared=(problem.given,), bounds=(least, most), options=options
     )
+    converged = np.asarray(found.result == RESULTS.successful)
     worst = np.min(found.slacks.inequalities, axis=-1)
     return [
-        Realized(counts, found.x[i], float(found.value[i]))
+        Realized(counts, found.x[i], float(found.value[i]), bool(converged[i]))
         for i, counts in enumerate(trials)
         if worst[i] >= -TOLERATED and np.isfinite(found.value[i])
     ]

@@ -3,7 +3,6 @@
 import math
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 from rich.console import Group, RenderableType
@@ -11,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.compilation import compiler_options
+from energymodel.compilation import Compiled
 from energymodel.physics.limits import (
     cmos_wall_energy,
     energy_per_bit,
@@ -82,7 +81,7 @@ def run_limits(scenario: Scenario, outcome: TrainingOutcome) -> Limits:
     erased, capacity = float(chip.bits_per_flop), float(system.capacity_per_parameter)
     entropy = _entropy_floor(scenario)
     period = 1.0 / (float(chip.reference_clock) * float(outcome.clock))
-    hardware = jax.jit(_hardware, compiler_options=compiler_options())(system, plan)
+    hardware = _hardware(system, plan)
     floor = float(hardware.lowest_voltage)
     byte_energy = 8.0 * float(chip.memory_energy)
     traffic = (
@@ -163,6 +162,7 @@ class _Hardware(NamedTuple):
     memory_joules: Float[Array, ""]
 
 
+@Compiled
 def _hardware(system: TrainingSystem, plan: TrainingPlan) -> _Hardware:
     """Energy of an operation [J/FLOP], lowest voltage [1], and memory energy of a chip in a step of mean batch [J]."""
     chip = system.accelerator

@@ -40,8 +40,9 @@ def optimum_report(optimum: Optimum) -> RenderableType:
     """The found plan beside the scenario's own, the energy of both, what limits cost, how sure the search is."""
     baseline, found = optimum.baseline_value, optimum.value
     change = found / baseline - 1.0 if baseline else math.nan
+    shown = "nearest" if optimum.result == "infeasible" else "best found"
     what = (
-        f"least {optimum.minimize}" if optimum.success else f"{optimum.result}; {optimum.minimize} of the nearest plan"
+        f"least {optimum.minimize}" if optimum.success else f"{optimum.result}; {optimum.minimize} of the {shown} plan"
     )
     headline = (
         f"{optimum.scenario.title}: {what} {format_quantity(found, optimum.value_unit)}, "

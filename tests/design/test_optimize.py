@@ -127,6 +127,8 @@ def test_bad_wishes_are_refused(scenario):
         em.optimize(scenario, minimize="enregy")
     with pytest.raises(em.InputError, match="Nothing is left to vary"):
         em.optimize(scenario, fix=["plan.batch", "plan.clock", "plan.coolant_temperature", "plan.chips"])
+    with pytest.raises(em.InputError, match="even unlimited data leave"):
+        em.optimize(scenario, limits={"loss": "1 nat/token"})
     with pytest.raises(em.InputError, match="layouts are compared"):
         em.optimize(scenario, vary={"plan.layout.tensor": (1, 8)})
 

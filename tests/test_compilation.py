@@ -1,0 +1,121 @@
+"""Compiled functions of the host: same results, one trace per form, kept between processes and never when in doubt."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from energymodel.compilation import PACKAGE, Compiled, concurrently
+from energymodel.learning.loss_law import effective_parameters
+from energymodel.performance.parallelism import bubble_fraction
+from energymodel.presets.scenario import load_scenario
+from energymodel.system.training_system import evaluate, evaluate_once
+
+IN_A_PROCESS = """
+import jax
+from energymodel.compilation import Compiled
+from energymodel.performance import parallelism
+from energymodel.performance.parallelism import bubble_fraction
+traced = []
+def spy(value):
+    traced.append(True)
+    return jax.numpy.asarray(value)
+parallelism.jnp = type("Spied", (), {"asarray": staticmethod(spy)})
+print(float(Compiled(bubble_fraction)(8.0, 2.0, 16.0)), bool(traced))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    old = jax.config.values["jax_compilation_cache_dir"]
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+    yield tmp_path
+    jax.config.update("jax_compilation_cache_dir", old)
+
+
+def traces(folder):
+    return sorted(folder.glob(f"{PACKAGE}-*"))
+
+
+def test_result_is_that_of_the_function():
+    scenario = load_scenario("test-1b-h100")
+    ours = evaluate_once(scenario.system, scenario.plan)
+    plain = evaluate(scenario.system, scenario.plan)
+    assert jax.tree.structure(ours) == jax.tree.structure(plain)
+    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(plain), strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-6)
+
+
+def test_trace_is_kept_between_processes(tmp_path):
+    environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(tmp_path)}
+    run = [sys.executable, "-c", IN_A_PROCESS]
+    shown = [
+        subprocess.run(run, env=environment, capture_output=True, text=True, check=True, timeout=120).stdout.split()
+        for _ in range(2)
+    ]
+    assert shown == [["0.21875", "True"], ["0.21875", "False"]]
+    assert len(traces(tmp_path)) == 1
+
+
+def test_numbers_share_a_trace_and_forms_do_not(folder):
+    compiled = Compiled(bubble_fraction)
+    assert float(compiled(8.0, 2.0, 16.0)) == 7 / 32
+    assert float(compiled(4.0, 1.0, 16.0)) == 3 / 16
+    assert len(traces(folder)) == 1
+    assert compiled(jnp.ones(3), 2.0, 16.0).shape == (3,)
+    assert len(traces(folder)) == 2
+    Compiled(effective_parameters)(8.0, 2.0, 16.0)
+    assert len(traces(folder)) == 3
+    with jax.enable_x64(not jax.config.values["jax_enable_x64"]):
+        Compiled(bubble_fraction)(8.0, 2.0, 16.0)
+    assert len(traces(folder)) == 4
+
+
+def test_functions_that_may_change_unseen_are_not_kept(folder):
+    factor = 3.0
+
+    def local(x):
+        return factor * x
+
+    assert float(Compiled(local)(2.0)) == 6.0
+    assert traces(folder) == []
+
+
+@pytest.mark.parametrize("damage", [b"", b"short", None])
+def test_a_damaged_trace_is_made_again(folder, damage):
+    Compiled(bubble_fraction)(8.0, 2.0, 16.0)
+    (path,) = traces(folder)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + b"?" if damage is None else damage)
+    assert float(Compiled(bubble_fraction)(8.0, 2.0, 16.0)) == 7 / 32
+    assert len(traces(folder)) == 1
+    assert path.read_bytes() not in (damage, whole[:-1] + b"?")
+
+
+def test_a_folder_that_cannot_be_written_only_costs_time(folder):
+    jax.config.update("jax_compilation_cache_dir", str(folder / "missing"))
+    assert float(Compiled(bubble_fraction)(8.0, 2.0, 16.0)) == 7 / 32
+
+
+def test_threads_share_one_trace_and_the_precision_of_the_caller():
+    traced = []
+
+    def spied(x):
+        traced.append(x)
+        return 2.0 * x
+
+    compiled = Compiled(spied)
+    with jax.enable_x64(True):
+        results = concurrently(compiled, [np.float64(k) for k in range(9)])
+    assert [float(one) for one in results] == [2.0 * k for k in range(9)]
+    assert {one.dtype for one in results} == {np.dtype(np.float64)}
+    assert len(traced) == 1
+
+
+def test_errors_of_the_function_reach_the_caller():
+    with pytest.raises(TypeError, match="interleaving"):
+        Compiled(bubble_fraction)(8.0)
