@@ -19,10 +19,25 @@ def cases() -> list[tuple[str, dict[str, Any]]]:
     found = []
     for path in sorted(Path(__file__).parent.glob("worked_numbers*.toml")):
         part = path.stem.removeprefix("worked_numbers").lstrip(".")
-        for number, case in enumerate(tomllib.loads(path.read_text(encoding="utf-8"))["case"]):
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        for number, case in enumerate(content["case"]):
             name = case["function"].removeprefix("energymodel.")
+            case["inputs"] = _with_given(case["inputs"], content.get("given", {}))
             found.append((f"{part}{'-' if part else ''}{name}-{number}", case))
     return found
+
+
+def _with_given(value: Any, given: dict[str, Any]) -> Any:
+    """Put what a name stands for in the place of `{ given = "name" }`."""
+    match value:
+        case {"given": str(name)}:
+            return _with_given(given[name], given)
+        case dict():
+            return {key: _with_given(entry, given) for key, entry in value.items()}
+        case list():
+            return [_with_given(entry, given) for entry in value]
+        case _:
+            return value
 
 
 def resolve(dotted: str) -> Any:

@@ -8,7 +8,9 @@ import pytest
 
 from cli.shell import SMALL
 
-COMMAND = [sys.executable, "-c", "from energymodel.cli import main; main()"]
+# A process in the background of a shell ignores Ctrl-C, and so would the processes that it starts.
+START = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+COMMAND = [sys.executable, "-c", f"{START}from energymodel.cli import main; main()"]
 
 
 def _run(*arguments):
