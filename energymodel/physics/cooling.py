@@ -63,7 +63,7 @@ class SinglePhaseLoop(AbstractCoolantLoop):
     flow_resistance: Real = real("K/W", doc="convection at rated flow")
     flow: Real = real("1", doc="flow over rated flow")
     mover_power_fraction: Real = real("1", doc="power of fan or pump per heat at rated flow")
-    coolant_rise: Real = real("K", doc="coolant at the last row above supply, at rated flow")
+    coolant_rise: Real = real("K", doc="coolant at the last row above supply, at rated flow", difference=True)
     heat_flux_capability: Real = real("W/m^2", doc="largest heat flux of a die")
 
     def thermal_resistance(self) -> Float[Array, "..."]:
@@ -88,7 +88,7 @@ class TwoPhaseLoop(AbstractCoolantLoop):
 
     resistance: Real = real("K/W", doc="case to coolant, per chip")
     mover_power_fraction: Real = real("1", doc="power of the pump per heat")
-    coolant_rise: Real = real("K", doc="saturation temperature at the last row above supply")
+    coolant_rise: Real = real("K", doc="saturation temperature at the last row above supply", difference=True)
     latent_heat: Real = real("J/kg")
     vapor_density: Real = real("kg/m^3")
     liquid_density: Real = real("kg/m^3")
@@ -125,8 +125,8 @@ class Cooling(eqx.Module):
     loop: AbstractCoolantLoop
     chiller: AbstractChiller
     wet_bulb_temperature: Real = real("K", doc="of the outside air, mean of the run")
-    approach: Real = real("K", doc="tower water above wet bulb")
-    blend_width: Real = real("K", doc="spread of the weather about its mean")
+    approach: Real = real("K", doc="tower water above wet bulb", difference=True)
+    blend_width: Real = real("K", doc="spread of the weather about its mean", difference=True)
 
     def free_fraction(self, supply_temperature: Numeric) -> Float[Array, "..."]:
         """Share of heat removed without chiller [1] at a supply temperature [K]."""

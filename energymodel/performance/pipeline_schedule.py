@@ -1,0 +1,207 @@
+"""When does the last operation of a pipelined step end, and which operations decide that?
+
+Every rank works through its operations in a fixed order and waits for what its neighbors send. The end of an operation
+is then the larger of two earlier ends plus its duration: a recursion in max-plus algebra
+[Baccelli et al. 1992, sec. 2.5], exact for any durations, and with the critical path as its gradient.
+Virtual stage k = c p + r is chunk c of rank r; durations have the axes (forward and backward, virtual stage,
+micro-batch).
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from energymodel.numerics import Numeric
+
+Durations = Float[Array | np.ndarray, "2 stages microbatches"]
+Table = Int[Array | np.ndarray, "levels ranks"]
+Mask = Bool[Array | np.ndarray, "levels ranks"]
+FORWARD, BACKWARD = 0, 1
+
+
+class Schedule(eqx.Module):
+    """The operations of all ranks in levels, such that each one needs only earlier levels.
+
+    - `operation`: position in the flattened durations of what a rank does at a level.
+    - `works`: whether it does anything there.
+    - `waits`: whether that needs a result of another rank, `source`, from `lag` levels before.
+    """
+
+    operation: Table
+    works: Mask
+    waits: Mask
+    source: Table
+    lag: Table
+    ranks: int = eqx.field(static=True)
+    chunks: int = eqx.field(static=True)
+    microbatches: int = eqx.field(static=True)
+    reach: int = eqx.field(static=True)
+
+    @property
+    def stages(self) -> int:
+        """Virtual stages [1]."""
+        return self.ranks * self.chunks
+
+    @property
+    def levels(self) -> int:
+        """Length of the longest chain of operations [1]."""
+        return self.operation.shape[0]
+
+
+def pipeline_schedule(ranks: int, microbatches: int, chunks: int = 1) -> Schedule:
+    """One forward, one backward (1F1B), interleaved if a rank has several chunks [Narayanan et al. 2021, sec. 2.2].
+
+    Rank r starts with `min(m, p - r - 1)` forward passes, or `min(v m, 2 (p - r - 1) + (v - 1) p)` if interleaved, then
+    does a forward and a backward pass in turn, and ends with the backward passes that are left. Interleaved, it takes
+    p micro-batches through a chunk before it turns to the next one.
+
+    **Arguments:**
+
+    - `ranks`: pipeline ranks p [1].
+    - `microbatches`: micro-batches m in a step [1]; a multiple of p if interleaved.
+    - `chunks`: virtual stages v of each rank [1].
+
+    **Returns:** `Schedule`, with counts of `levels`, `stages` and micro-batches [1].
+
+    **Raises:** `ValueError` for counts below one, and for micro-batches that an interleaved schedule cannot group.
+    """
+    if min(ranks, microbatches, chunks) < 1:
+        raise ValueError(
+            f"{ranks} pipeline ranks, {microbatches} micro-batches, {chunks} chunks. Give at least one of each."
+        )
+    if chunks > 1 and microbatches % ranks:
+        raise ValueError(
+            f"pipeline_schedule: {microbatches} micro-batches do not divide into groups of {ranks} ranks, which an "
+            "interleaved schedule needs. Change the batch, or set chunks to 1."
+        )
+    orders = [_order(rank, ranks, microbatches, chunks) for rank in range(ranks)]
+    return _levels(orders, ranks, microbatches, chunks)
+
+
+def _order(rank: int, ranks: int, microbatches: int, chunks: int) -> list[tuple[int, int, int]]:
+    """Operations of a rank, in order: direction, virtual stage, micro-batch."""
+    count, group = microbatches * chunks, ranks * chunks
+    warm_up = ranks - rank - 1 if chunks == 1 else 2 * (ranks - rank - 1) + (chunks - 1) * ranks
+    warm_up = min(warm_up, count)
+
+    def passes(direction: int) -> list[tuple[int, int, int]]:
+        found = []
+        for number in range(count):
+            chunk = number % group // ranks
+            chunk = chunks - 1 - chunk if direction == BACKWARD else chunk
+            found.append((direction, chunk * ranks + rank, number // group * ranks + number % ranks))
+        return found
+
+    forward, backward = passes(FORWARD), passes(BACKWARD)
+    in_turn = [entry for pair in zip(forward[warm_up:], backward, strict=False) for entry in pair]
+    return forward[:warm_up] + in_turn + backward[count - warm_up :]
+
+
+def _levels(orders: list[list[tuple[int, int, int]]], ranks: int, microbatches: int, chunks: int) -> Schedule:
+    """Place every operation one level above the latest of those that it needs."""
+    stages = ranks * chunks
+    level: dict[tuple[int, int, int], int] = {}
+    done, free = [0] * ranks, [0] * ranks
+    rows: list[tuple[int, int, int, int, int]] = []  # level, rank, operation, source, lag
+
+    def needed(direction: int, stage: int, microbatch: int) -> tuple[int, int, int] | None:
+        if direction == FORWARD:
+            return (FORWARD, stage - 1, microbatch) if stage > 0 else None
+        return (BACKWARD, stage + 1, microbatch) if stage < stages - 1 else (FORWARD, stage, microbatch)
+
+    while any(done[rank] < len(orders[rank]) for rank in range(ranks)):
+        before = sum(done)
+        for rank in range(ranks):
+            while done[rank] < len(orders[rank]):
+                operation = orders[rank][done[rank]]
+                need = needed(*operation)
+                if need is not None and need not in level:
+                    break
+                source = rank if need is None else need[1] % ranks
+                earliest = -1 if need is None else level[need]
+                level[operation] = max(free[rank], earliest + 1)
+                # What the rank itself did before needs no waiting.
+                lag = level[operation] - earliest if source != rank else 0
+                direction, stage, microbatch = operation
+                index = (direction * stages + stage) * microbatches + microbatch
+                rows.append((level[operation], rank, index, source, lag))
+                free[rank] = level[operation] + 1
+                done[rank] += 1
+        if sum(done) == before:
+            raise ValueError("pipeline_schedule: the ranks wait for each other. Correct the order of their operations.")
+    shape = (max(free), ranks)
+    operation, source, lag = (np.zeros(shape, np.int32) for _ in range(3))
+    works = np.zeros(shape, bool)
+    for row, rank, *entries in rows:
+        works[row, rank] = True
+        operation[row, rank], source[row, rank], lag[row, rank] = entries
+    return Schedule(
+        operation, works, lag > 0, source, np.maximum(lag, 1), ranks, chunks, microbatches, max(1, int(lag.max()))
+    )
+
+
+def operation_ends(durations: Durations, schedule: Schedule, hop: Numeric = 0.0) -> Float[Array, "2 stages all"]:
+    """End of every operation, `t_end = d + max(t_before, t_needed + t_hop)` [Baccelli et al. 1992, sec. 2.5].
+
+    The operation before is that of the same rank, the needed one that of the neighbor whose result it takes.
+
+    **Arguments:**
+
+    - `durations`: d [s], by direction, virtual stage and micro-batch (or one for all micro-batches).
+    - `schedule`: from `pipeline_schedule`.
+    - `hop`: exposed time from rank to rank t_hop [s].
+
+    **Returns:** ends, counted from the start of the step [s], like `durations`.
+    """
+    d = jnp.broadcast_to(jnp.asarray(durations), (2, schedule.stages, schedule.microbatches))
+    start = jnp.zeros((schedule.reach, schedule.ranks), d.dtype)  # ends of each rank at the latest levels, newest first
+
+    def advance(window: Array, row: tuple[Array, ...]) -> tuple[Array, Array]:
+        duration, works, waits, source, lag = row
+        own, other = window[0], window[lag - 1, source] + hop
+        # A choice instead of a maximum, whose gradient would divide itself between paths of equal length.
+        begin = jnp.where(waits & (other > own), other, own)
+        end = jnp.where(works, begin + duration, own)
+        return jnp.concatenate([end[None], window[:-1]]), end
+
+    tables = (schedule.works, schedule.waits, schedule.source, schedule.lag)
+    rows = (jnp.ravel(d)[schedule.operation], *map(jnp.asarray, tables))
+    _, ends = jax.lax.scan(advance, start, rows)
+    kept = jnp.where(schedule.works, schedule.operation, d.size)  # what does not exist is dropped
+    flat = jnp.zeros(d.size, d.dtype).at[kept].set(ends, mode="drop")
+    return jnp.reshape(flat, d.shape)
+
+
+def pipeline_makespan(durations: Durations, schedule: Schedule, hop: Numeric = 0.0) -> Float[Array, ""]:
+    """Time from the first to the last operation, `t = max t_end` over all of them [Baccelli et al. 1992, sec. 2.5].
+
+    A convex, piecewise linear function of the durations: the length of the longest path. Equal stages give
+    `(m + (p - 1) / v) (t_f + t_b)`, the `pipeline_time` of [Narayanan et al. 2021].
+
+    **Arguments:**
+
+    - `durations`: d [s], by direction, virtual stage and micro-batch (or one for all micro-batches).
+    - `schedule`: from `pipeline_schedule`.
+    - `hop`: exposed time from rank to rank t_hop [s].
+
+    **Returns:** time [s].
+    """
+    ends = jnp.ravel(operation_ends(durations, schedule, hop))
+    return ends[jnp.argmax(ends)]
+
+
+def critical_operations(durations: Durations, schedule: Schedule, hop: Numeric = 0.0) -> Durations:
+    """How often each operation lies on the critical path, `n = dt / dd` [derivation: gradient of the longest path].
+
+    Since the makespan is convex and linear in pieces, `n . d' + (t - n . d)` bounds it from below at any other
+    durations d'. Of paths of equal length, one is taken.
+
+    **Arguments:**
+
+    - `durations`, `schedule`, `hop`: as in `pipeline_makespan` [s].
+
+    **Returns:** counts [1], like `durations`.
+    """
+    return jax.grad(pipeline_makespan)(jnp.asarray(durations), schedule, hop)

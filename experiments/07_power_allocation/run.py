@@ -1,0 +1,189 @@
+"""How much energy does a better division of work and power save: over devices, pipeline stages, and within a site?
+
+Prints three tables and writes `result.json` beside this file.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import energymodel as em
+from energymodel.compilation import compiler_options
+from energymodel.design.allocation import (
+    DeviceGroups,
+    device_groups,
+    least_energy_split,
+    most_throughput,
+    pipeline_load,
+    site_load,
+    stage_clocks,
+)
+from energymodel.design.allocation.pipeline import Per, operation_kinds
+from energymodel.design.solve import RESULTS
+
+STEP_TIMES = [1.0, 1.1, 1.25, 1.5, 2.0]  # over the shortest
+STRETCHES = [1.0, 1.02, 1.05, 1.1, 1.2]  # of the makespan at full clock
+SITE_LIMITS = [10e6, 12.5e6, 15e6, 17.5e6, 20e6, 22.5e6, 25e6]  # W
+FOUR_RANKS = ["plan.layout.interleaving=1", "plan.layout.pipeline=4", "plan.batch=33554432 token"]
+
+
+def solved(result: Any) -> bool:
+    return bool(np.all(result == RESULTS.successful))
+
+
+def devices() -> list[dict[str, Any]]:
+    """512 H100 beside 512 A100 in one synchronous step of OLMo 2 13B."""
+    h100 = em.load_scenario("olmo-2-13b-h100")
+    a100 = em.load_scenario("olmo-2-13b-h100", ["system.accelerator=a100-sxm4-80gb"])
+    groups = device_groups([h100.system, a100.system], h100.plan, [512.0, 512.0])
+    tokens = float(h100.plan.batch[0])
+    full = jnp.ones(2)
+    rates = groups.count * groups.rate(full)
+    fastest = tokens / float(jnp.sum(rates))
+
+    rows = [_even_work(groups, tokens)]
+    split = eqx.filter_jit(least_energy_split, compiler_options=compiler_options(once=True))  # pyright: ignore[reportCallIssue]
+    for ratio in STEP_TIMES:
+        # A thousandth of a percent of room: at the very shortest time there is nothing to choose.
+        best = split(groups, tokens, jnp.asarray(ratio * fastest * (1.0 + 1e-5)))
+        rows.append(
+            {
+                "split": f"best, {ratio:g} x shortest",
+                "step_time_s": float(best.step_time),
+                "energy_j_per_token": float(best.energy) / tokens,
+                "one_clock_j_per_token": _one_clock(groups, tokens, float(best.step_time)),
+                "share_h100": float(best.share[0]),
+                "clock_h100": float(best.clock[0]),
+                "clock_a100": float(best.clock[1]),
+                "on_a100": float(best.on[1]),
+                "price_w": float(best.price),
+                "solved": solved(best.result),
+            }
+        )
+    return rows
+
+
+def _even_work(groups: DeviceGroups, tokens: float) -> dict[str, Any]:
+    """The same work for each device at full clock: the faster ones wait, at their idle power."""
+    full = jnp.ones(2)
+    times = tokens / 2.0 / (groups.count * groups.rate(full))
+    time = jnp.max(times)
+    energy = jnp.sum(groups.count * (groups.busy_power(full) * times + groups.chip.idle_power * (time - times)))
+    return {
+        "split": "same work, full clock",
+        "step_time_s": float(time),
+        "energy_j_per_token": float(energy) / tokens,
+        "share_h100": 0.5,
+        "clock_h100": 1.0,
+        "clock_a100": 1.0,
+        "on_a100": 1.0,
+        "solved": True,
+    }
+
+
+def _one_clock(groups: DeviceGroups, tokens: float, time: float) -> float:
+    """Energy per token with one clock for all devices and work in proportion to throughput."""
+    rate_and_power = jax.jit(
+        lambda clock: (
+            jnp.sum(groups.count * groups.rate(clock * jnp.ones(2))),
+            jnp.sum(groups.count * groups.busy_power(clock * jnp.ones(2))),
+        )
+    )
+    low, high = 0.2, 1.0
+    for _ in range(50):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if rate_and_power(middle)[0] < tokens / time else (low, middle)
+    return float(rate_and_power(high)[1]) * time / tokens
+
+
+def pipelines() -> list[dict[str, Any]]:
+    """Llama 3.1 405B: four ranks of 1F1B with clocks in three degrees of detail, and its own interleaved layout."""
+    cases: list[tuple[list[str], Per]] = [
+        (FOUR_RANKS, "rank"),
+        (FOUR_RANKS, "phase"),
+        (FOUR_RANKS, "operation"),
+        ([], "rank"),
+    ]
+    rows = []
+    for changes, per in cases:
+        scenario = em.load_scenario("llama-3.1-405b-h100", changes)
+        pipeline, schedule = pipeline_load(scenario.system, scenario.plan)
+        kinds = operation_kinds(schedule, "rank")
+        clocks = np.full((2, schedule.ranks, 1), float(pipeline.maximum_clock))
+        time = float(pipeline.makespan(clocks, schedule, kinds))
+        energy = float(pipeline.energy(clocks, kinds, time))
+        front = stage_clocks(pipeline, schedule, time * np.asarray(STRETCHES), per=per)
+        rows += [
+            {
+                "ranks": schedule.ranks,
+                "chunks": schedule.chunks,
+                "microbatches": schedule.microbatches,
+                "per": per,
+                "time_ratio": float(front.step_time[number]) / time,
+                "energy_ratio": float(front.energy[number]) / energy,
+                "price_w": float(front.price[number]),
+                "paths": front.paths,
+                "solved": solved(front.result),
+            }
+            for number in range(len(STRETCHES))
+        ]
+    return rows
+
+
+def site() -> list[dict[str, Any]]:
+    """Llama 3.1 405B on 16,384 H100 under a site limit."""
+    scenario = em.load_scenario("llama-3.1-405b-h100")
+    load = site_load(scenario.system, scenario.plan)
+    best_split = eqx.filter_jit(most_throughput, compiler_options=compiler_options(once=True))  # pyright: ignore[reportCallIssue]
+    rows = []
+    for limit in SITE_LIMITS:
+        best = best_split(load, jnp.asarray(limit))
+        rows.append(
+            {
+                "limit_w": limit,
+                "throughput_token_per_s": float(best.throughput),
+                "price_token_per_j": float(best.price),
+                "mean_token_per_j": float(best.throughput) / limit,
+                "clock": float(best.choice.clock),
+                "memory_width": float(best.choice.memory_width),
+                "network_width": float(best.choice.network_width),
+                "coolant_k": float(best.choice.coolant_temperature),
+                "chip_k": float(best.choice.temperature),
+                **{f"{name}_w": float(part) for name, part in best.power._asdict().items()},
+                "solved": solved(best.result),
+            }
+        )
+    return rows
+
+
+def compute() -> dict[str, list[dict[str, Any]]]:
+    """All three tables."""
+    with jax.enable_x64(True):
+        return {"devices": devices(), "pipelines": pipelines(), "site": site()}
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    cells = [columns] + [
+        [f"{row[key]:.5g}" if isinstance(row.get(key), float) else str(row.get(key, "")) for key in columns]
+        for row in rows
+    ]
+    widths = [max(len(line[number]) for line in cells) for number in range(len(columns))]
+    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells)
+
+
+def main() -> None:
+    result = compute()
+    for name, rows in result.items():
+        print(f"{name}\n{table(rows)}\n")
+    text = json.dumps(result, indent=1) + "\n"
+    (Path(__file__).parent / "result.json").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
