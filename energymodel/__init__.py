@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from energymodel import design, economics, learning, performance, physics, presets, sources, system
+    from energymodel.design.front import Front
     from energymodel.design.optimize import Optimum, optimize
+    from energymodel.design.pareto import pareto
     from energymodel.presets.scenario import Scenario, load_scenario
     from energymodel.system.outcome import TrainingOutcome
     from energymodel.system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
@@ -18,8 +20,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "Front": "energymodel.design.front",
     "Optimum": "energymodel.design.optimize",
     "optimize": "energymodel.design.optimize",
+    "pareto": "energymodel.design.pareto",
     "Scenario": "energymodel.presets.scenario",
     "load_scenario": "energymodel.presets.scenario",
     "TrainingOutcome": "energymodel.system.outcome",
@@ -34,9 +38,9 @@ _HOME = {
 _PACKAGES = ("design", "economics", "learning", "performance", "physics", "presets", "sources", "system")
 
 __all__ = [
-    "InputError", "Optimum", "ParallelLayout", "Scenario", "TargetLoss", "TokenBudget", "TrainingOutcome",
-    "TrainingPlan", "TrainingSystem", "design", "economics", "evaluate", "learning", "load_scenario", "optimize",
-    "performance", "physics", "presets", "sources", "system",
+    "Front", "InputError", "Optimum", "ParallelLayout", "Scenario", "TargetLoss", "TokenBudget",
+    "TrainingOutcome", "TrainingPlan", "TrainingSystem", "design", "economics", "evaluate", "learning", "load_scenario",
+    "optimize", "pareto", "performance", "physics", "presets", "sources", "system",
 ]  # fmt: skip
 
 

@@ -25,22 +25,25 @@ from energymodel.units import InputError, parse_quantity
 if TYPE_CHECKING:
     from energymodel.presets.scenario import Scenario
 
-OBJECTIVES = ("energy", "time", "money", "carbon", "etp")
-LIMIT_UNITS = {
-    "time": "s", "facility_power": "W", "money": "USD", "carbon": "kg", "loss": "nat/token", "chips": "1",
-    "temperature": "K", "memory": "B", "heat_flux": "W/m^2",
-}  # fmt: skip
-
 
 @guarded
 def command(
     scenario: ScenarioName,
     minimize: Annotated[
-        str | None, typer.Option("--minimize", metavar="OBJECTIVE", help="energy, time, money, carbon or etp.")
+        str | None,
+        typer.Option(
+            "--minimize",
+            metavar="OBJECTIVE",
+            help="energy, time, money, carbon, etp, loss, or a product such as energy*time^2.",
+        ),
     ] = None,
     limit: Annotated[
         list[str] | None,
-        typer.Option("--limit", metavar="NAME=VALUE", help=f"Limit one of {', '.join(LIMIT_UNITS)}; repeatable."),
+        typer.Option(
+            "--limit",
+            metavar="NAME=VALUE",
+            help="Limit time, facility_power, money, carbon, loss, chips or any output; repeatable.",
+        ),
     ] = None,
     vary: Annotated[
         list[str] | None,
@@ -56,7 +59,7 @@ def command(
     """Find the best plan within limits, and print it beside the scenario's own."""
     check_output(output)
     limits = dict(parse_limit(text) for text in limit or ())
-    objective = _objective(minimize) if minimize is not None else None
+    objective = checked_objective(minimize) if minimize is not None else None
     with Progress(lines=True) as progress:
         given = read_scenario(scenario, changes)
         asked = asked_of(given, objective, limits, vary or [], fix or [])
@@ -78,11 +81,14 @@ def command(
     return fail(failure_line(optimum), code, optimum.result)
 
 
-def _objective(word: str) -> str:
-    from energymodel.presets.files import suggest
+def checked_objective(word: str) -> str:
+    """The objective, if it is one.
 
-    if word not in OBJECTIVES:
-        raise InputError(f'--minimize: unknown "{word}". {suggest(word, OBJECTIVES)}')
+    **Raises:** `InputError`.
+    """
+    from energymodel.design.quantities import parse_objective
+
+    parse_objective(word)
     return word
 
 
@@ -91,17 +97,12 @@ def parse_limit(text: str) -> tuple[str, float]:
 
     **Raises:** `InputError`.
     """
-    from energymodel.presets.files import suggest
+    from energymodel.design import quantities
 
     name, separator, value = (part.strip() for part in text.partition("="))
     if not separator or not name or not value:
         raise InputError(f'--limit: "{text}" is not NAME=VALUE. Write for example "time=60 days".')
-    if name not in LIMIT_UNITS:
-        raise InputError(f'--limit: unknown "{name}". {suggest(name, LIMIT_UNITS)}')
-    number = parse_quantity(value, LIMIT_UNITS[name], f"--limit {name}")
-    if number <= 0.0:
-        raise InputError(f'--limit {name}: "{value}" leaves nothing. Give a positive value.')
-    return name, number
+    return name, quantities.parse_limit(name, value, "--limit")
 
 
 def parse_range(text: str, units: Mapping[str, str]) -> tuple[str, tuple[float, float]]:
@@ -167,7 +168,7 @@ def asked_of(
         if path not in plan_paths:
             raise InputError(f'--fix: unknown path "{path}". {suggest(path, plan_paths)}')
     return {
-        "minimize": minimize or _objective(str(section.get("minimize", "energy"))),
+        "minimize": minimize or checked_objective(str(section.get("minimize", "energy"))),
         "limits": {**own_limits, **limits},
         "vary": ranges or None,
         "fix": tuple(fixed),
@@ -176,9 +177,11 @@ def asked_of(
 
 def written(asked: Mapping[str, Any], scenario: "Scenario") -> dict[str, Any]:
     """What was asked, as the [optimize] section of a scenario holds it."""
+    from energymodel.design.quantities import OUTPUTS
+
     section = {
         "minimize": asked["minimize"],
-        "limits": {name: f"{value!r} {LIMIT_UNITS[name]}" for name, value in asked["limits"].items()},
+        "limits": {name: f"{value!r} {OUTPUTS[name]}" for name, value in asked["limits"].items()},
         "vary": {
             path: [f"{bound!r} {scenario.provenance[path].unit}" for bound in bounds]
             for path, bounds in (asked["vary"] or {}).items()

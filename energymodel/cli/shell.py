@@ -1,9 +1,10 @@
 """How does a command speak to the shell: options, progress, errors, exit codes, files?"""
 
 import functools
+import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 TRUSTED, BAD_INPUT, NOT_TRUSTED, INTERRUPTED = 0, 2, 3, 130
 EXTENSIONS = (".json", ".csv")
+FIGURES = (".svg", ".png", ".html")
 _WIDTH = 112  # of tables where the output is no terminal
 
 ScenarioName = Annotated[
@@ -31,7 +33,8 @@ Changes = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in SI, with the unit in each key.")]
 Output = Annotated[
-    Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the result as well; .json or .csv.")
+    Path | None,
+    typer.Option("-o", "--output", metavar="FILE", help="Write the result as well; the extension chooses the kind."),
 ]
 
 
@@ -123,22 +126,27 @@ def _scenario_of_run(path: Path) -> Mapping[str, Any]:
     return {"name": path.stem, **scenario}
 
 
-def check_output(path: Path | None) -> None:
-    """Check before the work that its result can be written.
+def check_output(path: Path | None, extensions: Sequence[str] = EXTENSIONS) -> None:
+    """Check before the work that its result can be written, also that figures can be drawn.
 
     **Raises:** `InputError` that names the extensions.
     """
     if path is None:
         return
-    if path.suffix not in EXTENSIONS:
+    if path.suffix not in extensions:
         shown = f'extension "{path.suffix}"' if path.suffix else "a file without extension"
-        raise InputError(f"{path}: cannot write {shown}. Choose one of {', '.join(EXTENSIONS)}.")
+        raise InputError(f"{path}: cannot write {shown}. Choose one of {', '.join(extensions)}.")
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {path.parent}. Make it first.")
+    if path.suffix in FIGURES and importlib.util.find_spec("matplotlib") is None:
+        raise InputError(f'{path}: figures need matplotlib. Install it: pip install "energymodel[plot]".')
 
 
-def deliver(tree: Mapping[str, Any], report: "RenderableType", *, as_json: bool, output: Path | None) -> None:
-    """Print a table or JSON, and write the file that was asked for.
+def deliver(
+    tree: Mapping[str, Any], report: "RenderableType", *, as_json: bool, output: Path | None,
+    content: bytes | None = None,
+) -> None:  # fmt: skip
+    """Print a table or JSON, and write the file that was asked for: `content`, or the tree as JSON or one CSV row.
 
     **Raises:** `InputError` if the file cannot be written.
     """
@@ -147,9 +155,10 @@ def deliver(tree: Mapping[str, Any], report: "RenderableType", *, as_json: bool,
     from energymodel.report import json
 
     if output is not None:
-        text = json.csv_row(tree) if output.suffix == ".csv" else json.dumps(tree) + "\n"
+        if content is None:
+            content = (json.csv_row(tree) if output.suffix == ".csv" else json.dumps(tree) + "\n").encode()
         try:
-            output.write_text(text, encoding="utf-8")
+            output.write_bytes(content)
         except OSError as error:
             raise InputError(f"{output}: cannot be written: {error.strerror}.") from None
     if as_json:

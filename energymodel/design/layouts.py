@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -12,11 +13,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from energymodel.compilation import Compiled, concurrently
-from energymodel.design.problem import Form, Given, Problem
+from energymodel.design.problem import Form, Given, Problem, Target
 from energymodel.design.solve import Values
 from energymodel.numerics import Numeric
 from energymodel.system.plan import ParallelLayout
 from energymodel.system.work import divide, memory_per_chip
+from energymodel.units import InputError
 
 Lattice = ParallelLayout
 """Layouts with a leading axis on every leaf."""
@@ -24,16 +26,18 @@ Lattice = ParallelLayout
 MICROBATCHES = (1, 2, 4, 8)
 EMPTY_SLOTS = 0.04  # of the layer slots of a pipeline
 LEAST_CONTEXT = 4096.0  # tokens of a sequence that one chip of a context group should keep
-INHERITED = ("eight_bit", "offload_optimizer", "offload_activations")  # taken from the scenario's own layout
+SWITCHES = ("eight_bit", "offload_optimizer", "offload_activations")  # as in the scenario, unless they may vary
 
 
-def candidates(given: Given, chips: float, kept: tuple[str, ...] = ()) -> Lattice:
+def candidates(given: Given, chips: float, choices: Mapping[str, tuple[float, float]] | None = None) -> Lattice:
     """All layouts that divide at most `chips` chips, the scenario's own among them.
 
     Tensor parallelism stays within a node; pipelines and interleavings are powers of two or divide the layers;
     ZeRO 2 and 3, and recomputation none or full (selective where attention scores are kept), are the ends of
-    what memory costs: stages 0 and 1 send the same bytes as 2 and keep more. Fields named in `kept` stay as they are.
+    what memory costs: stages 0 and 1 send the same bytes as 2 and keep more. `choices` are ranges of fields: a switch
+    takes both ends of its range, all else must lie within.
     """
+    choices = choices or {}
     workload, own = given.system.workload, given.plan.layout
     layers, node = round(float(workload.layers)), round(float(given.system.node.chips))
     tensors = [t for t in _powers(min(node, chips)) if float(workload.heads) % t == 0]
@@ -50,13 +54,16 @@ def candidates(given: Given, chips: float, kept: tuple[str, ...] = ()) -> Lattic
         )
     ]
     names = [field.name for field in dataclasses.fields(ParallelLayout)]
-    inherited = [float(getattr(own, name)) for name in INHERITED]
-    # Columns in the order of the fields: the inherited ones follow recomputation.
+    switches = [sorted(set(choices.get(name, (float(getattr(own, name)),)))) for name in SWITCHES]
+    # Columns in the order of the fields: the switches follow recomputation.
     chosen = [float(getattr(own, name)) for name in names]
-    table = np.array([(*row, *inherited) for row in rows] + [chosen])
-    for name in kept:
-        place = names.index(name)
-        table = table[table[:, place] == chosen[place]]
+    table = np.array([(*row, *switch) for row in rows for switch in itertools.product(*switches)] + [chosen])
+    for name, (low, high) in choices.items():
+        column = table[:, names.index(name)]
+        table = table[(low <= column) & (column <= high)]
+    if not len(table):
+        asked = ", ".join(f"{name} {low:g} to {high:g}" for name, (low, high) in choices.items())
+        raise InputError(f"plan.layout: no layout has {asked}. Give wider ranges.")
     return jax.tree.map(np.asarray, jax.vmap(ParallelLayout)(*np.unique(table, axis=0).T))
 
 
@@ -76,9 +83,14 @@ def _between(most: int, dividend: int) -> list[int]:
     return sorted({*_powers(most), *divisors, most})
 
 
+def take(lanes: Any, places: np.ndarray) -> Any:
+    """The lanes at some places, of layouts or anything else with a leading axis."""
+    return jax.tree.map(lambda leaf: leaf[places], lanes)
+
+
 def fits(problem: Problem, lattice: Lattice, chips: float) -> Bool[np.ndarray, " layouts"]:
     """Which layouts fit into memory at their best: all the chips, one micro-batch in flight."""
-    return np.asarray(_least_memory(problem.given, lattice, chips)) <= float(problem.given.limits["memory"])
+    return np.asarray(_least_memory(problem.given, lattice, chips)) <= problem.limits["memory"]
 
 
 @Compiled
@@ -131,13 +143,8 @@ def screen(problem: Problem, lattice: Lattice, steps: dict[str, np.ndarray]) -> 
     The merit of a point is the logarithm of the objective plus a price on what it violates, so that layouts which
     the search can still make feasible rank before hopeless ones.
     """
-    grid = _grid(problem, steps)
-    least = chips_per_replica(lattice)
-    place = problem.index("plan.chips")
-    points = np.broadcast_to(grid, (len(least), *grid.shape)).copy()
-    if place is not None:
-        points[..., place] = np.maximum(points[..., place], np.log(least)[:, None])
-    values = evaluate_points(problem.form, points, lattice, problem.given)
+    points = grid_points(problem, lattice, steps)
+    values = evaluate_points(problem.form, points, lattice, problem.target, problem.given)
     violation = np.sum(np.maximum(values.inequalities, 0.0), axis=-1)
     merit = np.where(np.isfinite(values.objective), values.objective + VIOLATION_PRICE * violation, np.inf)
     best = np.argmin(merit, axis=1)
@@ -145,28 +152,32 @@ def screen(problem: Problem, lattice: Lattice, steps: dict[str, np.ndarray]) -> 
     return Screened(points[row, best], merit[row, best])
 
 
+def grid_points(
+    problem: Problem, lattice: Lattice, steps: dict[str, np.ndarray]
+) -> Float[np.ndarray, "layouts points n"]:
+    """Coordinates of a grid for each layout, with at least the chips of a replica."""
+    grid = _grid(problem, steps)
+    least = chips_per_replica(lattice)
+    points = np.broadcast_to(grid, (len(least), *grid.shape)).copy()
+    place = problem.index("plan.chips")
+    if place is not None:
+        points[..., place] = np.maximum(points[..., place], np.log(least)[:, None])
+    return points
+
+
 def _grid(problem: Problem, steps: dict[str, np.ndarray]) -> np.ndarray:
     axes = []
     for path in problem.form.paths:
-        low, high = problem.bounds[path]
-        start = float(np.reshape(leaf_at(problem.given, path), ()))
-        axes.append(np.unique(np.clip(np.log(start * steps.get(path, np.ones(1))), np.log(low), np.log(high))))
+        values = np.clip(problem.start(path) * steps.get(path, np.ones(1)), *problem.bounds[path])
+        axes.append(np.unique(problem.form.coordinate(path, values)))
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
-
-
-def leaf_at(given: Given, path: str) -> Any:
-    """The scenario's own value at a dotted path."""
-    node: Any = given
-    for part in path.split("."):
-        node = getattr(node, part)
-    return node
 
 
 CHUNK = 4096
 
 
 def evaluate_points(
-    form: Form, points: Float[np.ndarray, "layouts points n"], lattice: Lattice, given: Given
+    form: Form, points: Float[np.ndarray, "layouts points n"], lattice: Lattice, target: Target, given: Given
 ) -> Values:
     """Objective and rows of every layout at each of its points, in chunks of one compiled size."""
     layouts, count, size = points.shape
@@ -176,7 +187,7 @@ def evaluate_points(
     def chunk(first: int) -> Values:
         index = np.resize(np.arange(first, min(first + CHUNK, len(flat))), CHUNK)
         part = jax.tree.map(lambda leaf: np.asarray(leaf)[owner[index]], lattice)
-        return jax.tree.map(np.asarray, _values(form, flat[index], part, given))
+        return jax.tree.map(np.asarray, _values(form, flat[index], part, target, given))
 
     values = concurrently(chunk, range(0, len(flat), CHUNK))
     total = len(flat)
@@ -187,5 +198,5 @@ def evaluate_points(
 
 
 @Compiled
-def _values(form: Form, points: Array, lattice: Lattice, given: Given) -> Values:
-    return jax.vmap(form, in_axes=(0, 0, None))(points, lattice, given)
+def _values(form: Form, points: Array, lattice: Lattice, target: Target, given: Given) -> Values:
+    return jax.vmap(form, in_axes=(0, 0, None, None))(points, lattice, target, given)

@@ -1,5 +1,6 @@
 """Which plan is best for a scenario, over all layouts and everything that may vary?"""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -17,14 +18,16 @@ from energymodel.design.layouts import (
     evaluate_points,
     fits,
     screen,
+    take,
 )
 from energymodel.design.optimum import Conflict, Optimum, Price, RunnerUp
-from energymodel.design.problem import LIMITS, OBJECTIVES, Problem, objective_value, pose
+from energymodel.design.problem import Problem, Target, pose
+from energymodel.design.quantities import AT_LEAST, OUTPUTS, objective_value, parse_objective
 from energymodel.design.realize import Counts, Realized, realize
 from energymodel.design.solve import RESULTS, Solution, SolverOptions
 from energymodel.presets.scenario import Scenario
 from energymodel.system.outcome import TrainingOutcome
-from energymodel.system.plan import TargetLoss, TokenBudget, TrainingPlan
+from energymodel.system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.training_system import TrainingSystem, evaluate_once, parameters_in_loss
 from energymodel.units import InputError, format_quantity
 
@@ -89,22 +92,23 @@ def optimize(
 
 def _search(scenario: Scenario, problem: Problem, baseline: TrainingOutcome, tell: Callable[[str], None]) -> Optimum:
     chips = problem.bounds.get("plan.chips", (0.0, float(scenario.plan.chips)))[1]
-    lattice = candidates(problem.given, chips, problem.kept)
+    lattice = candidates(problem.given, chips, problem.choices)
     considered = len(lattice.tensor)
     tell(f"screening {considered} layouts")
-    lattice = _take(lattice, np.flatnonzero(fits(problem, lattice, chips)))
+    lattice = take(lattice, np.flatnonzero(fits(problem, lattice, chips)))
     fitting = len(lattice.tensor)
     if fitting == 0:
-        raise InputError(_too_large(problem))
-    lattice = _take(lattice, screen(problem, lattice, COARSE).best(SCREENED))
+        raise InputError(too_large(problem))
+    lattice = take(lattice, screen(problem, lattice, COARSE).best(SCREENED))
     screened = screen(problem, lattice, FINE)
     chosen = screened.best(SEARCHED)
-    lattice, start = _take(lattice, chosen), screened.start[chosen]
+    lattice, start = take(lattice, chosen), screened.start[chosen]
     tell(f"searching {len(start)} layouts")
-    least, most = _bounds(problem, lattice)
+    least, most = layout_bounds(problem, lattice)
     solution = minimize_many(
-        problem.form, start, (lattice,), shared=(problem.given,), bounds=(least, most), options=OPTIONS
-    )
+        problem.form, start, (lattice, problem.targets(len(start))), shared=(problem.given,), bounds=(least, most),
+        options=OPTIONS,
+    )  # fmt: skip
     violation = np.sum(np.maximum(-solution.slacks.inequalities, 0.0), axis=-1)
     usable = np.isfinite(solution.value) & (violation <= ACTIVE)
     realized: list[Realized] = []
@@ -133,19 +137,16 @@ class _Found(NamedTuple):
     statistics: dict[str, int]
 
 
-def _take(lattice: Lattice, places: np.ndarray) -> Lattice:
-    return jax.tree.map(lambda leaf: leaf[places], lattice)
-
-
-def _too_large(problem: Problem) -> str:
-    memory, chips = (format_quantity(float(problem.given.limits[name]), LIMITS[name]) for name in ("memory", "chips"))
+def too_large(problem: Problem) -> str:
+    """What to say where no layout fits into memory."""
+    memory, chips = (format_quantity(problem.limits[name], OUTPUTS[name]) for name in ("memory", "chips"))
     return (
         f"The model fits into {memory} per chip in no layout of {chips} chips. "
         "Allow more chips (--limit chips=...), more memory, or offload states (plan.layout.offload_optimizer=1)."
     )
 
 
-def _bounds(problem: Problem, lattice: Lattice) -> tuple[np.ndarray, np.ndarray]:
+def layout_bounds(problem: Problem, lattice: Lattice) -> tuple[np.ndarray, np.ndarray]:
     """Logarithms of the bounds for each layout: a layout needs its replica's chips."""
     least, most = problem.boxes(len(lattice.tensor))
     place = problem.index("plan.chips")
@@ -155,7 +156,7 @@ def _bounds(problem: Problem, lattice: Lattice) -> tuple[np.ndarray, np.ndarray]
 
 
 def _answer(scenario: Scenario, problem: Problem, baseline: TrainingOutcome, found: _Found) -> Optimum:
-    form, given, solution = problem.form, problem.given, found.solution
+    form, solution = problem.form, found.solution
     if found.realized:
         winner = found.realized[0]
         lane, point = winner.layout, winner.point
@@ -168,13 +169,10 @@ def _answer(scenario: Scenario, problem: Problem, baseline: TrainingOutcome, fou
         result, message = "infeasible", _explain(conflicts, found.statistics["layouts_usable"])
         if bool(np.any(solution.result == RESULTS.interrupted)):
             result, message = "interrupted", "The search was interrupted before it found a plan. Run it again."
-    layout = jax.tree.map(lambda leaf: leaf[lane], found.lattice)
-    system, plan = _numpy(form.at(point, layout, given))
-    if found.realized:
-        plan = _with_whole_counts(plan, system, found.realized[0].counts)
-    plan = _with_goal_of(scenario.plan, system, plan)
-    outcome = _numpy(evaluate_once(system, plan))
-    value = float(objective_value(outcome, form.minimize))
+    layout = take(found.lattice, np.array(lane))
+    counts = found.realized[0].counts if found.realized else None
+    plan, outcome = finished_plan(scenario, problem, point, counts, layout, problem.target)
+    value = float(objective_value(outcome, problem.minimize))
     prices = _prices(problem, found, lane, value) if found.realized else {}
     second = found.realized[1] if len(found.realized) > 1 else None
     runner_up = None
@@ -184,15 +182,15 @@ def _answer(scenario: Scenario, problem: Problem, baseline: TrainingOutcome, fou
     relaxed = float(np.exp(np.min(np.where(found.violation <= ACTIVE, solution.value, np.inf), initial=np.inf)))
     return Optimum(
         scenario=scenario,
-        minimize=form.minimize,
+        minimize=problem.minimize,
         plan=plan,
         outcome=outcome,
         baseline=baseline,
         value=value,
-        baseline_value=float(objective_value(baseline, form.minimize)),
-        value_unit=OBJECTIVES[form.minimize],
-        limits={name: float(limit) for name, limit in given.limits.items()},
-        limit_units={name: LIMITS[name] for name in given.limits},
+        baseline_value=float(objective_value(baseline, problem.minimize)),
+        value_unit=parse_objective(problem.minimize).unit,
+        limits={name: float(limit) for name, limit in problem.limits.items()},
+        limit_units={name: OUTPUTS[name] for name in problem.limits},
         prices=prices,
         active=tuple(name for name, price in prices.items() if abs(price.elasticity) > LEAST_ELASTICITY),
         varied=form.paths,
@@ -208,6 +206,18 @@ def _answer(scenario: Scenario, problem: Problem, baseline: TrainingOutcome, fou
     )
 
 
+def finished_plan(
+    scenario: Scenario, problem: Problem, point: np.ndarray, counts: Counts | None, layout: ParallelLayout,
+    target: Target,
+) -> tuple[TrainingPlan, TrainingOutcome]:  # fmt: skip
+    """The plan at a point of the search, in the words of the scenario, and its outcome."""
+    system, plan = _numpy(problem.form.at(point, layout, target, problem.given))
+    if counts is not None:
+        plan = _with_whole_counts(plan, system, counts)
+    plan = _with_goal_of(scenario.plan, system, plan)
+    return plan, _numpy(evaluate_once(system, plan))
+
+
 def _verdict(solution: Solution, winner: Realized) -> str:
     if bool(np.any(solution.result == RESULTS.interrupted)):
         return "interrupted"
@@ -216,29 +226,30 @@ def _verdict(solution: Solution, winner: Realized) -> str:
 
 def _prices(problem: Problem, found: _Found, lane: int, value: float) -> dict[str, Price]:
     """Elasticities from the multipliers of the relaxed optimum of the winning layout."""
-    form, given, solution = problem.form, problem.given, found.solution
-    elasticities = dict(zip(form.rows, map(float, solution.multipliers.inequalities[lane]), strict=False))
+    form, solution = problem.form, found.solution
+    multipliers = dict(zip(form.rows, map(float, solution.multipliers.inequalities[lane]), strict=False))
+    elasticities = {name: y for name, y in multipliers.items() if name in problem.limits}
     place = problem.index("plan.chips")
-    if place is not None and problem.bounds["plan.chips"][1] == float(given.limits["chips"]):
+    if place is not None and problem.bounds["plan.chips"][1] == problem.limits["chips"]:
         elasticities["chips"] = float(solution.multipliers.upper[lane][place])
-    elasticities["loss"] = _loss_elasticity(problem, found, lane)
-    return {
-        name: Price(y, y * value / float(given.limits[name]), f"{OBJECTIVES[form.minimize]}/({LIMITS[name]})")
-        for name, y in elasticities.items()
-    }
+    if "loss" in problem.limits and "loss" not in elasticities:
+        elasticities["loss"] = _loss_elasticity(problem, found, lane)
+    unit = parse_objective(problem.minimize).unit
+    signed = {name: -y if name in AT_LEAST else y for name, y in elasticities.items()}
+    return {name: Price(y, y * value / problem.limits[name], f"{unit}/({OUTPUTS[name]})") for name, y in signed.items()}
 
 
 def _loss_elasticity(problem: Problem, found: _Found, lane: int) -> float:
     """Envelope theorem, `- d Lagrangian / d ln loss` at the fixed point of the search, by central difference."""
-    given, solution = problem.given, found.solution
+    solution = found.solution
     layout = jax.tree.map(lambda leaf: leaf[lane : lane + 1], found.lattice)
     point = solution.x[lane][None, None]
     weights = solution.multipliers.inequalities[lane]
 
     def lagrangian(factor: float) -> float:
-        loss = given.limits["loss"] * factor
-        moved = eqx.tree_at(lambda given: given.limits["loss"], given, loss)
-        values = evaluate_points(problem.form, point, layout, moved)
+        loss = problem.target.limits["loss"] * factor
+        moved = eqx.tree_at(lambda target: target.limits["loss"], problem.target, loss)
+        values = evaluate_points(problem.form, point, layout, moved, problem.given)
         return float(values.objective[0, 0] + values.inequalities[0, 0] @ weights)
 
     return -(lagrangian(1.0 + LOSS_STEP) - lagrangian(1.0 - LOSS_STEP)) / (2.0 * LOSS_STEP)
@@ -246,19 +257,18 @@ def _loss_elasticity(problem: Problem, found: _Found, lane: int) -> float:
 
 def _conflicts(problem: Problem, solution: Solution, lane: int) -> tuple[Conflict, ...]:
     """Limits that exclude each other at the point that breaks them least, and the values that this point has."""
-    form, limits = problem.form, problem.given.limits
+    form, limits = problem.form, problem.limits
     short = np.maximum(-solution.slacks.inequalities[lane], 0.0)
     binding = np.asarray(solution.conflict.inequalities[lane]) | (short > ACTIVE)
-    conflicts = [
-        Conflict(name, float(limits[name]), float(limits[name] * np.exp(short[row])), LIMITS[name])
-        for row, name in enumerate(form.rows)
-        if binding[row]
-    ]
+    missing = {name: float(short[row]) for row, name in enumerate(form.rows) if binding[row] and name in limits}
     place = problem.index("plan.chips")
     if place is not None and bool(solution.conflict.upper[lane][place]):
-        conflicts.append(Conflict("chips", float(limits["chips"]), float(limits["chips"]), LIMITS["chips"]))
-    broken = [one for one in conflicts if one.nearest > one.asked * (1.0 + ACTIVE)]
-    return tuple(sorted(broken or conflicts, key=lambda one: -one.nearest / one.asked))
+        missing["chips"] = 0.0
+    broken = {name: by for name, by in missing.items() if by > ACTIVE} or missing
+    return tuple(
+        Conflict(name, limits[name], limits[name] * math.exp(-by if name in AT_LEAST else by), OUTPUTS[name])
+        for name, by in sorted(broken.items(), key=lambda item: -item[1])
+    )
 
 
 def _explain(conflicts: tuple[Conflict, ...], usable: int) -> str:
@@ -269,7 +279,7 @@ def _explain(conflicts: tuple[Conflict, ...], usable: int) -> str:
     sentences = []
     for one in conflicts:
         asked, nearest = (format_quantity(number, one.unit) for number in (one.asked, one.nearest))
-        short = one.nearest > one.asked * (1.0 + ACTIVE)
+        short = abs(math.log(one.nearest / one.asked)) > ACTIVE
         sentences.append(f"{one.limit} {asked} (nearest feasible {nearest})" if short else f"{one.limit} {asked}")
     return f"No plan obeys these limits together: {', '.join(sentences)}. Relax the first, or one of the others."
 

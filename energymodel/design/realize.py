@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from energymodel.design.lanes import minimize_many
-from energymodel.design.layouts import Lattice
-from energymodel.design.problem import Problem
+from energymodel.design.layouts import Lattice, take
+from energymodel.design.problem import Problem, Target
 from energymodel.design.solve import RESULTS, Solution, SolverOptions
 
 GROUP = 16  # layouts that are rounded at once
@@ -55,14 +55,14 @@ def realize(
         incumbent = min((one.value for one in best.values()), default=math.inf)
         if float(solution.value[group[0]]) > incumbent and len(best) > 1:
             break
-        trials = [counts for lane in group for counts in _near(problem, lattice, int(lane), solution.x[lane], 1)]
-        _keep_best(best, _solve(problem, lattice, solution, trials, options))
+        trials = [counts for lane in group for counts in near(problem, lattice, int(lane), solution.x[lane], 1)]
+        _keep_best(best, solve_at(problem, lattice, problem.targets(len(usable)), solution, trials, options))
     tried: set[Counts] = set()
     while best:
         winner = min(best.values(), key=lambda one: one.value)
-        trials = [c for c in _near(problem, lattice, winner.layout, winner.point, REACH) if c not in tried]
+        trials = [c for c in near(problem, lattice, winner.layout, winner.point, REACH) if c not in tried]
         tried.update(trials)
-        found = _solve(problem, lattice, solution, trials, options)
+        found = solve_at(problem, lattice, problem.targets(len(usable)), solution, trials, options)
         if not any(one.value < winner.value for one in found):
             break
         _keep_best(best, found)
@@ -79,7 +79,7 @@ def _layout(lattice: Lattice, lane: int) -> Lattice:
     return jax.tree.map(lambda leaf: float(leaf[lane]), lattice)
 
 
-def _near(problem: Problem, lattice: Lattice, lane: int, point: Float[np.ndarray, " n"], reach: int) -> list[Counts]:
+def near(problem: Problem, lattice: Lattice, lane: int, point: Float[np.ndarray, " n"], reach: int) -> list[Counts]:
     """Realizable counts around a point: chips in whole nodes, experts that divide, whole micro-batches."""
     layout, given = _layout(lattice, lane), problem.given
     group = round(layout.tensor * layout.pipeline * layout.context)
@@ -122,14 +122,18 @@ def _value(problem: Problem, path: str, point: Float[np.ndarray, " n"]) -> float
     return float(np.reshape(plan.batch if path == "plan.batch" else plan.chips, ()))
 
 
-def _solve(
-    problem: Problem, lattice: Lattice, solution: Solution, trials: list[Counts], options: SolverOptions
-) -> list[Realized]:
-    """Solve for the other variables at given counts; what breaks a limit is dropped."""
+def solve_at(
+    problem: Problem, lattice: Lattice, targets: Target, solution: Solution, trials: list[Counts],
+    options: SolverOptions,
+) -> list[Realized]:  # fmt: skip
+    """Solve for the other variables at given counts, each with the target of its lane; what breaks a limit is dropped.
+
+    `Counts.layout` is the place of a lane in lattice, targets and solution.
+    """
     if not trials:
         return []
     lanes = np.array([counts.layout for counts in trials])
-    layouts = jax.tree.map(lambda leaf: leaf[lanes], lattice)
+    layouts = take(lattice, lanes)
     start = np.array(solution.x)[lanes]
     least, most = problem.boxes(len(trials))
     group = np.asarray(layouts.tensor) * np.asarray(layouts.pipeline) * np.asarray(layouts.context)
@@ -143,8 +147,9 @@ def _solve(
         place = problem.index(path)
         if place is not None:
             start[:, place] = least[:, place] = most[:, place] = np.log(values)
+    wanted = take(targets, lanes)
     found = minimize_many(
-        problem.form, start, (layouts,), shared=(problem.given,), bounds=(least, most), options=options
+        problem.form, start, (layouts, wanted), shared=(problem.given,), bounds=(least, most), options=options
     )
     converged = np.asarray(found.result == RESULTS.successful)
     worst = np.min(found.slacks.inequalities, axis=-1)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cli.shell import SMALL, run, run_json
-from energymodel.cli.optimize import LIMIT_UNITS, OBJECTIVES, asked_of, parse_limit, parse_range, written
+from energymodel.cli.optimize import asked_of, parse_limit, parse_range, written
 from energymodel.presets.scenario import load_scenario
 from report.reference_optimum import infeasible, optimum
 
@@ -22,13 +22,6 @@ def search(monkeypatch):
 
     monkeypatch.setattr("energymodel.design.optimize.optimize", answer)
     return asked
-
-
-def test_names_are_those_of_the_search():
-    from energymodel.design import problem
-
-    assert LIMIT_UNITS == problem.LIMITS
-    assert tuple(problem.OBJECTIVES) == OBJECTIVES
 
 
 @pytest.mark.parametrize(

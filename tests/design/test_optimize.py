@@ -9,7 +9,8 @@ import pytest
 import energymodel as em
 from energymodel.compilation import compiler_options
 from energymodel.design.layouts import COARSE, candidates, screen
-from energymodel.design.problem import objective_value, pose
+from energymodel.design.problem import pose
+from energymodel.design.quantities import objective_value
 
 README_SCENARIO = "llama-3.1-405b-h100"
 
@@ -62,7 +63,7 @@ def test_not_beaten_by_random_realizable_plans(scenario, optimum):
     random = np.random.default_rng(7)
     sequence, node = float(scenario.system.workload.sequence), int(scenario.system.node.chips)
 
-    values = jax.jit(jax.vmap(problem.form, in_axes=(0, 0, None)), compiler_options=compiler_options())
+    values = jax.jit(jax.vmap(problem.form, in_axes=(0, 0, None, None)), compiler_options=compiler_options())
 
     feasible, best = 0, math.inf
     for _ in range(100):
@@ -84,7 +85,7 @@ def test_not_beaten_by_random_realizable_plans(scenario, optimum):
             "plan.chips": data * group,
         }
         points = np.log(np.stack([point[path] for path in problem.form.paths], axis=1))
-        objective, rows, _ = values(points, layouts, problem.given)
+        objective, rows, _ = values(points, layouts, problem.target, problem.given)
         allowed = np.all(np.asarray(rows) <= 0.0, axis=1) & whole_nodes
         feasible += int(allowed.sum())
         best = min(best, float(np.min(np.asarray(objective)[allowed], initial=math.inf)))
@@ -94,7 +95,7 @@ def test_not_beaten_by_random_realizable_plans(scenario, optimum):
     assert np.exp(best) >= optimum.value * (1 - 1e-9)
 
 
-@pytest.mark.parametrize("minimize", ["money", "carbon", "time", "etp"])
+@pytest.mark.parametrize("minimize", ["money", "carbon", "time", "etp", "loss", "energy*time^2"])
 def test_each_objective_improves_on_the_baseline(scenario, minimize):
     optimum = em.optimize(scenario, minimize=minimize)
     assert optimum.success, optimum.message
@@ -121,7 +122,7 @@ def test_infeasible_names_limit_and_nearest_value(scenario):
 
 
 def test_bad_wishes_are_refused(scenario):
-    with pytest.raises(em.InputError, match='Unknown limit "tme"'):
+    with pytest.raises(em.InputError, match='limit: unknown "tme"'):
         em.optimize(scenario, limits={"tme": "3 days"})
     with pytest.raises(em.InputError, match="energy"):
         em.optimize(scenario, minimize="enregy")
@@ -129,8 +130,10 @@ def test_bad_wishes_are_refused(scenario):
         em.optimize(scenario, fix=["plan.batch", "plan.clock", "plan.coolant_temperature", "plan.chips"])
     with pytest.raises(em.InputError, match="even unlimited data leave"):
         em.optimize(scenario, limits={"loss": "1 nat/token"})
-    with pytest.raises(em.InputError, match="layouts are compared"):
-        em.optimize(scenario, vary={"plan.layout.tensor": (1, 8)})
+    with pytest.raises(em.InputError, match="no layout has tensor 3 to 3"):
+        em.optimize(scenario, vary={"plan.layout.tensor": (3, 3)})
+    with pytest.raises(em.InputError, match="loss is held"):
+        em.optimize(scenario, vary={"plan.goal.loss": (1.9, 2.0)})
 
 
 def test_search_repeats_from_other_starts(scenario, optimum):
@@ -141,11 +144,11 @@ def test_search_repeats_from_other_starts(scenario, optimum):
     problem = pose(scenario, optimum.baseline, "energy", {}, {}, ())
     count = 200
     random = np.random.default_rng(3)
-    low, high = np.log(problem.least), np.log(problem.most)
+    low, high = (side[0] for side in problem.boxes(1))
     start = random.uniform(low, high, (count, len(low)))
     layouts = jax.tree.map(lambda leaf: np.full(count, float(leaf)), optimum.plan.layout)
     found = minimize_many(
-        problem.form, start, (layouts,), shared=(problem.given,),
+        problem.form, start, (layouts, problem.targets(count)), shared=(problem.given,),
         bounds=(np.tile(low, (count, 1)), np.tile(high, (count, 1))), options=SolverOptions(hessian="differences"),
     )  # fmt: skip
     solved = np.asarray(found.result == RESULTS.successful)

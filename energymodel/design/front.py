@@ -1,0 +1,121 @@
+"""Of plans that trade outputs against each other, which are efficient, how good is the set and where does it bend?"""
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from energymodel.presets.scenario import Scenario
+from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.plan import TrainingPlan
+
+
+@dataclasses.dataclass(frozen=True)
+class FrontPoint:
+    """A realizable plan that no other of its front beats in all objectives.
+
+    `exchange` is y in "1 % more of this objective saves y % of the first", at the relaxed optimum.
+    """
+
+    values: Mapping[str, float]
+    exchange: Mapping[str, float]
+    plan: TrainingPlan
+    outcome: TrainingOutcome
+
+
+@dataclasses.dataclass(frozen=True)
+class Front:
+    """Efficient plans, ordered by the second objective.
+
+    `hypervolume` is that of the logarithms of the objectives, between the best and the worst values of the front, as a
+    share of that box [1]; `knee` is the place of the plan farthest from the chord or plane of the ends.
+    """
+
+    scenario: Scenario
+    minimize: tuple[str, ...]
+    units: Mapping[str, str]
+    points: tuple[FrontPoint, ...]
+    baseline: Mapping[str, float]
+    hypervolume: float
+    knee: int
+    layouts_considered: int
+    layouts_searched: int
+    result: str
+    message: str
+
+    @property
+    def success(self) -> bool:
+        """Whether every plan can be trusted."""
+        return self.result == "successful"
+
+    def table(self) -> Float[np.ndarray, "points objectives"]:
+        """Values of the objectives."""
+        return np.array([[point.values[name] for name in self.minimize] for point in self.points])
+
+
+def efficient(values: Float[np.ndarray, "points objectives"]) -> Bool[np.ndarray, " points"]:
+    """Which points no other point beats or equals in all objectives while better in one [Pareto 1906]."""
+    no_worse = np.all(values[:, None] <= values[None], axis=-1)
+    better = np.any(values[:, None] < values[None], axis=-1)
+    first = np.tril(np.all(values[:, None] == values[None], axis=-1), -1).any(axis=1)  # of equal points the first stays
+    return ~np.any(no_worse & better, axis=0) & ~first
+
+
+def hypervolume(values: Float[np.ndarray, "points objectives"], reference: Float[np.ndarray, " objectives"]) -> float:
+    """Volume that points dominate below a reference [Zitzler & Thiele 1998], by slices along the last objective.
+
+    **Arguments:**
+
+    - `values`: objectives, less is better.
+    - `reference`: worst corner; points beyond it do not count.
+
+    **Returns:** volume in the product of the units.
+    """
+    inside = values[np.all(values < reference, axis=1)]
+    if not len(inside):
+        return 0.0
+    if inside.shape[1] == 1:
+        return float(reference[0] - inside.min())
+    inside = inside[np.argsort(inside[:, -1], kind="stable")]
+    ends = np.append(inside[1:, -1], reference[-1])
+    return sum(
+        float(end - start) * hypervolume(inside[: count + 1, :-1], reference[:-1])
+        for count, (start, end) in enumerate(zip(inside[:, -1], ends, strict=True))
+        if end > start
+    )
+
+
+def relative_hypervolume(values: Float[np.ndarray, "points objectives"]) -> float:
+    """Hypervolume of the logarithms between the best and the worst of each objective, as a share of that box [1]."""
+    logarithms = np.log(values)
+    low, high = logarithms.min(axis=0), logarithms.max(axis=0)
+    width = np.where(high > low, high - low, 1.0)
+    return hypervolume((logarithms - low) / width, np.ones(len(low)) * (high > low) + (high <= low))
+
+
+def knee(values: Float[np.ndarray, "points objectives"]) -> int:
+    """Place of the point farthest below the plane through the ends of the front, in relative logarithms [Das 1999]."""
+    logarithms = np.log(values)
+    low, high = logarithms.min(axis=0), logarithms.max(axis=0)
+    relative = (logarithms - low) / np.where(high > low, high - low, 1.0)
+    return int(np.argmin(relative.sum(axis=1)))
+
+
+def simplex(count: int, size: int) -> Float[np.ndarray, "points size"]:
+    """At least `count` evenly spread weights that are not negative and add up to one [Das & Dennis 1998]."""
+    steps = 1
+    while _lattice_size(steps, size) < count:
+        steps += 1
+    return _compositions(steps, size) / steps
+
+
+def _lattice_size(steps: int, size: int) -> int:
+    return len(_compositions(steps, size))
+
+
+def _compositions(total: int, size: int) -> Int[np.ndarray, "points size"]:
+    if size == 1:
+        return np.array([[total]])
+    parts = [np.insert(_compositions(total - first, size - 1), 0, first, axis=1) for first in range(total + 1)]
+    return np.concatenate(parts)

@@ -1,0 +1,73 @@
+"""How is a figure drawn and kept: one style, SVG or PNG, with a clear word where matplotlib is missing."""
+
+import io
+from typing import TYPE_CHECKING, Any
+
+from energymodel.units import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+BLUE, ORANGE, GRAY, GREEN, RED, PURPLE = "#0072b2", "#d55e00", "#777777", "#009e73", "#cc3311", "#aa4499"
+"""Colors that the color-blind tell apart [Wong 2011]."""
+COLORS = (BLUE, ORANGE, GREEN, PURPLE, RED, GRAY)
+
+_STYLE = {
+    "font.size": 9.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "energymodel",  # the same figure is the same file
+}
+
+
+def new_figure(width: float = 6.4, height: float = 4.0) -> "Figure":
+    """An empty figure of a size in inches.
+
+    **Raises:** `InputError` that names the extra, where matplotlib is not installed.
+    """
+    matplotlib = _matplotlib()
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(_STYLE):
+        return Figure(figsize=(width, height), layout="constrained")
+
+
+def add_axes(figure: "Figure", *place: int) -> Any:
+    """Axes of a figure in the style of the project; `place` as in `Figure.add_subplot`."""
+    with _matplotlib().rc_context(_STYLE):
+        return figure.add_subplot(*place)
+
+
+def save(figure: "Figure", kind: str) -> bytes:
+    """The figure as "svg" or "png", without the date of its making."""
+    buffer = io.BytesIO()
+    metadata = {"Date": None} if kind == "svg" else {}
+    with _matplotlib().rc_context(_STYLE):
+        figure.savefig(buffer, format=kind, dpi=160, metadata=metadata)
+    return buffer.getvalue()
+
+
+def page(title: str, figure: "Figure", body: str) -> str:
+    """One HTML file that needs no other: title, figure, and the body below it."""
+    picture = save(figure, "svg").decode()
+    picture = picture[picture.index("<svg") :]
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>\n'
+        "<style>body{font:15px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em;color:#222}"
+        "table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
+        "td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #ddd}svg{max-width:100%;height:auto}"
+        f"</style></head>\n<body><h1>{title}</h1>\n{picture}\n{body}\n</body></html>\n"
+    )
+
+
+def _matplotlib() -> Any:
+    try:
+        import matplotlib
+    except ModuleNotFoundError:
+        raise InputError('Figures need matplotlib. Install it: pip install "energymodel[plot]".') from None
+    return matplotlib

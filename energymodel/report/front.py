@@ -1,0 +1,198 @@
+"""How are efficient plans shown: a table with exchange rates, JSON, CSV, a figure, a page?"""
+
+import csv
+import html
+import io
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from energymodel.design.front import Front, FrontPoint
+from energymodel.report.figure import BLUE, COLORS, GRAY, ORANGE, add_axes, new_figure, page, save
+from energymodel.report.json import Tree, outcome_json, plan_json
+from energymodel.system.plan import ParallelLayout
+from energymodel.units import format_quantity
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_LAYOUT = {"tensor": "t", "pipeline": "p", "interleaving": "v", "context": "c", "expert": "e", "microbatch": "b"}
+_READABLE = {
+    "J": ((3.6e12, "GWh"), (3.6e9, "MWh"), (3.6e6, "kWh")),
+    "s": ((86400.0, "days"), (3600.0, "hours")),
+    "USD": ((1e6, "M USD"), (1e3, "k USD")),
+    "kg": ((1e3, "t"),),
+    "W": ((1e6, "MW"), (1e3, "kW")),
+}
+_WIDE = 3.0  # ratio of the ends of an axis beyond which it is logarithmic
+_SHOWN = 24  # rows of the table on a terminal
+
+
+def front_report(front: Front) -> RenderableType:
+    """Efficient plans, what each gives up for the other objectives, and where the layout changes."""
+    first = front.minimize[0]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in front.minimize:
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in front.minimize[1:]:
+        table.add_column(f"1 % more {name}", justify="right", no_wrap=True)
+    for heading in ("chips", "clock", "batch", "layout"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    places = _spread(len(front.points), front.knee)
+    previous = ""
+    for place in places:
+        point = front.points[place]
+        layout = layout_word(point.plan.layout)
+        marks = [word for word, holds in (("knee", place == front.knee), ("new layout", layout != previous)) if holds]
+        table.add_row(
+            *(format_quantity(point.values[name], front.units[name]) for name in front.minimize),
+            *(f"{point.exchange[name]:+.3f} %" if name in point.exchange else "" for name in front.minimize[1:]),
+            f"{float(point.plan.chips):g}",
+            f"{float(point.plan.clock):.3f}",
+            format_quantity(float(point.plan.batch[0]), "token"),
+            layout,
+            ", ".join(marks) if previous else ", ".join(mark for mark in marks if mark != "new layout"),
+        )
+        previous = layout
+    own = ", ".join(f"{name} {format_quantity(front.baseline[name], front.units[name])}" for name in front.minimize)
+    lines = [
+        f"The scenario's own plan: {own}.",
+        f"1 % more of an objective saves so many percent of {first}, at the relaxed optimum.",
+        f"Hypervolume {front.hypervolume:.4f} of the box between best and worst, in logarithms. "
+        f"{front.layouts_considered:,} layouts compared, {front.layouts_searched} of them on the front or next to it.",
+        front.message,
+    ]
+    if len(places) < len(front.points):
+        lines.insert(0, f"{len(places)} of {len(front.points)} plans are shown; -o front.csv writes all.")
+    title = f"{front.scenario.title}: least {' against '.join(front.minimize)}"
+    return Group(Text(title, style="bold"), "", table, "", Text("\n".join(lines)))
+
+
+def _spread(count: int, knee: int) -> list[int]:
+    step = max(1, -(-count // _SHOWN))
+    return sorted({*range(0, count, step), count - 1, knee})
+
+
+def layout_word(layout: ParallelLayout) -> str:
+    """A layout in one word, such as t4·p8·v16·c2·b1, with ZeRO 3 and recomputation where they act."""
+    degrees = [f"{short}{float(getattr(layout, name)):g}" for name, short in _LAYOUT.items()]
+    degrees = [word for word in degrees if word[1:] != "1" or word[0] in "tp"]
+    if float(layout.shard_parameters):
+        degrees.append("z3")
+    if float(layout.recompute_full):
+        degrees.append("full")
+    elif float(layout.recompute_attention):
+        degrees.append("selective")
+    return "·".join(degrees)
+
+
+def front_json(front: Front) -> Tree:
+    """All plans with objectives, exchange rates and outcomes; the scenario repeats the run."""
+    return {
+        "scenario": {"name": front.scenario.name, **front.scenario.tables},
+        "minimize": list(front.minimize),
+        "units": dict(front.units),
+        "result": front.result,
+        "message": front.message,
+        "hypervolume": front.hypervolume,
+        "knee": front.knee,
+        "baseline": dict(front.baseline),
+        "layouts_considered": front.layouts_considered,
+        "layouts_searched": front.layouts_searched,
+        "points": [
+            {
+                "values": dict(point.values),
+                "exchange": dict(point.exchange),
+                "plan": plan_json(point.plan),
+                "outcome": outcome_json(point.outcome),
+            }
+            for point in front.points
+        ],
+    }
+
+
+def front_csv(front: Front) -> str:
+    """One line per plan, objectives in SI with the unit in the heading."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    objectives = [f"{name} [{front.units[name]}]" for name in front.minimize]
+    rates = [f"saving of {front.minimize[0]} per {name} [%/%]" for name in front.minimize[1:]]
+    layout = list(type(front.points[0].plan.layout).__dataclass_fields__)
+    writer.writerow(
+        [*objectives, *rates, "chips", "clock", "batch [token]", "coolant_temperature [K]", *layout, "knee"]
+    )
+    for place, point in enumerate(front.points):
+        plan = point.plan
+        writer.writerow(
+            [
+                *(point.values[name] for name in front.minimize),
+                *(point.exchange.get(name, "") for name in front.minimize[1:]),
+                *(float(number) for number in (plan.chips, plan.clock, plan.batch[0], plan.coolant_temperature)),
+                *(float(getattr(plan.layout, name)) for name in layout),
+                int(place == front.knee),
+            ]
+        )
+    return buffer.getvalue()
+
+
+def front_figure(front: Front) -> "Figure":
+    """The second objective across, the first upward; colors are layouts, or a third objective's thirds.
+
+    **Raises:** `InputError` where matplotlib is not installed.
+    """
+    figure = new_figure()
+    axes = add_axes(figure, 1, 1, 1)
+    first, second = front.minimize[:2]
+    up, across = (_scaled(front, name) for name in (first, second))
+    words = [layout_word(point.plan.layout) for point in front.points]
+    if len(front.minimize) == 2:
+        axes.plot(across[0], up[0], color=GRAY, linewidth=0.8, zorder=1)
+    for number, word in enumerate(dict.fromkeys(words)):
+        chosen = [place for place, one in enumerate(words) if one == word]
+        axes.scatter(
+            [across[0][place] for place in chosen], [up[0][place] for place in chosen],
+            s=16, color=COLORS[number % len(COLORS)], label=word, zorder=2,
+        )  # fmt: skip
+    axes.scatter([across[0][front.knee]], [up[0][front.knee]], s=80, facecolors="none", edgecolors=ORANGE, label="knee")
+    own = front.baseline
+    axes.scatter([own[second] * across[1]], [own[first] * up[1]], marker="x", color=BLUE, label="scenario's own plan")
+    axes.set(xlabel=f"{second} ({across[2]})", ylabel=f"{first} ({up[2]})", title=front.scenario.title)
+    if max(across[0]) > _WIDE * min(across[0]):
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
+    axes.legend(fontsize=8)
+    return figure
+
+
+def _scaled(front: Front, name: str) -> tuple[list[float], float, str]:
+    """Values in a readable unit, the factor from SI, and the unit."""
+    values = [point.values[name] for point in front.points]
+    scales = (*_READABLE.get(front.units[name], ()), (1.0, front.units[name]))
+    size, unit = next((scale for scale in scales if min(values) >= scale[0]), scales[-1])
+    return [value / size for value in values], 1.0 / size, unit
+
+
+def front_file(front: Front, suffix: str) -> bytes:
+    """The front as a file of one of the kinds `.csv`, `.svg`, `.png`, `.html`."""
+    if suffix == ".csv":
+        return front_csv(front).encode()
+    figure = front_figure(front)
+    if suffix == ".html":
+        return page(f"{front.scenario.title}: {' against '.join(front.minimize)}", figure, _rows(front)).encode()
+    return save(figure, suffix.removeprefix("."))
+
+
+def _rows(front: Front) -> str:
+    def cells(point: FrontPoint) -> str:
+        shown = [format_quantity(point.values[name], front.units[name]) for name in front.minimize]
+        shown += [f"{point.exchange[name]:+.3f} %" if name in point.exchange else "" for name in front.minimize[1:]]
+        shown += [f"{float(point.plan.chips):g}", f"{float(point.plan.clock):.3f}", layout_word(point.plan.layout)]
+        return "".join(f"<td>{html.escape(cell)}</td>" for cell in shown)
+
+    headings = [*front.minimize, *(f"1 % more {name}" for name in front.minimize[1:]), "chips", "clock", "layout"]
+    head = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings)
+    body = "\n".join(f"<tr>{cells(point)}</tr>" for point in front.points)
+    return f"<table><tr>{head}</tr>\n{body}</table>\n<p>{html.escape(front.message)}</p>"

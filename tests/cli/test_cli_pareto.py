@@ -1,0 +1,77 @@
+"""`pareto`: what is asked reaches the search; files of every kind; bad input."""
+
+import json
+
+import pytest
+
+import energymodel as em
+from cli.shell import SMALL, run
+
+
+@pytest.fixture(scope="module")
+def front():
+    return em.pareto(em.load_scenario(SMALL), points=5)
+
+
+@pytest.fixture
+def search(monkeypatch, front):
+    asked = []
+
+    def answer(scenario, *arguments):
+        asked.append((scenario.name, *arguments[:-1]))
+        arguments[-1]("searching")
+        return front
+
+    monkeypatch.setattr("energymodel.design.pareto.pareto", answer)
+    return asked
+
+
+def test_table_says_what_is_given_up(search):
+    result = run("pareto", SMALL)
+    assert result.exit_code == 0
+    assert "least energy against time" in result.stdout
+    assert "knee" in result.stdout
+    assert "own plan" in result.stdout
+    assert search == [(SMALL, ("energy", "time"), 64, {}, None, ())]
+
+
+def test_options_reach_the_search(search):
+    options = ["--minimize", "money", "--minimize", "carbon", "--points", "9", "--limit", "time=2 days"]
+    assert run("pareto", SMALL, *options, "--fix", "plan.clock").exit_code == 0
+    assert search == [(SMALL, ["money", "carbon"], 9, {"time": 172800.0}, None, ("plan.clock",))]
+
+
+def test_json_repeats_the_front(search, front):
+    tree = json.loads(run("pareto", SMALL, "--json").stdout)
+    assert [point["values"] for point in tree["points"]] == [dict(point.values) for point in front.points]
+    assert tree["units"] == {"energy": "J", "time": "s"}
+    assert tree["points"][0]["plan"]["chips"] == float(front.points[0].plan.chips)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "start"),
+    [("csv", b"energy [J],time [s]"), ("svg", b"<?xml"), ("png", b"\x89PNG"), ("html", b"<!doctype")],
+)
+def test_files(search, front, tmp_path, suffix, start):
+    path = tmp_path / f"front.{suffix}"
+    assert run("pareto", SMALL, "-o", str(path)).exit_code == 0
+    assert path.read_bytes().startswith(start)
+    if suffix == "csv":
+        assert len(path.read_text().splitlines()) == 1 + len(front.points)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--minimize", "energy"], ["two or more"]),
+        (["--minimize", "energy", "--minimize", "tme"], ["tme", "time"]),
+        (["--minimize", "energy", "--minimize", "mfu"], ["mfu", "better"]),
+        (["--points", "1"], ["1 points"]),
+        (["-o", "front.pdf"], [".pdf", ".svg"]),
+        (["--limit", "tme=2 days"], ["tme", "time"]),
+    ],
+)
+def test_bad_input(options, words):
+    result = run("pareto", SMALL, *options)
+    assert result.exit_code == 2
+    assert all(word in result.stderr for word in words), result.stderr

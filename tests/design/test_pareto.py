@@ -1,0 +1,88 @@
+"""Fronts of the small test run: feasible, efficient, exchange rates that are slopes, ends that `optimize` finds."""
+
+import jax
+import numpy as np
+import pytest
+
+import energymodel as em
+from energymodel.design.front import efficient
+from energymodel.presets.validate import check_fit, check_plan
+
+
+@pytest.fixture(scope="module")
+def scenario():
+    return em.load_scenario("test-1b-h100")
+
+
+@pytest.fixture(scope="module")
+def front(scenario):
+    return em.pareto(scenario, ("energy", "time"), points=24)
+
+
+def test_plans_are_realizable_and_are_what_evaluate_says(scenario, front):
+    assert front.success, front.message
+    assert len(front.points) >= 8
+    with jax.enable_x64(True):
+        for point in front.points[::4]:
+            check_plan(scenario.system, point.plan)
+            check_fit(scenario.system, point.plan, float(point.outcome.memory_per_chip))
+            outcome = em.evaluate(scenario.system, point.plan)
+            np.testing.assert_allclose(float(outcome.energy.total), point.values["energy"], rtol=1e-9)
+            np.testing.assert_allclose(float(outcome.time), point.values["time"], rtol=1e-9)
+            np.testing.assert_allclose(float(outcome.loss), float(em.evaluate(scenario.system, scenario.plan).loss))
+
+
+def test_no_plan_dominates_another(front):
+    values = front.table()
+    assert efficient(values).all()
+    assert np.all(np.diff(values[:, 1]) > 0.0)
+    assert np.all(np.diff(values[:, 0]) < 0.0)
+
+
+def test_ends_are_the_single_optima(scenario, front):
+    fastest = em.optimize(scenario, minimize="time")
+    np.testing.assert_allclose(front.points[0].values["time"], fastest.value, rtol=2e-3)
+    middle = front.points[len(front.points) // 2]
+    best = em.optimize(scenario, limits={"time": middle.values["time"]})
+    np.testing.assert_allclose(middle.values["energy"], best.value, rtol=1e-4)
+
+
+def test_exchange_rates_are_slopes_where_the_layout_stays(front):
+    logs, checked = np.log(front.table()), 0
+    for left, mid, right in zip(range(len(logs) - 2), range(1, len(logs) - 1), range(2, len(logs)), strict=True):
+        layouts = {tuple(map(float, jax.tree.leaves(front.points[k].plan.layout))) for k in (left, mid, right)}
+        chips = {float(front.points[k].plan.chips) for k in (left, mid, right)}
+        batches = {float(front.points[k].plan.batch[0]) for k in (left, mid, right)}
+        if len(layouts) == len(chips) == len(batches) == 1:
+            slope = -(logs[right, 0] - logs[left, 0]) / (logs[right, 1] - logs[left, 1])
+            np.testing.assert_allclose(front.points[mid].exchange["time"], slope, rtol=0.15, atol=0.02)
+            checked += 1
+    assert checked > 0
+
+
+def test_three_objectives(scenario):
+    front = em.pareto(scenario, ("energy", "time", "money"), points=10)
+    assert front.success, front.message
+    assert efficient(front.table()).all()
+    assert len(front.points) >= 5
+    assert set(front.points[0].exchange) == {"time", "money"}
+    assert 0.0 < front.hypervolume <= 1.0
+
+
+def test_loss_as_an_objective(scenario):
+    front = em.pareto(scenario, ("energy", "loss"), points=6, limits={"time": "30 hours"})
+    values = front.table()
+    assert np.all(np.diff(values[:, 0]) < 0.0)
+    assert max(float(point.outcome.time) for point in front.points) <= 30 * 3600 * (1 + 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("minimize", "word"),
+    [(("energy",), "two or more"), (("energy", "energy"), "two or more"), (("energy", "tme"), "Unknown objective"),
+     (("energy", "mfu"), "more of it is better")],
+)  # fmt: skip
+def test_bad_objectives_are_refused(scenario, minimize, word):
+    with pytest.raises(em.InputError, match=word):
+        em.pareto(scenario, minimize)
+    with pytest.raises(em.InputError, match="no front"):
+        em.pareto(scenario, points=1)
