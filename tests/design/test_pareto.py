@@ -27,7 +27,7 @@ def test_plans_are_realizable_and_are_what_evaluate_says(scenario, front):
             check_plan(scenario.system, point.plan)
             check_fit(scenario.system, point.plan, float(point.outcome.memory_per_chip))
             outcome = em.evaluate(scenario.system, point.plan)
-            np.testing.assert_allclose(float(outcome.energy.total), point.values["energy"], rtol=1e-9)
+            np.testing.assert_allclose(np.asarray(outcome.energy.total), point.values["energy"], rtol=1e-9)
             np.testing.assert_allclose(float(outcome.time), point.values["time"], rtol=1e-9)
             np.testing.assert_allclose(float(outcome.loss), float(em.evaluate(scenario.system, scenario.plan).loss))
 
