@@ -1,0 +1,195 @@
+"""Does the first-order solver find what closed forms and the dense solver say, also past the size of the latter?"""
+
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from energymodel.design.first_order import FirstOrderOptions, minimize_first_order
+from energymodel.design.solve import RESULTS, SolverOptions, minimize
+from energymodel.learning.critical_batch import PowerCriticalBatch
+from energymodel.learning.learning import CriticalBatchLearning
+from energymodel.learning.loss_law import ChinchillaLaw
+from energymodel.learning.optimal_batch import adaptive_batch_cost, constant_batch_cost
+from energymodel.learning.schedule import quadrature_over_progress
+
+QUICK = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0}
+first_order = eqx.filter_jit(minimize_first_order, compiler_options=QUICK)  # pyright: ignore[reportCallIssue]
+dense = eqx.filter_jit(minimize, compiler_options=QUICK)  # pyright: ignore[reportCallIssue]
+
+
+def ended(solution, result):
+    return bool(np.all(solution.result == result))
+
+
+def rosenbrock(x):
+    return jnp.sum(100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2)
+
+
+def test_rosenbrock_of_fifty_variables():
+    solution = first_order(rosenbrock, np.full(50, -1.2))
+    assert ended(solution, RESULTS.successful)
+    np.testing.assert_allclose(solution.x, 1.0, atol=1e-6)
+
+
+def test_bounds_hold_at_all_times_and_active_ones_have_multipliers():
+    # The logarithm is not finite below 0. Nearest point of the box to (-1, 2, 5, 0.5); multipliers are 2 |gap|.
+    target = np.array([-1.0, 2.0, 5.0, 0.5])
+
+    def distance(x):
+        return jnp.sum((x - target) ** 2) + 0.0 * jnp.sum(jnp.log(x + 1e-300))
+
+    bounds = (np.array([0.0, 0.0, -np.inf, 0.5]), np.array([np.inf, 3.0, 4.0, 0.5]))
+    solution = first_order(distance, np.array([1.0, 1.0, 1.0, 0.5]), bounds=bounds)
+    assert ended(solution, RESULTS.successful)
+    np.testing.assert_allclose(solution.x, [0.0, 2.0, 4.0, 0.5], atol=1e-6)
+    np.testing.assert_allclose(solution.multipliers.lower, [2.0, 0.0, 0.0, 0.0], atol=1e-5)
+    np.testing.assert_allclose(solution.multipliers.upper, [0.0, 0.0, 2.0, 0.0], atol=1e-5)
+
+
+def hs71(x):
+    return x[0] * x[3] * (x[0] + x[1] + x[2]) + x[2]
+
+
+HS71 = {
+    "bounds": (1.0, 5.0),
+    "inequalities": lambda x: 25.0 - jnp.prod(x),
+    "equalities": lambda x: jnp.sum(x**2) - 40.0,
+}
+
+
+def test_hock_schittkowski_71():
+    # Hock & Schittkowski 1981, problem 71: x, f and the active bound x1 = 1.
+    solution = first_order(hs71, np.array([1.0, 5.0, 5.0, 1.0]), **HS71)
+    assert ended(solution, RESULTS.successful)
+    np.testing.assert_allclose(solution.x, [1.0, 4.7429994, 3.8211503, 1.3794082], atol=1e-6)
+    np.testing.assert_allclose(solution.value, 17.0140173, atol=1e-6)
+    other = dense(hs71, np.array([1.0, 5.0, 5.0, 1.0]), **HS71)
+    for mine, theirs in zip(jax.tree.leaves(solution.multipliers), jax.tree.leaves(other.multipliers), strict=True):
+        np.testing.assert_allclose(mine, theirs, atol=1e-4)
+
+
+def test_any_pytree_and_arguments():
+    def cost(x, weight):
+        return weight * x["a"] ** 2 + jnp.sum((x["b"] - 1.0) ** 2)
+
+    solution = first_order(
+        cost, {"a": np.array(3.0), "b": np.zeros(2)}, args=(2.0,), inequalities=lambda x, weight: {"sum": 1.0 - x["a"]}
+    )
+    assert ended(solution, RESULTS.successful)
+    np.testing.assert_allclose(solution.x["a"], 1.0, atol=1e-6)
+    np.testing.assert_allclose(solution.multipliers.inequalities["sum"], 4.0, atol=1e-4)
+
+
+def test_lanes_stop_by_themselves():
+    def cost(x, center):
+        return jnp.sum((x - center) ** 4 + (x - center) ** 2)
+
+    centers = np.linspace(-2.0, 2.0, 5)
+    solve = jax.jit(
+        jax.vmap(lambda c: minimize_first_order(cost, jnp.zeros(3), args=(c,), bounds=(-1.0, 1.0))),
+        compiler_options=QUICK,
+    )
+    solution = solve(centers)
+    assert ended(solution, RESULTS.successful)
+    np.testing.assert_allclose(solution.x[:, 0], np.clip(centers, -1.0, 1.0), atol=1e-6)
+    assert len(set(np.asarray(solution.iterations).tolist())) > 1
+
+
+@pytest.mark.parametrize(
+    ("objective", "problem", "result"),
+    [
+        (
+            lambda x: jnp.sum(x**2),
+            {"inequalities": lambda x: jnp.stack([x[0] - 1.0, 2.0 - x[0]])},
+            RESULTS.infeasible,
+        ),
+        (lambda x: jnp.log(-1.0 - jnp.sum(x**2)), {}, RESULTS.non_finite),
+        (lambda x: jnp.sum(x), {"options": FirstOrderOptions(max_iterations=50)}, RESULTS.out_of_iterations),
+        (lambda x: jnp.sum(x**2), {"bounds": (1.0, -1.0)}, RESULTS.bounds_cross),
+    ],
+    ids=["infeasible", "not finite", "unbounded", "bounds cross"],
+)
+def test_what_has_no_answer_says_so(objective, problem, result):
+    solution = first_order(objective, np.ones(2), **problem)
+    assert ended(solution, result)
+
+
+def test_throw():
+    with pytest.raises(RuntimeError, match="lower bound lies above"):
+        first_order(rosenbrock, np.ones(2), bounds=(1.0, -1.0), throw=True)
+
+
+def test_infeasible_rows_are_named():
+    solution = first_order(
+        lambda x: jnp.sum(x**2), np.ones(2), inequalities=lambda x: jnp.stack([x[0] - 1.0, 2.0 - x[0], x[1] - 5.0])
+    )
+    np.testing.assert_array_equal(solution.conflict.inequalities, [True, True, False])
+
+
+def test_float32_stops_at_what_it_reaches():
+    solution = first_order(rosenbrock, np.full(4, -1.2, np.float32))
+    assert solution.x.dtype == np.float32
+    assert ended(solution, RESULTS.successful)
+    np.testing.assert_allclose(solution.x, 1.0, atol=2e-3)
+
+
+# A schedule of the batch, whose best cost is known: docs/physics.md A0.12
+
+EXPONENT, FIXED, END = 0.462, 1e6, 1.4e12
+LEARNING = CriticalBatchLearning(
+    loss_law=ChinchillaLaw(1.8172, 482.01, 0.3478, 2085.43, 0.3658),
+    critical_batch=PowerCriticalBatch(2048 * 0.0471, EXPONENT),
+    absorbed_overhead=0.0,
+)
+RUN_LEVEL = 2048 * 0.0471 * END**EXPONENT
+
+
+def schedule_cost(knots):
+    """Logarithm of the time of a run over its ideal."""
+    cost, _ = quadrature_over_progress(lambda batch: 1.0 + FIXED / batch, END, knots, LEARNING, 70e9)
+    return jnp.log(cost / END)
+
+
+def token_overhead(knots, most):
+    """Tokens against a limit on them, as a multiple of the ideal."""
+    _, tokens = quadrature_over_progress(lambda batch: 1.0 + FIXED / batch, END, knots, LEARNING, 70e9)
+    return jnp.log(tokens / (END * most))
+
+
+BOUNDS = (np.log(1e5), np.log(1e9))
+
+
+@pytest.mark.parametrize("knots", [8, 16])
+def test_schedule_agrees_with_the_dense_solver(knots):
+    start = np.full(knots, np.log(4e6))
+    limit = {"inequalities": partial(token_overhead, most=1.1)}
+    for problem in ({}, limit):
+        mine = first_order(schedule_cost, start, bounds=BOUNDS, **problem)
+        theirs = dense(schedule_cost, start, bounds=BOUNDS, options=SolverOptions(hessian="differences"), **problem)
+        assert ended(mine, RESULTS.successful)
+        assert ended(theirs, RESULTS.successful)
+        # A limit may be broken by the tolerance, which its multiplier turns into a gain.
+        np.testing.assert_allclose(mine.value, theirs.value, rtol=0, atol=3e-7 if problem else 1e-10)
+        np.testing.assert_allclose(mine.x, theirs.x, rtol=0, atol=1e-3)
+        if problem:
+            np.testing.assert_allclose(mine.multipliers.inequalities, theirs.multipliers.inequalities, rtol=1e-4)
+            assert mine.multipliers.inequalities > 0
+
+
+def test_schedule_of_256_knots_reaches_the_closed_form():
+    solution = first_order(schedule_cost, np.full(256, np.log(4e6)), bounds=BOUNDS)
+    assert ended(solution, RESULTS.successful)
+    # Constant 1.3439, adaptive 1.3291: docs/physics.md A0.12.
+    adaptive = float(adaptive_batch_cost(RUN_LEVEL, FIXED, EXPONENT))
+    constant = float(constant_batch_cost(RUN_LEVEL, FIXED))
+    np.testing.assert_allclose([constant, adaptive], [1.3439, 1.3291], atol=1e-4)
+    cost = float(np.exp(solution.value))
+    assert adaptive <= cost <= adaptive * (1 + 1e-4)
+    # Linear pieces follow the square root of a power; its infinite slope at the start spoils the first of them.
+    progress = np.linspace(0.0, 1.0, 256)[4:]
+    critical = RUN_LEVEL / (1 - EXPONENT) * progress**EXPONENT
+    np.testing.assert_allclose(np.exp(solution.x[4:]), np.sqrt(FIXED * critical), rtol=5e-3)
