@@ -53,8 +53,9 @@ def test_plan_is_what_evaluate_says(optimum):
     np.testing.assert_allclose(outcome.energy.total, optimum.value, rtol=1e-12)
 
 
-def test_not_beaten_by_random_realizable_plans(scenario, optimum):
-    """Up to 100,000 plans that obey every limit at the same loss: promising layouts, whole counts, other clocks."""
+@pytest.mark.parametrize("wanted", [10_000, pytest.param(100_000, marks=pytest.mark.slow)])
+def test_not_beaten_by_random_realizable_plans(scenario, optimum, wanted):
+    """So many plans that obey every limit at the same loss: promising layouts, whole counts, other clocks."""
     problem = pose(scenario, optimum.baseline, "energy", {}, {}, ())
     chips = float(scenario.plan.chips)
     lattice = candidates(problem.given, chips)
@@ -66,7 +67,7 @@ def test_not_beaten_by_random_realizable_plans(scenario, optimum):
     values = jax.jit(jax.vmap(problem.form, in_axes=(0, 0, None, None)), compiler_options=compiler_options())
 
     feasible, best = 0, math.inf
-    for _ in range(100):
+    for _ in range(wanted // 10):
         count = 4096
         pick = random.integers(len(lattice.tensor), size=count)
         layouts = jax.tree.map(lambda leaf, pick=pick: leaf[pick], lattice)
@@ -89,9 +90,9 @@ def test_not_beaten_by_random_realizable_plans(scenario, optimum):
         allowed = np.all(np.asarray(rows) <= 0.0, axis=1) & whole_nodes
         feasible += int(allowed.sum())
         best = min(best, float(np.min(np.asarray(objective)[allowed], initial=math.inf)))
-        if feasible >= 100_000:
+        if feasible >= wanted:
             break
-    assert feasible > 1000
+    assert feasible >= wanted
     assert np.exp(best) >= optimum.value * (1 - 1e-9)
 
 
