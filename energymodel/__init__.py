@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from energymodel.design.front import Front
     from energymodel.design.optimize import Optimum, optimize
     from energymodel.design.pareto import pareto
+    from energymodel.design.sensitivity import Sensitivity, sensitivity
     from energymodel.presets.scenario import Scenario, load_scenario
     from energymodel.system.outcome import TrainingOutcome
     from energymodel.system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
@@ -23,6 +24,8 @@ _HOME = {
     "Front": "energymodel.design.front",
     "Optimum": "energymodel.design.optimize",
     "optimize": "energymodel.design.optimize",
+    "Sensitivity": "energymodel.design.sensitivity",
+    "sensitivity": "energymodel.design.sensitivity",
     "pareto": "energymodel.design.pareto",
     "Scenario": "energymodel.presets.scenario",
     "load_scenario": "energymodel.presets.scenario",
@@ -38,9 +41,9 @@ _HOME = {
 _PACKAGES = ("design", "economics", "learning", "performance", "physics", "presets", "sources", "system")
 
 __all__ = [
-    "Front", "InputError", "Optimum", "ParallelLayout", "Scenario", "TargetLoss", "TokenBudget",
+    "Front", "InputError", "Optimum", "ParallelLayout", "Scenario", "Sensitivity", "TargetLoss", "TokenBudget",
     "TrainingOutcome", "TrainingPlan", "TrainingSystem", "design", "economics", "evaluate", "learning", "load_scenario",
-    "optimize", "pareto", "performance", "physics", "presets", "sources", "system",
+    "optimize", "pareto", "performance", "physics", "presets", "sensitivity", "sources", "system",
 ]  # fmt: skip
 
 

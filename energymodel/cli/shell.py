@@ -144,7 +144,7 @@ def check_output(path: Path | None, extensions: Sequence[str] = EXTENSIONS) -> N
 
 def deliver(
     tree: Mapping[str, Any], report: "RenderableType", *, as_json: bool, output: Path | None,
-    content: bytes | None = None,
+    content: bytes | None = None, width: int = _WIDTH,
 ) -> None:  # fmt: skip
     """Print a table or JSON, and write the file that was asked for: `content`, or the tree as JSON or one CSV row.
 
@@ -165,4 +165,4 @@ def deliver(
         print(json.dumps(tree))
         return
     terminal = sys.stdout.isatty()
-    Console(width=None if terminal else _WIDTH, highlight=False).print(report, crop=False)
+    Console(width=None if terminal else width, highlight=False).print(report, crop=False)
