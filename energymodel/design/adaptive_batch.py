@@ -33,7 +33,7 @@ from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem, evaluate, evaluate_once, parameters_in_loss
 from energymodel.units import InputError
 
-DENSE_OPTIONS = SolverOptions(hessian="differences")
+DENSE_OPTIONS = SolverOptions(hessian="differences", max_iterations=100)
 FIRST_ORDER_OPTIONS = FirstOrderOptions()
 RUN_TOTALS = frozenset({"energy", "time", "money", "carbon"})
 """What a schedule adds up step by step, so that the closed form holds for it."""

@@ -38,7 +38,7 @@ from energymodel.system.plan import TargetLoss, TrainingPlan
 from energymodel.system.training_system import TrainingSystem, evaluate_once
 from energymodel.units import InputError
 
-OPTIONS = SolverOptions(hessian="differences")
+OPTIONS = SolverOptions(hessian="differences", max_iterations=100)
 HELD = ("plan.chips", "plan.coolant_temperature")
 RANGE = 4.0  # of a shape variable around the scenario's own
 DEPTHS = 24  # depths that are searched at once; the neighbors of the best one follow

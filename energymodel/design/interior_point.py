@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-RUNNING, SUCCESSFUL, INFEASIBLE, OUT_OF_ITERATIONS, NON_FINITE, BOUNDS_CROSS, INTERRUPTED = range(7)
+RUNNING, SUCCESSFUL, INFEASIBLE, OUT_OF_ITERATIONS, NON_FINITE, BOUNDS_CROSS, INTERRUPTED, UNBOUNDED, ROUNDED = range(9)
 
 # Constants of the method, where not argued for at their place, are those of [Wachter & Biegler 2006].
 _ARMIJO = 1e-4
@@ -30,6 +30,7 @@ PUSH = 1e-2  # relative distance of a cold start from its bounds [section 3.6]
 WARM_PUSH = 1e-4
 _STEEPEST = 100.0  # largest gradient of a row at the start [section 3.8]; multipliers beyond it relax the test [eq. 6]
 _RAISE = 1e4  # of the penalty, when a search ends in a violation: one more search decides
+_FAR = 1e10  # scaled variables and objective that no sensible problem has; its square for the objective alone
 _LEAST_TRUST = 0.1  # an affine step shorter than this spoils Mehrotra's corrector
 _DAMPINGS = (0.0, 1e-4, 1e-2, 0.1, 1.01)  # of the infinity norm of the Hessian: the last makes it positive definite
 
@@ -48,7 +49,7 @@ class SolverOptions(eqx.Module):
     """
 
     tolerance: float = eqx.field(default=1e-8, static=True)
-    max_iterations: int = eqx.field(default=100, static=True)
+    max_iterations: int = eqx.field(default=500, static=True)
     penalty: float = eqx.field(default=100.0, static=True)
     maximum_penalty: float = eqx.field(default=1e6, static=True)
     trials: int = eqx.field(default=6, static=True)
@@ -73,6 +74,7 @@ class State(NamedTuple):
     values: Float[Array, " k"]
     residual: Float[Array, ""]
     warm: Bool[Array, ""]
+    pushed: Bool[Array, ""]  # off a stationary point that was no minimum
     iteration: Int[Array, ""]
     status: Int[Array, ""]
 
@@ -140,6 +142,7 @@ def begin(x: Float[Array, " n"], rows: int, options: SolverOptions, warm: tuple[
         values=jnp.zeros(1 + rows, x.dtype),
         residual=zero + jnp.inf,
         warm=jnp.asarray(warm is not None),
+        pushed=jnp.asarray(False),
         iteration=jnp.asarray(-1, jnp.int32),
         status=jnp.asarray(RUNNING, jnp.int32),
     )
@@ -209,8 +212,12 @@ def _start(state: State, box: Box, equality: Array, values: Array, jacobian: Arr
     scale = jnp.where(small, 1.0 / jnp.where(small, size, 1.0), _STEEPEST / jnp.maximum(slope, _STEEPEST))
     rows, rho, gap = (scale * values)[1:], state.penalty, box.distances(state.x)
     barrier, least = jnp.where(state.warm, 1e-4, 0.1), jnp.where(state.warm, 1e-3, 0.1)
-    s = jnp.where(equality, barrier / rho, jnp.maximum(-rows, least))
-    t = jnp.where(equality, barrier, 2 * barrier) / rho
+    # The slacks of an equality solve s - t = -row with both products at the barrier [Wachter & Biegler 2006, eq. 33].
+    half = (barrier / rho - jnp.abs(rows)) / 2
+    short = half + jnp.sqrt(half**2 + barrier / rho * jnp.abs(rows) / 2)
+    long = short + jnp.abs(rows)
+    s = jnp.where(equality, jnp.where(rows > 0, short, long), jnp.maximum(-rows, least))
+    t = jnp.where(equality, jnp.where(rows > 0, long, short), 2 * barrier / rho)
     # Where the multipliers of a neighbor are given, they are kept a little inside their range.
     fresh = jnp.where(state.warm, 1e-2, 1.0) * jnp.concatenate([jnp.minimum(barrier / s, rho / 2), barrier / gap])
     old = jnp.concatenate([state.y / scale[1:], state.dual]) * scale[0]
@@ -222,14 +229,22 @@ def _start(state: State, box: Box, equality: Array, values: Array, jacobian: Arr
     return state._replace(slack=jnp.concatenate([s, t]), y=y, dual=dual, scale=scale)
 
 
-def _factor(matrix: Array, size: Array, free: Array, damping: Array) -> tuple[Float[Array, "n n"], Float[Array, ""]]:
-    """First finite Cholesky factor among increasing dampings, all tried at once, and the damping it took."""
+def _factor(
+    matrix: Array, size: Array, free: Array, damping: Array
+) -> tuple[Float[Array, "n n"], Float[Array, ""], Bool[Array, ""]]:
+    """First good Cholesky factor among increasing dampings, all tried at once, and the damping it took.
+
+    Also whether some direction bends downwards by more than a hundredth of the largest bend.
+    """
     dampings = jnp.maximum(damping, jnp.asarray(_DAMPINGS, matrix.dtype))
     factors = jnp.linalg.cholesky(matrix + jnp.diag(size * free) * dampings[:, None, None])
-    good = jnp.isfinite(factors[:, -1, -1])
+    # A pivot that is nothing but rounding stands for a direction in which the matrix does not bend at all.
+    pivots = jnp.diagonal(factors, axis1=1, axis2=2) ** 2
+    least = jnp.finfo(matrix.dtype).eps * (jnp.abs(jnp.diag(matrix)) + size * free * dampings[:, None])
+    good = jnp.all(pivots > least, axis=1)
     first = jnp.argmax(good)
     diagonal = jnp.diag(jnp.sqrt(jnp.maximum(jnp.abs(jnp.diag(matrix)), jnp.where(size > 0, size, 1.0))))
-    return jnp.where(good[first], factors[first], diagonal), dampings[jnp.where(good[first], first, -1)]
+    return jnp.where(good[first], factors[first], diagonal), dampings[jnp.where(good[first], first, -1)], ~good[2]
 
 
 def _reach(shrink: Array | float, value: Array, change: Array) -> Array:
@@ -265,27 +280,39 @@ def _iterate(problem: Rows, equality: Array, box: Box, options: SolverOptions, t
     r = c + state.slack[:m] - state.slack[m:]
     products = gap * price
 
-    # Karush-Kuhn-Tucker residual; products of elastic slacks are weighed by their cost.
-    costs = jnp.concatenate([cost, jnp.broadcast_to(rho, m), jnp.zeros(2 * n, dtype)])
-    reduced = (pull - dual[:n] + dual[n:]) * free
-    reduced = reduced / jnp.maximum(1.0, jnp.max(jnp.abs(y), initial=0.0) / _STEEPEST)
-    residual = jnp.max(jnp.abs(jnp.concatenate([reduced, r, products / jnp.maximum(1.0, costs)])))
-    violation = jnp.max(jnp.where(costs > 0, gap, 0.0))
-    converged = finite & ~first & (residual <= tolerance)
-    feasible, exhausted = violation <= 10 * tolerance, rho >= options.maximum_penalty
-    ended = jnp.where(feasible, SUCCESSFUL, jnp.where(exhausted, INFEASIBLE, RUNNING))
-    status = jnp.where(finite, jnp.where(converged, ended, RUNNING), NON_FINITE).astype(jnp.int32)
-    raised = converged & (status == RUNNING)
-
     # The condensed Newton matrix, its factor, and the direction for given complementarity targets.
     ratio = gap[: 2 * m] / price[: 2 * m]
     stiff = dual / gap[2 * m :]
+    # Damping where nothing bends: a step by a hundred times the variables then lowers the objective linearly.
+    flat = 1e-2 * jnp.max(jnp.abs(pull)) / jnp.maximum(1.0, jnp.max(jnp.abs(x)))
     # The least compliance bounds what a stiff row may round away from the rest of the matrix; what it leaves of the
     # row, compliance times dy, the next iterations take [proximal multipliers: Rockafellar 1976].
     size = jnp.max(jnp.sum(jnp.abs(W), axis=1))
     S = 1.0 / (ratio[:m] + ratio[m:] + eps**0.55 / jnp.maximum(1.0, size))
     A = W + (J.T * S) @ J + jnp.diag(stiff[:n] + stiff[n:] + ~free)
-    factor, damping = _factor(A, size, free, state.damping)
+    factor, damping, saddle = _factor(A, jnp.maximum(size, flat), free, state.damping)
+
+    # Karush-Kuhn-Tucker residual; products of elastic slacks are weighed by their cost.
+    costs = jnp.concatenate([cost, jnp.broadcast_to(rho, m), jnp.zeros(2 * n, dtype)])
+    reduced = (pull - dual[:n] + dual[n:]) * free
+    reduced = reduced / jnp.maximum(1.0, jnp.max(jnp.abs(y), initial=0.0) / _STEEPEST)
+    residual = jnp.max(jnp.abs(jnp.concatenate([reduced, r, products / jnp.maximum(1.0, costs)])))
+    violation = jnp.max(jnp.where(costs > 0, gap, 0.0), initial=0.0)
+    converged = finite & ~first & (residual <= tolerance)
+    feasible, exhausted = violation <= 10 * tolerance, rho >= options.maximum_penalty
+    reached = jnp.where(residual <= options.tolerance, SUCCESSFUL, ROUNDED)
+    ended = jnp.where(feasible, reached, jnp.where(exhausted, INFEASIBLE, RUNNING))
+    # A descent without end: the objective falls out of sight, or falls far while x goes far where no bound stops it.
+    far = jnp.max(jnp.where(jnp.where(x > 0, box.above, box.below), 0.0, jnp.abs(x)))
+    endless = (f < -(_FAR**2)) | ((f < -_FAR) & (far > _FAR))
+    lack = jnp.maximum(violation, jnp.max(jnp.abs(r), initial=0.0))
+    fallen = ~first & endless & (lack <= 1e-6 * jnp.maximum(1.0, jnp.max(jnp.abs(x))))
+    status = jnp.where(converged, ended, jnp.where(fallen, UNBOUNDED, RUNNING))
+    status = jnp.where(finite, status, NON_FINITE).astype(jnp.int32)
+    raised = converged & (status == RUNNING)
+    # A search that starts where the gradient vanishes would end there, be it on a summit: off it, once.
+    push = converged & feasible & saddle & ~state.pushed
+    status = jnp.where(push, RUNNING, status)
 
     def respond(right: Array, shift: Array) -> tuple[Array, Array]:
         """Steps of x and y for a force on x and a residual of the rows."""
@@ -314,49 +341,61 @@ def _iterate(problem: Rows, equality: Array, box: Box, options: SolverOptions, t
     reach = _reach(jnp.maximum(0.995, 1.0 - target), both, jnp.stack([dgap, dprice]))
     full = reach[0]
 
-    # What the rows do beyond their linear part bends the step into an arc, or curved constraints would stall it
-    # [Maratos 1978; second-order correction, Nocedal & Wright 2006, section 18.3].
-    bend = state.scale[1:] * problem(x + full * dx)[1:] - c - full * (J @ dx)
-    bend = jnp.where(jnp.isfinite(jnp.sum(bend)), bend, 0.0)
-    dx2, dy2 = respond(jnp.zeros_like(x), bend)
-    dgap2 = jnp.concatenate(
-        [-ratio * jnp.concatenate([dy2, -dy2]), jnp.where(box.bounded, jnp.concatenate([dx2, -dx2]), 0.0)]
-    )
-    share = _reach(0.9, gap + full * dgap, dgap2)
-    # A correction as long as the step itself is no correction.
-    share = jnp.where(jnp.max(jnp.abs(dx2)) > full * jnp.max(jnp.abs(dx)), 0.0, share) / full**2
-
-    # All step lengths at once; the first that lowers the merit function enough is taken.
+    # All step lengths at once, first straight on, then along an arc: what the rows do beyond their linear part bends
+    # the step, or curved constraints would stall it [Maratos 1978; second-order correction, Nocedal & Wright 2006,
+    # section 18.3]. One loop over both holds one copy of the problem, which is what compiling costs.
     weight = 1.5 * jnp.max(jnp.abs(jnp.concatenate([y, y + dy])), initial=0.0)
+    alphas = full * 2.0 ** -(jnp.arange(options.trials, dtype=dtype) ** 1.4)
 
     def merit(f: Array, c: Array, gap: Array) -> Array:
         left = jnp.sum(jnp.abs(c + gap[:m] - gap[m : 2 * m]))
         return f + costs @ gap + weight * left - target * jnp.sum(jnp.log(gap))
 
-    def attempt(alpha: Array) -> tuple[Array, Array]:
-        new_x = x + alpha * dx + alpha**2 * share * dx2
-        new = state.scale * problem(new_x)
-        slack = (gap + alpha * dgap + alpha**2 * share * dgap2)[: 2 * m]
-        return merit(new[0], new[1:], jnp.concatenate([slack, box.distances(new_x)])), new[1:]
+    def attempt(arc: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], tuple[Array, ...]]:
+        dx2, dgap2 = arc
 
-    alphas = full * 2.0 ** -(jnp.arange(options.trials, dtype=dtype) ** 1.4)
-    merits, moved_rows = jax.vmap(attempt)(alphas)
+        def move(alpha: Array) -> tuple[Array, Array, Array, Array]:
+            new_x = x + alpha * dx + alpha**2 * dx2
+            new = state.scale * problem(new_x)
+            slack = (gap + alpha * dgap + alpha**2 * dgap2)[: 2 * m]
+            return merit(new[0], new[1:], jnp.concatenate([slack, box.distances(new_x)])), new_x, slack, new[1:]
+
+        moves = jax.vmap(move)(alphas)
+        bend = moves[3][0] - c - full * (J @ dx)
+        bend = jnp.where(jnp.isfinite(jnp.sum(bend)), bend, 0.0)
+        dx2, dy2 = respond(jnp.zeros_like(x), bend)
+        dgap2 = jnp.concatenate(
+            [-ratio * jnp.concatenate([dy2, -dy2]), jnp.where(box.bounded, jnp.concatenate([dx2, -dx2]), 0.0)]
+        )
+        share = _reach(0.9, gap + full * dgap, dgap2)
+        # A correction as long as the step itself is no correction.
+        share = jnp.where(jnp.max(jnp.abs(dx2)) > full * jnp.max(jnp.abs(dx)), 0.0, share) / full**2
+        return (share * dx2, share * dgap2), moves
+
+    def interleave(leaf: Array) -> Array:
+        return jnp.swapaxes(leaf[::-1], 0, 1).reshape(2 * options.trials, *leaf.shape[2:])
+
+    _, moves = jax.lax.scan(attempt, (jnp.zeros_like(x), jnp.zeros_like(gap)), None, length=2)
+    # The longest first, of two equal ones the arc.
+    merits, new_xs, slacks, moved_rows = (interleave(leaf) for leaf in moves)
+    alphas = jnp.repeat(alphas, 2)
     here = merit(f, c, gap)
     slope = (pull - y @ jacobian[1:]) @ dx + (costs - target / gap) @ dgap - weight * jnp.sum(jnp.abs(r))
     rounding = 20 * eps * (jnp.abs(f) + jnp.abs(here) + rho * violation + 1.0)
     usable = jnp.isfinite(merits)
     passed = usable & (merits <= here + _ARMIJO * alphas * jnp.minimum(slope, 0.0) + rounding)
-    # Where none passes, the shortest usable step; where none is finite, no step at all.
-    some, any_usable = jnp.any(passed), jnp.any(usable)
-    chosen = jnp.where(some, jnp.argmax(passed), options.trials - 1 - jnp.argmax(usable[::-1]))
-    alpha = jnp.where(any_usable, alphas[chosen], 0.0)
-    beta = jnp.where(any_usable, reach[1], 0.0)
+    # Where none passes, the shortest step that does little harm, or no step at all.
+    harmless = usable & (merits <= here + 0.1 * jnp.abs(here) + 1.0)
+    some, any_harmless = jnp.any(passed), jnp.any(harmless)
+    chosen = jnp.where(some, jnp.argmax(passed), alphas.size - 1 - jnp.argmax(harmless[::-1]))
+    alpha = jnp.where(any_harmless, alphas[chosen], 0.0)
+    beta = jnp.where(any_harmless, reach[1], 0.0)
     # A step cut to less than a fifth means that the quadratic model misleads along a flat direction: damp it.
     fallen = jnp.where(damping < 1e-6, 0.0, damping / 4)
-    damping = jnp.where(some & (chosen < 3), fallen, jnp.clip(10 * damping, 1e-4, 1e8))
+    damping = jnp.where(some & (chosen < 6), fallen, jnp.clip(10 * damping, 1e-4, 1e8))
 
-    new_x = jnp.clip(x + alpha * dx + alpha**2 * share * dx2, box.lower, box.upper)
-    slack = (gap + alpha * dgap + alpha**2 * share * dgap2)[: 2 * m]
+    new_x = jnp.where(alpha > 0, jnp.clip(new_xs[chosen], box.lower, box.upper), x)
+    slack = jnp.where(alpha > 0, slacks[chosen], gap[: 2 * m])
     # A free slack takes up what its row leaves.
     filled = jnp.where(equality | (alpha <= 0), 0.0, slack[m:] - moved_rows[chosen])
     slack = jnp.concatenate([jnp.maximum(slack[:m], filled), slack[m:]])
@@ -367,8 +406,12 @@ def _iterate(problem: Rows, equality: Array, box: Box, options: SolverOptions, t
     new_y = jnp.where(equality, y + beta * dy, price[:m])
     new_y = jnp.clip(new_y, rho - high[m : 2 * m], rho - low[m : 2 * m])
     stepped = state._replace(x=new_x, slack=slack, y=new_y, dual=price[2 * m :], damping=damping)
-    stay = first | (status != RUNNING) | raised
+    stay = first | (status != RUNNING) | raised | push
     stepped = jax.tree.map(lambda a, b: jnp.where(stay, a, b), state, stepped)
+    downhill = respond(respond(jnp.cos(jnp.arange(n, dtype=dtype)), jnp.zeros_like(c))[0], jnp.zeros_like(c))[0]
+    downhill = downhill / jnp.max(jnp.abs(downhill))
+    room = _reach(0.5, gap[2 * m :], jnp.where(box.bounded, jnp.concatenate([downhill, -downhill]), 0.0))
+    stepped = stepped._replace(x=jnp.where(push, x + 0.1 * room * downhill, stepped.x), pushed=state.pushed | push)
     # A fixed variable has for multiplier whatever its gradient leaves.
     fixed = jnp.maximum(jnp.concatenate([pull, -pull]), 0.0)
     return stepped._replace(

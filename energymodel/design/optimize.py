@@ -36,7 +36,7 @@ SEARCHED = 128  # layouts that are searched, the best on the fine grid
 ACTIVE = 1e-5  # slack in the logarithm below which a limit counts as reached
 LEAST_ELASTICITY = 1e-6
 LOSS_STEP = 1e-4
-OPTIONS = SolverOptions(hessian="differences")
+OPTIONS = SolverOptions(hessian="differences", max_iterations=100)
 VERDICTS = {
     "successful": "The plan is realizable and obeys every limit.",
     "not converged": (

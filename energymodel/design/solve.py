@@ -11,6 +11,7 @@ from jaxtyping import Array, ArrayLike, Float, Int, PyTree
 
 from energymodel.design import interior_point as ip
 from energymodel.design.interior_point import SolverOptions
+from energymodel.design.oracles import ask
 from energymodel.design.search import Answer, Lane, solve
 
 __all__ = ["RESULTS", "PerConstraint", "Solution", "SolverOptions", "Values", "minimize"]
@@ -27,7 +28,8 @@ class RESULTS(eqx.Enumeration):
     )
     out_of_iterations = (
         "The iterations ran out before the optimality conditions held. Raise max_iterations, start elsewhere, scale "
-        "variables and constraints to order one, or add bounds if the objective has no minimum."
+        "variables and constraints to order one, replace kinks (abs, max, where) by smooth functions or constraints, "
+        "or add bounds if the objective has no minimum."
     )
     non_finite = (
         "The objective, a constraint or one of their derivatives is not finite at x. Start where all are finite, and "
@@ -35,6 +37,14 @@ class RESULTS(eqx.Enumeration):
     )
     bounds_cross = "A lower bound lies above its upper bound, or a bound is NaN. Correct the bounds."
     interrupted = "The search was interrupted. Go on from x with the multipliers found so far."
+    unbounded = (
+        "The objective falls without end within the constraints; x is far out on the way down. Add bounds, or check "
+        "the sign of the objective."
+    )
+    rounded = (
+        "The optimality conditions hold as well as this precision can tell, which is less than the tolerance: see "
+        "`residual`. Accept that, or search in float64 (jax.enable_x64)."
+    )
 
 
 class Values(NamedTuple):
@@ -87,6 +97,7 @@ def minimize(
     equalities: Callable[..., PyTree] | None = None,
     options: SolverOptions | None = None,
     warm: PerConstraint | None = None,
+    method: str = "interior-point",
     throw: bool = False,
 ) -> Solution:
     """Minimize `f(x)` subject to `g(x) <= 0`, `h(x) = 0`, `lower <= x <= upper` [Nocedal & Wright 2006, ch. 19].
@@ -108,18 +119,26 @@ def minimize(
     - `inequalities`, `equalities`: `g(x, *args)` and `h(x, *args)`, any pytree of arrays.
     - `options`: `SolverOptions`.
     - `warm`: `multipliers` of a neighboring solution, whose `x` is `x0`: saves about half of the iterations.
-    - `throw`: raise the message of the result unless it is `successful`.
+    - `method`: `"interior-point"`; or, to check it, `"ipopt"` or `"slsqp"`, which run on the host without
+      transformations and need the extra `oracles` [see `oracles.ask`].
+    - `throw`: raise the message of the result unless it is `successful` or `rounded`.
 
     **Returns:** `Solution`.
 
-    **Raises:** `ValueError` for an `x0` without numbers, an objective that is no scalar, bounds unlike `x0`.
+    **Raises:** `ValueError` for an `x0` without numbers, an objective that is no scalar, bounds unlike `x0`, a method
+    unknown or traced; `ImportError` where the package of the method is missing.
     """
     options = SolverOptions() if options is None else options
     task = prepare(objective, x0, args, bounds, inequalities, equalities, warm)
-    answer = solve(task.problem, task.lane, inequalities=task.inequalities, rows=task.rows, options=options)
+    sizes = {"inequalities": task.inequalities, "rows": task.rows, "options": options}
+    if method == "interior-point":
+        answer = solve(task.problem, task.lane, **sizes)
+    else:
+        answer = ask(method, task.problem, task.lane, **sizes)
     solution = task.solution(answer)
     if throw:
-        solution = solution.result.error_if(solution, solution.result != RESULTS.successful)
+        usable = (solution.result == RESULTS.successful) | (solution.result == RESULTS.rounded)
+        solution = solution.result.error_if(solution, ~usable)
     return solution
 
 
@@ -261,6 +280,8 @@ def result_of(status: Int[Array, "..."]) -> Any:
         ip.NON_FINITE: RESULTS.non_finite,
         ip.BOUNDS_CROSS: RESULTS.bounds_cross,
         ip.INTERRUPTED: RESULTS.interrupted,
+        ip.UNBOUNDED: RESULTS.unbounded,
+        ip.ROUNDED: RESULTS.rounded,
     }
     result: Any = RESULTS.running
     for code, member in members.items():

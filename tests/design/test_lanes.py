@@ -1,5 +1,10 @@
 """Many problems at once on the host: same answers, in rounds, with progress and interruption."""
 
+import os
+import subprocess
+import sys
+import threading
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -77,6 +82,80 @@ def test_interruption_keeps_what_is_done():
     np.testing.assert_array_equal(solution.result == RESULTS.successful, [False, True])
 
 
+def test_interruption_keeps_the_chunks_of_the_first_round():
+    """Ctrl-C after the first of three chunks of one round: its two lanes are done, of the others only x0 is known."""
+    targets = np.linspace(-1.0, 1.0, 6)
+
+    def stop(done, total):
+        raise KeyboardInterrupt
+
+    solution = minimize_many(parabola, np.full(6, 0.25), (targets,), progress=stop, chunk=2)
+    done = np.asarray(solution.result == RESULTS.successful)
+    assert done.sum() == 2
+    np.testing.assert_array_equal(solution.result == RESULTS.interrupted, ~done)
+    np.testing.assert_allclose(solution.x[done], targets[done], atol=1e-8)
+    np.testing.assert_array_equal(solution.x[~done], 0.25)
+    assert np.all(np.isnan(solution.value[~done]))
+    assert threading.active_count() < 50
+
+
+def parabola(x, target):
+    return (x - target) ** 2
+
+
+def test_float32_lanes_say_that_they_are_rounded():
+    solution = search(dtype=np.float32)
+    exact = search()
+    assert solution.x.dtype == np.float32
+    rounded = np.asarray(solution.result == RESULTS.rounded)
+    assert np.all(rounded | np.asarray(solution.result == RESULTS.successful))
+    assert rounded.sum() >= 8
+    assert np.all(solution.residual[rounded] > 1e-8)
+    np.testing.assert_allclose(solution.x, exact.x, atol=2e-3)
+    np.testing.assert_allclose(solution.value, exact.value, atol=1e-4)
+
+
+DEVICES = """
+import jax, numpy as np
+import energymodel.design.lanes as lanes
+
+assert len(jax.devices()) == 2
+seen = set()
+whole = lanes._round
+def spy(functions, options, lanes_, shared, state, limit, mesh):
+    seen.add(None if mesh is None else mesh.size)
+    return whole(functions, options, lanes_, shared, state, limit, mesh)
+lanes._round_all = lanes.Compiled(spy)
+
+def cost(x, target, power):
+    return jax.numpy.sum((x - target) ** 2) + power * jax.numpy.sum((x - target) ** 4)
+
+targets = np.random.default_rng(1).normal(size=(11, 3))
+def search(devices):
+    return lanes.minimize_many(
+        cost, np.zeros((11, 3)), (targets,), shared=(0.1,), bounds=(-1.0, None),
+        inequalities=lambda x, target, power: jax.numpy.sum(x) - 1.0, chunk=4, devices=devices,
+    )
+
+both, one = search(None), search(jax.devices()[:1])
+assert seen == {2, None}, seen
+np.testing.assert_array_equal(both.iterations, one.iterations)
+np.testing.assert_allclose(both.x, one.x, atol=1e-12)
+np.testing.assert_allclose(both.multipliers.inequalities, one.multipliers.inequalities, atol=1e-10)
+print("shared", both.iterations.sum())
+"""
+
+
+def test_devices_share_the_lanes():
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
+    environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run([sys.executable, "-c", DEVICES], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("shared")
+
+
 def test_lanes_must_agree():
     with pytest.raises(ValueError, match="leading axis"):
         minimize_many(distance, np.zeros((3, 2)), (np.zeros((4, 2)), np.zeros(3)))
+    with pytest.raises(ValueError, match="no lanes"):
+        minimize_many(distance, np.zeros((0, 2)), (np.zeros((0, 2)), np.zeros(0)))

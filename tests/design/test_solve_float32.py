@@ -1,25 +1,40 @@
-"""The solver in float32: it stops where rounding allows."""
+"""The solver in float32: it stops where rounding allows, and says so."""
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from energymodel.design.interior_point import SolverOptions
 from energymodel.design.solve import RESULTS, minimize
 
 PRECISION = 32
 
+quick = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0}
+fast = eqx.filter_jit(minimize, compiler_options=quick)  # pyright: ignore[reportCallIssue]
 
-def test_hock_schittkowski_71_in_float32():
+
+def hock_schittkowski_71(**options):
     """[Hock & Schittkowski 1981, no. 71]: optimum 17.0140173."""
-    quick = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0}
-    fast = eqx.filter_jit(minimize, compiler_options=quick)  # pyright: ignore[reportCallIssue]
-    solution = fast(
+    return fast(
         lambda x: x[0] * x[3] * (x[0] + x[1] + x[2]) + x[2],
         jnp.array([1.0, 5.0, 5.0, 1.0]),
         bounds=(1.0, 5.0),
         inequalities=lambda x: 25.0 - jnp.prod(x),
         equalities=lambda x: x @ x - 40.0,
+        **options,
     )
-    assert bool(solution.result == RESULTS.successful)
+
+
+def test_hock_schittkowski_71_is_rounded_in_float32():
+    solution = hock_schittkowski_71(throw=True)
+    assert bool(solution.result == RESULTS.rounded)
+    assert "float64" in RESULTS[RESULTS.rounded]
+    assert 1e-8 < float(solution.residual) <= SolverOptions().reachable(np.dtype(np.float32))
     assert solution.value.dtype == jnp.float32
     np.testing.assert_allclose(solution.value, 17.0140173, rtol=2e-4)
+
+
+def test_a_tolerance_that_float32_reaches_is_success():
+    solution = hock_schittkowski_71(options=SolverOptions(tolerance=1e-3))
+    assert bool(solution.result == RESULTS.successful)
+    np.testing.assert_allclose(solution.value, 17.0140173, rtol=2e-3)

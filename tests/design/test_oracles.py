@@ -1,0 +1,85 @@
+"""Ipopt and SLSQP behind the interface of `minimize`: the same optima, multipliers and results as our own search."""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from design.published_problems import PROBLEMS
+from energymodel.design.solve import RESULTS, minimize
+
+PEERS = ("ipopt", "slsqp")
+# Equalities, inequalities and bounds, alone and together.
+NAMES = ("HS007", "HS012", "HS063", "HS071", "HS076")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_peers_agree_with_our_search(name):
+    problem = next(p for p in PROBLEMS if p.name == name)
+
+    def solve(method):
+        inequalities = problem.g if problem.at_least else None
+        equalities = problem.h if problem.equal else None
+        bounds = problem.bounds
+        return minimize(
+            problem.f, problem.x0, bounds=bounds, inequalities=inequalities, equalities=equalities, method=method
+        )
+
+    ours = solve("interior-point")
+    assert bool(ours.result == RESULTS.successful)
+    np.testing.assert_allclose(ours.value, problem.value, rtol=1e-6)
+    for method in PEERS:
+        peer = solve(method)
+        assert bool(peer.result == RESULTS.successful), method
+        np.testing.assert_allclose(peer.value, ours.value, rtol=1e-6, atol=1e-6)
+        for theirs, mine in zip(jax.tree.leaves(peer.multipliers), jax.tree.leaves(ours.multipliers), strict=True):
+            np.testing.assert_allclose(theirs, mine, atol=1e-4 * max(1.0, np.abs(mine).max(initial=0.0)))
+        assert int(peer.iterations) > 0
+
+
+@pytest.mark.parametrize("method", PEERS)
+def test_peers_take_pytrees_arguments_and_fixed_variables(method):
+    """min (a-1)^2 + (b-2)^2 + (c-3)^2 + k a c with c fixed at 2, a <= -1/2: as `test_solve` derives by hand, k = 1."""
+    solution = minimize(
+        lambda x, k: (x["a"] - 1) ** 2 + (x["b"][0] - 2) ** 2 + (x["c"] - 3) ** 2 + k * x["a"] * x["c"],
+        {"a": 0.0, "b": jnp.zeros(1), "c": 5.0},
+        args=(1.0,),
+        bounds=({"a": None, "b": -jnp.inf, "c": 2.0}, {"a": -0.5, "b": None, "c": 2.0}),
+        method=method,
+    )
+    np.testing.assert_allclose([solution.x["a"], solution.x["b"][0], solution.x["c"]], [-0.5, 2.0, 2.0], atol=1e-6)
+    np.testing.assert_allclose(solution.multipliers.upper["c"], 2.5, atol=1e-5)
+    np.testing.assert_allclose(solution.multipliers.upper["a"], 1.0, atol=1e-5)
+    np.testing.assert_allclose(solution.multipliers.lower["a"], 0.0, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", PEERS)
+def test_peers_end_in_the_same_results(method):
+    infeasible = minimize(lambda x: x**2, 0.0, inequalities=lambda x: jnp.stack([x + 1, 1 - x]), method=method)
+    assert bool(infeasible.result == RESULTS.infeasible)
+    assert bool(infeasible.conflict.inequalities.any())
+    assert bool(minimize(lambda x: x**2, 1.0, bounds=(2.0, 1.0), method=method).result == RESULTS.bounds_cross)
+    assert bool(minimize(lambda x: x * jnp.nan, 1.0, method=method).result == RESULTS.non_finite)
+
+
+def test_ipopt_finds_an_objective_without_minimum():
+    assert bool(minimize(lambda x: x, 0.0, method="ipopt").result == RESULTS.unbounded)
+
+
+@pytest.mark.parametrize("method", PEERS)
+def test_peers_do_not_run_inside_transformations(method):
+    with pytest.raises(ValueError, match="cannot be traced"):
+        jax.jit(lambda x: minimize(lambda y: (y - x) ** 2, 0.0, method=method).value)(1.0)
+    with pytest.raises(ValueError, match="cannot be traced"):
+        jax.grad(lambda x: minimize(lambda y: (y - x) ** 2, 0.0, method=method).value)(1.0)
+
+
+def test_unknown_method_and_missing_package(monkeypatch):
+    with pytest.raises(ValueError, match='Choose "interior-point"'):
+        minimize(lambda x: x**2, 1.0, method="simplex")
+    for method, module in (("ipopt", "cyipopt"), ("slsqp", "scipy.optimize")):
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(ImportError, match=r"energymodel\[oracles\]"):
+            minimize(lambda x: x**2, 1.0, method=method)
