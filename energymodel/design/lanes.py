@@ -51,7 +51,8 @@ def minimize_many(
       `x0` with its lanes.
     - `x0`, `args`, `warm`: as in `minimize`, every leaf with a leading axis of lanes.
     - `shared`: further arguments that all lanes share.
-    - `chunk`: lanes that one device iterates together, `options.chunk` by default, at least 8192 on an accelerator.
+    - `chunk`: lanes that one device iterates together, even if there are fewer, so that one program serves any number;
+      by default `options.chunk`, at least 8192 on an accelerator, and no more than there are.
     - `dtype`: `np.float64`, or `np.float32`, whose lanes end as `rounded` where rounding stops them.
     - `devices`: a chunk goes to each, all of `jax.devices()` by default.
     - `progress`: called with (finished, all) lanes after every chunk.
@@ -82,7 +83,7 @@ def minimize_many(
         devices = jax.devices() if devices is None else devices
         mesh = Mesh(np.asarray(devices), ("lanes",)) if len(devices) > 1 else None
         least = 1 if devices[0].platform == "cpu" else _ACCELERATED
-        width = min(chunk or max(options.chunk, least), 1 << max(-(-count // len(devices)) - 1, 0).bit_length())
+        width = chunk or min(max(options.chunk, least), 1 << max(-(-count // len(devices)) - 1, 0).bit_length())
         return _rounds(functions, lanes, shared, options, count, width * len(devices), mesh, progress)
 
 

@@ -113,10 +113,11 @@ def chips_per_replica(layout: Lattice) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Screened:
-    """What a coarse grid says of each layout: its best point and how good it is."""
+    """What a grid says of each layout: its best point and how good it is, and the values of all points."""
 
     start: Float[np.ndarray, "layouts n"]
     merit: Float[np.ndarray, " layouts"]
+    values: Values
 
     def best(self, count: int) -> np.ndarray:
         """Places of the best layouts, best first."""
@@ -131,32 +132,45 @@ COARSE = {
 }
 FINE = {
     "plan.batch": np.exp(np.linspace(np.log(0.25), np.log(8.0), 8)),
-    "plan.clock": np.array([0.6, 0.8, 1.0]),
+    "plan.clock": np.array([0.7, 0.85]),
+    "plan.coolant_temperature": np.array([0.97, 1.0, 1.04]),
     "plan.chips": np.array([0.5, 1.0]),
 }
-"""Grids of a screening, as multiples of the scenario's own values; other variables keep theirs."""
+"""Grids of a screening, as multiples of the scenario's own values; other variables keep theirs.
+
+The fine one serves starts. At clocks that the rated power does not let the chips reach, nothing depends on the clock
+and a search stands still: it starts below.
+"""
 
 
-def screen(problem: Problem, lattice: Lattice, steps: dict[str, np.ndarray]) -> Screened:
-    """Evaluate all layouts on a grid of batch, clock and chips.
+def screen(
+    problem: Problem, lattice: Lattice, steps: dict[str, np.ndarray], around: Float[np.ndarray, " n"] | None = None
+) -> Screened:
+    """Evaluate all layouts on a grid [see `grid_points`].
 
     The merit of a point is the logarithm of the objective plus a price on what it violates, so that layouts which
     the search can still make feasible rank before hopeless ones.
     """
-    points = grid_points(problem, lattice, steps)
+    points = grid_points(problem, lattice, steps, around)
     values = evaluate_points(problem.form, points, lattice, problem.target, problem.given)
     violation = np.sum(np.maximum(values.inequalities, 0.0), axis=-1)
     merit = np.where(np.isfinite(values.objective), values.objective + VIOLATION_PRICE * violation, np.inf)
     best = np.argmin(merit, axis=1)
     row = np.arange(len(best))
-    return Screened(points[row, best], merit[row, best])
+    return Screened(points[row, best], merit[row, best], values)
 
 
 def grid_points(
-    problem: Problem, lattice: Lattice, steps: dict[str, np.ndarray]
+    problem: Problem, lattice: Lattice, steps: dict[str, np.ndarray], around: Float[np.ndarray, " n"] | None = None
 ) -> Float[np.ndarray, "layouts points n"]:
-    """Coordinates of a grid for each layout, with at least the chips of a replica."""
+    """Coordinates of a grid for each layout, with at least the chips of a replica.
+
+    Variables without steps keep the scenario's value, or that of the point that the grid is `around`.
+    """
     grid = _grid(problem, steps)
+    if around is not None:
+        kept = [place for place, path in enumerate(problem.form.paths) if path not in steps]
+        grid[:, kept] = around[kept]
     least = chips_per_replica(lattice)
     points = np.broadcast_to(grid, (len(least), *grid.shape)).copy()
     place = problem.index("plan.chips")

@@ -8,35 +8,24 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from energymodel.design.lanes import minimize_many
-from energymodel.design.layouts import (
-    COARSE,
-    FINE,
-    Lattice,
-    candidates,
-    chips_per_replica,
-    evaluate_points,
-    fits,
-    screen,
-    take,
-)
+from energymodel.design.conflict import SHARED, conflicts
+from energymodel.design.layout_search import Searched, restart, search_layouts
+from energymodel.design.layouts import Lattice, candidates, evaluate_points, fits, take
 from energymodel.design.optimum import Conflict, Optimum, Price, RunnerUp
 from energymodel.design.problem import Problem, Target, pose
 from energymodel.design.quantities import AT_LEAST, OUTPUTS, objective_value, parse_objective
 from energymodel.design.realize import Counts, Realized, realize
-from energymodel.design.solve import RESULTS, Solution, SolverOptions
+from energymodel.design.solve import RESULTS
 from energymodel.presets.scenario import Scenario
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.training_system import TrainingSystem, evaluate_once, parameters_in_loss
 from energymodel.units import InputError, format_quantity
 
-SCREENED = 768  # layouts that the fine grid sees, the best on the coarse one
-SEARCHED = 128  # layouts that are searched, the best on the fine grid
-ACTIVE = 1e-5  # slack in the logarithm below which a limit counts as reached
+EXTRA = 1e-2  # of what a limit must give: more of it for whole numbers
+NOTHING_YET = "The search was interrupted before it found a plan. Run it again."
 LEAST_ELASTICITY = 1e-6
 LOSS_STEP = 1e-4
-OPTIONS = SolverOptions(hessian="differences", max_iterations=100)
 VERDICTS = {
     "successful": "The plan is realizable and obeys every limit.",
     "not converged": (
@@ -58,9 +47,10 @@ def optimize(
     """Find the best realizable plan of a scenario.
 
     Batch, clock, coolant temperature and chips vary together, and the parallel layout over its feasible lattice.
-    All layouts are screened on a coarse grid; the promising ones are searched by the interior-point solver with
-    counts free to be fractions; the best of them are rounded to whole replicas and micro-batches, solved again in
-    the rest and evaluated exactly. Wishes of the scenario's `[optimize]` section hold unless given here.
+    All layouts are screened on a coarse grid; those that can hold the best plan are searched by the interior-point
+    solver with counts free to be fractions, the best of them from other starts as well; the best are rounded to whole
+    replicas and micro-batches, solved again in the rest and evaluated exactly. Wishes of the scenario's `[optimize]`
+    section hold unless given here.
 
     **Arguments:**
 
@@ -90,51 +80,53 @@ def optimize(
         return _search(scenario, problem, baseline, tell)
 
 
+class _Found(NamedTuple):
+    """What a search found, the realizable plans, best first, and what was wanted of them."""
+
+    searched: Searched
+    realized: list[Realized]
+    target: Target
+
+
 def _search(scenario: Scenario, problem: Problem, baseline: TrainingOutcome, tell: Callable[[str], None]) -> Optimum:
     chips = problem.bounds.get("plan.chips", (0.0, float(scenario.plan.chips)))[1]
     lattice = candidates(problem.given, chips, problem.choices)
     considered = len(lattice.tensor)
-    tell(f"screening {considered} layouts")
+    tell(f"searching {considered:,} layouts")
     lattice = take(lattice, np.flatnonzero(fits(problem, lattice, chips)))
     fitting = len(lattice.tensor)
     if fitting == 0:
         raise InputError(too_large(problem))
-    lattice = take(lattice, screen(problem, lattice, COARSE).best(SCREENED))
-    screened = screen(problem, lattice, FINE)
-    chosen = screened.best(SEARCHED)
-    lattice, start = take(lattice, chosen), screened.start[chosen]
-    tell(f"searching {len(start)} layouts")
-    least, most = layout_bounds(problem, lattice)
-    solution = minimize_many(
-        problem.form, start, (lattice, problem.targets(len(start))), shared=(problem.given,), bounds=(least, most),
-        options=OPTIONS,
-    )  # fmt: skip
-    violation = np.sum(np.maximum(-solution.slacks.inequalities, 0.0), axis=-1)
-    usable = np.isfinite(solution.value) & (violation <= ACTIVE)
+    found = _explore(problem, lattice, tell)
+    broken: tuple[Conflict, ...] = ()
+    if not (found.realized or found.searched.usable.any() or found.searched.interrupted):
+        tell("looking for the limits that exclude each other")
+        broken = conflicts(problem, found.searched.lattice)
+        found = _nearest(problem, broken, lattice, tell) or found
+    return _answer(scenario, problem, baseline, found, broken, (considered, fitting))
+
+
+def _explore(problem: Problem, lattice: Lattice, tell: Callable[[str], None]) -> _Found:
+    searched = restart(problem, search_layouts(problem, lattice))
     realized: list[Realized] = []
-    if usable.any():
+    if searched.usable.any():
         tell("rounding to whole replicas and micro-batches")
-        realized = realize(problem, lattice, solution, usable, OPTIONS)
-    statistics = {
-        "layouts_searched": len(start),
-        "layouts_usable": int(np.sum(usable)),
-        "iterations": int(np.sum(solution.iterations)),
-        "converged": int(np.sum(np.asarray(solution.result == RESULTS.successful))),
-    }
-    found = _Found(lattice, solution, violation, realized, considered, fitting, statistics)
-    return _answer(scenario, problem, baseline, found)
+        realized = realize(problem, searched.lattice, searched.solution, searched.usable)
+    return _Found(searched, realized, problem.target)
 
 
-class _Found(NamedTuple):
-    """What a search found, lane by lane, and the realizable plans, best first."""
-
-    lattice: Lattice
-    solution: Solution
-    violation: np.ndarray
-    realized: list[Realized]
-    considered: int
-    fitting: int
-    statistics: dict[str, int]
+def _nearest(
+    problem: Problem, broken: tuple[Conflict, ...], lattice: Lattice, tell: Callable[[str], None]
+) -> _Found | None:
+    """The best plans where the limit that has least to give gives it, and a little for whole numbers."""
+    ways = [one for one in broken if math.isfinite(one.nearest)]
+    ways = [one for one in ways if one.limit not in SHARED] or ways
+    if not ways:
+        return None
+    way = ways[0]
+    tell(f"searching with {way.limit} {format_quantity(way.nearest, way.unit)}")
+    found = _explore(problem.with_limit(way.limit, way.nearest * (way.nearest / way.asked) ** EXTRA), lattice, tell)
+    return found if found.realized else None
 
 
 def too_large(problem: Problem) -> str:
@@ -146,40 +138,27 @@ def too_large(problem: Problem) -> str:
     )
 
 
-def layout_bounds(problem: Problem, lattice: Lattice) -> tuple[np.ndarray, np.ndarray]:
-    """Logarithms of the bounds for each layout: a layout needs its replica's chips."""
-    least, most = problem.boxes(len(lattice.tensor))
-    place = problem.index("plan.chips")
-    if place is not None:
-        least[:, place] = np.minimum(np.maximum(least[:, place], np.log(chips_per_replica(lattice))), most[:, place])
-    return least, most
-
-
-def _answer(scenario: Scenario, problem: Problem, baseline: TrainingOutcome, found: _Found) -> Optimum:
-    form, solution = problem.form, found.solution
-    if found.realized:
-        winner = found.realized[0]
-        lane, point = winner.layout, winner.point
-        result = _verdict(solution, winner)
-        message, conflicts = VERDICTS[result], ()
-    else:
-        lane = int(np.argmin(np.where(np.isfinite(solution.value), found.violation, np.inf)))
-        point = solution.x[lane]
-        conflicts = _conflicts(problem, solution, lane)
-        result, message = "infeasible", _explain(conflicts, found.statistics["layouts_usable"])
-        if bool(np.any(solution.result == RESULTS.interrupted)):
-            result, message = "interrupted", "The search was interrupted before it found a plan. Run it again."
-    layout = take(found.lattice, np.array(lane))
-    counts = found.realized[0].counts if found.realized else None
-    plan, outcome = finished_plan(scenario, problem, point, counts, layout, problem.target)
+def _answer(
+    scenario: Scenario, problem: Problem, baseline: TrainingOutcome, found: _Found, broken: tuple[Conflict, ...],
+    layouts: tuple[int, int],
+) -> Optimum:  # fmt: skip
+    form, searched = problem.form, found.searched
+    solution = searched.solution
+    winner = found.realized[0] if found.realized else None
+    lane = winner.layout if winner else searched.best()
+    result, message = _verdict(searched, winner, broken)
+    layout = take(searched.lattice, np.array(lane))
+    point, counts = (winner.point, winner.counts) if winner else (solution.x[lane], None)
+    plan, outcome = finished_plan(scenario, problem, point, counts, layout, found.target)
     value = float(objective_value(outcome, problem.minimize))
-    prices = _prices(problem, found, lane, value) if found.realized else {}
+    prices = _prices(problem, found, lane, value) if winner and not broken else {}
     second = found.realized[1] if len(found.realized) > 1 else None
     runner_up = None
     if second is not None:
-        others = jax.tree.map(lambda leaf: leaf[second.layout], found.lattice)
+        others = take(searched.lattice, np.array(second.layout))
         runner_up = RunnerUp(others, float(np.expm1(second.value - found.realized[0].value)))
-    relaxed = float(np.exp(np.min(np.where(found.violation <= ACTIVE, solution.value, np.inf), initial=np.inf)))
+    relaxed = float(np.exp(np.min(np.where(searched.usable, solution.value, np.inf), initial=np.inf)))
+    relaxed = math.inf if broken else relaxed
     return Optimum(
         scenario=scenario,
         minimize=problem.minimize,
@@ -194,15 +173,24 @@ def _answer(scenario: Scenario, problem: Problem, baseline: TrainingOutcome, fou
         prices=prices,
         active=tuple(name for name, price in prices.items() if abs(price.elasticity) > LEAST_ELASTICITY),
         varied=form.paths,
-        layouts_considered=found.considered,
-        layouts_feasible=found.fitting,
+        layouts_considered=layouts[0],
+        layouts_feasible=layouts[1],
         runner_up=runner_up,
         relaxed_value=relaxed,
         gap=max(0.0, value / relaxed - 1.0) if np.isfinite(relaxed) else float("inf"),
         result=result,
         message=message,
-        conflicts=conflicts,
-        statistics=found.statistics,
+        conflicts=broken,
+        statistics={
+            "layouts_searched": len(solution.value),
+            "layouts_left": searched.left,
+            "others_excess": float(np.expm1(searched.others - solution.value[lane])),
+            "restarts": searched.restarts,
+            "restarts_agreeing": searched.agreeing,
+            "restarts_spread": searched.spread,
+            "iterations": int(np.sum(solution.iterations)),
+            "converged": int(np.sum(np.asarray(solution.result == RESULTS.successful))),
+        },
     )
 
 
@@ -218,15 +206,9 @@ def finished_plan(
     return plan, _numpy(evaluate_once(system, plan))
 
 
-def _verdict(solution: Solution, winner: Realized) -> str:
-    if bool(np.any(solution.result == RESULTS.interrupted)):
-        return "interrupted"
-    return "successful" if winner.converged else "not converged"
-
-
 def _prices(problem: Problem, found: _Found, lane: int, value: float) -> dict[str, Price]:
     """Elasticities from the multipliers of the relaxed optimum of the winning layout."""
-    form, solution = problem.form, found.solution
+    form, solution = problem.form, found.searched.solution
     multipliers = dict(zip(form.rows, map(float, solution.multipliers.inequalities[lane]), strict=False))
     elasticities = {name: y for name, y in multipliers.items() if name in problem.limits}
     place = problem.index("plan.chips")
@@ -241,8 +223,8 @@ def _prices(problem: Problem, found: _Found, lane: int, value: float) -> dict[st
 
 def _loss_elasticity(problem: Problem, found: _Found, lane: int) -> float:
     """Envelope theorem, `- d Lagrangian / d ln loss` at the fixed point of the search, by central difference."""
-    solution = found.solution
-    layout = jax.tree.map(lambda leaf: leaf[lane : lane + 1], found.lattice)
+    solution = found.searched.solution
+    layout = take(found.searched.lattice, np.array([lane]))
     point = solution.x[lane][None, None]
     weights = solution.multipliers.inequalities[lane]
 
@@ -255,33 +237,28 @@ def _loss_elasticity(problem: Problem, found: _Found, lane: int) -> float:
     return -(lagrangian(1.0 + LOSS_STEP) - lagrangian(1.0 - LOSS_STEP)) / (2.0 * LOSS_STEP)
 
 
-def _conflicts(problem: Problem, solution: Solution, lane: int) -> tuple[Conflict, ...]:
-    """Limits that exclude each other at the point that breaks them least, and the values that this point has."""
-    form, limits = problem.form, problem.limits
-    short = np.maximum(-solution.slacks.inequalities[lane], 0.0)
-    binding = np.asarray(solution.conflict.inequalities[lane]) | (short > ACTIVE)
-    missing = {name: float(short[row]) for row, name in enumerate(form.rows) if binding[row] and name in limits}
-    place = problem.index("plan.chips")
-    if place is not None and bool(solution.conflict.upper[lane][place]):
-        missing["chips"] = 0.0
-    broken = {name: by for name, by in missing.items() if by > ACTIVE} or missing
-    return tuple(
-        Conflict(name, limits[name], limits[name] * math.exp(-by if name in AT_LEAST else by), OUTPUTS[name])
-        for name, by in sorted(broken.items(), key=lambda item: -item[1])
-    )
+def _verdict(searched: Searched, winner: Realized | None, broken: tuple[Conflict, ...]) -> tuple[str, str]:
+    """Result and message of a search."""
+    if searched.interrupted:
+        return "interrupted", VERDICTS["interrupted"] if winner else NOTHING_YET
+    if broken or winner is None:
+        return "infeasible", _explain(broken)
+    result = "successful" if winner.converged else "not converged"
+    return result, VERDICTS[result]
 
 
-def _explain(conflicts: tuple[Conflict, ...], usable: int) -> str:
-    if usable:
+def _explain(broken: tuple[Conflict, ...]) -> str:
+    if not broken:
         return (
             "Plans exist only with fractions of replicas or micro-batches. Relax a limit a little, or free plan.batch."
         )
-    sentences = []
-    for one in conflicts:
-        asked, nearest = (format_quantity(number, one.unit) for number in (one.asked, one.nearest))
-        short = abs(math.log(one.nearest / one.asked)) > ACTIVE
-        sentences.append(f"{one.limit} {asked} (nearest feasible {nearest})" if short else f"{one.limit} {asked}")
-    return f"No plan obeys these limits together: {', '.join(sentences)}. Relax the first, or one of the others."
+    asked = ", ".join(f"{one.limit} {format_quantity(one.asked, one.unit)}" for one in broken)
+    ways = ", or ".join(
+        f"{one.limit} to {format_quantity(one.nearest, one.unit)}" for one in broken if math.isfinite(one.nearest)
+    )
+    return f"No plan obeys these limits together: {asked}. " + (
+        f"With all others as they are, move {ways}." if ways else "No one of them can give enough alone: move several."
+    )
 
 
 def _with_whole_counts(plan: TrainingPlan, system: TrainingSystem, counts: Counts) -> TrainingPlan:

@@ -121,54 +121,75 @@ def _answer(numbers: Numbers, inequalities: int, options: SolverOptions, end: En
 
 
 def _ipopt(numbers: Numbers, start: np.ndarray, inequalities: int, rows: int, options: SolverOptions) -> End:
-    """[Wachter & Biegler 2006], with the exact Hessian; its multipliers have our signs."""
-    cyipopt = _need("cyipopt", "ipopt")
+    """[Wachter & Biegler 2006] from CasADi's wheel, with the exact Hessian; its multipliers have our signs."""
+    casadi = _need("casadi", "ipopt")
     size = start.size
-    triangle = np.tril_indices(size)
-    steps = [0]
+    columns = {"x": size, "p": 0, "lam_f": 1, "lam_g": rows}
 
-    class Problem:
-        """Callbacks by the names that Ipopt wants."""
+    def callback(
+        name: str, inputs: tuple[str, ...], shapes: list[tuple[int, int]], function: Callable[..., Any]
+    ) -> Any:
+        """A function of dense matrices for CasADi, which the caller must keep alive."""
 
-        def objective(self, x: np.ndarray) -> float:
-            return float(numbers.rows(x)[0])
+        class Callback(casadi.Callback):
+            def get_n_in(self) -> int:
+                return len(inputs)
 
-        def gradient(self, x: np.ndarray) -> np.ndarray:
-            return numbers.jacobian(x)[0]
+            def get_n_out(self) -> int:
+                return len(shapes)
 
-        def constraints(self, x: np.ndarray) -> np.ndarray:
-            return numbers.rows(x)[1:]
+            def get_sparsity_in(self, place: int) -> Any:
+                return casadi.Sparsity.dense(columns[inputs[place]], 1)
 
-        def jacobian(self, x: np.ndarray) -> np.ndarray:
-            return numbers.jacobian(x)[1:].ravel()
+            def get_sparsity_out(self, place: int) -> Any:
+                return casadi.Sparsity.dense(*shapes[place])
 
-        def hessianstructure(self) -> tuple[np.ndarray, np.ndarray]:
-            return triangle
+            def eval(self, arguments: list[Any]) -> list[Any]:
+                return list(function(*(np.asarray(argument).ravel() for argument in arguments)))
 
-        def hessian(self, x: np.ndarray, y: np.ndarray, factor: float) -> np.ndarray:
-            return numbers.hessian(x, np.concatenate([[factor], y]))[triangle]
+        made = Callback()
+        made.construct(name, {})
+        return made
 
-        def intermediate(self, mode: int, iteration: int, *_: Any) -> bool:
-            steps[0] = iteration
-            return True
+    def hessian(x: np.ndarray, _: np.ndarray, factor: np.ndarray, y: np.ndarray) -> list[np.ndarray]:
+        return [np.triu(numbers.hessian(x, np.concatenate([factor, y])))]
 
-    least = np.where(np.arange(rows) < inequalities, -np.inf, 0.0)
-    search = cyipopt.Problem(size, rows, Problem(), numbers.lower, numbers.upper, least, np.zeros(rows))
+    point = ("x", "p")
+    made = [
+        callback("values", ("x",), [(1, 1), (rows, 1)], lambda x: np.split(numbers.rows(x), [1])),
+        callback("grad_f", point, [(1, 1), (size, 1)], lambda x, _: (numbers.rows(x)[0], numbers.jacobian(x)[0])),
+        callback(
+            "jac_g", point, [(rows, 1), (rows, size)], lambda x, _: (numbers.rows(x)[1:], numbers.jacobian(x)[1:])
+        ),
+        callback("hess_l", (*point, "lam_f", "lam_g"), [(size, size)], hessian),
+    ]
+    x = casadi.MX.sym("x", size)
+    f, g = made[0](x)
+    triangle = casadi.MX.sym("x", size), casadi.MX.sym("p", 0), casadi.MX.sym("s"), casadi.MX.sym("l", rows)
+    upper = casadi.Function("hess_lag", list(triangle), [casadi.triu(made[3](*triangle))])
     settings = {"tol": options.tolerance, "acceptable_tol": options.tolerance, "max_iter": options.max_iterations}
-    for name, value in {"print_level": 0, "sb": "yes", **settings}.items():
-        search.add_option(name, value)
-    x, info = search.solve(start)
+    derivatives = {"grad_f": made[1], "jac_g": made[2], "hess_lag": upper}
+    quiet = {"print_time": False, "show_eval_warnings": False, "no_nlp_grad": True, "error_on_fail": False}
+    search = casadi.nlpsol(
+        "search", "ipopt", {"x": x, "f": f, "g": g},
+        {**derivatives, **quiet, "ipopt": {"print_level": 0, "sb": "yes", **settings}},
+    )  # fmt: skip
+    least = np.where(np.arange(rows) < inequalities, -np.inf, 0.0)
+    end = search(x0=start, lbx=numbers.lower, ubx=numbers.upper, lbg=least, ubg=np.zeros(rows))
     codes = {
-        0: ip.SUCCESSFUL,
-        1: None,
-        2: ip.INFEASIBLE,
-        3: None,
-        4: ip.UNBOUNDED,
-        5: ip.INTERRUPTED,
-        -13: ip.NON_FINITE,
+        "Solve_Succeeded": ip.SUCCESSFUL,
+        "Solved_To_Acceptable_Level": None,
+        "Infeasible_Problem_Detected": ip.INFEASIBLE,
+        "Search_Direction_Becomes_Too_Small": None,
+        "Diverging_Iterates": ip.UNBOUNDED,
+        "User_Requested_Stop": ip.INTERRUPTED,
+        "Invalid_Number_Detected": ip.NON_FINITE,
     }
-    status = codes.get(info["status"], ip.OUT_OF_ITERATIONS)
-    return End(x, info["mult_g"], info["mult_x_L"], info["mult_x_U"], steps[0], status)
+    stats = search.stats()
+    status = codes.get(stats["return_status"], ip.OUT_OF_ITERATIONS)
+    dual = np.asarray(end["lam_x"]).ravel()  # of both bounds: positive at the upper
+    y, x = np.asarray(end["lam_g"]).ravel(), np.asarray(end["x"]).ravel()
+    return End(x, y, np.maximum(-dual, 0.0), np.maximum(dual, 0.0), stats["iter_count"], status)
 
 
 def _slsqp(numbers: Numbers, start: np.ndarray, inequalities: int, rows: int, options: SolverOptions) -> End:

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 
 from energymodel.design.front import Front, FrontPoint, efficient, knee, relative_hypervolume, simplex
 from energymodel.design.lanes import minimize_many
+from energymodel.design.layout_search import ACTIVE, OPTIONS, layout_bounds, solve_lanes
 from energymodel.design.layouts import (
     COARSE,
     FINE,
@@ -22,14 +23,7 @@ from energymodel.design.layouts import (
     screen,
     take,
 )
-from energymodel.design.optimize import (
-    ACTIVE,
-    OPTIONS,
-    SCREENED,
-    finished_plan,
-    layout_bounds,
-    too_large,
-)
+from energymodel.design.optimize import finished_plan, too_large
 from energymodel.design.problem import Form, Given, Problem, Target, pose
 from energymodel.design.quantities import AT_LEAST, OF_THE_PLAN, OUTPUTS, log_objective, output
 from energymodel.design.realize import Counts, Realized, near, solve_at
@@ -41,6 +35,7 @@ from energymodel.system.plan import ParallelLayout
 from energymodel.system.training_system import evaluate, evaluate_once
 from energymodel.units import InputError
 
+SCREENED = 768  # layouts that the fine grid sees, the best on the coarse one
 PER_LEVEL = 12  # layouts that a level of the coarse front takes from the screening
 COARSE_LEVELS = 9
 CLOSE = 0.02  # in the logarithm of the objective: layouts that near the best of a coarse level stay in
@@ -148,11 +143,7 @@ class _Search(NamedTuple):
 
     def solve(self, places: np.ndarray, start: np.ndarray, targets: Target) -> Solution:
         """Relaxed optima of layouts, each for its own target."""
-        lattice = take(self.lattice, places)
-        return minimize_many(
-            self.problem.form, start, (lattice, targets), shared=(self.problem.given,),
-            bounds=layout_bounds(self.problem, lattice), options=OPTIONS,
-        )  # fmt: skip
+        return solve_lanes(self.problem, take(self.lattice, places), start, targets)
 
 
 def usable(solution: Solution) -> np.ndarray:
@@ -357,7 +348,7 @@ def _round(
             if np.isfinite(merit[lane]):
                 trials += near(problem, lattice, int(lane), solution.x[lane], 1)
     best: dict[int, Realized] = {}
-    for one in solve_at(problem, lattice, targets, solution, trials, OPTIONS):
+    for one in solve_at(problem, lattice, targets, solution, trials):
         point = int(owner[one.layout])
         if point not in best or one.value < best[point].value:
             best[point] = one

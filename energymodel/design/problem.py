@@ -149,6 +149,16 @@ class Problem:
         """The target for each of so many lanes."""
         return jax.tree.map(lambda leaf: np.full(count, leaf), self.target)
 
+    def with_limit(self, name: str, value: float) -> "Problem":
+        """The same problem with another value of a limit that holds."""
+        limits = {**self.target.limits, name: np.asarray(value, np.float64)}
+        bounds = dict(self.bounds)
+        if name == "chips" and "plan.chips" in bounds:
+            bounds["plan.chips"] = (bounds["plan.chips"][0], value)
+        return dataclasses.replace(
+            self, target=Target(self.target.powers, limits), limits={**self.limits, name: value}, bounds=bounds
+        )
+
     def index(self, path: str) -> int | None:
         """Place of a variable in the solver's vector, if it varies."""
         return self.form.paths.index(path) if path in self.form.paths else None

@@ -7,10 +7,10 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from energymodel.design.lanes import minimize_many
+from energymodel.design.layout_search import solve_lanes
 from energymodel.design.layouts import Lattice, take
 from energymodel.design.problem import Problem, Target
-from energymodel.design.solve import RESULTS, Solution, SolverOptions
+from energymodel.design.solve import RESULTS, Solution
 
 GROUP = 16  # layouts that are rounded at once
 REACH = 3  # micro-batches and replicas up and down that the last search looks at
@@ -40,9 +40,7 @@ class Realized(NamedTuple):
         return self.counts.layout
 
 
-def realize(
-    problem: Problem, lattice: Lattice, solution: Solution, usable: np.ndarray, options: SolverOptions
-) -> list[Realized]:
+def realize(problem: Problem, lattice: Lattice, solution: Solution, usable: np.ndarray) -> list[Realized]:
     """Best realizable plan of each layout whose relaxed optimum can still win, best first; empty if there is none.
 
     The relaxed optimum of a layout bounds its realizable plans from below, so layouts are rounded in the order of
@@ -56,13 +54,13 @@ def realize(
         if float(solution.value[group[0]]) > incumbent and len(best) > 1:
             break
         trials = [counts for lane in group for counts in near(problem, lattice, int(lane), solution.x[lane], 1)]
-        _keep_best(best, solve_at(problem, lattice, problem.targets(len(usable)), solution, trials, options))
+        _keep_best(best, solve_at(problem, lattice, problem.targets(len(usable)), solution, trials))
     tried: set[Counts] = set()
     while best:
         winner = min(best.values(), key=lambda one: one.value)
         trials = [c for c in near(problem, lattice, winner.layout, winner.point, REACH) if c not in tried]
         tried.update(trials)
-        found = solve_at(problem, lattice, problem.targets(len(usable)), solution, trials, options)
+        found = solve_at(problem, lattice, problem.targets(len(usable)), solution, trials)
         if not any(one.value < winner.value for one in found):
             break
         _keep_best(best, found)
@@ -123,9 +121,8 @@ def _value(problem: Problem, path: str, point: Float[np.ndarray, " n"]) -> float
 
 
 def solve_at(
-    problem: Problem, lattice: Lattice, targets: Target, solution: Solution, trials: list[Counts],
-    options: SolverOptions,
-) -> list[Realized]:  # fmt: skip
+    problem: Problem, lattice: Lattice, targets: Target, solution: Solution, trials: list[Counts]
+) -> list[Realized]:
     """Solve for the other variables at given counts, each with the target of its lane; what breaks a limit is dropped.
 
     `Counts.layout` is the place of a lane in lattice, targets and solution.
@@ -147,10 +144,7 @@ def solve_at(
         place = problem.index(path)
         if place is not None:
             start[:, place] = least[:, place] = most[:, place] = np.log(values)
-    wanted = take(targets, lanes)
-    found = minimize_many(
-        problem.form, start, (layouts, wanted), shared=(problem.given,), bounds=(least, most), options=options
-    )
+    found = solve_lanes(problem, layouts, start, take(targets, lanes), (least, most))
     converged = np.asarray(found.result == RESULTS.successful)
     worst = np.min(found.slacks.inequalities, axis=-1)
     return [

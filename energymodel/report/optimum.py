@@ -180,10 +180,23 @@ def _word(name: str) -> str:
 
 def search_lines(optimum: Optimum) -> list[str]:
     """How many layouts were compared, how far the second best is, how far the bound."""
+    searched, left = (optimum.statistics[name] for name in ("layouts_searched", "layouts_left"))
     lines = [
         f"Layouts: {optimum.layouts_considered:,} compared, {optimum.layouts_feasible:,} fit into memory, "
-        f"the best {optimum.statistics['layouts_searched']:,} were searched."
+        f"{searched:,} were searched."
     ]
+    others = optimum.statistics["others_excess"]
+    if math.isfinite(others) and others > 0.0 and not left:
+        least = f"at least {100.0 * others:.3g} % more {optimum.minimize}"
+        lines.append(f"The others need {least}, by the multipliers of the best on a grid.")
+    elif left:
+        lines.append(f"No bound excludes {left:,} of the others: a better plan may be among them.")
+    count, agreeing = (optimum.statistics[name] for name in ("restarts", "restarts_agreeing"))
+    if count:
+        spread = 100.0 * math.expm1(optimum.statistics["restarts_spread"])
+        lines.append(
+            f"Of {count} other starts of the best layout {agreeing} end in it, the worst {spread:.2g} % above."
+        )
     if optimum.runner_up is not None:
         layout = optimum.runner_up.layout
         degrees = ", ".join(

@@ -48,7 +48,7 @@ def test_compiled_programs_are_kept(tmp_path, monkeypatch):
     assert any(folder.iterdir())
 
 
-@pytest.mark.parametrize("stage", ["loading", "evaluating", "screening", "searching"])
+@pytest.mark.parametrize("stage", ["loading", "evaluating", "searching"])
 def test_interruption_of_the_process(stage):
     with subprocess.Popen(
         [*COMMAND, "optimize", SMALL], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True

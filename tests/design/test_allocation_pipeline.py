@@ -111,6 +111,7 @@ def start_times_search(a, k, hop, deadline):
     return float(problem.solve().value(energy))
 
 
+@pytest.mark.slow
 def test_critical_paths_find_what_a_search_over_all_start_times_finds():
     a, k = np.asarray([[1.0, 1.4], [1.9, 2.6]]), np.asarray([[64.0, 50.0], [40.0, 64.0]])
     pipeline, schedule = chain(a, k, hop=0.2), pipeline_schedule(2, 3)
@@ -138,6 +139,7 @@ def test_phases_are_beside_the_bubble():
     assert operation_kinds(pipeline_schedule(3, 4), "rank").repeats.shape == (2, 3, 1)
 
 
+@pytest.mark.slow
 def test_slack_of_a_real_pipeline_is_energy():
     changes = ["plan.layout.interleaving=1", "plan.layout.pipeline=4", "plan.batch=33554432 token"]
     scenario = load_scenario("llama-3.1-405b-h100", changes)

@@ -86,6 +86,7 @@ def test_realizable_shapes_surround_the_point(scenario):
     assert all(one.kv_heads == one.heads for one in counts)
 
 
+@pytest.mark.slow
 def test_shape_is_realizable(scenario, found):
     assert found.success, found.message
     workload, layout = found.system.workload, found.plan.layout
@@ -101,6 +102,7 @@ def test_shape_is_realizable(scenario, found):
         assert float(value) % step == 0
 
 
+@pytest.mark.slow
 def test_shape_has_the_loss_and_the_limits_of_the_scenario(scenario, found):
     with jax.enable_x64(True):
         baseline = jax.jit(em.evaluate, compiler_options=compiler_options())(scenario.system, scenario.plan)
@@ -113,6 +115,7 @@ def test_shape_has_the_loss_and_the_limits_of_the_scenario(scenario, found):
     assert found.gap < 0.01
 
 
+@pytest.mark.slow
 def test_optimum_is_flat_and_a_minimum(found):
     """20 % of any proportion costs a few percent at most: Kaplan et al. 2020, fig. 5, at fixed parameters."""
     assert set(found.flatness) == {"hidden", "feed_forward_ratio", "attention_ratio", "layers"}
@@ -126,6 +129,7 @@ def test_optimum_is_flat_and_a_minimum(found):
     assert 0 < best < np.isfinite(found.depth_values).sum() - 1
 
 
+@pytest.mark.slow
 def test_curvature_predicts_the_flatness(found):
     """Along the proportion that hardly touches the others, `s^2/2` times the curvature, with s = ln 1.2."""
     place = found.names.index("attention_ratio")
@@ -136,6 +140,7 @@ def test_curvature_predicts_the_flatness(found):
     np.testing.assert_allclose(2.0 * mean, reduced, rtol=0.05)
 
 
+@pytest.mark.slow
 def test_not_beaten_by_random_shapes(scenario, found):
     """20,000 shapes with other plans around the optimum, at the same loss and limits."""
     limits = {"loss": found.loss}

@@ -12,7 +12,7 @@ from energymodel.design.solve import RESULTS, minimize
 
 PEERS = ("ipopt", "slsqp")
 # Equalities, inequalities and bounds, alone and together.
-NAMES = ("HS007", "HS012", "HS063", "HS071", "HS076")
+NAMES = ("HS012", "HS071")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -79,7 +79,7 @@ def test_peers_do_not_run_inside_transformations(method):
 def test_unknown_method_and_missing_package(monkeypatch):
     with pytest.raises(ValueError, match='Choose "interior-point"'):
         minimize(lambda x: x**2, 1.0, method="simplex")
-    for method, module in (("ipopt", "cyipopt"), ("slsqp", "scipy.optimize")):
+    for method, module in (("ipopt", "casadi"), ("slsqp", "scipy.optimize")):
         monkeypatch.setitem(sys.modules, module, None)
         with pytest.raises(ImportError, match=r"energymodel\[oracles\]"):
             minimize(lambda x: x**2, 1.0, method=method)

@@ -60,6 +60,7 @@ def test_exchange_rates_are_slopes_where_the_layout_stays(front):
     assert checked > 0
 
 
+@pytest.mark.slow
 def test_three_objectives(scenario):
     front = em.pareto(scenario, ("energy", "time", "money"), points=10)
     assert front.success, front.message
@@ -69,6 +70,7 @@ def test_three_objectives(scenario):
     assert 0.0 < front.hypervolume <= 1.0
 
 
+@pytest.mark.slow
 def test_loss_as_an_objective(scenario):
     front = em.pareto(scenario, ("energy", "loss"), points=6, limits={"time": "30 hours"})
     values = front.table()

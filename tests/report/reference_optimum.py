@@ -47,7 +47,14 @@ def optimum() -> Optimum:
         result="successful",
         message="",
         conflicts=(),
-        statistics={"layouts_searched": 6},
+        statistics={
+            "layouts_searched": 6,
+            "layouts_left": 0,
+            "others_excess": 0.25,
+            "restarts": 32,
+            "restarts_agreeing": 31,
+            "restarts_spread": 0.05,
+        },
     )
 
 

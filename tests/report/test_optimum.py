@@ -58,7 +58,9 @@ def test_search_lines():
     for words in (
         "385 compared",
         "7 fit into memory",
-        "the best 6 were searched",
+        "6 were searched",
+        "The others need at least 25 % more energy",
+        "Of 32 other starts of the best layout 31 end in it",
         "microbatch 4",
         "1.25 % more energy",
         "Whole numbers cost at most 1 %",

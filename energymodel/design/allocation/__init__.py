@@ -14,9 +14,9 @@ from energymodel.design.allocation.devices import (
     least_time_split,
 )
 from energymodel.design.allocation.pipeline import PipelineLoad, layers_per_stage, pipeline_load
+from energymodel.design.allocation.pipeline_clocks import StageClocks, stage_clocks
 from energymodel.design.allocation.power import PowerSplit, divide_power
 from energymodel.design.allocation.site import SiteLoad, SiteSplit, least_power, most_throughput, site_load
-from energymodel.design.allocation.stage_clocks import StageClocks, stage_clocks
 
 __all__ = [
     "DeviceGroups", "PipelineLoad", "PowerSplit", "SiteLoad", "SiteSplit", "StageClocks", "WorkSplit", "device_groups",

@@ -1,0 +1,136 @@
+"""Which limits exclude each other, and how far must each of them give?
+
+A set of limits is a conflict if no plan obeys all of it, and a smallest one if plans obey every set of fewer limits.
+Sets are tried in the order of their size: points of a grid prove most of them harmless, and the rest are searched, each
+in the layouts that break it least. Then each limit of the conflict is moved alone, until the others hold. All of them
+share the loss that the run must reach and the chips that it has; these are moved as well.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from energymodel.design.layout_search import ACTIVE, layout_bounds, solve_lanes
+from energymodel.design.layouts import FINE, Lattice, evaluate_points, grid_points, take
+from energymodel.design.optimum import Conflict
+from energymodel.design.problem import FAR, Problem, Target
+from energymodel.design.quantities import AT_LEAST, OUTPUTS
+
+TRIED = 6  # layouts in which a set of limits is searched
+LEVELS = 6  # values of a limit that are tried at once
+PASSES = 4  # each over one step of the last
+SHARED = {"loss": 2.0, "chips": 64.0}  # goal and bound behind all conflicts, and up to how much of them is tried
+
+
+class _Case(NamedTuple):
+    """Limits of one question: those that hold, by name of row, and other values of some."""
+
+    rows: tuple[str, ...]
+    instead: dict[str, float]
+
+
+def conflicts(problem: Problem, lattice: Lattice) -> tuple[Conflict, ...]:
+    """A smallest set of limits that exclude each other, each with the value at which all others hold.
+
+    The value is NaN where no value of this limit alone helps. Limits come in the order of how little they must give.
+    """
+    search = _Search(problem, lattice)
+    together = search.smallest()
+    shared = [name for name, most in SHARED.items() if name in problem.limits and search.helps(name, most, together)]
+    found = [Conflict(name, problem.limits[name], search.nearest(name), OUTPUTS[name]) for name in (*together, *shared)]
+    return tuple(sorted(found, key=lambda one: abs(math.log(one.nearest / one.asked)) if one.nearest > 0 else math.inf))
+
+
+class _Search:
+    """The layouts of an infeasible problem on a grid."""
+
+    def __init__(self, problem: Problem, lattice: Lattice) -> None:
+        self.problem, self.lattice = problem, lattice
+        self.grid = grid_points(problem, lattice, FINE)
+        values = evaluate_points(problem.form, self.grid, lattice, problem.target, problem.given)
+        self.excess = np.where(np.isfinite(values.inequalities), values.inequalities, np.inf)
+        self.rows = {name: row for row, name in enumerate(problem.form.rows) if name in problem.limits}
+
+    def smallest(self) -> tuple[str, ...]:
+        """Limits of a smallest conflict among the rows; empty if none is found."""
+        for size in range(1, len(self.rows) + 1):
+            sets = list(itertools.combinations(self.rows, size))
+            sets = [one for one in sets if self.broken(one).min() > 0.0]
+            lack = self.violation([_Case(one, {}) for one in sets])
+            if len(sets) and lack.max() > ACTIVE:
+                return sets[int(np.argmax(lack))]
+        return ()
+
+    def helps(self, name: str, most: float, rows: tuple[str, ...]) -> bool:
+        """Whether some rows can hold together with so many times a limit."""
+        case = _Case(rows, {name: self.problem.limits[name] * most})
+        return bool(self.violation([case])[0] <= ACTIVE)
+
+    def nearest(self, name: str) -> float:
+        """Value of a limit at which the others can hold; NaN if there is none."""
+        asked, rows = self.problem.limits[name], tuple(self.rows)
+        sign = -1.0 if name in AT_LEAST else 1.0
+        low, high = 0.0, math.log(SHARED.get(name, FAR))
+        for turn in range(1 + PASSES):
+            # The first turn asks whether the limit helps at all, and how far it goes.
+            steps = np.array([high]) if turn == 0 else np.linspace(low, high, LEVELS + 1)[1:]
+            cases = [_Case(rows, {name: asked * math.exp(sign * step)}) for step in steps]
+            lack, reached = self.solve(cases)
+            holds = np.flatnonzero(lack <= ACTIVE)
+            if not len(holds):
+                return math.nan if turn == 0 else asked * math.exp(sign * high)
+            best = int(holds[0])
+            if name in self.rows and turn == 0:
+                high = max(high + float(reached[best, self.rows[name]]), ACTIVE)
+            elif turn:
+                low, high = (low if best == 0 else float(steps[best - 1])), float(steps[best])
+        return asked * math.exp(sign * high)
+
+    def broken(self, rows: Sequence[str]) -> Float[np.ndarray, "layouts points"]:
+        """What points of the grid break of some limits, in the sum of logarithms."""
+        places = [*(self.rows[name] for name in rows), -1]  # whole micro-batches always count
+        return np.sum(np.maximum(self.excess[..., places], 0.0), axis=-1)
+
+    def violation(self, cases: Sequence[_Case]) -> Float[np.ndarray, " cases"]:
+        """Least violation of each case over its layouts."""
+        return self.solve(cases)[0] if cases else np.zeros(0)
+
+    def solve(self, cases: Sequence[_Case]) -> tuple[Float[np.ndarray, " cases"], Float[np.ndarray, "cases rows"]]:
+        """Least violation of each case and the rows where it is least, over the layouts that break it least."""
+        problem, target = self.problem, self.problem.target
+        count = min(TRIED, len(self.grid))
+        places, start = [], []
+        for case in cases:
+            broken = self.broken([name for name in case.rows if name not in case.instead])
+            at = np.argmin(broken, axis=1)
+            chosen = np.argsort(broken[np.arange(len(at)), at], kind="stable")[:count]
+            places.append(chosen)
+            start.append(self.grid[chosen, at[chosen]])
+        layouts = take(self.lattice, np.concatenate(places))
+        limits = {name: np.repeat([self.limit(name, case) for case in cases], count) for name in target.limits}
+        powers = problem.targets(len(cases) * count).powers
+        least, most = layout_bounds(problem, layouts)
+        place = problem.index("plan.chips")
+        if place is not None:
+            chips = np.repeat([case.instead.get("chips", 0.0) for case in cases], count)
+            most[:, place] = np.where(chips > 0.0, np.log(np.maximum(chips, 1.0)), most[:, place])
+        found = solve_lanes(problem, layouts, np.concatenate(start), Target(powers, limits), (least, most))
+        rows = -found.slacks.inequalities
+        lack = np.sum(np.maximum(rows, 0.0), axis=-1).reshape(len(cases), count)
+        lack = np.where(np.isfinite(lack), lack, np.inf)
+        best = np.argmin(lack, axis=1)
+        case = np.arange(len(cases))
+        return lack[case, best], rows.reshape(len(cases), count, -1)[case, best]
+
+    def limit(self, name: str, case: _Case) -> float:
+        """Value of a limit in a case, in SI."""
+        own = float(self.problem.target.limits[name])
+        if name in case.instead:
+            return case.instead[name]
+        if name in case.rows or name not in self.rows:
+            return own
+        return own / FAR if name in AT_LEAST else own * FAR

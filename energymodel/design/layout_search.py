@@ -1,0 +1,185 @@
+"""Which layout holds the best plan, and why can the others not?
+
+The layouts that look best on a coarse grid are searched first. The multipliers `y >= 0` of the best of them then bound
+what any other layout can reach,
+
+    min { f(x) : c(x) <= 0 }  >=  min { f(x) + y . c(x) }        [weak duality: Boyd & Vandenberghe 2004, sec. 5.1.3]
+
+and only layouts whose bound does not exclude them are searched as well. Where no plan obeys the limits, the same holds
+without f: a layout with `min y . c(x) > 0` has no such plan either [Farkas 1902].
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy.stats import qmc
+
+from energymodel.design.lanes import minimize_many
+from energymodel.design.layouts import (
+    COARSE,
+    FINE,
+    Lattice,
+    Screened,
+    chips_per_replica,
+    screen,
+    take,
+)
+from energymodel.design.problem import Problem, Target
+from energymodel.design.solve import RESULTS, PerConstraint, Solution, SolverOptions, Values
+
+FIRST = 128  # layouts that are searched before any bound is known, the best on the coarse grid
+MOST = 512  # layouts that are searched because their bound does not exclude them
+MARGIN = 0.15  # in the logarithm: what the least of a Lagrangian on a grid may be above its least anywhere
+COARSE_MARGIN = 0.5  # the same where the grid keeps the scenario's values of the variables that have no steps
+SAME = 1e-6  # in the logarithm: what two searches of one optimum may differ by
+ACTIVE = 1e-5  # violation of limits in the logarithm that counts as none
+OPTIONS = SolverOptions(hessian="differences", max_iterations=100)
+
+
+class Searched(NamedTuple):
+    """The layouts that were searched with their relaxed optima, and what is known of the others.
+
+    `others` is the least bound of a layout that was not searched (logarithm of the objective; infinite if there is
+    none), `left` counts those whose bound does not exclude them. Of `restarts` of the best lane, `agreeing` end in its
+    optimum; those that end in an optimum at all differ by `spread` in the logarithm.
+    """
+
+    lattice: Lattice
+    solution: Solution
+    others: float
+    left: int
+    restarts: int = 0
+    agreeing: int = 0
+    spread: float = 0.0
+
+    @property
+    def violation(self) -> Float[np.ndarray, " lanes"]:
+        """What each lane breaks, in the sum of logarithms."""
+        return np.sum(np.maximum(-self.solution.slacks.inequalities, 0.0), axis=-1)
+
+    @property
+    def usable(self) -> Bool[np.ndarray, " lanes"]:
+        """Lanes that obey all limits."""
+        return np.isfinite(self.solution.value) & (self.violation <= ACTIVE)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C cut the search short."""
+        return bool(np.any(self.solution.result == RESULTS.interrupted))
+
+    def best(self) -> int:
+        """The best usable lane, or the one that breaks its limits least."""
+        merit = self.solution.value if self.usable.any() else self.violation
+        allowed = self.usable if self.usable.any() else np.isfinite(self.solution.value)
+        return int(np.argmin(np.where(allowed, merit, np.inf)))
+
+
+def search_layouts(problem: Problem, lattice: Lattice) -> Searched:
+    """Relaxed optima of all layouts that can hold the best plan or the second best."""
+    coarse = screen(problem, lattice, COARSE)
+    good = coarse.best(2 * FIRST)
+    fine = screen(problem, take(lattice, good), FINE)
+    chosen = fine.best(FIRST)
+    first = good[chosen]
+    solution = solve_lanes(problem, take(lattice, first), fine.start[chosen])
+    searched = Searched(take(lattice, first), solution, np.inf, 0)
+    if searched.interrupted or len(first) == len(coarse.merit):
+        return searched
+    bound = lower_bounds(problem, lattice, searched, coarse)
+    bound[first] = np.inf
+    order = np.argsort(bound, kind="stable")
+    need = int(np.sum(bound < _second_best(searched) + MARGIN))
+    more, rest = order[: min(need, MOST)], order[min(need, MOST) :]
+    if len(more):
+        part = take(lattice, more)
+        found = solve_lanes(problem, part, screen(problem, part, FINE, searched.solution.x[searched.best()]).start)
+        solution = jax.tree.map(lambda *parts: np.concatenate(parts), solution, found)
+    places = np.concatenate([first, more])
+    return Searched(take(lattice, places), solution, float(np.min(bound[rest], initial=np.inf)), need - len(more))
+
+
+def restart(problem: Problem, searched: Searched) -> Searched:
+    """The same with the best lane searched from other starts, spread evenly over its bounds [Sobol 1967]."""
+    if not searched.usable.any() or searched.interrupted:
+        return searched
+    best, count = searched.best(), OPTIONS.chunk
+    lanes = np.full(count, best)
+    layouts = take(searched.lattice, lanes)
+    least, most = layout_bounds(problem, layouts)
+    share = qmc.Sobol(least.shape[1], rng=0).random(count)
+    again = Searched(layouts, solve_lanes(problem, layouts, least + share * (most - least)), np.inf, 0)
+    ended = again.usable & np.asarray(again.solution.result == RESULTS.successful)
+    values = np.append(again.solution.value[ended], searched.solution.value[best])
+    if ended.any() and float(np.min(values)) < float(searched.solution.value[best]):
+        better = int(np.argmin(np.where(ended, again.solution.value, np.inf)))
+        solution = jax.tree.map(_replace(best, better), searched.solution, again.solution)
+        searched = searched._replace(solution=solution)
+    agreeing = int(np.sum(values[:-1] <= np.min(values) + SAME))
+    return searched._replace(restarts=count, agreeing=agreeing, spread=float(np.ptp(values)))
+
+
+def _replace(place: int, other: int) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """Function that puts an entry of its second array into a copy of its first."""
+
+    def put(into: np.ndarray, source: np.ndarray) -> np.ndarray:
+        into = np.array(into)
+        into[place] = source[other]
+        return into
+
+    return put
+
+
+def solve_lanes(
+    problem: Problem, lattice: Lattice, start: Float[np.ndarray, "lanes n"], targets: Target | None = None,
+    bounds: tuple[np.ndarray, np.ndarray] | None = None, warm: PerConstraint | None = None,
+) -> Solution:  # fmt: skip
+    """Relaxed optimum of each layout, with counts free to be fractions; the problem's target and bounds by default."""
+    return minimize_many(
+        problem.form, start, (lattice, problem.targets(len(start)) if targets is None else targets),
+        shared=(problem.given,), bounds=layout_bounds(problem, lattice) if bounds is None else bounds,
+        options=OPTIONS, chunk=OPTIONS.chunk, warm=warm,
+    )  # fmt: skip
+
+
+def layout_bounds(problem: Problem, lattice: Lattice) -> tuple[np.ndarray, np.ndarray]:
+    """Logarithms of the bounds for each layout: a layout needs its replica's chips."""
+    least, most = problem.boxes(len(lattice.tensor))
+    place = problem.index("plan.chips")
+    if place is not None:
+        least[:, place] = np.minimum(np.maximum(least[:, place], np.log(chips_per_replica(lattice))), most[:, place])
+    return least, most
+
+
+def lower_bounds(
+    problem: Problem, lattice: Lattice, searched: Searched, coarse: Screened
+) -> Float[np.ndarray, " layouts"]:
+    """What the Lagrangian of the best lane says that each layout cannot go below.
+
+    Its least value is taken on a grid around the best lane, or on the coarse grid where that leaves no doubt. Of an
+    infeasible problem it is the logarithm by which limits must be broken, weighted by shares of the multipliers.
+    """
+    best = searched.best()
+    y = np.asarray(searched.solution.multipliers.inequalities[best])
+    share = 1.0 if searched.usable.any() else 0.0
+    weights = y if share else y / max(float(np.sum(y)), np.finfo(float).tiny)
+
+    def least(values: Values) -> np.ndarray:
+        lagrangian = share * values.objective + values.inequalities @ weights
+        return np.min(np.where(np.isfinite(lagrangian), lagrangian, np.inf), axis=1)
+
+    bound = least(coarse.values)
+    near = np.flatnonzero(bound < _second_best(searched) + COARSE_MARGIN)
+    if near.size:
+        bound[near] = least(screen(problem, take(lattice, near), COARSE, searched.solution.x[best]).values)
+    return bound
+
+
+def _second_best(searched: Searched) -> float:
+    """The value that a layout must stay below to come first or second; zero violation where there is none."""
+    if not searched.usable.any():
+        return 0.0
+    values = np.sort(np.where(searched.usable, searched.solution.value, np.inf))
+    return float(values[min(1, len(values) - 1)])
