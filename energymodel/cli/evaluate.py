@@ -16,6 +16,7 @@ from energymodel.cli.shell import (
     deliver,
     fail,
     guarded,
+    heeded,
     read_scenario,
 )
 
@@ -39,10 +40,11 @@ def evaluate_scenario(source: str, changes: list[str] | None, progress: Progress
     **Raises:** `InputError`, also if the model does not fit into the memory of the chips.
     """
     progress("loading JAX ...")
-    import jax
+    with heeded():
+        import jax
 
-    from energymodel.presets.validate import check_fit
-    from energymodel.system.training_system import evaluate_once
+        from energymodel.presets.validate import check_fit
+        from energymodel.system.training_system import evaluate_once
 
     progress(f"loading {source} ...")
     scenario = read_scenario(source, changes)

@@ -18,6 +18,7 @@ from energymodel.cli.shell import (
     deliver,
     fail,
     guarded,
+    heeded,
     read_scenario,
 )
 from energymodel.units import InputError, parse_quantity
@@ -64,11 +65,12 @@ def command(
         given = read_scenario(scenario, changes)
         asked = asked_of(given, objective, limits, vary or [], fix or [])
         progress(f"loading the design search for {given.name} ...")
-        import jax
+        with heeded():
+            import jax
 
-        from energymodel.design.optimize import optimize
-        from energymodel.report.json import optimum_json
-        from energymodel.report.optimum import failure_line, optimum_report
+            from energymodel.design.optimize import optimize
+            from energymodel.report.json import optimum_json
+            from energymodel.report.optimum import failure_line, optimum_report
 
         with jax.enable_x64(True):
             optimum = optimize(given, **asked, progress=progress)

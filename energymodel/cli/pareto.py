@@ -17,6 +17,7 @@ from energymodel.cli.shell import (
     deliver,
     fail,
     guarded,
+    heeded,
     read_scenario,
 )
 
@@ -53,10 +54,11 @@ def command(
         given = read_scenario(scenario, changes)
         asked = asked_of(given, None, limits, vary or [], fix or [])
         progress(f"loading the design search for {given.name} ...")
-        import jax
+        with heeded():
+            import jax
 
-        from energymodel.design.pareto import pareto
-        from energymodel.report.front import front_file, front_json, front_report
+            from energymodel.design.pareto import pareto
+            from energymodel.report.front import front_file, front_json, front_report
 
         with jax.enable_x64(True):
             front = pareto(

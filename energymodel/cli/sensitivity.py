@@ -18,6 +18,7 @@ from energymodel.cli.shell import (
     deliver,
     fail,
     guarded,
+    heeded,
     read_scenario,
 )
 from energymodel.units import InputError
@@ -74,10 +75,11 @@ def command(
         given = read_scenario(scenario, changes)
         asked = asked_of(given, objective, limits, vary or [], fix or [])
         progress(f"loading the model for {given.name} ...")
-        import jax
+        with heeded():
+            import jax
 
-        from energymodel.design.sensitivity import OF, sensitivity
-        from energymodel.report.sensitivity import sensitivity_file, sensitivity_json, sensitivity_report
+            from energymodel.design.sensitivity import OF, sensitivity
+            from energymodel.report.sensitivity import sensitivity_file, sensitivity_json, sensitivity_report
 
         names = tuple(of or OF)
         with jax.enable_x64(True):

@@ -1,10 +1,13 @@
 """How does a command speak to the shell: options, progress, errors, exit codes, files?"""
 
+import contextlib
 import functools
 import importlib.util
 import inspect
+import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -91,6 +94,33 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         if self._status is not None:
             self._status.stop()
+
+
+@contextlib.contextmanager
+def heeded() -> Iterator[None]:
+    """Within it no Ctrl-C is lost, which Python drops in callbacks and libraries swallow while they are imported."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed = threading.Event()
+
+    def note(*_: object) -> None:
+        pressed.set()
+        raise KeyboardInterrupt
+
+    def report(dropped: Any) -> None:
+        if not isinstance(dropped.exc_value, KeyboardInterrupt):
+            hook(dropped)
+
+    before, hook = signal.signal(signal.SIGINT, note), sys.unraisablehook
+    sys.unraisablehook = report
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        sys.unraisablehook = hook
+    if pressed.is_set():
+        raise KeyboardInterrupt
 
 
 def read_scenario(source: str, changes: list[str] | None) -> "Scenario":

@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from energymodel.design.finish import finished_plan
 from energymodel.design.lanes import minimize_many
 from energymodel.design.layout_search import OPTIONS, layout_bounds
 from energymodel.design.layouts import SWITCHES, Lattice
 from energymodel.design.numbers import MICROBATCHES, Numbers, gradient
-from energymodel.design.optimize import finished_plan
 from energymodel.design.optimum import Optimum
 from energymodel.design.problem import TOKENS, Problem, pose
 from energymodel.design.quantities import AT_LEAST, LEAST, limited_values, parse_objective

@@ -34,6 +34,7 @@ def minimize_many(
     options: SolverOptions | None = None,
     warm: PerConstraint | None = None,
     chunk: int | None = None,
+    iterations: int | None = None,
     dtype: Any = np.float64,
     devices: Sequence[Any] | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -53,6 +54,8 @@ def minimize_many(
     - `shared`: further arguments that all lanes share.
     - `chunk`: lanes that one device iterates together, even if there are fewer, so that one program serves any number;
       by default `options.chunk`, at least 8192 on an accelerator, and no more than there are.
+    - `iterations`: give a lane up after so many, in multiples of 8, if `options.max_iterations` allows more; the same
+      program serves any number.
     - `dtype`: `np.float64`, or `np.float32`, whose lanes end as `rounded` where rounding stops them.
     - `devices`: a chunk goes to each, all of `jax.devices()` by default.
     - `progress`: called with (finished, all) lanes after every chunk.
@@ -84,7 +87,7 @@ def minimize_many(
         mesh = Mesh(np.asarray(devices), ("lanes",)) if len(devices) > 1 else None
         least = 1 if devices[0].platform == "cpu" else _ACCELERATED
         width = chunk or min(max(options.chunk, least), 1 << max(-(-count // len(devices)) - 1, 0).bit_length())
-        return _rounds(functions, lanes, shared, options, count, width * len(devices), mesh, progress)
+        return _rounds(functions, lanes, shared, options, count, width * len(devices), mesh, iterations, progress)
 
 
 def _rounds(
@@ -95,6 +98,7 @@ def _rounds(
     count: int,
     width: int,
     mesh: Mesh | None,
+    iterations: int | None,
     progress: Callable[[int, int], None] | None,
 ) -> Solution:
     store: Any = None  # states and solutions of all lanes
@@ -105,10 +109,11 @@ def _rounds(
         part = _take(lanes, padded)
         state = _begin_all(functions, options, part, shared) if store is None else _take(store[0], padded)
         state = jax.tree.map(np.asarray, state)
-        return jax.tree.map(np.asarray, _round_all(functions, options, part, shared, state, np.int32(limit), mesh))
+        begun = (*part[:3], None)  # the state holds the multipliers: warm and cold lanes share a program
+        return jax.tree.map(np.asarray, _round_all(functions, options, begun, shared, state, np.int32(limit), mesh))
 
     try:
-        while left.size:
+        while left.size and (iterations is None or limit < iterations + _ROUND):
             chunks = [left[first : first + width] for first in range(0, left.size, width)]
             for index, result in _as_done(partial(advance, store, limit), chunks):
                 if store is None:
@@ -124,10 +129,17 @@ def _rounds(
     except KeyboardInterrupt:
         if store is None:
             raise
-        solution = store[1]
-        cut = jax.vmap(lambda r: RESULTS.where(r == RESULTS.running, RESULTS.interrupted, r))(solution.result)
-        return eqx.tree_at(lambda s: s.result, solution, jax.tree.map(np.asarray, cut))
-    return store[1]
+        return _end_as(RESULTS.interrupted, store[1])
+    return _end_as(RESULTS.out_of_iterations, store[1])
+
+
+def _end_as(result: RESULTS, solution: Solution) -> Solution:
+    """The same with a result for the lanes that are still running."""
+    running = np.asarray(solution.result == RESULTS.running)
+    if not running.any():
+        return solution
+    ended = jax.vmap(lambda own: RESULTS.where(own == RESULTS.running, result, own))(solution.result)
+    return eqx.tree_at(lambda s: s.result, solution, jax.tree.map(np.asarray, ended))
 
 
 def _as_done(function: Callable[[np.ndarray], Any], chunks: list[np.ndarray]) -> Iterator[tuple[np.ndarray, Any]]:

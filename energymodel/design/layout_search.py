@@ -135,12 +135,13 @@ def _replace(place: int, other: int) -> Callable[[np.ndarray, np.ndarray], np.nd
 def solve_lanes(
     problem: Problem, lattice: Lattice, start: Float[np.ndarray, "lanes n"], targets: Target | None = None,
     bounds: tuple[np.ndarray, np.ndarray] | None = None, warm: PerConstraint | None = None,
+    iterations: int | None = None,
 ) -> Solution:  # fmt: skip
     """Relaxed optimum of each layout, with counts free to be fractions; the problem's target and bounds by default."""
     return minimize_many(
         problem.form, start, (lattice, problem.targets(len(start)) if targets is None else targets),
         shared=(problem.given,), bounds=layout_bounds(problem, lattice) if bounds is None else bounds,
-        options=OPTIONS, chunk=OPTIONS.chunk, warm=warm,
+        options=OPTIONS, chunk=OPTIONS.chunk, warm=warm, iterations=iterations,
     )  # fmt: skip
 
 

@@ -183,6 +183,8 @@ def _grid(problem: Problem, steps: dict[str, np.ndarray]) -> np.ndarray:
     axes = []
     for path in problem.form.paths:
         values = np.clip(problem.start(path) * steps.get(path, np.ones(1)), *problem.bounds[path])
+        if path == "plan.chips":  # as many as there may be, however few the scenario has
+            values = np.append(values, problem.bounds[path][1])
         axes.append(np.unique(problem.form.coordinate(path, values)))
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
 
@@ -193,15 +195,19 @@ CHUNK = 4096
 def evaluate_points(
     form: Form, points: Float[np.ndarray, "layouts points n"], lattice: Lattice, target: Target, given: Given
 ) -> Values:
-    """Objective and rows of every layout at each of its points, in chunks of one compiled size."""
+    """Objective and rows of every layout at each of its points, in chunks of one compiled size.
+
+    There is one target for all layouts, or one for each.
+    """
     layouts, count, size = points.shape
     flat = points.reshape(-1, size)
     owner = np.repeat(np.arange(layouts), count)
+    targets = jax.tree.map(lambda leaf: np.broadcast_to(leaf, layouts), target)
 
     def chunk(first: int) -> Values:
         index = np.resize(np.arange(first, min(first + CHUNK, len(flat))), CHUNK)
-        part = jax.tree.map(lambda leaf: np.asarray(leaf)[owner[index]], lattice)
-        return jax.tree.map(np.asarray, _values(form, flat[index], part, target, given))
+        part = take((lattice, targets), owner[index])
+        return jax.tree.map(np.asarray, _values(form, flat[index], *part, given))
 
     values = concurrently(chunk, range(0, len(flat), CHUNK))
     total = len(flat)
@@ -212,5 +218,5 @@ def evaluate_points(
 
 
 @Compiled
-def _values(form: Form, points: Array, lattice: Lattice, target: Target, given: Given) -> Values:
-    return jax.vmap(form, in_axes=(0, 0, None, None))(points, lattice, target, given)
+def _values(form: Form, points: Array, lattice: Lattice, targets: Target, given: Given) -> Values:
+    return jax.vmap(form, in_axes=(0, 0, 0, None))(points, lattice, targets, given)

@@ -9,17 +9,17 @@ import jax
 import numpy as np
 
 from energymodel.design.conflict import SHARED, conflicts
+from energymodel.design.finish import finished_plan
 from energymodel.design.layout_search import Searched, restart, search_layouts
 from energymodel.design.layouts import Lattice, candidates, evaluate_points, fits, take
 from energymodel.design.optimum import Conflict, Optimum, Price, RunnerUp
 from energymodel.design.problem import Problem, Target, pose
 from energymodel.design.quantities import AT_LEAST, OUTPUTS, objective_value, parse_objective
-from energymodel.design.realize import Counts, Realized, realize
+from energymodel.design.realize import Realized, realize
 from energymodel.design.solve import RESULTS
 from energymodel.presets.scenario import Scenario
 from energymodel.system.outcome import TrainingOutcome
-from energymodel.system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
-from energymodel.system.training_system import TrainingSystem, evaluate_once, parameters_in_loss
+from energymodel.system.training_system import evaluate_once
 from energymodel.units import InputError, format_quantity
 
 EXTRA = 1e-2  # of what a limit must give: more of it for whole numbers
@@ -158,7 +158,7 @@ def _answer(
         others = take(searched.lattice, np.array(second.layout))
         runner_up = RunnerUp(others, float(np.expm1(second.value - found.realized[0].value)))
     relaxed = float(np.exp(np.min(np.where(searched.usable, solution.value, np.inf), initial=np.inf)))
-    relaxed = math.inf if broken else relaxed
+    relaxed = math.inf if broken else min(relaxed, value)
     return Optimum(
         scenario=scenario,
         minimize=problem.minimize,
@@ -192,18 +192,6 @@ def _answer(
             "converged": int(np.sum(np.asarray(solution.result == RESULTS.successful))),
         },
     )
-
-
-def finished_plan(
-    scenario: Scenario, problem: Problem, point: np.ndarray, counts: Counts | None, layout: ParallelLayout,
-    target: Target,
-) -> tuple[TrainingPlan, TrainingOutcome]:  # fmt: skip
-    """The plan at a point of the search, in the words of the scenario, and its outcome."""
-    system, plan = _numpy(problem.form.at(point, layout, target, problem.given))
-    if counts is not None:
-        plan = _with_whole_counts(plan, system, counts)
-    plan = _with_goal_of(scenario.plan, system, plan)
-    return plan, _numpy(evaluate_once(system, plan))
 
 
 def _prices(problem: Problem, found: _Found, lane: int, value: float) -> dict[str, Price]:
@@ -259,24 +247,6 @@ def _explain(broken: tuple[Conflict, ...]) -> str:
     return f"No plan obeys these limits together: {asked}. " + (
         f"With all others as they are, move {ways}." if ways else "No one of them can give enough alone: move several."
     )
-
-
-def _with_whole_counts(plan: TrainingPlan, system: TrainingSystem, counts: Counts) -> TrainingPlan:
-    """The same plan with chips and batch as whole numbers, not as exponentials of their logarithms."""
-    layout = plan.layout
-    chips = round(float(layout.tensor * layout.pipeline * layout.context)) * counts.data
-    tokens = round(float(layout.microbatch * system.workload.sequence)) * counts.data * counts.microbatches
-    batch = np.full(np.shape(plan.batch), float(tokens))
-    return eqx.tree_at(lambda plan: (plan.chips, plan.batch), plan, (np.asarray(float(chips)), batch))
-
-
-def _with_goal_of(own: TrainingPlan, system: TrainingSystem, plan: TrainingPlan) -> TrainingPlan:
-    """The same plan with its goal in tokens if the scenario's is: the same numbers, said as the scenario says them."""
-    if not isinstance(own.goal, TokenBudget) or not isinstance(plan.goal, TargetLoss):
-        return plan
-    batch = np.reshape(plan.batch, ())
-    tokens = system.learning.tokens(parameters_in_loss(system), plan.goal.loss, batch)
-    return eqx.tree_at(lambda plan: plan.goal, plan, TokenBudget(np.asarray(tokens)))
 
 
 def _numpy(tree: Any) -> Any:

@@ -1,6 +1,7 @@
 """Which plans cannot be improved in one respect without giving up another, and what is the exchange rate?"""
 
 import dataclasses
+import heapq
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from energymodel.design.finish import finished_plans
 from energymodel.design.front import Front, FrontPoint, efficient, knee, relative_hypervolume, simplex
 from energymodel.design.lanes import minimize_many
 from energymodel.design.layout_search import ACTIVE, OPTIONS, layout_bounds, solve_lanes
@@ -23,11 +25,11 @@ from energymodel.design.layouts import (
     screen,
     take,
 )
-from energymodel.design.optimize import finished_plan, too_large
+from energymodel.design.optimize import too_large
 from energymodel.design.problem import Form, Given, Problem, Target, pose
 from energymodel.design.quantities import AT_LEAST, OF_THE_PLAN, OUTPUTS, log_objective, output
-from energymodel.design.realize import Counts, Realized, near, solve_at
-from energymodel.design.solve import Solution, Values
+from energymodel.design.realize import Counts, Realized, near, outlook, solve_at
+from energymodel.design.solve import PerConstraint, Solution, Values
 from energymodel.presets.files import suggest
 from energymodel.presets.scenario import Scenario
 from energymodel.system.outcome import TrainingOutcome
@@ -35,11 +37,14 @@ from energymodel.system.plan import ParallelLayout
 from energymodel.system.training_system import evaluate, evaluate_once
 from energymodel.units import InputError
 
-SCREENED = 768  # layouts that the fine grid sees, the best on the coarse one
-PER_LEVEL = 12  # layouts that a level of the coarse front takes from the screening
-COARSE_LEVELS = 9
-CLOSE = 0.02  # in the logarithm of the objective: layouts that near the best of a coarse level stay in
-KEPT = 4  # layouts for each level of the fine front
+ROUGH = {**COARSE, "plan.clock": np.array([0.8])}
+SCREENED = 256  # layouts that the fine grid sees, the best on the coarse one
+PER_LEVEL = 8  # layouts that a level of the coarse front takes from the screening
+COARSE_LEVELS = 7
+CLOSE = 0.01  # in the logarithm of the objective: layouts that near the best of a coarse level stay in
+KEPT = 3  # layouts for each level of the fine front
+ITERATIONS = 24  # of a lane: what takes longer has no plan at its level, or is no better than its neighbors
+TOGETHER = 64  # lanes that keep the cores busy
 ROUNDED = 2  # of which this many are rounded
 PRICE = 10.0  # of a violation in the screening
 PROVEN = 1e-4  # distance of the logarithm from the relaxed optimum of the layout that proves a plan good
@@ -123,7 +128,7 @@ class _Search(NamedTuple):
         lattice = take(lattice, np.flatnonzero(fits(problem, lattice, chips)))
         if not len(lattice.tensor):
             raise InputError(too_large(problem))
-        lattice = take(lattice, screen(problem, lattice, COARSE).best(SCREENED))
+        lattice = take(lattice, screen(problem, lattice, ROUGH).best(SCREENED))
         grid = grid_points(problem, lattice, FINE)
         values = evaluate_points(problem.form, grid, lattice, problem.target, problem.given)
         return _Search(scenario, problem, lattice, considered, grid, values)
@@ -141,9 +146,11 @@ class _Search(NamedTuple):
         order = np.argsort(merit[np.arange(len(best)), best], kind="stable")[:count]
         return order, best[order]
 
-    def solve(self, places: np.ndarray, start: np.ndarray, targets: Target) -> Solution:
-        """Relaxed optima of layouts, each for its own target."""
-        return solve_lanes(self.problem, take(self.lattice, places), start, targets)
+    def solve(
+        self, places: np.ndarray, start: np.ndarray, targets: Target, warm: PerConstraint | None = None
+    ) -> Solution:
+        """Relaxed optima of layouts, each for its own target, from the multipliers of neighbors if given."""
+        return solve_lanes(self.problem, take(self.lattice, places), start, targets, warm=warm, iterations=ITERATIONS)
 
 
 def usable(solution: Solution) -> np.ndarray:
@@ -163,11 +170,12 @@ def _targets(problem: Problem, count: int, powers: Mapping[str, Any], limits: Ma
 
 
 class _End(NamedTuple):
-    """An end of a front: logarithms of the objectives there, and the best lanes with their target."""
+    """An end of a front: logarithms of the objectives there, and the best lanes with multipliers and target."""
 
     logarithms: dict[str, float]
     places: np.ndarray
     x: Float[np.ndarray, "lanes n"]
+    multipliers: PerConstraint
     targets: Target
 
 
@@ -185,7 +193,15 @@ def _end(search: _Search, name: str, others: Sequence[str]) -> _End:
     rows = -solution.slacks.inequalities[order[0]]
     form, limits = search.problem.form, search.problem.target.limits
     logarithms = {one: float(rows[form.rows.index(one)] + np.log(limits[one])) for one in (name, *others)}
-    return _End(logarithms, places[order], solution.x[order], take(targets, order))
+    return _End(logarithms, places[order], solution.x[order], take(solution.multipliers, order), take(targets, order))
+
+
+class _Found(NamedTuple):
+    """Realizable plans with the layout and the target of each."""
+
+    realized: list[Realized]
+    layouts: Lattice
+    targets: Target
 
 
 Exchange = Callable[[int], dict[str, float]]
@@ -193,7 +209,7 @@ Exchange = Callable[[int], dict[str, float]]
 
 def _by_levels(
     search: _Search, names: tuple[str, ...], points: int, tell: Callable[[str], None]
-) -> tuple[list[tuple[int, Realized, Lattice, Target]], Exchange]:
+) -> tuple[_Found, Exchange]:
     """Points of a front of two objectives, at levels of the second."""
     first, second = names
     tell(f"finding the ends of {first} and {second}")
@@ -217,33 +233,39 @@ def _by_levels(
         np.array([layout for layout, _ in lanes]), start, _targets(problem, len(lanes), {first: 1.0}, {second: allowed})
     )
     value = np.where(usable(coarse), coarse.value, np.inf).reshape(COARSE_LEVELS, len(layouts))
+    least = np.min(value, axis=1, keepdims=True)
+    excess = np.subtract(value, least, out=np.full_like(value, np.inf), where=np.isfinite(least))
     x = coarse.x.reshape(COARSE_LEVELS, len(layouts), -1)
 
     fine = np.linspace(*ends, points)
-    places, begin, level_of = [], [], []
+    places, begin, near, level_of = [], [], [], []
     for index, level in enumerate(fine):
         below = min(int(np.searchsorted(levels, level, side="right")) - 1, COARSE_LEVELS - 2)
         share = (level - levels[below]) / (levels[1] - levels[0])
-        near_best = np.minimum(*(value[k] - np.min(value[k], initial=np.inf) for k in (below, below + 1)))
-        near_best = np.where(np.isfinite(near_best), near_best, np.inf)
+        near_best = np.minimum(*excess[[below, below + 1]])
         for layout in np.argsort(near_best, kind="stable")[:KEPT]:
             if near_best[layout] <= CLOSE:
                 places.append(int(layouts[layout]))
                 begin.append((1.0 - share) * x[below, layout] + share * x[below + 1, layout])
+                near.append((below + round(share)) * len(layouts) + layout)
                 level_of.append(index)
     tell(f"searching {points} levels of {second}")
     owner = np.array(level_of, int)
     at_levels = _targets(problem, len(places), {first: 1.0}, {second: np.exp(fine[owner])})
     # Rounding leaves the ends of the levels, so the ends themselves are rounded as well.
-    parts = (at_levels, quick.targets, cheap.targets)
-    targets = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+    targets = _concatenate(at_levels, quick.targets, cheap.targets)
     places = np.concatenate([np.array(places, int), quick.places, cheap.places])
     begin = np.concatenate([np.array(begin).reshape(-1, x.shape[-1]), quick.x, cheap.x])
     owner = np.concatenate([owner, np.full(len(quick.places), points), np.full(len(cheap.places), points + 1)])
-    solution = search.solve(places, begin, targets)
+    warm = _concatenate(take(coarse.multipliers, np.array(near, int)), quick.multipliers, cheap.multipliers)
+    solution = search.solve(places, begin, targets, warm)
     row = problem.form.rows.index(second)
     found = _round(search, places, targets, solution, owner, points + 2, tell)
     return found, lambda lane: {second: float(solution.multipliers.inequalities[lane, row])}
+
+
+def _concatenate(*lanes: Any) -> Any:
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *lanes)
 
 
 def _nearest_starts(
@@ -286,7 +308,7 @@ class Chebyshev:
 
 def _by_weights(
     search: _Search, names: tuple[str, ...], points: int, tell: Callable[[str], None]
-) -> tuple[list[tuple[int, Realized, Lattice, Target]], Exchange]:
+) -> tuple[_Found, Exchange]:
     """Points of a front of three and more objectives, at weights spread over the simplex."""
     tell(f"finding the ends of {', '.join(names)}")
     problem = search.problem
@@ -336,49 +358,58 @@ def _by_weights(
 def _round(
     search: _Search, places: np.ndarray, targets: Target, solution: Solution, owner: np.ndarray, points: int,
     tell: Callable[[str], None], merit: np.ndarray | None = None,
-) -> list[tuple[int, Realized, Lattice, Target]]:  # fmt: skip
-    """Best realizable plan of each point of the front: lane, plan, layout and target."""
+) -> _Found:  # fmt: skip
+    """Best realizable plan of each point of the front."""
     tell("rounding to whole replicas and micro-batches")
     problem, lattice = search.problem, take(search.lattice, places)
     merit = np.where(usable(solution), solution.value if merit is None else merit, np.inf)
     trials: list[Counts] = []
     for point in range(points):
-        lanes = np.flatnonzero(owner == point)
+        lanes = np.flatnonzero((owner == point) & np.isfinite(merit))
         for lane in lanes[np.argsort(merit[lanes], kind="stable")][:ROUNDED]:
-            if np.isfinite(merit[lane]):
-                trials += near(problem, lattice, int(lane), solution.x[lane], 1)
+            trials += near(problem, lattice, int(lane), solution.x[lane], 1)
+    # In the order of their outlook, until that is no better than what a point has.
+    waiting: dict[int, list[tuple[float, Counts]]] = {}
+    for promised, trial in zip(outlook(problem, lattice, targets, solution, trials), trials, strict=True):
+        heapq.heappush(waiting.setdefault(int(owner[trial.layout]), []), (float(promised), trial))
     best: dict[int, Realized] = {}
-    for one in solve_at(problem, lattice, targets, solution, trials):
-        point = int(owner[one.layout])
-        if point not in best or one.value < best[point].value:
-            best[point] = one
+    while waiting:
+        each = max(1, TOGETHER // len(waiting))
+        trials = [heapq.heappop(own)[1] for own in waiting.values() for _ in range(min(each, len(own)))]
+        for one in solve_at(problem, lattice, targets, solution, trials):
+            point = int(owner[one.layout])
+            if point not in best or one.value < best[point].value:
+                best[point] = one
+        waiting = {
+            point: own for point, own in waiting.items() if own and (point not in best or own[0][0] < best[point].value)
+        }
     # A plan whose own search ran out of iterations is as good as its lane's bound, if it is as close to it.
     chosen = [
         one._replace(converged=one.converged or one.value <= solution.value[one.layout] + PROVEN)
         for _, one in sorted(best.items())
     ]
-    return [
-        (one.layout, one, take(lattice, np.array(one.layout)), take(targets, np.array(one.layout))) for one in chosen
-    ]
+    lanes = np.array([one.layout for one in chosen], int)
+    return _Found(chosen, take(lattice, lanes), take(targets, lanes))
 
 
 def _front(
     search: _Search, names: tuple[str, ...], baseline: TrainingOutcome,
-    found: list[tuple[int, Realized, Lattice, Target]], exchange: Exchange,
+    found: _Found, exchange: Exchange,
 ) -> Front:  # fmt: skip
-    problem, points, converged = search.problem, [], True
-    for lane, realized, layout, target in found:
-        plan, outcome = finished_plan(search.scenario, problem, realized.point, realized.counts, layout, target)
-        values = {name: float(output(outcome, name)) for name in names}
-        points.append(FrontPoint(values, exchange(lane), plan, outcome))
-        converged &= realized.converged
-    if not points:
+    if not found.realized:
         raise InputError("pareto: no realizable plan obeys the limits. Relax a limit, or free plan.batch.")
+    at, counts = np.stack([one.point for one in found.realized]), [one.counts for one in found.realized]
+    finished = finished_plans(search.scenario, search.problem, at, counts, found.layouts, found.targets)
+    points = [
+        FrontPoint({name: float(output(outcome, name)) for name in names}, exchange(one.layout), plan, outcome)
+        for one, (plan, outcome) in zip(found.realized, finished, strict=True)
+    ]
+    converged = all(one.converged for one in found.realized)
     table = np.array([[point.values[name] for name in names] for point in points])
     kept = np.flatnonzero(efficient(np.round(np.log(table), SAME)))
     kept = kept[np.argsort(table[kept, 1], kind="stable")]
     table = table[kept]
-    searched = len({tuple(float(leaf) for leaf in jax.tree.leaves(layout)) for _, _, layout, _ in found})
+    searched = len(np.unique(np.stack(jax.tree.leaves(found.layouts), axis=1), axis=0))
     return Front(
         scenario=search.scenario,
         minimize=names,

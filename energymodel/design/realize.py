@@ -8,12 +8,13 @@ import numpy as np
 from jaxtyping import Float
 
 from energymodel.design.layout_search import solve_lanes
-from energymodel.design.layouts import Lattice, take
+from energymodel.design.layouts import Lattice, evaluate_points, take
 from energymodel.design.problem import Problem, Target
 from energymodel.design.solve import RESULTS, Solution
 
 GROUP = 16  # layouts that are rounded at once
 REACH = 3  # micro-batches and replicas up and down that the last search looks at
+ITERATIONS = 16  # of a start at the relaxed optimum: what takes longer is infeasible
 TOLERATED = 1e-7  # violation of a limit in the logarithm that rounding may leave
 WHOLE = 1e-6
 
@@ -120,15 +121,16 @@ def _value(problem: Problem, path: str, point: Float[np.ndarray, " n"]) -> float
     return float(np.reshape(plan.batch if path == "plan.batch" else plan.chips, ()))
 
 
-def solve_at(
-    problem: Problem, lattice: Lattice, targets: Target, solution: Solution, trials: list[Counts]
-) -> list[Realized]:
-    """Solve for the other variables at given counts, each with the target of its lane; what breaks a limit is dropped.
+class _Placed(NamedTuple):
+    """Trials as lanes: layouts, starts and bounds, with chips and batch where the counts put them."""
 
-    `Counts.layout` is the place of a lane in lattice, targets and solution.
-    """
-    if not trials:
-        return []
+    layouts: Lattice
+    start: Float[np.ndarray, "trials n"]
+    least: Float[np.ndarray, "trials n"]
+    most: Float[np.ndarray, "trials n"]
+
+
+def _place(problem: Problem, lattice: Lattice, solution: Solution, trials: list[Counts]) -> _Placed:
     lanes = np.array([counts.layout for counts in trials])
     layouts = take(lattice, lanes)
     start = np.array(solution.x)[lanes]
@@ -144,7 +146,37 @@ def solve_at(
         place = problem.index(path)
         if place is not None:
             start[:, place] = least[:, place] = most[:, place] = np.log(values)
-    found = solve_lanes(problem, layouts, start, take(targets, lanes), (least, most))
+    return _Placed(layouts, start, least, most)
+
+
+def outlook(
+    problem: Problem, lattice: Lattice, targets: Target, solution: Solution, trials: list[Counts]
+) -> Float[np.ndarray, " trials"]:
+    """What the logarithm of the objective will be at given counts, to first order: the Lagrangian of the lane.
+
+    The other variables stay where the relaxed optimum has them, where their slope is zero.
+    """
+    lanes = np.array([counts.layout for counts in trials])
+    placed = _place(problem, lattice, solution, trials)
+    given = problem.given
+    values = evaluate_points(problem.form, placed.start[:, None], placed.layouts, take(targets, lanes), given)
+    weights = solution.multipliers.inequalities[lanes]
+    return values.objective[:, 0] + np.sum(weights * values.inequalities[:, 0], axis=1)
+
+
+def solve_at(
+    problem: Problem, lattice: Lattice, targets: Target, solution: Solution, trials: list[Counts]
+) -> list[Realized]:
+    """Solve for the other variables at given counts, each with the target of its lane; what breaks a limit is dropped.
+
+    `Counts.layout` is the place of a lane in lattice, targets and solution.
+    """
+    if not trials:
+        return []
+    lanes = np.array([counts.layout for counts in trials])
+    layouts, start, least, most = _place(problem, lattice, solution, trials)
+    bounds, warm = (least, most), take(solution.multipliers, lanes)
+    found = solve_lanes(problem, layouts, start, take(targets, lanes), bounds, warm, ITERATIONS)
     converged = np.asarray(found.result == RESULTS.successful)
     worst = np.min(found.slacks.inequalities, axis=-1)
     return [

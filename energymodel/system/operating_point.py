@@ -101,6 +101,9 @@ def chip_load(system: "TrainingSystem", plan: TrainingPlan, work: LayerWork) -> 
     )
 
 
+BEYOND_LIMIT = 100.0  # [K] above the limit of a chip, warmer than any cap that acts makes it
+
+
 def operating_point(system: "TrainingSystem", plan: TrainingPlan, load: ChipLoad) -> OperatingPoint:
     """Clock within the power cap, `P(phi) <= P_cap`, then `theta = theta_c + R P(theta)`.
 
@@ -128,7 +131,9 @@ def operating_point(system: "TrainingSystem", plan: TrainingPlan, load: ChipLoad
         chip, load, temperature = arguments
         return chip.static_power(chip.voltage(clock), temperature) + work_power(clock, chip, load)
 
-    capped = (chip, load, coolant + resistance * plan.power_cap)
+    # A cap that no working chip reaches must not act through the leakage of a chip that glows.
+    hottest = chip.maximum_temperature + BEYOND_LIMIT
+    capped = (chip, load, jnp.minimum(coolant + resistance * plan.power_cap, hottest))
     clock = clock_at_power_cap(power_of_clock, plan.power_cap, chip.minimum_clock, plan.clock, capped)
     voltage = chip.voltage(clock)
     work = work_power(clock, chip, load)

@@ -37,6 +37,7 @@ def test_layers_are_even_and_the_ends_go_short():
     np.testing.assert_array_equal(np.flatnonzero(layers_per_stage(126, 128) == 0.0), [0, 127])
 
 
+@pytest.mark.slow
 def test_a_chain_of_passes_obeys_the_cube_law():
     # One micro-batch on two ranks is a chain of four passes. Switching energies e_i phi_i^2 in times a_i / phi_i that
     # add up to T: phi_i = c (a_i / e_i)^(1/3), and with e_i = k_i a_i, c = sum(a_i k_i^(1/3)) / T: energy ~ T^-2.

@@ -130,7 +130,8 @@ def test_infeasible_names_the_conflict_and_what_each_must_give(scenario):
     assert conflicts["time"].nearest == pytest.approx(float(fastest.outcome.time), rel=0.02)
 
 
-def test_one_limit_that_nothing_obeys_is_a_conflict_of_one(scenario):
+@pytest.mark.slow
+def test_a_time_that_the_loss_and_the_chips_forbid(scenario):
     optimum = em.optimize(scenario, limits={"time": "20 days"})
     assert {"time", "loss", "chips"} == {conflict.limit for conflict in optimum.conflicts}
     assert float(optimum.outcome.time) > 20 * 86400

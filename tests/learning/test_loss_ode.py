@@ -109,7 +109,8 @@ def test_exponential_limit():
     np.testing.assert_allclose(loss_rate(3.0, SIZE, 1.0, 0.0, 1e7, law), -1e9 * 3.0, rtol=1e-8)
 
 
-def test_gradients():
+@pytest.mark.slow
+def test_gradients_of_a_run():
     def final(log_batch, log_rate, law):
         learning = CriticalBatchLearning(law, BERGSMA, as_real(0.0))
         run = integrate_training(
@@ -124,6 +125,9 @@ def test_gradients():
 
     law = jax.tree.map(jnp.asarray, LAW)
     check_grads(jax.jit(final), (15.2, 20.7, law), order=1, modes=("fwd", "rev"), eps=1e-4, rtol=1e-3)
+
+
+def test_gradients():
     check_grads(lambda loss: loss_rate(loss, SIZE, 1e13, 1e6, 1e7, LAW), (2.3,), order=2, rtol=1e-3)
     check_grads(
         jax.jit(lambda k: integrate(lambda t, y: -k * y + t, jnp.asarray(1.0), jnp.asarray([1.0, 2.0]))),

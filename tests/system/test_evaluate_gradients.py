@@ -6,7 +6,12 @@ import pytest
 
 from energymodel.presets.files import names
 
-SCENARIOS = [name for name in names("scenarios") if not name.startswith("_")]
+QUICK = ("llama-3.1-405b-h100", "deepseek-v3-h800")  # dense, and with experts
+SCENARIOS = [
+    pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow])
+    for name in names("scenarios")
+    if not name.startswith("_")
+]
 LLAMA = "llama-3.1-405b-h100"
 
 
@@ -20,6 +25,7 @@ BOUNDS = {
     "lowest clock": ["plan.clock=0.2"],
     "voltage knee": ["plan.clock=0.6", "plan.power_cap=2000 W"],
     "inactive cap": ["plan.power_cap=2000 W"],
+    "cap that no chip reaches": ["plan.power_cap=1 MW"],
     "active cap": ["plan.power_cap=300 W"],
     "cap at the floor of the voltage": ["plan.power_cap=420 W"],
     "cap below the power at the lowest clock": ["plan.power_cap=120 W"],

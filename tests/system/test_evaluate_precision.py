@@ -7,7 +7,12 @@ import pytest
 
 from energymodel.presets.files import names
 
-SCENARIOS = [name for name in names("scenarios") if not name.startswith("_")]
+QUICK = ("llama-3.1-405b-h100", "deepseek-v3-h800")  # dense, and with experts
+SCENARIOS = [
+    pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow])
+    for name in names("scenarios")
+    if not name.startswith("_")
+]
 LLAMA = "llama-3.1-405b-h100"
 GROUPS = ("energy", "step_time")  # compared with their total
 SLACKS = "slack"  # logarithms: compared with one

@@ -1,0 +1,278 @@
+"""Which plan and hardware together are best at each step, over all layouts?"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hardware import TODAY, Choice, Technology, build, todays_choice
+from jaxtyping import Array
+
+import energymodel as em
+from energymodel.compilation import compiler_options, concurrently
+from energymodel.design.lanes import minimize_many
+from energymodel.design.layouts import candidates, chips_per_replica, fits, take
+from energymodel.design.problem import Form, Given, Problem, Target, pose
+from energymodel.design.solve import RESULTS, SolverOptions, Values
+from energymodel.presets.scenario import Scenario
+from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.training_system import evaluate_once
+
+MULTIPLES = (TODAY, 1e8, 3e7, 1e7, 3e6, 1e6, 1e5, 1e4, 1e3, 3e2, 1e2)  # k_B T ln 2 per operation
+WORLDS = ("logic", "all")  # what gets better
+AIMS = ("etp", "energy")  # energy times time; energy within the time that the run takes today
+SUPPLY = "system.facility.power_supply.rated_power"
+PLAN = ("plan.batch", "plan.coolant_temperature", "plan.chips", "system.facility.cooling.loop.flow", SUPPLY)
+BOUNDS = {
+    "plan.batch": (2.0**18, 2.0**31),  # token
+    "plan.coolant_temperature": (283.15, 318.15),  # K, docs/physics.md C
+    "plan.chips": (8.0, 16384.0),
+    "system.facility.cooling.loop.flow": (0.2, 3.0),
+    SUPPLY: (0.01, 4000.0),  # W
+    "voltage": (0.15, 1.0),  # V
+    "size": (1e-6, 1.0),
+    "cache": (2.0**20, 1.5e9),  # B
+    "inner_lanes": (0.01, 200.0),
+    "outer_lanes": (0.01, 200.0),
+}
+FAR = 1e10  # s: no limit of the time
+COARSE = {"plan.chips": (512.0, 2048.0, 16384.0), "voltage": (0.5, 1.0), "size": (0.01, 1.0)}
+FINE = {
+    "plan.batch": (1.2e7, 2.4e7, 5e7),
+    "plan.chips": (512.0, 2048.0, 16384.0),
+    "voltage": (0.4, 1.0),
+    "size": (1e-3, 0.05, 1.0),
+}
+COARSE_MULTIPLES = (0, 5, 10)
+KEPT, SEARCHED = 80, 6  # layouts that a step passes on to the second screening, and to the search
+PASSES = 2  # searches from the optima of the neighbors
+CHUNK = 4096
+VIOLATION_PRICE = 10.0
+BROKEN = 1e-5  # violation of all limits in the logarithm that counts as none
+NEARBY, ROUNDS = 2048, 8  # random points about an optimum, and how often
+OPTIONS = SolverOptions(hessian="differences", max_iterations=150)
+
+
+class Step(NamedTuple):
+    """One problem: what is aimed at, what gets better, and how near the bound it is."""
+
+    aim: str
+    world: str
+    multiple: float
+
+    @property
+    def technology(self) -> Technology:
+        """The hardware of the step."""
+        factor, everything = TODAY / self.multiple, float(self.world == "all")
+        return Technology(np.asarray(factor), np.asarray(factor**everything), np.asarray(everything))
+
+
+STEPS = tuple(Step(aim, world, multiple) for aim in AIMS for world in WORLDS for multiple in MULTIPLES)
+
+
+@dataclasses.dataclass(frozen=True)
+class Design:
+    """Objective and limits of a plan together with the hardware that it runs on; the choices come last in a point."""
+
+    form: Form
+
+    def __call__(self, point: Array, layout: Any, target: Target, technology: Technology, given: Given) -> Values:
+        """Logarithms of the objective and of each output over its limit."""
+        plan, system = self.parts(point, technology, given)
+        return self.form(plan, layout, target, Given(system, given.plan))
+
+    def system_and_plan(self, point: Array, layout: Any, target: Target, technology: Technology, given: Given) -> Any:
+        """System and training plan of a point."""
+        plan, system = self.parts(point, technology, given)
+        return self.form.at(plan, layout, target, Given(system, given.plan))
+
+    def parts(self, point: Array, technology: Technology, given: Given) -> tuple[Array, Any]:
+        """The plan's share of a point, and the system that its choices make; one variable rates both supplies."""
+        plan, chosen = point[: len(PLAN)], jnp.exp(point[len(PLAN) :])
+        system = build(given.system, technology, Choice(*chosen))
+        ratio = system.facility.uninterruptible.rated_power / system.facility.power_supply.rated_power
+        rating = ratio * jnp.exp(plan[PLAN.index(SUPPLY)])
+        return plan, eqx.tree_at(lambda system: system.facility.uninterruptible.rated_power, system, rating)
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """The problem of all steps: scenario, today's outcome, and the layouts that come into question."""
+
+    scenario: Scenario
+    today: TrainingOutcome
+    problem: Problem
+    design: Design
+
+    def target(self, step: Step) -> Target:
+        """What a step minimizes, and its limits."""
+        own = self.problem.target
+        energy_alone = step.aim == "energy"
+        powers = {name: np.asarray(0.0) for name in own.powers}
+        powers |= {"energy": np.asarray(1.0), "time": np.asarray(0.0 if energy_alone else 1.0)}
+        time = np.asarray(self.today.time if energy_alone else FAR, np.float64)
+        return Target(powers, {**own.limits, "time": time})
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the coordinates of a point."""
+        return (*self.problem.form.paths, *(field.name for field in dataclasses.fields(Choice)))
+
+    @property
+    def box(self) -> np.ndarray:
+        """Logarithms of the bounds."""
+        return np.log(np.array([BOUNDS[name] for name in self.names])).T
+
+
+def question() -> Question:
+    """The published run of Llama 3.1 405B, cooled by water, to its own loss, at a site of 25 MW."""
+    changes = {"system.facility": "direct-liquid", "system.facility.power_limit": "25 MW", "system.other_stages": "0",
+               "plan.power_cap": "1200 W"}  # fmt: skip
+    scenario = em.load_scenario("llama-3.1-405b-h100", changes)
+    today = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
+    limits = {"chips": BOUNDS["plan.chips"][1], "time": FAR}
+    problem = pose(scenario, today, "etp", limits, {path: BOUNDS[path] for path in PLAN}, ["plan.clock"])
+    return Question(scenario, today, problem, Design(problem.form))
+
+
+class Found(NamedTuple):
+    """The best lane of each step: its layout, its point, and how the solver ended."""
+
+    layout: list[int]
+    x: np.ndarray
+    value: np.ndarray
+    multipliers: np.ndarray
+    solved: np.ndarray
+
+
+def search(asked: Question) -> tuple[Any, Found]:
+    """Relaxed optima of all steps, and the lattice of layouts that they refer to.
+
+    All layouts that fit are screened on a coarse grid at a few steps, those kept on a finer grid at every step; the
+    best are searched together, and again from the optima of the neighboring steps.
+    """
+    problem = asked.problem
+    lattice = candidates(problem.given, BOUNDS["plan.chips"][1])
+    lattice = take(lattice, np.flatnonzero(fits(problem, lattice, BOUNDS["plan.chips"][1])))
+    looked = [step for step in STEPS if step.multiple in [MULTIPLES[index] for index in COARSE_MULTIPLES]]
+    kept = [np.argsort(screen(asked, lattice, step, COARSE)[1], kind="stable")[:KEPT] for step in looked]
+    fitting = len(lattice.tensor)
+    lattice = take(lattice, np.unique(np.concatenate(kept)))
+    print(f"{fitting} layouts fit, {len(lattice.tensor)} are screened at every step", flush=True)
+    lanes = []
+    for index, step in enumerate(STEPS):
+        start, merit = screen(asked, lattice, step, FINE)
+        lanes += [(index, int(layout), start[layout]) for layout in np.argsort(merit, kind="stable")[:SEARCHED]]
+    found = _solve(asked, lattice, lanes)
+    for _ in range(PASSES):
+        again = [
+            (index, found.layout[other], found.x[other])
+            for index, step in enumerate(STEPS)
+            for other in (index - 1, index, index + 1)
+            if 0 <= other < len(STEPS) and STEPS[other][:2] == step[:2]
+        ]
+        found = _better(found, _solve(asked, lattice, again))
+    return lattice, found
+
+
+def grid(asked: Question, axes: Mapping[str, Sequence[float]]) -> np.ndarray:
+    """Points of a screening, in logarithms; what has no axis is as today."""
+    now = todays_choice(asked.problem.given.system)
+    sides = []
+    for name, low, high in zip(asked.names, *asked.box, strict=True):
+        own = asked.problem.start(name) if name in PLAN else float(getattr(now, name))
+        sides.append(np.clip(np.log(np.array(axes.get(name, (own,)))), low, high))
+    return np.stack(np.meshgrid(*sides, indexing="ij"), axis=-1).reshape(-1, len(sides))
+
+
+@eqx.filter_jit(compiler_options=compiler_options())  # pyright: ignore[reportCallIssue]
+def merits(design: Design, points: Array, layouts: Any, target: Target, made: Technology, given: Given) -> Array:
+    """Objective with a price on violations, for pairs of point and layout."""
+
+    def one(point: Array, layout: Any) -> Array:
+        values = design(point, layout, target, made, given)
+        merit = values.objective + VIOLATION_PRICE * jnp.sum(jnp.maximum(values.inequalities, 0.0))
+        return jnp.where(jnp.isfinite(merit), merit, jnp.inf)
+
+    return jax.vmap(one)(points, layouts)
+
+
+def merits_of(asked: Question, points: np.ndarray, lattice: Any, owner: np.ndarray, step: Step) -> np.ndarray:
+    """Merits of points, each in the layout at its place, in chunks of one compiled size."""
+
+    def chunk(first: int) -> np.ndarray:
+        index = np.minimum(np.arange(first, first + CHUNK), len(points) - 1)
+        layouts = take(lattice, owner[index])
+        target, made = asked.target(step), step.technology
+        return np.asarray(merits(asked.design, jnp.asarray(points[index]), layouts, target, made, asked.problem.given))
+
+    return np.concatenate(concurrently(chunk, range(0, len(points), CHUNK)))[: len(points)]
+
+
+def screen(
+    asked: Question, lattice: Any, step: Step, axes: Mapping[str, Sequence[float]]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The best point of a grid for each layout, and its merit."""
+    points, least = grid(asked, axes), np.log(chips_per_replica(lattice))
+    owner = np.repeat(np.arange(len(least)), len(points))
+    each = np.tile(points, (len(least), 1))
+    place = asked.names.index("plan.chips")
+    each[:, place] = np.maximum(each[:, place], least[owner])
+    merit = merits_of(asked, each, lattice, owner, step).reshape(len(least), len(points))
+    best = np.argmin(merit, axis=1)
+    row = np.arange(len(least))
+    return each.reshape(len(least), len(points), -1)[row, best], merit[row, best]
+
+
+def _solve(asked: Question, lattice: Any, lanes: Sequence[tuple[int, int, np.ndarray]]) -> Found:
+    """Search lanes of (step, layout, start) together; the best lane of each step."""
+    index, layout, start = (np.array(column) for column in zip(*lanes, strict=True))
+    layouts = take(lattice, layout)
+    least, most = (np.tile(side, (len(start), 1)) for side in asked.box)
+    place = asked.names.index("plan.chips")
+    least[:, place] = np.maximum(least[:, place], np.log(chips_per_replica(layouts)))
+    targets, made = (
+        jax.tree.map(lambda *leaves: np.array(leaves)[index], *each)
+        for each in ([asked.target(step) for step in STEPS], [step.technology for step in STEPS])
+    )
+    solution = minimize_many(
+        asked.design, np.clip(start, least, most), (layouts, targets, made), shared=(asked.problem.given,),
+        bounds=(least, most), options=OPTIONS,
+    )  # fmt: skip
+    broken = np.sum(np.maximum(-solution.slacks.inequalities, 0.0), axis=-1)
+    value = np.where(np.isfinite(solution.value) & (broken < BROKEN), solution.value, np.inf)
+    best = [int(np.flatnonzero(index == step)[np.argmin(value[index == step])]) for step in range(len(STEPS))]
+    solved = np.asarray(solution.result == RESULTS.successful)
+    multipliers = np.asarray(solution.multipliers.inequalities)
+    return Found([int(layout[lane]) for lane in best], solution.x[best], value[best], multipliers[best], solved[best])
+
+
+def _better(one: Found, other: Found) -> Found:
+    """The better of two at each step; of equally good ones the one whose optimality the solver shows."""
+    change = other.value < one.value - np.where(other.solved, -1e-9, 1e-9)
+    layout = [b if c else a for a, b, c in zip(one.layout, other.layout, change, strict=True)]
+    arrays = (np.where(change.reshape(-1, *[1] * (a.ndim - 1)), b, a) for a, b in zip(one[1:], other[1:], strict=True))
+    return Found(layout, *arrays)
+
+
+def polished(asked: Question, lattice: Any, found: Found) -> tuple[Found, np.ndarray]:
+    """Better points about each optimum, and by how much [1]: at a kink the solver stops before the last digits.
+
+    Rounds of normal steps of 10 % down to 0.01 % in every coordinate, each from the best point so far.
+    """
+    rng = np.random.default_rng(0)
+    low, high = asked.box
+    x, gains = found.x.copy(), []
+    for index, step in enumerate(STEPS):
+        owner = np.full(NEARBY, found.layout[index])
+        own = value = merits_of(asked, x[index][None], lattice, owner[:1], step)[0]
+        for width in np.geomspace(0.1, 1e-4, ROUNDS):
+            points = np.clip(x[index] + width * rng.standard_normal((NEARBY, x.shape[1])), low, high)
+            merit = merits_of(asked, points, lattice, owner, step)
+            if np.min(merit) < value:
+                x[index], value = points[np.argmin(merit)], np.min(merit)
+        gains.append(own - value)
+    return found._replace(x=x), np.expm1(np.array(gains))

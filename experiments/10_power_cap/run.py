@@ -1,0 +1,338 @@
+"""What is the best way to train at a site of 5 to 150 MW, and what are a megawatt and a day worth there?
+
+Prints three tables, draws `power_cap.svg` and `power_cap.png`, and writes `result.json` beside this file.
+"""
+
+import itertools
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+import energymodel as em
+from energymodel.design.optimum import Optimum
+from energymodel.presets.scenario import Scenario
+from energymodel.report.figure import BLUE, GRAY, GREEN, ORANGE, add_axes, new_figure, save
+from energymodel.system.plan import TargetLoss
+from energymodel.system.training_system import evaluate_once
+
+HERE = Path(__file__).parent
+SCENARIO = "llama-3.1-405b-h100"
+SITES = (5.0, 10.0, 15.0, 25.0, 40.0, 65.0, 100.0, 150.0)  # MW
+MOST_CHIPS = 131072.0
+CHIP_POWER = 850.0  # W of the site for each chip, a guess: the search starts from chips between half and all of this
+SLACK = 1.1  # deadline over the least time of the site
+CHECKED_SITE = 25.0  # MW, where prices are compared with problems solved again
+DEADLINES = (1.02, 1.05, 1.1, 1.2, 1.4)  # over the least time, at that site
+STEP = 0.01  # of the site, for the difference quotient
+DAY, MEGAWATT, GWH = 86400.0, 1e6, 3.6e12
+FAMILY = ("tensor", "pipeline", "interleaving", "context")
+Family = tuple[float, ...]
+Row = dict[str, Any]
+
+
+def scenario_for(site: float) -> Scenario:
+    """The scenario with about as many chips as the site feeds: whole replicas of the published plan."""
+    replicas = 2 ** math.ceil(math.log2(site * MEGAWATT / CHIP_POWER / 128.0))
+    return em.load_scenario(SCENARIO, {"plan.chips": min(128 * replicas, MOST_CHIPS)})
+
+
+def best(
+    site: float, loss: float, minimize: str, deadline: float | None = None, families: Sequence[Family] | None = None
+) -> Optimum:
+    """The best plan of a site, of all layouts or of some families; the time is free unless there is a deadline [s]."""
+    limits = {"facility_power": site * MEGAWATT, "chips": MOST_CHIPS, "loss": loss}
+    limits |= {} if deadline is None else {"time": deadline}
+    scenario, found = scenario_for(site), []
+    for family in [None] if families is None else families:
+        vary = {} if family is None else {f"plan.layout.{name}": (n, n) for name, n in zip(FAMILY, family, strict=True)}
+        found.append(em.optimize(scenario, minimize=minimize, limits=limits, vary=vary))
+    return least(found)
+
+
+def least(found: Sequence[Optimum]) -> Optimum:
+    """The best of several answers."""
+    return min(found, key=lambda one: one.value if one.success else math.inf)
+
+
+def family_of(found: Optimum) -> Family:
+    """Degrees of the parallelism of a plan."""
+    return tuple(float(getattr(found.plan.layout, name)) for name in FAMILY)
+
+
+def described(site: float, found: Optimum) -> Row:
+    """The plan and what it costs."""
+    plan, outcome, layout = found.plan, found.outcome, found.plan.layout
+    return {
+        "site_mw": site,
+        "days": float(outcome.time) / DAY,
+        "energy_gwh": float(np.asarray(outcome.energy.total)) / GWH,
+        "money_musd": float(outcome.money) / 1e6,
+        "peak_mw": float(outcome.power_peak) / MEGAWATT,
+        "chips": float(plan.chips),
+        "cap_w": float(outcome.power_busy),
+        "clock": float(outcome.clock),
+        "batch_mtok": float(plan.batch[0]) / 1e6,
+        "coolant_c": float(plan.coolant_temperature) - 273.15,
+        "chip_c": float(outcome.temperature) - 273.15,
+        "mfu": float(outcome.mfu),
+        "plan": {
+            "batch": float(plan.batch[0]),
+            "clock": float(plan.clock),
+            "coolant_temperature": float(plan.coolant_temperature),
+        },
+        "layout": {name: float(getattr(layout, name)) for name in vars(layout)},
+        "active": list(found.active),
+        "gap": found.gap,
+        "relaxed": found.relaxed_value,
+        "runner_up": found.runner_up.excess if found.runner_up else None,
+        "result": found.result,
+    }
+
+
+def published(sites: Sequence[float], loss: float) -> list[Row]:
+    """The published layout, batch and full clock (700 W) with as many chips as each site feeds."""
+    scenario = em.load_scenario(SCENARIO)
+    own = evaluate_once(scenario.system, scenario.plan)
+    replica_power = float(own.power_peak) / float(scenario.plan.chips) * 128.0
+    goal = TargetLoss(np.asarray(loss))
+    rows = []
+    for site in sites:
+        # The published batch stays, whether or not it makes whole micro-batches of so many replicas.
+        chips = 128.0 * math.floor(site * MEGAWATT / replica_power)
+        plan = eqx.tree_at(lambda plan: (plan.chips, plan.goal), scenario.plan, (np.asarray(chips), goal))
+        outcome = evaluate_once(scenario.system, plan)
+        rows.append(
+            {
+                "site_mw": site,
+                "days": float(outcome.time) / DAY,
+                "energy_gwh": float(np.asarray(outcome.energy.total)) / GWH,
+                "money_musd": float(outcome.money) / 1e6,
+                "chips": chips,
+                "peak_mw": float(outcome.power_peak) / MEGAWATT,
+            }
+        )
+    return rows
+
+
+def elasticity(found: Optimum, limit: str) -> float:
+    """Elasticity of the optimum to a limit, 0 where it does not bind."""
+    return found.prices[limit].elasticity if limit in found.active else 0.0
+
+
+def by_site(loss: float) -> dict[str, list[Row]]:
+    """Least time at each site, and least energy and money with a tenth more time.
+
+    The search for the least time over all layouts is followed by one within the families that won at this and the
+    neighboring sites: what that gains, `gain`, says how much the first one missed.
+    """
+    first = [best(site, loss, "time") for site in SITES]
+    rows: dict[str, list[Row]] = {"time": [], "energy": [], "money": []}
+    for index, site in enumerate(SITES):
+        near = first[max(0, index - 1) : index + 2]
+        families = sorted({family_of(one) for one in near})
+        fastest = least([first[index], best(site, loss, "time", None, families)])
+        row = described(site, fastest) | {"gain": first[index].value / fastest.value - 1.0}
+        row["power_elasticity"] = elasticity(fastest, "facility_power")
+        row["days_per_mw"] = row["power_elasticity"] * row["days"] / site
+        rows["time"].append(row)
+        deadline = SLACK * float(fastest.outcome.time)
+        for minimize in ("energy", "money"):
+            found = best(site, loss, minimize, deadline)
+            row = described(site, found)
+            row["time_elasticity"] = elasticity(found, "time")
+            row["power_elasticity"] = elasticity(found, "facility_power")
+            value = row["energy_gwh"] if minimize == "energy" else row["money_musd"]
+            row["per_day"] = row["time_elasticity"] * value / (deadline / DAY)
+            row["per_mw"] = row["power_elasticity"] * value / site
+            rows[minimize].append(row)
+        print(f"  {site:g} MW done", flush=True)
+    return rows
+
+
+def neighbors(rows: list[Row]) -> None:
+    """Beside each price, what the multipliers of two neighbors say of the way between them, and what was found."""
+    for row, following in itertools.pairwise(rows):
+        ratio = math.log(following["site_mw"] / row["site_mw"])
+        mean = 0.5 * (row["power_elasticity"] + following["power_elasticity"])
+        row["next_by_prices"] = row["days"] * math.exp(-mean * ratio)
+        row["next_found"] = following["days"]
+        row["quotient"] = (row["days"] - following["days"]) / (following["site_mw"] - row["site_mw"])
+
+
+def at_deadlines(loss: float, shortest: Row, families: Sequence[Family]) -> list[Row]:
+    """Least money at one site for deadlines from just above the least time, within some families of layouts."""
+    rows = []
+    for ratio in DEADLINES:
+        found = best(CHECKED_SITE, loss, "money", ratio * shortest["days"] * DAY, families)
+        row = described(CHECKED_SITE, found)
+        row |= {"deadline_ratio": ratio, "deadline_days": ratio * shortest["days"]}
+        row["musd_per_day"] = elasticity(found, "time") * row["money_musd"] / row["deadline_days"]
+        row["musd_per_mw"] = elasticity(found, "facility_power") * row["money_musd"] / CHECKED_SITE
+        rows.append(row)
+    return rows
+
+
+def solved_again(loss: float, row: Row) -> Row:
+    """Price of a megawatt against the central difference of the relaxed least time of the same family of layouts."""
+    family = tuple(row["layout"][name] for name in FAMILY)
+    low, middle, high = (
+        best(CHECKED_SITE * (1.0 + sign * STEP), loss, "time", None, [family]) for sign in (-1.0, 0.0, 1.0)
+    )
+    quotient = (low.relaxed_value - high.relaxed_value) / DAY / (2.0 * STEP * CHECKED_SITE)
+    price = elasticity(middle, "facility_power") * middle.value / DAY / CHECKED_SITE
+    return {"site_mw": CHECKED_SITE, "price": price, "quotient": quotient}
+
+
+def compute() -> dict[str, Any]:
+    """All tables."""
+    with jax.enable_x64(True):
+        scenario = em.load_scenario(SCENARIO)
+        loss = float(evaluate_once(scenario.system, scenario.plan).loss)
+        old = published(SITES, loss)
+        sites = by_site(loss)
+        neighbors(sites["time"])
+        index = SITES.index(CHECKED_SITE)
+        checked = {minimize: rows[index] for minimize, rows in sites.items()}
+        families = {tuple(checked[name]["layout"][one] for one in FAMILY) for name in ("time", "money")}
+        check = solved_again(loss, checked["time"])
+        deadlines = at_deadlines(loss, checked["time"], sorted(families))
+        return {"loss": loss, **sites, "published": old, "check": check, "deadlines": deadlines}
+
+
+def layout_text(layout: Mapping[str, float]) -> str:
+    """A layout in a word: degrees of tensor, pipeline x interleaving, context; micro-batch; ZeRO 3; recomputation."""
+    text = "t{tensor:g} p{pipeline:g}x{interleaving:g} c{context:g} b{microbatch:g}".format(**layout)
+    return text + " z3" * bool(layout["shard_parameters"]) + " rec" * bool(layout["recompute_full"])
+
+
+def table(rows: list[Row], columns: Sequence[str]) -> str:
+    """Rows as aligned text."""
+    cells = [list(columns)]
+    for row in rows:
+        shown = {**row, "layout": layout_text(row["layout"]) if "layout" in row else ""}
+        cells.append([_cell(shown.get(name)) for name in columns])
+    widths = [max(len(line[number]) for line in cells) for number in range(len(columns))]
+    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, list):
+        return ",".join(name for name in value if name != "loss") or "-"
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) and value < 1e4 else f"{value}"
+
+
+def draw(result: dict[str, Any]) -> Any:
+    """Days, chips with their power cap, energy and prices against the power of the site."""
+    figure = new_figure(7.0, 5.4)
+    time, energy, money, old = (result[name] for name in ("time", "energy", "money", "published"))
+    site = np.array([row["site_mw"] for row in time])
+
+    def column(rows: list[Row], name: str) -> np.ndarray:
+        return np.array([row[name] for row in rows])
+
+    days = add_axes(figure, 2, 2, 1)
+    days.loglog(site, column(old, "days"), "s--", color=GRAY, ms=4, label="published plan, scaled")
+    days.loglog(site, column(time, "days"), "o-", color=BLUE, ms=4, label="best plan")
+    days.loglog(site, days_if_proportional(time), ":", color="black", lw=1, label="in proportion to 1/power")
+    days.set_title("a  time", loc="left", fontsize=9)
+    days.set_ylabel("least time [d]")
+    days.set_yticks([10, 20, 50, 100, 200, 300], ["10", "20", "50", "100", "200", "300"])
+
+    chips = add_axes(figure, 2, 2, 2)
+    chips.loglog(site, column(time, "chips"), "o-", color=BLUE, ms=4)
+    chips.set_title("b  chips, and the power of each", loc="left", fontsize=9)
+    chips.set_ylabel("chips")
+    chips.set_yticks([5e3, 1e4, 2e4, 5e4, 1e5], ["5,000", "10,000", "20,000", "50,000", "100,000"])
+    chips.set_ylim(4e3, 2e5)
+    for x, y, cap in zip(site, column(time, "chips"), column(time, "cap_w"), strict=True):
+        chips.annotate(f"{cap:.0f} W", (x, y), (5, -3), textcoords="offset points", ha="left", va="top", fontsize=7)
+
+    use = add_axes(figure, 2, 2, 3)
+    use.semilogx(site, column(old, "energy_gwh"), "s--", color=GRAY, ms=4, label="published plan, scaled")
+    use.semilogx(site, column(time, "energy_gwh"), "o-", color=BLUE, ms=4, label="least time")
+    use.semilogx(site, column(energy, "energy_gwh"), "^-", color=GREEN, ms=4, label="least energy, 10 % more time")
+    use.set_title("c  energy", loc="left", fontsize=9)
+    use.set(ylabel="energy [GWh]", xlabel="power of the site [MW]")
+
+    price = add_axes(figure, 2, 2, 4)
+    price.loglog(site, column(time, "days_per_mw"), "o-", color=BLUE, ms=4, label="a megawatt saves [d]")
+    middle = np.sqrt(site[1:] * site[:-1])
+    price.loglog(middle, column(time[:-1], "quotient"), "x", color="black", ms=5, label="the same by solving again")
+    price.loglog(site, column(money, "per_day"), "v-", color=ORANGE, ms=4, label="a day saves [million USD]")
+    price.set_title("d  prices", loc="left", fontsize=9)
+    price.set(ylabel="days, or million USD", xlabel="power of the site [MW]")
+    price.set_yticks([0.03, 0.1, 0.3, 1, 3, 10, 30], ["0.03", "0.1", "0.3", "1", "3", "10", "30"])
+    for axes in (days, chips, use, price):
+        axes.set_xticks(SITES, [f"{one:g}" for one in SITES])
+        axes.set_xlim(4.3, 230.0)
+        axes.minorticks_off()
+    for axes in (days, use, price):
+        axes.legend(fontsize=7)
+    return figure
+
+
+def days_if_proportional(time: list[Row]) -> list[float]:
+    """Days if time fell in proportion to the power of the site, from the smallest."""
+    return [time[0]["days"] * time[0]["site_mw"] / row["site_mw"] for row in time]
+
+
+PLAN = ("chips", "cap_w", "clock", "batch_mtok", "layout", "coolant_c", "chip_c", "mfu")
+
+
+def report(result: dict[str, Any]) -> str:
+    """The tables as text."""
+    outcome = ("site_mw", "days", "energy_gwh", "money_musd")
+    end = ("active", "gap", "result")
+    parts = [
+        f"loss {result['loss']:.6f} nat/token at every plan",
+        "published layout, batch and clock\n" + table(result["published"], (*outcome, "chips", "peak_mw")),
+        "least time\n" + table(result["time"], (*outcome, *PLAN, *end, "gain")),
+        "price of a megawatt: days saved, against the next site\n"
+        + table(
+            result["time"],
+            ("site_mw", "days", "power_elasticity", "days_per_mw", "quotient", "next_by_prices", "next_found"),
+        ),
+        "the price of a megawatt at {site_mw:g} MW: {price:.4f} d by the multiplier, {quotient:.4f} d by solving "
+        "again 1 % below and above".format(**result["check"]),
+        f"least energy with {SLACK:g} times the least time (per_day in GWh)\n"
+        + table(result["energy"], (*outcome, "per_day", "per_mw", *PLAN, *end)),
+        f"least money with {SLACK:g} times the least time (per_day in million USD)\n"
+        + table(result["money"], (*outcome, "per_day", "per_mw", *PLAN, *end)),
+        f"least money at {CHECKED_SITE:g} MW by deadline\n"
+        + table(
+            result["deadlines"],
+            (
+                "deadline_ratio",
+                *outcome,
+                "peak_mw",
+                "musd_per_day",
+                "musd_per_mw",
+                "chips",
+                "cap_w",
+                "layout",
+                "active",
+                "gap",
+                "result",
+            ),
+        ),
+    ]
+    return "\n\n".join(parts)
+
+
+def main() -> None:
+    result = compute()
+    print(report(result))
+    (HERE / "result.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    figure = draw(result)
+    for kind in ("svg", "png"):
+        (HERE / f"power_cap.{kind}").write_bytes(save(figure, kind))
+
+
+if __name__ == "__main__":
+    main()
