@@ -37,6 +37,7 @@ def test_bad_input_of_the_process():
     assert 'Did you mean "llama-3.1-405b-h100"?' in result.stderr
 
 
+@pytest.mark.slow
 def test_compiled_programs_are_kept(tmp_path, monkeypatch):
     folder = tmp_path / "energymodel" / "compiled"
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)

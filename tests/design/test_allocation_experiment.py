@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-EXPERIMENT = Path(__file__).parents[2] / "experiments" / "07_power_allocation"
+EXPERIMENT = Path(__file__).parents[2] / "experiments" / "11_power_allocation"
 
 
 def stated():

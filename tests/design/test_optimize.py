@@ -53,7 +53,7 @@ def test_plan_is_what_evaluate_says(optimum):
     np.testing.assert_allclose(outcome.energy.total, optimum.value, rtol=1e-12)
 
 
-@pytest.mark.parametrize("wanted", [10_000, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("wanted", [3_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
 def test_not_beaten_by_random_realizable_plans(scenario, optimum, wanted):
     """So many plans that obey every limit at the same loss: promising layouts, whole counts, other clocks."""
     problem = pose(scenario, optimum.baseline, "energy", {}, {}, ())
@@ -97,7 +97,8 @@ def test_not_beaten_by_random_realizable_plans(scenario, optimum, wanted):
 
 
 @pytest.mark.parametrize(
-    "minimize", ["money", "carbon", "time", "energy*time^2", pytest.param("loss", marks=pytest.mark.slow)]
+    "minimize",
+    ["money", "time", *(pytest.param(other, marks=pytest.mark.slow) for other in ("carbon", "energy*time^2", "loss"))],
 )
 def test_each_objective_improves_on_the_baseline(scenario, minimize):
     optimum = em.optimize(scenario, minimize=minimize)

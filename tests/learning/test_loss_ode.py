@@ -141,6 +141,7 @@ def test_unfinished_integration_is_infinite():
     assert np.all(np.isinf(integrate(lambda t, y: (1.0 + y) ** 2, jnp.asarray(1.0), jnp.asarray([2.0]))))
 
 
+@pytest.mark.slow
 def test_single_precision():
     with jax.enable_x64(False):
         learning = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), LEARNING)

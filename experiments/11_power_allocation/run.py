@@ -1,6 +1,6 @@
 """How much energy does a better division of work and power save: over devices, pipeline stages, and within a site?
 
-Prints three tables and writes `result.json` beside this file.
+Prints three tables and writes `result.json` and the figure beside this file.
 """
 
 import json
@@ -25,7 +25,9 @@ from energymodel.design.allocation import (
 )
 from energymodel.design.allocation.pipeline import Per, operation_kinds
 from energymodel.design.solve import RESULTS
+from energymodel.report.figure import BLUE, COLORS, GRAY, add_axes, new_figure, save
 
+HERE = Path(__file__).parent
 STEP_TIMES = [1.0, 1.1, 1.25, 1.5, 2.0]  # over the shortest
 STRETCHES = [1.0, 1.02, 1.05, 1.1, 1.2]  # of the makespan at full clock
 SITE_LIMITS = [10e6, 12.5e6, 15e6, 17.5e6, 20e6, 22.5e6, 25e6]  # W
@@ -177,12 +179,47 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells)
 
 
+def draw(result: dict[str, list[dict[str, Any]]]) -> Any:
+    """Three panels: unlike devices, pipeline, site."""
+    figure = new_figure(7.4, 2.9)
+    devices = add_axes(figure, 1, 3, 1)
+    rows = [row for row in result["devices"] if "one_clock_j_per_token" in row]
+    shortest = rows[0]["step_time_s"]
+    times = [row["step_time_s"] / shortest for row in rows]
+    devices.plot(times, [1e3 * row["energy_j_per_token"] for row in rows], "o-", color=BLUE, label="a clock each")
+    one = [1e3 * row["one_clock_j_per_token"] for row in rows]
+    devices.plot(times, one, "s--", color=GRAY, label="one clock for all")
+    devices.set(xlabel="step time / shortest", ylabel="mJ per token", title="H100 beside A100", ylim=(0.0, None))
+    devices.legend(frameon=False)
+
+    pipeline = add_axes(figure, 1, 3, 2)
+    for color, per in zip(COLORS, ("rank", "phase", "operation"), strict=False):
+        rows = [row for row in result["pipelines"] if row["per"] == per and row["ranks"] == 4]
+        stretch, saved = zip(*((row["time_ratio"], 100.0 * (1.0 - row["energy_ratio"])) for row in rows), strict=True)
+        pipeline.plot(stretch, saved, "o-", color=color)
+        pipeline.annotate(f"per {per}", (stretch[-1], saved[-1]), (6, -3), textcoords="offset points", color=color)
+    pipeline.set(
+        xlabel="makespan / that at full clock", ylabel="energy saved (%)", title="4 ranks of 1F1B", xlim=(0.99, 1.36)
+    )
+
+    site = add_axes(figure, 1, 3, 3)
+    power = [row["limit_w"] / 1e6 for row in result["site"]]
+    site.plot(power, [row["price_token_per_j"] for row in result["site"]], "o-", color=BLUE, label="of the last watt")
+    site.plot(power, [row["mean_token_per_j"] for row in result["site"]], "s--", color=GRAY, label="of the mean watt")
+    site.set(xlabel="site limit (MW)", ylabel="tokens per joule", title="16,384 H100", ylim=(0.0, 0.7))
+    site.legend(frameon=False)
+    return figure
+
+
 def main() -> None:
     result = compute()
     for name, rows in result.items():
         print(f"{name}\n{table(rows)}\n")
     text = json.dumps(result, indent=1) + "\n"
-    (Path(__file__).parent / "result.json").write_text(text, encoding="utf-8")
+    (HERE / "result.json").write_text(text, encoding="utf-8")
+    figure = draw(result)
+    for kind in ("svg", "png"):
+        (HERE / f"power_allocation.{kind}").write_bytes(save(figure, kind))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,52 @@
+"""Can the layouts that `search_layouts` leaves out hold a better plan?"""
+
+import jax
+import numpy as np
+import pytest
+
+import energymodel as em
+from energymodel.design.layout_search import MARGIN, lower_bounds, search_layouts, solve_lanes
+from energymodel.design.layouts import COARSE, FINE, candidates, fits, screen, take
+from energymodel.design.problem import pose
+from energymodel.system.training_system import evaluate_once
+
+
+@pytest.fixture(scope="module")
+def problem():
+    scenario = em.load_scenario("llama-3.1-405b-h100")
+    baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
+    return pose(scenario, baseline, "energy", {}, {}, ())
+
+
+@pytest.fixture(scope="module")
+def lattice(problem):
+    chips = problem.bounds["plan.chips"][1]
+    every = candidates(problem.given, chips)
+    return take(every, np.flatnonzero(fits(problem, every, chips)))
+
+
+@pytest.fixture(scope="module")
+def searched(problem, lattice):
+    return search_layouts(problem, lattice)
+
+
+@pytest.mark.parametrize("count", [192, pytest.param(4096, marks=pytest.mark.slow)])
+def test_layouts_drawn_at_random_obey_their_bounds(problem, lattice, searched, count):
+    coarse = screen(problem, lattice, COARSE)
+    bound = lower_bounds(problem, lattice, searched, coarse)
+    # Half of them from the layouts with the least bounds: those could win.
+    drawn = np.random.default_rng(5).choice(len(bound), count // 2, replace=False)
+    drawn = np.unique(np.concatenate([drawn, np.argsort(bound)[: count // 2]]))
+    part = take(lattice, drawn)
+    solution = solve_lanes(problem, part, screen(problem, part, FINE).start)
+    violation = np.sum(np.maximum(-solution.slacks.inequalities, 0.0), axis=1)
+    usable = np.isfinite(solution.value) & (violation <= 1e-6)
+    assert np.sum(usable) > count // 10
+    assert np.all(bound[drawn][usable] - MARGIN <= solution.value[usable])
+    best = searched.best()
+    assert np.min(solution.value[usable]) >= searched.solution.value[best] - 1e-6
+
+
+def test_the_others_are_told_apart_by_more_than_the_margin(searched):
+    assert searched.left == 0
+    assert searched.others >= searched.solution.value[searched.best()] + MARGIN
