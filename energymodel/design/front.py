@@ -10,6 +10,8 @@ from energymodel.presets.scenario import Scenario
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 
+FLATTEST = 1e-4  # of the steepest slope that levels are spread by
+
 
 @dataclasses.dataclass(frozen=True)
 class FrontPoint:
@@ -60,6 +62,27 @@ def efficient(values: Float[np.ndarray, "points objectives"]) -> Bool[np.ndarray
     better = np.any(values[:, None] < values[None], axis=-1)
     first = np.tril(np.all(values[:, None] == values[None], axis=-1), -1).any(axis=1)  # of equal points the first stays
     return ~np.any(no_worse & better, axis=0) & ~first
+
+
+def levels_by_slope(
+    first: Float[np.ndarray, " known"], second: Float[np.ndarray, " known"], slopes: Float[np.ndarray, " known"],
+    points: int,
+) -> Float[np.ndarray, " points"]:  # fmt: skip
+    """Levels of the second objective, close where the first falls fast: their density is the root of its slope.
+
+    So many points enclose most hypervolume then [Auger, Bader, Brockhoff & Zitzler 2009]. Between the levels where it
+    is known the logarithm of the slope is linear; where it is NaN, at the ends, the slope itself is.
+    """
+    chords = -np.diff(first) / np.diff(second)
+    slopes = np.array(slopes)
+    for end, chord, inner in ((0, 0, 1), (-1, -1, -2)):
+        if np.isnan(slopes[end]):
+            slopes[end] = chords[chord] if len(slopes) == 2 else 2.0 * chords[chord] - slopes[inner]
+    slopes = np.maximum(slopes, FLATTEST * np.max(slopes))
+    fine = np.linspace(second[0], second[-1], 64 * points)
+    density = np.exp(0.5 * np.interp(fine, second, np.log(slopes)))
+    share = np.concatenate([[0.0], np.cumsum(0.5 * (density[1:] + density[:-1]))])
+    return np.interp(np.linspace(0.0, share[-1], points), share, fine)
 
 
 def hypervolume(values: Float[np.ndarray, "points objectives"], reference: Float[np.ndarray, " objectives"]) -> float:

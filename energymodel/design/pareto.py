@@ -11,11 +11,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from energymodel.design.finish import finished_plans
-from energymodel.design.front import Front, FrontPoint, efficient, knee, relative_hypervolume, simplex
+from energymodel.design.front import Front, FrontPoint, efficient, knee, levels_by_slope, relative_hypervolume, simplex
 from energymodel.design.lanes import minimize_many
 from energymodel.design.layout_search import ACTIVE, OPTIONS, layout_bounds, solve_lanes
 from energymodel.design.layouts import (
-    COARSE,
     FINE,
     Lattice,
     candidates,
@@ -37,14 +36,13 @@ from energymodel.system.plan import ParallelLayout
 from energymodel.system.training_system import evaluate, evaluate_once
 from energymodel.units import InputError
 
-ROUGH = {**COARSE, "plan.clock": np.array([0.8])}
+ROUGH = {"plan.batch": np.array([0.5, 1.5]), "plan.clock": np.array([0.8]), "plan.chips": np.array([0.5, 1.0])}
 SCREENED = 256  # layouts that the fine grid sees, the best on the coarse one
 PER_LEVEL = 8  # layouts that a level of the coarse front takes from the screening
 COARSE_LEVELS = 7
 CLOSE = 0.01  # in the logarithm of the objective: layouts that near the best of a coarse level stay in
 KEPT = 3  # layouts for each level of the fine front
 ITERATIONS = 24  # of a lane: what takes longer has no plan at its level, or is no better than its neighbors
-TOGETHER = 64  # lanes that keep the cores busy
 ROUNDED = 2  # of which this many are rounded
 PRICE = 10.0  # of a violation in the screening
 PROVEN = 1e-4  # distance of the logarithm from the relaxed optimum of the layout that proves a plan good
@@ -237,7 +235,13 @@ def _by_levels(
     excess = np.subtract(value, least, out=np.full_like(value, np.inf), where=np.isfinite(least))
     x = coarse.x.reshape(COARSE_LEVELS, len(layouts), -1)
 
-    fine = np.linspace(*ends, points)
+    row = problem.form.rows.index(second)
+    prices = coarse.multipliers.inequalities[:, row].reshape(value.shape)[
+        np.arange(len(levels)), np.argmin(value, axis=1)
+    ]
+    known = np.flatnonzero(np.isfinite(least[1:-1, 0])) + 1
+    values = np.array([quick.logarithms[first], *least[known, 0], cheap.logarithms[first]])
+    fine = levels_by_slope(values, levels[[0, *known, -1]], np.array([np.nan, *prices[known], np.nan]), points)
     places, begin, near, level_of = [], [], [], []
     for index, level in enumerate(fine):
         below = min(int(np.searchsorted(levels, level, side="right")) - 1, COARSE_LEVELS - 2)
@@ -259,9 +263,14 @@ def _by_levels(
     owner = np.concatenate([owner, np.full(len(quick.places), points), np.full(len(cheap.places), points + 1)])
     warm = _concatenate(take(coarse.multipliers, np.array(near, int)), quick.multipliers, cheap.multipliers)
     solution = search.solve(places, begin, targets, warm)
-    row = problem.form.rows.index(second)
     found = _round(search, places, targets, solution, owner, points + 2, tell)
-    return found, lambda lane: {second: float(solution.multipliers.inequalities[lane, row])}
+    prices = np.array(solution.multipliers.inequalities[:, row])
+    # At the ends a level does not bind, or is the least there is and its price anything from that beside it.
+    inner = np.flatnonzero(usable(solution) & (owner > 0) & (owner < points))
+    for end, level in ((0, 1), (points, 1), (points + 1, points - 1)):
+        nearest = np.lexsort((solution.value[inner], np.abs(owner[inner] - level)))[:1]
+        prices[owner == end] = prices[inner[nearest]] if nearest.size else np.nan
+    return found, lambda lane: {second: float(prices[lane])}
 
 
 def _concatenate(*lanes: Any) -> Any:
@@ -374,8 +383,11 @@ def _round(
         heapq.heappush(waiting.setdefault(int(owner[trial.layout]), []), (float(promised), trial))
     best: dict[int, Realized] = {}
     while waiting:
-        each = max(1, TOGETHER // len(waiting))
-        trials = [heapq.heappop(own)[1] for own in waiting.values() for _ in range(min(each, len(own)))]
+        trials, full = [], -(-len(waiting) // OPTIONS.chunk) * OPTIONS.chunk
+        while len(trials) < full and any(waiting.values()):  # a chunk that is not full takes as long
+            for own in waiting.values():
+                if own and len(trials) < full:
+                    trials.append(heapq.heappop(own)[1])
         for one in solve_at(problem, lattice, targets, solution, trials):
             point = int(owner[one.layout])
             if point not in best or one.value < best[point].value:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from energymodel.design.front import efficient, hypervolume, knee, relative_hypervolume, simplex
+from energymodel.design.front import efficient, hypervolume, knee, levels_by_slope, relative_hypervolume, simplex
 
 POINTS = st.lists(st.tuples(*[st.integers(1, 6)] * 3), min_size=1, max_size=12)
 
@@ -50,3 +50,17 @@ def test_weights_spread_over_the_simplex(count, size):
     assert weights.min() == 0.0
     np.testing.assert_allclose(weights.sum(axis=1), 1.0)
     assert len(np.unique(weights, axis=0)) == len(weights)
+
+
+def test_levels_are_close_where_a_front_is_steep():
+    """Of y = 1/x the density is 1/x, so that levels divide the logarithm evenly; slopes at the ends are guessed."""
+    second = np.geomspace(1.0, 8.0, 60)
+    slopes = 1.0 / second**2
+    slopes[[0, -1]] = np.nan
+    levels = levels_by_slope(1.0 / second, second, slopes, 16)
+    np.testing.assert_allclose(levels, np.geomspace(1.0, 8.0, 16), rtol=2e-3)
+
+
+def test_levels_of_a_straight_front_are_even():
+    levels = levels_by_slope(np.array([1.0, 0.0]), np.array([2.0, 4.0]), np.full(2, np.nan), 5)
+    np.testing.assert_allclose(levels, np.linspace(2.0, 4.0, 5), rtol=1e-6)

@@ -54,8 +54,11 @@ def test_exchange_rates_are_slopes_where_the_layout_stays(front):
         chips = {float(front.points[k].plan.chips) for k in (left, mid, right)}
         batches = {float(front.points[k].plan.batch[0]) for k in (left, mid, right)}
         if len(layouts) == len(chips) == len(batches) == 1:
-            slope = -(logs[right, 0] - logs[left, 0]) / (logs[right, 1] - logs[left, 1])
-            np.testing.assert_allclose(front.points[mid].exchange["time"], slope, rtol=0.15, atol=0.02)
+            before, after = (
+                -(logs[b, 0] - logs[a, 0]) / (logs[b, 1] - logs[a, 1]) for a, b in ((left, mid), (mid, right))
+            )
+            exchange = front.points[mid].exchange["time"]  # a convex front lies between its chords
+            assert 0.98 * after - 0.005 <= exchange <= 1.02 * before + 0.005
             checked += 1
     assert checked > 0
 
