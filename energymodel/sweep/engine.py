@@ -1,8 +1,7 @@
 """How is a tile of a grid evaluated and reduced, without ever storing a point?"""
 
-import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -86,7 +85,7 @@ class Tiles:
             number = first + place
             own, leading, start = grid.chunk_values(values, number)
             picked = point(*own)
-            return reduction.update(state, picked, Chunk(number, place, leading, start, grid.valid(start)))
+            return reduction.update(state, picked, Chunk(grid, number, place, leading, start, grid.valid(start)))
 
         return jax.lax.fori_loop(0, count, step, reduction.init(grid))
 
@@ -137,19 +136,6 @@ def best_order(
         return cheapest_order(costs_by_axes(point, scalars), [len(axis) for axis in axes], chunk)
 
 
-def states(tiles: Tiles, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
-    """Numbers and states of tiles, one after the other."""
-    for number in numbers:
-        yield number, tiles.run(number)
-
-
 def _shape(leaf: Any) -> jax.ShapeDtypeStruct:
     leaf = np.asarray(leaf)
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
-
-
-def batched(items: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
-    """Items in groups of a size, the last one shorter."""
-    iterator = iter(items)
-    while group := tuple(itertools.islice(iterator, size)):
-        yield group

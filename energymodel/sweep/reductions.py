@@ -5,10 +5,10 @@ Work that only a better point needs hides behind one comparison per chunk.
 """
 
 import dataclasses
+import functools
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from functools import reduce
 from typing import Any, NamedTuple
 
 import jax
@@ -16,9 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from energymodel.sweep.grid import Grid
+from energymodel.units import InputError
 
 FEASIBLE = "feasible"
 """An output of this name, if there is one, tells whether a point may be kept."""
+MARGIN = 0.05  # of the range of a sample, in logarithms where it is positive
 Range = tuple[float, float]
 
 
@@ -28,6 +30,7 @@ class Chunk(NamedTuple):
     `valid` is `None`, or tells by broadcasting which points are no padding.
     """
 
+    grid: Grid
     number: Any
     place: Any
     leading: tuple[Any, ...]
@@ -50,6 +53,10 @@ class AbstractReduction:
     def shown(self) -> int | None:
         """How many of the points that it keeps are shown; `None` is all."""
         return None
+
+    def prepare(self, sampled: "Sampled") -> "AbstractReduction":
+        """The same reduction with what it takes from a sample of the grid, such as ranges of bins."""
+        return self
 
     def pick(self, outputs: Any) -> Any:
         """What `update` needs of the outputs of one point; everything else is never computed."""
@@ -74,15 +81,59 @@ class AbstractReduction:
     def fold(self, states: Iterable[Any]) -> Any:
         """State of the whole grid, from those of all tiles in their order."""
         states = iter(states)
-        return reduce(self.merge, states, self.start(next(states)))
+        return functools.reduce(self.merge, states, self.start(next(states)))
 
     def kept_points(self, state: Any, grid: Grid) -> list[tuple[int, ...]]:
         """Indices of the points that are to be evaluated again in float64."""
         return []
 
+    def efficient(self, outputs: Mapping[str, np.ndarray]) -> list[int] | None:
+        """Which of the points that it keeps are shown, in this order; `None` is all, by value."""
+        return None
+
+    def complaint(self, state: Any) -> str:
+        """What a person must know before trusting the result."""
+        return ""
+
     def result(self, state: Any, grid: Grid) -> Any:
         """What a person gets."""
-        return state
+        return None
+
+
+class Sampled:
+    """Outputs at points that are spread over a grid, in float64; computed when first asked for."""
+
+    def __init__(self, outputs: Callable[[], Mapping[str, np.ndarray]]) -> None:
+        self._outputs = functools.cache(outputs)
+
+    def range(self, name: str, limits: Mapping[str, Range]) -> Range:
+        """Least and largest finite value of an output within limits, with a margin; within none if there are none.
+
+        **Raises:** `InputError` where no value is finite.
+        """
+        outputs = self._outputs()
+        values = np.asarray(outputs[name], np.float64)
+        verdict = np.broadcast_to(np.asarray(feasible(outputs, limits)), values.shape)
+        finite = np.isfinite(values)
+        values = values[verdict & finite] if np.any(verdict & finite) else values[finite]
+        if not values.size:
+            raise InputError(f"{name}: finite at none of the points of a sample. Give the range of the bins.")
+        low, high = float(values.min()), float(values.max())
+        if low > 0.0:
+            factor = max((high / low) ** MARGIN, 1.0 + MARGIN)
+            return low / factor, high * factor
+        width = MARGIN * max(high - low, abs(high), MARGIN)
+        return low - width, high + width
+
+    def positive_range(self, name: str, limits: Mapping[str, Range]) -> Range:
+        """The same for an output that is to be positive.
+
+        **Raises:** `InputError` where it is not.
+        """
+        low, high = self.range(name, limits)
+        if low <= 0.0:
+            raise InputError(f"{name}: not positive on all of a sample, so it has no logarithmic bins. Use pareto.")
+        return low, high
 
 
 def feasible(outputs: Any, limits: Mapping[str, Range]) -> Any:
@@ -110,6 +161,11 @@ def least_or_inf(value: Any, permitted: Any) -> Any:
     """The value where it is permitted and a number, infinity elsewhere."""
     value = jnp.asarray(value)
     return jnp.where(permitted & (value < jnp.inf), value, jnp.inf)
+
+
+def float_dtype() -> Any:
+    """Floating-point type of the precision in which a sweep runs."""
+    return jnp.result_type(float)
 
 
 def masked(value: Any, chunk: Chunk) -> Any:
@@ -155,10 +211,8 @@ class Top(AbstractReduction):
 
     def init(self, grid: Grid) -> Points:
         """No points."""
-        dtype = jnp.float32 if not jax.config.jax_enable_x64 else jnp.float64  # type: ignore[attr-defined]
-        return Points(
-            jnp.full(self.kept, jnp.inf, dtype), jnp.zeros(self.kept, jnp.int32), jnp.zeros(self.kept, jnp.int32)
-        )
+        none = jnp.zeros(self.kept, jnp.int32)
+        return Points(jnp.full(self.kept, jnp.inf, float_dtype()), none, none)
 
     def update(self, state: Points, picked: Any, chunk: Chunk) -> Points:
         """Merge the best of the chunk, if one of them is better than the last one kept."""

@@ -17,8 +17,9 @@ from energymodel.sweep.axes import Axis, check_axes, parse_axis, points
 from energymodel.sweep.engine import Tiles, best_order
 from energymodel.sweep.grid import CHUNK, Grid, divide
 from energymodel.sweep.model import HARD_LIMITS, ScenarioModel, scenario_axis
-from energymodel.sweep.reductions import AbstractReduction, Range, Top
-from energymodel.sweep.winners import Polished, Winner, polish, winners
+from energymodel.sweep.reductions import AbstractReduction, Range, Sampled
+from energymodel.sweep.winners import Polished, Winner, polish, sample, winners
+from energymodel.sweep.words import reduction_of
 from energymodel.units import InputError
 
 TILES = 4096
@@ -96,7 +97,9 @@ def sweep(
       a mapping or named tuple.
     - `axes`: `{"plan.batch": "8..64 Mi token log 20", "system.accelerator": "h100-sxm, h200-sxm", "plan.layout": "64"}`
       or `Axis` objects.
-    - `keep`: `"best"`, `"top:K"`, or a reduction.
+    - `keep`: `"best"`, `"top:K"`, `"along:AXIS,..."` (the best along these axes, for each value of the others),
+      `"pareto:X,Y,..."` (exact), `"bins:X,Y"` (a front as fine as its bins, cheaper), `"count"`, `"histogram:X,..."`,
+      `"quantiles:X,..."`, `"full:X,..."`, or a reduction.
     - `minimize`: an output, for a scenario also a product of powers such as `"energy*time^2"`; default `"energy"`.
     - `limits`: of outputs: text with a unit or SI for a scenario, from below where more is better; for a function the
       largest value, or `(least, largest)`. Limits of the scenario's hardware and building always hold.
@@ -167,13 +170,12 @@ class Task:
             result = keep.result(state, grid)
             kept = [self._own(index) for index in keep.kept_points(state, grid)]
             progress(f"evaluating {len(kept)} points in float64 ...")
-            found = tuple(
-                winners(self.function, self.axes, kept, self.value, self.limits, keep.shown, ranked=keep.ranked)
-            )
+            found = tuple(winners(self.function, self.axes, kept, self.value, self.limits, keep))
         if polished and found and self.value is not None:
             progress("searching between the points of the grid ...")
             near = polish(self.function, self.axes, found[0], self.value, self.limits)
         message = "" if complete else f"interrupted after {seen:,} of {grid.points:,} points. "
+        message += keep.complaint(state) if state is not None else ""
         if keep.looks_for_points and not found:
             message += "No point obeys all limits. Relax a limit, or extend an axis."
         return Swept(self.axes, grid, keep, self.limits, result, found, near, seen, seconds, complete, message.strip())
@@ -211,6 +213,7 @@ def pose(
         ranges = {name: _range(name, limit) for name, limit in (limits or {}).items()}
     check_axes(parsed if isinstance(axes, Mapping) else tuple(axes))
     reduction = reduction_of(keep, value, ranges)
+    reduction = reduction.prepare(Sampled(lambda: sample(function, parsed)))
     names = [axis.name for axis in parsed]
     if order is None:
         places = best_order(function, parsed, reduction, chunk)
@@ -222,40 +225,6 @@ def pose(
     tile = max(LEAST_TILE, total // TILES) if tile is None else tile
     grid = divide([parsed[place] for place in places], chunk, tile)
     return Task(function, parsed, Tiles(function, grid, reduction, precision), ranges, value)
-
-
-def reduction_of(
-    keep: str | AbstractReduction, value: str | Callable[[Any], Any] | None, limits: Mapping[str, Range]
-) -> AbstractReduction:
-    """A reduction by its word.
-
-    **Raises:** `InputError` for an unknown word, or where nothing says what to minimize.
-    """
-    if isinstance(keep, AbstractReduction):
-        return keep
-    word, _, argument = keep.partition(":")
-    if word not in WORDS:
-        raise InputError(f'keep: unknown "{keep}". Choose {", ".join(WORDS)} or a reduction.')
-    return WORDS[word](argument, value, limits)
-
-
-def _best(argument: str, value: Any, limits: Mapping[str, Range]) -> AbstractReduction:
-    return Top(_needed(value), 1, limits)
-
-
-def _top(argument: str, value: Any, limits: Mapping[str, Range]) -> AbstractReduction:
-    if not (argument.isdecimal() and int(argument) > 0):
-        raise InputError(f'keep: "top:{argument}" has no number of points. Write for example top:10.')
-    return Top(_needed(value), int(argument), limits)
-
-
-def _needed(value: Any) -> Any:
-    if value is None:
-        raise InputError("minimize: say which output is wanted least.")
-    return value
-
-
-WORDS: Mapping[str, Callable[[str, Any, Mapping[str, Range]], AbstractReduction]] = {"best": _best, "top": _top}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """How good are the points that were kept, in float64, and what is nearby between the points of the grid?"""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,7 +14,10 @@ import numpy as np
 from energymodel import compilation
 from energymodel.design.solve import RESULTS, Values, minimize
 from energymodel.sweep.axes import Axis
-from energymodel.sweep.reductions import Range, output_of
+from energymodel.sweep.reductions import AbstractReduction, Range, output_of
+
+LANES = 64
+SAMPLES = 2048
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,17 +34,32 @@ class Winner:
 
 
 def evaluate_points(function: Callable[..., Any], axes: Sequence[Axis], indices: Sequence[Sequence[int]]) -> Any:
-    """All outputs at some points of a grid, in float64, with a leading axis."""
+    """All outputs at some points of a grid, in float64, with a leading axis; in groups of one compiled size."""
     places = np.asarray(indices, np.int64).reshape(len(indices), len(axes))
-    values = {
-        axis.name: jax.tree.map(lambda leaf, place=place: np.asarray(leaf, np.float64)[places[:, place]], axis.values)
-        for place, axis in enumerate(axes)
-    }
+    arrays, static = _split(function)
+    groups = []
     with jax.enable_x64(True):
-        outputs = jax.jit(_mapped, static_argnums=1, compiler_options=compilation.compiler_options(once=True))(
-            *_split(function), values
-        )
-        return jax.tree.map(np.asarray, jax.device_get(outputs))
+        for first in range(0, len(places), LANES):
+            group = np.resize(places[first : first + LANES], (LANES, len(axes)))
+            values = {
+                axis.name: jax.tree.map(lambda leaf, own=own: np.asarray(leaf, np.float64)[own], axis.values)
+                for axis, own in zip(axes, group.T, strict=True)
+            }
+            groups.append(jax.device_get(_program(arrays, static, values)))
+    return jax.tree.map(lambda *parts: np.concatenate(parts)[: len(places)], *groups)
+
+
+def sample(function: Callable[..., Any], axes: Sequence[Axis], count: int = SAMPLES) -> dict[str, np.ndarray]:
+    """All outputs at points spread over a grid, its corners among them, in float64."""
+    lengths = np.array([len(axis) for axis in axes])
+    corners = np.array(list(itertools.islice(itertools.product(*({0, n - 1} for n in lengths)), count // 4)))
+    # A rank-1 lattice on powers of the generalized golden ratio is evenly spread in any number of dimensions.
+    ratio = 2.0
+    for _ in range(64):
+        ratio = (1.0 + ratio) ** (1.0 / (len(axes) + 1.0))
+    steps = ratio ** -np.arange(1.0, len(axes) + 1.0)
+    spread = np.floor(np.modf(0.5 + np.outer(np.arange(count - len(corners)), steps))[0] * lengths)
+    return evaluate_points(function, axes, np.concatenate([corners, spread]).astype(int).tolist())
 
 
 def _split(function: Any) -> tuple[Any, Any]:
@@ -52,6 +71,9 @@ def _split(function: Any) -> tuple[Any, Any]:
 def _mapped(arrays: Any, static: Any, values: Any) -> Any:
     function = eqx.combine(arrays, jax.tree.unflatten(static[1], static[0]))
     return jax.vmap(lambda one: named(function(**one)))(values)
+
+
+_program = jax.jit(_mapped, static_argnums=1, compiler_options=compilation.compiler_options(once=True))
 
 
 def named(outputs: Any) -> dict[str, Any]:
@@ -72,9 +94,9 @@ def holds(outputs: Mapping[str, Any], limits: Mapping[str, Range]) -> Any:
 
 def winners(
     function: Callable[..., Any], axes: Sequence[Axis], indices: Sequence[Sequence[int]],
-    value: str | Callable[[Any], Any] | None, limits: Mapping[str, Range], count: int | None, *, ranked: bool = True,
+    value: str | Callable[[Any], Any] | None, limits: Mapping[str, Range], keep: AbstractReduction,
 ) -> list[Winner]:  # fmt: skip
-    """Points by their value in float64, least first, without those that break a limit there."""
+    """Points in the order of the reduction in float64, without those that break a limit there."""
     if not indices:
         return []
     outputs = evaluate_points(function, axes, indices)
@@ -83,8 +105,11 @@ def winners(
         values = np.full(len(indices), math.nan)
     else:
         values = np.broadcast_to(np.asarray(output_of(outputs, value), np.float64), (len(indices),))
-    order = [place for place in range(len(indices)) if permitted[place] and (value is None or values[place] < np.inf)]
-    if ranked:
+    order = [place for place in range(len(indices)) if permitted[place] and values[place] != np.inf]
+    chosen = keep.efficient({name: column[order] for name, column in outputs.items()})
+    if chosen is not None:
+        order = [order[place] for place in chosen]
+    elif keep.ranked:
         order.sort(key=lambda place: values[place])  # stable: ties stay in the order of the grid
     return [
         Winner(
@@ -93,7 +118,7 @@ def winners(
             {axis.name: axis.label(one) for axis, one in zip(axes, indices[place], strict=True)},
             {name: float(column[place]) for name, column in outputs.items()},
         )
-        for place in order[:count]
+        for place in order[: keep.shown]
     ]
 
 
