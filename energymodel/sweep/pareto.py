@@ -1,6 +1,7 @@
 """Which points of a grid cannot be improved in one respect without giving up another?"""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -26,8 +27,11 @@ from energymodel.sweep.reductions import (
 
 BINS = 256
 CAPACITY = 1024
+STEPS = 512  # of the coarse look at a front of two objectives
 ROW = 128
-"""Points that are looked at together where one of them may improve a front."""
+GROUP = 16
+"""Points in a row, and rows that are looked at together, where a point may improve a front."""
+LAST = np.int32(2**31 - 1)
 SENTRIES = 32
 """Points of a front that every point is compared with; the others see only those that these let pass."""
 
@@ -81,32 +85,31 @@ class ParetoBins(AbstractReduction):
         return jnp.clip(place, 0.0, self.bins - 1.0).astype(jnp.int32)
 
     def update(self, state: Points, picked: Any, chunk: Chunk) -> Points:
-        """Let rows of points pass that improve on the staircase so far, and sort those into the bins."""
-        x, y = (_rows(masked(part, chunk)) for part in picked)
+        """Sort into the bins the rows of points that improve on the staircase so far."""
+        x, y = jax.lax.optimization_barrier([_rows(masked(part, chunk)) for part in picked])
         staircase = jax.lax.cummin(state.value)
-        better = y < staircase[self.bin_of(x)]
-        rows = jnp.any(better, axis=-1)
 
-        def sort(place: Any, state: Points) -> Points:
-            row = order[place]
-            bins, values = self.bin_of(x[row]), y[row]
-            least = state.value.at[bins].min(values)
-            wins = (values == least[bins]) & (values < state.value[bins])
-            numbers = jnp.arange(values.size, dtype=jnp.int32)
-            first = (
-                jnp.full(self.bins, values.size, jnp.int32)
-                .at[jnp.where(wins, bins, self.bins)]
-                .min(numbers, mode="drop")
-            )
-            new = first < values.size
-            return Points(
-                jnp.where(new, least, state.value),
-                jnp.where(new, jnp.asarray(chunk.number, jnp.int32), state.chunk),
-                jnp.where(new, row * values.size + first, state.place),
-            )
+        def sort(state: Points, rows: Any, inside: Any) -> Points:
+            bins = self.bin_of(x[rows]).reshape(-1)
+            values = jnp.where(inside, y[rows], jnp.inf).reshape(-1)
+            numbers = _numbers(rows, x.shape[-1])
 
-        order = jnp.nonzero(rows, size=rows.size, fill_value=0)[0].astype(jnp.int32)
-        return jax.lax.fori_loop(0, jnp.sum(rows, dtype=jnp.int32), sort, state)
+            def better(_: None) -> Points:
+                least = state.value.at[bins].min(values)
+                wins = (values == least[bins]) & (values < state.value[bins])
+                first = jnp.full(self.bins, LAST).at[jnp.where(wins, bins, self.bins)].min(numbers, mode="drop")
+                new = first < LAST
+                return Points(
+                    jnp.where(new, least, state.value),
+                    jnp.where(new, jnp.asarray(chunk.number, jnp.int32), state.chunk),
+                    jnp.where(new, first, state.place),
+                )
+
+            # Rows before these may have made them needless.
+            improves = jnp.any(values < jax.lax.cummin(state.value)[bins])
+            return jax.lax.cond(improves, better, lambda _: state, None)
+
+        return _over_rows(y < staircase[self.bin_of(x)], sort, state)
 
     def merge(self, first: Points, second: Points) -> Points:
         """The lesser of each bin, the first where they are equal."""
@@ -143,8 +146,15 @@ class Pareto(AbstractReduction):
     objectives: Sequence[str]
     limits: Mapping[str, Range] = dataclasses.field(default_factory=dict)
     capacity: int = CAPACITY
+    span: Range | None = None
 
     looks_for_points = True
+
+    def prepare(self, sampled: Sampled) -> "Pareto":
+        """Take the range of the first of two objectives from a sample; it decides about speed only."""
+        if self.span is not None or len(self.objectives) != 2:
+            return self
+        return dataclasses.replace(self, span=sampled.range(self.objectives[0], self.limits))
 
     def pick(self, outputs: Any) -> Any:
         """The objectives, infinite where a limit is broken."""
@@ -156,29 +166,48 @@ class Pareto(AbstractReduction):
         values = jnp.full((len(self.objectives), self.capacity), jnp.inf, float_dtype())
         return Front(values, none, none, jnp.zeros((), jnp.int32))
 
-    def update(self, state: Front, picked: Any, chunk: Chunk) -> Front:
-        """Compare all points with a few sentries, and rows that hold one that passes with the front."""
-        columns = [_rows(masked(part, chunk)) for part in picked]
+    def passing(self, state: Front, columns: Sequence[Any]) -> Any:
+        """Which points a coarse look at the front lets pass; the others are dominated, or twins of its points."""
+        passing = columns[0] < jnp.inf
+        if len(columns) == 2:
+            assert self.span is not None
+            low, high = self.span
+            spaced, coordinate = (np.geomspace, jnp.log) if low > 0.0 else (np.linspace, jnp.asarray)
+            edges = jnp.asarray(spaced(low, high, STEPS), columns[0].dtype)
+            last = jnp.searchsorted(state.values[0], edges, side="right")
+            least = jnp.concatenate([jnp.full(1, jnp.inf, edges.dtype), jax.lax.cummin(state.values[1])])[last]
+            ends = coordinate(edges[0]), coordinate(edges[-1])
+            place = jnp.floor((coordinate(columns[0]) - ends[0]) * ((STEPS - 1) / (ends[1] - ends[0])))
+            # One step lower than rounding could make it, so that the edge lies below the point.
+            step = jnp.clip(jnp.where(passing, place, 0.0) - 1.0, -1.0, STEPS - 1.0).astype(jnp.int32)
+            return passing & ((step < 0) | (columns[1] < least[jnp.maximum(step, 0)]))
         # Sentries spread over the front: those after the last point are infinite and stop nothing.
         found = jnp.sum(state.values[0] < jnp.inf)
         spread = (jnp.arange(SENTRIES) * found) // SENTRIES
-        passing = columns[0] < jnp.inf
         for sentry in range(SENTRIES):
             below = [state.values[row, spread[sentry]] <= column for row, column in enumerate(columns)]
-            passing = passing & ~_all(below)
-        rows = jnp.any(passing, axis=-1)
-        order = jnp.nonzero(rows, size=rows.size, fill_value=0)[0].astype(jnp.int32)
+            passing = passing & ~functools.reduce(jnp.logical_and, below)
+        return passing
 
-        def insert(place: Any, state: Front) -> Front:
-            row = order[place]
-            values = jnp.stack([column[row] for column in columns])
-            numbers = row * ROW + jnp.arange(ROW, dtype=jnp.int32)
-            fresh = Front(values, jnp.full(ROW, chunk.number, jnp.int32), numbers, jnp.zeros((), jnp.int32))
-            beaten = jnp.any(_covers(state.values, values, jnp, strictly=False), axis=0)
-            some = jnp.any(~beaten & (values[0] < jnp.inf))
-            return jax.lax.cond(some, lambda _: join(state, fresh, self.capacity, jnp), lambda _: state, None)
+    def update(self, state: Front, picked: Any, chunk: Chunk) -> Front:
+        """Compare all points with a coarse front, and those that pass with the front."""
+        columns = jax.lax.optimization_barrier([_rows(masked(part, chunk)) for part in picked])
 
-        return jax.lax.fori_loop(0, jnp.sum(rows, dtype=jnp.int32), insert, state)
+        def sort(state: Front, rows: Any, inside: Any) -> Front:
+            some = [jnp.where(inside, column[rows], jnp.inf).reshape(-1) for column in columns]
+            numbers = _numbers(rows, columns[0].shape[-1])
+
+            def insert(carry: tuple[Front, Any]) -> tuple[Front, Any]:
+                state, waiting = carry
+                taken = jnp.nonzero(waiting, size=ROW, fill_value=waiting.size)[0]
+                values = jnp.stack([column.at[taken].get(mode="fill", fill_value=jnp.inf) for column in some])
+                places = numbers.at[taken].get(mode="fill", fill_value=0)
+                fresh = Front(values, jnp.full(ROW, chunk.number, jnp.int32), places, jnp.zeros((), jnp.int32))
+                return join(state, fresh, self.capacity, jnp), waiting.at[taken].set(False, mode="drop")
+
+            return jax.lax.while_loop(lambda carry: jnp.any(carry[1]), insert, (state, self.passing(state, some)))[0]
+
+        return _over_rows(self.passing(state, columns), sort, state)
 
     def merge(self, first: Front, second: Front) -> Front:
         """The front of both."""
@@ -196,13 +225,6 @@ class Pareto(AbstractReduction):
     def efficient(self, outputs: Mapping[str, np.ndarray]) -> list[int]:
         """Places of the efficient points, by the first objective."""
         return efficient([outputs[name] for name in self.objectives])
-
-
-def _all(parts: Sequence[Any]) -> Any:
-    verdict = parts[0]
-    for part in parts[1:]:
-        verdict = verdict & part
-    return verdict
 
 
 def _covers(left: Any, right: Any, xp: Any, *, strictly: bool) -> Any:
@@ -235,12 +257,33 @@ def join(front: Front, fresh: Front, capacity: int, xp: Any) -> Front:
     )
 
 
+def _over_rows(passing: Any, sort: Callable[[Any, Any, Any], Any], state: Any) -> Any:
+    """Give `sort` the rows with a point that passes, in groups; the last group has rows that are not inside."""
+    rows = jnp.any(passing, axis=-1)
+    count = rows.size
+    order = jnp.nonzero(rows, size=count + -count % GROUP, fill_value=count)[0].astype(jnp.int32)
+
+    def group(number: Any, state: Any) -> Any:
+        chosen = jax.lax.dynamic_slice_in_dim(order, number * GROUP, GROUP)
+        return sort(state, jnp.minimum(chosen, count - 1), (chosen < count)[:, None])
+
+    groups = (jnp.sum(rows, dtype=jnp.int32) + (GROUP - 1)) // GROUP
+    return jax.lax.fori_loop(0, groups, group, state)
+
+
 def _rows(values: Any) -> Any:
-    """Points of a chunk in rows of `ROW`, the last one filled up with infinity."""
+    """Points of a chunk in rows of about `ROW`; filled up with infinity only where the points do not divide."""
     flat = values.reshape(-1)
+    width = next((one for one in range(ROW, ROW // 8, -1) if flat.size % one == 0), 0)
+    if width:  # a concatenation would keep the model from running in vector registers
+        return flat.reshape(-1, width)
     missing = -flat.size % ROW
-    flat = jnp.concatenate([flat, jnp.full(missing, jnp.inf, flat.dtype)]) if missing else flat
-    return flat.reshape(-1, ROW)
+    return jnp.concatenate([flat, jnp.full(missing, jnp.inf, flat.dtype)]).reshape(-1, ROW)
+
+
+def _numbers(rows: Any, width: int) -> Any:
+    """Places in the chunk of the points of some rows, flat."""
+    return (rows[:, None] * width + jnp.arange(width, dtype=jnp.int32)).reshape(-1)
 
 
 def efficient(columns: Sequence[np.ndarray]) -> list[int]:
