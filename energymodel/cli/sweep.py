@@ -1,5 +1,6 @@
 """`energymodel sweep`: what is best over a whole grid of plans and systems?"""
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -38,12 +39,26 @@ def command(
             "system.accelerator=h100-sxm,h200-sxm or plan.layout=64 (the first by a coarse grid; all); repeatable.",
         ),
     ] = None,
-    keep: Annotated[str, typer.Option("--keep", metavar="WHAT", help="What to keep: best, top:K.")] = "best",
+    keep: Annotated[
+        str,
+        typer.Option(
+            "--keep",
+            metavar="WHAT",
+            help="best, top:K, along:AXIS, pareto:X,Y, bins:X,Y, count, histogram:X, quantiles:X, full:X.",
+        ),
+    ] = "best",
     minimize: Annotated[
         str, typer.Option("--minimize", metavar="OBJECTIVE", help="Any output, or a product such as energy*time^2.")
     ] = "energy",
     limit: Annotated[
         list[str] | None, typer.Option("--limit", metavar="NAME=VALUE", help="Limit any output; repeatable.")
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option("--resume", metavar="FOLDER", help="Keep finished tiles in a folder, and go on where it stopped."),
+    ] = None,
+    engine: Annotated[
+        str | None, typer.Option("--engine", metavar="WHERE", help="process, devices, distributed or dask://address.")
     ] = None,
     polish: Annotated[bool, typer.Option("--polish", help="Search between the points of the grid as well.")] = False,
     dry_run: Annotated[
@@ -73,7 +88,7 @@ def command(
             estimate = task.estimate()
             deliver(report.estimate_json(estimate), report.estimate_report(estimate), as_json=as_json, output=output)
             return TRUSTED
-        swept = task.run(progress, polished=polish)
+        swept = task.run(progress, polished=polish, resume=resume, engine=engine)
         tree = report.sweep_json(given, swept, asked)
         shown = report.sweep_report(given, swept, minimize)
         content = report.sweep_csv(swept).encode() if output is not None and output.suffix == ".csv" else None

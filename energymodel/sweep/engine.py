@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from threading import Lock
 from typing import Any
 
 import equinox as eqx
@@ -52,20 +53,42 @@ class Tiles:
     """
 
     def __init__(self, function: Callable[..., Any], grid: Grid, reduction: AbstractReduction, bits: int = 32) -> None:
-        self.grid, self.reduction, self.bits = grid, reduction, bits
+        self.function, self.grid, self.reduction, self.bits = function, grid, reduction, bits
+        self._lock = Lock()
         self._arrays, self._static = eqx.partition(cast(function, bits), eqx.is_array)
         self._values = grid.values(dtype_of(bits))
         self._program: Any = None
 
     def compile(self) -> Any:
         """Compile the tile; later calls do nothing."""
-        if self._program is None:
+        with self._lock:
+            if self._program is not None:
+                return self._program
             with jax.enable_x64(self.bits == 64):
                 shapes = jax.tree.map(_shape, (self._arrays, self._values))
                 number = jax.ShapeDtypeStruct((), jnp.int32)
-                jitted = jax.jit(self.trace, compiler_options=compiler_options())
+                jitted = jax.jit(self.trace, compiler_options=self.options())
                 self._program = jitted.lower(*shapes, number, number).compile()
-        return self._program
+            return self._program
+
+    def options(self) -> Any:
+        """Options for `jax.jit`."""
+        return compiler_options()
+
+    def arguments(self) -> tuple[Any, Any]:
+        """What `trace` takes besides the chunks: arrays of the model, values of the axes."""
+        return self._arrays, self._values
+
+    def portable(self) -> bytes:
+        """What makes the same tiles in another process."""
+        import cloudpickle
+
+        return cloudpickle.dumps((self.function, self.grid, self.reduction, self.bits))
+
+    def like(self) -> Any:
+        """Shapes of the state of a tile."""
+        with jax.enable_x64(self.bits == 64):
+            return jax.eval_shape(lambda: self.reduction.init(self.grid))
 
     def run(self, number: int) -> Any:
         """State of a tile, as NumPy arrays."""

@@ -4,8 +4,8 @@ import dataclasses
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -15,8 +15,12 @@ from energymodel.design.quantities import AT_LEAST, OUTPUTS, Objective, parse_li
 from energymodel.presets.scenario import Scenario
 from energymodel.sweep.axes import Axis, check_axes, parse_axis, points
 from energymodel.sweep.engine import Tiles, best_order
+from energymodel.sweep.engines import Engine, engine_of, threads
+from energymodel.sweep.full import Full, dataset, open_store, store
 from energymodel.sweep.grid import CHUNK, Grid, divide
-from energymodel.sweep.model import HARD_LIMITS, ScenarioModel, scenario_axis
+from energymodel.sweep.identity import identity
+from energymodel.sweep.ledger import Ledger
+from energymodel.sweep.model import HARD_LIMITS, UNITS, ScenarioModel, scenario_axis
 from energymodel.sweep.reductions import AbstractReduction, Range, Sampled
 from energymodel.sweep.winners import Polished, Winner, polish, sample, winners
 from energymodel.sweep.words import reduction_of
@@ -47,6 +51,17 @@ class Swept:
     seconds: float
     complete: bool
     message: str
+    units: Mapping[str, str]
+    store: Path | None
+
+    def to_xarray(self) -> Any:
+        """The full array as an `xarray.Dataset` with units and coordinates, from its Zarr store if it has one.
+
+        **Raises:** `InputError` for another reduction, or where xarray is not installed.
+        """
+        if not isinstance(self.keep, Full):
+            raise InputError("to_xarray: only a full array is one. Keep full:energy,time.")
+        return open_store(self.store) if self.store is not None else dataset(self.result, self.grid, self.units)
 
     @property
     def best(self) -> Winner:
@@ -83,6 +98,8 @@ def sweep(
     chunk: int = CHUNK,
     tile: int | None = None,
     polished: bool = False,
+    resume: str | os.PathLike[str] | None = None,
+    engine: str | Engine | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Swept:
     """Evaluate a model on every point of a product of axes, and keep what a reduction asks for.
@@ -107,6 +124,9 @@ def sweep(
     - `precision`: 32 or 64 bits of the scan.
     - `chunk`, `tile`: points, at most, of a step and of a tile.
     - `polished`: search between the points of the grid from the best one, by `design.minimize`.
+    - `resume`: folder that keeps finished tiles, made if it is missing; the same call goes on where it stopped.
+    - `engine`: `"process"` (threads), `"devices"` or `"distributed"` (a mesh of all JAX devices, also those of other
+      processes), `"dask://address"`; the result is the same to the bit.
     - `progress`: called with a sentence about once a second.
 
     **Returns:** `Swept`.
@@ -114,7 +134,7 @@ def sweep(
     **Raises:** `InputError` for an axis, limit or objective that does not exist.
     """
     task = pose(what, axes, keep, minimize, limits, order=order, precision=precision, chunk=chunk, tile=tile)
-    return task.run(progress or (lambda sentence: None), polished=polished)
+    return task.run(progress or (lambda sentence: None), polished=polished, resume=resume, engine=engine)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,6 +146,12 @@ class Task:
     tiles: Tiles
     limits: Mapping[str, Range]
     value: str | Callable[[Any], Any] | None
+    tables: Mapping[str, Any] | None = None
+
+    @property
+    def units(self) -> Mapping[str, str]:
+        """Units of the outputs."""
+        return UNITS if isinstance(self.function, ScenarioModel) else {}
 
     def estimate(self) -> Estimate:
         """Compile, time a chunk, and say what the whole would take."""
@@ -142,26 +168,54 @@ class Task:
             tuple(axis.name for axis in grid.axes),
         )
 
-    def run(self, progress: Callable[[str], None], *, polished: bool = False) -> Swept:
-        """Run all tiles and look again at what was kept."""
-        progress("compiling the model ...")
-        self.tiles.compile()
+    def run(
+        self,
+        progress: Callable[[str], None],
+        *,
+        polished: bool = False,
+        resume: str | os.PathLike[str] | None = None,
+        engine: str | Engine | None = None,
+    ) -> Swept:
+        """Run all tiles that are not finished, and look again at what was kept."""
+        chosen = engine_of(engine)
+        if resume is None:
+            return self._run(progress, polished, chosen, None)
+        if jax.process_index() > 0:  # the first process keeps the tiles of all
+            return self._run(progress, polished, chosen, None)
+        with Ledger(resume, identity(self.tiles, self.tables), self.tiles.like()) as ledger:
+            return self._run(progress, polished, chosen, ledger)
+
+    def _run(self, progress: Callable[[str], None], polished: bool, engine: Engine, ledger: Ledger | None) -> Swept:
         grid, keep = self.tiles.grid, self.tiles.reduction
+        finished = _agreed(ledger.finished(grid.tiles) if ledger is not None else set(), grid.tiles)
+        missing = [number for number in range(grid.tiles) if number not in finished]
+        progress("compiling the model ...")
         start = time.perf_counter()
         done = Ordered(keep)
-        watch = Watch(grid, progress)
+        watch = Watch(grid, progress, sum(points_of_tile(grid, number) for number in finished))
+        if finished:
+            progress(f"{len(finished):,} of {grid.tiles:,} tiles are finished")
         complete = True
         try:
-            for number, state in in_process(self.tiles, range(grid.tiles)):
-                done.add(number, state)
+            for number, state in engine(self.tiles, missing):
+                if ledger is not None:
+                    ledger.write(number, state)
+                if not (isinstance(keep, Full) and ledger is not None):  # its files are its result
+                    done.add(number, state)
                 watch.tile(number)
         except KeyboardInterrupt:
             complete = False
+        if isinstance(keep, Full) and ledger is not None and complete:
+            path = store(ledger.folder, keep, grid, (ledger.read(number) for number in range(grid.tiles)), self.units)
+            return self.conclude(None, watch.points, time.perf_counter() - start, complete, False, progress, path)
+        for number in sorted(finished):
+            done.add(number, _shared(ledger.read(number) if ledger is not None else self.tiles.like()))
         return self.conclude(done.state, watch.points, time.perf_counter() - start, complete, polished, progress)
 
     def conclude(
-        self, state: Any, seen: int, seconds: float, complete: bool, polished: bool, progress: Callable[[str], None]
-    ) -> Swept:
+        self, state: Any, seen: int, seconds: float, complete: bool, polished: bool, progress: Callable[[str], None],
+        store: Path | None = None,
+    ) -> Swept:  # fmt: skip
         """Evaluate in float64 what was kept, and say how the sweep went."""
         grid, keep = self.tiles.grid, self.tiles.reduction
         found: tuple[Winner, ...] = ()
@@ -178,7 +232,21 @@ class Task:
         message += keep.complaint(state) if state is not None else ""
         if keep.looks_for_points and not found:
             message += "No point obeys all limits. Relax a limit, or extend an axis."
-        return Swept(self.axes, grid, keep, self.limits, result, found, near, seen, seconds, complete, message.strip())
+        return Swept(
+            self.axes,
+            grid,
+            keep,
+            self.limits,
+            result,
+            found,
+            near,
+            seen,
+            seconds,
+            complete,
+            message.strip(),
+            self.units,
+            store,
+        )
 
     def _own(self, index: Sequence[int]) -> tuple[int, ...]:
         """Indices in the order of the caller's axes."""
@@ -224,7 +292,8 @@ def pose(
     total = points(parsed)
     tile = max(LEAST_TILE, total // TILES) if tile is None else tile
     grid = divide([parsed[place] for place in places], chunk, tile)
-    return Task(function, parsed, Tiles(function, grid, reduction, precision), ranges, value)
+    tables = what.tables if isinstance(what, Scenario) else None
+    return Task(function, parsed, Tiles(function, grid, reduction, precision), ranges, value, tables)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -269,6 +338,26 @@ def _range(name: str, limit: Any) -> Range:
         return -math.inf, float(limit)
     except (TypeError, ValueError):
         raise InputError(f"limit {name}: {limit!r} is no number, nor (least, largest).") from None
+
+
+def _agreed(finished: set[int], count: int) -> set[int]:
+    """What the first process found finished, in all processes."""
+    if jax.process_count() == 1:
+        return finished
+    from jax.experimental import multihost_utils
+
+    own = np.array([number in finished for number in range(count)])
+    return {int(number) for number in np.flatnonzero(multihost_utils.broadcast_one_to_all(own))}
+
+
+def _shared(state: Any) -> Any:
+    """The state of the first process, in all processes."""
+    if jax.process_count() == 1:
+        return state
+    from jax.experimental import multihost_utils
+
+    own = jax.tree.map(lambda leaf: leaf if isinstance(leaf, np.ndarray) else np.zeros(leaf.shape, leaf.dtype), state)
+    return jax.tree.map(np.asarray, multihost_utils.broadcast_one_to_all(own))
 
 
 class Ordered:
@@ -321,38 +410,6 @@ def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
-
-
-def threads() -> int:
-    """Tiles that run at once in this process: one for each core, or one on an accelerator."""
-    return len(os.sched_getaffinity(0)) if jax.default_backend() == "cpu" else 1
-
-
-def in_process(tiles: Tiles, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
-    """Numbers and states of tiles as they end, a thread for each core."""
-    workers = min(threads(), len(numbers))
-    if workers <= 1:
-        for number in numbers:
-            yield number, tiles.run(number)
-        return
-    pool = ThreadPoolExecutor(workers)
-    waiting: dict[Any, int] = {}
-    coming = iter(numbers)
-    try:
-        for number in coming:
-            waiting[pool.submit(tiles.run, number)] = number
-            if len(waiting) < workers + 1:
-                continue
-            yield from _ended(waiting)
-        while waiting:
-            yield from _ended(waiting)
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _ended(waiting: dict[Any, int]) -> list[tuple[int, Any]]:
-    ended, _ = wait(waiting, return_when=FIRST_COMPLETED)
-    return [(waiting.pop(future), future.result()) for future in ended]
 
 
 __all__ = ["OUTPUTS", "Estimate", "Swept", "sweep"]

@@ -3,7 +3,6 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from sweep.sweep_models import LIMITS, axes, everywhere, sweep_model
 
 import energymodel as em
 from energymodel.sweep.axes import Axis
@@ -12,6 +11,7 @@ from energymodel.sweep.full import Full
 from energymodel.sweep.pareto import Pareto, ParetoBins, efficient
 from energymodel.sweep.reductions import AbstractReduction
 from energymodel.units import InputError
+from sweep.sweep_models import LIMITS, axes, everywhere, sweep_model
 
 SIZES = (7, 5, 9, 6)
 RANGES = {name: (-np.inf, limit) for name, limit in LIMITS.items()}

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 import energymodel as em
 from energymodel.sweep.axes import Axis
 from energymodel.sweep.dependence import cheapest_order, costs_by_axes
+from energymodel.sweep.engines import in_process
 from energymodel.sweep.grid import divide
 from energymodel.sweep.reductions import Count
-from energymodel.sweep.run import in_process, points_of_tile, pose
+from energymodel.sweep.run import points_of_tile, pose
 from energymodel.units import InputError
 from sweep.sweep_models import LIMITS, axes, everywhere, sweep_model
 
