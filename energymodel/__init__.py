@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from energymodel.design.pareto import pareto
     from energymodel.design.sensitivity import Sensitivity, sensitivity
     from energymodel.presets.scenario import Scenario, load_scenario
+    from energymodel.sweep.axes import Axis
+    from energymodel.sweep.reductions import AbstractReduction
+    from energymodel.sweep.run import Swept, sweep
     from energymodel.system.outcome import TrainingOutcome
     from energymodel.system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
     from energymodel.system.training_system import TrainingSystem, evaluate
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "AbstractReduction": "energymodel.sweep.reductions",
+    "Axis": "energymodel.sweep.axes",
+    "Swept": "energymodel.sweep.run",
     "Front": "energymodel.design.front",
     "Optimum": "energymodel.design.optimize",
     "optimize": "energymodel.design.optimize",
@@ -38,12 +44,13 @@ _HOME = {
     "evaluate": "energymodel.system.training_system",
     "InputError": "energymodel.units",
 }
-_PACKAGES = ("design", "economics", "learning", "performance", "physics", "presets", "sources", "system")
+_PACKAGES = ("design", "economics", "learning", "performance", "physics", "presets", "sources", "sweep", "system")
 
 __all__ = [
-    "Front", "InputError", "Optimum", "ParallelLayout", "Scenario", "Sensitivity", "TargetLoss", "TokenBudget",
-    "TrainingOutcome", "TrainingPlan", "TrainingSystem", "design", "economics", "evaluate", "learning", "load_scenario",
-    "optimize", "pareto", "performance", "physics", "presets", "sensitivity", "sources", "system",
+    "AbstractReduction", "Axis", "Front", "InputError", "Optimum", "ParallelLayout", "Scenario", "Sensitivity",
+    "Swept", "TargetLoss", "TokenBudget", "TrainingOutcome", "TrainingPlan", "TrainingSystem", "design",
+    "economics", "evaluate", "learning", "load_scenario", "optimize", "pareto", "performance", "physics", "presets",
+    "sensitivity", "sources", "sweep", "system",
 ]  # fmt: skip
 
 

@@ -111,7 +111,7 @@ class Compiled:
             like = jax.tree.unflatten(structures[-1], range(structures[-1].num_leaves))
             return Program(lowered.compile(), like)
         key = repr(
-            (names, str(form.traced), str(form.static), form.shapes, form.x64, jax.default_backend(), _versions())
+            (names, str(form.traced), str(form.static), form.shapes, form.x64, jax.default_backend(), source_digest())
         )
         path = Path(folder) / f"{PACKAGE}-{hashlib.sha256(key.encode()).hexdigest()}"
         kept = _read(path)
@@ -152,7 +152,7 @@ def _name(static: Any) -> str | None:
 
 
 @cache
-def _versions() -> str:
+def source_digest() -> str:
     """Digest of this package's source and of the versions of what traces it."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.rglob("*.py")):

@@ -24,6 +24,7 @@ Lattice = ParallelLayout
 """Layouts with a leading axis on every leaf."""
 
 MICROBATCHES = (1, 2, 4, 8)
+_LAYOUT = {"tensor": "t", "pipeline": "p", "interleaving": "v", "context": "c", "expert": "e", "microbatch": "b"}
 EMPTY_SLOTS = 0.04  # of the layer slots of a pipeline
 LEAST_CONTEXT = 4096.0  # tokens of a sequence that one chip of a context group should keep
 SWITCHES = ("eight_bit", "offload_optimizer", "offload_activations")  # as in the scenario, unless they may vary
@@ -86,6 +87,19 @@ def _between(most: int, dividend: int) -> list[int]:
 def take(lanes: Any, places: np.ndarray) -> Any:
     """The lanes at some places, of layouts or anything else with a leading axis."""
     return jax.tree.map(lambda leaf: leaf[places], lanes)
+
+
+def layout_word(layout: ParallelLayout) -> str:
+    """A layout in one word, such as t4·p8·v16·c2·b1, with ZeRO 3 and recomputation where they act."""
+    degrees = [f"{short}{float(getattr(layout, name)):g}" for name, short in _LAYOUT.items()]
+    degrees = [word for word in degrees if word[1:] != "1" or word[0] in "tp"]
+    if float(layout.shard_parameters):
+        degrees.append("z3")
+    if float(layout.recompute_full):
+        degrees.append("full")
+    elif float(layout.recompute_attention):
+        degrees.append("selective")
+    return "·".join(degrees)
 
 
 def fits(problem: Problem, lattice: Lattice, chips: float) -> Bool[np.ndarray, " layouts"]:

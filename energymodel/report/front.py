@@ -10,15 +10,14 @@ from rich.table import Table
 from rich.text import Text
 
 from energymodel.design.front import Front, FrontPoint
+from energymodel.design.layouts import layout_word
 from energymodel.report.figure import BLUE, COLORS, GRAY, ORANGE, add_axes, new_figure, page, save
 from energymodel.report.json import Tree, outcome_json, plan_json
-from energymodel.system.plan import ParallelLayout
 from energymodel.units import format_quantity
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_LAYOUT = {"tensor": "t", "pipeline": "p", "interleaving": "v", "context": "c", "expert": "e", "microbatch": "b"}
 _READABLE = {
     "J": ((3.6e12, "GWh"), (3.6e9, "MWh"), (3.6e6, "kWh")),
     "s": ((86400.0, "days"), (3600.0, "hours")),
@@ -74,19 +73,6 @@ def front_report(front: Front) -> RenderableType:
 def _spread(count: int, knee: int) -> list[int]:
     step = max(1, -(-count // _SHOWN))
     return sorted({*range(0, count, step), count - 1, knee})
-
-
-def layout_word(layout: ParallelLayout) -> str:
-    """A layout in one word, such as t4·p8·v16·c2·b1, with ZeRO 3 and recomputation where they act."""
-    degrees = [f"{short}{float(getattr(layout, name)):g}" for name, short in _LAYOUT.items()]
-    degrees = [word for word in degrees if word[1:] != "1" or word[0] in "tp"]
-    if float(layout.shard_parameters):
-        degrees.append("z3")
-    if float(layout.recompute_full):
-        degrees.append("full")
-    elif float(layout.recompute_attention):
-        degrees.append("selective")
-    return "·".join(degrees)
 
 
 def front_json(front: Front) -> Tree:

@@ -1,0 +1,109 @@
+"""`energymodel sweep`: what is best over a whole grid of plans and systems?"""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from energymodel.cli.optimize import parse_limit
+from energymodel.cli.shell import (
+    INTERRUPTED,
+    NOT_TRUSTED,
+    TRUSTED,
+    AsJson,
+    Changes,
+    Output,
+    Progress,
+    ScenarioName,
+    check_output,
+    deliver,
+    fail,
+    guarded,
+    read_scenario,
+)
+from energymodel.units import InputError
+
+EXTENSIONS = (".json", ".csv")
+WIDTH = 160  # of tables where the output is no terminal
+
+
+@guarded
+def command(
+    scenario: ScenarioName,
+    axis: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--axis",
+            metavar="PATH=VALUES",
+            help='An axis of the grid, such as "plan.batch=8..64 Mi token log 20", plan.clock=0.5:1:11, '
+            "system.accelerator=h100-sxm,h200-sxm or plan.layout=64 (the first by a coarse grid; all); repeatable.",
+        ),
+    ] = None,
+    keep: Annotated[
+        str,
+        typer.Option(
+            "--keep",
+            metavar="WHAT",
+            help="best, top:K, along:AXIS, pareto:X,Y, bins:X,Y, count, histogram:X, quantiles:X, full:X.",
+        ),
+    ] = "best",
+    minimize: Annotated[
+        str, typer.Option("--minimize", metavar="OBJECTIVE", help="Any output, or a product such as energy*time^2.")
+    ] = "energy",
+    limit: Annotated[
+        list[str] | None, typer.Option("--limit", metavar="NAME=VALUE", help="Limit any output; repeatable.")
+    ] = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option("--resume", metavar="FOLDER", help="Keep finished tiles in a folder, and go on where it stopped."),
+    ] = None,
+    engine: Annotated[
+        str | None, typer.Option("--engine", metavar="WHERE", help="process, devices, distributed or dask://address.")
+    ] = None,
+    polish: Annotated[bool, typer.Option("--polish", help="Search between the points of the grid as well.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say how many points, how long, how much memory.")
+    ] = False,
+    precision: Annotated[int, typer.Option("--precision", metavar="BITS", help="Bits of the scan: 32 or 64.")] = 32,
+    changes: Changes = None,
+    as_json: AsJson = False,
+    output: Output = None,
+) -> int:
+    """Evaluate a whole grid of plans and systems, and keep the best points."""
+    check_output(output, EXTENSIONS)
+    limits = dict(parse_limit(text) for text in limit or ())
+    axes = dict(parse_axis_option(text) for text in axis or ())
+    if not axes:
+        raise InputError('sweep: no axis. Give at least one, such as --axis "plan.batch=8..64 Mi token log 20".')
+    asked: dict[str, Any] = {"keep": keep, "minimize": minimize, "limits": limits}
+    with Progress(lines=True) as progress:
+        given = read_scenario(scenario, changes)
+        progress(f"loading the model for {given.name} ...")
+        from energymodel.report import sweep as report
+        from energymodel.sweep.run import pose
+
+        task = pose(given, axes, keep, minimize, limits, precision=precision)
+        if dry_run:
+            progress("compiling the model, and timing a chunk ...")
+            estimate = task.estimate()
+            deliver(report.estimate_json(estimate), report.estimate_report(estimate), as_json=as_json, output=output)
+            return TRUSTED
+        swept = task.run(progress, polished=polish, resume=resume, engine=engine)
+        tree = report.sweep_json(given, swept, asked)
+        shown = report.sweep_report(given, swept, minimize)
+        content = report.sweep_csv(swept).encode() if output is not None and output.suffix == ".csv" else None
+    deliver(tree, shown, as_json=as_json, output=output, content=content, width=WIDTH)
+    if not swept.complete:
+        return fail(swept.message, INTERRUPTED, "interrupted")
+    return fail(swept.message, NOT_TRUSTED, "infeasible") if swept.message else TRUSTED
+
+
+def parse_axis_option(text: str) -> tuple[str, str]:
+    """Path and values of "PATH=VALUES".
+
+    **Raises:** `InputError`.
+    """
+    path, separator, values = (part.strip() for part in text.partition("="))
+    if not separator or not path or not values:
+        raise InputError(f'--axis: "{text}" is not PATH=VALUES. Write for example plan.clock=0.5:1:11.')
+    return path, values

@@ -1,0 +1,147 @@
+"""How is a sweep shown: the points it kept as a table, JSON, CSV?"""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from energymodel.presets.scenario import Scenario
+from energymodel.report.json import Tree
+from energymodel.sweep.axes import Axis
+from energymodel.sweep.model import UNITS
+from energymodel.sweep.run import Estimate, Swept
+from energymodel.sweep.winners import Winner
+from energymodel.units import format_quantity
+
+SHOWN = ("energy", "time", "money", "facility_power", "temperature", "loss")
+"""Outputs of the table; the files hold all."""
+ROWS = 24
+
+
+def sweep_report(scenario: Scenario, swept: Swept, minimize: str) -> RenderableType:
+    """What was asked, the points that were kept, and how long it took."""
+    title = Text(f"{scenario.title}: sweep of {swept.points:,} points", style="bold")
+    parts: list[RenderableType] = [title, "", axes_table(swept.axes)]
+    if swept.winners:
+        parts += ["", winners_table(swept.axes, swept.winners[:ROWS])]
+    lines = []
+    if len(swept.winners) > ROWS:
+        lines.append(f"{ROWS} of {len(swept.winners)} points are shown; -o sweep.csv writes all.")
+    if swept.polished is not None and swept.winners:
+        near = swept.polished
+        gain = 100.0 * (1.0 - near.value / swept.winners[0].value)
+        at = ", ".join(_shown_value(axis, near.point[axis.name]) for axis in swept.axes)
+        lines.append(f"Between the points, {minimize} is {gain:.3g} % less ({near.result}): {at}.")
+    rate = swept.points / swept.seconds if swept.seconds else 0.0
+    lines.append(f"{swept.points:,} points in {swept.seconds:.1f} s, {rate / 1e6:.3g} million points/s.")
+    lines.append(swept.message)
+    return Group(*parts, "", Text("\n".join(line for line in lines if line)))
+
+
+def axes_table(axes: Sequence[Axis]) -> Table:
+    """Axes with their ends and the number of values."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("axis", no_wrap=True)
+    for heading in ("from", "to", "values"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for axis in axes:
+        ends = (_shown_value(axis, axis.label(0)), _shown_value(axis, axis.label(len(axis) - 1)))
+        table.add_row(axis.name, *ends, f"{len(axis):,}")
+    return table
+
+
+def winners_table(axes: Sequence[Axis], winners: Sequence[Winner]) -> Table:
+    """Points that were kept, with their axes and usual outputs."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    outputs = [name for name in SHOWN if name in winners[0].outputs]
+    for name in outputs:
+        table.add_column(name.replace("_", " "), justify="right", no_wrap=True)
+    for axis in axes:
+        table.add_column(axis.name.rpartition(".")[2].replace("_", " "), justify="right", no_wrap=True)
+    for winner in winners:
+        table.add_row(
+            *(format_quantity(winner.outputs[name], UNITS[name]) for name in outputs),
+            *(_shown_value(axis, winner.point[axis.name]) for axis in axes),
+        )
+    return table
+
+
+def _shown_value(axis: Axis, value: Any) -> str:
+    return value if isinstance(value, str) else format_quantity(value, axis.unit)
+
+
+def sweep_json(scenario: Scenario, swept: Swept, asked: Mapping[str, Any]) -> Tree:
+    """Axes, what was asked, points that were kept with all outputs; `asked` repeats the run."""
+    return {
+        "scenario": {"name": scenario.name, **scenario.tables},
+        **asked,
+        "axes": [axis_json(axis) for axis in swept.axes],
+        "order": [axis.name for axis in swept.grid.axes],
+        "points": swept.points,
+        "points_per_s": swept.points / swept.seconds if swept.seconds else None,
+        "time_s": swept.seconds,
+        "complete": swept.complete,
+        "message": swept.message,
+        "units": {name: UNITS.get(name, "1") for name in (swept.winners[0].outputs if swept.winners else ())},
+        "winners": [
+            {"value": one.value, "index": list(one.index), "point": dict(one.point), "outputs": dict(one.outputs)}
+            for one in swept.winners
+        ],
+        "polished": swept.polished
+        and {
+            "value": swept.polished.value,
+            "point": dict(swept.polished.point),
+            "result": swept.polished.result,
+            "message": swept.polished.message,
+        },
+    }
+
+
+def axis_json(axis: Axis) -> Tree:
+    """Name, unit and values of an axis; labels of choices."""
+    values = [axis.label(index) for index in range(len(axis))]
+    return {"name": axis.name, "unit": axis.unit, "values": values}
+
+
+def sweep_csv(swept: Swept) -> str:
+    """One line for each point that was kept: its axes, then all outputs, in SI with units in the heading."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    outputs = list(swept.winners[0].outputs) if swept.winners else []
+    writer.writerow(
+        [*(_heading(axis.name, axis.unit) for axis in swept.axes), *(_heading(name, UNITS[name]) for name in outputs)]
+    )
+    for one in swept.winners:
+        writer.writerow([*(one.point[axis.name] for axis in swept.axes), *(one.outputs[name] for name in outputs)])
+    return buffer.getvalue()
+
+
+def _heading(name: str, unit: str) -> str:
+    return name if unit == "1" else f"{name} [{unit}]"
+
+
+def estimate_json(estimate: Estimate) -> Tree:
+    """Points, memory and time that a sweep would take."""
+    return {
+        "points": estimate.points,
+        "chunk": estimate.chunk,
+        "tiles": estimate.tiles,
+        "memory_b": estimate.memory,
+        "time_s": estimate.seconds,
+        "order": list(estimate.order),
+    }
+
+
+def estimate_report(estimate: Estimate) -> RenderableType:
+    """The same in a few lines."""
+    return Text(
+        f"{estimate.points:,} points in {estimate.tiles:,} tiles, chunks of {estimate.chunk:,}.\n"
+        f"Memory: {format_quantity(estimate.memory, 'B')} besides the compiler's. "
+        f"Time: {format_quantity(max(estimate.seconds, 1e-3), 's')} "
+        f"({estimate.points / estimate.seconds / 1e6:.3g} million points/s), after compilation.\n"
+        f"Order of the axes, outermost first: {', '.join(estimate.order)}."
+    )

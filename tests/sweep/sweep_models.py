@@ -1,0 +1,42 @@
+"""Models that tests sweep, and grids small enough to check by brute force."""
+
+import importlib.util
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+
+from energymodel.sweep.axes import Axis
+
+SPECIFICATION = Path(__file__).parents[2] / "benchmarks" / "sweep" / "sweep_model.py"
+_spec = importlib.util.spec_from_file_location("sweep_model", SPECIFICATION)
+assert _spec is not None
+assert _spec.loader is not None
+specification = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(specification)
+OUTPUTS = ("energy", "time", "temperature", "power")
+LIMITS = {"time": 2.0e4, "power": 2.0e6, "temperature": 70.0}
+
+
+def sweep_model(batch, clock, nodes, voltage):
+    """The specification as a function of its axes."""
+    return dict(zip(OUTPUTS, specification.sweep_model(batch, clock, nodes, voltage, jnp), strict=True))
+
+
+def axes(*sizes):
+    """Its axes with so many values each."""
+    b, c, n, v = sizes
+    return [
+        Axis.log("batch", 0.05, 64.0, b),
+        Axis.linear("clock", 0.5, 2.2, c),
+        Axis.log("nodes", 4.0, 1024.0, n),
+        Axis.linear("voltage", 0.6, 1.15, v),
+    ]
+
+
+def everywhere(grid_axes):
+    """All outputs on the whole grid by NumPy in float64, and which points obey the limits."""
+    mesh = np.meshgrid(*(axis.values for axis in grid_axes), indexing="ij")
+    outputs: dict[str, np.ndarray] = dict(zip(OUTPUTS, specification.sweep_model(*mesh, np), strict=True))
+    feasible = np.all([outputs[name] <= limit for name, limit in LIMITS.items()], axis=0)
+    return outputs, feasible
