@@ -1,10 +1,11 @@
 """How is a formula written once for compilers that know different functions?
 
 A formula is traced, and what a backend lacks is replaced: `sqrt(x)` by `x / sqrt(x)` from the reciprocal root, `x^y` by
-`exp(y log x)`, `log(1 + x)` and `e^x - 1` by forms that keep their digits at small x [Higham 2002, sec. 1.14.1].
+`exp(y log x)`, `log(1 + x)` and `e^x - 1` by forms that keep their digits at small x.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from math import factorial
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +14,7 @@ from jax.extend import core
 
 _LOG2_E = 1.4426950408889634
 _LN_2 = 0.6931471805599453
+_NEAR = 0.3
 
 
 def _sqrt(x: Any, **_: Any) -> Any:
@@ -31,17 +33,30 @@ def _power(x: Any, y: Any, exp: Callable[..., Any], log: Callable[..., Any]) -> 
 
 
 def _log1p(x: Any, **_: Any) -> Any:
-    u = 1.0 + x
-    small = u == 1.0
-    usual = jnp.log(u) * (x / jnp.where(small, 1.0, u - 1.0))
-    return jnp.where(small, x, jnp.where(u < jnp.inf, usual, u))
+    """Near zero `2 artanh(x / (2 + x))` by its series, to float32.
+
+    The shorter `log(u) x / (u - 1)` with `u = 1 + x` does not survive a compiler that takes `(1 + x) - 1` for x.
+    """
+    near = jnp.abs(x) < _NEAR
+    small = jnp.where(near, x, 0.0)
+    s = small / (2.0 + small)
+    series = 2.0 * s * _horner(s * s, [1.0 / (2 * k + 1) for k in range(7)])
+    return jnp.where(near, series, jnp.log(jnp.where(near, 1.0, 1.0 + x)))
 
 
 def _expm1(x: Any, **_: Any) -> Any:
-    u = jnp.exp(x)
-    small, extreme = u == 1.0, (u == 0.0) | ~(u < jnp.inf)
-    log = jnp.log(jnp.where(small | extreme, 2.0, u))
-    return jnp.where(small, x, jnp.where(extreme, u - 1.0, (u - 1.0) * (x / log)))
+    """Near zero by its series, to float32."""
+    near = jnp.abs(x) < _NEAR
+    small = jnp.where(near, x, 0.0)
+    series = small * _horner(small, [1.0 / factorial(k + 1) for k in range(8)])
+    return jnp.where(near, series, jnp.exp(x) - 1.0)
+
+
+def _horner(x: Any, coefficients: Sequence[float]) -> Any:
+    value = jnp.full_like(x, coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        value = value * x + coefficient
+    return value
 
 
 def _floor(x: Any, **_: Any) -> Any:

@@ -1,5 +1,8 @@
 """Each implementation of a kernel: everywhere, or where the chip that it is for is present."""
 
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 import jax
 import pytest
 
@@ -23,22 +26,30 @@ def implementation(request):
     return name
 
 
-@pytest.fixture(params=["pallas_triton", "pallas_mosaic_gpu", "pallas_tpu"])
-def lowered(request):
-    """Lower a function of an implementation's name for the chip that it is for, and find the kernel in the program."""
-    name = request.param
-    platform = "tpu" if name == "pallas_tpu" else "cuda"
-    call = {"pallas_triton": "triton", "pallas_mosaic_gpu": "mosaic_gpu", "pallas_tpu": "tpu_custom_call"}[name]
+class Lowered(NamedTuple):
+    """Lowers a function of an implementation's name for its chip, and finds the kernel in the program."""
 
-    def lower(function, *args):
-        program = jax.jit(lambda *args: function(name, *args)).trace(*args).lower(lowering_platforms=(platform,))
-        text = program.as_text()
+    name: str
+    platform: str
+    call: str
+
+    def __call__(self, function: Callable[..., Any], *args: Any) -> None:
+        program = jax.jit(lambda *args: function(self.name, *args)).trace(*args)
+        text = program.lower(lowering_platforms=(self.platform,)).as_text()
         assert "custom_call" in text
-        assert call in text
-        return text
+        assert self.call in text
 
-    lower.name = name
-    return lower
+
+CALLS = {
+    "pallas_triton": ("cuda", "triton"),
+    "pallas_mosaic_gpu": ("cuda", "mosaic_gpu"),
+    "pallas_tpu": ("tpu", "tpu_custom_call"),
+}
+
+
+@pytest.fixture(params=CALLS)
+def lowered(request):
+    return Lowered(request.param, *CALLS[request.param])
 
 
 @pytest.fixture(scope="session")

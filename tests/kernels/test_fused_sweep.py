@@ -59,7 +59,7 @@ def values(axis):
     return (np.geomspace if axis.logarithmic else np.linspace)(float(axis.low), float(axis.high), axis.count)
 
 
-def everywhere(formula, axes, limits):
+def everywhere(formula, axes, limits) -> tuple[Any, Any]:
     """Objective, infinite where not allowed, and quantities at all points, in float64."""
     mesh = np.meshgrid(*map(values, axes.values()), indexing="ij")
     with np.errstate(all="ignore"):
@@ -163,7 +163,7 @@ def test_first_of_equal_points_is_kept(implementation):
 
 
 def model(point, scale):
-    energy, time, temperature, power = sweep_model(*point, jnp)
+    energy, time, temperature, power = sweep_model(*point, xp=jnp)
     return scale * energy, (time, temperature, power)
 
 
@@ -175,7 +175,7 @@ def model_axes(*counts):
 
 def model_everywhere(*counts):
     def formula(mesh):
-        energy, *quantities = sweep_model(*mesh, np)
+        energy, *quantities = sweep_model(*mesh, xp=np)
         return energy, quantities
 
     return everywhere(formula, model_axes(*counts), LIMITS.values())[0]

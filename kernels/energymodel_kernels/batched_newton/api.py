@@ -1,6 +1,7 @@
 """How are the Newton steps of thousands of small constrained problems computed at once?"""
 
 import jax
+import jax.numpy as jnp
 
 from energymodel_kernels.backends import BACKENDS, resolve
 from energymodel_kernels.batched_newton import by_lane, by_program, reference
@@ -26,6 +27,9 @@ def batched_newton(systems: System, *, implementation: str = "auto", tile: Tile 
     """
     chosen = resolve(implementation)
     _, m, n = systems.jacobian.shape
+    kinds = {name: str(jnp.result_type(part)) for name, part in systems._asdict().items()}
+    if len(set(kinds.values())) > 1:
+        raise ValueError(f"parts of different precision: {kinds}")
     if m < 1:
         raise ValueError("problems without constraint rows: a kernel needs at least one, add a row of zeros")
     if chosen != "xla" and tile is None:

@@ -1,5 +1,7 @@
 """What is a Newton step in plain JAX: the linear algebra of the interior point itself."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -12,7 +14,7 @@ def solve(systems: System) -> Step:
     return jax.vmap(_solve)(systems)
 
 
-def _solve(system: System) -> Step:
+def _solve(system: Any) -> Step:
     J, S = system.jacobian, system.compliance
     W = jnp.tril(system.hessian) + jnp.tril(system.hessian, -1).T
     A = W + jnp.diag(system.stiffness) + (J.T * S) @ J

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 
@@ -23,14 +24,14 @@ class System(NamedTuple):
     - `force`, `shift`: right-hand sides of variables and rows.
     """
 
-    hessian: Float[Array, "problems n n"]
-    jacobian: Float[Array, "problems m n"]
-    compliance: Float[Array, "problems m"]
-    stiffness: Float[Array, "problems n"]
-    size: Float[Array, "problems n"]
-    damping: Float[Array, " problems"]
-    force: Float[Array, "problems n"]
-    shift: Float[Array, "problems m"]
+    hessian: Float[Array | np.ndarray, "problems n n"]
+    jacobian: Float[Array | np.ndarray, "problems m n"]
+    compliance: Float[Array | np.ndarray, "problems m"]
+    stiffness: Float[Array | np.ndarray, "problems n"]
+    size: Float[Array | np.ndarray, "problems n"]
+    damping: Float[Array | np.ndarray, " problems"]
+    force: Float[Array | np.ndarray, "problems n"]
+    shift: Float[Array | np.ndarray, "problems m"]
 
 
 class Step(NamedTuple):

@@ -1,7 +1,8 @@
 """What is kept of a sweep: the best points, or the best one in each bin of a second quantity?"""
 
+from dataclasses import dataclass
 from math import log
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,8 @@ MOST_BINS = 64
 """Bins of a kernel live in registers."""
 
 
-class Best(NamedTuple):
+@dataclass(frozen=True)
+class Best:
     """The `count` points with the least objective [1]; of equal ones, those with the lowest numbers."""
 
     count: int = 1
@@ -37,7 +39,8 @@ class Best(NamedTuple):
         return jnp.where(kept, 0, -1)
 
 
-class ParetoBins(NamedTuple):
+@dataclass(frozen=True)
+class ParetoBins:
     """The point with the least objective in each of `count` equal bins of a quantity: a front to the width of a bin.
 
     - `quantity`: position of the quantity among those that the formula returns.

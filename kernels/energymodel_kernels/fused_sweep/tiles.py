@@ -5,7 +5,7 @@ numbered through by its lanes.
 """
 
 from math import ceil, prod
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from energymodel_kernels.fused_sweep.axes import Grid
 from energymodel_kernels.fused_sweep.keep import Keep
@@ -53,9 +53,6 @@ class Slab(NamedTuple):
         return prod(grid.split(self.inner)[0]) * self.pieces(grid)
 
 
-_AnyTile = TypeVar("_AnyTile", Tile, Slab)
-
-
 def choose_tile(grid: Grid, implementation: str, keep: Keep) -> Tile:
     """A tile for a kernel: few outer values are decoded per lane, few lanes idle, enough programs for the chip."""
     least, lanes = _LEAST_LANES[implementation], _LANES[implementation]
@@ -68,7 +65,7 @@ def choose_tile(grid: Grid, implementation: str, keep: Keep) -> Tile:
         block *= 2
     wanted = max(1, min(_POINTS, prod(grid.counts) // _PROGRAMS)) / block
     chunks = max(1, round(points / (block * max(1.0, wanted))))
-    return checked(Tile(inner, block, ceil(points / (block * chunks))), grid)
+    return Tile(inner, block, ceil(points / (block * chunks)))
 
 
 def choose_slab(grid: Grid, platform: str) -> Slab:
@@ -77,14 +74,11 @@ def choose_slab(grid: Grid, platform: str) -> Slab:
     inner = _trailing(grid, least)
     first, *rest = grid.split(inner)[1]
     most = max(1, _MOST_BY_LEAST * least // prod(rest))
-    return checked(Slab(inner, ceil(first / ceil(first / most))), grid)
+    return Slab(inner, ceil(first / ceil(first / most)))
 
 
-def checked(tile: _AnyTile, grid: Grid) -> _AnyTile:
-    """The same tile.
-
-    **Raises:** `ValueError` if the grid has more programs or inner points than 32 bits can number.
-    """
+def check(tile: Tile | Slab, grid: Grid) -> None:
+    """**Raises:** `ValueError` if the grid has more programs or inner points than 32 bits can number."""
     programs = tile.programs(grid) if isinstance(tile, Tile) else tile.slabs(grid)
     points = prod(grid.split(tile.inner)[1])
     if max(programs, points) > MOST_NUMBERS:
@@ -92,7 +86,6 @@ def checked(tile: _AnyTile, grid: Grid) -> _AnyTile:
             f"a grid of {prod(grid.counts):.3g} points has {programs} programs of {points} inner points: "
             f"at most {MOST_NUMBERS} of each can be numbered, sweep a part of an axis at a time"
         )
-    return tile
 
 
 def _trailing(grid: Grid, least: int) -> int:

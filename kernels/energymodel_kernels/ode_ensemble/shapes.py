@@ -8,6 +8,7 @@ TESTED: dict[str, tuple[int, int, int]] = {
 """Plans, steps, saves."""
 
 TIMED: dict[str, tuple[int, int, int]] = {
+    "1e4 plans": (10_000, 200, 1),
     "1e5 plans": (100_000, 1000, 1),
     "1e6 plans": (1_000_000, 10_000, 1),
 }
