@@ -32,7 +32,7 @@ _STEEPEST = 100.0  # largest gradient of a row at the start [section 3.8]; multi
 _RAISE = 1e4  # of the penalty, when a search ends in a violation: one more search decides
 _FAR = 1e10  # scaled variables and objective that no sensible problem has; its square for the objective alone
 _LEAST_TRUST = 0.1  # an affine step shorter than this spoils Mehrotra's corrector
-_DAMPINGS = (0.0, 1e-4, 1e-2, 0.1, 1.01)  # of the infinity norm of the Hessian: the last makes it positive definite
+DAMPINGS = (0.0, 1e-4, 1e-2, 0.1, 1.01)  # of the infinity norm of the Hessian: the last makes it positive definite
 
 
 class SolverOptions(eqx.Module):
@@ -229,14 +229,14 @@ def _start(state: State, box: Box, equality: Array, values: Array, jacobian: Arr
     return state._replace(slack=jnp.concatenate([s, t]), y=y, dual=dual, scale=scale)
 
 
-def _factor(
+def factorize(
     matrix: Array, size: Array, free: Array, damping: Array
 ) -> tuple[Float[Array, "n n"], Float[Array, ""], Bool[Array, ""]]:
     """First good Cholesky factor among increasing dampings, all tried at once, and the damping it took.
 
     Also whether some direction bends downwards by more than a hundredth of the largest bend.
     """
-    dampings = jnp.maximum(damping, jnp.asarray(_DAMPINGS, matrix.dtype))
+    dampings = jnp.maximum(damping, jnp.asarray(DAMPINGS, matrix.dtype))
     factors = jnp.linalg.cholesky(matrix + jnp.diag(size * free) * dampings[:, None, None])
     # A pivot that is nothing but rounding stands for a direction in which the matrix does not bend at all.
     pivots = jnp.diagonal(factors, axis1=1, axis2=2) ** 2
@@ -290,7 +290,7 @@ def _iterate(problem: Rows, equality: Array, box: Box, options: SolverOptions, t
     size = jnp.max(jnp.sum(jnp.abs(W), axis=1))
     S = 1.0 / (ratio[:m] + ratio[m:] + eps**0.55 / jnp.maximum(1.0, size))
     A = W + (J.T * S) @ J + jnp.diag(stiff[:n] + stiff[n:] + ~free)
-    factor, damping, saddle = _factor(A, jnp.maximum(size, flat), free, state.damping)
+    factor, damping, saddle = factorize(A, jnp.maximum(size, flat), free, state.damping)
 
     # Karush-Kuhn-Tucker residual; products of elastic slacks are weighed by their cost.
     costs = jnp.concatenate([cost, jnp.broadcast_to(rho, m), jnp.zeros(2 * n, dtype)])

@@ -1,5 +1,6 @@
 """How fast can the formulas of `energymodel` run when one accelerator kernel holds them all?
 
-The fused kernels come with issue 3 of 5, "Sweeps and kernels". Until then the plain JAX functions of `energymodel` are
-both specification and implementation, and this package only keeps the place.
+Three kernels, each a package with one public function: `fused_sweep`, `batched_newton`, `ode_ensemble`. In each, `api`
+picks an implementation, `reference` is the specification in plain JAX and what runs by default, `kernel` (or `by_lane`
+and `by_program`) is written once for all backends, `tiles` cuts up the work, `shapes` lists what is tested and timed.
 """

@@ -1,0 +1,16 @@
+"""On problems of which sizes are the implementations tested and timed?"""
+
+TESTED: dict[str, tuple[int, int, int]] = {
+    "one problem": (1, 3, 2),
+    "ragged": (131, 5, 7),
+    "a row for each": (3, 8, 8),
+    "by program": (5, 20, 9),
+    "largest": (2, 40, 45),
+}
+"""Problems, variables, rows."""
+
+TIMED: dict[str, tuple[int, int, int]] = {
+    "few of 12 variables": (4096, 12, 20),
+    "12 variables": (65_536, 12, 20),
+    "40 variables": (16_384, 40, 60),
+}

@@ -1,0 +1,146 @@
+"""Which point of a huge grid is best, and how does that best value respond to every number?"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from energymodel_kernels.backends import resolve
+from energymodel_kernels.fused_sweep import kernel, reference
+from energymodel_kernels.fused_sweep.axes import Axis, Grid, unravel
+from energymodel_kernels.fused_sweep.keep import Best, Keep
+from energymodel_kernels.fused_sweep.tiles import Slab, Tile, choose_slab, choose_tile
+
+
+class Gradient(NamedTuple):
+    """Derivatives of the objective of each kept point, by its values along the axes and by the parameters."""
+
+    point: Any
+    parameters: Any
+
+
+class Sweep(NamedTuple):
+    """Kept points, best first (or by bin).
+
+    - `objective`: infinite where no point was left; evaluated again in the caller's precision.
+    - `found`: whether there is a point.
+    - `point`: values along the axes, by name; not numbers where there is no point, and so are the next ones.
+    - `index`: their numbers along the axes, by name [1]; -1 where there is no point.
+    - `quantities`: what the formula returns beside the objective.
+    - `gradient`: derivatives of each objective if asked for.
+    """
+
+    objective: Float[Array, " kept"]
+    found: Bool[Array, " kept"]
+    point: Any
+    index: Any
+    quantities: Any
+    gradient: Gradient | None
+
+    @property
+    def front(self) -> Bool[Array, " kept"]:
+        """For bins: points that no point of a lower bin beats."""
+        before = jnp.concatenate([jnp.full(1, jnp.inf), jax.lax.cummin(self.objective)[:-1]])
+        return self.found & (self.objective < before)
+
+
+def fused_sweep(
+    formula: Callable[[Any, Any], Any],
+    axes: Mapping[str, Axis],
+    parameters: Any = (),
+    *,
+    limits: Sequence[Any] = (),
+    keep: Keep | None = None,
+    gradient: bool = False,
+    implementation: str = "auto",
+    dtype: Any = jnp.float32,
+    approximate: bool = False,
+    tile: Tile | Slab | None = None,
+) -> Sweep:
+    """Points with the least objective on a product of axes, within limits: `min f(x) where q_i(x) <= limit_i`.
+
+    A point with anything that is not a number among its objective and limited quantities is left out. The search runs
+    in `dtype`; the points that it keeps are evaluated again in the precision of the caller, so that the result is an
+    ordinary function of parameters and ends of axes: `jax.grad` of it holds at a fixed place on the grid, which for
+    the best value is its derivative wherever that exists [Danskin 1967].
+
+    **Arguments:**
+
+    - `formula`: `formula(point, parameters)` to the objective and a tuple of quantities, all scalars; `point` holds a
+      value for each axis as an attribute, in the order of `axes`.
+    - `axes`: by name.
+    - `parameters`: pytree of scalars, such as a component.
+    - `limits`: largest value of each quantity, in its unit; infinite for none.
+    - `keep`: `Best(count)` or `ParetoBins(...)`.
+    - `gradient`: whether to return derivatives by values along the axes and parameters.
+    - `implementation`: one of `backends.IMPLEMENTATIONS`, or `"auto"`.
+    - `dtype`: precision of the search.
+    - `approximate`: exponentials and logarithms by a GPU's special function units: faster, some units less accurate.
+    - `tile`: how the grid is cut up, chosen by default.
+
+    **Returns:** the kept points.
+
+    **Raises:** `ValueError` for axes, limits, parameters or a grid that cannot be swept, naming them.
+    """
+    keep = Best() if keep is None else keep
+    keep.check()
+    if not axes:
+        raise ValueError("a sweep needs at least one axis")
+    chosen = resolve(implementation)
+    grid = Grid(tuple(axes), tuple(axes.values()))
+    shapes = [jax.ShapeDtypeStruct((), dtype)] * len(axes)
+    _, quantities = eqx.filter_eval_shape(formula, grid.point(shapes), parameters)
+    if len(quantities) != len(limits):
+        raise ValueError(f"the formula returns {len(quantities)} quantities, but there are {len(limits)} limits")
+    if tile is None:
+        tile = choose_slab(grid, jax.default_backend()) if chosen == "xla" else choose_tile(grid, chosen, keep)
+    elif isinstance(tile, Slab) != (chosen == "xla"):
+        raise ValueError(f'a {type(tile).__name__} does not fit implementation = "{chosen}"')
+    return _sweep(formula, grid, parameters, list(limits), keep, gradient, chosen, dtype, approximate, tile)
+
+
+@eqx.filter_jit
+def _sweep(
+    formula: Callable[[Any, Any], Any],
+    grid: Grid,
+    parameters: Any,
+    limits: list[Any],
+    keep: Keep,
+    gradient: bool,
+    implementation: str,
+    dtype: Any,
+    approximate: bool,
+    tile: Tile | Slab,
+) -> Sweep:
+    def fixed(tree: Any) -> Any:
+        return jax.tree.map(lambda leaf: jax.lax.stop_gradient(leaf) if eqx.is_array_like(leaf) else leaf, tree)
+
+    given = (formula, fixed(grid), fixed(parameters), fixed(limits), keep, dtype)
+    if isinstance(tile, Slab):
+        found = reference.search(*given, tile)
+    else:
+        found = kernel.search(*given, tile, implementation, approximate)
+    outer_counts, inner_counts = grid.split(tile.inner)
+    indices = [*unravel(found.outer, outer_counts), *unravel(found.inner, inner_counts)]
+    some = found.objective < jnp.inf
+    indices = [jnp.where(some, index, 0) for index in indices]
+    point = grid.at(indices, jnp.result_type(float))
+    objective, quantities = jax.vmap(lambda point: formula(point, parameters))(point)
+    slopes = _slopes(formula, point, parameters) if gradient else None
+    point, quantities, slopes = jax.tree.map(lambda leaf: jnp.where(some, leaf, jnp.nan), (point, quantities, slopes))
+    index = grid.point([jnp.where(some, index, -1) for index in indices])
+    return Sweep(jnp.where(some, objective, jnp.inf), some, point, index, quantities, slopes)
+
+
+def _slopes(formula: Callable[[Any, Any], Any], point: Any, parameters: Any) -> Gradient:
+    traced, static = eqx.partition(parameters, eqx.is_array_like)
+    dtype = jnp.result_type(float)
+    traced = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), traced)
+
+    def objective(point: Any, traced: Any) -> Array:
+        return jnp.asarray(formula(point, eqx.combine(traced, static))[0])
+
+    return Gradient(*jax.vmap(jax.grad(objective, argnums=(0, 1)), in_axes=(0, None))(point, traced))

@@ -1,0 +1,58 @@
+"""Each implementation of a kernel: everywhere, or where the chip that it is for is present."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import pytest
+
+from energymodel.presets.scenario import load_scenario
+
+CHIPS = {"pallas_triton": "gpu", "pallas_mosaic_gpu": "gpu", "pallas_tpu": "tpu"}
+HOPPER = 9.0
+
+
+@pytest.fixture(params=["xla", "interpret", *CHIPS])
+def implementation(request):
+    """Name of an implementation that can run here."""
+    name = request.param
+    chip = CHIPS.get(name)
+    if chip not in (None, jax.default_backend()):
+        pytest.skip(
+            f"{name} runs on a {chip}, and there is none: `python -m pytest -n 0 -k pallas tests/kernels` there"
+        )
+    if name == "pallas_mosaic_gpu" and float(jax.devices()[0].compute_capability) < HOPPER:
+        pytest.skip("Mosaic GPU is for Hopper and later")
+    return name
+
+
+class Lowered(NamedTuple):
+    """Lowers a function of an implementation's name for its chip, and finds the kernel in the program."""
+
+    name: str
+    platform: str
+    call: str
+
+    def __call__(self, function: Callable[..., Any], *args: Any) -> None:
+        program = jax.jit(lambda *args: function(self.name, *args)).trace(*args)
+        text = program.lower(lowering_platforms=(self.platform,)).as_text()
+        assert "custom_call" in text
+        assert self.call in text
+
+
+CALLS = {
+    "pallas_triton": ("cuda", "triton"),
+    "pallas_mosaic_gpu": ("cuda", "mosaic_gpu"),
+    "pallas_tpu": ("tpu", "tpu_custom_call"),
+}
+
+
+@pytest.fixture(params=CALLS)
+def lowered(request):
+    return Lowered(request.param, *CALLS[request.param])
+
+
+@pytest.fixture(scope="session")
+def scenario():
+    """Load a preset scenario."""
+    return load_scenario
