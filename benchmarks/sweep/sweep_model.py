@@ -23,7 +23,7 @@ def sweep_model(batch, clock, nodes, voltage, xp):
     penalty = xp.exp(6 * (slack - 1))
     dynamic = 330 * voltage * voltage * clock * (0.35 + 0.65 * share)
     resistance = 0.045 + 0.01 * slack
-    temperature = 30 + resistance * dynamic
+    static, temperature = 0.0, 30 + resistance * dynamic
     for _ in range(3):  # leakage and temperature, fixed point
         static = 40 * voltage * voltage * xp.exp((temperature - 60) * 0.01818)
         temperature = 30 + resistance * (dynamic + static)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -180,7 +181,7 @@ def test_broken_run_file_and_folder_are_named(tmp_path):
 
 def test_full_array_goes_to_zarr(tmp_path):
     grid_axes = axes(3, 4, 5, 6)
-    arguments = {"chunk": 40, "tile": 80}
+    arguments: Any = {"chunk": 40, "tile": 80}
     plain = em.sweep(sweep_model, grid_axes, "full:energy,time", **arguments).to_xarray()
     swept = em.sweep(sweep_model, grid_axes, "full:energy,time", resume=tmp_path, **arguments)
     stored = swept.to_xarray()
