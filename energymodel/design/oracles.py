@@ -61,7 +61,7 @@ def ask(
             f'minimize: method="{method}" runs on the host and cannot be traced. Call it outside jit, vmap and grad, '
             'or use method="interior-point".'
         )
-    numbers = _numbers(problem, lane)
+    numbers = _numbers(problem, lane, rows, options)
     if not np.all(numbers.lower <= numbers.upper):
         nothing = np.zeros(rows), np.zeros_like(numbers.lower), np.zeros_like(numbers.lower)
         return _answer(numbers, inequalities, options, End(np.asarray(lane.x0), *nothing, 0, ip.BOUNDS_CROSS))
@@ -69,16 +69,30 @@ def ask(
     return _answer(numbers, inequalities, options, _PEERS[method](numbers, start, inequalities, rows, options))
 
 
-def _numbers(problem: Callable[[Array], Array], lane: Lane) -> Numbers:
+def _numbers(problem: Callable[[Array], Array], lane: Lane, rows: int, options: SolverOptions) -> Numbers:
     def weighted(x: Array, weights: Array) -> Array:
         return weights @ problem(x)
 
-    rows, jacobian = jax.jit(lambda x: problem(x)), jax.jit(jax.jacobian(lambda x: problem(x)))
-    hessian = jax.jit(jax.hessian(weighted))
+    size = np.size(lane.x0)
+    differentiate = jax.jacfwd if size <= rows else jax.jacrev
+    values, slopes = jax.jit(lambda x: problem(x)), jax.jit(differentiate(lambda x: problem(x)))
+    exact = jax.jit(jax.hessian(weighted))
+
+    def jacobian(x: np.ndarray) -> np.ndarray:
+        return np.asarray(slopes(jnp.asarray(x)))
+
+    def differences(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        steps = np.diag(np.cbrt(np.finfo(x.dtype).eps) * np.maximum(np.abs(x), 1.0))
+        pairs = [weights @ (jacobian(x + step) - jacobian(x - step)) / (2.0 * np.sum(step)) for step in steps]
+        return 0.5 * (np.array(pairs) + np.array(pairs).T)
+
+    def hessian(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        return np.asarray(exact(jnp.asarray(x), jnp.asarray(weights)))
+
     return Numbers(
-        rows=lambda x: np.asarray(rows(jnp.asarray(x))),
-        jacobian=lambda x: np.asarray(jacobian(jnp.asarray(x))),
-        hessian=lambda x, weights: np.asarray(hessian(jnp.asarray(x), jnp.asarray(weights))),
+        rows=lambda x: np.asarray(values(jnp.asarray(x))),
+        jacobian=jacobian,
+        hessian=differences if options.hessian == "differences" else hessian,
         lower=np.asarray(lane.lower),
         upper=np.asarray(lane.upper),
     )
@@ -121,7 +135,7 @@ def _answer(numbers: Numbers, inequalities: int, options: SolverOptions, end: En
 
 
 def _ipopt(numbers: Numbers, start: np.ndarray, inequalities: int, rows: int, options: SolverOptions) -> End:
-    """[Wachter & Biegler 2006] from CasADi's wheel, with the exact Hessian; its multipliers have our signs."""
+    """[Wachter & Biegler 2006] from CasADi's wheel, with second derivatives; its multipliers have our signs."""
     casadi = _need("casadi", "ipopt")
     size = start.size
     columns = {"x": size, "p": 0, "lam_f": 1, "lam_g": rows}

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 import energymodel as em
-from energymodel.design.layout_search import MARGIN, lower_bounds, search_layouts, solve_lanes
+from energymodel.design.layout_search import MARGIN, OPTIONS, layout_bounds, lower_bounds, search_layouts, solve_lanes
 from energymodel.design.layouts import COARSE, FINE, candidates, fits, screen, take
 from energymodel.design.problem import pose
+from energymodel.design.solve import RESULTS, minimize
 from energymodel.system.training_system import evaluate_once
 
 
@@ -45,6 +46,19 @@ def test_layouts_drawn_at_random_obey_their_bounds(problem, lattice, searched, c
     assert np.all(bound[drawn][usable] - MARGIN <= solution.value[usable])
     best = searched.best()
     assert np.min(solution.value[usable]) >= searched.solution.value[best] - 1e-6
+
+
+def test_ipopt_finds_the_same_optimum_of_the_best_layout(problem, searched):
+    best = searched.best()
+    layout = take(searched.lattice, np.array([best]))
+    low, high = layout_bounds(problem, layout)
+    layout, target = take(layout, 0), take(problem.targets(1), 0)
+    found = minimize(
+        problem.form, 0.5 * (low + high)[0], (layout, target, problem.given), bounds=(low[0], high[0]),
+        options=OPTIONS, method="ipopt",
+    )  # fmt: skip
+    assert bool(found.result == RESULTS.successful)
+    np.testing.assert_allclose(found.value, searched.solution.value[best], rtol=0.0, atol=1e-6)
 
 
 def test_the_others_are_told_apart_by_more_than_the_margin(searched):
