@@ -7,7 +7,7 @@
 #include <vector>
 
 extern "C" float sweep(const float *batch, int nb, const float *clock, int nc, const float *nodes, int nn,
-                       const float *voltage, int nv, int64_t *place) {
+                       const float *voltage, int nv, int64_t *place, int threads) {
   const float inf = std::numeric_limits<float>::infinity();
   float best = inf;
   int64_t best_place = -1;
@@ -22,7 +22,7 @@ extern "C" float sweep(const float *batch, int nb, const float *clock, int nc, c
       resistances[c * nv + v] = 0.045f + 0.01f * y;
       a2s[c * nv + v] = 1 + y * (0.01f + y * (0.004f + y * (0.001f + y * (0.0002f + y * 0.00003f))));
     }
-#pragma omp parallel
+#pragma omp parallel num_threads(threads)
   {
     float mine = inf;
     int64_t mine_place = -1;

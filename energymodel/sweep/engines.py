@@ -117,7 +117,9 @@ def on_dask(address: str) -> Engine:
                 return client.submit(_on_worker, task, number, pure=False, retries=RETRIES)
 
             ahead = AHEAD * max(1, len(client.scheduler_info()["workers"]))
-            running = as_completed([submit(number) for number, _ in zip(waiting, range(ahead), strict=False)])
+            running = as_completed(
+                [submit(number) for number, _ in zip(waiting, range(ahead), strict=False)], loop=client.loop
+            )
             for future in running:
                 yield future.result()
                 future.release()

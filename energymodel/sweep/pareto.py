@@ -24,8 +24,13 @@ from energymodel.sweep.reductions import (
     output_of,
     places,
 )
+from energymodel.units import InputError
 
 BINS = 256
+DROPPED_BITS = 9
+LEVEL_BITS = 23
+LEVELS = 2**LEVEL_BITS
+"""Values of a number without its last bits; with the bin it makes an integer of 32 bits, so there are 256 bins."""
 CAPACITY = 1024
 STEPS = 512  # of the coarse look at a front of two objectives
 ROW = 128
@@ -48,8 +53,9 @@ def _picked(outputs: Any, names: Sequence[str | Callable[[Any], Any]], limits: M
 class ParetoBins(AbstractReduction):
     """The point of least `second` objective in each of equal steps of the logarithm of the `first`.
 
-    A front as fine as its bins, at little cost. `span` is the range of the first objective, taken from a sample of
-    the grid unless given; points beyond it fall into the end bins.
+    A front as fine as its bins, at little cost: bin and second objective share one number, the latter to 14 bits. `span`
+    is the range of the first objective, taken from a sample of the grid unless given; points beyond it fall into the
+    end bins.
     """
 
     first: str
@@ -64,17 +70,23 @@ class ParetoBins(AbstractReduction):
         """Take the range of the first objective from a sample."""
         if self.span is not None:
             return self
+        if not 0 < self.bins <= BINS:
+            raise InputError(f"bins: {self.bins} is not between 1 and {BINS}.")
         low, high = sampled.positive_range(self.first, self.limits)
         return dataclasses.replace(self, span=(low, high))
 
     def pick(self, outputs: Any) -> Any:
-        """Both objectives, infinite where a limit is broken."""
-        return _picked(outputs, (self.first, self.second), self.limits)
+        """Bin and second objective in one integer, which orders like the objective within a bin.
+
+        With two arrays to read, XLA would evaluate the model once for each.
+        """
+        x, y = _picked(outputs, (self.first, self.second), self.limits)
+        return self.bin_of(x) * LEVELS + level_of(y)
 
     def init(self, grid: Grid) -> Points:
         """Empty bins."""
         none = jnp.zeros(self.bins, jnp.int32)
-        return Points(jnp.full(self.bins, jnp.inf, float_dtype()), none, none)
+        return Points(jnp.full(self.bins, level_of(jnp.inf)), none, none)
 
     def bin_of(self, x: Any) -> Any:
         """Bin of a value of the first objective."""
@@ -86,13 +98,21 @@ class ParetoBins(AbstractReduction):
 
     def update(self, state: Points, picked: Any, chunk: Chunk) -> Points:
         """Sort into the bins the rows of points that improve on the staircase so far."""
-        x, y = jax.lax.optimization_barrier([_rows(masked(part, chunk)) for part in picked])
-        staircase = jax.lax.cummin(state.value)
+        keys = picked if chunk.valid is None else jnp.where(chunk.valid, picked, level_of(jnp.inf))
 
-        def sort(state: Points, rows: Any, inside: Any) -> Points:
-            bins = self.bin_of(x[rows]).reshape(-1)
-            values = jnp.where(inside, y[rows], jnp.inf).reshape(-1)
-            numbers = _numbers(rows, x.shape[-1])
+        def look(keys: Any) -> Points:
+            keys = _rows(keys, level_of(jnp.inf))
+            staircase = jax.lax.cummin(state.value)
+            return _over_rows(
+                (keys & (LEVELS - 1)) < staircase.at[keys >> LEVEL_BITS].get(mode="promise_in_bounds"),
+                functools.partial(sort, keys),
+                state,
+            )
+
+        def sort(keys: Any, state: Points, rows: Any, inside: Any) -> Points:
+            chosen = jnp.where(inside, keys[rows], level_of(jnp.inf)).reshape(-1)
+            bins, values = chosen >> LEVEL_BITS, chosen & (LEVELS - 1)
+            numbers = _numbers(rows, keys.shape[-1])
 
             def better(_: None) -> Points:
                 least = state.value.at[bins].min(values)
@@ -109,7 +129,9 @@ class ParetoBins(AbstractReduction):
             improves = jnp.any(values < jax.lax.cummin(state.value)[bins])
             return jax.lax.cond(improves, better, lambda _: state, None)
 
-        return _over_rows(y < staircase[self.bin_of(x)], sort, state)
+        # What a branch takes is computed before it: once, and in the shape of the chunk, which keeps vector loops.
+        some = jnp.min(keys & (LEVELS - 1)) < level_of(jnp.inf)
+        return jax.lax.cond(some, look, lambda _: state, keys)
 
     def merge(self, first: Points, second: Points) -> Points:
         """The lesser of each bin, the first where they are equal."""
@@ -118,9 +140,10 @@ class ParetoBins(AbstractReduction):
 
     def kept_points(self, state: Points, grid: Grid) -> list[tuple[int, ...]]:
         """Indices of the points of the staircase."""
-        before = np.concatenate([[np.inf], np.minimum.accumulate(state.value)[:-1]])
-        steps = state.value < before
-        return places(Points(*(part[steps] for part in state)), grid)
+        value = np.where(state.value < np.asarray(level_of(np.inf)), state.value, np.inf)
+        before = np.concatenate([[np.inf], np.minimum.accumulate(value)[:-1]])
+        steps = value < before
+        return places(Points(value[steps], state.chunk[steps], state.place[steps]), grid)
 
     def efficient(self, outputs: Mapping[str, np.ndarray]) -> list[int]:
         """Places of the efficient points, by the first objective."""
@@ -191,9 +214,13 @@ class Pareto(AbstractReduction):
 
     def update(self, state: Front, picked: Any, chunk: Chunk) -> Front:
         """Compare all points with a coarse front, and those that pass with the front."""
-        columns = jax.lax.optimization_barrier([_rows(masked(part, chunk)) for part in picked])
+        columns = [masked(part, chunk) for part in picked]
 
-        def sort(state: Front, rows: Any, inside: Any) -> Front:
+        def look(columns: list[Any]) -> Front:
+            columns = [_rows(column) for column in columns]
+            return _over_rows(self.passing(state, columns), functools.partial(sort, columns), state)
+
+        def sort(columns: list[Any], state: Front, rows: Any, inside: Any) -> Front:
             some = [jnp.where(inside, column[rows], jnp.inf).reshape(-1) for column in columns]
             numbers = _numbers(rows, columns[0].shape[-1])
 
@@ -207,7 +234,7 @@ class Pareto(AbstractReduction):
 
             return jax.lax.while_loop(lambda carry: jnp.any(carry[1]), insert, (state, self.passing(state, some)))[0]
 
-        return _over_rows(self.passing(state, columns), sort, state)
+        return jax.lax.cond(jnp.min(columns[0]) < jnp.inf, look, lambda _: state, columns)
 
     def merge(self, first: Front, second: Front) -> Front:
         """The front of both."""
@@ -271,14 +298,20 @@ def _over_rows(passing: Any, sort: Callable[[Any, Any, Any], Any], state: Any) -
     return jax.lax.fori_loop(0, groups, group, state)
 
 
-def _rows(values: Any) -> Any:
-    """Points of a chunk in rows of about `ROW`; filled up with infinity only where the points do not divide."""
+def level_of(value: Any) -> Any:
+    """An integer below `LEVELS` that orders like a number, to 14 bits of its mantissa."""
+    bits = jax.lax.bitcast_convert_type(jnp.asarray(value, jnp.float32), jnp.int32)
+    ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # negative numbers order the other way
+    return (ordered >> DROPPED_BITS) + LEVELS // 2
+
+
+def _rows(values: Any, missing: Any = jnp.inf) -> Any:
+    """Points of a chunk in rows of about `ROW`; filled up with what is missing only where the points do not divide."""
     flat = values.reshape(-1)
     width = next((one for one in range(ROW, ROW // 8, -1) if flat.size % one == 0), 0)
     if width:  # a concatenation would keep the model from running in vector registers
         return flat.reshape(-1, width)
-    missing = -flat.size % ROW
-    return jnp.concatenate([flat, jnp.full(missing, jnp.inf, flat.dtype)]).reshape(-1, ROW)
+    return jnp.concatenate([flat, jnp.full(-flat.size % ROW, missing, flat.dtype)]).reshape(-1, ROW)
 
 
 def _numbers(rows: Any, width: int) -> Any:

@@ -31,7 +31,7 @@ def brute_force(grid_axes, count):
     )[:count]
 
 
-@pytest.mark.parametrize(("chunk", "tile"), [(2**18, None), (100, 400), (54, 54), (1, 64), (31, 1000)])
+@pytest.mark.parametrize(("chunk", "tile"), [(2**18, None), (54, 54), (31, 1000)])
 def test_top_equals_brute_force(chunk, tile):
     grid_axes = axes(*SIZES)
     swept = em.sweep(sweep_model, grid_axes, "top:5", minimize="energy", limits=LIMITS, chunk=chunk, tile=tile)
@@ -42,7 +42,7 @@ def test_top_equals_brute_force(chunk, tile):
     assert swept.points == np.prod(SIZES)
 
 
-@pytest.mark.parametrize("order", list(itertools.permutations(("batch", "clock", "nodes", "voltage")))[::5])
+@pytest.mark.parametrize("order", list(itertools.permutations(("batch", "clock", "nodes", "voltage")))[::8])
 def test_order_of_axes_does_not_matter(order):
     grid_axes = axes(*SIZES)
     swept = em.sweep(sweep_model, grid_axes, minimize="energy", limits=LIMITS, order=order, chunk=64, tile=128)
