@@ -12,7 +12,7 @@ from energymodel_kernels.backends import resolve
 from energymodel_kernels.fused_sweep import kernel, reference
 from energymodel_kernels.fused_sweep.axes import Axis, Grid, unravel
 from energymodel_kernels.fused_sweep.keep import Best, Keep
-from energymodel_kernels.fused_sweep.tiles import Slab, Tile, choose_slab, choose_tile
+from energymodel_kernels.fused_sweep.tiles import Slab, Tile, check, choose_slab, choose_tile
 
 
 class Gradient(NamedTuple):
@@ -99,6 +99,7 @@ def fused_sweep(
         tile = choose_slab(grid, jax.default_backend()) if chosen == "xla" else choose_tile(grid, chosen, keep)
     elif isinstance(tile, Slab) != (chosen == "xla"):
         raise ValueError(f'a {type(tile).__name__} does not fit implementation = "{chosen}"')
+    check(tile, grid)
     return _sweep(formula, grid, parameters, list(limits), keep, gradient, chosen, dtype, approximate, tile)
 
 
