@@ -53,6 +53,7 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
         "price": "USD",
         "embodied_carbon": "kg",
         "bits_per_flop": "bit/FLOP",
+        "gemm_tile": "1",
     },
     "NearLimitAccelerator": {
         "landauer_multiple": "1",
@@ -107,6 +108,7 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
         "dense_layers": "1",
         "dense_feed_forward": "1",
         "flash": "1",
+        "expert_imbalance": "1",
     },
     "Facility": {
         "power_supply": ("Regulator",),

@@ -5,6 +5,8 @@ from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, ceil_count
 
+STAGE_TOLERANCE = 1e-6  # of rounding, where work divides into stages without remainder
+
 
 def data_parallel_degree(chips: Numeric, tensor: Numeric, pipeline: Numeric, context: Numeric) -> Float[Array, "..."]:
     """Number of replicas, `d = G / (t p c)` [Narayanan et al. 2021].
@@ -86,6 +88,34 @@ def idle_stage_layers(layers: Numeric, pipeline: Numeric, interleaving: Numeric,
     p, r = jnp.asarray(pipeline), jnp.asarray(head)
     spare = p * fullest_stage_layers(layers, pipeline, interleaving) - layers
     return spare / p + jnp.maximum(-r / p, (1.0 - 1.0 / p) * r - jnp.minimum(1.0, spare))
+
+
+def balanced_stage_layers(
+    layers: Numeric, pipeline: Numeric, head: Numeric
+) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    """Layers of the fullest and of the last rank if layers and output head are cut into p parts of about equal work.
+
+    Rank k ends with the last layer that fits into `k x`, `x = (L + r) / p`: it has `floor(k x) - floor((k-1) x)`
+    layers, so that the fullest has one more than `floor(x)` if x is broken and some rank before the last takes the excess
+    [derivation: docs/step_time.md].
+
+    **Arguments:**
+
+    - `layers`: L [1].
+    - `pipeline`: ranks p [1].
+    - `head`: work r of the output head in layers [1].
+
+    **Returns:** layers of the fullest and of the last rank [1]; the last also has the output head.
+    """
+    L, p, r = map(jnp.asarray, (layers, pipeline, head))
+    part = (L + r) / p
+    whole = jnp.floor(part * (1.0 + STAGE_TOLERANCE))
+    broken = jnp.maximum(part - whole, 0.0)
+    reached = broken * (p - 1.0) >= 1.0 - STAGE_TOLERANCE
+    several = p > 1.0
+    fullest = jnp.where(several, jnp.minimum(whole + reached, L), L)
+    last = jnp.maximum(0.0, L - jnp.floor((p - 1.0) * part * (1.0 + STAGE_TOLERANCE)))
+    return fullest, jnp.where(several, last, L)
 
 
 def bubble_fraction(pipeline: Numeric, interleaving: Numeric, microbatches: Numeric) -> Float[Array, "..."]:

@@ -24,6 +24,26 @@ def gemm_efficiency(maximum: Numeric, half_size: Numeric, tensor: Numeric, hidde
     return jnp.asarray(maximum) / (1.0 + half_size * tensor / hidden)
 
 
+def unfilled_operations(
+    tile: Numeric, rows: Numeric, columns: Numeric, inner: Numeric, count: Numeric = 1.0
+) -> Float[Array, "..."]:
+    """Operations that a matrix product loses to tiles and waves that it does not fill, `2 d_0 (m n + m k + c n k)`.
+
+    The product then takes `2 m n k [1 + d_0 (1/m + 1/n + c/k ...)]`: each edge is on average d_0 too long for its
+    tiles. Half of a GPU's tile of 128 to 256, times the waves, gives 100 to 250 [derivation: docs/step_time.md].
+
+    **Arguments:**
+
+    - `tile`: d_0 [1].
+    - `rows`, `columns`, `inner`: m, n, k of the product (m x k)(k x n) [1].
+    - `count`: c, number of equal products that share the rows (experts) [1].
+
+    **Returns:** operations [FLOP].
+    """
+    m, n, k = map(jnp.asarray, (rows, columns, inner))
+    return 2.0 * tile * (m * n + m * k + count * n * k)
+
+
 def compute_time(operations: Numeric, peak_rate: Numeric, efficiency: Numeric) -> Float[Array, "..."]:
     """Time of arithmetic, `t = F / (eta Fdot)` [definition].
 

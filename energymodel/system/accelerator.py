@@ -50,6 +50,7 @@ class Accelerator(eqx.Module):
     price: Real = real("USD")
     embodied_carbon: Real = real("kg")
     bits_per_flop: Real = real("bit/FLOP", 32.0)
+    gemm_tile: Real = real("1", 0.0, doc="rows that a matrix product loses to unfilled tiles and waves on each edge")
 
     @property
     def dynamic_power(self) -> Numeric:

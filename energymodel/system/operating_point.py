@@ -76,9 +76,25 @@ def eight_bit_energy(chip: Accelerator, share: Numeric) -> Scalar:
     return 1.0 - share + share * chip.eight_bit_energy_ratio
 
 
-def chip_load(system: "TrainingSystem", plan: TrainingPlan, work: LayerWork) -> ChipLoad:
-    """Times and energies of a layer, `t = F / (eta Fdot)`, `t = Q / bw`, `E = e F`, `E = 8 e_m Q`.
+def product_efficiency(system: "TrainingSystem", plan: TrainingPlan) -> Scalar:
+    """Share of the peak rate that the products of a layer reach, `eta_max / (1 + h_0 t / h)` [definition].
 
+    `gemm_efficiency` with the chip's constants and the width that tensor parallelism leaves.
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+
+    **Returns:** efficiency [1].
+    """
+    chip = system.accelerator
+    return gemm_efficiency(chip.gemm_efficiency, chip.gemm_half_size, plan.layout.tensor, system.workload.hidden)
+
+
+def chip_load(system: "TrainingSystem", plan: TrainingPlan, work: LayerWork) -> ChipLoad:
+    """Times and energies of a layer, `t = F_p / (eta Fdot)`, `t = Q / bw`, `E = e F`, `E = 8 e_m Q`.
+
+    Paced operations F_p count what tiles and slower attention cost; 8 bits speed up products with weights only.
     Arithmetic and memory are joined later, by the roofline [Williams et al. 2009].
 
     **Arguments:**
@@ -90,10 +106,10 @@ def chip_load(system: "TrainingSystem", plan: TrainingPlan, work: LayerWork) -> 
     reference voltage [J] of switching and memory.
     """
     chip, layout = system.accelerator, plan.layout
-    efficiency = gemm_efficiency(chip.gemm_efficiency, chip.gemm_half_size, layout.tensor, system.workload.hidden)
-    peak = chip.peak_flops * eight_bit_speedup(chip, layout.eight_bit)
+    efficiency = product_efficiency(system, plan)
+    paced = work.product_operations / eight_bit_speedup(chip, layout.eight_bit) + work.attention_operations
     return ChipLoad(
-        arithmetic=compute_time(work.flops, peak, efficiency),
+        arithmetic=compute_time(paced, chip.peak_flops, efficiency),
         product_memory=work.gemm_bytes / chip.sustained_bandwidth,
         elementwise=work.elementwise_bytes / chip.sustained_bandwidth,
         switching_energy=work.flops * chip.energy_per_flop * eight_bit_energy(chip, layout.eight_bit),

@@ -21,7 +21,7 @@ from energymodel.performance.parallelism import (
     recomputed_share,
     zero_share,
 )
-from energymodel.performance.roofline import elementwise_traffic
+from energymodel.performance.roofline import elementwise_traffic, unfilled_operations
 from energymodel.performance.workload import attention_flops_per_token, feed_forward_parameters
 from energymodel.system.plan import TrainingPlan
 
@@ -47,16 +47,24 @@ class LayerWork(NamedTuple):
     """Work of one layer for one micro-batch on one chip, forward and backward, the mean over all layers."""
 
     flops: Scalar
+    product_operations: Scalar
+    attention_operations: Scalar
     gemm_bytes: Scalar
     elementwise_bytes: Scalar
     exchanged: Scalar
     head_flops: Scalar
+    head_operations: Scalar
     head_bytes: Scalar
 
     @property
     def head_share(self) -> Scalar:
         """Operations of the output head in units of a layer's [1]."""
         return self.head_flops / self.flops
+
+    @property
+    def head_pace(self) -> Scalar:
+        """Time of the output head's arithmetic in units of a layer's at 16 bits [1]."""
+        return self.head_operations / (self.product_operations + self.attention_operations)
 
 
 class Shard(NamedTuple):
@@ -98,8 +106,9 @@ def layer_work(system: "TrainingSystem", plan: TrainingPlan, division: Division)
 
     A micro-batch of M tokens, forward and backward, with recomputed share r [Narayanan et al. 2021]. The products of
     a layer with w parameters count as one, M by `w / (h t)` by h, whose traffic the cache bounds
-    [Hong & Kung 1981]; element-wise kernels add theirs, and `20 a s M / t` bytes for scores unless attention is
-    fused. The output head has `6 M h V / t` operations and reads and writes its logits, `16 M V / t`.
+    [Hong & Kung 1981]; element-wise kernels add theirs, and `5 n a s M / t` bytes for scores moved n times unless
+    attention is fused. The output head has `6 M h V / t` operations and reads and writes its logits, `16 M V / t`.
+    Paced operations add what unfilled tiles cost (`tile_operations`) and what attention is slower.
 
     **Arguments:**
 
@@ -109,7 +118,7 @@ def layer_work(system: "TrainingSystem", plan: TrainingPlan, division: Division)
     **Returns:** operations [FLOP] and bytes [B] of a layer and of the output head, and the bytes of the activations
     that tensor parallelism exchanges [B].
     """
-    layout, workload, tokens = plan.layout, system.workload, division.tokens
+    layout, workload, software, tokens = plan.layout, system.workload, system.software, division.tokens
     weights = workload.active_layer_parameters / workload.layers
     attention = attention_flops_per_token(1.0, workload.attention_width, workload.sequence)
     model_flops = 6.0 * weights + attention
@@ -124,17 +133,63 @@ def layer_work(system: "TrainingSystem", plan: TrainingPlan, division: Division)
     active_routed = resident * layout.expert * workload.active_experts / workload.experts
     idle_experts = jnp.maximum(0.0, resident - active_routed) * ELEMENT_BYTES
 
-    scores = (1.0 - workload.flash) * 20.0 * workload.heads * workload.sequence * tokens / layout.tensor
-    elementwise = elementwise_traffic(tokens, workload.hidden, layout.tensor, layout.sequence_parallel) + scores
+    # Attention repeats its forward products when it, or the layer, is recomputed; without a fused kernel it may also
+    # compute the half of the scores that the mask removes, and fused kernels recompute scores in the backward pass.
+    scored = tokens * attention / layout.tensor
+    again = (layout.recompute_full + (1.0 - layout.recompute_full) * layout.recompute_attention) / 3.0
+    attention_operations = scored * (1.0 + again) * (1.0 + (1.0 - workload.flash) * software.unmasked)
+    unfilled = tile_operations(system, plan, tokens)
+    uneven = (workload.expert_imbalance - 1.0) * 2.0 * tokens * active_routed
+
+    scores = (1.0 - workload.flash) * 5.0 * workload.heads * workload.sequence * tokens / layout.tensor
+    moved = 0.25 * elementwise_traffic(tokens, workload.hidden, layout.tensor, layout.sequence_parallel)
+    full = 1.0 + 0.5 * layout.recompute_full
+    scored_again = full + 0.5 * (1.0 - layout.recompute_full) * layout.recompute_attention
+    elementwise = software.elementwise_passes * moved * full + software.score_passes * scores * scored_again
     head_width = workload.vocabulary / layout.tensor
+    head_flops = 6.0 * tokens * workload.hidden * head_width
+    tile = system.accelerator.gemm_tile
     return LayerWork(
         flops=tokens * model_flops * (1.0 + repeated) / layout.tensor,
+        product_operations=passes * (2.0 * tokens * weights / layout.tensor + unfilled + uneven),
+        attention_operations=attention_operations / software.attention_efficiency,
         gemm_bytes=passes * (product_traffic + idle_experts),
-        elementwise_bytes=elementwise * (1.0 + 0.5 * layout.recompute_full),
+        elementwise_bytes=elementwise,
         exchanged=tokens * workload.hidden * ELEMENT_BYTES,
-        head_flops=6.0 * tokens * workload.hidden * head_width,
+        head_flops=head_flops,
+        head_operations=head_flops + 3.0 * unfilled_operations(tile, tokens, head_width, workload.hidden),
         head_bytes=16.0 * tokens * head_width,
     )
+
+
+def tile_operations(system: "TrainingSystem", plan: TrainingPlan, tokens: Numeric) -> Scalar:
+    """What unfilled tiles add to the forward products of the mean layer, `sum_i 2 d_0 (m n + n k + k m)`.
+
+    Products are query-key-value, attention output, up (and gate) and down projection, each divided by the tensor
+    degree on the side that is not the hidden size; every resident expert has its own [derivation: docs/step_time.md].
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+    - `tokens`: M of a micro-batch on a chip [token].
+
+    **Returns:** operations [FLOP].
+    """
+    layout, workload, tile = plan.layout, system.workload, system.accelerator.gemm_tile
+    h, t, M = workload.hidden, layout.tensor, jnp.asarray(tokens)
+    inputs = (workload.heads + 2.0 * workload.kv_heads) * workload.head_size / t
+    attention = unfilled_operations(tile, M, inputs, h) + unfilled_operations(tile, M, h, workload.attention_width / t)
+
+    def block(rows: Numeric, width: Numeric, count: Numeric) -> Scalar:
+        up = unfilled_operations(tile, rows, (1.0 + workload.gated) * width / t, h, count)
+        return up + unfilled_operations(tile, rows, h, width / t, count)
+
+    mixture = (workload.layers - workload.dense_layers) / workload.layers
+    held = 1.0 + workload.mixture * (workload.experts / layout.expert - 1.0)
+    routed = block(M * workload.active_experts * workload.expert_imbalance, workload.feed_forward, held)
+    shared = block(M * workload.shared_experts, workload.feed_forward, workload.shared_experts)
+    dense = block(M, workload.dense_feed_forward, 1.0)
+    return attention + mixture * (routed + shared) + (1.0 - mixture) * dense
 
 
 def shard(system: "TrainingSystem", plan: TrainingPlan, division: Division) -> Shard:
