@@ -6,7 +6,7 @@ at once.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
+from functools import cache, reduce
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -88,6 +88,7 @@ class Problem(NamedTuple):
 def fit(
     system: TrainingSystem, table: Layouts, constants: Sequence[Constant], groups: Sequence[Any], *,
     starts: int = 8, width: float = 0.1, seed: int = 0,
+    quantity: str = "step_time_s",
 ) -> Fit:  # fmt: skip
     """Fit constants of a cluster to measured step times, and again without each group.
 
@@ -100,6 +101,7 @@ def fit(
     - `starts`: random starts of the fit to all rows.
     - `width`: error beyond which a row loses its weight [1].
     - `seed`: of the starts.
+    - `quantity`: the measured column, `step_time_s` or `memory_b`.
 
     **Returns:** `Fit`.
     """
@@ -108,7 +110,7 @@ def fit(
         problem = Problem(
             system,
             {column.name: jnp.asarray(table.columns[column.name]) for column in INPUTS},
-            jnp.log(jnp.asarray(table.columns["step_time_s"])),
+            jnp.log(jnp.asarray(table.columns[quantity])),
             jnp.asarray(center),
             jnp.asarray([one.spread for one in constants]),
             jnp.log(jnp.asarray([one.low for one in constants])),
@@ -119,7 +121,7 @@ def fit(
         noise = np.random.default_rng(seed).normal(size=(starts, len(constants)))
         noise[0] = 0.0
         first = center + START_SPREAD * np.asarray(problem.spread) * noise
-        run = _search()
+        run = _search(quantity)
         points, losses, _, _ = _in_lanes(run, problem, paths, first, np.ones((starts, len(table))))
         best = points[int(np.nanargmin(losses))]
         labels, member = np.unique(np.asarray(groups), return_inverse=True)
@@ -133,14 +135,16 @@ def fit(
     )  # fmt: skip
 
 
-def _residual(problem: Problem, paths: tuple[str, ...], point: Array) -> Float[Array, " rows"]:
+def _residual(problem: Problem, paths: tuple[str, ...], point: Array, quantity: str) -> Float[Array, " rows"]:
     constants = [Constant(path, 0.0, 0.0, 0.0, 0.0) for path in paths]
     system = with_constants(problem.system, constants, jnp.exp(point))
     prediction = jax.vmap(predict_row, in_axes=(None, 0))(system, problem.rows)
-    return jnp.log(prediction.step_time.total) - problem.measured
+    predicted = prediction.memory if quantity == "memory_b" else prediction.step_time.total
+    return jnp.log(predicted) - problem.measured
 
 
-def _search() -> Any:
+@cache
+def _search(quantity: str) -> Any:
     """Compiled Levenberg-Marquardt on reweighted squares [Nocedal & Wright 2006, sec. 10.3; Holland & Welsch 1977]."""
 
     def one(problem: Problem, paths: tuple[str, ...], start: Array, kept: Array) -> tuple[Array, ...]:
@@ -154,7 +158,7 @@ def _search() -> Any:
             return matrix, slopes.T @ (weight * residual) + (point - problem.center) / problem.spread**2
 
         def both(point: Array) -> tuple[Array, Array]:
-            residual = _residual(problem, paths, point)
+            residual = _residual(problem, paths, point, quantity)
             return residual, residual
 
         def step(state: State, _: None) -> tuple[State, None]:

@@ -96,7 +96,7 @@ def balanced_stage_layers(
     """Layers of the fullest and of the last rank if layers and output head are cut into p parts of about equal work.
 
     Rank k ends with the last layer that fits into `k x`, `x = (L + r) / p`: it has `floor(k x) - floor((k-1) x)`
-    layers, so that the fullest has one more than `floor(x)` if x is broken and some rank before the last takes the excess
+    layers, so that the fullest has one more than `floor(x)` if x is broken and a rank before the last takes the rest
     [derivation: docs/step_time.md].
 
     **Arguments:**

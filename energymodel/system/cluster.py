@@ -73,5 +73,8 @@ class Software(eqx.Module):
     bucket_size: Real = real("B", 1e15, doc="gradients that one collective operation carries")
     balanced_stages: Real = real("1", 0.0, doc="1 if pipeline ranks share the output head's work, 0 if layers only")
     microbatch_time: Real = real("s", 0.0, doc="host time of a micro-batch beside its layers")
+    activation_copies: Real = real("1", 1.0, doc="memory of activations over what the backward pass needs")
+    logit_bytes: Real = real("B", 8.0, doc="logits, their softmax and gradients, for each of tokens x vocabulary")
+    boundary_bytes: Real = real("B", 0.0, doc="kept per micro-batch in flight, token and hidden unit beside layers")
     usable_memory: Real = real("1", 0.9, doc="share of a chip's memory at which half of the runs fail")
     memory_spread: Real = real("1", 0.05, doc="spread of the logarithm of memory around the prediction")

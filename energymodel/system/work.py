@@ -15,6 +15,7 @@ from energymodel.performance.memory import (
     stored_bytes_per_unit,
 )
 from energymodel.performance.parallelism import (
+    balanced_stage_layers,
     data_parallel_degree,
     fullest_stage_layers,
     microbatch_count,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from energymodel.system.training_system import TrainingSystem
 
 Scalar = Float[Array, ""]
+FP32_PAIR = 8.0  # bytes of one logit and its gradient
 ELEMENT_BYTES = 2.0  # activations and weights in the matrix products are 16 bits wide
 
 
@@ -245,13 +247,32 @@ def memory_per_chip(system: "TrainingSystem", plan: TrainingPlan, division: Divi
             ranks,
         )
 
+    per_layer = activation_bytes(system, plan, division) * (1.0 - layout.offload_activations)
+    logits = logit_bytes(division.tokens, workload.vocabulary, layout.tensor) * software.logit_bytes / FP32_PAIR
     fullest = fullest_stage_layers(workload.layers, layout.pipeline, layout.interleaving)
-    per_layer = activation_bytes(system, plan, division)
     chunks = chunks_in_flight(division.microbatches, layout.pipeline, layout.interleaving)
     first = chunks * fullest / layout.interleaving * per_layer
-    last = fullest * per_layer + logit_bytes(division.tokens, workload.vocabulary, layout.tensor)
-    activations = jnp.maximum(first, last) * (1.0 - layout.offload_activations)
-    stored = part.dense * states(part.dense_ranks) + part.routed * states(part.routed_ranks) + activations
+    last = fullest * per_layer + logits * (1.0 - layout.offload_activations)
+    routed = part.routed * states(part.routed_ranks)
+    even = part.dense * states(part.dense_ranks) + jnp.maximum(first, last)
+
+    # Cut by work, the ranks differ: the first holds the embedding and most micro-batches, the last the output head.
+    weights, embedding = workload.replicated_parameters / workload.layers, workload.vocabulary * workload.hidden
+    several = jnp.minimum(layout.pipeline - 1.0, 1.0)
+    in_weights = embedding * workload.layers / workload.active_layer_parameters
+    most, final = balanced_stage_layers(workload.layers, layout.pipeline, in_weights)
+    opening = jnp.where(several > 0, jnp.floor((workload.layers + in_weights) / layout.pipeline), workload.layers)
+    own_head = (1.0 - several) * (1.0 - workload.tied)
+
+    def rank(layers: Numeric, tables: Numeric, flying: Numeric, head: Numeric) -> Scalar:
+        held = (layers * weights + tables * embedding) / layout.tensor * states(part.dense_ranks)
+        kept = layers * per_layer + division.tokens * workload.hidden * software.boundary_bytes
+        return held + jnp.minimum(division.microbatches, flying) * kept + head * logits
+
+    p = layout.pipeline
+    ranks = jnp.maximum(rank(opening, 1.0 + own_head, p, 1.0 - several), rank(most, 0.0, p - several, 0.0))
+    ranks = jnp.maximum(ranks, rank(final, 1.0 + own_head, 1.0, 1.0))
+    stored = routed + (1.0 - software.balanced_stages) * even + software.balanced_stages * ranks
     return stored * software.memory_overhead + software.reserved_memory
 
 
@@ -277,7 +298,7 @@ def activation_bytes(system: "TrainingSystem", plan: TrainingPlan, division: Div
         workload.gated, ratio, workload.kv_heads * workload.head_size / workload.hidden, effective
     )
     keep_scores = (1.0 - workload.flash) * (1.0 - layout.recompute_attention)
-    return layer_activation_bytes(
+    return system.software.activation_copies * layer_activation_bytes(
         division.tokens, workload.hidden, workload.heads, workload.sequence, layout.tensor,
         stored, layout.sequence_parallel, keep_scores, layout.recompute_full,
     )  # fmt: skip

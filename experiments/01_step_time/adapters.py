@@ -93,6 +93,38 @@ def nanotron(rows: list[Row]) -> list[Row]:
                 "memory_b": float(row["memory_reserved_gib"]) * GIB if row["memory_reserved_gib"] else "",
                 "out_of_memory": float(row["status"] == "OOM"),
                 "degraded": float(fabric < DEGRADED_FABRIC),
+                "mfu_measured": number(row, "model_tflops_per_gpu", 0.0) / 989.4,
+            }
+        )  # fmt: skip
+    return found
+
+
+MPT_SHAPES = {
+    "125m": (12, 768, 12), "350m": (24, 1024, 16), "760m": (24, 1536, 12), "1b": (24, 2048, 16), "3b": (32, 2560, 20),
+    "7b": (32, 4096, 32), "13b": (40, 5120, 40), "30b": (48, 7168, 56), "70b": (80, 8192, 64),
+}  # fmt: skip
+
+
+def mpt(rows: list[Row]) -> list[Row]:
+    """llm-foundry's FSDP throughput; layers are recomputed where hardware and model utilization differ."""
+    found = []
+    for row in rows:
+        if row["dataset"] != "llm-foundry MPT":
+            continue
+        layers, hidden, heads = MPT_SHAPES[row["model"].removeprefix("MPT-")]
+        chips, batch = number(row, "n_accelerators"), number(row, "global_batch_sequences")
+        rate = number(row, "tokens_per_s_per_accelerator") * chips
+        recomputed = number(row, "hfu_frac", 1.0) > 1.1 * number(row, "mfu_frac", 1.0)
+        found.append(
+            {
+                "set": "mpt", "group": row["model"],
+                "cluster": "llm-foundry-h100" if row["accelerator"].startswith("h100") else "llm-foundry-a100",
+                "layers": layers, "hidden": hidden, "heads": heads, "vocabulary": 50368, "tied": 1,
+                "sequence": row["seq_len_tokens"], "flash": 1, "chips": chips, "batch_sequences": batch,
+                "microbatch": row["microbatch_sequences"], "recomputation": "full" if recomputed else "none",
+                "zero": 3 if row["sharding"] == "FULL_SHARD" else 2,
+                "eight_bit": float(row["precision"].endswith("fp8")),
+                "step_time_s": batch * number(row, "seq_len_tokens") / rate,
             }
         )  # fmt: skip
     return found
