@@ -23,6 +23,7 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
     "Accelerator": {
         "peak_flops": "FLOP/s",
         "peak_flops_8bit": "FLOP/s",
+        "peak_flops_4bit": "FLOP/s",
         "reference_clock": "Hz",
         "minimum_clock": "1",
         "memory_capacity": "B",

@@ -107,10 +107,12 @@ def fit(
     """
     with jax.enable_x64(True):
         center = np.log([one.value for one in constants])
+        rows = np.arange(_padded(len(table))) % len(table)
+        real = np.arange(len(rows)) < len(table)
         problem = Problem(
             system,
-            {column.name: jnp.asarray(table.columns[column.name]) for column in INPUTS},
-            jnp.log(jnp.asarray(table.columns[quantity])),
+            {column.name: jnp.asarray(table.columns[column.name][rows]) for column in INPUTS},
+            jnp.log(jnp.asarray(table.columns[quantity][rows])),
             jnp.asarray(center),
             jnp.asarray([one.spread for one in constants]),
             jnp.log(jnp.asarray([one.low for one in constants])),
@@ -122,17 +124,23 @@ def fit(
         noise[0] = 0.0
         first = center + START_SPREAD * np.asarray(problem.spread) * noise
         run = _search(quantity)
-        points, losses, _, _ = _in_lanes(run, problem, paths, first, np.ones((starts, len(table))))
+        points, losses, _, _ = _in_lanes(run, problem, paths, first, np.tile(1.0 * real, (starts, 1)))
         best = points[int(np.nanargmin(losses))]
         labels, member = np.unique(np.asarray(groups), return_inverse=True)
-        kept = np.concatenate([np.ones((1, len(table))), member[None, :] != np.arange(len(labels))[:, None]])
+        others = member[rows][None, :] != np.arange(len(labels))[:, None]
+        kept = real * np.concatenate([np.ones((1, len(rows))), others])
         points, _, covariance, errors = _in_lanes(run, problem, paths, np.tile(best, (len(kept), 1)), kept)
     sigma = INTERVAL * np.sqrt(np.diagonal(covariance[0]))
     best = points[0]
     return Fit(
         constants, np.exp(best), np.exp(best - sigma), np.exp(best + sigma),
-        errors[0], errors[1 + member, np.arange(len(table))],
+        errors[0, : len(table)], errors[1 + member, np.arange(len(table))],
     )  # fmt: skip
+
+
+def _padded(rows: int) -> int:
+    """A power of two from 64 on, so that tables of about one size share a compiled search; the rest has no weight."""
+    return max(64, 1 << (rows - 1).bit_length())
 
 
 def _residual(problem: Problem, paths: tuple[str, ...], point: Array, quantity: str) -> Float[Array, " rows"]:

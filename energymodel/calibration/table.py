@@ -64,6 +64,7 @@ LAYOUT = (
     Column("recompute_attention", "1", 0.0, "1 if attention is recomputed", 0.0),
     Column("recompute_full", "1", 0.0, "1 if layers are recomputed, or the share of them", 0.0),
     Column("eight_bit", "1", 0.0, "share of products with weights in 8 bits", 0.0),
+    Column("four_bit", "1", 0.0, "share of products with weights in 4 bits", 0.0),
     Column("offload_optimizer", "1", 0.0, "share of the optimizer in host memory", 0.0),
     Column("offload_activations", "1", 0.0, "share of activations in host memory", 0.0),
     Column("zero_bubble", "1", 0.0, "1 for a zero-bubble schedule", 0.0),

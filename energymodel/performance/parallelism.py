@@ -93,11 +93,11 @@ def idle_stage_layers(layers: Numeric, pipeline: Numeric, interleaving: Numeric,
 def balanced_stage_layers(
     layers: Numeric, pipeline: Numeric, head: Numeric
 ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-    """Layers of the fullest and of the last rank if layers and output head are cut into p parts of about equal work.
+    """Layers of the fullest and of the last rank if ranks are filled up to p equal parts of all work.
 
-    Rank k ends with the last layer that fits into `k x`, `x = (L + r) / p`: it has `floor(k x) - floor((k-1) x)`
-    layers, so that the fullest has one more than `floor(x)` if x is broken and a rank before the last takes the rest
-    [derivation: docs/step_time.md].
+    Rank k takes layers until it has passed `k x`, `x = (L + r) / p`, so that it ends with layer `floor(k x) + 1`: the
+    first rank has one more than `floor(x)`, as none exceeds, and the last is left the rest
+    [derivation: docs/step_time.md; Hugging Face nanotron 2024].
 
     **Arguments:**
 
@@ -105,17 +105,14 @@ def balanced_stage_layers(
     - `pipeline`: ranks p [1].
     - `head`: work r of the output head in layers [1].
 
-    **Returns:** layers of the fullest and of the last rank [1]; the last also has the output head.
+    **Returns:** layers of the fullest, which is the first, and of the last rank [1]; the last also has the output head.
     """
     L, p, r = map(jnp.asarray, (layers, pipeline, head))
     part = (L + r) / p
-    whole = jnp.floor(part * (1.0 + STAGE_TOLERANCE))
-    broken = jnp.maximum(part - whole, 0.0)
-    reached = broken * (p - 1.0) >= 1.0 - STAGE_TOLERANCE
     several = p > 1.0
-    fullest = jnp.where(several, jnp.minimum(whole + reached, L), L)
-    last = jnp.maximum(0.0, L - jnp.floor((p - 1.0) * part * (1.0 + STAGE_TOLERANCE)))
-    return fullest, jnp.where(several, last, L)
+    fullest = jnp.minimum(L, jnp.floor(part * (1.0 + STAGE_TOLERANCE)) + 1.0)
+    last = jnp.maximum(0.0, L - jnp.floor((p - 1.0) * part * (1.0 + STAGE_TOLERANCE)) - 1.0)
+    return jnp.where(several, fullest, L), jnp.where(several, last, L)
 
 
 def bubble_fraction(pipeline: Numeric, interleaving: Numeric, microbatches: Numeric) -> Float[Array, "..."]:

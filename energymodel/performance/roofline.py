@@ -107,13 +107,13 @@ def token_rate(
 
 
 def elementwise_traffic(
-    tokens: Numeric, hidden: Numeric, tensor: Numeric, sequence_parallel: Numeric
+    tokens: Numeric, hidden: Numeric, tensor: Numeric, sequence_parallel: Numeric, divided: Numeric = 24.0
 ) -> Float[Array, "..."]:
-    """Memory traffic of one layer's element-wise kernels, `Q = 4 M h (10 / t_s + 24 / t)`, forward and backward.
+    """Memory traffic of one layer's element-wise kernels, `Q = 4 M h (10 / t_s + q / t)`, forward and backward.
 
     The 34 bytes per token and hidden unit that a layer stores are each written and read, forward and backward;
-    10 of them (norms, dropouts, residuals) are divided over the tensor group only with sequence parallelism
-    [Korthikanti et al. 2022, sec. 4].
+    10 of them (norms, dropouts, residuals) are divided over the tensor group only with sequence parallelism, q = 24
+    always [Korthikanti et al. 2022, sec. 4]; a mixture of experts has its own q, `expert_bytes`.
 
     **Arguments:**
 
@@ -121,8 +121,30 @@ def elementwise_traffic(
     - `hidden`: hidden size h [1].
     - `tensor`: tensor-parallel degree t [1].
     - `sequence_parallel`: 1 with sequence parallelism, else 0 [1].
+    - `divided`: q of a token and hidden unit [B].
 
     **Returns:** Q [B].
     """
     norm_share = sequence_parallel / jnp.asarray(tensor) + (1.0 - sequence_parallel)
-    return 4.0 * jnp.asarray(tokens) * hidden * (10.0 * norm_share + 24.0 / tensor)
+    return 4.0 * jnp.asarray(tokens) * hidden * (10.0 * norm_share + divided / tensor)
+
+
+def expert_bytes(gated: Numeric, ratio: Numeric, blocks: Numeric, copies: Numeric) -> Float[Array, "..."]:
+    """Bytes per token and hidden unit that pass through a layer of experts, `q = 8 + (4 + 2 g) r n + 8 k`.
+
+    Attention has 8; each of n blocks that act on a token has inner values of width `r h` before and after its
+    activation, and a gate's; each of k copies sent to an expert is sorted, padded, sorted back and weighed
+    [derivation: docs/step_time.md].
+    A plain block of `r = 4`, or a gated one of `r = 8/3`, without copies has the 24 of a dense layer.
+
+    **Arguments:**
+
+    - `gated`: g, 1 if gated, 0 if plain [1].
+    - `ratio`: r, inner width of an expert over hidden size [1].
+    - `blocks`: n, routed and shared [1].
+    - `copies`: k, routed [1].
+
+    **Returns:** q [B].
+    """
+    inner = (4.0 + 2.0 * jnp.asarray(gated)) * jnp.asarray(ratio) * blocks
+    return 8.0 + inner + 8.0 * jnp.asarray(copies)

@@ -173,8 +173,8 @@ def layer_exchange(system: "TrainingSystem", plan: TrainingPlan, fabric: Fabric,
 def pipeline_exchange(plan: TrainingPlan, fabric: Fabric, work: LayerWork) -> Exchange:
     """Activations and gradients between pipeline ranks, `2 v (1 - 1/p)` messages [Narayanan et al. 2021, sec. 2.2].
 
-    Per micro-batch and rank, the mean over ranks; `2 M h` bytes each, a t-th of it with sequence parallelism.
-    Pipeline neighbors sit in different nodes.
+    Per micro-batch and rank, the mean over ranks; `2 M h` bytes each, a t-th of it with sequence parallelism. Of the
+    `p - 1` boundaries `G / g - 1` lie between nodes, at most all: ranks of a pipeline are as far apart as can be.
 
     **Arguments:**
 
@@ -187,8 +187,11 @@ def pipeline_exchange(plan: TrainingPlan, fabric: Fabric, work: LayerWork) -> Ex
     layout = plan.layout
     size = work.exchanged / layout.tensor  # scattered before it is sent, gathered after [Narayanan et al. 2021, 4.1]
     boundaries = 2.0 * layout.interleaving * (1.0 - 1.0 / layout.pipeline)
-    time = point_to_point_time(size, fabric.outer_latency, fabric.outer_bandwidth)
-    return Exchange(time, jnp.zeros_like(size), size).scaled(boundaries)
+    crossing = jnp.clip((plan.chips / fabric.node - 1.0) / jnp.maximum(1.0, layout.pipeline - 1.0), 0.0, 1.0)
+    near = point_to_point_time(size, fabric.inner_latency, fabric.inner_bandwidth)
+    far = point_to_point_time(size, fabric.outer_latency, fabric.outer_bandwidth)
+    time = (1.0 - crossing) * near + crossing * far
+    return Exchange(time, (1.0 - crossing) * size, crossing * size).scaled(boundaries)
 
 
 def data_exchange(

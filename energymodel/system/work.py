@@ -22,7 +22,7 @@ from energymodel.performance.parallelism import (
     recomputed_share,
     zero_share,
 )
-from energymodel.performance.roofline import elementwise_traffic, unfilled_operations
+from energymodel.performance.roofline import elementwise_traffic, expert_bytes, unfilled_operations
 from energymodel.performance.workload import attention_flops_per_token, feed_forward_parameters
 from energymodel.system.plan import TrainingPlan
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from energymodel.system.training_system import TrainingSystem
 
 Scalar = Float[Array, ""]
+DENSE_BYTES = 24.0  # of a token and hidden unit that element-wise kernels of a dense layer move, norms apart
 FP32_PAIR = 8.0  # bytes of one logit and its gradient
 ELEMENT_BYTES = 2.0  # activations and weights in the matrix products are 16 bits wide
 
@@ -144,7 +145,13 @@ def layer_work(system: "TrainingSystem", plan: TrainingPlan, division: Division)
     uneven = (workload.expert_imbalance - 1.0) * 2.0 * tokens * active_routed
 
     scores = (1.0 - workload.flash) * 5.0 * workload.heads * workload.sequence * tokens / layout.tensor
-    moved = 0.25 * elementwise_traffic(tokens, workload.hidden, layout.tensor, layout.sequence_parallel)
+    of_experts = expert_bytes(
+        workload.gated, workload.feed_forward / workload.hidden,
+        workload.active_experts + workload.shared_experts, workload.active_experts,
+    )  # fmt: skip
+    routed_layers = workload.mixture * (1.0 - workload.dense_layers / workload.layers)
+    divided = DENSE_BYTES + routed_layers * (of_experts - DENSE_BYTES)
+    moved = 0.25 * elementwise_traffic(tokens, workload.hidden, layout.tensor, layout.sequence_parallel, divided)
     full = 1.0 + 0.5 * layout.recompute_full
     scored_again = full + 0.5 * (1.0 - layout.recompute_full) * layout.recompute_attention
     elementwise = software.elementwise_passes * moved * full + software.score_passes * scores * scored_again
@@ -248,7 +255,10 @@ def memory_per_chip(system: "TrainingSystem", plan: TrainingPlan, division: Divi
         )
 
     per_layer = activation_bytes(system, plan, division) * (1.0 - layout.offload_activations)
-    logits = logit_bytes(division.tokens, workload.vocabulary, layout.tensor) * software.logit_bytes / FP32_PAIR
+    # A later micro-batch finds the logits of the one before still in place.
+    again = jnp.clip(division.microbatches - 1.0, 0.0, 1.0) * software.kept_logit_bytes
+    logits = logit_bytes(division.tokens, workload.vocabulary, layout.tensor)
+    logits = logits * (software.logit_bytes + again) / FP32_PAIR
     fullest = fullest_stage_layers(workload.layers, layout.pipeline, layout.interleaving)
     chunks = chunks_in_flight(division.microbatches, layout.pipeline, layout.interleaving)
     first = chunks * fullest / layout.interleaving * per_layer
@@ -256,30 +266,27 @@ def memory_per_chip(system: "TrainingSystem", plan: TrainingPlan, division: Divi
     routed = part.routed * states(part.routed_ranks)
     even = part.dense * states(part.dense_ranks) + jnp.maximum(first, last)
 
-    # Cut by work, the ranks differ: the first holds the embedding and most micro-batches, the last the output head.
+    # Filled up in turn, the first rank has the embedding and most layers, the last one the output head.
     weights, embedding = workload.replicated_parameters / workload.layers, workload.vocabulary * workload.hidden
     several = jnp.minimum(layout.pipeline - 1.0, 1.0)
     in_weights = embedding * workload.layers / workload.active_layer_parameters
-    most, final = balanced_stage_layers(workload.layers, layout.pipeline, in_weights)
-    opening = jnp.where(several > 0, jnp.floor((workload.layers + in_weights) / layout.pipeline), workload.layers)
+    opening, final = balanced_stage_layers(workload.layers, layout.pipeline, in_weights)
     own_head = (1.0 - several) * (1.0 - workload.tied)
 
-    def rank(layers: Numeric, tables: Numeric, flying: Numeric, head: Numeric) -> Scalar:
-        held = (layers * weights + tables * embedding) / layout.tensor * states(part.dense_ranks)
-        kept = layers * per_layer + division.tokens * workload.hidden * software.boundary_bytes
-        return held + jnp.minimum(division.microbatches, flying) * kept + head * logits
+    def rank(layers: Numeric, flying: Numeric, head: Numeric) -> Scalar:
+        held = (layers * weights + (1.0 + own_head) * embedding) / layout.tensor * states(part.dense_ranks)
+        return held + jnp.minimum(division.microbatches, flying) * layers * per_layer + head * logits
 
-    p = layout.pipeline
-    ranks = jnp.maximum(rank(opening, 1.0 + own_head, p, 1.0 - several), rank(most, 0.0, p - several, 0.0))
-    ranks = jnp.maximum(ranks, rank(final, 1.0 + own_head, 1.0, 1.0))
+    ranks = jnp.maximum(rank(opening, layout.pipeline, 1.0 - several), rank(final, 1.0, 1.0))
     stored = routed + (1.0 - software.balanced_stages) * even + software.balanced_stages * ranks
     return stored * software.memory_overhead + software.reserved_memory
 
 
 def activation_bytes(system: "TrainingSystem", plan: TrainingPlan, division: Division) -> Scalar:
-    """Activations of one layer and micro-batch on a chip, `M h [q/t + 5 a s k / (h t)]`.
+    """Activations of one layer and micro-batch on a chip, `M h [q/t + 5 a s k / (h t) + g]`.
 
     `layer_activation_bytes` [Korthikanti et al. 2022, eqs. 1-6] with the mean over dense and mixture-of-experts layers.
+    Of inputs that tensor parallelism gathers, a framework may keep g bytes undivided (`software.gathered_bytes`).
 
     **Arguments:**
 
@@ -288,7 +295,7 @@ def activation_bytes(system: "TrainingSystem", plan: TrainingPlan, division: Div
 
     **Returns:** memory [B].
     """
-    layout, workload = plan.layout, system.workload
+    layout, workload, software = plan.layout, system.workload, system.software
     copies = workload.active_experts + workload.shared_experts
     feed_forward = feed_forward_parameters(workload.hidden, workload.dense_feed_forward, workload.gated)
     dense_share = workload.dense_layers / workload.layers
@@ -298,10 +305,12 @@ def activation_bytes(system: "TrainingSystem", plan: TrainingPlan, division: Div
         workload.gated, ratio, workload.kv_heads * workload.head_size / workload.hidden, effective
     )
     keep_scores = (1.0 - workload.flash) * (1.0 - layout.recompute_attention)
-    return system.software.activation_copies * layer_activation_bytes(
+    shared = layer_activation_bytes(
         division.tokens, workload.hidden, workload.heads, workload.sequence, layout.tensor,
         stored, layout.sequence_parallel, keep_scores, layout.recompute_full,
     )  # fmt: skip
+    gathered = division.tokens * workload.hidden * jnp.clip(layout.tensor - 1.0, 0.0, 1.0)
+    return software.activation_copies * shared + (1.0 - layout.recompute_full) * software.gathered_bytes * gathered
 
 
 def optimizer_traffic(system: "TrainingSystem", plan: TrainingPlan, part: Shard) -> Scalar:

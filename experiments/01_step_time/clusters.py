@@ -1,4 +1,7 @@
-"""Which constants of each cluster are fitted, within which physical range, and which stand fixed beside them?"""
+"""Which constants of each cluster are fitted, within which physical range, and which stand fixed beside them?
+
+Clusters of throughput tables are in `table_clusters.py`.
+"""
 
 from typing import Any, NamedTuple
 
@@ -18,7 +21,7 @@ class Cluster(NamedTuple):
     source: str
 
 
-def _common(host_exponent: float, tile: float, half_size: float | None = 0.0) -> dict[str, tuple[float, str]]:
+def common(host_exponent: float, tile: float, half_size: float | None = 0.0) -> dict[str, tuple[float, str]]:
     fixed = {
         "accelerator.gemm_tile": (tile, "1"),
         "accelerator.host_exponent": (host_exponent, "1"),
@@ -37,20 +40,22 @@ SCALE_UP = Constant("node.scale_up.efficiency", 0.7, 0.3, 0.2, 1.0)
 SCALE_OUT = Constant("network.link.efficiency", 0.6, 0.5, 0.05, 1.0)
 
 _DEEPSPEED = {
-    **_common(4.0, 200.0),
+    **common(4.0, 200.0),
     "accelerator.overhead_time": (2e-3, "s"),
     "software.unmasked": (1.0, "1"),
     "software.data_overlap": (0.1, "1"),
     "software.bucket_size": (1e9, "B"),
 }
 _NANOTRON = {
-    **_common(10.0, 200.0),
+    **common(10.0, 200.0),
     "accelerator.overhead_time": (0.04, "s"),
     "software.attention_efficiency": (0.7, "1"),
     "software.elementwise_passes": (6.0, "1"),
     "software.communicated_bytes": (4.0, "B"),
     "software.data_overlap": (0.1, "1"),
     "software.balanced_stages": (1.0, "1"),
+    "software.kept_logit_bytes": (4.0, "B"),
+    "software.memory_overhead": (1.0, "1"),
     "node.scale_up.efficiency": (0.85, "1"),
     "software.bucket_size": (1.4e9, "B"),
 }
@@ -63,7 +68,7 @@ _NANOTRON_FITTED = (
     Constant("software.microbatch_time", 2e-3, 1.0, 1e-4, 1e-2),
 )
 _FOUNDRY = {
-    **_common(8.0, 0.0),
+    **common(8.0, 0.0),
     "software.attention_efficiency": (0.7, "1"),
     "software.data_overlap": (0.9, "1"),
     "software.bucket_size": (1e9, "B"),
@@ -81,7 +86,7 @@ CLUSTERS = {
         "Megatron-LM 2022 on DGX A100 (Selene)",
         A100,
         {
-            **_common(4.0, 0.0, None),
+            **common(4.0, 0.0, None),
             "accelerator.host_time": (2e-4, "s"),
             "software.unmasked": (1.0, "1"),
             "accelerator.overhead_time": (2e-3, "s"),
@@ -117,6 +122,7 @@ CLUSTERS = {
         A100,
         {
             **_DEEPSPEED,
+            "software.latency_overlap": (0.0, "1"),  # over nodes the next kernel waits for the exchange
             # The software of the single-node runs, fitted there.
             "accelerator.host_time": (3.2e-3, "s"),
             "software.score_passes": (7.8, "1"),
@@ -150,7 +156,7 @@ MEMORY = (
     Constant("software.gradient_bytes", 5.0, 0.3, 2.0, 10.0),
     Constant("software.logit_bytes", 8.0, 0.5, 2.0, 30.0),
     Constant("software.reserved_memory", 5e8, 1.0, 1e7, 8e9),
-    Constant("software.memory_overhead", 1.1, 0.1, 1.0, 1.5),
+    Constant("software.gathered_bytes", 1.0, 1.5, 0.01, 8.0),
 )
 UNITS = {"latency": "s", "time": "s", "memory": "B", "bytes": "B", "size": "B"}
 

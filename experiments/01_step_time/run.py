@@ -13,7 +13,10 @@ from typing import Any
 
 import adapters
 import numpy as np
+import runs
+import throughput
 from clusters import CLUSTERS, MEMORY, Cluster, tables, unit_of
+from table_clusters import TABLE_CLUSTERS
 
 from energymodel.calibration.fit import Fit, fit, with_constants
 from energymodel.calibration.predict import predict
@@ -24,6 +27,7 @@ HERE = Path(__file__).parent
 DATA = HERE.parent / "data"
 PRESETS = HERE.parents[1] / "energymodel" / "presets" / "clusters"
 GIB = 2.0**30
+ALL_CLUSTERS = {**CLUSTERS, **TABLE_CLUSTERS}
 
 
 def main() -> None:
@@ -35,7 +39,7 @@ def main() -> None:
     result: dict[str, Any] = {"sets": {}, "constants": {}}
     fits: dict[str, Fit] = {}
     errors: list[tuple[dict[str, Any], float]] = []
-    for name, cluster in CLUSTERS.items():
+    for name, cluster in ALL_CLUSTERS.items():
         own = [row for row in rows if row["cluster"] == name and row["step_time_s"] != ""]
         own = [row for row in own if not row.get("degraded")]
         if len(own) < len(cluster.constants) + 2:
@@ -50,17 +54,14 @@ def main() -> None:
             one.path: [float(value), float(low), float(high)]
             for one, value, low, high in zip(found.constants, found.values, found.low, found.high, strict=True)
         }
+    errors += unfitted(chosen.data, fits)
     for name, pairs in by_set(errors).items():
         result["sets"][name] = summary(np.asarray([error for _, error in pairs]))
         print_set(name, pairs, result["sets"][name])
     result["regret"] = regret([pair for pair in errors if pair[0]["set"] in ("nanotron", "vtrain-multi")])
     print(f"\nbest layout: {result['regret']}")
-    memory = memory_of([row for row in rows if row["set"] == "nanotron"])
-    if memory:
-        result["memory"], memory_constants = memory
-        print(f"\nmemory: {result['memory']}")
-    else:
-        memory_constants = {}
+    result["memory"], memory_constants = memory_of([row for row in rows if row["set"] == "nanotron"])
+    print(f"\nmemory: {result['memory']}")
     (HERE / "result.json").write_text(json.dumps(rounded(result), indent=2) + "\n", encoding="utf-8")
     draw(by_set(errors))
     if chosen.write_presets:
@@ -74,12 +75,35 @@ def read_all(folder: Path) -> list[dict[str, Any]]:
         ("vtrain_a100_iteration_times.csv", adapters.vtrain),
         ("nanotron_h100_sweep.csv", adapters.nanotron),
         ("throughput_tables.csv", adapters.mpt),
+        ("throughput_tables.csv", throughput.megatron_bridge),
+        ("throughput_tables.csv", throughput.torchtitan),
+        ("throughput_tables.csv", throughput.maxtext),
+        ("throughput_tables.csv", throughput.nemo),
     ]
     rows: list[dict[str, Any]] = []
     for name, adapter in sources:
         if (folder / name).is_file():
             rows += adapter(adapters.read(folder / name))
     return rows
+
+
+def unfitted(folder: Path, fits: dict[str, Fit]) -> list[tuple[dict[str, Any], float]]:
+    """Log errors of runs that no fit has seen, with the constants of a cluster like theirs."""
+    rows: list[dict[str, Any]] = []
+    for name, adapter in (("published_parallelism_points.csv", runs.parallelism_points),
+                          ("mlperf_gpt3_h100.csv", runs.mlperf)):  # fmt: skip
+        if (folder / name).is_file():
+            rows += adapter(adapters.read(folder / name))
+    rows = [row for row in rows if row["cluster"] in fits]
+    if not rows:
+        return []
+    names = {row["cluster"] for row in rows}
+    systems = {
+        name: with_constants(system_of(ALL_CLUSTERS[name]), fits[name].constants, fits[name].values) for name in names
+    }
+    predicted = predict(layouts(rows), systems).table()["step_time_s"]
+    measured = [float(row["step_time_s"]) for row in rows]
+    return list(zip(rows, np.log(predicted / np.asarray(measured)), strict=True))
 
 
 def system_of(cluster: Cluster, values: dict[str, float] | None = None) -> Any:
@@ -142,28 +166,34 @@ def regret(errors: list[tuple[dict[str, Any], float]]) -> dict[str, float]:
     }
 
 
-def memory_of(rows: list[dict[str, Any]]) -> tuple[dict[str, float], dict[str, float]] | None:
-    """Memory of successes and the out-of-memory label, each group predicted without itself."""
+def memory_of(rows: list[dict[str, Any]]) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+    """Memory of successes and the out-of-memory label, each group predicted without itself, and the constants."""
     if not rows:
-        return None
-    cluster = CLUSTERS["nanotron-h100"]
-    system, table = system_of(cluster), layouts(rows)
-    known = np.isfinite(table.columns["memory_b"])
+        return {}, {}
+    constants: dict[str, dict[str, float]] = {}
+    table = layouts(rows)
+    known, failed = np.isfinite(table.columns["memory_b"]), table.columns["out_of_memory"] > 0.5
     groups = np.asarray([row["group"] for row in rows])
-    found = fit(system, table.select(known), MEMORY, groups[known], starts=4, quantity="memory_b")
-    print(f"\nmemory\n{found}")
-    fitted = with_constants(system, MEMORY, found.values)
-    needed = predict(table, dict.fromkeys(np.unique(table.cluster), fitted)).prediction.memory
-    failed = table.columns["out_of_memory"] > 0.5
+    needed, errors, capacity = np.empty(len(rows)), np.full(len(rows), np.nan), 0.0
+    for name in np.unique(table.cluster):
+        own = table.cluster == name
+        system = system_of(CLUSTERS[name])
+        found = fit(system, table.select(known & own), MEMORY, groups[known & own], starts=4, quantity="memory_b")
+        print(f"\nmemory of {name}\n{found}")
+        errors[known & own] = found.held_out
+        fitted = {str(name): with_constants(system, MEMORY, found.values)}
+        needed[own] = predict(table.select(own), fitted).prediction.memory
+        needed[known & own] = table.columns["memory_b"][known & own] * np.exp(found.held_out)
+        values = zip((one.path for one in MEMORY), map(float, found.values), strict=True)
+        constants[str(name)], capacity = dict(values), float(system.accelerator.memory_capacity)
     chance = np.empty(len(rows))
     for group in np.unique(groups):
         inside = groups == group
         usable, spread = risk_law(needed[~inside], failed[~inside])
         chance[inside] = 1.0 / (1.0 + (usable / needed[inside]) ** (1.0 / spread))
     usable, spread = risk_law(needed, failed)
-    capacity = float(system.accelerator.memory_capacity)
     numbers = {
-        **{f"memory_{key}": value for key, value in summary(found.held_out).items()},
+        **{f"memory_{key}": value for key, value in summary(errors[known]).items()},
         "label_rows": len(rows), "label_accuracy_percent": 100 * float(np.mean((chance > 0.5) == failed)),
         "label_brier": float(np.mean((chance - failed) ** 2)), "usable_gib": usable / GIB, "spread": spread,
     }  # fmt: skip
@@ -172,8 +202,9 @@ def memory_of(rows: list[dict[str, Any]]) -> tuple[dict[str, float], dict[str, f
         if inside.any():
             print(f"  predicted risk {low:.0%} to {high:.0%}: mean {chance[inside].mean():.3f}, "
                   f"failed {failed[inside].mean():.3f} of {inside.sum()}")  # fmt: skip
-    values = dict(zip((one.path for one in MEMORY), map(float, found.values), strict=True))
-    return numbers, {**values, "software.usable_memory": usable / capacity, "software.memory_spread": spread}
+    for each in constants.values():
+        each |= {"software.usable_memory": usable / capacity, "software.memory_spread": spread}
+    return numbers, constants
 
 
 def risk_law(needed: np.ndarray, failed: np.ndarray) -> tuple[float, float]:
@@ -208,10 +239,10 @@ def draw(sets: dict[str, list[tuple[dict[str, Any], float]]]) -> None:
     figure.savefig(HERE / "predicted.png", dpi=110)
 
 
-def write_presets(fits: dict[str, Fit], memory: dict[str, float]) -> None:
+def write_presets(fits: dict[str, Fit], memory: dict[str, dict[str, float]]) -> None:
     """Cluster presets with fitted constants, their 95 % intervals and their origin."""
     for name, found in fits.items():
-        cluster = CLUSTERS[name]
+        cluster = ALL_CLUSTERS[name]
         lines = [f'title = "{cluster.title}"']
         blocks: dict[str, list[str]] = {}
         for path, (value, unit) in cluster.fixed.items():
@@ -220,7 +251,7 @@ def write_presets(fits: dict[str, Fit], memory: dict[str, float]) -> None:
             origin = f"fitted to {cluster.source}, 95 % interval {low:.4g} to {high:.4g} (experiments/01_step_time)"
             spread = f"lognormal {np.log(high / low) / 3.92:.2g}"
             blocks[one.path] = quantity(value, unit_of(one.path), "derived", origin, spread)
-        for path, value in (memory if name.startswith("nanotron") else {}).items():
+        for path, value in memory.get(name, {}).items():
             origin = "fitted to reserved memory and out-of-memory labels (experiments/01_step_time)"
             blocks[path] = quantity(value, unit_of(path), "derived", origin)
         for kind, preset in {**cluster.presets, "software": "megatron", "reliability": "llama-3"}.items():
