@@ -11,7 +11,8 @@ from adapters import Row, number
 GPT = {"gated": 0, "tied": 1}
 MODELS: dict[str, dict[str, Any]] = {
     "LLAMA2-7B": {"model": "llama-2-7b"}, "LLAMA2-13B": {"model": "llama-2-13b"},
-    "LLAMA2-70B": {"model": "llama-2-70b"}, "LLAMA3-8B": {"model": "llama-3.1-8b"}, "LLAMA3-70B": {"model": "llama-3.1-70b"},
+    "LLAMA2-70B": {"model": "llama-2-70b"}, "LLAMA3-8B": {"model": "llama-3.1-8b"},
+    "LLAMA3-70B": {"model": "llama-3.1-70b"},
     "LLAMA3_70B": {"model": "llama-3.1-70b"}, "LLAMA3.1_405B": {"model": "llama-3.1-405b"},
     "Llama-3.1-8B": {"model": "llama-3.1-8b"}, "Llama-3.1-70B": {"model": "llama-3.1-70b"},
     "Llama-3.1-405B": {"model": "llama-3.1-405b"}, "Llama3.1 405b": {"model": "llama-3.1-405b"},

@@ -80,6 +80,19 @@ def test_twice_every_rate_and_half_every_delay_halve_the_step(system, run):
     )
 
 
+def test_narrower_products_are_never_slower(system, run):
+    times = [run(system, columns(**change)).step_time.total for change in ({}, {"eight_bit": 1}, {"four_bit": 1})]
+    assert times[0] >= times[1] >= times[2]
+
+
+def test_more_copies_of_a_token_take_longer(system, run):
+    mixture = {"experts": 64, "feed_forward": 2048, "expert": 8, "shared_experts": 0}
+    fewer, more = (run(system, columns(**mixture, active_experts=k)).step_time for k in (4, 8))
+    assert more.memory > fewer.memory
+    assert more.expert > fewer.expert
+    assert more.total > fewer.total
+
+
 @pytest.mark.parametrize(
     "change", [{"tensor": 4}, {"pipeline": 4, "chips": 32}, {"zero": 0}, {"zero": 1}, {"zero": 2}], ids=str
 )
