@@ -33,7 +33,7 @@ def draw(terms: list[tuple[str, float]], total: float) -> None:
     figure = new_figure(6.8, 3.6)
     axes = add_axes(figure, 1, 1, 1)
     begin = 0.0
-    for place, (name, seconds) in enumerate(terms):
+    for place, (_, seconds) in enumerate(terms):
         color = BLUE if place < 2 else ORANGE
         axes.barh(place, seconds, left=begin, color=color)
         axes.text(begin + seconds + 0.01 * total, place, f"{seconds:.3g} s", va="center", fontsize=8)
