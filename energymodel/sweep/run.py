@@ -195,7 +195,7 @@ class Task:
         watch = Watch(grid, progress, sum(points_of_tile(grid, number) for number in finished))
         if finished:
             progress(f"{len(finished):,} of {grid.tiles:,} tiles are finished")
-        complete = True
+        complete, awaited = True, set(missing)
         try:
             for number, state in engine(self.tiles, missing):
                 if ledger is not None:
@@ -203,13 +203,19 @@ class Task:
                 if not (isinstance(keep, Full) and ledger is not None):  # its files are its result
                     done.add(number, state)
                 watch.tile(number)
+                awaited.remove(number)
         except KeyboardInterrupt:
             complete = False
+        if complete and awaited:
+            raise RuntimeError(
+                f"the engine ended without {len(awaited)} of {grid.tiles} tiles, such as {min(awaited)}."
+            )
         if isinstance(keep, Full) and ledger is not None and complete:
             path = store(ledger.folder, keep, grid, (ledger.read(number) for number in range(grid.tiles)), self.units)
             return self.conclude(None, watch.points, time.perf_counter() - start, complete, False, progress, path)
         for number in sorted(finished):
             done.add(number, _shared(ledger.read(number) if ledger is not None else self.tiles.like()))
+        done.skip_gaps()
         return self.conclude(done.state, watch.points, time.perf_counter() - start, complete, polished, progress)
 
     def conclude(
@@ -374,6 +380,12 @@ class Ordered:
             one = self._waiting.pop(self._next)
             self.state = self._keep.start(one) if self.state is None else self._keep.merge(self.state, one)
             self._next += 1
+
+    def skip_gaps(self) -> None:
+        """Take what waits for tiles that will not come."""
+        for number in sorted(self._waiting):
+            self._next = number
+            self.add(number, self._waiting[number])
 
 
 class Watch:

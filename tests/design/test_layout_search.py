@@ -48,13 +48,14 @@ def test_layouts_drawn_at_random_obey_their_bounds(problem, lattice, searched, c
     assert np.min(solution.value[usable]) >= searched.solution.value[best] - 1e-6
 
 
+@pytest.mark.slow
 def test_ipopt_finds_the_same_optimum_of_the_best_layout(problem, searched):
     best = searched.best()
     layout = take(searched.lattice, np.array([best]))
     low, high = layout_bounds(problem, layout)
-    layout, target = take(layout, 0), take(problem.targets(1), 0)
+    layout, target = jax.tree.map(lambda leaf: leaf[0], (layout, problem.targets(1)))
     found = minimize(
-        problem.form, 0.5 * (low + high)[0], (layout, target, problem.given), bounds=(low[0], high[0]),
+        problem.form, 0.5 * (low + high)[0], args=(layout, target, problem.given), bounds=(low[0], high[0]),
         options=OPTIONS, method="ipopt",
     )  # fmt: skip
     assert bool(found.result == RESULTS.successful)

@@ -21,7 +21,7 @@ def shape(problem):
     return problem.x0.size, problem.g(problem.x0).size, problem.h(problem.x0).size
 
 
-MANY = 13  # problems of one shape: these groups are quick for what they test
+MANY = 15  # problems of one shape: these groups are quick for what they test
 GROUPS = {key: [p for p in PROBLEMS if shape(p) == key] for key in sorted({shape(p) for p in PROBLEMS})}
 
 

@@ -45,6 +45,7 @@ def test_sweep_of_a_scenario_equals_evaluating_each_point(scenario, swept):
     assert values == sorted(values)
 
 
+@pytest.mark.slow
 def test_presets_and_layouts_are_axes(scenario):
     chips = scenario_axis(scenario, "system.accelerator", "h100-sxm, h200-sxm")
     assert [chips.label(0), chips.label(1)] == ["h100-sxm", "h200-sxm"]
