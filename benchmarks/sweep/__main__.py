@@ -79,13 +79,12 @@ def numexpr_peer(count: int, outer: int) -> Callable[[], float]:
                 for _ in range(3):
                     flat(statement.body)
             elif isinstance(statement, ast.Assign):
-                targets: Any = statement.targets[0]
-                pairs = (
-                    list(zip(targets.elts, statement.value.elts, strict=True))
-                    if isinstance(targets, ast.Tuple)
-                    else [(targets, statement.value)]
-                )
-                steps.extend((target.id, ast.unparse(value).replace("xp.", "")) for target, value in pairs)
+                target, value = statement.targets[0], statement.value
+                if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                    pairs = list(zip(target.elts, value.elts, strict=True))
+                else:
+                    pairs = [(target, value)]
+                steps.extend((ast.unparse(name), ast.unparse(value).replace("xp.", "")) for name, value in pairs)
 
     flat(model.body)
 
