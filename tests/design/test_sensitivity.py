@@ -40,7 +40,6 @@ def found(small):
 # Distributions
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "value", "unit", "reference"),
     [
@@ -269,6 +268,7 @@ def around(best):
         return envelope.differentiate(best, {"limits": None, "vary": None, "fix": ()})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path",
     [

@@ -403,6 +403,7 @@ def test_chunks_of_lanes_agree_with_single_lanes():
     np.testing.assert_allclose(nested.x.reshape(4, 2), many.x[:4], atol=1e-9)
 
 
+@pytest.mark.slow
 def test_warm_start_saves_iterations():
     scenario = reference.scenarios(64)[3]
 
