@@ -42,7 +42,7 @@ def test_layouts_drawn_at_random_obey_their_bounds(problem, lattice, searched):
     solution = solve_lanes(problem, part, screen(problem, part, FINE).start)
     violation = np.sum(np.maximum(-solution.slacks.inequalities, 0.0), axis=1)
     usable = np.isfinite(solution.value) & (violation <= 1e-6)
-    assert np.sum(usable) > 400
+    assert np.sum(usable) > 100
     assert np.all(bound[drawn][usable] - MARGIN <= solution.value[usable])
     best = searched.best()
     assert np.min(solution.value[usable]) >= searched.solution.value[best] - 1e-6
