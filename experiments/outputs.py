@@ -1,14 +1,42 @@
 """How does an experiment print its tables and keep its figures and `result.json`?"""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from energymodel.report.figure import save
 
 DIGITS = 9  # kept in result.json, so that the last bits of another machine change nothing
 
 Tables = dict[str, list[dict[str, Any]]]
+
+
+def accuracy(
+    prediction: str, errors: Sequence[float] | np.ndarray, held_out: str, within: str, reference: str = ""
+) -> dict[str, Any]:
+    """A row of the table `accuracy`, from which the page "How far can I trust it" is made.
+
+    **Arguments:**
+
+    - `prediction`: what is predicted.
+    - `errors`: relative errors, predicted over measured less one [1].
+    - `held_out`: what the measurements that they are taken on share, and no fit has seen.
+    - `within`: the range in which this was tested.
+    - `reference`: what else predicts it, and how well.
+    """
+    sizes = np.abs(np.asarray(errors, np.float64))
+    return {
+        "prediction": prediction,
+        "mean_error": float(np.mean(sizes)),
+        "largest_error": float(np.max(sizes)),
+        "count": int(sizes.size),
+        "held_out": held_out,
+        "range": within,
+        "reference": reference,
+    }
 
 
 def table(rows: list[dict[str, Any]]) -> str:

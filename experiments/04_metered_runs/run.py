@@ -1,6 +1,6 @@
 """What do meters say of whole training runs, and how well is the energy of a GPT-3 run on 512 H100 predicted?
 
-Prints five tables, draws `metered_runs` (SVG and PNG) and writes `result.json` beside this file.
+Prints seven tables, draws `metered_runs` (SVG and PNG) and writes `result.json` beside this file.
 """
 
 import sys
@@ -26,7 +26,37 @@ def compute() -> outputs.Tables:
     measured = gpt3.measured_run(tables["runs"])
     rows = gpt3.compute(measured, {row["name"]: row["value"] for row in tables["constants"]})
     tables["gpt3"] = rows
+    tables["accuracy"] = accuracy(tables)
     return tables
+
+
+def accuracy(tables: outputs.Tables) -> list[dict[str, Any]]:
+    """Errors of node power of held-out benchmarks, and of the energy of the GPT-3 run by what is known of it."""
+    rated = next(row for row in tables["summary"] if "rated" in row["quantity"])
+    rows = [
+        outputs.accuracy(
+            "mean power of a node over a run",
+            [row["held_out_error"] for row in tables["nodes"]],
+            "benchmark",
+            "8 to 512 H100 of one cluster, five benchmarks and one fine-tuning",
+            f"rated power of the chips: {100.0 * rated['mean_error']:.0f} %; Newkirk et al. 2025: 11.4 %",
+        )
+    ]
+    known = {row["known"]: row for row in tables["gpt3"]}
+    for key, text in {
+        "system, model, batch": "system, model and batch known",
+        "and layout": "layout known, too",
+        "and measured time": "layout and time known",
+    }.items():
+        rows.append(
+            outputs.accuracy(
+                f"energy of a run at the nodes, {text}",
+                [known[key]["energy_error"]],
+                "the run; constants of node power from other benchmarks",
+                "GPT-3 175B on 512 H100",
+            )
+        )
+    return rows
 
 
 def figure(tables: outputs.Tables) -> Any:

@@ -1,6 +1,7 @@
 """Do the points of Hoffmann et al. 2022 give the constants of Besiroglu et al. 2024, and how sure are they?"""
 
 import csv
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,9 @@ import numpy as np
 from energymodel.calibration.least_squares import Fit, flat, held_out_errors
 from energymodel.calibration.loss_law import CONSTANTS, OPTIONS, TrainedModels, errors, fit_loss_law
 from energymodel.calibration.uncertainty import bootstrap, quantiles
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import outputs
 
 DATA = Path(__file__).parents[1] / "data"
 SOURCE = "Besiroglu et al. 2024"
@@ -50,7 +54,7 @@ def constants_table(fitted: Fit, draws: np.ndarray | None = None) -> list[dict[s
     """Constants beside the published ones, with bootstrap errors and intervals where there are draws."""
     reference = published()
     rows = []
-    for place, (name, value) in enumerate(zip(fitted.names, flat(CONSTANTS, fitted.coordinates), strict=True)):
+    for place, (name, value) in enumerate(zip(fitted.names, flat(CONSTANTS, fitted.coordinates[None])[0], strict=True)):
         known = reference[NAMES[name]]
         row: dict[str, Any] = {
             "constant": NAMES[name],
@@ -70,10 +74,10 @@ def constants_table(fitted: Fit, draws: np.ndarray | None = None) -> list[dict[s
     return sorted(rows, key=lambda row: list(NAMES.values()).index(row["constant"]))
 
 
-def held_out(table: TrainedModels, fitted: Fit) -> list[dict[str, Any]]:
-    """Error of the loss of sizes that were left out, by size."""
+def held_out(table: TrainedModels, fitted: Fit) -> tuple[list[dict[str, Any]], np.ndarray]:
+    """Error of the loss of sizes that were left out, by size and by point."""
     bins = np.floor(np.log(table.parameters) / np.log(SIZE_GROUP)).astype(int)
-    found = held_out_errors(errors, CONSTANTS, table, bins, fitted, options=OPTIONS)[:, 0]
+    found = np.expm1(held_out_errors(errors, CONSTANTS, table, bins, fitted, options=OPTIONS)[:, 0])
     rows = []
     for number in np.unique(bins):
         chosen = bins == number
@@ -82,11 +86,11 @@ def held_out(table: TrainedModels, fitted: Fit) -> list[dict[str, Any]]:
                 "least_parameters": float(table.parameters[chosen].min()),
                 "most_parameters": float(table.parameters[chosen].max()),
                 "points": int(chosen.sum()),
-                "mean_error": float(np.mean(np.abs(np.expm1(found[chosen])))),
-                "bias": float(np.mean(np.expm1(found[chosen]))),
+                "mean_error": float(np.mean(np.abs(found[chosen]))),
+                "bias": float(np.mean(found[chosen])),
             }
         )
-    return rows
+    return rows, found
 
 
 def compute() -> tuple[dict[str, list[dict[str, Any]]], TrainedModels, Fit]:
@@ -94,16 +98,28 @@ def compute() -> tuple[dict[str, list[dict[str, Any]]], TrainedModels, Fit]:
     table = models()
     fitted = fit_loss_law(table)
     draws = bootstrap(errors, CONSTANTS, table, np.arange(len(table.loss)), fitted, count=DRAWS, options=OPTIONS)
-    sizes = held_out(table, fitted)
+    sizes, by_point = held_out(table, fitted)
     summary = [
         {
             "points": len(table.loss),
             "rms_log_error": float(np.sqrt(np.mean(fitted.errors**2))),
             "mean_error": float(np.mean(np.abs(np.expm1(fitted.errors)))),
-            "held_out_error": float(
-                np.average([row["mean_error"] for row in sizes], weights=[row["points"] for row in sizes])
-            ),
+            "held_out_error": float(np.mean(np.abs(by_point))),
             "draws": DRAWS,
         }
     ]
-    return {"constants": constants_table(fitted, draws), "held_out": sizes, "summary": summary}, table, fitted
+    accuracy = [
+        outputs.accuracy(
+            "loss of a model from its parameters and tokens",
+            by_point,
+            "size, within a factor of two",
+            "57 million to 16 billion parameters, one data set",
+        )
+    ]
+    tables = {
+        "constants": constants_table(fitted, draws),
+        "held_out": sizes,
+        "summary": summary,
+        "accuracy": accuracy,
+    }
+    return tables, table, fitted

@@ -1,6 +1,6 @@
 """Do the points of Hoffmann et al. 2022 give the constants of Besiroglu et al. 2024, and how sure are they?
 
-Prints three tables, draws `loss_law` (SVG and PNG) and writes `result.json` beside this file.
+Prints four tables, draws `loss_law` (SVG and PNG) and writes `result.json` beside this file.
 """
 
 import sys
@@ -47,7 +47,7 @@ def figure(tables: outputs.Tables, table: TrainedModels, fitted: Fit) -> Any:
             axes.plot([low, high], [height, height], color=color, linewidth=1.6)
             axes.plot(value, height, "o", color=color, label=label if place == places[0] else None)
     axes.set_yticks(places, [row["constant"] for row in rows])
-    axes.set_ylim(-0.6, len(rows) - 0.1)
+    axes.set_ylim(-0.6, len(rows) + 0.5)
     axes.set_xlabel("standard errors from the published value")
     axes.set_title("Constants, 95 % intervals", fontsize=9, loc="left")
     axes.legend(fontsize=8)

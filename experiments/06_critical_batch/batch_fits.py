@@ -1,11 +1,13 @@
 """How well are steps to a loss and samples to converge predicted at batches and sizes that were held out?"""
 
 import csv
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from energymodel.calibration.constants import Constant
 from energymodel.calibration.critical_batch import (
     BatchRuns,
     batch_runs,
@@ -18,11 +20,16 @@ from energymodel.calibration.critical_batch import (
 from energymodel.calibration.least_squares import Fit, fit, held_out_errors
 from energymodel.calibration.uncertainty import intervals
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import outputs
+
 DATA = Path(__file__).parents[1] / "data"
 ANCHOR = 131072.0
 """Batch [token] of the one run of a held-out size that tells its tokens: the reference batch of Zhang et al. 2024."""
 LANGUAGE = ("gpt3", "llama31_405b", "llama31_8b", "llama2_70b_lora", "bert")
 NOISE = 0.04
+HYPERBOLA = Constant(1.0, 1e-6)
+"""A sharpness that no measurement moves: the hyperbola of McCandlish et al. 2018."""
 
 
 def rows_of(name: str) -> list[dict[str, str]]:
@@ -97,6 +104,9 @@ def zhang_tables() -> dict[str, list[dict[str, Any]]]:
     fitted = fit(shared_errors, own, table, noise=NOISE)
     anchor = np.asarray(table.batch) == ANCHOR
     with_run = held_out_errors(shared_errors, own, table, sizes, fitted, trained_on=anchor)[:, 0]
+    plain = {**own, "sharpness": HYPERBOLA}
+    plain_fit = fit(shared_errors, plain, table, noise=NOISE)
+    hyperbola = held_out_errors(shared_errors, plain, table, sizes, plain_fit, trained_on=anchor)[:, 0]
     together = fit(shared_errors, common, table, noise=NOISE)
     without = held_out_errors(shared_errors, common, table, sizes, together)[:, 0]
     rows = []
@@ -106,6 +116,7 @@ def zhang_tables() -> dict[str, list[dict[str, Any]]]:
             {
                 "size": size,
                 "one_run_known": mean_error(with_run[chosen & ~anchor]),
+                "hyperbola_one_run_known": mean_error(hyperbola[chosen & ~anchor]),
                 "none_known": mean_error(without[chosen]),
                 "fitted": mean_error(fitted.errors[chosen, 0]),
             }
@@ -132,7 +143,22 @@ def zhang_tables() -> dict[str, list[dict[str, Any]]]:
         ],
         "zhang_summary": [
             {"protocol": "size held out, one run known", "mean_error": mean_error(with_run[~anchor])},
+            {"protocol": "the same with a sharpness of one", "mean_error": mean_error(hyperbola[~anchor])},
             {"protocol": "size held out, none known", "mean_error": mean_error(without)},
+        ],
+        "accuracy": [
+            outputs.accuracy(
+                "steps to a loss against batch, one run of the size known",
+                np.expm1(with_run[~anchor]),
+                "size of the model",
+                "85 million to 1.2 billion parameters, batches of 33 thousand to 8.4 million tokens",
+            ),
+            outputs.accuracy(
+                "steps to a loss against batch, no run of the size known",
+                np.expm1(without),
+                "size of the model",
+                "the same; the loss is that of 20 tokens per parameter",
+            ),
         ],
     }
 
@@ -181,9 +207,25 @@ def convergence_tables() -> dict[str, list[dict[str, Any]]]:
             },
             {"protocol": "batch held out, reference points alone", "mean_error": mean_error(alone[reference])},
         ],
+        "accuracy": [
+            outputs.accuracy(
+                "samples to converge against batch, other batches of the benchmark known",
+                np.expm1(with_submissions[reference]),
+                "batch",
+                "four MLPerf language benchmarks, batches that differ by 5 to 64 times",
+            ),
+            outputs.accuracy(
+                "samples to converge against batch, known from reference points alone",
+                np.expm1(alone[reference]),
+                "batch",
+                "the same; four points of the smallest benchmark",
+            ),
+        ],
     }
 
 
 def compute() -> dict[str, list[dict[str, Any]]]:
     """All tables."""
-    return zhang_tables() | convergence_tables()
+    parts = zhang_tables(), convergence_tables()
+    accuracy = [row for part in parts for row in part["accuracy"]]
+    return {**parts[0], **parts[1], "accuracy": accuracy}

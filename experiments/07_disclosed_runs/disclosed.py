@@ -3,6 +3,7 @@
 import csv
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem, evaluate
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+import outputs
 from fastest_layout import fastest_layout
 
 DATA = Path(__file__).parents[1] / "data" / "disclosed_training_runs.csv"
@@ -178,6 +180,42 @@ def summary(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
             line[f"{key}_ratio"] = 1.0 + float(np.median(errors)) if errors else None
         rows.append(line)
     return rows
+
+
+def accuracy(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Errors of hours where layout and software are disclosed and where not, and of metered power and energy."""
+    known = {case["model"] for case in cases()["run"] if "scenario" in case}
+    runs = "runs of 7 to 280 billion parameters, A100, H100 and TPU; hours also hold what is not training"
+
+    def errors(key: str, chosen: Callable[[dict[str, Any]], bool]) -> list[float]:
+        return [row[key] for row in found if row[key] is not None and chosen(row)]
+
+    return [
+        outputs.accuracy(
+            "chip hours of a published run, layout disclosed",
+            errors("chip_hours_error", lambda row: row["model"] in known),
+            "everything: nothing is fitted",
+            "Llama 3.1 405B and DeepSeek-V3",
+        ),
+        outputs.accuracy(
+            "chip hours of a published run, layout searched",
+            errors("chip_hours_error", lambda row: row["model"] not in known),
+            "everything: nothing is fitted",
+            runs,
+        ),
+        outputs.accuracy(
+            "power per chip of a published run with a meter",
+            errors("power_error", lambda row: row["basis"] == METERED),
+            "everything: nothing is fitted",
+            "T5 and Gopher on TPU",
+        ),
+        outputs.accuracy(
+            "energy of a published run with a meter, layout searched",
+            errors("energy_error", lambda row: row["basis"] == METERED),
+            "everything: nothing is fitted",
+            "T5, Gopher, OLMo, OLMo 2",
+        ),
+    ]
 
 
 def skipped() -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """Would the model have foreseen the chip hours, energy and carbon of disclosed training runs?
 
-Prints three tables, draws `disclosed_runs` (SVG and PNG) and writes `result.json` beside this file.
+Prints four tables, draws `disclosed_runs` (SVG and PNG) and writes `result.json` beside this file.
 """
 
 import sys
@@ -53,7 +53,12 @@ def figure(runs: list[dict[str, Any]]) -> Any:
 
 def compute() -> outputs.Tables:
     runs = disclosed.compute()
-    return {"runs": runs, "summary": disclosed.summary(runs), "skipped": disclosed.skipped()}
+    return {
+        "runs": runs,
+        "summary": disclosed.summary(runs),
+        "skipped": disclosed.skipped(),
+        "accuracy": disclosed.accuracy(runs),
+    }
 
 
 def main() -> None:
