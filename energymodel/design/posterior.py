@@ -16,8 +16,10 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from energymodel.design.distributions import Distribution, distributions
-from energymodel.design.numbers import Numbers, evaluate_vectors, gradient
+from energymodel.design.numbers import Numbers, gradient
+from energymodel.design.quantities import output
 from energymodel.presets.scenario import Scenario
+from energymodel.system.training_system import evaluate_once
 
 ROUNDS = 4  # of linearization: the outputs are near power laws of the numbers
 FARTHEST = 4.0  # standard deviations of the prior that a number may move
@@ -90,10 +92,10 @@ class Posterior:
             return f"{prior.family} {spread:.6g}"
         return " ".join([prior.family, *(f"{number:.9g}" for number in prior.numbers)])
 
-    def spread(self, numbers: Numbers, names: Sequence[str]) -> dict[str, float]:
-        """Standard deviation of the logarithm of outputs, from all uncertain numbers together [1]."""
-        rows = _slopes(self, numbers, [{name: 1.0} for name in names])[1]
-        return {name: float(np.sqrt(row @ self.covariance @ row)) for name, row in zip(names, rows, strict=True)}
+    def spread(self, numbers: Numbers, products: Sequence[Mapping[str, float]]) -> Float[np.ndarray, " k"]:
+        """Standard deviations of logarithms of products of outputs, from all uncertain numbers together [1]."""
+        slopes = _slopes(self, numbers, products)[1]
+        return np.sqrt(np.einsum("ki,ij,kj->k", slopes, self.covariance, slopes))
 
 
 def prior_of(scenario: Scenario, numbers: Numbers, loss_measured: bool) -> Posterior:
@@ -156,8 +158,8 @@ def _slopes(
     now: Posterior, numbers: Numbers, products: Sequence[Mapping[str, float]]
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k n"]]:
     """Logarithms of products of outputs and their derivatives by z, at the numbers given."""
-    names = tuple(dict.fromkeys(name for powers in products for name in powers))
-    values = dict(zip(names, evaluate_vectors(numbers, names, numbers.vector[None])[0], strict=True))
+    outcome = evaluate_once(numbers.system, numbers.plan)
+    values = {name: float(output(outcome, name)) for powers in products for name in powers}
     by_z = np.array([_slope(now, path, z) for path, z in zip(now.priors, now.z, strict=True)])
     places = numbers.places()
     rows, logarithms = [], []

@@ -37,7 +37,8 @@ POWER_ERROR = 0.01
 LOSS_ERROR = 0.01
 """Standard deviation of measured time and power [1] and loss [nat/token], what the model leaves out included."""
 MTBF = "system.reliability.chip_mtbf"
-FORECAST = ("time", "energy", "power_average")
+FORECAST = {"time": {"time": 1.0}, "energy": {"energy": 1.0}, "equipment_energy": {"energy": 1.0, "pue": -1.0}}
+"""Totals that are forecast, as products of powers of outputs; the energy of the facility and that of its equipment."""
 UNITS = {
     "tokens": "token", "time": "s", "loss": "nat/token", "power": "W", "equipment_power": "W", "failures": "1",
 }  # fmt: skip
@@ -76,7 +77,7 @@ class Rest:
 
     - `scenario`: numbers updated, learning continued from the progress made, limits less what is used up.
     - `updates`: numbers that the measurements moved, farthest first.
-    - `used`: time, energy, money and carbon of the run so far, measured or predicted, in SI.
+    - `used`: time, energy (of the facility, and of its equipment), money and carbon so far, measured or predicted.
     - `planned`: what the scenario said of the run so far, before the measurements.
     - `posterior`: all uncertain numbers, those with no effect included.
     """
@@ -88,15 +89,15 @@ class Rest:
     posterior: Posterior
 
     def forecast(self, outcome: TrainingOutcome) -> dict[str, Forecast]:
-        """Time, energy and mean power of the whole run if its rest has this outcome under its own plan."""
+        """Totals of `FORECAST` over the whole run if its rest has this outcome under its own plan."""
         numbers = Numbers(self.scenario.system, self.scenario.plan)
         with jax.enable_x64(True):
-            spreads = self.posterior.spread(numbers, FORECAST)
+            spreads = self.posterior.spread(numbers, list(FORECAST.values()))
         found = {}
-        for name in ("time", "energy"):
-            rest, used = float(output(outcome, name)), self.used[name]
-            ends = (used + rest * math.exp(ndtri(share) * spreads[name]) for share in SHARES)
-            found[name] = Forecast(used + rest, *ends)
+        for (name, powers), spread in zip(FORECAST.items(), spreads, strict=True):
+            rest = math.prod(float(output(outcome, one)) ** power for one, power in powers.items())
+            ends = (self.used[name] + rest * math.exp(ndtri(share) * spread) for share in SHARES)
+            found[name] = Forecast(self.used[name] + rest, *ends)
         return found
 
 
@@ -271,6 +272,7 @@ def _used(state: Mapping[str, float], outcome: TrainingOutcome) -> dict[str, flo
     if "power" in state or "equipment_power" in state:
         power = state.get("power") or state["equipment_power"] * float(outcome.pue)
         used["energy"] = power * used["time"]
+    used["equipment_energy"] = used["energy"] / float(outcome.pue)
     return used
 
 
