@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from energymodel.design.front import Front
     from energymodel.design.optimize import Optimum, optimize
     from energymodel.design.pareto import pareto
+    from energymodel.design.replan import Replan, SoFar, replan
     from energymodel.design.sensitivity import Sensitivity, sensitivity
     from energymodel.presets.scenario import Scenario, load_scenario
     from energymodel.sweep.axes import Axis
@@ -30,6 +31,9 @@ _HOME = {
     "Front": "energymodel.design.front",
     "Optimum": "energymodel.design.optimize",
     "optimize": "energymodel.design.optimize",
+    "Replan": "energymodel.design.replan",
+    "SoFar": "energymodel.design.replan",
+    "replan": "energymodel.design.replan",
     "Sensitivity": "energymodel.design.sensitivity",
     "sensitivity": "energymodel.design.sensitivity",
     "pareto": "energymodel.design.pareto",
@@ -47,10 +51,10 @@ _HOME = {
 _PACKAGES = ("design", "economics", "learning", "performance", "physics", "presets", "sources", "sweep", "system")
 
 __all__ = [
-    "AbstractReduction", "Axis", "Front", "InputError", "Optimum", "ParallelLayout", "Scenario", "Sensitivity",
-    "Swept", "TargetLoss", "TokenBudget", "TrainingOutcome", "TrainingPlan", "TrainingSystem", "design",
-    "economics", "evaluate", "learning", "load_scenario", "optimize", "pareto", "performance", "physics", "presets",
-    "sensitivity", "sources", "sweep", "system",
+    "AbstractReduction", "Axis", "Front", "InputError", "Optimum", "ParallelLayout", "Replan", "Scenario",
+    "Sensitivity", "SoFar", "Swept", "TargetLoss", "TokenBudget", "TrainingOutcome", "TrainingPlan", "TrainingSystem",
+    "design", "economics", "evaluate", "learning", "load_scenario", "optimize", "pareto", "performance", "physics",
+    "presets", "replan", "sensitivity", "sources", "sweep", "system",
 ]  # fmt: skip
 
 
