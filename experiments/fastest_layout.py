@@ -19,7 +19,7 @@ from energymodel.system.training_system import TrainingSystem, evaluate
 CHUNK = 512
 
 
-@eqx.filter_jit(compiler_options=compiler_options(once=True))
+@eqx.filter_jit(compiler_options=compiler_options(once=True))  # pyright: ignore[reportCallIssue]
 def _step(system: TrainingSystem, plan: TrainingPlan, lattice: Any) -> tuple[Any, Any]:
     """Step time [s] and slack of memory of layouts."""
 

@@ -77,7 +77,7 @@ def node_power(
     **Returns:** power at the meter [W].
     """
     above = jnp.asarray(chip) - idle_chip
-    return idle_power + chips * rated_power * above / efficiency
+    return jnp.asarray(idle_power + chips * rated_power * above / efficiency)
 
 
 def predicted_power(values: Values, runs: NodeRuns) -> Float[Array, " rows"]:

@@ -8,7 +8,7 @@ around the estimate, this is a step of Gauss-Newton towards the most likely valu
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -189,7 +189,8 @@ def _coordinate(now: Posterior, path: str, value: float) -> float:
     ends = _value(now, path, -edge), _value(now, path, edge)
     if not ends[0] < value < ends[1]:
         return -edge if value <= ends[0] else edge
-    return float(brentq(lambda z: _value(now, path, z) - value, -edge, edge, xtol=1e-12))
+    root: Any = brentq(lambda z: _value(now, path, z) - value, -edge, edge, xtol=1e-12)
+    return float(root)
 
 
 def _slope(now: Posterior, path: str, z: float) -> float:

@@ -46,7 +46,7 @@ def evaluation_share() -> float:
     )
 
 
-@eqx.filter_jit(compiler_options=compiler_options(once=True))
+@eqx.filter_jit(compiler_options=compiler_options(once=True))  # pyright: ignore[reportCallIssue]
 def _step_time(system: TrainingSystem, plan: Any) -> Any:
     return evaluate(system, plan).step_time
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from energymodel.calibration import node_power
@@ -128,8 +129,8 @@ def node_runs(found: list[dict[str, Any]], idle: float, rates: dict[tuple[str, s
         busy_power=same(float(chip.busy_power) / rated),
         idle_chip=same(float(chip.idle_power) / rated),
         efficiency=same(statistics.median(efficiency)),
-        relative_rate=np.array([rates[row["system"], row["benchmark"]] for row in found]),
-        power=np.array([row["node_power_w"] for row in found]),
+        relative_rate=jnp.array([rates[row["system"], row["benchmark"]] for row in found]),
+        power=jnp.array([row["node_power_w"] for row in found]),
     )
 
 

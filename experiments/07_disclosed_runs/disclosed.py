@@ -84,7 +84,7 @@ def scenario_of(row: dict[str, str], case: dict[str, Any], hardware: dict[str, A
     return load_scenario(tables, {"plan.batch": f"{sequences * sequence} token"})
 
 
-@eqx.filter_jit(compiler_options=compiler_options(once=True))
+@eqx.filter_jit(compiler_options=compiler_options(once=True))  # pyright: ignore[reportCallIssue]
 def _evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
     return evaluate(system, plan)
 

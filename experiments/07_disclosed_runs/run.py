@@ -45,9 +45,9 @@ def figure(runs: list[dict[str, Any]]) -> Any:
         axes.set_yticks(places, names if column == 0 else [""] * len(runs), fontsize=8)
         axes.set_xlabel("predicted / disclosed")
         axes.set_title(title, fontsize=9, loc="left")
-        if column == 0:
-            shown = axes.get_legend_handles_labels()
-    drawn.legend(*shown, loc="outside upper center", ncols=2, fontsize=8, frameon=False)
+    drawn.legend(
+        *drawn.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=2, fontsize=8, frameon=False
+    )
     return drawn
 
 

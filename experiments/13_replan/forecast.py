@@ -13,8 +13,8 @@ from energymodel.presets.scenario import Scenario, load_scenario
 from energymodel.system.training_system import evaluate_once
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "04_metered_runs"))
-import gpt3
-import metered_runs
+import gpt3  # pyright: ignore[reportMissingImports]
+import metered_runs  # pyright: ignore[reportMissingImports]
 
 MOMENTS = (0.05, 0.10, 0.25, 0.50, 0.75)
 """Shares of the run at which it is planned anew."""

@@ -54,6 +54,7 @@ def test_tables_agree(stated):
     np.testing.assert_allclose(np.mean(errors), stated["convergence_summary"][0]["mean_error"], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_constants_again(stated, batch_fits):
     sizes, table = batch_fits.zhang()
     fitted = fit(shared_errors, shared_constants(sizes), table, noise=batch_fits.NOISE, options=FEW)
@@ -62,6 +63,7 @@ def test_constants_again(stated, batch_fits):
         np.testing.assert_allclose(value, printed[name], rtol=1e-4, err_msg=name)
 
 
+@pytest.mark.slow
 def test_known_law_is_recovered(batch_fits):
     """Runs of a law with a sharpness of one and a half, exact, at the batches of the experiment."""
     sizes, table = batch_fits.zhang()

@@ -88,6 +88,7 @@ def test_without_noise_the_fit_is_exact():
     np.testing.assert_allclose([found.values[name] for name in TRUE], list(TRUE.values()), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_outliers_move_a_robust_fit_less():
     table = sample(np.random.default_rng(1), outliers=4)
     squares = fit(errors, CONSTANTS, table, options=Options(loss="squares"))
@@ -98,6 +99,7 @@ def test_outliers_move_a_robust_fit_less():
         assert robust.noise[0] < 0.5 * squares.noise[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", ["squares", "pseudo-huber"])
 def test_nominal_90_percent_intervals_hold_the_constants_in_85_to_97_percent_of_200_repetitions(loss):
     generator, options = np.random.default_rng(2), Options(loss=loss, starts=1)
@@ -113,6 +115,7 @@ def test_nominal_90_percent_intervals_hold_the_constants_in_85_to_97_percent_of_
     np.testing.assert_allclose(np.mean(found.noise), 0.02, rtol=0.05)
 
 
+@pytest.mark.slow
 def test_bootstrap_and_laplace_agree_where_rows_are_independent():
     table = sample(np.random.default_rng(3), rows=60)
     found = fit(errors, CONSTANTS, table)
@@ -160,6 +163,7 @@ def test_constants_that_the_data_do_not_determine_are_named():
     assert high[3] < 1.0
 
 
+@pytest.mark.slow
 def test_the_next_measurement_is_where_the_model_is_least_sure():
     generator = np.random.default_rng(5)
     x = jnp.asarray(np.exp(np.linspace(0.0, 1.0, 12)))

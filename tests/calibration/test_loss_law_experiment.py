@@ -38,6 +38,7 @@ def test_published_constants_are_met(stated):
         assert row["low_95"] < row["low_80"] < row["value"] < row["high_80"] < row["high_95"]
 
 
+@pytest.mark.slow
 def test_refit_again(stated, refit):
     fitted = fit_loss_law(refit.models())
     assert fitted.converged

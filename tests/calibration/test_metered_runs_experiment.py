@@ -53,6 +53,7 @@ def test_accuracy_reached(stated):
     assert abs(cases["and measured time"]["energy_error"]) <= 0.05
 
 
+@pytest.mark.slow
 def test_constants_again(stated, metered):
     again = metered.compute()
     for name in ("constants", "nodes", "runs", "traces"):

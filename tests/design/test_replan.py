@@ -43,6 +43,7 @@ def state(whole, **changes):
     return em.SoFar(**{name: float(value) * changes.get(name, 1.0) for name, value in found.items()})
 
 
+@pytest.mark.slow
 def test_run_that_goes_as_planned_moves_nothing(scenario, whole):
     rest = rest_of(scenario, state(whole))
     assert rest.updates == ()
@@ -58,6 +59,7 @@ def test_run_that_goes_as_planned_moves_nothing(scenario, whole):
         np.testing.assert_allclose(forecast[name].value, total, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_slow_and_frugal_run_is_believed(scenario, whole):
     """A tenth slower at a twentieth less power, measured within a percent: the updated scenario says so as well."""
     rest = rest_of(scenario, state(whole, time=1.10, power=0.95))
@@ -72,6 +74,7 @@ def test_slow_and_frugal_run_is_believed(scenario, whole):
         assert update.before != update.after
 
 
+@pytest.mark.slow
 def test_loss_above_the_law_is_believed(scenario, whole):
     """0.02 nat above what the law says: it says so as well, partly by its floor, partly by its critical batch."""
     tokens = float(SHARE * whole.tokens)
@@ -83,6 +86,7 @@ def test_loss_above_the_law_is_believed(scenario, whole):
     np.testing.assert_allclose(start.loss, said + 0.02, atol=0.004)
 
 
+@pytest.mark.slow
 def test_limits_are_of_the_whole_run(scenario, whole):
     limits = {"energy": 1.2 * float(whole.energy.total), "time": "1 day", "facility_power": "1 MW"}
     rest = rest_of(scenario, state(whole), limits)
@@ -92,6 +96,7 @@ def test_limits_are_of_the_whole_run(scenario, whole):
     assert left["facility_power"] == 1e6
 
 
+@pytest.mark.slow
 def test_rest_reads_back(scenario, whole):
     rest = rest_of(scenario, state(whole, time=1.05)).scenario
     again = load_scenario({"name": rest.name, **rest.tables})
@@ -99,6 +104,7 @@ def test_rest_reads_back(scenario, whole):
         assert float(one) == float(other)
 
 
+@pytest.mark.slow
 def test_text_with_units(scenario, whole):
     tokens = float(whole.tokens) / 4.0
     rest = rest_of(scenario, em.SoFar(tokens=f"{tokens / 1e9} G tokens", time="4 h", failures="2"))
