@@ -50,6 +50,8 @@ class AbstractReduction:
     ranked = True
     """Whether the points that it keeps have an order, by value."""
 
+    contiguous = False
+    """Whether the state of a stretch of tiles says nothing of which tiles they are, so that none may be left out."""
     alone = False
     """Whether points share no operations, as random samples do, so that short runs are compiled for less time."""
 
@@ -174,9 +176,9 @@ def _has(outputs: Any, name: str) -> bool:
 
 
 def least_or_inf(value: Any, permitted: Any) -> Any:
-    """The value where it is permitted and a number, infinity elsewhere."""
+    """The value where it is permitted and a finite number, infinity elsewhere."""
     value = jnp.asarray(value)
-    return jnp.where(permitted & (value < jnp.inf), value, jnp.inf)
+    return jnp.where(permitted & (jnp.abs(value) < jnp.inf), value, jnp.inf)
 
 
 def float_dtype() -> Any:

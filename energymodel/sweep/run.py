@@ -239,6 +239,7 @@ class Task:
         message += keep.complaint(state) if state is not None else ""
         if keep.looks_for_points and not found:
             message += "No point obeys all limits. Relax a limit, or extend an axis."
+            message += " Values beyond 3e38 need precision 64." if self.tiles.bits == 32 else ""
         return Swept(
             self.axes,
             grid,
@@ -387,10 +388,10 @@ class Ordered:
             self._next += 1
 
     def skip_gaps(self) -> None:
-        """Take what waits for tiles that will not come."""
-        for number in sorted(self._waiting):
-            self._next = number
-            self.add(number, self._waiting[number])
+        """Take what waits for tiles that will not come, unless places depend on them."""
+        while self._waiting and not self._keep.contiguous:
+            self._next = min(self._waiting)
+            self.add(self._next, self._waiting[self._next])
 
 
 class Watch:
