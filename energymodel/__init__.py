@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from energymodel.design.sensitivity import Sensitivity, sensitivity
     from energymodel.presets.scenario import Scenario, load_scenario
     from energymodel.sweep.axes import Axis
+    from energymodel.sweep.monte_carlo import MonteCarlo, monte_carlo
     from energymodel.sweep.reductions import AbstractReduction
     from energymodel.sweep.run import Swept, sweep
     from energymodel.system.outcome import TrainingOutcome
@@ -27,6 +28,8 @@ __version__ = "0.1.0"
 _HOME = {
     "AbstractReduction": "energymodel.sweep.reductions",
     "Axis": "energymodel.sweep.axes",
+    "MonteCarlo": "energymodel.sweep.monte_carlo",
+    "monte_carlo": "energymodel.sweep.monte_carlo",
     "Swept": "energymodel.sweep.run",
     "Front": "energymodel.design.front",
     "Optimum": "energymodel.design.optimize",
@@ -51,10 +54,10 @@ _HOME = {
 _PACKAGES = ("design", "economics", "learning", "performance", "physics", "presets", "sources", "sweep", "system")
 
 __all__ = [
-    "AbstractReduction", "Axis", "Front", "InputError", "Optimum", "ParallelLayout", "Replan", "Scenario",
+    "AbstractReduction", "Axis", "Front", "InputError", "MonteCarlo", "Optimum", "ParallelLayout", "Replan", "Scenario",
     "Sensitivity", "SoFar", "Swept", "TargetLoss", "TokenBudget", "TrainingOutcome", "TrainingPlan", "TrainingSystem",
-    "design", "economics", "evaluate", "learning", "load_scenario", "optimize", "pareto", "performance", "physics",
-    "presets", "replan", "sensitivity", "sources", "sweep", "system",
+    "design", "economics", "evaluate", "learning", "load_scenario", "monte_carlo", "optimize", "pareto", "performance",
+    "physics", "presets", "replan", "sensitivity", "sources", "sweep", "system",
 ]  # fmt: skip
 
 

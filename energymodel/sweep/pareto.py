@@ -45,7 +45,7 @@ def _picked(outputs: Any, names: Sequence[str | Callable[[Any], Any]], limits: M
     """Objectives of a point, all infinite where a limit is broken or one of them is no number."""
     permitted = feasible(outputs, limits)
     for name in names:
-        permitted = permitted & (jnp.asarray(output_of(outputs, name)) < jnp.inf)
+        permitted = permitted & (jnp.abs(jnp.asarray(output_of(outputs, name))) < jnp.inf)
     return tuple(least_or_inf(output_of(outputs, name), permitted) for name in names)
 
 

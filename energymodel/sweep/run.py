@@ -229,7 +229,8 @@ class Task:
         if state is not None:
             result = keep.result(state, grid)
             kept = [self._own(index) for index in keep.kept_points(state, grid)]
-            progress(f"evaluating {len(kept)} points in float64 ...")
+            if kept:
+                progress(f"evaluating {len(kept)} points in float64 ...")
             found = tuple(winners(self.function, self.axes, kept, self.value, self.limits, keep))
         if polished and found and self.value is not None:
             progress("searching between the points of the grid ...")
@@ -238,6 +239,7 @@ class Task:
         message += keep.complaint(state) if state is not None else ""
         if keep.looks_for_points and not found:
             message += "No point obeys all limits. Relax a limit, or extend an axis."
+            message += " Values beyond 3e38 need precision 64." if self.tiles.bits == 32 else ""
         return Swept(
             self.axes,
             grid,
@@ -284,7 +286,7 @@ def pose(
         function = what
         parsed = tuple(parse_axis(name, values, allow_negative=True) for name, values in given.items())
         value = minimize
-        ranges = {name: _range(name, limit) for name, limit in (limits or {}).items()}
+        ranges = {name: limit_range(name, limit) for name, limit in (limits or {}).items()}
     check_axes(parsed if isinstance(axes, Mapping) else tuple(axes))
     reduction = reduction_of(keep, value, ranges)
     reduction = reduction.prepare(Sampled(lambda: sample(function, parsed)))
@@ -336,7 +338,11 @@ def scenario_limits(limits: Mapping[str, Any]) -> dict[str, Range]:
     return {name: (one, math.inf) if name in AT_LEAST else (-math.inf, one) for name, one in numbers.items()}
 
 
-def _range(name: str, limit: Any) -> Range:
+def limit_range(name: str, limit: Any) -> Range:
+    """Limits of an output of a function: its largest value, or both ends.
+
+    **Raises:** `InputError` for what is no number.
+    """
     if isinstance(limit, tuple | list):
         low, high = (float(end) for end in limit)
         return low, high
@@ -382,10 +388,10 @@ class Ordered:
             self._next += 1
 
     def skip_gaps(self) -> None:
-        """Take what waits for tiles that will not come."""
-        for number in sorted(self._waiting):
-            self._next = number
-            self.add(number, self._waiting[number])
+        """Take what waits for tiles that will not come, unless places depend on them."""
+        while self._waiting and not self._keep.contiguous:
+            self._next = min(self._waiting)
+            self.add(self._next, self._waiting[self._next])
 
 
 class Watch:
