@@ -16,11 +16,13 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
+TESTS = HERE.parents[1] / "tests"
+sys.path.insert(0, str(TESTS))
 CORES = len(os.sched_getaffinity(0))
 LIMITS = {"time": 2.0e4, "power": 2.0e6, "temperature": 70.0}
 SCENARIO = "llama-3.1-405b-h100"
@@ -68,8 +70,7 @@ def numexpr_peer(count: int, outer: int) -> Callable[[], float]:
     numexpr.set_num_threads(CORES)
 
     # Each assignment of the model is one expression: its parts would otherwise be written out again and again.
-    source = HERE.joinpath("sweep_model.py").read_text()
-    body = ast.parse(source).body[-1].body
+    model: Any = ast.parse(TESTS.joinpath("sweep_model.py").read_text()).body[-1]
     steps: list[tuple[str, str]] = []
 
     def flat(statements) -> None:
@@ -78,15 +79,14 @@ def numexpr_peer(count: int, outer: int) -> Callable[[], float]:
                 for _ in range(3):
                     flat(statement.body)
             elif isinstance(statement, ast.Assign):
-                targets = statement.targets[0]
-                pairs = (
-                    list(zip(targets.elts, statement.value.elts, strict=True))
-                    if isinstance(targets, ast.Tuple)
-                    else [(targets, statement.value)]
-                )
-                steps.extend((target.id, ast.unparse(value).replace("xp.", "")) for target, value in pairs)
+                target, value = statement.targets[0], statement.value
+                if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                    pairs = list(zip(target.elts, value.elts, strict=True))
+                else:
+                    pairs = [(target, value)]
+                steps.extend((ast.unparse(name), ast.unparse(value).replace("xp.", "")) for name, value in pairs)
 
-    flat(body)
+    flat(model.body)
 
     def run() -> float:
         best = math.inf
@@ -108,7 +108,7 @@ def numba_peer(count: int) -> Callable[[], float]:
     import numba
 
     # The same source, compiled for scalars: `xp.` becomes `math.`.
-    function = ast.parse(HERE.joinpath("sweep_model.py").read_text()).body[-1]
+    function = ast.parse(TESTS.joinpath("sweep_model.py").read_text()).body[-1]
     source = ast.unparse(function).replace("xp.", "math.").replace(", xp)", ")")
     namespace: dict = {"math": math}
     exec(source, namespace)
@@ -153,6 +153,7 @@ def cpp_peer(count: int, flags: str) -> Callable[[], float] | None:
 def naive_peer(count: int) -> Callable[[], float]:
     import jax
     import jax.numpy as jnp
+
     from sweep_model import sweep_model
 
     axes = [jnp.asarray(axis) for axis in values(count)]
@@ -163,7 +164,7 @@ def naive_peer(count: int) -> Callable[[], float]:
         for axis in reversed(axes):
             own.append(axis[index % count])
             index = index // count
-        return permitted(sweep_model(*reversed(own), jnp), jnp)
+        return permitted(sweep_model(*reversed(own), xp=jnp), jnp)
 
     @jax.jit
     def run():
@@ -180,12 +181,12 @@ def naive_peer(count: int) -> Callable[[], float]:
 
 def ours(count: int, keep="best", **options) -> Callable[[], float]:
     import jax.numpy as jnp
-    from sweep_model import sweep_model
 
     from energymodel.sweep.axes import Axis
     from energymodel.sweep.engines import in_process
     from energymodel.sweep.reductions import Top
     from energymodel.sweep.run import Ordered, pose
+    from sweep_model import sweep_model
 
     def model(batch, clock, nodes, voltage):
         outputs = sweep_model(batch, clock, nodes, voltage, jnp)

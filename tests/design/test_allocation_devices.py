@@ -109,6 +109,7 @@ def mixed():
         return device_groups([h100.system, a100.system], h100.plan, [64.0, 64.0])
 
 
+@pytest.mark.slow
 def test_a100_beside_h100(mixed):
     tokens, full = 2.0**23, jnp.ones(2)
     fastest = tokens / float(jnp.sum(mixed.count * mixed.rate(full)))

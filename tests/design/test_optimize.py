@@ -114,6 +114,7 @@ def test_price_of_time_is_the_slope_of_the_optimum(scenario, optimum):
     assert math.log(optimum.relaxed_value / longer.relaxed_value) == pytest.approx(predicted, rel=0.1)
 
 
+@pytest.mark.slow
 def test_infeasible_names_the_conflict_and_what_each_must_give(scenario):
     optimum = em.optimize(scenario, limits={"time": "70 days", "facility_power": "12 MW"})
     assert optimum.result == "infeasible"

@@ -9,6 +9,7 @@ import pytest
 
 import energymodel as em
 from cli.shell import run
+from energymodel.sweep.axes import Axis
 from energymodel.sweep.model import HARD_LIMITS, ScenarioModel, scenario_axis
 from energymodel.sweep.run import pose
 from energymodel.units import InputError
@@ -45,6 +46,7 @@ def test_sweep_of_a_scenario_equals_evaluating_each_point(scenario, swept):
     assert values == sorted(values)
 
 
+@pytest.mark.slow
 def test_presets_and_layouts_are_axes(scenario):
     chips = scenario_axis(scenario, "system.accelerator", "h100-sxm, h200-sxm")
     assert [chips.label(0), chips.label(1)] == ["h100-sxm", "h200-sxm"]
@@ -75,6 +77,14 @@ def test_presets_and_layouts_are_axes(scenario):
 def test_bad_axes_of_a_scenario(scenario, path, values, words):
     with pytest.raises(InputError, match=words):
         scenario_axis(scenario, path, values)
+
+
+def test_axes_made_by_hand_are_checked(scenario):
+    assert scenario_axis(scenario, "plan.power_cap", Axis.of("plan.power_cap", [500.0])).unit == "W"
+    with pytest.raises(InputError, match=r'unknown path "plan\.clok"'):
+        pose(scenario, [Axis.of("plan.clok", [0.5])], "best", "energy", {})
+    with pytest.raises(InputError, match="its unit is MW, not W"):
+        scenario_axis(scenario, "plan.power_cap", Axis.of("plan.power_cap", [500.0], "MW"))
 
 
 def test_costly_physics_goes_outside(scenario):

@@ -1,0 +1,185 @@
+"""Does the fit recover known constants, with intervals that hold them as often as they say?"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from energymodel.calibration import uncertainty
+from energymodel.calibration.constants import Constant, flat_values, prior_of, values_of
+from energymodel.calibration.least_squares import Options, fit, fit_lanes, flat, held_out_errors, robust_error
+
+TRUE = {"amplitude": 3.0, "exponent": 0.4, "share": 0.3}
+CONSTANTS = {
+    "amplitude": Constant(2.0, 3.0, unit="s"),
+    "exponent": Constant(1.0, 2.0),
+    "share": Constant(0.5, 0.4, 0.0, 1.0),
+}
+
+
+def model(constants, x):
+    """A power law that starts from a floor: `a (m + (1 - m) x^-b)`."""
+    share = constants["share"]
+    return jnp.log(constants["amplitude"]) + jnp.log(share + (1 - share) * x ** (-constants["exponent"]))
+
+
+def errors(constants, table):
+    x, y = table
+    return (model(constants, x) - jnp.log(y))[:, None]
+
+
+def per_device_errors(constants, table):
+    x, device, y = table
+    return (jnp.log(constants["rate"][device]) - constants["exponent"] * jnp.log(x) - jnp.log(y))[:, None]
+
+
+def unused_errors(constants, table):
+    """A constant that acts on nothing, and two that act only as a product."""
+    x, y = table
+    level = jnp.log(constants["a"]) + jnp.log(constants["b"])
+    return (level - constants["exponent"] * jnp.log(x) + 0.0 * constants["idle"] - jnp.log(y))[:, None]
+
+
+def sample(generator, rows=30, noise=0.02, outliers=0):
+    x = np.exp(np.linspace(0.0, np.log(300.0), rows))
+    y = np.exp(np.asarray(model(TRUE, jnp.asarray(x))) + noise * generator.standard_normal(rows))
+    y[: outliers * 5 : 5] *= 2.0
+    return jnp.asarray(x), jnp.asarray(y)
+
+
+def test_coordinates_keep_constants_in_their_range():
+    one = {"a": Constant(2.0, 1.0, 1.0), "b": Constant(0.5, 0.1, 0.2, 0.6), "c": Constant(-3.0, 1.0, -np.inf)}
+    for z in (np.full(3, -40.0), np.full(3, 40.0)):
+        a, b, c = np.asarray(flat_values(one, z))
+        assert a >= 1.0
+        assert 0.2 <= b <= 0.6
+        assert c == z[2]
+    np.testing.assert_allclose(flat_values(one, prior_of(one).mean), [2.0, 0.5, -3.0])
+
+
+def test_prior_spread_of_a_bounded_constant_is_in_its_unit():
+    one = {"b": Constant(0.5, 0.01, 0.2, 0.6)}
+    prior = prior_of(one)
+    above = float(values_of(one, prior.mean + prior.spread)["b"])
+    np.testing.assert_allclose(above - 0.5, 0.01, rtol=0.05)
+
+
+@pytest.mark.parametrize("bad", [Constant(2.0, 0.1, 0.0, 1.0), Constant(1.0, 0.0), Constant(1.0, np.inf)])
+def test_a_prior_that_cannot_be_is_refused(bad):
+    with pytest.raises(ValueError, match="the prior's"):
+        prior_of({"a": bad})
+
+
+def test_robust_error_squared_is_twice_the_loss():
+    r, k = jnp.linspace(-9.0, 9.0, 37), 1.5
+    huber = np.where(np.abs(r) <= k, 0.5 * r**2, k * np.abs(r) - 0.5 * k**2)
+    np.testing.assert_allclose(0.5 * robust_error(r, k, "huber") ** 2, huber, rtol=1e-12)
+    pseudo = k**2 * (np.sqrt(1 + (r / k) ** 2) - 1)
+    np.testing.assert_allclose(0.5 * robust_error(r, k, "pseudo-huber") ** 2, pseudo, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(robust_error(r, k, "squares"), r)
+
+
+def test_without_noise_the_fit_is_exact():
+    found = fit(errors, CONSTANTS, sample(np.random.default_rng(0), noise=0.0))
+    assert found.converged
+    np.testing.assert_allclose([found.values[name] for name in TRUE], list(TRUE.values()), rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_outliers_move_a_robust_fit_less():
+    table = sample(np.random.default_rng(1), outliers=4)
+    squares = fit(errors, CONSTANTS, table, options=Options(loss="squares"))
+    for loss in ("huber", "pseudo-huber"):
+        robust = fit(errors, CONSTANTS, table, options=Options(loss=loss))
+        gap = [abs(np.log(one.values["amplitude"] / TRUE["amplitude"])) for one in (robust, squares)]
+        assert gap[0] < 0.5 * gap[1]
+        assert robust.noise[0] < 0.5 * squares.noise[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", ["squares", "pseudo-huber"])
+def test_nominal_90_percent_intervals_hold_the_constants_in_85_to_97_percent_of_200_repetitions(loss):
+    generator, options = np.random.default_rng(2), Options(loss=loss, starts=1)
+    tables = [jnp.stack(parts) for parts in zip(*(sample(generator) for _ in range(200)), strict=True)]
+    one = partial(fit_lanes, errors, tuple(CONSTANTS.items()), options, jnp.ones((30, 1)), jnp.asarray([0.05]))
+    found = jax.jit(jax.vmap(one))(tuple(tables))
+    half = stats.t.ppf(0.95, found.freedom)[:, None] * np.sqrt(np.einsum("rii->ri", found.covariance))
+    center = np.asarray(found.coordinates)
+    low, high = flat(CONSTANTS, center - half), flat(CONSTANTS, center + half)
+    held = np.sum((low < list(TRUE.values())) & (list(TRUE.values()) < high), axis=0)
+    assert np.all((held >= 170) & (held <= 194)), held
+    assert np.all(found.converged)
+    np.testing.assert_allclose(np.mean(found.noise), 0.02, rtol=0.05)
+
+
+@pytest.mark.slow
+def test_bootstrap_and_laplace_agree_where_rows_are_independent():
+    table = sample(np.random.default_rng(3), rows=60)
+    found = fit(errors, CONSTANTS, table)
+    draws = uncertainty.bootstrap(errors, CONSTANTS, table, np.arange(60), found, count=200)
+    laplace, resampled = uncertainty.intervals(CONSTANTS, found), uncertainty.quantiles(draws)
+    ratio = (resampled.upper - resampled.lower) / (laplace.upper - laplace.lower)
+    assert np.all((ratio > 0.5) & (ratio < 2.0)), ratio
+
+
+def test_held_out_groups_are_predicted_by_the_others_alone():
+    generator = np.random.default_rng(4)
+    device = np.repeat(np.arange(4), 8)
+    x = np.exp(generator.uniform(0, 4, 32))
+    rates = np.array([1.0, 2.0, 4.0, 8.0])
+    y = rates[device] * x**-0.5 * np.exp(0.02 * generator.standard_normal(32))
+    constants = {"rate": Constant(1.0, 2.0, labels=tuple("abcd")), "exponent": Constant(1.0, 0.5)}
+    table = (jnp.asarray(x), jnp.asarray(device), jnp.asarray(y))
+    found = fit(per_device_errors, constants, table)
+    np.testing.assert_allclose(found.values["rate"], rates, rtol=0.05)
+    assert found.names == ("rate[a]", "rate[b]", "rate[c]", "rate[d]", "exponent")
+    first = np.arange(32) % 8 == 0
+    blind = held_out_errors(per_device_errors, constants, table, device, found)
+    np.testing.assert_allclose(  # a rate that nobody measured is the prior's, 1
+        [np.mean(blind[device == one]) for one in range(4)], -np.log(rates), atol=0.1
+    )
+    transferred = held_out_errors(per_device_errors, constants, table, device, found, trained_on=first)
+    assert np.max(np.abs(transferred)) < 0.1
+    alone = fit(per_device_errors, constants, table, weights=(device != 2) | first)
+    np.testing.assert_allclose(transferred[device == 2], per_device_errors(alone.values, table)[device == 2], atol=2e-3)
+
+
+def test_constants_that_the_data_do_not_determine_are_named():
+    constants = {
+        "a": Constant(1.0, 1.0),
+        "b": Constant(1.0, 1.0),
+        "exponent": Constant(1.0, 0.5),
+        "idle": Constant(0.5, 0.2, 0.0, 1.0),
+    }
+    x = jnp.asarray(np.exp(np.linspace(0, 5, 30)))
+    found = fit(unused_errors, constants, (x, 4.0 * x**-0.5))
+    assert uncertainty.undetermined(constants, found) == ("a", "b", "idle")
+    np.testing.assert_allclose(found.values["a"] * found.values["b"], 4.0, rtol=1e-3)
+    low, high = uncertainty.intervals(constants, found)
+    assert low[3] > 0.0
+    assert high[3] < 1.0
+
+
+@pytest.mark.slow
+def test_the_next_measurement_is_where_the_model_is_least_sure():
+    generator = np.random.default_rng(5)
+    x = jnp.asarray(np.exp(np.linspace(0.0, 1.0, 12)))
+    y = jnp.exp(model(TRUE, x)) * np.exp(0.02 * generator.standard_normal(12))
+    found = fit(errors, CONSTANTS, (x, y))
+    candidates = jnp.asarray([1.0, 2.0, 10.0, 300.0])
+    better = uncertainty.next_measurement(errors, CONSTANTS, found, (candidates, jnp.ones(4)))
+    assert better.row == 3
+    assert 0.0 < better.gain < 1.0
+
+    # Brute force: the covariance after the row is measured, from the information of all rows.
+    def predicted(z, x):
+        return model(values_of(CONSTANTS, z), x)
+
+    slopes = jax.jacfwd(predicted)(jnp.asarray(found.coordinates), candidates)
+    before = np.linalg.inv(found.covariance)
+    after = np.linalg.inv(before + np.outer(slopes[3], slopes[3]) / found.noise[0] ** 2)
+    spread = [np.einsum("ri,ij,rj->", slopes, covariance, slopes) for covariance in (found.covariance, after)]
+    np.testing.assert_allclose(better.gain, 1.0 - spread[1] / spread[0], rtol=1e-6)
