@@ -42,8 +42,12 @@ def accuracy(
 def table(rows: list[dict[str, Any]]) -> str:
     """Rows as aligned text, columns in the order of their first appearance."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    cells = [columns] + [[_cell(row.get(key)) for key in columns] for row in rows]
-    widths = [max(len(line[number]) for line in cells) for number in range(len(columns))]
+    return aligned([columns] + [[_cell(row.get(key)) for key in columns] for row in rows])
+
+
+def aligned(cells: Sequence[Sequence[str]]) -> str:
+    """Lines of cells as text, each column aligned to the right."""
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells)
 
 
@@ -64,7 +68,12 @@ def keep(tables: Tables, folder: Path) -> None:
         ]
         for name, rows in tables.items()
     }
-    (folder / "result.json").write_text(json.dumps(rounded, indent=1) + "\n", encoding="utf-8")
+    write(rounded, folder)
+
+
+def write(result: Any, folder: Path) -> None:
+    """Write `result.json`."""
+    (folder / "result.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 def draw(figure: Any, folder: Path, name: str) -> None:

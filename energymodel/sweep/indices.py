@@ -46,8 +46,7 @@ class SobolIndices(AbstractReduction):
     factors: Sequence[str]
     centers: Sequence[float] = ()
     scales: Sequence[float] = ()
-
-    alone = True
+    alone: bool = False
 
     def prepare(self, sampled: SampledGrid) -> "SobolIndices":
         """Take centers and scales from a sample."""

@@ -210,11 +210,11 @@ def pose_samples(
         if units and name not in outputs:
             raise InputError(f'of: unknown output "{name}". {suggest(name, outputs)}')
     tables["numbers"] = {one.path: describe(one) for one in known}
-    drawn = uncertain(known)
+    drawn, large = uncertain(known), isinstance(what, Scenario)
     factors = len(drawn.factors)
     axes = sample_axes(samples, factors, seed)
     look = SampledGrid(lambda: checked(sample(Sampled(model, drawn, seed), axes), (*outputs, *ranges)))
-    keep = Samples(outputs, ranges).prepare(look)
+    keep = Samples(outputs, ranges, alone=large).prepare(look)
 
     def task(function: Any, grid: Grid, reduction: AbstractReduction) -> Task:
         return Task(function, grid.axes, Tiles(function, grid, reduction, precision), ranges, None, tables)
@@ -226,7 +226,9 @@ def pose_samples(
     exchange = np.concatenate([np.zeros((1, factors)), np.ones((1, factors)), np.eye(factors)])
     more = (*sample_axes(max(FEWEST, number), 2 * factors, seed), Axis("exchange", exchange))
     second = task(
-        Exchanged(model, drawn, seed), _grid(more, factors + 2), SobolIndices(of, drawn.factors).prepare(look)
+        Exchanged(model, drawn, seed),
+        _grid(more, factors + 2),
+        SobolIndices(of, drawn.factors, alone=large).prepare(look),
     )
     return Design(of, drawn, units, first, second)
 

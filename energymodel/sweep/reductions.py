@@ -52,8 +52,8 @@ class AbstractReduction:
 
     contiguous = False
     """Whether the state of a stretch of tiles says nothing of which tiles they are, so that none may be left out."""
-    alone = False
-    """Whether points share no operations, as random samples do, so that short runs are compiled for less time."""
+    alone: bool = False
+    """Whether points of a large model share no operations, so that short runs are compiled for less time."""
 
     @property
     def shown(self) -> int | None:

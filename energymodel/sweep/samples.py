@@ -70,8 +70,7 @@ class Samples(Histogram):
     shares: Sequence[float] = DRAWN
     centers: Sequence[float] = ()
     scales: Sequence[float] = ()
-
-    alone = True
+    alone: bool = False
 
     def prepare(self, sampled: SampledGrid) -> "Samples":
         """Take ranges, centers and scales from a sample."""

@@ -3,13 +3,16 @@
 Prints the tables and writes `result.json` beside this file.
 """
 
-import json
+import sys
 from pathlib import Path
 
 from rich.console import Console
 
 import energymodel as em
 from energymodel.report.monte_carlo import samples_json, samples_report
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import outputs
 
 HERE = Path(__file__).parent
 SCENARIO = "llama-3.1-405b-h100"
@@ -24,7 +27,7 @@ def main() -> None:
     tree = samples_json(scenario, found, {"limits": LIMITS})
     kept = {key: tree[key] for key in ("limits", "samples", "index_samples", "outputs", "chances", "indices")}
     kept["outputs"] = {name: kept["outputs"][name] for name in found.of}
-    (HERE / "result.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    outputs.write(kept, HERE)
 
 
 if __name__ == "__main__":

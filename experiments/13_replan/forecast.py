@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 import energymodel as em
-from energymodel.design.replan import MTBF, rest_of
+from energymodel.design.replan import rest_of
 from energymodel.presets.scenario import Scenario, load_scenario
 from energymodel.system.training_system import evaluate_once
 
@@ -69,11 +69,12 @@ def compute() -> list[dict[str, Any]]:
         with jax.enable_x64(True):
             left = jax.tree.map(np.asarray, evaluate_once(rest.scenario.system, rest.scenario.plan))
         found = rest.forecast(left)
-        one = row(share, found["time"].value, found["equipment_energy"].value, measured)
-        for key, name, total in (("time", "time", length), ("energy", "equipment_energy", measured["energy_j"])):
-            one[f"{key}_low"] = found[name].lower / total - 1.0
-            one[f"{key}_high"] = found[name].upper / total - 1.0
-        one["most_moved"] = next((one.path for one in rest.updates if one.path != MTBF), "")
+        one = row(share, found["time"].value, found["energy"].value / float(left.pue), measured)
+        # Intervals of the site's energy: its cooling is as uncertain as before, for no meter has seen it.
+        for name, total in (("time", length), ("energy", measured["energy_j"] * float(left.pue))):
+            one[f"{name}_low"] = found[name].lower / total - 1.0
+            one[f"{name}_high"] = found[name].upper / total - 1.0
+        one["most_moved"] = rest.updates[0].path if rest.updates else ""
         rows.append(one)
     return rows
 

@@ -61,6 +61,7 @@ def test_disclosed_layouts_meet_the_hours(stated):
         assert abs(found[model]["chip_hours_error"]) < 0.10
 
 
+@pytest.mark.slow
 def test_one_run_again(stated, disclosed):
     row = disclosed.compute((AGAIN,))[0]
     printed = next(one for one in stated["runs"] if one["model"] == AGAIN)

@@ -125,6 +125,7 @@ def test_bootstrap_and_laplace_agree_where_rows_are_independent():
     assert np.all((ratio > 0.5) & (ratio < 2.0)), ratio
 
 
+@pytest.mark.slow
 def test_held_out_groups_are_predicted_by_the_others_alone():
     generator = np.random.default_rng(4)
     device = np.repeat(np.arange(4), 8)

@@ -85,6 +85,7 @@ def test_a_part_at_full_width_leaves_the_rest_to_the_others(linear):
     np.testing.assert_allclose(found, 220.0 * weight / weight.sum(), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_real_site_under_its_limit():
     scenario = load_scenario("llama-3.1-405b-h100")
     site, limit = site_load(scenario.system, scenario.plan), 18e6

@@ -107,6 +107,7 @@ def test_each_objective_improves_on_the_baseline(scenario, minimize):
     np.testing.assert_allclose(float(objective_value(optimum.outcome, minimize)), optimum.value)
 
 
+@pytest.mark.slow
 def test_price_of_time_is_the_slope_of_the_optimum(scenario, optimum):
     """A relaxed time limit saves what its multiplier says [envelope theorem]."""
     longer = em.optimize(scenario, limits={"time": optimum.limits["time"] * 1.01})

@@ -88,6 +88,7 @@ def verify(problems):
         np.testing.assert_allclose(check.products, 0.0, atol=1e-6 * scale, err_msg=problem.name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", [key for key in GROUPS if key in QUICKLY], ids=str)
 def test_published_optima(key):
     verify(GROUPS[key])

@@ -242,6 +242,7 @@ def test_pytrees_fixed_variables_and_missing_bounds():
     np.testing.assert_allclose(solution.multipliers.upper["a"], 1.0, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_negative_and_badly_scaled_objectives():
     """The same parabola in units of 1e12 and of 1e-12, with a constraint in units of 1e6: x = 3, multiplier 2 (5-3)."""
     for unit in (1e12, 1.0, 1e-12):

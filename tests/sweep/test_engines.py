@@ -23,6 +23,7 @@ def whole(tmp_path_factory):
     return path.read_bytes()
 
 
+@pytest.mark.slow
 def test_two_devices_of_one_host(tmp_path, whole):
     finish(start("-", tmp_path / "result", "devices", XLA_FLAGS="--xla_force_host_platform_device_count=2"))
     assert (tmp_path / "result").read_bytes() == whole

@@ -67,6 +67,7 @@ def killed_and_resumed(tmp_path, kills):
     assert len((tmp_path / "whole").read_bytes()) > 0
 
 
+@pytest.mark.slow
 def test_kill_and_resume_give_the_same_bits(tmp_path):
     killed_and_resumed(tmp_path, 2)
 

@@ -222,6 +222,7 @@ def test_bad_samples_of_a_scenario_are_named(changes, words):
         pose_samples(em.load_scenario(SMALL), 16, **changes)
 
 
+@pytest.mark.slow
 def test_command_draws_samples(tmp_path):
     path = tmp_path / "samples.csv"
     options = ("--samples", "200", "--limit", "time=1000 days", "--of", "loss", "--json", "-o", str(path))

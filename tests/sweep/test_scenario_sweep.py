@@ -94,6 +94,7 @@ def test_costly_physics_goes_outside(scenario):
     assert task.tiles.grid.axes[0].name == "plan.clock"
 
 
+@pytest.mark.slow
 def test_command_prints_the_best_points(tmp_path):
     options = [part for path, text in AXES.items() for part in ("--axis", f"{path}={text}")]
     path = tmp_path / "sweep.csv"
