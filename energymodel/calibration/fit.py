@@ -198,7 +198,8 @@ def _search(quantity: str) -> Any:
     def lanes(problem: Problem, paths: tuple[str, ...], starts: Array, kept: Array) -> tuple[Array, ...]:
         return jax.vmap(lambda start, rows: one(problem, paths, start, rows))(starts, kept)
 
-    return eqx.filter_jit(lanes, compiler_options=compiler_options())
+    options: Any = {"compiler_options": compiler_options()}  # handed on to `jax.jit`
+    return eqx.filter_jit(lanes, **options)
 
 
 def _in_lanes(run: Any, problem: Problem, paths: tuple[str, ...], starts: np.ndarray, kept: np.ndarray) -> list[Any]:

@@ -55,9 +55,9 @@ class Answers(NamedTuple):
             "step_time_s": total,
             **terms,
             "tokens_per_s": tokens / total,
-            "mfu": self.prediction.mfu,
-            "memory_b": self.prediction.memory,
-            "out_of_memory_probability": self.prediction.out_of_memory_probability,
+            "mfu": np.asarray(self.prediction.mfu),
+            "memory_b": np.asarray(self.prediction.memory),
+            "out_of_memory_probability": np.asarray(self.prediction.out_of_memory_probability),
         }
 
 

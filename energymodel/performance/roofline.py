@@ -41,7 +41,7 @@ def unfilled_operations(
     **Returns:** operations [FLOP].
     """
     m, n, k = map(jnp.asarray, (rows, columns, inner))
-    return 2.0 * tile * (m * n + m * k + count * n * k)
+    return 2.0 * jnp.asarray(tile) * (m * n + m * k + count * n * k)
 
 
 def compute_time(operations: Numeric, peak_rate: Numeric, efficiency: Numeric) -> Float[Array, "..."]:

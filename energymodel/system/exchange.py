@@ -23,11 +23,11 @@ class Exchange(NamedTuple):
     time: Scalar
     inner_bytes: Scalar
     outer_bytes: Scalar
-    latency: Scalar | float = 0.0
+    latency: Numeric = 0.0
 
     def scaled(self, count: Numeric) -> "Exchange":
         """The same exchange, `count` times in a row."""
-        return Exchange(*(part * count for part in self))
+        return Exchange(*(jnp.asarray(part) * count for part in self))
 
 
 class Fabric(NamedTuple):
@@ -38,7 +38,7 @@ class Fabric(NamedTuple):
     outer_bandwidth: Scalar
     outer_latency: Scalar
     node: Scalar
-    steps: Scalar | float = 0.0
+    steps: Numeric = 0.0
 
     def all_reduce(
         self, ranks: Numeric, stride: Numeric, size: Numeric, *, count: Numeric = 1.0, tree: Numeric = 0.0
@@ -228,4 +228,4 @@ def data_exchange(
     dense = exchange(part.dense_ranks, layout.tensor, part.dense)
     routed = exchange(part.routed_ranks, layout.tensor * layout.expert, part.routed)
     routed = routed.scaled(system.workload.mixture)  # a dense model has no second collective to start
-    return Exchange(*(one + other for one, other in zip(dense, routed, strict=True)))
+    return Exchange(*(jnp.asarray(one) + other for one, other in zip(dense, routed, strict=True)))

@@ -85,8 +85,8 @@ def narrow_energy(chip: Accelerator, eight_bit: Numeric, four_bit: Numeric = 0.0
 
     **Returns:** energy ratio [1].
     """
-    ratio = jnp.asarray(chip.eight_bit_energy_ratio)
-    return 1.0 - eight_bit * (1.0 - ratio) - four_bit * (1.0 - ratio**2)
+    ratio, eight, four = map(jnp.asarray, (chip.eight_bit_energy_ratio, eight_bit, four_bit))
+    return 1.0 - eight * (1.0 - ratio) - four * (1.0 - ratio**2)
 
 
 def product_efficiency(system: "TrainingSystem", plan: TrainingPlan) -> Scalar:

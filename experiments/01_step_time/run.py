@@ -178,7 +178,7 @@ def memory_of(rows: list[dict[str, Any]]) -> tuple[dict[str, float], dict[str, d
     for name in np.unique(table.cluster):
         own = table.cluster == name
         system = system_of(CLUSTERS[name])
-        found = fit(system, table.select(known & own), MEMORY, groups[known & own], starts=4, quantity="memory_b")
+        found = fit(system, table.select(known & own), MEMORY, list(groups[known & own]), starts=4, quantity="memory_b")
         print(f"\nmemory of {name}\n{found}")
         errors[known & own] = found.held_out
         fitted = {str(name): with_constants(system, MEMORY, found.values)}
