@@ -102,6 +102,7 @@ def test_memory_falls_with_every_sharding_degree(change, system, run):
     assert run(system, columns(**{**base, **change})).memory > sharded
 
 
+@pytest.mark.slow
 def test_time_and_memory_are_differentiable(system):
     def total(row):
         prediction = predict_row(system, row)
