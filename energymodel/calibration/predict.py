@@ -28,6 +28,7 @@ from energymodel.units import InputError
 
 Scalar = Float[Array, ""]
 Row = Mapping[str, Any]
+SHORTEST = 64  # rows of a batch
 
 
 class Prediction(NamedTuple):
@@ -106,6 +107,11 @@ def predict_row(system: TrainingSystem, row: Row) -> Prediction:
     )
 
 
+def _padded(places: np.ndarray) -> np.ndarray:
+    """The same, repeated up to a power of two, so that tables of any length share a few compiled programs."""
+    return np.resize(places, max(SHORTEST, 2 ** int(np.ceil(np.log2(len(places))))))
+
+
 @cache
 def _compiled() -> Any:
     return jax.jit(jax.vmap(predict_row, in_axes=(None, 0)), compiler_options=compiler_options())
@@ -151,7 +157,9 @@ def predict(
         for name in dict.fromkeys(table.cluster):
             chosen = table.cluster == name
             system = systems[name] if systems and name in systems else cluster_system(str(name))
-            part = jax.device_get(_compiled()(system, {key: table.columns[key][chosen] for key in inputs}))
+            rows = _padded(np.flatnonzero(chosen))
+            part = jax.device_get(_compiled()(system, {key: table.columns[key][rows] for key in inputs}))
+            part = jax.tree.map(lambda values, count=np.sum(chosen): values[:count], part)
             if found is None:
                 found = jax.tree.map(lambda values: np.full(len(table), np.nan), part)
             jax.tree.map(lambda all_of_it, values, chosen=chosen: all_of_it.__setitem__(chosen, values), found, part)
