@@ -7,7 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from energymodel import design, economics, learning, performance, physics, presets, sources, system
+    from energymodel import calibration, design, economics, learning, performance, physics, presets, sources, system
+    from energymodel.calibration.calibrate import Calibration, calibrate
     from energymodel.design.front import Front
     from energymodel.design.optimize import Optimum, optimize
     from energymodel.design.pareto import pareto
@@ -27,6 +28,8 @@ _HOME = {
     "AbstractReduction": "energymodel.sweep.reductions",
     "Axis": "energymodel.sweep.axes",
     "Swept": "energymodel.sweep.run",
+    "Calibration": "energymodel.calibration.calibrate",
+    "calibrate": "energymodel.calibration.calibrate",
     "Front": "energymodel.design.front",
     "Optimum": "energymodel.design.optimize",
     "optimize": "energymodel.design.optimize",
@@ -44,13 +47,24 @@ _HOME = {
     "evaluate": "energymodel.system.training_system",
     "InputError": "energymodel.units",
 }
-_PACKAGES = ("design", "economics", "learning", "performance", "physics", "presets", "sources", "sweep", "system")
+_PACKAGES = (
+    "calibration",
+    "design",
+    "economics",
+    "learning",
+    "performance",
+    "physics",
+    "presets",
+    "sources",
+    "sweep",
+    "system",
+)
 
 __all__ = [
-    "AbstractReduction", "Axis", "Front", "InputError", "Optimum", "ParallelLayout", "Scenario", "Sensitivity",
-    "Swept", "TargetLoss", "TokenBudget", "TrainingOutcome", "TrainingPlan", "TrainingSystem", "design",
-    "economics", "evaluate", "learning", "load_scenario", "optimize", "pareto", "performance", "physics", "presets",
-    "sensitivity", "sources", "sweep", "system",
+    "AbstractReduction", "Axis", "Calibration", "Front", "InputError", "Optimum", "ParallelLayout", "Scenario",
+    "Sensitivity", "Swept", "TargetLoss", "TokenBudget", "TrainingOutcome", "TrainingPlan", "TrainingSystem",
+    "calibrate", "calibration", "design", "economics", "evaluate", "learning", "load_scenario", "optimize", "pareto",
+    "performance", "physics", "presets", "sensitivity", "sources", "sweep", "system",
 ]  # fmt: skip
 
 
