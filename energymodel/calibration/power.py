@@ -171,7 +171,7 @@ def errors(values: Values, runs: Any) -> Float[Array, "rows 2"]:
 
 
 def profiles(
-    workload: Sequence[Any], batch: np.ndarray, limit: np.ndarray, time: np.ndarray, power: np.ndarray, *,
+    workload: Sequence[Any] | np.ndarray, batch: np.ndarray, limit: np.ndarray, time: np.ndarray, power: np.ndarray, *,
     clock: np.ndarray | None = None, rated_power: float | None = None, idle_power: float | None = None,
 ) -> tuple[Profiles, np.ndarray]:  # fmt: skip
     """Join each setting with its profile, the row of the same workload and batch at the highest limit and clock.

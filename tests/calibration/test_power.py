@@ -13,7 +13,7 @@ from energymodel.calibration.power import Profiles, clock_at_power, errors, over
 from energymodel.physics.voltage import voltage_fraction
 
 CONSTANTS = power.power_constants()
-MEDIAN = values_of(CONSTANTS, prior_of(CONSTANTS).mean)
+MEDIAN = {name: np.asarray(one.median) for name, one in CONSTANTS.items()}
 
 
 def rows(limit, overhead=0.0, reference_power=220.0):
