@@ -61,13 +61,10 @@ class Job:
         with jax.enable_x64(True):
             time, watt = (np.asarray(one) for one in self.predict(self.values, profiles))
         outlook = self.epochs[batch] * time * watt
-        seen = sorted(limit for one, limit in self.tried if one == batch)
-        measured = np.array([self.tried[batch, limit] for limit in seen])
-        # What the model missed at limits that were run, it is taken to miss between and beyond them as well.
-        missed = (
-            np.interp(np.arange(count), seen, np.log(measured / outlook[seen])) if np.isfinite(measured[-1]) else 0.0
-        )
-        return outlook * np.exp(missed)
+        for (one, limit), energy in self.tried.items():
+            if one == batch:
+                outlook[limit] = energy
+        return outlook
 
     def value(self, batch: int) -> float:
         """Least predicted energy over the limits of a batch, which is profiled if it was not yet."""
