@@ -12,9 +12,11 @@ if TYPE_CHECKING:
     from energymodel.design.front import Front
     from energymodel.design.optimize import Optimum, optimize
     from energymodel.design.pareto import pareto
+    from energymodel.design.replan import Replan, SoFar, replan
     from energymodel.design.sensitivity import Sensitivity, sensitivity
     from energymodel.presets.scenario import Scenario, load_scenario
     from energymodel.sweep.axes import Axis
+    from energymodel.sweep.monte_carlo import MonteCarlo, monte_carlo
     from energymodel.sweep.reductions import AbstractReduction
     from energymodel.sweep.run import Swept, sweep
     from energymodel.system.outcome import TrainingOutcome
@@ -27,12 +29,17 @@ __version__ = "0.1.0"
 _HOME = {
     "AbstractReduction": "energymodel.sweep.reductions",
     "Axis": "energymodel.sweep.axes",
+    "MonteCarlo": "energymodel.sweep.monte_carlo",
+    "monte_carlo": "energymodel.sweep.monte_carlo",
     "Swept": "energymodel.sweep.run",
     "Calibration": "energymodel.calibration.calibrate",
     "calibrate": "energymodel.calibration.calibrate",
     "Front": "energymodel.design.front",
     "Optimum": "energymodel.design.optimize",
     "optimize": "energymodel.design.optimize",
+    "Replan": "energymodel.design.replan",
+    "SoFar": "energymodel.design.replan",
+    "replan": "energymodel.design.replan",
     "Sensitivity": "energymodel.design.sensitivity",
     "sensitivity": "energymodel.design.sensitivity",
     "pareto": "energymodel.design.pareto",
@@ -61,10 +68,11 @@ _PACKAGES = (
 )
 
 __all__ = [
-    "AbstractReduction", "Axis", "Calibration", "Front", "InputError", "Optimum", "ParallelLayout", "Scenario",
-    "Sensitivity", "Swept", "TargetLoss", "TokenBudget", "TrainingOutcome", "TrainingPlan", "TrainingSystem",
-    "calibrate", "calibration", "design", "economics", "evaluate", "learning", "load_scenario", "optimize", "pareto",
-    "performance", "physics", "presets", "sensitivity", "sources", "sweep", "system",
+    "AbstractReduction", "Axis", "Calibration", "Front", "InputError", "MonteCarlo", "Optimum", "ParallelLayout",
+    "Replan", "Scenario", "Sensitivity", "SoFar", "Swept", "TargetLoss", "TokenBudget", "TrainingOutcome",
+    "TrainingPlan", "TrainingSystem", "calibrate", "calibration", "design", "economics", "evaluate", "learning",
+    "load_scenario", "monte_carlo", "optimize", "pareto", "performance", "physics", "presets", "replan", "sensitivity",
+    "sources", "sweep", "system",
 ]  # fmt: skip
 
 

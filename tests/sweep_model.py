@@ -1,9 +1,8 @@
-"""A training run in one page, as every implementation of a sweep computes it: 150 FLOP, 17 exp/log, 2 sqrt per point.
-
-Origin: reference/sweep_model.py of this project's shared notes, unchanged from `def` on.
+"""A model of a training run in one page, which every implementation of a sweep computes: 150 FLOP, 17 exp/log, 2 sqrt.
 
 batch [million token], clock [GHz], nodes, voltage [V] -> energy [J], time [s], junction temperature [C], power [W].
 Minimize energy where time < 2e4, power < 2e6, temperature < 70. `xp` supplies exp, log, sqrt.
+The specification on which the project compared ways to sweep before its first line; formulas are schematic.
 Grid of K points an axis: batch log 0.05..64, clock linear 0.5..2.2, nodes log 4..1024, voltage linear 0.6..1.15.
 """
 

@@ -1,7 +1,8 @@
 """How fast is a sweep against NumPy, Numba, numexpr, naive JAX and C++? One table, in one run.
 
-`python benchmarks/sweep [--points 100] [--evaluate]`: `sweep_model` with so many values an axis, float32, least energy
-within three limits; then other reductions, memory, scaling, and `evaluate` of the README's scenario.
+`python benchmarks/sweep [--points 100] [--only model|evaluate|samples]`: `sweep_model` with so many values an axis,
+float32, least energy within three limits; then other reductions, memory, scaling; `evaluate` of the README's scenario;
+and random samples of both.
 """
 
 import argparse
@@ -16,11 +17,13 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
+TESTS = HERE.parents[1] / "tests"
+sys.path.insert(0, str(TESTS))
 CORES = len(os.sched_getaffinity(0))
 LIMITS = {"time": 2.0e4, "power": 2.0e6, "temperature": 70.0}
 SCENARIO = "llama-3.1-405b-h100"
@@ -68,8 +71,7 @@ def numexpr_peer(count: int, outer: int) -> Callable[[], float]:
     numexpr.set_num_threads(CORES)
 
     # Each assignment of the model is one expression: its parts would otherwise be written out again and again.
-    source = HERE.joinpath("sweep_model.py").read_text()
-    body = ast.parse(source).body[-1].body
+    model: Any = ast.parse(TESTS.joinpath("sweep_model.py").read_text()).body[-1]
     steps: list[tuple[str, str]] = []
 
     def flat(statements) -> None:
@@ -78,15 +80,14 @@ def numexpr_peer(count: int, outer: int) -> Callable[[], float]:
                 for _ in range(3):
                     flat(statement.body)
             elif isinstance(statement, ast.Assign):
-                targets = statement.targets[0]
-                pairs = (
-                    list(zip(targets.elts, statement.value.elts, strict=True))
-                    if isinstance(targets, ast.Tuple)
-                    else [(targets, statement.value)]
-                )
-                steps.extend((target.id, ast.unparse(value).replace("xp.", "")) for target, value in pairs)
+                target, value = statement.targets[0], statement.value
+                if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                    pairs = list(zip(target.elts, value.elts, strict=True))
+                else:
+                    pairs = [(target, value)]
+                steps.extend((ast.unparse(name), ast.unparse(value).replace("xp.", "")) for name, value in pairs)
 
-    flat(body)
+    flat(model.body)
 
     def run() -> float:
         best = math.inf
@@ -108,7 +109,7 @@ def numba_peer(count: int) -> Callable[[], float]:
     import numba
 
     # The same source, compiled for scalars: `xp.` becomes `math.`.
-    function = ast.parse(HERE.joinpath("sweep_model.py").read_text()).body[-1]
+    function = ast.parse(TESTS.joinpath("sweep_model.py").read_text()).body[-1]
     source = ast.unparse(function).replace("xp.", "math.").replace(", xp)", ")")
     namespace: dict = {"math": math}
     exec(source, namespace)
@@ -153,6 +154,7 @@ def cpp_peer(count: int, flags: str) -> Callable[[], float] | None:
 def naive_peer(count: int) -> Callable[[], float]:
     import jax
     import jax.numpy as jnp
+
     from sweep_model import sweep_model
 
     axes = [jnp.asarray(axis) for axis in values(count)]
@@ -163,7 +165,7 @@ def naive_peer(count: int) -> Callable[[], float]:
         for axis in reversed(axes):
             own.append(axis[index % count])
             index = index // count
-        return permitted(sweep_model(*reversed(own), jnp), jnp)
+        return permitted(sweep_model(*reversed(own), xp=jnp), jnp)
 
     @jax.jit
     def run():
@@ -180,12 +182,12 @@ def naive_peer(count: int) -> Callable[[], float]:
 
 def ours(count: int, keep="best", **options) -> Callable[[], float]:
     import jax.numpy as jnp
-    from sweep_model import sweep_model
 
     from energymodel.sweep.axes import Axis
     from energymodel.sweep.engines import in_process
     from energymodel.sweep.reductions import Top
     from energymodel.sweep.run import Ordered, pose
+    from sweep_model import sweep_model
 
     def model(batch, clock, nodes, voltage):
         outputs = sweep_model(batch, clock, nodes, voltage, jnp)
@@ -342,15 +344,60 @@ def evaluate_table() -> None:
     print(f"ratio to llm-analysis' {LLM_ANALYSIS:.0f}/s/core {layouts / LLM_ANALYSIS:.0f}")
 
 
+def samples_table(count: int) -> None:
+    """Random samples of `sweep_model` against a loop in NumPy, and of the README's scenario."""
+    import jax.numpy as jnp
+
+    import energymodel as em
+    from energymodel.sweep.monte_carlo import pose_samples
+    from sweep_model import sweep_model
+
+    numbers = {"batch": (4.0, "lognormal 0.3"), "clock": (1.5, "normal 0.1"), "nodes": (256.0, "lognormal 0.2"),
+               "voltage": (0.9, "normal 0.03")}  # fmt: skip
+
+    def model(batch, clock, nodes, voltage):
+        outputs = sweep_model(batch, clock, nodes, voltage, jnp)
+        return dict(zip(("energy", "time", "temperature", "power"), outputs, strict=True))
+
+    def loop() -> float:
+        random, energies, held = np.random.default_rng(0), [], 0
+        for _ in range(count // 2**14):
+            z = random.standard_normal((4, 2**14), np.float32)
+            batch, nodes = (numbers[name][0] * np.exp(z[row] * spread) for name, row, spread in
+                            (("batch", 0, np.float32(0.3)), ("nodes", 1, np.float32(0.2))))  # fmt: skip
+            outputs = sweep_model(batch, 1.5 + np.float32(0.1) * z[2], nodes, 0.9 + np.float32(0.03) * z[3], np)
+            energies.append(outputs[0])
+            held += int(np.isfinite(permitted(outputs, np)).sum())
+        return float(np.quantile(np.concatenate(energies), 0.5))
+
+    def drawn(task: Any) -> Callable[[], float]:
+        task.tiles.compile()
+        return lambda: task.run(lambda sentence: None).result.spreads["energy"].quantiles[0.5]
+
+    print(f"\nrandom samples, float32, {CORES} cores; median of energy")
+    print(f"{'':<44} {'Mpoint/s':>9} {'per core':>12} {'median':>14}")
+    design = pose_samples(model, count, numbers=numbers, of=["energy"], limits=LIMITS, indices=False)
+    own = row("this library, sweep_model", design.distribution.tiles.grid.points, drawn(design.distribution))
+    peer = row("NumPy in chunks, one thread", count // 2**14 * 2**14, loop, 1)
+    print(f"ratio to NumPy {own / peer:.2f}")
+    design = pose_samples(em.load_scenario(SCENARIO), count, limits={"time": "100 days"}, indices=False)
+    points = design.distribution.tiles.grid.points
+    rate = row(f"{SCENARIO}, all outputs", points, drawn(design.distribution), 1)
+    print(f"{points:,} samples of the scenario after compilation: {points / rate / 1e6:.1f} s")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--points", type=int, default=100, help="values of an axis of sweep_model")
-    parser.add_argument("--only", choices=("model", "evaluate"), help="one of the two tables")
+    parser.add_argument("--only", choices=("model", "evaluate", "samples"), help="one of the tables")
+    parser.add_argument("--samples", type=int, default=1_000_000, help="random samples")
     arguments = parser.parse_args()
-    if arguments.only != "evaluate":
+    if arguments.only in (None, "model"):
         model_table(arguments.points)
-    if arguments.only != "model":
+    if arguments.only in (None, "evaluate"):
         evaluate_table()
+    if arguments.only in (None, "samples"):
+        samples_table(arguments.samples)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """`energymodel sweep`: what is best over a whole grid of plans and systems?"""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,6 +22,9 @@ from energymodel.cli.shell import (
     read_scenario,
 )
 from energymodel.units import InputError
+
+if TYPE_CHECKING:
+    from energymodel.presets.scenario import Scenario
 
 EXTENSIONS = (".json", ".csv")
 WIDTH = 160  # of tables where the output is no terminal
@@ -65,16 +68,35 @@ def command(
         bool, typer.Option("--dry-run", help="Only say how many points, how long, how much memory.")
     ] = False,
     precision: Annotated[int, typer.Option("--precision", metavar="BITS", help="Bits of the scan: 32 or 64.")] = 32,
+    samples: Annotated[
+        int | None,
+        typer.Option("--samples", metavar="N", help="Draw all uncertain numbers N times, instead of axes."),
+    ] = None,
+    of: Annotated[
+        list[str] | None,
+        typer.Option("--of", metavar="OUTPUT", help="Output that --samples takes apart; repeatable."),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Of the random numbers of --samples.")] = 0,
     changes: Changes = None,
     as_json: AsJson = False,
     output: Output = None,
 ) -> int:
-    """Evaluate a whole grid of plans and systems, and keep the best points."""
+    """Evaluate a whole grid of plans and systems, and keep the best points; or draw its uncertain numbers."""
     check_output(output, EXTENSIONS)
     limits = dict(parse_limit(text) for text in limit or ())
+    if samples is not None:
+        for option, value in (("--axis", axis), ("--polish", polish), ("--keep", keep != "best")):
+            if value:
+                raise InputError(f"{option} is about a grid: leave it out, or leave out --samples.")
+        drawn = {"samples": samples, "of": of, "limits": limits, "seed": seed, "precision": precision}
+        return _draw(read_scenario(scenario, changes), drawn, resume, engine, dry_run, as_json, output)
+    if of:
+        raise InputError("--of is about samples: add --samples.")
     axes = dict(parse_axis_option(text) for text in axis or ())
     if not axes:
-        raise InputError('sweep: no axis. Give at least one, such as --axis "plan.batch=8..64 Mi token log 20".')
+        raise InputError(
+            'sweep: no axis. Give at least one, such as --axis "plan.batch=8..64 Mi token log 20", or --samples 100000.'
+        )
     asked: dict[str, Any] = {"keep": keep, "minimize": minimize, "limits": limits}
     with Progress(lines=True) as progress:
         given = read_scenario(scenario, changes)
@@ -96,6 +118,34 @@ def command(
     if not swept.complete:
         return fail(swept.message, INTERRUPTED, "interrupted")
     return fail(swept.message, NOT_TRUSTED, "infeasible") if swept.message else TRUSTED
+
+
+def _draw(
+    given: "Scenario", asked: dict[str, Any], resume: Path | None, engine: str | None, dry_run: bool, as_json: bool,
+    output: Path | None,
+) -> int:  # fmt: skip
+    with Progress(lines=True) as progress:
+        progress(f"loading the model for {given.name} ...")
+        from energymodel.report import monte_carlo as report
+        from energymodel.report.sweep import estimate_json, estimate_report
+        from energymodel.sweep.monte_carlo import pose_samples
+
+        progress("looking at a few samples ...")
+        design = pose_samples(given, **asked)
+        if dry_run:
+            progress("compiling the model, and timing a chunk ...")
+            second = design.exchanges.estimate() if design.exchanges is not None else None
+            estimate = report.both(design.distribution.estimate(), second)
+            deliver(estimate_json(estimate), estimate_report(estimate), as_json=as_json, output=output)
+            return TRUSTED
+        found = design.run(progress, resume=resume, engine=engine)
+        tree = report.samples_json(given, found, {key: value for key, value in asked.items() if key != "samples"})
+        shown = report.samples_report(given, found)
+        content = report.samples_csv(found).encode() if output is not None and output.suffix == ".csv" else None
+    deliver(tree, shown, as_json=as_json, output=output, content=content, width=WIDTH)
+    if not found.complete:
+        return fail(found.message, INTERRUPTED, "interrupted")
+    return fail(found.message, NOT_TRUSTED, "undefined") if found.message else TRUSTED
 
 
 def parse_axis_option(text: str) -> tuple[str, str]:

@@ -86,6 +86,11 @@ class Solution(eqx.Module):
     residual: Float[Array | np.ndarray, "..."]
     result: Any
 
+    @property
+    def stats(self) -> dict[str, Any]:
+        """Iterations and residual by name, as Optimistix reports them."""
+        return {"iterations": self.iterations, "residual": self.residual}
+
 
 def minimize(
     objective: Callable[..., Any],

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, real
+from energymodel.numerics import Numeric, Real, real, softplus
 
 UNTRAINED_LOSS = 10.82
 """Loss of a uniform guess among 50 257 words, ln 50257 [nat/token] [Kaplan et al. 2020, sec. 2]."""
@@ -138,6 +138,26 @@ def batch_penalty(batch: Numeric, critical_batch: Numeric) -> Float[Array, "..."
     **Returns:** penalty [1], at least 1.
     """
     return 1.0 + jnp.asarray(batch) / critical_batch
+
+
+def sharp_batch_penalty(batch: Numeric, critical_batch: Numeric, sharpness: Numeric) -> Float[Array, "..."]:
+    """Tokens per effective token with a bend of any sharpness, `D / D_eff = (1 + (B / B_c)^p)^(1/p)`
+    [derivation: `batch_penalty` generalized].
+
+    With S = D/B steps this is `((S/S_min)^p - 1)((D/D_min)^p - 1) = 1`, which is McCandlish's hyperbola at p = 1; both
+    of its limits, D_min tokens and S_min steps, stay. Runs with their learning rate tuned at each batch have p from
+    1 to 2 (experiments/06_critical_batch).
+
+    **Arguments:**
+
+    - `batch`: B [token].
+    - `critical_batch`: B_c, where both limits meet [token].
+    - `sharpness`: p [1], above 0.
+
+    **Returns:** penalty [1], at least 1.
+    """
+    power = sharpness * (jnp.log(jnp.asarray(batch)) - jnp.log(jnp.asarray(critical_batch)))
+    return jnp.exp(softplus(power) / sharpness)
 
 
 def tokens_needed(effective_tokens: Numeric, batch: Numeric, critical_batch: Numeric) -> Float[Array, "..."]:

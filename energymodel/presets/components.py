@@ -9,6 +9,7 @@ import equinox as eqx
 
 from energymodel.economics.carbon import Carbon
 from energymodel.economics.cost import AbstractPrice
+from energymodel.learning.continued import ContinuedLearning
 from energymodel.learning.critical_batch import AbstractCriticalBatch
 from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.loss_law import AbstractLossLaw
@@ -32,6 +33,7 @@ CATEGORY_OF: dict[type, str] = {
     AbstractPrice: "prices",
     Carbon: "carbon",
     AbstractLearning: "learning",
+    ContinuedLearning: "learning",
     AbstractLossLaw: "laws",
     AbstractCriticalBatch: "laws",
     Reliability: "reliability",

@@ -18,6 +18,7 @@ from energymodel.sweep.reductions import AbstractReduction, Chunk
 CONFIG: Any = jax.config
 VECTOR_BITS = 512
 TIMED_CHUNKS = 4
+LONG = 2**21  # points for which it pays to compile longer (`benchmarks/sweep --only samples`)
 
 
 def compiler_options() -> Any:
@@ -72,8 +73,11 @@ class Tiles:
             return self._program
 
     def options(self) -> Any:
-        """Options for `jax.jit`."""
-        return compiler_options()
+        """Options for `jax.jit`; a short run of random samples does without what it takes long to compile."""
+        options = compiler_options()
+        if options is not None and self.reduction.alone and self.grid.points < LONG:
+            options["xla_cpu_use_fusion_emitters"] = False
+        return options
 
     def arguments(self) -> tuple[Any, Any]:
         """What `trace` takes besides the chunks: arrays of the model, values of the axes."""

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from functools import cache
+from itertools import islice
 from typing import Any
 
 import jax
@@ -20,6 +21,8 @@ Engine = Callable[[Tiles, Sequence[int]], Iterator[tuple[int, Any]]]
 RETRIES = 5
 AHEAD = 4
 """Tiles that a worker of a cluster has waiting, so that it never waits for the scheduler."""
+ANSWER = "20s"
+"""How long a scheduler may take to answer."""
 
 
 def threads() -> int:
@@ -106,7 +109,7 @@ def on_dask(address: str) -> Engine:
 
     def run(tiles: Tiles, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
         try:
-            client = Client(address, timeout="20s", set_as_default=False)
+            client = Client(address, timeout=ANSWER, set_as_default=False)
         except (OSError, TimeoutError) as error:
             raise InputError(f"engine dask: no scheduler answers at {address}: {error}.") from None
         with client:
@@ -117,15 +120,12 @@ def on_dask(address: str) -> Engine:
                 return client.submit(_on_worker, task, number, pure=False, retries=RETRIES)
 
             ahead = AHEAD * max(1, len(client.scheduler_info()["workers"]))
-            running = as_completed(
-                [submit(number) for number, _ in zip(waiting, range(ahead), strict=False)], loop=client.loop
-            )
+            running = as_completed([submit(number) for number in islice(waiting, ahead)], loop=client.loop)
             for future in running:
                 yield future.result()
                 future.release()
-                for number in waiting:
+                for number in islice(waiting, 1):
                     running.add(submit(number))
-                    break
 
     return run
 

@@ -29,6 +29,8 @@ class Full(AbstractReduction):
 
     outputs: Sequence[str]
 
+    contiguous = True
+
     def pick(self, outputs: Any) -> Any:
         """The outputs."""
         return {name: jnp.asarray(output_of(outputs, name), float_dtype()) for name in self.outputs}

@@ -1,6 +1,7 @@
 """What makes two sweeps the same, so that one may go on with the tiles of the other?"""
 
 import dataclasses
+import functools
 import hashlib
 import inspect
 import json
@@ -48,14 +49,46 @@ def _axis(axis: Axis) -> dict[str, Any]:
     return {"name": axis.name, "unit": axis.unit, "values": values, "digest": digest(axis.values)}
 
 
-def describe(thing: Any) -> str:
-    """A function, a reduction or a model in words that change with what it does."""
-    if dataclasses.is_dataclass(thing) and not isinstance(thing, type | eqx.Module):
-        fields = (f"{field.name}={describe(getattr(thing, field.name))}" for field in dataclasses.fields(thing))
-        return f"{_name(type(thing))}({', '.join(fields)})"
-    if isinstance(thing, str | int | float | bool | Mapping | tuple | list) or thing is None:
+DEEPEST = 12  # level to which functions are described that functions hold
+
+
+def describe(thing: Any, level: int = 0) -> str:
+    """A function, a reduction or a model in words that change with what it does, and with nothing else.
+
+    What a function closes over or has bound is part of it; arrays are known by their digest.
+    """
+    if isinstance(thing, str | int | float | bool) or thing is None:
         return repr(thing)
+    if eqx.is_array(thing):
+        return f"array {digest(thing)[:16]}"
+    if isinstance(thing, type) or level > DEEPEST:
+        return _name(thing if isinstance(thing, type) else type(thing))
+
+    def inner(one: Any) -> str:
+        return describe(one, level + 1)
+
+    if isinstance(thing, Mapping):
+        return f"{{{', '.join(f'{inner(key)}: {inner(value)}' for key, value in thing.items())}}}"
+    if isinstance(thing, tuple | list):
+        return f"({', '.join(map(inner, thing))})"
+    if dataclasses.is_dataclass(thing):
+        fields = (f"{field.name}={inner(getattr(thing, field.name, None))}" for field in dataclasses.fields(thing))
+        return f"{_name(type(thing))}({', '.join(fields)})"
+    if isinstance(thing, functools.partial):
+        return f"partial({inner(thing.func)}, {inner(thing.args)}, {inner(thing.keywords)})"
+    if inspect.ismethod(thing):
+        return f"{_name(thing)} of {inner(thing.__self__)}"
+    if inspect.isfunction(thing):
+        held = [thing.__defaults__, thing.__kwdefaults__, *(_content(cell) for cell in thing.__closure__ or ())]
+        return f"{_name(thing)}{inner([one for one in held if one is not None])}"
     return _name(thing if inspect.isroutine(thing) else type(thing))
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return None
 
 
 def _name(thing: Callable[..., Any] | type) -> str:
@@ -85,7 +118,7 @@ def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
 
 def _difference(ours: Any, theirs: Any, path: str) -> str:
     if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
-        for key in sorted({*ours, *theirs} - {"checksum"}, key=lambda key: (key == "numbers", key)):
+        for key in sorted({*ours, *theirs} - {"checksum"}, key=lambda key: (key == "numbers", key != "scenario", key)):
             found = _difference(ours.get(key), theirs.get(key), f"{path}.{key}" if path else str(key))
             if found:
                 return found

@@ -1,5 +1,6 @@
 """How does a scenario become a function of the axes, and a dotted path an axis?"""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -93,7 +94,7 @@ def scenario_axis(scenario: Scenario, path: str, values: Any, minimize: str = "e
     **Raises:** `InputError` for an unknown path, preset or unit.
     """
     if isinstance(values, Axis):
-        return values
+        return _checked(scenario, path, values)
     if path in scenario.provenance:
         return parse_axis(path, values, scenario.provenance[path].unit)
     if isinstance(values, Mapping):
@@ -111,6 +112,23 @@ def scenario_axis(scenario: Scenario, path: str, values: Any, minimize: str = "e
     tables = {"name": scenario.name, **scenario.tables}
     loaded = {name: load_scenario(tables, {path: name}) for name in names}
     return Axis.choice(path, {name: _follow(one, path) for name, one in loaded.items()})
+
+
+def _checked(scenario: Scenario, path: str, axis: Axis) -> Axis:
+    """An axis made by hand, with the unit of its path.
+
+    **Raises:** `InputError` for an unknown path, or values that are not in its SI unit.
+    """
+    if path not in scenario.provenance:
+        try:
+            _follow(ScenarioModel(scenario.system, scenario.plan), path)
+        except AttributeError:
+            raise InputError(f'axis: unknown path "{path}". {suggest(path, [*scenario.provenance, LAYOUT])}') from None
+        return axis
+    unit = scenario.provenance[path].unit
+    if axis.unit not in ("1", unit):
+        raise InputError(f"axis {path}: its unit is {axis.unit}, not {unit}. Give the values in {unit}.")
+    return dataclasses.replace(axis, name=path, unit=unit)
 
 
 def layout_axis(scenario: Scenario, text: str, minimize: str = "energy") -> Axis:

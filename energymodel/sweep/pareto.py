@@ -45,7 +45,7 @@ def _picked(outputs: Any, names: Sequence[str | Callable[[Any], Any]], limits: M
     """Objectives of a point, all infinite where a limit is broken or one of them is no number."""
     permitted = feasible(outputs, limits)
     for name in names:
-        permitted = permitted & (jnp.asarray(output_of(outputs, name)) < jnp.inf)
+        permitted = permitted & (jnp.abs(jnp.asarray(output_of(outputs, name))) < jnp.inf)
     return tuple(least_or_inf(output_of(outputs, name), permitted) for name in names)
 
 
@@ -53,9 +53,9 @@ def _picked(outputs: Any, names: Sequence[str | Callable[[Any], Any]], limits: M
 class ParetoBins(AbstractReduction):
     """The point of least `second` objective in each of equal steps of the logarithm of the `first`.
 
-    A front as fine as its bins, at little cost: bin and second objective share one number, the latter to 14 bits. `span`
-    is the range of the first objective, taken from a sample of the grid unless given; points beyond it fall into the
-    end bins.
+    A front as fine as its bins, at little cost: bin and second objective share one number, the latter to 14 bits.
+    `span` is the range of the first objective, taken from a sample of the grid unless given; points beyond it fall
+    into the end bins.
     """
 
     first: str

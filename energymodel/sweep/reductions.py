@@ -21,6 +21,7 @@ from energymodel.units import InputError
 FEASIBLE = "feasible"
 """An output of this name, if there is one, tells whether a point may be kept."""
 MARGIN = 0.05  # of the range of a sample, in logarithms where it is positive
+RESOLVED = 1e-5  # of a mean: smaller deviations drown in the rounding of float32
 Range = tuple[float, float]
 
 
@@ -48,6 +49,11 @@ class AbstractReduction:
     """Whether it keeps points of the grid, so that none means that none is feasible."""
     ranked = True
     """Whether the points that it keeps have an order, by value."""
+
+    contiguous = False
+    """Whether the state of a stretch of tiles says nothing of which tiles they are, so that none may be left out."""
+    alone: bool = False
+    """Whether points of a large model share no operations, so that short runs are compiled for less time."""
 
     @property
     def shown(self) -> int | None:
@@ -125,6 +131,18 @@ class Sampled:
         width = MARGIN * max(high - low, abs(high), MARGIN)
         return low - width, high + width
 
+    def moments(self, name: str) -> tuple[float, float]:
+        """Mean and standard deviation of the finite values of an output; never so small that float32 cannot resolve it.
+
+        **Raises:** `InputError` where no value is finite.
+        """
+        values = np.asarray(self._outputs()[name], np.float64)
+        values = values[np.isfinite(values)]
+        if not values.size:
+            raise InputError(f"{name}: finite at none of the points of a sample.")
+        mean = float(values.mean())
+        return mean, max(float(values.std()), RESOLVED * abs(mean)) or 1.0
+
     def positive_range(self, name: str, limits: Mapping[str, Range]) -> Range:
         """The same for an output that is to be positive.
 
@@ -158,9 +176,9 @@ def _has(outputs: Any, name: str) -> bool:
 
 
 def least_or_inf(value: Any, permitted: Any) -> Any:
-    """The value where it is permitted and a number, infinity elsewhere."""
+    """The value where it is permitted and a finite number, infinity elsewhere."""
     value = jnp.asarray(value)
-    return jnp.where(permitted & (value < jnp.inf), value, jnp.inf)
+    return jnp.where(permitted & (jnp.abs(value) < jnp.inf), value, jnp.inf)
 
 
 def float_dtype() -> Any:

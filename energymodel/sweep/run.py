@@ -195,7 +195,7 @@ class Task:
         watch = Watch(grid, progress, sum(points_of_tile(grid, number) for number in finished))
         if finished:
             progress(f"{len(finished):,} of {grid.tiles:,} tiles are finished")
-        complete = True
+        complete, awaited = True, set(missing)
         try:
             for number, state in engine(self.tiles, missing):
                 if ledger is not None:
@@ -203,13 +203,19 @@ class Task:
                 if not (isinstance(keep, Full) and ledger is not None):  # its files are its result
                     done.add(number, state)
                 watch.tile(number)
+                awaited.remove(number)
         except KeyboardInterrupt:
             complete = False
+        if complete and awaited:
+            raise RuntimeError(
+                f"the engine ended without {len(awaited)} of {grid.tiles} tiles, such as {min(awaited)}."
+            )
         if isinstance(keep, Full) and ledger is not None and complete:
             path = store(ledger.folder, keep, grid, (ledger.read(number) for number in range(grid.tiles)), self.units)
             return self.conclude(None, watch.points, time.perf_counter() - start, complete, False, progress, path)
         for number in sorted(finished):
             done.add(number, _shared(ledger.read(number) if ledger is not None else self.tiles.like()))
+        done.skip_gaps()
         return self.conclude(done.state, watch.points, time.perf_counter() - start, complete, polished, progress)
 
     def conclude(
@@ -223,7 +229,8 @@ class Task:
         if state is not None:
             result = keep.result(state, grid)
             kept = [self._own(index) for index in keep.kept_points(state, grid)]
-            progress(f"evaluating {len(kept)} points in float64 ...")
+            if kept:
+                progress(f"evaluating {len(kept)} points in float64 ...")
             found = tuple(winners(self.function, self.axes, kept, self.value, self.limits, keep))
         if polished and found and self.value is not None:
             progress("searching between the points of the grid ...")
@@ -232,6 +239,7 @@ class Task:
         message += keep.complaint(state) if state is not None else ""
         if keep.looks_for_points and not found:
             message += "No point obeys all limits. Relax a limit, or extend an axis."
+            message += " Values beyond 3e38 need precision 64." if self.tiles.bits == 32 else ""
         return Swept(
             self.axes,
             grid,
@@ -278,7 +286,7 @@ def pose(
         function = what
         parsed = tuple(parse_axis(name, values, allow_negative=True) for name, values in given.items())
         value = minimize
-        ranges = {name: _range(name, limit) for name, limit in (limits or {}).items()}
+        ranges = {name: limit_range(name, limit) for name, limit in (limits or {}).items()}
     check_axes(parsed if isinstance(axes, Mapping) else tuple(axes))
     reduction = reduction_of(keep, value, ranges)
     reduction = reduction.prepare(Sampled(lambda: sample(function, parsed)))
@@ -330,7 +338,11 @@ def scenario_limits(limits: Mapping[str, Any]) -> dict[str, Range]:
     return {name: (one, math.inf) if name in AT_LEAST else (-math.inf, one) for name, one in numbers.items()}
 
 
-def _range(name: str, limit: Any) -> Range:
+def limit_range(name: str, limit: Any) -> Range:
+    """Limits of an output of a function: its largest value, or both ends.
+
+    **Raises:** `InputError` for what is no number.
+    """
     if isinstance(limit, tuple | list):
         low, high = (float(end) for end in limit)
         return low, high
@@ -374,6 +386,12 @@ class Ordered:
             one = self._waiting.pop(self._next)
             self.state = self._keep.start(one) if self.state is None else self._keep.merge(self.state, one)
             self._next += 1
+
+    def skip_gaps(self) -> None:
+        """Take what waits for tiles that will not come, unless places depend on them."""
+        while self._waiting and not self._keep.contiguous:
+            self._next = min(self._waiting)
+            self.add(self._next, self._waiting[self._next])
 
 
 class Watch:

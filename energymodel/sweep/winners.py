@@ -42,11 +42,16 @@ def evaluate_points(function: Callable[..., Any], axes: Sequence[Axis], indices:
         for first in range(0, len(places), LANES):
             group = np.resize(places[first : first + LANES], (LANES, len(axes)))
             values = {
-                axis.name: jax.tree.map(lambda leaf, own=own: np.asarray(leaf, np.float64)[own], axis.values)
+                axis.name: jax.tree.map(lambda leaf, own=own: _in_64_bits(leaf)[own], axis.values)
                 for axis, own in zip(axes, group.T, strict=True)
             }
             groups.append(jax.device_get(_program(arrays, static, values)))
     return jax.tree.map(lambda *parts: np.concatenate(parts)[: len(places)], *groups)
+
+
+def _in_64_bits(leaf: Any) -> np.ndarray:
+    leaf = np.asarray(leaf)
+    return leaf.astype(np.float64) if np.issubdtype(leaf.dtype, np.floating) else leaf
 
 
 def sample(function: Callable[..., Any], axes: Sequence[Axis], count: int = SAMPLES) -> dict[str, np.ndarray]:

@@ -1,11 +1,10 @@
 """How do the costs of a run change with its batch, and its energy with the tokens? Two figures."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from energymodel.report.figure import BLUE, GRAY, GREEN, ORANGE, PURPLE, RED, add_axes, new_figure, save
+from energymodel.report.figure import BLUE, GRAY, GREEN, ORANGE, PURPLE, RED, add_axes, new_figure
 
 STYLES = {"energy": (GREEN, "-", "o"), "money": (ORANGE, (0, (5, 2)), "s"), "time": (BLUE, (0, (1.5, 1.5)), "^")}
 TOP = 1.4
@@ -93,8 +92,3 @@ def ladder_figure(ladder: list[dict[str, Any]], runs: list[dict[str, Any]], expo
         axes.plot([], [], "s", color="black", markerfacecolor=face, markersize=5, label=words)
     axes.legend(loc=(0.56, 0.2), fontsize=8, frameon=False)
     return figure
-
-
-def write(figure: Any, folder: Path, name: str) -> None:
-    for kind in ("svg", "png"):
-        (folder / f"{name}.{kind}").write_bytes(save(figure, kind))

@@ -3,7 +3,7 @@
 Prints its tables, draws `efficient_hardware.svg` and `.png`, and writes `result.json` beside this file.
 """
 
-import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,10 @@ from energymodel.constants import ZERO_CELSIUS
 from energymodel.design.layouts import take
 from energymodel.performance.sram import optimal_cache_size
 from energymodel.physics.limits import landauer_energy
-from energymodel.report.figure import BLUE, GRAY, GREEN, ORANGE, PURPLE, RED, add_axes, new_figure, save
+from energymodel.report.figure import BLUE, GRAY, GREEN, ORANGE, PURPLE, RED, add_axes, new_figure
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import outputs
 
 HERE = Path(__file__).parent
 DAY = 86400.0
@@ -249,8 +252,7 @@ def layout_text(layout: dict[str, float]) -> str:
 def table(rows: Sequence[Row], columns: Sequence[str]) -> str:
     """Rows as aligned text."""
     cells = [list(columns)] + [[_cell(name, row[name]) for name in columns] for row in rows]
-    widths = [max(len(line[number]) for line in cells) for number in range(len(columns))]
-    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells)
+    return outputs.aligned(cells)
 
 
 def _cell(name: str, value: Any) -> str:
@@ -291,10 +293,8 @@ def report(result: dict[str, Any]) -> str:
 def main() -> None:
     result = compute()
     print(report(result))
-    (HERE / "result.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    figure = draw(result)
-    for kind in ("svg", "png"):
-        (HERE / f"efficient_hardware.{kind}").write_bytes(save(figure, kind))
+    outputs.write(result, HERE)
+    outputs.draw(draw(result), HERE, "efficient_hardware")
 
 
 if __name__ == "__main__":

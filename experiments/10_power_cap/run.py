@@ -4,8 +4,8 @@ Prints three tables, draws `power_cap.svg` and `power_cap.png`, and writes `resu
 """
 
 import itertools
-import json
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,12 @@ import numpy as np
 import energymodel as em
 from energymodel.design.optimum import Optimum
 from energymodel.presets.scenario import Scenario
-from energymodel.report.figure import BLUE, GRAY, GREEN, ORANGE, add_axes, new_figure, save
+from energymodel.report.figure import BLUE, GRAY, GREEN, ORANGE, add_axes, new_figure
 from energymodel.system.plan import TargetLoss
 from energymodel.system.training_system import evaluate_once
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import outputs
 
 HERE = Path(__file__).parent
 SCENARIO = "llama-3.1-405b-h100"
@@ -217,8 +220,7 @@ def table(rows: list[Row], columns: Sequence[str]) -> str:
     for row in rows:
         shown = {**row, "layout": layout_text(row["layout"]) if "layout" in row else ""}
         cells.append([_cell(shown.get(name)) for name in columns])
-    widths = [max(len(line[number]) for line in cells) for number in range(len(columns))]
-    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells)
+    return outputs.aligned(cells)
 
 
 def _cell(value: Any) -> str:
@@ -328,10 +330,8 @@ def report(result: dict[str, Any]) -> str:
 def main() -> None:
     result = compute()
     print(report(result))
-    (HERE / "result.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    figure = draw(result)
-    for kind in ("svg", "png"):
-        (HERE / f"power_cap.{kind}").write_bytes(save(figure, kind))
+    outputs.write(result, HERE)
+    outputs.draw(draw(result), HERE, "power_cap")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 Prints three tables and writes `result.json` and the figure beside this file.
 """
 
-import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,10 @@ from energymodel.design.allocation import (
 )
 from energymodel.design.allocation.pipeline import Per, operation_kinds
 from energymodel.design.solve import RESULTS
-from energymodel.report.figure import BLUE, COLORS, GRAY, add_axes, new_figure, save
+from energymodel.report.figure import BLUE, COLORS, GRAY, add_axes, new_figure
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import outputs
 
 HERE = Path(__file__).parent
 STEP_TIMES = [1.0, 1.1, 1.25, 1.5, 2.0]  # over the shortest
@@ -169,16 +172,6 @@ def compute() -> dict[str, list[dict[str, Any]]]:
         return {"devices": devices(), "pipelines": pipelines(), "site": site()}
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    cells = [columns] + [
-        [f"{row[key]:.5g}" if isinstance(row.get(key), float) else str(row.get(key, "")) for key in columns]
-        for row in rows
-    ]
-    widths = [max(len(line[number]) for line in cells) for number in range(len(columns))]
-    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells)
-
-
 def draw(result: dict[str, list[dict[str, Any]]]) -> Any:
     """Three panels: unlike devices, pipeline, site."""
     figure = new_figure(7.4, 2.9)
@@ -214,12 +207,9 @@ def draw(result: dict[str, list[dict[str, Any]]]) -> Any:
 def main() -> None:
     result = compute()
     for name, rows in result.items():
-        print(f"{name}\n{table(rows)}\n")
-    text = json.dumps(result, indent=1) + "\n"
-    (HERE / "result.json").write_text(text, encoding="utf-8")
-    figure = draw(result)
-    for kind in ("svg", "png"):
-        (HERE / f"power_allocation.{kind}").write_bytes(save(figure, kind))
+        print(f"{name}\n{outputs.table(rows)}\n")
+    outputs.write(result, HERE)
+    outputs.draw(draw(result), HERE, "power_allocation")
 
 
 if __name__ == "__main__":

@@ -85,6 +85,7 @@ def test_without_noise_the_fit_is_exact():
     np.testing.assert_allclose([found.values[name] for name in TRUE], list(TRUE.values()), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_outliers_move_a_robust_fit_less():
     table = sample(np.random.default_rng(1), outliers=4)
     squares = fit(errors, CONSTANTS, table, options=Options(loss="squares"))
@@ -95,7 +96,8 @@ def test_outliers_move_a_robust_fit_less():
         assert robust.noise[0] < 0.5 * squares.noise[0]
 
 
-@pytest.mark.parametrize("loss", ["pseudo-huber", pytest.param("squares", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", ["squares", "pseudo-huber"])
 def test_nominal_90_percent_intervals_hold_the_constants_in_85_to_97_percent_of_200_repetitions(loss):
     generator, options = np.random.default_rng(2), Options(loss=loss, starts=1)
     held, noise = np.zeros(3), []
@@ -109,6 +111,7 @@ def test_nominal_90_percent_intervals_hold_the_constants_in_85_to_97_percent_of_
     np.testing.assert_allclose(np.mean(noise), 0.02, rtol=0.05)
 
 
+@pytest.mark.slow
 def test_bootstrap_and_laplace_agree_where_rows_are_independent():
     table = sample(np.random.default_rng(3), rows=60)
     found = fit(errors, CONSTANTS, table)
@@ -118,6 +121,7 @@ def test_bootstrap_and_laplace_agree_where_rows_are_independent():
     assert np.all((ratio > 0.5) & (ratio < 2.0)), ratio
 
 
+@pytest.mark.slow
 def test_held_out_groups_are_predicted_by_the_others_alone():
     generator = np.random.default_rng(4)
     device = np.repeat(np.arange(4), 8)
@@ -156,6 +160,7 @@ def test_constants_that_the_data_do_not_determine_are_named():
     assert high[3] < 1.0
 
 
+@pytest.mark.slow
 def test_the_next_measurement_is_where_the_model_is_least_sure():
     generator = np.random.default_rng(5)
     x = jnp.asarray(np.exp(np.linspace(0.0, 1.0, 12)))

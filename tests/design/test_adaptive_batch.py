@@ -28,6 +28,7 @@ def thriftiest(scenario):
     return adaptive_batch(scenario, KNOTS)
 
 
+@pytest.mark.slow
 def test_schedule_follows_the_closed_form(fastest):
     """Linear pieces cannot follow the infinite slope at the start; from the third knot on they are within 2 %."""
     assert fastest.success, fastest.message
@@ -37,12 +38,14 @@ def test_schedule_follows_the_closed_form(fastest):
     np.testing.assert_allclose(ratio[3:], 1.0, atol=2e-3)
 
 
+@pytest.mark.slow
 def test_constant_batch_is_the_closed_form(fastest, thriftiest):
     for one in (fastest, thriftiest):
         assert one.constant_success
         np.testing.assert_allclose(one.constant_plan.batch.item(), one.constant_rule.constant, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_time_saved_is_that_of_the_closed_form(scenario, fastest):
     """Most of `adaptive_batch_cost / constant_batch_cost`, the gain of a schedule without knots."""
     law = scenario.system.learning.critical_batch
@@ -53,6 +56,7 @@ def test_time_saved_is_that_of_the_closed_form(scenario, fastest):
     assert 0.9 * possible <= fastest.gain <= possible
 
 
+@pytest.mark.slow
 def test_schedule_beats_every_constant_batch_at_the_same_loss(scenario, fastest):
     with jax.enable_x64(True):
         baseline = evaluate_once(scenario.system, scenario.plan)
@@ -61,6 +65,7 @@ def test_schedule_beats_every_constant_batch_at_the_same_loss(scenario, fastest)
     np.testing.assert_allclose(float(fastest.outcome.time), fastest.value)
 
 
+@pytest.mark.slow
 def test_energy_wants_smaller_batches_than_time(fastest, thriftiest):
     """`B_E <= B_T` always: docs/physics.md A0.9."""
     assert thriftiest.success, thriftiest.message
@@ -70,6 +75,7 @@ def test_energy_wants_smaller_batches_than_time(fastest, thriftiest):
     assert 0.0 < thriftiest.gain < 0.05
 
 
+@pytest.mark.slow
 def test_schedule_keeps_a_time_that_no_constant_batch_keeps(scenario, fastest, thriftiest):
     limit = 0.5 * (fastest.value + fastest.constant_value)
     hurried = adaptive_batch(scenario, KNOTS, limits={"time": limit})
@@ -86,6 +92,7 @@ def test_schedule_keeps_a_time_that_no_constant_batch_keeps(scenario, fastest, t
     np.testing.assert_allclose(hurried.plan.batch[4:], rule.batch[4:], rtol=2e-3)
 
 
+@pytest.mark.slow
 def test_rounded_schedule_has_whole_micro_batches(fastest):
     whole = fastest.rounded_plan.batch / float(least_batch(fastest.scenario.system, fastest.rounded_plan))
     np.testing.assert_array_equal(whole, np.round(whole))

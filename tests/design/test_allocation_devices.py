@@ -109,6 +109,7 @@ def mixed():
         return device_groups([h100.system, a100.system], h100.plan, [64.0, 64.0])
 
 
+@pytest.mark.slow
 def test_a100_beside_h100(mixed):
     tokens, full = 2.0**23, jnp.ones(2)
     fastest = tokens / float(jnp.sum(mixed.count * mixed.rate(full)))
@@ -153,6 +154,7 @@ def test_without_hurry_the_less_efficient_kind_is_switched_off(mixed):
     assert split.share[1] < 1e-6
 
 
+@pytest.mark.slow
 def test_infeasible_power_says_so(mixed):
     split = least_time(mixed, 2.0**23, 100.0)  # below the idle power of all
     assert np.all(split.result == RESULTS.infeasible)

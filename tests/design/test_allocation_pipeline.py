@@ -66,6 +66,7 @@ def test_a_chain_of_passes_obeys_the_cube_law():
         np.testing.assert_allclose(front.price[number], 3.0 * (2.0 * free / left - 2.0 * WAITING), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_no_later_deadline_is_used_than_pays():
     # Waiting costs 2 x 10 W, so the chain stops slowing down where 2 E / T = 20 W: T^3 = (sum a k^(1/3))^3 / 10.
     a, k = np.asarray([[1.0, 2.0], [2.0, 4.0]]), np.asarray([[30.0, 64.0], [64.0, 64.0]])

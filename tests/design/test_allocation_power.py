@@ -4,6 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from energymodel.design.allocation import divide_power
 from energymodel.design.solve import RESULTS
@@ -45,6 +46,7 @@ def test_square_root_devices():
     np.testing.assert_allclose(split.price, jax.grad(square_root_throughput)(60.0, c), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_cube_root_devices_and_one_at_its_least_power():
     k, s = jnp.asarray([1.0, 2.0, 4.0]), jnp.full(3, 10.0)
     split = fast(cube_root, 90.0, s, np.full(3, 90.0), (k, s))

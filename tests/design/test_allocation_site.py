@@ -46,6 +46,7 @@ def linear():
         return SiteLoad(linear_chip(400.0), facility, 10.0, 1.0, 0.3, 0.5, 120.0, 80.0, 50.0, OVERLAP)
 
 
+@pytest.mark.slow
 def test_parts_share_the_power_by_the_closed_form(linear):
     # Times A_i / P_i with A = (1 x 400, 0.3 x 120, 0.5 x 80), joined by a 3-norm: P_i ~ A_i^(3/4), and
     # R = P_parts / (sum A_i^(3/4))^(4/3). Without leakage the warmest coolant is the cheapest.
@@ -84,6 +85,7 @@ def test_a_part_at_full_width_leaves_the_rest_to_the_others(linear):
     np.testing.assert_allclose(found, 220.0 * weight / weight.sum(), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_real_site_under_its_limit():
     scenario = load_scenario("llama-3.1-405b-h100")
     site, limit = site_load(scenario.system, scenario.plan), 18e6

@@ -78,6 +78,7 @@ def test_schedules_save_what_the_closed_form_allows(stated):
             np.testing.assert_allclose(row["last_token"], row["last_closed_token"], rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_best_batches_of_the_small_run_again(stated, run):
     expected = row_of(stated["batches"], QUICK)
     curves = module("batch_curves")

@@ -120,6 +120,7 @@ def test_stated_points_give_the_stated_outcomes(experiment, stated):
         assert float(outcome.memory_per_chip) < 80e9 * (1.0 + 1e-4)
 
 
+@pytest.mark.slow
 def test_random_points_about_the_stated_ones_are_no_better(experiment, stated):
     search, asked = experiment.search, experiment.asked
     lattice, rng = layouts(stated["steps"]), np.random.default_rng(1)

@@ -163,6 +163,7 @@ def token_overhead(knots, most):
 BOUNDS = (np.log(1e5), np.log(1e9))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("knots", [8, 16])
 def test_schedule_agrees_with_the_dense_solver(knots):
     start = np.full(knots, np.log(4e6))

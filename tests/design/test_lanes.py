@@ -82,6 +82,7 @@ def test_interruption_keeps_what_is_done():
     np.testing.assert_array_equal(solution.result == RESULTS.successful, [False, True])
 
 
+@pytest.mark.slow
 def test_interruption_keeps_the_chunks_of_the_first_round():
     """Ctrl-C after the first of three chunks of one round: its two lanes are done, of the others only x0 is known."""
     targets = np.linspace(-1.0, 1.0, 6)
@@ -103,6 +104,7 @@ def parabola(x, target):
     return (x - target) ** 2
 
 
+@pytest.mark.slow
 def test_float32_lanes_say_that_they_are_rounded():
     solution = search(dtype=np.float32)
     exact = search()
@@ -146,6 +148,7 @@ print("shared", both.iterations.sum())
 """
 
 
+@pytest.mark.slow
 def test_devices_share_the_lanes():
     flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
     environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}

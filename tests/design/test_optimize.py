@@ -107,6 +107,7 @@ def test_each_objective_improves_on_the_baseline(scenario, minimize):
     np.testing.assert_allclose(float(objective_value(optimum.outcome, minimize)), optimum.value)
 
 
+@pytest.mark.slow
 def test_price_of_time_is_the_slope_of_the_optimum(scenario, optimum):
     """A relaxed time limit saves what its multiplier says [envelope theorem]."""
     longer = em.optimize(scenario, limits={"time": optimum.limits["time"] * 1.01})
@@ -114,6 +115,7 @@ def test_price_of_time_is_the_slope_of_the_optimum(scenario, optimum):
     assert math.log(optimum.relaxed_value / longer.relaxed_value) == pytest.approx(predicted, rel=0.1)
 
 
+@pytest.mark.slow
 def test_infeasible_names_the_conflict_and_what_each_must_give(scenario):
     optimum = em.optimize(scenario, limits={"time": "70 days", "facility_power": "12 MW"})
     assert optimum.result == "infeasible"

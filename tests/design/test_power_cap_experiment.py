@@ -74,6 +74,7 @@ def test_the_price_of_a_megawatt_is_what_solving_again_gives(stated):
         assert quotient < one["musd_per_day"] + 0.005 * one["money_musd"] / (following["days"] - one["days"])
 
 
+@pytest.mark.slow
 def test_random_plans_about_the_stated_ones_are_no_faster(stated):
     @eqx.filter_jit(compiler_options=compiler_options(once=True))  # pyright: ignore[reportCallIssue]
     def outcomes(system, plans):

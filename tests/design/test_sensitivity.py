@@ -268,6 +268,7 @@ def around(best):
         return envelope.differentiate(best, {"limits": None, "vary": None, "fix": ()})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path",
     [
@@ -289,6 +290,7 @@ def test_the_optimum_moves_as_the_envelope_theorem_says(small, around, path):
     assert elasticity == pytest.approx((higher - lower) / (2.0 * step), rel=1e-4, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_limits_are_those_that_the_problem_takes_from_the_scenario(small, best, around):
     problem = pose(small, best.baseline, "energy", {}, {}, ())
     assert around.following == set(problem.limits)
@@ -302,6 +304,7 @@ def test_limits_are_those_that_the_problem_takes_from_the_scenario(small, best, 
     assert problem.bounds["plan.clock"][0] == float(small.system.accelerator.minimum_clock)
 
 
+@pytest.mark.slow
 def test_a_limit_that_is_given_does_not_move(small, best, around):
     asked = {"limits": {"time": float(best.baseline.time)}, "vary": None, "fix": ()}
     held = envelope.differentiate(best, asked)
@@ -326,6 +329,7 @@ def test_an_infeasible_search_has_no_rows(small, best, monkeypatch):
     assert answer.message == "No plan obeys these limits together."
 
 
+@pytest.mark.slow
 def test_the_largest_effects_on_the_optimum_are_searched_again(small, best, around, monkeypatch):
     monkeypatch.setattr("energymodel.design.sensitivity.optimize", lambda scenario, **asked: best)
     answer = sensitivity(small, optimum=True, resolve=1)

@@ -86,6 +86,7 @@ def test_reference_problem_satisfies_the_optimality_conditions(loose):
     assert np.median((y > 1e-4).sum(1)) >= 8
 
 
+@pytest.mark.slow
 def test_hessian_by_differences_reaches_the_same_optimum(loose):
     def one(scenario):
         options = SolverOptions(hessian="differences")
@@ -241,6 +242,7 @@ def test_pytrees_fixed_variables_and_missing_bounds():
     np.testing.assert_allclose(solution.multipliers.upper["a"], 1.0, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_negative_and_badly_scaled_objectives():
     """The same parabola in units of 1e12 and of 1e-12, with a constraint in units of 1e6: x = 3, multiplier 2 (5-3)."""
     for unit in (1e12, 1.0, 1e-12):
@@ -347,6 +349,7 @@ def corner(target, limit):
     )
 
 
+@pytest.mark.slow
 def test_gradients_through_closures():
     """On the line the projection is t - (sum t - limit) / 2, so dx/dlimit = 1/2; value = (sum t - limit)^2 / 2."""
     target = jnp.array([2.0, 3.0])
@@ -381,6 +384,7 @@ def test_gradients_with_respect_to_bounds():
     np.testing.assert_allclose(x_by_c, [0.0, -0.5, 1.0], atol=1e-7)
 
 
+@pytest.mark.slow
 def test_chunks_of_lanes_agree_with_single_lanes():
     targets = jnp.asarray(np.random.default_rng(0).normal(size=(5, 2)))
     options = SolverOptions(chunk=2)
@@ -400,6 +404,7 @@ def test_chunks_of_lanes_agree_with_single_lanes():
     np.testing.assert_allclose(nested.x.reshape(4, 2), many.x[:4], atol=1e-9)
 
 
+@pytest.mark.slow
 def test_warm_start_saves_iterations():
     scenario = reference.scenarios(64)[3]
 

@@ -17,6 +17,7 @@ from energymodel.learning.critical_batch import (
     per_token_progress,
     power_critical_batch,
     progress_rate,
+    sharp_batch_penalty,
     steps_needed,
     tokens_effective,
     tokens_needed,
@@ -117,3 +118,20 @@ def test_gradients():
     check_grads(critical_batch_from_overhead, (2.0, 0.2), order=1)
     check_grads(progress_rate, (2.0, 0.2), order=1)
     check_grads(exponential_training_time, (10.0, 5.0, 1.8, 2.0, 3.0), order=1)
+
+
+@few
+@given(batch=batches, critical=batches, sharpness=st.floats(0.3, 4.0))
+def test_sharp_penalty_keeps_both_limits(batch, critical, sharpness):
+    """Never below D_min nor below S_min; at B_c it is 2^(1/p), and steps and tokens trade places there."""
+    penalty = float(sharp_batch_penalty(batch, critical, sharpness))
+    assert penalty >= max(1.0, batch / critical) * (1 - 1e-12)
+    np.testing.assert_allclose(sharp_batch_penalty(critical, critical, sharpness), 2.0 ** (1.0 / sharpness), rtol=1e-12)
+    mirrored = float(sharp_batch_penalty(critical * critical / batch, critical, sharpness))
+    np.testing.assert_allclose(mirrored, penalty * critical / batch, rtol=1e-9)
+
+
+def test_sharp_penalty_is_the_hyperbola_at_one_and_differentiable():
+    for batch in (1e4, 3e6, 1e9):
+        np.testing.assert_allclose(sharp_batch_penalty(batch, 2e6, 1.0), batch_penalty(batch, 2e6), rtol=1e-12)
+    check_grads(sharp_batch_penalty, (1e6, 3e6, 1.4), order=2, modes=("fwd", "rev"))

@@ -127,6 +127,7 @@ def test_gradients_of_a_run():
     check_grads(jax.jit(final), (15.2, 20.7, law), order=1, modes=("fwd", "rev"), eps=1e-4, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_gradients():
     check_grads(lambda loss: loss_rate(loss, SIZE, 1e13, 1e6, 1e7, LAW), (2.3,), order=2, rtol=1e-3)
     check_grads(

@@ -75,6 +75,7 @@ def test_quadrature_agrees_with_the_integration(learning, tolerance):
     jax.tree.map(partial(np.testing.assert_allclose, rtol=tolerance), summed, integrated)
 
 
+@pytest.mark.slow
 def test_progress_and_time_agree():
     # The same schedule as an initial-value problem in time, from 1e-9 of the run on.
     totals, tokens = integrate_over_progress(rates, END, KNOTS, LEARNING, SIZE)
@@ -135,6 +136,7 @@ def test_gradients():
     check_grads(inverse, (28.0, knots), order=1, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_gradients_of_integration_and_quadrature_agree():
     def money(integral, knots):
         totals, tokens = integral(rates, END, knots, LEARNING, SIZE)
@@ -146,6 +148,7 @@ def test_gradients_of_integration_and_quadrature_agree():
     np.testing.assert_allclose(*slopes, rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_single_precision():
     exact = quadrature_over_progress(rates, END, KNOTS, LEARNING, SIZE)
     with jax.enable_x64(False):

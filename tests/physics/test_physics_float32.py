@@ -4,6 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
@@ -50,6 +51,7 @@ def chain(system, cap):
     return wall + cooling.power(wall, 298.15) + 1e-5 * cooling.heat_flux_limit() + 100 * best + 100 * limit
 
 
+@pytest.mark.slow
 def test_chain_of_components_agrees_with_float64():
     value_and_slopes = jax.jit(jax.value_and_grad(chain))
     for cap in (100.0, 500.0, 900.0):

@@ -1,6 +1,7 @@
 """A sweep survives kills, damaged tiles, full disks and other processes, and gives the same bits."""
 
 import errno
+import functools
 import os
 import random
 import signal
@@ -10,13 +11,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import energymodel as em
 from energymodel.sweep import ledger as ledger_module
-from energymodel.sweep.identity import identity
+from energymodel.sweep.identity import describe, identity
 from energymodel.sweep.ledger import Ledger
 from energymodel.sweep.run import pose
 from energymodel.units import InputError
@@ -65,6 +67,7 @@ def killed_and_resumed(tmp_path, kills):
     assert len((tmp_path / "whole").read_bytes()) > 0
 
 
+@pytest.mark.slow
 def test_kill_and_resume_give_the_same_bits(tmp_path):
     killed_and_resumed(tmp_path, 2)
 
@@ -127,6 +130,34 @@ def test_changed_axes_and_models_are_refused(tmp_path):
         em.sweep(lambda x: {"y": x}, {"x": "0:1:6"}, minimize="y", resume=tmp_path)
     with pytest.raises(InputError, match="holds another sweep: model was"):
         em.sweep(lambda x: {"y": jnp.sin(x)}, {"x": "0:1:5"}, minimize="y", resume=tmp_path)
+
+
+def test_functions_differ_by_what_they_hold():
+    def scaled(factor):
+        return lambda x: {"y": factor * x}
+
+    def power(x, exponent):
+        return {"y": x**exponent}
+
+    class Line(eqx.Module):
+        slope: float
+        offsets: Any
+
+        def __call__(self, x):
+            return {"y": self.slope * x + self.offsets}
+
+    pairs = [
+        (scaled(1.0), scaled(2.0)),
+        (functools.partial(power, exponent=2.0), functools.partial(power, exponent=3.0)),
+        (Line(1.0, np.zeros(2)), Line(2.0, np.zeros(2))),
+        (Line(1.0, np.zeros(2)), Line(1.0, np.ones(2))),
+        (Line(1.0, 0.0).__call__, Line(2.0, 0.0).__call__),
+        ((scaled(1.0), {"a": scaled(1.0)}), (scaled(1.0), {"a": scaled(2.0)})),
+    ]
+    for one, other in pairs:
+        assert describe(one) != describe(other)
+        assert "0x" not in describe(one)
+    assert describe(scaled(3.0)) == describe(scaled(3.0))
 
 
 def test_changed_scenario_is_refused(tmp_path):

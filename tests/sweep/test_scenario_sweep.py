@@ -9,6 +9,7 @@ import pytest
 
 import energymodel as em
 from cli.shell import run
+from energymodel.sweep.axes import Axis
 from energymodel.sweep.model import HARD_LIMITS, ScenarioModel, scenario_axis
 from energymodel.sweep.run import pose
 from energymodel.units import InputError
@@ -45,6 +46,7 @@ def test_sweep_of_a_scenario_equals_evaluating_each_point(scenario, swept):
     assert values == sorted(values)
 
 
+@pytest.mark.slow
 def test_presets_and_layouts_are_axes(scenario):
     chips = scenario_axis(scenario, "system.accelerator", "h100-sxm, h200-sxm")
     assert [chips.label(0), chips.label(1)] == ["h100-sxm", "h200-sxm"]
@@ -77,6 +79,14 @@ def test_bad_axes_of_a_scenario(scenario, path, values, words):
         scenario_axis(scenario, path, values)
 
 
+def test_axes_made_by_hand_are_checked(scenario):
+    assert scenario_axis(scenario, "plan.power_cap", Axis.of("plan.power_cap", [500.0])).unit == "W"
+    with pytest.raises(InputError, match=r'unknown path "plan\.clok"'):
+        pose(scenario, [Axis.of("plan.clok", [0.5])], "best", "energy", {})
+    with pytest.raises(InputError, match="its unit is MW, not W"):
+        scenario_axis(scenario, "plan.power_cap", Axis.of("plan.power_cap", [500.0], "MW"))
+
+
 def test_costly_physics_goes_outside(scenario):
     axes = {"plan.batch": "8..64 Mi token log 30", "plan.clock": "0.5:1:30", "plan.chips": "1024..16384 log 30"}
     task = pose(scenario, axes, "best", "energy", {}, chunk=1000)
@@ -84,6 +94,7 @@ def test_costly_physics_goes_outside(scenario):
     assert task.tiles.grid.axes[0].name == "plan.clock"
 
 
+@pytest.mark.slow
 def test_command_prints_the_best_points(tmp_path):
     options = [part for path, text in AXES.items() for part in ("--axis", f"{path}={text}")]
     path = tmp_path / "sweep.csv"

@@ -1,6 +1,7 @@
 """The sweep against brute force in NumPy, whatever the axes, chunks, tiles and their order."""
 
 import itertools
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -68,6 +69,39 @@ def test_nan_is_no_value():
 
     swept = em.sweep(model, [Axis.of("x", range(5))], minimize="y")
     assert swept.best.point == {"x": 2.0}
+
+
+def test_infinite_values_are_no_values():
+    for keep in ("best", "pareto:y,z", "along:x"):
+        swept = em.sweep(
+            lambda x: {"y": jnp.where(x < 2.0, -jnp.inf, x), "z": 0.0 * x}, {"x": "0:4:5"}, keep, minimize="y"
+        )
+        assert swept.winners[0].point == {"x": 2.0}
+    swept = em.sweep(lambda x: {"y": x * 1e30}, {"x": "1e20:1e21:3"}, minimize="y")
+    assert swept.winners == ()
+    assert "need precision 64" in swept.message
+    assert em.sweep(lambda x: {"y": x * 1e30}, {"x": "1e20:1e21:3"}, minimize="y", precision=64).best.value == 1e50
+
+
+@pytest.mark.parametrize("keep", ["count", "full:energy"])
+def test_interrupted_sweep_keeps_what_it_has_in_place(keep):
+    def interrupted(tiles, numbers):
+        for number in (0, 3, 4, 6):
+            yield number, tiles.run(number)
+        raise KeyboardInterrupt
+
+    arguments: Any = {"limits": LIMITS, "chunk": 30, "tile": 60}
+    whole = em.sweep(sweep_model, axes(*SIZES), keep, **arguments)
+    part = em.sweep(sweep_model, axes(*SIZES), keep, **arguments, engine=interrupted)
+    assert not part.complete
+    assert f"interrupted after {part.points} of" in part.message
+    if keep == "count":
+        task = pose(sweep_model, axes(*SIZES), "count", None, LIMITS, chunk=30, tile=60)
+        assert part.result == sum(int(task.tiles.run(number)) for number in (0, 3, 4, 6))
+        return
+    there = np.isfinite(part.result["energy"])
+    np.testing.assert_array_equal(part.result["energy"][there], whole.result["energy"][there])
+    assert 0 < there.sum() <= part.points
 
 
 def test_limits_have_two_sides():

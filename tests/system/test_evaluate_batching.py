@@ -53,6 +53,7 @@ def assert_same(one, other, rtol):
         assert np.max(error) < rtol, (jax.tree_util.keystr(path), np.max(error))
 
 
+@pytest.mark.slow
 def test_ten_thousand_plans_at_once_equal_one_after_another(lattice, run):
     system, plans = lattice
     together = jax.jit(jax.vmap(evaluate, in_axes=(None, 0)), compiler_options=compiler_options())

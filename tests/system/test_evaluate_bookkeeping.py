@@ -128,6 +128,7 @@ def test_batch_may_be_a_scalar_or_one_knot(scenario, run):
         np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_schedule_of_equal_knots_is_the_constant_batch(scenario, run):
     given = scenario(LLAMA)
     schedule = eqx.tree_at(lambda p: p.batch, given.plan, np.repeat(given.plan.batch, 3))

@@ -6,7 +6,7 @@ import pytest
 
 from energymodel.presets.files import names
 
-QUICK = ("llama-3.1-405b-h100", "deepseek-v3-h800")  # dense, and with experts
+QUICK = ("llama-3.1-405b-h100",)
 SCENARIOS = [
     pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow])
     for name in names("scenarios")

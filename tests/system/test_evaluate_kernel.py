@@ -56,6 +56,7 @@ def test_evaluate_lowers_for_cuda(name, scenario):
     assert "__gpu$xla.gpu.triton" in lowered.as_text() or "triton_kernel_call" in lowered.as_text()
 
 
+@pytest.mark.slow
 def test_a_kernel_computes_what_evaluate_computes(scenario):
     given = scenario("llama-3.1-405b-h100")
     launch, parameters, structure = fused(given, interpret=True)

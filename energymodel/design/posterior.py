@@ -1,0 +1,198 @@
+"""Which numbers of a scenario do measurements of its run move, and how sure are they then?
+
+The numbers that a scenario calls uncertain have a prior; a few measured outputs move all of them a little, those most
+that are least known and matter most. In coordinates z of unit normal prior, with the outputs' logarithms linear in z
+around the estimate, this is a step of Gauss-Newton towards the most likely values [Tarantola 2005, sec. 3.4.4].
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy.optimize import brentq
+from scipy.special import ndtr, ndtri
+
+from energymodel.design.distributions import Distribution, distributions
+from energymodel.design.numbers import Numbers, gradient
+from energymodel.design.quantities import output
+from energymodel.presets.scenario import Scenario
+from energymodel.system.training_system import evaluate_once
+
+ROUNDS = 4  # of linearization: the outputs are near power laws of the numbers
+FARTHEST = 4.0  # standard deviations of the prior that a number may move
+EDGE = 1e-6  # probability at which the tails of a prior are cut
+SLOPE_STEP = 1e-4  # standard deviations
+ENTROPY_FLOOR = "entropy_floor"
+FLOOR_SPREAD = 0.03
+"""Standard deviation of the loss that data and tokenizer leave [nat/token] (docs/physics.md B10). It stands for all
+constants of a loss law that are known only together: one loss cannot tell them apart."""
+LEAST_MOVE = 0.01  # standard deviations of its prior from which a number counts as moved
+SHARES = (0.05, 0.95)
+
+
+class Measured(NamedTuple):
+    """A measured quantity: a product of powers of outputs by name, its value in SI, and its relative error [1]."""
+
+    powers: Mapping[str, float]
+    value: float
+    error: float
+
+
+class Update(NamedTuple):
+    """A number before and after, and its 90 % interval after, in the unit of its path."""
+
+    path: str
+    unit: str
+    before: float
+    after: float
+    lower: float
+    upper: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Posterior:
+    """Uncertain numbers of a scenario after measurements.
+
+    - `priors`, `before`: distribution and prior value by path; `z`, `covariance`: estimate in coordinates of unit
+      normal prior, in the order of the paths.
+    - `values`: the most likely values, in SI.
+    """
+
+    priors: Mapping[str, Distribution]
+    before: Mapping[str, float]
+    z: Float[np.ndarray, " n"]
+    covariance: Float[np.ndarray, "n n"]
+
+    @property
+    def values(self) -> dict[str, float]:
+        """Most likely value of each number."""
+        return {path: _value(self, path, z) for path, z in zip(self.priors, self.z, strict=True)}
+
+    def update(self, path: str, unit: str) -> Update:
+        """One number before and after."""
+        place = list(self.priors).index(path)
+        spread = math.sqrt(self.covariance[place, place])
+        lower, upper = (_value(self, path, self.z[place] + ndtri(share) * spread) for share in SHARES)
+        return Update(path, unit, self.before[path], _value(self, path, self.z[place]), lower, upper)
+
+    def moved(self) -> list[str]:
+        """Paths that the measurements have moved, farthest first."""
+        start = np.array([_coordinate(self, path, value) for path, value in self.before.items()])
+        distance = dict(zip(self.priors, np.abs(self.z - start), strict=True))
+        return sorted((path for path in distance if distance[path] > LEAST_MOVE), key=lambda path: -distance[path])
+
+    def distribution(self, path: str) -> str:
+        """What a scenario file says of the number from now on; correlations with others are lost."""
+        prior, place = self.priors[path], list(self.priors).index(path)
+        if prior.family in ("lognormal", "normal"):
+            spread = prior.numbers[0] * math.sqrt(self.covariance[place, place])
+            return f"{prior.family} {spread:.6g}"
+        return " ".join([prior.family, *(f"{number:.9g}" for number in prior.numbers)])
+
+    def spread(self, numbers: Numbers, products: Sequence[Mapping[str, float]]) -> Float[np.ndarray, " k"]:
+        """Standard deviations of logarithms of products of outputs, from all uncertain numbers together [1]."""
+        slopes = _slopes(self, numbers, products)[1]
+        return np.sqrt(np.einsum("ki,ij,kj->k", slopes, self.covariance, slopes))
+
+
+def prior_of(scenario: Scenario, numbers: Numbers, loss_measured: bool) -> Posterior:
+    """What the scenario says of its uncertain numbers, before any measurement."""
+    values = numbers.values
+    found = distributions(scenario, values)
+    priors = {path: one for path, one in found.items() if not one.is_joint and path.startswith("system.")}
+    if loss_measured:
+        floors = [path for path, one in found.items() if one.is_joint and path.endswith(ENTROPY_FLOOR)]
+        priors |= {path: Distribution("normal", (FLOOR_SPREAD,)) for path in floors}
+    before = {path: values[path] for path in priors}
+    start = Posterior(priors, before, np.zeros(len(priors)), np.eye(len(priors)))
+    z = np.array([_coordinate(start, path, value) for path, value in before.items()])
+    return dataclasses.replace(start, z=z)
+
+
+def posterior_of(prior: Posterior, numbers: Numbers, measured: Sequence[Measured]) -> Posterior:
+    """Most likely values after the measurements, and their covariance.
+
+    **Arguments:**
+
+    - `prior`: from `prior_of`.
+    - `numbers`: system and plan that were measured.
+    - `measured`: quantities, with independent errors.
+    """
+    if not measured or not prior.priors:
+        return prior
+    start, now = prior.z, prior
+    target = np.log([one.value for one in measured])
+    noise = np.diag([one.error**2 for one in measured])
+    for _ in range(ROUNDS):
+        predicted, slopes = _slopes(now, _moved(numbers, now), [one.powers for one in measured])
+        gain = prior.covariance @ slopes.T @ np.linalg.inv(slopes @ prior.covariance @ slopes.T + noise)
+        z = start + gain @ (target - predicted + slopes @ (now.z - start))
+        now = dataclasses.replace(now, z=np.clip(z, start - FARTHEST, start + FARTHEST))
+    _, slopes = _slopes(now, _moved(numbers, now), [one.powers for one in measured])
+    gain = prior.covariance @ slopes.T @ np.linalg.inv(slopes @ prior.covariance @ slopes.T + noise)
+    covariance = prior.covariance - gain @ slopes @ prior.covariance
+    return dataclasses.replace(now, covariance=0.5 * (covariance + covariance.T))
+
+
+def failure_posterior(chip_mtbf: float, spread: float, chip_time: float, failures: float) -> tuple[float, float]:
+    """Mean time between failures of a chip after k failures in n t, `M = (a M_0 + n t) / (a + k)`, a = 1/sigma^2
+    [derivation: gamma prior of the rate with mean 1/M_0 and relative spread sigma, Poisson failures].
+
+    **Arguments:**
+
+    - `chip_mtbf`: M_0 [s].
+    - `spread`: sigma, of its logarithm [1].
+    - `chip_time`: n t [s].
+    - `failures`: k [1].
+
+    **Returns:** M [s], and the spread of its logarithm `1 / sqrt(a + k)` [1].
+    """
+    shape = spread**-2.0
+    return (shape * chip_mtbf + chip_time) / (shape + failures), (shape + failures) ** -0.5
+
+
+def _slopes(
+    now: Posterior, numbers: Numbers, products: Sequence[Mapping[str, float]]
+) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k n"]]:
+    """Logarithms of products of outputs and their derivatives by z, at the numbers given."""
+    outcome = evaluate_once(numbers.system, numbers.plan)
+    values = {name: float(output(outcome, name)) for powers in products for name in powers}
+    by_z = np.array([_slope(now, path, z) for path, z in zip(now.priors, now.z, strict=True)])
+    places = numbers.places()
+    rows, logarithms = [], []
+    for powers in products:
+        by_number = gradient(numbers, {name: power / values[name] for name, power in powers.items()})
+        rows.append([float(by_number[places[path]][0]) for path in now.priors] * by_z)
+        logarithms.append(sum(power * math.log(values[name]) for name, power in powers.items()))
+    return np.array(logarithms), np.array(rows)
+
+
+def _moved(numbers: Numbers, now: Posterior) -> Numbers:
+    """The numbers at the estimate."""
+    vector, places = numbers.vector, numbers.places()
+    for path, value in now.values.items():
+        vector[places[path]] = value
+    return Numbers(*numbers.at(vector))
+
+
+def _value(now: Posterior, path: str, z: float) -> float:
+    share = float(np.clip(ndtr(z), EDGE, 1.0 - EDGE))
+    return float(now.priors[path].quantiles(now.before[path], [share])[0])
+
+
+def _coordinate(now: Posterior, path: str, value: float) -> float:
+    """The coordinate of a value: zero in the middle of a distribution around it, else where its quantile is."""
+    edge = float(-ndtri(EDGE))
+    ends = _value(now, path, -edge), _value(now, path, edge)
+    if not ends[0] < value < ends[1]:
+        return -edge if value <= ends[0] else edge
+    root: Any = brentq(lambda z: _value(now, path, z) - value, -edge, edge, xtol=1e-12)
+    return float(root)
+
+
+def _slope(now: Posterior, path: str, z: float) -> float:
+    high, low = _value(now, path, z + SLOPE_STEP), _value(now, path, z - SLOPE_STEP)
+    return (high - low) / (2.0 * SLOPE_STEP)

@@ -1,0 +1,301 @@
+"""What is the best plan for the rest of a run, given how it has gone so far?"""
+
+import copy
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+from scipy.special import ndtri
+
+from energymodel.design.numbers import Numbers
+from energymodel.design.optimize import optimize
+from energymodel.design.optimum import Optimum
+from energymodel.design.posterior import (
+    SHARES,
+    Measured,
+    Posterior,
+    Update,
+    failure_posterior,
+    posterior_of,
+    prior_of,
+)
+from energymodel.design.quantities import output, parse_limit
+from energymodel.presets.scenario import Scenario, load_scenario
+from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.plan import TokenBudget
+from energymodel.system.training_system import evaluate_once, parameters_in_loss
+from energymodel.units import InputError, format_quantity, parse_quantity
+
+USED_UP = ("time", "energy", "money", "carbon", "carbon_operational", "carbon_embodied")
+"""Limits of a whole run, of which some is gone."""
+TIME_ERROR = 0.01
+POWER_ERROR = 0.01
+LOSS_ERROR = 0.01
+"""Standard deviation of measured time and power [1] and loss [nat/token], what the model leaves out included."""
+MTBF = "system.reliability.chip_mtbf"
+FORECAST = {"time": {"time": 1.0}, "energy": {"energy": 1.0}, "equipment_energy": {"energy": 1.0, "pue": -1.0}}
+"""Totals that are forecast, as products of powers of outputs; the energy of the facility and that of its equipment."""
+UNITS = {
+    "tokens": "token", "time": "s", "loss": "nat/token", "power": "W", "equipment_power": "W", "failures": "1",
+}  # fmt: skip
+
+
+class SoFar(NamedTuple):
+    """Measured state of a run, from its start to now. Numbers in SI, or text with a unit; `None` was not measured.
+
+    - `tokens`: processed and kept [token].
+    - `time`: calendar time, failures and pauses included [s].
+    - `loss`: now [nat/token], with the learning rate decayed or as the loss law would have it.
+    - `power`: mean at the meter of the facility [W].
+    - `equipment_power`: mean at the meters of all nodes and switches [W].
+    - `failures`: interruptions [1].
+    """
+
+    tokens: Any
+    time: Any = None
+    loss: Any = None
+    power: Any = None
+    equipment_power: Any = None
+    failures: Any = None
+
+
+class Forecast(NamedTuple):
+    """An output of the whole run if the plan is kept, in SI, with its 90 % interval from the uncertain numbers."""
+
+    value: float
+    lower: float
+    upper: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Rest:
+    """The rest of a run as a scenario of its own.
+
+    - `scenario`: numbers updated, learning continued from the progress made, limits less what is used up.
+    - `updates`: numbers that the measurements moved, farthest first.
+    - `used`: time, energy (of the facility, and of its equipment), money and carbon so far, measured or predicted.
+    - `planned`: what the scenario said of the run so far, before the measurements.
+    - `posterior`: all uncertain numbers, those with no effect included.
+    """
+
+    scenario: Scenario
+    updates: tuple[Update, ...]
+    used: Mapping[str, float]
+    planned: TrainingOutcome
+    posterior: Posterior
+
+    def forecast(self, outcome: TrainingOutcome) -> dict[str, Forecast]:
+        """Totals of `FORECAST` over the whole run if its rest has this outcome under its own plan."""
+        numbers = Numbers(self.scenario.system, self.scenario.plan)
+        with jax.enable_x64(True):
+            spreads = self.posterior.spread(numbers, list(FORECAST.values()))
+        found = {}
+        for (name, powers), spread in zip(FORECAST.items(), spreads, strict=True):
+            rest = math.prod(float(output(outcome, one)) ** power for one, power in powers.items())
+            ends = (self.used[name] + rest * math.exp(ndtri(share) * spread) for share in SHARES)
+            found[name] = Forecast(self.used[name] + rest, *ends)
+        return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Replan:
+    """The best plan for the rest of a run, beside going on as before.
+
+    - `rest`: the rest as a scenario, with the numbers that were updated.
+    - `optimum`: its best plan; `optimum.baseline` is the outcome of going on.
+    - `forecast`: time and energy of the whole run if the plan is kept.
+    """
+
+    rest: Rest
+    optimum: Optimum
+    forecast: Mapping[str, Forecast]
+
+    @property
+    def saving(self) -> float:
+        """Share of what is minimized that the new plan saves over the rest [1]."""
+        return 1.0 - self.optimum.value / self.optimum.baseline_value
+
+
+def replan(
+    scenario: Scenario,
+    so_far: SoFar,
+    minimize: str | None = None,
+    limits: Mapping[str, Any] | None = None,
+    vary: Mapping[str, tuple[Any, Any]] | None = None,
+    fix: Sequence[str] = (),
+    progress: Callable[[str], None] | None = None,
+) -> Replan:
+    """Plan the rest of a run from its measured state.
+
+    The uncertain numbers of the scenario are updated so that it says what was measured, each as far as its prior
+    allows; the rest is then optimized like a run of its own. Limits of time, energy, money and carbon are those of the
+    whole run. Unless limited, the rest takes no longer than going on, and reaches the same loss.
+
+    **Arguments:**
+
+    - `scenario`: the run as it was planned, of one constant batch, and has been run so far.
+    - `so_far`: what was measured.
+    - `minimize`, `limits`, `vary`, `fix`, `progress`: as in `optimize`.
+
+    **Returns:** `Replan`.
+
+    **Raises:** `InputError` for a state that the plan cannot have, a run that is over, or a limit that is used up.
+    """
+    tell = progress or (lambda sentence: None)
+    tell("updating the scenario's numbers")
+    rest = rest_of(scenario, so_far, limits)
+    optimum = optimize(rest.scenario, minimize, None, vary, fix, progress)
+    return Replan(rest, optimum, rest.forecast(optimum.baseline))
+
+
+def rest_of(scenario: Scenario, so_far: SoFar, limits: Mapping[str, Any] | None = None) -> Rest:
+    """The rest of a run as a scenario of its own; see `replan`."""
+    state = _state(scenario, so_far)
+    with jax.enable_x64(True):
+        plan = eqx.tree_at(lambda plan: plan.goal, scenario.plan, TokenBudget(np.asarray(state["tokens"])))
+        planned = jax.tree.map(np.asarray, evaluate_once(scenario.system, plan))
+        known, failures = _with_failures(scenario, state)
+        numbers = Numbers(known.system, plan)
+        prior = prior_of(known, numbers, "loss" in state)
+        posterior = posterior_of(prior, numbers, _measured(state))
+        updates = [posterior.update(path, known.provenance[path].unit) for path in posterior.moved()]
+        tables = _updated_tables(known, posterior)
+        now = load_scenario({"name": scenario.name, **tables})
+        outcome = jax.tree.map(np.asarray, evaluate_once(now.system, plan))
+        batch = float(np.reshape(plan.batch, ()))
+        parameters = float(parameters_in_loss(now.system))
+        done = float(now.system.learning.run(parameters, state["tokens"], batch)[1])
+    used = _used(state, outcome)
+    tables["plan"]["goal"] = _goal(scenario, state, outcome)
+    tables["system"]["learning"] = {
+        "component": "ContinuedLearning",
+        "whole": tables["system"]["learning"],
+        "done": {"value": done, "unit": "token", "kind": "derived", "source": "progress of the run so far"},
+    }
+    tables["uncertainty"] = {
+        path.replace("system.learning.", "system.learning.whole."): text for path, text in tables["uncertainty"].items()
+    }
+    wanted = {**scenario.optimize.get("limits", {}), **(limits or {})}
+    tables["optimize"] = {**scenario.optimize, "limits": _limits_left(wanted, used)}
+    moved = dataclasses.replace(
+        posterior,
+        priors={_in_rest(path): one for path, one in posterior.priors.items()},
+        before={_in_rest(path): value for path, value in posterior.before.items()},
+    )
+    rest = load_scenario({"name": f"{scenario.name}-rest", **tables})
+    return Rest(rest, (*failures, *updates), used, planned, moved)
+
+
+def _in_rest(path: str) -> str:
+    return path.replace("system.learning.", "system.learning.whole.", 1)
+
+
+def _state(scenario: Scenario, so_far: SoFar) -> dict[str, float]:
+    """What was measured, in SI."""
+    if scenario.plan.knots != 1:
+        raise InputError("plan.batch: a run with a batch schedule cannot be planned anew; give one constant batch.")
+    state = {}
+    for name, given in so_far._asdict().items():
+        if given is None:
+            continue
+        value = parse_quantity(given, UNITS[name], f"so far, {name}") if isinstance(given, str) else float(given)
+        if not math.isfinite(value) or value < 0.0 or (value == 0.0 and name != "failures"):
+            raise InputError(f"so far, {name}: {given} is not a positive number in {UNITS[name]}.")
+        state[name] = value
+    if "time" not in state and ("failures" in state):
+        raise InputError("so far, failures: give the time in which they happened as well.")
+    if isinstance(scenario.plan.goal, TokenBudget) and state["tokens"] >= float(scenario.plan.goal.tokens):
+        raise InputError(
+            f"so far, tokens: {format_quantity(state['tokens'], 'token')} are all of the "
+            f"{format_quantity(float(scenario.plan.goal.tokens), 'token')} planned: nothing is left to plan."
+        )
+    return state
+
+
+def _measured(state: Mapping[str, float]) -> list[Measured]:
+    found = []
+    if "time" in state:
+        found.append(Measured({"time": 1.0}, state["time"], TIME_ERROR))
+    if "power" in state:
+        found.append(Measured({"power_average": 1.0}, state["power"], POWER_ERROR))
+    if "equipment_power" in state:
+        found.append(Measured({"power_average": 1.0, "pue": -1.0}, state["equipment_power"], POWER_ERROR))
+    if "loss" in state:
+        found.append(Measured({"loss": 1.0}, state["loss"], LOSS_ERROR / state["loss"]))
+    return found
+
+
+def _with_failures(scenario: Scenario, state: Mapping[str, float]) -> tuple[Scenario, list[Update]]:
+    """The scenario with the failures seen in its failure rate."""
+    text = scenario.uncertainty.get(MTBF, "")
+    if "failures" not in state or not text.startswith("lognormal "):
+        return scenario, []
+    before, spread = float(scenario.system.reliability.chip_mtbf), float(text.split()[1])
+    chip_time = float(scenario.plan.chips) * state["time"]
+    after, left = failure_posterior(before, spread, chip_time, state["failures"])
+    lower, upper = (after * math.exp(ndtri(share) * left) for share in SHARES)
+    tables = copy.deepcopy(dict(scenario.tables))
+    _put(tables, MTBF, after, "s", f"lognormal {left:.6g}")
+    return load_scenario({"name": scenario.name, **tables}), [Update(MTBF, "s", before, after, lower, upper)]
+
+
+def _updated_tables(scenario: Scenario, posterior: Posterior) -> dict[str, Any]:
+    tables = copy.deepcopy(dict(scenario.tables))
+    values = posterior.values
+    for path in posterior.moved():
+        _put(tables, path, values[path], scenario.provenance[path].unit, posterior.distribution(path))
+    return tables
+
+
+def _put(tables: dict[str, Any], path: str, value: float, unit: str, distribution: str) -> None:
+    """Set a number of a resolved scenario as measured, with what is left of its uncertainty."""
+    *parents, last = path.split(".")
+    node = tables
+    for part in parents:
+        node = node[part]
+    node[last] = {
+        "value": value, "unit": unit, "kind": "measured", "source": "prior and measurements of the run so far",
+        "distribution": distribution,
+    }  # fmt: skip
+    tables["uncertainty"] = {key: text for key, text in tables["uncertainty"].items() if key != path}
+
+
+def _used(state: Mapping[str, float], outcome: TrainingOutcome) -> dict[str, float]:
+    """Time, energy, money and carbon so far, measured where they were."""
+    used = {name: float(output(outcome, name)) for name in USED_UP}
+    if "time" in state:
+        used["time"] = state["time"]
+    if "power" in state or "equipment_power" in state:
+        power = state.get("power") or state["equipment_power"] * float(outcome.pue)
+        used["energy"] = power * used["time"]
+    used["equipment_energy"] = used["energy"] / float(outcome.pue)
+    return used
+
+
+def _goal(scenario: Scenario, state: Mapping[str, float], outcome: TrainingOutcome) -> dict[str, Any]:
+    """Tokens that are left, or the loss to reach."""
+    goal = scenario.plan.goal
+    if isinstance(goal, TokenBudget):
+        return {"tokens": f"{float(goal.tokens) - state['tokens']!r} token"}
+    target = float(goal.loss)  # pyright: ignore[reportAttributeAccessIssue]
+    if float(outcome.loss) <= target:
+        raise InputError(f"The run has reached its {target:g} nat/token already: nothing is left to plan.")
+    return {"loss": f"{target!r} nat/token"}
+
+
+def _limits_left(limits: Mapping[str, Any], used: Mapping[str, float]) -> dict[str, float]:
+    left = {}
+    for name, value in limits.items():
+        whole = parse_limit(name, value)
+        left[name] = whole - used.get(name, 0.0)
+        if left[name] <= 0.0:
+            unit = {"time": "s", "energy": "J", "money": "USD"}.get(name, "kg")
+            raise InputError(
+                f"limit {name}: the run has used {format_quantity(used[name], unit)} of "
+                f"{format_quantity(whole, unit)}: nothing is left for its rest. Raise the limit."
+            )
+    return left

@@ -1,0 +1,54 @@
+"""What do further tokens achieve in a run that has begun already?"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.learning.learning import AbstractLearning
+from energymodel.numerics import Numeric, Real, component, real
+
+_LEAST_REST = 1e-9
+"""Share of the progress made so far that a loss already reached still costs: finite logarithms, and next to nothing."""
+
+
+class ContinuedLearning(AbstractLearning):
+    """The rest of a run after a progress of `done` effective tokens, under the same laws as the run
+    [derivation: the totals of a run are integrals over its progress, so those of its rest are differences].
+
+    Everything counts from now: tokens and effective tokens of the rest. What was done is worth its effective tokens at
+    any batch of the rest, `D_rest(x, B) = D(x_0 + x, B) - D(x_0, B)` with D of the whole run at the constant batch B.
+    """
+
+    whole: AbstractLearning = component()
+    done: Real = real("token", doc="effective tokens at the moment from which the rest counts, x_0")
+
+    def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Float[Array, "..."]:
+        """See `AbstractLearning.loss`."""
+        return self.whole.loss(parameters, self.done + jnp.asarray(effective_tokens))
+
+    def run(
+        self, parameters: Numeric, tokens: Numeric, batch: Numeric
+    ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+        """See `AbstractLearning.run`."""
+        loss, effective_tokens = self.whole.run(parameters, tokens + self._tokens_before(parameters, batch), batch)
+        return loss, effective_tokens - self.done
+
+    def tokens(self, parameters: Numeric, loss: Numeric, batch: Numeric) -> Float[Array, "..."]:
+        """See `AbstractLearning.tokens`; next to nothing for a loss that is reached already."""
+        before = self._tokens_before(parameters, batch)
+        return jnp.maximum(self.whole.tokens(parameters, loss, batch) - before, _LEAST_REST * before)
+
+    def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Float[Array, "..."]:
+        """See `AbstractLearning.effective_tokens`."""
+        return jnp.maximum(self.whole.effective_tokens(parameters, loss) - self.done, _LEAST_REST * self.done)
+
+    def penalty(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
+        """See `AbstractLearning.penalty`."""
+        return self.whole.penalty(parameters, self.done + jnp.asarray(effective_tokens), batch)
+
+    def information(self, effective_tokens: Numeric) -> Float[Array, "..."]:
+        """See `AbstractLearning.information`; that of the whole run so far, which the model must hold."""
+        return self.whole.information(self.done + jnp.asarray(effective_tokens))
+
+    def _tokens_before(self, parameters: Numeric, batch: Numeric) -> Float[Array, "..."]:
+        """Tokens at a batch that would have made the progress so far [token]."""
+        return self.whole.tokens(parameters, self.whole.loss(parameters, self.done), batch)

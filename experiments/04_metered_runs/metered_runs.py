@@ -1,0 +1,188 @@
+"""What do meters say of whole training runs: idle power, start, power supplies, and node power by benchmark?"""
+
+import csv
+import statistics
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from energymodel.calibration import node_power
+from energymodel.calibration.least_squares import fit, held_out_errors
+from energymodel.calibration.uncertainty import intervals
+from energymodel.presets.scenario import load_scenario
+
+DATA = Path(__file__).parents[1] / "data"
+METERS = {"AC": "smc-ac-power", "DC": "smc-dc-power"}
+"""Two meters on the same runs, before and behind the power supplies."""
+START = 0.5  # of the way from the least power of the first minute to the plateau
+FIRST = 60.0  # [s] after the start of a run, in which programs are compiled and loaded
+
+
+def rows_of(name: str) -> list[dict[str, str]]:
+    with (DATA / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def runs() -> list[dict[str, Any]]:
+    """Runs of one submission, system and benchmark, averaged; powers at both meters where there are two."""
+    found: dict[Any, list[dict[str, str]]] = defaultdict(list)
+    for row in rows_of("mlperf_power_runs.csv"):
+        if row["status"] == "success":
+            found[row["system"], row["benchmark"], row["submitter"]].append(row)
+    rows = []
+    for (system, benchmark, submitter), group in found.items():
+        if submitter == METERS["DC"]:
+            continue
+        mean = {
+            key: statistics.fmean(float(row[key]) for row in group)
+            for key in ("run_time_s", "nodes_energy_j", "mean_power_per_node_w", "n_accelerators", "n_nodes_with_power")
+        }
+        other = found.get((system, benchmark, METERS["DC"]), []) if submitter == METERS["AC"] else []
+        pairs = {row["run"]: float(row["nodes_energy_j"]) for row in other}
+        ratios = [pairs[row["run"]] / float(row["nodes_energy_j"]) for row in group if row["run"] in pairs]
+        counts = [float(row["samples_count_at_stop"]) for row in group if row["samples_count_at_stop"]]
+        rows.append(
+            {
+                "submitter": submitter,
+                "system": system,
+                "benchmark": benchmark,
+                "runs": len(group),
+                "nodes": mean["n_nodes_with_power"],
+                "chips": mean["n_accelerators"],
+                "time_s": mean["run_time_s"],
+                "energy_j": mean["nodes_energy_j"],
+                "node_power_w": mean["mean_power_per_node_w"],
+                "supply_efficiency": statistics.fmean(ratios) if ratios else None,
+                "samples": statistics.fmean(counts) if counts else None,
+            }
+        )
+    return rows
+
+
+def traces() -> list[dict[str, Any]]:
+    """Idle power, time to start, steepest rise and plateau, from one trace of each system and benchmark."""
+    found: dict[Any, list[tuple[float, float]]] = defaultdict(list)
+    for row in rows_of("mlperf_power_traces.csv"):
+        key = row["submitter"], row["system"], row["benchmark"]
+        found[key].append((float(row["t_since_run_start_s"]), float(row["mean_node_power_w"])))
+    rows = []
+    for (submitter, system, benchmark), points in found.items():
+        time, power = np.array(sorted(points)).T
+        after = time >= 0.0
+        plateau = float(np.median(power[after]))
+        # Some runs fall back while programs compile: the start lasts until the power stays up. A run that is warm
+        # when its clock starts falls no lower than it does between epochs.
+        early = after & (time < FIRST)
+        low = float(power[early].min())
+        cold = low < 0.6 * plateau
+        below = np.flatnonzero(early & (power < low + START * (plateau - low)) & cold)
+        rows.append(
+            {
+                "submitter": submitter,
+                "system": system,
+                "benchmark": benchmark,
+                "idle_w": float(power[~after].min()) if np.any(~after) else None,
+                "least_w": float(power.min()),
+                "plateau_w": plateau,
+                "start_s": float(time[below[-1] + 1]) if len(below) else 0.0,
+                "steepest_w_per_s": float(np.max(np.diff(power) / np.diff(time))),
+            }
+        )
+    return rows
+
+
+def idle_power(found: list[dict[str, Any]], submitter: str) -> float:
+    """Least power that a meter shows before a run [W]."""
+    return min(row["idle_w"] for row in found if row["submitter"] == submitter and row["idle_w"] is not None)
+
+
+def relative_rates(found: list[dict[str, Any]]) -> dict[tuple[str, str], float]:
+    """Rate per chip over that of one node by itself; other counts of samples are as logged, equal batches need none."""
+    rates = {}
+    for row in found:
+        alone = next((one for one in found if one["benchmark"] == row["benchmark"] and one["nodes"] == 1), None)
+        if alone is not None:
+            samples = row["samples"] / alone["samples"] if row["samples"] and alone["samples"] else 1.0
+            rates[row["system"], row["benchmark"]] = (
+                samples * alone["time_s"] * alone["chips"] / (row["time_s"] * row["chips"])
+            )
+    return rates
+
+
+def node_runs(found: list[dict[str, Any]], idle: float, rates: dict[tuple[str, str], float]) -> node_power.NodeRuns:
+    """The table that the constants are fitted to."""
+    chip = load_scenario("gpt3-175b-h100").system.accelerator
+    efficiency = [row["supply_efficiency"] for row in found if row["supply_efficiency"]]
+    count = len(found)
+    rated = float(chip.rated_power)
+
+    def same(value: float) -> Any:
+        return np.full(count, value)
+
+    return node_power.NodeRuns(
+        idle_power=same(idle),
+        chips=same(8.0),
+        rated_power=same(rated),
+        busy_power=same(float(chip.busy_power) / rated),
+        idle_chip=same(float(chip.idle_power) / rated),
+        efficiency=same(statistics.median(efficiency)),
+        relative_rate=jnp.array([rates[row["system"], row["benchmark"]] for row in found]),
+        power=jnp.array([row["node_power_w"] for row in found]),
+    )
+
+
+def compute() -> dict[str, Any]:
+    """Tables of runs, traces and node power, and the constants that GPT-3's own rows did not fit."""
+    table, shapes = runs(), traces()
+    rates = relative_rates(table)
+    idle = idle_power(shapes, METERS["AC"])
+    ours = [row for row in table if (row["system"], row["benchmark"]) in rates and row["submitter"] == METERS["AC"]]
+    given = node_runs(ours, idle, rates)
+    constants = node_power.CONSTANTS
+    fitted = fit(node_power.errors, constants, given, noise=0.03)
+    groups = [row["benchmark"] for row in ours]
+    held = held_out_errors(node_power.errors, constants, given, groups, fitted)[:, 0]
+    ends = intervals(constants, fitted)
+    rated = idle + 8.0 * float(given.rated_power[0] * (1.0 - given.idle_chip[0]) / given.efficiency[0])
+    nodes = [
+        {
+            "system": row["system"],
+            "benchmark": row["benchmark"],
+            "node_power_w": row["node_power_w"],
+            "relative_rate": float(rate),
+            "held_out_w": float(row["node_power_w"] * np.exp(error)),
+            "held_out_error": float(np.expm1(error)),
+            "rated_error": rated / row["node_power_w"] - 1.0,
+        }
+        for row, rate, error in zip(ours, given.relative_rate, held, strict=True)
+    ]
+    return {
+        "runs": table,
+        "traces": shapes,
+        "constants": [
+            {"name": name, "value": float(value), "lower": float(lower), "upper": float(upper)}
+            for name, value, lower, upper in zip(
+                fitted.names, fitted.values.values(), ends.lower, ends.upper, strict=True
+            )
+        ]
+        + [
+            {"name": "idle_node_w", "value": idle},
+            {"name": "supply_efficiency", "value": float(given.efficiency[0])},
+        ],
+        "nodes": nodes,
+        "summary": [
+            {
+                "quantity": "node power, benchmark held out",
+                "mean_error": float(np.mean([abs(row["held_out_error"]) for row in nodes])),
+                "largest_error": float(np.max([abs(row["held_out_error"]) for row in nodes])),
+            },
+            {
+                "quantity": "node power from the rated power of the chips",
+                "mean_error": float(np.mean([abs(row["rated_error"]) for row in nodes])),
+                "largest_error": float(np.max([abs(row["rated_error"]) for row in nodes])),
+            },
+        ],
+    }

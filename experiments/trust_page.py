@@ -1,0 +1,107 @@
+"""How far can the predictions be trusted? Writes `docs/trust.md` from the `result.json` of every experiment.
+
+An experiment that predicts measurements states its errors in the table `accuracy` of its `result.json`, rows as
+`outputs.accuracy` makes them. Run this after an experiment: `python experiments/trust_page.py`.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent
+PAGE = FOLDER.parent / "docs" / "trust.md"
+HEAD = """# How far can I trust it?
+
+<!-- Written by experiments/trust_page.py from the results of the experiments. Do not edit. -->
+
+Every error below is of a prediction beside a measurement that no constant of the prediction was fitted to: what is
+*held out* says how far it was kept apart. The mean and the largest are of sizes, predicted over measured less one. A
+prediction within the tested range errs by about as much; outside of it, by more than is known. Numbers that are
+recalled or assumed are marked as priors wherever they are printed, and `energymodel sensitivity` says how much the
+result depends on them.
+"""
+TAIL = """## Not compared with measurements
+
+These experiments say what the model answers to a question of design. They are as good as the predictions above.
+"""
+COLUMNS = ("prediction", "mean error", "largest", "measured", "held out", "tested on", "other predictions")
+
+
+def results() -> dict[str, dict[str, Any]]:
+    """Result of each experiment by folder, in order of their numbers."""
+    return {
+        path.parent.name: json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*/result.json"))
+    }
+
+
+def question(name: str) -> str:
+    """The question that the README of an experiment asks."""
+    text = (FOLDER / name / "README.md").read_text(encoding="utf-8")
+    paragraph = next(part for part in text.split("\n\n") if part.startswith("**Question.**"))
+    return " ".join(paragraph.removeprefix("**Question.**").split())
+
+
+def row_of(accuracy: dict[str, Any]) -> str:
+    """One row of the table of an experiment."""
+    one = accuracy["count"] == 1
+    cells = (
+        accuracy["prediction"],
+        percent(accuracy["mean_error"]),
+        "" if one else percent(accuracy["largest_error"]),
+        str(accuracy["count"]),
+        accuracy["held_out"],
+        accuracy["range"],
+        accuracy["reference"],
+    )
+    return "| " + " | ".join(cells) + " |"
+
+
+def percent(share: float) -> str:
+    """A share as a percentage with two digits, such as 0.54 %, 5.3 % or 62 %."""
+    size = 100.0 * share
+    return f"{size:.2f} %" if size < 1.0 else f"{size:.1f} %" if size < 10.0 else f"{size:.0f} %"
+
+
+def accuracies(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """Rows of the table `accuracy` of a result, or those that its `sets` of held-out errors in percent make."""
+    if "accuracy" in result:
+        return result["accuracy"]
+    sets = result.get("sets", {})
+    return [
+        {
+            "prediction": f"time of a training step, {name}",
+            "mean_error": one["mean_percent"] / 100.0,
+            "largest_error": one["largest_percent"] / 100.0,
+            "count": one["rows"],
+            "held_out": "groups of runs, see its README",
+            "range": f"rows of {name}",
+            "reference": "",
+        }
+        for name, one in sets.items()
+    ]
+
+
+def page(found: dict[str, dict[str, Any]]) -> str:
+    """The text of the page."""
+    parts = [HEAD]
+    for name, result in found.items():
+        rows = accuracies(result)
+        if rows:
+            table = ["| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|", *map(row_of, rows)]
+            title = name[3:].replace("_", " ").capitalize()
+            parts.append(f"## {title}\n\n{question(name)} (`experiments/{name}`)\n\n" + "\n".join(table) + "\n")
+    designs = [
+        f"- `experiments/{name}`: {question(name)}" for name, result in found.items() if "accuracy" not in result
+    ]
+    if designs:
+        parts.append(TAIL + "\n" + "\n".join(designs) + "\n")
+    return "\n".join(parts)
+
+
+def main() -> None:
+    PAGE.write_text(page(results()), encoding="utf-8")
+    print(f"wrote {PAGE.relative_to(FOLDER.parent)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Does the refit of the loss law give the published constants, and does the experiment still give what it states?"""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from energymodel.calibration.loss_law import TrainedModels, fit_loss_law
+from energymodel.learning.loss_law import ChinchillaLaw, chinchilla_loss
+
+EXPERIMENT = Path(__file__).parents[2] / "experiments" / "05_loss_law"
+
+
+@pytest.fixture(scope="module")
+def stated():
+    return json.loads((EXPERIMENT / "result.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def refit():
+    sys.path.insert(0, str(EXPERIMENT))
+    try:
+        return importlib.import_module("refit")
+    finally:
+        sys.path.remove(str(EXPERIMENT))
+
+
+def test_published_constants_are_met(stated):
+    """A fifth of a standard error each, and bootstrap errors and intervals like the published ones."""
+    for row in stated["constants"]:
+        assert row["off_standard_errors"] <= 0.2, row["constant"]
+        assert 0.75 < row["error"] / row["published_error"] < 1.35, row["constant"]
+        width = (row["high_95"] - row["low_95"]) / (row["published_high_95"] - row["published_low_95"])
+        assert 0.75 < width < 1.35, row["constant"]
+        assert row["low_95"] < row["low_80"] < row["value"] < row["high_80"] < row["high_95"]
+
+
+@pytest.mark.slow
+def test_refit_again(stated, refit):
+    fitted = fit_loss_law(refit.models())
+    assert fitted.converged
+    printed = {row["constant"]: row["value"] for row in stated["constants"]}
+    for name, value in fitted.values.items():
+        # Constants are worth less than their digits: they agree to a thousandth of an error.
+        error = next(row["error"] for row in stated["constants"] if row["constant"] == refit.NAMES[name])
+        np.testing.assert_allclose(float(value), printed[refit.NAMES[name]], atol=1e-3 * error)
+
+
+def test_constants_are_recovered(refit):
+    """Losses of a known law, exact: the fit returns its constants, up to what the priors pull."""
+    given = refit.models()
+    law = ChinchillaLaw(1.8, 450.0, 0.34, 1800.0, 0.36)
+    loss = np.asarray(chinchilla_loss(given.parameters, given.tokens, law))
+    values = fit_loss_law(TrainedModels(given.parameters, given.tokens, loss)).values
+    np.testing.assert_allclose(float(values["entropy_floor"]), 1.8, rtol=1e-3)
+    np.testing.assert_allclose(float(values["parameter_exponent"]), 0.34, rtol=1e-3)
+    np.testing.assert_allclose(float(values["data_exponent"]), 0.36, rtol=1e-3)
+
+
+def test_held_out_sizes_are_met(stated):
+    assert stated["summary"][0]["held_out_error"] <= 0.01
+    assert stated["accuracy"][0]["mean_error"] == stated["summary"][0]["held_out_error"]

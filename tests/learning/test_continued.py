@@ -1,0 +1,85 @@
+"""Is the rest of a run what is left of the whole, at any moment, batch and law?"""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.test_util import check_grads
+
+from energymodel.learning.continued import ContinuedLearning
+from energymodel.learning.critical_batch import KaplanCriticalBatch, PowerCriticalBatch
+from energymodel.learning.learning import AbstractLearning, CriticalBatchLearning, ThreeTermLearning
+from energymodel.learning.loss_law import ChinchillaLaw
+from energymodel.learning.schedule import schedule_tokens
+from energymodel.learning.three_term import ThreeTermLaw
+from energymodel.numerics import as_real
+
+# docs/physics.md B1; the constants of the three-term law are invented.
+LAW = ChinchillaLaw(*map(as_real, (1.8172, 482.01, 0.3478, 2085.43, 0.3658)))
+BERGSMA = PowerCriticalBatch(*map(as_real, (2048 * 0.0471, 0.462)))
+KAPLAN = KaplanCriticalBatch(*map(as_real, (2.1e8, 1 / 0.21)))
+THREE_TERM = ThreeTermLaw(*map(as_real, (1.8, 482.0, 0.35, 10.0, 0.5, 3.0, 0.25)))
+WHOLES: list[AbstractLearning] = [
+    CriticalBatchLearning(LAW, BERGSMA, as_real(0.08)),
+    CriticalBatchLearning(LAW, KAPLAN, as_real(0.0)),
+    ThreeTermLearning(THREE_TERM),
+]
+each = pytest.mark.parametrize("whole", WHOLES, ids=["bergsma", "kaplan", "three_term"])
+SIZE = 7e10
+
+
+def after(whole, tokens, batch):
+    return ContinuedLearning(whole, whole.run(SIZE, tokens, batch)[1])
+
+
+@pytest.mark.slow
+@each
+@settings(max_examples=8, deadline=None)
+@given(share=st.floats(0.02, 0.98), log_batch=st.floats(13.0, 16.5))
+def test_both_parts_make_the_whole(whole, share, log_batch):
+    """At the same batch the rest takes the tokens that are left, and ends at the same loss."""
+    tokens, batch = 1.4e12, float(np.exp(log_batch))
+    rest = after(whole, share * tokens, batch)
+    loss, effective = whole.run(SIZE, tokens, batch)
+    loss_of_rest, effective_of_rest = rest.run(SIZE, (1.0 - share) * tokens, batch)
+    np.testing.assert_allclose(loss_of_rest, loss, rtol=1e-9)
+    np.testing.assert_allclose(rest.done + effective_of_rest, effective, rtol=1e-7)
+    np.testing.assert_allclose(rest.tokens(SIZE, loss, batch), (1.0 - share) * tokens, rtol=1e-6)
+    np.testing.assert_allclose(rest.loss(SIZE, effective_of_rest), loss, rtol=1e-9)
+    np.testing.assert_allclose(rest.effective_tokens(SIZE, loss), effective_of_rest, rtol=1e-6)
+
+
+def test_rest_at_another_batch_is_the_schedule_that_changes_there():
+    """Half of the progress at one batch, half at another: closed form of both parts against the quadrature."""
+    whole, small, large = WHOLES[0], 2e6, 8e6
+    rest = after(whole, 7e11, small)
+    done = float(rest.done)
+    tokens = rest.tokens(SIZE, whole.loss(SIZE, 2.0 * done), large)
+    # The quadrature of the second half: all of it at the large batch, less its first half.
+    knots = jnp.log(jnp.asarray([large]))
+    first, both = (schedule_tokens(end, knots, whole, SIZE) for end in (done, 2.0 * done))
+    np.testing.assert_allclose(tokens, both - first, rtol=1e-6)
+
+
+@each
+def test_penalty_and_information_go_on(whole):
+    rest = after(whole, 5e11, 4e6)
+    np.testing.assert_allclose(rest.penalty(SIZE, 1e11, 4e6), whole.penalty(SIZE, rest.done + 1e11, 4e6))
+    np.testing.assert_allclose(rest.information(1e11), whole.information(rest.done + 1e11))
+
+
+@each
+def test_loss_reached_already_costs_next_to_nothing(whole):
+    rest = after(whole, 5e11, 4e6)
+    reached = float(whole.loss(SIZE, 0.5 * rest.done))
+    assert 0.0 < float(rest.tokens(SIZE, reached, 4e6)) < 1e4
+    assert 0.0 < float(rest.effective_tokens(SIZE, reached)) < 1e4
+
+
+@each
+def test_gradients(whole):
+    rest = after(whole, 5e11, 4e6)
+    # In steps of a thousandth of a nat: tokens are a steep power of what is left of the loss.
+    check_grads(lambda shift: jnp.log(rest.tokens(SIZE, 2.0 + 1e-3 * shift, 4e6)), (0.0,), order=1)
+    check_grads(lambda scale: rest.run(SIZE, 5e11 * scale, 4e6)[0], (1.0,), order=1)
