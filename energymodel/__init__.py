@@ -7,7 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from energymodel import design, economics, learning, performance, physics, presets, sources, system
+    from energymodel import calibration, design, economics, learning, performance, physics, presets, sources, system
+    from energymodel.calibration.calibrate import Calibration, calibrate
     from energymodel.design.front import Front
     from energymodel.design.optimize import Optimum, optimize
     from energymodel.design.pareto import pareto
@@ -31,6 +32,8 @@ _HOME = {
     "MonteCarlo": "energymodel.sweep.monte_carlo",
     "monte_carlo": "energymodel.sweep.monte_carlo",
     "Swept": "energymodel.sweep.run",
+    "Calibration": "energymodel.calibration.calibrate",
+    "calibrate": "energymodel.calibration.calibrate",
     "Front": "energymodel.design.front",
     "Optimum": "energymodel.design.optimize",
     "optimize": "energymodel.design.optimize",
@@ -51,13 +54,25 @@ _HOME = {
     "evaluate": "energymodel.system.training_system",
     "InputError": "energymodel.units",
 }
-_PACKAGES = ("design", "economics", "learning", "performance", "physics", "presets", "sources", "sweep", "system")
+_PACKAGES = (
+    "calibration",
+    "design",
+    "economics",
+    "learning",
+    "performance",
+    "physics",
+    "presets",
+    "sources",
+    "sweep",
+    "system",
+)
 
 __all__ = [
-    "AbstractReduction", "Axis", "Front", "InputError", "MonteCarlo", "Optimum", "ParallelLayout", "Replan", "Scenario",
-    "Sensitivity", "SoFar", "Swept", "TargetLoss", "TokenBudget", "TrainingOutcome", "TrainingPlan", "TrainingSystem",
-    "design", "economics", "evaluate", "learning", "load_scenario", "monte_carlo", "optimize", "pareto", "performance",
-    "physics", "presets", "replan", "sensitivity", "sources", "sweep", "system",
+    "AbstractReduction", "Axis", "Calibration", "Front", "InputError", "MonteCarlo", "Optimum", "ParallelLayout",
+    "Replan", "Scenario", "Sensitivity", "SoFar", "Swept", "TargetLoss", "TokenBudget", "TrainingOutcome",
+    "TrainingPlan", "TrainingSystem", "calibrate", "calibration", "design", "economics", "evaluate", "learning",
+    "load_scenario", "monte_carlo", "optimize", "pareto", "performance", "physics", "presets", "replan", "sensitivity",
+    "sources", "sweep", "system",
 ]  # fmt: skip
 
 
