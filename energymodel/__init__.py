@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from energymodel import calibration, design, economics, learning, performance, physics, presets, sources, system
+    from energymodel.calibration.calibrate import Calibration, calibrate
     from energymodel.calibration.predict import predict
     from energymodel.design.front import Front
     from energymodel.design.optimize import Optimum, optimize
@@ -32,6 +33,8 @@ _HOME = {
     "MonteCarlo": "energymodel.sweep.monte_carlo",
     "monte_carlo": "energymodel.sweep.monte_carlo",
     "Swept": "energymodel.sweep.run",
+    "Calibration": "energymodel.calibration.calibrate",
+    "calibrate": "energymodel.calibration.calibrate",
     "predict": "energymodel.calibration.predict",
     "Front": "energymodel.design.front",
     "Optimum": "energymodel.design.optimize",
@@ -54,15 +57,24 @@ _HOME = {
     "InputError": "energymodel.units",
 }
 _PACKAGES = (
-    "calibration", "design", "economics", "learning", "performance", "physics", "presets", "sources", "sweep", "system",
-)  # fmt: skip
+    "calibration",
+    "design",
+    "economics",
+    "learning",
+    "performance",
+    "physics",
+    "presets",
+    "sources",
+    "sweep",
+    "system",
+)
 
 __all__ = [
-    "AbstractReduction", "Axis", "Front", "InputError", "MonteCarlo", "Optimum", "ParallelLayout", "Replan",
-    "Scenario", "Sensitivity", "SoFar", "Swept", "TargetLoss", "TokenBudget", "TrainingOutcome", "TrainingPlan",
-    "TrainingSystem", "calibration", "design", "economics", "evaluate", "learning", "load_scenario", "monte_carlo",
-    "optimize", "pareto", "performance", "physics", "predict", "presets", "replan", "sensitivity", "sources", "sweep",
-    "system",
+    "AbstractReduction", "Axis", "Calibration", "Front", "InputError", "MonteCarlo", "Optimum", "ParallelLayout",
+    "Replan", "Scenario", "Sensitivity", "SoFar", "Swept", "TargetLoss", "TokenBudget", "TrainingOutcome",
+    "TrainingPlan", "TrainingSystem", "calibrate", "calibration", "design", "economics", "evaluate", "learning",
+    "load_scenario", "monte_carlo", "optimize", "pareto", "performance", "physics", "predict", "presets", "replan",
+    "sensitivity", "sources", "sweep", "system",
 ]  # fmt: skip
 
 

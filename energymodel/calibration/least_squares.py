@@ -5,29 +5,31 @@ resamples are lanes of one batched Levenberg-Marquardt search.
 """
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import lineax as lx
 import numpy as np
-import optimistix as optx
 from jaxtyping import Array, ArrayLike, Float
+from scipy import stats
 
-from energymodel.calibration.constants import Constants, Values, flat_values, prior_of, values_of
+from energymodel.calibration.constants import Constants, Prior, Values, flat_values, prior_of, values_of
 from energymodel.compilation import compiler_options
+from energymodel.numerics import Numeric
 
 Errors = Callable[[Values, Any], Float[Array, "rows outputs"]]
 """Errors of a model on a table: `ln(predicted / measured)`, by row and output. A function at the top of a module."""
 
 Loss = Literal["pseudo-huber", "huber", "squares"]
 LANES = 16  # of one batched search
+LEAST_ROWS = 64  # of a compiled program; tables are padded to a power of two
 ROUNDS = 3  # of fit and estimate of the noise
 CLIP = 2.0  # [noise] at which errors are clipped where the noise is estimated robustly
 CLIPPINGS = 50
 LEAST_NOISE = 1e-6  # of an error: measurements are not more exact
 LEFT = 1e-6  # of the objective that a converged search may leave to gain
+FIRST_DAMPING, LESS, MORE, MOST_DAMPING = 1e-3, 0.2, 5.0, 1e12
 
 
 class Options(NamedTuple):
@@ -38,7 +40,7 @@ class Options(NamedTuple):
     - `estimate_noise`: find the noise of each output from the errors; else keep what was given.
     - `starts`: points from which the search begins, the first is the prior's median.
     - `steps`: at most, of a search.
-    - `tolerance`: of a step, relative.
+    - `tolerance`: share of the objective that a search may leave to gain.
     - `seed`: of starts and resamples.
     """
 
@@ -52,11 +54,15 @@ class Options(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """Where searches ended, one lane each: coordinates, half the weighed sum of squares, and whether they converged."""
+    """Where searches ended, one lane each: coordinates, half the weighed sum of squares, whether they converged, and
+    the errors there by row and output with their slopes by coordinate.
+    """
 
     coordinates: Float[np.ndarray, "lanes n"]
     objective: Float[np.ndarray, " lanes"]
     converged: Any
+    errors: Float[np.ndarray, "lanes rows outputs"]
+    slopes: Float[np.ndarray, "lanes rows outputs n"]
 
 
 class Fit(NamedTuple):
@@ -85,7 +91,7 @@ class Fit(NamedTuple):
     starts_agreeing: float
 
 
-def robust_error(error: Float[Array, "..."], threshold: float, loss: Loss) -> Float[Array, "..."]:
+def robust_error(error: Float[Array, "..."], threshold: Numeric, loss: Loss) -> Float[Array, "..."]:
     """What has a square twice the loss of an error, `r -> sign(r) sqrt(2 rho(r))` [Huber 1964].
 
     Huber: `rho = r^2 / 2` up to the threshold k, `k |r| - k^2 / 2` beyond. Pseudo-Huber: `k^2 (sqrt(1 + (r/k)^2) - 1)`.
@@ -126,99 +132,37 @@ def fit(
 
     - `errors`: errors of the model, see `Errors`.
     - `constants`: what is fitted, with priors and ranges.
-    - `table`: passed to `errors`: measurements, a pytree of arrays.
+    - `table`: passed to `errors`: measurements, a pytree of arrays with one entry for each row.
     - `weights`: of the rows (or rows and outputs) [1]; 0 leaves one out.
     - `noise`: first guess of the standard deviation of an error [1], of all outputs or each.
 
     **Returns:** the fit, in NumPy float64.
     """
     options = options or Options()
-    with jax.enable_x64(True):
-        shape = _shape_of(errors, constants, table)
-        full = weights_of(weights, shape)
-        first = np.broadcast_to(np.asarray(noise, np.float64), shape[1:])
-        run = _program(fit_lanes, 3)
-        raw = run(errors, tuple(constants.items()), options, jnp.asarray(full), jnp.asarray(first), table)
-        raw = FitArrays(*map(np.asarray, raw))
+    prior = prior_of(constants)
+    shape = _shape_of(errors, constants, table)
+    full = weights_of(weights, shape)
+    scale = np.broadcast_to(np.asarray(noise, np.float64), shape[1:])
+    found = search(errors, constants, table, _starts(prior, options), full[None], scale, options)
+    best, estimate = _best(found), _estimate(found, full, scale, prior, options)
+    for _ in range(ROUNDS - 1 if options.estimate_noise else 0):
+        scale = estimate.noise
+        starts = np.where(np.isfinite(found.coordinates), found.coordinates, prior.mean)
+        found = search(errors, constants, table, starts, full[None], scale, options)
+        best, estimate = _best(found), _estimate(found, full, scale, prior, options)
+    objective = found.objective
     return Fit(
-        values=_named(constants, flat(constants, raw.coordinates[None])[0]),
-        names=prior_of(constants).names,
-        coordinates=raw.coordinates,
-        covariance=raw.covariance,
-        noise=raw.noise,
-        scale=raw.scale,
-        freedom=float(raw.freedom),
-        errors=raw.errors,
-        objective=float(raw.objective),
-        converged=bool(raw.converged),
-        starts_agreeing=float(raw.starts_agreeing),
-    )
-
-
-class FitArrays(NamedTuple):
-    """What `fit_lanes` returns: the numbers of a `Fit`."""
-
-    coordinates: Any
-    covariance: Any
-    noise: Any
-    scale: Any
-    freedom: Any
-    errors: Any
-    objective: Any
-    converged: Any
-    starts_agreeing: Any
-
-
-def fit_lanes(errors: Errors, constants: Any, options: Options, weights: Any, noise: Any, table: Any) -> FitArrays:
-    """See `fit`; pure, so that it can be mapped over tables, weights or first guesses of the noise.
-
-    `constants` are the items of the mapping.
-    """
-    named = dict(constants)
-    prior = prior_of(named)
-    starts = jnp.asarray(_starts(prior, options))
-    count = jnp.sum(weights > 0)
-    robust = options.loss != "squares"
-
-    def estimates(z: Array) -> tuple[Array, Array, Array, Array]:
-        error, jacobian = _linearized(errors, constants, z, table)
-
-        def refine(_: Any, scale: Array) -> Array:
-            freedom = jnp.maximum(1.0, count - _determined(jacobian, weights, scale, prior.spread))
-            return _noise_of(error, weights, freedom, robust=robust)
-
-        scale = jax.lax.fori_loop(0, ROUNDS, refine, noise)
-        freedom = jnp.maximum(1.0, count - _determined(jacobian, weights, scale, prior.spread))
-        return error, jacobian, scale, freedom
-
-    def one_round(carry: tuple[Array, Array, Array], _: Any) -> tuple[tuple[Array, Array, Array], Any]:
-        lanes, scale, _ = carry
-        found = _search_lanes(errors, constants, options, lanes, weights, scale, prior[1:], table, axis=None)
-        lanes, objective, _ = found
-        objective = jnp.where(jnp.isfinite(objective), objective, jnp.inf)
-        best = jnp.argmin(objective)
-        estimated = estimates(lanes[best])[2] if options.estimate_noise else scale
-        return (jnp.where(jnp.isfinite(lanes), lanes, starts), estimated, scale), (found, best)
-
-    (_, _, scale), (found, best) = jax.lax.scan(
-        one_round, (starts, noise, noise), None, length=ROUNDS if options.estimate_noise else 1
-    )
-    lanes, objectives, converged = jax.tree.map(lambda leaf: leaf[-1], found)
-    best = best[-1]
-    z, objective = lanes[best], objectives[best]
-    error, jacobian, estimate, freedom = estimates(z)
-    thresholds = (options.threshold if robust else jnp.inf) * scale / estimate
-    information = _information(jacobian, weights, estimate, thresholds)
-    return FitArrays(
-        coordinates=z,
-        covariance=jnp.linalg.inv(information + jnp.diag(prior.spread**-2.0)),
-        noise=estimate,
+        values=_named(constants, flat(constants, found.coordinates[best : best + 1])[0]),
+        names=prior.names,
+        coordinates=found.coordinates[best],
+        covariance=estimate.covariance,
+        noise=estimate.noise,
         scale=scale,
-        freedom=freedom,
-        errors=error,
-        objective=objective,
-        converged=converged[best],
-        starts_agreeing=jnp.mean(objectives < objective + 1e-3 * jnp.maximum(1.0, objective)),
+        freedom=estimate.freedom,
+        errors=found.errors[best],
+        objective=float(objective[best]),
+        converged=bool(found.converged[best]),
+        starts_agreeing=float(np.mean(objective < objective[best] + 1e-3 * max(1.0, objective[best]))),
     )
 
 
@@ -248,28 +192,15 @@ def held_out_errors(
     options = options or Options()
     groups = np.asarray(groups)
     names = list(dict.fromkeys(groups.tolist()))
-    with jax.enable_x64(True):
-        prior = prior_of(constants)
-        full = weights_of(weights, fitted.errors.shape)
-        held = np.stack([groups == name for name in names])
-        allowed = np.zeros(len(groups), bool) if trained_on is None else np.asarray(trained_on, bool)
-        lanes = np.where((held & ~allowed)[:, :, None], 0.0, full[None])
-        starts = np.stack([prior.mean, fitted.coordinates])
-        pairs = [(start, lane) for lane in lanes for start in starts]
-        found = search(
-            errors,
-            constants,
-            table,
-            np.stack([start for start, _ in pairs]),
-            np.stack([lane for _, lane in pairs]),
-            fitted.scale,
-            options,
-        )
-        best = _best_of(found, len(names))
-        of_lanes = _program(_errors_of_lanes, 2)
-        predicted = np.asarray(of_lanes(errors, tuple(constants.items()), jnp.asarray(best), table))
-        lane_of_row = np.argmax(held, axis=0)
-        return predicted[lane_of_row, np.arange(len(groups))]
+    full = weights_of(weights, fitted.errors.shape)
+    held = np.stack([groups == name for name in names])
+    allowed = np.zeros(len(groups), bool) if trained_on is None else np.asarray(trained_on, bool)
+    lanes = np.repeat(np.where((held & ~allowed)[:, :, None], 0.0, full[None]), 2, axis=0)
+    starts = np.tile(np.stack([prior_of(constants).mean, fitted.coordinates]), (len(names), 1))
+    found = search(errors, constants, table, starts, lanes, fitted.scale, options)
+    objective = found.objective.reshape(-1, 2)
+    lane_of_row = (2 * np.arange(len(names)) + np.argmin(objective, axis=1))[np.argmax(held, axis=0)]
+    return found.errors[lane_of_row, np.arange(len(groups))]
 
 
 def search(
@@ -280,19 +211,44 @@ def search(
     weights: Float[np.ndarray, "lanes_or_one rows outputs"],
     noise: Float[np.ndarray, " outputs"],
     options: Options,
+    size: int = 0,
 ) -> Solution:
-    """Run one search from each start, with the weights of its lane (or the same for all), some lanes at a time."""
-    prior = prior_of(constants)
-    frozen = tuple(constants.items())
-    parts = []
-    for begin in range(0, len(starts), LANES):
-        lanes = np.minimum(np.arange(begin, begin + LANES), len(starts) - 1)  # always as many, so compiled once
-        given = jnp.asarray(weights[lanes if len(weights) > 1 else np.zeros(LANES, int)])
-        found = _program(_search_lanes, 3)(
-            errors, frozen, options, jnp.asarray(starts[lanes]), given, jnp.asarray(noise), prior[1:], table
+    """Run one search from each start, with the weights of its lane (or the same for all), some lanes at a time.
+
+    Every fit of one model, of any number of lanes and up to a power of two rows, is one compiled program; `size` is the
+    least number of rows that it has, so that a smaller table needs no program of its own.
+    """
+    with jax.enable_x64(True):
+        prior, rows = prior_of(constants), weights.shape[1]
+        padded = max(LEAST_ROWS, 1 << (max(rows, size) - 1).bit_length())
+        frozen = tuple((name, one._replace(median=0.0, spread=0.0)) for name, one in constants.items())
+        program = _program(_search_lanes, 3)
+        table = jax.tree.map(partial(_padded, rows=rows, size=padded), table)
+        knobs = (options.threshold, float(options.steps), options.tolerance)
+        parts = []
+        for begin in range(0, len(starts), LANES):
+            lanes = np.minimum(np.arange(begin, begin + LANES), len(starts) - 1)
+            given = np.zeros((LANES, padded, weights.shape[2]))
+            given[:, :rows] = weights[lanes if len(weights) > 1 else np.zeros(LANES, int)]
+            found = program(errors, frozen, options.loss, starts[lanes], given, noise, prior[1:], knobs, table)
+            parts.append([np.asarray(leaf) for leaf in found])
+        z, objective, converged, error, slopes = (
+            np.concatenate(part)[: len(starts)] for part in zip(*parts, strict=True)
         )
-        parts.append([np.asarray(leaf) for leaf in found])
-    return Solution(*(np.concatenate(part)[: len(starts)] for part in zip(*parts, strict=True)))
+    objective = np.where(np.isfinite(objective), objective, np.inf)
+    return Solution(z, objective, converged, error[:, :rows], slopes[:, :rows])
+
+
+def _best(found: Solution) -> int:
+    return int(np.argmin(found.objective))
+
+
+def _padded(leaf: Any, rows: int, size: int) -> Any:
+    """A column with its first entry repeated to a size; what is no column is left alone."""
+    leaf = np.asarray(leaf)
+    if leaf.ndim == 0 or len(leaf) != rows:
+        return leaf
+    return np.concatenate([leaf, np.repeat(leaf[:1], size - rows, axis=0)])
 
 
 @cache
@@ -301,63 +257,99 @@ def _program(function: Callable[..., Any], static: int) -> Callable[..., Any]:
     return jax.jit(function, static_argnums=tuple(range(static)), compiler_options=compiler_options())
 
 
+class _State(NamedTuple):
+    """Of one search: the best point with its objective, errors and slopes, what is tried next, and how far it is."""
+
+    point: Array
+    objective: Array
+    errors: Array
+    slopes: Array
+    trial: Array
+    damping: Array
+    left: Array
+    steps: Array
+
+
 def _search_lanes(
     errors: Errors,
     constants: Any,
-    options: Options,
+    loss: Loss,
     starts: Any,
     weights: Any,
     noise: Any,
     prior: Any,
+    knobs: Any,
     table: Any,
-    axis: int | None = 0,
-) -> tuple[Array, Array, Array]:
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Levenberg-Marquardt searches [Nocedal & Wright 2006, sec. 10.3]; errors and slopes are evaluated in one place."""
     mean, spread = prior
+    threshold, most_steps, tolerance = knobs
     named = dict(constants)
-    solver = optx.LevenbergMarquardt(
-        rtol=options.tolerance, atol=options.tolerance, linear_solver=lx.Normal(lx.Cholesky())
-    )
 
-    def lane(start: Array, weights: Array) -> tuple[Array, Array, Array]:
-        def weighed(z: Array, _: Any = None) -> Array:
-            scaled = robust_error(errors(values_of(named, z), table) / noise, options.threshold, options.loss)
-            return jnp.concatenate([jnp.where(weights > 0, weights * scaled, 0.0).ravel(), (z - mean) / spread])
+    def evaluate(z: Array) -> tuple[Array, Array]:
+        def both(z: Array) -> tuple[Array, Array]:
+            error = errors(values_of(named, z), table)
+            return error, error
 
-        z = optx.least_squares(weighed, solver, start, max_steps=options.steps, throw=False).value
-        residual, jacobian = weighed(z), jax.jacfwd(weighed)(z)
-        objective = 0.5 * jnp.sum(residual**2)
-        gradient = jacobian.T @ residual
-        left = 0.5 * gradient @ jnp.linalg.solve(jacobian.T @ jacobian, gradient)
-        return z, objective, left <= LEFT * (1.0 + objective)
+        slopes, error = jax.jacfwd(both, has_aux=True)(z)
+        return error, slopes
 
-    return jax.vmap(lane, in_axes=(0, axis))(starts, weights)
+    def lane(start: Array, weights: Array) -> tuple[Array, Array, Array, Array, Array]:
+        def transformed(error: Array) -> tuple[Any, Any]:
+            scaled = jnp.where(weights > 0, error / noise, 0.0)
+            value, slope = jax.jvp(lambda one: robust_error(one, threshold, loss), (scaled,), (jnp.ones_like(scaled),))
+            return weights * value, jnp.where(weights > 0, weights * slope / noise, 0.0)
+
+        def step(state: _State) -> _State:
+            error, slopes = evaluate(state.trial)
+            distance = (state.trial - mean) / spread
+            objective = 0.5 * (jnp.sum(transformed(error)[0] ** 2) + jnp.sum(distance**2))
+            fresh = state.steps == 0
+            better = fresh | (objective < state.objective)
+
+            def pick(new: Array, old: Array) -> Array:
+                return jnp.where(better, new, old)
+
+            point, objective = pick(state.trial, state.point), pick(objective, state.objective)
+            error, slopes = pick(error, state.errors), pick(slopes, state.slopes)
+            damping = jnp.where(fresh, FIRST_DAMPING, state.damping * jnp.where(better, LESS, MORE))
+            value, weight = transformed(error)
+            rows = jnp.where(weights[..., None] > 0, slopes * weight[..., None], 0.0).reshape(-1, slopes.shape[-1])
+            gradient = rows.T @ value.ravel() + (point - mean) / spread**2
+            matrix = rows.T @ rows + jnp.diag(spread**-2.0)
+            diagonal = jnp.diag(jnp.diag(matrix))
+            left = 0.5 * gradient @ jnp.linalg.solve(matrix, gradient)
+            trial = point - jnp.linalg.solve(matrix + damping * diagonal, gradient)
+            return _State(point, objective, error, slopes, trial, damping, left, state.steps + 1.0)
+
+        def lasts(state: _State) -> Array:
+            wanted = (state.left > tolerance * (1.0 + state.objective)) & (state.damping < MOST_DAMPING)
+            return (state.steps == 0) | (wanted & (state.steps <= most_steps))
+
+        shape = weights.shape
+        infinite = jnp.asarray(jnp.inf)
+        first = _State(
+            start, infinite, jnp.zeros(shape), jnp.zeros((*shape, len(mean))), start, jnp.asarray(0.0), infinite,
+            jnp.asarray(0.0),
+        )  # fmt: skip
+        state = jax.lax.while_loop(lasts, step, first)
+        return state.point, state.objective, state.left <= LEFT * (1.0 + state.objective), state.errors, state.slopes
+
+    return jax.vmap(lane)(starts, weights)
 
 
 def linearized(
-    errors: Errors, constants: Constants, coordinates: Float[np.ndarray, " n"], table: Any
-) -> tuple[Float[Array, "rows outputs"], Float[Array, "rows outputs n"]]:
-    """Errors and their slopes by coordinate."""
-    return _program(_linearized, 2)(errors, tuple(constants.items()), jnp.asarray(coordinates), table)
+    errors: Errors, constants: Constants, coordinates: Float[np.ndarray, " n"], table: Any, size: int = 0
+) -> tuple[Float[np.ndarray, "rows outputs"], Float[np.ndarray, "rows outputs n"]]:
+    """Errors and their slopes by coordinate: a search of no steps."""
+    shape = _shape_of(errors, constants, table)
+    at = search(
+        errors, constants, table, coordinates[None], np.ones((1, *shape)), np.ones(shape[1]), Options(steps=0), size
+    )
+    return at.errors[0], at.slopes[0]
 
 
-def _linearized(errors: Errors, constants: Any, z: Array, table: Any) -> tuple[Array, Array]:
-    def function(z: Array) -> Array:
-        return errors(values_of(dict(constants), z), table)
-
-    return function(z), jax.jacfwd(function)(z)
-
-
-def _errors_of_lanes(errors: Errors, constants: Any, lanes: Array, table: Any) -> Array:
-    return jax.vmap(lambda z: errors(values_of(dict(constants), z), table))(lanes)
-
-
-def _best_of(found: Solution, lanes: int) -> Float[np.ndarray, "lanes n"]:
-    objective = np.where(np.isfinite(found.objective), found.objective, np.inf).reshape(lanes, -1)
-    coordinates = found.coordinates.reshape(lanes, objective.shape[1], -1)
-    return coordinates[np.arange(lanes), np.argmin(objective, axis=1)]
-
-
-def _starts(prior: Any, options: Options) -> Float[np.ndarray, "starts n"]:
+def _starts(prior: Prior, options: Options) -> Float[np.ndarray, "starts n"]:
     """The prior's median, and draws from the prior, no wider than a factor e."""
     generator = np.random.default_rng(options.seed)
     draws = generator.standard_normal((options.starts, len(prior.mean))) * np.minimum(prior.spread, 1.0)
@@ -366,8 +358,9 @@ def _starts(prior: Any, options: Options) -> Float[np.ndarray, "starts n"]:
 
 
 def _shape_of(errors: Errors, constants: Constants, table: Any) -> tuple[int, int]:
-    middle = prior_of(constants).mean
-    return jax.eval_shape(lambda z: errors(values_of(constants, z), table), jnp.asarray(middle)).shape
+    with jax.enable_x64(True):
+        middle = prior_of(constants).mean
+        return jax.eval_shape(lambda z: errors(values_of(constants, z), table), jnp.asarray(middle)).shape
 
 
 def weights_of(weights: ArrayLike | None, shape: tuple[int, ...]) -> Float[np.ndarray, "rows outputs"]:
@@ -376,53 +369,69 @@ def weights_of(weights: ArrayLike | None, shape: tuple[int, ...]) -> Float[np.nd
     return np.broadcast_to(given[:, None] if given.ndim == 1 else given, shape).copy()
 
 
-def _huber_moments(threshold: Any) -> tuple[Array, Array]:
+class _Estimate(NamedTuple):
+    """What errors and slopes at the best point say: noise by output, freedom, and covariance of the coordinates."""
+
+    noise: np.ndarray
+    freedom: float
+    covariance: np.ndarray
+
+
+def _estimate(found: Solution, weights: np.ndarray, scale: np.ndarray, prior: Prior, options: Options) -> _Estimate:
+    best = _best(found)
+    errors, slopes, robust = found.errors[best], found.slopes[best], options.loss != "squares"
+    count = np.sum(weights > 0)
+    noise = scale
+    for _ in range(ROUNDS):
+        freedom = max(1.0, count - _determined(slopes, weights, noise, prior.spread))
+        noise = _noise_of(errors, weights, freedom, robust=robust)
+    freedom = max(1.0, count - _determined(slopes, weights, noise, prior.spread))
+    thresholds = (options.threshold if robust else np.inf) * scale / noise
+    information = _information(slopes, weights, noise, thresholds)
+    covariance = np.linalg.inv(information + np.diag(prior.spread**-2.0))
+    return _Estimate(noise, float(freedom), covariance)
+
+
+def _huber_moments(threshold: Any) -> tuple[Any, Any]:
     """`E[psi^2]` and `E[psi']` of Huber's psi at a threshold, for a standard normal error."""
-    k = jnp.asarray(threshold)
-    finite = jnp.isfinite(k)
-    k = jnp.where(finite, k, 40.0)
-    inside = 2.0 * jax.scipy.stats.norm.cdf(k) - 1.0
-    return inside - 2.0 * k * jax.scipy.stats.norm.pdf(k) + k**2 * (1.0 - inside), inside
+    k = np.minimum(threshold, 40.0)
+    inside = 2.0 * stats.norm.cdf(k) - 1.0
+    return inside - 2.0 * k * stats.norm.pdf(k) + k**2 * (1.0 - inside), inside
 
 
-def _noise_of(errors: Any, weights: Any, freedom: Any, *, robust: bool) -> Array:
+def _noise_of(errors: np.ndarray, weights: np.ndarray, freedom: float, *, robust: bool) -> np.ndarray:
     """Standard deviation of the errors by output; robustly, with errors clipped at twice of it."""
-    count = jnp.maximum(jnp.sum(weights > 0, axis=0), 1)
-    share = jnp.sum(weights > 0) / freedom
-    squares = weights**2 * errors**2
-    scale = jnp.sqrt(jnp.sum(squares, axis=0) / count * share)
+    count = np.maximum(np.sum(weights > 0, axis=0), 1)
+    share = np.sum(weights > 0) / freedom
+    squares = np.where(weights > 0, weights**2 * errors**2, 0.0)
+    scale = np.sqrt(np.sum(squares, axis=0) / count * share)
     if robust:
         expected = _huber_moments(CLIP)[0]
-
-        def clip(_: Any, scale: Array) -> Array:
-            return jnp.sqrt(jnp.sum(jnp.minimum(squares, (CLIP * scale) ** 2), axis=0) / count * share / expected)
-
-        scale = jax.lax.fori_loop(0, CLIPPINGS, clip, scale)
-    return jnp.maximum(scale, LEAST_NOISE)
+        for _ in range(CLIPPINGS):
+            scale = np.sqrt(np.sum(np.minimum(squares, (CLIP * scale) ** 2), axis=0) / count * share / expected)
+    return np.maximum(scale, LEAST_NOISE)
 
 
-def _information(jacobian: Any, weights: Any, noise: Any, thresholds: Any) -> Float[Array, "n n"]:
+def _information(
+    slopes: np.ndarray, weights: np.ndarray, noise: np.ndarray, thresholds: np.ndarray
+) -> Float[np.ndarray, "n n"]:
     """Fisher information of the coordinates in the data, less what a robust loss loses of it [Huber 1964]."""
     variance, slope = _huber_moments(thresholds)
-    scaled = jacobian * (weights / noise * slope / jnp.sqrt(variance))[:, :, None]
-    rows = scaled.reshape(-1, jacobian.shape[-1])
+    scaled = np.where(weights[:, :, None] > 0, slopes, 0.0) * (weights / noise * slope / np.sqrt(variance))[:, :, None]
+    rows = scaled.reshape(-1, slopes.shape[-1])
     return rows.T @ rows
 
 
-def _determined(jacobian: Any, weights: Any, noise: Any, spread: Any) -> Array:
+def _determined(slopes: np.ndarray, weights: np.ndarray, noise: np.ndarray, spread: np.ndarray) -> float:
     """Effective count of constants that the data determine, `tr(H (H + S^-1)^-1)`."""
-    information = _information(jacobian, weights, noise, jnp.full(jnp.shape(noise), jnp.inf))
-    return jnp.trace(jnp.linalg.solve(information + jnp.diag(spread**-2.0), information))
+    information = _information(slopes, weights, noise, np.full(np.shape(noise), np.inf))
+    return float(np.trace(np.linalg.solve(information + np.diag(spread**-2.0), information)))
 
 
 def flat(constants: Constants, lanes: Float[np.ndarray, "lanes n"]) -> Float[np.ndarray, "lanes n"]:
     """Values of all constants in the order of `Fit.names`, in NumPy float64."""
     with jax.enable_x64(True):
-        return np.asarray(_program(_flat, 1)(tuple(constants.items()), jnp.asarray(lanes)))
-
-
-def _flat(constants: Any, lanes: Array) -> Array:
-    return jax.vmap(lambda z: flat_values(dict(constants), z))(lanes)
+        return np.asarray(jax.vmap(lambda z: flat_values(constants, z))(jnp.asarray(lanes)))
 
 
 def _named(constants: Constants, flat_: Float[np.ndarray, " n"]) -> Values:

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import ArrayLike, Float
 from scipy import stats
@@ -92,12 +90,11 @@ def bootstrap(
     groups = np.asarray(groups)
     names, member = np.unique(groups.astype(str), return_inverse=True)
     draws = np.random.default_rng(options.seed).multinomial(len(names), np.full(len(names), 1.0 / len(names)), count)
-    with jax.enable_x64(True):
-        full = weights_of(weights, fitted.errors.shape)
-        # A row that is drawn k times counts k times: its weight multiplies the error, of which the square is taken.
-        lanes = np.sqrt(draws[:, member].astype(np.float64))[:, :, None] * full[None]
-        starts = np.repeat(fitted.coordinates[None], count, axis=0)
-        return flat(constants, search(errors, constants, table, starts, lanes, fitted.scale, options).coordinates)
+    full = weights_of(weights, fitted.errors.shape)
+    # A row that is drawn k times counts k times: its weight multiplies the error, of which the square is taken.
+    lanes = np.sqrt(draws[:, member].astype(np.float64))[:, :, None] * full[None]
+    starts = np.repeat(fitted.coordinates[None], count, axis=0)
+    return flat(constants, search(errors, constants, table, starts, lanes, fitted.scale, options).coordinates)
 
 
 def quantiles(draws: Float[np.ndarray, "count n"], level: float = LEVEL) -> Interval:
@@ -129,7 +126,9 @@ def undetermined(constants: Constants, fitted: Fit, level: float = LEVEL) -> tup
     return tuple(name for name, poor in zip(prior.names, (gain < LEAST_GAIN) | wide, strict=True) if poor)
 
 
-def next_measurement(errors: Errors, constants: Constants, fitted: Fit, candidates: Any) -> NextMeasurement:
+def next_measurement(
+    errors: Errors, constants: Constants, fitted: Fit, candidates: Any, size: int = 0
+) -> NextMeasurement:
     """Which of some candidate rows would sharpen the model most, were it measured [Box & Lucas 1959].
 
     Adding a row with slopes J changes the covariance C to `C - C J^T (s^2 + J C J^T)^-1 J C`. The gain is the share by
@@ -140,21 +139,17 @@ def next_measurement(errors: Errors, constants: Constants, fitted: Fit, candidat
 
     - `errors`, `constants`, `fitted`: as given to and returned by `least_squares.fit`.
     - `candidates`: a table like the measured one, with any finite numbers in place of measurements.
+    - `size`: rows of the measured table, whose compiled program is then used.
 
     **Returns:** the best row, its gain and all gains.
     """
-    with jax.enable_x64(True):
-        _, jacobian = linearized(errors, constants, fitted.coordinates, candidates)
-        slopes, covariance = jnp.asarray(jacobian), jnp.asarray(fitted.covariance)
-        spread = jnp.einsum("rai,ij,rbj->rab", slopes, covariance, slopes)
-        total = jnp.einsum("raa->", spread)
-
-        def after(row: Any) -> Any:
-            crossing = covariance @ row.T
-            weight = jnp.linalg.inv(jnp.diag(jnp.asarray(fitted.noise) ** 2) + row @ crossing)
-            shift = jnp.einsum("rai,ib->rab", slopes, crossing)
-            return jnp.einsum("rab,bc,rac->", shift, weight, shift)
-
-        gains = np.asarray(jax.vmap(after)(slopes) / total)
+    slopes, covariance = linearized(errors, constants, fitted.coordinates, candidates, size)[1], fitted.covariance
+    spread = np.einsum("rai,ij,rbj->rab", slopes, covariance, slopes)
+    total = np.einsum("raa->", spread)
+    crossing = np.einsum("ij,rbj->rib", covariance, slopes)
+    weight = np.linalg.inv(np.diag(fitted.noise**2) + spread)
+    # How much less uncertain row q would be if row r were measured.
+    shift = np.einsum("qai,rib->rqab", slopes, crossing)
+    gains = np.einsum("rqab,rbc,rqac->r", shift, weight, shift) / total
     best = int(np.argmax(gains))
     return NextMeasurement(best, float(gains[best]), gains)

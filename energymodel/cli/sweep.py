@@ -19,12 +19,15 @@ from energymodel.cli.shell import (
     deliver,
     fail,
     guarded,
+    heeded,
     read_scenario,
 )
 from energymodel.units import InputError
 
 if TYPE_CHECKING:
     from energymodel.presets.scenario import Scenario
+    from energymodel.sweep.monte_carlo import MonteCarlo
+    from energymodel.sweep.run import Swept
 
 EXTENSIONS = (".json", ".csv")
 WIDTH = 160  # of tables where the output is no terminal
@@ -85,8 +88,9 @@ def command(
     check_output(output, EXTENSIONS)
     limits = dict(parse_limit(text) for text in limit or ())
     if samples is not None:
-        for option, value in (("--axis", axis), ("--polish", polish), ("--keep", keep != "best")):
-            if value:
+        of_grids = {"--axis": axis, "--polish": polish, "--keep": keep != "best", "--minimize": minimize != "energy"}
+        for option, given in of_grids.items():
+            if given:
                 raise InputError(f"{option} is about a grid: leave it out, or leave out --samples.")
         drawn = {"samples": samples, "of": of, "limits": limits, "seed": seed, "precision": precision}
         return _draw(read_scenario(scenario, changes), drawn, resume, engine, dry_run, as_json, output)
@@ -101,8 +105,9 @@ def command(
     with Progress(lines=True) as progress:
         given = read_scenario(scenario, changes)
         progress(f"loading the model for {given.name} ...")
-        from energymodel.report import sweep as report
-        from energymodel.sweep.run import pose
+        with heeded():
+            from energymodel.report import sweep as report
+            from energymodel.sweep.run import pose
 
         task = pose(given, axes, keep, minimize, limits, precision=precision)
         if dry_run:
@@ -115,9 +120,7 @@ def command(
         shown = report.sweep_report(given, swept, minimize)
         content = report.sweep_csv(swept).encode() if output is not None and output.suffix == ".csv" else None
     deliver(tree, shown, as_json=as_json, output=output, content=content, width=WIDTH)
-    if not swept.complete:
-        return fail(swept.message, INTERRUPTED, "interrupted")
-    return fail(swept.message, NOT_TRUSTED, "infeasible") if swept.message else TRUSTED
+    return _verdict(swept, "infeasible")
 
 
 def _draw(
@@ -126,9 +129,10 @@ def _draw(
 ) -> int:  # fmt: skip
     with Progress(lines=True) as progress:
         progress(f"loading the model for {given.name} ...")
-        from energymodel.report import monte_carlo as report
-        from energymodel.report.sweep import estimate_json, estimate_report
-        from energymodel.sweep.monte_carlo import pose_samples
+        with heeded():
+            from energymodel.report import monte_carlo as report
+            from energymodel.report.sweep import estimate_json, estimate_report
+            from energymodel.sweep.monte_carlo import pose_samples
 
         progress("looking at a few samples ...")
         design = pose_samples(given, **asked)
@@ -143,9 +147,14 @@ def _draw(
         shown = report.samples_report(given, found)
         content = report.samples_csv(found).encode() if output is not None and output.suffix == ".csv" else None
     deliver(tree, shown, as_json=as_json, output=output, content=content, width=WIDTH)
+    return _verdict(found, "undefined")
+
+
+def _verdict(found: "Swept | MonteCarlo", doubt: str) -> int:
+    """How the command ends: interrupted, in doubt for this reason, or trusted."""
     if not found.complete:
         return fail(found.message, INTERRUPTED, "interrupted")
-    return fail(found.message, NOT_TRUSTED, "undefined") if found.message else TRUSTED
+    return fail(found.message, NOT_TRUSTED, doubt) if found.message else TRUSTED
 
 
 def parse_axis_option(text: str) -> tuple[str, str]:

@@ -37,7 +37,7 @@ from energymodel.system.training_system import evaluate, evaluate_once
 from energymodel.units import InputError
 
 ROUGH = {"plan.batch": np.array([0.5, 1.5]), "plan.clock": np.array([0.8]), "plan.chips": np.array([0.5, 1.0])}
-SCREENED = 256  # layouts that the fine grid sees, the best on the coarse one
+SCREENED = 128  # layouts that the fine grid sees, the best on the coarse one
 PER_LEVEL = 8  # layouts that a level of the coarse front takes from the screening
 COARSE_LEVELS = 7
 CLOSE = 0.01  # in the logarithm of the objective: layouts that near the best of a coarse level stay in
@@ -377,7 +377,7 @@ def _round(
         lanes = np.flatnonzero((owner == point) & np.isfinite(merit))
         for lane in lanes[np.argsort(merit[lanes], kind="stable")][:ROUNDED]:
             trials += near(problem, lattice, int(lane), solution.x[lane], 1)
-    # In the order of their outlook, until that is no better than what a point has.
+    # In the order of their outlook, until that is hardly better than what a point has.
     waiting: dict[int, list[tuple[float, Counts]]] = {}
     for promised, trial in zip(outlook(problem, lattice, targets, solution, trials), trials, strict=True):
         heapq.heappush(waiting.setdefault(int(owner[trial.layout]), []), (float(promised), trial))
@@ -393,7 +393,9 @@ def _round(
             if point not in best or one.value < best[point].value:
                 best[point] = one
         waiting = {
-            point: own for point, own in waiting.items() if own and (point not in best or own[0][0] < best[point].value)
+            point: own
+            for point, own in waiting.items()
+            if own and (point not in best or own[0][0] < best[point].value - PROVEN)
         }
     # A plan whose own search ran out of iterations is as good as its lane's bound, if it is as close to it.
     chosen = [

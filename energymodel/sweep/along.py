@@ -18,6 +18,7 @@ from energymodel.sweep.reductions import (
     feasible,
     float_dtype,
     least_or_inf,
+    lesser,
     masked,
     output_of,
     places,
@@ -98,8 +99,7 @@ class BestAlong(AbstractReduction):
 
     def merge(self, first: Points, second: Points) -> Points:
         """The lesser of each pair, the first where they are equal."""
-        wins = second.value < first.value
-        return Points(*(np.where(wins, later, sooner) for sooner, later in zip(first, second, strict=True)))
+        return lesser(first, second)
 
     def kept_points(self, state: Points, grid: Grid) -> list[tuple[int, ...]]:
         """Indices of the points found."""

@@ -265,6 +265,12 @@ def places(points: Points, grid: Grid) -> list[tuple[int, ...]]:
     ]
 
 
+def lesser(first: Points, second: Points) -> Points:
+    """The lesser of each pair, the first where they are equal."""
+    wins = second.value < first.value
+    return Points(*(np.where(wins, later, sooner) for sooner, later in zip(first, second, strict=True)))
+
+
 def _least(first: Points, second: Points, count: int, xp: Any) -> Points:
     both = Points(*(xp.concatenate(pair) for pair in zip(first, second, strict=True)))
     order = xp.argsort(both.value, stable=True)[:count]

@@ -1,10 +1,5 @@
 """Does the experiment on batches still give what it states, and does the fit find a known law of the critical batch?"""
 
-import importlib
-import json
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -17,23 +12,20 @@ from energymodel.calibration.critical_batch import (
 )
 from energymodel.calibration.least_squares import Options, fit
 from energymodel.learning.critical_batch import power_critical_batch, sharp_batch_penalty
+from experiment import Experiment
 
-EXPERIMENT = Path(__file__).parents[2] / "experiments" / "06_critical_batch"
+EXPERIMENT = Experiment("06_critical_batch")
 FEW = Options(starts=2)
 
 
 @pytest.fixture(scope="module")
 def stated():
-    return json.loads((EXPERIMENT / "result.json").read_text(encoding="utf-8"))
+    return EXPERIMENT.stated()
 
 
 @pytest.fixture(scope="module")
 def batch_fits():
-    sys.path.insert(0, str(EXPERIMENT))
-    try:
-        return importlib.import_module("batch_fits")
-    finally:
-        sys.path.remove(str(EXPERIMENT))
+    return EXPERIMENT.module("batch_fits")
 
 
 def test_accuracy_reached(stated):

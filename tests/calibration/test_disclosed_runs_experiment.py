@@ -1,29 +1,22 @@
 """Does the experiment on disclosed runs still give what it states, and are nominal energies told from metered ones?"""
 
-import importlib
-import json
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-EXPERIMENT = Path(__file__).parents[2] / "experiments" / "07_disclosed_runs"
+from experiment import Experiment
+
+EXPERIMENT = Experiment("07_disclosed_runs")
 AGAIN = "Llama-3.1-405B"
 
 
 @pytest.fixture(scope="module")
 def stated():
-    return json.loads((EXPERIMENT / "result.json").read_text(encoding="utf-8"))
+    return EXPERIMENT.stated()
 
 
 @pytest.fixture(scope="module")
 def disclosed():
-    sys.path.insert(0, str(EXPERIMENT))
-    try:
-        return importlib.import_module("disclosed")
-    finally:
-        sys.path.remove(str(EXPERIMENT))
+    return EXPERIMENT.module("disclosed")
 
 
 def test_every_row_is_predicted_or_left_out_with_a_reason(disclosed):

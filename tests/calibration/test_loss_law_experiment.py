@@ -1,31 +1,23 @@
 """Does the refit of the loss law give the published constants, and does the experiment still give what it states?"""
 
-import importlib
-import json
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from energymodel.calibration.loss_law import TrainedModels, fit_loss_law
 from energymodel.learning.loss_law import ChinchillaLaw, chinchilla_loss
+from experiment import Experiment
 
-EXPERIMENT = Path(__file__).parents[2] / "experiments" / "05_loss_law"
+EXPERIMENT = Experiment("05_loss_law")
 
 
 @pytest.fixture(scope="module")
 def stated():
-    return json.loads((EXPERIMENT / "result.json").read_text(encoding="utf-8"))
+    return EXPERIMENT.stated()
 
 
 @pytest.fixture(scope="module")
 def refit():
-    sys.path.insert(0, str(EXPERIMENT))
-    try:
-        return importlib.import_module("refit")
-    finally:
-        sys.path.remove(str(EXPERIMENT))
+    return EXPERIMENT.module("refit")
 
 
 def test_published_constants_are_met(stated):

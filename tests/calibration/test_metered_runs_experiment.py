@@ -1,30 +1,22 @@
 """Does the experiment on metered runs still give what it states, and does its law of node power hold by hand?"""
 
-import importlib
-import json
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from energymodel.calibration.node_power import chip_power, node_power
+from experiment import Experiment
 
-EXPERIMENT = Path(__file__).parents[2] / "experiments" / "04_metered_runs"
+EXPERIMENT = Experiment("04_metered_runs")
 
 
 @pytest.fixture(scope="module")
 def stated():
-    return json.loads((EXPERIMENT / "result.json").read_text(encoding="utf-8"))
+    return EXPERIMENT.stated()
 
 
 @pytest.fixture(scope="module")
 def metered():
-    sys.path.insert(0, str(EXPERIMENT))
-    try:
-        return importlib.import_module("metered_runs")
-    finally:
-        sys.path.remove(str(EXPERIMENT))
+    return EXPERIMENT.module("metered_runs")
 
 
 def test_law_by_hand():

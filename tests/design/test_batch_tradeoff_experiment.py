@@ -1,37 +1,25 @@
 """Does the experiment on batch sizes still give what it states, and do its answers hold by other ways?"""
 
-import importlib
-import json
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
 from energymodel.learning.loss_law import compute_optimal
+from experiment import Experiment
 
-EXPERIMENT = Path(__file__).parents[2] / "experiments" / "08_batch_tradeoff"
+EXPERIMENT = Experiment("08_batch_tradeoff")
 QUICK = "test-1b-h100"
 OBJECTIVES = ("energy", "money", "time")
 
 
 @pytest.fixture(scope="module")
 def stated():
-    return json.loads((EXPERIMENT / "result.json").read_text(encoding="utf-8"))
-
-
-def module(name):
-    sys.path.insert(0, str(EXPERIMENT))
-    try:
-        return importlib.import_module(name)
-    finally:
-        sys.path.remove(str(EXPERIMENT))
+    return EXPERIMENT.stated()
 
 
 @pytest.fixture(scope="module")
 def run():
-    return module("batch_curves").Run(QUICK)
+    return EXPERIMENT.module("batch_curves").Run(QUICK)
 
 
 def row_of(rows, name):
@@ -84,7 +72,7 @@ def test_schedules_save_what_the_closed_form_allows(stated):
 @pytest.mark.slow
 def test_best_batches_of_the_small_run_again(stated, run):
     expected = row_of(stated["batches"], QUICK)
-    curves = module("batch_curves")
+    curves = EXPERIMENT.module("batch_curves")
     again = curves.optima(QUICK, run)
     for key, value in expected.items():
         if isinstance(value, float):
@@ -104,7 +92,7 @@ def test_best_batches_of_the_small_run_again(stated, run):
 
 
 def test_mirror_image_of_a_batch_takes_the_same_time(run):
-    curves = module("batch_curves")
+    curves = EXPERIMENT.module("batch_curves")
     row = {"energy_token": 1.5e5, "time_token": 2.1e5}
     for pair in curves.pairs(QUICK, run, row):
         totals = run.totals([pair["first_token"], pair["same_time_token"], pair["same_energy_token"]])
@@ -114,7 +102,7 @@ def test_mirror_image_of_a_batch_takes_the_same_time(run):
 
 def test_ladder_of_bounds(stated):
     """Exponents by hand from the law's 0.3478 and 0.3658: N ~ D^(b/a), F ~ D^(1+b/a), steps ~ D^(1-0.462)."""
-    ladder = module("dataset_ladder")
+    ladder = EXPERIMENT.module("dataset_ladder")
     growth = 0.3658 / 0.3478
     found = {row["line"]: row for row in stated["exponents"]}
     for name in ("landauer_operation", "landauer_source", "cmos_wall"):
@@ -128,7 +116,7 @@ def test_ladder_of_bounds(stated):
 
 
 def test_model_is_compute_optimal_for_its_tokens():
-    ladder = module("dataset_ladder")
+    ladder = EXPERIMENT.module("dataset_ladder")
     law = ladder.em.load_scenario(ladder.BASE).system.learning.loss_law
     for tokens in (1e9, 1.329e12, 1e15):
         parameters = ladder.compute_optimal_parameters(tokens, law)
@@ -152,7 +140,7 @@ def test_runs_of_today_stand_above_every_bound(stated):
 
 @pytest.mark.slow
 def test_the_experiment_gives_what_it_states(stated):
-    found = module("batch_curves").compute()[0] | module("dataset_ladder").compute()
+    found = EXPERIMENT.module("batch_curves").compute()[0] | EXPERIMENT.module("dataset_ladder").compute()
     for name, rows in stated.items():
         for row, again in zip(rows, found[name], strict=True):
             for key, value in row.items():

@@ -1,9 +1,5 @@
 """Does the experiment on hardware near Landauer's bound still give what it states, and do its laws hold?"""
 
-import importlib
-import json
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import equinox as eqx
@@ -16,21 +12,15 @@ from energymodel.design.layouts import take
 from energymodel.physics.limits import landauer_energy
 from energymodel.system.plan import ParallelLayout
 from energymodel.system.training_system import evaluate, evaluate_once
+from experiment import Experiment
 
-EXPERIMENT = Path(__file__).parents[2] / "experiments" / "09_efficient_hardware"
-MODULES = ("hardware", "search")
+EXPERIMENT = Experiment("09_efficient_hardware")
 
 
 @pytest.fixture(scope="module")
 def experiment():
     """The two modules of the experiment, and its question."""
-    sys.path.insert(0, str(EXPERIMENT))
-    try:
-        hardware, search = (importlib.import_module(name) for name in MODULES)
-    finally:
-        sys.path.remove(str(EXPERIMENT))
-        for name in MODULES:
-            sys.modules.pop(name, None)
+    hardware, search = EXPERIMENT.modules("hardware", "search")
     with jax.enable_x64(True):  # a fixture of the module runs before the one that sets the precision
         asked = search.question()
     return SimpleNamespace(hardware=hardware, search=search, asked=asked)
@@ -38,7 +28,7 @@ def experiment():
 
 @pytest.fixture(scope="module")
 def stated():
-    return json.loads((EXPERIMENT / "result.json").read_text(encoding="utf-8"))
+    return EXPERIMENT.stated()
 
 
 def layouts(rows):

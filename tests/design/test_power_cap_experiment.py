@@ -1,9 +1,7 @@
 """Does the experiment on a site with a power cap still give what it states?"""
 
 import itertools
-import json
 import math
-from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -13,15 +11,16 @@ import pytest
 import energymodel as em
 from energymodel.compilation import compiler_options
 from energymodel.system.training_system import evaluate, evaluate_once
+from experiment import Experiment
 
-RESULT = Path(__file__).parents[2] / "experiments" / "10_power_cap" / "result.json"
+EXPERIMENT = Experiment("10_power_cap")
 SERIES = ("time", "energy", "money")
 DAY = 86400.0
 
 
 @pytest.fixture(scope="module")
 def stated():
-    return json.loads(RESULT.read_text(encoding="utf-8"))
+    return EXPERIMENT.stated()
 
 
 def scenario_of(row, loss):

@@ -1,29 +1,22 @@
 """Does the experiment on planning anew still give what it states, and does it peek at nothing that is yet to be run?"""
 
-import importlib
-import json
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-EXPERIMENT = Path(__file__).parents[2] / "experiments" / "13_replan"
+from experiment import Experiment
+
+EXPERIMENT = Experiment("13_replan")
 DEVICE = "P100"
 
 
 @pytest.fixture(scope="module")
 def stated():
-    return json.loads((EXPERIMENT / "result.json").read_text(encoding="utf-8"))
+    return EXPERIMENT.stated()
 
 
 @pytest.fixture(scope="module")
 def power_limits():
-    sys.path.insert(0, str(EXPERIMENT))
-    try:
-        return importlib.import_module("power_limits")
-    finally:
-        sys.path.remove(str(EXPERIMENT))
+    return EXPERIMENT.module("power_limits")
 
 
 @pytest.fixture(scope="module")

@@ -247,6 +247,7 @@ def test_command_draws_samples(tmp_path):
     [
         (("--samples", "8", "--axis", "plan.clock=0.5:1:2"), "--axis is about a grid"),
         (("--samples", "8", "--polish"), "--polish is about a grid"),
+        (("--samples", "8", "--minimize", "money"), "--minimize is about a grid"),
         (("--of", "energy"), "--of is about samples"),
         (("--samples", "0"), "0 samples"),
     ],

@@ -1,28 +1,19 @@
 """Do the draws of the loss law and the stated distributions of the 405B run still hold?"""
 
-import importlib.util
-import json
 import tomllib
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import energymodel as em
+from experiment import Experiment
 
-ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "experiments" / "12_uncertain_run"
-RESULT = FOLDER / "result.json"
+EXPERIMENT = Experiment("12_uncertain_run")
 
 
 @pytest.fixture(scope="module")
 def refits():
-    spec = importlib.util.spec_from_file_location("loss_law_draws", FOLDER / "loss_law_draws.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return EXPERIMENT.module("loss_law_draws")
 
 
 def test_the_fit_to_all_points_is_that_of_besiroglu_et_al(refits):
@@ -42,9 +33,8 @@ def test_draws_are_those_of_the_preset(refits):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not RESULT.exists(), reason="no result yet: python experiments/12_uncertain_run/run.py")
 def test_stated_distributions_hold():
-    stated = json.loads(RESULT.read_text(encoding="utf-8"))
+    stated = EXPERIMENT.stated()
     scenario = em.load_scenario("llama-3.1-405b-h100")
     found = em.monte_carlo(scenario, 2**15, limits=stated["limits"], seed=3)
     for name, one in stated["outputs"].items():

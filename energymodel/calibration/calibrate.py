@@ -1,0 +1,254 @@
+"""What do the measurements in a file say of the constants of a system, and how well does it predict?"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from energymodel.calibration.constants import flat_values, prior_of
+from energymodel.calibration.kinds import KINDS, Problem
+from energymodel.calibration.least_squares import Fit, fit, held_out_errors
+from energymodel.calibration.measurements import read_measurements
+from energymodel.calibration.uncertainty import (
+    LEVEL,
+    bootstrap,
+    intervals,
+    next_measurement,
+    quantiles,
+    undetermined,
+)
+from energymodel.presets.files import names, suggest
+from energymodel.presets.scenario import Scenario, load_scenario
+from energymodel.units import InputError
+
+BASE = "llama-3.1-405b-h100"
+DRAWS = 96
+LEAST_GROUPS = 3  # for a bootstrap over groups
+
+
+class FittedConstant(NamedTuple):
+    """A constant: value, 90 % intervals by Laplace's approximation and by the bootstrap of groups, prior's median.
+
+    The bootstrap is `None` with fewer than three groups; an undetermined constant has no interval but its prior's.
+    """
+
+    name: str
+    value: float
+    unit: str
+    prior: float
+    laplace: tuple[float, float] | None
+    bootstrap: tuple[float, float] | None
+    determined: bool
+
+
+class GroupError(NamedTuple):
+    """Mean absolute error by output, in percent, of a group that was held out, and its count of rows."""
+
+    group: str
+    rows: int
+    errors: Mapping[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Calibration:
+    """What `calibrate` found.
+
+    - `constants`, `undetermined`: values with intervals, and names of those that the measurements do not determine.
+    - `held_out`, `held_out_mean`: errors of each group predicted by the others, and their mean over rows; none with a
+      single group.
+    - `in_fit`: the same of the fit to all rows.
+    - `next_setting`, `next_gain`: what to measure next, and by which share that narrows predictions.
+    - `tables`: a scenario with the new numbers, which `evaluate`, `optimize` and `sweep` accept once written to a file.
+    - `residuals`: by row: errors of the outputs; `along` what they are drawn against.
+    """
+
+    kind: str
+    source: str
+    base: str
+    rows: int
+    group_word: str
+    constants: tuple[FittedConstant, ...]
+    undetermined: tuple[str, ...]
+    held_out: tuple[GroupError, ...]
+    held_out_mean: Mapping[str, float]
+    in_fit: Mapping[str, float]
+    next_setting: str
+    next_gain: float
+    tables: Mapping[str, Any]
+    residuals: Mapping[str, np.ndarray]
+    along: tuple[str, np.ndarray]
+    groups: np.ndarray
+    notes: tuple[str, ...]
+    converged: bool
+    message: str
+    fit: Fit
+    problem: Problem
+
+
+def calibrate(
+    kind: str,
+    path: Path | str,
+    *,
+    prior: str | Path | None = None,
+    where: Mapping[str, str] | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Calibration:
+    """Fit the constants of a kind to the measurements in a CSV file, in float64.
+
+    **Arguments:**
+
+    - `kind`: one of `kinds.KINDS`, such as "power".
+    - `path`: of the file; its columns are those of the kind.
+    - `prior`: scenario, scenario file (also one that was written before) or accelerator whose numbers are the medians
+      of the priors and which the new numbers are laid over.
+    - `where`: words that a row must have in some columns.
+    - `progress`: called with what is being done.
+
+    **Returns:** `Calibration`.
+
+    **Raises:** `InputError`, one line that names file, line and column.
+    """
+    if kind not in KINDS:
+        raise InputError(f'Unknown kind "{kind}". {suggest(kind, KINDS)}')
+    table = read_measurements(Path(path), KINDS[kind].columns, where=where)
+    base, scenario = prior_scenario(prior)
+    problem = KINDS[kind].problem(table, scenario if prior is not None else None)
+    used = problem.weights > 0
+    options = problem.options
+    progress(f"fitting {len(prior_of(problem.constants).names)} constants to {int(np.sum(used))} rows ...")
+    fitted = fit(
+        problem.errors, problem.constants, problem.table, weights=problem.weights, noise=problem.noise, options=options
+    )
+    words = list(dict.fromkeys(problem.groups[used].tolist()))
+    held: tuple[GroupError, ...] = ()
+    mean: Mapping[str, float] = {}
+    if len(words) > 1:
+        progress(f"predicting each of {len(words)} {problem.group_word}s from the others ...")
+        blind = held_out_errors(
+            problem.errors, problem.constants, problem.table, problem.groups, fitted, weights=problem.weights,
+            options=options,
+        )  # fmt: skip
+        held = tuple(
+            GroupError(
+                word,
+                int(np.sum(used & (problem.groups == word))),
+                _percent(problem, blind, used & (problem.groups == word)),
+            )
+            for word in words
+        )
+        mean = _percent(problem, blind, used)
+    draws = None
+    if len(words) >= LEAST_GROUPS:
+        progress(f"refitting {DRAWS} resamples of the {problem.group_word}s ...")
+        draws = bootstrap(
+            problem.errors, problem.constants, problem.table, problem.groups, fitted, count=DRAWS,
+            weights=problem.weights, options=options,
+        )  # fmt: skip
+    progress("looking for the most helpful measurement ...")
+    better = next_measurement(problem.errors, problem.constants, fitted, problem.candidates, size=len(used))
+    unknown = undetermined(problem.constants, fitted)
+    constants = _constants(problem, fitted, draws, unknown)
+    notes = list(problem.notes)
+    if not held:
+        notes.append(f"One {problem.group_word} only: no error can be held out. Measure another.")
+    return Calibration(
+        kind=kind, source=str(path), base=base, rows=int(np.sum(used)), group_word=problem.group_word,
+        constants=constants, undetermined=unknown, held_out=held, held_out_mean=mean,
+        in_fit=_percent(problem, fitted.errors, used), next_setting=problem.candidate_words[better.row],
+        next_gain=better.gain, tables=_tables(kind, str(path), prior, scenario, problem, constants),
+        residuals={name: fitted.errors[used] @ np.array(weights) for name, weights in problem.outputs.items()},
+        along=(problem.along[0], problem.along[1][used]), groups=problem.groups[used], notes=tuple(notes),
+        converged=fitted.converged,
+        message="converged" if fitted.converged else "The search did not converge: check the rows of largest residual.",
+        fit=fitted, problem=problem,
+    )  # fmt: skip
+
+
+def prior_scenario(prior: str | Path | None) -> tuple[str, Scenario]:
+    """The scenario that a prior names: a scenario, a file, or the default run on an accelerator.
+
+    **Returns:** its name and the scenario.
+    """
+    if prior is None:
+        return BASE, load_scenario(BASE)
+    text = str(prior)
+    if text in names("hardware"):
+        return BASE, load_scenario(BASE, {"system.accelerator": text})
+    if text not in names("scenarios") and not text.endswith(".toml"):
+        known = [*names("scenarios"), *names("hardware")]
+        raise InputError(f'Unknown prior "{text}". {suggest(text, known)}')
+    return text, load_scenario(text)
+
+
+def _percent(problem: Problem, errors: np.ndarray, rows: np.ndarray) -> dict[str, float]:
+    return {
+        name: float(100.0 * np.mean(np.abs(np.expm1(errors[rows] @ np.array(weights)))))
+        for name, weights in problem.outputs.items()
+    }
+
+
+def _constants(
+    problem: Problem, fitted: Fit, draws: np.ndarray | None, unknown: tuple[str, ...]
+) -> tuple[FittedConstant, ...]:
+    prior = prior_of(problem.constants)
+    medians = np.asarray(flat_values(problem.constants, prior.mean))
+    values = np.concatenate([np.atleast_1d(value) for value in fitted.values.values()])
+    units = [one.unit for one in problem.constants.values() for _ in range(one.size)]
+    low, high = intervals(problem.constants, fitted, LEVEL)
+    spread = quantiles(draws, LEVEL) if draws is not None else None
+    rows = []
+    for place, name in enumerate(prior.names):
+        known = name not in unknown
+        rows.append(
+            FittedConstant(
+                name,
+                float(values[place]),
+                units[place],
+                float(medians[place]),
+                (float(low[place]), float(high[place])) if known else None,
+                (float(spread.lower[place]), float(spread.upper[place])) if known and spread is not None else None,
+                known,
+            )
+        )
+    return tuple(rows)
+
+
+def _tables(
+    kind: str, source: str, prior: str | Path | None, scenario: Scenario, problem: Problem,
+    constants: tuple[FittedConstant, ...],
+) -> dict[str, Any]:  # fmt: skip
+    """A scenario: the base, and over it every number that the measurements determine, with its interval."""
+    by_name = {one.name: one for one in constants}
+    tables: dict[str, Any] = {"title": f"{scenario.title}, calibrated ({kind})", "base": BASE, "system": {}}
+    if prior is not None and str(prior) in names("hardware"):
+        tables["system"]["accelerator"] = {"preset": str(prior)}
+    elif prior is not None:
+        tables["base"] = str(prior)
+    what = f"calibrate {kind} {Path(source).name}"
+    for path, given in problem.given.items():
+        _lay(tables, path, {"value": given.value, "unit": given.unit, "kind": "measured", "source": what})
+    for path, change in problem.changes.items():
+        one = by_name[change.constant]
+        if not one.determined or one.laplace is None:
+            continue
+        low, high = (max(change.offset + end * change.factor, 1e-300) for end in one.laplace)
+        spread = np.log(high / low) / (2.0 * 1.645)
+        _lay(
+            tables, path,
+            {
+                "value": change.offset + one.value * change.factor, "unit": change.unit, "kind": "measured",
+                "source": f"{what}: 90 % interval {low:.4g} to {high:.4g} {change.unit}",
+                "distribution": f"lognormal {spread:.3g}",
+            },
+        )  # fmt: skip
+    return tables
+
+
+def _lay(tables: dict[str, Any], path: str, quantity: dict[str, Any]) -> None:
+    *parts, last = path.split(".")
+    place = tables
+    for part in parts:
+        place = place.setdefault(part, {})
+    place[last] = quantity

@@ -1,0 +1,208 @@
+"""Which numbers does a CSV file of measurements hold, and what is wrong with it?
+
+Every message names the file, the line and the column, and says what to write instead.
+"""
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from energymodel.presets.files import suggest
+from energymodel.units import InputError
+
+MOST_ROWS = 20_000
+HEADER_LINES = 1
+
+
+class Column(NamedTuple):
+    """A column of a file of measurements.
+
+    - `name`: with the unit as suffix, as in `power_w`.
+    - `unit`: of its numbers; "text" for words.
+    - `meaning`: in a few words.
+    - `needed`: whether a file without it is refused.
+    - `others`: names under which public files have it, taken as well.
+    - `lowest`, `highest`: what a number may be; both ends are excluded.
+    """
+
+    name: str
+    unit: str
+    meaning: str
+    needed: bool = True
+    others: tuple[str, ...] = ()
+    lowest: float = 0.0
+    highest: float = math.inf
+
+
+class Measurements(NamedTuple):
+    """What was measured: one array for each column that the file has, and the line of each row in the file."""
+
+    path: str
+    columns: Mapping[str, np.ndarray]
+    lines: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def text(self, name: str, default: str) -> np.ndarray:
+        """A column of words, or one word for all rows if the file lacks it."""
+        return self.columns.get(name, np.full(len(self), default))
+
+
+def read_measurements(
+    path: Path, schema: Sequence[Column], *, where: Mapping[str, str] | None = None, least_rows: int = 2
+) -> Measurements:
+    """Read a CSV file with a header.
+
+    **Arguments:**
+
+    - `path`: of the file.
+    - `schema`: columns that are read; others are left alone.
+    - `where`: words that columns of a row must have for it to be taken, such as `{"gpu": "V100"}`.
+    - `least_rows`: fewest rows that are of use.
+
+    **Raises:** `InputError`, one line that names file, line and column.
+    """
+    if not path.is_file():
+        raise InputError(f"{path}: no such file. Give a CSV file with a header; `--columns` lists its columns.")
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file)
+            header = [name.strip() for name in next(reader, [])]
+            places = _places(path, header, schema)
+            rows = _rows(path, reader, header, where or {})
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: not a text file. Measurements are CSV in UTF-8.") from None
+    except csv.Error as error:
+        raise InputError(f"{path}: not a CSV file: {error}.") from None
+    if len(rows) < least_rows:
+        raise InputError(
+            f"{path}: {len(rows)} row{'s' * (len(rows) != 1)} of measurements; at least {least_rows} are needed to fit "
+            "constants. Measure more settings."
+        )
+    columns: dict[str, np.ndarray] = {}
+    for column in schema:
+        found = places.get(column.name)
+        if found is None:
+            continue
+        words = [row[found].strip() for _, row in rows]
+        if column.unit == "text":
+            columns[column.name] = np.array(words)
+        else:
+            lines = [line for line, _ in rows]
+            columns[column.name] = _numbers(path, lines, words, column, header[found])
+    return Measurements(str(path), columns, np.array([line for line, _ in rows]))
+
+
+def check_repeats(table: Measurements, names: Sequence[str]) -> None:
+    """Refuse rows that repeat the setting of another row.
+
+    **Raises:** `InputError` that names both lines.
+    """
+    seen: dict[tuple[str, ...], int] = {}
+    present = [name for name in names if name in table.columns]
+    for row, line in enumerate(table.lines):
+        setting = tuple(str(table.columns[name][row]) for name in present)
+        if setting in seen:
+            shown = ", ".join(f"{name} {value}" for name, value in zip(present, setting, strict=True))
+            raise InputError(
+                f"{table.path}, line {line}: repeats the setting of line {seen[setting]} ({shown}). Write the mean of "
+                "repeated measurements, or number them in a column `run`."
+            )
+        seen[setting] = int(line)
+
+
+def _places(path: Path, header: list[str], schema: Sequence[Column]) -> dict[str, int]:
+    if not any(header):
+        raise InputError(f"{path}: empty. The first line names the columns: {_needed(schema)}.")
+    twice = next((name for name in header if name and header.count(name) > 1), None)
+    if twice:
+        raise InputError(f'{path}, line 1: column "{twice}" stands there twice. Keep one.')
+    places: dict[str, int] = {}
+    for column in schema:
+        found = next((name for name in (column.name, *column.others) if name in header), None)
+        if found is not None:
+            places[column.name] = header.index(found)
+            continue
+        _check_unit(path, header, column)
+        if column.needed:
+            known = [name for name in header if name]
+            near = suggest(column.name, known) if known else ""
+            hint = near.replace("Did you mean", "Is it") if near.startswith("Did") else f"The file has {_words(known)}."
+            raise InputError(
+                f'{path}, line 1: column "{column.name}" is missing: {column.meaning} [{column.unit}]. {hint}'
+            )
+    return places
+
+
+def _check_unit(path: Path, header: list[str], column: Column) -> None:
+    """Refuse a column of the right name with another unit."""
+    stem, separator, suffix = column.name.rpartition("_")
+    if not separator or column.unit in ("text", "1"):
+        return
+    for name in header:
+        other_stem, _, other = name.rpartition("_")
+        if other_stem == stem and other != suffix:
+            raise InputError(
+                f'{path}, line 1: column "{name}" has the unit "{other}"; {column.meaning} is read in {column.unit}. '
+                f'Convert the numbers and call it "{column.name}".'
+            )
+
+
+def _rows(path: Path, reader: Any, header: list[str], where: Mapping[str, str]) -> list[tuple[int, list[str]]]:
+    for name in where:
+        if name not in header:
+            raise InputError(f'{path}, line 1: there is no column "{name}" to choose rows by. {suggest(name, header)}')
+    chosen = {header.index(name): word for name, word in where.items()}
+    rows: list[tuple[int, list[str]]] = []
+    for row in reader:
+        if not any(cell.strip() for cell in row):
+            continue
+        if len(row) != len(header):
+            raise InputError(
+                f"{path}, line {reader.line_num}: {len(row)} cells under {len(header)} columns. "
+                "Check for a missing or extra comma."
+            )
+        if all(row[place].strip() == word for place, word in chosen.items()):
+            rows.append((reader.line_num, row))
+        if len(rows) > MOST_ROWS:
+            raise InputError(
+                f"{path}, line {reader.line_num}: more than {MOST_ROWS:,} rows. A few constants need far fewer: write "
+                "one row for each setting, the mean of its measurements, or choose rows with --where COLUMN=VALUE."
+            )
+    if where and not rows:
+        shown = ", ".join(f"{name}={word}" for name, word in where.items())
+        raise InputError(f"{path}: no row has {shown}. Check the words in these columns.")
+    return rows
+
+
+def _numbers(path: Path, lines: list[int], words: list[str], column: Column, name: str) -> np.ndarray:
+    values = np.empty(len(words))
+    for row, (line, word) in enumerate(zip(lines, words, strict=True)):
+        place = f'{path}, line {line}, column "{name}"'
+        if not word and not column.needed:
+            values[row] = math.nan
+            continue
+        try:
+            values[row] = value = float(word)
+        except ValueError:
+            shown = f"{word!r} is not a number" if word else "empty"
+            raise InputError(f"{place}: {shown}. Write {column.meaning} in {column.unit}, without a unit.") from None
+        if not math.isfinite(value):
+            raise InputError(f"{place}: {word} is not finite. Leave out rows without a measurement.")
+        if not column.lowest < value < column.highest:
+            bounds = f"above {column.lowest:g}" + (f" and below {column.highest:g}" * math.isfinite(column.highest))
+            raise InputError(f"{place}: {value:g} {column.unit} cannot be; {column.meaning} is {bounds}.")
+    return values
+
+
+def _needed(schema: Sequence[Column]) -> str:
+    return ", ".join(column.name for column in schema if column.needed)
+
+
+def _words(names: Sequence[str]) -> str:
+    return ", ".join(names[:12]) + (" ..." if len(names) > 12 else "")

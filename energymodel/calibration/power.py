@@ -1,0 +1,219 @@
+"""How do time and power of a workload on one device follow from its power limit or clock: `calibrate` kind `power`?
+
+The device is measured once at its highest limit for each workload and batch: the *profile*. Nine constants of the
+device, the same for all workloads, carry a profile to lower limits [derivation: docs/physics.md B2].
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from energymodel.calibration.constants import Constant, Constants, Values
+from energymodel.numerics import Numeric, p_norm
+from energymodel.physics.voltage import voltage_fraction
+from energymodel.units import InputError
+
+WIDTH = 0.04
+"""Half the rounding of the voltage knee [1]; caps are too far apart to tell it [docs/physics.md B2.1]."""
+LEAST_ABOVE = 1e-3
+NEWTON_STEPS = 12
+
+
+class Profiles(NamedTuple):
+    """Measured settings with the profile that belongs to each, one row each.
+
+    - `workload`: number of the workload, from 0.
+    - `limit`: power limit [W]; infinite if none.
+    - `clock`: set clock over the profile's [1]; 1 if none is set.
+    - `reference_time`, `reference_power`: of the profile, same workload and batch at the highest limit [s], [W].
+    - `overhead`: share of the profile's time that does not grow with the batch [1], see `overhead_share`.
+    - `idle_power`, `rated_power`: of the device [W].
+    - `time`, `power`: measured; mean power [s], [W].
+    """
+
+    workload: Int[Array | np.ndarray, " rows"]
+    limit: Float[Array | np.ndarray, " rows"]
+    clock: Float[Array | np.ndarray, " rows"]
+    reference_time: Float[Array | np.ndarray, " rows"]
+    reference_power: Float[Array | np.ndarray, " rows"]
+    overhead: Float[Array | np.ndarray, " rows"]
+    idle_power: Float[Array | np.ndarray, " rows"]
+    rated_power: Float[Array | np.ndarray, " rows"]
+    time: Float[Array | np.ndarray, " rows"]
+    power: Float[Array | np.ndarray, " rows"]
+
+
+def power_constants(
+    voltage_floor: float = 0.8, voltage_knee: float = 0.6, lowest_clock: float = 0.17, static_above_idle: float = 0.04,
+    workloads: Sequence[str] = (),
+) -> Constants:  # fmt: skip
+    """Priors of the constants [docs/physics.md B2 and B10].
+
+    **Arguments:**
+
+    - `voltage_floor`, `voltage_knee`, `lowest_clock`: medians [1].
+    - `static_above_idle`: median, over rated power [1].
+    - `workloads`: which have a memory share, an overlap and a waiting exponent each; by default one serves all.
+    """
+    own = tuple(workloads)
+    return {
+        "static_above_idle": Constant(max(static_above_idle, 0.005), 0.7, unit="rated power"),
+        "busy_power": Constant(1.0, 0.2, 0.5, 1.6, "rated power"),
+        "waiting_exponent": Constant(0.85, 0.03, 0.0, 1.0, labels=own),
+        "overhead_exponent": Constant(1.0, 0.3),
+        "memory_share": Constant(0.3, 0.13, 0.0, 1.0, labels=own),
+        "voltage_floor": Constant(min(max(voltage_floor, 0.52), 0.98), 0.07, 0.5, 1.0),
+        "voltage_knee": Constant(min(max(voltage_knee, 0.25), 0.9), 0.1, 0.2, 0.95),
+        "lowest_clock": Constant(min(max(lowest_clock, 0.06), 0.45), 0.04, 0.05, 0.5),
+        "overlap": Constant(4.0, 0.3, 1.0, labels=own),
+    }
+
+
+def overhead_share(time: np.ndarray, batch: np.ndarray) -> np.ndarray:
+    """Share of the time of a profile above that of the fastest batch, `o = 1 - min(t) / t` [definition].
+
+    It is the time per sample that larger batches spread over more samples: launches and small, latency-bound kernels.
+    Batches above the fastest have none; they are slower because they are padded.
+
+    **Arguments:**
+
+    - `time`: t for the same work, of the profiles of one workload [s].
+    - `batch`: their batches.
+
+    **Returns:** shares [1].
+    """
+    fastest = int(np.argmin(time))
+    return np.where(batch < batch[fastest], 1.0 - time[fastest] / time, 0.0)
+
+
+def clock_at_power(share: Float[Array, "..."], floor: Numeric, knee: Numeric) -> Float[Array, "..."]:
+    """Clock at which switching takes a share of its power at full clock, the root of `phi v(phi)^2 = share`.
+
+    The left side is convex and increasing, so that Newton's steps from 1 come down to the root without passing it; the
+    last step is live and carries the derivatives of the implicit function theorem.
+
+    **Arguments:**
+
+    - `share`: of the switching power at clock 1 [1], 0 to 1.
+    - `floor`, `knee`: of the voltage curve [1].
+
+    **Returns:** clock over the profile's [1].
+    """
+
+    def left(phi: Numeric, floor: Numeric, knee: Numeric) -> Array:
+        return jnp.asarray(phi * voltage_fraction(phi, floor, knee, WIDTH) ** 2)
+
+    def step(phi: Array, share: Array, floor: Numeric, knee: Numeric) -> Array:
+        value, slope = jax.jvp(lambda phi: left(phi, floor, knee), (phi,), (jnp.ones_like(phi),))
+        return phi - (value - share) / slope
+
+    frozen = jax.lax.stop_gradient((share, floor, knee))
+    phi = jax.lax.fori_loop(0, NEWTON_STEPS, lambda _, phi: step(phi, *frozen), jnp.ones_like(frozen[0]))
+    return step(jax.lax.stop_gradient(phi), share, floor, knee)
+
+
+def predict_power(values: Values, runs: Any) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:
+    """Time and mean power at a limit or clock, from the profile of the same workload and batch.
+
+    With u the share of time that the device is busy, P_b its busy power and w = waiting exponent (1 - o)^nu:
+
+    `P_b(1) = P_idle + (P_ref - P_idle)^(1 - w) (rho P_rated - P_idle)^w`, `u = (P_ref - P_idle) / (P_b(1) - P_idle)`,
+    `P_b(phi) = P_s + (P_b(1) - P_s) phi v(phi)^2`, `phi = max{phi : P_b(phi) <= limit}`,
+    `t_b = u t_ref [(1 - m) / phi + m]`, `m = 1 - (1 - mu) (1 - o)^nu`,
+    `t = (t_b^p + t_host^p)^(1/p)`, `P = P_idle + (t_b / t) (P_b - P_idle)` [derivation: docs/physics.md B2].
+
+    Where a profile stays below its limit, the device waited or was lightly loaded: w says how much of it was waiting.
+
+    **Arguments:**
+
+    - `values`: of `power_constants`.
+    - `runs`: settings and their `Profiles`; measured time and power are not used.
+
+    **Returns:** time [s] and mean power [W].
+    """
+    runs = Profiles(*map(jnp.asarray, runs))
+
+    def of(name: str) -> Array:
+        value = jnp.asarray(values[name])
+        return value[runs.workload] if value.ndim else value
+
+    idle, reference = runs.idle_power, runs.reference_power
+    static = idle + values["static_above_idle"] * runs.rated_power
+    above = jnp.maximum(reference - idle, LEAST_ABOVE * runs.rated_power)
+    full = values["busy_power"] * runs.rated_power - idle
+    scalable = jnp.power(1.0 - runs.overhead, values["overhead_exponent"])
+    waiting = of("waiting_exponent") * scalable
+    top = jnp.maximum(above ** (1.0 - waiting) * full**waiting, above * (1.0 + LEAST_ABOVE))
+    share = above / top
+    overlap = of("overlap")
+    busy_time = share * runs.reference_time
+    host_time = runs.reference_time * jnp.exp(jnp.log1p(-(share**overlap)) / overlap)
+    switching = jnp.maximum(idle + top - static, LEAST_ABOVE * runs.rated_power)
+    allowed = jnp.clip((runs.limit - static) / switching, LEAST_ABOVE, 1.0)
+    clock = clock_at_power(allowed, values["voltage_floor"], values["voltage_knee"])
+    clock = jnp.minimum(jnp.maximum(clock, values["lowest_clock"]), runs.clock)
+    voltage = voltage_fraction(clock, values["voltage_floor"], values["voltage_knee"], WIDTH)
+    busy = static + switching * clock * voltage**2
+    fixed_share = 1.0 - (1.0 - of("memory_share")) * scalable
+    busy_time = busy_time * ((1.0 - fixed_share) / clock + fixed_share)
+    time = p_norm(overlap, busy_time, host_time)
+    return time, idle + busy_time / time * (busy - idle)
+
+
+def errors(values: Values, runs: Any) -> Float[Array, "rows 2"]:
+    """Logarithmic errors of time and power, for `least_squares.fit`."""
+    time, power = predict_power(values, runs)
+    return jnp.stack([jnp.log(time / runs.time), jnp.log(power / runs.power)], axis=1)
+
+
+def profiles(
+    workload: Sequence[Any] | np.ndarray, batch: np.ndarray, limit: np.ndarray, time: np.ndarray, power: np.ndarray, *,
+    clock: np.ndarray | None = None, rated_power: float | None = None, idle_power: float | None = None,
+) -> tuple[Profiles, np.ndarray]:  # fmt: skip
+    """Join each setting with its profile, the row of the same workload and batch at the highest limit and clock.
+
+    **Arguments:**
+
+    - `workload`, `batch`, `limit`, `time`, `power`: one entry for each setting; `time` of the same work in all rows of
+      a workload [s], `limit` and mean `power` [W].
+    - `clock`: where clocks were set [Hz].
+    - `rated_power`: of the device; the highest limit or, without limits, power by default [W].
+    - `idle_power`: of the device; the lowest power of all rows by default, which is an upper bound [W].
+
+    **Returns:** `Profiles`, and which rows are profiles themselves.
+
+    **Raises:** `InputError` if no workload was measured below its highest limit.
+    """
+    names = np.asarray(workload)
+    batch, time, power = (np.asarray(one, np.float64) for one in (batch, time, power))
+    limit = np.where(np.isfinite(limit), limit, np.inf).astype(np.float64)
+    clock = np.ones(len(batch)) if clock is None else np.asarray(clock, np.float64)
+    finite = limit[np.isfinite(limit)]
+    rated = rated_power or float(np.max(finite) if len(finite) else np.max(power))
+    idle = min(idle_power or np.inf, 0.999 * float(np.min(power)))
+    anchor = np.zeros(len(batch), int)
+    for setting in {*zip(names.tolist(), batch.tolist(), strict=True)}:
+        rows = np.flatnonzero((names == setting[0]) & (batch == setting[1]))
+        anchor[rows] = rows[np.lexsort((clock[rows], limit[rows]))[-1]]
+    is_profile = anchor == np.arange(len(batch))
+    if np.all(is_profile):
+        raise InputError(
+            "each workload and batch was measured at one limit or clock only. Measure some at a lower limit as well."
+        )
+    overhead = np.zeros(len(batch))
+    for name in {*names.tolist()}:
+        rows = np.flatnonzero((names == name) & is_profile)
+        for row, one in zip(rows, overhead_share(time[rows], batch[rows]), strict=True):
+            overhead[anchor == row] = one
+    order = list(dict.fromkeys(names.tolist()))
+    table = Profiles(
+        workload=np.array([order.index(one) for one in names.tolist()]),
+        limit=limit, clock=clock / clock[anchor], reference_time=time[anchor], reference_power=power[anchor],
+        overhead=overhead, idle_power=np.full(len(batch), idle), rated_power=np.full(len(batch), rated), time=time,
+        power=power,
+    )  # fmt: skip
+    return table, is_profile

@@ -1,0 +1,171 @@
+"""How well do profiles at the highest limit carry over to lower limits, other workloads and other batches?"""
+
+import csv
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from energymodel.calibration import power
+from energymodel.calibration.constants import Constants, Values
+from energymodel.calibration.least_squares import Fit, Options, fit, held_out_errors
+
+DATA = Path(__file__).parents[1] / "data"
+GPUS = ("V100", "A40", "P100")
+BUSY = ("imagenet", "squad", "sentiment140", "librispeech")  # workloads that a GPU spends its time on
+OPTIONS = Options(starts=4, tolerance=1e-7, steps=100)
+NOISE = 0.04
+REFERENCE = {
+    "V100": {"time": 4.4, "power": 2.9, "energy": 5.5},
+    "A40": {"time": 8.0, "power": 3.4, "energy": 8.6},
+    "P100": {"time": 3.0, "power": 4.0, "energy": 4.2},
+}
+"""Errors of the five-constant transfer of docs/physics.md B2.1, in percent."""
+
+
+class Traces(NamedTuple):
+    """Settings of one GPU: data set, workload, batch, limit, and their profiles; which rows are profiles."""
+
+    dataset: np.ndarray
+    workload: np.ndarray
+    batch: np.ndarray
+    limit: np.ndarray
+    runs: power.Profiles
+    is_profile: np.ndarray
+
+
+def traces(gpu: str) -> Traces:
+    """The Zeus traces of a GPU."""
+    with (DATA / "zeus_nsdi23_power.csv").open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["gpu"] == gpu]
+    column = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    workload = np.array(["/".join((row["dataset"], row["network"], row["optimizer"])) for row in rows])
+    batch, limit = column["batch_size"].astype(float), column["power_limit_w"].astype(float)
+    runs, is_profile = power.profiles(
+        workload, batch, limit, column["epoch_time_s"].astype(float), column["average_power_w"].astype(float)
+    )
+    return Traces(column["dataset"], workload, batch, limit, runs, is_profile)
+
+
+def fitted(data: Traces, rows: np.ndarray, constants: Constants) -> Fit:
+    """Constants of some rows; profiles, whose error is none, do not count."""
+    weights = (rows & ~data.is_profile).astype(float)
+    return fit(power.errors, constants, data.runs, weights=weights, noise=NOISE, options=OPTIONS)
+
+
+def percent(errors: np.ndarray) -> dict[str, float]:
+    """Mean absolute error of time, power and energy."""
+    parts = {"time": errors[:, 0], "power": errors[:, 1], "energy": errors.sum(axis=1)}
+    return {name: float(100.0 * np.mean(np.abs(np.expm1(part)))) for name, part in parts.items()}
+
+
+def transfer(data: Traces) -> tuple[dict[str, Any], np.ndarray]:
+    """Each workload from its profiles and the other workloads' lower limits; also the errors of all rows."""
+    constants = power.power_constants()
+    found = fitted(data, np.ones(len(data.batch), bool), constants)
+    blind = held_out_errors(
+        power.errors, constants, data.runs, data.dataset, found, weights=(~data.is_profile).astype(float),
+        options=OPTIONS,
+    )  # fmt: skip
+    lower = ~data.is_profile
+    busy = lower & np.isin(data.dataset, BUSY)
+    by = {name: percent(blind[lower & (data.dataset == name)]) for name in dict.fromkeys(data.dataset.tolist())}
+    values = {name: float(value) for name, value in found.values.items()}
+    return {"busy": percent(blind[busy]), "all": percent(blind[lower]), "by_workload": by, "constants": values}, blind
+
+
+def interpolation(data: Traces) -> dict[str, Any]:
+    """Every second limit between the highest and the lowest, from the others; constants for all, and by workload."""
+    limits = np.unique(data.limit)
+    inner = limits[1:-1]
+    held = np.isin(data.limit, inner[::2])
+    busy = held & np.isin(data.dataset, BUSY)
+    names = tuple(dict.fromkeys(data.workload.tolist()))
+    answer: dict[str, Any] = {"held_out_limits": inner[::2].tolist()}
+    for word, constants in (
+        ("one for all", power.power_constants()),
+        ("by workload", power.power_constants(workloads=names)),
+    ):
+        found = fitted(data, ~held, constants)
+        count = sum(one.size for one in constants.values())
+        answer[word] = {"constants": count, **percent(found.errors[busy])}
+    return answer
+
+
+def other_batches(data: Traces) -> dict[str, Any]:
+    """Every second batch between the smallest and the largest: its profile is interpolated in logarithms."""
+    runs, used = data.runs, np.zeros(len(data.batch), bool)
+    time, watt = np.array(runs.reference_time), np.array(runs.reference_power)
+    overhead, held = np.array(runs.overhead), np.zeros(len(data.batch), bool)
+    for name in dict.fromkeys(data.workload.tolist()):
+        rows = data.workload == name
+        batches = np.unique(data.batch[rows])
+        out = batches[1:-1:2]
+        kept = np.setdiff1d(batches, out)
+        first = [int(np.flatnonzero(rows & data.is_profile & (data.batch == one))[0]) for one in kept]
+        new = rows & np.isin(data.batch, out)
+        held |= new
+        at = np.log(data.batch[new])
+        time[new] = np.exp(np.interp(at, np.log(kept), np.log(runs.reference_time[first])))
+        watt[new] = np.exp(np.interp(at, np.log(kept), np.log(runs.reference_power[first])))
+        fastest = runs.reference_time[first].min()
+        best = kept[int(np.argmin(runs.reference_time[first]))]
+        overhead[rows] = np.where(data.batch[rows] < best, 1.0 - fastest / np.maximum(time[rows], fastest), 0.0)
+        used |= rows & ~new
+    table = runs._replace(reference_time=time, reference_power=watt, overhead=overhead)
+    found = fitted(data._replace(runs=table), used, power.power_constants())
+    busy = held & np.isin(data.dataset, BUSY)
+    return percent(found.errors[busy])
+
+
+def best_limit_regret(data: Traces, blind: np.ndarray, epochs: dict[tuple[str, float], float]) -> dict[str, float]:
+    """Energy to the target of the (batch, limit) that the transfer chooses, over the grid's least, by workload.
+
+    With the epochs of every batch known; `epochs` holds them by data set and batch.
+    """
+    energy = np.asarray(data.runs.time) * np.asarray(data.runs.power)
+    predicted = energy * np.exp(np.where(data.is_profile, 0.0, blind.sum(axis=1)))
+    regret: dict[str, float] = {}
+    for name in dict.fromkeys(data.workload.tolist()):
+        rows = [row for row in np.flatnonzero(data.workload == name) if (data.dataset[row], data.batch[row]) in epochs]
+        if not rows:
+            continue
+        count = np.array([epochs[data.dataset[row], data.batch[row]] for row in rows])
+        chosen = rows[int(np.argmin(predicted[rows] * count))]
+        least = np.min(energy[rows] * count)
+        regret[name] = float(100.0 * (energy[chosen] * epochs[data.dataset[chosen], data.batch[chosen]] / least - 1.0))
+    return regret
+
+
+def epochs_to_target() -> dict[tuple[str, float], float]:
+    """Mean epochs to the target metric of Zeus, by data set and batch, where every published run reached it."""
+    counts: dict[tuple[str, float], list[float]] = defaultdict(list)
+    with (DATA / "zeus_nsdi23_train.csv").open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            if float(row["target_metric"]) == TARGETS[row["dataset"]]:
+                epochs = float(row["target_epoch"]) if row["target_epoch"] else np.inf
+                counts[row["dataset"], float(row["batch_size"])].append(epochs)
+    means = {key: float(np.mean(values)) for key, values in counts.items()}
+    return {key: value for key, value in means.items() if np.isfinite(value)}
+
+
+TARGETS = {
+    "cifar100": 0.6, "imagenet": 0.65, "movielens-1m": 0.41, "sentiment140": 0.84, "librispeech": 40.0, "squad": 84.0,
+}  # fmt: skip
+"""Target metrics of Zeus's own simulations of these workloads [You et al. 2023, trace-driven examples]."""
+FIRST_BATCH = {
+    "cifar100": 1024, "imagenet": 256, "movielens-1m": 1024, "sentiment140": 128, "librispeech": 256, "squad": 32,
+}  # fmt: skip
+"""Batches that Zeus starts from, where the GPU holds them."""
+
+
+def predictor() -> Any:
+    """`power.predict_power`, compiled."""
+    return jax.jit(power.predict_power)
+
+
+def constants_without(data: Traces, dataset: str) -> Values:
+    """Constants of the GPU from all other workloads."""
+    return fitted(data, data.dataset != dataset, power.power_constants()).values

@@ -1,0 +1,103 @@
+"""Time, power and energy at power limits that were not measured, and the best batch and limit in eight runs.
+
+Prints four tables, draws `power_limits` (SVG and PNG) and writes `result.json` beside this file.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import power_limits
+import zeus_job
+
+from energymodel.report.figure import BLUE, add_axes, new_figure, save
+
+FOLDER = Path(__file__).parent
+
+
+def compute() -> dict[str, Any]:
+    epochs = power_limits.epochs_to_target()
+    result: dict[str, Any] = {"transfer": {}, "interpolation": {}, "other_batches": {}, "regret": {}, "jobs": []}
+    for gpu in power_limits.GPUS:
+        data = power_limits.traces(gpu)
+        result["transfer"][gpu], blind = power_limits.transfer(data)
+        result["interpolation"][gpu] = power_limits.interpolation(data)
+        result["other_batches"][gpu] = power_limits.other_batches(data)
+        result["regret"][gpu] = power_limits.best_limit_regret(data, blind, epochs)
+        result["jobs"] += zeus_job.play(gpu, data, epochs)
+        print(f"{gpu} done", flush=True)
+    return result
+
+
+def three(errors: dict[str, float]) -> str:
+    return " / ".join(f"{errors[name]:.2f}" for name in ("time", "power", "energy"))
+
+
+def report(result: dict[str, Any]) -> str:
+    lines = ["mean absolute error of time / power / energy [%], GPU-bound workloads"]
+    for gpu in power_limits.GPUS:
+        inner = result["interpolation"][gpu]
+        lines.append(f"{gpu}: from the highest limit, workload held out  {three(result['transfer'][gpu]['busy'])}")
+        lines.append(f"      five constants (docs/physics.md B2.1)       {three(power_limits.REFERENCE[gpu])}")
+        for word in ("one for all", "by workload"):
+            lines.append(f"      alternate limits, {inner[word]['constants']} constants {word}  {three(inner[word])}")
+        lines.append(f"      alternate batches                           {three(result['other_batches'][gpu])}")
+        regret = result["regret"][gpu]
+        lines.append(
+            f"      regret of the chosen batch and limit: mean {np.mean(list(regret.values())):.2f}, "
+            f"most {max(regret.values()):.2f}"
+        )
+    lines.append("")
+    columns = list(result["jobs"][0])
+    lines.append("  ".join(columns))
+    lines += [
+        "  ".join(f"{row[name]:.4g}" if isinstance(row[name], float) else str(row[name]) for name in columns)
+        for row in result["jobs"]
+    ]
+    return "\n".join(lines)
+
+
+def draw(result: dict[str, Any]) -> Any:
+    figure = new_figure(8.0, 3.4)
+    axes = add_axes(figure, 1, 2, 1)
+    for place, gpu in enumerate(power_limits.GPUS):
+        for shift, errors, color in (
+            (-0.2, power_limits.REFERENCE[gpu], "0.7"),
+            (0.2, result["transfer"][gpu]["busy"], BLUE),
+        ):
+            names = ("time", "power", "energy")
+            axes.bar([4 * place + one + shift for one in range(3)], [errors[name] for name in names], 0.4, color=color)
+    axes.set_xticks(
+        [4 * place + one for place in range(3) for one in range(3)],
+        [f"{word}\n{gpu}" if word == "P" else word for gpu in power_limits.GPUS for word in ("t", "P", "E")],
+    )
+    axes.set(ylabel="mean absolute error [%]", title="from the highest limit (gray: five constants)")
+    axes = add_axes(figure, 1, 2, 2)
+    rows = result["jobs"]
+    axes.barh(
+        [str(row["gpu"]) + " " + row["workload"] for row in rows],
+        [row["grid_saving_percent"] for row in rows],
+        color="0.8",
+    )
+    axes.barh(
+        [str(row["gpu"]) + " " + row["workload"] for row in rows],
+        [row["saving_percent"] for row in rows],
+        0.4,
+        color=BLUE,
+    )
+    axes.tick_params(axis="y", labelsize=7)
+    axes.set(xlabel="energy saved to the target [%]", title="at most 8 runs (gray: whole grid)")
+    return figure
+
+
+def main() -> None:
+    result = compute()
+    print(report(result))
+    (FOLDER / "result.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    for kind in ("svg", "png"):
+        (FOLDER / f"power_limits.{kind}").write_bytes(save(draw(result), kind))
+
+
+if __name__ == "__main__":
+    main()

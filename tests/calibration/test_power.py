@@ -1,0 +1,129 @@
+"""Does a profile carry over to lower limits as the formulas say, and do known constants come back from data?"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from energymodel.calibration import power
+from energymodel.calibration.constants import Values, prior_of, values_of
+from energymodel.calibration.power import Profiles, clock_at_power, errors, overhead_share, predict_power, profiles
+from energymodel.physics.voltage import voltage_fraction
+
+CONSTANTS = power.power_constants()
+MEDIAN: Values = {name: np.asarray(one.median) for name, one in CONSTANTS.items()}
+
+
+def rows(limit, overhead=0.0, reference_power=220.0):
+    limit = np.atleast_1d(np.asarray(limit, float))
+    one = np.ones_like(limit)
+    return Profiles(
+        0 * one.astype(int),
+        limit,
+        one,
+        100.0 * one,
+        reference_power * one,
+        overhead * one,
+        40.0 * one,
+        250.0 * one,
+        one,
+        one,
+    )
+
+
+def test_without_a_limit_a_profile_is_itself():
+    time, watt = predict_power(MEDIAN, rows(np.inf, overhead=0.3))
+    np.testing.assert_allclose([time[0], watt[0]], [100.0, 220.0], rtol=1e-9)
+
+
+def test_clock_at_power_inverts_switching_power():
+    phi = jnp.linspace(0.05, 1.0, 30)
+    share = phi * voltage_fraction(phi, 0.8, 0.6, power.WIDTH) ** 2
+    np.testing.assert_allclose(clock_at_power(share, 0.8, 0.6), phi, rtol=1e-10)
+
+
+def test_slope_of_the_clock_is_that_of_the_implicit_function():
+    def clock(share, floor, knee):
+        return clock_at_power(jnp.asarray(share), floor, knee)
+
+    at = (0.4, 0.8, 0.6)
+    slopes = jax.grad(clock, argnums=(0, 1, 2))(*at)
+    for place, slope in enumerate(slopes):
+        step = np.eye(3)[place] * 1e-6
+        central = (clock(*(np.array(at) + step)) - clock(*(np.array(at) - step))) / 2e-6
+        np.testing.assert_allclose(slope, central, rtol=1e-5)
+
+
+def test_power_at_the_lowest_clock_may_exceed_a_limit_that_cannot_be_held():
+    slow, _ = predict_power(MEDIAN, rows([45.0, 50.0]))
+    np.testing.assert_allclose(slow[0], slow[1])
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.floats(0.0, 0.8), st.floats(60.0, 249.0))
+def test_a_higher_limit_is_never_slower_and_draws_no_less_where_the_device_is_busy(overhead, reference_power):
+    time, watt = predict_power(MEDIAN, rows(np.linspace(60.0, 250.0, 40), overhead, reference_power))
+    assert np.all(np.diff(time) <= 1e-9)
+    assert np.all(watt >= 40.0)
+    # A device that mostly waits draws less at a higher clock: it is in its busy state for a shorter time.
+    if reference_power > 100.0:
+        assert np.all(np.diff(watt) >= -1e-9)
+        assert np.all(watt <= reference_power * (1 + 1e-9))
+
+
+def test_overhead_is_what_larger_batches_save_and_padding_is_none():
+    # 30 s at batch 8, 20 s at the fastest batch, 25 s where it is padded: a third of the first is overhead.
+    np.testing.assert_allclose(overhead_share(np.array([30.0, 20.0, 25.0]), np.array([8.0, 32.0, 64.0])), [1 / 3, 0, 0])
+
+
+def test_rows_are_joined_with_the_highest_limit_of_their_workload_and_batch():
+    table, is_profile = profiles(
+        ["a", "a", "a", "b"], np.array([8.0, 8.0, 16.0, 8.0]), np.array([100.0, 200.0, 200.0, 200.0]),
+        np.array([30.0, 20.0, 15.0, 9.0]), np.array([90.0, 160.0, 170.0, 100.0]),
+    )  # fmt: skip
+    np.testing.assert_array_equal(is_profile, [False, True, True, True])
+    np.testing.assert_array_equal(table.reference_time, [20.0, 20.0, 15.0, 9.0])
+    np.testing.assert_array_equal(table.reference_power, [160.0, 160.0, 170.0, 100.0])
+    np.testing.assert_allclose(table.overhead, [0.25, 0.25, 0.0, 0.0])
+    assert table.rated_power[0] == 200.0
+    assert table.idle_power[0] < 90.0
+
+
+def test_static_power_is_above_idle_and_busy_power_within_bounds_by_construction():
+    for z in (-30.0, 30.0):
+        values = values_of(CONSTANTS, np.full(len(prior_of(CONSTANTS).mean), z))
+        assert values["static_above_idle"] >= 0.0
+        assert 0.5 <= values["busy_power"] <= 1.6
+
+
+@pytest.mark.slow
+def test_known_constants_come_back_from_two_percent_noise():
+    from energymodel.calibration.least_squares import fit
+    from energymodel.calibration.uncertainty import intervals
+
+    generator, held = np.random.default_rng(0), 0
+    limits = np.tile(np.linspace(90.0, 240.0, 12), 8)
+    share, watt = np.repeat(np.linspace(0.0, 0.5, 8), 12), np.repeat(np.linspace(140.0, 240.0, 8), 12)
+    table = Profiles(
+        np.zeros(96, int),
+        limits,
+        np.ones(96),
+        np.full(96, 100.0),
+        watt,
+        share,
+        np.full(96, 40.0),
+        np.full(96, 250.0),
+        limits,
+        limits,
+    )
+    time, mean = (np.asarray(one) for one in predict_power(MEDIAN, table))
+    truth = np.array([float(value) for value in MEDIAN.values()])
+    for _ in range(5):
+        noisy = np.exp(0.02 * generator.standard_normal((2, 96)))
+        found = fit(errors, CONSTANTS, table._replace(time=time * noisy[0], power=mean * noisy[1]), noise=0.04)
+        assert found.converged
+        low, high = intervals(CONSTANTS, found)
+        held += np.sum((low < truth) & (truth < high))
+    assert held >= 38  # of 45; the priors' medians are the truth here

@@ -1,0 +1,54 @@
+"""Does `calibrate` answer bad files in one line, and write a scenario that other commands accept?"""
+
+import json
+
+import pytest
+
+from cli.shell import run
+from cli.test_cli_bad_input import assert_bad_input
+
+HEADER = "workload,batch,power_limit_w,time_s,power_w"
+
+
+def file_of(tmp_path, *lines):
+    path = tmp_path / "m.csv"
+    path.write_text("\n".join((HEADER, *lines)) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def test_bad_files_and_words_are_answered_in_one_line(tmp_path):
+    assert_bad_input(["calibrate", "pover", "m.csv"], 'Unknown kind "pover". Did you mean "power"?')
+    assert_bad_input(["calibrate", "power"], "give a CSV file", "--columns")
+    assert_bad_input(["calibrate", "power", "none.csv"], "none.csv: no such file")
+    path = file_of(tmp_path, "a,8,100,20,98", "a,8,200,fast,180")
+    assert_bad_input(["calibrate", "power", path], 'line 3, column "time_s"', "'fast' is not a number")
+    good = file_of(tmp_path, "a,8,100,20,98", "a,8,200,14,180")
+    assert_bad_input(["calibrate", "power", good, "--prior", "v100"], 'Unknown prior "v100"')
+    assert_bad_input(["calibrate", "power", good, "--where", "gpu"], '"gpu" is not COLUMN=VALUE')
+    assert_bad_input(["calibrate", "power", good, "-o", "m.xyz"], "cannot write")
+
+
+def test_columns_are_listed():
+    result = run("calibrate", "power", "--columns")
+    assert result.exit_code == 0
+    assert "power_limit_w [W], optional: power limit" in result.stdout
+
+
+@pytest.mark.slow
+def test_few_rows_give_constants_and_a_scenario_that_evaluate_accepts(tmp_path):
+    lines = [
+        f"{word},{batch},{limit},{time * (250 / limit) ** 0.5},{0.93 * limit}"
+        for word, time in (("a", 30.0), ("b", 50.0), ("c", 20.0))
+        for batch in (8, 32)
+        for limit in (125, 150, 175, 200, 250)
+    ]
+    path, output = file_of(tmp_path, *lines), tmp_path / "measured.toml"
+    result = run("calibrate", "power", path, "--prior", "v100-sxm2-32gb", "--json", "-o", str(output))
+    assert result.exit_code == 0, result.stderr
+    tree = json.loads(result.stdout)
+    assert tree["rows"] == 24
+    assert set(tree["held_out_error_percent"]["groups"]) == {"a", "b", "c"}
+    for name, one in tree["constants"].items():
+        assert one["determined"] == (name not in tree["undetermined"])
+        assert (one["laplace_90"] is not None) == one["determined"]
+    assert run("evaluate", str(output)).exit_code == 0
