@@ -25,7 +25,7 @@ FIGURES = (".svg", ".png")
 
 @guarded
 def command(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="power; --columns lists the columns of each kind.")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="power, loss or batch; --columns lists its columns.")],
     table: Annotated[
         Path | None, typer.Argument(metavar="CSV", help="Measurements, one row each, with a header.")
     ] = None,
