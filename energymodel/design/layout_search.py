@@ -15,7 +15,6 @@ from typing import NamedTuple
 import jax
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.stats import qmc
 
 from energymodel.design.lanes import minimize_many
 from energymodel.design.layouts import (
@@ -109,7 +108,7 @@ def restart(problem: Problem, searched: Searched) -> Searched:
     lanes = np.full(count, best)
     layouts = take(searched.lattice, lanes)
     least, most = layout_bounds(problem, layouts)
-    share = qmc.Sobol(least.shape[1], rng=0).random(count)
+    share = _latin_hypercube(count, least.shape[1])
     again = Searched(layouts, solve_lanes(problem, layouts, least + share * (most - least)), np.inf, 0)
     ended = again.usable & np.asarray(again.solution.result == RESULTS.successful)
     values = np.append(again.solution.value[ended], searched.solution.value[best])
@@ -119,6 +118,12 @@ def restart(problem: Problem, searched: Searched) -> Searched:
         searched = searched._replace(solution=solution)
     agreeing = int(np.sum(values[:-1] <= np.min(values) + SAME))
     return searched._replace(restarts=count, agreeing=agreeing, spread=float(np.ptp(values)))
+
+
+def _latin_hypercube(count: int, dimensions: int) -> Float[np.ndarray, "count dimensions"]:
+    """Points whose every coordinate takes each of `count` equally spaced values once [McKay et al. 1979]."""
+    cells = np.tile(np.arange(count), (dimensions, 1))
+    return (np.random.default_rng(0).permuted(cells, axis=1).T + 0.5) / count
 
 
 def _replace(place: int, other: int) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
