@@ -20,11 +20,15 @@ from energymodel.calibration.uncertainty import (
     quantiles,
     undetermined,
 )
-from energymodel.presets.files import names, suggest
+from energymodel.presets.files import names, read_preset, suggest
 from energymodel.presets.scenario import Scenario, load_scenario
 from energymodel.units import InputError
 
+FORM = "test-1b-h100"
+"""Scenario with a model and a plan that run on most accelerators and clusters."""
 DRAWS = 96
+RESAMPLING: dict[str, Any] = {"tolerance": 1e-5, "steps": 40}
+"""Of a resample, which starts at the fit: it ends within a tenth of a standard error."""
 LEAST_GROUPS = 3  # for a bootstrap over groups
 WEIGHED_NOISE = 0.01  # first guess
 
@@ -102,8 +106,8 @@ def calibrate(
 
     - `kind`: one of `kinds.KINDS`, such as "power".
     - `path`: of the file; its columns are those of the kind.
-    - `prior`: scenario, scenario file (also one that was written before) or accelerator whose numbers are the medians
-      of the priors and which the new numbers are laid over.
+    - `prior`: scenario, scenario file (also one that was written before), accelerator or cluster whose numbers are
+      the medians of the priors and which the new numbers are laid over.
     - `where`: words that a row must have in some columns.
     - `progress`: called with what is being done.
 
@@ -155,7 +159,7 @@ def calibrate(
         progress(f"refitting {DRAWS} resamples of the {part}s ...")
         draws = bootstrap(
             problem.errors, problem.constants, problem.table, parts, fitted, count=DRAWS,
-            weights=problem.weights, options=options,
+            weights=problem.weights, options=options._replace(**RESAMPLING),
         )  # fmt: skip
     progress("looking for the most helpful measurement ...")
     better = next_measurement(problem.errors, problem.constants, fitted, problem.candidates, size=len(used))
@@ -183,7 +187,7 @@ def calibrate(
 
 
 def prior_scenario(prior: str | Path | None) -> tuple[str, Scenario]:
-    """The scenario that a prior names: a scenario, a file, or the default run on an accelerator.
+    """The scenario that a prior names: a scenario, a file, or a default run on an accelerator or a cluster.
 
     **Returns:** its name and the scenario.
     """
@@ -191,11 +195,18 @@ def prior_scenario(prior: str | Path | None) -> tuple[str, Scenario]:
         return BASE, load_scenario(BASE)
     text = str(prior)
     if text in names("hardware"):
-        return BASE, load_scenario(BASE, {"system.accelerator": text})
+        return FORM, load_scenario(FORM, {"system.accelerator": text})
+    if text in names("clusters"):
+        return FORM, load_scenario({**_cluster_tables(text), "name": text})
     if text not in names("scenarios") and not text.endswith(".toml"):
-        known = [*names("scenarios"), *names("hardware")]
+        known = [*names("scenarios"), *names("hardware"), *names("clusters")]
         raise InputError(f'Unknown prior "{text}". {suggest(text, known)}')
     return text, load_scenario(text)
+
+
+def _cluster_tables(name: str) -> dict[str, Any]:
+    """A scenario on a cluster preset, with a model and a plan that only fill the form."""
+    return {"base": FORM, "system": read_preset("clusters", name)["system"]}
 
 
 def _prior(kind: str, problem: Problem, scenario: Scenario) -> tuple[Prior, str]:
@@ -262,7 +273,9 @@ def _tables(
     by_name = {one.name: one for one in constants}
     tables: dict[str, Any] = {"title": f"{scenario.title}, calibrated ({kind})", "base": BASE, "system": {}}
     if prior is not None and str(prior) in names("hardware"):
-        tables["system"]["accelerator"] = {"preset": str(prior)}
+        tables |= {"base": FORM, "system": {"accelerator": {"preset": str(prior)}}}
+    elif prior is not None and str(prior) in names("clusters"):
+        tables |= _cluster_tables(str(prior))
     elif prior is not None:
         tables["base"] = str(prior)
     what = f"calibrate {kind} {Path(source).name}"

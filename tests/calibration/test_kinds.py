@@ -31,6 +31,11 @@ FILES = {
         ["a,1e5,2e9", "a,1e6,3e9", "a,4e6,6e9"],
         ("tokens", "tokens_b"),
     ),
+    "step-time": (
+        "layers,hidden,heads,vocabulary,sequence,tensor,chips,batch_sequences,step_time_s",
+        ["24,2048,16,51200,2048,1,8,64,1.1", "24,2048,16,51200,2048,2,8,64,1.2", "32,4096,32,51200,2048,8,8,64,5.1"],
+        ("step_time_s", "step_time_ms"),
+    ),
 }
 each_kind = pytest.mark.parametrize("kind", list(FILES))
 
@@ -61,7 +66,7 @@ def test_a_good_file_becomes_a_problem_with_settings_to_measure_next(tmp_path, k
                                        problem.table))  # fmt: skip
     assert errors.shape == (3, len(next(iter(problem.outputs.values()))))
     assert np.all(np.isfinite(errors))
-    assert len(problem.candidate_words) == len(problem.candidates[1]) > 3
+    assert len(problem.candidate_words) == len(problem.candidates[-1]) > 3
 
 
 @each_kind
@@ -113,6 +118,16 @@ def test_laws_need_models_of_several_sizes_and_several_batches(tmp_path):
     refused(tmp_path, "batch", "batch_tokens,samples", ["8,1", "16,2"], '"steps" is missing: steps to the target')
     refused(tmp_path, "batch", "steps,samples", ["8,1", "16,2"], '"batch_tokens" is missing: batch in tokens')
     refused(tmp_path, "batch", "batch,steps", ["8,100", "16,"], 'line 3, column "steps": empty')
+
+
+def test_a_layout_is_told_what_it_lacks_by_line(tmp_path):
+    header, rows, _ = FILES["step-time"]
+    short = [rows[0], "", rows[1].replace("24,2048", "24,", 1)]
+    refused(tmp_path, "step-time", header, short, r"m\.csv, line 4.*hidden is missing: hidden size")
+    words = [rows[0], rows[1].replace("24,2048", "24,wide", 1)]
+    refused(tmp_path, "step-time", header, words, "m\\.csv, line 3, hidden: 'wide' is not a number")
+    refused(tmp_path, "step-time", f"cluster,{header}", [f"{one},{row}" for one, row in zip("ab", rows, strict=False)],
+            "holds a, b; constants belong to one cluster")  # fmt: skip
 
 
 def test_an_earlier_covariance_replaces_the_prior_of_the_coordinates_that_it_has():
