@@ -159,8 +159,8 @@ def predict(
             system = systems[name] if systems and name in systems else cluster_system(str(name))
             rows = _padded(np.flatnonzero(chosen))
             part = jax.device_get(_compiled()(system, {key: table.columns[key][rows] for key in inputs}))
-            part = jax.tree.map(lambda values, count=np.sum(chosen): values[:count], part)
             if found is None:
                 found = jax.tree.map(lambda values: np.full(len(table), np.nan), part)
-            jax.tree.map(lambda all_of_it, values, chosen=chosen: all_of_it.__setitem__(chosen, values), found, part)
+            # Repeated rows are written again, with the same values.
+            jax.tree.map(lambda all_of_it, values, rows=rows: all_of_it.__setitem__(rows, values), found, part)
     return Answers(table, found)

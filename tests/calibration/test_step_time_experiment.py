@@ -48,10 +48,7 @@ def test_presets_predict_measured_steps(experiment, source, file, name, limit):
     assert np.mean(errors(rows[:: max(1, len(rows) // 100)])) <= limit
 
 
-@pytest.mark.parametrize(
-    "adapter",
-    ["torchtitan", "nemo", *(pytest.param(name, marks=pytest.mark.slow) for name in ("megatron_bridge", "maxtext"))],
-)
+@pytest.mark.parametrize("adapter", ["megatron_bridge", "torchtitan", "maxtext", "nemo"])
 def test_presets_predict_half_of_each_throughput_table_within_a_tenth(experiment, adapter):
     rows = rows_of(experiment, "throughput", adapter, "throughput_tables.csv")
     known = set(names("clusters"))
