@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from energymodel import calibration, design, economics, learning, performance, physics, presets, sources, system
     from energymodel.calibration.calibrate import Calibration, calibrate
+    from energymodel.calibration.predict import predict
     from energymodel.design.front import Front
     from energymodel.design.optimize import Optimum, optimize
     from energymodel.design.pareto import pareto
@@ -34,6 +35,7 @@ _HOME = {
     "Swept": "energymodel.sweep.run",
     "Calibration": "energymodel.calibration.calibrate",
     "calibrate": "energymodel.calibration.calibrate",
+    "predict": "energymodel.calibration.predict",
     "Front": "energymodel.design.front",
     "Optimum": "energymodel.design.optimize",
     "optimize": "energymodel.design.optimize",
@@ -71,8 +73,8 @@ __all__ = [
     "AbstractReduction", "Axis", "Calibration", "Front", "InputError", "MonteCarlo", "Optimum", "ParallelLayout",
     "Replan", "Scenario", "Sensitivity", "SoFar", "Swept", "TargetLoss", "TokenBudget", "TrainingOutcome",
     "TrainingPlan", "TrainingSystem", "calibrate", "calibration", "design", "economics", "evaluate", "learning",
-    "load_scenario", "monte_carlo", "optimize", "pareto", "performance", "physics", "presets", "replan", "sensitivity",
-    "sources", "sweep", "system",
+    "load_scenario", "monte_carlo", "optimize", "pareto", "performance", "physics", "predict", "presets", "replan",
+    "sensitivity", "sources", "sweep", "system",
 ]  # fmt: skip
 
 

@@ -91,7 +91,7 @@ def page(found: dict[str, dict[str, Any]]) -> str:
             title = name[3:].replace("_", " ").capitalize()
             parts.append(f"## {title}\n\n{question(name)} (`experiments/{name}`)\n\n" + "\n".join(table) + "\n")
     designs = [
-        f"- `experiments/{name}`: {question(name)}" for name, result in found.items() if "accuracy" not in result
+        f"- `experiments/{name}`: {question(name)}" for name, result in found.items() if not accuracies(result)
     ]
     if designs:
         parts.append(TAIL + "\n" + "\n".join(designs) + "\n")

@@ -23,6 +23,7 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
     "Accelerator": {
         "peak_flops": "FLOP/s",
         "peak_flops_8bit": "FLOP/s",
+        "peak_flops_4bit": "FLOP/s",
         "reference_clock": "Hz",
         "minimum_clock": "1",
         "memory_capacity": "B",
@@ -53,6 +54,7 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
         "price": "USD",
         "embodied_carbon": "kg",
         "bits_per_flop": "bit/FLOP",
+        "gemm_tile": "1",
     },
     "NearLimitAccelerator": {
         "landauer_multiple": "1",
@@ -107,6 +109,7 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
         "dense_layers": "1",
         "dense_feed_forward": "1",
         "flash": "1",
+        "expert_imbalance": "1",
     },
     "Facility": {
         "power_supply": ("Regulator",),

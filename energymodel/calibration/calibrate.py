@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from energymodel.calibration.constants import flat_values, prior_of
-from energymodel.calibration.kinds import KINDS, Problem
-from energymodel.calibration.least_squares import Fit, fit, held_out_errors
+from energymodel.calibration.constants import Prior, prior_of, updated_prior
+from energymodel.calibration.kinds import KINDS
+from energymodel.calibration.least_squares import Fit, Options, fit, flat, held_out_errors
 from energymodel.calibration.measurements import read_measurements
+from energymodel.calibration.problem import BASE, Problem
 from energymodel.calibration.uncertainty import (
     LEVEL,
     bootstrap,
@@ -19,13 +20,17 @@ from energymodel.calibration.uncertainty import (
     quantiles,
     undetermined,
 )
-from energymodel.presets.files import names, suggest
+from energymodel.presets.files import names, read_preset, suggest
 from energymodel.presets.scenario import Scenario, load_scenario
 from energymodel.units import InputError
 
-BASE = "llama-3.1-405b-h100"
+FORM = "test-1b-h100"
+"""Scenario with a model and a plan that run on most accelerators and clusters."""
 DRAWS = 96
+RESAMPLING: dict[str, Any] = {"tolerance": 1e-5, "steps": 40}
+"""Of a resample, which starts at the fit: it ends within a tenth of a standard error."""
 LEAST_GROUPS = 3  # for a bootstrap over groups
+WEIGHED_NOISE = 0.01  # first guess
 
 
 class FittedConstant(NamedTuple):
@@ -101,8 +106,8 @@ def calibrate(
 
     - `kind`: one of `kinds.KINDS`, such as "power".
     - `path`: of the file; its columns are those of the kind.
-    - `prior`: scenario, scenario file (also one that was written before) or accelerator whose numbers are the medians
-      of the priors and which the new numbers are laid over.
+    - `prior`: scenario, scenario file (also one that was written before), accelerator or cluster whose numbers are
+      the medians of the priors and which the new numbers are laid over.
     - `where`: words that a row must have in some columns.
     - `progress`: called with what is being done.
 
@@ -116,11 +121,16 @@ def calibrate(
     base, scenario = prior_scenario(prior)
     problem = KINDS[kind].problem(table, scenario if prior is not None else None)
     used = problem.weights > 0
-    options = problem.options
-    progress(f"fitting {len(prior_of(problem.constants).names)} constants to {int(np.sum(used))} rows ...")
+    known, earlier = _prior(kind, problem, scenario)
+    options, noise = problem.options, problem.noise
+    if earlier and not options.estimate_noise:
+        # What was known before and what is new must be weighed by the noise that there is.
+        options, noise = Options(), WEIGHED_NOISE
+    progress(f"fitting {len(known.names)} constants to {int(np.sum(used))} rows ...")
     fitted = fit(
-        problem.errors, problem.constants, problem.table, weights=problem.weights, noise=problem.noise, options=options
-    )
+        problem.errors, problem.constants, problem.table, weights=problem.weights, noise=noise, options=options,
+        prior=known,
+    )  # fmt: skip
     words = list(dict.fromkeys(problem.groups[used].tolist()))
     held: tuple[GroupError, ...] = ()
     mean: Mapping[str, float] = {}
@@ -128,36 +138,46 @@ def calibrate(
         progress(f"predicting each of {len(words)} {problem.group_word}s from the others ...")
         blind = held_out_errors(
             problem.errors, problem.constants, problem.table, problem.groups, fitted, weights=problem.weights,
-            options=options,
+            trained_on=problem.known, options=options,
         )  # fmt: skip
+        counted = used if problem.known is None else used & ~problem.known
         held = tuple(
             GroupError(
                 word,
-                int(np.sum(used & (problem.groups == word))),
-                _percent(problem, blind, used & (problem.groups == word)),
+                int(np.sum(counted & (problem.groups == word))),
+                _percent(problem, blind, counted & (problem.groups == word)),
             )
             for word in words
+            if np.any(counted & (problem.groups == word))
         )
-        mean = _percent(problem, blind, used)
+        mean = _percent(problem, blind, counted)
     draws = None
-    if len(words) >= LEAST_GROUPS:
-        progress(f"refitting {DRAWS} resamples of the {problem.group_word}s ...")
+    parts, part = (problem.groups, problem.group_word)
+    if problem.resampled is not None:
+        parts, part = problem.resampled, problem.resampled_word
+    if len({*parts[used].tolist()}) >= LEAST_GROUPS:
+        progress(f"refitting {DRAWS} resamples of the {part}s ...")
         draws = bootstrap(
-            problem.errors, problem.constants, problem.table, problem.groups, fitted, count=DRAWS,
-            weights=problem.weights, options=options,
+            problem.errors, problem.constants, problem.table, parts, fitted, count=DRAWS,
+            weights=problem.weights, options=options._replace(**RESAMPLING),
         )  # fmt: skip
     progress("looking for the most helpful measurement ...")
     better = next_measurement(problem.errors, problem.constants, fitted, problem.candidates, size=len(used))
     unknown = undetermined(problem.constants, fitted)
     constants = _constants(problem, fitted, draws, unknown)
     notes = list(problem.notes)
+    if earlier:
+        notes.append(f"Priors with their intervals are those of {earlier}.")
+    missing = _missing(problem, unknown)
+    if missing:
+        notes.append(f"No law is written to a scenario, because {', '.join(missing)} is not determined.")
     if not held:
         notes.append(f"One {problem.group_word} only: no error can be held out. Measure another.")
     return Calibration(
         kind=kind, source=str(path), base=base, rows=int(np.sum(used)), group_word=problem.group_word,
         constants=constants, undetermined=unknown, held_out=held, held_out_mean=mean,
         in_fit=_percent(problem, fitted.errors, used), next_setting=problem.candidate_words[better.row],
-        next_gain=better.gain, tables=_tables(kind, str(path), prior, scenario, problem, constants),
+        next_gain=better.gain, tables=_tables(kind, str(path), prior, scenario, problem, fitted, constants),
         residuals={name: fitted.errors[used] @ np.array(weights) for name, weights in problem.outputs.items()},
         along=(problem.along[0], problem.along[1][used]), groups=problem.groups[used], notes=tuple(notes),
         converged=fitted.converged,
@@ -167,7 +187,7 @@ def calibrate(
 
 
 def prior_scenario(prior: str | Path | None) -> tuple[str, Scenario]:
-    """The scenario that a prior names: a scenario, a file, or the default run on an accelerator.
+    """The scenario that a prior names: a scenario, a file, or a default run on an accelerator or a cluster.
 
     **Returns:** its name and the scenario.
     """
@@ -175,11 +195,38 @@ def prior_scenario(prior: str | Path | None) -> tuple[str, Scenario]:
         return BASE, load_scenario(BASE)
     text = str(prior)
     if text in names("hardware"):
-        return BASE, load_scenario(BASE, {"system.accelerator": text})
+        return FORM, load_scenario(FORM, {"system.accelerator": text})
+    if text in names("clusters"):
+        return FORM, load_scenario({**_cluster_tables(text), "name": text})
     if text not in names("scenarios") and not text.endswith(".toml"):
-        known = [*names("scenarios"), *names("hardware")]
+        known = [*names("scenarios"), *names("hardware"), *names("clusters")]
         raise InputError(f'Unknown prior "{text}". {suggest(text, known)}')
     return text, load_scenario(text)
+
+
+def _cluster_tables(name: str) -> dict[str, Any]:
+    """A scenario on a cluster preset, with a model and a plan that only fill the form."""
+    return {"base": FORM, "system": read_preset("clusters", name)["system"]}
+
+
+def _prior(kind: str, problem: Problem, scenario: Scenario) -> tuple[Prior, str]:
+    """What is known before the measurements, and the file of the earlier measurements that it comes from."""
+    prior, earlier = prior_of(problem.constants), scenario.tables.get("calibration", {}).get(kind)
+    if earlier is None:
+        return prior, ""
+    try:
+        mean, covariance = (np.asarray(earlier[name], np.float64) for name in ("coordinates", "covariance"))
+        prior = updated_prior(prior, earlier["names"], mean, covariance)
+    except (KeyError, ValueError, IndexError, TypeError) as error:
+        raise InputError(f"{scenario.name}: [calibration.{kind}] cannot be read: {error}. Calibrate anew.") from None
+    return prior, str(earlier.get("source", scenario.name))
+
+
+def _missing(problem: Problem, unknown: tuple[str, ...]) -> list[str]:
+    """Constants that the law of a problem needs and that are not determined."""
+    if problem.law is None:
+        return []
+    return [name for name in unknown if problem.law_needs is None or name in problem.law_needs]
 
 
 def _percent(problem: Problem, errors: np.ndarray, rows: np.ndarray) -> dict[str, float]:
@@ -192,15 +239,18 @@ def _percent(problem: Problem, errors: np.ndarray, rows: np.ndarray) -> dict[str
 def _constants(
     problem: Problem, fitted: Fit, draws: np.ndarray | None, unknown: tuple[str, ...]
 ) -> tuple[FittedConstant, ...]:
-    prior = prior_of(problem.constants)
-    medians = np.asarray(flat_values(problem.constants, prior.mean))
+    prior = fitted.prior
+    medians = flat(problem.constants, prior.mean[None])[0]
     values = np.concatenate([np.atleast_1d(value) for value in fitted.values.values()])
     units = [one.unit for one in problem.constants.values() for _ in range(one.size)]
     low, high = intervals(problem.constants, fitted, LEVEL)
     spread = quantiles(draws, LEVEL) if draws is not None else None
     rows = []
+    drawn = {*problem.groups.tolist()} if problem.resampled is None else set()
     for place, name in enumerate(prior.names):
         known = name not in unknown
+        # Where a group is drawn or not as a whole, its own constants are either fitted or those of the prior.
+        resampled = known and name.partition("[")[2].removesuffix("]") not in drawn
         rows.append(
             FittedConstant(
                 name,
@@ -208,7 +258,7 @@ def _constants(
                 units[place],
                 float(medians[place]),
                 (float(low[place]), float(high[place])) if known else None,
-                (float(spread.lower[place]), float(spread.upper[place])) if known and spread is not None else None,
+                (float(spread.lower[place]), float(spread.upper[place])) if spread is not None and resampled else None,
                 known,
             )
         )
@@ -216,19 +266,24 @@ def _constants(
 
 
 def _tables(
-    kind: str, source: str, prior: str | Path | None, scenario: Scenario, problem: Problem,
+    kind: str, source: str, prior: str | Path | None, scenario: Scenario, problem: Problem, fitted: Fit,
     constants: tuple[FittedConstant, ...],
 ) -> dict[str, Any]:  # fmt: skip
     """A scenario: the base, and over it every number that the measurements determine, with its interval."""
     by_name = {one.name: one for one in constants}
     tables: dict[str, Any] = {"title": f"{scenario.title}, calibrated ({kind})", "base": BASE, "system": {}}
     if prior is not None and str(prior) in names("hardware"):
-        tables["system"]["accelerator"] = {"preset": str(prior)}
+        tables |= {"base": FORM, "system": {"accelerator": {"preset": str(prior)}}}
+    elif prior is not None and str(prior) in names("clusters"):
+        tables |= _cluster_tables(str(prior))
     elif prior is not None:
         tables["base"] = str(prior)
     what = f"calibrate {kind} {Path(source).name}"
-    for path, given in problem.given.items():
-        _lay(tables, path, {"value": given.value, "unit": given.unit, "kind": "measured", "source": what})
+    given = dict(problem.given)
+    if problem.law is not None and not _missing(problem, tuple(one.name for one in constants if not one.determined)):
+        given |= problem.law({one.name: one.value for one in constants})
+    for path, number in given.items():
+        _lay(tables, path, {"value": number.value, "unit": number.unit, "kind": "measured", "source": what})
     for path, change in problem.changes.items():
         one = by_name[change.constant]
         if not one.determined or one.laplace is None:
@@ -243,6 +298,15 @@ def _tables(
                 "distribution": f"lognormal {spread:.3g}",
             },
         )  # fmt: skip
+    tables["calibration"] = {
+        kind: {
+            "source": what,
+            **problem.range,
+            "names": list(fitted.names),
+            "coordinates": fitted.coordinates.tolist(),
+            "covariance": fitted.covariance.tolist(),
+        }
+    }
     return tables
 
 

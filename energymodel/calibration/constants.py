@@ -4,7 +4,7 @@ A constant is fitted in a coordinate z that runs over all real numbers, so that 
 physical range: `value = lower + e^z` above one bound, `lower + (upper - lower) sigmoid(z)` between two.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ class Constant(NamedTuple):
     - `spread`: standard deviation of the prior; of `ln(value - lower)` where only the lower bound is finite (so 0.3 is
       30 % for a positive constant), else in the unit of the constant.
     - `lower`, `upper`: physical range; the constant stays inside.
+    - `widest`: factor from end to end of the interval of a constant that counts as determined.
     - `labels`: one value for each of these (a workload, a device); a single value if there are none.
     """
 
@@ -32,6 +33,7 @@ class Constant(NamedTuple):
     upper: float = np.inf
     unit: str = "1"
     labels: tuple[str, ...] = ()
+    widest: float = 4.0
 
     @property
     def bounded(self) -> bool:
@@ -45,11 +47,45 @@ class Constant(NamedTuple):
 
 
 class Prior(NamedTuple):
-    """Mean and standard deviation of every coordinate, and the name of the constant that it belongs to."""
+    """What is known of every coordinate: mean and standard deviation by the name of its constant, and `whiten`, a root
+    of the inverse covariance, which turns distances from the mean into independent ones of variance one.
+    """
 
     names: tuple[str, ...]
     mean: Float[np.ndarray, " n"]
     spread: Float[np.ndarray, " n"]
+    whiten: Float[np.ndarray, "n n"]
+
+    @property
+    def information(self) -> Float[np.ndarray, "n n"]:
+        """Inverse of the covariance."""
+        return self.whiten.T @ self.whiten
+
+
+def updated_prior(
+    prior: Prior, names: Sequence[str], mean: Float[np.ndarray, " m"], covariance: Float[np.ndarray, "m m"]
+) -> Prior:
+    """A prior in which coordinates of some names are known from earlier measurements, with their correlations.
+
+    **Arguments:**
+
+    - `prior`: of all coordinates; those without earlier measurements keep it.
+    - `names`: of the coordinates that were measured; those that `prior` lacks are left out.
+    - `mean`, `covariance`: of these.
+
+    **Raises:** `ValueError` if the covariance is not one.
+    """
+    known = [place for place, name in enumerate(names) if name in prior.names]
+    at = np.array([prior.names.index(names[place]) for place in known], int)
+    total = np.diag(prior.spread**2)
+    center = prior.mean.copy()
+    total[np.ix_(at, at)] = np.asarray(covariance)[np.ix_(known, known)]
+    center[at] = np.asarray(mean)[known]
+    try:
+        whiten = np.linalg.inv(np.linalg.cholesky(total))
+    except np.linalg.LinAlgError:
+        raise ValueError("the covariance of the prior is not positive definite.") from None
+    return Prior(prior.names, center, np.sqrt(np.diag(total)), whiten)
 
 
 Constants = Mapping[str, Constant]
@@ -78,7 +114,7 @@ def prior_of(constants: Constants) -> Prior:
         names += [f"{name}[{label}]" for label in one.labels] if one.labels else [name]
         mean += [float(middle)] * one.size
         spread += [float(width)] * one.size
-    return Prior(tuple(names), np.asarray(mean), np.asarray(spread))
+    return Prior(tuple(names), np.asarray(mean), np.asarray(spread), np.diag(1.0 / np.asarray(spread)))
 
 
 def values_of(constants: Constants, coordinates: Float[Array | np.ndarray, " n"]) -> Values:

@@ -13,7 +13,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from energymodel.calibration.constants import Constant, Constants, Values
-from energymodel.learning.critical_batch import PowerCriticalBatch, power_critical_batch, sharp_batch_penalty
+from energymodel.learning.critical_batch import (
+    PowerCriticalBatch,
+    batch_penalty,
+    power_critical_batch,
+    sharp_batch_penalty,
+)
 
 PIVOT = 5e9
 """Tokens [token] at which the coefficient of the shared law is fitted, so that it hardly depends on the exponent."""
@@ -37,11 +42,12 @@ class BatchRuns(NamedTuple):
     usual_tokens: Float[Array | np.ndarray, " rows"]
 
 
-def batch_runs(groups: Sequence[Any], batch: Any, tokens: Any, usual_tokens: Any = None) -> BatchRuns:
+def batch_runs(groups: Sequence[Any] | np.ndarray, batch: Any, tokens: Any, usual_tokens: Any = None) -> BatchRuns:
     """The table of some runs; what is usual is the geometric mean of a group, unless it is given."""
     batch, tokens = np.asarray(batch, np.float64), np.asarray(tokens, np.float64)
-    names = list(dict.fromkeys(groups))
-    group = np.array([names.index(name) for name in groups])
+    labels = np.asarray(groups).tolist()
+    names = list(dict.fromkeys(labels))
+    group = np.array([names.index(name) for name in labels])
 
     def usual(values: np.ndarray) -> np.ndarray:
         means = [np.exp(np.mean(np.log(values[group == number]))) for number in range(len(names))]
@@ -91,6 +97,32 @@ def shared_errors(values: Values, runs: Any) -> Float[Array, "rows 1"]:
     effective = share[jnp.minimum(runs.group, share.shape[0] - 1)] * runs.usual_tokens
     critical = power_critical_batch(effective / PIVOT, values["critical_batch_at_pivot"], values["exponent"])
     return jnp.log(effective * sharp_batch_penalty(runs.batch, critical, values["sharpness"]) / runs.tokens)[:, None]
+
+
+def family_errors(values: Values, runs: Any) -> Float[Array, "rows 1"]:
+    """Logarithmic errors of the shared model with McCandlish's hyperbola: a sharpness of one."""
+    return shared_errors({**values, "sharpness": jnp.ones(())}, runs)
+
+
+def group_constants(runs: BatchRuns, groups: Sequence[str], unit: str) -> Constants:
+    """Effective tokens and critical batch of each group by name, in the unit of its batches, within a factor of some
+    seven of what is usual in it.
+    """
+    first = {name: place for place, name in reversed([*enumerate(groups)])}
+    names = [*dict.fromkeys(groups)]
+    return {
+        f"{word}[{name}]": Constant(float(usual[first[name]]), 2.0, unit=unit)
+        for word, usual in (("effective_tokens", runs.usual_tokens), ("critical_batch", runs.usual_batch))
+        for name in names
+    }
+
+
+def group_errors(values: Values, runs: Any) -> Float[Array, "rows 1"]:
+    """Logarithmic errors of one hyperbola for each group [McCandlish et al. 2018, sec. 2.3], see `group_constants`."""
+    constants = [jnp.asarray(value) for value in values.values()]
+    half = len(constants) // 2
+    effective, critical = jnp.stack(constants[:half])[runs.group], jnp.stack(constants[half:])[runs.group]
+    return jnp.log(effective * batch_penalty(runs.batch, critical) / runs.tokens)[:, None]
 
 
 def law_of(values: Values) -> PowerCriticalBatch:

@@ -75,11 +75,13 @@ class Fit(NamedTuple):
     - `noise`: standard deviation of an error, by output; `scale`: the one that weighed the errors in the search.
     - `freedom`: measurements less constants that they determine.
     - `errors`: of the fit, by row and output.
+    - `prior`: that was used.
     - `objective`, `converged`: of the search; `starts_agreeing`: share of starts that ended there.
     """
 
     values: Values
     names: tuple[str, ...]
+    prior: Prior
     coordinates: Float[np.ndarray, " n"]
     covariance: Float[np.ndarray, "n n"]
     noise: Float[np.ndarray, " outputs"]
@@ -122,6 +124,7 @@ def fit(
     weights: ArrayLike | None = None,
     noise: ArrayLike = 0.05,
     options: Options | None = None,
+    prior: Prior | None = None,
 ) -> Fit:
     """Find the constants of least robust squares, `min sum rho(w e / s) + sum ((z - z_0) / s_0)^2 / 2`.
 
@@ -135,25 +138,27 @@ def fit(
     - `table`: passed to `errors`: measurements, a pytree of arrays with one entry for each row.
     - `weights`: of the rows (or rows and outputs) [1]; 0 leaves one out.
     - `noise`: first guess of the standard deviation of an error [1], of all outputs or each.
+    - `prior`: of the coordinates, if not that of the constants, such as `constants.updated_prior`.
 
     **Returns:** the fit, in NumPy float64.
     """
     options = options or Options()
-    prior = prior_of(constants)
+    prior = prior or prior_of(constants)
     shape = _shape_of(errors, constants, table)
     full = weights_of(weights, shape)
     scale = np.broadcast_to(np.asarray(noise, np.float64), shape[1:])
-    found = search(errors, constants, table, _starts(prior, options), full[None], scale, options)
+    found = search(errors, constants, table, _starts(prior, options), full[None], scale, options, prior=prior)
     best, estimate = _best(found), _estimate(found, full, scale, prior, options)
     for _ in range(ROUNDS - 1 if options.estimate_noise else 0):
         scale = estimate.noise
         starts = np.where(np.isfinite(found.coordinates), found.coordinates, prior.mean)
-        found = search(errors, constants, table, starts, full[None], scale, options)
+        found = search(errors, constants, table, starts, full[None], scale, options, prior=prior)
         best, estimate = _best(found), _estimate(found, full, scale, prior, options)
     objective = found.objective
     return Fit(
         values=_named(constants, flat(constants, found.coordinates[best : best + 1])[0]),
         names=prior.names,
+        prior=prior,
         coordinates=found.coordinates[best],
         covariance=estimate.covariance,
         noise=estimate.noise,
@@ -196,8 +201,8 @@ def held_out_errors(
     held = np.stack([groups == name for name in names])
     allowed = np.zeros(len(groups), bool) if trained_on is None else np.asarray(trained_on, bool)
     lanes = np.repeat(np.where((held & ~allowed)[:, :, None], 0.0, full[None]), 2, axis=0)
-    starts = np.tile(np.stack([prior_of(constants).mean, fitted.coordinates]), (len(names), 1))
-    found = search(errors, constants, table, starts, lanes, fitted.scale, options)
+    starts = np.tile(np.stack([fitted.prior.mean, fitted.coordinates]), (len(names), 1))
+    found = search(errors, constants, table, starts, lanes, fitted.scale, options, prior=fitted.prior)
     objective = found.objective.reshape(-1, 2)
     lane_of_row = (2 * np.arange(len(names)) + np.argmin(objective, axis=1))[np.argmax(held, axis=0)]
     return found.errors[lane_of_row, np.arange(len(groups))]
@@ -212,6 +217,7 @@ def search(
     noise: Float[np.ndarray, " outputs"],
     options: Options,
     size: int = 0,
+    prior: Prior | None = None,
 ) -> Solution:
     """Run one search from each start, with the weights of its lane (or the same for all), some lanes at a time.
 
@@ -219,7 +225,8 @@ def search(
     least number of rows that it has, so that a smaller table needs no program of its own.
     """
     with jax.enable_x64(True):
-        prior, rows = prior_of(constants), weights.shape[1]
+        prior, rows = prior or prior_of(constants), weights.shape[1]
+        known = (prior.mean, prior.whiten)
         padded = max(LEAST_ROWS, 1 << (max(rows, size) - 1).bit_length())
         frozen = tuple((name, one._replace(median=0.0, spread=0.0)) for name, one in constants.items())
         program = _program(_search_lanes, 3)
@@ -230,7 +237,7 @@ def search(
             lanes = np.minimum(np.arange(begin, begin + LANES), len(starts) - 1)
             given = np.zeros((LANES, padded, weights.shape[2]))
             given[:, :rows] = weights[lanes if len(weights) > 1 else np.zeros(LANES, int)]
-            found = program(errors, frozen, options.loss, starts[lanes], given, noise, prior[1:], knobs, table)
+            found = program(errors, frozen, options.loss, starts[lanes], given, noise, known, knobs, table)
             parts.append([np.asarray(leaf) for leaf in found])
         z, objective, converged, error, slopes = (
             np.concatenate(part)[: len(starts)] for part in zip(*parts, strict=True)
@@ -282,7 +289,8 @@ def _search_lanes(
     table: Any,
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Levenberg-Marquardt searches [Nocedal & Wright 2006, sec. 10.3]; errors and slopes are evaluated in one place."""
-    mean, spread = prior
+    mean, whiten = prior
+    information = whiten.T @ whiten
     threshold, most_steps, tolerance = knobs
     named = dict(constants)
 
@@ -302,7 +310,7 @@ def _search_lanes(
 
         def step(state: _State) -> _State:
             error, slopes = evaluate(state.trial)
-            distance = (state.trial - mean) / spread
+            distance = whiten @ (state.trial - mean)
             objective = 0.5 * (jnp.sum(transformed(error)[0] ** 2) + jnp.sum(distance**2))
             fresh = state.steps == 0
             better = fresh | (objective < state.objective)
@@ -315,8 +323,8 @@ def _search_lanes(
             damping = jnp.where(fresh, FIRST_DAMPING, state.damping * jnp.where(better, LESS, MORE))
             value, weight = transformed(error)
             rows = jnp.where(weights[..., None] > 0, slopes * weight[..., None], 0.0).reshape(-1, slopes.shape[-1])
-            gradient = rows.T @ value.ravel() + (point - mean) / spread**2
-            matrix = rows.T @ rows + jnp.diag(spread**-2.0)
+            gradient = rows.T @ value.ravel() + information @ (point - mean)
+            matrix = rows.T @ rows + information
             diagonal = jnp.diag(jnp.diag(matrix))
             left = 0.5 * gradient @ jnp.linalg.solve(matrix, gradient)
             trial = point - jnp.linalg.solve(matrix + damping * diagonal, gradient)
@@ -383,12 +391,12 @@ def _estimate(found: Solution, weights: np.ndarray, scale: np.ndarray, prior: Pr
     count = np.sum(weights > 0)
     noise = scale
     for _ in range(ROUNDS):
-        freedom = max(1.0, count - _determined(slopes, weights, noise, prior.spread))
+        freedom = max(1.0, count - _determined(slopes, weights, noise, prior.information))
         noise = _noise_of(errors, weights, freedom, robust=robust)
-    freedom = max(1.0, count - _determined(slopes, weights, noise, prior.spread))
+    freedom = max(1.0, count - _determined(slopes, weights, noise, prior.information))
     thresholds = (options.threshold if robust else np.inf) * scale / noise
     information = _information(slopes, weights, noise, thresholds)
-    covariance = np.linalg.inv(information + np.diag(prior.spread**-2.0))
+    covariance = np.linalg.inv(information + prior.information)
     return _Estimate(noise, float(freedom), covariance)
 
 
@@ -422,10 +430,10 @@ def _information(
     return rows.T @ rows
 
 
-def _determined(slopes: np.ndarray, weights: np.ndarray, noise: np.ndarray, spread: np.ndarray) -> float:
+def _determined(slopes: np.ndarray, weights: np.ndarray, noise: np.ndarray, prior: np.ndarray) -> float:
     """Effective count of constants that the data determine, `tr(H (H + S^-1)^-1)`."""
     information = _information(slopes, weights, noise, np.full(np.shape(noise), np.inf))
-    return float(np.trace(np.linalg.solve(information + np.diag(spread**-2.0), information)))
+    return float(np.trace(np.linalg.solve(information + prior, information)))
 
 
 def flat(constants: Constants, lanes: Float[np.ndarray, "lanes n"]) -> Float[np.ndarray, "lanes n"]:

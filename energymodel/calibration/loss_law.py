@@ -30,12 +30,13 @@ class TrainedModels(NamedTuple):
 
 CONSTANTS: Constants = {
     "entropy_floor": Constant(1.7, 0.5, 0.0, unit="nat/token"),
-    "parameter_coefficient": Constant(400.0, 3.0),
+    "parameter_coefficient": Constant(400.0, 3.0, widest=100.0),
     "parameter_exponent": Constant(0.34, 0.5),
-    "data_coefficient": Constant(1000.0, 3.0),
+    "data_coefficient": Constant(1000.0, 3.0, widest=100.0),
     "data_exponent": Constant(0.34, 0.5),
 }
-"""Priors so wide that a few hundred points outweigh them by more than a thousand [docs/physics.md B1]."""
+"""Priors so wide that a few hundred points outweigh them by more than a thousand [docs/physics.md B1].
+Coefficients and exponents are known together, so that a wide interval of a coefficient is no lack of data."""
 
 OPTIONS = Options(loss="huber", threshold=1.0, estimate_noise=False, starts=8, steps=400)
 

@@ -15,7 +15,7 @@ from energymodel.presets.files import suggest
 from energymodel.units import InputError
 
 MOST_ROWS = 20_000
-HEADER_LINES = 1
+MAGNITUDES = ("k", "m", "g", "t", "b", "bn", "thousand", "million", "millions", "billion", "billions", "trillion")
 
 
 class Column(NamedTuple):
@@ -128,11 +128,12 @@ def _places(path: Path, header: list[str], schema: Sequence[Column]) -> dict[str
         if found is not None:
             places[column.name] = header.index(found)
             continue
-        _check_unit(path, header, column)
+        known = {name for one in schema for name in (one.name, *one.others)}
+        _check_unit(path, [name for name in header if name not in known], column)
         if column.needed:
-            known = [name for name in header if name]
-            near = suggest(column.name, known) if known else ""
-            hint = near.replace("Did you mean", "Is it") if near.startswith("Did") else f"The file has {_words(known)}."
+            given = [name for name in header if name]
+            near = suggest(column.name, given) if given else ""
+            hint = near.replace("Did you mean", "Is it") if near.startswith("Did") else f"The file has {_words(given)}."
             raise InputError(
                 f'{path}, line 1: column "{column.name}" is missing: {column.meaning} [{column.unit}]. {hint}'
             )
@@ -141,14 +142,15 @@ def _places(path: Path, header: list[str], schema: Sequence[Column]) -> dict[str
 
 def _check_unit(path: Path, header: list[str], column: Column) -> None:
     """Refuse a column of the right name with another unit."""
-    stem, separator, suffix = column.name.rpartition("_")
-    if not separator or column.unit in ("text", "1"):
+    if column.unit == "text":
         return
+    stem, separator, suffix = column.name.rpartition("_")
     for name in header:
         other_stem, _, other = name.rpartition("_")
-        if other_stem == stem and other != suffix:
+        in_thousands = other_stem == column.name and other.lower() in MAGNITUDES
+        if in_thousands or (separator and column.unit != "1" and other_stem == stem and other != suffix):
             raise InputError(
-                f'{path}, line 1: column "{name}" has the unit "{other}"; {column.meaning} is read in {column.unit}. '
+                f'{path}, line 1: column "{name}" has the unit "{other}"; {column.meaning}: read in {column.unit}. '
                 f'Convert the numbers and call it "{column.name}".'
             )
 

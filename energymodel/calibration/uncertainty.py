@@ -20,7 +20,6 @@ from energymodel.calibration.least_squares import (
 
 LEVEL = 0.9
 LEAST_GAIN = 0.5  # of the prior's variance, that data must remove
-WIDEST_FACTOR = 4.0  # from end to end of the interval of a constant that counts as determined
 WIDEST_SHARE = 0.5  # of the range of a constant between two bounds
 
 
@@ -94,7 +93,10 @@ def bootstrap(
     # A row that is drawn k times counts k times: its weight multiplies the error, of which the square is taken.
     lanes = np.sqrt(draws[:, member].astype(np.float64))[:, :, None] * full[None]
     starts = np.repeat(fitted.coordinates[None], count, axis=0)
-    return flat(constants, search(errors, constants, table, starts, lanes, fitted.scale, options).coordinates)
+    return flat(
+        constants,
+        search(errors, constants, table, starts, lanes, fitted.scale, options, prior=fitted.prior).coordinates,
+    )
 
 
 def quantiles(draws: Float[np.ndarray, "count n"], level: float = LEVEL) -> Interval:
@@ -106,11 +108,12 @@ def quantiles(draws: Float[np.ndarray, "count n"], level: float = LEVEL) -> Inte
 def undetermined(constants: Constants, fitted: Fit, level: float = LEVEL) -> tuple[str, ...]:
     """Names of the constants that the data do not determine.
 
-    Such a constant keeps more than half of its prior's variance, or its interval is wider than a factor of four (than
-    half of its range, if that has two ends).
+    Such a constant keeps more than half of the variance of the kind's prior (whatever earlier measurements added), or
+    its interval is wider than a factor of `Constant.widest` (than half of its range, if that has two ends).
     """
     prior = prior_of(constants)
     gain = 1.0 - np.diag(fitted.covariance) / prior.spread**2
+    factor = np.concatenate([np.full(one.size, one.widest) for one in constants.values()])
     lower, upper = intervals(constants, fitted, level)
     base = np.concatenate([np.full(one.size, one.lower) for one in constants.values()])
     top = np.concatenate([np.full(one.size, one.upper) for one in constants.values()])
@@ -119,7 +122,7 @@ def undetermined(constants: Constants, fitted: Fit, level: float = LEVEL) -> tup
         upper - lower > WIDEST_SHARE * np.where(np.isfinite(top), top - base, 1.0),
         np.where(
             np.isfinite(base),
-            np.log(np.maximum(upper - base, 1e-300)) - np.log(np.maximum(lower - base, 1e-300)) > np.log(WIDEST_FACTOR),
+            np.log(np.maximum(upper - base, 1e-300)) - np.log(np.maximum(lower - base, 1e-300)) > np.log(factor),
             False,
         ),
     )

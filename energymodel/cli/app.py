@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from energymodel import __version__
-from energymodel.cli import calibrate, evaluate, limits, optimize, pareto, presets, sensitivity, sweep
+from energymodel.cli import calibrate, evaluate, limits, optimize, pareto, predict, presets, sensitivity, sweep
 from energymodel.cli.shell import INTERRUPTED, fail
 
 app = typer.Typer(
@@ -43,6 +43,7 @@ app.command("optimize")(optimize.command)
 app.command("pareto")(pareto.command)
 app.command("sensitivity")(sensitivity.command)
 app.command("sweep")(sweep.command)
+app.command("predict")(predict.command)
 app.command("calibrate")(calibrate.command)
 app.command("limits")(limits.command)
 app.add_typer(presets.app, name="presets")

@@ -25,7 +25,7 @@ FIGURES = (".svg", ".png")
 
 @guarded
 def command(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="power; --columns lists the columns of each kind.")],
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="power, step-time, loss or batch; see --columns.")],
     table: Annotated[
         Path | None, typer.Argument(metavar="CSV", help="Measurements, one row each, with a header.")
     ] = None,
@@ -33,7 +33,7 @@ def command(
         str | None,
         typer.Option(
             "--prior", metavar="PRESET",
-            help="Scenario, scenario file or accelerator that says what was known before.",
+            help="Scenario, scenario file, accelerator or cluster that says what was known before.",
         ),
     ] = None,
     where: Annotated[

@@ -27,7 +27,8 @@ MICROBATCHES = (1, 2, 4, 8)
 _LAYOUT = {"tensor": "t", "pipeline": "p", "interleaving": "v", "context": "c", "expert": "e", "microbatch": "b"}
 EMPTY_SLOTS = 0.04  # of the layer slots of a pipeline
 LEAST_CONTEXT = 4096.0  # tokens of a sequence that one chip of a context group should keep
-SWITCHES = ("eight_bit", "offload_optimizer", "offload_activations")  # as in the scenario, unless they may vary
+# As in the scenario, unless they may vary.
+SWITCHES = ("eight_bit", "offload_optimizer", "offload_activations", "zero_bubble", "four_bit")
 
 
 def candidates(given: Given, chips: float, choices: Mapping[str, tuple[float, float]] | None = None) -> Lattice:
@@ -59,6 +60,8 @@ def candidates(given: Given, chips: float, choices: Mapping[str, tuple[float, fl
     # Columns in the order of the fields: the switches follow recomputation.
     chosen = [float(getattr(own, name)) for name in names]
     table = np.array([(*row, *switch) for row in rows for switch in itertools.product(*switches)] + [chosen])
+    # Each product has one width.
+    table = table[table[:, names.index("eight_bit")] + table[:, names.index("four_bit")] <= 1.0]
     for name, (low, high) in choices.items():
         column = table[:, names.index(name)]
         table = table[(low <= column) & (column <= high)]

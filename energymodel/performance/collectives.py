@@ -137,6 +137,34 @@ def fastest_all_reduce_time(
     return jnp.where(some, joined, ring)
 
 
+def hierarchical_latency(
+    inner_ranks: Numeric,
+    outer_ranks: Numeric,
+    inner_latency: Numeric,
+    outer_latency: Numeric,
+    steps: Numeric = 0.0,
+    tree: Numeric = 0.0,
+) -> Float[Array, "..."]:
+    """Latency of an all-reduce over nodes, `2 [(g - 1 + s) alpha_in + n alpha_out]`, ring `n = G - 1`, tree `log2 G`.
+
+    Each of its two halves waits for every rank in turn on a ring [Thakur et al. 2005, sec. 4], for `log2 G` of them
+    on a tree [Sanders et al. 2009]; libraries need about `s` more latencies to start and to end.
+
+    **Arguments:**
+
+    - `inner_ranks`, `outer_ranks`: g within and G between nodes [1], at least 1.
+    - `inner_latency`, `outer_latency`: alpha of a message within and between nodes [s].
+    - `steps`: s [1].
+    - `tree`: share of the operations that take a tree between nodes [1].
+
+    **Returns:** time [s], zero for one rank.
+    """
+    g, G = jnp.asarray(inner_ranks), jnp.asarray(outer_ranks)
+    some = jnp.minimum(g * G - 1.0, 1.0)
+    hops = (1.0 - tree) * (G - 1.0) + tree * jnp.log2(G)
+    return 2.0 * ((g - 1.0 + some * steps) * inner_latency + hops * outer_latency)
+
+
 def hierarchical_all_reduce_time(
     inner_ranks: Numeric,
     outer_ranks: Numeric,

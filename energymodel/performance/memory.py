@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric
+from energymodel.numerics import Numeric, sigmoid
 from energymodel.performance.parallelism import zero_share
 
 
@@ -122,3 +122,19 @@ def logit_bytes(tokens: Numeric, vocabulary: Numeric, tensor: Numeric) -> Float[
     **Returns:** [B].
     """
     return 8.0 * jnp.asarray(tokens) * vocabulary / tensor
+
+
+def out_of_memory_probability(needed: Numeric, usable: Numeric, spread: Numeric) -> Float[Array, "..."]:
+    """Probability that a run does not fit, `P = 1 / (1 + (u / n)^(1 / s))` [derivation: logistic in the logarithm].
+
+    The memory that a run really needs scatters about the prediction; s is about 0.55 standard deviations of it.
+
+    **Arguments:**
+
+    - `needed`: predicted memory n [B], positive.
+    - `usable`: memory u at which half of the runs fail [B].
+    - `spread`: s of the logarithm [1], positive.
+
+    **Returns:** probability [1].
+    """
+    return sigmoid(jnp.log(jnp.asarray(needed) / usable) / spread)

@@ -5,6 +5,8 @@ from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, ceil_count
 
+STAGE_TOLERANCE = 1e-6  # of rounding, where work divides into stages without remainder
+
 
 def data_parallel_degree(chips: Numeric, tensor: Numeric, pipeline: Numeric, context: Numeric) -> Float[Array, "..."]:
     """Number of replicas, `d = G / (t p c)` [Narayanan et al. 2021].
@@ -86,6 +88,31 @@ def idle_stage_layers(layers: Numeric, pipeline: Numeric, interleaving: Numeric,
     p, r = jnp.asarray(pipeline), jnp.asarray(head)
     spare = p * fullest_stage_layers(layers, pipeline, interleaving) - layers
     return spare / p + jnp.maximum(-r / p, (1.0 - 1.0 / p) * r - jnp.minimum(1.0, spare))
+
+
+def balanced_stage_layers(
+    layers: Numeric, pipeline: Numeric, head: Numeric
+) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    """Layers of the fullest and of the last rank if ranks are filled up to p equal parts of all work.
+
+    Rank k takes layers until it has passed `k x`, `x = (L + r) / p`, so that it ends with layer `floor(k x) + 1`: the
+    first rank has one more than `floor(x)`, as none exceeds, and the last is left the rest
+    [derivation: docs/step_time.md; Hugging Face nanotron 2024].
+
+    **Arguments:**
+
+    - `layers`: L [1].
+    - `pipeline`: ranks p [1].
+    - `head`: work r of the output head in layers [1].
+
+    **Returns:** layers of the fullest, which is the first, and of the last rank [1]; the last also has the output head.
+    """
+    L, p, r = map(jnp.asarray, (layers, pipeline, head))
+    part = (L + r) / p
+    several = p > 1.0
+    fullest = jnp.minimum(L, jnp.floor(part * (1.0 + STAGE_TOLERANCE)) + 1.0)
+    last = jnp.maximum(0.0, L - jnp.floor((p - 1.0) * part * (1.0 + STAGE_TOLERANCE)) - 1.0)
+    return jnp.where(several, fullest, L), jnp.where(several, last, L)
 
 
 def bubble_fraction(pipeline: Numeric, interleaving: Numeric, microbatches: Numeric) -> Float[Array, "..."]:

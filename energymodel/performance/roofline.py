@@ -24,6 +24,26 @@ def gemm_efficiency(maximum: Numeric, half_size: Numeric, tensor: Numeric, hidde
     return jnp.asarray(maximum) / (1.0 + half_size * tensor / hidden)
 
 
+def unfilled_operations(
+    tile: Numeric, rows: Numeric, columns: Numeric, inner: Numeric, count: Numeric = 1.0
+) -> Float[Array, "..."]:
+    """Operations that a matrix product loses to tiles and waves that it does not fill, `2 d_0 (m n + m k + c n k)`.
+
+    The product then takes `2 m n k [1 + d_0 (1/m + 1/n + c/k ...)]`: each edge is on average d_0 too long for its
+    tiles. Half of a GPU's tile of 128 to 256, times the waves, gives 100 to 250 [derivation: docs/step_time.md].
+
+    **Arguments:**
+
+    - `tile`: d_0 [1].
+    - `rows`, `columns`, `inner`: m, n, k of the product (m x k)(k x n) [1].
+    - `count`: c, number of equal products that share the rows (experts) [1].
+
+    **Returns:** operations [FLOP].
+    """
+    m, n, k = map(jnp.asarray, (rows, columns, inner))
+    return 2.0 * jnp.asarray(tile) * (m * n + m * k + count * n * k)
+
+
 def compute_time(operations: Numeric, peak_rate: Numeric, efficiency: Numeric) -> Float[Array, "..."]:
     """Time of arithmetic, `t = F / (eta Fdot)` [definition].
 
@@ -87,13 +107,13 @@ def token_rate(
 
 
 def elementwise_traffic(
-    tokens: Numeric, hidden: Numeric, tensor: Numeric, sequence_parallel: Numeric
+    tokens: Numeric, hidden: Numeric, tensor: Numeric, sequence_parallel: Numeric, divided: Numeric = 24.0
 ) -> Float[Array, "..."]:
-    """Memory traffic of one layer's element-wise kernels, `Q = 4 M h (10 / t_s + 24 / t)`, forward and backward.
+    """Memory traffic of one layer's element-wise kernels, `Q = 4 M h (10 / t_s + q / t)`, forward and backward.
 
     The 34 bytes per token and hidden unit that a layer stores are each written and read, forward and backward;
-    10 of them (norms, dropouts, residuals) are divided over the tensor group only with sequence parallelism
-    [Korthikanti et al. 2022, sec. 4].
+    10 of them (norms, dropouts, residuals) are divided over the tensor group only with sequence parallelism, q = 24
+    always [Korthikanti et al. 2022, sec. 4]; a mixture of experts has its own q, `expert_bytes`.
 
     **Arguments:**
 
@@ -101,8 +121,30 @@ def elementwise_traffic(
     - `hidden`: hidden size h [1].
     - `tensor`: tensor-parallel degree t [1].
     - `sequence_parallel`: 1 with sequence parallelism, else 0 [1].
+    - `divided`: q of a token and hidden unit [B].
 
     **Returns:** Q [B].
     """
     norm_share = sequence_parallel / jnp.asarray(tensor) + (1.0 - sequence_parallel)
-    return 4.0 * jnp.asarray(tokens) * hidden * (10.0 * norm_share + 24.0 / tensor)
+    return 4.0 * jnp.asarray(tokens) * hidden * (10.0 * norm_share + divided / tensor)
+
+
+def expert_bytes(gated: Numeric, ratio: Numeric, blocks: Numeric, copies: Numeric) -> Float[Array, "..."]:
+    """Bytes per token and hidden unit that pass through a layer of experts, `q = 8 + (4 + 2 g) r n + 8 k`.
+
+    Attention has 8; each of n blocks that act on a token has inner values of width `r h` before and after its
+    activation, and a gate's; each of k copies sent to an expert is sorted, padded, sorted back and weighed
+    [derivation: docs/step_time.md].
+    A plain block of `r = 4`, or a gated one of `r = 8/3`, without copies has the 24 of a dense layer.
+
+    **Arguments:**
+
+    - `gated`: g, 1 if gated, 0 if plain [1].
+    - `ratio`: r, inner width of an expert over hidden size [1].
+    - `blocks`: n, routed and shared [1].
+    - `copies`: k, routed [1].
+
+    **Returns:** q [B].
+    """
+    inner = (4.0 + 2.0 * jnp.asarray(gated)) * jnp.asarray(ratio) * blocks
+    return 8.0 + inner + 8.0 * jnp.asarray(copies)

@@ -89,7 +89,8 @@ class Transformer(eqx.Module):
 
     A mixture-of-experts model replaces the feed-forward block of all but `dense_layers` layers by `experts`
     routed blocks, of which `active_experts` act on a token, beside `shared_experts` that always act. A dense
-    model has one expert and no shared ones. Norms and biases (below 0.1 % of the weights) are left out.
+    model has one expert and no shared ones. `expert_imbalance` is the load of the fullest expert, padding up to its
+    capacity included, over that of the mean one. Norms and biases (below 0.1 % of the weights) are left out.
     """
 
     layers: Real = real("1")
@@ -108,6 +109,7 @@ class Transformer(eqx.Module):
     dense_layers: Real = real("1", 0.0)
     dense_feed_forward: Real = real("1", 0.0)
     flash: Real = real("1", 1.0)
+    expert_imbalance: Real = real("1", 1.0)
 
     @property
     def attention_width(self) -> Float[Array, ""]:

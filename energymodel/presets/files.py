@@ -14,6 +14,7 @@ ROOT = Path(__file__).parent
 CATEGORIES = {
     "scenarios": "training runs",
     "models": "models to train",
+    "clusters": "measured clusters",
     "hardware": "accelerators",
     "nodes": "nodes",
     "networks": "networks between nodes",

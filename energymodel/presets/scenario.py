@@ -19,12 +19,12 @@ from energymodel.presets.components import (
     quantity,
 )
 from energymodel.presets.files import names, read_preset, read_toml, suggest
-from energymodel.presets.validate import check_plan
+from energymodel.presets.validate import check_measured, check_plan
 from energymodel.system.plan import AbstractGoal, ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 from energymodel.units import InputError, parse_quantity
 
-SECTIONS = ("title", "base", "note", "abstract", "system", "plan", "optimize", "uncertainty")
+SECTIONS = ("title", "base", "note", "abstract", "system", "plan", "optimize", "uncertainty", "calibration")
 ZERO_STAGES = ("shard_optimizer", "shard_gradients", "shard_parameters")
 RECOMPUTATION = {"none": (0.0, 0.0), "selective": (1.0, 0.0), "full": (0.0, 1.0)}
 
@@ -136,6 +136,8 @@ def _build(name: str, tables: dict[str, Any]) -> Scenario:
     plan_tables = _plan_tables(tables["plan"], system_tables)
     plan = _build_plan(plan_tables, provenance)
     check_plan(system, plan)
+    calibration = tables.get("calibration", {})
+    check_measured(system, plan, calibration)
     uncertainty = {path: origin.distribution for path, origin in provenance.items() if origin.distribution}
     uncertainty |= _uncertainty(tables.get("uncertainty", {}), provenance)
     resolved = {
@@ -144,7 +146,7 @@ def _build(name: str, tables: dict[str, Any]) -> Scenario:
         "plan": plan_tables,
         "optimize": tables.get("optimize", {}),
         "uncertainty": tables.get("uncertainty", {}),
-    }
+    } | ({"calibration": calibration} if calibration else {})
     return Scenario(
         name=name,
         title=str(resolved["title"]),

@@ -1,5 +1,8 @@
 """Does a plan make sense on its system? Checked once, at the edge, with messages that name the next step."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import jax
 import numpy as np
 
@@ -55,6 +58,27 @@ def check_plan(system: TrainingSystem, plan: TrainingPlan) -> None:
             "the share of the reference clock that the accelerator allows."
         )
     _check_goal(system, plan)
+
+
+def check_measured(system: TrainingSystem, plan: TrainingPlan, calibration: Any) -> None:
+    """Check that a plan stays where the accelerator was measured: what lies below is not known.
+
+    **Arguments:**
+
+    - `calibration`: what a scenario says of the measurements behind its numbers.
+
+    **Raises:** `InputError` for a power cap below the lowest one measured.
+    """
+    measured = calibration.get("power", {}) if isinstance(calibration, Mapping) else {}
+    lowest = measured.get("lowest_power_cap")
+    if lowest is None or abs(float(system.accelerator.rated_power) / measured["rated_power"] - 1.0) > WHOLE:
+        return
+    if float(plan.power_cap) < lowest * (1.0 - WHOLE):
+        raise InputError(
+            f"plan.power_cap: {format_quantity(float(plan.power_cap), 'W')} is below {format_quantity(lowest, 'W')}, "
+            f"the lowest limit that was measured ({measured.get('source', 'calibration')}). Power and time there are "
+            "not known: raise it, or measure at that limit and calibrate again."
+        )
 
 
 def check_fit(system: TrainingSystem, plan: TrainingPlan, memory: float) -> None:

@@ -19,6 +19,7 @@ PRIOR_MARK = "†"
 _BAR = 20
 _RECOMPUTATION = {(0.0, 0.0): "none", (1.0, 0.0): "selective", (0.0, 1.0): "full"}
 _ALWAYS = {"tensor", "pipeline", "microbatch"}
+_OFF = {"eight_bit", "four_bit", "zero_bubble"}
 _SWITCHES = {"shard_optimizer", "shard_gradients", "shard_parameters", "recompute_attention", "recompute_full"}
 
 
@@ -83,13 +84,16 @@ def data_parallel(plan: TrainingPlan) -> float:
 
 
 def _name(name: str, field: Field) -> str:
-    return {"microbatch": "sequences per micro-batch", "eight_bit": "share in 8 bits", "loss": "target loss"}.get(
-        name, field.title
-    )
+    return {
+        "microbatch": "sequences per micro-batch",
+        "eight_bit": "share in 8 bits",
+        "four_bit": "share in 4 bits",
+        "loss": "target loss",
+    }.get(name, field.title)
 
 
 def _is_default(name: str, value: float) -> bool:
-    return value == (0.0 if name.startswith("offload") or name == "eight_bit" else 1.0)
+    return value == (0.0 if name.startswith("offload") or name in _OFF else 1.0)
 
 
 def outcome_table(scenario: Scenario, outcome: TrainingOutcome) -> Table:

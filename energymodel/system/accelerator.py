@@ -20,6 +20,7 @@ class Accelerator(eqx.Module):
 
     peak_flops: Real = real("FLOP/s")
     peak_flops_8bit: Real = real("FLOP/s")
+    peak_flops_4bit: Real = real("FLOP/s")
     reference_clock: Real = real("Hz")
     minimum_clock: Real = real("1")
     memory_capacity: Real = real("B")
@@ -50,6 +51,7 @@ class Accelerator(eqx.Module):
     price: Real = real("USD")
     embodied_carbon: Real = real("kg")
     bits_per_flop: Real = real("bit/FLOP", 32.0)
+    gemm_tile: Real = real("1", 0.0, doc="rows that a matrix product loses to unfilled tiles and waves on each edge")
 
     @property
     def dynamic_power(self) -> Numeric:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric
-from energymodel.performance.collectives import hierarchical_all_reduce_time, point_to_point_time
+from energymodel.performance.collectives import hierarchical_all_reduce_time, hierarchical_latency, point_to_point_time
 from energymodel.performance.parallelism import inner_ranks
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.work import Division, LayerWork, Shard
@@ -18,15 +18,16 @@ Scalar = Float[Array, ""]
 
 
 class Exchange(NamedTuple):
-    """Time of an exchange and the bytes that one chip sends, within the node and beyond."""
+    """Time of an exchange, the bytes that one chip sends within the node and beyond, and the latency in the time."""
 
     time: Scalar
     inner_bytes: Scalar
     outer_bytes: Scalar
+    latency: Numeric = 0.0
 
     def scaled(self, count: Numeric) -> "Exchange":
         """The same exchange, `count` times in a row."""
-        return Exchange(self.time * count, self.inner_bytes * count, self.outer_bytes * count)
+        return Exchange(*(jnp.asarray(part) * count for part in self))
 
 
 class Fabric(NamedTuple):
@@ -37,15 +38,23 @@ class Fabric(NamedTuple):
     outer_bandwidth: Scalar
     outer_latency: Scalar
     node: Scalar
+    steps: Numeric = 0.0
 
-    def all_reduce(self, ranks: Numeric, stride: Numeric, size: Numeric) -> Exchange:
-        """Hierarchical all-reduce of `size` bytes: within the node, then between nodes on the shards."""
+    def all_reduce(
+        self, ranks: Numeric, stride: Numeric, size: Numeric, *, count: Numeric = 1.0, tree: Numeric = 0.0
+    ) -> Exchange:
+        """Hierarchical all-reduce of `size` bytes: within the node, then between nodes on the shards.
+
+        In `count` operations, each with its latency: a ring's, or on a tree (share of operations) the tree's.
+        """
         size, inner = jnp.asarray(size), inner_ranks(ranks, stride, self.node)
         outer = jnp.asarray(ranks) / inner
-        time = hierarchical_all_reduce_time(
-            inner, outer, size, self.inner_latency, self.inner_bandwidth, self.outer_latency, self.outer_bandwidth
+        transfer = hierarchical_all_reduce_time(
+            inner, outer, size, 0.0, self.inner_bandwidth, 0.0, self.outer_bandwidth
         )
-        return Exchange(time, 2.0 * (1.0 - 1.0 / inner) * size, 2.0 * (1.0 - 1.0 / outer) * size / inner)
+        latency = count * hierarchical_latency(inner, outer, self.inner_latency, self.outer_latency, self.steps, tree)
+        inner_bytes, outer_bytes = 2.0 * (1.0 - 1.0 / inner) * size, 2.0 * (1.0 - 1.0 / outer) * size / inner
+        return Exchange(transfer + latency, inner_bytes, outer_bytes, latency)
 
     def all_to_all(self, ranks: Numeric, stride: Numeric, size: Numeric) -> Exchange:
         """All-to-all in which a chip sends `size / ranks` bytes to each rank; the two networks work in turn."""
@@ -108,6 +117,7 @@ def fabric_of(system: "TrainingSystem", plan: TrainingPlan) -> Fabric:
         outer_bandwidth=system.network.bandwidth(nodes),
         outer_latency=jnp.asarray(system.network.link.latency),
         node=jnp.asarray(system.node.chips),
+        steps=jnp.asarray(system.software.collective_steps),
     )
 
 
@@ -163,8 +173,8 @@ def layer_exchange(system: "TrainingSystem", plan: TrainingPlan, fabric: Fabric,
 def pipeline_exchange(plan: TrainingPlan, fabric: Fabric, work: LayerWork) -> Exchange:
     """Activations and gradients between pipeline ranks, `2 v (1 - 1/p)` messages [Narayanan et al. 2021, sec. 2.2].
 
-    Per micro-batch and rank, the mean over ranks; `2 M h` bytes each, a t-th of it with sequence parallelism.
-    Pipeline neighbors sit in different nodes.
+    Per micro-batch and rank, the mean over ranks; `2 M h` bytes each, a t-th of it with sequence parallelism. Of the
+    `p - 1` boundaries `G / g - 1` lie between nodes, at most all: ranks of a pipeline are as far apart as can be.
 
     **Arguments:**
 
@@ -177,8 +187,11 @@ def pipeline_exchange(plan: TrainingPlan, fabric: Fabric, work: LayerWork) -> Ex
     layout = plan.layout
     size = work.exchanged / layout.tensor  # scattered before it is sent, gathered after [Narayanan et al. 2021, 4.1]
     boundaries = 2.0 * layout.interleaving * (1.0 - 1.0 / layout.pipeline)
-    time = point_to_point_time(size, fabric.outer_latency, fabric.outer_bandwidth)
-    return Exchange(time, jnp.zeros_like(size), size).scaled(boundaries)
+    crossing = jnp.clip((plan.chips / fabric.node - 1.0) / jnp.maximum(1.0, layout.pipeline - 1.0), 0.0, 1.0)
+    near = point_to_point_time(size, fabric.inner_latency, fabric.inner_bandwidth)
+    far = point_to_point_time(size, fabric.outer_latency, fabric.outer_bandwidth)
+    time = (1.0 - crossing) * near + crossing * far
+    return Exchange(time, (1.0 - crossing) * size, crossing * size).scaled(boundaries)
 
 
 def data_exchange(
@@ -187,7 +200,8 @@ def data_exchange(
     """Gradients and parameters over the replicas in a step, `n (w_g + k w_p)` bytes [Rajbhandari et al. 2020, sec. 7].
 
     A reduce-scatter of gradients and `k = 1` all-gather of parameters; with sharded parameters the gather repeats
-    for the forward and the backward pass of every micro-batch, `k = 2 m`.
+    for the forward and the backward pass of every micro-batch, `k = 2 m`, and so does the scatter. Gradients travel in
+    buckets, each of which starts a collective operation.
 
     **Arguments:**
 
@@ -200,14 +214,18 @@ def data_exchange(
     """
     layout, software = plan.layout, system.software
     gathers = (1.0 - layout.shard_parameters) + 2.0 * layout.shard_parameters * division.microbatches
-    halves = software.communicated_bytes + gathers * software.weight_bytes
-    stride = layout.tensor
-    dense = fabric.all_reduce(part.dense_ranks, stride, part.dense * halves)
-    routed = fabric.all_reduce(part.routed_ranks, stride * layout.expert, part.routed * halves)
+    scatters = 1.0 + layout.shard_parameters * (division.microbatches - 1.0)
+    halves = scatters * software.communicated_bytes + gathers * software.weight_bytes
+    # What is sharded is scattered and gathered, on rings; what is not may take a tree.
+    tree = software.tree * (1.0 - jnp.maximum(layout.shard_optimizer, layout.shard_parameters))
+
+    def exchange(ranks: Numeric, stride: Numeric, parameters: Numeric) -> Exchange:
+        size = parameters * halves
+        count = 1.0 + size / software.bucket_size
+        # An all-reduce is a reduce-scatter and an all-gather of the same bytes: each half counts half.
+        return fabric.all_reduce(ranks, stride, size, count=count, tree=tree).scaled(0.5)
+
+    dense = exchange(part.dense_ranks, layout.tensor, part.dense)
+    routed = exchange(part.routed_ranks, layout.tensor * layout.expert, part.routed)
     routed = routed.scaled(system.workload.mixture)  # a dense model has no second collective to start
-    # An all-reduce is a reduce-scatter and an all-gather of the same bytes: each half counts half.
-    return Exchange(
-        0.5 * (dense.time + routed.time),
-        0.5 * (dense.inner_bytes + routed.inner_bytes),
-        0.5 * (dense.outer_bytes + routed.outer_bytes),
-    )
+    return Exchange(*(jnp.asarray(one) + other for one, other in zip(dense, routed, strict=True)))

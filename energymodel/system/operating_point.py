@@ -48,37 +48,66 @@ class OperatingPoint(NamedTuple):
     lowest_power: Scalar
 
 
-def eight_bit_speedup(chip: Accelerator, share: Numeric) -> Scalar:
-    """Rate relative to 16 bits with a share s of products on 8 bits, `1 / (1 - s + s F_16 / F_8)` [Amdahl 1967].
+def narrow_speedup(
+    chip: Accelerator,
+    eight_bit: Numeric,
+    four_bit: Numeric = 0.0,
+    eight_bit_efficiency: Numeric = 1.0,
+    four_bit_efficiency: Numeric = 1.0,
+) -> Scalar:
+    """Rate relative to 16 bits of partly narrow products, `1 / (1 - sum_i s_i + sum_i s_i F_16 / (x_i F_i))`.
+
+    Amdahl's law over shares s_i of the operations at i = 8 and 4 bits [Amdahl 1967]. Casting and scaling keep narrow
+    products further below their peak: by x_i, against those at 16 bits.
 
     **Arguments:**
 
-    - `chip`: accelerator, with both peak rates [FLOP/s].
-    - `share`: s of the operations [1].
+    - `chip`: accelerator, with the peak rates F_16, F_8, F_4 [FLOP/s].
+    - `eight_bit`, `four_bit`: s_8, s_4 of the operations [1].
+    - `eight_bit_efficiency`, `four_bit_efficiency`: x_8, x_4 [1].
 
     **Returns:** speedup [1].
     """
-    share = jnp.asarray(share)
-    return 1.0 / (1.0 - share + share * chip.peak_flops / chip.peak_flops_8bit)
+    eight, four = jnp.asarray(eight_bit), jnp.asarray(four_bit)
+    narrow = eight / (chip.peak_flops_8bit * eight_bit_efficiency) + four / (chip.peak_flops_4bit * four_bit_efficiency)
+    return 1.0 / (1.0 - eight - four + chip.peak_flops * narrow)
 
 
-def eight_bit_energy(chip: Accelerator, share: Numeric) -> Scalar:
-    """Energy per operation relative to 16 bits when a share s runs on 8 bits, `1 - s + s e` [definition].
+def narrow_energy(chip: Accelerator, eight_bit: Numeric, four_bit: Numeric = 0.0) -> Scalar:
+    """Energy per operation relative to 16 bits with narrow numbers, `1 - s_8 (1 - e) - s_4 (1 - e^2)` [definition].
+
+    Each halving of the width multiplies the energy by e; for 4 bits that is assumed.
 
     **Arguments:**
 
-    - `chip`: accelerator, with the ratio e of both energies [1].
-    - `share`: s of the operations [1].
+    - `chip`: accelerator, with the ratio e of the energies at 8 and 16 bits [1].
+    - `eight_bit`, `four_bit`: s_8, s_4 of the operations [1].
 
     **Returns:** energy ratio [1].
     """
-    share = jnp.asarray(share)
-    return 1.0 - share + share * chip.eight_bit_energy_ratio
+    ratio, eight, four = map(jnp.asarray, (chip.eight_bit_energy_ratio, eight_bit, four_bit))
+    return 1.0 - eight * (1.0 - ratio) - four * (1.0 - ratio**2)
+
+
+def product_efficiency(system: "TrainingSystem", plan: TrainingPlan) -> Scalar:
+    """Share of the peak rate that the products of a layer reach, `eta_max / (1 + h_0 t / h)` [definition].
+
+    `gemm_efficiency` with the chip's constants and the width that tensor parallelism leaves.
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+
+    **Returns:** efficiency [1].
+    """
+    chip = system.accelerator
+    return gemm_efficiency(chip.gemm_efficiency, chip.gemm_half_size, plan.layout.tensor, system.workload.hidden)
 
 
 def chip_load(system: "TrainingSystem", plan: TrainingPlan, work: LayerWork) -> ChipLoad:
-    """Times and energies of a layer, `t = F / (eta Fdot)`, `t = Q / bw`, `E = e F`, `E = 8 e_m Q`.
+    """Times and energies of a layer, `t = F_p / (eta Fdot)`, `t = Q / bw`, `E = e F`, `E = 8 e_m Q`.
 
+    Paced operations F_p count what tiles and slower attention cost; narrow numbers speed up products with weights only.
     Arithmetic and memory are joined later, by the roofline [Williams et al. 2009].
 
     **Arguments:**
@@ -89,14 +118,17 @@ def chip_load(system: "TrainingSystem", plan: TrainingPlan, work: LayerWork) -> 
     **Returns:** times at clock 1 [s] of arithmetic, product traffic and element-wise traffic; energies at the
     reference voltage [J] of switching and memory.
     """
-    chip, layout = system.accelerator, plan.layout
-    efficiency = gemm_efficiency(chip.gemm_efficiency, chip.gemm_half_size, layout.tensor, system.workload.hidden)
-    peak = chip.peak_flops * eight_bit_speedup(chip, layout.eight_bit)
+    chip, layout, software = system.accelerator, plan.layout, system.software
+    efficiency = product_efficiency(system, plan)
+    speedup = narrow_speedup(
+        chip, layout.eight_bit, layout.four_bit, software.eight_bit_efficiency, software.four_bit_efficiency
+    )
+    paced = work.product_operations / speedup + work.attention_operations
     return ChipLoad(
-        arithmetic=compute_time(work.flops, peak, efficiency),
+        arithmetic=compute_time(paced, chip.peak_flops, efficiency),
         product_memory=work.gemm_bytes / chip.sustained_bandwidth,
         elementwise=work.elementwise_bytes / chip.sustained_bandwidth,
-        switching_energy=work.flops * chip.energy_per_flop * eight_bit_energy(chip, layout.eight_bit),
+        switching_energy=work.flops * chip.energy_per_flop * narrow_energy(chip, layout.eight_bit, layout.four_bit),
         memory_energy=8.0 * chip.memory_energy * (work.gemm_bytes + work.elementwise_bytes),
     )
 

@@ -46,6 +46,8 @@ class ParallelLayout(eqx.Module):
     eight_bit: Real = real("1", 0.0)
     offload_optimizer: Real = real("1", 0.0)
     offload_activations: Real = real("1", 0.0)
+    zero_bubble: Real = real("1", 0.0)
+    four_bit: Real = real("1", 0.0)
 
 
 class TrainingPlan(eqx.Module):

@@ -3,12 +3,14 @@
 from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
-from energymodel.numerics import p_norm_excess
-from energymodel.performance.parallelism import bubble_fraction, idle_stage_layers
+from energymodel.numerics import Numeric, p_norm, p_norm_excess
+from energymodel.performance.parallelism import balanced_stage_layers, bubble_fraction, idle_stage_layers
 from energymodel.performance.reliability import straggler_factor
+from energymodel.performance.roofline import compute_time
 from energymodel.system.exchange import Traffic
-from energymodel.system.operating_point import ChipLoad, OperatingPoint
+from energymodel.system.operating_point import ChipLoad, OperatingPoint, product_efficiency
 from energymodel.system.outcome import StepTime
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.work import Division, LayerWork, Shard, activation_bytes, optimizer_traffic
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from energymodel.system.training_system import TrainingSystem
 
 BACKWARD_SHARE = 2.0 / 3.0  # of the work of a pass: two products for each one forward
+ZERO_BUBBLE_GAIN = 2.0 / 3.0  # of the bubble: (p-1)(F + B - W) instead of (p-1)(F + B + W), all three alike
 
 
 def step_time(
@@ -26,7 +29,10 @@ def step_time(
     """Terms of `t = kappa_n [t_mb (m + (p-1)/v) + t_data + t_opt + t_fixed]` [derivation: docs/physics.md B3].
 
     A micro-batch takes the slowest pipeline rank `t_mb`: the layers' kernels and exposed exchanges against the time
-    to launch them (p-norm), the output head and the hop to the next rank. `kappa_n` is the straggler factor.
+    to launch them (p-norm), the output head and the hop to the next rank. `kappa_n` is the straggler factor. Latency
+    of tensor exchanges is exposed, or waits beside the kernels as launching does (`latency_overlap`). Sharded
+    parameters are fetched in both passes, else exchanges hide behind the backward one. A zero-bubble schedule fills
+    two thirds of the bubble [Qi et al. 2024, ZB-H1].
 
     **Arguments:**
 
@@ -41,31 +47,36 @@ def step_time(
 
     # One layer and micro-batch: kernels and exposed exchanges, against the time to launch them.
     products = load.product_time(chip, point.clock)
-    tensor = (1.0 - software.tensor_overlap) * traffic.tensor.time
+    hidden = software.latency_overlap * traffic.tensor.latency
+    tensor = (1.0 - software.tensor_overlap) * (traffic.tensor.time - hidden)
     context = (1.0 - software.context_overlap) * traffic.context.time
     expert = (1.0 - software.expert_overlap) * traffic.expert.time
     spill = 2.0 * layout.offload_activations * activation_bytes(system, plan, division) / system.node.host_bandwidth
     on_chip = products + load.elementwise + tensor + context + expert
-    stall = jnp.maximum(p_norm_excess(chip.host_exponent, on_chip, chip.host_time), spill - on_chip)
+    launch = p_norm(chip.host_exponent, chip.host_time, hidden)
+    stall = jnp.maximum(p_norm_excess(chip.host_exponent, on_chip, launch), spill - on_chip)
     layer = on_chip + stall
 
     # The pipeline: the slowest rank paces all, the last one adds the output head.
-    head = load.arithmetic * work.head_share / point.clock + work.head_bytes / chip.sustained_bandwidth
+    head = head_time(system, plan, work) / point.clock + work.head_bytes / chip.sustained_bandwidth
     hops = division.microbatches * (1.0 - software.pipeline_overlap) * traffic.pipeline.time
     work_time = division.layer_passes * layer + division.head_passes * head
-    idle = idle_stage_layers(system.workload.layers, layout.pipeline, layout.interleaving, head / layer)
-    imbalance = division.microbatches * idle * layer
+    imbalance = division.microbatches * layer * _idle_layers(system, plan, head / layer)
     fill = bubble_fraction(layout.pipeline, layout.interleaving, division.microbatches)
-    bubble = imbalance + fill * (work_time + hops + imbalance)
+    fill = fill * (1.0 - ZERO_BUBBLE_GAIN * layout.zero_bubble)
+    # While it fills, each rank passes one chunk; ranks of unlike work are then counted one by one.
+    unlike = software.balanced_stages * imbalance / (layout.interleaving * division.microbatches)
+    bubble = imbalance + fill * (work_time + hops + imbalance) - unlike * layout.pipeline
     passes = work_time + hops + bubble
 
     # The exchange of gradients hides behind the backward pass, as far as that lasts.
     exchange = traffic.data.time
-    exposed = exchange - jnp.minimum(software.data_overlap * exchange, passes * BACKWARD_SHARE)
+    window = BACKWARD_SHARE + (1.0 - BACKWARD_SHARE) * layout.shard_parameters
+    exposed = exchange - jnp.minimum(software.data_overlap * exchange, passes * window)
     copied = layout.offload_optimizer * (software.gradient_bytes + software.weight_bytes) * (part.dense + part.routed)
     update = optimizer_traffic(system, plan, part) / chip.sustained_bandwidth + copied / system.node.host_bandwidth
     waking = chip.gate.wake_delay(chip.leakage(point.voltage, point.temperature), passes / division.microbatches)
-    overhead = chip.overhead_time + waking
+    overhead = chip.overhead_time + waking + software.microbatch_time * division.microbatches * (1.0 + fill)
     steady = passes + exposed + update + overhead
     slowdown = straggler_factor(plan.chips, system.reliability.straggler_variation)
     return StepTime(
@@ -82,3 +93,28 @@ def step_time(
         overhead=overhead,
         straggler=steady * (slowdown - 1.0),
     )
+
+
+def head_time(system: "TrainingSystem", plan: TrainingPlan, work: LayerWork) -> Float[Array, ""]:
+    """Arithmetic of the output head for one micro-batch at clock 1, `t = F_p / (eta Fdot)` [definition].
+
+    At 16 bits, which frameworks keep for the head.
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+    - `work`: operations of the head, from `layer_work`.
+
+    **Returns:** time [s].
+    """
+    return compute_time(work.head_operations, system.accelerator.peak_flops, product_efficiency(system, plan))
+
+
+def _idle_layers(system: "TrainingSystem", plan: TrainingPlan, head: Numeric) -> Float[Array, ""]:
+    """Idle work of the mean pipeline rank beside the slowest [1]: layers are cut evenly, or weights are."""
+    workload, layout, balanced = system.workload, plan.layout, system.software.balanced_stages
+    even = idle_stage_layers(workload.layers, layout.pipeline, layout.interleaving, head)
+    in_weights = workload.vocabulary * workload.hidden * workload.layers / workload.active_layer_parameters
+    fullest, last = balanced_stage_layers(workload.layers, layout.pipeline, in_weights)
+    slowest = jnp.maximum(fullest, last + head)
+    return (1.0 - balanced) * even + balanced * (slowest - (workload.layers + head) / layout.pipeline)

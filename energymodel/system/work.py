@@ -15,13 +15,14 @@ from energymodel.performance.memory import (
     stored_bytes_per_unit,
 )
 from energymodel.performance.parallelism import (
+    balanced_stage_layers,
     data_parallel_degree,
     fullest_stage_layers,
     microbatch_count,
     recomputed_share,
     zero_share,
 )
-from energymodel.performance.roofline import elementwise_traffic
+from energymodel.performance.roofline import elementwise_traffic, expert_bytes, unfilled_operations
 from energymodel.performance.workload import attention_flops_per_token, feed_forward_parameters
 from energymodel.system.plan import TrainingPlan
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from energymodel.system.training_system import TrainingSystem
 
 Scalar = Float[Array, ""]
+DENSE_BYTES = 24.0  # of a token and hidden unit that element-wise kernels of a dense layer move, norms apart
+FP32_PAIR = 8.0  # bytes of one logit and its gradient
 ELEMENT_BYTES = 2.0  # activations and weights in the matrix products are 16 bits wide
 
 
@@ -47,16 +50,24 @@ class LayerWork(NamedTuple):
     """Work of one layer for one micro-batch on one chip, forward and backward, the mean over all layers."""
 
     flops: Scalar
+    product_operations: Scalar
+    attention_operations: Scalar
     gemm_bytes: Scalar
     elementwise_bytes: Scalar
     exchanged: Scalar
     head_flops: Scalar
+    head_operations: Scalar
     head_bytes: Scalar
 
     @property
     def head_share(self) -> Scalar:
         """Operations of the output head in units of a layer's [1]."""
         return self.head_flops / self.flops
+
+    @property
+    def head_pace(self) -> Scalar:
+        """Time of the output head's arithmetic in units of a layer's at 16 bits [1]."""
+        return self.head_operations / (self.product_operations + self.attention_operations)
 
 
 class Shard(NamedTuple):
@@ -98,8 +109,9 @@ def layer_work(system: "TrainingSystem", plan: TrainingPlan, division: Division)
 
     A micro-batch of M tokens, forward and backward, with recomputed share r [Narayanan et al. 2021]. The products of
     a layer with w parameters count as one, M by `w / (h t)` by h, whose traffic the cache bounds
-    [Hong & Kung 1981]; element-wise kernels add theirs, and `20 a s M / t` bytes for scores unless attention is
-    fused. The output head has `6 M h V / t` operations and reads and writes its logits, `16 M V / t`.
+    [Hong & Kung 1981]; element-wise kernels add theirs, and `5 n a s M / t` bytes for scores moved n times unless
+    attention is fused. The output head has `6 M h V / t` operations and reads and writes its logits, `16 M V / t`.
+    Paced operations add what unfilled tiles cost (`tile_operations`) and what attention is slower.
 
     **Arguments:**
 
@@ -109,7 +121,7 @@ def layer_work(system: "TrainingSystem", plan: TrainingPlan, division: Division)
     **Returns:** operations [FLOP] and bytes [B] of a layer and of the output head, and the bytes of the activations
     that tensor parallelism exchanges [B].
     """
-    layout, workload, tokens = plan.layout, system.workload, division.tokens
+    layout, workload, software, tokens = plan.layout, system.workload, system.software, division.tokens
     weights = workload.active_layer_parameters / workload.layers
     attention = attention_flops_per_token(1.0, workload.attention_width, workload.sequence)
     model_flops = 6.0 * weights + attention
@@ -124,17 +136,69 @@ def layer_work(system: "TrainingSystem", plan: TrainingPlan, division: Division)
     active_routed = resident * layout.expert * workload.active_experts / workload.experts
     idle_experts = jnp.maximum(0.0, resident - active_routed) * ELEMENT_BYTES
 
-    scores = (1.0 - workload.flash) * 20.0 * workload.heads * workload.sequence * tokens / layout.tensor
-    elementwise = elementwise_traffic(tokens, workload.hidden, layout.tensor, layout.sequence_parallel) + scores
+    # Attention repeats its forward products when it, or the layer, is recomputed; without a fused kernel it may also
+    # compute the half of the scores that the mask removes, and fused kernels recompute scores in the backward pass.
+    scored = tokens * attention / layout.tensor
+    again = (layout.recompute_full + (1.0 - layout.recompute_full) * layout.recompute_attention) / 3.0
+    attention_operations = scored * (1.0 + again) * (1.0 + (1.0 - workload.flash) * software.unmasked)
+    unfilled = tile_operations(system, plan, tokens)
+    uneven = (workload.expert_imbalance - 1.0) * 2.0 * tokens * active_routed
+
+    scores = (1.0 - workload.flash) * 5.0 * workload.heads * workload.sequence * tokens / layout.tensor
+    of_experts = expert_bytes(
+        workload.gated, workload.feed_forward / workload.hidden,
+        workload.active_experts + workload.shared_experts, workload.active_experts,
+    )  # fmt: skip
+    routed_layers = workload.mixture * (1.0 - workload.dense_layers / workload.layers)
+    divided = DENSE_BYTES + routed_layers * (of_experts - DENSE_BYTES)
+    moved = 0.25 * elementwise_traffic(tokens, workload.hidden, layout.tensor, layout.sequence_parallel, divided)
+    full = 1.0 + 0.5 * layout.recompute_full
+    scored_again = full + 0.5 * (1.0 - layout.recompute_full) * layout.recompute_attention
+    elementwise = software.elementwise_passes * moved * full + software.score_passes * scores * scored_again
     head_width = workload.vocabulary / layout.tensor
+    head_flops = 6.0 * tokens * workload.hidden * head_width
+    tile = system.accelerator.gemm_tile
     return LayerWork(
         flops=tokens * model_flops * (1.0 + repeated) / layout.tensor,
+        product_operations=passes * (2.0 * tokens * weights / layout.tensor + unfilled + uneven),
+        attention_operations=attention_operations / software.attention_efficiency,
         gemm_bytes=passes * (product_traffic + idle_experts),
-        elementwise_bytes=elementwise * (1.0 + 0.5 * layout.recompute_full),
+        elementwise_bytes=elementwise,
         exchanged=tokens * workload.hidden * ELEMENT_BYTES,
-        head_flops=6.0 * tokens * workload.hidden * head_width,
+        head_flops=head_flops,
+        head_operations=head_flops + 3.0 * unfilled_operations(tile, tokens, head_width, workload.hidden),
         head_bytes=16.0 * tokens * head_width,
     )
+
+
+def tile_operations(system: "TrainingSystem", plan: TrainingPlan, tokens: Numeric) -> Scalar:
+    """What unfilled tiles add to the forward products of the mean layer, `sum_i 2 d_0 (m n + n k + k m)`.
+
+    Products are query-key-value, attention output, up (and gate) and down projection, each divided by the tensor
+    degree on the side that is not the hidden size; every resident expert has its own [derivation: docs/step_time.md].
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+    - `tokens`: M of a micro-batch on a chip [token].
+
+    **Returns:** operations [FLOP].
+    """
+    layout, workload, tile = plan.layout, system.workload, system.accelerator.gemm_tile
+    h, t, M = workload.hidden, layout.tensor, jnp.asarray(tokens)
+    inputs = (workload.heads + 2.0 * workload.kv_heads) * workload.head_size / t
+    attention = unfilled_operations(tile, M, inputs, h) + unfilled_operations(tile, M, h, workload.attention_width / t)
+
+    def block(rows: Numeric, width: Numeric, count: Numeric) -> Scalar:
+        up = unfilled_operations(tile, rows, (1.0 + workload.gated) * width / t, h, count)
+        return up + unfilled_operations(tile, rows, h, width / t, count)
+
+    mixture = (workload.layers - workload.dense_layers) / workload.layers
+    held = 1.0 + workload.mixture * (workload.experts / layout.expert - 1.0)
+    routed = block(M * workload.active_experts * workload.expert_imbalance, workload.feed_forward, held)
+    shared = block(M * workload.shared_experts, workload.feed_forward, workload.shared_experts)
+    dense = block(M, workload.dense_feed_forward, 1.0)
+    return attention + mixture * (routed + shared) + (1.0 - mixture) * dense
 
 
 def shard(system: "TrainingSystem", plan: TrainingPlan, division: Division) -> Shard:
@@ -190,20 +254,39 @@ def memory_per_chip(system: "TrainingSystem", plan: TrainingPlan, division: Divi
             ranks,
         )
 
+    per_layer = activation_bytes(system, plan, division) * (1.0 - layout.offload_activations)
+    # A later micro-batch finds the logits of the one before still in place.
+    again = jnp.clip(division.microbatches - 1.0, 0.0, 1.0) * software.kept_logit_bytes
+    logits = logit_bytes(division.tokens, workload.vocabulary, layout.tensor)
+    logits = logits * (software.logit_bytes + again) / FP32_PAIR
     fullest = fullest_stage_layers(workload.layers, layout.pipeline, layout.interleaving)
-    per_layer = activation_bytes(system, plan, division)
     chunks = chunks_in_flight(division.microbatches, layout.pipeline, layout.interleaving)
     first = chunks * fullest / layout.interleaving * per_layer
-    last = fullest * per_layer + logit_bytes(division.tokens, workload.vocabulary, layout.tensor)
-    activations = jnp.maximum(first, last) * (1.0 - layout.offload_activations)
-    stored = part.dense * states(part.dense_ranks) + part.routed * states(part.routed_ranks) + activations
+    last = fullest * per_layer + logits * (1.0 - layout.offload_activations)
+    routed = part.routed * states(part.routed_ranks)
+    even = part.dense * states(part.dense_ranks) + jnp.maximum(first, last)
+
+    # Filled up in turn, the first rank has the embedding and most layers, the last one the output head.
+    weights, embedding = workload.replicated_parameters / workload.layers, workload.vocabulary * workload.hidden
+    several = jnp.minimum(layout.pipeline - 1.0, 1.0)
+    in_weights = embedding * workload.layers / workload.active_layer_parameters
+    opening, final = balanced_stage_layers(workload.layers, layout.pipeline, in_weights)
+    own_head = (1.0 - several) * (1.0 - workload.tied)
+
+    def rank(layers: Numeric, flying: Numeric, head: Numeric) -> Scalar:
+        held = (layers * weights + (1.0 + own_head) * embedding) / layout.tensor * states(part.dense_ranks)
+        return held + jnp.minimum(division.microbatches, flying) * layers * per_layer + head * logits
+
+    ranks = jnp.maximum(rank(opening, layout.pipeline, 1.0 - several), rank(final, 1.0, 1.0))
+    stored = routed + (1.0 - software.balanced_stages) * even + software.balanced_stages * ranks
     return stored * software.memory_overhead + software.reserved_memory
 
 
 def activation_bytes(system: "TrainingSystem", plan: TrainingPlan, division: Division) -> Scalar:
-    """Activations of one layer and micro-batch on a chip, `M h [q/t + 5 a s k / (h t)]`.
+    """Activations of one layer and micro-batch on a chip, `M h [q/t + 5 a s k / (h t) + g]`.
 
     `layer_activation_bytes` [Korthikanti et al. 2022, eqs. 1-6] with the mean over dense and mixture-of-experts layers.
+    Of inputs that tensor parallelism gathers, a framework may keep g bytes undivided (`software.gathered_bytes`).
 
     **Arguments:**
 
@@ -212,7 +295,7 @@ def activation_bytes(system: "TrainingSystem", plan: TrainingPlan, division: Div
 
     **Returns:** memory [B].
     """
-    layout, workload = plan.layout, system.workload
+    layout, workload, software = plan.layout, system.workload, system.software
     copies = workload.active_experts + workload.shared_experts
     feed_forward = feed_forward_parameters(workload.hidden, workload.dense_feed_forward, workload.gated)
     dense_share = workload.dense_layers / workload.layers
@@ -222,10 +305,12 @@ def activation_bytes(system: "TrainingSystem", plan: TrainingPlan, division: Div
         workload.gated, ratio, workload.kv_heads * workload.head_size / workload.hidden, effective
     )
     keep_scores = (1.0 - workload.flash) * (1.0 - layout.recompute_attention)
-    return layer_activation_bytes(
+    shared = layer_activation_bytes(
         division.tokens, workload.hidden, workload.heads, workload.sequence, layout.tensor,
         stored, layout.sequence_parallel, keep_scores, layout.recompute_full,
     )  # fmt: skip
+    gathered = division.tokens * workload.hidden * jnp.clip(layout.tensor - 1.0, 0.0, 1.0)
+    return software.activation_copies * shared + (1.0 - layout.recompute_full) * software.gathered_bytes * gathered
 
 
 def optimizer_traffic(system: "TrainingSystem", plan: TrainingPlan, part: Shard) -> Scalar:

@@ -61,8 +61,10 @@ def percent(errors: np.ndarray) -> dict[str, float]:
     return {name: float(100.0 * np.mean(np.abs(np.expm1(part)))) for name, part in parts.items()}
 
 
-def transfer(data: Traces) -> tuple[dict[str, Any], np.ndarray]:
-    """Each workload from its profiles and the other workloads' lower limits; also the errors of all rows."""
+def transfer(data: Traces) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
+    """Each workload from its profiles and the other workloads' lower limits; also the errors of all rows, and which of
+    them are of workloads that keep the GPU busy.
+    """
     constants = power.power_constants()
     found = fitted(data, np.ones(len(data.batch), bool), constants)
     blind = held_out_errors(
@@ -73,17 +75,21 @@ def transfer(data: Traces) -> tuple[dict[str, Any], np.ndarray]:
     busy = lower & np.isin(data.dataset, BUSY)
     by = {name: percent(blind[lower & (data.dataset == name)]) for name in dict.fromkeys(data.dataset.tolist())}
     values = {name: float(value) for name, value in found.values.items()}
-    return {"busy": percent(blind[busy]), "all": percent(blind[lower]), "by_workload": by, "constants": values}, blind
+    answer = {"busy": percent(blind[busy]), "all": percent(blind[lower]), "by_workload": by, "constants": values}
+    return answer, blind, busy
 
 
-def interpolation(data: Traces) -> dict[str, Any]:
-    """Every second limit between the highest and the lowest, from the others; constants for all, and by workload."""
+def interpolation(data: Traces) -> tuple[dict[str, Any], np.ndarray]:
+    """Every second limit between the highest and the lowest, from the others; constants for all, and by workload. Also
+    the errors of the former.
+    """
     limits = np.unique(data.limit)
     inner = limits[1:-1]
     held = np.isin(data.limit, inner[::2])
     busy = held & np.isin(data.dataset, BUSY)
     names = tuple(dict.fromkeys(data.workload.tolist()))
     answer: dict[str, Any] = {"held_out_limits": inner[::2].tolist()}
+    errors = np.zeros((0, 2))
     for word, constants in (
         ("one for all", power.power_constants()),
         ("by workload", power.power_constants(workloads=names)),
@@ -91,7 +97,8 @@ def interpolation(data: Traces) -> dict[str, Any]:
         found = fitted(data, ~held, constants)
         count = sum(one.size for one in constants.values())
         answer[word] = {"constants": count, **percent(found.errors[busy])}
-    return answer
+        errors = errors if len(errors) else found.errors[busy]
+    return answer, errors
 
 
 def other_batches(data: Traces) -> dict[str, Any]:

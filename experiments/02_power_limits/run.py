@@ -3,7 +3,7 @@
 Prints four tables, draws `power_limits` (SVG and PNG) and writes `result.json` beside this file.
 """
 
-import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +11,47 @@ import numpy as np
 import power_limits
 import zeus_job
 
-from energymodel.report.figure import BLUE, add_axes, new_figure, save
+from energymodel.report.figure import BLUE, add_axes, new_figure
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import outputs
 
 FOLDER = Path(__file__).parent
+HELD_OUT = {
+    "transfer": ("profile at the highest limit known", "workload", "GPU-bound workloads of Zeus on V100, A40 and P100"),
+    "interpolation": ("other limits of the workload known", "every second limit", "the same"),
+}
 
 
 def compute() -> dict[str, Any]:
     epochs = power_limits.epochs_to_target()
     result: dict[str, Any] = {"transfer": {}, "interpolation": {}, "other_batches": {}, "regret": {}, "jobs": []}
+    errors: dict[str, list[np.ndarray]] = {name: [] for name in HELD_OUT}
     for gpu in power_limits.GPUS:
         data = power_limits.traces(gpu)
-        result["transfer"][gpu], blind = power_limits.transfer(data)
-        result["interpolation"][gpu] = power_limits.interpolation(data)
+        result["transfer"][gpu], blind, busy = power_limits.transfer(data)
+        errors["transfer"].append(blind[busy])
+        result["interpolation"][gpu], between = power_limits.interpolation(data)
+        errors["interpolation"].append(between)
         result["other_batches"][gpu] = power_limits.other_batches(data)
         result["regret"][gpu] = power_limits.best_limit_regret(data, blind, epochs)
         result["jobs"] += zeus_job.play(gpu, data, epochs)
         print(f"{gpu} done", flush=True)
+    result["accuracy"] = [
+        outputs.accuracy(
+            f"{name} at a power limit, {known}", np.expm1(np.concatenate(errors[way]) @ weights), held, within,
+            five(name) if way == "transfer" else "",
+        )
+        for way, (known, held, within) in HELD_OUT.items()
+        for name, weights in (("time", [1.0, 0.0]), ("power", [0.0, 1.0]), ("energy", [1.0, 1.0]))
+    ]  # fmt: skip
     return result
+
+
+def five(name: str) -> str:
+    """What the form with five constants reaches from the highest limit [docs/physics.md B2.1]."""
+    parts = [f"{power_limits.REFERENCE[gpu][name]:.1f} % {gpu}" for gpu in power_limits.GPUS]
+    return "five constants: " + ", ".join(parts)
 
 
 def three(errors: dict[str, float]) -> str:
@@ -49,12 +73,7 @@ def report(result: dict[str, Any]) -> str:
             f"most {max(regret.values()):.2f}"
         )
     lines.append("")
-    columns = list(result["jobs"][0])
-    lines.append("  ".join(columns))
-    lines += [
-        "  ".join(f"{row[name]:.4g}" if isinstance(row[name], float) else str(row[name]) for name in columns)
-        for row in result["jobs"]
-    ]
+    lines.append(outputs.table(result["jobs"]))
     return "\n".join(lines)
 
 
@@ -94,9 +113,8 @@ def draw(result: dict[str, Any]) -> Any:
 def main() -> None:
     result = compute()
     print(report(result))
-    (FOLDER / "result.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    for kind in ("svg", "png"):
-        (FOLDER / f"power_limits.{kind}").write_bytes(save(draw(result), kind))
+    outputs.write(result, FOLDER)
+    outputs.draw(draw(result), FOLDER, "power_limits")
 
 
 if __name__ == "__main__":

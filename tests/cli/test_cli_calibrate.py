@@ -1,6 +1,7 @@
 """Does `calibrate` answer bad files in one line, and write a scenario that other commands accept?"""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -52,3 +53,24 @@ def test_few_rows_give_constants_and_a_scenario_that_evaluate_accepts(tmp_path):
         assert one["determined"] == (name not in tree["undetermined"])
         assert (one["laplace_90"] is not None) == one["determined"]
     assert run("evaluate", str(output)).exit_code == 0
+
+
+@pytest.mark.slow
+def test_losses_give_a_law_that_other_commands_accept(tmp_path):
+    data = Path(__file__).parents[2] / "experiments" / "data" / "chinchilla_points.csv"
+    output, plot = tmp_path / "law.toml", tmp_path / "residuals.svg"
+    words = ("calibrate", "loss", str(data), "--where", "epoch_outlier_excluded=0")
+    result = run(*words, "-o", str(output), "--plot", str(plot))
+    assert result.exit_code == 0, result.stderr
+    assert "size held out" in result.stdout
+    assert plot.read_text(encoding="utf-8").startswith("<?xml")
+    again = run(*words, "--prior", str(output), "--json")
+    tree = json.loads(again.stdout)
+    # The same points twice: the same constants, each more certain.
+    assert tree["constants"]["entropy_floor"]["value"] == pytest.approx(1.817, abs=0.02)
+    assert run("evaluate", str(output)).exit_code == 0
+
+
+def test_kinds_are_named(tmp_path):
+    for kind in ("step-time", "loss", "batch"):
+        assert run("calibrate", kind, "--columns").exit_code == 0

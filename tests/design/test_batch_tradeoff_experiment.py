@@ -58,11 +58,14 @@ def test_break_even_conditions_agree_with_whole_runs(stated):
 
 
 def test_schedules_save_what_the_closed_form_allows(stated):
-    bounded = {row["scenario"] for row in stated["batches"] if row["at_least_batch"]}
+    # The search begins at a 64th of the own batch.
+    least = {row["scenario"]: max(row["least_token"], row["own_token"] / 64) for row in stated["batches"]}
     for row in stated["schedules"]:
         assert row["solved"]
-        if row["scenario"] not in bounded:
-            assert 0.9 * row["saved_closed"] <= row["saved"] <= row["saved_closed"], row["scenario"]
+        assert row["saved"] <= row["saved_closed"], row["scenario"]
+        # The closed form knows neither.
+        if row["first_token"] > 1.01 * least[row["scenario"]]:
+            assert row["saved"] >= 0.9 * row["saved_closed"], row["scenario"]
             np.testing.assert_allclose(row["last_token"], row["last_closed_token"], rtol=1e-3)
 
 

@@ -32,8 +32,7 @@ def stated():
 
 
 def layouts(rows):
-    columns = zip(*(tuple(row["layout"].values()) for row in rows), strict=True)
-    return ParallelLayout(*(np.array(column) for column in columns))
+    return ParallelLayout(**{name: np.array([row["layout"][name] for row in rows]) for name in rows[0]["layout"]})
 
 
 def test_todays_technology_and_choices_give_today(experiment):

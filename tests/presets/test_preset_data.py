@@ -26,6 +26,7 @@ ZERO_ALLOWED = {
     "flash",
     "shared_experts",
     "dense_layers",
+    "gemm_tile",
 }
 FRACTIONS = {
     "floor",

@@ -1,0 +1,221 @@
+"""Which columns describe a training step that was run or may be run?
+
+One row is one step of one model in one layout on one cluster. The same columns serve predictions and measurements.
+"""
+
+import csv
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from energymodel.performance.workload import Transformer
+from energymodel.presets.components import build, expand_presets
+from energymodel.presets.files import names, read_preset, suggest
+from energymodel.presets.scenario import RECOMPUTATION
+from energymodel.units import InputError
+
+Columns = dict[str, np.ndarray]
+
+
+class Column(NamedTuple):
+    """A column: its unit, its value where it is left out (NaN: it must be given), and what it means."""
+
+    name: str
+    unit: str
+    default: float
+    meaning: str
+    lowest: float = 1.0
+
+
+NEEDED = math.nan
+SHAPE = (
+    Column("layers", "1", NEEDED, "transformer layers"),
+    Column("hidden", "1", NEEDED, "hidden size"),
+    Column("heads", "1", NEEDED, "query heads"),
+    Column("kv_heads", "1", NEEDED, "key-value heads; by default as many as query heads"),
+    Column("head_size", "1", NEEDED, "width of a head; by default hidden / heads"),
+    Column("feed_forward", "1", NEEDED, "inner width of a feed-forward block or expert; by default 4 hidden"),
+    Column("gated", "1", 0.0, "1 if the feed-forward block has a gate (three matrices)", 0.0),
+    Column("vocabulary", "1", NEEDED, "tokens in the vocabulary"),
+    Column("sequence", "token", NEEDED, "tokens of a sequence"),
+    Column("tied", "1", 0.0, "1 if embedding and output head share their weights", 0.0),
+    Column("experts", "1", 1.0, "routed experts of a layer"),
+    Column("active_experts", "1", 1.0, "routed experts that act on a token"),
+    Column("shared_experts", "1", 0.0, "experts that always act", 0.0),
+    Column("dense_layers", "1", 0.0, "layers of a mixture of experts that have none", 0.0),
+    Column("dense_feed_forward", "1", 0.0, "inner width of those layers", 0.0),
+    Column("flash", "1", 1.0, "1 if attention is one fused kernel", 0.0),
+    Column("expert_imbalance", "1", 1.0, "load of the fullest expert over the mean"),
+)
+LAYOUT = (
+    Column("tensor", "1", 1.0, "tensor-parallel degree"),
+    Column("pipeline", "1", 1.0, "pipeline-parallel degree"),
+    Column("interleaving", "1", 1.0, "virtual stages of a pipeline rank"),
+    Column("context", "1", 1.0, "context-parallel degree"),
+    Column("expert", "1", 1.0, "expert-parallel degree; divides data x context"),
+    Column("microbatch", "1", 1.0, "sequences in a micro-batch", 0.0),
+    Column("sequence_parallel", "1", 1.0, "1 if the tensor group also divides norms and residuals", 0.0),
+    Column("shard_optimizer", "1", 0.0, "1 if ZeRO stage 1 or above", 0.0),
+    Column("shard_gradients", "1", 0.0, "1 if ZeRO stage 2 or above", 0.0),
+    Column("shard_parameters", "1", 0.0, "1 if ZeRO stage 3 or FSDP", 0.0),
+    Column("recompute_attention", "1", 0.0, "1 if attention is recomputed", 0.0),
+    Column("recompute_full", "1", 0.0, "1 if layers are recomputed, or the share of them", 0.0),
+    Column("eight_bit", "1", 0.0, "share of products with weights in 8 bits", 0.0),
+    Column("four_bit", "1", 0.0, "share of products with weights in 4 bits", 0.0),
+    Column("offload_optimizer", "1", 0.0, "share of the optimizer in host memory", 0.0),
+    Column("offload_activations", "1", 0.0, "share of activations in host memory", 0.0),
+    Column("zero_bubble", "1", 0.0, "1 for a zero-bubble schedule", 0.0),
+)
+RUN = (
+    Column("chips", "1", NEEDED, "accelerators"),
+    Column("batch_sequences", "1", NEEDED, "sequences in the global batch"),
+    Column("clock", "1", 1.0, "clock over the reference clock", 0.0),
+)
+MEASURED = (
+    Column("step_time_s", "s", NEEDED, "measured time of a step", 0.0),
+    Column("memory_b", "B", NEEDED, "measured memory of the fullest chip", 0.0),
+    Column("out_of_memory", "1", NEEDED, "1 if the run ended out of memory", 0.0),
+)
+INPUTS = (*SHAPE, *LAYOUT, *RUN)
+WORDS = ("cluster", "model", "zero", "recomputation")
+"""Columns of text or code: cluster and model presets, ZeRO stage 0 to 3, recomputation none, selective or full."""
+
+
+class Layouts(NamedTuple):
+    """A table: `columns` of numbers, the cluster of each row, and all that was read."""
+
+    columns: Columns
+    cluster: np.ndarray
+    rows: list[dict[str, str]]
+
+    def __len__(self) -> int:
+        return len(self.cluster)
+
+    def select(self, chosen: np.ndarray) -> "Layouts":
+        """The rows where `chosen` is true, or those numbered by it."""
+        number = np.arange(len(self))[chosen]
+        columns = {name: values[number] for name, values in self.columns.items()}
+        return Layouts(columns, self.cluster[number], [self.rows[index] for index in number])
+
+
+def read_layouts(path: Path) -> Layouts:
+    """Read a CSV file of layouts.
+
+    **Raises:** `InputError` that names file, line and column.
+    """
+    if not path.is_file():
+        raise InputError(
+            f"{path}: no such file. Give a CSV file with a header; `energymodel predict --columns` lists it."
+        )
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = list(csv.DictReader(file))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path}: not a CSV file in UTF-8: {error}.") from None
+    if not rows:
+        raise InputError(f"{path}: no rows. Give a header line and one line for each layout.")
+    return layouts(rows, str(path))
+
+
+def layouts(rows: Sequence[Mapping[str, Any]], name: str = "table") -> Layouts:
+    """Turn rows into columns of numbers; what is left out follows from the model preset or the default.
+
+    **Arguments:**
+
+    - `rows`: one mapping for each layout, from column to number or text.
+    - `name`: of the table, for messages.
+
+    **Returns:** `Layouts`. Columns that are not part of the schema stay in `rows` only.
+
+    **Raises:** `InputError` that names line and column.
+    """
+    known = [column.name for column in (*INPUTS, *MEASURED)] + list(WORDS)
+    given = {key for row in rows for key in row if key}
+    near = [key for key in sorted(given - set(known)) if _misspelled(key, known)]
+    if near:
+        raise InputError(f'{name}: unknown column "{near[0]}". {suggest(near[0], known)}')
+    table: dict[str, list[float]] = {column.name: [] for column in (*INPUTS, *MEASURED)}
+    for number, row in enumerate(rows):
+        where = f"{name}, line {number + 2}"
+        values = _row(row, where)
+        for key, value in values.items():
+            table[key].append(value)
+    columns = {key: np.asarray(values, np.float64) for key, values in table.items()}
+    cluster = np.asarray([str(row.get("cluster", "") or "") for row in rows])
+    for number in np.flatnonzero(cluster == ""):
+        raise InputError(f"{name}, line {number + 2}: cluster is missing. Known: {', '.join(names('clusters'))}.")
+    return Layouts(columns, cluster, [{key: str(value) for key, value in row.items() if key} for row in rows])
+
+
+def _misspelled(key: str, known: list[str]) -> bool:
+    """Whether a column that is not known looks like one that is (other columns are notes of the table's owner)."""
+    return any(key.lower().replace("-", "_") == one or sorted(key) == sorted(one) for one in known)
+
+
+def _row(row: Mapping[str, Any], where: str) -> dict[str, float]:
+    values: dict[str, float] = {}
+    if row.get("model"):
+        values |= _shape_of(str(row["model"]))
+    for column in (*INPUTS, *MEASURED):
+        text = row.get(column.name)
+        if text is None or text == "":
+            values.setdefault(column.name, column.default)
+            continue
+        values[column.name] = value = _number(text, f"{where}, {column.name}")
+        if not math.isnan(value) and value < column.lowest:
+            raise InputError(f"{where}: {column.name} = {value:g} [{column.unit}] is below {column.lowest:g}.")
+    _words(row, values, where)
+    for name, fallback in (
+        ("kv_heads", values["heads"]),
+        ("head_size", values["hidden"] / values["heads"]),
+        ("feed_forward", 4.0 * values["hidden"]),
+    ):
+        if math.isnan(values[name]):
+            values[name] = fallback
+    for column in INPUTS:
+        if math.isnan(values[column.name]):
+            raise InputError(f"{where}: {column.name} is missing: {column.meaning} [{column.unit}].")
+    ranks = values["tensor"] * values["pipeline"] * values["context"]
+    if values["chips"] < ranks * (1.0 - 1e-9):
+        raise InputError(
+            f"{where}: {values['chips']:g} chips are fewer than tensor x pipeline x context = {ranks:g}. "
+            "Give more chips or smaller degrees."
+        )
+    return values
+
+
+def _number(text: Any, where: str) -> float:
+    words = {"true": 1.0, "false": 0.0}
+    try:
+        value = words.get(str(text).strip().lower())
+        value = float(text) if value is None else value
+    except ValueError:
+        raise InputError(f"{where}: {text!r} is not a number.") from None
+    if math.isinf(value):
+        raise InputError(f"{where}: {text!r} is not finite.")
+    return value
+
+
+def _words(row: Mapping[str, Any], values: dict[str, float], where: str) -> None:
+    stage = row.get("zero")
+    if stage not in (None, ""):
+        number = _number(stage, f"{where}, zero")
+        if number not in (0.0, 1.0, 2.0, 3.0):
+            raise InputError(f"{where}: zero = {stage} is not a ZeRO stage. Choose 0, 1, 2 or 3.")
+        for index, name in enumerate(("shard_optimizer", "shard_gradients", "shard_parameters")):
+            values[name] = float(number > index)
+    word = row.get("recomputation")
+    if word not in (None, ""):
+        if word not in RECOMPUTATION:
+            raise InputError(f'{where}: unknown recomputation "{word}". {suggest(str(word), RECOMPUTATION)}')
+        values["recompute_attention"], values["recompute_full"] = RECOMPUTATION[str(word)]
+
+
+def _shape_of(model: str) -> dict[str, float]:
+    if model not in names("models"):
+        raise InputError(f'Unknown model "{model}". {suggest(model, names("models"))}')
+    shape = build(expand_presets(read_preset("models", model), Transformer, "model"), Transformer, "model", {})
+    return {column.name: float(getattr(shape, column.name)) for column in SHAPE}

@@ -1,0 +1,130 @@
+"""How do the columns of each published data set become those of the energymodel table?"""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+GIB = 2.0**30
+EARLY_FABRIC = 443e9  # B/s: all-reduce within a node; two environments lie at 425 and 458 GB/s, nothing between
+DEGRADED_FABRIC = 300e9  # B/s: below it a node's links were broken
+
+
+def read(path: Path) -> list[Row]:
+    with path.open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def number(row: Row, name: str, default: float = float("nan")) -> float:
+    text = row.get(name, "")
+    return default if text in ("", None) else float(text)
+
+
+def korthikanti(rows: list[Row]) -> list[Row]:
+    """Eight steps of Megatron-LM; one sequence per micro-batch, four for 22B [Korthikanti et al. 2022, table 3]."""
+    found = []
+    for row in rows:
+        if not row["source"].startswith("Korthikanti"):
+            continue
+        found.append(
+            {
+                "set": "korthikanti", "group": row["model"], "cluster": "megatron-a100",
+                "layers": row["num_layers"], "hidden": row["hidden_size"], "heads": row["num_heads"],
+                "vocabulary": 51200, "tied": 1, "sequence": row["seq_len_tokens"], "flash": 0,
+                "chips": row["n_gpu"], "batch_sequences": row["global_batch_sequences"],
+                "tensor": row["tp"], "pipeline": row["pp"], "interleaving": row["interleaved_chunks"] or 1,
+                "microbatch": 4 if row["model"] == "GPT-22B" else 1,
+                "sequence_parallel": row["sequence_parallel"], "recomputation": row["recompute"], "zero": 0,
+                "step_time_s": row["iteration_time_s"],
+            }
+        )  # fmt: skip
+    return found
+
+
+def vtrain(rows: list[Row]) -> list[Row]:
+    """Megatron-DeepSpeed with full recomputation and unfused attention; one node, or 64 to 512 GPUs."""
+    found = []
+    for row in rows:
+        single = "single" in row["set"]
+        found.append(
+            {
+                "set": "vtrain-single" if single else "vtrain-multi",
+                "group": f"{row['hidden_size']}x{row['num_layers']}" if single else f"{row['hidden_size']}-{row['pp']}",
+                "cluster": "megatron-deepspeed-a100-node" if single else "megatron-deepspeed-a100",
+                "layers": row["num_layers"], "hidden": row["hidden_size"], "heads": row["num_heads"],
+                "vocabulary": 51200, "tied": 1, "sequence": row["seq_len_tokens"], "flash": 0,
+                "chips": row["n_gpu"], "batch_sequences": row["global_batch_sequences"],
+                "tensor": row["tp"], "pipeline": row["pp"], "microbatch": row["microbatch_sequences"],
+                "sequence_parallel": 0, "recomputation": "full", "zero": 0,
+                "step_time_s": row["iteration_time_s"],
+            }
+        )  # fmt: skip
+    return found
+
+
+def nanotron(rows: list[Row]) -> list[Row]:
+    """Hugging Face's sweep on H100, with its out-of-memory labels; two environments, told by what NCCL measured."""
+    found = []
+    for row in rows:
+        if row["status"] not in ("Success", "OOM"):
+            continue
+        fabric = number(row, "allreduce_intranode_bytes_per_s")
+        early = fabric >= EARLY_FABRIC or (fabric != fabric and number(row, "job_id") < 1.4e7)
+        if row["status"] == "OOM":
+            timed = ""
+        elif row["run_after_pp_fix"] == "True" or int(row["pp"]) == 1:
+            timed = row["iteration_time_s"]
+        else:
+            timed = ""
+        hidden = row["hidden_size"]
+        inner = row["ffn_hidden_size"] or {"8192": 28672, "16384": 53248, "4096": 14336}.get(hidden, 8192)
+        found.append(
+            {
+                "set": "nanotron", "group": f"{hidden}-{row['n_gpu']}",
+                "cluster": "nanotron-h100" if early else "nanotron-h100-ring",
+                "layers": row["num_layers"], "hidden": hidden, "heads": row["num_heads"],
+                "kv_heads": row["num_kv_heads"] or row["num_heads"], "feed_forward": inner, "gated": 1,
+                "vocabulary": row["vocab_size"], "tied": float(row["tie_word_embeddings"] == "True"),
+                "sequence": row["seq_len_tokens"], "flash": 1,
+                "chips": row["n_gpu"], "batch_sequences": row["global_batch_sequences"],
+                "tensor": row["tp"], "pipeline": row["pp"], "microbatch": row["microbatch_sequences"],
+                "sequence_parallel": 1, "zero": row["zero_stage"], "recomputation": "none",
+                "step_time_s": timed,
+                "memory_b": float(row["memory_reserved_gib"]) * GIB if row["memory_reserved_gib"] else "",
+                "out_of_memory": float(row["status"] == "OOM"),
+                "degraded": float(fabric < DEGRADED_FABRIC),
+                "mfu_measured": number(row, "model_tflops_per_gpu", 0.0) / 989.4,
+            }
+        )  # fmt: skip
+    return found
+
+
+MPT_SHAPES = {
+    "125m": (12, 768, 12), "350m": (24, 1024, 16), "760m": (24, 1536, 12), "1b": (24, 2048, 16), "3b": (32, 2560, 20),
+    "7b": (32, 4096, 32), "13b": (40, 5120, 40), "30b": (48, 7168, 56), "70b": (80, 8192, 64),
+}  # fmt: skip
+
+
+def mpt(rows: list[Row]) -> list[Row]:
+    """llm-foundry's FSDP throughput; layers are recomputed where hardware and model utilization differ."""
+    found = []
+    for row in rows:
+        if row["dataset"] != "llm-foundry MPT":
+            continue
+        layers, hidden, heads = MPT_SHAPES[row["model"].removeprefix("MPT-")]
+        chips, batch = number(row, "n_accelerators"), number(row, "global_batch_sequences")
+        rate = number(row, "tokens_per_s_per_accelerator") * chips
+        recomputed = number(row, "hfu_frac", 1.0) > 1.1 * number(row, "mfu_frac", 1.0)
+        found.append(
+            {
+                "set": "mpt", "group": row["model"],
+                "cluster": "llm-foundry-h100" if row["accelerator"].startswith("h100") else "llm-foundry-a100",
+                "layers": layers, "hidden": hidden, "heads": heads, "vocabulary": 50368, "tied": 1,
+                "sequence": row["seq_len_tokens"], "flash": 1, "chips": chips, "batch_sequences": batch,
+                "microbatch": row["microbatch_sequences"], "recomputation": "full" if recomputed else "none",
+                "zero": 3 if row["sharding"] == "FULL_SHARD" else 2,
+                "eight_bit": float(row["precision"].endswith("fp8")),
+                "step_time_s": batch * number(row, "seq_len_tokens") / rate,
+            }
+        )  # fmt: skip
+    return found

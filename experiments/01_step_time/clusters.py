@@ -1,0 +1,184 @@
+"""Which constants of each cluster are fitted, within which physical range, and which stand fixed beside them?
+
+Clusters of throughput tables are in `table_clusters.py`.
+"""
+
+from typing import Any, NamedTuple
+
+from energymodel.calibration.fit import Constant
+
+A100: dict[str, Any] = {"accelerator": "a100-sxm4-80gb", "node": "dgx-a100", "network": "infiniband-200g"}
+H100: dict[str, Any] = {"accelerator": "h100-sxm", "node": "dgx-h100", "network": "roce-400g"}
+
+
+class Cluster(NamedTuple):
+    """A cluster: title, component presets, fixed numbers by path, fitted constants, and where the data come from."""
+
+    title: str
+    presets: dict[str, Any]
+    fixed: dict[str, tuple[float, str]]
+    constants: tuple[Constant, ...]
+    source: str
+
+
+def common(host_exponent: float, tile: float, half_size: float | None = 0.0) -> dict[str, tuple[float, str]]:
+    fixed = {
+        "accelerator.gemm_tile": (tile, "1"),
+        "accelerator.host_exponent": (host_exponent, "1"),
+        "software.latency_overlap": (1.0, "1"),
+        "software.collective_steps": (2.0, "1"),
+        "software.pipeline_overlap": (1.0, "1"),
+        "software.tree": (1.0, "1"),
+        "reliability.straggler_variation": (0.0, "1"),
+    }
+    return fixed if half_size is None else {**fixed, "accelerator.gemm_half_size": (half_size, "1")}
+
+
+EFFICIENCY = Constant("accelerator.gemm_efficiency", 0.8, 0.1, 0.3, 0.95)
+HOST = Constant("accelerator.host_time", 3e-3, 1.0, 1e-5, 2e-2)
+SCALE_UP = Constant("node.scale_up.efficiency", 0.7, 0.3, 0.2, 1.0)
+SCALE_OUT = Constant("network.link.efficiency", 0.6, 0.5, 0.05, 1.0)
+
+_DEEPSPEED = {
+    **common(4.0, 200.0),
+    "accelerator.overhead_time": (2e-3, "s"),
+    "software.unmasked": (1.0, "1"),
+    "software.data_overlap": (0.1, "1"),
+    "software.bucket_size": (1e9, "B"),
+}
+_NANOTRON = {
+    **common(10.0, 200.0),
+    "accelerator.overhead_time": (0.04, "s"),
+    "software.attention_efficiency": (0.7, "1"),
+    "software.elementwise_passes": (6.0, "1"),
+    "software.communicated_bytes": (4.0, "B"),
+    "software.data_overlap": (0.1, "1"),
+    "software.balanced_stages": (1.0, "1"),
+    "software.kept_logit_bytes": (4.0, "B"),
+    "software.memory_overhead": (1.0, "1"),
+    "node.scale_up.efficiency": (0.85, "1"),
+    "software.bucket_size": (1.4e9, "B"),
+}
+_NANOTRON_FITTED = (
+    EFFICIENCY._replace(value=0.55, spread=0.15),
+    HOST._replace(value=4e-3),
+    Constant("node.scale_up.latency", 3e-4, 1.5, 1e-6, 5e-3),
+    Constant("network.link.latency", 3e-3, 1.5, 1e-6, 5e-2),
+    SCALE_OUT,
+    Constant("software.microbatch_time", 2e-3, 1.0, 1e-4, 1e-2),
+)
+_FOUNDRY = {
+    **common(8.0, 0.0),
+    "software.attention_efficiency": (0.7, "1"),
+    "software.data_overlap": (0.9, "1"),
+    "software.bucket_size": (1e9, "B"),
+    "accelerator.overhead_time": (0.02, "s"),
+}
+_FOUNDRY_FITTED = (
+    EFFICIENCY._replace(value=0.75),
+    Constant("software.elementwise_passes", 4.0, 0.5, 1.0, 12.0),
+    HOST._replace(value=1e-3),
+    SCALE_OUT,
+    Constant("accelerator.gemm_half_size", 165.0, 0.7, 10.0, 1000.0),
+)
+CLUSTERS = {
+    "megatron-a100": Cluster(
+        "Megatron-LM 2022 on DGX A100 (Selene)",
+        A100,
+        {
+            **common(4.0, 0.0, None),
+            "accelerator.host_time": (2e-4, "s"),
+            "software.unmasked": (1.0, "1"),
+            "accelerator.overhead_time": (2e-3, "s"),
+            # Exchanges in line with the kernels; scores pass through a fused masked softmax.
+            "software.pipeline_overlap": (0.0, "1"),
+            "software.latency_overlap": (0.0, "1"),
+            "software.collective_steps": (0.0, "1"),
+            "software.score_passes": (3.0, "1"),
+        },
+        (
+            EFFICIENCY,
+            Constant("accelerator.gemm_half_size", 165.0, 0.7, 10.0, 1000.0),
+            Constant("software.elementwise_passes", 4.0, 1.0, 0.5, 12.0),
+        ),
+        "Korthikanti et al. 2022, table 5",
+    ),
+    "megatron-deepspeed-a100-node": Cluster(
+        "Megatron-DeepSpeed within one node of A100 (vTrain)",
+        A100,
+        _DEEPSPEED,
+        (
+            EFFICIENCY,
+            Constant("software.score_passes", 8.0, 0.5, 2.0, 24.0),
+            HOST,
+            Constant("node.scale_up.latency", 3e-5, 1.5, 1e-6, 1e-3),
+            SCALE_UP,
+            Constant("software.microbatch_time", 3e-3, 1.0, 1e-4, 1e-2),
+        ),
+        "Bang et al. 2024 (vTrain), single node",
+    ),
+    "megatron-deepspeed-a100": Cluster(
+        "Megatron-DeepSpeed on 64 to 512 A100 (vTrain)",
+        A100,
+        {
+            **_DEEPSPEED,
+            "software.latency_overlap": (0.0, "1"),  # over nodes the next kernel waits for the exchange
+            # The software of the single-node runs, fitted there.
+            "accelerator.host_time": (3.2e-3, "s"),
+            "software.score_passes": (7.8, "1"),
+            "software.microbatch_time": (1.5e-3, "s"),
+        },
+        (
+            EFFICIENCY,
+            Constant("node.scale_up.latency", 3e-5, 1.5, 1e-6, 1e-3),
+            SCALE_UP,
+            SCALE_OUT,
+        ),
+        "Bang et al. 2024 (vTrain), multi node",
+    ),
+    "nanotron-h100": Cluster(
+        "nanotron on H100, collectives as intended", H100, _NANOTRON, _NANOTRON_FITTED,
+        "Hugging Face Ultrascale Playbook 2025, runs whose node all-reduce reached 443 GB/s",
+    ),
+    "nanotron-h100-ring": Cluster(
+        "nanotron on H100, slow rings only", H100, {**_NANOTRON, "software.tree": (0.0, "1")}, _NANOTRON_FITTED,
+        "Hugging Face Ultrascale Playbook 2025, runs whose node all-reduce stayed below 443 GB/s",
+    ),
+    "llm-foundry-h100": Cluster(
+        "llm-foundry (FSDP) on H100", H100, _FOUNDRY, _FOUNDRY_FITTED, "mosaicml/llm-foundry 2023, throughput tables"
+    ),
+    "llm-foundry-a100": Cluster(
+        "llm-foundry (FSDP) on A100", A100, _FOUNDRY, _FOUNDRY_FITTED, "mosaicml/llm-foundry 2023, throughput tables"
+    ),
+}  # fmt: skip
+MEMORY = (
+    Constant("software.activation_copies", 2.0, 0.5, 0.5, 4.0),
+    Constant("software.gradient_bytes", 5.0, 0.3, 2.0, 10.0),
+    Constant("software.logit_bytes", 8.0, 0.5, 2.0, 30.0),
+    Constant("software.reserved_memory", 5e8, 1.0, 1e7, 8e9),
+    Constant("software.gathered_bytes", 1.0, 1.5, 0.01, 8.0),
+)
+UNITS = {"latency": "s", "time": "s", "memory": "B", "bytes": "B", "size": "B"}
+
+
+def unit_of(path: str) -> str:
+    """Unit of a constant, by the last word of its name."""
+    if path.endswith("half_size"):
+        return "1"
+    return UNITS.get(path.rpartition("_")[2].rpartition(".")[2], "1")
+
+
+def tables(cluster: Cluster, values: dict[str, float] | None = None) -> dict[str, Any]:
+    """The `[system]` tables of a cluster: presets, with fixed and (fitted) numbers laid over them."""
+    system: dict[str, Any] = {name: {"preset": preset} for name, preset in cluster.presets.items()}
+    system |= {"software": {"preset": "megatron"}, "reliability": {"preset": "llama-3"}}
+    numbers = {path: {"value": value, "unit": unit} for path, (value, unit) in cluster.fixed.items()}
+    for path, value in (values or {}).items():
+        numbers[path] = {"value": value, "unit": unit_of(path)}
+    for path, entry in numbers.items():
+        table = system
+        *parts, last = path.split(".")
+        for part in parts:
+            table = table.setdefault(part, {})
+        table[last] = {**entry, "kind": "derived", "source": cluster.source}
+    return system

@@ -1,0 +1,230 @@
+"""Is every way in which a file can be wrong answered by each kind, and do known constants come back from each?"""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from energymodel.calibration.calibrate import calibrate
+from energymodel.calibration.constants import Constant, prior_of, updated_prior
+from energymodel.calibration.kinds import KINDS
+from energymodel.calibration.measurements import MOST_ROWS, read_measurements
+from energymodel.learning.critical_batch import batch_penalty
+from energymodel.presets.scenario import load_scenario
+from energymodel.report.calibration import calibration_toml
+from energymodel.units import InputError
+
+FILES = {
+    "power": (
+        "workload,batch,power_limit_w,time_s,power_w",
+        ["a,8,100,20,98", "a,8,200,14,180", "a,16,200,13,190"],
+        ("power_w", "power_kw"),
+    ),
+    "loss": (
+        "parameters,tokens,loss_nats",
+        ["1e8,2e9,3.4", "1e9,2e10,2.6", "3e9,1e10,2.65"],
+        ("tokens", "tokens_billions"),
+    ),
+    "batch": (
+        "group,batch_tokens,tokens",
+        ["a,1e5,2e9", "a,1e6,3e9", "a,4e6,6e9"],
+        ("tokens", "tokens_b"),
+    ),
+    "step-time": (
+        "layers,hidden,heads,vocabulary,sequence,tensor,chips,batch_sequences,step_time_s",
+        ["24,2048,16,51200,2048,1,8,64,1.1", "24,2048,16,51200,2048,2,8,64,1.2", "32,4096,32,51200,2048,8,8,64,5.1"],
+        ("step_time_s", "step_time_ms"),
+    ),
+}
+each_kind = pytest.mark.parametrize("kind", list(FILES))
+
+
+def refused(tmp_path, kind, header, rows, pattern):
+    file = tmp_path / "m.csv"
+    file.write_text("\n".join((header, *rows)) + "\n", encoding="utf-8")
+    with pytest.raises(InputError, match=pattern) as caught:
+        KINDS[kind].problem(read_measurements(file, KINDS[kind].columns), None)
+    assert "\n" not in str(caught.value)
+
+
+def with_cell(kind, word):
+    """The second row with another last cell, and the name of its column."""
+    header, rows, _ = FILES[kind]
+    rows = [rows[0], ",".join((*rows[1].split(",")[:-1], word)), *rows[2:]]
+    return header, rows, header.split(",")[-1]
+
+
+@each_kind
+def test_a_good_file_becomes_a_problem_with_settings_to_measure_next(tmp_path, kind):
+    header, rows, _ = FILES[kind]
+    file = tmp_path / "m.csv"
+    file.write_text("\n".join((header, *rows)) + "\n", encoding="utf-8")
+    problem = KINDS[kind].problem(read_measurements(file, KINDS[kind].columns), None)
+    errors = np.asarray(problem.errors({name: np.asarray(one.median) if not one.labels else
+                                        np.full(one.size, one.median) for name, one in problem.constants.items()},
+                                       problem.table))  # fmt: skip
+    assert errors.shape == (3, len(next(iter(problem.outputs.values()))))
+    assert np.all(np.isfinite(errors))
+    assert len(problem.candidate_words) == len(problem.candidates[-1]) > 3
+
+
+@each_kind
+def test_a_missing_column_is_named(tmp_path, kind):
+    header, rows, _ = FILES[kind]
+    names = header.split(",")
+    place = len(names) - 1
+    cut = [",".join(row.split(",")[:place]) for row in rows]
+    refused(tmp_path, kind, ",".join(names[:place]), cut, r'm\.csv, line 1: column "\w+" is missing: ')
+
+
+@each_kind
+@pytest.mark.parametrize(
+    ("word", "pattern"),
+    [("fast", "'fast' is not a number"), ("nan", "nan is not finite"), ("", "empty"), ("-3", "-3 .* cannot be"),
+     ("5 k", "'5 k' is not a number.*without a unit")],
+)  # fmt: skip
+def test_a_bad_cell_is_named_by_line_and_column(tmp_path, kind, word, pattern):
+    header, rows, name = with_cell(kind, word)
+    refused(tmp_path, kind, header, rows, rf'm\.csv, line 3, column "{name}": {pattern}')
+
+
+@each_kind
+def test_a_wrong_unit_suffix_is_told_from_a_missing_column(tmp_path, kind):
+    header, rows, (right, wrong) = FILES[kind]
+    names = [wrong if name == right else name for name in header.split(",")]
+    suffix = wrong.removeprefix(right.rpartition("_")[0] or right).lstrip("_")
+    refused(tmp_path, kind, ",".join(names), rows, f'line 1: column "{wrong}" has the unit "{suffix}"')
+
+
+@each_kind
+def test_repeated_rows_name_both_lines_and_one_row_is_too_few(tmp_path, kind):
+    header, rows, _ = FILES[kind]
+    refused(tmp_path, kind, header, [*rows, rows[1]], "line 5: repeats the setting of line 3")
+    refused(tmp_path, kind, header, rows[:1], "1 row of measurements; at least 2")
+    refused(tmp_path, kind, header, [], "0 rows of measurements")
+
+
+@each_kind
+def test_a_million_rows_are_refused_before_they_are_read(tmp_path, kind):
+    header, rows, _ = FILES[kind]
+    refused(tmp_path, kind, header, rows * 333_334, f"line {MOST_ROWS + 2}: more than {MOST_ROWS:,} rows")
+
+
+def test_laws_need_models_of_several_sizes_and_several_batches(tmp_path):
+    refused(tmp_path, "loss", "parameters,tokens,loss", ["1e8,1e9,3.5", "1e8,2e9,3.4"], '"parameters" holds one value')
+    refused(tmp_path, "batch", "group,batch,steps", ["a,8,100", "a,16,60", "b,8,50"],
+            'line 4: "b" was measured at one batch only')  # fmt: skip
+    refused(tmp_path, "batch", "batch_tokens,samples", ["8,1", "16,2"], '"steps" is missing: steps to the target')
+    refused(tmp_path, "batch", "steps,samples", ["8,1", "16,2"], '"batch_tokens" is missing: batch in tokens')
+    refused(tmp_path, "batch", "batch,steps", ["8,100", "16,"], 'line 3, column "steps": empty')
+
+
+def test_a_layout_is_told_what_it_lacks_by_line(tmp_path):
+    header, rows, _ = FILES["step-time"]
+    short = [rows[0], "", rows[1].replace("24,2048", "24,", 1)]
+    refused(tmp_path, "step-time", header, short, r"m\.csv, line 4.*hidden is missing: hidden size")
+    words = [rows[0], rows[1].replace("24,2048", "24,wide", 1)]
+    refused(tmp_path, "step-time", header, words, "m\\.csv, line 3, hidden: 'wide' is not a number")
+    refused(tmp_path, "step-time", f"cluster,{header}", [f"{one},{row}" for one, row in zip("ab", rows, strict=False)],
+            "holds a, b; constants belong to one cluster")  # fmt: skip
+
+
+def test_an_earlier_covariance_replaces_the_prior_of_the_coordinates_that_it_has():
+    constants = {name: Constant(1.0, 0.5) for name in "abc"}
+    covariance = np.array([[0.04, 0.01], [0.01, 0.09]])
+    prior = updated_prior(prior_of(constants), ("c", "x", "a"), np.array([1.0, 9.0, -1.0]),
+                          np.array([[0.04, 0, 0.01], [0, 1, 0], [0.01, 0, 0.09]]))  # fmt: skip
+    np.testing.assert_allclose(prior.mean, [-1.0, 0.0, 1.0])
+    np.testing.assert_allclose(np.linalg.inv(prior.information)[np.ix_([2, 0], [2, 0])], covariance, atol=1e-12)
+    np.testing.assert_allclose(prior.spread, [0.3, 0.5, 0.2])
+    with pytest.raises(ValueError, match="not positive definite"):
+        updated_prior(prior_of(constants), ("a", "b"), np.zeros(2), np.array([[1.0, 2.0], [2.0, 1.0]]))
+
+
+def test_a_plan_below_the_lowest_measured_cap_is_refused():
+    measured = {"source": "calibrate power m.csv", "lowest_power_cap": 300.0, "rated_power": 700.0}
+    tables = {"base": "test-1b-h100", "calibration": {"power": measured}}
+    assert load_scenario(tables, {"plan.power_cap": "300 W"}).tables["calibration"]["power"] == measured
+    with pytest.raises(InputError, match=re.escape("plan.power_cap: 250 W is below 300 W, the lowest limit that was")):
+        load_scenario(tables, {"plan.power_cap": "250 W"})
+    # Another accelerator was not the one that was measured.
+    load_scenario(tables, {"plan.power_cap": "250 W", "system.accelerator.rated_power": "400 W"})
+
+
+def batch_lines(generator, noise, sizes=(1e8, 3e8, 1e9, 3e9), critical=2e6, exponent=0.5, share=0.9):
+    lines = []
+    for size in sizes:
+        effective = share * 20.0 * size
+        for batch in np.geomspace(1e5, 1e7, 8):
+            tokens = effective * batch_penalty(batch, critical * (effective / 5e9) ** exponent)
+            lines.append(f"{size:.6g},{batch:.10g},{float(tokens) * np.exp(noise * generator.standard_normal()):.10g}")
+    return lines
+
+
+def written(tmp_path, header, lines, name="m.csv"):
+    file = tmp_path / name
+    file.write_text("\n".join((header, *lines)) + "\n", encoding="utf-8")
+    return file
+
+
+def test_a_power_law_of_critical_batches_is_found_and_written_to_a_scenario(tmp_path):
+    file = written(tmp_path, "parameters,batch_tokens,tokens", batch_lines(np.random.default_rng(0), 0.0))
+    found = calibrate("batch", file)
+    values = {one.name: one.value for one in found.constants}
+    np.testing.assert_allclose(values["critical_batch_at_pivot"], 2e6, rtol=1e-3)
+    np.testing.assert_allclose(values["exponent"], 0.5, rtol=1e-3)
+    assert found.undetermined == ()
+    assert found.held_out_mean["tokens to target"] < 0.1
+    out = tmp_path / "out.toml"
+    out.write_text(calibration_toml(found), encoding="utf-8")
+    law = load_scenario(out).system.learning.critical_batch  # pyright: ignore[reportAttributeAccessIssue]
+    np.testing.assert_allclose(float(law.run_level(5e9, np.asarray(2.0))), 2e6, rtol=1e-3)
+
+
+@pytest.mark.slow
+def test_measurements_in_two_parts_give_the_constants_of_all_at_once(tmp_path):
+    generator = np.random.default_rng(1)
+    lines, header = batch_lines(generator, 0.02), "parameters,batch_tokens,tokens"
+    whole = calibrate("batch", written(tmp_path, header, lines))
+    first = calibrate("batch", written(tmp_path, header, lines[:16], "first.csv"))
+    out = tmp_path / "first.toml"
+    out.write_text(calibration_toml(first), encoding="utf-8")
+    second = calibrate("batch", written(tmp_path, header, lines[16:], "second.csv"), prior=out)
+    assert any("Priors with their intervals" in note for note in second.notes)
+    for before, one, other in zip(first.constants[:2], whole.constants[:2], second.constants[:2], strict=True):
+        assert before.laplace is not None
+        assert one.laplace is not None
+        assert other.laplace is not None
+        width = one.laplace[1] - one.laplace[0]
+        assert abs(one.value - other.value) < 0.15 * width
+        assert width < before.laplace[1] - before.laplace[0]
+        np.testing.assert_allclose(other.laplace[1] - other.laplace[0], width, rtol=0.3)
+
+
+@pytest.mark.slow
+def test_limits_of_new_workloads_update_the_constants_of_a_card(tmp_path):
+    data = Path(__file__).parents[2] / "experiments" / "data" / "zeus_nsdi23_power.csv"
+    header, *rows = data.read_text(encoding="utf-8").splitlines()
+    rows = [row for row in rows if row.startswith("V100")]
+    early = [row for row in rows if "cifar100" in row or "librispeech" in row]
+    late = [row for row in rows if row not in early]
+    all_rows = written(tmp_path, header, rows, "all.csv")
+    first = calibrate("power", written(tmp_path, header, early, "early.csv"), prior="v100-sxm2-32gb")
+    whole = calibrate("power", all_rows, prior="v100-sxm2-32gb")
+    out = tmp_path / "early.toml"
+    out.write_text(calibration_toml(first), encoding="utf-8")
+    second = calibrate("power", written(tmp_path, header, late, "late.csv"), prior=out)
+    new, every = second.problem, whole.problem
+
+    def error(values, problem):
+        rows = problem.weights > 0
+        return float(np.mean(np.abs(np.expm1(np.asarray(problem.errors(values, problem.table))[rows]))))
+
+    # New rows are told better than without them, all rows nearly as well as by a fit to all of them.
+    assert error(second.fit.values, new) < 0.8 * error(first.fit.values, new)
+    assert error(second.fit.values, every) < 1.1 * error(whole.fit.values, every)
+    for one in second.constants:
+        assert (one.laplace is None) == (one.name in second.undetermined)
+    with pytest.raises(InputError, match="is below 100 W, the lowest limit that was measured"):
+        load_scenario(out, {"plan.power_cap": "80 W"})

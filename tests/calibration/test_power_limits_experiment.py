@@ -1,0 +1,42 @@
+"""Does the experiment on power limits state what was asked of it, and does its transfer still give that?"""
+
+import numpy as np
+import pytest
+
+from experiment import Experiment
+
+EXPERIMENT = Experiment("02_power_limits")
+REACHED = {"V100": (4.4, 2.9, 5.5), "A40": (8.0, 3.4, 8.6), "P100": (3.0, 4.0, 4.2)}
+"""Errors of time, power and energy of the form with five constants [docs/physics.md B2.1]."""
+
+
+@pytest.fixture(scope="module")
+def stated():
+    return EXPERIMENT.stated()
+
+
+@pytest.mark.parametrize("gpu", REACHED)
+def test_transfer_is_no_worse_than_five_constants(stated, gpu):
+    found = [stated["transfer"][gpu]["busy"][name] for name in ("time", "power", "energy")]
+    assert np.all(np.array(found) <= REACHED[gpu])
+
+
+def test_limits_between_are_told_with_nine_constants(stated):
+    found = stated["interpolation"]["V100"]["one for all"]
+    assert found["constants"] == 9
+    assert [found["time"] <= 2.4, found["power"] <= 2.9, found["energy"] <= 3.2 + 5e-3] == [True] * 3
+
+
+def test_jobs_end_near_the_grids_least_energy_in_eight_runs(stated):
+    missed = {
+        (row["gpu"], row["workload"]): row["grid_saving_percent"] - row["saving_percent"] for row in stated["jobs"]
+    }
+    assert all(row["runs"] <= 8 for row in stated["jobs"])
+    assert [key for key, points in missed.items() if points > 1.5] == [("A40", "movielens-1m")]
+
+
+@pytest.mark.slow
+def test_transfer_gives_what_is_stated(stated):
+    power_limits = EXPERIMENT.module("power_limits")
+    found, _, _ = power_limits.transfer(power_limits.traces("P100"))
+    assert found["busy"] == pytest.approx(stated["transfer"]["P100"]["busy"], rel=0.01)

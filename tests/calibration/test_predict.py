@@ -1,0 +1,132 @@
+"""Does a table of layouts become the step time that `evaluate` has, and do the terms behave as physics demands?"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from energymodel.calibration.predict import cluster_system, predict, predict_row
+from energymodel.calibration.table import INPUTS, layouts
+from energymodel.units import InputError
+
+ROW = {
+    "cluster": "megatron-a100", "model": "megatron-175b", "chips": 64, "batch_sequences": 64, "tensor": 8,
+    "pipeline": 8, "interleaving": 3, "recomputation": "selective",
+}  # fmt: skip
+CLUSTER = "megatron-a100"
+
+
+@pytest.fixture(scope="module")
+def system():
+    return cluster_system(CLUSTER)
+
+
+@pytest.fixture(scope="module")
+def run():
+    return jax.jit(predict_row)
+
+
+def columns(**changes):
+    table = layouts([{**ROW, **changes}])
+    return {column.name: table.columns[column.name][0] for column in INPUTS}
+
+
+def test_a_row_has_the_measured_step_time_within_eight_percent():
+    """Korthikanti et al. 2022, table 5: 13.75 s for 175B with selective recomputation, 18.13 s with full."""
+    answers = predict([ROW, {**ROW, "recomputation": "full", "sequence_parallel": 0}])
+    np.testing.assert_allclose(answers.table()["step_time_s"], [13.75, 18.13], rtol=0.08)
+
+
+def test_terms_add_up_and_tokens_per_second_follow():
+    table = predict([ROW]).table()
+    terms = [name for name in table if name.endswith("_s") and name not in ("step_time_s", "tokens_per_s")]
+    np.testing.assert_allclose(sum(table[name] for name in terms), table["step_time_s"], rtol=1e-12)
+    np.testing.assert_allclose(table["tokens_per_s"] * table["step_time_s"], 64 * 2048, rtol=1e-12)
+
+
+RATES = {
+    "peak_flops": lambda s: s.accelerator.peak_flops, "memory_bandwidth": lambda s: s.accelerator.memory_bandwidth,
+    "scale_up": lambda s: s.node.scale_up.lane_bandwidth, "scale_out": lambda s: s.network.link.lane_bandwidth,
+}  # fmt: skip
+DELAYS = {
+    "host": lambda s: s.accelerator.host_time, "overhead": lambda s: s.accelerator.overhead_time,
+    "latency_in": lambda s: s.node.scale_up.latency, "latency_out": lambda s: s.network.link.latency,
+    "microbatch": lambda s: s.software.microbatch_time,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RATES)
+def test_a_faster_part_never_slows_a_step(name, system, run):
+    faster = eqx.tree_at(RATES[name], system, 1.5 * RATES[name](system))
+    for row in (columns(), columns(microbatch=4, tensor=4, zero=3, pipeline=1)):
+        assert run(faster, row).step_time.total <= run(system, row).step_time.total * (1.0 + 1e-12)
+
+
+@pytest.mark.parametrize("name", DELAYS)
+def test_a_shorter_delay_never_slows_a_step(name, system, run):
+    shorter = eqx.tree_at(DELAYS[name], system, 0.5 * DELAYS[name](system))
+    assert run(shorter, columns()).step_time.total <= run(system, columns()).step_time.total * (1.0 + 1e-12)
+
+
+def test_twice_every_rate_and_half_every_delay_halve_the_step(system, run):
+    changed = system
+    for rate in RATES.values():
+        changed = eqx.tree_at(rate, changed, 2.0 * rate(changed))
+    for delay in DELAYS.values():
+        changed = eqx.tree_at(delay, changed, 0.5 * delay(changed))
+    np.testing.assert_allclose(
+        run(changed, columns()).step_time.total, 0.5 * run(system, columns()).step_time.total, rtol=1e-9
+    )
+
+
+def test_narrower_products_are_never_slower(system, run):
+    times = [run(system, columns(**change)).step_time.total for change in ({}, {"eight_bit": 1}, {"four_bit": 1})]
+    assert times[0] >= times[1] >= times[2]
+
+
+def test_more_copies_of_a_token_take_longer(system, run):
+    mixture = {"experts": 64, "feed_forward": 2048, "expert": 8, "shared_experts": 0}
+    fewer, more = (run(system, columns(**mixture, active_experts=k)).step_time for k in (4, 8))
+    assert more.memory > fewer.memory
+    assert more.expert > fewer.expert
+    assert more.total > fewer.total
+
+
+@pytest.mark.parametrize(
+    "change", [{"tensor": 4}, {"pipeline": 4, "chips": 32}, {"zero": 0}, {"zero": 1}, {"zero": 2}], ids=str
+)
+def test_memory_falls_with_every_sharding_degree(change, system, run):
+    base = {"zero": 3, "interleaving": 1, "chips": 128}
+    sharded = run(system, columns(**base)).memory
+    assert run(system, columns(**{**base, **change})).memory > sharded
+
+
+@pytest.mark.slow
+def test_time_and_memory_are_differentiable(system):
+    def total(row):
+        prediction = predict_row(system, row)
+        return prediction.step_time.total + 1e-9 * prediction.memory
+
+    slopes = jax.jit(jax.grad(total))({name: jnp.asarray(value) for name, value in columns().items()})
+    assert all(np.isfinite(slope) for slope in slopes.values())
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"tensor": 0.5}, ["line 2", "tensor", "0.5"]),
+        ({"chips": 8}, ["line 2", "8 chips", "64"]),
+        ({"zero": 4}, ["ZeRO", "4"]),
+        ({"model": "megatron-176b"}, ["megatron-175b"]),
+        ({"cluster": "megatron-a10"}, ["megatron-a100"]),
+        ({"recomputation": "some"}, ["recomputation", "some"]),
+        ({"Pipeline": 2}, ["Pipeline", "pipeline"]),
+        ({"microbatch": "two"}, ["microbatch", "two"]),
+    ],
+    ids=str,
+)
+def test_bad_rows_are_named(change, words):
+    with pytest.raises(InputError) as raised:
+        predict([{**ROW, **change}])
+    assert all(word in str(raised.value) for word in words)

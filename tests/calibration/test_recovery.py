@@ -1,0 +1,145 @@
+"""Do nominal 90 % intervals hold the constants of each kind in 85 to 97 % of 200 repetitions with 2 % noise?"""
+
+import jax
+import numpy as np
+import pytest
+
+from energymodel.calibration import critical_batch, loss_law, power, step_time_kind, table
+from energymodel.calibration.constants import Values, prior_of, values_of
+from energymodel.calibration.least_squares import Options, fit
+from energymodel.calibration.uncertainty import intervals, undetermined
+from energymodel.learning.critical_batch import batch_penalty
+from energymodel.learning.loss_law import chinchilla_loss
+from energymodel.presets.scenario import load_scenario
+
+REPETITIONS, NOISE = 200, 0.02
+LEAST_DETERMINED = 100  # repetitions, of a constant that is counted
+
+
+def coverage(errors, constants, repetition, noise, options):
+    """Share of repetitions in which each constant lies in its interval, where it has one because the data determine it,
+    and the share that converged.
+    """
+    generator, names = np.random.default_rng(7), prior_of(constants).names
+    held, determined, converged = np.zeros(len(names)), np.zeros(len(names)), 0
+    for _ in range(REPETITIONS):
+        truth, table = repetition(generator)
+        found = fit(errors, constants, table, noise=noise, options=options)
+        low, high = intervals(constants, found)
+        known = ~np.isin(names, undetermined(constants, found))
+        held += known & (low < truth) & (truth < high)
+        determined += known
+        converged += found.converged
+    print({name: int(count) for name, count in zip(names, determined, strict=True)})
+    often = determined >= LEAST_DETERMINED
+    shares = held / np.maximum(determined, 1.0)
+    return {name: share for name, share, yes in zip(names, shares, often, strict=True) if yes}, converged / REPETITIONS
+
+
+def drawn(constants, generator):
+    """Constants drawn from their priors: what an interval from data and prior is to hold in 90 % of all cases."""
+    prior = prior_of(constants)
+    values = values_of(constants, prior.mean + prior.spread * generator.standard_normal(len(prior.mean)))
+    values: Values = {name: np.asarray(value) for name, value in values.items()}
+    return values, np.concatenate([np.atleast_1d(value) for value in values.values()])
+
+
+def multiplied(values, generator):
+    values = np.asarray(values)
+    return values * np.exp(NOISE * generator.standard_normal(values.shape))
+
+
+def assert_covered(found):
+    shares, converged = found
+    print({name: round(float(share), 3) for name, share in shares.items()}, converged)
+    assert shares
+    assert all(0.85 <= share <= 0.97 for share in shares.values()), shares
+    assert converged >= 0.9  # of constants drawn at random, some at the ends of their ranges
+
+
+@pytest.mark.slow
+def test_constants_of_power_limits_are_covered():
+    constants = power.power_constants()
+    ones = np.ones(96)
+    given = power.Profiles(
+        np.zeros(96, int), np.tile(np.linspace(90.0, 240.0, 12), 8), ones, 100.0 * ones,
+        np.repeat(np.linspace(140.0, 240.0, 8), 12), np.repeat(np.linspace(0.0, 0.5, 8), 12), 40.0 * ones, 250.0 * ones,
+        ones, ones,
+    )  # fmt: skip
+
+    def repetition(generator):
+        values, truth = drawn(constants, generator)
+        time, watt = power.predict_power(values, given)
+        return truth, given._replace(time=multiplied(time, generator), power=multiplied(watt, generator))
+
+    options = Options(starts=4, tolerance=1e-7, steps=100)
+    assert_covered(coverage(power.errors, constants, repetition, 0.04, options))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("weighed", [False, True], ids=["huber", "weighed by noise"])
+def test_constants_of_the_loss_law_are_covered(weighed):
+    constants = loss_law.CONSTANTS
+    size, tokens = (grid.ravel() for grid in np.meshgrid(np.geomspace(1e7, 1e11, 16), np.geomspace(1e9, 1e13, 15)))
+    truth = np.array([1.8172, 482.01, 0.3478, 2085.43, 0.3658])
+    law = loss_law.law_of({name: np.asarray(value) for name, value in zip(constants, truth, strict=True)})
+
+    def repetition(generator):
+        return truth, loss_law.TrainedModels(size, tokens, multiplied(chinchilla_loss(size, tokens, law), generator))
+
+    options, noise = (Options(), 0.01) if weighed else (loss_law.OPTIONS, loss_law.HUBER)
+    assert_covered(coverage(loss_law.errors, constants, repetition, noise, options))
+
+
+@pytest.mark.slow
+def test_constants_of_one_law_of_critical_batches_are_covered():
+    sizes, batches = np.repeat(np.geomspace(1e8, 3e9, 5), 9), np.tile(np.geomspace(3e4, 8e6, 9), 5)
+    names = [f"{size:.3g}" for size in sizes]
+    constants = {name: one for name, one in critical_batch.shared_constants(names).items() if name != "sharpness"}
+    runs = critical_batch.batch_runs(names, batches, np.ones(45), 20.0 * sizes)
+
+    def repetition(generator):
+        values, truth = drawn(constants, generator)
+        exact = np.exp(np.asarray(critical_batch.family_errors(values, runs)))[:, 0]
+        return truth, runs._replace(tokens=multiplied(exact, generator))
+
+    assert_covered(coverage(critical_batch.family_errors, constants, repetition, 0.04, Options()))
+
+
+@pytest.mark.slow
+def test_constants_of_groups_with_batches_of_their_own_are_covered():
+    names = ["a"] * 10 + ["b"] * 10
+    batch = np.tile(np.geomspace(1e4, 1e7, 10), 2)
+    truth = np.array([1e9, 3e10, 3e5, 1e6])
+    exact = np.repeat(truth[:2], 10) * np.asarray(batch_penalty(batch, np.repeat(truth[2:], 10)))
+    constants = critical_batch.group_constants(critical_batch.batch_runs(names, batch, exact), names, "token")
+
+    def repetition(generator):
+        return truth, critical_batch.batch_runs(names, batch, multiplied(exact, generator))
+
+    assert_covered(coverage(critical_batch.group_errors, constants, repetition, 0.04, Options()))
+
+
+@pytest.mark.slow
+def test_constants_of_a_cluster_are_covered():
+    shapes = ((16, 2048, 16), (32, 4096, 32), (40, 6144, 48))
+    layouts = ((8, 1, 1, 1), (8, 2, 1, 1), (8, 8, 1, 4), (32, 1, 1, 2), (32, 4, 2, 1), (64, 8, 4, 1), (64, 1, 1, 1),
+               (128, 4, 1, 2), (128, 8, 8, 1), (256, 8, 2, 2), (256, 2, 1, 1), (512, 8, 4, 1), (512, 1, 8, 1),
+               (64, 2, 8, 1), (32, 8, 1, 4), (16, 4, 4, 2))  # fmt: skip
+    names = ("layers", "hidden", "heads", "chips", "tensor", "pipeline", "microbatch")
+    rows = [dict(zip(names, (*shape, *layout), strict=True)) for shape in shapes for layout in layouts]
+    common = {"vocabulary": 51200, "sequence": 2048, "batch_sequences": 1024, "cluster": "measured"}
+    columns = table.layouts([row | common for row in rows]).columns
+    given = {one.name: columns[one.name] for one in table.INPUTS}
+    system = load_scenario("llama-3.1-405b-h100").system
+    constants = step_time_kind.CONSTANTS
+    steps = step_time_kind.Steps(system, given, np.ones(len(rows)))
+    exact = jax.jit(step_time_kind.errors)
+
+    def repetition(generator):
+        values, truth = drawn(constants, generator)
+        time = np.exp(np.asarray(exact(values, steps)))[:, 0]
+        return truth, steps._replace(time=multiplied(time, generator))
+
+    options = Options(starts=4, tolerance=1e-6, steps=60)
+    assert_covered(coverage(step_time_kind.errors, constants, repetition, 0.1, options))

@@ -1,0 +1,88 @@
+"""Do the cluster presets reproduce the errors that experiments/01_step_time states, on part of its data?"""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from energymodel.calibration.predict import predict
+from energymodel.presets.files import names
+
+FOLDER = Path(__file__).parents[2] / "experiments" / "01_step_time"
+RESULT = json.loads((FOLDER / "result.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def experiment():
+    """The modules of the experiment, which import each other by name."""
+    sys.path.insert(0, str(FOLDER))
+    try:
+        return {name: importlib.import_module(name) for name in ("adapters", "throughput", "runs")}
+    finally:
+        sys.path.remove(str(FOLDER))
+
+
+def rows_of(experiment, module, adapter, file):
+    data = experiment["adapters"].read(FOLDER.parent / "data" / file)
+    return getattr(experiment[module], adapter)(data)
+
+
+def errors(rows):
+    measured = np.asarray([float(row["step_time_s"]) for row in rows])
+    return np.abs(predict(rows).table()["step_time_s"] / measured - 1.0)
+
+
+@pytest.mark.parametrize(
+    ("source", "file", "name", "limit"),
+    [
+        ("korthikanti", "megatron_a100_iteration_times.csv", "korthikanti", 0.06),
+        ("vtrain", "vtrain_a100_iteration_times.csv", "vtrain-multi", 0.08),
+        ("vtrain", "vtrain_a100_iteration_times.csv", "vtrain-single", 0.07),
+    ],
+)
+def test_presets_predict_measured_steps(experiment, source, file, name, limit):
+    rows = [row for row in rows_of(experiment, "adapters", source, file) if row["set"] == name]
+    assert np.mean(errors(rows[:: max(1, len(rows) // 100)])) <= limit
+
+
+@pytest.mark.parametrize("adapter", ["megatron_bridge", "torchtitan", "maxtext", "nemo"])
+def test_presets_predict_half_of_each_throughput_table_within_a_tenth(experiment, adapter):
+    rows = rows_of(experiment, "throughput", adapter, "throughput_tables.csv")
+    known = set(names("clusters"))
+    assert np.median(errors([row for row in rows if row["cluster"] in known])) <= 0.1
+
+
+def test_runs_that_no_fit_has_seen_are_predicted(experiment):
+    """Narayanan et al. 2021, table 1, and MLPerf's GPT-3 on H100."""
+    points = rows_of(experiment, "runs", "parallelism_points", "published_parallelism_points.csv")
+    mlperf = rows_of(experiment, "runs", "mlperf", "mlperf_gpt3_h100.csv")
+    assert np.median(errors([row for row in points if row["set"] == "narayanan"] + mlperf)) <= 0.08
+
+
+def test_maxtext_doubles_sizes_in_turn(experiment):
+    """16 billion: heads and inner width doubled twice, hidden size and layers once: 32 x 486.5e6 + embeddings."""
+    shape = experiment["throughput"].scaled_shape(16)
+    assert [shape[name] for name in ("heads", "feed_forward", "hidden", "layers")] == [64, 28672, 4096, 32]
+
+
+def test_result_states_each_set_within_its_goal():
+    sets = RESULT["sets"]
+    for name, limit in (("vtrain-single", 7.0), ("vtrain-multi", 8.0), ("nanotron, MFU > 25 %", 6.0)):
+        assert sets[name]["mean_percent"] <= limit
+    for name in ("mpt", "megatron-bridge", "maxtext", "torchtitan", "nemo", "dgxc"):
+        assert sets[name]["median_percent"] <= 10.0
+    assert sets["nanotron"]["median_percent"] <= 8.0
+    assert sets["korthikanti"]["largest_percent"] <= 5.0
+    assert RESULT["memory"]["memory_mean_percent"] <= 9.0
+
+
+def test_fitted_constants_lie_within_their_physical_range():
+    for constants in RESULT["constants"].values():
+        assert len(constants) <= 6
+        for path, (value, low, high) in constants.items():
+            assert low <= value <= high
+            if path.endswith("efficiency"):
+                assert 0.0 < value < 1.0
