@@ -178,8 +178,8 @@ def split_power(values: Values, kernels: Any) -> KernelPower:
     """
     k = Kernels(*map(jnp.asarray, kernels))
     voltage = voltage_fraction(k.clock, values["voltage_floor"], values["voltage_knee"], WIDTH)
-    static, clocking, memory = (values[name] * k.device_power for name in ("static", "clocking", "memory"))
-    operations = k.reference_power - static - clocking - memory * k.memory_activity
+    static, clocking, memory = (jnp.asarray(values[name] * k.device_power) for name in ("static", "clocking", "memory"))
+    operations = jnp.asarray(k.reference_power - static - clocking - memory * k.memory_activity)
     overlap, path = values["overlap"], (values["path_clock"], values["path_exponent"])
     second = jnp.where(k.second_clock > 0, k.second_clock, 0.5)
     measured = share_from_stretch(k.second_time, second, memory_path_time(second, *path), overlap)
@@ -191,7 +191,7 @@ def split_power(values: Values, kernels: Any) -> KernelPower:
         clocking=clocking * k.clock * voltage**2,
         memory=memory * k.memory_activity / stretch,
         operations=operations * voltage**2 / stretch,
-        time=k.reference_time * stretch,
+        time=stretch * k.reference_time,
     )
 
 

@@ -92,7 +92,7 @@ def front_energy(values: Values, plans: Any) -> Float[Array, " rows"]:
     memory = values["memory_power"] * p.rated_power
     switching = switching_power_of(p, memory, p.hurried + slack)
     above = p.busy * (switching * (p.hurried * square(clock) + slack) + memory)
-    return (p.waiting_power * p.stretch + above) / p.power
+    return jnp.asarray((p.waiting_power * p.stretch + above) / p.power)
 
 
 def switching_power_of(plans: Deadlines, memory: Numeric, squares: Numeric) -> Float[Array, " rows"]:
@@ -107,7 +107,7 @@ def switching_power_of(plans: Deadlines, memory: Numeric, squares: Numeric) -> F
     **Returns:** S [W].
     """
     p = Deadlines(*map(jnp.asarray, plans))
-    return ((p.power - p.waiting_power) / p.busy - memory) / squares
+    return jnp.asarray(((p.power - p.waiting_power) / p.busy - memory) / squares)
 
 
 def front_errors(values: Values, plans: Any) -> Float[Array, "rows 1"]:

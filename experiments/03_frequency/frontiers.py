@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import energymodel as em
@@ -159,7 +160,7 @@ def pipeline_of(front: Front, values: Values, switching: float) -> PipelineLoad:
     """
     device = chip(front.gpu)
     equal = FORWARD_SHARE / (front.microbatches + front.stages - 1)
-    pass_time = np.repeat(np.array([[equal], [2.0 * equal]]), front.stages, axis=1)
+    pass_time = jnp.repeat(jnp.array([[equal], [2.0 * equal]]), front.stages, axis=1)
     memory_time = float(values["memory_time"])
     above = eqx.tree_at(
         lambda one: (one.voltage, one.leakage.power, one.fixed_power, one.minimum_clock),

@@ -120,7 +120,7 @@ def counted_errors(values: Values, table: Any) -> Float[Array, "rows 1"]:
     return jnp.log(watt / k.power)[:, None]
 
 
-COUNTED: Constants = CONSTANTS | {name: Constant(0.15, 0.7, unit="device power") for name in ACTIVITIES}
+COUNTED: Constants = {**CONSTANTS, **{name: Constant(0.15, 0.7, unit="device power") for name in ACTIVITIES}}
 
 
 def one_device_errors(values: Values, runs: Any) -> Float[Array, "rows 2"]:

@@ -1,5 +1,7 @@
 """Do time and power of a kernel follow the clock as the formulas say, and do known constants come back from data?"""
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -21,7 +23,7 @@ from energymodel.calibration.least_squares import Options, fit
 MEDIAN: Values = {name: np.asarray(one.median) for name, one in CONSTANTS.items()}
 
 
-def kernels(clock, activity=0.4, power=180.0, second_clock=0.0, second_time=1.0):
+def kernels(clock: Any, activity: Any = 0.4, power: Any = 180.0, second_clock=0.0, second_time=1.0) -> Kernels:
     clock, activity, power = np.broadcast_arrays(*(np.asarray(one, float) for one in (clock, activity, power)))
     one = np.ones(clock.size)
     return Kernels(
