@@ -90,9 +90,7 @@ def page(found: dict[str, dict[str, Any]]) -> str:
             table = ["| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|", *map(row_of, rows)]
             title = name[3:].replace("_", " ").capitalize()
             parts.append(f"## {title}\n\n{question(name)} (`experiments/{name}`)\n\n" + "\n".join(table) + "\n")
-    designs = [
-        f"- `experiments/{name}`: {question(name)}" for name, result in found.items() if not accuracies(result)
-    ]
+    designs = [f"- `experiments/{name}`: {question(name)}" for name, result in found.items() if not accuracies(result)]
     if designs:
         parts.append(TAIL + "\n" + "\n".join(designs) + "\n")
     return "\n".join(parts)
