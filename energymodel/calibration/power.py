@@ -21,6 +21,7 @@ WIDTH = 0.04
 """Half the rounding of the voltage knee [1]; caps are too far apart to tell it [docs/physics.md B2.1]."""
 LEAST_ABOVE = 1e-3
 NEWTON_STEPS = 12
+NO_LIMIT = 100.0  # [rated power], which no device draws
 
 
 class Profiles(NamedTuple):
@@ -153,7 +154,8 @@ def predict_power(values: Values, runs: Any) -> tuple[Float[Array, " rows"], Flo
     busy_time = share * runs.reference_time
     host_time = runs.reference_time * jnp.exp(jnp.log1p(-(share**overlap)) / overlap)
     switching = jnp.maximum(idle + top - static, LEAST_ABOVE * runs.rated_power)
-    allowed = jnp.clip((runs.limit - static) / switching, LEAST_ABOVE, 1.0)
+    limit = jnp.minimum(runs.limit, NO_LIMIT * runs.rated_power)  # an infinite one would have no slope
+    allowed = jnp.clip((limit - static) / switching, LEAST_ABOVE, 1.0)
     clock = clock_at_power(allowed, values["voltage_floor"], values["voltage_knee"])
     clock = jnp.minimum(jnp.maximum(clock, values["lowest_clock"]), runs.clock)
     voltage = voltage_fraction(clock, values["voltage_floor"], values["voltage_knee"], WIDTH)

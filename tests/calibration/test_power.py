@@ -38,6 +38,18 @@ def test_without_a_limit_a_profile_is_itself():
     np.testing.assert_allclose([time[0], watt[0]], [100.0, 220.0], rtol=1e-9)
 
 
+def test_clocks_without_limits_have_slopes():
+    """Where only clocks are set, the limit is infinite: the errors must have finite slopes all the same."""
+    runs = rows([np.inf, np.inf], overhead=0.3)._replace(clock=np.array([1.0, 0.7]))
+    names = ("busy_power", "static_above_idle", "voltage_floor")
+
+    def total(*chosen):
+        return jnp.sum(errors(MEDIAN | dict(zip(names, chosen, strict=True)), runs) ** 2)
+
+    slopes = jax.jit(jax.grad(total, argnums=(0, 1, 2)))(*(jnp.asarray(MEDIAN[name]) for name in names))
+    assert np.all(np.isfinite(slopes))
+
+
 def test_clock_at_power_inverts_switching_power():
     phi = jnp.linspace(0.05, 1.0, 30)
     share = phi * voltage_fraction(phi, 0.8, 0.6, power.WIDTH) ** 2

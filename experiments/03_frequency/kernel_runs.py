@@ -1,0 +1,237 @@
+"""How well do time, power and energy of GPU kernels carry over from the highest clock to lower ones?"""
+
+import csv
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from energymodel.calibration import power
+from energymodel.calibration.constants import Constant, Constants, Values
+from energymodel.calibration.kernel_clock import CONSTANTS, Kernels, kernel_errors, split_power
+from energymodel.calibration.least_squares import Errors, Fit, Options, fit, held_out_errors
+from energymodel.physics.switching import clock_stretch, mixed_cubic_power
+
+DATA = Path(__file__).parents[1] / "data"
+LOWEST = 0.35  # of the highest clock: below, the floor form of voltage is not valid [docs/physics.md E]
+SECOND = 0.68  # of the highest clock, near which a kernel is measured a second time
+NOISE = 0.04
+OPTIONS = Options(starts=4, tolerance=1e-7, steps=100)
+ACTIVITIES = ("sm_active_frac", "fp32_active_frac", "fp64_active_frac")
+
+
+class Measured(NamedTuple):
+    """Settings of one GPU by row: their suite, benchmark and kernel, profiles, counters of the profile."""
+
+    suite: np.ndarray
+    benchmark: np.ndarray
+    kernel: np.ndarray
+    clock_hz: np.ndarray
+    runs: Kernels
+    activity: np.ndarray
+
+    @property
+    def tested(self) -> np.ndarray:
+        """Rows below the profile, and within the range of clocks for which the law is meant."""
+        clock = np.asarray(self.runs.clock)
+        return (clock < 1.0) & (clock >= LOWEST)
+
+
+class Counted(NamedTuple):
+    """Kernels whose power was not measured, with activities of the core's units at the highest clock."""
+
+    runs: Kernels
+    activity: np.ndarray
+
+
+def rows_of(gpu: str = "") -> list[dict[str, str]]:
+    """Rows of the file, of one GPU or all."""
+    with (DATA / "dvfs_kernels_v100_rtx8000.csv").open(encoding="utf-8") as file:
+        return [row for row in csv.DictReader(file) if gpu in ("", row["gpu"])]
+
+
+def gpus() -> list[str]:
+    """GPUs in the file."""
+    return list(dict.fromkeys(row["gpu"] for row in rows_of()))
+
+
+def measured(gpu: str, second: float = 0.0) -> Measured:
+    """Kernels of a GPU, with their profiles at the highest clock and, if wanted, near a second one."""
+    rows = rows_of(gpu)
+
+    def column(name: str) -> np.ndarray:
+        return np.array([float(row[name] or "nan") for row in rows])
+
+    kernel = np.array(["/".join((row["benchmark"], row["kernel"], row["arg"])) for row in rows])
+    clock, time, watt = column("core_clock_hz"), column("kernel_time_s"), column("average_power_w")
+    first, again = np.zeros(len(rows), int), np.zeros(len(rows), int)
+    for name in dict.fromkeys(kernel.tolist()):
+        own = np.flatnonzero(kernel == name)
+        first[own] = own[np.argmax(clock[own])]
+        again[own] = own[np.argmin(np.abs(clock[own] - second * np.max(clock)))]
+    counters = {name: np.nan_to_num(column(name)) for name in ("dram_active_frac", *ACTIVITIES)}
+    runs = Kernels(
+        clock=clock / clock[first],
+        reference_time=time[first],
+        reference_power=watt[first],
+        memory_activity=counters["dram_active_frac"][first],
+        second_clock=(clock / clock[first])[again] if second else np.zeros(len(rows)),
+        second_time=time[again] / time[first],
+        device_power=np.full(len(rows), np.max(watt)),
+        time=time,
+        power=watt,
+    )
+    return Measured(
+        suite=np.array([row["suite"] for row in rows]),
+        benchmark=np.array([row["benchmark"] for row in rows]),
+        kernel=kernel,
+        clock_hz=clock,
+        runs=runs,
+        activity=np.stack([counters[name][first] for name in ACTIVITIES], axis=1),
+    )
+
+
+def posynomial_errors(values: Values, kernels: Any) -> Float[Array, "rows 2"]:
+    """The form for few data: `P = P_s + kappa ((1 - m) phi + m phi^3)`, `t = t_1 ((1 - mu) / phi + mu)`."""
+    k = Kernels(*map(jnp.asarray, kernels))
+    static = values["static"] * k.device_power
+    watt = mixed_cubic_power(static, k.reference_power - static, values["cubic_share"], k.clock)
+    time = k.reference_time * clock_stretch(k.clock, values["memory_time"] * k.memory_activity)
+    return jnp.stack([jnp.log(time / k.time), jnp.log(jnp.maximum(watt, 1.0) / k.power)], axis=1)
+
+
+POSYNOMIAL: Constants = {
+    "static": Constant(0.12, 0.4, unit="device power"),
+    "cubic_share": Constant(0.5, 0.3, 0.0, 1.0),
+    "memory_time": Constant(0.6, 0.3, 0.0, 1.0),
+}
+
+
+def counted_errors(values: Values, table: Any) -> Float[Array, "rows 1"]:
+    """Errors of power where no power of the kernel was measured: its core's power follows from counters."""
+    k, activity = Kernels(*map(jnp.asarray, table.runs)), jnp.asarray(table.activity)
+    core = sum(activity[:, unit] * values[name] for unit, name in enumerate(ACTIVITIES))
+    share = values["static"] + values["clocking"] + values["memory"] * k.memory_activity + core
+    watt = split_power(values, k._replace(reference_power=share * k.device_power)).power
+    return jnp.log(watt / k.power)[:, None]
+
+
+COUNTED: Constants = {**CONSTANTS, **{name: Constant(0.15, 0.7, unit="device power") for name in ACTIVITIES}}
+
+
+def one_device_errors(values: Values, runs: Any) -> Float[Array, "rows 2"]:
+    """Those of `energymodel calibrate`, kind `power`."""
+    return power.errors(values, runs)
+
+
+def split(data: Measured, found: Fit) -> dict[str, np.ndarray]:
+    """Shares of the power of each kernel at the highest clock."""
+    with jax.enable_x64(True):
+        parts = split_power(found.values, data.runs)
+    top = np.asarray(data.runs.clock) == 1.0
+    return {name: np.asarray(getattr(parts, name) / parts.power)[top] for name in ("static", "memory", "core")}
+
+
+def fitted(errors: Errors, constants: Constants, table: Any, rows: np.ndarray) -> Fit:
+    """Constants of some rows."""
+    return fit(errors, constants, table, weights=rows.astype(float), noise=NOISE, options=OPTIONS)
+
+
+class Protocol(NamedTuple):
+    """What is known of a kernel and which fit predicts it; errors of the rows, and which of them are judged."""
+
+    name: str
+    held_out: str
+    errors: np.ndarray
+    judged: np.ndarray
+    fit: Fit
+
+
+def protocols(gpu: str) -> Iterator[Protocol]:
+    """Every way in which a kernel is predicted here."""
+    data = measured(gpu)
+    tested, word = data.tested, "benchmark"
+
+    def without(errors: Errors, constants: Constants, table: Any, rows: np.ndarray) -> tuple[Fit, np.ndarray]:
+        found = fitted(errors, constants, table, rows)
+        blind = held_out_errors(
+            errors, constants, table, data.benchmark, found, weights=rows.astype(float), options=OPTIONS
+        )
+        return found, blind
+
+    found, blind = without(kernel_errors, CONSTANTS, data.runs, tested)
+    yield Protocol("one clock", word, blind, tested, found)
+    twice = measured(gpu, SECOND)
+    later = tested & (np.asarray(twice.runs.clock) != np.asarray(twice.runs.second_clock))
+    second, blind = without(kernel_errors, CONSTANTS, twice.runs, later)
+    yield Protocol("two clocks", word, blind, later, second)
+    clocks = np.unique(data.clock_hz[tested])
+    other = tested & np.isin(data.clock_hz, clocks[1::2])
+    yield Protocol("one clock", "every other clock", *_new(data.runs, tested & ~other, other))
+    real = data.suite == "real"
+    if np.any(real) and not np.all(real):
+        yield Protocol(
+            "one clock", "real kernels, from microbenchmarks", *_new(data.runs, tested & ~real, tested & real)
+        )
+    simple, blind = without(posynomial_errors, POSYNOMIAL, data.runs, tested)
+    yield Protocol("one clock, posynomial", word, blind, tested, simple)
+    runs, _ = power.profiles(
+        data.kernel, np.ones(len(tested)), np.full(len(tested), np.inf), np.asarray(data.runs.time),
+        np.asarray(data.runs.power), clock=data.clock_hz,
+    )  # fmt: skip
+    plain, blind = without(one_device_errors, power.power_constants(), runs, tested)
+    yield Protocol("one clock, without counters", word, blind, tested, plain)
+    anywhere = np.asarray(data.runs.clock) >= LOWEST
+    counted, blind = without(counted_errors, COUNTED, Counted(data.runs, data.activity), anywhere)
+    yield Protocol("counters only", word, blind, anywhere, counted)
+
+
+def _new(table: Kernels, known: np.ndarray, judged: np.ndarray) -> tuple[np.ndarray, np.ndarray, Fit]:
+    found = fitted(kernel_errors, CONSTANTS, table, known)
+    return found.errors, judged, found
+
+
+def percent_of(errors: np.ndarray) -> dict[str, float]:
+    """Mean and largest size of relative errors of time, power and energy [1]."""
+    parts = {"power": errors[:, -1]}
+    if errors.shape[1] == 2:
+        parts = {"time": errors[:, 0], "power": errors[:, 1], "energy": errors.sum(axis=1)}
+    sizes = {name: np.abs(np.expm1(part)) for name, part in parts.items()}
+    means = {f"{name}_error": float(np.mean(size)) for name, size in sizes.items()}
+    return means | {f"{name}_largest": float(np.max(size)) for name, size in sizes.items()}
+
+
+class Choice(NamedTuple):
+    """Clocks chosen for each kernel, in order of the kernels, and what they cost above the measured best [1]."""
+
+    kernels: list[str]
+    best: np.ndarray
+    chosen: np.ndarray
+    regret: np.ndarray
+    saving: np.ndarray
+
+
+def choices(data: Measured, errors: np.ndarray | None, single: Callable[[np.ndarray], int] | None = None) -> Choice:
+    """The measured clock of least predicted energy of each kernel, or `single` one for all.
+
+    Saving is what the measured best clock saves of the energy at the highest.
+    """
+    energy = np.asarray(data.runs.time * data.runs.power)
+    clock = np.asarray(data.runs.clock)
+    predicted = energy if errors is None else energy * np.exp(np.where(clock < 1.0, errors.sum(axis=1), 0.0))
+    names = list(dict.fromkeys(data.kernel.tolist()))
+    best, chosen, regret, saving = [], [], [], []
+    for name in names:
+        own = np.flatnonzero((data.kernel == name) & (clock >= LOWEST))
+        own = own[np.argsort(clock[own])]
+        least = own[np.argmin(energy[own])]
+        one = own[np.argmin(predicted[own])] if single is None else own[single(clock[own])]
+        best.append(data.clock_hz[least])
+        chosen.append(data.clock_hz[one])
+        regret.append(energy[one] / energy[least] - 1.0)
+        saving.append(1.0 - energy[least] / energy[own[-1]])
+    return Choice(names, *(np.array(part) for part in (best, chosen, regret, saving)))

@@ -1,0 +1,305 @@
+"""Power, time and best clock of GPU kernels below the highest clock, and the front of time and energy of a pipeline.
+
+Prints eleven tables, draws `kernel_clocks` and `frontiers` (SVG and PNG) and writes `result.json` beside this file.
+"""
+
+import itertools
+import sys
+from pathlib import Path
+from typing import Any
+
+import frontiers
+import kernel_runs
+import numpy as np
+
+from energymodel.report.figure import BLUE, COLORS, GRAY, add_axes, new_figure
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import outputs
+
+FOLDER = Path(__file__).parent
+SHOWN = ("matrixMul", "binomialOptions", "BlackScholes", "fastWalshTransform", "transpose")
+
+
+def kernel_tables(gpu: str) -> tuple[outputs.Tables, kernel_runs.Measured, np.ndarray]:
+    """Tables of one GPU, its measurements, and the errors with the benchmark held out."""
+    data = kernel_runs.measured(gpu)
+    tables: outputs.Tables = {"kernel_errors": [], "kernel_choices": []}
+    first: kernel_runs.Protocol | None = None
+    for one in kernel_runs.protocols(gpu):
+        first = first or one
+        tables["kernel_errors"].append(
+            {
+                "gpu": gpu,
+                "known": one.name,
+                "held_out": one.held_out,
+                "constants": len(one.fit.values),
+                "count": int(np.sum(one.judged)),
+                **kernel_runs.percent_of(one.errors[one.judged]),
+            }
+        )
+        if one.held_out == "benchmark" and one.errors.shape[1] == 2:
+            tables["kernel_choices"].append(
+                _choice(gpu, f"least predicted, {one.name}", kernel_runs.choices(data, one.errors))
+            )
+        print(f"{gpu}: {one.name}, {one.held_out} held out", flush=True)
+    assert first is not None
+    clocks = np.unique(data.clock_hz[np.asarray(data.runs.clock) >= kernel_runs.LOWEST])
+    for place in (int(np.searchsorted(clocks, 0.68 * clocks[-1])), len(clocks) - 1):
+        choice = kernel_runs.choices(data, None, lambda _, place=place: place)
+        tables["kernel_choices"].append(_choice(gpu, f"{clocks[place] / 1e6:.0f} MHz for all", choice))
+    tables["kernel_constants"] = [
+        {"gpu": gpu, "constant": name, "value": float(value), "unit": kernel_runs.CONSTANTS[name].unit}
+        for name, value in first.fit.values.items()
+    ]
+    tables["kernel_by_clock"] = [
+        {
+            "gpu": gpu,
+            "clock_hz": float(clock),
+            "tested": bool(np.all(first.judged[data.clock_hz == clock])),
+            **kernel_runs.percent_of(first.errors[data.clock_hz == clock]),
+        }
+        for clock in np.unique(data.clock_hz)[:-1]
+    ]
+    tables["kernel_split"] = _splits(gpu, data, first)
+    return tables, data, first.errors
+
+
+def _choice(gpu: str, rule: str, choice: kernel_runs.Choice) -> dict[str, Any]:
+    return {
+        "gpu": gpu,
+        "rule": rule,
+        "mean_regret": float(np.mean(choice.regret)),
+        "largest_regret": float(np.max(choice.regret)),
+        "best_found": int(np.sum(choice.best == choice.chosen)),
+        "kernels": len(choice.kernels),
+        "mean_saving_of_best": float(np.mean(choice.saving)),
+    }
+
+
+def _splits(gpu: str, data: kernel_runs.Measured, found: kernel_runs.Protocol) -> list[dict[str, Any]]:
+    """By benchmark: shares of power at the highest clock, best and chosen clocks, mean over its kernels."""
+    shares, choice = kernel_runs.split(data, found.fit), kernel_runs.choices(data, found.errors)
+    top = np.asarray(data.runs.clock) == 1.0
+    order = [data.kernel[top].tolist().index(name) for name in choice.kernels]
+    benchmark = data.benchmark[top][order]
+    power = np.asarray(data.runs.power)[top][order]
+    return [
+        {
+            "gpu": gpu,
+            "benchmark": name,
+            "kernels": int(np.sum(benchmark == name)),
+            "power_w": float(np.mean(power[benchmark == name])),
+            **{part: float(np.mean(share[order][benchmark == name])) for part, share in shares.items()},
+            "best_clock_hz": float(np.mean(choice.best[benchmark == name])),
+            "chosen_clock_hz": float(np.mean(choice.chosen[benchmark == name])),
+            "mean_regret": float(np.mean(choice.regret[benchmark == name])),
+        }
+        for name in dict.fromkeys(benchmark.tolist())
+    ]
+
+
+def kernel_accuracy(gpu: str, data: kernel_runs.Measured, errors: np.ndarray) -> list[dict[str, Any]]:
+    """Rows for the page on trust."""
+    count = len({*data.kernel.tolist()})
+    within = f"{count} kernels on {gpu}, {100 * kernel_runs.LOWEST:.0f} % of the highest clock and above"
+    judged = errors[data.tested]
+    parts = {"time": judged[:, 0], "power": judged[:, 1], "energy": judged.sum(axis=1)}
+    return [
+        outputs.accuracy(
+            f"{name} of a kernel at a lower clock, from its profile at the highest", np.expm1(part),
+            "benchmark; shared constants from all others", within,
+        )
+        for name, part in parts.items()
+    ]  # fmt: skip
+
+
+def frontier_tables() -> tuple[outputs.Tables, list[frontiers.Front]]:
+    """Fronts predicted from their fastest plans, with constants from other fronts."""
+    found = frontiers.fronts()
+    groups = {word: [getattr(front, word) for front in found] for word in ("layout", "method", "model")}
+    protocols: dict[str, list[Any]] = {"nothing": [frontiers.fitted(found, [True] * len(found)).values] * len(found)}
+    protocols["everything"] = [frontiers.prior_values()] * len(found)
+    for word, labels in groups.items():
+        if len(set(labels)) > 1:
+            by = {
+                label: frontiers.fitted(found, [other != label for other in labels]).values
+                for label in dict.fromkeys(labels)
+            }
+            protocols[word] = [by[label] for label in labels]
+    tables: outputs.Tables = {
+        "frontier_constants": [
+            {"constant": name, "value": float(value), "unit": frontiers.CONSTANTS[name].unit}
+            for name, value in protocols["nothing"][0].items()
+        ],
+        "frontier_summary": [],
+        "frontiers": [
+            {"method": f.method, "model": f.model, "layout": f.layout, "outlier": f.is_outlier} for f in found
+        ],
+        "frontier_points": [],
+    }
+    for word in ("layout", "method"):
+        protocols.setdefault(word, protocols["nothing"])  # a file of one kind has nothing to hold out
+    plans: dict[str, list[np.ndarray]] = {}
+    for word, values in protocols.items():
+        exact = [frontiers.exact_plans(front, one) for front, one in zip(found, values, strict=True)]
+        plans[word] = [one.ratio for one in exact]
+        errors = [frontiers.at_deadlines(front, one.ratio) for front, one in zip(found, exact, strict=True)]
+        tables["frontier_summary"].append(_summary(word, found, errors, all(one.solved for one in exact)))
+        for row, error in zip(tables["frontiers"], errors, strict=True):
+            row[f"error_{word}_held_out"] = float(np.mean(np.abs(error)))
+        print(f"fronts: {word} held out", flush=True)
+    for row, front, values in zip(tables["frontiers"], found, protocols["layout"], strict=True):
+        time, energy = frontiers.from_mean_clocks(front, values)
+        row["time_error_from_mean_clocks"] = float(np.mean(np.abs(time[1:] / front.stretch[1:] - 1.0)))
+        row["energy_error_from_mean_clocks"] = float(np.mean(np.abs(energy[1:] / front.ratio[1:] - 1.0)))
+        row["error_with_one_clock"] = float(
+            np.mean(np.abs(frontiers.at_deadlines(front, frontiers.one_clock(front, values))))
+        )
+    tables["frontier_points"] = [
+        {
+            "method": front.method,
+            "model": front.model,
+            "layout": front.layout,
+            "time_s": float(front.time[number]),
+            "time_ratio": float(front.stretch[number]),
+            "energy_ratio": float(front.ratio[number]),
+            **{
+                f"{word}_held_out": float(of_fronts[place][number])
+                for word, of_fronts in plans.items()
+                if word in groups
+            },
+        }
+        for place, front in enumerate(found)
+        for number in range(len(front.time))
+    ]
+    return tables, found
+
+
+def _summary(word: str, found: list[frontiers.Front], errors: list[np.ndarray], solved: bool) -> dict[str, Any]:
+    sizes = np.abs(np.array(errors))
+    usual = sizes[[not front.is_outlier for front in found]]
+    return {
+        "held_out": word,
+        "fronts": len(found),
+        "mean_error": float(np.mean(sizes)),
+        "largest_error": float(np.max(sizes)),
+        "fronts_within_3_percent": int(np.sum(np.mean(sizes, axis=1) <= 0.03)),
+        "mean_without_outlier": float(np.mean(usual)),
+        "largest_without_outlier": float(np.max(usual)),
+        "solved": solved,
+    }
+
+
+def frontier_accuracy(tables: outputs.Tables, found: list[frontiers.Front]) -> list[dict[str, Any]]:
+    """Rows for the page on trust: energy at ten deadlines of each front."""
+    rows = []
+    within = (
+        f"{len(found)} fronts on 16 A100, 2 stages; time up to {max(f.stretch[-1] for f in found):.2f} x the shortest"
+    )
+    for word in ("layout", "method", "model"):
+        if f"{word}_held_out" not in tables["frontier_points"][0]:
+            continue
+        errors = [
+            frontiers.at_deadlines(
+                front,
+                np.array(
+                    [
+                        row[f"{word}_held_out"]
+                        for row in tables["frontier_points"]
+                        if (row["method"], row["model"], row["layout"]) == (front.method, front.model, front.layout)
+                    ]
+                ),
+            )
+            for front in found
+        ]
+        rows.append(
+            outputs.accuracy(
+                "energy of a pipelined step at a later deadline, over that of its fastest plan", np.concatenate(errors),
+                f"{word}; constants from all others", within,
+            )
+        )  # fmt: skip
+    return rows
+
+
+def kernel_figure(data: kernel_runs.Measured, errors: np.ndarray) -> Any:
+    """Power measured and predicted, and energy over the clock with both best clocks."""
+    drawn = new_figure(7.4, 3.5)
+    axes = add_axes(drawn, 1, 2, 1)
+    measured = np.asarray(data.runs.power)
+    predicted = measured * np.exp(errors[:, 1])
+    for suite, color in (("microbenchmark", GRAY), ("real", BLUE)):
+        rows = data.tested & (data.suite == suite)
+        axes.plot(measured[rows], predicted[rows], "o", color=color, markersize=2.5, label=suite)
+    ends = [measured[data.tested].min(), measured.max()]
+    axes.plot(ends, ends, color="black", linewidth=0.8)
+    axes.set(xscale="log", yscale="log", xlabel="measured power [W]", ylabel="predicted power [W]")
+    ticks = [30, 50, 100, 200]
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_ticks(ticks, [str(tick) for tick in ticks])
+        axis.set_ticks([], minor=True)
+    axes.set_title("from the highest clock, benchmark held out", fontsize=9, loc="left")
+    axes.legend(fontsize=7)
+    axes = add_axes(drawn, 1, 2, 2)
+    energy = np.asarray(data.runs.time) * measured
+    for name, color in zip(SHOWN, COLORS, strict=False):
+        own = np.flatnonzero((data.benchmark == name) & (np.asarray(data.runs.clock) >= kernel_runs.LOWEST))
+        own = own[np.argsort(data.clock_hz[own])]
+        clock, top = data.clock_hz[own] / 1e6, energy[own[-1]]
+        foreseen = energy[own] * np.exp(np.where(clock < clock[-1], errors[own].sum(axis=1), 0.0)) / top
+        axes.plot(clock, energy[own] / top, "o", color=color, markersize=4, label=name)
+        axes.plot(clock, foreseen, color=color, linewidth=1.2)
+        axes.plot(clock[np.argmin(foreseen)], foreseen.min(), "v", color=color, markersize=8, fillstyle="none")
+    axes.set(xlabel="core clock [MHz]", ylabel="energy over that at the highest clock")
+    axes.set_title("lines: predicted, triangles: their minimum", fontsize=9, loc="left")
+    axes.legend(fontsize=7)
+    return drawn
+
+
+def frontier_figure(tables: outputs.Tables) -> Any:
+    """Measured fronts as points, those predicted from the fastest plan as lines, by method."""
+    points = tables["frontier_points"]
+    methods, layouts = (list(dict.fromkeys(row[name] for row in points)) for name in ("method", "layout"))
+    colors = dict(zip(layouts, COLORS, strict=False))
+    models = list(dict.fromkeys(row["model"] for row in points))
+    drawn = new_figure(7.4, 3.1)
+    for place, method in enumerate(methods):
+        axes = add_axes(drawn, 1, len(methods), place + 1)
+        for layout, model in itertools.product(layouts, models):
+            rows = [row for row in points if (row["method"], row["layout"], row["model"]) == (method, layout, model)]
+            if not rows:
+                continue
+            times, color = [row["time_ratio"] for row in rows], colors.get(layout, GRAY)
+            marker = "os^v"[models.index(model) % 4]
+            axes.plot(times, [row["energy_ratio"] for row in rows], marker, color=color, markersize=3.5)
+            axes.plot(times, [row["layout_held_out"] for row in rows], color=color, linewidth=1.2)
+            other = [row["method_held_out"] for row in rows]
+            axes.plot(times, other, color=color, linewidth=0.9, linestyle=(0, (4, 2)))
+        axes.set(xlabel="time / shortest", xlim=(0.98, 1.55), ylim=(0.72, 1.02))
+        axes.set_title(method.replace("_", " "), fontsize=9, loc="left")
+        if place == 0:
+            axes.set_ylabel("energy / that of the fastest plan")
+            for layout, color in colors.items():
+                axes.plot([], [], "o", color=color, markersize=3.5, label=layout)
+            axes.legend(fontsize=6)
+    return drawn
+
+
+def main() -> None:
+    tables: outputs.Tables = {"accuracy": []}
+    for place, gpu in enumerate(kernel_runs.gpus()):
+        part, data, errors = kernel_tables(gpu)
+        tables["accuracy"] += kernel_accuracy(gpu, data, errors)
+        for name, rows in part.items():
+            tables.setdefault(name, []).extend(rows)
+        name = "kernel_clocks" if place == 0 else f"kernel_clocks_{gpu.lower()}"
+        outputs.draw(kernel_figure(data, errors), FOLDER, name)
+    part, found = frontier_tables()
+    tables["accuracy"] += frontier_accuracy(part, found)
+    tables |= part
+    outputs.draw(frontier_figure(tables), FOLDER, "frontiers")
+    outputs.keep(tables, FOLDER)
+
+
+if __name__ == "__main__":
+    main()
