@@ -88,7 +88,7 @@ def find(name: str) -> tuple[str, str]:
 
 
 def preset_toml(category: str, name: str) -> str:
-    """A preset as a scenario file: a scenario in full, a component as a change of the scenario `BASE`."""
+    """A preset as a scenario file: a scenario in full, a component or a cluster as a change of the scenario `BASE`."""
     from energymodel.presets.files import read_preset
     from energymodel.report.toml import dumps
 
@@ -103,6 +103,9 @@ def preset_toml(category: str, name: str) -> str:
     title = preset.pop("title", name)
     if preset.get("component") == "NearLimitAccelerator":
         preset = {key: value for key, value in preset.items() if isinstance(value, dict)}
+    if category == "clusters":
+        heading = f"# {title} ({category}/{name})\n# A scenario file: {BASE} on this cluster. Edit it.\n"
+        return heading + dumps({"base": BASE, **preset})
     place = PLACES.get(category) or LAW_PLACES.get(str(preset.get("component")), "learning.critical_batch")
     # The name makes it replace what the base has there, whatever law or device that is.
     tables: dict[str, Any] = {"preset": name, **preset}

@@ -7,6 +7,7 @@ import pytest
 
 import energymodel as em
 from cli.shell import SMALL, run
+from energymodel.calibration.predict import cluster_system
 from energymodel.cli.presets import find, preset_toml
 from energymodel.presets.files import CATEGORIES, names, read_preset
 from energymodel.units import InputError
@@ -40,7 +41,7 @@ def test_a_preset_shows_units_sources_and_uncertainty():
 COMPONENTS = [
     (category, name)
     for category in CATEGORIES
-    if category != "scenarios"
+    if category not in ("scenarios", "clusters")
     for name in sorted(
         {names(category)[0], names(category)[-1]} | ({"near-limit"} if category == "hardware" else set())
     )
@@ -56,6 +57,14 @@ def test_a_shown_component_reads_back_to_the_same_numbers(category, name):
     assert copied.provenance == named.provenance
     assert em.load_scenario(copied.tables).tables["system"] == copied.tables["system"]
     assert copied.tables["system"] == named.tables["system"]
+
+
+@pytest.mark.parametrize("name", [names("clusters")[0], names("clusters")[-1]])
+def test_a_shown_cluster_is_a_scenario(name):
+    shown = em.load_scenario(tomllib.loads(preset_toml("clusters", name)))
+    cluster = cluster_system(name)
+    assert shown.system.accelerator == cluster.accelerator
+    assert shown.system.software == cluster.software
 
 
 def _places(system, path=()):
