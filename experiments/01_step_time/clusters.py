@@ -90,11 +90,10 @@ CLUSTERS = {
             "accelerator.host_time": (2e-4, "s"),
             "software.unmasked": (1.0, "1"),
             "accelerator.overhead_time": (2e-3, "s"),
-            # Exchanges in line with the kernels; scores pass through a fused masked softmax.
+            # Exchanges in line with the kernels.
             "software.pipeline_overlap": (0.0, "1"),
             "software.latency_overlap": (0.0, "1"),
             "software.collective_steps": (0.0, "1"),
-            "software.score_passes": (3.0, "1"),
         },
         (
             EFFICIENCY,
@@ -163,7 +162,7 @@ UNITS = {"latency": "s", "time": "s", "memory": "B", "bytes": "B", "size": "B"}
 
 def unit_of(path: str) -> str:
     """Unit of a constant, by the last word of its name."""
-    if path.endswith("half_size"):
+    if path.endswith(("half_size", "usable_memory")):
         return "1"
     return UNITS.get(path.rpartition("_")[2].rpartition(".")[2], "1")
 
