@@ -101,7 +101,7 @@ def search_layouts(problem: Problem, lattice: Lattice) -> Searched:
 
 
 def restart(problem: Problem, searched: Searched) -> Searched:
-    """The same with the best lane searched from other starts, spread evenly over its bounds [Sobol 1967]."""
+    """The same with the best lane searched from other starts, spread evenly over its bounds [McKay et al. 1979]."""
     if not searched.usable.any() or searched.interrupted:
         return searched
     best, count = searched.best(), OPTIONS.chunk
