@@ -38,8 +38,8 @@ def test_stated_distributions_hold():
     scenario = em.load_scenario("llama-3.1-405b-h100")
     found = em.monte_carlo(scenario, 2**15, limits=stated["limits"], seed=3)
     for name, one in stated["outputs"].items():
-        spread = found.spreads[name]
-        assert abs(spread.mean - one["mean"]) < 5.0 * np.hypot(spread.error, one["error"])
-        np.testing.assert_allclose(spread.deviation, one["deviation"], rtol=0.05)
+        # A few far draws decide mean and deviation of the energy, so that quantiles are compared.
+        for share in ("0.05", "0.25", "0.5", "0.75", "0.95"):
+            np.testing.assert_allclose(found.spreads[name].quantiles[float(share)], one["quantiles"][share], rtol=0.02)
     for name, one in stated["chances"].items():
         assert found.chances[name].share == pytest.approx(one["share"], abs=0.02)
