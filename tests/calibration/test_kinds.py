@@ -40,7 +40,7 @@ FILES = {
 each_kind = pytest.mark.parametrize("kind", list(FILES))
 
 
-def refused(tmp_path, kind, header, rows, pattern):
+def assert_refused(tmp_path, kind, header, rows, pattern):
     file = tmp_path / "m.csv"
     file.write_text("\n".join((header, *rows)) + "\n", encoding="utf-8")
     with pytest.raises(InputError, match=pattern) as caught:
@@ -75,7 +75,7 @@ def test_a_missing_column_is_named(tmp_path, kind):
     names = header.split(",")
     place = len(names) - 1
     cut = [",".join(row.split(",")[:place]) for row in rows]
-    refused(tmp_path, kind, ",".join(names[:place]), cut, r'm\.csv, line 1: column "\w+" is missing: ')
+    assert_refused(tmp_path, kind, ",".join(names[:place]), cut, r'm\.csv, line 1: column "\w+" is missing: ')
 
 
 @each_kind
@@ -86,7 +86,7 @@ def test_a_missing_column_is_named(tmp_path, kind):
 )  # fmt: skip
 def test_a_bad_cell_is_named_by_line_and_column(tmp_path, kind, word, pattern):
     header, rows, name = with_cell(kind, word)
-    refused(tmp_path, kind, header, rows, rf'm\.csv, line 3, column "{name}": {pattern}')
+    assert_refused(tmp_path, kind, header, rows, rf'm\.csv, line 3, column "{name}": {pattern}')
 
 
 @each_kind
@@ -94,40 +94,44 @@ def test_a_wrong_unit_suffix_is_told_from_a_missing_column(tmp_path, kind):
     header, rows, (right, wrong) = FILES[kind]
     names = [wrong if name == right else name for name in header.split(",")]
     suffix = wrong.removeprefix(right.rpartition("_")[0] or right).lstrip("_")
-    refused(tmp_path, kind, ",".join(names), rows, f'line 1: column "{wrong}" has the unit "{suffix}"')
+    assert_refused(tmp_path, kind, ",".join(names), rows, f'line 1: column "{wrong}" has the unit "{suffix}"')
 
 
 @each_kind
 def test_repeated_rows_name_both_lines_and_one_row_is_too_few(tmp_path, kind):
     header, rows, _ = FILES[kind]
-    refused(tmp_path, kind, header, [*rows, rows[1]], "line 5: repeats the setting of line 3")
-    refused(tmp_path, kind, header, rows[:1], "1 row of measurements; at least 2")
-    refused(tmp_path, kind, header, [], "0 rows of measurements")
+    assert_refused(tmp_path, kind, header, [*rows, rows[1]], "line 5: repeats the setting of line 3")
+    assert_refused(tmp_path, kind, header, rows[:1], "1 row of measurements; at least 2")
+    assert_refused(tmp_path, kind, header, [], "0 rows of measurements")
 
 
 @each_kind
 def test_a_million_rows_are_refused_before_they_are_read(tmp_path, kind):
     header, rows, _ = FILES[kind]
-    refused(tmp_path, kind, header, rows * 333_334, f"line {MOST_ROWS + 2}: more than {MOST_ROWS:,} rows")
+    assert_refused(tmp_path, kind, header, rows * 333_334, f"line {MOST_ROWS + 2}: more than {MOST_ROWS:,} rows")
 
 
 def test_laws_need_models_of_several_sizes_and_several_batches(tmp_path):
-    refused(tmp_path, "loss", "parameters,tokens,loss", ["1e8,1e9,3.5", "1e8,2e9,3.4"], '"parameters" holds one value')
-    refused(tmp_path, "batch", "group,batch,steps", ["a,8,100", "a,16,60", "b,8,50"],
+    assert_refused(
+        tmp_path, "loss", "parameters,tokens,loss", ["1e8,1e9,3.5", "1e8,2e9,3.4"], '"parameters" holds one value'
+    )
+    assert_refused(tmp_path, "batch", "group,batch,steps", ["a,8,100", "a,16,60", "b,8,50"],
             'line 4: "b" was measured at one batch only')  # fmt: skip
-    refused(tmp_path, "batch", "batch_tokens,samples", ["8,1", "16,2"], '"steps" is missing: steps to the target')
-    refused(tmp_path, "batch", "steps,samples", ["8,1", "16,2"], '"batch_tokens" is missing: batch in tokens')
-    refused(tmp_path, "batch", "batch,steps", ["8,100", "16,"], 'line 3, column "steps": empty')
+    assert_refused(
+        tmp_path, "batch", "batch_tokens,samples", ["8,1", "16,2"], '"steps" is missing: steps to the target'
+    )
+    assert_refused(tmp_path, "batch", "steps,samples", ["8,1", "16,2"], '"batch_tokens" is missing: batch in tokens')
+    assert_refused(tmp_path, "batch", "batch,steps", ["8,100", "16,"], 'line 3, column "steps": empty')
 
 
 def test_a_layout_is_told_what_it_lacks_by_line(tmp_path):
     header, rows, _ = FILES["step-time"]
     short = [rows[0], "", rows[1].replace("24,2048", "24,", 1)]
-    refused(tmp_path, "step-time", header, short, r"m\.csv, line 4.*hidden is missing: hidden size")
+    assert_refused(tmp_path, "step-time", header, short, r"m\.csv, line 4.*hidden is missing: hidden size")
     words = [rows[0], rows[1].replace("24,2048", "24,wide", 1)]
-    refused(tmp_path, "step-time", header, words, "m\\.csv, line 3, hidden: 'wide' is not a number")
-    refused(tmp_path, "step-time", f"cluster,{header}", [f"{one},{row}" for one, row in zip("ab", rows, strict=False)],
-            "holds a, b; constants belong to one cluster")  # fmt: skip
+    assert_refused(tmp_path, "step-time", header, words, "m\\.csv, line 3, hidden: 'wide' is not a number")
+    clusters = [f"{one},{row}" for one, row in zip("ab", rows, strict=False)]
+    assert_refused(tmp_path, "step-time", f"cluster,{header}", clusters, "holds a, b; constants belong to one cluster")
 
 
 def test_an_earlier_covariance_replaces_the_prior_of_the_coordinates_that_it_has():

@@ -19,7 +19,7 @@ def read(tmp_path, *lines, **options):
     return read_measurements(file, kinds.POWER_COLUMNS, **options)
 
 
-def refused(tmp_path, pattern, *lines, **options):
+def assert_refused(tmp_path, pattern, *lines, **options):
     with pytest.raises(InputError, match=pattern) as caught:
         read(tmp_path, *lines, **options)
     assert "\n" not in str(caught.value)
@@ -41,12 +41,12 @@ def test_columns_of_public_files_are_known_by_their_names_there(tmp_path):
 
 
 def test_a_missing_column_is_named_with_its_unit(tmp_path):
-    refused(tmp_path, r'm.csv, line 1: column "power_w" is missing: mean power of the device \[W\]',
+    assert_refused(tmp_path, r'm.csv, line 1: column "power_w" is missing: mean power of the device \[W\]',
             "workload,batch,power_limit_w,time_s", "a,8,100,20")  # fmt: skip
 
 
 def test_a_wrong_unit_suffix_is_told_from_a_missing_column(tmp_path):
-    refused(tmp_path, r'line 1: column "power_kw" has the unit "kw".*call it "power_w"',
+    assert_refused(tmp_path, r'line 1: column "power_kw" has the unit "kw".*call it "power_w"',
             "workload,batch,power_limit_w,time_s,power_kw", "a,8,100,20,0.1")  # fmt: skip
 
 
@@ -63,13 +63,13 @@ def test_a_wrong_unit_suffix_is_told_from_a_missing_column(tmp_path):
     ],
 )
 def test_a_bad_cell_is_named_by_line_and_column(tmp_path, row, pattern):
-    refused(tmp_path, pattern, HEADER, ROWS[0], row, ROWS[2])
+    assert_refused(tmp_path, pattern, HEADER, ROWS[0], row, ROWS[2])
 
 
 def test_one_row_no_row_and_no_file(tmp_path):
-    refused(tmp_path, "1 row of measurements; at least 2", HEADER, ROWS[0])
-    refused(tmp_path, "0 rows of measurements", HEADER)
-    refused(tmp_path, "empty. The first line names the columns: batch, time_s, power_w", "")
+    assert_refused(tmp_path, "1 row of measurements; at least 2", HEADER, ROWS[0])
+    assert_refused(tmp_path, "0 rows of measurements", HEADER)
+    assert_refused(tmp_path, "empty. The first line names the columns: batch, time_s, power_w", "")
     with pytest.raises(InputError, match="no such file"):
         read_measurements(tmp_path / "none.csv", kinds.POWER_COLUMNS)
 
@@ -82,11 +82,11 @@ def test_repeated_settings_name_both_lines(tmp_path):
 
 def test_too_many_rows_end_the_reading_early(tmp_path, monkeypatch):
     monkeypatch.setattr(measurements, "MOST_ROWS", 2)
-    refused(tmp_path, "line 4: more than 2 rows", HEADER, *ROWS)
+    assert_refused(tmp_path, "line 4: more than 2 rows", HEADER, *ROWS)
 
 
 def test_a_column_that_stands_twice_and_binary_files(tmp_path):
-    refused(tmp_path, 'column "batch" stands there twice', HEADER + ",batch", ROWS[0] + ",8")
+    assert_refused(tmp_path, 'column "batch" stands there twice', HEADER + ",batch", ROWS[0] + ",8")
     file = tmp_path / "b.csv"
     file.write_bytes(b"\xff\xfe\x00a")
     with pytest.raises(InputError, match="not a text file"):
@@ -94,8 +94,8 @@ def test_a_column_that_stands_twice_and_binary_files(tmp_path):
 
 
 def test_rows_are_chosen_by_words_that_exist(tmp_path):
-    refused(tmp_path, "no row has workload=b", HEADER, *ROWS, where={"workload": "b"})
-    refused(tmp_path, 'no column "worklod" to choose rows by. Did you mean "workload"', HEADER, *ROWS,
+    assert_refused(tmp_path, "no row has workload=b", HEADER, *ROWS, where={"workload": "b"})
+    assert_refused(tmp_path, 'no column "worklod" to choose rows by. Did you mean "workload"', HEADER, *ROWS,
             where={"worklod": "a"})  # fmt: skip
 
 

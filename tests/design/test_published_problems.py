@@ -70,7 +70,7 @@ def optimal(problem, value):
     return value <= problem.value + allowed * max(1.0, abs(problem.value)) or any(close)
 
 
-def verify(problems):
+def assert_solved(problems):
     run = solver(problems)
     for i, problem in enumerate(problems):
         check = run(i, problem.x0, problem.bounds)
@@ -91,13 +91,13 @@ def verify(problems):
 @pytest.mark.slow
 @pytest.mark.parametrize("key", [key for key in GROUPS if key in QUICKLY], ids=str)
 def test_published_optima(key):
-    verify(GROUPS[key])
+    assert_solved(GROUPS[key])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("key", [key for key in GROUPS if key not in QUICKLY], ids=str)
 def test_more_published_optima(key):
-    verify(GROUPS[key])
+    assert_solved(GROUPS[key])
 
 
 @pytest.mark.slow

@@ -51,7 +51,7 @@ def sweep(folder, **changes):
     return em.sweep(sweep_model, axes(7, 5, 9, 6), "top:3", **arguments)
 
 
-def killed_and_resumed(tmp_path, kills):
+def assert_kills_change_no_bit(tmp_path, kills):
     finish(start("-", tmp_path / "whole"))
     folder, chance = tmp_path / "run", random.Random(1)
     for _ in range(kills):
@@ -69,12 +69,12 @@ def killed_and_resumed(tmp_path, kills):
 
 @pytest.mark.slow
 def test_kill_and_resume_give_the_same_bits(tmp_path):
-    killed_and_resumed(tmp_path, 2)
+    assert_kills_change_no_bit(tmp_path, 2)
 
 
 @pytest.mark.slow
 def test_twenty_kills_and_resume_give_the_same_bits(tmp_path):
-    killed_and_resumed(tmp_path, 20)
+    assert_kills_change_no_bit(tmp_path, 20)
 
 
 def tiles_of(folder):

@@ -132,7 +132,7 @@ def test_indices_agree_with_salib(ishigamis):
     problem: Any = {"num_vars": 3, "names": ["x", "y", "z"], "bounds": [[-PI, PI]] * 3}
     points = sobol.sample(problem, 2048, calc_second_order=False, seed=1)
     theirs = analyze.analyze(problem, np.asarray(ishigami(*points.T)["f"]), calc_second_order=False, seed=1)
-    agree(ishigamis.indices["f"], theirs)
+    assert_agree(ishigamis.indices["f"], theirs)
 
 
 def salib():
@@ -145,7 +145,7 @@ def salib():
     return analyze, sobol
 
 
-def agree(ours, theirs):
+def assert_agree(ours, theirs):
     """Indices within the root of the sum of squares of both half-intervals, with some air for many comparisons."""
     for place, one in enumerate(ours):
         for own, half, key in ((one.first, one.first_half, "S1"), (one.total, one.total_half, "ST")):
@@ -273,7 +273,7 @@ def test_a_large_scenario_agrees_with_salib_and_with_a_loop():
     shares = sobol.sample(problem, 512, calc_second_order=False, seed=2)
     theirs = [np.asarray(part) for part in zip(*(model(part).T for part in np.array_split(shares, 64)), strict=True)]
     for name, column in zip(found.of, (np.concatenate(part) for part in theirs), strict=True):
-        agree(found.indices[name], analyze.analyze(problem, column, calc_second_order=False, seed=2))
+        assert_agree(found.indices[name], analyze.analyze(problem, column, calc_second_order=False, seed=2))
     lanes = design.distribution.axes[1].values
     loop = []
     for block in range(len(design.distribution.axes[0])):
