@@ -95,6 +95,11 @@ class Compiled:
                 program = self._programs[form] = self._load(form)
         return jax.tree.unflatten(jax.tree.structure(program.like), program.run(*leaves))
 
+    @property
+    def unused(self) -> bool:
+        """Whether this process has not called it yet."""
+        return not self._programs
+
     def _load(self, form: Form) -> Program:
         names = [_name(one) for one in (self._function, *form.fixed)]
         folder = CONFIG.jax_compilation_cache_dir

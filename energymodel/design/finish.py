@@ -40,7 +40,7 @@ def finished_plans(
         part = np.arange(first, min(first + TOGETHER, len(points)))
         index = np.resize(part, TOGETHER)
         lanes = (points[index], exact[index], take(layouts, index), take(targets, index))
-        both = jax.tree.map(np.asarray, _finish(problem.form, goal, *lanes, problem.given))
+        both = jax.tree.map(np.asarray, finish(problem.form, goal, *lanes, problem.given))
         finished += [
             jax.tree.map(lambda leaf, place=place: np.asarray(leaf[place]), both) for place in range(len(part))
         ]
@@ -57,9 +57,11 @@ def finished_plan(
 
 
 @Compiled
-def _finish(
+def finish(
     form: Form, goal: str, points: Array, exact: Array, layouts: Lattice, targets: Target, given: Given
 ) -> tuple[TrainingPlan, TrainingOutcome]:
+    """Plans and outcomes of points; chips and batch are exactly those given, where they are."""
+
     def one(point: Array, exact: Array, layout: ParallelLayout, target: Target) -> Any:
         system, plan = form.at(point, layout, target, given)
         found = jnp.stack([jnp.asarray(plan.chips, exact.dtype), jnp.reshape(plan.batch, ())])

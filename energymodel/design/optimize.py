@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from energymodel.design.conflict import SHARED, conflicts
-from energymodel.design.finish import finished_plan
+from energymodel.design.finish import finish, finished_plan
 from energymodel.design.layout_search import Searched, layout_bounds, restart, search_layouts, solve_lanes
 from energymodel.design.layouts import Lattice, candidates, evaluate_points, fits, take
 from energymodel.design.optimum import Conflict, Optimum, Price, RunnerUp
@@ -98,10 +98,11 @@ def _search(scenario: Scenario, problem: Problem, baseline: TrainingOutcome, tel
     fitting = len(lattice.tensor)
     if fitting == 0:
         raise InputError(too_large(problem))
-    with ThreadPoolExecutor() as ahead:  # the screening compiles its own program in the meantime
-        one = take(lattice, np.array([0]))
-        ahead.submit(_load_solver, problem, one)
-        ahead.submit(_load_finish, scenario, problem, one)
+    with ThreadPoolExecutor() as ahead:
+        if finish.unused:  # the screening compiles its own program in the meantime
+            one = take(lattice, np.array([0]))
+            ahead.submit(_load_solver, problem, one)
+            ahead.submit(_load_finish, scenario, problem, one)
         found = _explore(problem, lattice, tell)
     broken: tuple[Conflict, ...] = ()
     if not (found.realized or found.searched.usable.any() or found.searched.interrupted):
