@@ -22,7 +22,7 @@ else:
 Numeric = Float[ArrayLike, "..."]
 """A number or an array of numbers of any shape: what formulas accept."""
 
-BISECTIONS = 40
+EVALUATIONS = 18
 LIVE_NEWTON_STEPS = 2
 _INTEGER_TOLERANCE = 1e-3
 
@@ -62,8 +62,7 @@ def softplus(x: Numeric) -> Float[Array, "..."]:
     """Smooth ramp `ln(1 + e^x)`, without overflow and without primitives that a kernel lacks."""
     x = jnp.asarray(x)
     above = x > 0
-    positive, negative = jnp.where(above, x, 0.0), jnp.where(above, 0.0, x)
-    return jnp.where(above, positive + jnp.log(1.0 + jnp.exp(-positive)), jnp.log(1.0 + jnp.exp(negative)))
+    return jnp.where(above, x, 0.0) + jnp.log1p(jnp.exp(jnp.where(above, -x, x)))
 
 
 def sigmoid(x: Numeric) -> Float[Array, "..."]:
@@ -115,8 +114,8 @@ def implicit_root(
 ) -> Float[Array, "..."]:
     """Root in `[lower, upper]` of a function that increases with its first argument, differentiable in `parameters`.
 
-    A fixed number of bisections runs on stopped parameters; live Newton steps then make the value exact and,
-    each doubling the order, carry first and second derivatives as the implicit function theorem states them
+    A fixed number of evaluations closes in on it with stopped parameters; live Newton steps then make the value exact
+    and, each doubling the order, carry first and second derivatives as the implicit function theorem states them
     [Griewank & Walther 2008, ch. 15]. Where the function has no root in the bracket the nearer end is
     returned, with the gradient of that end.
 
@@ -130,21 +129,43 @@ def implicit_root(
     """
     lower, upper = jnp.asarray(lower), jnp.asarray(upper)
     frozen = jax.lax.stop_gradient(parameters)
-
-    def halve(_: Any, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = bracket
-        middle = 0.5 * (low + high)
-        below = function(middle, frozen) < 0
-        return jnp.where(below, middle, low), jnp.where(below, high, middle)
-
     low, high = jax.lax.stop_gradient((lower, upper))
     dtype = jnp.result_type(low, high, *jax.tree.leaves(frozen))
     low, high = jnp.broadcast_arrays(low.astype(dtype), high.astype(dtype))
-    low, high = jax.lax.fori_loop(0, BISECTIONS, halve, (low, high))
-    x = 0.5 * (low + high)
+    x = _bracketed_root(lambda x: function(x, frozen), low, high)
     for _ in range(LIVE_NEWTON_STEPS):
         # The tangent is an array of ones that no compiler of kernels takes for a literal.
         value, slope = jax.jvp(lambda x: function(x, parameters), (x,), (x * 0.0 + 1.0,))
         rising = slope > 0
         x = jnp.clip(x - jnp.where(rising, value / jnp.where(rising, slope, 1.0), 0.0), lower, upper)
     return x
+
+
+def _bracketed_root(function: Callable[[Array], Array], low: Array, high: Array) -> Array:
+    """Inverse quadratic interpolation where the last three points bend little enough, else bisection.
+
+    [Chandrupatla 1997; Scherer 2017, sec. 6.1.7.3]. The ends are the first two points of the loop, which thus holds
+    the only copy of the function. Of smooth functions, 18 evaluations find the root to rounding.
+    """
+
+    def step(count: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
+        x, x1, y1, x2, y2, at_low, at_high = state
+        y = function(x)
+        at_low, at_high = jnp.where(count == 0, y, at_low), jnp.where(count == 1, y, at_high)
+        # The newest point comes first, the nearest on the other side of the root second.
+        same = (y < 0) == (y1 < 0)
+        x3, y3 = jnp.where(same, x1, x2), jnp.where(same, y1, y2)
+        x2, y2 = jnp.where(same, x2, x1), jnp.where(same, y2, y1)
+        x1, y1 = x, y
+        # Where points coincide the quotients are no numbers, and no comparison with them holds.
+        xi, phi = (x1 - x2) / (x3 - x2), (y1 - y2) / (y3 - y2)
+        share = y1 / (y2 - y1) * y3 / (y2 - y3) + (x3 - x1) / (x2 - x1) * y1 / (y3 - y1) * y2 / (y3 - y2)
+        gentle = (phi**2 < xi) & ((1.0 - phi) ** 2 < 1.0 - xi) & (share > 0) & (share < 1)
+        following = x1 + jnp.where(gentle, share, 0.5) * (x2 - x1)
+        return jnp.where(count == 0, high, following), x1, y1, x2, y2, at_low, at_high
+
+    none = jnp.zeros_like(low)
+    state = jax.lax.fori_loop(0, EVALUATIONS, step, (low, low, none, low, none, none, none))
+    _, x1, y1, x2, y2, at_low, at_high = state
+    nearest = jnp.where(jnp.abs(y1) < jnp.abs(y2), x1, x2)
+    return jnp.where(at_low >= 0, low, jnp.where(at_high <= 0, high, nearest))
