@@ -1,4 +1,4 @@
-"""How long does the main command take, the first time, again, and again without the traces that the first run kept?
+"""How long does the main command take, the first time, again, and again where JAX alone has kept its programs?
 
 Prints wall-clock seconds of whole processes, on an empty cache folder of their own, and the ratio of the last two.
 """
@@ -29,14 +29,14 @@ def main() -> None:
     home = Path(tempfile.mkdtemp())
     try:
         first, second = measure(home), measure(home)
-        for trace in home.rglob(f"{PACKAGE}-*"):
-            trace.unlink()
-        untraced = measure(home)
+        for program in home.rglob(f"{PACKAGE}-*"):
+            program.unlink()
+        traced = measure(home)
     finally:
         shutil.rmtree(home)
     print(
-        f"{' '.join(COMMAND[3:])}: first {first:.1f} s, second {second:.1f} s; with compiled programs but no traces "
-        f"{untraced:.1f} s, {untraced / second:.2f} times as long"
+        f"{' '.join(COMMAND[3:])}: first {first:.1f} s, second {second:.1f} s; traced again for what JAX has kept "
+        f"{traced:.1f} s, {traced / second:.2f} times as long"
     )
 
 

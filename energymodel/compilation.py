@@ -1,9 +1,11 @@
-"""How is a large model compiled in seconds, and traced only once on a machine?"""
+"""How is a large model compiled in seconds, and only once on a machine?"""
 
 import hashlib
 import os
 import pickle
+import platform
 import tempfile
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -16,7 +18,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import numpy as np
-from jax import export
+from jax.experimental import serialize_executable
 
 CONFIG: Any = jax.config  # its stub leaves out its settings
 PACKAGE = __name__.partition(".")[0]
@@ -55,19 +57,20 @@ class Form(NamedTuple):
 class Program(NamedTuple):
     """A compiled function of flat arrays, and a tree of numbers in the shape of what it returns."""
 
-    run: Callable[..., Any]
+    run: jax.stages.Compiled
     like: Any
 
 
 class Compiled:
-    """A function from the host, compiled with the options of a whole run; JAX's cache folder keeps its trace, too.
+    """A function from the host, compiled with the options of a whole run, which JAX's cache folder keeps ready to run.
 
-    JAX keeps compiled programs between processes, but each process traces the Python code anew to find them, which
-    takes a large model longer than to load them (`benchmarks/second_run.py`). So the trace is kept beside them as
-    StableHLO, as long as the source of this package, the versions of JAX and the form of the arguments are the same.
+    JAX keeps compiled programs between processes, but each process traces and lowers the Python code anew to find
+    them, which takes a large model longer than to load them (`benchmarks/second_run.py`). So they are kept once more
+    under a key that needs no tracing: the source of this package, the versions of JAX, the machine, and the form of
+    the arguments.
 
     Numbers and arrays among the arguments are traced; all else (functions, text) is part of the form and must be
-    hashable. Functions from outside this package may change without notice, so their traces are not kept.
+    hashable. Functions from outside this package may change without notice, so their programs are not kept.
 
     - `function`: a function at the top level of a module.
     - `once`: compile for a single use, see `compiler_options`.
@@ -77,6 +80,8 @@ class Compiled:
         self._function = function
         self._once = once
         self._programs: dict[Any, Program] = {}
+        self.traced = False
+        """Whether it was traced once, or need not be because its program was kept."""
         self._lock = Lock()
 
     def __call__(self, *args: Any) -> Any:
@@ -101,9 +106,28 @@ class Compiled:
         return not self._programs
 
     def _load(self, form: Form) -> Program:
+        path = self._path(form)
+        kept = None if path is None else _read(path)
+        self.traced = self.traced or kept is not None
+        program = None if kept is None else _revive(kept)
+        if program is None:
+            program = self._compile(form)
+            if path is not None:
+                _write(path, program)
+        return program
+
+    def _path(self, form: Form) -> Path | None:
+        """Where the program is kept, if it may be."""
         names = [_name(one) for one in (self._function, *form.fixed)]
         folder = CONFIG.jax_compilation_cache_dir
-        options = compiler_options(once=self._once)
+        if not folder or None in names:
+            return None
+        devices = [device.device_kind for device in jax.devices()]
+        machine = (platform.machine(), platform.processor(), jax.default_backend(), devices)
+        key = repr((names, str(form.traced), str(form.static), form.shapes, form.x64, machine, source_digest()))
+        return Path(folder) / f"{PACKAGE}-{hashlib.sha256(key.encode()).hexdigest()}"
+
+    def _compile(self, form: Form) -> Program:
         structures: list[Any] = []
 
         def flat(*leaves: Any) -> list[Any]:
@@ -111,23 +135,9 @@ class Compiled:
             structures.append(like)
             return results
 
-        if not folder or None in names:
-            lowered = jax.jit(flat, compiler_options=options).lower(*form.shapes)
-            like = jax.tree.unflatten(structures[-1], range(structures[-1].num_leaves))
-            return Program(lowered.compile(), like)
-        key = repr(
-            (names, str(form.traced), str(form.static), form.shapes, form.x64, jax.default_backend(), source_digest())
-        )
-        path = Path(folder) / f"{PACKAGE}-{hashlib.sha256(key.encode()).hexdigest()}"
-        kept = _read(path)
-        if kept is None:
-            exported = export.export(jax.jit(flat))(*form.shapes)
-            like = jax.tree.unflatten(structures[-1], range(structures[-1].num_leaves))
-            kept = pickle.dumps((like, bytes(exported.serialize())))
-            _write(path, kept)
-        like, trace = pickle.loads(kept)
-        run = export.deserialize(bytearray(trace)).call
-        return Program(jax.jit(run, compiler_options=options).lower(*form.shapes).compile(), like)
+        lowered = jax.jit(flat, compiler_options=compiler_options(once=self._once)).lower(*form.shapes)
+        self.traced = True
+        return Program(lowered.compile(), jax.tree.unflatten(structures[-1], range(structures[-1].num_leaves)))
 
 
 def concurrently(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
@@ -146,7 +156,7 @@ def concurrently(function: Callable[[Any], Any], items: Iterable[Any]) -> list[A
 
 
 def _name(static: Any) -> str | None:
-    """What stands for a static argument in the key of a kept trace; `None` if its meaning may change unseen."""
+    """What stands for a static argument in the key of a kept program; `None` if its meaning may change unseen."""
     if isinstance(static, str | int | float | bool):
         return repr(static)
     described = static if isinstance(static, FunctionType) else type(static)
@@ -177,8 +187,26 @@ def _read(path: Path) -> bytes | None:
     return kept if hashlib.sha256(kept).digest() == digest else None
 
 
-def _write(path: Path, kept: bytes) -> None:
+def _revive(kept: bytes) -> Program | None:
+    """The program, unless XLA finds that it cannot run here."""
+    like, parts = pickle.loads(zlib.decompress(kept))
+    _meet_lapack()
+    try:
+        return Program(serialize_executable.deserialize_and_load(*parts), like)
+    except jax.errors.JaxRuntimeError:
+        return None
+
+
+@cache
+def _meet_lapack() -> None:
+    """Have JAX tell XLA where LAPACK's functions are, which it does when it lowers one, not when it loads a program."""
+    jax.jit(jax.lax.linalg.cholesky).lower(jax.ShapeDtypeStruct((1, 1), np.float32))
+
+
+def _write(path: Path, program: Program) -> None:
     """Write at once or not at all: processes may share the folder, and a full disk only costs time."""
+    parts = serialize_executable.serialize(program.run)
+    kept = zlib.compress(pickle.dumps((program.like, parts)), level=1)
     try:
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             file.write(hashlib.sha256(kept).digest() + kept)

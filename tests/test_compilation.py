@@ -1,4 +1,4 @@
-"""Compiled functions of the host: same results, one trace per form, kept between processes and never when in doubt."""
+"""Compiled functions of the host: same results, a program per form, kept between processes and never when in doubt."""
 
 import os
 import subprocess
@@ -29,6 +29,15 @@ print(float(Compiled(bubble_fraction)(8.0, 2.0, 16.0)), bool(traced))
 """
 
 
+FACTORIZED_IN_A_PROCESS = """
+import numpy as np
+from energymodel.compilation import Compiled
+from energymodel.design.interior_point import factorize
+factor, _, _ = Compiled(factorize)(4.0 * np.eye(3), np.float64(1.0), np.ones(3), np.float64(0.0))
+print(np.diag(factor).tolist())
+"""
+
+
 @pytest.fixture
 def folder(tmp_path):
     old = jax.config.values["jax_compilation_cache_dir"]
@@ -37,7 +46,7 @@ def folder(tmp_path):
     jax.config.update("jax_compilation_cache_dir", old)
 
 
-def traces(folder):
+def kept(folder):
     return sorted(folder.glob(f"{PACKAGE}-*"))
 
 
@@ -50,29 +59,38 @@ def test_result_is_that_of_the_function():
         np.testing.assert_allclose(one, other, rtol=2e-6)
 
 
-def test_trace_is_kept_between_processes(tmp_path):
-    environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(tmp_path)}
-    run = [sys.executable, "-c", IN_A_PROCESS]
-    shown = [
+def printed_by_two_processes(code, folder):
+    environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": str(folder)}
+    run = [sys.executable, "-c", code]
+    return [
         subprocess.run(run, env=environment, capture_output=True, text=True, check=True, timeout=120).stdout.split()
         for _ in range(2)
     ]
-    assert shown == [["0.21875", "True"], ["0.21875", "False"]]
-    assert len(traces(tmp_path)) == 1
 
 
-def test_numbers_share_a_trace_and_forms_do_not(folder):
+def test_programs_are_kept_between_processes(tmp_path):
+    assert printed_by_two_processes(IN_A_PROCESS, tmp_path) == [["0.21875", "True"], ["0.21875", "False"]]
+    assert len(kept(tmp_path)) == 1
+
+
+def test_a_kept_program_finds_lapack(tmp_path):
+    first, second = printed_by_two_processes(FACTORIZED_IN_A_PROCESS, tmp_path)
+    assert first == second == ["[2.0,", "2.0,", "2.0]"]
+    assert len(kept(tmp_path)) == 1
+
+
+def test_numbers_share_a_program_and_forms_do_not(folder):
     compiled = Compiled(bubble_fraction)
     assert float(compiled(8.0, 2.0, 16.0)) == 7 / 32
     assert float(compiled(4.0, 1.0, 16.0)) == 3 / 16
-    assert len(traces(folder)) == 1
+    assert len(kept(folder)) == 1
     assert compiled(jnp.ones(3), 2.0, 16.0).shape == (3,)
-    assert len(traces(folder)) == 2
+    assert len(kept(folder)) == 2
     Compiled(effective_parameters)(8.0, 2.0, 16.0)
-    assert len(traces(folder)) == 3
+    assert len(kept(folder)) == 3
     with jax.enable_x64(not jax.config.values["jax_enable_x64"]):
         Compiled(bubble_fraction)(8.0, 2.0, 16.0)
-    assert len(traces(folder)) == 4
+    assert len(kept(folder)) == 4
 
 
 def test_functions_that_may_change_unseen_are_not_kept(folder):
@@ -82,17 +100,17 @@ def test_functions_that_may_change_unseen_are_not_kept(folder):
         return factor * x
 
     assert float(Compiled(local)(2.0)) == 6.0
-    assert traces(folder) == []
+    assert kept(folder) == []
 
 
 @pytest.mark.parametrize("damage", [b"", b"short", None])
-def test_a_damaged_trace_is_made_again(folder, damage):
+def test_a_damaged_program_is_made_again(folder, damage):
     Compiled(bubble_fraction)(8.0, 2.0, 16.0)
-    (path,) = traces(folder)
+    (path,) = kept(folder)
     whole = path.read_bytes()
     path.write_bytes(whole[:-1] + b"?" if damage is None else damage)
     assert float(Compiled(bubble_fraction)(8.0, 2.0, 16.0)) == 7 / 32
-    assert len(traces(folder)) == 1
+    assert len(kept(folder)) == 1
     assert path.read_bytes() not in (damage, whole[:-1] + b"?")
 
 
@@ -101,7 +119,7 @@ def test_a_folder_that_cannot_be_written_only_costs_time(folder):
     assert float(Compiled(bubble_fraction)(8.0, 2.0, 16.0)) == 7 / 32
 
 
-def test_threads_share_one_trace_and_the_precision_of_the_caller():
+def test_threads_share_one_program_and_the_precision_of_the_caller():
     traced = []
 
     def spied(x):

@@ -1,5 +1,6 @@
 """Which commands are there?"""
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -56,6 +57,8 @@ def main() -> None:
         app()
     except KeyboardInterrupt:
         sys.exit(fail("interrupted.", INTERRUPTED))
+    finally:
+        gc.freeze()  # what a large trace leaves would be searched for garbage on the way out
 
 
 def _keep_compiled_programs() -> None:

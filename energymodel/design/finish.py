@@ -1,6 +1,7 @@
 """Which plans and outcomes do points of a search stand for, in the words of the scenario?"""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -56,7 +57,7 @@ def finished_plan(
     return finished_plans(scenario, problem, point[None], [counts], layouts, targets)[0]
 
 
-@Compiled
+@partial(Compiled, once=True)
 def finish(
     form: Form, goal: str, points: Array, exact: Array, layouts: Lattice, targets: Target, given: Given
 ) -> tuple[TrainingPlan, TrainingOutcome]:

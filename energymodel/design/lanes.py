@@ -225,6 +225,11 @@ def _round(
 _begin_all, _round_all = Compiled(_begin, once=True), Compiled(_round)
 
 
+def solver_traced() -> bool:
+    """Whether this process has traced a solver of many lanes, or found one that was compiled before."""
+    return _round_all.traced
+
+
 def _spread(bound: PyTree, x0: PyTree, missing: float) -> PyTree:
     """A bound for every number of every lane."""
 

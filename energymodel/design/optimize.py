@@ -2,16 +2,16 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import numpy as np
 
+from energymodel.design.ahead import programs_ahead
 from energymodel.design.conflict import SHARED, conflicts
-from energymodel.design.finish import finish, finished_plan
-from energymodel.design.layout_search import Searched, layout_bounds, restart, search_layouts, solve_lanes
+from energymodel.design.finish import finished_plan
+from energymodel.design.layout_search import Searched, restart, search_layouts
 from energymodel.design.layouts import Lattice, candidates, evaluate_points, fits, take
 from energymodel.design.optimum import Conflict, Optimum, Price, RunnerUp
 from energymodel.design.problem import Problem, Target, pose
@@ -98,11 +98,7 @@ def _search(scenario: Scenario, problem: Problem, baseline: TrainingOutcome, tel
     fitting = len(lattice.tensor)
     if fitting == 0:
         raise InputError(too_large(problem))
-    with ThreadPoolExecutor() as ahead:
-        if finish.unused:  # the screening compiles its own program in the meantime
-            one = take(lattice, np.array([0]))
-            ahead.submit(_load_solver, problem, one)
-            ahead.submit(_load_finish, scenario, problem, one)
+    with programs_ahead(scenario, problem, take(lattice, np.array([0]))):
         found = _explore(problem, lattice, tell)
     broken: tuple[Conflict, ...] = ()
     if not (found.realized or found.searched.usable.any() or found.searched.interrupted):
@@ -110,24 +106,6 @@ def _search(scenario: Scenario, problem: Problem, baseline: TrainingOutcome, tel
         broken = conflicts(problem, found.searched.lattice)
         found = _nearest(problem, broken, lattice, tell) or found
     return _answer(scenario, problem, baseline, found, broken, (considered, fitting))
-
-
-def _load_solver(problem: Problem, layout: Lattice) -> None:
-    """Compile the solver by using it; what fails here fails again where it is needed."""
-    with jax.enable_x64(True):  # a thread starts with the default
-        solve_lanes(problem, layout, _middle(problem, layout), iterations=1)
-
-
-def _load_finish(scenario: Scenario, problem: Problem, layout: Lattice) -> None:
-    """Compile what tells plan and outcome of a point."""
-    with jax.enable_x64(True):
-        point = _middle(problem, layout)[0]
-        finished_plan(scenario, problem, point, None, take(layout, np.array(0)), problem.target)
-
-
-def _middle(problem: Problem, layout: Lattice) -> np.ndarray:
-    least, most = layout_bounds(problem, layout)
-    return 0.5 * (least + most)
 
 
 def _explore(problem: Problem, lattice: Lattice, tell: Callable[[str], None]) -> _Found:
