@@ -24,6 +24,7 @@ CONFIG: Any = jax.config  # its stub leaves out its settings
 PACKAGE = __name__.partition(".")[0]
 REMEMBERED = 64  # programs of one function that stay in memory
 DIGEST_SIZE = 32
+_SHORT = 16
 
 
 def compiler_options(*, once: bool = False) -> Any:
@@ -80,6 +81,7 @@ class Compiled:
         self._function = function
         self._once = once
         self._programs: dict[Any, Program] = {}
+        self._foreseen: dict[Path, Program | None] = {}
         self.traced = False
         """Whether it was traced once, or need not be because its program was kept."""
         self._lock = Lock()
@@ -105,16 +107,32 @@ class Compiled:
         """Whether this process has not called it yet."""
         return not self._programs
 
+    def foresee(self) -> None:
+        """Load the program that was used last, which the next call is likely to need, while something else is done."""
+        with self._lock:
+            folder = CONFIG.jax_compilation_cache_dir
+            if folder and not self._programs:
+                paths = list(Path(folder).glob(f"{self._prefix()}-*"))
+                self._foreseen = {path: self._revive(path) for path in sorted(paths, key=_last_use)[-1:]}
+
     def _load(self, form: Form) -> Program:
         path = self._path(form)
-        kept = None if path is None else _read(path)
-        self.traced = self.traced or kept is not None
-        program = None if kept is None else _revive(kept)
+        program = None if path is None else self._foreseen.pop(path, None) or self._revive(path)
         if program is None:
             program = self._compile(form)
             if path is not None:
                 _write(path, program)
         return program
+
+    def _revive(self, path: Path) -> Program | None:
+        """The program that was kept, if there is one that runs here."""
+        kept = _read(path)
+        self.traced = self.traced or kept is not None
+        return None if kept is None else _revive(kept)
+
+    def _prefix(self) -> str:
+        """Beginning of the names of all files of this function, as long as nothing that it is made of changes."""
+        return f"{PACKAGE}-{self._function.__name__}-{source_digest()[:_SHORT]}"
 
     def _path(self, form: Form) -> Path | None:
         """Where the program is kept, if it may be."""
@@ -125,7 +143,7 @@ class Compiled:
         devices = [device.device_kind for device in jax.devices()]
         machine = (platform.machine(), platform.processor(), jax.default_backend(), devices)
         key = repr((names, str(form.traced), str(form.static), form.shapes, form.x64, machine, source_digest()))
-        return Path(folder) / f"{PACKAGE}-{hashlib.sha256(key.encode()).hexdigest()}"
+        return Path(folder) / f"{self._prefix()}-{hashlib.sha256(key.encode()).hexdigest()}"
 
     def _compile(self, form: Form) -> Program:
         structures: list[Any] = []
@@ -181,6 +199,7 @@ def _read(path: Path) -> bytes | None:
     """What `_write` wrote, unless it is missing or was cut short."""
     try:
         content = path.read_bytes()
+        os.utime(path)  # `Compiled.foresee` looks for the last use
     except OSError:
         return None
     digest, kept = content[:DIGEST_SIZE], content[DIGEST_SIZE:]
@@ -195,6 +214,13 @@ def _revive(kept: bytes) -> Program | None:
         return Program(serialize_executable.deserialize_and_load(*parts), like)
     except jax.errors.JaxRuntimeError:
         return None
+
+
+def _last_use(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:  # another process has just removed it
+        return 0.0
 
 
 @cache

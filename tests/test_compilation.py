@@ -103,6 +103,23 @@ def test_functions_that_may_change_unseen_are_not_kept(folder):
     assert kept(folder) == []
 
 
+def test_the_program_that_was_used_last_is_foreseen(folder):
+    Compiled(bubble_fraction)(8.0, 2.0, 16.0)
+    again = Compiled(bubble_fraction)
+    again.foresee()
+    (path,) = kept(folder)
+    path.unlink()
+    assert float(again(8.0, 2.0, 16.0)) == 7 / 32
+    assert kept(folder) == []  # it came from memory, and was not made again
+
+
+def test_nothing_is_foreseen_where_nothing_was_kept(folder):
+    compiled = Compiled(bubble_fraction)
+    compiled.foresee()
+    assert not compiled.traced
+    assert float(compiled(8.0, 2.0, 16.0)) == 7 / 32
+
+
 @pytest.mark.parametrize("damage", [b"", b"short", None])
 def test_a_damaged_program_is_made_again(folder, damage):
     Compiled(bubble_fraction)(8.0, 2.0, 16.0)

@@ -225,6 +225,11 @@ def _round(
 _begin_all, _round_all = Compiled(_begin, once=True), Compiled(_round)
 
 
+def foresee_solver() -> None:
+    """Load the solver of many lanes that was used last, while something else is done."""
+    _round_all.foresee()
+
+
 def solver_traced() -> bool:
     """Whether this process has traced a solver of many lanes, or found one that was compiled before."""
     return _round_all.traced
