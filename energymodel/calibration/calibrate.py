@@ -98,6 +98,7 @@ def calibrate(
     *,
     prior: str | Path | None = None,
     where: Mapping[str, str] | None = None,
+    form: str | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Calibration:
     """Fit the constants of a kind to the measurements in a CSV file, in float64.
@@ -109,6 +110,7 @@ def calibrate(
     - `prior`: scenario, scenario file (also one that was written before), accelerator or cluster whose numbers are
       the medians of the priors and which the new numbers are laid over.
     - `where`: words that a row must have in some columns.
+    - `form`: of the model, one of `Kind.forms`; by default what was measured decides.
     - `progress`: called with what is being done.
 
     **Returns:** `Calibration`.
@@ -117,9 +119,12 @@ def calibrate(
     """
     if kind not in KINDS:
         raise InputError(f'Unknown kind "{kind}". {suggest(kind, KINDS)}')
+    if form is not None and form not in KINDS[kind].forms:
+        known = suggest(form, KINDS[kind].forms) if KINDS[kind].forms else f"Leave it out: {kind} has one form only."
+        raise InputError(f'--form: unknown form "{form}". {known}')
     table = read_measurements(Path(path), KINDS[kind].columns, where=where)
     base, scenario = prior_scenario(prior)
-    problem = KINDS[kind].problem(table, scenario if prior is not None else None)
+    problem = KINDS[kind].pose(table, scenario if prior is not None else None, form)
     used = problem.weights > 0
     known, earlier = _prior(kind, problem, scenario)
     options, noise = problem.options, problem.noise
@@ -290,6 +295,9 @@ def _tables(
             continue
         low, high = (max(change.offset + end * change.factor, 1e-300) for end in one.laplace)
         spread = np.log(high / low) / (2.0 * 1.645)
+        parent = path.rpartition(".")[0]
+        if parent in problem.components:
+            _lay(tables, f"{parent}.component", problem.components[parent])
         _lay(
             tables, path,
             {
@@ -310,7 +318,7 @@ def _tables(
     return tables
 
 
-def _lay(tables: dict[str, Any], path: str, quantity: dict[str, Any]) -> None:
+def _lay(tables: dict[str, Any], path: str, quantity: dict[str, Any] | str) -> None:
     *parts, last = path.split(".")
     place = tables
     for part in parts:

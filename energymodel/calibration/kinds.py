@@ -2,12 +2,12 @@
 
 from energymodel.calibration.batch_kind import BATCH_COLUMNS, batch_problem
 from energymodel.calibration.loss_kind import LOSS_COLUMNS, loss_problem
-from energymodel.calibration.power_kind import POWER_COLUMNS, power_problem
+from energymodel.calibration.power_kind import FORMS, POWER_COLUMNS, power_problem
 from energymodel.calibration.problem import Kind
 from energymodel.calibration.step_time_kind import STEP_TIME_COLUMNS, step_time_problem
 
 KINDS: dict[str, Kind] = {
-    "power": Kind("time and power of one device at power limits or clocks", POWER_COLUMNS, power_problem),
+    "power": Kind("time and power of one device at power limits or clocks", POWER_COLUMNS, power_problem, FORMS),
     "step-time": Kind("time of a training step of some layouts on a cluster", STEP_TIME_COLUMNS, step_time_problem),
     "loss": Kind("loss of trained models of some sizes after some tokens", LOSS_COLUMNS, loss_problem),
     "batch": Kind("tokens or steps to a target at some batches", BATCH_COLUMNS, batch_problem),

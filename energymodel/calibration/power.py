@@ -1,11 +1,12 @@
 """How do time and power of a workload on one device follow from its power limit or clock: `calibrate` kind `power`?
 
 The device is measured once at its highest limit for each workload and batch: the *profile*. Nine constants of the
-device, the same for all workloads, carry a profile to lower limits [derivation: docs/physics.md B2].
+device, the same for all workloads, carry a profile to lower limits [derivation: docs/physics.md B2]; eight where the
+posynomial form stands for floor and knee of the voltage [docs/physics.md B2.1].
 """
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ from jaxtyping import Array, Float, Int
 
 from energymodel.calibration.constants import Constant, Constants, Values
 from energymodel.numerics import Numeric, p_norm
+from energymodel.physics.switching import mixed_cubic_power
 from energymodel.physics.voltage import voltage_fraction
 from energymodel.units import InputError
 
@@ -22,6 +24,10 @@ WIDTH = 0.04
 LEAST_ABOVE = 1e-3
 NEWTON_STEPS = 12
 NO_LIMIT = 100.0  # [rated power], which no device draws
+
+Form = Literal["voltage-floor", "posynomial"]
+"""Of switching power over the clock, see `switching_share`."""
+SHAPES = ("voltage_floor", "voltage_knee", "cubic_share")
 
 
 class Profiles(NamedTuple):
@@ -50,7 +56,7 @@ class Profiles(NamedTuple):
 
 def power_constants(
     voltage_floor: float = 0.8, voltage_knee: float = 0.6, lowest_clock: float = 0.17, static_above_idle: float = 0.04,
-    workloads: Sequence[str] = (),
+    workloads: Sequence[str] = (), form: Form = "voltage-floor",
 ) -> Constants:  # fmt: skip
     """Priors of the constants [docs/physics.md B2 and B10].
 
@@ -59,16 +65,21 @@ def power_constants(
     - `voltage_floor`, `voltage_knee`, `lowest_clock`: medians [1].
     - `static_above_idle`: median, over rated power [1].
     - `workloads`: which have a memory share, an overlap and a waiting exponent each; by default one serves all.
+    - `form`: of switching power; the posynomial passes through the knee of floor and knee [derivation: `v^2` there].
     """
     own = tuple(workloads)
+    floor, knee = min(max(voltage_floor, 0.52), 0.98), min(max(voltage_knee, 0.25), 0.9)
+    curve = {"voltage_floor": Constant(floor, 0.07, 0.5, 1.0), "voltage_knee": Constant(knee, 0.1, 0.2, 0.95)}
+    if form == "posynomial":
+        mixed = (1.0 - floor**2) / (1.0 - knee**2)
+        curve = {"cubic_share": Constant(min(max(mixed, 0.05), 0.95), 0.2, 0.0, 1.0)}
     return {
         "static_above_idle": Constant(max(static_above_idle, 0.005), 0.7, unit="rated power"),
         "busy_power": Constant(1.0, 0.2, 0.5, 1.6, "rated power"),
         "waiting_exponent": Constant(0.85, 0.03, 0.0, 1.0, labels=own),
         "overhead_exponent": Constant(1.0, 0.3),
         "memory_share": Constant(0.3, 0.13, 0.0, 1.0, labels=own),
-        "voltage_floor": Constant(min(max(voltage_floor, 0.52), 0.98), 0.07, 0.5, 1.0),
-        "voltage_knee": Constant(min(max(voltage_knee, 0.25), 0.9), 0.1, 0.2, 0.95),
+        **curve,
         "lowest_clock": Constant(min(max(lowest_clock, 0.06), 0.45), 0.04, 0.05, 0.5),
         "overlap": Constant(4.0, 0.3, 1.0, labels=own),
     }
@@ -91,8 +102,27 @@ def overhead_share(time: np.ndarray, batch: np.ndarray) -> np.ndarray:
     return np.where(batch < batch[fastest], 1.0 - time[fastest] / time, 0.0)
 
 
-def clock_at_power(share: Float[Array, "..."], floor: Numeric, knee: Numeric) -> Float[Array, "..."]:
-    """Clock at which switching takes a share of its power at full clock, the root of `phi v(phi)^2 = share`.
+def switching_share(clock: Numeric, values: Mapping[str, Numeric]) -> Float[Array, "..."]:
+    """Switching power at a clock over that at clock 1: `phi v(phi)^2` with floor and knee, or `(1 - m) phi + m phi^3`.
+
+    The second is the posynomial form [derivation: docs/physics.md B2.1]: constant voltage and one in proportion to the
+    clock, mixed. One constant instead of two, for few data.
+
+    **Arguments:**
+
+    - `clock`: phi, over the profile's [1].
+    - `values`: with `cubic_share`, or `voltage_floor` and `voltage_knee` [1].
+
+    **Returns:** share [1], convex and increasing in the clock.
+    """
+    if "cubic_share" in values:
+        return mixed_cubic_power(0.0, 1.0, values["cubic_share"], clock)
+    voltage = voltage_fraction(clock, values["voltage_floor"], values["voltage_knee"], WIDTH)
+    return jnp.asarray(clock) * voltage**2
+
+
+def clock_at_power(share: Float[Array, "..."], values: Mapping[str, Numeric]) -> Float[Array, "..."]:
+    """Clock at which switching takes a share of its power at full clock, the root of `switching_share(phi) = share`.
 
     The left side is convex and increasing, so that Newton's steps from 1 come down to the root without passing it; the
     last step is live and carries the derivatives of the implicit function theorem.
@@ -100,21 +130,19 @@ def clock_at_power(share: Float[Array, "..."], floor: Numeric, knee: Numeric) ->
     **Arguments:**
 
     - `share`: of the switching power at clock 1 [1], 0 to 1.
-    - `floor`, `knee`: of the voltage curve [1].
+    - `values`: of the curve, see `switching_share`.
 
     **Returns:** clock over the profile's [1].
     """
+    shape = {name: jnp.asarray(values[name]) for name in SHAPES if name in values}
 
-    def left(phi: Numeric, floor: Numeric, knee: Numeric) -> Array:
-        return jnp.asarray(phi * voltage_fraction(phi, floor, knee, WIDTH) ** 2)
-
-    def step(phi: Array, share: Array, floor: Numeric, knee: Numeric) -> Array:
-        value, slope = jax.jvp(lambda phi: left(phi, floor, knee), (phi,), (jnp.ones_like(phi),))
+    def step(phi: Array, share: Array, shape: Mapping[str, Array]) -> Array:
+        value, slope = jax.jvp(lambda phi: switching_share(phi, shape), (phi,), (jnp.ones_like(phi),))
         return phi - (value - share) / slope
 
-    frozen = jax.lax.stop_gradient((share, floor, knee))
+    frozen = jax.lax.stop_gradient((share, shape))
     phi = jax.lax.fori_loop(0, NEWTON_STEPS, lambda _, phi: step(phi, *frozen), jnp.ones_like(frozen[0]))
-    return step(jax.lax.stop_gradient(phi), share, floor, knee)
+    return step(jax.lax.stop_gradient(phi), share, shape)
 
 
 def predict_power(values: Values, runs: Any) -> tuple[Float[Array, " rows"], Float[Array, " rows"]]:
@@ -123,7 +151,7 @@ def predict_power(values: Values, runs: Any) -> tuple[Float[Array, " rows"], Flo
     With u the share of time that the device is busy, P_b its busy power and w = waiting exponent (1 - o)^nu:
 
     `P_b(1) = P_idle + (P_ref - P_idle)^(1 - w) (rho P_rated - P_idle)^w`, `u = (P_ref - P_idle) / (P_b(1) - P_idle)`,
-    `P_b(phi) = P_s + (P_b(1) - P_s) phi v(phi)^2`, `phi = max{phi : P_b(phi) <= limit}`,
+    `P_b(phi) = P_s + (P_b(1) - P_s) s(phi)`, s of `switching_share`, `phi = max{phi : P_b(phi) <= limit}`,
     `t_b = u t_ref [(1 - m) / phi + m]`, `m = 1 - (1 - mu) (1 - o)^nu`,
     `t = (t_b^p + t_host^p)^(1/p)`, `P = P_idle + (t_b / t) (P_b - P_idle)` [derivation: docs/physics.md B2].
 
@@ -156,10 +184,9 @@ def predict_power(values: Values, runs: Any) -> tuple[Float[Array, " rows"], Flo
     switching = jnp.maximum(idle + top - static, LEAST_ABOVE * runs.rated_power)
     limit = jnp.minimum(runs.limit, NO_LIMIT * runs.rated_power)  # an infinite one would have no slope
     allowed = jnp.clip((limit - static) / switching, LEAST_ABOVE, 1.0)
-    clock = clock_at_power(allowed, values["voltage_floor"], values["voltage_knee"])
+    clock = clock_at_power(allowed, values)
     clock = jnp.minimum(jnp.maximum(clock, values["lowest_clock"]), runs.clock)
-    voltage = voltage_fraction(clock, values["voltage_floor"], values["voltage_knee"], WIDTH)
-    busy = static + switching * clock * voltage**2
+    busy = static + switching * switching_share(clock, values)
     fixed_share = 1.0 - (1.0 - of("memory_share")) * scalable
     busy_time = busy_time * ((1.0 - fixed_share) / clock + fixed_share)
     time = p_norm(overlap, busy_time, host_time)

@@ -9,10 +9,13 @@ import numpy as np
 
 from energymodel.calibration import power
 from energymodel.calibration.measurements import Column, Measurements, check_repeats
-from energymodel.calibration.problem import MOST_CANDIDATES, Change, Given, Problem
+from energymodel.calibration.problem import MOST_CANDIDATES, Change, Form, Given, Problem
+from energymodel.physics.voltage import PosynomialVoltage
 from energymodel.presets.scenario import Scenario
 from energymodel.units import InputError
 
+FORMS = ("voltage-floor", "posynomial")
+LEAST_LIMITS = 3  # below the highest, in a workload, that floor and knee of the voltage need
 SPLITS = 8  # of the range of limits, where candidates lie
 
 POWER_COLUMNS = (
@@ -34,8 +37,13 @@ POWER_COLUMNS = (
 )  # fmt: skip
 
 
-def power_problem(table: Measurements, prior: Scenario | None) -> Problem:
-    """Time and power of a device at power limits or clocks: nine constants, see `power.predict_power`."""
+def power_problem(table: Measurements, prior: Scenario | None, form: str | None = None) -> Problem:
+    """Time and power of a device at power limits or clocks: nine constants, or eight, see `power.predict_power`.
+
+    **Arguments:**
+
+    - `form`: one of `FORMS`; by default the one of `chosen_form`.
+    """
     columns = table.columns
     if "power_limit_w" not in columns and "clock_hz" not in columns:
         raise InputError(
@@ -63,7 +71,9 @@ def power_problem(table: Measurements, prior: Scenario | None) -> Problem:
         )  # fmt: skip
     except InputError as error:
         raise InputError(f"{table.path}: {error}") from None
-    notes, constants = [], power.power_constants()
+    notes: list[str] = []
+    chosen = Form(form, "it was asked for") if form is not None else chosen_form(runs, is_profile, prior)
+    simple = chosen.name == "posynomial"
     rated, idle_used = float(runs.rated_power[0]), float(runs.idle_power[0])
     path, chip = "system.accelerator", prior.system.accelerator if prior else None
     changes = {
@@ -74,6 +84,7 @@ def power_problem(table: Measurements, prior: Scenario | None) -> Problem:
         changes[f"{path}.{name}"] = Change("static_above_idle", share * rated, "W", share * idle_used)
     given = {f"{path}.rated_power": Given(rated, "W"), f"{path}.idle_power": Given(idle_used, "W")}
     curve: dict[str, float] = {}
+    medians: dict[str, float] = {}
     if chip is not None:
         static = float(chip.leakage.power) + float(chip.fixed_power)
         above = (static - float(chip.idle_power)) / float(chip.rated_power)
@@ -82,16 +93,27 @@ def power_problem(table: Measurements, prior: Scenario | None) -> Problem:
             for name in ("floor", "knee")
             if hasattr(chip.voltage, name)
         }  # fmt: skip
-        constants = power.power_constants(
-            curve.get("floor", 0.8), curve.get("knee", 0.6), float(chip.minimum_clock), max(above, 0.02)
-        )
+        medians = {
+            "voltage_floor": curve.get("floor", 0.8),
+            "voltage_knee": curve.get("knee", 0.6),
+            "lowest_clock": float(chip.minimum_clock),
+            "static_above_idle": max(above, 0.02),
+        }
         if not 0.8 < rated / float(chip.rated_power) < 1.25:
             notes.append(
                 f"The highest limit, {rated:g} W, is not the rated power of the prior's accelerator, "
                 f"{float(chip.rated_power):g} W: give --prior the same device if there is one."
             )
-    if chip is None or curve:
+    constants = power.power_constants(**medians, form="posynomial" if simple else "voltage-floor")
+    if simple and chip is not None and isinstance(chip.voltage, PosynomialVoltage):
+        share = min(max(float(chip.voltage.cubic_share), 0.05), 0.95)
+        constants = {**constants, "cubic_share": constants["cubic_share"]._replace(median=share)}
+    if simple:
+        changes[f"{path}.voltage.cubic_share"] = Change("cubic_share", 1.0, "1")
+    elif chip is None or curve:
         changes |= {f"{path}.voltage.{name}": Change(f"voltage_{name}", 1.0, "1") for name in ("floor", "knee")}
+    else:
+        notes.append("The prior's voltage has neither floor nor knee: the scenario keeps it, without the fitted ones.")
     if idle is None:
         notes.append(
             f"Idle power is taken as {idle_used:.4g} W, just under the lowest measured: better give idle_power_w."
@@ -107,7 +129,44 @@ def power_problem(table: Measurements, prior: Scenario | None) -> Problem:
         group_word=word, outputs={"time": (1.0, 0.0), "power": (0.0, 1.0), "energy": (1.0, 1.0)},
         along=(label, np.asarray(speed)), candidates=candidates, candidate_words=words, changes=changes, given=given,
         notes=notes, law=partial(_lowest_clock, runs, path), law_needs=(), range=_range(runs),
+        form=chosen, components={f"{path}.voltage": "PosynomialVoltage"} if simple else {},
     )  # fmt: skip
+
+
+def chosen_form(runs: power.Profiles, is_profile: np.ndarray, prior: Scenario | None) -> Form:
+    """The form that measurements can determine [docs/physics.md B2.1].
+
+    That of an earlier calibration; else floor and knee of the voltage if the prior knows them and does not assume them,
+    or if there are enough settings below the profiles to determine them; else the posynomial form, which has one
+    constant in their place.
+
+    **Arguments:**
+
+    - `runs`, `is_profile`: from `power.profiles`.
+    - `prior`: the scenario behind `--prior`.
+    """
+    if prior is not None:
+        earlier = prior.tables.get("calibration", {}).get("power", {}).get("names", ())
+        for name, constant in zip(FORMS, ("voltage_floor", "cubic_share"), strict=True):
+            if constant in earlier:
+                return Form(name, "the prior was calibrated with it")
+        floor = prior.provenance.get("system.accelerator.voltage.floor")
+        if floor is not None and not floor.is_prior:
+            return Form("voltage-floor", "the prior's voltage floor and knee are known")
+    speeds = np.asarray(runs.limit if np.any(np.isfinite(runs.limit)) else runs.clock)
+    lower, workload = ~is_profile, np.asarray(runs.workload)
+    most = max(len({*speeds[lower & (workload == one)].tolist()}) for one in {*workload.tolist()})
+    if most < LEAST_LIMITS:
+        words = f"{most} setting{'s' if most > 1 else ''}"
+        return Form(
+            "posynomial",
+            f"no workload has more than {words} below its highest limit or clock; floor and knee of the voltage need "
+            f"{LEAST_LIMITS}",
+        )
+    needed = len(power.power_constants())
+    if np.sum(lower) < needed:
+        return Form("posynomial", f"{np.sum(lower)} rows below the highest limit or clock are fewer than {needed}")
+    return Form("voltage-floor", f"a workload has {most} settings below its highest limit or clock")
 
 
 def _range(runs: power.Profiles) -> dict[str, float]:
@@ -124,7 +183,7 @@ def _lowest_clock(runs: power.Profiles, path: str, values: Mapping[str, float]) 
         static = float(runs.idle_power[0]) + values["static_above_idle"] * rated
         share = np.clip((cap - static) / (values["busy_power"] * rated - static), power.LEAST_ABOVE, 1.0)
         with jax.enable_x64(True):
-            clock = power.clock_at_power(jnp.asarray(share), values["voltage_floor"], values["voltage_knee"])
+            clock = power.clock_at_power(jnp.asarray(share), values)
         lowest = min(lowest, max(float(clock), values["lowest_clock"]))
     return {f"{path}.minimum_clock": Given(lowest, "1")}
 

@@ -33,6 +33,13 @@ class Given(NamedTuple):
     unit: str
 
 
+class Form(NamedTuple):
+    """Which form of a model is fitted, and why that one."""
+
+    name: str
+    reason: str
+
+
 class Problem(NamedTuple):
     """Measurements ready to be fitted.
 
@@ -48,6 +55,8 @@ class Problem(NamedTuple):
     - `resampled`: what is drawn with replacement, if not the groups; `resampled_word`: what that is.
     - `known`: rows of a held-out group that are fitted nevertheless, and are not counted in its error.
     - `range`: what else a scenario keeps of the measurements, by name: limits below which nothing is known.
+    - `form`: of the model, where there are several.
+    - `components`: by dotted path in a scenario, the component that changes below it belong to, if not the prior's.
     """
 
     errors: Errors
@@ -71,11 +80,18 @@ class Problem(NamedTuple):
     resampled_word: str = ""
     known: np.ndarray | None = None
     range: Mapping[str, float] = {}
+    form: Form | None = None
+    components: Mapping[str, str] = {}
 
 
 class Kind(NamedTuple):
-    """A kind of measurement: its columns and how a table of them becomes a problem."""
+    """A kind of measurement: its columns and how a table of them becomes a problem, in one of some `forms` if any."""
 
     title: str
     columns: tuple[Column, ...]
-    problem: Callable[[Measurements, Scenario | None], Problem]
+    problem: Callable[..., Problem]
+    forms: tuple[str, ...] = ()
+
+    def pose(self, table: Measurements, prior: Scenario | None, form: str | None = None) -> Problem:
+        """The problem of a table; a form that is not given is chosen by what was measured."""
+        return self.problem(table, prior, form) if self.forms else self.problem(table, prior)

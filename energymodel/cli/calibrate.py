@@ -39,6 +39,13 @@ def command(
     where: Annotated[
         list[str] | None, typer.Option("--where", metavar="COLUMN=VALUE", help="Take these rows only; repeatable.")
     ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--form", metavar="FORM",
+            help="Of switching power (kind power): voltage-floor or posynomial; by default what was measured decides.",
+        ),
+    ] = None,
     columns: Annotated[bool, typer.Option("--columns", help="List the columns of this kind and stop.")] = False,
     as_json: AsJson = False,
     output: Annotated[
@@ -71,7 +78,7 @@ def command(
             return fail(
                 f"give a CSV file; `energymodel calibrate {kind} --columns` lists its columns.", BAD_INPUT, "error"
             )
-        found = calibrate(kind, table, prior=prior, where=chosen, progress=progress)
+        found = calibrate(kind, table, prior=prior, where=chosen, form=form, progress=progress)
         if plot is not None:
             plot.write_bytes(residual_figure(found, plot.suffix[1:]))
         content = calibration_toml(found).encode() if output is not None and output.suffix == ".toml" else None

@@ -63,6 +63,23 @@ def polynomial_voltage(
     return z**2 * c2 + z * c1 + c0
 
 
+def posynomial_voltage(clock: Numeric, cubic_share: Numeric) -> Float[Array, "..."]:
+    """Voltage behind `switching.mixed_cubic_power`, `v = sqrt(1 - m + m phi^2)` [derivation: phi v^2 = (1 - m) phi + m
+    phi^3].
+
+    One constant in place of floor and knee, where few clocks were measured: constant voltage for m = 0, voltage in
+    proportion to the clock for m = 1.
+
+    **Arguments:**
+
+    - `clock`: clock over reference clock, phi [1].
+    - `cubic_share`: m [1], 0 to 1.
+
+    **Returns:** voltage over reference voltage [1], exactly 1 at `clock` = 1, not decreasing in `clock`.
+    """
+    return jnp.sqrt(1.0 + jnp.asarray(cubic_share) * (jnp.asarray(clock) ** 2 - 1.0))
+
+
 class AbstractVoltageCurve(eqx.Module):
     """Voltage that a clock needs, both over their reference values."""
 
@@ -81,6 +98,16 @@ class VoltageCurve(AbstractVoltageCurve):
     def __call__(self, clock: Numeric) -> Float[Array, "..."]:
         """Voltage fraction [1] at a clock fraction [1]."""
         return voltage_fraction(clock, self.floor, self.knee, self.width)
+
+
+class PosynomialVoltage(AbstractVoltageCurve):
+    """Curve of one constant, see `posynomial_voltage`."""
+
+    cubic_share: Real = real("1", doc="share of switching power that goes with the cube of the clock")
+
+    def __call__(self, clock: Numeric) -> Float[Array, "..."]:
+        """Voltage fraction [1] at a clock fraction [1]."""
+        return posynomial_voltage(clock, self.cubic_share)
 
 
 class PolynomialVoltage(AbstractVoltageCurve):

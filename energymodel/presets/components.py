@@ -56,12 +56,17 @@ class Provenance(NamedTuple):
 
 
 def merge(base: Any, change: Any) -> Any:
-    """Lay `change` over `base`: tables merge key by key; text, numbers, arrays and preset names replace."""
+    """Lay `change` over `base`: tables merge key by key; text, numbers, arrays and preset names replace.
+
+    A table of another component replaces too: numbers of the one below mean nothing to it.
+    """
     if not isinstance(change, dict) or "preset" in change or is_quantity(change):
         return change
     if isinstance(base, str):
         base = {"preset": base}
     if not isinstance(base, dict) or is_quantity(base):
+        return change
+    if "component" in base and change.get("component", base["component"]) != base["component"]:
         return change
     merged = dict(base)
     for key, value in change.items():

@@ -22,6 +22,7 @@ def calibration_report(found: Calibration) -> RenderableType:
     """Constants, errors of held-out groups, what to measure next."""
     parts: list[RenderableType] = [
         Text(f"{found.kind}: {found.rows} rows of {found.source}, priors of {found.base}", style="bold"),
+        *([Text(f"form: {form.name}, since {form.reason}")] if (form := found.problem.form) is not None else []),
         "",
         _constants_table(found),
         "",
@@ -75,6 +76,7 @@ def calibration_json(found: Calibration) -> dict[str, Any]:
         "source": found.source,
         "base": found.base,
         "rows": found.rows,
+        **({"form": {"name": form.name, "reason": form.reason}} if (form := found.problem.form) is not None else {}),
         "constants": {one.name: _constant_json(one) for one in found.constants},
         "undetermined": list(found.undetermined),
         "held_out_error_percent": {

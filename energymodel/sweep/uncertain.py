@@ -22,7 +22,7 @@ from energymodel.presets.files import names, read_preset, suggest
 from energymodel.units import InputError
 
 JOINT = "joint"
-SHARES = ("efficiency", "utilization", "fraction", "overlap", "minimum_clock")
+SHARES = ("efficiency", "utilization", "fraction", "overlap", "minimum_clock", "cubic_share")
 """Ends of the names of numbers that lie between 0 and 1, whatever their distribution says."""
 BITS = 23  # of a uniform number: with a half added float32 holds it exactly
 NODES = 2049  # of a tabulated quantile function, equally spaced in standard deviations

@@ -6,10 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from energymodel.calibration import power
 from energymodel.calibration.calibrate import calibrate
-from energymodel.calibration.constants import Constant, prior_of, updated_prior
+from energymodel.calibration.constants import Constant, Values, prior_of, updated_prior
 from energymodel.calibration.kinds import KINDS
 from energymodel.calibration.measurements import MOST_ROWS, read_measurements
+from energymodel.calibration.problem import Form
 from energymodel.learning.critical_batch import batch_penalty
 from energymodel.presets.scenario import load_scenario
 from energymodel.report.calibration import calibration_toml
@@ -154,6 +156,86 @@ def test_a_plan_below_the_lowest_measured_cap_is_refused():
         load_scenario(tables, {"plan.power_cap": "250 W"})
     # Another accelerator was not the one that was measured.
     load_scenario(tables, {"plan.power_cap": "250 W", "system.accelerator.rated_power": "400 W"})
+
+
+def posed(tmp_path, lines, prior=None, form=None):
+    """The problem of a file of powers, its table read from a file."""
+    file = written(tmp_path, FILES["power"][0], lines)
+    table = read_measurements(file, KINDS["power"].columns)
+    problem = KINDS["power"].pose(table, load_scenario(prior) if prior else None, form)
+    return problem, problem.form or Form("", "")
+
+
+def power_lines(limits, words="abc"):
+    return [f"{word},8,{limit},{20 * (250 / limit) ** 0.5},{0.9 * limit}" for word in words for limit in (*limits, 250)]
+
+
+def test_few_limits_take_the_posynomial_form_unless_the_curve_is_known_or_asked_for(tmp_path):
+    few, form = posed(tmp_path, power_lines((150, 200)))
+    assert form.name == "posynomial"
+    assert "no workload has more than 2 settings below its highest" in form.reason
+    assert "cubic_share" in few.constants
+    assert few.changes["system.accelerator.voltage.cubic_share"].constant == "cubic_share"
+    assert posed(tmp_path, power_lines((150, 200)), form="voltage-floor")[1] == ("voltage-floor", "it was asked for")
+    enough, form = posed(tmp_path, power_lines((125, 150, 200)))
+    assert form.name == "voltage-floor"
+    assert "voltage_knee" in enough.constants
+    # Three limits of one workload are still fewer rows than constants.
+    assert posed(tmp_path, power_lines((125, 150, 200), "a"))[1] == (
+        "posynomial",
+        "3 rows below the highest limit or clock are fewer than 9",
+    )
+    # The curve of this card was fitted to measurements; that of an H100 is assumed.
+    card = {"base": "test-1b-h100", "system": {"accelerator": "v100-sxm2-32gb"}}
+    assert posed(tmp_path, power_lines((150, 200)), card)[1].name == "voltage-floor"
+    assert posed(tmp_path, power_lines((150, 200)), "test-1b-h100")[1].name == "posynomial"
+
+
+def test_a_posynomial_curve_replaces_floor_and_knee_in_a_scenario_and_is_kept_by_the_next_calibration(tmp_path):
+    curve = {"component": "PosynomialVoltage", "cubic_share": {"value": 0.7, "unit": "1", "kind": "measured"}}
+    earlier = {"power": {"names": ["cubic_share"], "rated_power": 700.0}}
+    tables = {"base": "test-1b-h100", "system": {"accelerator": {"voltage": curve}}, "calibration": earlier}
+    scenario = load_scenario(tables)
+    np.testing.assert_allclose(scenario.system.accelerator.voltage(0.5) ** 2, 1.0 - 0.7 * 0.75)
+    problem, form = posed(tmp_path, power_lines((125, 150, 200)), tables)
+    assert form == ("posynomial", "the prior was calibrated with it")
+    assert problem.constants["cubic_share"].median == pytest.approx(0.7)
+    assert problem.components == {"system.accelerator.voltage": "PosynomialVoltage"}
+    other, _ = posed(tmp_path, power_lines((125, 150, 200)), tables, "voltage-floor")
+    assert not any("voltage" in path for path in other.changes)
+    assert any("neither floor nor knee" in note for note in other.notes)
+
+
+def test_an_unknown_form_is_refused(tmp_path):
+    file = written(tmp_path, FILES["power"][0], FILES["power"][1])
+    with pytest.raises(InputError, match=r'unknown form "floor"\. Did you mean "voltage-floor"'):
+        calibrate("power", file, form="floor")
+    with pytest.raises(InputError, match="loss has one form only"):
+        calibrate("loss", file, form="posynomial")
+
+
+@pytest.mark.slow
+def test_a_known_cubic_share_comes_back_from_two_limits_and_is_written(tmp_path):
+    generator, truth = np.random.default_rng(0), 0.75
+    values: Values = {name: np.asarray(one.median) for name, one in power.power_constants(form="posynomial").items()}
+    values["cubic_share"] = np.asarray(truth)
+    lines = []
+    for word, time, watt in (("a", 30, 240), ("b", 50, 225), ("c", 20, 200), ("d", 25, 245), ("e", 44, 180)):
+        for limit in (125, 175, 250):
+            runs = power.profiles(["x", "x"], np.ones(2), np.array([limit - 1e-3, 250.0]), np.ones(2), np.full(2, watt),
+                                  idle_power=40.0)[0]  # fmt: skip
+            runs = runs._replace(reference_time=np.full(2, time), reference_power=np.full(2, watt))
+            seconds, mean = (float(one[0]) for one in power.predict_power(values, runs))
+            noise = np.exp(0.01 * generator.standard_normal(2))
+            lines.append(f"{word},8,{limit},{seconds * noise[0]:.6g},{mean * noise[1]:.6g},40")
+    found = calibrate("power", written(tmp_path, FILES["power"][0] + ",idle_power_w", lines))
+    share = next(one for one in found.constants if one.name == "cubic_share")
+    assert share.laplace is not None
+    assert share.laplace[0] < truth < share.laplace[1]
+    out = tmp_path / "out.toml"
+    out.write_text(calibration_toml(found), encoding="utf-8")
+    voltage = load_scenario(out).system.accelerator.voltage
+    np.testing.assert_allclose(voltage.cubic_share, share.value)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def batch_lines(generator, noise, sizes=(1e8, 3e8, 1e9, 3e9), critical=2e6, exponent=0.5, share=0.9):

@@ -53,12 +53,41 @@ def test_clocks_without_limits_have_slopes():
 def test_clock_at_power_inverts_switching_power():
     phi = jnp.linspace(0.05, 1.0, 30)
     share = phi * voltage_fraction(phi, 0.8, 0.6, power.WIDTH) ** 2
-    np.testing.assert_allclose(clock_at_power(share, 0.8, 0.6), phi, rtol=1e-10)
+    np.testing.assert_allclose(clock_at_power(share, {"voltage_floor": 0.8, "voltage_knee": 0.6}), phi, rtol=1e-10)
+
+
+def test_the_posynomial_form_is_constant_voltage_at_one_end_and_the_cube_at_the_other():
+    """Limits of the form: `phi` for a cubic share of 0, where floor 1 is the same, and `phi^3` for 1."""
+    share = jnp.tile(jnp.array([0.064, 0.2, 0.5, 1.0]), 2)
+    ends = np.repeat([0.0, 1.0], 4)
+    clock = jax.jit(lambda share, ends: clock_at_power(share, {"cubic_share": ends}))(share, ends)
+    np.testing.assert_allclose(clock[:4], share[:4], rtol=1e-12)
+    np.testing.assert_allclose(clock[4:], np.cbrt(share[4:]), rtol=1e-9)
+
+
+def test_a_profile_carries_over_by_the_posynomial_form():
+    """Solved by hand: a profile at 220 W of a GPU that is never idle, of which 40 W + 10 W are idle and static."""
+    values: Values = {name: np.asarray(one) for name, one in {
+        "static_above_idle": 0.04, "busy_power": 1.0, "waiting_exponent": 0.0, "overhead_exponent": 1.0,
+        "memory_share": 0.25, "lowest_clock": 0.17, "overlap": 1.0, "cubic_share": 0.5}.items()}  # fmt: skip
+    # 170 W switch at clock 1, at half the clock 170 (0.5 x 0.5 + 0.5 x 0.125) = 53.125 W.
+    time, watt = jax.jit(predict_power)(values, rows(50.0 + 53.125))
+    np.testing.assert_allclose(time, 100.0 * (0.75 / 0.5 + 0.25), rtol=2e-3)
+    np.testing.assert_allclose(watt, 103.125, rtol=2e-3)
+
+
+def test_priors_of_both_forms_agree_at_the_knee():
+    constants = power.power_constants(0.8, 0.6, form="posynomial")
+    assert set(CONSTANTS) - set(constants) == {"voltage_floor", "voltage_knee"}
+    # 0.6 x 0.8^2 = 0.384 with a sharp knee.
+    np.testing.assert_allclose(
+        power.switching_share(0.6, {"cubic_share": constants["cubic_share"].median}), 0.384, rtol=1e-12
+    )
 
 
 def test_slope_of_the_clock_is_that_of_the_implicit_function():
     def clock(share, floor, knee):
-        return clock_at_power(jnp.asarray(share), floor, knee)
+        return clock_at_power(jnp.asarray(share), {"voltage_floor": floor, "voltage_knee": knee})
 
     at = (0.4, 0.8, 0.6)
     slopes = jax.grad(clock, argnums=(0, 1, 2))(*at)

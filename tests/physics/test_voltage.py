@@ -9,7 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.test_util import check_grads
 
-from energymodel.physics.voltage import PolynomialVoltage, VoltageCurve, polynomial_voltage, voltage_fraction
+from energymodel.physics.switching import busy_power, mixed_cubic_power
+from energymodel.physics.voltage import (
+    PolynomialVoltage,
+    PosynomialVoltage,
+    VoltageCurve,
+    polynomial_voltage,
+    posynomial_voltage,
+    voltage_fraction,
+)
 
 # docs/physics.md B2, Tenstorrent Blackhole firmware
 BLACKHOLE = PolynomialVoltage(0.73869, 0.05236, 0.00856, 1279.76e6, 189.57e6, 1350e6)
@@ -50,6 +58,18 @@ def test_polynomial_stays_at_its_floor_below_the_vertex():
 def test_polynomial_floor_over_reference():
     # docs/physics.md B2: the floor is about 0.87 of the voltage at 1350 MHz.
     np.testing.assert_allclose(BLACKHOLE(0.4), 0.87, atol=0.005)
+
+
+def test_switching_with_the_posynomial_voltage_is_the_posynomial_power():
+    clock, share = np.linspace(0.1, 1.2, 12), np.linspace(0.0, 1.0, 5)[:, None]
+    np.testing.assert_allclose(
+        busy_power(20.0, 200.0, clock, PosynomialVoltage(share)(clock), 1.0),
+        mixed_cubic_power(20.0, 200.0, share, clock),
+        rtol=1e-12,
+    )
+    # d v / d phi = m phi / v, d v / d m = (phi^2 - 1) / (2 v), with v = sqrt(0.7) at phi = 0.5 and m = 0.4.
+    slopes = jax.grad(posynomial_voltage, argnums=(0, 1))(0.5, 0.4)
+    np.testing.assert_allclose(slopes, [0.2 / 0.7**0.5, -0.375 / 0.7**0.5], rtol=1e-12)
 
 
 def test_polynomial_without_curvature_is_a_line():
