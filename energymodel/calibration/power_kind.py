@@ -74,6 +74,8 @@ def power_problem(table: Measurements, prior: Scenario | None, form: str | None 
     notes: list[str] = []
     chosen = Form(form, "it was asked for") if form is not None else chosen_form(runs, is_profile, prior)
     simple = chosen.name == "posynomial"
+    shape: power.Form = "posynomial" if simple else "voltage-floor"
+    constants = power.power_constants(form=shape)
     rated, idle_used = float(runs.rated_power[0]), float(runs.idle_power[0])
     path, chip = "system.accelerator", prior.system.accelerator if prior else None
     changes = {
@@ -84,7 +86,6 @@ def power_problem(table: Measurements, prior: Scenario | None, form: str | None 
         changes[f"{path}.{name}"] = Change("static_above_idle", share * rated, "W", share * idle_used)
     given = {f"{path}.rated_power": Given(rated, "W"), f"{path}.idle_power": Given(idle_used, "W")}
     curve: dict[str, float] = {}
-    medians: dict[str, float] = {}
     if chip is not None:
         static = float(chip.leakage.power) + float(chip.fixed_power)
         above = (static - float(chip.idle_power)) / float(chip.rated_power)
@@ -93,18 +94,13 @@ def power_problem(table: Measurements, prior: Scenario | None, form: str | None 
             for name in ("floor", "knee")
             if hasattr(chip.voltage, name)
         }  # fmt: skip
-        medians = {
-            "voltage_floor": curve.get("floor", 0.8),
-            "voltage_knee": curve.get("knee", 0.6),
-            "lowest_clock": float(chip.minimum_clock),
-            "static_above_idle": max(above, 0.02),
-        }
+        floor, knee = curve.get("floor", 0.8), curve.get("knee", 0.6)
+        constants = power.power_constants(floor, knee, float(chip.minimum_clock), max(above, 0.02), form=shape)
         if not 0.8 < rated / float(chip.rated_power) < 1.25:
             notes.append(
                 f"The highest limit, {rated:g} W, is not the rated power of the prior's accelerator, "
                 f"{float(chip.rated_power):g} W: give --prior the same device if there is one."
             )
-    constants = power.power_constants(**medians, form="posynomial" if simple else "voltage-floor")
     if simple and chip is not None and isinstance(chip.voltage, PosynomialVoltage):
         share = min(max(float(chip.voltage.cubic_share), 0.05), 0.95)
         constants = {**constants, "cubic_share": constants["cubic_share"]._replace(median=share)}

@@ -23,7 +23,7 @@ from energymodel.design.solve import Values
 from energymodel.numerics import Numeric
 from energymodel.presets.files import suggest
 from energymodel.presets.scenario import Scenario
-from energymodel.presets.validate import check_target
+from energymodel.presets.validate import check_measured, check_target
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.training_system import TrainingSystem, evaluate
@@ -34,6 +34,7 @@ USUAL_ROWS = ("time", "facility_power", "temperature", "memory", "heat_flux", "e
 """Outputs that a form serves whether they are asked for or not, so that one program does for most questions."""
 FAR = 1e9  # of the scenario's own value: a limit that was not asked for
 TOKENS = "plan.goal.tokens"
+CAP = "plan.power_cap"
 TOKEN_RANGE = 100.0
 COUNTED = ("plan.batch", "plan.chips")  # made of whole micro-batches and replicas
 BATCH_RANGE = 64.0
@@ -230,7 +231,7 @@ def _bounds(
         bounds[TOKENS] = (run / TOKEN_RANGE, run * TOKEN_RANGE)
     choices = {}
     for path, (low, high) in vary.items():
-        ends = _range(scenario, path, low, high)
+        ends = range_of(scenario, path, low, high)
         if path.startswith("plan.layout."):
             choices[path.removeprefix("plan.layout.")] = ends
         else:
@@ -252,7 +253,11 @@ def _bounds(
     return bounds, choices
 
 
-def _range(scenario: Scenario, path: str, low: Any, high: Any) -> tuple[float, float]:
+def range_of(scenario: Scenario, path: str, low: Any, high: Any) -> tuple[float, float]:
+    """Range of a variable in SI, from text or numbers.
+
+    **Raises:** `InputError` for an unknown path, what is no range, or power caps below the lowest one measured.
+    """
     if path == "plan.goal.loss":
         raise InputError("plan.goal.loss: the loss is held at its limit; give --limit loss=..., or minimize loss.")
     if path != TOKENS and path not in scenario.provenance:
@@ -263,6 +268,8 @@ def _range(scenario: Scenario, path: str, low: Any, high: Any) -> tuple[float, f
         raise InputError(f"{path}: {low} to {high} is not a range of numbers.")
     if path in (*COUNTED, TOKENS) and ends[0] <= 0.0:
         raise InputError(f"{path}: {low} to {high} is not a range of positive numbers.")
+    if path == CAP:
+        check_measured(scenario.system, ends[0], scenario.tables.get("calibration"))
     return ends[0], ends[1]
 
 

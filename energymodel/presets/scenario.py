@@ -137,7 +137,7 @@ def _build(name: str, tables: dict[str, Any]) -> Scenario:
     plan = _build_plan(plan_tables, provenance)
     check_plan(system, plan)
     calibration = tables.get("calibration", {})
-    check_measured(system, plan, calibration)
+    check_measured(system, float(plan.power_cap), calibration)
     uncertainty = {path: origin.distribution for path, origin in provenance.items() if origin.distribution}
     uncertainty |= _uncertainty(tables.get("uncertainty", {}), provenance)
     resolved = {

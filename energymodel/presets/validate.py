@@ -60,12 +60,16 @@ def check_plan(system: TrainingSystem, plan: TrainingPlan) -> None:
     _check_goal(system, plan)
 
 
-def check_measured(system: TrainingSystem, plan: TrainingPlan, calibration: Any) -> None:
-    """Check that a plan stays where the accelerator was measured: what lies below is not known.
+def check_measured(
+    system: TrainingSystem, power_cap: float, calibration: Any, path: str = "plan.power_cap"
+) -> None:  # fmt: skip
+    """Check that a power cap stays where the accelerator was measured: what lies below is not known.
 
     **Arguments:**
 
+    - `power_cap`: the lowest that is asked for [W].
     - `calibration`: what a scenario says of the measurements behind its numbers.
+    - `path`: what to call it.
 
     **Raises:** `InputError` for a power cap below the lowest one measured.
     """
@@ -73,9 +77,9 @@ def check_measured(system: TrainingSystem, plan: TrainingPlan, calibration: Any)
     lowest = measured.get("lowest_power_cap")
     if lowest is None or abs(float(system.accelerator.rated_power) / measured["rated_power"] - 1.0) > WHOLE:
         return
-    if float(plan.power_cap) < lowest * (1.0 - WHOLE):
+    if power_cap < lowest * (1.0 - WHOLE):
         raise InputError(
-            f"plan.power_cap: {format_quantity(float(plan.power_cap), 'W')} is below {format_quantity(lowest, 'W')}, "
+            f"{path}: {format_quantity(power_cap, 'W')} is below {format_quantity(lowest, 'W')}, "
             f"the lowest limit that was measured ({measured.get('source', 'calibration')}). Power and time there are "
             "not known: raise it, or measure at that limit and calibrate again."
         )

@@ -10,10 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from energymodel.design.layouts import COARSE, candidates, fits, layout_word, screen, take
-from energymodel.design.problem import pose, replace_leaf
+from energymodel.design.problem import CAP, pose, replace_leaf
 from energymodel.design.quantities import OUTPUTS, limited_values
 from energymodel.presets.files import suggest
 from energymodel.presets.scenario import Scenario, load_scenario
+from energymodel.presets.validate import check_measured
 from energymodel.sweep.axes import Axis, parse_axis
 from energymodel.sweep.reductions import Range
 from energymodel.system.outcome import Slack
@@ -91,12 +92,12 @@ def scenario_axis(scenario: Scenario, path: str, values: Any, minimize: str = "e
       label; for `plan.layout` "all" that fit into memory, or the number of those that a coarse grid ranks first.
     - `minimize`: what ranks the layouts.
 
-    **Raises:** `InputError` for an unknown path, preset or unit.
+    **Raises:** `InputError` for an unknown path, preset or unit, or power caps below the lowest one measured.
     """
     if isinstance(values, Axis):
-        return _checked(scenario, path, values)
+        return _measured(scenario, _checked(scenario, path, values))
     if path in scenario.provenance:
-        return parse_axis(path, values, scenario.provenance[path].unit)
+        return _measured(scenario, parse_axis(path, values, scenario.provenance[path].unit))
     if isinstance(values, Mapping):
         return Axis.choice(path, values)
     if path == LAYOUT and isinstance(values, str | int):
@@ -112,6 +113,15 @@ def scenario_axis(scenario: Scenario, path: str, values: Any, minimize: str = "e
     tables = {"name": scenario.name, **scenario.tables}
     loaded = {name: load_scenario(tables, {path: name}) for name in names}
     return Axis.choice(path, {name: _follow(one, path) for name, one in loaded.items()})
+
+
+def _measured(scenario: Scenario, axis: Axis) -> Axis:
+    """The same axis, if no power cap of it lies below the lowest one that was measured."""
+    if axis.name == CAP:
+        check_measured(
+            scenario.system, float(np.min(axis.values)), scenario.tables.get("calibration"), f"axis {CAP}"
+        )  # fmt: skip
+    return axis
 
 
 def _checked(scenario: Scenario, path: str, axis: Axis) -> Axis:

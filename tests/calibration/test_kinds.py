@@ -12,9 +12,12 @@ from energymodel.calibration.constants import Constant, Values, prior_of, update
 from energymodel.calibration.kinds import KINDS
 from energymodel.calibration.measurements import MOST_ROWS, read_measurements
 from energymodel.calibration.problem import Form
+from energymodel.design.problem import range_of
 from energymodel.learning.critical_batch import batch_penalty
 from energymodel.presets.scenario import load_scenario
 from energymodel.report.calibration import calibration_toml
+from energymodel.sweep.axes import Axis
+from energymodel.sweep.model import scenario_axis
 from energymodel.units import InputError
 
 FILES = {
@@ -154,6 +157,16 @@ def test_a_plan_below_the_lowest_measured_cap_is_refused():
     assert load_scenario(tables, {"plan.power_cap": "300 W"}).tables["calibration"]["power"] == measured
     with pytest.raises(InputError, match=re.escape("plan.power_cap: 250 W is below 300 W, the lowest limit that was")):
         load_scenario(tables, {"plan.power_cap": "250 W"})
+    # Ranges are refused as a whole and before anything is evaluated: in a sweep, and to search in.
+    calibrated = load_scenario(tables)
+    pattern = "250 W is below 300 W, the lowest limit that was measured (calibrate power m.csv). Power and time there"
+    for values in ("250..700 W 10", np.array([700.0, 250.0]), Axis.linear("plan.power_cap", 250.0, 700.0, 3, "W")):
+        with pytest.raises(InputError, match=re.escape(f"axis plan.power_cap: {pattern}")):
+            scenario_axis(calibrated, "plan.power_cap", values)
+    with pytest.raises(InputError, match=re.escape(f"plan.power_cap: {pattern}")):
+        range_of(calibrated, "plan.power_cap", "250 W", "700 W")
+    assert len(scenario_axis(calibrated, "plan.power_cap", "300..700 W 10")) == 10
+    assert len(scenario_axis(load_scenario("test-1b-h100"), "plan.power_cap", "250..700 W 10")) == 10
     # Another accelerator was not the one that was measured.
     load_scenario(tables, {"plan.power_cap": "250 W", "system.accelerator.rated_power": "400 W"})
 
@@ -181,7 +194,8 @@ def test_few_limits_take_the_posynomial_form_unless_the_curve_is_known_or_asked_
     assert form.name == "voltage-floor"
     assert "voltage_knee" in enough.constants
     # Three limits of one workload are still fewer rows than constants.
-    assert posed(tmp_path, power_lines((125, 150, 200), "a"))[1] == (
+    short = posed(tmp_path, power_lines((125, 150, 200), "a"))[1]
+    assert short == (
         "posynomial",
         "3 rows below the highest limit or clock are fewer than 9",
     )
