@@ -11,11 +11,12 @@ from energymodel.calibration.constants import Prior, prior_of, updated_prior
 from energymodel.calibration.kinds import KINDS
 from energymodel.calibration.least_squares import Fit, Options, fit, flat, held_out_errors
 from energymodel.calibration.measurements import read_measurements
+from energymodel.calibration.posterior import posterior_intervals
 from energymodel.calibration.problem import BASE, Problem
 from energymodel.calibration.uncertainty import (
-    LEVEL,
+    Interval,
     bootstrap,
-    intervals,
+    informed,
     next_measurement,
     quantiles,
     undetermined,
@@ -34,7 +35,8 @@ WEIGHED_NOISE = 0.01  # first guess
 
 
 class FittedConstant(NamedTuple):
-    """A constant: value, 90 % intervals by Laplace's approximation and by the bootstrap of groups, prior's median.
+    """A constant: value, 90 % intervals by Laplace's method (`posterior_intervals`) and by the bootstrap of groups,
+    prior's median.
 
     The bootstrap is `None` with fewer than three groups; an undetermined constant has no interval but its prior's.
     """
@@ -168,8 +170,13 @@ def calibrate(
         )  # fmt: skip
     progress("looking for the most helpful measurement ...")
     better = next_measurement(problem.errors, problem.constants, fitted, problem.candidates, size=len(used))
-    unknown = undetermined(problem.constants, fitted)
-    constants = _constants(problem, fitted, draws, unknown)
+    progress("walking along each constant ...")
+    ends = posterior_intervals(
+        problem.errors, problem.constants, problem.table, fitted, weights=problem.weights, options=options,
+        which=informed(problem.constants, fitted),
+    )  # fmt: skip
+    unknown = undetermined(problem.constants, fitted, ends=ends)
+    constants = _constants(problem, fitted, ends, draws, unknown)
     notes = list(problem.notes)
     if earlier:
         notes.append(f"Priors with their intervals are those of {earlier}.")
@@ -242,14 +249,14 @@ def _percent(problem: Problem, errors: np.ndarray, rows: np.ndarray) -> dict[str
 
 
 def _constants(
-    problem: Problem, fitted: Fit, draws: np.ndarray | None, unknown: tuple[str, ...]
+    problem: Problem, fitted: Fit, ends: Interval, draws: np.ndarray | None, unknown: tuple[str, ...]
 ) -> tuple[FittedConstant, ...]:
     prior = fitted.prior
     medians = flat(problem.constants, prior.mean[None])[0]
     values = np.concatenate([np.atleast_1d(value) for value in fitted.values.values()])
     units = [one.unit for one in problem.constants.values() for _ in range(one.size)]
-    low, high = intervals(problem.constants, fitted, LEVEL)
-    spread = quantiles(draws, LEVEL) if draws is not None else None
+    low, high = ends
+    spread = quantiles(draws) if draws is not None else None
     rows = []
     drawn = {*problem.groups.tolist()} if problem.resampled is None else set()
     for place, name in enumerate(prior.names):

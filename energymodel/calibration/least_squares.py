@@ -218,12 +218,15 @@ def search(
     options: Options,
     size: int = 0,
     prior: Prior | None = None,
+    held: Float[np.ndarray, "lanes n"] | None = None,
 ) -> Solution:
     """Run one search from each start, with the weights of its lane (or the same for all), some lanes at a time.
 
     Every fit of one model, of any number of lanes and up to a power of two rows, is one compiled program; `size` is the
-    least number of rows that it has, so that a smaller table needs no program of its own.
+    least number of rows that it has, so that a smaller table needs no program of its own. Coordinates of a lane that
+    are `held` stay where they start.
     """
+    held = np.zeros(starts.shape) if held is None else held
     with jax.enable_x64(True):
         prior, rows = prior or prior_of(constants), weights.shape[1]
         known = (prior.mean, prior.whiten)
@@ -237,7 +240,7 @@ def search(
             lanes = np.minimum(np.arange(begin, begin + LANES), len(starts) - 1)
             given = np.zeros((LANES, padded, weights.shape[2]))
             given[:, :rows] = weights[lanes if len(weights) > 1 else np.zeros(LANES, int)]
-            found = program(errors, frozen, options.loss, starts[lanes], given, noise, known, knobs, table)
+            found = program(errors, frozen, options.loss, starts[lanes], given, held[lanes], noise, known, knobs, table)
             parts.append([np.asarray(leaf) for leaf in found])
         z, objective, converged, error, slopes = (
             np.concatenate(part)[: len(starts)] for part in zip(*parts, strict=True)
@@ -283,6 +286,7 @@ def _search_lanes(
     loss: Loss,
     starts: Any,
     weights: Any,
+    held: Any,
     noise: Any,
     prior: Any,
     knobs: Any,
@@ -302,7 +306,7 @@ def _search_lanes(
         slopes, error = jax.jacfwd(both, has_aux=True)(z)
         return error, slopes
 
-    def lane(start: Array, weights: Array) -> tuple[Array, Array, Array, Array, Array]:
+    def lane(start: Array, weights: Array, held: Array) -> tuple[Array, Array, Array, Array, Array]:
         def transformed(error: Array) -> tuple[Any, Any]:
             scaled = jnp.where(weights > 0, error / noise, 0.0)
             value, slope = jax.jvp(lambda one: robust_error(one, threshold, loss), (scaled,), (jnp.ones_like(scaled),))
@@ -323,8 +327,9 @@ def _search_lanes(
             damping = jnp.where(fresh, FIRST_DAMPING, state.damping * jnp.where(better, LESS, MORE))
             value, weight = transformed(error)
             rows = jnp.where(weights[..., None] > 0, slopes * weight[..., None], 0.0).reshape(-1, slopes.shape[-1])
-            gradient = rows.T @ value.ravel() + information @ (point - mean)
-            matrix = rows.T @ rows + information
+            free = 1.0 - held
+            gradient = free * (rows.T @ value.ravel() + information @ (point - mean))
+            matrix = jnp.outer(free, free) * (rows.T @ rows + information) + jnp.diag(held)
             diagonal = jnp.diag(jnp.diag(matrix))
             left = 0.5 * gradient @ jnp.linalg.solve(matrix, gradient)
             trial = point - jnp.linalg.solve(matrix + damping * diagonal, gradient)
@@ -343,7 +348,7 @@ def _search_lanes(
         state = jax.lax.while_loop(lasts, step, first)
         return state.point, state.objective, state.left <= LEFT * (1.0 + state.objective), state.errors, state.slopes
 
-    return jax.vmap(lane)(starts, weights)
+    return jax.vmap(lane)(starts, weights, held)
 
 
 def linearized(
@@ -394,8 +399,7 @@ def _estimate(found: Solution, weights: np.ndarray, scale: np.ndarray, prior: Pr
         freedom = max(1.0, count - _determined(slopes, weights, noise, prior.information))
         noise = _noise_of(errors, weights, freedom, robust=robust)
     freedom = max(1.0, count - _determined(slopes, weights, noise, prior.information))
-    thresholds = (options.threshold if robust else np.inf) * scale / noise
-    information = _information(slopes, weights, noise, thresholds)
+    information = _information(slopes, weights, noise, _thresholds(scale, noise, options))
     covariance = np.linalg.inv(information + prior.information)
     return _Estimate(noise, float(freedom), covariance)
 
@@ -428,6 +432,39 @@ def _information(
     scaled = np.where(weights[:, :, None] > 0, slopes, 0.0) * (weights / noise * slope / np.sqrt(variance))[:, :, None]
     rows = scaled.reshape(-1, slopes.shape[-1])
     return rows.T @ rows
+
+
+def efficient_information(
+    slopes: Float[np.ndarray, "rows outputs n"],
+    weights: Float[np.ndarray, "rows outputs"],
+    fitted: Fit,
+    options: Options,
+) -> Float[np.ndarray, "n n"]:
+    """Fisher information of the coordinates in the data at slopes, as in `Fit.covariance`."""
+    return _information(slopes, weights, fitted.noise, _thresholds(fitted.scale, fitted.noise, options))
+
+
+def tempering(fitted: Fit, options: Options) -> Float[np.ndarray, " outputs"]:
+    """Factor of the loss by output, with which it is half a chi-square, `E[psi'] / E[psi^2]` [Ribatet et al. 2012].
+
+    psi is the slope of the loss; the mean is over normal errors with the noise of the fit.
+    """
+    nodes, share = np.polynomial.hermite_e.hermegauss(201)
+    share = share / np.sum(share)
+    error = nodes[:, None] * fitted.noise / fitted.scale
+    k = options.threshold
+    if options.loss == "squares":
+        psi, slope = error, np.ones_like(error)
+    elif options.loss == "huber":
+        variance, inside = _huber_moments(k * fitted.scale / fitted.noise)
+        return inside / variance * (fitted.scale / fitted.noise) ** 2
+    else:
+        psi, slope = error / np.sqrt(1.0 + (error / k) ** 2), (1.0 + (error / k) ** 2) ** -1.5
+    return (share @ slope) / (share @ psi**2)
+
+
+def _thresholds(scale: np.ndarray, noise: np.ndarray, options: Options) -> np.ndarray:
+    return (options.threshold if options.loss != "squares" else np.inf) * scale / noise
 
 
 def _determined(slopes: np.ndarray, weights: np.ndarray, noise: np.ndarray, prior: np.ndarray) -> float:

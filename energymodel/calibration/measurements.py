@@ -110,8 +110,8 @@ def check_repeats(table: Measurements, names: Sequence[str]) -> None:
         if setting in seen:
             shown = ", ".join(f"{name} {value}" for name, value in zip(present, setting, strict=True))
             raise InputError(
-                f"{table.path}, line {line}: repeats the setting of line {seen[setting]} ({shown}). Write the mean of "
-                "repeated measurements, or number them in a column `run`."
+                f"{table.path}, line {line}: repeats the setting of line {seen[setting]} ({shown}). Drop one of the "
+                "two lines, write the mean of both in one, or number them in a column `run` to fit both."
             )
         seen[setting] = int(line)
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import ArrayLike, Float
+from jaxtyping import ArrayLike, Bool, Float
 from scipy import stats
 
 from energymodel.calibration.constants import Constants, prior_of
@@ -46,7 +46,8 @@ class NextMeasurement(NamedTuple):
 def intervals(constants: Constants, fitted: Fit, level: float = LEVEL) -> Interval:
     """Confidence intervals by Laplace's approximation, `z +- t sqrt(C_zz)` [MacKay 2003, ch. 27].
 
-    t is Student's quantile at the freedom of the fit. The ends are taken in the coordinate of a constant, so that they
+    t is Student's quantile at the freedom of the fit. Too narrow where errors are far from linear in a coordinate:
+    `posterior.posterior_intervals` are not. The ends are taken in the coordinate of a constant, so that they
     stay within its physical range.
 
     **Arguments:**
@@ -105,16 +106,23 @@ def quantiles(draws: Float[np.ndarray, "count n"], level: float = LEVEL) -> Inte
     return Interval(lower, upper)
 
 
-def undetermined(constants: Constants, fitted: Fit, level: float = LEVEL) -> tuple[str, ...]:
+def informed(constants: Constants, fitted: Fit) -> Bool[np.ndarray, " n"]:
+    """Whether the data take half of the variance of the kind's prior from a coordinate, by Laplace's approximation."""
+    return 1.0 - np.diag(fitted.covariance) / prior_of(constants).spread ** 2 >= LEAST_GAIN
+
+
+def undetermined(
+    constants: Constants, fitted: Fit, level: float = LEVEL, ends: Interval | None = None
+) -> tuple[str, ...]:
     """Names of the constants that the data do not determine.
 
     Such a constant keeps more than half of the variance of the kind's prior (whatever earlier measurements added), or
-    its interval is wider than a factor of `Constant.widest` (than half of its range, if that has two ends).
+    its interval is wider than a factor of `Constant.widest` (than half of its range, if that has two ends): `ends`, or
+    that of `intervals`.
     """
     prior = prior_of(constants)
-    gain = 1.0 - np.diag(fitted.covariance) / prior.spread**2
     factor = np.concatenate([np.full(one.size, one.widest) for one in constants.values()])
-    lower, upper = intervals(constants, fitted, level)
+    lower, upper = ends or intervals(constants, fitted, level)
     base = np.concatenate([np.full(one.size, one.lower) for one in constants.values()])
     top = np.concatenate([np.full(one.size, one.upper) for one in constants.values()])
     wide = np.where(
@@ -126,7 +134,7 @@ def undetermined(constants: Constants, fitted: Fit, level: float = LEVEL) -> tup
             False,
         ),
     )
-    return tuple(name for name, poor in zip(prior.names, (gain < LEAST_GAIN) | wide, strict=True) if poor)
+    return tuple(name for name, poor in zip(prior.names, ~informed(constants, fitted) | wide, strict=True) if poor)
 
 
 def next_measurement(

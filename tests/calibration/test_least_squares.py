@@ -8,6 +8,7 @@ import pytest
 from energymodel.calibration import uncertainty
 from energymodel.calibration.constants import Constant, flat_values, prior_of, values_of
 from energymodel.calibration.least_squares import Options, fit, held_out_errors, robust_error
+from energymodel.calibration.posterior import posterior_intervals
 
 TRUE = {"amplitude": 3.0, "exponent": 0.4, "share": 0.3}
 CONSTANTS = {
@@ -180,3 +181,31 @@ def test_the_next_measurement_is_where_the_model_is_least_sure():
     after = np.linalg.inv(before + np.outer(slopes[3], slopes[3]) / found.noise[0] ** 2)
     spread = [np.einsum("ri,ij,rj->", slopes, covariance, slopes) for covariance in (found.covariance, after)]
     np.testing.assert_allclose(better.gain, 1.0 - spread[1] / spread[0], rtol=1e-6)
+
+
+def product_errors(values, table):
+    predicted = values["fixed"] + values["rate"] * table["x"]
+    return jnp.log(predicted / table["y"])[:, None]
+
+
+def test_posterior_intervals_are_those_of_the_density_integrated_on_a_grid():
+    # A fixed time that is small beside the rest: its logarithm has a long tail downward, beyond Laplace's interval.
+    generator = np.random.default_rng(5)
+    x = np.linspace(1.0, 4.0, 24)
+    table = {"x": x, "y": (0.05 + x) * np.exp(0.02 * generator.standard_normal(24))}
+    constants = {"fixed": Constant(0.05, 1.0), "rate": Constant(1.0, 0.5)}
+    found = fit(product_errors, constants, table, noise=0.02, options=Options(loss="squares"))
+    ends = posterior_intervals(product_errors, constants, table, found, options=Options(loss="squares"))
+    fixed, rate = np.log(np.geomspace(1e-4, 0.5, 401)), np.linspace(-0.1, 0.1, 201)
+    error = np.log((np.exp(fixed)[:, None, None] + np.exp(rate)[None, :, None] * x) / table["y"]) / found.noise[0]
+    deviance = np.sum(error**2, axis=-1) + (fixed[:, None] - np.log(0.05)) ** 2 + (rate[None] / 0.5) ** 2
+    density = (1.0 + (deviance - np.min(deviance)) / found.freedom) ** (-0.5 * (found.freedom + 2.0))
+    for place, (grid, marginal) in enumerate(((fixed, density.sum(axis=1)), (rate, density.sum(axis=0)))):
+        exact = np.exp(np.interp([0.05, 0.95], np.cumsum(marginal) / np.sum(marginal), grid))
+        width = np.log(exact[1] / exact[0])
+        np.testing.assert_allclose(np.log([ends.lower[place], ends.upper[place]]), np.log(exact), atol=0.05 * width)
+    laplace = uncertainty.intervals(constants, found)
+    assert ends.lower[0] < 0.8 * laplace.lower[0]
+    np.testing.assert_array_equal(
+        posterior_intervals(product_errors, constants, table, found, which=np.zeros(2, bool)), laplace
+    )
