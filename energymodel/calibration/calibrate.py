@@ -17,6 +17,7 @@ from energymodel.calibration.uncertainty import (
     Interval,
     bootstrap,
     informed,
+    intervals,
     next_measurement,
     quantiles,
     undetermined,
@@ -174,7 +175,7 @@ def calibrate(
     ends = posterior_intervals(
         problem.errors, problem.constants, problem.table, fitted, weights=problem.weights, options=options,
         which=informed(problem.constants, fitted),
-    )  # fmt: skip
+    ).outer(intervals(problem.constants, fitted))  # fmt: skip
     unknown = undetermined(problem.constants, fitted, ends=ends)
     constants = _constants(problem, fitted, ends, draws, unknown)
     notes = list(problem.notes)

@@ -8,7 +8,7 @@ from energymodel.calibration import critical_batch, loss_law, power, step_time_k
 from energymodel.calibration.constants import Values, prior_of, values_of
 from energymodel.calibration.least_squares import Options, fit
 from energymodel.calibration.posterior import posterior_intervals
-from energymodel.calibration.uncertainty import informed, undetermined
+from energymodel.calibration.uncertainty import informed, intervals, undetermined
 from energymodel.learning.critical_batch import batch_penalty
 from energymodel.learning.loss_law import chinchilla_loss
 from energymodel.presets.scenario import load_scenario
@@ -27,7 +27,8 @@ def coverage(errors, constants, repetition, noise, options):
         truth, table = repetition(generator)
         found = fit(errors, constants, table, noise=noise, options=options)
         which = informed(constants, found)
-        low, high = ends = posterior_intervals(errors, constants, table, found, options=options, which=which)
+        walked = posterior_intervals(errors, constants, table, found, options=options, which=which)
+        low, high = ends = walked.outer(intervals(constants, found))
         known = ~np.isin(names, undetermined(constants, found, ends=ends))
         held += known & (low < truth) & (truth < high)
         determined += known
