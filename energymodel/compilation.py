@@ -1,6 +1,8 @@
 """How is a large model compiled in seconds, and only once on a machine?"""
 
+import contextlib
 import hashlib
+import logging
 import os
 import pickle
 import platform
@@ -11,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from threading import Lock
+from threading import Lock, local
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -25,6 +27,9 @@ PACKAGE = __name__.partition(".")[0]
 REMEMBERED = 64  # programs of one function that stay in memory
 DIGEST_SIZE = 32
 _SHORT = 16
+_LOG = logging.getLogger(__name__)
+_HIT = "/jax/compilation_cache/cache_hits"  # event of `jax.monitoring`
+_hits = local()
 
 
 def compiler_options(*, once: bool = False) -> Any:
@@ -70,6 +75,9 @@ class Compiled:
     under a key that needs no tracing: the source of this package, the versions of JAX, the machine, and the form of
     the arguments.
 
+    What JAX loads from its own cache instead of compiling it cannot be kept: XLA leaves the machine code out when it
+    serializes such a program again. To find none there, programs bear the digest of the source in their name.
+
     Numbers and arrays among the arguments are traced; all else (functions, text) is part of the form and must be
     hashable. Functions from outside this package may change without notice, so their programs are not kept.
 
@@ -81,7 +89,7 @@ class Compiled:
         self._function = function
         self._once = once
         self._programs: dict[Any, Program] = {}
-        self._foreseen: dict[Path, Program | None] = {}
+        self._foreseen: tuple[Path, Program | None] | None = None
         self.traced = False
         """Whether it was traced once, or need not be because its program was kept."""
         self._lock = Lock()
@@ -112,23 +120,28 @@ class Compiled:
         with self._lock:
             folder = CONFIG.jax_compilation_cache_dir
             if folder and not self._programs:
-                paths = list(Path(folder).glob(f"{self._prefix()}-*"))
-                self._foreseen = {path: self._revive(path) for path in sorted(paths, key=_last_use)[-1:]}
+                kept = list(Path(folder).glob(f"{self._prefix()}-*"))
+                path = max(kept, key=_last_use, default=None)
+                self._foreseen = None if path is None else (path, self._revive(path))
 
     def _load(self, form: Form) -> Program:
         path = self._path(form)
-        program = None if path is None else self._foreseen.pop(path, None) or self._revive(path)
+        foreseen, self._foreseen = self._foreseen, None
+        if path is None:
+            return self._compile(form)
+        program = foreseen[1] if foreseen is not None and foreseen[0] == path else self._revive(path)
         if program is None:
+            before = _hits_so_far()
             program = self._compile(form)
-            if path is not None:
-                _write(path, program)
+            if _hits_so_far() == before:
+                _keep(path, program)
         return program
 
     def _revive(self, path: Path) -> Program | None:
         """The program that was kept, if there is one that runs here."""
-        kept = _read(path)
-        self.traced = self.traced or kept is not None
-        return None if kept is None else _revive(kept)
+        program = _kept(path)
+        self.traced = self.traced or program is not None
+        return program
 
     def _prefix(self) -> str:
         """Beginning of the names of all files of this function, as long as nothing that it is made of changes."""
@@ -141,7 +154,7 @@ class Compiled:
         if not folder or None in names:
             return None
         devices = [device.device_kind for device in jax.devices()]
-        machine = (platform.machine(), platform.processor(), jax.default_backend(), devices)
+        machine = (platform.machine(), _instructions(), jax.default_backend(), devices)
         key = repr((names, str(form.traced), str(form.static), form.shapes, form.x64, machine, source_digest()))
         return Path(folder) / f"{self._prefix()}-{hashlib.sha256(key.encode()).hexdigest()}"
 
@@ -153,6 +166,7 @@ class Compiled:
             structures.append(like)
             return results
 
+        flat.__name__ = f"{self._function.__name__}_{source_digest()[:_SHORT]}"
         lowered = jax.jit(flat, compiler_options=compiler_options(once=self._once)).lower(*form.shapes)
         self.traced = True
         return Program(lowered.compile(), jax.tree.unflatten(structures[-1], range(structures[-1].num_leaves)))
@@ -184,6 +198,21 @@ def _name(static: Any) -> str | None:
     return f"{static.__module__}.{static.__qualname__}" if isinstance(static, FunctionType) else repr(static)
 
 
+def _hits_so_far() -> int:
+    """How many programs this thread has got from JAX's own cache."""
+    _watch_hits()
+    return getattr(_hits, "count", 0)
+
+
+@cache
+def _watch_hits() -> None:
+    def note(event: str, **_: Any) -> None:
+        if event == _HIT:
+            _hits.count = getattr(_hits, "count", 0) + 1
+
+    jax.monitoring.register_event_listener(note)
+
+
 @cache
 def source_digest() -> str:
     """Digest of this package's source and of the versions of what traces it."""
@@ -195,24 +224,32 @@ def source_digest() -> str:
     return digest.hexdigest()
 
 
-def _read(path: Path) -> bytes | None:
-    """What `_write` wrote, unless it is missing or was cut short."""
+@cache
+def _instructions() -> str:
+    """Which instructions the processor has: machines of several kinds may share a home."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
+
+
+def _kept(path: Path) -> Program | None:
+    """The program that `_keep` wrote, unless it is missing, was cut short or does not run here."""
     try:
         content = path.read_bytes()
         os.utime(path)  # `Compiled.foresee` looks for the last use
     except OSError:
         return None
-    digest, kept = content[:DIGEST_SIZE], content[DIGEST_SIZE:]
-    return kept if hashlib.sha256(kept).digest() == digest else None
-
-
-def _revive(kept: bytes) -> Program | None:
-    """The program, unless XLA finds that it cannot run here."""
-    like, parts = pickle.loads(zlib.decompress(kept))
+    digest, packed = content[:DIGEST_SIZE], content[DIGEST_SIZE:]
+    if hashlib.sha256(packed).digest() != digest:
+        return None
     _meet_lapack()
     try:
+        like, parts = pickle.loads(zlib.decompress(packed))
         return Program(serialize_executable.deserialize_and_load(*parts), like)
-    except jax.errors.JaxRuntimeError:
+    except Exception as error:  # whatever is wrong with it, it can be made again
+        _LOG.warning("%s cannot be loaded and is made again: %s", path, error)
         return None
 
 
@@ -229,13 +266,15 @@ def _meet_lapack() -> None:
     jax.jit(jax.lax.linalg.cholesky).lower(jax.ShapeDtypeStruct((1, 1), np.float32))
 
 
-def _write(path: Path, program: Program) -> None:
-    """Write at once or not at all: processes may share the folder, and a full disk only costs time."""
-    parts = serialize_executable.serialize(program.run)
-    kept = zlib.compress(pickle.dumps((program.like, parts)), level=1)
+def _keep(path: Path, program: Program) -> None:
+    """Write at once or not at all: processes may share the folder, and a program that is not kept only costs time."""
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(hashlib.sha256(kept).digest() + kept)
-        os.replace(file.name, path)
-    except OSError:
+        parts = serialize_executable.serialize(program.run)
+    except (ValueError, RuntimeError) as error:  # JAX cannot serialize every program
+        _LOG.warning("%s cannot be kept: %s", path, error)
         return
+    packed = zlib.compress(pickle.dumps((program.like, parts)), level=1)
+    with contextlib.suppress(OSError), tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        whole = Path(folder) / path.name
+        whole.write_bytes(hashlib.sha256(packed).digest() + packed)
+        whole.replace(path)

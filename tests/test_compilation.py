@@ -1,13 +1,17 @@
 """Compiled functions of the host: same results, a program per form, kept between processes and never when in doubt."""
 
+import hashlib
 import os
+import pickle
 import subprocess
 import sys
+import zlib
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental import serialize_executable
 
 from energymodel.compilation import PACKAGE, Compiled, concurrently
 from energymodel.learning.loss_law import effective_parameters
@@ -79,6 +83,17 @@ def test_a_kept_program_finds_lapack(tmp_path):
     assert len(kept(tmp_path)) == 1
 
 
+def test_a_program_from_the_cache_of_jax_runs_and_is_not_kept_without_its_machine_code(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+    printed_by_two_processes(FACTORIZED_IN_A_PROCESS, tmp_path)
+    (path,) = kept(tmp_path)
+    path.unlink()
+    first, second = printed_by_two_processes(FACTORIZED_IN_A_PROCESS, tmp_path)
+    assert first == second == ["[2.0,", "2.0,", "2.0]"]
+    assert kept(tmp_path) == []
+
+
 def test_numbers_share_a_program_and_forms_do_not(folder):
     compiled = Compiled(bubble_fraction)
     assert float(compiled(8.0, 2.0, 16.0)) == 7 / 32
@@ -118,6 +133,29 @@ def test_nothing_is_foreseen_where_nothing_was_kept(folder):
     compiled.foresee()
     assert not compiled.traced
     assert float(compiled(8.0, 2.0, 16.0)) == 7 / 32
+
+
+def test_a_program_that_cannot_be_loaded_is_made_again_and_says_so(folder, caplog):
+    Compiled(bubble_fraction)(8.0, 2.0, 16.0)
+    (path,) = kept(folder)
+    nonsense = zlib.compress(pickle.dumps(("like", ("parts", "of", "nothing"))))
+    path.write_bytes(hashlib.sha256(nonsense).digest() + nonsense)
+    assert float(Compiled(bubble_fraction)(8.0, 2.0, 16.0)) == 7 / 32
+    assert path.name in caplog.text
+    assert "made again" in caplog.text
+    caplog.clear()
+    assert float(Compiled(bubble_fraction)(8.0, 2.0, 16.0)) == 7 / 32
+    assert caplog.text == ""
+
+
+def test_a_program_that_jax_cannot_serialize_is_not_kept(folder, monkeypatch, caplog):
+    def refuse(compiled):
+        raise ValueError("Compilation does not support serialization")
+
+    monkeypatch.setattr(serialize_executable, "serialize", refuse)
+    assert float(Compiled(bubble_fraction)(8.0, 2.0, 16.0)) == 7 / 32
+    assert kept(folder) == []
+    assert "cannot be kept: Compilation does not support serialization" in caplog.text
 
 
 @pytest.mark.parametrize("damage", [b"", b"short", None])
