@@ -10,7 +10,7 @@ import typer
 
 from energymodel import __version__
 from energymodel.cli import calibrate, evaluate, limits, optimize, pareto, predict, presets, sensitivity, sweep
-from energymodel.cli.shell import INTERRUPTED, fail
+from energymodel.cli.shell import DEFECT, INTERRUPTED, fail
 
 app = typer.Typer(
     name="energymodel",
@@ -57,6 +57,9 @@ def main() -> None:
         app()
     except KeyboardInterrupt:
         sys.exit(fail("interrupted.", INTERRUPTED))
+    except Exception as error:
+        fail(f"{type(error).__name__}: {error} Please report this with the lines below.", DEFECT, "defect")
+        raise
     finally:
         gc.freeze()  # what a large trace leaves would be searched for garbage on the way out
 

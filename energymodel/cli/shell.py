@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from energymodel.presets.scenario import Scenario
 
-TRUSTED, BAD_INPUT, NOT_TRUSTED, INTERRUPTED = 0, 2, 3, 130
+TRUSTED, DEFECT, BAD_INPUT, NOT_TRUSTED, INTERRUPTED = 0, 1, 2, 3, 130
 EXTENSIONS = (".json", ".csv")
 FIGURES = (".svg", ".png", ".html")
 _WIDTH = 112  # of tables where the output is no terminal

@@ -37,6 +37,19 @@ def test_bad_input_of_the_process():
     assert 'Did you mean "llama-3.1-405b-h100"?' in result.stderr
 
 
+def test_a_defect_is_named_before_its_traceback():
+    code = (
+        "import sys; from energymodel.cli import main\n"
+        "def broken(): raise RuntimeError('no such thing')\n"
+        "sys.modules[main.__module__].app = broken\n"
+        "main()"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert result.returncode == 1
+    assert result.stderr.startswith("energymodel: defect: RuntimeError: no such thing Please report this")
+    assert result.stderr.endswith("RuntimeError: no such thing\n")
+
+
 @pytest.mark.slow
 def test_compiled_programs_are_kept(tmp_path, monkeypatch):
     folder = tmp_path / "energymodel" / "compiled"
