@@ -9,13 +9,21 @@ import jax
 import numpy as np
 
 from energymodel.design.finish import finish, finished_plan
-from energymodel.design.lanes import solver_traced
+from energymodel.design.lanes import round_all
 from energymodel.design.layout_search import layout_bounds, solve_lanes
 from energymodel.design.layouts import Lattice, take
 from energymodel.design.problem import Problem
 from energymodel.presets.scenario import Scenario
 
 _GLANCE = 0.02  # [s] between two looks at whether the solver is traced
+
+
+@contextmanager
+def solver_foreseen() -> Iterator[None]:
+    """Load the solver that was used last in a thread, while something else is done."""
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(round_all.foresee)
+        yield
 
 
 @contextmanager
@@ -28,7 +36,7 @@ def programs_ahead(scenario: Scenario, problem: Problem, layout: Lattice) -> Ite
     with ThreadPoolExecutor() as threads:
         if finish.unused:
             solver = threads.submit(_load_solver, problem, layout)
-            while not (solver_traced() or solver.done()):
+            while not (round_all.traced or solver.done()):
                 time.sleep(_GLANCE)
             threads.submit(_load_finish, scenario, problem, layout)
         yield

@@ -110,7 +110,7 @@ def _rounds(
         state = _begin_all(functions, options, part, shared) if store is None else _take(store[0], padded)
         state = jax.tree.map(np.asarray, state)
         begun = (*part[:3], None)  # the state holds the multipliers: warm and cold lanes share a program
-        return jax.tree.map(np.asarray, _round_all(functions, options, begun, shared, state, np.int32(limit), mesh))
+        return jax.tree.map(np.asarray, round_all(functions, options, begun, shared, state, np.int32(limit), mesh))
 
     try:
         while left.size and (iterations is None or limit < iterations + _ROUND):
@@ -222,17 +222,9 @@ def _round(
     return share(lanes, state, arrays, limit)
 
 
-_begin_all, _round_all = Compiled(_begin, once=True), Compiled(_round)
-
-
-def foresee_solver() -> None:
-    """Load the solver of many lanes that was used last, while something else is done."""
-    _round_all.foresee()
-
-
-def solver_traced() -> bool:
-    """Whether this process has traced a solver of many lanes, or found one that was compiled before."""
-    return _round_all.traced
+_begin_all = Compiled(_begin, once=True)
+round_all = Compiled(_round)
+"""The solver of many lanes: nothing else takes as long to compile or to load."""
 
 
 def _spread(bound: PyTree, x0: PyTree, missing: float) -> PyTree:

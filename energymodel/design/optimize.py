@@ -2,17 +2,15 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import numpy as np
 
-from energymodel.design.ahead import programs_ahead
+from energymodel.design.ahead import programs_ahead, solver_foreseen
 from energymodel.design.conflict import SHARED, conflicts
 from energymodel.design.finish import finished_plan
-from energymodel.design.lanes import foresee_solver
 from energymodel.design.layout_search import Searched, restart, search_layouts
 from energymodel.design.layouts import Lattice, candidates, evaluate_points, fits, take
 from energymodel.design.optimum import Conflict, Optimum, Price, RunnerUp
@@ -76,8 +74,7 @@ def optimize(
     limits = {**wishes.get("limits", {}), **(limits or {})}
     vary = {**wishes.get("vary", {}), **(vary or {})}
     fix = [*wishes.get("fix", ()), *fix]
-    with jax.enable_x64(True), ThreadPoolExecutor(1) as ahead:
-        ahead.submit(foresee_solver)
+    with jax.enable_x64(True), solver_foreseen():
         tell("evaluating the scenario's own plan")
         baseline = _numpy(evaluate_once(scenario.system, scenario.plan))
         problem = pose(scenario, baseline, minimize, limits, vary, fix)
