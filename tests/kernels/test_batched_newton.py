@@ -118,12 +118,14 @@ def test_matrix_that_no_damping_saves(implementation, n):
 
 
 @pytest.mark.parametrize(("problems", "n", "m"), [(131, 12, 20), (2, 40, 45)])
-def test_lowering(lowered, problems, n, m):
-    if n > LARGEST.get(lowered.name, n):
+def test_lowering(target, problems, n, m):
+    if n > LARGEST.get(target.name, n):
         with pytest.raises(ValueError, match="40 variables: pallas_mosaic_gpu solves 1 to 12"):
-            batched_newton(systems(problems, n, m), implementation=lowered.name)
+            batched_newton(systems(problems, n, m), implementation=target.name)
         return
-    lowered(lambda name, parts: batched_newton(parts, implementation=name), systems(problems, n, m, np.float32))
+    assert target.is_called_by(
+        lambda name, parts: batched_newton(parts, implementation=name), systems(problems, n, m, np.float32)
+    )
 
 
 def test_too_many_variables_are_named():
