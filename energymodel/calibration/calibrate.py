@@ -11,17 +11,9 @@ from energymodel.calibration.constants import Prior, prior_of, updated_prior
 from energymodel.calibration.kinds import KINDS
 from energymodel.calibration.least_squares import Fit, Options, fit, flat, held_out_errors
 from energymodel.calibration.measurements import read_measurements
-from energymodel.calibration.posterior import posterior_intervals
+from energymodel.calibration.posterior import outer_intervals
 from energymodel.calibration.problem import BASE, Problem
-from energymodel.calibration.uncertainty import (
-    Interval,
-    bootstrap,
-    informed,
-    intervals,
-    next_measurement,
-    quantiles,
-    undetermined,
-)
+from energymodel.calibration.uncertainty import Interval, bootstrap, next_measurement, quantiles, undetermined
 from energymodel.presets.files import names, read_preset, suggest
 from energymodel.presets.scenario import Scenario, load_scenario
 from energymodel.units import InputError
@@ -36,7 +28,7 @@ WEIGHED_NOISE = 0.01  # first guess
 
 
 class FittedConstant(NamedTuple):
-    """A constant: value, 90 % intervals by Laplace's method (`posterior_intervals`) and by the bootstrap of groups,
+    """A constant: value, 90 % intervals by Laplace's method (`outer_intervals`) and by the bootstrap of groups,
     prior's median.
 
     The bootstrap is `None` with fewer than three groups; an undetermined constant has no interval but its prior's.
@@ -172,10 +164,9 @@ def calibrate(
     progress("looking for the most helpful measurement ...")
     better = next_measurement(problem.errors, problem.constants, fitted, problem.candidates, size=len(used))
     progress("walking along each constant ...")
-    ends = posterior_intervals(
-        problem.errors, problem.constants, problem.table, fitted, weights=problem.weights, options=options,
-        which=informed(problem.constants, fitted),
-    ).outer(intervals(problem.constants, fitted))  # fmt: skip
+    ends = outer_intervals(
+        problem.errors, problem.constants, problem.table, fitted, weights=problem.weights, options=options
+    )
     unknown = undetermined(problem.constants, fitted, ends=ends)
     constants = _constants(problem, fitted, ends, draws, unknown)
     notes = list(problem.notes)

@@ -2,7 +2,8 @@
 
 from energymodel.calibration.batch_kind import BATCH_COLUMNS, batch_problem
 from energymodel.calibration.loss_kind import LOSS_COLUMNS, loss_problem
-from energymodel.calibration.power_kind import FORMS, POWER_COLUMNS, power_problem
+from energymodel.calibration.power import FORMS
+from energymodel.calibration.power_kind import POWER_COLUMNS, power_problem
 from energymodel.calibration.problem import Kind
 from energymodel.calibration.step_time_kind import STEP_TIME_COLUMNS, step_time_problem
 

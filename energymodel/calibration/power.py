@@ -6,7 +6,7 @@ posynomial form stands for floor and knee of the voltage [docs/physics.md B2.1].
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ NEWTON_STEPS = 12
 NO_LIMIT = 100.0  # [rated power], which no device draws
 
 Form = Literal["voltage-floor", "posynomial"]
+FORMS: tuple[Form, ...] = get_args(Form)
 """Of switching power over the clock, see `switching_share`."""
 SHAPES = ("voltage_floor", "voltage_knee", "cubic_share")
 

@@ -14,7 +14,6 @@ from energymodel.physics.voltage import PosynomialVoltage
 from energymodel.presets.scenario import Scenario
 from energymodel.units import InputError
 
-FORMS = ("voltage-floor", "posynomial")
 LEAST_LIMITS = 3  # below the highest, in a workload, that floor and knee of the voltage need
 SPLITS = 8  # of the range of limits, where candidates lie
 
@@ -42,7 +41,7 @@ def power_problem(table: Measurements, prior: Scenario | None, form: str | None 
 
     **Arguments:**
 
-    - `form`: one of `FORMS`; by default the one of `chosen_form`.
+    - `form`: one of `power.FORMS`; by default the one of `chosen_form`.
     """
     columns = table.columns
     if "power_limit_w" not in columns and "clock_hz" not in columns:
@@ -143,7 +142,7 @@ def chosen_form(runs: power.Profiles, is_profile: np.ndarray, prior: Scenario | 
     """
     if prior is not None:
         earlier = prior.tables.get("calibration", {}).get("power", {}).get("names", ())
-        for name, constant in zip(FORMS, ("voltage_floor", "cubic_share"), strict=True):
+        for name, constant in zip(power.FORMS, ("voltage_floor", "cubic_share"), strict=True):
             if constant in earlier:
                 return Form(name, "the prior was calibrated with it")
         floor = prior.provenance.get("system.accelerator.voltage.floor")

@@ -33,6 +33,10 @@ class Interval(NamedTuple):
         """At each end whichever reaches further: two approximations that both tend to be too narrow."""
         return Interval(np.minimum(self.lower, other.lower), np.maximum(self.upper, other.upper))
 
+    def in_units(self, constants: Constants) -> "Interval":
+        """The same ends as values of the constants, if these are coordinates."""
+        return Interval(*flat(constants, np.stack(self)))
+
 
 class NextMeasurement(NamedTuple):
     """The candidate that would help most.
@@ -51,7 +55,7 @@ def intervals(constants: Constants, fitted: Fit, level: float = LEVEL) -> Interv
     """Confidence intervals by Laplace's approximation, `z +- t sqrt(C_zz)` [MacKay 2003, ch. 27].
 
     t is Student's quantile at the freedom of the fit. Too narrow where errors are far from linear in a coordinate:
-    `posterior.posterior_intervals` are not. The ends are taken in the coordinate of a constant, so that they
+    `posterior.outer_intervals` are not. The ends are taken in the coordinate of a constant, so that they
     stay within its physical range.
 
     **Arguments:**
@@ -61,9 +65,13 @@ def intervals(constants: Constants, fitted: Fit, level: float = LEVEL) -> Interv
 
     **Returns:** the ends, in the units of the constants.
     """
+    return laplace_ends(fitted, level).in_units(constants)
+
+
+def laplace_ends(fitted: Fit, level: float = LEVEL) -> Interval:
+    """`z +- t sqrt(C_zz)`, in coordinates; see `intervals`."""
     half = stats.t.ppf(0.5 + 0.5 * level, fitted.freedom) * np.sqrt(np.diag(fitted.covariance))
-    ends = flat(constants, np.stack([fitted.coordinates - half, fitted.coordinates + half]))
-    return Interval(ends[0], ends[1])
+    return Interval(fitted.coordinates - half, fitted.coordinates + half)
 
 
 def bootstrap(

@@ -7,8 +7,8 @@ import pytest
 from energymodel.calibration import critical_batch, loss_law, power, step_time_kind, table
 from energymodel.calibration.constants import Values, prior_of, values_of
 from energymodel.calibration.least_squares import Options, fit
-from energymodel.calibration.posterior import posterior_intervals
-from energymodel.calibration.uncertainty import informed, intervals, undetermined
+from energymodel.calibration.posterior import outer_intervals
+from energymodel.calibration.uncertainty import undetermined
 from energymodel.learning.critical_batch import batch_penalty
 from energymodel.learning.loss_law import chinchilla_loss
 from energymodel.presets.scenario import load_scenario
@@ -26,9 +26,7 @@ def coverage(errors, constants, repetition, noise, options):
     for _ in range(REPETITIONS):
         truth, table = repetition(generator)
         found = fit(errors, constants, table, noise=noise, options=options)
-        which = informed(constants, found)
-        walked = posterior_intervals(errors, constants, table, found, options=options, which=which)
-        low, high = ends = walked.outer(intervals(constants, found))
+        low, high = ends = outer_intervals(errors, constants, table, found, options=options)
         known = ~np.isin(names, undetermined(constants, found, ends=ends))
         held += known & (low < truth) & (truth < high)
         determined += known
