@@ -154,7 +154,8 @@ class Compiled:
         if not folder or None in names:
             return None
         devices = [device.device_kind for device in jax.devices()]
-        machine = (platform.machine(), _instructions(), jax.default_backend(), devices)
+        flags = os.environ.get("XLA_FLAGS", "")
+        machine = (platform.machine(), _instructions(), jax.default_backend(), devices, flags)
         key = repr((names, str(form.traced), str(form.static), form.shapes, form.x64, machine, source_digest()))
         return Path(folder) / f"{self._prefix()}-{hashlib.sha256(key.encode()).hexdigest()}"
 

@@ -2,8 +2,10 @@
 
 import os
 
-# Compiling takes most of the time of the tests, a third of it in these optimizations (`compilation.compiler_options`).
-os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false"
+# Compiling takes most of the time of the tests, half of it in these optimizations (`compilation.compiler_options`).
+os.environ["XLA_FLAGS"] = " ".join(
+    (os.environ.get("XLA_FLAGS", ""), "--xla_cpu_use_fusion_emitters=false", "--xla_backend_optimization_level=0")
+)
 
 import jax
 import pytest
@@ -11,7 +13,10 @@ import pytest
 
 def pytest_configure(config):
     """Keep compiled programs for the other processes of this run, and for the next run."""
-    jax.config.update("jax_compilation_cache_dir", str(config.cache.mkdir("jax")))
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = folder = str(config.cache.mkdir("jax"))
+    jax.config.update("jax_compilation_cache_dir", folder)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 @pytest.fixture(autouse=True)

@@ -155,6 +155,9 @@ def replan(
 def rest_of(scenario: Scenario, so_far: SoFar, limits: Mapping[str, Any] | None = None) -> Rest:
     """The rest of a run as a scenario of its own; see `replan`."""
     state = _state(scenario, so_far)
+    wanted = {**scenario.optimize.get("limits", {}), **(limits or {})}
+    if "time" in state and "time" in wanted:  # a mistake is told before any work
+        _limits_left({"time": wanted["time"]}, state)
     with jax.enable_x64(True):
         plan = eqx.tree_at(lambda plan: plan.goal, scenario.plan, TokenBudget(np.asarray(state["tokens"])))
         planned = jax.tree.map(np.asarray, evaluate_once(scenario.system, plan))
@@ -179,7 +182,6 @@ def rest_of(scenario: Scenario, so_far: SoFar, limits: Mapping[str, Any] | None 
     tables["uncertainty"] = {
         path.replace("system.learning.", "system.learning.whole."): text for path, text in tables["uncertainty"].items()
     }
-    wanted = {**scenario.optimize.get("limits", {}), **(limits or {})}
     tables["optimize"] = {**scenario.optimize, "limits": _limits_left(wanted, used)}
     moved = dataclasses.replace(
         posterior,

@@ -98,7 +98,7 @@ def test_not_beaten_by_random_realizable_plans(scenario, optimum, wanted):
 
 @pytest.mark.parametrize(
     "minimize",
-    ["money", "time", *(pytest.param(other, marks=pytest.mark.slow) for other in ("carbon", "energy*time^2", "loss"))],
+    ["money", *(pytest.param(other, marks=pytest.mark.slow) for other in ("time", "carbon", "energy*time^2", "loss"))],
 )
 def test_each_objective_improves_on_the_baseline(scenario, minimize):
     optimum = em.optimize(scenario, minimize=minimize)

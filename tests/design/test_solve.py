@@ -162,6 +162,7 @@ def test_reference_problem_agrees_with_slsqp(loose):
         np.testing.assert_allclose(loose.value[lane], answer.fun, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_multipliers_are_elasticities_and_gradients_agree_with_differences(loose):
     """y = -d log f / d log limit; a scenario begins with the limits of the first three rows and of temperature."""
     lane, step = 3, 1e-4
