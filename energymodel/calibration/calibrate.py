@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from energymodel.calibration.best_setting import BestSetting
 from energymodel.calibration.constants import Prior, prior_of, updated_prior
 from energymodel.calibration.kinds import KINDS
 from energymodel.calibration.least_squares import Fit, Options, fit, flat, held_out_errors
@@ -60,6 +61,7 @@ class Calibration:
       single group.
     - `in_fit`: the same of the fit to all rows.
     - `next_setting`, `next_gain`: what to measure next, and by which share that narrows predictions.
+    - `best`: the setting of least energy of each workload, of kind `power`.
     - `tables`: a scenario with the new numbers, which `evaluate`, `optimize` and `sweep` accept once written to a file.
     - `residuals`: by row: errors of the outputs; `along` what they are drawn against.
     """
@@ -76,6 +78,7 @@ class Calibration:
     in_fit: Mapping[str, float]
     next_setting: str
     next_gain: float
+    best: tuple[BestSetting, ...]
     tables: Mapping[str, Any]
     residuals: Mapping[str, np.ndarray]
     along: tuple[str, np.ndarray]
@@ -177,11 +180,14 @@ def calibrate(
         notes.append(f"No law is written to a scenario, because {', '.join(missing)} is not determined.")
     if not held:
         notes.append(f"One {problem.group_word} only: no error can be held out. Measure another.")
+    in_fit = _percent(problem, fitted.errors, used)
+    usual = {name: float(np.log1p(0.01 * error)) for name, error in (mean or in_fit).items()}
     return Calibration(
         kind=kind, source=str(path), base=base, rows=int(np.sum(used)), group_word=problem.group_word,
-        constants=constants, undetermined=unknown, held_out=held, held_out_mean=mean,
-        in_fit=_percent(problem, fitted.errors, used), next_setting=problem.candidate_words[better.row],
-        next_gain=better.gain, tables=_tables(kind, str(path), prior, scenario, problem, fitted, constants),
+        constants=constants, undetermined=unknown, held_out=held, held_out_mean=mean, in_fit=in_fit,
+        next_setting=problem.candidate_words[better.row], next_gain=better.gain,
+        best=problem.best(fitted.values, usual) if problem.best is not None else (),
+        tables=_tables(kind, str(path), prior, scenario, problem, fitted, constants),
         residuals={name: fitted.errors[used] @ np.array(weights) for name, weights in problem.outputs.items()},
         along=(problem.along[0], problem.along[1][used]), groups=problem.groups[used], notes=tuple(notes),
         converged=fitted.converged,

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from energymodel.calibration import power
+from energymodel.calibration.best_setting import best_settings
 from energymodel.calibration.measurements import Column, Measurements, check_repeats
 from energymodel.calibration.problem import MOST_CANDIDATES, Change, Form, Given, Problem
 from energymodel.physics.voltage import PosynomialVoltage
@@ -125,6 +126,9 @@ def power_problem(table: Measurements, prior: Scenario | None, form: str | None 
         along=(label, np.asarray(speed)), candidates=candidates, candidate_words=words, changes=changes, given=given,
         notes=notes, law=partial(_lowest_clock, runs, path), law_needs=(), range=_range(runs),
         form=chosen, components={f"{path}.voltage": "PosynomialVoltage"} if simple else {},
+        best=lambda values, error: best_settings(
+            values, runs, is_profile, workload, columns["batch"], error["energy"]
+        ),
     )  # fmt: skip
 
 

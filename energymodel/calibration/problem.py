@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from energymodel.calibration.constants import Constants
+from energymodel.calibration.best_setting import BestSetting
+from energymodel.calibration.constants import Constants, Values
 from energymodel.calibration.least_squares import Errors, Options
 from energymodel.calibration.measurements import Column, Measurements
 from energymodel.presets.scenario import Scenario
@@ -57,6 +58,7 @@ class Problem(NamedTuple):
     - `range`: what else a scenario keeps of the measurements, by name: limits below which nothing is known.
     - `form`: of the model, where there are several.
     - `components`: by dotted path in a scenario, the component that changes below it belong to, if not the prior's.
+    - `best`: which settings are best, from fitted values and the usual logarithmic error of `outputs` held out.
     """
 
     errors: Errors
@@ -82,6 +84,7 @@ class Problem(NamedTuple):
     range: Mapping[str, float] = {}
     form: Form | None = None
     components: Mapping[str, str] = {}
+    best: Callable[[Values, Mapping[str, float]], tuple[BestSetting, ...]] | None = None
 
 
 class Kind(NamedTuple):

@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from energymodel.calibration.best_setting import BestSetting
 from energymodel.calibration.calibrate import Calibration, FittedConstant
 from energymodel.report import toml
 from energymodel.report.figure import BLUE, add_axes, new_figure, save
@@ -16,6 +17,7 @@ SHOWN_GROUPS = 20
 HEADER = (
     "# Written by `energymodel calibrate`; give it to evaluate, optimize, sweep or calibrate --prior as a scenario."
 )
+BEST_NOTE = "Changes from the same batch at the highest setting; a lower one has to save more than the error held out."
 
 
 def calibration_report(found: Calibration) -> RenderableType:
@@ -29,6 +31,8 @@ def calibration_report(found: Calibration) -> RenderableType:
         _errors_table(found),
         "",
     ]
+    if found.best:
+        parts += [_best_table(found), Text(BEST_NOTE, style="dim"), ""]
     if found.undetermined:
         parts.append(Text(f"Not determined by these measurements: {', '.join(found.undetermined)}."))
     parts.append(
@@ -69,6 +73,24 @@ def _errors_table(found: Calibration) -> Table:
     return table
 
 
+def _best_table(found: Calibration) -> Table:
+    table = Table(title="Least energy for the same work", title_justify="left", box=None)
+    table.add_column("workload")
+    for name in ("batch", "limit" if found.best[0].clock is None else "clock", "energy", "time"):
+        table.add_column(name, justify="right")
+    for one in found.best[:SHOWN_GROUPS]:
+        setting = f"{one.limit:g} W" if one.clock is None else f"{100 * one.clock:.0f} %"
+        changes = (f"{100 * (ratio - 1):+.1f} %" for ratio in (one.energy, one.time))
+        table.add_row(escape(one.workload), f"{one.batch:g}", setting, *changes)
+    if len(found.best) > SHOWN_GROUPS:
+        table.add_row(f"... {len(found.best) - SHOWN_GROUPS} more: --json", "", "", "", "")
+    table.caption = (
+        "Changes from the same batch at the highest setting; what saves less than the error held out is left."
+    )
+    table.caption_justify = "left"
+    return table
+
+
 def calibration_json(found: Calibration) -> dict[str, Any]:
     """Everything as a tree."""
     return {
@@ -86,10 +108,17 @@ def calibration_json(found: Calibration) -> dict[str, Any]:
         },
         "in_fit_error_percent": dict(found.in_fit),
         "next_measurement": {"setting": found.next_setting, "variance_reduction": found.next_gain},
+        "least_energy": [_best_json(one) for one in found.best],
         "converged": found.converged,
         "notes": list(found.notes),
         "scenario": dict(found.tables),
     }
+
+
+def _best_json(one: BestSetting) -> dict[str, Any]:
+    setting = {"power_limit_w": one.limit} if one.clock is None else {"clock_share": one.clock}
+    ratios = {"energy_ratio": one.energy, "time_ratio": one.time}
+    return {"workload": one.workload, "batch": one.batch, **setting, **ratios}
 
 
 def _constant_json(one: FittedConstant) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from energymodel.calibration import power
+from energymodel.calibration.best_setting import least_energy
 from energymodel.calibration.constants import Constants, Values
 from energymodel.calibration.least_squares import Fit, Options, fit, held_out_errors
 
@@ -130,17 +131,20 @@ def other_batches(data: Traces) -> dict[str, Any]:
 def best_limit_regret(data: Traces, blind: np.ndarray, epochs: dict[tuple[str, float], float]) -> dict[str, float]:
     """Energy to the target of the (batch, limit) that the transfer chooses, over the grid's least, by workload.
 
-    With the epochs of every batch known; `epochs` holds them by data set and batch.
+    With the epochs of every batch known; `epochs` holds them by data set and batch. The error of predictions is that of
+    all other workloads.
     """
     energy = np.asarray(data.runs.time) * np.asarray(data.runs.power)
-    predicted = energy * np.exp(np.where(data.is_profile, 0.0, blind.sum(axis=1)))
+    error = np.where(data.is_profile, 0.0, blind.sum(axis=1))
+    predicted = energy * np.exp(error)
     regret: dict[str, float] = {}
     for name in dict.fromkeys(data.workload.tolist()):
         rows = [row for row in np.flatnonzero(data.workload == name) if (data.dataset[row], data.batch[row]) in epochs]
         if not rows:
             continue
         count = np.array([epochs[data.dataset[row], data.batch[row]] for row in rows])
-        chosen = rows[int(np.argmin(predicted[rows] * count))]
+        usual = float(np.mean(np.abs(error[~data.is_profile & (data.dataset != data.dataset[rows[0]])])))
+        chosen = rows[least_energy(predicted[rows] * count, data.is_profile[rows], usual)]
         least = np.min(energy[rows] * count)
         regret[name] = float(100.0 * (energy[chosen] * epochs[data.dataset[chosen], data.batch[chosen]] / least - 1.0))
     return regret

@@ -27,6 +27,11 @@ def test_limits_between_are_told_with_nine_constants(stated):
     assert [found["time"] <= 2.4, found["power"] <= 2.9, found["energy"] <= 3.2 + 5e-3] == [True] * 3
 
 
+def test_the_setting_that_is_chosen_costs_at_most_two_percent_on_the_mean(stated):
+    regrets = [np.mean(list(stated["regret"][gpu].values())) for gpu in REACHED]
+    assert np.mean(regrets) <= 2.0
+
+
 def test_jobs_end_near_the_grids_least_energy_in_eight_runs(stated):
     missed = {
         (row["gpu"], row["workload"]): row["grid_saving_percent"] - row["saving_percent"] for row in stated["jobs"]
