@@ -1,41 +1,41 @@
-"""How long does the main command take, the first time, again, and again where JAX alone has kept its programs?
+"""How long does the main command take the first time, again, and again where JAX alone keeps its programs?
 
-Prints wall-clock seconds of whole processes, on an empty cache folder of their own, and the ratio of the last two.
+Prints wall-clock seconds of whole processes, on empty cache folders of their own, and the ratio of the last two.
 """
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
-from energymodel.compilation import PACKAGE
+ARGUMENTS = ("optimize", "llama-3.1-405b-h100")
+OURS = "from energymodel.cli import main; main()"
+JAX_ALONE = f"from energymodel.compilation import Compiled; Compiled._path = lambda *_: None; {OURS}"
 
-COMMAND = [sys.executable, "-c", "from energymodel.cli import main; main()", "optimize", "llama-3.1-405b-h100"]
 
-
-def measure(home: Path) -> float:
+def measure(code: str, settings: Mapping[str, str]) -> float:
     """Seconds of one process."""
-    environment = {**os.environ, "XDG_CACHE_HOME": str(home)}
-    environment.pop("JAX_COMPILATION_CACHE_DIR", None)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
     start = time.perf_counter()
-    subprocess.run(COMMAND, env=environment, check=True, capture_output=True)
+    subprocess.run([sys.executable, "-c", code, *ARGUMENTS], env={**kept, **settings}, check=True, capture_output=True)
     return time.perf_counter() - start
 
 
 def main() -> None:
-    home = Path(tempfile.mkdtemp())
-    try:
-        first, second = measure(home), measure(home)
-        for program in home.rglob(f"{PACKAGE}-*"):
-            program.unlink()
-        traced = measure(home)
-    finally:
-        shutil.rmtree(home)
+    with tempfile.TemporaryDirectory() as folder:
+        ours = {"XDG_CACHE_HOME": folder}
+        alone = {
+            "JAX_COMPILATION_CACHE_DIR": str(Path(folder) / "jax"),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+        }
+        first, second = measure(OURS, ours), measure(OURS, ours)
+        _, traced = measure(JAX_ALONE, alone), measure(JAX_ALONE, alone)
     print(
-        f"{' '.join(COMMAND[3:])}: first {first:.1f} s, second {second:.1f} s; traced again for what JAX has kept "
+        f"{' '.join(ARGUMENTS)}: first {first:.1f} s, second {second:.1f} s; where JAX alone keeps programs, second "
         f"{traced:.1f} s, {traced / second:.2f} times as long"
     )
 

@@ -7,13 +7,14 @@ import os
 import pickle
 import platform
 import tempfile
+import uuid
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from threading import Lock, local
+from threading import Lock
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -28,8 +29,6 @@ REMEMBERED = 64  # programs of one function that stay in memory
 DIGEST_SIZE = 32
 _SHORT = 16
 _LOG = logging.getLogger(__name__)
-_HIT = "compilation_cache/cache_hits"  # end of the name of an event of `jax.monitoring`
-_hits = local()
 
 
 def compiler_options(*, once: bool = False) -> Any:
@@ -76,7 +75,7 @@ class Compiled:
     the arguments.
 
     What JAX loads from its own cache instead of compiling it cannot be kept: XLA leaves the machine code out when it
-    serializes such a program again. To find none there, programs bear the digest of the source in their name.
+    serializes such a program again. So programs to be kept get a name of their own, which that cache does not know.
 
     Numbers and arrays among the arguments are traced; all else (functions, text) is part of the form and must be
     hashable. Functions from outside this package may change without notice, so their programs are not kept.
@@ -91,7 +90,7 @@ class Compiled:
         self._programs: dict[Any, Program] = {}
         self._foreseen: tuple[Path, Program | None] | None = None
         self.traced = False
-        """Whether it was traced once, or need not be because its program was kept."""
+        """Whether it was traced once, or need not be because a program was kept."""
         self._lock = Lock()
 
     def __call__(self, *args: Any) -> Any:
@@ -122,25 +121,19 @@ class Compiled:
             if folder and not self._programs:
                 kept = list(Path(folder).glob(f"{self._prefix()}-*"))
                 path = max(kept, key=_last_use, default=None)
-                self._foreseen = None if path is None else (path, self._revive(path))
+                self.traced = self.traced or path is not None  # before the file is read, which takes long
+                self._foreseen = None if path is None else (path, _kept(path))
 
     def _load(self, form: Form) -> Program:
         path = self._path(form)
         foreseen, self._foreseen = self._foreseen, None
         if path is None:
-            return self._compile(form)
-        program = foreseen[1] if foreseen is not None and foreseen[0] == path else self._revive(path)
+            return self._compile(form, self._function.__name__)
+        program = foreseen[1] if foreseen is not None and foreseen[0] == path else _kept(path)
         if program is None:
-            before = _hits_so_far()
-            program = self._compile(form)
-            if _hits_so_far() == before:
-                _keep(path, program)
-        return program
-
-    def _revive(self, path: Path) -> Program | None:
-        """The program that was kept, if there is one that runs here."""
-        program = _kept(path)
-        self.traced = self.traced or program is not None
+            program = self._compile(form, f"{self._function.__name__}_{uuid.uuid4().hex}")
+            _keep(path, program)
+        self.traced = True
         return program
 
     def _prefix(self) -> str:
@@ -159,7 +152,7 @@ class Compiled:
         key = repr((names, str(form.traced), str(form.static), form.shapes, form.x64, machine, source_digest()))
         return Path(folder) / f"{self._prefix()}-{hashlib.sha256(key.encode()).hexdigest()}"
 
-    def _compile(self, form: Form) -> Program:
+    def _compile(self, form: Form, name: str) -> Program:
         structures: list[Any] = []
 
         def flat(*leaves: Any) -> list[Any]:
@@ -167,7 +160,7 @@ class Compiled:
             structures.append(like)
             return results
 
-        flat.__name__ = f"{self._function.__name__}_{source_digest()[:_SHORT]}"
+        flat.__name__ = name
         lowered = jax.jit(flat, compiler_options=compiler_options(once=self._once)).lower(*form.shapes)
         self.traced = True
         return Program(lowered.compile(), jax.tree.unflatten(structures[-1], range(structures[-1].num_leaves)))
@@ -197,21 +190,6 @@ def _name(static: Any) -> str | None:
     if not ours:
         return None
     return f"{static.__module__}.{static.__qualname__}" if isinstance(static, FunctionType) else repr(static)
-
-
-def _hits_so_far() -> int:
-    """How many programs this thread has got from JAX's own cache."""
-    _watch_hits()
-    return getattr(_hits, "count", 0)
-
-
-@cache
-def _watch_hits() -> None:
-    def note(event: str, **_: Any) -> None:
-        if event.endswith(_HIT):
-            _hits.count = getattr(_hits, "count", 0) + 1
-
-    jax.monitoring.register_event_listener(note)
 
 
 @cache
