@@ -177,6 +177,8 @@ def predictor() -> Any:
     return jax.jit(power.predict_power)
 
 
-def constants_without(data: Traces, dataset: str) -> Values:
-    """Constants of the GPU from all other workloads."""
-    return fitted(data, data.dataset != dataset, power.power_constants()).values
+def constants_without(data: Traces, dataset: str) -> tuple[Values, float]:
+    """Constants of the GPU from all other workloads, and the mean logarithmic error of energy on these."""
+    used = (data.dataset != dataset) & ~data.is_profile
+    found = fitted(data, used, power.power_constants())
+    return found.values, float(np.mean(np.abs(found.errors[used].sum(axis=1))))

@@ -2,7 +2,8 @@
 
 A run trains to the target at one batch and one power limit and shows time, mean power and epochs. The first runs are at
 the highest limit: they are profiles, from which constants of the GPU (fitted on other workloads) predict all lower
-limits. Golden-section search over the batch brackets the best; what is left of the eight runs tries limits there.
+limits. Golden-section search over the batch brackets the best; what is left of the eight runs tries limits there: those
+of least predicted energy, or, where the model cannot tell the limits apart, limits far from those that were tried.
 """
 
 from typing import Any
@@ -21,7 +22,9 @@ GOLDEN = 0.381966
 class Job:
     """One workload on one GPU: what a run would show, what was run, and what the model makes of it."""
 
-    def __init__(self, data: Traces, dataset: str, epochs: dict[tuple[str, float], float], values: Any) -> None:
+    def __init__(
+        self, data: Traces, dataset: str, epochs: dict[tuple[str, float], float], values: Any, error: float
+    ) -> None:
         rows = np.flatnonzero(
             (data.dataset == dataset)
             & np.array([not name.endswith("/adam") or dataset == "movielens-1m" for name in data.workload])
@@ -36,7 +39,7 @@ class Job:
         self.epochs = np.array([epochs.get((dataset, one), np.inf) for one in self.batches])
         self.truth = self.epochs[:, None] * self.time * self.power
         self.idle, self.rated = float(data.runs.idle_power[0]), float(data.runs.rated_power[0])
-        self.values, self.predict = values, predictor()
+        self.values, self.error, self.predict = values, error, predictor()
         self.tried: dict[tuple[int, int], float] = {}
 
     def run(self, batch: int, limit: int) -> float:
@@ -100,11 +103,20 @@ def search(job: Job, first: int) -> None:
         high = min([high, *(one - 1 for one in values if one > center)])
         if low > high:
             break
+    best = min(values, key=value)
+    saving = np.log(job.tried[best, len(job.limits) - 1] / value(best))
+    if saving < job.error:
+        spread_limits(job, best)
+    else:
+        try_limits(job, [one for one in values if np.isfinite(values[one])])
+
+
+def try_limits(job: Job, batches: list[int]) -> None:
+    """Runs at the limits of least predicted energy, while they promise some."""
     while len(job.tried) < RUNS:
-        profiled = [one for one in values if np.isfinite(values[one])]
         options = [
             (job.outlook(batch)[limit], batch, limit)
-            for batch in profiled
+            for batch in batches
             for limit in range(len(job.limits))
             if (batch, limit) not in job.tried
         ]
@@ -116,13 +128,23 @@ def search(job: Job, first: int) -> None:
         job.run(batch, limit)
 
 
+def spread_limits(job: Job, batch: int) -> None:
+    """Runs at limits as far as can be from those that were tried."""
+    while len(job.tried) < RUNS:
+        tried = [limit for one, limit in job.tried if one == batch]
+        left = [limit for limit in range(len(job.limits)) if limit not in tried]
+        if not left:
+            break
+        job.run(batch, max(left, key=lambda limit: np.min(np.abs(job.limits[limit] - job.limits[tried]))))
+
+
 def play(gpu: str, data: Traces, epochs: dict[tuple[str, float], float]) -> list[dict[str, Any]]:
     """The search for every workload of a GPU whose epochs are published."""
     rows = []
     for dataset in dict.fromkeys(data.dataset.tolist()):
         if not any(name == dataset for name, _ in epochs):
             continue
-        job = Job(data, dataset, epochs, constants_without(data, dataset))
+        job = Job(data, dataset, epochs, *constants_without(data, dataset))
         first = int(np.argmin(np.abs(np.log(job.batches / FIRST_BATCH[dataset]))))
         search(job, first)
         (batch, limit), least = min(job.tried.items(), key=lambda item: item[1])
