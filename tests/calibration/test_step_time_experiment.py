@@ -79,6 +79,11 @@ def test_result_states_each_set_within_its_goal():
     assert RESULT["memory"]["memory_mean_percent"] <= 9.0
 
 
+def test_the_layouts_that_are_picked_are_nearly_the_fastest():
+    assert RESULT["regret"]["groups"] > 50
+    assert RESULT["regret"]["mean_percent"] <= 4.0
+
+
 def test_fitted_constants_lie_within_their_physical_range():
     for constants in RESULT["constants"].values():
         assert len(constants) <= 6
