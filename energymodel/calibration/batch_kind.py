@@ -129,7 +129,10 @@ def _in_one_unit(table: Measurements) -> tuple[np.ndarray, np.ndarray, str]:
             return full[batch], full[batch] * full["steps"], amount[:-1]
     for name in partly:
         line = table.lines[int(np.flatnonzero(np.isnan(columns[name]))[0])]
-        raise InputError(f'{table.path}, line {line}, column "{name}": empty. Write it in every row or leave it out.')
+        raise InputError(
+            f'{table.path}, line {line}, column "{name}": empty. Write it in every row, leave it out, or choose rows '
+            "that have it with --where COLUMN=WORD."
+        )
     batch = "batch_tokens" if "batch_tokens" in full else "batch_sequences"
     missing, meaning = (
         ("batch_tokens", "batch in tokens (or batch_sequences, in sequences)")
