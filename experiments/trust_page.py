@@ -62,35 +62,18 @@ def percent(share: float) -> str:
     return f"{size:.2f} %" if size < 1.0 else f"{size:.1f} %" if size < 10.0 else f"{size:.0f} %"
 
 
-def accuracies(result: dict[str, Any]) -> list[dict[str, Any]]:
-    """Rows of the table `accuracy` of a result, or those that its `sets` of held-out errors in percent make."""
-    if "accuracy" in result:
-        return result["accuracy"]
-    sets = result.get("sets", {})
-    return [
-        {
-            "prediction": f"time of a training step, {name}",
-            "mean_error": one["mean_percent"] / 100.0,
-            "largest_error": one["largest_percent"] / 100.0,
-            "count": one["rows"],
-            "held_out": "groups of runs, see its README",
-            "range": f"rows of {name}",
-            "reference": "",
-        }
-        for name, one in sets.items()
-    ]
-
-
 def page(found: dict[str, dict[str, Any]]) -> str:
     """The text of the page."""
     parts = [HEAD]
     for name, result in found.items():
-        rows = accuracies(result)
+        rows = result.get("accuracy", [])
         if rows:
             table = ["| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|", *map(row_of, rows)]
             title = name[3:].replace("_", " ").capitalize()
             parts.append(f"## {title}\n\n{question(name)} (`experiments/{name}`)\n\n" + "\n".join(table) + "\n")
-    designs = [f"- `experiments/{name}`: {question(name)}" for name, result in found.items() if not accuracies(result)]
+    designs = [
+        f"- `experiments/{name}`: {question(name)}" for name, result in found.items() if "accuracy" not in result
+    ]
     if designs:
         parts.append(TAIL + "\n" + "\n".join(designs) + "\n")
     return "\n".join(parts)

@@ -37,7 +37,10 @@ class Constant(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """Fitted constants with 95 % intervals, and the log error of each row in the fit and when its group is held out."""
+    """Fitted constants with 95 % intervals, and the log error of each row in the fit and when its group is held out.
+
+    Intervals end where the physical range of a constant does.
+    """
 
     constants: Sequence[Constant]
     values: np.ndarray
@@ -133,7 +136,8 @@ def fit(
     sigma = INTERVAL * np.sqrt(np.diagonal(covariance[0]))
     best = points[0]
     return Fit(
-        constants, np.exp(best), np.exp(best - sigma), np.exp(best + sigma),
+        constants, np.exp(best), np.exp(np.maximum(best - sigma, problem.low)),
+        np.exp(np.minimum(best + sigma, problem.high)),
         errors[0, : len(table)], errors[1 + member, np.arange(len(table))],
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from energymodel.design.layout_search import solve_lanes
+from energymodel.design.layout_search import OPTIONS, solve_lanes
 from energymodel.design.layouts import Lattice, evaluate_points, take
 from energymodel.design.problem import Problem, Target
 from energymodel.design.solve import RESULTS, Solution
@@ -45,7 +45,8 @@ def realize(problem: Problem, lattice: Lattice, solution: Solution, usable: np.n
     """Best realizable plan of each layout whose relaxed optimum can still win, best first; empty if there is none.
 
     The relaxed optimum of a layout bounds its realizable plans from below, so layouts are rounded in the order of
-    their bounds until the next bound is above the best plan found.
+    their bounds until the next bound is above the best plan found. Trials have few iterations; the best of them has all
+    if it needs them.
     """
     order = np.argsort(np.where(usable, solution.value, np.inf), kind="stable")[: int(np.sum(usable))]
     best: dict[int, Realized] = {}
@@ -65,6 +66,12 @@ def realize(problem: Problem, lattice: Lattice, solution: Solution, usable: np.n
         if not any(one.value < winner.value for one in found):
             break
         _keep_best(best, found)
+    if best:
+        winner = min(best.values(), key=lambda one: one.value)
+        if not winner.converged:
+            targets = problem.targets(len(usable))
+            shown = solve_at(problem, lattice, targets, solution, [winner.counts], OPTIONS.max_iterations)
+            best |= {one.layout: one for one in shown if one.converged}
     return sorted(best.values(), key=lambda one: one.value)
 
 
@@ -165,8 +172,9 @@ def outlook(
 
 
 def solve_at(
-    problem: Problem, lattice: Lattice, targets: Target, solution: Solution, trials: list[Counts]
-) -> list[Realized]:
+    problem: Problem, lattice: Lattice, targets: Target, solution: Solution, trials: list[Counts],
+    iterations: int = ITERATIONS,
+) -> list[Realized]:  # fmt: skip
     """Solve for the other variables at given counts, each with the target of its lane; what breaks a limit is dropped.
 
     `Counts.layout` is the place of a lane in lattice, targets and solution.
@@ -176,7 +184,7 @@ def solve_at(
     lanes = np.array([counts.layout for counts in trials])
     layouts, start, least, most = _place(problem, lattice, solution, trials)
     bounds, warm = (least, most), take(solution.multipliers, lanes)
-    found = solve_lanes(problem, layouts, start, take(targets, lanes), bounds, warm, ITERATIONS)
+    found = solve_lanes(problem, layouts, start, take(targets, lanes), bounds, warm, iterations)
     converged = np.asarray(found.result == RESULTS.successful)
     worst = np.min(found.slacks.inequalities, axis=-1)
     return [

@@ -78,6 +78,6 @@ class Software(eqx.Module):
     activation_copies: Real = real("1", 1.0, doc="memory of activations over what the backward pass needs")
     logit_bytes: Real = real("B", 8.0, doc="logits, their softmax and gradients, for each of tokens x vocabulary")
     kept_logit_bytes: Real = real("B", 0.0, doc="the same kept of the micro-batch before")
-    gathered_bytes: Real = real("B", 0.0, doc="kept of gathered inputs, for each token, hidden unit and layer")
+    gather_buffers: Real = real("B", 0.0, doc="kept of buffers for gathered inputs, for each token and hidden unit")
     usable_memory: Real = real("1", 0.9, doc="share of a chip's memory at which half of the runs fail")
     memory_spread: Real = real("1", 0.05, doc="spread of the logarithm of memory around the prediction")

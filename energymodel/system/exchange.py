@@ -200,8 +200,9 @@ def data_exchange(
     """Gradients and parameters over the replicas in a step, `n (w_g + k w_p)` bytes [Rajbhandari et al. 2020, sec. 7].
 
     A reduce-scatter of gradients and `k = 1` all-gather of parameters; with sharded parameters the gather repeats
-    for the forward and the backward pass of every micro-batch, `k = 2 m`, and so does the scatter. Gradients travel in
-    buckets, each of which starts a collective operation.
+    for the forward and the backward pass of every micro-batch, `k = 2 m`, and so does the scatter. Where nothing is
+    sharded, gradients are all-reduced: both halves send `w_g`. They travel in buckets, each of which starts a
+    collective operation.
 
     **Arguments:**
 
@@ -215,9 +216,11 @@ def data_exchange(
     layout, software = plan.layout, system.software
     gathers = (1.0 - layout.shard_parameters) + 2.0 * layout.shard_parameters * division.microbatches
     scatters = 1.0 + layout.shard_parameters * (division.microbatches - 1.0)
-    halves = scatters * software.communicated_bytes + gathers * software.weight_bytes
+    sharded = jnp.maximum(layout.shard_optimizer, layout.shard_parameters)
+    gathered_bytes = sharded * software.weight_bytes + (1.0 - sharded) * software.communicated_bytes
+    halves = scatters * software.communicated_bytes + gathers * gathered_bytes
     # What is sharded is scattered and gathered, on rings; what is not may take a tree.
-    tree = software.tree * (1.0 - jnp.maximum(layout.shard_optimizer, layout.shard_parameters))
+    tree = software.tree * (1.0 - sharded)
 
     def exchange(ranks: Numeric, stride: Numeric, parameters: Numeric) -> Exchange:
         size = parameters * halves

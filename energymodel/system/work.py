@@ -228,10 +228,11 @@ def shard(system: "TrainingSystem", plan: TrainingPlan, division: Division) -> S
 
 
 def memory_per_chip(system: "TrainingSystem", plan: TrainingPlan, division: Division) -> Scalar:
-    """Memory of the fullest chip, `(states + max(first, last rank)) x overhead + reserve` [Rajbhandari et al. 2020].
+    """Memory of the fullest chip, `(states + max(first, last) + b M h) x overhead + reserve` [Rajbhandari et al. 2020].
 
     The first pipeline rank keeps the activations of most micro-batches in flight, the last one those of one and
-    the logits [Korthikanti et al. 2022, sec. 4.2.3].
+    the logits [Korthikanti et al. 2022, sec. 4.2.3]. Where tensor parallelism gathers the inputs of M tokens, the
+    allocator keeps b bytes of freed buffers for each token and hidden unit (`software.gather_buffers`).
 
     **Arguments:**
 
@@ -279,14 +280,14 @@ def memory_per_chip(system: "TrainingSystem", plan: TrainingPlan, division: Divi
 
     ranks = jnp.maximum(rank(opening, layout.pipeline, 1.0 - several), rank(final, 1.0, 1.0))
     stored = routed + (1.0 - software.balanced_stages) * even + software.balanced_stages * ranks
-    return stored * software.memory_overhead + software.reserved_memory
+    gathered = jnp.clip(layout.tensor - 1.0, 0.0, 1.0) * division.tokens * workload.hidden
+    return (stored + software.gather_buffers * gathered) * software.memory_overhead + software.reserved_memory
 
 
 def activation_bytes(system: "TrainingSystem", plan: TrainingPlan, division: Division) -> Scalar:
-    """Activations of one layer and micro-batch on a chip, `M h [q/t + 5 a s k / (h t) + g]`.
+    """Activations of one layer and micro-batch on a chip, `M h [q/t + 5 a s k / (h t)]`, times what is kept besides.
 
     `layer_activation_bytes` [Korthikanti et al. 2022, eqs. 1-6] with the mean over dense and mixture-of-experts layers.
-    Of inputs that tensor parallelism gathers, a framework may keep g bytes undivided (`software.gathered_bytes`).
 
     **Arguments:**
 
@@ -305,12 +306,10 @@ def activation_bytes(system: "TrainingSystem", plan: TrainingPlan, division: Div
         workload.gated, ratio, workload.kv_heads * workload.head_size / workload.hidden, effective
     )
     keep_scores = (1.0 - workload.flash) * (1.0 - layout.recompute_attention)
-    shared = layer_activation_bytes(
+    return software.activation_copies * layer_activation_bytes(
         division.tokens, workload.hidden, workload.heads, workload.sequence, layout.tensor,
         stored, layout.sequence_parallel, keep_scores, layout.recompute_full,
     )  # fmt: skip
-    gathered = division.tokens * workload.hidden * jnp.clip(layout.tensor - 1.0, 0.0, 1.0)
-    return software.activation_copies * shared + (1.0 - layout.recompute_full) * software.gathered_bytes * gathered
 
 
 def optimizer_traffic(system: "TrainingSystem", plan: TrainingPlan, part: Shard) -> Scalar:

@@ -7,6 +7,8 @@ from typing import Any
 Row = dict[str, Any]
 GIB = 2.0**30
 EARLY_FABRIC = 443e9  # B/s: all-reduce within a node; two environments lie at 425 and 458 GB/s, nothing between
+EARLY_JOBS = 1.36e7  # the numbers of runs that failed, and measured no fabric: between two sessions of the sweep
+TIED = ("2048", "3072")  # hidden sizes whose embeddings are tied; runs that failed do not say it
 DEGRADED_FABRIC = 300e9  # B/s: below it a node's links were broken
 
 
@@ -63,35 +65,42 @@ def vtrain(rows: list[Row]) -> list[Row]:
 
 
 def nanotron(rows: list[Row]) -> list[Row]:
-    """Hugging Face's sweep on H100, with its out-of-memory labels; two environments, told by what NCCL measured."""
+    """Hugging Face's sweep on H100, with its out-of-memory labels.
+
+    Two environments, told by what NCCL measured; in the later one, memory differs before and after the pipelines were
+    mended.
+    """
     found = []
     for row in rows:
         if row["status"] not in ("Success", "OOM"):
             continue
         fabric = number(row, "allreduce_intranode_bytes_per_s")
-        early = fabric >= EARLY_FABRIC or (fabric != fabric and number(row, "job_id") < 1.4e7)
-        if row["status"] == "OOM":
-            timed = ""
-        elif row["run_after_pp_fix"] == "True" or int(row["pp"]) == 1:
-            timed = row["iteration_time_s"]
+        mended = row["run_after_pp_fix"] == "True"
+        if fabric >= EARLY_FABRIC or (fabric != fabric and number(row, "job_id") < EARLY_JOBS):
+            cluster = "nanotron-h100"
         else:
-            timed = ""
+            cluster = "nanotron-h100-ring" if mended else "nanotron-h100-ring-unmended"
+        failed = row["status"] == "OOM"
+        timed = not failed and (mended or int(row["pp"]) == 1)
         hidden = row["hidden_size"]
+        tied = hidden in TIED if failed else row["tie_word_embeddings"] == "True"
+        # Runs that failed state their batch in tokens, so that it is counted from the layout for all.
+        sequences = number(row, "dp") * number(row, "microbatch_sequences") * number(row, "grad_accumulation")
         inner = row["ffn_hidden_size"] or {"8192": 28672, "16384": 53248, "4096": 14336}.get(hidden, 8192)
         found.append(
             {
                 "set": "nanotron", "group": f"{hidden}-{row['n_gpu']}",
-                "cluster": "nanotron-h100" if early else "nanotron-h100-ring",
+                "cluster": cluster,
                 "layers": row["num_layers"], "hidden": hidden, "heads": row["num_heads"],
                 "kv_heads": row["num_kv_heads"] or row["num_heads"], "feed_forward": inner, "gated": 1,
-                "vocabulary": row["vocab_size"], "tied": float(row["tie_word_embeddings"] == "True"),
+                "vocabulary": row["vocab_size"], "tied": float(tied),
                 "sequence": row["seq_len_tokens"], "flash": 1,
-                "chips": row["n_gpu"], "batch_sequences": row["global_batch_sequences"],
+                "chips": row["n_gpu"], "batch_sequences": sequences,
                 "tensor": row["tp"], "pipeline": row["pp"], "microbatch": row["microbatch_sequences"],
                 "sequence_parallel": 1, "zero": row["zero_stage"], "recomputation": "none",
-                "step_time_s": timed,
+                "step_time_s": row["iteration_time_s"] if timed else "",
                 "memory_b": float(row["memory_reserved_gib"]) * GIB if row["memory_reserved_gib"] else "",
-                "out_of_memory": float(row["status"] == "OOM"),
+                "out_of_memory": float(failed),
                 "degraded": float(fabric < DEGRADED_FABRIC),
                 "mfu_measured": number(row, "model_tflops_per_gpu", 0.0) / 989.4,
             }

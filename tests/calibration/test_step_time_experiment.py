@@ -3,12 +3,13 @@
 import importlib
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from energymodel.calibration.predict import predict
+from energymodel.calibration.predict import cluster_system, predict
 from energymodel.presets.files import names
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "01_step_time"
@@ -69,25 +70,51 @@ def test_maxtext_doubles_sizes_in_turn(experiment):
 
 
 def test_result_states_each_set_within_its_goal():
-    sets = RESULT["sets"]
+    sets = {row["set"]: row for row in RESULT["sets"]}
     for name, limit in (("vtrain-single", 7.0), ("vtrain-multi", 8.0), ("nanotron, MFU > 25 %", 6.0)):
         assert sets[name]["mean_percent"] <= limit
     for name in ("mpt", "megatron-bridge", "maxtext", "torchtitan", "nemo", "dgxc"):
         assert sets[name]["median_percent"] <= 10.0
     assert sets["nanotron"]["median_percent"] <= 8.0
+    assert sets["korthikanti"]["mean_percent"] <= 2.5
     assert sets["korthikanti"]["largest_percent"] <= 5.0
-    assert RESULT["memory"]["memory_mean_percent"] <= 9.0
+
+
+def test_memory_tells_which_runs_fail():
+    (memory,) = (row for row in RESULT["accuracy"] if row["prediction"].startswith("memory"))
+    assert memory["mean_error"] <= 0.09
+    assert RESULT["out_of_memory"][0]["accuracy_percent"] >= 98.5
+    assert sum(row["runs"] for row in RESULT["risk"]) == RESULT["out_of_memory"][0]["runs"]
+    for row in RESULT["risk"]:
+        deviation = np.sqrt(row["mean_risk"] * (1 - row["mean_risk"]) / row["runs"])
+        assert abs(row["failed"] - row["mean_risk"]) < max(3 * deviation, 0.01)
 
 
 def test_the_layouts_that_are_picked_are_nearly_the_fastest():
-    assert RESULT["regret"]["groups"] > 50
-    assert RESULT["regret"]["mean_percent"] <= 4.0
+    (best,) = RESULT["best_layout"]
+    assert best["groups"] > 50
+    assert best["mean_percent"] <= 4.0
 
 
 def test_fitted_constants_lie_within_their_physical_range():
-    for constants in RESULT["constants"].values():
-        assert len(constants) <= 6
-        for path, (value, low, high) in constants.items():
-            assert low <= value <= high
-            if path.endswith("efficiency"):
-                assert 0.0 < value < 1.0
+    per_cluster = Counter(row["cluster"] for row in RESULT["constants"])
+    assert max(per_cluster.values()) <= 6
+    for row in RESULT["constants"]:
+        assert row["low"] <= row["value"] <= row["high"]
+        if row["constant"].endswith("efficiency"):
+            assert 0.0 < row["low"] <= row["high"] <= 1.0
+
+
+def test_presets_tell_which_runs_fail(experiment):
+    """Also of those that were not timed, and with usable memory within what a chip has."""
+    rows = rows_of(experiment, "adapters", "nanotron", "nanotron_h100_sweep.csv")
+    failed = np.asarray([row["out_of_memory"] for row in rows]) > 0.5
+    risk = predict(rows).prediction.out_of_memory_probability
+    assert np.mean((risk > 0.5) == failed) >= 0.985
+    for name in {row["cluster"] for row in rows}:
+        assert 0.6 < cluster_system(name).software.usable_memory <= 1.0
+
+
+def test_runs_that_failed_state_their_batch_in_tokens(experiment):
+    rows = rows_of(experiment, "adapters", "nanotron", "nanotron_h100_sweep.csv")
+    assert {row["batch_sequences"] for row in rows} == {16.0, 128.0, 256.0, 4096.0}

@@ -1,0 +1,43 @@
+"""How are fitted clusters kept as presets of energymodel?"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from clusters import Cluster, unit_of
+
+from energymodel.calibration.fit import Fit
+
+PRESETS = Path(__file__).parents[2] / "energymodel" / "presets" / "clusters"
+
+
+def write_presets(
+    clusters: Mapping[str, Cluster], fits: Mapping[str, Fit], memory: Mapping[str, dict[str, float]]
+) -> None:
+    """Cluster presets with fitted constants, their 95 % intervals and their origin."""
+    for name, cluster in clusters.items():
+        found = fits.get(cluster.timed_as or name)
+        if found is None:
+            continue
+        lines = [f'title = "{cluster.title}"']
+        blocks: dict[str, list[str]] = {}
+        for path, (value, unit) in cluster.fixed.items():
+            blocks[path] = quantity(value, unit, "prior", "held fixed in experiments/01_step_time; assumed")
+        for one, value, low, high in zip(found.constants, found.values, found.low, found.high, strict=True):
+            origin = f"fitted to {cluster.source}, 95 % interval {low:.4g} to {high:.4g} (experiments/01_step_time)"
+            spread = f"lognormal {np.log(high / low) / 3.92:.2g}"
+            blocks[one.path] = quantity(value, unit_of(one.path), "derived", origin, spread)
+        for path, value in memory.get(name, {}).items():
+            origin = "fitted to reserved memory and out-of-memory labels (experiments/01_step_time)"
+            blocks[path] = quantity(value, unit_of(path), "derived", origin)
+        for kind, preset in {**cluster.presets, "software": "megatron", "reliability": "llama-3"}.items():
+            lines += ["", f"[system.{kind}]", f'preset = "{preset}"']
+        for path, block in blocks.items():
+            lines += ["", f"[system.{path}]", *block]
+        (PRESETS / f"{name}.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def quantity(value: float, unit: str, kind: str, source: str, distribution: str = "") -> list[str]:
+    """Lines of one number of a preset."""
+    lines = [f"value = {float(f'{value:.5g}')!r}", f'unit = "{unit}"', f'kind = "{kind}"']
+    return lines + ([f'distribution = "{distribution}"'] if distribution else []) + [f'source = "{source}"']

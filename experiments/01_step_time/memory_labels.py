@@ -1,0 +1,94 @@
+"""Does the predicted memory tell which runs of nanotron fail, each group predicted without itself?"""
+
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from clusters import CLUSTERS, MEMORY, system_of
+from scipy.optimize import minimize
+
+from energymodel.calibration.fit import fit, with_constants
+from energymodel.calibration.predict import predict
+from energymodel.calibration.table import layouts
+
+SPREAD, SPREAD_LOG = 0.06, 0.5  # prior of the spread of memory about its prediction, and of the logarithm of it
+LAPSE = 0.01  # share of runs that end as they do for a reason that is not their memory
+LEAST_USABLE = 0.6  # of a chip's memory; what the driver, kernels and communication take leaves more
+RISKS = (0.0, 0.1, 0.5, 0.9, 1.0)
+
+
+class MemoryCheck(NamedTuple):
+    """Relative errors of the memory of successes, and of all runs the risk and whether they failed."""
+
+    errors: np.ndarray
+    risk: np.ndarray
+    failed: np.ndarray
+
+    @property
+    def label_accuracy(self) -> float:
+        """Share of runs whose label the risk tells [1]."""
+        return float(np.mean((self.risk > 0.5) == self.failed))
+
+    @property
+    def brier(self) -> float:
+        """Mean square of risk less outcome [1]."""
+        return float(np.mean((self.risk - self.failed) ** 2))
+
+    def by_risk(self) -> list[dict[str, Any]]:
+        """How many of the runs at each predicted risk failed."""
+        rows = []
+        for low, high in pairwise(RISKS):
+            inside = (self.risk >= low) & (self.risk <= high)
+            rows.append(
+                {
+                    "risk_from": low, "risk_to": high, "runs": int(inside.sum()),
+                    "mean_risk": float(self.risk[inside].mean()), "failed": float(self.failed[inside].mean()),
+                }
+            )  # fmt: skip
+        return rows
+
+
+def check(rows: list[dict[str, Any]]) -> tuple[MemoryCheck, dict[str, dict[str, float]]]:
+    """Held-out predictions of each run's memory and risk, and the constants of each cluster from all of its runs."""
+    table = layouts(rows)
+    known, failed = np.isfinite(table.columns["memory_b"]), table.columns["out_of_memory"] > 0.5
+    groups = np.asarray([row["group"] for row in rows])
+    errors, risk = np.full(len(rows), np.nan), np.empty(len(rows))
+    constants: dict[str, dict[str, float]] = {}
+    for name in map(str, np.unique(table.cluster)):
+        own = table.cluster == name
+        system = system_of(CLUSTERS[name])
+        found = fit(system, table.select(known & own), MEMORY, list(groups[known & own]), starts=4, quantity="memory_b")
+        print(f"\nmemory of {name}, {own.sum()} runs\n{found}")
+        errors[known & own] = np.expm1(found.held_out)
+        needed = np.full(len(rows), np.nan)
+        needed[own] = predict(table.select(own), {name: with_constants(system, MEMORY, found.values)}).prediction.memory
+        needed[known & own] = table.columns["memory_b"][known & own] * np.exp(found.held_out)
+        share = needed / float(system.accelerator.memory_capacity)
+        for group in np.unique(groups[own]):
+            rest, inside = own & (groups != group), own & (groups == group)
+            usable, spread = risk_law(share[rest], failed[rest])
+            risk[inside] = 1.0 / (1.0 + (usable / share[inside]) ** (1.0 / spread))
+        usable, spread = risk_law(share[own], failed[own])
+        constants[name] = dict(zip((one.path for one in MEMORY), map(float, found.values), strict=True))
+        constants[name] |= {"software.usable_memory": usable, "software.memory_spread": spread}
+        print(f"  usable {usable:.3f}, spread {spread:.3f}")
+    return MemoryCheck(errors[known], risk, failed), constants
+
+
+def risk_law(share: np.ndarray, failed: np.ndarray) -> tuple[float, float]:
+    """Usable share of a chip's memory and spread of the logistic law, of most likelihood with a prior of the spread.
+
+    A few runs fail or succeed against all memory (`LAPSE`), and should not widen the law for all others.
+    """
+    x, sign = np.log(share), np.where(failed, 1.0, -1.0)
+
+    def surprise(point: np.ndarray) -> float:
+        chance = 0.5 + 0.5 * np.tanh(0.5 * sign * (x - point[0]) / np.exp(point[1]))
+        prior = 0.5 * ((point[1] - np.log(SPREAD)) / SPREAD_LOG) ** 2
+        return float(prior - np.log(LAPSE / 2.0 + (1.0 - LAPSE) * chance).sum())
+
+    start = np.array([np.log(0.9), np.log(SPREAD)])
+    ends = [(np.log(LEAST_USABLE), 0.0), (np.log(SPREAD) - 3.0, np.log(SPREAD) + 3.0)]
+    found = minimize(surprise, start, bounds=ends, method="Nelder-Mead")
+    return float(np.exp(found.x[0])), float(np.exp(found.x[1]))
