@@ -72,6 +72,7 @@ class Software(eqx.Module):
     latency_overlap: Real = real("1", 0.0, doc="share of the latency of tensor exchanges that kernels hide")
     collective_steps: Real = real("1", 0.0, doc="latencies to start and end a collective operation")
     tree: Real = real("1", 0.0, doc="1 if all-reduces may take a tree, 0 if all take a ring")
+    late_exchange: Real = real("1", 0.0, doc="1 if gradients, sharded or of pipelines, wait until all are whole")
     bucket_size: Real = real("B", 1e21, doc="gradients that one collective operation carries")
     balanced_stages: Real = real("1", 0.0, doc="1 if pipeline ranks share the output head's work, 0 if layers only")
     microbatch_time: Real = real("s", 0.0, doc="host time of a micro-batch beside its layers")

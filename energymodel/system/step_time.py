@@ -69,10 +69,12 @@ def step_time(
     bubble = imbalance + fill * (work_time + hops + imbalance) - unlike * layout.pipeline
     passes = work_time + hops + bubble
 
-    # The exchange of gradients hides behind the backward pass, as far as that lasts.
+    # The exchange of gradients hides behind the backward pass, as far as that lasts, unless it waits for its end.
     exchange = traffic.data.time
     window = BACKWARD_SHARE + (1.0 - BACKWARD_SHARE) * layout.shard_parameters
-    exposed = exchange - jnp.minimum(software.data_overlap * exchange, passes * window)
+    early = (1.0 - layout.shard_optimizer) * (1.0 - jnp.minimum(layout.pipeline - 1.0, 1.0))
+    overlap = software.data_overlap * (1.0 - software.late_exchange * (1.0 - early))
+    exposed = exchange - jnp.minimum(overlap * exchange, passes * window)
     copied = layout.offload_optimizer * (software.gradient_bytes + software.weight_bytes) * (part.dense + part.routed)
     update = optimizer_traffic(system, plan, part) / chip.sustained_bandwidth + copied / system.node.host_bandwidth
     waking = chip.gate.wake_delay(chip.leakage(point.voltage, point.temperature), passes / division.microbatches)

@@ -58,7 +58,8 @@ _NANOTRON = {
     "software.attention_efficiency": (0.7, "1"),
     "software.elementwise_passes": (6.0, "1"),
     "software.communicated_bytes": (4.0, "B"),
-    "software.data_overlap": (0.2, "1"),
+    "software.data_overlap": (0.5, "1"),
+    "software.late_exchange": (1.0, "1"),
     "software.balanced_stages": (1.0, "1"),
     "accelerator.memory_capacity": (85.52e9, "B"),  # 81,559 MiB, as the driver states
     "software.gradient_bytes": (6.0, "B"),  # in 16 bits, and accumulated in 32

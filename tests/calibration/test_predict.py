@@ -102,6 +102,38 @@ def test_memory_falls_with_every_sharding_degree(change, system, run):
     assert run(system, columns(**{**base, **change})).memory > sharded
 
 
+def test_all_reduced_gradients_are_sent_both_ways(system, run):
+    """4 bytes of gradients beside 2 of weights: 4 + 4 instead of 2 + 2 without ZeRO, 4 + 2 with it."""
+    at = lambda s: (s.software.communicated_bytes, s.software.data_overlap)  # noqa: E731
+    narrow, wide = (eqx.tree_at(at, system, [size, 0.0]) for size in (2.0, 4.0))
+    latency = lambda s: (s.node.scale_up.latency, s.network.link.latency)  # noqa: E731
+    narrow, wide = (eqx.tree_at(latency, one, [0.0, 0.0]) for one in (narrow, wide))
+    for zero, ratio in ((0, 2.0), (1, 1.5)):
+        row = columns(chips=512, zero=zero)
+        np.testing.assert_allclose(run(wide, row).step_time.data / run(narrow, row).step_time.data, ratio, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("layout", "hidden"), [({"zero": 0}, 0.5), ({"zero": 1}, 0.0), ({"pipeline": 2}, 0.0)], ids=str
+)
+def test_late_gradients_do_not_hide(layout, hidden, system, run):
+    row = columns(chips=512, batch_sequences=4096, **{"pipeline": 1, "interleaving": 1, "zero": 0, **layout})
+    times = [
+        run(eqx.tree_at(lambda s: (s.software.data_overlap, s.software.late_exchange), system, values), row)
+        for values in ([0.5, 1.0], [0.0, 0.0])
+    ]
+    np.testing.assert_allclose(times[0].step_time.data, (1.0 - hidden) * times[1].step_time.data, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("tensor", "kept"), [(1, 0.0), (8, 100.0 * 2048 * 12288)])
+def test_buffers_of_gathered_inputs_stay_whole(tensor, kept, system, run):
+    """100 bytes for each of 2,048 tokens and 12,288 hidden units of Megatron's 175B, not divided."""
+    keeping = eqx.tree_at(lambda s: s.software.gather_buffers, system, 100.0)
+    row = columns(tensor=tensor)
+    added = run(keeping, row).memory - run(system, row).memory
+    np.testing.assert_allclose(added, kept * system.software.memory_overhead, rtol=1e-6)
+
+
 @pytest.mark.slow
 def test_time_and_memory_are_differentiable(system):
     def total(row):
