@@ -24,6 +24,8 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
         "peak_flops": "FLOP/s",
         "peak_flops_8bit": "FLOP/s",
         "peak_flops_4bit": "FLOP/s",
+        "peak_flops_tf32": "FLOP/s",
+        "peak_flops_fp32": "FLOP/s",
         "reference_clock": "Hz",
         "minimum_clock": "1",
         "memory_capacity": "B",

@@ -18,7 +18,7 @@ from energymodel.performance.workload import Transformer
 from energymodel.presets.files import names, read_preset, suggest
 from energymodel.presets.scenario import Scenario, load_scenario
 from energymodel.system.exchange import traffic_of
-from energymodel.system.operating_point import OperatingPoint, chip_load, narrow_speedup
+from energymodel.system.operating_point import OperatingPoint, chip_load, precision_speedup
 from energymodel.system.outcome import StepTime
 from energymodel.system.plan import ParallelLayout, TokenBudget, TrainingPlan
 from energymodel.system.step_time import step_time
@@ -95,7 +95,7 @@ def predict_row(system: TrainingSystem, row: Row) -> Prediction:
     )  # fmt: skip
     time = step_time(system, plan, division, work, part, load, point, traffic_of(system, plan, division, work, part))
     memory = memory_per_chip(system, plan, division)
-    peak = chip.peak_flops * narrow_speedup(chip, plan.layout.eight_bit, plan.layout.four_bit)
+    peak = chip.peak_flops * precision_speedup(chip, plan.layout)
     flops = batch * workload.flops_per_token / (row["chips"] * peak)
     return Prediction(
         step_time=time,

@@ -28,7 +28,11 @@ _LAYOUT = {"tensor": "t", "pipeline": "p", "interleaving": "v", "context": "c", 
 EMPTY_SLOTS = 0.04  # of the layer slots of a pipeline
 LEAST_CONTEXT = 4096.0  # tokens of a sequence that one chip of a context group should keep
 # As in the scenario, unless they may vary.
-SWITCHES = ("eight_bit", "offload_optimizer", "offload_activations", "zero_bubble", "four_bit")
+SWITCHES = (
+    "eight_bit", "offload_optimizer", "offload_activations", "zero_bubble", "four_bit", "tf32", "fp32",
+    "offload_parameters", "offload_gradients",
+)  # fmt: skip
+PRECISIONS = ("eight_bit", "four_bit", "tf32", "fp32")
 
 
 def candidates(given: Given, chips: float, choices: Mapping[str, tuple[float, float]] | None = None) -> Lattice:
@@ -60,8 +64,8 @@ def candidates(given: Given, chips: float, choices: Mapping[str, tuple[float, fl
     # Columns in the order of the fields: the switches follow recomputation.
     chosen = [float(getattr(own, name)) for name in names]
     table = np.array([(*row, *switch) for row in rows for switch in itertools.product(*switches)] + [chosen])
-    # Each product has one width.
-    table = table[table[:, names.index("eight_bit")] + table[:, names.index("four_bit")] <= 1.0]
+    # Each product has one precision.
+    table = table[table[:, [names.index(name) for name in PRECISIONS]].sum(axis=1) <= 1.0]
     for name, (low, high) in choices.items():
         column = table[:, names.index(name)]
         table = table[(low <= column) & (column <= high)]

@@ -143,7 +143,7 @@ def hierarchical_latency(
     inner_latency: Numeric,
     outer_latency: Numeric,
     steps: Numeric = 0.0,
-    tree: Numeric = 0.0,
+    tree: bool = False,
 ) -> Float[Array, "..."]:
     """Latency of an all-reduce over nodes, `2 [(g - 1 + s) alpha_in + n alpha_out]`, ring `n = G - 1`, tree `log2 G`.
 
@@ -155,14 +155,42 @@ def hierarchical_latency(
     - `inner_ranks`, `outer_ranks`: g within and G between nodes [1], at least 1.
     - `inner_latency`, `outer_latency`: alpha of a message within and between nodes [s].
     - `steps`: s [1].
-    - `tree`: share of the operations that take a tree between nodes [1].
+    - `tree`: whether it takes a tree between nodes, not a ring.
 
     **Returns:** time [s], zero for one rank.
     """
     g, G = jnp.asarray(inner_ranks), jnp.asarray(outer_ranks)
     some = jnp.minimum(g * G - 1.0, 1.0)
-    hops = (1.0 - tree) * (G - 1.0) + tree * jnp.log2(G)
+    hops = jnp.log2(G) if tree else G - 1.0
     return 2.0 * ((g - 1.0 + some * steps) * inner_latency + hops * outer_latency)
+
+
+def hierarchical_transfer_time(
+    inner_ranks: Numeric,
+    outer_ranks: Numeric,
+    size: Numeric,
+    inner_bandwidth: Numeric,
+    outer_bandwidth: Numeric,
+    tree: bool = False,
+) -> Float[Array, "..."]:
+    """Transfer of an all-reduce over nodes, `2 (g-1)/g S/bw_in + 2 x S/(g bw_out)`, ring `x = (G-1)/G`, tree `x = 1`.
+
+    Within the nodes on rings; between nodes a pipelined tree passes every byte up and down once
+    [Thakur et al. 2005, sec. 4; Sanders et al. 2009].
+
+    **Arguments:**
+
+    - `inner_ranks`, `outer_ranks`: g within and G between nodes [1], at least 1.
+    - `size`: S [B].
+    - `inner_bandwidth`, `outer_bandwidth`: per chip, within and between nodes [B/s].
+    - `tree`: whether it takes a tree between nodes, not a ring.
+
+    **Returns:** time without latency [s], zero for one rank.
+    """
+    part = jnp.asarray(size) / inner_ranks
+    within = all_reduce_time(inner_ranks, size, 0.0, inner_bandwidth)
+    between = tree_all_reduce_time if tree else all_reduce_time
+    return within + between(outer_ranks, part, 0.0, outer_bandwidth)
 
 
 def hierarchical_all_reduce_time(
@@ -188,8 +216,5 @@ def hierarchical_all_reduce_time(
 
     **Returns:** time [s], zero for one rank.
     """
-    part = jnp.asarray(size) / inner_ranks
-    within = reduce_scatter_time(inner_ranks, size, inner_latency, inner_bandwidth) + all_gather_time(
-        inner_ranks, size, inner_latency, inner_bandwidth
-    )
-    return within + all_reduce_time(outer_ranks, part, outer_latency, outer_bandwidth)
+    transfer = hierarchical_transfer_time(inner_ranks, outer_ranks, size, inner_bandwidth, outer_bandwidth)
+    return transfer + hierarchical_latency(inner_ranks, outer_ranks, inner_latency, outer_latency)

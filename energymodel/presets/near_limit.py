@@ -146,6 +146,8 @@ def expand(preset: Mapping[str, Any], template: Mapping[str, Any]) -> dict[str, 
         "peak_flops": (peak, "dynamic power / (operation energy x matrix efficiency)"),
         "peak_flops_8bit": (peak * of("peak_flops_8bit") / of("peak_flops"), "ratio of the template"),
         "peak_flops_4bit": (peak * of("peak_flops_4bit") / of("peak_flops"), "ratio of the template"),
+        "peak_flops_tf32": (peak * of("peak_flops_tf32") / of("peak_flops"), "ratio of the template"),
+        "peak_flops_fp32": (peak * of("peak_flops_fp32") / of("peak_flops"), "ratio of the template"),
         "memory_bandwidth": (of("memory_bandwidth") * faster, "FLOP per byte of the template"),
         "memory_energy": (
             of("memory_energy") * cheaper,

@@ -28,7 +28,7 @@ from energymodel.physics.limits import (
 )
 from energymodel.presets.scenario import Scenario
 from energymodel.report.fields import total
-from energymodel.system.operating_point import narrow_energy
+from energymodel.system.operating_point import precision_energy
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.step import training_step
@@ -168,8 +168,7 @@ def _hardware(system: TrainingSystem, plan: TrainingPlan) -> _Hardware:
     chip = system.accelerator
     step = training_step(system, plan, jnp.mean(plan.batch))
     return _Hardware(
-        flop_energy=jnp.asarray(chip.energy_per_flop)
-        * narrow_energy(chip, plan.layout.eight_bit, plan.layout.four_bit),
+        flop_energy=jnp.asarray(chip.energy_per_flop) * precision_energy(chip, plan.layout),
         lowest_voltage=chip.voltage(chip.minimum_clock),
         memory_joules=step.power.memory * step.time.total,
     )

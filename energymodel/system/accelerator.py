@@ -21,6 +21,8 @@ class Accelerator(eqx.Module):
     peak_flops: Real = real("FLOP/s")
     peak_flops_8bit: Real = real("FLOP/s")
     peak_flops_4bit: Real = real("FLOP/s")
+    peak_flops_tf32: Real = real("FLOP/s")
+    peak_flops_fp32: Real = real("FLOP/s")
     reference_clock: Real = real("Hz")
     minimum_clock: Real = real("1")
     memory_capacity: Real = real("B")

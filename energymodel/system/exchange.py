@@ -6,10 +6,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric
-from energymodel.performance.collectives import hierarchical_all_reduce_time, hierarchical_latency, point_to_point_time
+from energymodel.performance.collectives import hierarchical_latency, hierarchical_transfer_time, point_to_point_time
 from energymodel.performance.parallelism import inner_ranks
 from energymodel.system.plan import TrainingPlan
-from energymodel.system.work import Division, LayerWork, Shard
+from energymodel.system.work import Division, LayerWork, Shard, kept_bytes
 
 if TYPE_CHECKING:
     from energymodel.system.training_system import TrainingSystem
@@ -41,20 +41,27 @@ class Fabric(NamedTuple):
     steps: Numeric = 0.0
 
     def all_reduce(
-        self, ranks: Numeric, stride: Numeric, size: Numeric, *, count: Numeric = 1.0, tree: Numeric = 0.0
+        self, ranks: Numeric, stride: Numeric, size: Numeric, *, count: Numeric = 1.0, tree: bool = False
     ) -> Exchange:
-        """Hierarchical all-reduce of `size` bytes: within the node, then between nodes on the shards.
+        """Hierarchical all-reduce of `size` bytes in `count` operations, each with its latency.
 
-        In `count` operations, each with its latency: a ring's, or on a tree (share of operations) the tree's.
+        Within the node on a ring, then between nodes on the shards, on a ring or a tree.
         """
         size, inner = jnp.asarray(size), inner_ranks(ranks, stride, self.node)
         outer = jnp.asarray(ranks) / inner
-        transfer = hierarchical_all_reduce_time(
-            inner, outer, size, 0.0, self.inner_bandwidth, 0.0, self.outer_bandwidth
-        )
+        transfer = hierarchical_transfer_time(inner, outer, size, self.inner_bandwidth, self.outer_bandwidth, tree)
         latency = count * hierarchical_latency(inner, outer, self.inner_latency, self.outer_latency, self.steps, tree)
         inner_bytes, outer_bytes = 2.0 * (1.0 - 1.0 / inner) * size, 2.0 * (1.0 - 1.0 / outer) * size / inner
         return Exchange(transfer + latency, inner_bytes, outer_bytes, latency)
+
+    def faster_all_reduce(
+        self, ranks: Numeric, stride: Numeric, size: Numeric, *, count: Numeric, tree: Numeric
+    ) -> Exchange:
+        """All-reduce on a ring, or on a tree where that is faster and there (`tree` = 1): small sizes, many nodes."""
+        ring = self.all_reduce(ranks, stride, size, count=count)
+        other = self.all_reduce(ranks, stride, size, count=count, tree=True)
+        gained = jnp.maximum(ring.time - other.time, 0.0)
+        return Exchange(ring.time - tree * gained, ring.inner_bytes, ring.outer_bytes)
 
     def all_to_all(self, ranks: Numeric, stride: Numeric, size: Numeric) -> Exchange:
         """All-to-all in which a chip sends `size / ranks` bytes to each rank; the two networks work in turn."""
@@ -217,8 +224,8 @@ def data_exchange(
     gathers = (1.0 - layout.shard_parameters) + 2.0 * layout.shard_parameters * division.microbatches
     scatters = 1.0 + layout.shard_parameters * (division.microbatches - 1.0)
     sharded = jnp.maximum(layout.shard_optimizer, layout.shard_parameters)
-    gathered_bytes = sharded * software.weight_bytes + (1.0 - sharded) * software.communicated_bytes
-    halves = scatters * software.communicated_bytes + gathers * gathered_bytes
+    kept = kept_bytes(system, plan)
+    halves = scatters * kept.sent + gathers * (sharded * kept.weight + (1.0 - sharded) * kept.sent)
     # What is sharded is scattered and gathered, on rings; what is not may take a tree.
     tree = software.tree * (1.0 - sharded)
 
@@ -226,7 +233,7 @@ def data_exchange(
         size = parameters * halves
         count = 1.0 + size / software.bucket_size
         # An all-reduce is a reduce-scatter and an all-gather of the same bytes: each half counts half.
-        return fabric.all_reduce(ranks, stride, size, count=count, tree=tree).scaled(0.5)
+        return fabric.faster_all_reduce(ranks, stride, size, count=count, tree=tree).scaled(0.5)
 
     dense = exchange(part.dense_ranks, layout.tensor, part.dense)
     routed = exchange(part.routed_ranks, layout.tensor * layout.expert, part.routed)

@@ -10,7 +10,7 @@ from energymodel.performance.roofline import compute_time, gemm_efficiency
 from energymodel.physics.switching import clock_at_power_cap
 from energymodel.physics.thermal import leakage_temperature
 from energymodel.system.accelerator import Accelerator
-from energymodel.system.plan import TrainingPlan
+from energymodel.system.plan import ParallelLayout, TrainingPlan
 from energymodel.system.work import LayerWork
 
 if TYPE_CHECKING:
@@ -48,45 +48,59 @@ class OperatingPoint(NamedTuple):
     lowest_power: Scalar
 
 
-def narrow_speedup(
-    chip: Accelerator,
-    eight_bit: Numeric,
-    four_bit: Numeric = 0.0,
-    eight_bit_efficiency: Numeric = 1.0,
-    four_bit_efficiency: Numeric = 1.0,
+def precision_speedup(
+    chip: Accelerator, layout: ParallelLayout, eight_bit_efficiency: Numeric = 1.0, four_bit_efficiency: Numeric = 1.0
 ) -> Scalar:
-    """Rate relative to 16 bits of partly narrow products, `1 / (1 - sum_i s_i + sum_i s_i F_16 / (x_i F_i))`.
+    """Rate of products with weights relative to 16 bits, `1 / (1 - sum_i s_i + sum_i s_i F_16 / (x_i F_i))`.
 
-    Amdahl's law over shares s_i of the operations at i = 8 and 4 bits [Amdahl 1967]. Casting and scaling keep narrow
-    products further below their peak: by x_i, against those at 16 bits.
+    Amdahl's law over shares s_i of the operations at i = 8 and 4 bits, TF32 and FP32 [Amdahl 1967]. Casting and scaling
+    keep narrow products further below their peak: by x_i, against those at 16 bits.
 
     **Arguments:**
 
-    - `chip`: accelerator, with the peak rates F_16, F_8, F_4 [FLOP/s].
-    - `eight_bit`, `four_bit`: s_8, s_4 of the operations [1].
+    - `chip`: accelerator, with the peak rates F_i [FLOP/s].
+    - `layout`: shares s_i [1], together at most 1.
     - `eight_bit_efficiency`, `four_bit_efficiency`: x_8, x_4 [1].
 
-    **Returns:** speedup [1].
+    **Returns:** speedup [1], below 1 where the wide shares outweigh the narrow ones.
     """
-    eight, four = jnp.asarray(eight_bit), jnp.asarray(four_bit)
+    eight, four = jnp.asarray(layout.eight_bit), jnp.asarray(layout.four_bit)
     narrow = eight / (chip.peak_flops_8bit * eight_bit_efficiency) + four / (chip.peak_flops_4bit * four_bit_efficiency)
-    return 1.0 / (1.0 - eight - four + chip.peak_flops * narrow)
+    return 1.0 / (wide_slowdown(chip, layout) - eight - four + chip.peak_flops * narrow)
 
 
-def narrow_energy(chip: Accelerator, eight_bit: Numeric, four_bit: Numeric = 0.0) -> Scalar:
-    """Energy per operation relative to 16 bits with narrow numbers, `1 - s_8 (1 - e) - s_4 (1 - e^2)` [definition].
+def wide_slowdown(chip: Accelerator, layout: ParallelLayout) -> Scalar:
+    """Time relative to 16 bits of products without weights, `1 + sum_i s_i (F_16 / F_i - 1)`, i = TF32 and FP32.
 
-    Each halving of the width multiplies the energy by e; for 4 bits that is assumed.
+    Attention and the output head keep 16 bits where products with weights are narrower, but not where they are wider
+    [definition].
+
+    **Arguments:**
+
+    - `chip`: accelerator, with the peak rates F_i [FLOP/s].
+    - `layout`: shares s_i [1].
+
+    **Returns:** slowdown [1].
+    """
+    tf32 = layout.tf32 * (jnp.asarray(chip.peak_flops) / chip.peak_flops_tf32 - 1.0)
+    return 1.0 + tf32 + layout.fp32 * (jnp.asarray(chip.peak_flops) / chip.peak_flops_fp32 - 1.0)
+
+
+def precision_energy(chip: Accelerator, layout: ParallelLayout) -> Scalar:
+    """Energy per operation relative to 16 bits, `1 - s_8 (1 - e) - s_4 (1 - e^2) + s_32 (1 / e - 1)` [definition].
+
+    Each halving of the width multiplies the energy by e; for 4 bits, TF32 and FP32 that is assumed.
 
     **Arguments:**
 
     - `chip`: accelerator, with the ratio e of the energies at 8 and 16 bits [1].
-    - `eight_bit`, `four_bit`: s_8, s_4 of the operations [1].
+    - `layout`: shares s_8, s_4, and s_32 of TF32 and FP32 together [1].
 
     **Returns:** energy ratio [1].
     """
-    ratio, eight, four = map(jnp.asarray, (chip.eight_bit_energy_ratio, eight_bit, four_bit))
-    return 1.0 - eight * (1.0 - ratio) - four * (1.0 - ratio**2)
+    ratio = jnp.asarray(chip.eight_bit_energy_ratio)
+    narrow = layout.eight_bit * (1.0 - ratio) + layout.four_bit * (1.0 - ratio**2)
+    return 1.0 - narrow + (jnp.asarray(layout.tf32) + layout.fp32) * (1.0 / ratio - 1.0)
 
 
 def product_efficiency(system: "TrainingSystem", plan: TrainingPlan) -> Scalar:
@@ -107,8 +121,8 @@ def product_efficiency(system: "TrainingSystem", plan: TrainingPlan) -> Scalar:
 def chip_load(system: "TrainingSystem", plan: TrainingPlan, work: LayerWork) -> ChipLoad:
     """Times and energies of a layer, `t = F_p / (eta Fdot)`, `t = Q / bw`, `E = e F`, `E = 8 e_m Q`.
 
-    Paced operations F_p count what tiles and slower attention cost; narrow numbers speed up products with weights only.
-    Arithmetic and memory are joined later, by the roofline [Williams et al. 2009].
+    Paced operations F_p count what tiles and slower attention cost; narrow numbers speed up products with weights only,
+    wide ones slow all. Arithmetic and memory are joined later, by the roofline [Williams et al. 2009].
 
     **Arguments:**
 
@@ -120,15 +134,13 @@ def chip_load(system: "TrainingSystem", plan: TrainingPlan, work: LayerWork) -> 
     """
     chip, layout, software = system.accelerator, plan.layout, system.software
     efficiency = product_efficiency(system, plan)
-    speedup = narrow_speedup(
-        chip, layout.eight_bit, layout.four_bit, software.eight_bit_efficiency, software.four_bit_efficiency
-    )
-    paced = work.product_operations / speedup + work.attention_operations
+    speedup = precision_speedup(chip, layout, software.eight_bit_efficiency, software.four_bit_efficiency)
+    paced = work.product_operations / speedup + work.attention_operations * wide_slowdown(chip, layout)
     return ChipLoad(
         arithmetic=compute_time(paced, chip.peak_flops, efficiency),
         product_memory=work.gemm_bytes / chip.sustained_bandwidth,
         elementwise=work.elementwise_bytes / chip.sustained_bandwidth,
-        switching_energy=work.flops * chip.energy_per_flop * narrow_energy(chip, layout.eight_bit, layout.four_bit),
+        switching_energy=work.flops * chip.energy_per_flop * precision_energy(chip, layout),
         memory_energy=8.0 * chip.memory_energy * (work.gemm_bytes + work.elementwise_bytes),
     )
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Real, component, real, vector
+from energymodel.numerics import Numeric, Real, component, real, vector
 
 
 class AbstractGoal(eqx.Module):
@@ -48,6 +48,15 @@ class ParallelLayout(eqx.Module):
     offload_activations: Real = real("1", 0.0)
     zero_bubble: Real = real("1", 0.0)
     four_bit: Real = real("1", 0.0)
+    tf32: Real = real("1", 0.0)
+    fp32: Real = real("1", 0.0)
+    offload_parameters: Real = real("1", 0.0)
+    offload_gradients: Real = real("1", 0.0)
+
+    @property
+    def element_bytes(self) -> Numeric:
+        """Bytes of an activation or weight in the products: 2, or 4 for the share in TF32 or FP32."""
+        return 2.0 * (1.0 + jnp.asarray(self.tf32) + self.fp32)
 
 
 class TrainingPlan(eqx.Module):

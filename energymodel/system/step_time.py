@@ -6,14 +6,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, p_norm, p_norm_excess
-from energymodel.performance.parallelism import balanced_stage_layers, bubble_fraction, idle_stage_layers
+from energymodel.performance.parallelism import balanced_stage_layers, bubble_fraction, idle_stage_layers, zero_share
 from energymodel.performance.reliability import straggler_factor
 from energymodel.performance.roofline import compute_time
 from energymodel.system.exchange import Traffic
-from energymodel.system.operating_point import ChipLoad, OperatingPoint, product_efficiency
+from energymodel.system.operating_point import ChipLoad, OperatingPoint, product_efficiency, wide_slowdown
 from energymodel.system.outcome import StepTime
 from energymodel.system.plan import TrainingPlan
-from energymodel.system.work import Division, LayerWork, Shard, activation_bytes, optimizer_traffic
+from energymodel.system.work import Division, LayerWork, Shard, activation_bytes, kept_bytes, optimizer_traffic
 
 if TYPE_CHECKING:
     from energymodel.system.training_system import TrainingSystem
@@ -75,16 +75,22 @@ def step_time(
     early = (1.0 - layout.shard_optimizer) * (1.0 - jnp.minimum(layout.pipeline - 1.0, 1.0))
     overlap = software.data_overlap * (1.0 - software.late_exchange * (1.0 - early))
     exposed = exchange - jnp.minimum(overlap * exchange, passes * window)
-    copied = layout.offload_optimizer * (software.gradient_bytes + software.weight_bytes) * (part.dense + part.routed)
+    # What is fetched from the host hides behind all passes; what lies on unlike sides is copied after them.
+    fetched = division.microbatches * fetched_bytes(system, plan, part) / system.node.host_bandwidth
+    late = jnp.maximum(fetched - passes, 0.0)
+    kept = kept_bytes(system, plan)
+    gradients = kept.gradient * _apart(layout.offload_optimizer, layout.offload_gradients)
+    weights = kept.weight * _apart(layout.offload_optimizer, layout.offload_parameters)
+    copied = (gradients + weights) * (part.dense + part.routed)
     update = optimizer_traffic(system, plan, part) / chip.sustained_bandwidth + copied / system.node.host_bandwidth
     waking = chip.gate.wake_delay(chip.leakage(point.voltage, point.temperature), passes / division.microbatches)
     overhead = chip.overhead_time + waking + software.microbatch_time * division.microbatches * (1.0 + fill)
-    steady = passes + exposed + update + overhead
+    steady = passes + late + exposed + update + overhead
     slowdown = straggler_factor(plan.chips, system.reliability.straggler_variation)
     return StepTime(
         compute=division.layer_passes * products + division.head_passes * head,
         memory=division.layer_passes * load.elementwise,
-        host=division.layer_passes * stall,
+        host=division.layer_passes * stall + late,
         tensor=division.layer_passes * tensor,
         context=division.layer_passes * context,
         expert=division.layer_passes * expert,
@@ -97,10 +103,34 @@ def step_time(
     )
 
 
+def fetched_bytes(system: "TrainingSystem", plan: TrainingPlan, part: Shard) -> Float[Array, ""]:
+    """States that a micro-batch moves over the link to the host, `(2 o_p w z_p + o_g c z_g) n` [definition].
+
+    Parameters are fetched for the forward and the backward pass; gradients leave as they come and are added up on the
+    host [Rajbhandari et al. 2021, ZeRO-Infinity].
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided; shares o of what is kept on the host.
+    - `part`: n parameters on the chip, shares z of them that sharding leaves, from `shard`.
+
+    **Returns:** traffic [B].
+    """
+    layout, kept = plan.layout, kept_bytes(system, plan)
+    parameters = 2.0 * layout.offload_parameters * kept.weight * zero_share(layout.shard_parameters, part.dense_ranks)
+    gradients = layout.offload_gradients * kept.sent * zero_share(layout.shard_gradients, part.dense_ranks)
+    return (parameters + gradients) * (part.dense + part.routed)
+
+
+def _apart(one: Numeric, other: Numeric) -> Float[Array, ""]:
+    """Share of two things that are kept on different sides, of the shares kept on the host [1]."""
+    return jnp.asarray(one) + other - 2.0 * jnp.asarray(one) * other
+
+
 def head_time(system: "TrainingSystem", plan: TrainingPlan, work: LayerWork) -> Float[Array, ""]:
     """Arithmetic of the output head for one micro-batch at clock 1, `t = F_p / (eta Fdot)` [definition].
 
-    At 16 bits, which frameworks keep for the head.
+    At 16 bits, which frameworks keep for the head beside narrower products.
 
     **Arguments:**
 
@@ -109,7 +139,9 @@ def head_time(system: "TrainingSystem", plan: TrainingPlan, work: LayerWork) -> 
 
     **Returns:** time [s].
     """
-    return compute_time(work.head_operations, system.accelerator.peak_flops, product_efficiency(system, plan))
+    chip = system.accelerator
+    time = compute_time(work.head_operations, chip.peak_flops, product_efficiency(system, plan))
+    return time * wide_slowdown(chip, plan.layout)
 
 
 def _idle_layers(system: "TrainingSystem", plan: TrainingPlan, head: Numeric) -> Float[Array, ""]:

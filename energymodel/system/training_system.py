@@ -22,7 +22,7 @@ from energymodel.physics.limits import landauer_energy, landauer_multiple
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.cluster import Network, Node, Software
 from energymodel.system.facility import Facility, Market
-from energymodel.system.operating_point import narrow_energy, narrow_speedup
+from energymodel.system.operating_point import precision_energy, precision_speedup
 from energymodel.system.outcome import EnergyBreakdown, Slack, StepTime, TrainingOutcome
 from energymodel.system.plan import AbstractGoal, TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.step import ChipPower, Step, training_step
@@ -213,7 +213,7 @@ def _outcome(
     chip_time = run.time * plan.chips
     productive_rate = tokens / run.productive_time
     model_flops = 6.0 * workload.active_parameters
-    peak = plan.chips * chip.peak_flops * narrow_speedup(chip, plan.layout.eight_bit, plan.layout.four_bit)
+    peak = plan.chips * chip.peak_flops * precision_speedup(chip, plan.layout)
     mfu = productive_rate * (model_flops / peak)
     useful = tokens * model_flops * _useful_energy_per_flop(system, plan, worst)
     euf = useful / energy
@@ -257,9 +257,7 @@ def _outcome(
 def _useful_energy_per_flop(system: TrainingSystem, plan: TrainingPlan, step: Step) -> Scalar:
     """Switching energy of one operation at the voltage of the run [J/FLOP]."""
     chip = system.accelerator
-    return (
-        chip.energy_per_flop * narrow_energy(chip, plan.layout.eight_bit, plan.layout.four_bit) * step.point.voltage**2
-    )
+    return chip.energy_per_flop * precision_energy(chip, plan.layout) * step.point.voltage**2
 
 
 def _slack(system: TrainingSystem, plan: TrainingPlan, step: Step, peak_power: Scalar, information: Scalar) -> Slack:

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 Scalar = Float[Array, ""]
 DENSE_BYTES = 24.0  # of a token and hidden unit that element-wise kernels of a dense layer move, norms apart
 FP32_PAIR = 8.0  # bytes of one logit and its gradient
-ELEMENT_BYTES = 2.0  # activations and weights in the matrix products are 16 bits wide
+MASTER_BYTES = 4.0  # of the copy of a weight that is updated
+NARROW_BYTES = 2.0  # of an activation at 16 bits
 
 
 class Division(NamedTuple):
@@ -130,11 +131,11 @@ def layer_work(system: "TrainingSystem", plan: TrainingPlan, division: Division)
 
     # The products of a layer count as one of equal depth; experts that are resident but idle are read as well.
     width = weights / (workload.hidden * layout.tensor)
-    cache = system.accelerator.cache_size / ELEMENT_BYTES
-    product_traffic = gemm_traffic(tokens, width, workload.hidden, cache) * ELEMENT_BYTES
+    cache = system.accelerator.cache_size / layout.element_bytes
+    product_traffic = gemm_traffic(tokens, width, workload.hidden, cache) * layout.element_bytes
     resident = workload.routed_parameters / (workload.layers * layout.tensor * layout.expert)
     active_routed = resident * layout.expert * workload.active_experts / workload.experts
-    idle_experts = jnp.maximum(0.0, resident - active_routed) * ELEMENT_BYTES
+    idle_experts = jnp.maximum(0.0, resident - active_routed) * layout.element_bytes
 
     # Attention repeats its forward products when it, or the layer, is recomputed; without a fused kernel it may also
     # compute the half of the scores that the mask removes, and fused kernels recompute scores in the backward pass.
@@ -163,8 +164,8 @@ def layer_work(system: "TrainingSystem", plan: TrainingPlan, division: Division)
         product_operations=passes * (2.0 * tokens * weights / layout.tensor + unfilled + uneven),
         attention_operations=attention_operations / software.attention_efficiency,
         gemm_bytes=passes * (product_traffic + idle_experts),
-        elementwise_bytes=elementwise,
-        exchanged=tokens * workload.hidden * ELEMENT_BYTES,
+        elementwise_bytes=elementwise * layout.element_bytes / NARROW_BYTES,
+        exchanged=tokens * workload.hidden * layout.element_bytes,
         head_flops=head_flops,
         head_operations=head_flops + 3.0 * unfilled_operations(tile, tokens, head_width, workload.hidden),
         head_bytes=16.0 * tokens * head_width,
@@ -227,6 +228,35 @@ def shard(system: "TrainingSystem", plan: TrainingPlan, division: Division) -> S
     )
 
 
+class KeptBytes(NamedTuple):
+    """Bytes of a parameter's weight, gradient and optimizer states, and of its gradient on the way."""
+
+    weight: Numeric
+    gradient: Numeric
+    optimizer: Numeric
+    sent: Numeric
+
+
+def kept_bytes(system: "TrainingSystem", plan: TrainingPlan) -> KeptBytes:
+    """What the software keeps at the width of the products, `w x`, `g`, `o - 4 (x - 1)`, `c x` [definition].
+
+    With x = 2 for products of 32 bits: their weights are the master copy, which the optimizer then need not keep.
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+
+    **Returns:** bytes of each [B].
+    """
+    software, wider = system.software, plan.layout.element_bytes / NARROW_BYTES
+    return KeptBytes(
+        weight=software.weight_bytes * wider,
+        gradient=software.gradient_bytes,
+        optimizer=software.optimizer_bytes - MASTER_BYTES * (wider - 1.0),
+        sent=software.communicated_bytes * wider,
+    )
+
+
 def memory_per_chip(system: "TrainingSystem", plan: TrainingPlan, division: Division) -> Scalar:
     """Memory of the fullest chip, `(states + max(first, last) + b M h) x overhead + reserve` [Rajbhandari et al. 2020].
 
@@ -243,12 +273,13 @@ def memory_per_chip(system: "TrainingSystem", plan: TrainingPlan, division: Divi
     """
     layout, workload, software = plan.layout, system.workload, system.software
     part = shard(system, plan, division)
+    kept = kept_bytes(system, plan)
 
     def states(ranks: Numeric) -> Scalar:
         return state_bytes_per_parameter(
-            software.weight_bytes,
-            software.gradient_bytes,
-            software.optimizer_bytes * (1.0 - layout.offload_optimizer),
+            kept.weight * (1.0 - layout.offload_parameters),
+            kept.gradient * (1.0 - layout.offload_gradients),
+            kept.optimizer * (1.0 - layout.offload_optimizer),
             layout.shard_parameters,
             layout.shard_gradients,
             layout.shard_optimizer,
@@ -306,7 +337,8 @@ def activation_bytes(system: "TrainingSystem", plan: TrainingPlan, division: Div
         workload.gated, ratio, workload.kv_heads * workload.head_size / workload.hidden, effective
     )
     keep_scores = (1.0 - workload.flash) * (1.0 - layout.recompute_attention)
-    return software.activation_copies * layer_activation_bytes(
+    wider = layout.element_bytes / NARROW_BYTES
+    return wider * software.activation_copies * layer_activation_bytes(
         division.tokens, workload.hidden, workload.heads, workload.sequence, layout.tensor,
         stored, layout.sequence_parallel, keep_scores, layout.recompute_full,
     )  # fmt: skip
@@ -325,8 +357,8 @@ def optimizer_traffic(system: "TrainingSystem", plan: TrainingPlan, part: Shard)
 
     **Returns:** traffic [B].
     """
-    software, layout = system.software, plan.layout
-    touched = 2.0 * software.optimizer_bytes + software.gradient_bytes + software.weight_bytes
+    layout, kept = plan.layout, kept_bytes(system, plan)
+    touched = 2.0 * kept.optimizer + kept.gradient + kept.weight
     dense = part.dense * zero_share(layout.shard_optimizer, part.dense_ranks)
     routed = part.routed * zero_share(layout.shard_optimizer, part.routed_ranks)
     return touched * (1.0 - layout.offload_optimizer) * (dense + routed)

@@ -143,6 +143,8 @@ def accelerator(chip: Accelerator, technology: Technology, choice: Choice, lanes
         "peak_flops": peak,
         "peak_flops_8bit": peak * chip.peak_flops_8bit / chip.peak_flops,
         "peak_flops_4bit": peak * chip.peak_flops_4bit / chip.peak_flops,
+        "peak_flops_tf32": peak * chip.peak_flops_tf32 / chip.peak_flops,
+        "peak_flops_fp32": peak * chip.peak_flops_fp32 / chip.peak_flops,
         "memory_bandwidth": bandwidth,
         "memory_energy": memory_energy,
         "cache_size": choice.cache,

@@ -134,6 +134,47 @@ def test_buffers_of_gathered_inputs_stay_whole(tensor, kept, system, run):
     np.testing.assert_allclose(added, kept * system.software.memory_overhead, rtol=1e-6)
 
 
+def test_wider_products_are_slower_and_need_more_memory(system, run):
+    """FP32 keeps 4 + 4 + 8 bytes of a parameter, mixed precision 2 + 4 + 12, and activations are twice as wide."""
+    sixteen, tf32, fp32 = (run(system, columns(**wide)) for wide in ({}, {"tf32": 1}, {"fp32": 1}))
+    assert sixteen.step_time.total < tf32.step_time.total < fp32.step_time.total
+    assert sixteen.memory < tf32.memory
+    np.testing.assert_allclose(tf32.memory, fp32.memory, rtol=1e-12)
+    # The share of the peak of the own precision hardly changes where arithmetic takes the time.
+    np.testing.assert_allclose(fp32.mfu, sixteen.mfu, rtol=0.25)
+
+
+@pytest.mark.parametrize("what", ["parameters", "gradients", "optimizer", "activations"])
+def test_offload_saves_memory_and_costs_time(what, system, run):
+    row = {"chips": 128, "zero": 0}
+    kept, offloaded = (run(system, columns(**row, **{f"offload_{what}": share})) for share in (0, 1))
+    assert offloaded.memory < kept.memory
+    assert offloaded.step_time.total >= kept.step_time.total
+    slow = eqx.tree_at(lambda s: s.node.host_bandwidth, system, 1e8)
+    assert run(slow, columns(**row, **{f"offload_{what}": 1})).step_time.total > 1.1 * kept.step_time.total
+
+
+def test_what_lives_on_the_host_together_is_not_copied(system, run):
+    """Optimizer, gradients and parameters on the host: the passes fetch, but no copy follows the update."""
+    slow = eqx.tree_at(lambda s: s.node.host_bandwidth, system, 1e8)
+    apart, together = (
+        run(slow, columns(zero=0, offload_optimizer=1, offload_gradients=share, offload_parameters=share)).step_time
+        for share in (0, 1)
+    )
+    assert apart.optimizer > 1e3 * together.optimizer
+    assert together.host > apart.host
+
+
+def test_small_exchanges_take_a_tree_and_large_ones_a_ring(system, run):
+    """Two halves of log2(64) = 6 instead of 63 latencies, against 1 - 1/64 of the bytes."""
+    at = lambda s: (s.software.tree, s.software.data_overlap, s.network.link.latency)  # noqa: E731
+    row = columns(chips=4096, batch_sequences=4096, zero=0)
+    small, large = ([run(eqx.tree_at(at, system, [tree, 0.0, latency]), row).step_time.data for tree in (0.0, 1.0)]
+                    for latency in (0.1, 1e-9))  # fmt: skip
+    assert small[1] < 0.2 * small[0]
+    np.testing.assert_allclose(large[1], large[0], rtol=1e-12)
+
+
 @pytest.mark.slow
 def test_time_and_memory_are_differentiable(system):
     def total(row):
