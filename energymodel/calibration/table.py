@@ -15,6 +15,7 @@ from energymodel.performance.workload import Transformer
 from energymodel.presets.components import build, expand_presets
 from energymodel.presets.files import names, read_preset, suggest
 from energymodel.presets.scenario import RECOMPUTATION
+from energymodel.system.plan import PRECISIONS
 from energymodel.units import InputError
 
 Columns = dict[str, np.ndarray]
@@ -28,6 +29,12 @@ class Column(NamedTuple):
     default: float
     meaning: str
     lowest: float = 1.0
+    highest: float = math.inf
+
+
+def _share(name: str, meaning: str, default: float = 0.0) -> Column:
+    """A column of shares, or of switches, which are 0 or 1."""
+    return Column(name, "1", default, meaning, 0.0, 1.0)
 
 
 NEEDED = math.nan
@@ -57,21 +64,21 @@ LAYOUT = (
     Column("context", "1", 1.0, "context-parallel degree"),
     Column("expert", "1", 1.0, "expert-parallel degree; divides data x context"),
     Column("microbatch", "1", 1.0, "sequences in a micro-batch", 0.0),
-    Column("sequence_parallel", "1", 1.0, "1 if the tensor group also divides norms and residuals", 0.0),
-    Column("shard_optimizer", "1", 0.0, "1 if ZeRO stage 1 or above", 0.0),
-    Column("shard_gradients", "1", 0.0, "1 if ZeRO stage 2 or above", 0.0),
-    Column("shard_parameters", "1", 0.0, "1 if ZeRO stage 3 or FSDP", 0.0),
-    Column("recompute_attention", "1", 0.0, "1 if attention is recomputed", 0.0),
-    Column("recompute_full", "1", 0.0, "1 if layers are recomputed, or the share of them", 0.0),
-    Column("eight_bit", "1", 0.0, "share of products with weights in 8 bits", 0.0),
-    Column("four_bit", "1", 0.0, "share of products with weights in 4 bits", 0.0),
-    Column("tf32", "1", 0.0, "share of products in TF32", 0.0),
-    Column("fp32", "1", 0.0, "share of products in FP32", 0.0),
-    Column("offload_parameters", "1", 0.0, "share of parameters in host memory", 0.0),
-    Column("offload_gradients", "1", 0.0, "share of gradients in host memory", 0.0),
-    Column("offload_optimizer", "1", 0.0, "share of the optimizer in host memory", 0.0),
-    Column("offload_activations", "1", 0.0, "share of activations in host memory", 0.0),
-    Column("zero_bubble", "1", 0.0, "1 for a zero-bubble schedule", 0.0),
+    _share("sequence_parallel", "1 if the tensor group also divides norms and residuals", 1.0),
+    _share("shard_optimizer", "1 if ZeRO stage 1 or above"),
+    _share("shard_gradients", "1 if ZeRO stage 2 or above"),
+    _share("shard_parameters", "1 if ZeRO stage 3 or FSDP"),
+    _share("recompute_attention", "1 if attention is recomputed"),
+    _share("recompute_full", "1 if layers are recomputed, or the share of them"),
+    _share("eight_bit", "share of products with weights in 8 bits"),
+    _share("four_bit", "share of products with weights in 4 bits"),
+    _share("tf32", "share of products in TF32"),
+    _share("fp32", "share of products in FP32"),
+    _share("offload_parameters", "share of parameters in host memory"),
+    _share("offload_gradients", "share of gradients in host memory"),
+    _share("offload_optimizer", "share of the optimizer in host memory"),
+    _share("offload_activations", "share of activations in host memory"),
+    _share("zero_bubble", "1 for a zero-bubble schedule"),
 )
 RUN = (
     Column("chips", "1", NEEDED, "accelerators"),
@@ -169,8 +176,10 @@ def _row(row: Mapping[str, Any], where: str) -> dict[str, float]:
             values.setdefault(column.name, column.default)
             continue
         values[column.name] = value = _number(text, f"{where}, {column.name}")
-        if not math.isnan(value) and value < column.lowest:
+        if value < column.lowest:
             raise InputError(f"{where}: {column.name} = {value:g} [{column.unit}] is below {column.lowest:g}.")
+        if value > column.highest:
+            raise InputError(f"{where}: {column.name} = {value:g} [{column.unit}] is above {column.highest:g}.")
     _words(row, values, where)
     for name, fallback in (
         ("kv_heads", values["heads"]),
@@ -182,6 +191,9 @@ def _row(row: Mapping[str, Any], where: str) -> dict[str, float]:
     for column in INPUTS:
         if math.isnan(values[column.name]):
             raise InputError(f"{where}: {column.name} is missing: {column.meaning} [{column.unit}].")
+    precise = sum(values[name] for name in PRECISIONS)
+    if precise > 1.0 + 1e-9:
+        raise InputError(f"{where}: {' + '.join(PRECISIONS)} = {precise:g} of the products. Lower one of them.")
     ranks = values["tensor"] * values["pipeline"] * values["context"]
     if values["chips"] < ranks * (1.0 - 1e-9):
         raise InputError(

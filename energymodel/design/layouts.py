@@ -16,7 +16,7 @@ from energymodel.compilation import Compiled, concurrently
 from energymodel.design.problem import Form, Given, Problem, Target
 from energymodel.design.solve import Values
 from energymodel.numerics import Numeric
-from energymodel.system.plan import ParallelLayout
+from energymodel.system.plan import PRECISIONS, ParallelLayout
 from energymodel.system.work import divide, memory_per_chip
 from energymodel.units import InputError
 
@@ -32,7 +32,6 @@ SWITCHES = (
     "eight_bit", "offload_optimizer", "offload_activations", "zero_bubble", "four_bit", "tf32", "fp32",
     "offload_parameters", "offload_gradients",
 )  # fmt: skip
-PRECISIONS = ("eight_bit", "four_bit", "tf32", "fp32")
 
 
 def candidates(given: Given, chips: float, choices: Mapping[str, tuple[float, float]] | None = None) -> Lattice:

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from energymodel.system.plan import TargetLoss, TokenBudget, TrainingPlan
+from energymodel.system.plan import PRECISIONS, TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.training_system import TrainingSystem, parameters_in_loss
 from energymodel.units import InputError, format_quantity
 
@@ -26,6 +26,13 @@ def check_plan(system: TrainingSystem, plan: TrainingPlan) -> None:
     for name in type(layout).__dataclass_fields__:
         if name not in COUNTS and not 0.0 <= float(getattr(layout, name)) <= 1.0:
             raise InputError(f"plan.layout.{name}: {float(getattr(layout, name)):g} is not a share between 0 and 1.")
+    products = {name: float(getattr(layout, name)) for name in PRECISIONS}
+    if sum(products.values()) > 1.0 + WHOLE:
+        shares = " + ".join(f"{name} {share:g}" for name, share in products.items() if share > 0.0)
+        raise InputError(
+            f"plan.layout: {shares} = {sum(products.values()):g} of the products, of which each has one precision. "
+            "Lower one of them."
+        )
     _whole("plan.chips", float(plan.chips))
     group = float(layout.tensor * layout.pipeline * layout.context)
     data = float(plan.chips) / group

@@ -7,6 +7,9 @@ from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, component, real, vector
 
+PRECISIONS = ("eight_bit", "four_bit", "tf32", "fp32")
+"""Fields of a layout with the shares of products that are not at 16 bits, together at most 1."""
+
 
 class AbstractGoal(eqx.Module):
     """When does the run end?"""

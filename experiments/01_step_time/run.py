@@ -213,15 +213,17 @@ def draw(sets: dict[str, list[Error]]) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
-    for name, errors in sets.items():
+    sets = {name: errors for name, errors in sets.items() if name != BUSY}
+    for place, (name, errors) in enumerate(sets.items()):
+        color = plt.colormaps["tab20"](place)
         measured = np.asarray([float(one.row["step_time_s"]) for one in errors])
         ratio = np.exp([one.log for one in errors])
-        axes[0].loglog(measured, measured * ratio, ".", ms=3, label=name)
-        axes[1].semilogx(measured, 100 * (ratio - 1.0), ".", ms=3)
+        axes[0].loglog(measured, measured * ratio, ".", ms=3, color=color, label=name)
+        axes[1].semilogx(measured, 100 * (ratio - 1.0), ".", ms=3, color=color)
     axes[0].plot([0.05, 1000.0], [0.05, 1000.0], color="k", lw=0.5)
     axes[0].set(xlabel="measured step time [s]", ylabel="predicted, group held out [s]")
     axes[1].set(xlabel="measured step time [s]", ylabel="predicted over measured, less one [%]", ylim=(-60, 60))
-    axes[0].legend(fontsize=7)
+    axes[0].legend(fontsize=7, markerscale=3)
     figure.savefig(HERE / "predicted.png", dpi=110)
 
 

@@ -43,6 +43,7 @@ def test_unknown_preset_suggests_the_nearest(command):
         ("plan.layout.tensor=3", ["tensor 3", "8"]),
         ("plan.layout.tensor=2.5", ["plan.layout.tensor", "2.5"]),
         ("plan.layout.zero=7", ["7", "ZeRO"]),
+        ("plan.layout.offload_parameters=2", ["plan.layout.offload_parameters", "2", "share"]),
         ("plan.layout.recomputation=som", ["som"]),
         ("plan.goal.loss=1.9 nat/token", ["1.9 nat/token", "cannot be reached"]),
         ("plan.goal.tokens=15.6 T bananas", ["bananas"]),
@@ -53,6 +54,11 @@ def test_unknown_preset_suggests_the_nearest(command):
 )
 def test_bad_change(command, change, mentioned):
     assert_bad_input([command, SMALL, "--set", change], *mentioned)
+
+
+def test_a_product_has_one_precision():
+    changes = ["--set", "plan.layout.eight_bit=0.7", "--set", "plan.layout.tf32=0.5"]
+    assert_bad_input(["evaluate", SMALL, *changes], "eight_bit 0.7 + tf32 0.5 = 1.2")
 
 
 @pytest.mark.parametrize("command", ["evaluate", "limits"])
