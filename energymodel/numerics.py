@@ -150,8 +150,10 @@ def _bracketed_root(function: Callable[[Array], Array], low: Array, high: Array)
 
     def step(count: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
         x, x1, y1, x2, y2, at_low, at_high = state
+        # Compared as a real number: a kernel counts in fewer bits than whoever traces it.
+        turn = count.astype(low.dtype)
         y = function(x)
-        at_low, at_high = jnp.where(count == 0, y, at_low), jnp.where(count == 1, y, at_high)
+        at_low, at_high = jnp.where(turn == 0.0, y, at_low), jnp.where(turn == 1.0, y, at_high)
         # The newest point comes first, the nearest on the other side of the root second.
         same = (y < 0) == (y1 < 0)
         x3, y3 = jnp.where(same, x1, x2), jnp.where(same, y1, y2)
@@ -162,7 +164,7 @@ def _bracketed_root(function: Callable[[Array], Array], low: Array, high: Array)
         share = y1 / (y2 - y1) * y3 / (y2 - y3) + (x3 - x1) / (x2 - x1) * y1 / (y3 - y1) * y2 / (y3 - y2)
         gentle = (phi**2 < xi) & ((1.0 - phi) ** 2 < 1.0 - xi) & (share > 0) & (share < 1)
         following = x1 + jnp.where(gentle, share, 0.5) * (x2 - x1)
-        return jnp.where(count == 0, high, following), x1, y1, x2, y2, at_low, at_high
+        return jnp.where(turn == 0.0, high, following), x1, y1, x2, y2, at_low, at_high
 
     none = jnp.zeros_like(low)
     state = jax.lax.fori_loop(0, EVALUATIONS, step, (low, low, none, low, none, none, none))

@@ -248,10 +248,7 @@ def test_lowering(target, keep, approximate):
     assert target.is_called_by(sweep, 1.0)
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("pallas_triton", "pallas_tpu")]
-
-
-@pytest.mark.parametrize("target", ["pallas_mosaic_gpu", *SLOW], indirect=True)
+@pytest.mark.parametrize("target", ["pallas_mosaic_gpu", "pallas_triton", "pallas_tpu"], indirect=True)
 def test_the_whole_model_lowers(target, scenario):
     """`evaluate` in the fused kernel, over batch and clock of the README's scenario."""
     given = scenario("llama-3.1-405b-h100")
