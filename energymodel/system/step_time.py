@@ -77,7 +77,7 @@ def step_time(
     exposed = exchange - jnp.minimum(overlap * exchange, passes * window)
     # What is fetched from the host hides behind all passes; what lies on unlike sides is copied after them.
     fetched = division.microbatches * fetched_bytes(system, plan, part) / system.node.host_bandwidth
-    late = jnp.maximum(fetched - passes, 0.0)
+    waiting = jnp.maximum(fetched - passes, 0.0)
     kept = kept_bytes(system, plan)
     gradients = kept.gradient * _apart(layout.offload_optimizer, layout.offload_gradients)
     weights = kept.weight * _apart(layout.offload_optimizer, layout.offload_parameters)
@@ -85,12 +85,12 @@ def step_time(
     update = optimizer_traffic(system, plan, part) / chip.sustained_bandwidth + copied / system.node.host_bandwidth
     waking = chip.gate.wake_delay(chip.leakage(point.voltage, point.temperature), passes / division.microbatches)
     overhead = chip.overhead_time + waking + software.microbatch_time * division.microbatches * (1.0 + fill)
-    steady = passes + late + exposed + update + overhead
+    steady = passes + waiting + exposed + update + overhead
     slowdown = straggler_factor(plan.chips, system.reliability.straggler_variation)
     return StepTime(
         compute=division.layer_passes * products + division.head_passes * head,
         memory=division.layer_passes * load.elementwise,
-        host=division.layer_passes * stall + late,
+        host=division.layer_passes * stall + waiting,
         tensor=division.layer_passes * tensor,
         context=division.layer_passes * context,
         expert=division.layer_passes * expert,
@@ -117,9 +117,12 @@ def fetched_bytes(system: "TrainingSystem", plan: TrainingPlan, part: Shard) -> 
     **Returns:** traffic [B].
     """
     layout, kept = plan.layout, kept_bytes(system, plan)
-    parameters = 2.0 * layout.offload_parameters * kept.weight * zero_share(layout.shard_parameters, part.dense_ranks)
-    gradients = layout.offload_gradients * kept.sent * zero_share(layout.shard_gradients, part.dense_ranks)
-    return (parameters + gradients) * (part.dense + part.routed)
+    fetched, sent = 2.0 * layout.offload_parameters * kept.weight, layout.offload_gradients * kept.sent
+
+    def moved(ranks: Numeric) -> Float[Array, ""]:
+        return fetched * zero_share(layout.shard_parameters, ranks) + sent * zero_share(layout.shard_gradients, ranks)
+
+    return part.dense * moved(part.dense_ranks) + part.routed * moved(part.routed_ranks)
 
 
 def _apart(one: Numeric, other: Numeric) -> Float[Array, ""]:
