@@ -39,13 +39,15 @@ class Constant(NamedTuple):
 class Fit(NamedTuple):
     """Fitted constants with 95 % intervals, and the log error of each row in the fit and when its group is held out.
 
-    Intervals end where the physical range of a constant does.
+    Intervals end where the physical range of a constant does; `spread`, the standard deviations of the logarithms, does
+    not know of it.
     """
 
     constants: Sequence[Constant]
     values: np.ndarray
     low: np.ndarray
     high: np.ndarray
+    spread: np.ndarray
     residual: np.ndarray
     held_out: np.ndarray
 
@@ -133,11 +135,11 @@ def fit(
         others = member[rows][None, :] != np.arange(len(labels))[:, None]
         kept = real * np.concatenate([np.ones((1, len(rows))), others])
         points, _, covariance, errors = _in_lanes(run, problem, paths, np.tile(best, (len(kept), 1)), kept)
-    sigma = INTERVAL * np.sqrt(np.diagonal(covariance[0]))
-    best = points[0]
+    spread = np.sqrt(np.diagonal(covariance[0]))
+    sigma, best = INTERVAL * spread, points[0]
     return Fit(
         constants, np.exp(best), np.exp(np.maximum(best - sigma, problem.low)),
-        np.exp(np.minimum(best + sigma, problem.high)),
+        np.exp(np.minimum(best + sigma, problem.high)), spread,
         errors[0, : len(table)], errors[1 + member, np.arange(len(table))],
     )  # fmt: skip
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
 from clusters import Cluster, unit_of
 
 from energymodel.calibration.fit import Fit
@@ -23,10 +22,10 @@ def write_presets(
         blocks: dict[str, list[str]] = {}
         for path, (value, unit) in cluster.fixed.items():
             blocks[path] = quantity(value, unit, "prior", "held fixed in experiments/01_step_time; assumed")
-        for one, value, low, high in zip(found.constants, found.values, found.low, found.high, strict=True):
+        fitted = zip(found.constants, found.values, found.low, found.high, found.spread, strict=True)
+        for one, value, low, high, spread in fitted:
             origin = f"fitted to {cluster.source}, 95 % interval {low:.4g} to {high:.4g} (experiments/01_step_time)"
-            spread = f"lognormal {np.log(high / low) / 3.92:.2g}"
-            blocks[one.path] = quantity(value, unit_of(one.path), "derived", origin, spread)
+            blocks[one.path] = quantity(value, unit_of(one.path), "derived", origin, f"lognormal {spread:.2g}")
         for path, value in memory.get(name, {}).items():
             origin = "fitted to reserved memory and out-of-memory labels (experiments/01_step_time)"
             blocks[path] = quantity(value, unit_of(path), "derived", origin)
