@@ -15,6 +15,7 @@ from energymodel.performance.workload import Transformer
 from energymodel.presets.components import build, expand_presets
 from energymodel.presets.files import names, read_preset, suggest
 from energymodel.presets.scenario import RECOMPUTATION
+from energymodel.presets.validate import check_precisions
 from energymodel.system.plan import PRECISIONS
 from energymodel.units import InputError
 
@@ -191,9 +192,7 @@ def _row(row: Mapping[str, Any], where: str) -> dict[str, float]:
     for column in INPUTS:
         if math.isnan(values[column.name]):
             raise InputError(f"{where}: {column.name} is missing: {column.meaning} [{column.unit}].")
-    precise = sum(values[name] for name in PRECISIONS)
-    if precise > 1.0 + 1e-9:
-        raise InputError(f"{where}: {' + '.join(PRECISIONS)} = {precise:g} of the products. Lower one of them.")
+    check_precisions({name: values[name] for name in PRECISIONS}, where)
     ranks = values["tensor"] * values["pipeline"] * values["context"]
     if values["chips"] < ranks * (1.0 - 1e-9):
         raise InputError(

@@ -27,11 +27,9 @@ MICROBATCHES = (1, 2, 4, 8)
 _LAYOUT = {"tensor": "t", "pipeline": "p", "interleaving": "v", "context": "c", "expert": "e", "microbatch": "b"}
 EMPTY_SLOTS = 0.04  # of the layer slots of a pipeline
 LEAST_CONTEXT = 4096.0  # tokens of a sequence that one chip of a context group should keep
-# As in the scenario, unless they may vary.
-SWITCHES = (
-    "eight_bit", "offload_optimizer", "offload_activations", "zero_bubble", "four_bit", "tf32", "fp32",
-    "offload_parameters", "offload_gradients",
-)  # fmt: skip
+FIELDS = tuple(field.name for field in dataclasses.fields(ParallelLayout))
+SWITCHES = FIELDS[FIELDS.index("recompute_full") + 1 :]
+"""As in the scenario, unless they may vary; the fields before them are searched."""
 
 
 def candidates(given: Given, chips: float, choices: Mapping[str, tuple[float, float]] | None = None) -> Lattice:
@@ -58,15 +56,13 @@ def candidates(given: Given, chips: float, choices: Mapping[str, tuple[float, fl
             _between(math.ceil(layers / p), layers // p) if p > 1 else [1], MICROBATCHES, (0.0, 1.0), recomputations
         )
     ]
-    names = [field.name for field in dataclasses.fields(ParallelLayout)]
     switches = [sorted(set(choices.get(name, (float(getattr(own, name)),)))) for name in SWITCHES]
-    # Columns in the order of the fields: the switches follow recomputation.
-    chosen = [float(getattr(own, name)) for name in names]
+    chosen = [float(getattr(own, name)) for name in FIELDS]
     table = np.array([(*row, *switch) for row in rows for switch in itertools.product(*switches)] + [chosen])
     # Each product has one precision.
-    table = table[table[:, [names.index(name) for name in PRECISIONS]].sum(axis=1) <= 1.0]
+    table = table[table[:, [FIELDS.index(name) for name in PRECISIONS]].sum(axis=1) <= 1.0]
     for name, (low, high) in choices.items():
-        column = table[:, names.index(name)]
+        column = table[:, FIELDS.index(name)]
         table = table[(low <= column) & (column <= high)]
     if not len(table):
         asked = ", ".join(f"{name} {low:g} to {high:g}" for name, (low, high) in choices.items())

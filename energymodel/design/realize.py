@@ -49,6 +49,7 @@ def realize(problem: Problem, lattice: Lattice, solution: Solution, usable: np.n
     if it needs them.
     """
     order = np.argsort(np.where(usable, solution.value, np.inf), kind="stable")[: int(np.sum(usable))]
+    targets = problem.targets(len(usable))
     best: dict[int, Realized] = {}
     for first in range(0, len(order), GROUP):
         group = order[first : first + GROUP]
@@ -56,20 +57,19 @@ def realize(problem: Problem, lattice: Lattice, solution: Solution, usable: np.n
         if float(solution.value[group[0]]) > incumbent and len(best) > 1:
             break
         trials = [counts for lane in group for counts in near(problem, lattice, int(lane), solution.x[lane], 1)]
-        _keep_best(best, solve_at(problem, lattice, problem.targets(len(usable)), solution, trials))
+        _keep_best(best, solve_at(problem, lattice, targets, solution, trials))
     tried: set[Counts] = set()
     while best:
         winner = min(best.values(), key=lambda one: one.value)
         trials = [c for c in near(problem, lattice, winner.layout, winner.point, REACH) if c not in tried]
         tried.update(trials)
-        found = solve_at(problem, lattice, problem.targets(len(usable)), solution, trials)
+        found = solve_at(problem, lattice, targets, solution, trials)
         if not any(one.value < winner.value for one in found):
             break
         _keep_best(best, found)
     if best:
         winner = min(best.values(), key=lambda one: one.value)
         if not winner.converged:
-            targets = problem.targets(len(usable))
             shown = solve_at(problem, lattice, targets, solution, [winner.counts], OPTIONS.max_iterations)
             best |= {one.layout: one for one in shown if one.converged}
     return sorted(best.values(), key=lambda one: one.value)

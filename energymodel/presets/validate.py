@@ -26,13 +26,7 @@ def check_plan(system: TrainingSystem, plan: TrainingPlan) -> None:
     for name in type(layout).__dataclass_fields__:
         if name not in COUNTS and not 0.0 <= float(getattr(layout, name)) <= 1.0:
             raise InputError(f"plan.layout.{name}: {float(getattr(layout, name)):g} is not a share between 0 and 1.")
-    products = {name: float(getattr(layout, name)) for name in PRECISIONS}
-    if sum(products.values()) > 1.0 + WHOLE:
-        shares = " + ".join(f"{name} {share:g}" for name, share in products.items() if share > 0.0)
-        raise InputError(
-            f"plan.layout: {shares} = {sum(products.values()):g} of the products, of which each has one precision. "
-            "Lower one of them."
-        )
+    check_precisions({name: float(getattr(layout, name)) for name in PRECISIONS}, "plan.layout")
     _whole("plan.chips", float(plan.chips))
     group = float(layout.tensor * layout.pipeline * layout.context)
     data = float(plan.chips) / group
@@ -65,6 +59,17 @@ def check_plan(system: TrainingSystem, plan: TrainingPlan) -> None:
             "the share of the reference clock that the accelerator allows."
         )
     _check_goal(system, plan)
+
+
+def check_precisions(shares: Mapping[str, float], where: str) -> None:
+    """Check that the shares of products in other precisions than 16 bits are together at most all of them.
+
+    **Raises:** `InputError` that begins with `where`.
+    """
+    total = sum(shares.values())
+    if total > 1.0 + WHOLE:
+        words = " + ".join(f"{name} {share:g}" for name, share in shares.items() if share > 0.0)
+        raise InputError(f"{where}: {words} = {total:g} of the products, of which each has one precision. Lower one.")
 
 
 def check_measured(

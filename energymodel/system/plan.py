@@ -57,9 +57,9 @@ class ParallelLayout(eqx.Module):
     offload_gradients: Real = real("1", 0.0)
 
     @property
-    def element_bytes(self) -> Numeric:
-        """Bytes of an activation or weight in the products: 2, or 4 for the share in TF32 or FP32."""
-        return 2.0 * (1.0 + jnp.asarray(self.tf32) + self.fp32)
+    def width(self) -> Numeric:
+        """Bytes of an activation or weight in the products over those at 16 bits: 2 for the share in TF32 or FP32."""
+        return 1.0 + jnp.asarray(self.tf32) + self.fp32
 
 
 class TrainingPlan(eqx.Module):

@@ -33,7 +33,7 @@ Scalar = Float[Array, ""]
 DENSE_BYTES = 24.0  # of a token and hidden unit that element-wise kernels of a dense layer move, norms apart
 FP32_PAIR = 8.0  # bytes of one logit and its gradient
 MASTER_BYTES = 4.0  # of the copy of a weight that is updated
-NARROW_BYTES = 2.0  # of an activation at 16 bits
+ELEMENT_BYTES = 2.0  # of an activation or weight at 16 bits
 
 
 class Division(NamedTuple):
@@ -131,11 +131,12 @@ def layer_work(system: "TrainingSystem", plan: TrainingPlan, division: Division)
 
     # The products of a layer count as one of equal depth; experts that are resident but idle are read as well.
     width = weights / (workload.hidden * layout.tensor)
-    cache = system.accelerator.cache_size / layout.element_bytes
-    product_traffic = gemm_traffic(tokens, width, workload.hidden, cache) * layout.element_bytes
+    element = ELEMENT_BYTES * layout.width
+    cache = system.accelerator.cache_size / element
+    product_traffic = gemm_traffic(tokens, width, workload.hidden, cache) * element
     resident = workload.routed_parameters / (workload.layers * layout.tensor * layout.expert)
     active_routed = resident * layout.expert * workload.active_experts / workload.experts
-    idle_experts = jnp.maximum(0.0, resident - active_routed) * layout.element_bytes
+    idle_experts = jnp.maximum(0.0, resident - active_routed) * element
 
     # Attention repeats its forward products when it, or the layer, is recomputed; without a fused kernel it may also
     # compute the half of the scores that the mask removes, and fused kernels recompute scores in the backward pass.
@@ -164,8 +165,8 @@ def layer_work(system: "TrainingSystem", plan: TrainingPlan, division: Division)
         product_operations=passes * (2.0 * tokens * weights / layout.tensor + unfilled + uneven),
         attention_operations=attention_operations / software.attention_efficiency,
         gemm_bytes=passes * (product_traffic + idle_experts),
-        elementwise_bytes=elementwise * layout.element_bytes / NARROW_BYTES,
-        exchanged=tokens * workload.hidden * layout.element_bytes,
+        elementwise_bytes=elementwise * layout.width,
+        exchanged=tokens * workload.hidden * element,
         head_flops=head_flops,
         head_operations=head_flops + 3.0 * unfilled_operations(tile, tokens, head_width, workload.hidden),
         head_bytes=16.0 * tokens * head_width,
@@ -248,12 +249,12 @@ def kept_bytes(system: "TrainingSystem", plan: TrainingPlan) -> KeptBytes:
 
     **Returns:** bytes of each [B].
     """
-    software, wider = system.software, plan.layout.element_bytes / NARROW_BYTES
+    software, width = system.software, plan.layout.width
     return KeptBytes(
-        weight=software.weight_bytes * wider,
+        weight=software.weight_bytes * width,
         gradient=software.gradient_bytes,
-        optimizer=software.optimizer_bytes - MASTER_BYTES * (wider - 1.0),
-        sent=software.communicated_bytes * wider,
+        optimizer=software.optimizer_bytes - MASTER_BYTES * (width - 1.0),
+        sent=software.communicated_bytes * width,
     )
 
 
@@ -337,8 +338,7 @@ def activation_bytes(system: "TrainingSystem", plan: TrainingPlan, division: Div
         workload.gated, ratio, workload.kv_heads * workload.head_size / workload.hidden, effective
     )
     keep_scores = (1.0 - workload.flash) * (1.0 - layout.recompute_attention)
-    wider = layout.element_bytes / NARROW_BYTES
-    return wider * software.activation_copies * layer_activation_bytes(
+    return layout.width * software.activation_copies * layer_activation_bytes(
         division.tokens, workload.hidden, workload.heads, workload.sequence, layout.tensor,
         stored, layout.sequence_parallel, keep_scores, layout.recompute_full,
     )  # fmt: skip

@@ -3,6 +3,7 @@
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from clusters import CLUSTERS, MEMORY, system_of
 from scipy.optimize import minimize
@@ -10,6 +11,7 @@ from scipy.optimize import minimize
 from energymodel.calibration.fit import fit, with_constants
 from energymodel.calibration.predict import predict
 from energymodel.calibration.table import layouts
+from energymodel.performance.memory import out_of_memory_probability
 
 SPREAD, SPREAD_LOG = 0.06, 0.5  # prior of the spread of memory about its prediction, and of the logarithm of it
 LAPSE = 0.01  # share of runs that end as they do for a reason that is not their memory
@@ -39,6 +41,8 @@ class MemoryCheck(NamedTuple):
         rows = []
         for low, high in pairwise(RISKS):
             inside = (self.risk >= low) & (self.risk <= high)
+            if not inside.any():
+                continue
             rows.append(
                 {
                     "risk_from": low, "risk_to": high, "runs": int(inside.sum()),
@@ -53,10 +57,12 @@ def check(rows: list[dict[str, Any]]) -> tuple[MemoryCheck, dict[str, dict[str, 
     table = layouts(rows)
     known, failed = np.isfinite(table.columns["memory_b"]), table.columns["out_of_memory"] > 0.5
     groups = np.asarray([row["group"] for row in rows])
-    errors, risk = np.full(len(rows), np.nan), np.empty(len(rows))
+    errors, risk = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
     constants: dict[str, dict[str, float]] = {}
     for name in map(str, np.unique(table.cluster)):
         own = table.cluster == name
+        if np.sum(known & own) < len(MEMORY) + 2:
+            continue
         system = system_of(CLUSTERS[name])
         found = fit(system, table.select(known & own), MEMORY, list(groups[known & own]), starts=4, quantity="memory_b")
         print(f"\nmemory of {name}, {own.sum()} runs\n{found}")
@@ -68,12 +74,14 @@ def check(rows: list[dict[str, Any]]) -> tuple[MemoryCheck, dict[str, dict[str, 
         for group in np.unique(groups[own]):
             rest, inside = own & (groups != group), own & (groups == group)
             usable, spread = risk_law(share[rest], failed[rest])
-            risk[inside] = 1.0 / (1.0 + (usable / share[inside]) ** (1.0 / spread))
+            with jax.enable_x64(True):
+                risk[inside] = out_of_memory_probability(share[inside], usable, spread)
         usable, spread = risk_law(share[own], failed[own])
         constants[name] = dict(zip((one.path for one in MEMORY), map(float, found.values), strict=True))
         constants[name] |= {"software.usable_memory": usable, "software.memory_spread": spread}
         print(f"  usable {usable:.3f}, spread {spread:.3f}")
-    return MemoryCheck(errors[known], risk, failed), constants
+    predicted = np.isfinite(risk)
+    return MemoryCheck(errors[known & predicted], risk[predicted], failed[predicted]), constants
 
 
 def risk_law(share: np.ndarray, failed: np.ndarray) -> tuple[float, float]:

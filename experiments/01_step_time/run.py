@@ -116,12 +116,17 @@ def read_all(folder: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def timed_as(row: dict[str, Any]) -> str:
+    """The cluster to which the times of a row's cluster are fitted."""
+    return ALL_CLUSTERS[row["cluster"]].timed_as or row["cluster"]
+
+
 def fit_all(rows: list[dict[str, Any]]) -> tuple[dict[str, Fit], list[Error]]:
     """Constants of each cluster from all of its timed rows, and the error of each row where its group is held out."""
     timed: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         if row["step_time_s"] != "" and not row.get("degraded"):
-            timed[ALL_CLUSTERS[row["cluster"]].timed_as or row["cluster"]].append(row)
+            timed[timed_as(row)].append(row)
     fits: dict[str, Fit] = {}
     errors: list[Error] = []
     for name, cluster in ALL_CLUSTERS.items():
@@ -192,8 +197,7 @@ def regret(errors: list[Error]) -> dict[str, float]:
     groups: dict[Any, list[tuple[float, float]]] = defaultdict(list)
     for row, log in errors:
         measured = float(row["step_time_s"]) / float(row["batch_sequences"])
-        cluster = ALL_CLUSTERS[row["cluster"]].timed_as or row["cluster"]
-        key = (row["set"], cluster, row["hidden"], row["layers"], row["chips"])
+        key = (row["set"], timed_as(row), row["hidden"], row["layers"], row["chips"])
         groups[key].append((measured * np.exp(log), measured))
     losses = [
         min(pairs)[1] / min(measured for _, measured in pairs) - 1.0 for pairs in groups.values() if len(pairs) >= 3
