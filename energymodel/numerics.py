@@ -19,6 +19,9 @@ else:
     Real = Float[Array | np.ndarray, ""]
     """A scalar leaf of a component."""
 
+Scalar = Float[Array, ""]
+"""One number, as formulas return it."""
+
 Numeric = Float[ArrayLike, "..."]
 """A number or an array of numbers of any shape: what formulas accept."""
 

@@ -14,11 +14,7 @@ import sys
 from typing import Any
 
 from energymodel.constants import ZERO_CELSIUS
-
-
-class InputError(ValueError):
-    """What a person wrote cannot be used; the message is one line that names thing, value, unit and next step."""
-
+from energymodel.errors import InputError
 
 _EXAMPLES = {
     "1": ("dimensionless number", "0.38"),

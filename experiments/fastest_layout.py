@@ -13,8 +13,9 @@ import numpy as np
 from energymodel.compilation import compiler_options
 from energymodel.design.layouts import candidates, take
 from energymodel.design.problem import Given
+from energymodel.system.evaluate import evaluate
 from energymodel.system.plan import TrainingPlan
-from energymodel.system.training_system import TrainingSystem, evaluate
+from energymodel.system.training_system import TrainingSystem
 
 CHUNK = 512
 

@@ -17,7 +17,7 @@ from energymodel.compilation import PACKAGE, Compiled, concurrently
 from energymodel.learning.loss_law import effective_parameters
 from energymodel.performance.parallelism import bubble_fraction
 from energymodel.presets.scenario import load_scenario
-from energymodel.system.training_system import evaluate, evaluate_once
+from energymodel.system.evaluate import evaluate, evaluate_once
 
 IN_A_PROCESS = """
 import jax
@@ -36,7 +36,7 @@ print(float(Compiled(bubble_fraction)(8.0, 2.0, 16.0)), bool(traced))
 FACTORIZED_IN_A_PROCESS = """
 import numpy as np
 from energymodel.compilation import Compiled
-from energymodel.design.interior_point import factorize
+from energymodel.solver.interior_point import factorize
 factor, _, _ = Compiled(factorize)(4.0 * np.eye(3), np.float64(1.0), np.ones(3), np.float64(0.0))
 print(np.diag(factor).tolist())
 """

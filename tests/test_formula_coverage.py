@@ -15,6 +15,7 @@ ELECTRIC_AND_THERMAL = {"W", "J", "s", "K", "Hz", "F", "V", "A", "C", "ohm", "m"
 UNITS = ELECTRIC_AND_THERMAL | {"1", "B", "bit", "FLOP", "token", "nat", "sample", "element", "USD"}
 UNIT = re.compile(r"\[([^\[\]]+)\]")
 SOURCE = re.compile(r"\[(definition|derivation[:,\s][^\]]+|[^\]]*\b(1[6-9]|20)\d\d\b[^\]]*)\]")
+NO_FORMULAS = {"energymodel.system.outputs"}  # reads names and limits that a person writes
 DOCUMENTS = ("Training Dynamics", "Engineering Optimization")
 
 
@@ -24,7 +25,7 @@ def public_functions(package: str) -> Iterator[tuple[str, Callable]]:
     names = [root.__name__]
     if hasattr(root, "__path__"):
         names += [module.name for module in pkgutil.walk_packages(root.__path__, f"{root.__name__}.")]
-    for name in names:
+    for name in (one for one in names if one not in NO_FORMULAS):
         module = importlib.import_module(name)
         for label, value in vars(module).items():
             function = inspect.isfunction(value) or (hasattr(value, "__wrapped__") and not inspect.isclass(value))

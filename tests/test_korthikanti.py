@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from energymodel.presets.scenario import load_scenario
-from energymodel.system.training_system import evaluate
+from energymodel.system.evaluate import evaluate
 
 TABLE = Path(__file__).parents[1] / "experiments" / "data" / "megatron_a100_iteration_times.csv"
 SEQUENCE = 2048

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import energymodel
+
 ROOT = Path(__file__).parents[1]
 TEXT = {".py", ".md", ".toml", ".yml", ".yaml", ".sh", ".rst", ".cff", ".csv", ".cfg", ""}
 MOST_LINES = 500
@@ -75,7 +77,7 @@ def test_license_is_apache():
 def test_versions_agree():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert f"version: {project['version']}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    assert f'__version__ = "{project["version"]}"\n' in (ROOT / "energymodel/__init__.py").read_text(encoding="utf-8")
+    assert energymodel.__version__ == project["version"]
     assert project["version"] in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 

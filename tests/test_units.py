@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from energymodel.units import SI_UNITS, InputError, convert, format_quantity, parse_quantity
+from energymodel.errors import InputError
+from energymodel.units import SI_UNITS, convert, format_quantity, parse_quantity
 
 # The expected numbers are arithmetic by hand; 1 kWh = 3.6e6 J, 1 month = 730 h, 1 year = 8760 h.
 READ = [

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 import energymodel as em
-from energymodel.design.annealing import anneal, neighbors
+from energymodel.codesign.annealing import anneal, neighbors
 from energymodel.design.layouts import FINE, candidates, fits, screen, take
 from energymodel.design.problem import pose
 

@@ -11,7 +11,7 @@ from energymodel.design.layout_search import layout_bounds
 from energymodel.design.layouts import Lattice, candidates, fits, take
 from energymodel.design.problem import Problem, pose
 from energymodel.presets.scenario import Scenario
-from energymodel.system.training_system import evaluate_once
+from energymodel.system.evaluate import evaluate_once
 
 NOT_A_LAYOUT = 10.0  # excess of genes that describe no layout that fits
 

@@ -20,8 +20,8 @@ import jax
 import numpy as np
 import scipy.optimize
 
-from energymodel.design.lanes import minimize_many
-from energymodel.design.solve import RESULTS, Solution, Values
+from energymodel.solver.minimize import RESULTS, Solution, Values
+from energymodel.solver.minimize_many import minimize_many
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tests"))
 from design import reference_problem as reference

@@ -183,10 +183,10 @@ def naive_peer(count: int) -> Callable[[], float]:
 def ours(count: int, keep="best", **options) -> Callable[[], float]:
     import jax.numpy as jnp
 
-    from energymodel.sweep.axes import Axis
-    from energymodel.sweep.engines import in_process
-    from energymodel.sweep.reductions import Top
-    from energymodel.sweep.run import Ordered, pose
+    from energymodel.sweeps.axes import Axis
+    from energymodel.sweeps.engines import in_process
+    from energymodel.sweeps.reductions import Top
+    from energymodel.sweeps.run import Ordered, pose
     from sweep_model import sweep_model
 
     def model(batch, clock, nodes, voltage):
@@ -240,7 +240,7 @@ def flops() -> float:
     import jax
     import jax.numpy as jnp
 
-    from energymodel.sweep.engine import compiler_options
+    from energymodel.sweeps.engine import compiler_options
 
     steps, size = 2000, 2**14 * CORES
 
@@ -304,7 +304,7 @@ def model_table(count: int) -> None:
 def evaluate_table() -> None:
     """`evaluate` of the README's scenario over six axes at two sizes, and layouts per second."""
     import energymodel as em
-    from energymodel.sweep.run import pose
+    from energymodel.sweeps.run import pose
 
     scenario = em.load_scenario(SCENARIO)
     print(f"\nevaluate of {SCENARIO}: batch x clock x power cap x chips x coolant x 64 layouts, float32, {CORES} cores")
@@ -349,7 +349,7 @@ def samples_table(count: int) -> None:
     import jax.numpy as jnp
 
     import energymodel as em
-    from energymodel.sweep.monte_carlo import pose_samples
+    from energymodel.uncertainty.monte_carlo import pose_samples
     from sweep_model import sweep_model
 
     numbers = {"batch": (4.0, "lognormal 0.3"), "clock": (1.5, "normal 0.1"), "nodes": (256.0, "lognormal 0.2"),

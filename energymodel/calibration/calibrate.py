@@ -15,9 +15,9 @@ from energymodel.calibration.measurements import read_measurements
 from energymodel.calibration.posterior import outer_intervals
 from energymodel.calibration.problem import BASE, Problem
 from energymodel.calibration.uncertainty import Interval, bootstrap, next_measurement, quantiles, undetermined
-from energymodel.presets.files import names, read_preset, suggest
+from energymodel.errors import InputError, suggest
+from energymodel.presets.files import names, read_preset
 from energymodel.presets.scenario import Scenario, load_scenario
-from energymodel.units import InputError
 
 FORM = "test-1b-h100"
 """Scenario with a model and a plan that run on most accelerators and clusters."""

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from energymodel.presets.files import suggest
-from energymodel.units import InputError
+from energymodel.errors import InputError, suggest
 
 MOST_ROWS = 20_000
 MAGNITUDES = ("k", "m", "g", "t", "b", "bn", "thousand", "million", "millions", "billion", "billions", "trillion")

@@ -14,10 +14,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from energymodel.calibration.constants import Constant, Constants, Values
+from energymodel.errors import InputError
 from energymodel.numerics import Numeric, p_norm
 from energymodel.physics.switching import mixed_cubic_power
 from energymodel.physics.voltage import voltage_fraction
-from energymodel.units import InputError
 
 WIDTH = 0.04
 """Half the rounding of the voltage knee [1]; caps are too far apart to tell it [docs/physics.md B2.1]."""

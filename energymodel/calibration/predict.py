@@ -9,24 +9,22 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
 from energymodel.calibration.table import LAYOUT, SHAPE, Columns, Layouts, layouts, read_layouts
 from energymodel.compilation import compiler_options
+from energymodel.errors import InputError, suggest
+from energymodel.numerics import Scalar
 from energymodel.performance.memory import out_of_memory_probability
 from energymodel.performance.workload import Transformer
-from energymodel.presets.files import names, read_preset, suggest
+from energymodel.presets.files import names, read_preset
 from energymodel.presets.scenario import Scenario, load_scenario
-from energymodel.system.exchange import traffic_of
-from energymodel.system.operating_point import OperatingPoint, chip_load, precision_speedup
+from energymodel.system.memory import memory_per_chip
+from energymodel.system.operating_point import OperatingPoint, precision_speedup
 from energymodel.system.outcome import StepTime
 from energymodel.system.plan import ParallelLayout, TokenBudget, TrainingPlan
-from energymodel.system.step_time import step_time
+from energymodel.system.step import step_time, step_work
 from energymodel.system.training_system import TrainingSystem
-from energymodel.system.work import divide, layer_work, memory_per_chip, shard
-from energymodel.units import InputError
 
-Scalar = Float[Array, ""]
 Row = Mapping[str, Any]
 SHORTEST = 64  # rows of a batch
 
@@ -84,17 +82,15 @@ def predict_row(system: TrainingSystem, row: Row) -> Prediction:
         layout=ParallelLayout(**{column.name: row[column.name] for column in LAYOUT}),
     )  # fmt: skip
     chip = system.accelerator
-    division = divide(system, plan, batch)
-    work, part = layer_work(system, plan, division), shard(system, plan, division)
-    load = chip_load(system, plan, work)
+    work = step_work(system, plan, batch)
     nothing = jnp.zeros_like(batch)
     point = OperatingPoint(
         clock=jnp.asarray(row["clock"]), voltage=chip.voltage(row["clock"]),
         temperature=jnp.asarray(chip.leakage.reference_temperature),
         static_power=nothing, busy_power=nothing, lowest_power=nothing,
     )  # fmt: skip
-    time = step_time(system, plan, division, work, part, load, point, traffic_of(system, plan, division, work, part))
-    memory = memory_per_chip(system, plan, division)
+    time = step_time(system, plan, work, point)
+    memory = memory_per_chip(system, plan, work.division)
     peak = chip.peak_flops * precision_speedup(chip, plan.layout)
     flops = batch * workload.flops_per_token / (row["chips"] * peak)
     return Prediction(

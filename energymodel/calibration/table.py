@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from energymodel.errors import InputError, suggest
 from energymodel.performance.workload import Transformer
 from energymodel.presets.components import build, expand_presets
-from energymodel.presets.files import names, read_preset, suggest
+from energymodel.presets.files import names, read_preset
 from energymodel.presets.scenario import RECOMPUTATION
 from energymodel.presets.validate import check_precisions
 from energymodel.system.plan import PRECISIONS
-from energymodel.units import InputError
 
 Columns = dict[str, np.ndarray]
 

@@ -17,7 +17,7 @@ from energymodel.cli.shell import (
     guarded,
     heeded,
 )
-from energymodel.units import InputError
+from energymodel.errors import InputError
 
 EXTENSIONS = (".toml", ".json")
 FIGURES = (".svg", ".png")
@@ -62,7 +62,7 @@ def command(
         with heeded():
             from energymodel.calibration.calibrate import calibrate
             from energymodel.calibration.kinds import KINDS
-            from energymodel.presets.files import suggest
+            from energymodel.errors import suggest
             from energymodel.report.calibration import (
                 calibration_json,
                 calibration_report,

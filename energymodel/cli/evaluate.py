@@ -44,7 +44,7 @@ def evaluate_scenario(source: str, changes: list[str] | None, progress: Progress
         import jax
 
         from energymodel.presets.validate import check_fit
-        from energymodel.system.training_system import evaluate_once
+        from energymodel.system.evaluate import evaluate_once
 
     progress(f"loading {source} ...")
     scenario = read_scenario(source, changes)

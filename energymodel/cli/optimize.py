@@ -21,7 +21,8 @@ from energymodel.cli.shell import (
     heeded,
     read_scenario,
 )
-from energymodel.units import InputError, parse_quantity
+from energymodel.errors import InputError
+from energymodel.units import parse_quantity
 
 if TYPE_CHECKING:
     from energymodel.presets.scenario import Scenario
@@ -88,7 +89,7 @@ def checked_objective(word: str) -> str:
 
     **Raises:** `InputError`.
     """
-    from energymodel.design.quantities import parse_objective
+    from energymodel.system.outputs import parse_objective
 
     parse_objective(word)
     return word
@@ -99,12 +100,12 @@ def parse_limit(text: str) -> tuple[str, float]:
 
     **Raises:** `InputError`.
     """
-    from energymodel.design import quantities
+    from energymodel.system import outputs
 
     name, separator, value = (part.strip() for part in text.partition("="))
     if not separator or not name or not value:
         raise InputError(f'--limit: "{text}" is not NAME=VALUE. Write for example "time=60 days".')
-    return name, quantities.parse_limit(name, value, "--limit")
+    return name, outputs.parse_limit(name, value, "--limit")
 
 
 def parse_range(text: str, units: Mapping[str, str]) -> tuple[str, tuple[float, float]]:
@@ -112,7 +113,7 @@ def parse_range(text: str, units: Mapping[str, str]) -> tuple[str, tuple[float, 
 
     **Raises:** `InputError`.
     """
-    from energymodel.presets.files import suggest
+    from energymodel.errors import suggest
 
     path, separator, bounds = (part.strip() for part in text.partition("="))
     low, colon, high = (part.strip() for part in bounds.partition(":"))
@@ -149,7 +150,7 @@ def asked_of(
 
     **Raises:** `InputError`.
     """
-    from energymodel.presets.files import suggest
+    from energymodel.errors import suggest
 
     section = scenario.optimize if isinstance(scenario.optimize, Mapping) else {}
     known = ("minimize", "limits", "vary", "fix")
@@ -179,7 +180,7 @@ def asked_of(
 
 def written(asked: Mapping[str, Any], scenario: "Scenario") -> dict[str, Any]:
     """What was asked, as the [optimize] section of a scenario holds it."""
-    from energymodel.design.quantities import OUTPUTS
+    from energymodel.system.outputs import OUTPUTS
 
     section = {
         "minimize": asked["minimize"],

@@ -6,7 +6,7 @@ import typer
 import typer.core
 
 from energymodel.cli.shell import AsJson, guarded
-from energymodel.units import InputError
+from energymodel.errors import InputError
 
 
 class _ListByDefault(typer.core.TyperGroup):
@@ -69,7 +69,8 @@ def find(name: str) -> tuple[str, str]:
 
     **Raises:** `InputError` for an unknown or an ambiguous name.
     """
-    from energymodel.presets.files import CATEGORIES, all_names, names, suggest
+    from energymodel.errors import suggest
+    from energymodel.presets.files import CATEGORIES, all_names, names
 
     category, separator, rest = name.partition("/")
     if separator:

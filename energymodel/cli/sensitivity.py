@@ -21,7 +21,7 @@ from energymodel.cli.shell import (
     heeded,
     read_scenario,
 )
-from energymodel.units import InputError
+from energymodel.errors import InputError
 
 EXTENSIONS = (".json", ".csv", ".svg", ".png")
 WIDTH = 136  # of tables where the output is no terminal

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from energymodel.units import InputError
+from energymodel.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

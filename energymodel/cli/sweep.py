@@ -22,12 +22,12 @@ from energymodel.cli.shell import (
     heeded,
     read_scenario,
 )
-from energymodel.units import InputError
+from energymodel.errors import InputError
 
 if TYPE_CHECKING:
     from energymodel.presets.scenario import Scenario
-    from energymodel.sweep.monte_carlo import MonteCarlo
-    from energymodel.sweep.run import Swept
+    from energymodel.sweeps.run import Swept
+    from energymodel.uncertainty.monte_carlo import MonteCarlo
 
 EXTENSIONS = (".json", ".csv")
 WIDTH = 160  # of tables where the output is no terminal
@@ -107,7 +107,7 @@ def command(
         progress(f"loading the model for {given.name} ...")
         with heeded():
             from energymodel.report import sweep as report
-            from energymodel.sweep.run import pose
+            from energymodel.sweeps.run import pose
 
         task = pose(given, axes, keep, minimize, limits, precision=precision)
         if dry_run:
@@ -132,7 +132,7 @@ def _draw(
         with heeded():
             from energymodel.report import monte_carlo as report
             from energymodel.report.sweep import estimate_json, estimate_report
-            from energymodel.sweep.monte_carlo import pose_samples
+            from energymodel.uncertainty.monte_carlo import pose_samples
 
         progress("looking at a few samples ...")
         design = pose_samples(given, **asked)

@@ -9,11 +9,11 @@ import jax
 import numpy as np
 
 from energymodel.design.finish import finish, finished_plan
-from energymodel.design.lanes import round_all
 from energymodel.design.layout_search import layout_bounds, solve_lanes
 from energymodel.design.layouts import Lattice, take
 from energymodel.design.problem import Problem
 from energymodel.presets.scenario import Scenario
+from energymodel.solver.minimize_many import round_all
 
 _GLANCE = 0.02  # [s] between two looks at whether the solver is traced
 

@@ -16,9 +16,9 @@ from jaxtyping import Float
 
 from energymodel.design.layout_search import ACTIVE, layout_bounds, solve_lanes
 from energymodel.design.layouts import FINE, Lattice, evaluate_points, grid_points, take
-from energymodel.design.optimum import Conflict
 from energymodel.design.problem import FAR, Problem, Target
-from energymodel.design.quantities import AT_LEAST, OUTPUTS
+from energymodel.design.result import Conflict
+from energymodel.system.outputs import AT_LEAST, OUTPUTS
 
 TRIED = 6  # layouts in which a set of limits is searched
 LEVELS = 6  # values of a limit that are tried at once

@@ -15,19 +15,20 @@ import numpy as np
 from jaxtyping import Float
 
 from energymodel.design.finish import finished_plan
-from energymodel.design.lanes import minimize_many
 from energymodel.design.layout_search import OPTIONS, layout_bounds
 from energymodel.design.layouts import SWITCHES, Lattice
 from energymodel.design.numbers import MICROBATCHES, Numbers, gradient
-from energymodel.design.optimum import Optimum
 from energymodel.design.problem import TOKENS, Problem, pose
-from energymodel.design.quantities import AT_LEAST, LEAST, limited_values, parse_objective
-from energymodel.design.solve import RESULTS, Solution
+from energymodel.design.result import Optimum
+from energymodel.errors import InputError
 from energymodel.numerics import Numeric
 from energymodel.presets.scenario import Scenario
+from energymodel.solver.minimize import RESULTS, Solution
+from energymodel.solver.minimize_many import minimize_many
+from energymodel.system.evaluate import evaluate_once
+from energymodel.system.outputs import AT_LEAST, LEAST, limited_values, parse_objective
 from energymodel.system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
-from energymodel.system.training_system import TrainingSystem, evaluate_once
-from energymodel.units import InputError
+from energymodel.system.training_system import TrainingSystem
 
 NOT_CONVERGED = (
     "The search in the winning layout did not converge, so the elasticities of the optimum are not shown. "

@@ -15,9 +15,9 @@ from energymodel.design.layouts import Lattice, take
 from energymodel.design.problem import Form, Given, Problem, Target
 from energymodel.design.realize import Counts
 from energymodel.presets.scenario import Scenario
+from energymodel.system.evaluate import evaluate, parameters_in_loss
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
-from energymodel.system.training_system import evaluate, parameters_in_loss
 
 TOGETHER = 8  # plans that one program finishes: a search needs one of them, or dozens
 

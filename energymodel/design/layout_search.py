@@ -16,7 +16,6 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
-from energymodel.design.lanes import minimize_many
 from energymodel.design.layouts import (
     COARSE,
     FINE,
@@ -27,7 +26,8 @@ from energymodel.design.layouts import (
     take,
 )
 from energymodel.design.problem import Problem, Target
-from energymodel.design.solve import RESULTS, PerConstraint, Solution, SolverOptions, Values
+from energymodel.solver.minimize import RESULTS, PerConstraint, Solution, SolverOptions, Values
+from energymodel.solver.minimize_many import minimize_many
 
 FIRST = 128  # layouts that are searched before any bound is known, the best on the coarse grid
 MOST = 512  # layouts that are searched because their bound does not exclude them

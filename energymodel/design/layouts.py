@@ -14,11 +14,12 @@ from jaxtyping import Array, Bool, Float
 
 from energymodel.compilation import Compiled, concurrently
 from energymodel.design.problem import Form, Given, Problem, Target
-from energymodel.design.solve import Values
+from energymodel.errors import InputError
 from energymodel.numerics import Numeric
+from energymodel.solver.minimize import Values
+from energymodel.system.memory import memory_per_chip
 from energymodel.system.plan import PRECISIONS, ParallelLayout
-from energymodel.system.work import divide, memory_per_chip
-from energymodel.units import InputError
+from energymodel.system.work import divide
 
 Lattice = ParallelLayout
 """Layouts with a leading axis on every leaf."""

@@ -12,13 +12,13 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from energymodel.compilation import Compiled, concurrently
-from energymodel.design.quantities import AT_LEAST, OUTPUTS, limited_values
-from energymodel.presets.files import suggest
+from energymodel.errors import InputError, suggest
 from energymodel.presets.scenario import leaf_paths
+from energymodel.system.evaluate import evaluate
 from energymodel.system.outcome import Slack
+from energymodel.system.outputs import AT_LEAST, OUTPUTS, limited_values
 from energymodel.system.plan import TrainingPlan
-from energymodel.system.training_system import TrainingSystem, evaluate
-from energymodel.units import InputError
+from energymodel.system.training_system import TrainingSystem
 
 CHUNK = 64  # scenarios in one call of the compiled model
 

@@ -13,15 +13,16 @@ from energymodel.design.conflict import SHARED, conflicts
 from energymodel.design.finish import finished_plan
 from energymodel.design.layout_search import Searched, restart, search_layouts
 from energymodel.design.layouts import Lattice, candidates, evaluate_points, fits, take
-from energymodel.design.optimum import Conflict, Optimum, Price, RunnerUp
 from energymodel.design.problem import Problem, Target, pose
-from energymodel.design.quantities import AT_LEAST, OUTPUTS, objective_value, parse_objective
 from energymodel.design.realize import Realized, realize
-from energymodel.design.solve import RESULTS
+from energymodel.design.result import Conflict, Optimum, Price, RunnerUp
+from energymodel.errors import InputError
 from energymodel.presets.scenario import Scenario
+from energymodel.solver.minimize import RESULTS
+from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
-from energymodel.system.training_system import evaluate_once
-from energymodel.units import InputError, format_quantity
+from energymodel.system.outputs import AT_LEAST, OUTPUTS, objective_value, parse_objective
+from energymodel.units import format_quantity
 
 EXTRA = 1e-2  # of what a limit must give: more of it for whole numbers
 NOTHING_YET = "The search was interrupted before it found a plan. Run it again."

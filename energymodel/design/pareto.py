@@ -12,7 +12,6 @@ from jaxtyping import Array, Float
 
 from energymodel.design.finish import finished_plans
 from energymodel.design.front import Front, FrontPoint, efficient, knee, levels_by_slope, relative_hypervolume, simplex
-from energymodel.design.lanes import minimize_many
 from energymodel.design.layout_search import ACTIVE, OPTIONS, layout_bounds, solve_lanes
 from energymodel.design.layouts import (
     FINE,
@@ -26,15 +25,15 @@ from energymodel.design.layouts import (
 )
 from energymodel.design.optimize import too_large
 from energymodel.design.problem import Form, Given, Problem, Target, pose
-from energymodel.design.quantities import AT_LEAST, OF_THE_PLAN, OUTPUTS, log_objective, output
 from energymodel.design.realize import Counts, Realized, near, outlook, solve_at
-from energymodel.design.solve import PerConstraint, Solution, Values
-from energymodel.presets.files import suggest
+from energymodel.errors import InputError, suggest
 from energymodel.presets.scenario import Scenario
+from energymodel.solver.minimize import PerConstraint, Solution, Values
+from energymodel.solver.minimize_many import minimize_many
+from energymodel.system.evaluate import evaluate, evaluate_once
 from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.outputs import AT_LEAST, OF_THE_PLAN, OUTPUTS, log_objective, output
 from energymodel.system.plan import ParallelLayout
-from energymodel.system.training_system import evaluate, evaluate_once
-from energymodel.units import InputError
 
 ROUGH = {"plan.batch": np.array([0.5, 1.5]), "plan.clock": np.array([0.8]), "plan.chips": np.array([0.5, 1.0])}
 SCREENED = 128  # layouts that the fine grid sees, the best on the coarse one

@@ -15,11 +15,11 @@ from jaxtyping import Float
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from energymodel.design.distributions import Distribution, distributions
 from energymodel.design.numbers import Numbers, gradient
-from energymodel.design.quantities import output
+from energymodel.presets.distributions import Distribution, distributions
 from energymodel.presets.scenario import Scenario
-from energymodel.system.training_system import evaluate_once
+from energymodel.system.evaluate import evaluate_once
+from energymodel.system.outputs import output
 
 ROUNDS = 4  # of linearization: the outputs are near power laws of the numbers
 FARTHEST = 4.0  # standard deviations of the prior that a number may move

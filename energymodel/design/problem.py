@@ -12,22 +12,23 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from energymodel.constants import ZERO_CELSIUS
-from energymodel.design.quantities import (
+from energymodel.errors import InputError, suggest
+from energymodel.numerics import Numeric
+from energymodel.presets.scenario import Scenario
+from energymodel.presets.validate import check_measured, check_target
+from energymodel.solver.minimize import Values
+from energymodel.system.evaluate import evaluate
+from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.outputs import (
     AT_LEAST,
     limited_values,
     log_objective,
     parse_limit,
     parse_objective,
 )
-from energymodel.design.solve import Values
-from energymodel.numerics import Numeric
-from energymodel.presets.files import suggest
-from energymodel.presets.scenario import Scenario
-from energymodel.presets.validate import check_measured, check_target
-from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
-from energymodel.system.training_system import TrainingSystem, evaluate
-from energymodel.units import InputError, parse_quantity
+from energymodel.system.training_system import TrainingSystem
+from energymodel.units import parse_quantity
 
 USUAL_OBJECTIVES = ("energy", "time", "money", "carbon")
 USUAL_ROWS = ("time", "facility_power", "temperature", "memory", "heat_flux", "energy", "money", "carbon")

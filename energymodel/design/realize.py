@@ -10,7 +10,7 @@ from jaxtyping import Float
 from energymodel.design.layout_search import OPTIONS, solve_lanes
 from energymodel.design.layouts import Lattice, evaluate_points, take
 from energymodel.design.problem import Problem, Target
-from energymodel.design.solve import RESULTS, Solution
+from energymodel.solver.minimize import RESULTS, Solution
 
 GROUP = 16  # layouts that are rounded at once
 REACH = 3  # micro-batches and replicas up and down that the last search looks at

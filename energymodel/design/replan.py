@@ -13,7 +13,6 @@ from scipy.special import ndtri
 
 from energymodel.design.numbers import Numbers
 from energymodel.design.optimize import optimize
-from energymodel.design.optimum import Optimum
 from energymodel.design.posterior import (
     SHARES,
     Measured,
@@ -23,12 +22,14 @@ from energymodel.design.posterior import (
     posterior_of,
     prior_of,
 )
-from energymodel.design.quantities import output, parse_limit
+from energymodel.design.result import Optimum
+from energymodel.errors import InputError
 from energymodel.presets.scenario import Scenario, load_scenario
+from energymodel.system.evaluate import evaluate_once, parameters_in_loss
 from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.outputs import output, parse_limit
 from energymodel.system.plan import TokenBudget
-from energymodel.system.training_system import evaluate_once, parameters_in_loss
-from energymodel.units import InputError, format_quantity, parse_quantity
+from energymodel.units import format_quantity, parse_quantity
 
 USED_UP = ("time", "energy", "money", "carbon", "carbon_operational", "carbon_embodied")
 """Limits of a whole run, of which some is gone."""

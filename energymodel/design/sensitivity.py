@@ -10,7 +10,6 @@ import numpy as np
 
 from energymodel.compilation import concurrently
 from energymodel.design import envelope
-from energymodel.design.distributions import Distribution, distributions
 from energymodel.design.numbers import (
     LIMITS_OF_SYSTEM,
     UNITS,
@@ -21,9 +20,10 @@ from energymodel.design.numbers import (
     is_gain,
 )
 from energymodel.design.optimize import optimize
-from energymodel.design.optimum import Optimum
+from energymodel.design.result import Optimum
 from energymodel.design.steps import steps
 from energymodel.presets.components import Provenance
+from energymodel.presets.distributions import Distribution, distributions
 from energymodel.presets.scenario import Scenario
 
 SHARES = (0.05, 0.95)

@@ -3,9 +3,9 @@
 import math
 
 from energymodel.design.numbers import Numbers
+from energymodel.errors import InputError
 from energymodel.presets.scenario import Scenario
 from energymodel.presets.validate import COUNTS, check_plan
-from energymodel.units import InputError
 
 STEP = 0.1  # of a decision that may take any value
 TEMPERATURE_STEP = 5.0  # K

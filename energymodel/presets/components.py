@@ -9,18 +9,19 @@ import equinox as eqx
 
 from energymodel.economics.carbon import Carbon
 from energymodel.economics.cost import AbstractPrice
+from energymodel.errors import InputError, suggest
 from energymodel.learning.continued import ContinuedLearning
 from energymodel.learning.critical_batch import AbstractCriticalBatch
 from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.loss_law import AbstractLossLaw
 from energymodel.performance.reliability import Reliability
 from energymodel.performance.workload import Transformer
-from energymodel.presets.files import read_preset, suggest
+from energymodel.presets.files import read_preset
 from energymodel.presets.near_limit import expand
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.cluster import Network, Node, Software
 from energymodel.system.facility import Facility, Market
-from energymodel.units import InputError, convert, parse_quantity
+from energymodel.units import convert, parse_quantity
 
 CATEGORY_OF: dict[type, str] = {
     Accelerator: "hardware",

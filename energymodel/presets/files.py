@@ -1,14 +1,12 @@
 """Which presets exist, and what do their files say?"""
 
 import copy
-import difflib
 import tomllib
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from energymodel.units import InputError
+from energymodel.errors import InputError, suggest
 
 ROOT = Path(__file__).parent
 CATEGORIES = {
@@ -37,13 +35,6 @@ def names(category: str) -> list[str]:
 def all_names() -> list[str]:
     """Names of all presets as `category/name`, and alone where that is unambiguous."""
     return [name for category in CATEGORIES for name in names(category)]
-
-
-def suggest(word: str, known: Iterable[str]) -> str:
-    """A sentence that names the nearest known word, or lists what is known."""
-    known = sorted(set(known))
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
-    return f'Did you mean "{near[0]}"?' if near else f"Known: {', '.join(known)}."
 
 
 @cache

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from energymodel.errors import InputError, suggest
 from energymodel.presets.components import (
     Provenance,
     build,
@@ -18,11 +19,11 @@ from energymodel.presets.components import (
     merge,
     quantity,
 )
-from energymodel.presets.files import names, read_preset, read_toml, suggest
+from energymodel.presets.files import names, read_preset, read_toml
 from energymodel.presets.validate import check_measured, check_plan
 from energymodel.system.plan import AbstractGoal, ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
-from energymodel.units import InputError, parse_quantity
+from energymodel.units import parse_quantity
 
 SECTIONS = ("title", "base", "note", "abstract", "system", "plan", "optimize", "uncertainty", "calibration")
 ZERO_STAGES = ("shard_optimizer", "shard_gradients", "shard_parameters")

@@ -6,9 +6,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from energymodel.errors import InputError
+from energymodel.system.evaluate import parameters_in_loss
 from energymodel.system.plan import PRECISIONS, TargetLoss, TokenBudget, TrainingPlan
-from energymodel.system.training_system import TrainingSystem, parameters_in_loss
-from energymodel.units import InputError, format_quantity
+from energymodel.system.training_system import TrainingSystem
+from energymodel.units import format_quantity
 
 WHOLE = 1e-6
 UNLIMITED_TOKENS = 1e20  # a million times the largest run: what is left of the loss then is its floor

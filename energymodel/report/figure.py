@@ -3,7 +3,7 @@
 import io
 from typing import TYPE_CHECKING, Any
 
-from energymodel.units import InputError
+from energymodel.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

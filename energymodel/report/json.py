@@ -9,7 +9,7 @@ from typing import Any
 
 import equinox as eqx
 
-from energymodel.design.optimum import Optimum
+from energymodel.design.result import Optimum
 from energymodel.presets.scenario import Scenario
 from energymodel.report.fields import outcome_fields, plan_fields, plan_key, total
 from energymodel.system.outcome import TrainingOutcome

@@ -28,11 +28,12 @@ from energymodel.physics.limits import (
 )
 from energymodel.presets.scenario import Scenario
 from energymodel.report.fields import total
+from energymodel.system.evaluate import parameters_in_loss
 from energymodel.system.operating_point import precision_energy
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.step import training_step
-from energymodel.system.training_system import TrainingSystem, parameters_in_loss
+from energymodel.system.training_system import TrainingSystem
 from energymodel.units import format_quantity
 
 OPERATIONS_PER_JOULE = 4.7e15  # FLOP/J: geometric mean of the estimates of Ho et al. 2023 for 4-bit CMOS

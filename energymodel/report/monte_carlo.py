@@ -14,10 +14,10 @@ from rich.text import Text
 
 from energymodel.presets.scenario import Scenario
 from energymodel.report.json import Tree
-from energymodel.sweep.model import HARD_LIMITS
-from energymodel.sweep.monte_carlo import MonteCarlo
-from energymodel.sweep.run import Estimate
-from energymodel.sweep.samples import Chance
+from energymodel.sweeps.run import Estimate
+from energymodel.sweeps.scenario_model import HARD_LIMITS
+from energymodel.uncertainty.monte_carlo import MonteCarlo
+from energymodel.uncertainty.samples import Chance
 from energymodel.units import format_quantity
 
 TOP = 12

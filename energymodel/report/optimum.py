@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.design.optimum import Conflict, Optimum
+from energymodel.design.result import Conflict, Optimum
 from energymodel.presets.scenario import Scenario
 from energymodel.report.fields import Field, outcome_fields, plan_fields, show, total
 from energymodel.report.tables import PRIOR_MARK, data_parallel, given_priors, provenance_notes, slack_table

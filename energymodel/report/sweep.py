@@ -11,10 +11,10 @@ from rich.text import Text
 
 from energymodel.presets.scenario import Scenario
 from energymodel.report.json import Tree
-from energymodel.sweep.axes import Axis
-from energymodel.sweep.model import UNITS
-from energymodel.sweep.run import Estimate, Swept
-from energymodel.sweep.winners import Winner
+from energymodel.sweeps.axes import Axis
+from energymodel.sweeps.run import Estimate, Swept
+from energymodel.sweeps.scenario_model import UNITS
+from energymodel.sweeps.winners import Winner
 from energymodel.units import format_quantity
 
 SHOWN = ("energy", "time", "money", "facility_power", "temperature", "loss")

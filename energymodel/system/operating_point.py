@@ -1,22 +1,17 @@
 """At which clock and temperature does a chip run, and how long do its kernels take there?"""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, p_norm
+from energymodel.numerics import Numeric, Scalar, p_norm
 from energymodel.performance.roofline import compute_time, gemm_efficiency
 from energymodel.physics.switching import clock_at_power_cap
 from energymodel.physics.thermal import leakage_temperature
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.plan import ParallelLayout, TrainingPlan
+from energymodel.system.training_system import TrainingSystem
 from energymodel.system.work import LayerWork
-
-if TYPE_CHECKING:
-    from energymodel.system.training_system import TrainingSystem
-
-Scalar = Float[Array, ""]
 
 
 class ChipLoad(NamedTuple):
@@ -103,7 +98,7 @@ def precision_energy(chip: Accelerator, layout: ParallelLayout) -> Scalar:
     return 1.0 - narrow + (jnp.asarray(layout.tf32) + layout.fp32) * (1.0 / ratio - 1.0)
 
 
-def product_efficiency(system: "TrainingSystem", plan: TrainingPlan) -> Scalar:
+def product_efficiency(system: TrainingSystem, plan: TrainingPlan) -> Scalar:
     """Share of the peak rate that the products of a layer reach, `eta_max / (1 + h_0 t / h)` [definition].
 
     `gemm_efficiency` with the chip's constants and the width that tensor parallelism leaves.
@@ -118,7 +113,7 @@ def product_efficiency(system: "TrainingSystem", plan: TrainingPlan) -> Scalar:
     return gemm_efficiency(chip.gemm_efficiency, chip.gemm_half_size, plan.layout.tensor, system.workload.hidden)
 
 
-def chip_load(system: "TrainingSystem", plan: TrainingPlan, work: LayerWork) -> ChipLoad:
+def chip_load(system: TrainingSystem, plan: TrainingPlan, work: LayerWork) -> ChipLoad:
     """Times and energies of a layer, `t = F_p / (eta Fdot)`, `t = Q / bw`, `E = e F`, `E = 8 e_m Q`.
 
     Paced operations F_p count what tiles and slower attention cost; narrow numbers speed up products with weights only,
@@ -148,7 +143,7 @@ def chip_load(system: "TrainingSystem", plan: TrainingPlan, work: LayerWork) -> 
 BEYOND_LIMIT = 100.0  # [K] above the limit of a chip, warmer than any cap that acts makes it
 
 
-def operating_point(system: "TrainingSystem", plan: TrainingPlan, load: ChipLoad) -> OperatingPoint:
+def operating_point(system: TrainingSystem, plan: TrainingPlan, load: ChipLoad) -> OperatingPoint:
     """Clock within the power cap, `P(phi) <= P_cap`, then `theta = theta_c + R P(theta)`.
 
     Where the cap acts, the chip draws exactly the cap and its temperature follows from it; so two scalar roots

@@ -1,21 +1,40 @@
 """What does one training step ask of a chip: how long, at which clock, with what power?"""
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from jaxtyping import Array, Float
+import jax.numpy as jnp
 
-from energymodel.numerics import Numeric
-from energymodel.system.exchange import Traffic, traffic_of
-from energymodel.system.operating_point import OperatingPoint, chip_load, operating_point
+from energymodel.numerics import Numeric, Scalar, p_norm, p_norm_excess
+from energymodel.performance.parallelism import balanced_stage_layers, bubble_fraction, idle_stage_layers, zero_share
+from energymodel.performance.reliability import straggler_factor
+from energymodel.performance.roofline import compute_time
+from energymodel.system.communication import Traffic, traffic_of
+from energymodel.system.memory import Shard, activation_bytes, kept_bytes, memory_per_chip, optimizer_traffic, shard
+from energymodel.system.operating_point import (
+    ChipLoad,
+    OperatingPoint,
+    chip_load,
+    operating_point,
+    product_efficiency,
+    wide_slowdown,
+)
 from energymodel.system.outcome import StepTime
 from energymodel.system.plan import TrainingPlan
-from energymodel.system.step_time import step_time
-from energymodel.system.work import divide, layer_work, memory_per_chip, optimizer_traffic, shard
+from energymodel.system.training_system import TrainingSystem
+from energymodel.system.work import Division, LayerWork, divide, layer_work
 
-if TYPE_CHECKING:
-    from energymodel.system.training_system import TrainingSystem
+BACKWARD_SHARE = 2.0 / 3.0  # of the work of a pass: two products for each one forward
+ZERO_BUBBLE_GAIN = 2.0 / 3.0  # of the bubble: (p-1)(F + B - W) instead of (p-1)(F + B + W), all three alike
 
-Scalar = Float[Array, ""]
+
+class StepWork(NamedTuple):
+    """What a step asks of a chip, whatever its clock."""
+
+    division: Division
+    layer: LayerWork
+    shard: Shard
+    load: ChipLoad
+    traffic: Traffic
 
 
 class ChipPower(NamedTuple):
@@ -46,7 +65,7 @@ class Step(NamedTuple):
     waiting_power: Scalar
 
 
-def training_step(system: "TrainingSystem", plan: TrainingPlan, batch: Numeric) -> Step:
+def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Step:
     """Time, power and memory of one step at its operating point, `P = E / t` [derivation: docs/physics.md E].
 
     Kernels keep the mean chip busy; host stalls idle it; bubbles, exchanges and stragglers keep it spinning, which
@@ -61,17 +80,14 @@ def training_step(system: "TrainingSystem", plan: TrainingPlan, batch: Numeric) 
     fullest chip [B], operations of the mean chip [FLOP].
     """
     chip = system.accelerator
-    division = divide(system, plan, batch)
-    work = layer_work(system, plan, division)
-    part = shard(system, plan, division)
-    load = chip_load(system, plan, work)
+    work = step_work(system, plan, batch)
+    division, load = work.division, work.load
     point = operating_point(system, plan, load)
-    traffic = traffic_of(system, plan, division, work, part)
-    time = step_time(system, plan, division, work, part, load, point, traffic)
+    time = step_time(system, plan, work, point)
     total = time.total
 
-    layers_worth = division.layer_passes + division.head_passes * work.head_share
-    head_and_optimizer = division.head_passes * work.head_bytes + optimizer_traffic(system, plan, part)
+    layers_worth = division.layer_passes + division.head_passes * work.layer.head_share
+    head_and_optimizer = division.head_passes * work.layer.head_bytes + optimizer_traffic(system, plan, work.shard)
     memory_energy = division.layer_passes * load.memory_energy + 8.0 * chip.memory_energy * head_and_optimizer
     busy = time.compute + time.memory + time.optimizer
     exchanges = time.tensor + time.context + time.expert + time.pipeline + time.data
@@ -83,7 +99,7 @@ def training_step(system: "TrainingSystem", plan: TrainingPlan, batch: Numeric) 
         dynamic=layers_worth * load.switching_energy * point.voltage**2 / total,
         static=point.static_power * busy / total,
         memory=memory_energy / total,
-        network=_network_energy(system, plan, traffic.of_step(division)) / total + links,
+        network=_network_energy(system, plan, work.traffic.of_step(division)) / total + links,
         host=host,
         idle_wait=(point.static_power * waiting + chip.idle_power * time.host) / total - saved,
     )
@@ -92,15 +108,162 @@ def training_step(system: "TrainingSystem", plan: TrainingPlan, batch: Numeric) 
         power=power,
         point=point,
         memory=memory_per_chip(system, plan, division),
-        hardware_flops=layers_worth * work.flops,
+        hardware_flops=layers_worth * work.layer.flops,
         background_power=links + host,
         waiting_power=point.static_power,
     )
 
 
-def _network_energy(system: "TrainingSystem", plan: TrainingPlan, sent: Traffic) -> Scalar:
+def _network_energy(system: TrainingSystem, plan: TrainingPlan, sent: Traffic) -> Scalar:
     """Energy that one chip's traffic costs in links and switches in a step [J]."""
     inner = sum(exchange.inner_bytes for exchange in sent)
     outer = sum(exchange.outer_bytes for exchange in sent)
     between_nodes = system.network.energy_per_bit(system.node.count(plan.chips))
     return 8.0 * (inner * system.node.scale_up.energy + outer * between_nodes)
+
+
+def step_work(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> StepWork:
+    """What a step asks of a chip, whatever its clock: counts, kernels, parameters, communication [definition].
+
+    **Arguments:**
+
+    - `batch`: global batch [token].
+
+    **Returns:** the results of `divide`, `layer_work`, `shard`, `chip_load` and `traffic_of` in one tuple.
+    """
+    division = divide(system, plan, batch)
+    layer = layer_work(system, plan, division)
+    part = shard(system, plan, division)
+    traffic = traffic_of(system, plan, division, layer, part)
+    return StepWork(division, layer, part, chip_load(system, plan, layer), traffic)
+
+
+def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: OperatingPoint) -> StepTime:
+    """Terms of `t = kappa_n [t_mb (m + (p-1)/v) + t_data + t_opt + t_fixed]` [derivation: docs/physics.md B3].
+
+    A micro-batch takes the slowest pipeline rank `t_mb`: the layers' kernels and exposed communication against the
+    time to launch them (p-norm), the output head and the hop to the next rank. `kappa_n` is the straggler factor.
+    Latency of tensor-parallel communication is exposed, or waits beside the kernels as launching does
+    (`latency_overlap`). Sharded parameters are gathered in both passes; otherwise communication hides behind the
+    backward pass. A zero-bubble schedule fills two thirds of the bubble [Qi et al. 2024, ZB-H1].
+
+    **Arguments:**
+
+    - `work`: from `step_work`.
+    - `point`: clock, from `operating_point`.
+
+    **Returns:** terms of the time of a step [s].
+    """
+    division, part, load, traffic = work.division, work.shard, work.load, work.traffic
+    chip, layout, software = system.accelerator, plan.layout, system.software
+
+    # One layer and micro-batch: kernels and exposed exchanges, against the time to launch them.
+    products = load.product_time(chip, point.clock)
+    hidden = software.latency_overlap * traffic.tensor.latency
+    tensor = (1.0 - software.tensor_overlap) * (traffic.tensor.time - hidden)
+    context = (1.0 - software.context_overlap) * traffic.context.time
+    expert = (1.0 - software.expert_overlap) * traffic.expert.time
+    spill = 2.0 * layout.offload_activations * activation_bytes(system, plan, division) / system.node.host_bandwidth
+    on_chip = products + load.elementwise + tensor + context + expert
+    launch = p_norm(chip.host_exponent, chip.host_time, hidden)
+    stall = jnp.maximum(p_norm_excess(chip.host_exponent, on_chip, launch), spill - on_chip)
+    layer = on_chip + stall
+
+    # The pipeline: the slowest rank paces all, the last one adds the output head.
+    head = head_time(system, plan, work.layer) / point.clock + work.layer.head_bytes / chip.sustained_bandwidth
+    hops = division.microbatches * (1.0 - software.pipeline_overlap) * traffic.pipeline.time
+    work_time = division.layer_passes * layer + division.head_passes * head
+    imbalance = division.microbatches * layer * _idle_layers(system, plan, head / layer)
+    fill = bubble_fraction(layout.pipeline, layout.interleaving, division.microbatches)
+    fill = fill * (1.0 - ZERO_BUBBLE_GAIN * layout.zero_bubble)
+    # While it fills, each rank passes one chunk; ranks of unlike work are then counted one by one.
+    unlike = software.balanced_stages * imbalance / (layout.interleaving * division.microbatches)
+    bubble = imbalance + fill * (work_time + hops + imbalance) - unlike * layout.pipeline
+    passes = work_time + hops + bubble
+
+    # The exchange of gradients hides behind the backward pass, as far as that lasts, unless it waits for its end.
+    exchange = traffic.data.time
+    window = BACKWARD_SHARE + (1.0 - BACKWARD_SHARE) * layout.shard_parameters
+    early = (1.0 - layout.shard_optimizer) * (1.0 - jnp.minimum(layout.pipeline - 1.0, 1.0))
+    overlap = software.data_overlap * (1.0 - software.late_exchange * (1.0 - early))
+    exposed = exchange - jnp.minimum(overlap * exchange, passes * window)
+    # What is fetched from the host hides behind all passes; what lies on unlike sides is copied after them.
+    fetched = division.microbatches * fetched_bytes(system, plan, part) / system.node.host_bandwidth
+    waiting = jnp.maximum(fetched - passes, 0.0)
+    kept = kept_bytes(system, plan)
+    gradients = kept.gradient * _apart(layout.offload_optimizer, layout.offload_gradients)
+    weights = kept.weight * _apart(layout.offload_optimizer, layout.offload_parameters)
+    copied = (gradients + weights) * (part.dense + part.routed)
+    update = optimizer_traffic(system, plan, part) / chip.sustained_bandwidth + copied / system.node.host_bandwidth
+    waking = chip.gate.wake_delay(chip.leakage(point.voltage, point.temperature), passes / division.microbatches)
+    overhead = chip.overhead_time + waking + software.microbatch_time * division.microbatches * (1.0 + fill)
+    steady = passes + waiting + exposed + update + overhead
+    slowdown = straggler_factor(plan.chips, system.reliability.straggler_variation)
+    return StepTime(
+        compute=division.layer_passes * products + division.head_passes * head,
+        memory=division.layer_passes * load.elementwise,
+        host=division.layer_passes * stall + waiting,
+        tensor=division.layer_passes * tensor,
+        context=division.layer_passes * context,
+        expert=division.layer_passes * expert,
+        pipeline=hops,
+        bubble=bubble,
+        data=exposed,
+        optimizer=update,
+        overhead=overhead,
+        straggler=steady * (slowdown - 1.0),
+    )
+
+
+def fetched_bytes(system: TrainingSystem, plan: TrainingPlan, part: Shard) -> Scalar:
+    """States that a micro-batch moves over the link to the host, `(2 o_p w z_p + o_g c z_g) n` [definition].
+
+    Parameters are fetched for the forward and the backward pass; gradients leave as they come and are added up on the
+    host [Rajbhandari et al. 2021, ZeRO-Infinity].
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided; shares o of what is kept on the host.
+    - `part`: n parameters on the chip, shares z of them that sharding leaves, from `shard`.
+
+    **Returns:** traffic [B].
+    """
+    layout, kept = plan.layout, kept_bytes(system, plan)
+    fetched, sent = 2.0 * layout.offload_parameters * kept.weight, layout.offload_gradients * kept.sent
+
+    def moved(ranks: Numeric) -> Scalar:
+        return fetched * zero_share(layout.shard_parameters, ranks) + sent * zero_share(layout.shard_gradients, ranks)
+
+    return part.dense * moved(part.dense_ranks) + part.routed * moved(part.routed_ranks)
+
+
+def _apart(one: Numeric, other: Numeric) -> Scalar:
+    """Share of two things that are kept on different sides, of the shares kept on the host [1]."""
+    return jnp.asarray(one) + other - 2.0 * jnp.asarray(one) * other
+
+
+def head_time(system: TrainingSystem, plan: TrainingPlan, work: LayerWork) -> Scalar:
+    """Arithmetic of the output head for one micro-batch at clock 1, `t = F_p / (eta Fdot)` [definition].
+
+    At 16 bits, which frameworks keep for the head beside narrower products.
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+    - `work`: operations of the head, from `layer_work`.
+
+    **Returns:** time [s].
+    """
+    chip = system.accelerator
+    time = compute_time(work.head_operations, chip.peak_flops, product_efficiency(system, plan))
+    return time * wide_slowdown(chip, plan.layout)
+
+
+def _idle_layers(system: TrainingSystem, plan: TrainingPlan, head: Numeric) -> Scalar:
+    """Idle work of the mean pipeline rank beside the slowest [1]: layers are cut evenly, or weights are."""
+    workload, layout, balanced = system.workload, plan.layout, system.software.balanced_stages
+    even = idle_stage_layers(workload.layers, layout.pipeline, layout.interleaving, head)
+    in_weights = workload.vocabulary * workload.hidden * workload.layers / workload.active_layer_parameters
+    fullest, last = balanced_stage_layers(workload.layers, layout.pipeline, in_weights)
+    slowest = jnp.maximum(fullest, last + head)
+    return (1.0 - balanced) * even + balanced * (slowest - (workload.layers + head) / layout.pipeline)

@@ -10,7 +10,7 @@ import jax
 import energymodel as em
 from energymodel.report.fields import outcome_fields
 from energymodel.report.figure import BLUE, GRAY, ORANGE, add_axes, new_figure, save
-from energymodel.system.training_system import evaluate_once
+from energymodel.system.evaluate import evaluate_once
 
 HERE = Path(__file__).parent
 SCENARIO = "llama-3.1-405b-h100"

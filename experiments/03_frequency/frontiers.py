@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 import energymodel as em
+from energymodel.allocation import PipelineLoad, stage_clocks
+from energymodel.allocation.pipeline import FORWARD_SHARE, operation_kinds
 from energymodel.calibration.constants import Values
 from energymodel.calibration.least_squares import Fit, Options, fit
 from energymodel.calibration.pipeline_front import CONSTANTS, Deadlines, front_energy, front_errors
 from energymodel.calibration.power import WIDTH
-from energymodel.design.allocation import PipelineLoad, stage_clocks
-from energymodel.design.allocation.pipeline import FORWARD_SHARE, operation_kinds
 from energymodel.performance.pipeline_schedule import Schedule, pipeline_makespan, pipeline_schedule
 from energymodel.physics.voltage import VoltageCurve
 from energymodel.system.operating_point import ChipLoad
@@ -201,7 +201,7 @@ def exact_plans(front: Front, values: Values) -> Plans:
         squares = found.energy - memory
         switching = _above_waiting(front) - memory
         energy = WAITING * front.stages * front.stretch + memory + switching * squares / squares[0]
-        solved = bool(np.all(found.result == em.design.solve.RESULTS.successful))
+        solved = bool(np.all(found.result == em.solver.RESULTS.successful))
     return Plans(energy / energy[0], found.clock, solved)
 
 

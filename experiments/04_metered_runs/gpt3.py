@@ -13,7 +13,8 @@ from metered_runs import METERS, rows_of
 from energymodel.calibration.node_power import chip_power, node_power
 from energymodel.compilation import compiler_options
 from energymodel.presets.scenario import load_scenario
-from energymodel.system.training_system import TrainingSystem, evaluate
+from energymodel.system.evaluate import evaluate
+from energymodel.system.training_system import TrainingSystem
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from fastest_layout import fastest_layout

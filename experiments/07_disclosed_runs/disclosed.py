@@ -13,9 +13,10 @@ import numpy as np
 
 from energymodel.compilation import compiler_options
 from energymodel.presets.scenario import Scenario, load_scenario
+from energymodel.system.evaluate import evaluate
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
-from energymodel.system.training_system import TrainingSystem, evaluate
+from energymodel.system.training_system import TrainingSystem
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs

@@ -11,16 +11,16 @@ import jax
 import numpy as np
 
 import energymodel as em
+from energymodel.allocation.adaptive_batch import adaptive_batch, least_batch
 from energymodel.compilation import compiler_options
-from energymodel.design.adaptive_batch import adaptive_batch, least_batch
 from energymodel.economics.cost import OwnedPrice
 from energymodel.learning.break_even import break_even_batch, energy_ratio, time_ratio, token_ratio
 from energymodel.learning.learning import CriticalBatchLearning
 from energymodel.learning.optimal_batch import adaptive_batch_cost, constant_batch_cost
 from energymodel.performance.batching import cost_optimal_batch, energy_optimal_batch, time_optimal_batch
 from energymodel.sources import stated_optimal_batch
+from energymodel.system.evaluate import evaluate_once, parameters_in_loss
 from energymodel.system.plan import TargetLoss
-from energymodel.system.training_system import evaluate_once, parameters_in_loss
 
 SCENARIOS = {
     "llama-3.1-405b-h100": "Llama 3.1 405B, 16,384 H100",

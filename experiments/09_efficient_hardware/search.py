@@ -13,13 +13,13 @@ from jaxtyping import Array
 
 import energymodel as em
 from energymodel.compilation import compiler_options, concurrently
-from energymodel.design.lanes import minimize_many
 from energymodel.design.layouts import candidates, chips_per_replica, fits, take
 from energymodel.design.problem import Form, Given, Problem, Target, pose
-from energymodel.design.solve import RESULTS, SolverOptions, Values
 from energymodel.presets.scenario import Scenario
+from energymodel.solver.minimize import RESULTS, SolverOptions, Values
+from energymodel.solver.minimize_many import minimize_many
+from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
-from energymodel.system.training_system import evaluate_once
 
 MULTIPLES = (TODAY, 1e8, 3e7, 1e7, 3e6, 1e6, 1e5, 1e4, 1e3, 3e2, 1e2)  # k_B T ln 2 per operation
 WORLDS = ("logic", "all")  # what gets better

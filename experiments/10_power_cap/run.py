@@ -15,11 +15,11 @@ import jax
 import numpy as np
 
 import energymodel as em
-from energymodel.design.optimum import Optimum
+from energymodel.design.result import Optimum
 from energymodel.presets.scenario import Scenario
 from energymodel.report.figure import BLUE, GRAY, GREEN, ORANGE, add_axes, new_figure
+from energymodel.system.evaluate import evaluate_once
 from energymodel.system.plan import TargetLoss
-from energymodel.system.training_system import evaluate_once
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs

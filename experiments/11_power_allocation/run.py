@@ -13,8 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import energymodel as em
-from energymodel.compilation import compiler_options
-from energymodel.design.allocation import (
+from energymodel.allocation import (
     DeviceGroups,
     device_groups,
     least_energy_split,
@@ -23,9 +22,10 @@ from energymodel.design.allocation import (
     site_load,
     stage_clocks,
 )
-from energymodel.design.allocation.pipeline import Per, operation_kinds
-from energymodel.design.solve import RESULTS
+from energymodel.allocation.pipeline import Per, operation_kinds
+from energymodel.compilation import compiler_options
 from energymodel.report.figure import BLUE, COLORS, GRAY, add_axes, new_figure
+from energymodel.solver.minimize import RESULTS
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs

@@ -10,7 +10,7 @@ import numpy as np
 import energymodel as em
 from energymodel.design.replan import rest_of
 from energymodel.presets.scenario import Scenario, load_scenario
-from energymodel.system.training_system import evaluate_once
+from energymodel.system.evaluate import evaluate_once
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "04_metered_runs"))
 import gpt3  # pyright: ignore[reportMissingImports]

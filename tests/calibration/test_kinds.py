@@ -13,12 +13,12 @@ from energymodel.calibration.kinds import KINDS
 from energymodel.calibration.measurements import MOST_ROWS, read_measurements
 from energymodel.calibration.problem import Form
 from energymodel.design.problem import range_of
+from energymodel.errors import InputError
 from energymodel.learning.critical_batch import batch_penalty
 from energymodel.presets.scenario import load_scenario
 from energymodel.report.calibration import calibration_toml
-from energymodel.sweep.axes import Axis
-from energymodel.sweep.model import scenario_axis
-from energymodel.units import InputError
+from energymodel.sweeps.axes import Axis
+from energymodel.sweeps.scenario_model import scenario_axis
 
 FILES = {
     "power": (

@@ -7,7 +7,7 @@ import pytest
 
 from energymodel.calibration import kinds, measurements
 from energymodel.calibration.measurements import read_measurements
-from energymodel.units import InputError
+from energymodel.errors import InputError
 
 HEADER = "workload,batch,power_limit_w,time_s,power_w"
 ROWS = ("a,8,100,20,98", "a,8,150,15,140", "a,8,200,14,180")

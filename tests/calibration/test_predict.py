@@ -8,7 +8,7 @@ import pytest
 
 from energymodel.calibration.predict import cluster_system, predict, predict_row
 from energymodel.calibration.table import INPUTS, layouts
-from energymodel.units import InputError
+from energymodel.errors import InputError
 
 ROW = {
     "cluster": "megatron-a100", "model": "megatron-175b", "chips": 64, "batch_sequences": 64, "tensor": 8,

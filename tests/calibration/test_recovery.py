@@ -4,8 +4,9 @@ import jax
 import numpy as np
 import pytest
 
-from energymodel.calibration import critical_batch, loss_law, power, step_time_kind, table
+from energymodel.calibration import critical_batch, loss_law, power, table
 from energymodel.calibration.constants import Values, prior_of, values_of
+from energymodel.calibration.kinds import step_time
 from energymodel.calibration.least_squares import Options, fit
 from energymodel.calibration.posterior import outer_intervals
 from energymodel.calibration.uncertainty import undetermined
@@ -133,9 +134,9 @@ def test_constants_of_a_cluster_are_covered():
     columns = table.layouts([row | common for row in rows]).columns
     given = {one.name: columns[one.name] for one in table.INPUTS}
     system = load_scenario("llama-3.1-405b-h100").system
-    constants = step_time_kind.CONSTANTS
-    steps = step_time_kind.Steps(system, given, np.ones(len(rows)))
-    exact = jax.jit(step_time_kind.errors)
+    constants = step_time.CONSTANTS
+    steps = step_time.Steps(system, given, np.ones(len(rows)))
+    exact = jax.jit(step_time.errors)
 
     def repetition(generator):
         values, truth = drawn(constants, generator)
@@ -143,4 +144,4 @@ def test_constants_of_a_cluster_are_covered():
         return truth, steps._replace(time=multiplied(time, generator))
 
     options = Options(starts=4, tolerance=1e-6, steps=60)
-    assert_covered(coverage(step_time_kind.errors, constants, repetition, 0.1, options))
+    assert_covered(coverage(step_time.errors, constants, repetition, 0.1, options))

@@ -9,8 +9,8 @@ import energymodel as em
 from cli.shell import SMALL, run
 from energymodel.calibration.predict import cluster_system
 from energymodel.cli.presets import find, preset_toml
+from energymodel.errors import InputError
 from energymodel.presets.files import CATEGORIES, names, read_preset
-from energymodel.units import InputError
 
 
 def test_the_list_names_every_preset_with_its_title():

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 import energymodel as em
-from energymodel.design.adaptive_batch import adaptive_batch, least_batch
+from energymodel.allocation.adaptive_batch import adaptive_batch, least_batch
+from energymodel.errors import InputError
 from energymodel.learning.optimal_batch import adaptive_batch_cost, constant_batch_cost
-from energymodel.system.training_system import evaluate_once
-from energymodel.units import InputError
+from energymodel.system.evaluate import evaluate_once
 
 KNOTS = 8
 

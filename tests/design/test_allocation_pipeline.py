@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel.design.allocation import PipelineLoad, layers_per_stage, pipeline_load, stage_clocks
-from energymodel.design.allocation.pipeline import operation_kinds
-from energymodel.design.solve import RESULTS
+from energymodel.allocation import PipelineLoad, layers_per_stage, pipeline_load, stage_clocks
+from energymodel.allocation.pipeline import operation_kinds
 from energymodel.performance.pipeline_schedule import pipeline_schedule
 from energymodel.presets.scenario import load_scenario
+from energymodel.solver.minimize import RESULTS
 from energymodel.system.step import training_step
 from unlike_chips import arithmetic_load, cubic_chip
 

@@ -6,8 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel.design.allocation import divide_power
-from energymodel.design.solve import RESULTS
+from energymodel.allocation import divide_power
 from energymodel.performance.water_filling import (
     cube_root_power_split,
     cube_root_throughput,
@@ -16,6 +15,7 @@ from energymodel.performance.water_filling import (
     square_root_throughput,
     water_level,
 )
+from energymodel.solver.minimize import RESULTS
 
 QUICK = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0}
 fast = eqx.filter_jit(divide_power, compiler_options=QUICK)  # pyright: ignore[reportCallIssue]

@@ -6,10 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel.design.allocation import SiteLoad, least_power, most_throughput, site_load
-from energymodel.design.allocation.site import COOLANT_RANGE, SiteChoice, site_power, throughput
-from energymodel.design.solve import RESULTS
+from energymodel.allocation import SiteLoad, least_power, most_throughput, site_load
+from energymodel.allocation.site import COOLANT_RANGE, SiteChoice, site_power, throughput
 from energymodel.presets.scenario import load_scenario
+from energymodel.solver.minimize import RESULTS
 from unlike_chips import linear_chip
 
 QUICK = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0}

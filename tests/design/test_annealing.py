@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from energymodel.design.annealing import anneal, neighbors
+from energymodel.codesign.annealing import anneal, neighbors
 
 
 def grid(size):

@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis.strategies import floats, sampled_from
 
 import energymodel as em
-from energymodel.compilation import compiler_options
-from energymodel.design.architecture import optimize_architecture
-from energymodel.design.model_shape import (
+from energymodel.codesign.architecture import optimize_architecture
+from energymodel.codesign.model_shape import (
     SHAPE,
     Depth,
     ShapeForm,
@@ -19,9 +18,10 @@ from energymodel.design.model_shape import (
     realizable_shapes,
     shaped,
 )
+from energymodel.compilation import compiler_options
 from energymodel.design.problem import pose
+from energymodel.errors import InputError
 from energymodel.system.plan import ParallelLayout
-from energymodel.units import InputError
 
 
 @pytest.fixture(scope="module")

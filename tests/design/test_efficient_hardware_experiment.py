@@ -11,8 +11,8 @@ import pytest
 from energymodel.compilation import compiler_options
 from energymodel.design.layouts import take
 from energymodel.physics.limits import landauer_energy
+from energymodel.system.evaluate import evaluate, evaluate_once
 from energymodel.system.plan import ParallelLayout
-from energymodel.system.training_system import evaluate, evaluate_once
 from experiment import Experiment
 
 EXPERIMENT = Experiment("09_efficient_hardware")

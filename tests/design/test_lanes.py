@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel.design.lanes import minimize_many
-from energymodel.design.solve import RESULTS
+from energymodel.solver.minimize import RESULTS
+from energymodel.solver.minimize_many import minimize_many
 
 
 def distance(x, target, power):
@@ -119,7 +119,7 @@ def test_float32_lanes_say_that_they_are_rounded():
 
 DEVICES = """
 import jax, numpy as np
-import energymodel.design.lanes as lanes
+import energymodel.solver.minimize_many as lanes
 
 assert len(jax.devices()) == 2
 seen = set()

@@ -8,8 +8,8 @@ import energymodel as em
 from energymodel.design.layout_search import MARGIN, OPTIONS, layout_bounds, lower_bounds, search_layouts, solve_lanes
 from energymodel.design.layouts import COARSE, FINE, candidates, fits, screen, take
 from energymodel.design.problem import pose
-from energymodel.design.solve import RESULTS, minimize
-from energymodel.system.training_system import evaluate_once
+from energymodel.solver.minimize import RESULTS, minimize
+from energymodel.system.evaluate import evaluate_once
 
 
 @pytest.fixture(scope="module")

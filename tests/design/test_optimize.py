@@ -10,7 +10,7 @@ import energymodel as em
 from energymodel.compilation import compiler_options
 from energymodel.design.layouts import COARSE, candidates, screen
 from energymodel.design.problem import pose
-from energymodel.design.quantities import objective_value
+from energymodel.system.outputs import objective_value
 
 README_SCENARIO = "llama-3.1-405b-h100"
 
@@ -158,8 +158,8 @@ def test_bad_wishes_are_refused(scenario):
 @pytest.mark.slow
 def test_search_repeats_from_other_starts(scenario, optimum):
     """200 random restarts of the winning layout find nothing better."""
-    from energymodel.design.lanes import minimize_many
-    from energymodel.design.solve import RESULTS, SolverOptions
+    from energymodel.solver.minimize import RESULTS, SolverOptions
+    from energymodel.solver.minimize_many import minimize_many
 
     problem = pose(scenario, optimum.baseline, "energy", {}, {}, ())
     count = 200

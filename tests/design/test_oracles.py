@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from design.published_problems import PROBLEMS
-from energymodel.design.solve import RESULTS, minimize
+from energymodel.solver.minimize import RESULTS, minimize
 
 PEERS = ("ipopt", "slsqp")
 # Equalities, inequalities and bounds, alone and together.

@@ -10,7 +10,7 @@ import pytest
 
 import energymodel as em
 from energymodel.compilation import compiler_options
-from energymodel.system.training_system import evaluate, evaluate_once
+from energymodel.system.evaluate import evaluate, evaluate_once
 from experiment import Experiment
 
 EXPERIMENT = Experiment("10_power_cap")

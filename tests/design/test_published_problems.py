@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from design.published_problems import PROBLEMS
-from energymodel.design.solve import RESULTS, Values, minimize
+from energymodel.solver.minimize import RESULTS, Values, minimize
 
 QUICK = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0}
 TOLERANCE = 1e-4  # of the optimal value

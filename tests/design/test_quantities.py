@@ -5,7 +5,10 @@ import numpy as np
 import pytest
 
 from energymodel.design.problem import excess
-from energymodel.design.quantities import (
+from energymodel.errors import InputError
+from energymodel.presets.scenario import load_scenario
+from energymodel.system.evaluate import evaluate
+from energymodel.system.outputs import (
     AT_LEAST,
     OUTPUTS,
     limited_values,
@@ -14,9 +17,6 @@ from energymodel.design.quantities import (
     parse_limit,
     parse_objective,
 )
-from energymodel.presets.scenario import load_scenario
-from energymodel.system.training_system import evaluate
-from energymodel.units import InputError
 
 
 @pytest.fixture(scope="module")

@@ -10,13 +10,13 @@ from scipy.special import ndtri
 
 import energymodel as em
 from energymodel.design import posterior as updating
-from energymodel.design.distributions import Distribution
 from energymodel.design.numbers import Numbers
 from energymodel.design.posterior import FARTHEST, Measured, Posterior, failure_posterior, posterior_of
 from energymodel.design.replan import rest_of
+from energymodel.errors import InputError
+from energymodel.presets.distributions import Distribution
 from energymodel.presets.scenario import load_scenario
-from energymodel.system.training_system import evaluate_once
-from energymodel.units import InputError
+from energymodel.system.evaluate import evaluate_once
 
 SHARE = 0.25
 

@@ -13,14 +13,14 @@ from scipy import stats
 
 import energymodel as em
 from energymodel.design import envelope
-from energymodel.design.distributions import distributions, parse_distribution
 from energymodel.design.numbers import LIMITS_OF_SYSTEM, UNITS, Numbers, evaluate_vectors, is_gain
 from energymodel.design.problem import pose
 from energymodel.design.sensitivity import OF, SHARES, sensitivity
 from energymodel.design.steps import steps
+from energymodel.presets.distributions import distributions, parse_distribution
 from energymodel.presets.files import names
 from energymodel.presets.validate import check_plan
-from energymodel.system.training_system import evaluate_once
+from energymodel.system.evaluate import evaluate_once
 from report.reference_optimum import optimum
 
 SMALL = "test-1b-h100"

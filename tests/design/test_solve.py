@@ -9,8 +9,8 @@ import pytest
 import scipy.optimize
 
 from design import reference_problem as reference
-from energymodel.design.interior_point import SolverOptions
-from energymodel.design.solve import RESULTS, Values, minimize
+from energymodel.solver.interior_point import SolverOptions
+from energymodel.solver.minimize import RESULTS, Values, minimize
 
 # Without optimization the code compiles four times faster, which is what the tests spend their time on.
 QUICK = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0}

@@ -4,8 +4,8 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from energymodel.design.interior_point import SolverOptions
-from energymodel.design.solve import RESULTS, minimize
+from energymodel.solver.interior_point import SolverOptions
+from energymodel.solver.minimize import RESULTS, minimize
 
 PRECISION = 32
 

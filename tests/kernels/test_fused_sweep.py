@@ -8,7 +8,7 @@ import pytest
 
 from compiled_once import compiled_once
 from energymodel.numerics import Real, real
-from energymodel.system.training_system import evaluate
+from energymodel.system.evaluate import evaluate
 from energymodel_kernels.fused_sweep import Axis, Best, ParetoBins, fused_sweep
 from energymodel_kernels.fused_sweep.shapes import TESTED
 from energymodel_kernels.fused_sweep.tiles import Tile

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 import energymodel as em
-from energymodel.design.optimum import Conflict, Optimum, Price, RunnerUp
+from energymodel.design.result import Conflict, Optimum, Price, RunnerUp
 
 SMALL = "test-1b-h100"
 

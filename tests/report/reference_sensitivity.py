@@ -4,9 +4,9 @@ import dataclasses
 from functools import lru_cache
 
 import energymodel as em
-from energymodel.design.distributions import distributions
 from energymodel.design.numbers import Numbers
 from energymodel.design.sensitivity import Effect, Limit, Row, Sensitivity
+from energymodel.presets.distributions import distributions
 from report.reference_optimum import optimum
 
 SMALL = "test-1b-h100"

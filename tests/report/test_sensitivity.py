@@ -9,6 +9,7 @@ import sys
 import pytest
 from rich.console import Console, RenderableType
 
+from energymodel.errors import InputError
 from energymodel.report.json import dumps
 from energymodel.report.sensitivity import (
     choices,
@@ -20,7 +21,6 @@ from energymodel.report.sensitivity import (
     sensitivity_report,
 )
 from energymodel.report.tornado import tornado
-from energymodel.units import InputError
 from report.reference_sensitivity import of_optimum, sensitivity
 
 

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import sweep_model as specification
-from energymodel.sweep.axes import Axis
+from energymodel.sweeps.axes import Axis
 
 OUTPUTS = ("energy", "time", "temperature", "power")
 LIMITS = {"time": 2.0e4, "power": 2.0e6, "temperature": 70.0}

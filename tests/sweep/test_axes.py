@@ -2,9 +2,9 @@ import jax
 import numpy as np
 import pytest
 
-from energymodel.sweep.axes import Axis, check_axes, parse_axis
+from energymodel.errors import InputError
+from energymodel.sweeps.axes import Axis, check_axes, parse_axis
 from energymodel.system.plan import ParallelLayout, TokenBudget
-from energymodel.units import InputError
 
 
 @pytest.mark.parametrize(

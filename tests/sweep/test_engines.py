@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from energymodel.sweep import engines
-from energymodel.units import InputError
+from energymodel.errors import InputError
+from energymodel.sweeps import engines
 from sweep.test_ledger import finish, start, sweep
 
 

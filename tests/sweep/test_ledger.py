@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 
 import energymodel as em
-from energymodel.sweep import ledger as ledger_module
-from energymodel.sweep.identity import describe, identity
-from energymodel.sweep.ledger import Ledger
-from energymodel.sweep.run import pose
-from energymodel.units import InputError
+from energymodel.errors import InputError
+from energymodel.sweeps import ledger as ledger_module
+from energymodel.sweeps.identity import describe, identity
+from energymodel.sweeps.ledger import Ledger
+from energymodel.sweeps.run import pose
 from sweep.sweep_models import LIMITS, axes, sweep_model
 
 WORKER = Path(__file__).with_name("worker.py")

@@ -12,11 +12,11 @@ from scipy.stats import norm
 
 import energymodel as em
 from cli.shell import SMALL, run
-from energymodel.design.distributions import parse_distribution
-from energymodel.sweep.monte_carlo import MonteCarlo, pose_samples, sample_axes
-from energymodel.sweep.samples import chance
-from energymodel.sweep.uncertain import Known, parse_numbers, uncertain, uniform
-from energymodel.units import InputError
+from energymodel.errors import InputError
+from energymodel.presets.distributions import parse_distribution
+from energymodel.uncertainty.draws import Known, parse_numbers, uncertain, uniform
+from energymodel.uncertainty.monte_carlo import MonteCarlo, pose_samples, sample_axes
+from energymodel.uncertainty.samples import chance
 
 PI = float(np.pi)
 BOX: dict[str, Any] = dict.fromkeys(("x", "y", "z"), f"uniform {-PI} {PI}")

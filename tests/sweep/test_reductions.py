@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 import energymodel as em
-from energymodel.sweep.axes import Axis
-from energymodel.sweep.distribution import Histogram, Quantiles
-from energymodel.sweep.full import Full
-from energymodel.sweep.pareto import Pareto, ParetoBins, efficient
-from energymodel.sweep.reductions import AbstractReduction
-from energymodel.units import InputError
+from energymodel.errors import InputError
+from energymodel.sweeps.axes import Axis
+from energymodel.sweeps.distribution import Histogram, Quantiles
+from energymodel.sweeps.full import Full
+from energymodel.sweeps.pareto import Pareto, ParetoBins, efficient
+from energymodel.sweeps.reductions import AbstractReduction
 from sweep.sweep_models import LIMITS, axes, everywhere, sweep_model
 
 SIZES = (7, 5, 9, 6)

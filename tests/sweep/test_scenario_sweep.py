@@ -9,10 +9,10 @@ import pytest
 
 import energymodel as em
 from cli.shell import run
-from energymodel.sweep.axes import Axis
-from energymodel.sweep.model import HARD_LIMITS, ScenarioModel, scenario_axis
-from energymodel.sweep.run import pose
-from energymodel.units import InputError
+from energymodel.errors import InputError
+from energymodel.sweeps.axes import Axis
+from energymodel.sweeps.run import pose
+from energymodel.sweeps.scenario_model import HARD_LIMITS, ScenarioModel, scenario_axis
 
 AXES = {"plan.power_cap": "450, 700 W", "plan.clock": "0.6..1 linear 3", "plan.batch": "4..16 Mi token log 3"}
 

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import energymodel as em
-from energymodel.sweep.axes import Axis
-from energymodel.sweep.dependence import cheapest_order, costs_by_axes
-from energymodel.sweep.engines import in_process
-from energymodel.sweep.grid import divide
-from energymodel.sweep.reductions import Count
-from energymodel.sweep.run import points_of_tile, pose
-from energymodel.units import InputError
+from energymodel.errors import InputError
+from energymodel.sweeps.axes import Axis
+from energymodel.sweeps.dependence import cheapest_order, costs_by_axes
+from energymodel.sweeps.engines import in_process
+from energymodel.sweeps.grid import divide
+from energymodel.sweeps.reductions import Count
+from energymodel.sweeps.run import points_of_tile, pose
 from sweep.sweep_models import LIMITS, axes, everywhere, sweep_model
 
 SIZES = (7, 5, 9, 6)

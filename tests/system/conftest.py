@@ -12,7 +12,7 @@ import pytest
 
 from energymodel.compilation import compiler_options
 from energymodel.presets.scenario import Scenario, leaf_paths, load_scenario
-from energymodel.system.training_system import evaluate
+from energymodel.system.evaluate import evaluate
 
 MEASURES = ("loss", "time", "energy", "money", "carbon")
 STEP = 1e-4  # of a leaf; with differences of fourth order truncation and rounding are both below 1e-9

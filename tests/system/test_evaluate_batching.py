@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from energymodel.compilation import compiler_options
-from energymodel.system.training_system import evaluate
+from energymodel.system.evaluate import evaluate
 
 PLANS = 10_000
 DEGREES = {

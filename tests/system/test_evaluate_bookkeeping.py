@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from energymodel.presets.files import names
+from energymodel.system.evaluate import parameters_in_loss
 from energymodel.system.plan import TargetLoss
-from energymodel.system.training_system import parameters_in_loss
 
 SCENARIOS = [name for name in names("scenarios") if not name.startswith("_")]
 LLAMA = "llama-3.1-405b-h100"

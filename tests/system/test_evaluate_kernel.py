@@ -9,7 +9,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
 from energymodel.compilation import compiler_options
-from energymodel.system.training_system import evaluate
+from energymodel.system.evaluate import evaluate
 
 PRECISION = 32  # of kernels
 # One of each structure: the others differ from them in numbers only, which are the kernel's input.

@@ -10,7 +10,7 @@ from energymodel_kernels.batched_newton.tiles import Tile, choose_tile
 
 
 def batched_newton(systems: System, *, implementation: str = "auto", tile: Tile | None = None) -> Step:
-    """One step of the interior point of `energymodel.design` for many problems of one size.
+    """One step of the interior point of `energymodel.solver` for many problems of one size.
 
     The condensed matrix is assembled, factorized by Cholesky with increasing damping until it is positive definite, and
     solved; see `System` for the equations.

@@ -1,0 +1,81 @@
+from . import (
+    allocation,
+    calibration,
+    codesign,
+    design,
+    economics,
+    learning,
+    performance,
+    physics,
+    presets,
+    solver,
+    sources,
+    sweeps,
+    system,
+    uncertainty,
+)
+from .calibration.calibrate import Calibration, calibrate
+from .calibration.predict import predict
+from .design.front import Front
+from .design.optimize import optimize
+from .design.pareto import pareto
+from .design.replan import Replan, SoFar, replan
+from .design.result import Optimum
+from .design.sensitivity import Sensitivity, sensitivity
+from .errors import InputError
+from .presets.scenario import Scenario, load_scenario
+from .sweeps.axes import Axis
+from .sweeps.reductions import AbstractReduction
+from .sweeps.run import Swept, sweep
+from .system.evaluate import evaluate
+from .system.outcome import TrainingOutcome
+from .system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
+from .system.training_system import TrainingSystem
+from .uncertainty.monte_carlo import MonteCarlo, monte_carlo
+
+__version__: str
+
+__all__ = [
+    "AbstractReduction",
+    "Axis",
+    "Calibration",
+    "Front",
+    "InputError",
+    "MonteCarlo",
+    "Optimum",
+    "ParallelLayout",
+    "Replan",
+    "Scenario",
+    "Sensitivity",
+    "SoFar",
+    "Swept",
+    "TargetLoss",
+    "TokenBudget",
+    "TrainingOutcome",
+    "TrainingPlan",
+    "TrainingSystem",
+    "allocation",
+    "calibrate",
+    "calibration",
+    "codesign",
+    "design",
+    "economics",
+    "evaluate",
+    "learning",
+    "load_scenario",
+    "monte_carlo",
+    "optimize",
+    "pareto",
+    "performance",
+    "physics",
+    "predict",
+    "presets",
+    "replan",
+    "sensitivity",
+    "solver",
+    "sources",
+    "sweep",
+    "sweeps",
+    "system",
+    "uncertainty",
+]

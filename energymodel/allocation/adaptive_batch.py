@@ -1,0 +1,351 @@
+"""How should the batch follow the progress of a run, and what does that save over the best constant batch?
+
+A young model learns as much from a small batch as from a large one; what a step costs besides its tokens argues for
+large ones. The best compromise grows with the critical batch, `B(x) = sqrt(phi B_h B_n(x))` (docs/physics.md A0.12).
+Here the batch at each knot of progress is a variable of the design search, through the loss ODE and the whole model of
+a step, whatever the objective and the limits.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from energymodel.compilation import Compiled
+from energymodel.design.problem import TOKENS, Form, Given, Problem, Target, excess, leaf_at, pose
+from energymodel.errors import InputError
+from energymodel.learning.learning import CriticalBatchLearning
+from energymodel.learning.optimal_batch import adaptive_batch as best_batch
+from energymodel.learning.optimal_batch import constant_batch
+from energymodel.numerics import Numeric
+from energymodel.performance.parallelism import data_parallel_degree
+from energymodel.presets.scenario import Scenario
+from energymodel.solver.first_order import FirstOrderOptions, minimize_first_order
+from energymodel.solver.minimize import RESULTS, Solution, SolverOptions, Values
+from energymodel.solver.minimize_many import minimize_many
+from energymodel.system.evaluate import evaluate, evaluate_once, parameters_in_loss
+from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.outputs import limited_values, log_objective, objective_value, parse_objective
+from energymodel.system.plan import TrainingPlan
+from energymodel.system.training_system import TrainingSystem
+
+DENSE_OPTIONS = SolverOptions(hessian="differences", max_iterations=100)
+FIRST_ORDER_OPTIONS = FirstOrderOptions()
+RUN_TOTALS = frozenset({"energy", "time", "money", "carbon"})
+"""What a schedule adds up step by step, so that the closed form holds for it."""
+
+BATCH_FREE = frozenset({"facility_power", "power_peak", "power_busy", "temperature", "heat_flux", "clock"})
+"""What does not depend on the batch, so that a limit on it leaves the closed form as it is."""
+
+LEAST_PRICE = 1e-6  # elasticity below which a limit does not bind
+HELD = ("plan.chips", "plan.clock", "plan.coolant_temperature")
+
+
+class Rule(NamedTuple):
+    """Best batches in closed form, where a step costs `c (B + phi B_h)` [docs/physics.md A0.12].
+
+    - `fixed_cost_batch`: phi B_h, tokens that would cost as much as a step does besides its tokens [token]: of the
+      objective and of the limits at their prices, from the tangent at the best constant batch.
+    - `batch`: `sqrt(phi B_h B_n(x))` at the knots, 0 at the start [token].
+    - `constant`: `sqrt(phi B_h / <1/B_n>)` [token].
+    """
+
+    fixed_cost_batch: Float[Array | np.ndarray, ""]
+    batch: Float[Array | np.ndarray, " knots"]
+    constant: Float[Array | np.ndarray, ""]
+
+
+@dataclasses.dataclass(frozen=True)
+class AdaptiveBatch:
+    """The best schedule of the batch beside the best constant one, at the same loss and within the same limits.
+
+    - `plan`, `outcome`: of the schedule; `plan.batch` holds its knots, equally spaced in progress [token].
+    - `constant_plan`, `constant_outcome`: of the best constant batch.
+    - `rounded_plan`, `rounded_outcome`: of the schedule with whole micro-batches at each knot.
+    - `value`, `constant_value`: the objective of both, in its unit.
+    - `rule`, `constant_rule`: the closed form of docs/physics.md A0.12 at the prices of either search, `None` where the
+      law of learning has no critical batch.
+    - `prices`, `constant_prices`: elasticities of the limits in both, as in `Price`; 0 for those that do not bind.
+    - `success`, `message`: whether the search converged, and what next; `constant_success` of the constant batch: a
+      schedule may keep limits that no constant batch does.
+    """
+
+    scenario: Scenario
+    minimize: str
+    plan: TrainingPlan
+    outcome: TrainingOutcome
+    value: float
+    constant_plan: TrainingPlan
+    constant_outcome: TrainingOutcome
+    constant_value: float
+    rounded_plan: TrainingPlan
+    rounded_outcome: TrainingOutcome
+    rule: Rule | None
+    constant_rule: Rule | None
+    prices: Mapping[str, float]
+    constant_prices: Mapping[str, float]
+    success: bool
+    message: str
+    constant_success: bool
+    iterations: int
+
+    @property
+    def progress(self) -> Float[np.ndarray, " knots"]:
+        """Share of the run's effective tokens at each knot [1]."""
+        return np.linspace(0.0, 1.0, self.plan.knots)
+
+    @property
+    def gain(self) -> float:
+        """Share of the objective that the schedule saves over the best constant batch, NaN if there is none [1]."""
+        return 1.0 - self.value / self.constant_value if self.constant_success else float("nan")
+
+    @property
+    def step_ratio(self) -> float:
+        """Optimizer steps of the schedule over those of the best constant batch [1]."""
+        return float(self.outcome.steps / self.constant_outcome.steps)
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """The form of the problem: logarithms of the micro-batches per replica at each knot, then the variables of `form`.
+
+    Counted in micro-batches per replica, a schedule fits its layout as long as it stays above one. `tied` is 1 for a
+    constant batch, that of the first knot, and 0 for a schedule: both are the same program.
+    """
+
+    form: Form
+    knots: int
+
+    def __call__(self, point: Float[Array | np.ndarray, " n"], tied: Numeric, target: Target, given: Given) -> Values:
+        """Logarithms of the objective and of value over limit."""
+        return _values(self, jnp.asarray(point), tied, target, given)
+
+    def values(self, point: Array, tied: Numeric, target: Target, given: Given) -> Values:
+        """The same, traced anew at every call."""
+        system, plan = self.at(point, tied, target, given)
+        outcome = evaluate(system, plan)
+        values = limited_values(system, plan, outcome)
+        rows = [excess(name, values[name], target.limits[name]) for name in self.form.rows]
+        powers = {name: target.powers[name] for name in self.form.objectives}
+        return Values(log_objective(outcome, powers), jnp.stack(rows))
+
+    def at(
+        self, point: Float[Array | np.ndarray, " n"], tied: Numeric, target: Target, given: Given
+    ) -> tuple[TrainingSystem, TrainingPlan]:
+        """System and plan at a point, with the loss limit as goal."""
+        knots, rest = point[: self.knots], point[self.knots :]
+        system, plan = self.form.at(rest, given.plan.layout, target, given)
+        micro_batches = jnp.exp(knots[0] + (1.0 - tied) * (knots - knots[0]))
+        return system, eqx.tree_at(lambda plan: plan.batch, plan, micro_batches * least_batch(system, plan))
+
+
+# One trace of the model serves all its derivatives.
+_values = jax.jit(Schedule.values, static_argnums=0, inline=True)
+
+
+def adaptive_batch(
+    scenario: Scenario,
+    knots: int = 8,
+    minimize: str = "energy",
+    limits: Mapping[str, Any] | None = None,
+    vary: Mapping[str, tuple[Any, Any]] | None = None,
+    fix: Sequence[str] = HELD,
+    method: Literal["first_order", "dense"] = "first_order",
+) -> AdaptiveBatch:
+    """Find the batch as a function of progress that costs least at the loss of the scenario's own plan.
+
+    The layout stays. Logarithms of the batch at the knots are the variables, linear in progress between. The best
+    constant batch is found within the same limits.
+
+    **Arguments:**
+
+    - `scenario`: from `load_scenario`, with a constant batch.
+    - `knots`: knots of the schedule, equally spaced in progress [1], at least 2.
+    - `minimize`: `"energy"` [J], `"time"` [s], `"money"` [USD], `"carbon"` [kg] or `"etp"` [J s].
+    - `limits`: as in `optimize`; unless given, loss, time and chips are those of the scenario's own plan.
+    - `vary`: bounds of further variables by dotted path; those of `plan.batch` bound every knot [token].
+    - `fix`: paths that keep the scenario's value; clock, chips and coolant unless given.
+    - `method`: `"first_order"` for any number of knots, or the interior point of `minimize`, `"dense"`, which takes
+      longer to compile and to run, for up to about 32 as a check.
+
+    **Returns:** `AdaptiveBatch`.
+
+    **Raises:** `InputError` for fewer than two knots, or a limit, path or objective that does not exist.
+    """
+    if knots < 2:
+        raise InputError(f"adaptive_batch: {knots} knots make no schedule. Give at least 2.")
+    with jax.enable_x64(True):
+        baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
+        fix = [path for path in fix if path not in (vary or {})]
+        problem = pose(scenario, baseline, minimize, limits or {}, vary or {}, fix)
+        if TOKENS in problem.form.paths:
+            raise InputError("adaptive_batch: the loss is held; minimize energy, time, money or carbon.")
+        form, solution, constant = _search(problem, knots, method)
+        return _answer(scenario, problem, form, solution, constant)
+
+
+def least_batch(system: TrainingSystem, plan: TrainingPlan) -> Float[Array, ""]:
+    """One micro-batch for every replica, `d b s` [Narayanan et al. 2021].
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+
+    **Returns:** batch [token].
+    """
+    layout = plan.layout
+    data = data_parallel_degree(plan.chips, layout.tensor, layout.pipeline, layout.context)
+    return data * layout.microbatch * system.workload.sequence
+
+
+def _search(problem: Problem, knots: int, method: str) -> tuple[Schedule, Solution, Solution]:
+    """Best schedule of so many knots, and best constant batch."""
+    given, target, bounds = problem.given, problem.target, problem.bounds
+    paths = tuple(path for path in problem.form.paths if path != "plan.batch")
+    others = dataclasses.replace(problem.form, paths=paths)
+    least = float(least_batch(given.system, given.plan))
+    own = float(np.reshape(given.plan.batch, ()))
+    low, high = np.maximum(np.array(bounds.get("plan.batch", (own, own))) / least, 1.0)
+    ranges = [others.coordinate(path, np.array(bounds[path])) for path in paths]
+    sides = np.array([np.log([low, high])] * knots + ranges)
+    values = [others.coordinate(path, float(np.reshape(leaf_at(given, path), ()))) for path in paths]
+    start = np.clip(np.array([np.log(own / least)] * knots + values), sides[:, 0], sides[:, 1])
+    form = Schedule(others, knots)
+    lower, upper = np.stack([sides[:, 0]] * 2), np.stack([sides[:, 1]] * 2)
+    lower[1, 1:knots] = upper[1, 1:knots] = start[0]  # the other knots of a constant batch say nothing
+    tied = np.array([0.0, 1.0])
+    if method == "first_order":
+        both = [
+            _by_first_order(form, FIRST_ORDER_OPTIONS, start, tied[i], target, given, lower[i], upper[i])
+            for i in range(2)
+        ]
+    else:
+        lanes = minimize_many(
+            form, np.stack([start] * 2), (tied,), shared=(target, given), bounds=(lower, upper), options=DENSE_OPTIONS
+        )
+        both = [jax.tree.map(lambda leaf, i=i: leaf[i], lanes) for i in range(2)]
+    return form, _numpy(both[0]), _numpy(both[1])
+
+
+def _first_order(
+    form: Schedule,
+    options: FirstOrderOptions,
+    start: Array,
+    tied: Array,
+    target: Target,
+    given: Given,
+    lower: Array,
+    upper: Array,
+) -> Solution:
+    return minimize_first_order(form, start, args=(tied, target, given), bounds=(lower, upper), options=options)
+
+
+_by_first_order = Compiled(_first_order, once=True)
+
+
+def _answer(
+    scenario: Scenario, problem: Problem, form: Schedule, solution: Solution, constant: Solution
+) -> AdaptiveBatch:
+    given, target = problem.given, problem.target
+    system, plan = _numpy(form.at(solution.x, 0.0, target, given))
+    other_system, level_plan = _numpy(form.at(constant.x, 1.0, target, given))
+    least = float(least_batch(system, plan))
+    whole = np.maximum(np.round(plan.batch / least), 1.0) * least
+    rounded_plan = eqx.tree_at(lambda plan: plan.batch, plan, whole)
+    outcome = _numpy(evaluate_once(system, plan))
+    constant_outcome = _numpy(evaluate_once(other_system, level_plan))
+    constant_plan = eqx.tree_at(lambda plan: plan.batch, level_plan, level_plan.batch[:1])
+    prices, constant_prices = (
+        dict(zip(form.form.rows, map(float, one.multipliers.inequalities), strict=True)) for one in (solution, constant)
+    )
+    minimize = problem.minimize
+    rule = constant_rule = None
+    binding = {name for name, price in {**constant_prices, **prices}.items() if abs(price) > LEAST_PRICE}
+    ruled = {*parse_objective(minimize).names()} <= RUN_TOTALS and binding <= RUN_TOTALS | BATCH_FREE
+    if ruled and isinstance(system.learning, CriticalBatchLearning):
+        # All else as in the schedule, the batch where the constant search ended.
+        at = eqx.tree_at(lambda plan: plan.batch, plan, constant_plan.batch)
+        rule = _numpy(_closed_form(form, target, prices, system, at))
+        constant_rule = _numpy(_closed_form(form, target, constant_prices, other_system, constant_plan))
+    return AdaptiveBatch(
+        scenario=scenario,
+        minimize=minimize,
+        plan=plan,
+        outcome=outcome,
+        value=float(objective_value(outcome, minimize)),
+        constant_plan=constant_plan,
+        constant_outcome=constant_outcome,
+        constant_value=float(objective_value(constant_outcome, minimize)),
+        rounded_plan=rounded_plan,
+        rounded_outcome=_numpy(evaluate_once(system, rounded_plan)),
+        rule=rule,
+        constant_rule=constant_rule,
+        prices=prices,
+        constant_prices=constant_prices,
+        success=bool(solution.result == RESULTS.successful),
+        message=RESULTS[solution.result],
+        constant_success=bool(constant.result == RESULTS.successful),
+        iterations=int(solution.iterations),
+    )
+
+
+def _rule(
+    form: Schedule, target: Target, prices: dict[str, Numeric], system: TrainingSystem, plan: TrainingPlan
+) -> Rule:
+    """The rule for the cost of a step at the plan's one batch, in the objective and the limits at their prices."""
+    batch = jnp.reshape(plan.batch, ())
+    one = jnp.ones_like(batch)
+
+    def run(batch: Array) -> TrainingOutcome:
+        return evaluate(system, eqx.tree_at(lambda plan: plan.batch, plan, batch[None]))
+
+    def step(batch: Array) -> Array:
+        outcome = run(batch)
+        return jnp.stack([outcome.energy.total, outcome.time]) / outcome.steps
+
+    outcome = run(batch)
+    totals = jnp.stack([outcome.energy.total, outcome.time])
+    weights = jax.grad(lambda totals: _lagrangian(target, prices, system, plan, outcome, totals))(totals)
+    cost, slope = jax.jvp(step, (batch,), (one,))
+    fixed = (weights @ cost) / (weights @ slope) - batch
+
+    learning, parameters = system.learning, parameters_in_loss(system)
+    assert isinstance(learning, CriticalBatchLearning)  # the caller asks for no other
+    end = learning.effective_tokens(parameters, outcome.loss)
+    x = end * np.linspace(0.0, 1.0, form.knots)
+    critical = learning.critical_batch.instantaneous(x, learning.loss(parameters, x))
+    mean = learning.critical_batch.run_level(end, outcome.loss)
+    return Rule(fixed, best_batch(critical, fixed, 1.0), constant_batch(mean, fixed, 1.0))
+
+
+_closed_form = Compiled(_rule, once=True)
+
+
+def _lagrangian(
+    target: Target,
+    prices: dict[str, Numeric],
+    system: TrainingSystem,
+    plan: TrainingPlan,
+    outcome: TrainingOutcome,
+    totals: Array,
+) -> Array:
+    """Logarithm of the objective, and of the limited quantities at their prices, of a run with such energy and time."""
+    energy, time = totals
+    chip, market = system.accelerator, system.market
+    values = {
+        "energy": energy,
+        "time": time,
+        "money": market.price.cost(chip.price, plan.chips, time, energy, outcome.power_peak),
+        "carbon": market.carbon.operational(energy) + market.carbon.embodied(chip.embodied_carbon, plan.chips, time),
+    }
+    weights = {name: target.powers.get(name, 0.0) + prices.get(name, 0.0) for name in values}
+    return sum((weights[name] * jnp.log(values[name]) for name in values), start=jnp.zeros_like(energy))
+
+
+def _numpy(tree: Any) -> Any:
+    return jax.tree.map(np.asarray, tree)

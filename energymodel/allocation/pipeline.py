@@ -1,0 +1,223 @@
+"""What do the passes of a pipeline's stages take, in time and energy, at a clock for each rank and direction?"""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from energymodel.numerics import Numeric, Real, component, real
+from energymodel.performance.pipeline_schedule import Schedule, pipeline_makespan, pipeline_schedule
+from energymodel.system.accelerator import Accelerator
+from energymodel.system.communication import traffic_of
+from energymodel.system.memory import shard
+from energymodel.system.operating_point import ChipLoad, chip_load, operating_point
+from energymodel.system.plan import TrainingPlan
+from energymodel.system.training_system import TrainingSystem
+from energymodel.system.work import divide, layer_work
+
+Clocks = Float[Array | np.ndarray, "2 ranks kinds"]
+Passes = Float[Array, "2 stages kinds"]
+Per = Literal["rank", "phase", "operation"]
+FORWARD_SHARE = 1.0 / 3.0  # of the operations: one product forward for each two backward
+
+
+class Kinds(NamedTuple):
+    """Which operations share a clock: the kind of each, and how often a kind repeats by direction and virtual stage."""
+
+    of_operation: Int[Array | np.ndarray, "2 stages microbatches"]
+    repeats: Float[Array | np.ndarray, "2 stages kinds"]
+
+
+def operation_kinds(schedule: Schedule, per: Per) -> Kinds:
+    """Operations of a rank and direction that share a clock.
+
+    - `"rank"`: all of them;
+    - `"phase"`: those beside the bubble, where the slack of a uniform pipeline is, apart from the others: forward
+      passes before the first backward one, but for the very first; backward passes after the last forward one, but for
+      the very last;
+    - `"operation"`: each micro-batch its own.
+    """
+    shape = (2, schedule.stages, schedule.microbatches)
+    if per == "rank":
+        kind = np.zeros(shape, np.int32)
+    elif per == "operation":
+        kind = np.broadcast_to(np.arange(schedule.microbatches, dtype=np.int32), shape)
+    else:
+        flat = np.zeros(np.prod(shape), np.int32)
+        half = flat.size // 2
+        for rank in range(schedule.ranks):
+            order = np.asarray(schedule.operation)[np.asarray(schedule.works)[:, rank], rank]
+            backward = np.flatnonzero(order >= half)
+            forward = np.flatnonzero(order < half)
+            flat[order[1 : backward[0]]] = 1
+            flat[order[forward[-1] + 1 : -1]] = 1
+        kind = flat.reshape(shape)
+    kinds = int(kind.max()) + 1
+    return Kinds(kind, np.stack([np.sum(kind == number, axis=2) for number in range(kinds)], axis=2).astype(np.float64))
+
+
+class PipelineLoad(eqx.Module):
+    """The passes of a micro-batch through the stages of a pipeline, and the chips that make them.
+
+    - `load`: leaves by direction (forward, backward) and virtual stage, of one micro-batch on one chip.
+    - `temperature`: of the chips [K].
+    - `waiting_power`: of a chip between two operations [W].
+    - `maximum_clock`: that cap and plan allow [1].
+    - `hop`: exposed time from rank to rank [s].
+    - `chips`: of one rank, over all replicas [1].
+    """
+
+    chip: Accelerator = component()
+    load: ChipLoad = component()
+    temperature: Real = real("K")
+    waiting_power: Real = real("W")
+    maximum_clock: Real = real("1")
+    hop: Real = real("s")
+    chips: Real = real("1")
+
+    def durations(self, clocks: Clocks) -> Passes:
+        """Time of a pass [s], by direction, virtual stage and kind, at clocks by direction, rank and kind [1]."""
+        clock = self._by_stage(clocks)
+        times = jax.vmap(lambda load, clock: load.busy_time(self.chip, clock))
+        return jax.vmap(jax.vmap(times))(self._by_kind(clock), clock)
+
+    def busy_energy(self, clocks: Clocks) -> Passes:
+        """Energy of a pass on one chip [J], like `durations`."""
+        clock = self._by_stage(clocks)
+        load, voltage = self._by_kind(clock), self.chip.voltage(clock)
+        static = self.chip.static_power(voltage, self.temperature) * self.durations(clocks)
+        return static + load.switching_energy * voltage**2 + load.memory_energy
+
+    def energy(self, clocks: Clocks, kinds: Kinds, step_time: Numeric) -> Float[Array, ""]:
+        """Energy of a step of all chips [J]: passes, and waiting for the rest of the time of the step [s]."""
+        over_waiting = self.busy_energy(clocks) - self.waiting_power * self.durations(clocks)
+        waiting = jnp.shape(clocks)[1] * self.waiting_power * step_time
+        return self.chips * (jnp.sum(kinds.repeats * over_waiting) + waiting)
+
+    def makespan(self, clocks: Clocks, schedule: Schedule, kinds: Kinds) -> Float[Array, ""]:
+        """Time of a step [s], by the critical path."""
+        return pipeline_makespan(of_operations(self.durations(clocks), kinds), schedule, self.hop)
+
+    def _by_stage(self, clocks: Clocks) -> Passes:
+        clocks = jnp.asarray(clocks)
+        stages = jnp.shape(self.load.arithmetic)[-1]
+        return jnp.tile(clocks, (1, stages // clocks.shape[1], 1))
+
+    def _by_kind(self, like: Passes) -> ChipLoad:
+        return jax.tree.map(lambda leaf: jnp.broadcast_to(jnp.asarray(leaf)[..., None], like.shape), self.load)
+
+
+def of_operations(by_kind: Passes, kinds: Kinds) -> Float[Array, "2 stages microbatches"]:
+    """A quantity of every operation, from that of its kind."""
+    return jnp.take_along_axis(by_kind, jnp.asarray(kinds.of_operation), axis=2)
+
+
+class PipelineTask(NamedTuple):
+    """A pipeline and the order in which its ranks work."""
+
+    pipeline: PipelineLoad
+    schedule: Schedule
+
+
+def layers_per_stage(layers: int, stages: int) -> Float[np.ndarray, " stages"]:
+    """Layers of each virtual stage, evenly; what is missing is missing at the last, the first, the one before the last.
+
+    The last one also computes the output head, the first one the embedding [Llama team 2024, sec. 3.3.2].
+
+    **Arguments:**
+
+    - `layers`: of the model [1].
+    - `stages`: virtual stages [1].
+
+    **Returns:** layers [1], adding up to `layers`.
+    """
+    full = np.full(stages, -(-layers // stages), np.float64)
+    from_the_ends = [index for pair in zip(range(stages - 1, -1, -1), range(stages), strict=True) for index in pair]
+    full[list(dict.fromkeys(from_the_ends))[: int(full.sum()) - layers]] -= 1.0
+    return full
+
+
+def pipeline_load(
+    system: TrainingSystem, plan: TrainingPlan, layers: Sequence[float] | np.ndarray | None = None
+) -> PipelineTask:
+    """Passes and schedule of a scenario: interleaved if the layout is, else one forward, one backward.
+
+    A pass is that of the kernels of its layers and their exposed exchanges; the last virtual stage adds the output
+    head. Waiting costs the static power of a chip that stays at the highest clock, as in `evaluate`. Launch times are
+    left out: a stage is many kernels long.
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided; counts of micro-batches, ranks and chunks are rounded.
+    - `layers`: of each virtual stage [1]; by default `layers_per_stage`.
+
+    **Returns:** `PipelineTask`.
+
+    **Raises:** `ValueError` if `layers` does not have one entry for each virtual stage.
+    """
+    layout, chip, software = plan.layout, system.accelerator, system.software
+    batch = jnp.max(jnp.asarray(plan.batch))
+    division = divide(system, plan, batch)
+    work = layer_work(system, plan, division)
+    load = chip_load(system, plan, work)
+    point = operating_point(system, plan, load)
+    traffic = traffic_of(system, plan, division, work, shard(system, plan, division))
+    ranks, chunks, microbatches = (
+        round(float(n)) for n in (layout.pipeline, layout.interleaving, division.microbatches)
+    )
+    layers = layers_per_stage(round(float(system.workload.layers)), ranks * chunks) if layers is None else layers
+    layers = np.asarray(layers, np.float64)
+    if layers.shape != (ranks * chunks,):
+        raise ValueError(f"pipeline_load: {layers.size} numbers of layers for {ranks * chunks} virtual stages.")
+
+    # The backward pass does what the forward pass does not, recomputation included.
+    recomputes = eqx.tree_at(lambda p: (p.layout.recompute_full, p.layout.recompute_attention), plan, (0.0, 0.0))
+    plain = layer_work(system, recomputes, division)
+    products = FORWARD_SHARE * plain.flops / work.flops
+    traffic_share = FORWARD_SHARE * plain.gemm_bytes / work.gemm_bytes
+    kernels_share = 0.5 * plain.elementwise_bytes / work.elementwise_bytes
+    exposed = (
+        (1.0 - software.tensor_overlap) * traffic.tensor.time
+        + (1.0 - software.context_overlap) * traffic.context.time
+        + (1.0 - software.expert_overlap) * traffic.expert.time
+    )
+    exchange_share = 1.0 / (2.0 + layout.recompute_full)
+    forward = ChipLoad(
+        arithmetic=load.arithmetic * products,
+        product_memory=load.product_memory * traffic_share,
+        elementwise=load.elementwise * kernels_share + exposed * exchange_share,
+        switching_energy=load.switching_energy * products,
+        memory_energy=8.0
+        * chip.memory_energy
+        * (work.gemm_bytes * traffic_share + work.elementwise_bytes * kernels_share),
+    )
+    whole = load._replace(elementwise=load.elementwise + exposed)
+    backward = jax.tree.map(lambda all_of_it, part: all_of_it - part, whole, forward)
+    head = ChipLoad(
+        arithmetic=load.arithmetic * work.head_share,
+        product_memory=jnp.zeros(()),
+        elementwise=work.head_bytes / chip.sustained_bandwidth,
+        switching_energy=load.switching_energy * work.head_share,
+        memory_energy=8.0 * chip.memory_energy * work.head_bytes,
+    )
+    last = np.arange(ranks * chunks) == ranks * chunks - 1
+
+    def by_stage(forward: Numeric, backward: Numeric, head: Numeric) -> Array:
+        in_layers = jnp.stack([forward, backward])[:, None] * layers
+        return in_layers + jnp.asarray([FORWARD_SHARE, 1.0 - FORWARD_SHARE])[:, None] * head * last
+
+    boundaries = jnp.maximum(1.0, 2.0 * layout.interleaving * (1.0 - 1.0 / layout.pipeline))
+    pipeline = PipelineLoad(
+        chip=chip,
+        load=jax.tree.map(by_stage, forward, backward, head),
+        temperature=point.temperature,
+        waiting_power=chip.static_power(point.voltage, point.temperature),
+        maximum_clock=point.clock,
+        hop=(1.0 - software.pipeline_overlap) * traffic.pipeline.time / boundaries,
+        chips=plan.chips / layout.pipeline,
+    )
+    return PipelineTask(pipeline, pipeline_schedule(ranks, microbatches, chunks))

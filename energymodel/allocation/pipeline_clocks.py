@@ -1,0 +1,221 @@
+"""Which clock for each pipeline rank and direction costs the least energy in a step that ends in time?
+
+The makespan of a schedule is the longest of its paths, each a sum of durations. Only few paths can ever be the longest:
+the search starts with some as constraints, finds the best clocks, evaluates the makespan exactly, and adds the critical
+paths that it broke, until it breaks none [Kelley 1960]. Every search is a relaxation, so the last one is the optimum.
+Slack then costs no time and saves energy [Chung et al. 2024, Perseus].
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from energymodel.allocation.pipeline import Kinds, Per, PipelineLoad, of_operations, operation_kinds
+from energymodel.compilation import Compiled
+from energymodel.performance.pipeline_schedule import Schedule, pipeline_makespan
+from energymodel.solver.minimize import RESULTS, Solution, SolverOptions
+from energymodel.solver.minimize_many import minimize_many
+
+MOST_ROUNDS = 60
+FEWEST_PATHS = 32  # rows that are compiled for at least; unused ones are empty
+NUDGE = 1e-2  # by which a pass is stretched to find the longest path through it
+ROOM = 1e-6  # relative time without which a shortest step would leave the search no interior
+BROKEN = 1e-9  # relative excess of the makespan that calls for one more search
+
+
+class StageClocks(NamedTuple):
+    """The front of energy against time of a step; every field has a leading axis of deadlines.
+
+    - `clock`: by direction, rank and kind of operation [1]; one kind, two phases, or all micro-batches.
+    - `step_time`: exact makespan [s]; below the deadline where waiting costs more than haste saves.
+    - `energy`: of a step, all chips [J].
+    - `price`: energy that one more second of step time saves [W].
+    - `late`: makespan over the deadline, less one [1].
+    - `result`: members of `RESULTS`.
+    - `paths`: constraints that the search needed [1].
+    """
+
+    clock: Float[np.ndarray, "deadlines 2 ranks kinds"]
+    step_time: Float[np.ndarray, " deadlines"]
+    energy: Float[np.ndarray, " deadlines"]
+    price: Float[np.ndarray, " deadlines"]
+    late: Float[np.ndarray, " deadlines"]
+    result: Any
+    paths: int
+
+
+class _Choice(NamedTuple):
+    """Logarithms of the clocks, and the time of a step over the shortest one."""
+
+    log_clock: Any
+    stretch: Any
+
+
+class _Paths(NamedTuple):
+    """How often a path takes each pass, and the time of its hops over the shortest time of a step."""
+
+    counts: Any
+    hops: Any
+
+
+class _Case(NamedTuple):
+    """A pipeline, its schedule, which operations share a clock, and the units of time [s] and energy [J]."""
+
+    pipeline: PipelineLoad
+    schedule: Schedule
+    kinds: Kinds
+    fastest: Any
+    unit: Any
+
+
+def stage_clocks(
+    pipeline: PipelineLoad,
+    schedule: Schedule,
+    deadlines: float | Sequence[float] | np.ndarray,
+    *,
+    per: Per = "rank",
+    options: SolverOptions | None = None,
+) -> StageClocks:
+    """Clocks of least energy, `min E(phi) + n P_wait t` with `n_k . d(phi) + h_k <= t <= T` over all paths k.
+
+    With durations and energies convex in the logarithms of the clocks, the optimum is the best of all
+    [derivation: docs/physics.md C]. A host function: all deadlines are searched together, and share the paths found.
+
+    **Arguments:**
+
+    - `pipeline`, `schedule`: passes and their order, from `pipeline_load` or made by hand.
+    - `deadlines`: T [s], any number of them; at least the makespan at the highest clock, which counts as one
+      millionth more so that the search has room.
+    - `per`: a clock for each direction and `"rank"`, for its warm-up or cool-down apart (`"phase"`), or for each
+      micro-batch of its own (`"operation"`, as in Perseus). The search is dense: up to some hundred clocks.
+    - `options`: `SolverOptions`.
+
+    **Returns:** `StageClocks`.
+
+    **Raises:** `ValueError` for a deadline that even the highest clock misses.
+    """
+    with jax.enable_x64(True):
+        wanted = np.atleast_1d(np.asarray(deadlines, np.float64))
+        case = _Case(pipeline, schedule, operation_kinds(schedule, per), 1.0, 1.0)
+        repeats = np.asarray(case.kinds.repeats)
+        exists = np.sum(repeats.reshape(2, schedule.chunks, schedule.ranks, -1), axis=1) > 0
+        highest = np.full(exists.shape, np.log(pipeline.maximum_clock))
+        lowest = np.where(exists, np.log(pipeline.chip.minimum_clock), highest)
+        fastest = float(_makespans(highest[None], case)[0])
+        if np.any(wanted < fastest * (1.0 - BROKEN)):
+            raise ValueError(
+                f"stage_clocks: a deadline of {wanted.min():.6g} s is shorter than {fastest:.6g} s, the makespan at "
+                f"the highest clock, {float(pipeline.maximum_clock):.4g}. Give at least that."
+            )
+        unit = float(_energies(highest[None], case, np.asarray([fastest]))[0])
+        case = case._replace(fastest=fastest, unit=unit)
+        paths: dict[bytes, tuple[np.ndarray, float]] = {}
+        for corner in (highest, lowest):
+            _add(paths, _longest_paths(corner[None], case), np.zeros(1))
+        limit = np.maximum(wanted / fastest, 1.0 + ROOM)
+        choice = _Choice(np.broadcast_to(0.5 * (lowest + highest), (len(limit), *lowest.shape)), limit)
+
+        def search(choice: _Choice) -> Solution:
+            return minimize_many(
+                _energy,
+                choice,
+                shared=(case, _rows(paths)),
+                bounds=(_Choice(lowest, np.asarray(0.5)), _Choice(highest, limit)),
+                inequalities=_lateness,
+                options=options,
+            )
+
+        solution = search(choice)
+        for _ in range(MOST_ROUNDS):
+            choice = solution.x
+            if not _add(paths, _longest_paths(choice.log_clock, case), choice.stretch * (1.0 + BROKEN)):
+                break
+            solution = search(choice)
+        choice = solution.x
+        step_time = np.asarray(_makespans(choice.log_clock, case))
+        broken = jnp.asarray(step_time > choice.stretch * fastest * (1.0 + 10.0 * BROKEN))
+        result = jax.vmap(lambda broken, result: RESULTS.where(broken, RESULTS.out_of_iterations, result))(
+            broken, solution.result
+        )
+        return StageClocks(
+            clock=np.exp(choice.log_clock),
+            step_time=step_time,
+            energy=np.asarray(_energies(choice.log_clock, case, step_time)),
+            price=solution.multipliers.upper.stretch * unit / fastest,
+            late=step_time / wanted - 1.0,
+            result=result,
+            paths=len(paths),
+        )
+
+
+def _energy(choice: _Choice, case: _Case, _: Any) -> Array:
+    clocks = jnp.exp(choice.log_clock)
+    return case.pipeline.energy(clocks, case.kinds, choice.stretch * case.fastest) / case.unit
+
+
+def _lateness(choice: _Choice, case: _Case, paths: _Paths) -> Array:
+    durations = case.pipeline.durations(jnp.exp(choice.log_clock)) / case.fastest
+    return jnp.sum(paths.counts * durations, axis=(1, 2, 3)) + paths.hops - choice.stretch
+
+
+class _Longest(NamedTuple):
+    """For each lane: the longest path through each kind of pass, with its hops and its whole length."""
+
+    counts: Any
+    hops: Any
+    length: Any
+
+
+def _through_each_kind(log_clock: Array, case: _Case) -> _Longest:
+    durations = case.pipeline.durations(jnp.exp(log_clock)) / case.fastest
+    hop = case.pipeline.hop / case.fastest
+    clocks = log_clock.size
+    longer = jnp.concatenate([jnp.zeros((1, clocks)), NUDGE * jnp.eye(clocks)]).reshape(-1, *log_clock.shape)
+    stretched = durations * (1.0 + jnp.tile(longer, (1, 1, case.schedule.chunks, 1)))
+
+    def makespan(durations: Array) -> Array:
+        return pipeline_makespan(of_operations(durations, case.kinds), case.schedule, hop)
+
+    def path(stretched: Array) -> _Longest:
+        length, counts = jax.value_and_grad(makespan)(stretched)
+        hops = length - jnp.sum(counts * stretched)
+        return _Longest(counts, hops, jnp.sum(counts * durations) + hops)
+
+    return jax.vmap(path)(stretched)
+
+
+def _all_longest(log_clock: Array, case: _Case) -> _Longest:
+    return jax.lax.map(lambda one: _through_each_kind(one, case), log_clock)
+
+
+def _all_makespans(log_clock: Array, case: _Case) -> Array:
+    return jax.lax.map(lambda one: case.pipeline.makespan(jnp.exp(one), case.schedule, case.kinds), log_clock)
+
+
+def _all_energies(log_clock: Array, case: _Case, step_time: Array) -> Array:
+    return jax.vmap(lambda one, time: case.pipeline.energy(jnp.exp(one), case.kinds, time))(log_clock, step_time)
+
+
+_longest_paths, _makespans, _energies = Compiled(_all_longest), Compiled(_all_makespans), Compiled(_all_energies)
+
+
+def _add(paths: dict[bytes, tuple[np.ndarray, float]], longest: _Longest, allowed: np.ndarray) -> int:
+    """Keep the paths that are longer than a lane allows, and say how many of them are new."""
+    counts, hops, length = (np.asarray(part) for part in longest)
+    known = len(paths)
+    for lane, row in zip(*np.nonzero(length > allowed[:, None]), strict=True):
+        whole = np.round(counts[lane, row])
+        paths.setdefault(whole.astype(np.int32).tobytes(), (whole, float(hops[lane, row])))
+    return len(paths) - known
+
+
+def _rows(paths: dict[bytes, tuple[np.ndarray, float]]) -> _Paths:
+    """All paths as arrays, filled up with empty ones, so that few sizes are compiled."""
+    size = max(FEWEST_PATHS, 1 << (len(paths) - 1).bit_length())
+    counts, hops = zip(*paths.values(), strict=True)
+    empty = size - len(paths)
+    return _Paths(np.stack([*counts, *[np.zeros_like(counts[0])] * empty]), np.asarray([*hops, *[0.0] * empty]))

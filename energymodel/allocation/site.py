@@ -1,0 +1,243 @@
+"""How should the power of a site be divided over compute, memory, network, host and cooling?
+
+A static division: every part is provisioned for its share and may draw it at any moment, so that the shares add up to
+no more than the site's limit. Clock, powered width of memory and links, and the temperature of the coolant decide them.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from energymodel.constants import ZERO_CELSIUS
+from energymodel.numerics import Numeric, Real, Scalar, component, p_norm, real
+from energymodel.solver.minimize import Solution, SolverOptions, Values, minimize
+from energymodel.system.accelerator import Accelerator
+from energymodel.system.communication import traffic_of
+from energymodel.system.facility import Facility
+from energymodel.system.memory import shard
+from energymodel.system.operating_point import chip_load
+from energymodel.system.plan import TrainingPlan
+from energymodel.system.training_system import TrainingSystem
+from energymodel.system.work import divide, layer_work
+
+COOLANT_RANGE = (ZERO_CELSIUS + 10.0, ZERO_CELSIUS + 45.0)  # docs/physics.md C
+KELVIN = 10.0  # unit of temperatures in the search
+
+
+class SiteLoad(eqx.Module):
+    """What a token asks of one chip's compute, memory and links, and what these draw at full width.
+
+    - `arithmetic`: time of the operations of a token at clock 1 [s].
+    - `memory_time`, `network_time`: of its traffic, at full width [s].
+    - `memory_power`, `network_power`: at full width, in proportion to the width that is powered [W].
+    - `background_power`: of host and cards, always on [W].
+    - `overlap`: exponent that joins the three times [1].
+    """
+
+    chip: Accelerator = component()
+    facility: Facility = component()
+    chips: Real = real("1")
+    arithmetic: Real = real("s")
+    memory_time: Real = real("s")
+    network_time: Real = real("s")
+    memory_power: Real = real("W")
+    network_power: Real = real("W")
+    background_power: Real = real("W")
+    overlap: Real = real("1")
+    least_width: Real = real("1", 0.1)
+
+
+class SiteChoice(NamedTuple):
+    """Settings: clock, powered width of memory and links over full width [1], temperatures of coolant and chip [K]."""
+
+    clock: Scalar
+    memory_width: Scalar
+    network_width: Scalar
+    coolant_temperature: Scalar
+    temperature: Scalar
+
+
+class SitePower(NamedTuple):
+    """Where the power of the site goes [W]."""
+
+    compute: Scalar
+    memory: Scalar
+    network: Scalar
+    host: Scalar
+    delivery_loss: Scalar
+    cooling: Scalar
+    other: Scalar
+
+    @property
+    def total(self) -> Scalar:
+        """All of it [W]."""
+        return sum(self, jnp.zeros(()))
+
+
+class SiteSplit(NamedTuple):
+    """The best static division of a site's power.
+
+    - `choice`: the settings; `power`: the division [W]; `throughput`: of all chips [token/s].
+    - `price`: throughput that one more watt brings [token/J] (`most_throughput`), or power that one token per second
+      less saves [J/token] (`least_power`).
+    - `result`: a member of `RESULTS`.
+    """
+
+    choice: SiteChoice
+    power: SitePower
+    throughput: Scalar
+    price: Scalar
+    result: Any
+
+
+def site_load(system: TrainingSystem, plan: TrainingPlan) -> SiteLoad:
+    """Demands of a scenario per token and chip: kernels, memory traffic, and all exchanges of a step.
+
+    Memory and links draw their full power when powered, whether or not data flow, the upper end of what they do.
+    Traffic within and between nodes counts with the energy of its own links.
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+
+    **Returns:** `SiteLoad`.
+    """
+    batch = jnp.max(jnp.asarray(plan.batch))
+    chip, division = system.accelerator, divide(system, plan, batch)
+    work = layer_work(system, plan, division)
+    load = chip_load(system, plan, work)
+    sent = traffic_of(system, plan, division, work, shard(system, plan, division)).of_step(division)
+    tokens = batch / plan.chips
+    inner, outer = (sum(getattr(part, name) for part in sent) for name in ("inner_bytes", "outer_bytes"))
+    near, far = system.node.scale_up, system.network
+    energy = 8.0 * (inner * near.energy + outer * far.energy_per_bit(system.node.count(plan.chips)))
+    network_time = sum(part.time for part in sent)
+    passes = division.layer_passes + division.head_passes * work.head_share
+    memory = division.layer_passes * (load.product_memory + load.elementwise)
+    return SiteLoad(
+        chip=chip,
+        facility=system.facility,
+        chips=plan.chips,
+        arithmetic=passes * load.arithmetic / tokens,
+        memory_time=(memory + division.head_passes * work.head_bytes / chip.sustained_bandwidth) / tokens,
+        network_time=network_time / tokens,
+        memory_power=8.0 * chip.memory_energy * chip.memory_bandwidth,
+        network_power=energy / network_time + far.static_power + near.power() + far.link.power(),
+        background_power=system.node.overhead_per_chip,
+        overlap=chip.roofline_exponent,
+    )
+
+
+def throughput(site: SiteLoad, choice: SiteChoice) -> Scalar:
+    """Throughput of all chips [token/s], `R = G / (sum_i t_i^p)^(1/p)`: compute, memory and network together."""
+    time = p_norm(
+        site.overlap,
+        site.arithmetic / choice.clock,
+        site.memory_time / choice.memory_width,
+        site.network_time / choice.network_width,
+    )
+    return site.chips / time
+
+
+def site_power(site: SiteLoad, choice: SiteChoice) -> SitePower:
+    """Power of the site, by where it goes [W]."""
+    chip = site.chip
+    voltage = chip.voltage(choice.clock)
+    compute = chip.static_power(voltage, choice.temperature) + chip.dynamic_power * choice.clock * voltage**2
+    memory = site.memory_power * choice.memory_width
+    network = site.network_power * choice.network_width
+    load = compute + memory + network + site.background_power
+    building = site.facility.power(load, choice.coolant_temperature)
+    parts = (compute, memory, network, jnp.asarray(site.background_power))
+    per_chip = (*parts, building.delivery_loss, building.cooling, building.other)
+    return SitePower(*(part * site.chips for part in per_chip))
+
+
+def most_throughput(site: SiteLoad, power: Numeric, options: SolverOptions | None = None) -> SiteSplit:
+    """Static division of most throughput under a site limit, `max R(x)` with `P(x) <= P_site`.
+
+    At the best division the next watt brings the same throughput wherever it goes [derivation: Lagrange]: if times
+    `a_i / P_i` are joined by a p-norm, `P_i ~ a_i^(p / (p + 1))`. The chip's temperature obeys
+    `theta >= theta_c + R P`, so that leakage and coolant take part. Pure: works under `jit`, `vmap` and
+    differentiation.
+
+    **Arguments:**
+
+    - `site`: demands and powers, from `site_load`.
+    - `power`: P_site [W].
+    - `options`: `SolverOptions`.
+
+    **Returns:** `SiteSplit`, with the price of a watt [token/J].
+    """
+
+    def values(x: _Scaled, site: SiteLoad, power: Array) -> Values:
+        choice = _choice(x)
+        rows = jnp.stack([jnp.log(site_power(site, choice).total / power), _heating(site, choice)])
+        return Values(-jnp.log(throughput(site, choice)), rows)
+
+    solution, split = _search(values, site, jnp.asarray(power, float), options)
+    return split._replace(price=solution.multipliers.inequalities[0] * split.throughput / power)
+
+
+def least_power(site: SiteLoad, tokens_per_second: Numeric, options: SolverOptions | None = None) -> SiteSplit:
+    """Static division of least power, hence of least energy per token, at a throughput, `min P(x)` with `R(x) >= R`.
+
+    The other side of `most_throughput` [derivation: Lagrange].
+
+    **Arguments:**
+
+    - `site`: demands and powers, from `site_load`.
+    - `tokens_per_second`: R [token/s].
+    - `options`: `SolverOptions`.
+
+    **Returns:** `SiteSplit`, with the marginal energy of a token [J/token].
+    """
+
+    def values(x: _Scaled, site: SiteLoad, needed: Array) -> Values:
+        choice = _choice(x)
+        rows = jnp.stack([jnp.log(needed / throughput(site, choice)), _heating(site, choice)])
+        return Values(jnp.log(site_power(site, choice).total), rows)
+
+    solution, split = _search(values, site, jnp.asarray(tokens_per_second, float), options)
+    return split._replace(price=solution.multipliers.inequalities[0] * split.power.total / tokens_per_second)
+
+
+class _Scaled(NamedTuple):
+    """The settings as the search sees them: logarithms, and temperatures in tens of kelvins above freezing."""
+
+    log_clock: Array
+    log_memory: Array
+    log_network: Array
+    coolant: Array
+    chip: Array
+
+
+def _choice(x: _Scaled) -> SiteChoice:
+    clock, memory, network = (jnp.exp(value) for value in x[:3])
+    return SiteChoice(clock, memory, network, *(ZERO_CELSIUS + KELVIN * value for value in x[3:]))
+
+
+def _heating(site: SiteLoad, choice: SiteChoice) -> Array:
+    """By how much the chip is warmer than its state allows, in tens of kelvins."""
+    cooling, power = site.facility.cooling, site_power(site, choice)
+    resistance = site.chip.thermal_resistance + cooling.thermal_resistance()
+    heat = (power.compute + power.memory) / site.chips
+    settled = choice.coolant_temperature + cooling.coolant_rise + resistance * heat
+    return (settled - choice.temperature) / KELVIN
+
+
+def _search(values: Any, site: SiteLoad, limit: Array, options: SolverOptions | None) -> tuple[Solution, SiteSplit]:
+    coldest, warmest = ((bound - ZERO_CELSIUS) / KELVIN for bound in COOLANT_RANGE)
+    hottest = (site.chip.maximum_temperature - ZERO_CELSIUS) / KELVIN
+    width, clock = jnp.log(jnp.asarray(site.least_width)), jnp.log(jnp.asarray(site.chip.minimum_clock))
+    low = _Scaled(clock, width, width, jnp.asarray(coldest), jnp.asarray(coldest))
+    high = _Scaled(0.0 * clock, 0.0 * width, 0.0 * width, jnp.asarray(warmest), jnp.asarray(hottest))
+    start = jax.tree.map(lambda a, b: 0.5 * (a + b), low, high)
+    solution = minimize(values, start, args=(site, limit), bounds=(low, high), options=options)
+    choice = _choice(solution.x)
+    return solution, SiteSplit(
+        choice, site_power(site, choice), throughput(site, choice), jnp.zeros(()), solution.result
+    )

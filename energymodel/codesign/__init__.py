@@ -1,0 +1,1 @@
+"""Which model shape and which hardware suit each other best?"""

@@ -1,0 +1,140 @@
+"""How sure is a number? What a scenario writes as "lognormal 0.3", as quantiles."""
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import betaincinv, ndtri
+
+from energymodel.errors import InputError, suggest
+from energymodel.presets.scenario import Scenario
+from energymodel.units import convert, format_quantity
+
+JOINT = "joint"
+
+
+class Family(NamedTuple):
+    """A family of distributions: what its numbers are called, an example, and its quantile function."""
+
+    numbers: tuple[str, ...]
+    example: str
+    quantile: Callable[[Any, float, tuple[float, ...]], Any]
+
+
+FAMILIES = {
+    "lognormal": Family(("SIGMA",), "lognormal 0.3", lambda share, value, n: value * np.exp(n[0] * ndtri(share))),
+    "normal": Family(("SIGMA",), "normal 5 K", lambda share, value, n: value + n[0] * ndtri(share)),
+    "uniform": Family(("LOW", "HIGH"), "uniform 90 120 W", lambda share, _, n: n[0] + (n[1] - n[0]) * share),
+    "beta": Family(("A", "B"), "beta 8 2", lambda share, _, n: betaincinv(n[0], n[1], share)),
+}
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+@dataclasses.dataclass(frozen=True)
+class Distribution:
+    """What is known of a number around its value in the scenario.
+
+    - `lognormal SIGMA`: the value is the median, SIGMA the standard deviation of the logarithm [1].
+    - `normal SIGMA`: the value is the mean, SIGMA the standard deviation in the unit of the number.
+    - `uniform LOW HIGH`: in the unit of the number.
+    - `beta A B`: a share between 0 and 1 with density proportional to `x^(A-1) (1-x)^(B-1)`.
+    - `joint NAME`: known only together with the other numbers of that name, so that it has no quantiles of its own.
+    """
+
+    family: str
+    numbers: tuple[float, ...]
+    name: str = ""
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether the number is known only together with others."""
+        return self.family == JOINT
+
+    def quantiles(self, value: float, shares: Sequence[float] | np.ndarray) -> Float[np.ndarray, " shares"]:
+        """Values below which the number lies with these probabilities [definition of each family].
+
+        **Arguments:**
+
+        - `value`: the number of the scenario.
+        - `shares`: probabilities between 0 and 1 [1].
+
+        **Returns:** quantiles, in the unit of `value`.
+
+        **Raises:** `ValueError` for a joint distribution.
+        """
+        if self.is_joint:
+            raise ValueError(f"The numbers of the joint distribution {self.name} have no quantiles of their own.")
+        quantile = FAMILIES[self.family].quantile
+        return np.asarray(quantile(np.asarray(shares, np.float64), value, self.numbers), np.float64)
+
+
+def parse_distribution(text: str, path: str, unit: str, value: float) -> Distribution:
+    """Read what a scenario says of a number's uncertainty.
+
+    The numbers of `normal` and `uniform` are in SI, in the unit of the path, unless a unit follows them.
+
+    **Arguments:**
+
+    - `text`: such as `"lognormal 0.3"`.
+    - `path`: of the number, for messages.
+    - `unit`: SI unit of the number.
+    - `value`: the number itself.
+
+    **Raises:** `InputError` for an unknown family, too few or bad numbers, or a range that excludes the value.
+    """
+    where = f'uncertainty of {path}: "{text}"'
+    family, _, rest = text.strip().partition(" ")
+    words = rest.split()
+    if family == JOINT:
+        if len(words) != 1:
+            raise InputError(f'{where} needs the name of the joint distribution, such as "joint chinchilla".')
+        return Distribution(JOINT, (), words[0])
+    if family not in FAMILIES:
+        raise InputError(f"{where} is no known distribution. {suggest(family, (*FAMILIES, JOINT))}")
+    needed, example, _ = FAMILIES[family]
+    count = next((i for i, word in enumerate(words) if not _NUMBER.fullmatch(word)), len(words))
+    written = " ".join(words[count:])
+    if count != len(needed):
+        raise InputError(f'{where} needs {" and ".join(needed)} after the word {family}, such as "{example}".')
+    if written and family not in ("normal", "uniform"):
+        raise InputError(f'{where}: the numbers of {family} have no unit, as in "{example}".')
+    numbers = tuple(float(word) for word in words[:count])
+    if written:
+        numbers = tuple(convert(one, written, unit, where, difference=family == "normal") for one in numbers)
+    if not all(map(math.isfinite, numbers)):
+        raise InputError(f"{where}: the numbers must be finite.")
+    distribution = Distribution(family, numbers)
+    _check(distribution, where, unit, value)
+    return distribution
+
+
+def _check(distribution: Distribution, where: str, unit: str, value: float) -> None:
+    numbers = distribution.numbers
+    if distribution.family == "uniform":
+        low, high = numbers
+        if low >= high:
+            raise InputError(f"{where}: the first number must be below the second.")
+        if not low <= value <= high:
+            raise InputError(f"{where} excludes the value {format_quantity(value, unit)}. Change one of them.")
+    elif min(numbers) <= 0.0:
+        raise InputError(f"{where}: the numbers must be positive.")
+    if distribution.family == "beta" and (unit != "1" or not 0.0 <= value <= 1.0):
+        raise InputError(
+            f"{where}: beta is for shares between 0 and 1, not for {format_quantity(value, unit)}. "
+            "Use lognormal, normal or uniform."
+        )
+
+
+def distributions(scenario: Scenario, values: Mapping[str, float]) -> dict[str, Distribution]:
+    """The distribution of each number of a scenario that has one; `values` in SI, both by dotted path.
+
+    **Raises:** `InputError` for the first that cannot be read.
+    """
+    return {
+        path: parse_distribution(text, path, scenario.provenance[path].unit, values[path])
+        for path, text in scenario.uncertainty.items()
+    }

@@ -1,0 +1,237 @@
+"""How are thousands of problems of one kind solved on a host: in rounds, carrying on only with the unfinished."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
+from os import cpu_count
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
+from jaxtyping import Array, PyTree
+
+from energymodel.compilation import CONFIG, Compiled
+from energymodel.solver import lane as one_lane
+from energymodel.solver.interior_point import State, unfinished
+from energymodel.solver.minimize import RESULTS, PerConstraint, Solution, SolverOptions, Task, prepare
+
+_ROUND = 8  # iterations between compactions: the median of a design search
+_ACCELERATED = 8192  # least lanes of a chunk that keep an accelerator busy
+
+
+def minimize_many(
+    objective: Callable[..., Any],
+    x0: PyTree,
+    args: tuple = (),
+    *,
+    shared: tuple = (),
+    bounds: tuple[PyTree, PyTree] | None = None,
+    inequalities: Callable[..., PyTree] | None = None,
+    equalities: Callable[..., PyTree] | None = None,
+    options: SolverOptions | None = None,
+    warm: PerConstraint | None = None,
+    chunk: int | None = None,
+    iterations: int | None = None,
+    dtype: Any = np.float64,
+    devices: Sequence[Any] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Solution:
+    """Minimize one `f(x, *args, *shared)` for many starts or data, `min f_i(x_i)` for lanes i [see `minimize`].
+
+    One chunk of lanes is compiled once and serves any number of lanes [1]; after every 8 iterations the
+    unfinished ones are gathered into fewer chunks, those that have furthest to go together. Compilation is kept as
+    long as the functions are the same objects. Precision is `dtype`, whatever the caller's. Ctrl-C ends the search
+    with what is done.
+
+    **Arguments:**
+
+    - `objective`, `inequalities`, `equalities`, `bounds`, `options`: as in `minimize`. Bounds are broadcast against
+      `x0` with its lanes.
+    - `x0`, `args`, `warm`: as in `minimize`, every leaf with a leading axis of lanes.
+    - `shared`: further arguments that all lanes share.
+    - `chunk`: lanes that one device iterates together, even if there are fewer, so that one program serves any number;
+      by default `options.chunk`, at least 8192 on an accelerator, and no more than there are.
+    - `iterations`: give a lane up after so many, in multiples of 8, if `options.max_iterations` allows more; the same
+      program serves any number.
+    - `dtype`: `np.float64`, or `np.float32`, whose lanes end as `rounded` where rounding stops them.
+    - `devices`: a chunk goes to each, all of `jax.devices()` by default.
+    - `progress`: called with (finished, all) lanes after every chunk.
+
+    **Returns:** `Solution` of NumPy arrays with the leading axis of lanes; `interrupted` marks what Ctrl-C cut off,
+    with NaN for lanes that had not begun.
+
+    **Raises:** `ValueError` where leaves disagree on the number of lanes, or there are none.
+    """
+    options = SolverOptions() if options is None else options
+    dtype = np.dtype(dtype)
+    with jax.enable_x64(dtype == np.float64):
+        x0 = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), x0)
+        args, warm = jax.tree.map(np.asarray, (args, warm))
+        sides = (None, None) if bounds is None else bounds
+        lower, upper = (_spread(side, x0, missing) for side, missing in zip(sides, (-np.inf, np.inf), strict=True))
+        lanes = (x0, args, (lower, upper), warm)
+        counts = {leaf.shape[:1] for leaf in jax.tree.leaves(lanes)}
+        if len(counts) != 1 or () in counts:
+            raise ValueError(
+                f"minimize_many: leaves of x0, args and warm have leading axes {sorted(counts)}. Give every leaf the "
+                "same leading axis of lanes, and pass what all lanes share as `shared`."
+            )
+        (count,) = next(iter(counts))
+        if count == 0:
+            raise ValueError("minimize_many: there are no lanes. Give x0 at least one.")
+        functions = (objective, inequalities, equalities)
+        devices = jax.devices() if devices is None else devices
+        mesh = Mesh(np.asarray(devices), ("lanes",)) if len(devices) > 1 else None
+        least = 1 if devices[0].platform == "cpu" else _ACCELERATED
+        width = chunk or min(max(options.chunk, least), 1 << max(-(-count // len(devices)) - 1, 0).bit_length())
+        return _rounds(functions, lanes, shared, options, count, width * len(devices), mesh, iterations, progress)
+
+
+def _rounds(
+    functions: tuple,
+    lanes: PyTree,
+    shared: tuple,
+    options: SolverOptions,
+    count: int,
+    width: int,
+    mesh: Mesh | None,
+    iterations: int | None,
+    progress: Callable[[int, int], None] | None,
+) -> Solution:
+    store: Any = None  # states and solutions of all lanes
+    left, limit = np.arange(count), _ROUND
+
+    def advance(store: Any, limit: int, index: np.ndarray) -> Any:
+        padded = np.resize(index, width)
+        part = _take(lanes, padded)
+        state = _begin_all(functions, options, part, shared) if store is None else _take(store[0], padded)
+        state = jax.tree.map(np.asarray, state)
+        begun = (*part[:3], None)  # the state holds the multipliers: warm and cold lanes share a program
+        return jax.tree.map(np.asarray, round_all(functions, options, begun, shared, state, np.int32(limit), mesh))
+
+    try:
+        while left.size and (iterations is None or limit < iterations + _ROUND):
+            chunks = [left[first : first + width] for first in range(0, left.size, width)]
+            for index, result in _as_done(partial(advance, store, limit), chunks):
+                if store is None:
+                    store = _empty(result, lanes[0], count)
+                for into, leaf in zip(jax.tree.leaves(store), jax.tree.leaves(result), strict=True):
+                    into[index] = leaf[: index.size]
+                if progress is not None:
+                    progress(int(np.sum(store[1].result != RESULTS.running)), count)
+            left = np.flatnonzero(store[1].result == RESULTS.running)
+            # Lanes that have far to go share chunks, or each chunk would wait for one of them.
+            left = left[np.argsort(-store[1].residual[left], kind="stable")]
+            limit += _ROUND
+    except KeyboardInterrupt:
+        if store is None:
+            raise
+        return _end_as(RESULTS.interrupted, store[1])
+    return _end_as(RESULTS.out_of_iterations, store[1])
+
+
+def _end_as(result: RESULTS, solution: Solution) -> Solution:
+    """The same with a result for the lanes that are still running."""
+    running = np.asarray(solution.result == RESULTS.running)
+    if not running.any():
+        return solution
+    ended = jax.vmap(lambda own: RESULTS.where(own == RESULTS.running, result, own))(solution.result)
+    return eqx.tree_at(lambda s: s.result, solution, jax.tree.map(np.asarray, ended))
+
+
+def _as_done(function: Callable[[np.ndarray], Any], chunks: list[np.ndarray]) -> Iterator[tuple[np.ndarray, Any]]:
+    """Each chunk with its result, as soon as one of the threads has it; ends without the rest when it is closed."""
+    x64 = CONFIG.jax_enable_x64
+
+    def call(index: np.ndarray) -> tuple[np.ndarray, Any]:
+        with jax.enable_x64(x64):  # a thread starts with the default
+            return index, function(index)
+
+    threads = ThreadPoolExecutor(cpu_count())
+    try:
+        for done in as_completed([threads.submit(call, index) for index in chunks]):
+            yield done.result()
+    finally:
+        threads.shutdown(cancel_futures=True)
+
+
+def _empty(like: tuple[State, Solution], x0: PyTree, count: int) -> tuple[State, Solution]:
+    """Room for all lanes in the form of a result: nothing known but where they start."""
+
+    def room(leaf: np.ndarray) -> np.ndarray:
+        missing = np.nan if np.issubdtype(leaf.dtype, np.floating) else 0
+        return np.full((count, *leaf.shape[1:]), missing, leaf.dtype)
+
+    state, solution = jax.tree.map(room, like)
+    return state, eqx.tree_at(lambda s: s.x, solution, jax.tree.map(np.array, x0))
+
+
+def _take(lanes: PyTree, index: np.ndarray) -> PyTree:
+    return jax.tree.map(lambda leaf: leaf[index], lanes)
+
+
+def _task(functions: tuple, lane: PyTree, shared: tuple) -> Task:
+    objective, inequalities, equalities = functions
+    x0, args, bounds, warm = lane
+    return prepare(objective, x0, (*args, *shared), bounds, inequalities, equalities, warm)
+
+
+def _begin(functions: tuple, options: SolverOptions, lanes: PyTree, shared: tuple) -> State:
+    def one(lane: PyTree) -> State:
+        task = _task(functions, lane, shared)
+        return one_lane.begin(task.lane, task.rows, options)
+
+    return jax.vmap(one)(lanes)
+
+
+def _round(
+    functions: tuple,
+    options: SolverOptions,
+    lanes: PyTree,
+    shared: tuple,
+    state: State,
+    limit: Array,
+    mesh: Mesh | None,
+) -> tuple[State, Solution]:
+    """Iterate a chunk to the end or to `limit`; the devices of a mesh each their share, with no word between them."""
+    arrays, static = eqx.partition(shared, eqx.is_array)
+
+    def share(lanes: PyTree, state: State, arrays: PyTree, limit: Array) -> tuple[State, Solution]:
+        shared = eqx.combine(arrays, static)
+
+        def step(lane: PyTree, state: State) -> State:
+            task = _task(functions, lane, shared)
+            return one_lane.iterate(task.problem, task.inequalities, task.lane, options, state, limit)
+
+        def end(lane: PyTree, state: State) -> Solution:
+            task = _task(functions, lane, shared)
+            return task.solution(one_lane.finish(task.inequalities, task.lane, options, state))
+
+        last = jnp.minimum(limit, options.max_iterations)
+        state = jax.lax.while_loop(
+            lambda state: jnp.any(unfinished(state, last)), lambda state: jax.vmap(step)(lanes, state), state
+        )
+        return state, jax.vmap(end)(lanes, state)
+
+    if mesh is not None:
+        split, whole = PartitionSpec("lanes"), PartitionSpec()
+        share = jax.shard_map(share, mesh=mesh, in_specs=(split, split, whole, whole), out_specs=split, check_vma=False)
+    return share(lanes, state, arrays, limit)
+
+
+_begin_all = Compiled(_begin, once=True)
+round_all = Compiled(_round)
+"""The solver of many lanes: nothing else takes as long to compile or to load."""
+
+
+def _spread(bound: PyTree, x0: PyTree, missing: float) -> PyTree:
+    """A bound for every number of every lane."""
+
+    def fill(bound: Any, part: PyTree) -> PyTree:
+        value = missing if bound is None else bound
+        return jax.tree.map(lambda leaf: np.broadcast_to(np.asarray(value, leaf.dtype), leaf.shape), part)
+
+    return jax.tree.map(fill, bound, x0, is_leaf=lambda leaf: leaf is None)

@@ -1,0 +1,1 @@
+"""What happens over a huge grid of systems and plans?"""

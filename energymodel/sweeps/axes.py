@@ -1,0 +1,161 @@
+"""Along which axes does a sweep run: which numbers or components, at which values, in which unit?"""
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from energymodel.errors import InputError
+from energymodel.units import parse_quantity
+
+SCALES = ("linear", "log")
+_RANGE = re.compile(r"(?P<low>.+?)\.\.(?P<high>.+?)(?:\s+(?P<scale>linear|log))?\s+(?P<count>\S+)")
+_COLONS = re.compile(r"(?P<low>[^:]+):(?P<high>[^:]+):(?P<count>[^:]+?)(?::(?P<scale>[^:]+))?")
+_LEADING = re.compile(r"\s*[+-]?[\d.,_]+(?:[eE][+-]?\d+)?(?P<rest>.*)")
+_EXAMPLE = 'Write for example "8..64 Mi token log 20", "0.5:1:11" or "1, 2, 4".'
+
+
+@dataclasses.dataclass(frozen=True)
+class Axis:
+    """One named axis of a grid.
+
+    `values` is an array in SI, or a pytree of arrays (a layout, a component) whose first axis counts the choices;
+    `labels` name the choices.
+    """
+
+    name: str
+    values: Any
+    unit: str = "1"
+    labels: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        leaves = jax.tree.leaves(self.values)
+        if not leaves or any(np.ndim(leaf) == 0 or not np.size(leaf) for leaf in leaves):
+            raise InputError(f"axis {self.name}: no values. {_EXAMPLE}")
+        if len({np.shape(leaf)[0] for leaf in leaves}) > 1:
+            raise InputError(f"axis {self.name}: its arrays have unequal lengths. Stack one entry per choice.")
+        if self.numeric and not np.all(np.isfinite(self.values)):
+            raise InputError(f"axis {self.name}: a value is not a finite number.")
+
+    def __len__(self) -> int:
+        return int(np.shape(jax.tree.leaves(self.values)[0])[0])
+
+    @property
+    def numeric(self) -> bool:
+        """Whether the axis is a number that varies, and not a choice of components."""
+        return isinstance(self.values, np.ndarray) and self.values.ndim == 1
+
+    def at(self, index: int) -> Any:
+        """Value at an index, in SI."""
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[index], self.values)
+
+    def label(self, index: int) -> Any:
+        """What stands for a value in a table: its label, or the number."""
+        if self.labels is not None:
+            return self.labels[index]
+        return float(self.values[index]) if self.numeric else index
+
+    @classmethod
+    def linear(cls, name: str, low: float, high: float, count: int, unit: str = "1") -> "Axis":
+        """Equal steps from `low` to `high`."""
+        return cls(name, np.linspace(low, high, _count(name, count)), unit)
+
+    @classmethod
+    def log(cls, name: str, low: float, high: float, count: int, unit: str = "1") -> "Axis":
+        """Equal ratios from `low` to `high`, both positive."""
+        if not (low > 0 and high > 0):
+            raise InputError(f"axis {name}: {low:g} to {high:g} has no logarithm. Use linear steps.")
+        return cls(name, np.geomspace(low, high, _count(name, count)), unit)
+
+    @classmethod
+    def of(cls, name: str, values: Iterable[float | int], unit: str = "1") -> "Axis":
+        """Explicit values in SI."""
+        return cls(name, np.array([float(value) for value in values], np.float64), unit)
+
+    @classmethod
+    def choice(cls, name: str, choices: Mapping[str, Any]) -> "Axis":
+        """Components of one structure, by label: hardware presets, markets, layouts.
+
+        **Raises:** `InputError` where the structures differ, as between a dense model and a component of another law.
+        """
+        if not choices:
+            raise InputError(f"axis {name}: no choices. Give at least one preset.")
+        structures = {label: jax.tree.structure(one) for label, one in choices.items()}
+        first = next(iter(choices))
+        for label, structure in structures.items():
+            if structure != structures[first]:
+                raise InputError(
+                    f'axis {name}: "{label}" and "{first}" are made of unlike components. Sweep them one at a time.'
+                )
+        stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *choices.values())
+        return cls(name, stacked, "1", tuple(choices))
+
+
+def _count(name: str, count: Any) -> int:
+    try:
+        number = int(str(count).replace(",", "").replace("_", ""))
+    except ValueError:
+        raise InputError(f'axis {name}: "{count}" is not a number of values. {_EXAMPLE}') from None
+    if number < 1:
+        raise InputError(f"axis {name}: {number} values make no axis. Give at least 1.")
+    return number
+
+
+def parse_axis(name: str, text: Any, unit: str = "1", *, allow_negative: bool = False) -> Axis:
+    """An axis from text: `LOW..HIGH UNIT [linear|log] COUNT`, `LOW:HIGH:COUNT[:log]`, or values with commas.
+
+    The low end may leave its unit to the high end, listed values to the last one. Numbers and arrays are taken in SI.
+
+    **Raises:** `InputError`.
+    """
+    if isinstance(text, Axis):
+        return dataclasses.replace(text, name=name)
+    if not isinstance(text, str):
+        return Axis.of(name, np.ravel(np.asarray(text, np.float64)), unit)
+    match = _RANGE.fullmatch(text.strip()) or _COLONS.fullmatch(text.strip())
+    if match is None:
+        return Axis.of(name, _quantities(name, text.split(","), unit, allow_negative), unit)
+    scale = (match["scale"] or "linear").strip()
+    if scale not in SCALES:
+        raise InputError(f'axis {name}: unknown scale "{scale}". Choose linear or log.')
+    low, high = _quantities(name, [match["low"], match["high"]], unit, allow_negative)
+    return (Axis.log if scale == "log" else Axis.linear)(name, low, high, _count(name, match["count"].strip()), unit)
+
+
+def _quantities(name: str, parts: Sequence[str], unit: str, allow_negative: bool) -> list[float]:
+    parts = [part.strip() for part in parts]
+    if not all(parts):
+        raise InputError(f"axis {name}: a value is missing. {_EXAMPLE}")
+    match = _LEADING.match(parts[-1])
+    suffix = match["rest"].strip() if match and unit != "1" else ""
+    written = [f"{part} {suffix}" if suffix and _is_bare(part) else part for part in parts]
+    return [parse_quantity(part, unit, f"axis {name}", allow_negative=allow_negative) for part in written]
+
+
+def _is_bare(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def points(axes: Sequence[Axis]) -> int:
+    """Number of points of the grid."""
+    return math.prod(len(axis) for axis in axes)
+
+
+def check_axes(axes: Sequence[Axis]) -> None:
+    """Every axis has its own name.
+
+    **Raises:** `InputError`.
+    """
+    names = [axis.name for axis in axes]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise InputError(f"axis {twice[0]}: given twice. Give each axis once.")
+    if not axes:
+        raise InputError(f"A sweep needs at least one axis. {_EXAMPLE}")

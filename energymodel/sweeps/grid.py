@@ -1,0 +1,136 @@
+"""How is a grid divided: which points make a chunk, which chunks make a tile?
+
+A chunk is what one step of a scan evaluates: the last axes in full, times a block of the axis before them. A tile is
+a fixed number of consecutive chunks. Both follow from the axes and from nothing else, so that a tile gives the same
+bits wherever and whenever it is computed. Chunks are numbered in the order of the axes, outermost first, and so are
+points within a chunk: a point is known by (chunk, place), which needs no 64-bit integers.
+"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from energymodel.sweeps.axes import Axis
+
+CHUNK = 2**18
+"""Points of a chunk, at most: a few arrays of them fit into cache, and each operation is long against its start."""
+TILE = 2**24
+"""Points of a tile, at most: what is lost when a machine dies."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """A product of axes, outermost first, cut into chunks and tiles.
+
+    Axes before `cut` have one value in a chunk, axes after it all of theirs, and the axis at `cut` a block.
+    """
+
+    axes: tuple[Axis, ...]
+    cut: int
+    block: int
+    tile_chunks: int
+
+    @property
+    def points(self) -> int:
+        """Number of points."""
+        return math.prod(len(axis) for axis in self.axes)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the axis that is cut."""
+        return -(-len(self.axes[self.cut]) // self.block)
+
+    @property
+    def padded(self) -> bool:
+        """Whether the last block of the axis that is cut repeats its last value."""
+        return self.blocks * self.block != len(self.axes[self.cut])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of a chunk: its block, then the axes after it."""
+        return (self.block, *(len(axis) for axis in self.axes[self.cut + 1 :]))
+
+    @property
+    def volume(self) -> int:
+        """Points of a chunk."""
+        return math.prod(self.shape)
+
+    @property
+    def chunks(self) -> int:
+        """Number of chunks."""
+        return math.prod(len(axis) for axis in self.axes[: self.cut]) * self.blocks
+
+    @property
+    def tiles(self) -> int:
+        """Number of tiles."""
+        return -(-self.chunks // self.tile_chunks)
+
+    def tile(self, number: int) -> tuple[int, int]:
+        """First chunk of a tile and the number of its chunks."""
+        first = number * self.tile_chunks
+        return first, min(self.tile_chunks, self.chunks - first)
+
+    def index(self, chunk: int, place: int) -> tuple[int, ...]:
+        """Indices along the axes of a point of a chunk."""
+        *leading, block = np.unravel_index(chunk, (*(len(axis) for axis in self.axes[: self.cut]), self.blocks))
+        first, *rest = np.unravel_index(place, self.shape)
+        return tuple(int(one) for one in (*leading, block * self.block + first, *rest))
+
+    def tile_of(self, chunk: int) -> int:
+        """Number of the tile that holds a chunk."""
+        return chunk // self.tile_chunks
+
+    def values(self, dtype: Any) -> tuple[Any, ...]:
+        """Values of all axes in a precision, the one that is cut padded to whole blocks."""
+        padding = self.blocks * self.block - len(self.axes[self.cut])
+        found = []
+        for place, axis in enumerate(self.axes):
+            width = padding if place == self.cut else 0
+            found.append(jax.tree.map(lambda leaf, width=width: _padded(leaf, width, dtype), axis.values))
+        return tuple(found)
+
+    def chunk_values(self, values: Sequence[Any], chunk: Any) -> tuple[tuple[Any, ...], tuple[Any, ...], Any]:
+        """What a chunk needs of each axis, the indices of its leading axes, and the place of its block."""
+        leading = []
+        rest, block = chunk // self.blocks, chunk % self.blocks
+        for axis in reversed(self.axes[: self.cut]):
+            leading.append(rest % len(axis))
+            rest = rest // len(axis)
+        leading = tuple(reversed(leading))
+        found: list[Any] = [
+            jax.tree.map(lambda leaf, index=index: leaf[index], tree)
+            for tree, index in zip(values[: self.cut], leading, strict=True)
+        ]
+        start = block * self.block
+        found.append(jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, self.block), values[self.cut]))
+        return (*found, *values[self.cut + 1 :]), leading, start
+
+    def valid(self, start: Any) -> Any:
+        """Which points of a chunk are no padding, in a shape that broadcasts; `None` if all are."""
+        if not self.padded:
+            return None
+        inside = start + jnp.arange(self.block) < len(self.axes[self.cut])
+        return inside.reshape((self.block,) + (1,) * (len(self.shape) - 1))
+
+
+def _padded(leaf: Any, width: int, dtype: Any) -> np.ndarray:
+    leaf = np.asarray(leaf)
+    leaf = leaf.astype(dtype) if np.issubdtype(leaf.dtype, np.floating) else leaf
+    return np.concatenate([leaf, np.repeat(leaf[-1:], width, axis=0)]) if width else leaf
+
+
+def divide(axes: Sequence[Axis], chunk: int = CHUNK, tile: int = TILE) -> Grid:
+    """Cut a grid, its axes outermost first, into chunks and tiles of at most so many points."""
+    sizes = [len(axis) for axis in axes]
+    cut = len(sizes) - 1
+    while cut > 0 and math.prod(sizes[cut:]) <= chunk:
+        cut -= 1
+    inner = math.prod(sizes[cut + 1 :])
+    blocks = -(-sizes[cut] // max(1, chunk // inner))
+    block = -(-sizes[cut] // blocks)
+    return Grid(tuple(axes), cut, block, max(1, tile // (block * inner)))

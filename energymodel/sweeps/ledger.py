@@ -1,0 +1,141 @@
+"""How does a sweep survive the death of its process? Finished tiles are files in a folder.
+
+`run.json` says what the sweep is; each tile is one file, written at once or not at all, that starts with a digest of
+the sweep, of its number and of its content. A lock keeps a second process out, and dies with the first.
+"""
+
+import errno
+import fcntl
+import hashlib
+import io
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import jax
+import numpy as np
+
+from energymodel.errors import InputError
+from energymodel.sweeps.identity import difference
+
+RUN, LOCK, TILES = "run.json", "lock", "tiles"
+DIGEST_SIZE = 32
+
+
+class Ledger:
+    """The folder of a sweep, locked while it is open.
+
+    **Raises:** `InputError` where another process holds the folder, or it belongs to another sweep.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], identity: Mapping[str, Any], like: Any) -> None:
+        self.folder, self._identity = Path(folder), identity
+        self._structure = jax.tree.structure(like)
+        self._shapes = [(leaf.shape, np.dtype(leaf.dtype)) for leaf in jax.tree.leaves(like)]
+        self._lock: int | None = None
+
+    def __enter__(self) -> "Ledger":
+        try:
+            (self.folder / TILES).mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise InputError(f"{self.folder}: cannot be used for a sweep: {error.strerror}.") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._open()
+        except BlockingIOError:
+            self._release()
+            raise InputError(
+                f"{self.folder}: another sweep runs in this folder. Wait for it, or give another folder."
+            ) from None
+        except BaseException:
+            self._release()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._release()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)  # which also unlocks
+            self._lock = None
+
+    def _open(self) -> None:
+        path = self.folder / RUN
+        if not path.exists():
+            self._write(path, (json.dumps(self._identity, indent=1, ensure_ascii=False) + "\n").encode())
+            return
+        try:
+            theirs = json.loads(path.read_bytes())
+        except (OSError, ValueError):
+            theirs = None
+        if not isinstance(theirs, dict):
+            raise InputError(f"{path}: cannot be read. Remove the folder, or give another one.")
+        if theirs.get("checksum") != self._identity["checksum"]:
+            raise InputError(
+                f"{self.folder} holds another sweep: {difference(self._identity, theirs)}. "
+                "Give another folder, or the same scenario, axes, options and version."
+            )
+
+    def path(self, number: int) -> Path:
+        """File of a tile."""
+        return self.folder / TILES / f"{number:08d}.tile"
+
+    def _digest(self, number: int, content: bytes) -> bytes:
+        return hashlib.sha256(f"{self._identity['checksum']} {number} ".encode() + content).digest()
+
+    def read(self, number: int) -> Any | None:
+        """State of a tile; `None` if it is missing, cut short, damaged, or of another sweep or number."""
+        try:
+            stored = self.path(number).read_bytes()
+        except OSError:
+            return None
+        kept, content = stored[:DIGEST_SIZE], stored[DIGEST_SIZE:]
+        if kept != self._digest(number, content):
+            return None
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            leaves = [arrays[f"arr_{place}"] for place in range(len(self._shapes))]
+        if [(leaf.shape, leaf.dtype) for leaf in leaves] != self._shapes:
+            return None
+        return jax.tree.unflatten(self._structure, leaves)
+
+    def write(self, number: int, state: Any) -> None:
+        """Keep the state of a tile.
+
+        **Raises:** `InputError` where the disk is full or the folder cannot be written; finished tiles stay.
+        """
+        buffer = io.BytesIO()
+        np.savez(buffer, *(np.asarray(leaf) for leaf in jax.tree.leaves(state)))
+        content = buffer.getvalue()
+        self._write(self.path(number), self._digest(number, content) + content)
+
+    def _write(self, path: Path, content: bytes) -> None:
+        name = None
+        try:
+            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".", suffix=".part", delete=False) as file:
+                name = file.name
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, path)
+        except OSError as error:
+            if name is not None:
+                Path(name).unlink(missing_ok=True)
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+            reason = "the disk is full" if full else f"cannot be written: {error.strerror}"
+            raise InputError(
+                f"{path.parent}: {reason}. Finished tiles are kept: make room and run the same command again."
+            ) from None
+
+    def finished(self, count: int) -> set[int]:
+        """Numbers of the tiles that are complete and intact; leftovers of writes that were cut short are removed."""
+        for leftover in self.folder.rglob(".*.part"):
+            leftover.unlink(missing_ok=True)
+        return {number for number in range(count) if self.path(number).exists() and self.read(number) is not None}

@@ -1,0 +1,331 @@
+"""Which points of a grid cannot be improved in one respect without giving up another?"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from energymodel.errors import InputError
+from energymodel.sweeps.grid import Grid
+from energymodel.sweeps.reductions import (
+    AbstractReduction,
+    Chunk,
+    Points,
+    Range,
+    Sampled,
+    feasible,
+    float_dtype,
+    least_or_inf,
+    lesser,
+    masked,
+    output_of,
+    places,
+)
+
+BINS = 256
+DROPPED_BITS = 9
+LEVEL_BITS = 23
+LEVELS = 2**LEVEL_BITS
+"""Values of a number without its last bits; with the bin it makes an integer of 32 bits, so there are 256 bins."""
+CAPACITY = 1024
+STEPS = 512  # of the coarse look at a front of two objectives
+ROW = 128
+GROUP = 16
+"""Points in a row, and rows that are looked at together, where a point may improve a front."""
+LAST = np.int32(2**31 - 1)
+SENTRIES = 32
+"""Points of a front that every point is compared with; the others see only those that these let pass."""
+
+
+def _picked(outputs: Any, names: Sequence[str | Callable[[Any], Any]], limits: Mapping[str, Range]) -> tuple[Any, ...]:
+    """Objectives of a point, all infinite where a limit is broken or one of them is no number."""
+    permitted = feasible(outputs, limits)
+    for name in names:
+        permitted = permitted & (jnp.abs(jnp.asarray(output_of(outputs, name))) < jnp.inf)
+    return tuple(least_or_inf(output_of(outputs, name), permitted) for name in names)
+
+
+@dataclasses.dataclass(frozen=True)
+class ParetoBins(AbstractReduction):
+    """The point of least `second` objective in each of equal steps of the logarithm of the `first`.
+
+    A front as fine as its bins, at little cost: bin and second objective share one number, the latter to 14 bits.
+    `span` is the range of the first objective, taken from a sample of the grid unless given; points beyond it fall
+    into the end bins.
+    """
+
+    first: str
+    second: str
+    limits: Mapping[str, Range] = dataclasses.field(default_factory=dict)
+    bins: int = BINS
+    span: Range | None = None
+
+    looks_for_points = True
+
+    def prepare(self, sampled: Sampled) -> "ParetoBins":
+        """Take the range of the first objective from a sample."""
+        if self.span is not None:
+            return self
+        if not 0 < self.bins <= BINS:
+            raise InputError(f"bins: {self.bins} is not between 1 and {BINS}.")
+        low, high = sampled.positive_range(self.first, self.limits)
+        return dataclasses.replace(self, span=(low, high))
+
+    def pick(self, outputs: Any) -> Any:
+        """Bin and second objective in one integer, which orders like the objective within a bin.
+
+        With two arrays to read, XLA would evaluate the model once for each.
+        """
+        x, y = _picked(outputs, (self.first, self.second), self.limits)
+        return self.bin_of(x) * LEVELS + level_of(y)
+
+    def init(self, grid: Grid) -> Points:
+        """Empty bins."""
+        none = jnp.zeros(self.bins, jnp.int32)
+        return Points(jnp.full(self.bins, level_of(jnp.inf)), none, none)
+
+    def bin_of(self, x: Any) -> Any:
+        """Bin of a value of the first objective."""
+        assert self.span is not None
+        low, high = self.span
+        scale = self.bins / math.log(high / low)
+        place = (jnp.log(x) - math.log(low)) * scale
+        return jnp.clip(place, 0.0, self.bins - 1.0).astype(jnp.int32)
+
+    def update(self, state: Points, picked: Any, chunk: Chunk) -> Points:
+        """Sort into the bins the rows of points that improve on the staircase so far."""
+        keys = picked if chunk.valid is None else jnp.where(chunk.valid, picked, level_of(jnp.inf))
+
+        def look(keys: Any) -> Points:
+            keys = _rows(keys, level_of(jnp.inf))
+            staircase = jax.lax.cummin(state.value)
+            return _over_rows(
+                (keys & (LEVELS - 1)) < staircase.at[keys >> LEVEL_BITS].get(mode="promise_in_bounds"),
+                functools.partial(sort, keys),
+                state,
+            )
+
+        def sort(keys: Any, state: Points, rows: Any, inside: Any) -> Points:
+            chosen = jnp.where(inside, keys[rows], level_of(jnp.inf)).reshape(-1)
+            bins, values = chosen >> LEVEL_BITS, chosen & (LEVELS - 1)
+            numbers = _numbers(rows, keys.shape[-1])
+
+            def better(_: None) -> Points:
+                least = state.value.at[bins].min(values)
+                wins = (values == least[bins]) & (values < state.value[bins])
+                first = jnp.full(self.bins, LAST).at[jnp.where(wins, bins, self.bins)].min(numbers, mode="drop")
+                new = first < LAST
+                return Points(
+                    jnp.where(new, least, state.value),
+                    jnp.where(new, jnp.asarray(chunk.number, jnp.int32), state.chunk),
+                    jnp.where(new, first, state.place),
+                )
+
+            # Rows before these may have made them needless.
+            improves = jnp.any(values < jax.lax.cummin(state.value)[bins])
+            return jax.lax.cond(improves, better, lambda _: state, None)
+
+        # What a branch takes is computed before it: once, and in the shape of the chunk, which keeps vector loops.
+        some = jnp.min(keys & (LEVELS - 1)) < level_of(jnp.inf)
+        return jax.lax.cond(some, look, lambda _: state, keys)
+
+    def merge(self, first: Points, second: Points) -> Points:
+        """The lesser of each bin, the first where they are equal."""
+        return lesser(first, second)
+
+    def kept_points(self, state: Points, grid: Grid) -> list[tuple[int, ...]]:
+        """Indices of the points of the staircase."""
+        value = np.where(state.value < np.asarray(level_of(np.inf)), state.value, np.inf)
+        before = np.concatenate([[np.inf], np.minimum.accumulate(value)[:-1]])
+        steps = value < before
+        return places(Points(value[steps], state.chunk[steps], state.place[steps]), grid)
+
+    def efficient(self, outputs: Mapping[str, np.ndarray]) -> list[int]:
+        """Places of the efficient points, by the first objective."""
+        return efficient([outputs[self.first], outputs[self.second]])
+
+
+class Front(NamedTuple):
+    """Points that none dominates: objectives in columns, infinite beyond the last; how many did not find room."""
+
+    values: Any
+    chunk: Any
+    place: Any
+    lost: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class Pareto(AbstractReduction):
+    """Every point that no other point dominates, exactly, for two and more objectives.
+
+    Of points with equal objectives the first one is kept. `capacity` bounds the front; a larger one says so.
+    """
+
+    objectives: Sequence[str]
+    limits: Mapping[str, Range] = dataclasses.field(default_factory=dict)
+    capacity: int = CAPACITY
+    span: Range | None = None
+
+    looks_for_points = True
+
+    def prepare(self, sampled: Sampled) -> "Pareto":
+        """Take the range of the first of two objectives from a sample; it decides about speed only."""
+        if self.span is not None or len(self.objectives) != 2:
+            return self
+        return dataclasses.replace(self, span=sampled.range(self.objectives[0], self.limits))
+
+    def pick(self, outputs: Any) -> Any:
+        """The objectives, infinite where a limit is broken."""
+        return _picked(outputs, self.objectives, self.limits)
+
+    def init(self, grid: Grid) -> Front:
+        """An empty front."""
+        none = jnp.zeros(self.capacity, jnp.int32)
+        values = jnp.full((len(self.objectives), self.capacity), jnp.inf, float_dtype())
+        return Front(values, none, none, jnp.zeros((), jnp.int32))
+
+    def passing(self, state: Front, columns: Sequence[Any]) -> Any:
+        """Which points a coarse look at the front lets pass; the others are dominated, or twins of its points."""
+        passing = columns[0] < jnp.inf
+        if len(columns) == 2:
+            assert self.span is not None
+            low, high = self.span
+            spaced, coordinate = (np.geomspace, jnp.log) if low > 0.0 else (np.linspace, jnp.asarray)
+            edges = jnp.asarray(spaced(low, high, STEPS), columns[0].dtype)
+            last = jnp.searchsorted(state.values[0], edges, side="right")
+            least = jnp.concatenate([jnp.full(1, jnp.inf, edges.dtype), jax.lax.cummin(state.values[1])])[last]
+            ends = coordinate(edges[0]), coordinate(edges[-1])
+            place = jnp.floor((coordinate(columns[0]) - ends[0]) * ((STEPS - 1) / (ends[1] - ends[0])))
+            # One step lower than rounding could make it, so that the edge lies below the point.
+            step = jnp.clip(jnp.where(passing, place, 0.0) - 1.0, -1.0, STEPS - 1.0).astype(jnp.int32)
+            return passing & ((step < 0) | (columns[1] < least[jnp.maximum(step, 0)]))
+        # Sentries spread over the front: those after the last point are infinite and stop nothing.
+        found = jnp.sum(state.values[0] < jnp.inf)
+        spread = (jnp.arange(SENTRIES) * found) // SENTRIES
+        for sentry in range(SENTRIES):
+            below = [state.values[row, spread[sentry]] <= column for row, column in enumerate(columns)]
+            passing = passing & ~functools.reduce(jnp.logical_and, below)
+        return passing
+
+    def update(self, state: Front, picked: Any, chunk: Chunk) -> Front:
+        """Compare all points with a coarse front, and those that pass with the front."""
+        columns = [masked(part, chunk) for part in picked]
+
+        def look(columns: list[Any]) -> Front:
+            columns = [_rows(column) for column in columns]
+            return _over_rows(self.passing(state, columns), functools.partial(sort, columns), state)
+
+        def sort(columns: list[Any], state: Front, rows: Any, inside: Any) -> Front:
+            some = [jnp.where(inside, column[rows], jnp.inf).reshape(-1) for column in columns]
+            numbers = _numbers(rows, columns[0].shape[-1])
+
+            def insert(carry: tuple[Front, Any]) -> tuple[Front, Any]:
+                state, waiting = carry
+                taken = jnp.nonzero(waiting, size=ROW, fill_value=waiting.size)[0]
+                values = jnp.stack([column.at[taken].get(mode="fill", fill_value=jnp.inf) for column in some])
+                places = numbers.at[taken].get(mode="fill", fill_value=0)
+                fresh = Front(values, jnp.full(ROW, chunk.number, jnp.int32), places, jnp.zeros((), jnp.int32))
+                return join(state, fresh, self.capacity, jnp), waiting.at[taken].set(False, mode="drop")
+
+            return jax.lax.while_loop(lambda carry: jnp.any(carry[1]), insert, (state, self.passing(state, some)))[0]
+
+        return jax.lax.cond(jnp.min(columns[0]) < jnp.inf, look, lambda _: state, columns)
+
+    def merge(self, first: Front, second: Front) -> Front:
+        """The front of both."""
+        return join(first, second, self.capacity, np)
+
+    def kept_points(self, state: Front, grid: Grid) -> list[tuple[int, ...]]:
+        """Indices of the points of the front."""
+        return places(Points(state.values[0], state.chunk, state.place), grid)
+
+    def complaint(self, state: Front) -> str:
+        """What to say where the front did not find room."""
+        lost = int(state.lost)
+        return f"The front has more than {self.capacity:,} points; {lost:,} were lost. Raise capacity." if lost else ""
+
+    def efficient(self, outputs: Mapping[str, np.ndarray]) -> list[int]:
+        """Places of the efficient points, by the first objective."""
+        return efficient([outputs[name] for name in self.objectives])
+
+
+def _covers(left: Any, right: Any, xp: Any, *, strictly: bool) -> Any:
+    """Whether points of `left` are at least as good as points of `right`; if `strictly`, better in one respect."""
+    above, below = left[:, :, None], right[:, None, :]
+    verdict = xp.all(above <= below, axis=0)
+    return verdict & xp.any(above < below, axis=0) if strictly else verdict
+
+
+def join(front: Front, fresh: Front, capacity: int, xp: Any) -> Front:
+    """The front with further points, in the order of the first objective; of equal points the first.
+
+    Points of `front` do not dominate each other; those of `fresh` may.
+    """
+    old, new = front.values, fresh.values
+    numbers = xp.arange(new.shape[1])
+    twins = xp.all(new[:, :, None] == new[:, None, :], axis=0) & (numbers[:, None] < numbers[None, :])
+    lost_new = xp.any(_covers(old, new, xp, strictly=False), axis=0) | ~(new[0] < xp.inf)
+    lost_new = lost_new | xp.any(_covers(new, new, xp, strictly=True) | twins, axis=0)
+    lost_old = xp.any(_covers(new, old, xp, strictly=True), axis=0) | ~(old[0] < xp.inf)
+    gone = xp.concatenate([lost_old, lost_new])
+    alive = xp.where(gone[None, :], xp.inf, xp.concatenate([old, new], axis=1))
+    kept = xp.argsort(alive[0], stable=True)[:capacity]
+    too_many = xp.maximum(xp.sum(~gone) - capacity, 0).astype(xp.int32)
+    return Front(
+        alive[:, kept],
+        xp.concatenate([front.chunk, fresh.chunk])[kept],
+        xp.concatenate([front.place, fresh.place])[kept],
+        front.lost + fresh.lost + too_many,
+    )
+
+
+def _over_rows(passing: Any, sort: Callable[[Any, Any, Any], Any], state: Any) -> Any:
+    """Give `sort` the rows with a point that passes, in groups; the last group has rows that are not inside."""
+    rows = jnp.any(passing, axis=-1)
+    count = rows.size
+    order = jnp.nonzero(rows, size=count + -count % GROUP, fill_value=count)[0].astype(jnp.int32)
+
+    def group(number: Any, state: Any) -> Any:
+        chosen = jax.lax.dynamic_slice_in_dim(order, number * GROUP, GROUP)
+        return sort(state, jnp.minimum(chosen, count - 1), (chosen < count)[:, None])
+
+    groups = (jnp.sum(rows, dtype=jnp.int32) + (GROUP - 1)) // GROUP
+    return jax.lax.fori_loop(0, groups, group, state)
+
+
+def level_of(value: Any) -> Any:
+    """An integer below `LEVELS` that orders like a number, to 14 bits of its mantissa."""
+    bits = jax.lax.bitcast_convert_type(jnp.asarray(value, jnp.float32), jnp.int32)
+    ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # negative numbers order the other way
+    return (ordered >> DROPPED_BITS) + LEVELS // 2
+
+
+def _rows(values: Any, missing: Any = jnp.inf) -> Any:
+    """Points of a chunk in rows of about `ROW`; filled up with what is missing only where the points do not divide."""
+    flat = values.reshape(-1)
+    width = next((one for one in range(ROW, ROW // 8, -1) if flat.size % one == 0), 0)
+    if width:  # a concatenation would keep the model from running in vector registers
+        return flat.reshape(-1, width)
+    return jnp.concatenate([flat, jnp.full(-flat.size % ROW, missing, flat.dtype)]).reshape(-1, ROW)
+
+
+def _numbers(rows: Any, width: int) -> Any:
+    """Places in the chunk of the points of some rows, flat."""
+    return (rows[:, None] * width + jnp.arange(width, dtype=jnp.int32)).reshape(-1)
+
+
+def efficient(columns: Sequence[np.ndarray]) -> list[int]:
+    """Places of points that none dominates, by the first column; of equal points the first."""
+    values = np.stack([np.asarray(column, np.float64) for column in columns])
+    order = np.lexsort(values[::-1])
+    found: list[int] = []
+    for place in order:
+        point = values[:, place]
+        if not np.any(np.all(values[:, found] <= point[:, None], axis=0)):
+            found.append(int(place))
+    return found

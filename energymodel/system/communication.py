@@ -1,0 +1,235 @@
+"""What do the chips send each other in a step, how long does it take and what energy?"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from energymodel.numerics import Numeric, Scalar
+from energymodel.performance.collectives import hierarchical_latency, hierarchical_transfer_time, point_to_point_time
+from energymodel.performance.parallelism import inner_ranks
+from energymodel.system.memory import Shard, kept_bytes
+from energymodel.system.plan import TrainingPlan
+from energymodel.system.training_system import TrainingSystem
+from energymodel.system.work import Division, LayerWork
+
+
+class Exchange(NamedTuple):
+    """Time of an exchange, the bytes that one chip sends within the node and beyond, and the latency in the time."""
+
+    time: Scalar
+    inner_bytes: Scalar
+    outer_bytes: Scalar
+    latency: Numeric = 0.0
+
+    def scaled(self, count: Numeric) -> "Exchange":
+        """The same exchange, `count` times in a row."""
+        return Exchange(*(jnp.asarray(part) * count for part in self))
+
+
+class Fabric(NamedTuple):
+    """Bandwidth per chip and direction, latency, and chips per node."""
+
+    inner_bandwidth: Scalar
+    inner_latency: Scalar
+    outer_bandwidth: Scalar
+    outer_latency: Scalar
+    node: Scalar
+    steps: Numeric = 0.0
+
+    def all_reduce(
+        self, ranks: Numeric, stride: Numeric, size: Numeric, *, count: Numeric = 1.0, tree: bool = False
+    ) -> Exchange:
+        """Hierarchical all-reduce of `size` bytes in `count` operations, each with its latency.
+
+        Within the node on a ring, then between nodes on the shards, on a ring or a tree.
+        """
+        size, inner = jnp.asarray(size), inner_ranks(ranks, stride, self.node)
+        outer = jnp.asarray(ranks) / inner
+        transfer = hierarchical_transfer_time(inner, outer, size, self.inner_bandwidth, self.outer_bandwidth, tree)
+        latency = count * hierarchical_latency(inner, outer, self.inner_latency, self.outer_latency, self.steps, tree)
+        inner_bytes, outer_bytes = 2.0 * (1.0 - 1.0 / inner) * size, 2.0 * (1.0 - 1.0 / outer) * size / inner
+        return Exchange(transfer + latency, inner_bytes, outer_bytes, latency)
+
+    def faster_all_reduce(
+        self, ranks: Numeric, stride: Numeric, size: Numeric, *, count: Numeric, tree: Numeric
+    ) -> Exchange:
+        """All-reduce on a ring, or on a tree where that is faster and there (`tree` = 1): small sizes, many nodes."""
+        ring = self.all_reduce(ranks, stride, size, count=count)
+        other = self.all_reduce(ranks, stride, size, count=count, tree=True)
+        gained = jnp.maximum(ring.time - other.time, 0.0)
+        return Exchange(ring.time - tree * gained, ring.inner_bytes, ring.outer_bytes)
+
+    def all_to_all(self, ranks: Numeric, stride: Numeric, size: Numeric) -> Exchange:
+        """All-to-all in which a chip sends `size / ranks` bytes to each rank; the two networks work in turn."""
+        inner = inner_ranks(ranks, stride, self.node)
+        near, far = (inner - 1.0) / ranks * size, (1.0 - inner / ranks) * size
+        latency = (inner - 1.0) * self.inner_latency + (ranks - inner) * self.outer_latency
+        return Exchange(latency + near / self.inner_bandwidth + far / self.outer_bandwidth, near, far)
+
+    def ring_pass(self, ranks: Numeric, stride: Numeric, size: Numeric) -> Exchange:
+        """`ranks - 1` hops of `size` bytes around a ring that the slowest hop paces."""
+        hops, size = jnp.asarray(ranks) - 1.0, jnp.asarray(size)
+        crosses = jnp.clip(ranks / inner_ranks(ranks, stride, self.node) - 1.0, 0.0, 1.0)
+        near = point_to_point_time(size, self.inner_latency, self.inner_bandwidth)
+        far = point_to_point_time(size, self.outer_latency, self.outer_bandwidth)
+        time = hops * ((1.0 - crosses) * near + crosses * jnp.maximum(near, far))
+        return Exchange(time, hops * size * (1.0 - crosses), hops * size * crosses)
+
+
+class LayerExchange(NamedTuple):
+    """Exchanges of one layer and one micro-batch, before overlap."""
+
+    tensor: Exchange
+    context: Exchange
+    expert: Exchange
+
+
+class Traffic(NamedTuple):
+    """What a chip exchanges, before overlap: by layer and micro-batch, by micro-batch (pipeline), by step (data)."""
+
+    tensor: Exchange
+    context: Exchange
+    expert: Exchange
+    pipeline: Exchange
+    data: Exchange
+
+    def of_step(self, division: Division) -> "Traffic":
+        """The same of a whole step of the mean chip."""
+        return Traffic(
+            tensor=self.tensor.scaled(division.layer_passes),
+            context=self.context.scaled(division.layer_passes),
+            expert=self.expert.scaled(division.layer_passes),
+            pipeline=self.pipeline.scaled(division.microbatches),
+            data=self.data,
+        )
+
+
+def fabric_of(system: TrainingSystem, plan: TrainingPlan) -> Fabric:
+    """Bandwidths and latencies that the networks of a system offer to one chip, at `G / g` nodes [definition].
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+
+    **Returns:** bandwidth [B/s] and latency [s] within and between nodes, and chips of a node [1].
+    """
+    nodes = system.node.count(plan.chips)
+    return Fabric(
+        inner_bandwidth=system.node.scale_up.bandwidth(),
+        inner_latency=jnp.asarray(system.node.scale_up.latency),
+        outer_bandwidth=system.network.bandwidth(nodes),
+        outer_latency=jnp.asarray(system.network.link.latency),
+        node=jnp.asarray(system.node.chips),
+        steps=jnp.asarray(system.software.collective_steps),
+    )
+
+
+def traffic_of(system: TrainingSystem, plan: TrainingPlan, division: Division, work: LayerWork, part: Shard) -> Traffic:
+    """All exchanges of a chip, `n t + Q / bw` each [Thakur et al. 2005], before overlap.
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+    - `division`, `work`, `part`: from `divide`, `layer_work`, `shard`.
+
+    **Returns:** time [s] and bytes sent [B], within and between nodes, for each kind of exchange.
+    """
+    fabric = fabric_of(system, plan)
+    return Traffic(
+        *layer_exchange(system, plan, fabric, work),
+        pipeline=pipeline_exchange(plan, fabric, work),
+        data=data_exchange(system, plan, fabric, division, part),
+    )
+
+
+def layer_exchange(system: TrainingSystem, plan: TrainingPlan, fabric: Fabric, work: LayerWork) -> LayerExchange:
+    """Exchanges of one layer and micro-batch, before overlap [Korthikanti et al. 2022, sec. 4; Liu et al. 2023].
+
+    Tensor: `4 + 2 r` all-reduces of `2 M h` bytes, six with full recomputation. Context: keys and values travel
+    the ring in the forward pass, they and their gradients in the backward pass, three times `c - 1` hops. Expert:
+    `4 + 2 r` all-to-alls, dispatch and combine, forward and backward, in layers that have experts.
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+    - `fabric`: networks, from `fabric_of`.
+    - `work`: work of a layer, from `layer_work`.
+
+    **Returns:** time [s] and bytes sent [B], within and between nodes, for each kind of exchange.
+    """
+    layout, workload = plan.layout, system.workload
+    all_reduces = 4.0 + 2.0 * layout.recompute_full
+    kv_share = 2.0 * workload.kv_heads * workload.head_size / (workload.hidden * layout.tensor)
+    passes = 4.0 + 2.0 * layout.recompute_full
+    mixture = (workload.layers - workload.dense_layers) / workload.layers
+    return LayerExchange(
+        tensor=fabric.all_reduce(layout.tensor, 1.0, work.exchanged).scaled(all_reduces),
+        context=fabric.ring_pass(layout.context, layout.tensor, work.exchanged * kv_share).scaled(3.0),
+        expert=fabric.all_to_all(
+            layout.expert, layout.tensor, work.exchanged / layout.tensor * workload.active_experts
+        ).scaled(passes * mixture),
+    )
+
+
+def pipeline_exchange(plan: TrainingPlan, fabric: Fabric, work: LayerWork) -> Exchange:
+    """Activations and gradients between pipeline ranks, `2 v (1 - 1/p)` messages [Narayanan et al. 2021, sec. 2.2].
+
+    Per micro-batch and rank, the mean over ranks; `2 M h` bytes each, a t-th of it with sequence parallelism. Of the
+    `p - 1` boundaries `G / g - 1` lie between nodes, at most all: ranks of a pipeline are as far apart as can be.
+
+    **Arguments:**
+
+    - `plan`: what is decided.
+    - `fabric`: networks, from `fabric_of`.
+    - `work`: work of a layer, from `layer_work`.
+
+    **Returns:** time [s] and bytes sent [B].
+    """
+    layout = plan.layout
+    size = work.exchanged / layout.tensor  # scattered before it is sent, gathered after [Narayanan et al. 2021, 4.1]
+    boundaries = 2.0 * layout.interleaving * (1.0 - 1.0 / layout.pipeline)
+    crossing = jnp.clip((plan.chips / fabric.node - 1.0) / jnp.maximum(1.0, layout.pipeline - 1.0), 0.0, 1.0)
+    near = point_to_point_time(size, fabric.inner_latency, fabric.inner_bandwidth)
+    far = point_to_point_time(size, fabric.outer_latency, fabric.outer_bandwidth)
+    time = (1.0 - crossing) * near + crossing * far
+    return Exchange(time, (1.0 - crossing) * size, crossing * size).scaled(boundaries)
+
+
+def data_exchange(
+    system: TrainingSystem, plan: TrainingPlan, fabric: Fabric, division: Division, part: Shard
+) -> Exchange:
+    """Gradients and parameters over the replicas in a step, `n (w_g + k w_p)` bytes [Rajbhandari et al. 2020, sec. 7].
+
+    A reduce-scatter of gradients and `k = 1` all-gather of parameters; with sharded parameters the gather repeats
+    for the forward and the backward pass of every micro-batch, `k = 2 m`, and so does the scatter. Where nothing is
+    sharded, gradients are all-reduced: both halves send `w_g`. They travel in buckets, each of which starts a
+    collective operation.
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+    - `fabric`: networks, from `fabric_of`.
+    - `division`: counts from `divide`.
+    - `part`: parameters on the chip, from `shard`.
+
+    **Returns:** time [s] and bytes sent [B] in a step, before overlap.
+    """
+    layout, software = plan.layout, system.software
+    gathers = (1.0 - layout.shard_parameters) + 2.0 * layout.shard_parameters * division.microbatches
+    scatters = 1.0 + layout.shard_parameters * (division.microbatches - 1.0)
+    sharded = jnp.maximum(layout.shard_optimizer, layout.shard_parameters)
+    kept = kept_bytes(system, plan)
+    halves = scatters * kept.sent + gathers * (sharded * kept.weight + (1.0 - sharded) * kept.sent)
+    # What is sharded is scattered and gathered, on rings; what is not may take a tree.
+    tree = software.tree * (1.0 - sharded)
+
+    def exchange(ranks: Numeric, stride: Numeric, parameters: Numeric) -> Exchange:
+        size = parameters * halves
+        count = 1.0 + size / software.bucket_size
+        # An all-reduce is a reduce-scatter and an all-gather of the same bytes: each half counts half.
+        return fabric.faster_all_reduce(ranks, stride, size, count=count, tree=tree).scaled(0.5)
+
+    dense = exchange(part.dense_ranks, layout.tensor, part.dense)
+    routed = exchange(part.routed_ranks, layout.tensor * layout.expert, part.routed)
+    routed = routed.scaled(system.workload.mixture)  # a dense model has no second collective to start
+    return Exchange(*(jnp.asarray(one) + other for one, other in zip(dense, routed, strict=True)))

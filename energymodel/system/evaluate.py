@@ -1,0 +1,241 @@
+"""What does a training run yield and cost?"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from energymodel.compilation import Compiled
+from energymodel.learning.learning import AbstractLearning
+from energymodel.learning.loss_law import effective_parameters
+from energymodel.learning.schedule import quadrature_over_progress, schedule_effective_tokens
+from energymodel.numerics import Numeric, Real
+from energymodel.performance.reliability import availability, cluster_mtbf, young_interval
+from energymodel.physics.limits import landauer_energy, landauer_multiple
+from energymodel.system.operating_point import precision_energy, precision_speedup
+from energymodel.system.outcome import EnergyBreakdown, Slack, StepTime, TrainingOutcome
+from energymodel.system.plan import AbstractGoal, TargetLoss, TokenBudget, TrainingPlan
+from energymodel.system.step import ChipPower, Step, training_step
+from energymodel.system.training_system import TrainingSystem
+
+
+def evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
+    """Loss, time, energy, power, temperature, money and carbon of a training run [docs/physics.md E, 2026].
+
+    Pure: works under `jit`, `vmap` and `grad`, in float32 and float64, in the precision of the caller. A plan
+    with one batch knot takes the closed form; more knots integrate over the progress of the run.
+
+    **Arguments:**
+
+    - `system`: what is given; every number in SI.
+    - `plan`: what is decided; one plan, or one of a lattice under `vmap`.
+
+    **Returns:** `TrainingOutcome`; its `energy` parts [J] add up to the total, its `slack` is negative where a
+    limit of the system is broken.
+    """
+    parameters = parameters_in_loss(system)
+    if plan.knots == 1:
+        batch = jnp.reshape(plan.batch, ())
+        tokens, effective, loss = _learned(system.learning, plan, parameters, batch)
+        worst = training_step(system, plan, batch)
+        run = jax.tree.map(lambda rate: rate * tokens, _per_token(system, plan, batch, worst))
+    else:
+        tokens, effective, loss, run = _along_schedule(system, plan, parameters)
+        worst = _worst_step(system, plan)
+    return _outcome(system, plan, run, worst, tokens, effective, loss)
+
+
+evaluate_once = Compiled(evaluate)
+"""`evaluate` for a call from the host: compiled, and its trace kept between processes."""
+
+
+def parameters_in_loss(system: TrainingSystem) -> Real:
+    """Parameters that the loss law sees, between active and all of them, `N_active^(1-mu) N_total^mu` [definition].
+
+    **Returns:** parameters [1]; all of them for a dense model.
+    """
+    workload = system.workload
+    return effective_parameters(workload.active_parameters, workload.parameters, system.mixture_exponent)
+
+
+class RunTotals(NamedTuple):
+    """What accumulates over a run; `_per_token` gives the same per token."""
+
+    steps: Real
+    step_time: StepTime
+    productive_time: Real
+    time: Real
+    energy: EnergyBreakdown
+    equipment_energy: Real
+    hardware_flops: Real
+
+
+def _learned(
+    learning: AbstractLearning, plan: TrainingPlan, parameters: Numeric, batch: Numeric
+) -> tuple[Real, Real, Real]:
+    """Tokens, effective tokens and loss at a constant batch, whichever of tokens and loss is the goal."""
+    if isinstance(plan.goal, TokenBudget):
+        tokens = jnp.asarray(plan.goal.tokens)
+    else:
+        tokens = learning.tokens(parameters, _target(plan.goal).loss, batch)
+    loss, effective = learning.run(parameters, tokens, batch)
+    return tokens, effective, loss
+
+
+def _target(goal: AbstractGoal) -> TargetLoss:
+    if not isinstance(goal, TargetLoss):
+        raise TypeError(f"plan.goal is {type(goal).__name__}; use TokenBudget or TargetLoss.")
+    return goal
+
+
+def _per_token(system: TrainingSystem, plan: TrainingPlan, batch: Numeric, step: Step) -> RunTotals:
+    """Time and energy per token at a batch, with failures and the other stages of the run."""
+    productive, losses = _calendar(system, plan)
+    load = _average_power(system, step, productive, losses)
+    facility = system.facility.power(load.total, plan.coolant_temperature)
+    step_time = step.time.total
+    seconds = step_time / productive * (1.0 + system.other_stages) / batch
+    chip_seconds = seconds * plan.chips
+    energy = EnergyBreakdown(
+        *(part * chip_seconds for part in (*load, facility.delivery_loss, facility.cooling, facility.other))
+    )
+    return RunTotals(
+        steps=1.0 / jnp.asarray(batch),
+        step_time=jax.tree.map(lambda term: term / batch, step.time),
+        productive_time=step_time / batch,
+        time=seconds,
+        energy=energy,
+        equipment_energy=facility.equipment * chip_seconds,
+        hardware_flops=step.hardware_flops * plan.chips / batch,
+    )
+
+
+class Losses(NamedTuple):
+    """Shares of the calendar that failures cost."""
+
+    checkpoint: Real
+    rework: Real
+    restart: Real
+
+
+def _calendar(system: TrainingSystem, plan: TrainingPlan) -> tuple[Real, Losses]:
+    """Productive share of the calendar, and where the rest goes, at Young's checkpoint interval."""
+    reliability = system.reliability
+    mtbf = cluster_mtbf(reliability.chip_mtbf, plan.chips)
+    interval = young_interval(reliability.checkpoint_time, mtbf)
+    rework = 0.5 * interval / mtbf  # at this interval checkpoints cost as much
+    restart = reliability.restart_time / mtbf
+    wasted = 2.0 * rework + restart
+    productive = availability(wasted)
+    some = wasted > 0.0
+    scale = jnp.where(some, 1.0 - productive, 1.0) / jnp.where(some, wasted, 1.0)
+    return productive, Losses(checkpoint=scale * rework, rework=scale * rework, restart=scale * restart)
+
+
+def _average_power(system: TrainingSystem, step: Step, productive: Real, losses: Losses) -> ChipPower:
+    """Mean power per chip over the calendar: lost work draws as work, checkpoints spin, restarts idle [W]."""
+    working = productive + losses.rework
+    stopped = losses.checkpoint + losses.restart
+    parts = ChipPower(*(part * working for part in step.power))
+    host = system.node.overhead_per_chip
+    return parts._replace(
+        network=parts.network + stopped * (step.background_power - host),
+        host=parts.host + stopped * host,
+        idle_wait=parts.idle_wait
+        + losses.checkpoint * step.waiting_power
+        + losses.restart * system.accelerator.idle_power,
+    )
+
+
+def _along_schedule(system: TrainingSystem, plan: TrainingPlan, parameters: Real) -> tuple[Real, Real, Real, RunTotals]:
+    """Tokens, effective tokens, loss and totals of a run whose batch changes with progress."""
+    learning, goal, knots = system.learning, plan.goal, jnp.log(plan.batch)
+    if isinstance(goal, TokenBudget):
+        effective = schedule_effective_tokens(goal.tokens, knots, learning, parameters)
+    else:
+        effective = learning.effective_tokens(parameters, _target(goal).loss)
+
+    def rates(batch: Real) -> RunTotals:
+        return _per_token(system, plan, batch, training_step(system, plan, batch))
+
+    run, tokens = quadrature_over_progress(rates, effective, knots, learning, parameters)
+    return tokens, effective, learning.loss(parameters, effective), run
+
+
+def _worst_step(system: TrainingSystem, plan: TrainingPlan) -> Step:
+    """The largest value of each quantity over the knots of the schedule."""
+    steps = jax.vmap(lambda batch: training_step(system, plan, batch))(plan.batch)
+    return jax.tree.map(lambda values: jnp.max(values, axis=0), steps)
+
+
+def _outcome(
+    system: TrainingSystem, plan: TrainingPlan, run: RunTotals, worst: Step,
+    tokens: Real, effective: Real, loss: Real,
+) -> TrainingOutcome:  # fmt: skip
+    """Everything else follows from the totals of the run and the most demanding step."""
+    chip, workload, market = system.accelerator, system.workload, system.market
+    energy = run.energy.total
+    chip_time = run.time * plan.chips
+    productive_rate = tokens / run.productive_time
+    model_flops = 6.0 * workload.active_parameters
+    peak = plan.chips * chip.peak_flops * precision_speedup(chip, plan.layout)
+    mfu = productive_rate * (model_flops / peak)
+    useful = tokens * model_flops * _useful_energy_per_flop(system, plan, worst)
+    euf = useful / energy
+
+    peak_load = worst.point.busy_power + worst.background_power
+    peak_power = system.facility.power(peak_load, plan.coolant_temperature).total(peak_load) * plan.chips
+    information = system.learning.information(effective)
+    bits = chip.bits_per_flop * model_flops * tokens
+    return TrainingOutcome(
+        loss=loss,
+        tokens=tokens,
+        steps=run.steps,
+        step_time=jax.tree.map(lambda term: term / run.steps, run.step_time),
+        time=run.time,
+        chip_time=chip_time,
+        token_rate=productive_rate,
+        mfu=mfu,
+        hfu=run.hardware_flops / run.productive_time / peak,
+        energy=run.energy,
+        power_average=energy / run.time,
+        power_busy=worst.point.busy_power,
+        power_peak=peak_power,
+        pue=energy / run.equipment_energy,
+        temperature=worst.point.temperature,
+        clock=worst.point.clock,
+        memory_per_chip=worst.memory,
+        availability=_calendar(system, plan)[0],
+        money=market.price.cost(chip.price, plan.chips, run.time, energy, peak_power),
+        carbon_operational=market.carbon.operational(energy),
+        carbon_embodied=market.carbon.embodied(chip.embodied_carbon, plan.chips, run.time),
+        information=information,
+        etp=energy * run.time,
+        eei=mfu * euf,
+        ppw=tokens / energy,
+        euf=euf,
+        landauer_multiple=landauer_multiple(energy, landauer_energy(bits, plan.coolant_temperature)),
+        slack=_slack(system, plan, worst, peak_power, information),
+    )
+
+
+def _useful_energy_per_flop(system: TrainingSystem, plan: TrainingPlan, step: Step) -> Real:
+    """Switching energy of one operation at the voltage of the run [J/FLOP]."""
+    chip = system.accelerator
+    return chip.energy_per_flop * precision_energy(chip, plan.layout) * step.point.voltage**2
+
+
+def _slack(system: TrainingSystem, plan: TrainingPlan, step: Step, peak_power: Real, information: Real) -> Slack:
+    """Logarithm of limit over value for each limit of the system."""
+    chip, facility, point = system.accelerator, system.facility, step.point
+    slope = point.busy_power / chip.heat_capacity  # from cold to busy at once
+    heat_flux = point.busy_power / chip.die_area
+    return Slack(
+        memory=jnp.log(chip.memory_capacity / step.memory),
+        temperature=jnp.log(chip.maximum_temperature / point.temperature),
+        facility_power=jnp.log(facility.power_limit / peak_power),
+        clock=jnp.log(plan.power_cap / point.lowest_power),
+        heat_flux=jnp.log(facility.cooling.heat_flux_limit() / heat_flux),
+        ramp=jnp.log(facility.ramp_limit / slope),
+        information=jnp.log(system.capacity_per_parameter * system.workload.parameters / information),
+    )

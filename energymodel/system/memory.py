@@ -1,0 +1,192 @@
+"""What does a chip keep in memory: parameters, gradients, optimizer states, activations?"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from energymodel.numerics import Numeric, Scalar
+from energymodel.performance.memory import (
+    chunks_in_flight,
+    layer_activation_bytes,
+    logit_bytes,
+    state_bytes_per_parameter,
+    stored_bytes_per_unit,
+)
+from energymodel.performance.parallelism import balanced_stage_layers, fullest_stage_layers, zero_share
+from energymodel.performance.workload import feed_forward_parameters
+from energymodel.system.plan import TrainingPlan
+from energymodel.system.training_system import TrainingSystem
+from energymodel.system.work import Division
+
+FP32_PAIR = 8.0  # bytes of one logit and its gradient
+MASTER_BYTES = 4.0  # of the copy of a weight that is updated
+
+
+class Shard(NamedTuple):
+    """Parameters on the fullest chip, by whether expert parallelism divides them, and the ranks that share each."""
+
+    dense: Scalar
+    dense_ranks: Scalar
+    routed: Scalar
+    routed_ranks: Scalar
+
+
+def shard(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Shard:
+    """Parameters on the fullest chip, `(N_blocks l / L + V h) / t`, `N_routed l / (L t e)`.
+
+    With l layers on the fullest rank. The first rank adds the embedding, the last the output head
+    [derivation: docs/physics.md B3].
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+    - `division`: counts from `divide`.
+
+    **Returns:** dense and routed parameters [1], each with the ranks that hold a copy [1].
+    """
+    layout, workload = plan.layout, system.workload
+    share = fullest_stage_layers(workload.layers, layout.pipeline, layout.interleaving) / workload.layers
+    # The embedding sits on the first rank and the output head on the last; a single rank holds both.
+    own_head = (1.0 - workload.tied) * jnp.maximum(0.0, 2.0 - layout.pipeline)
+    embeddings = workload.vocabulary * workload.hidden * (1.0 + own_head)
+    return Shard(
+        dense=(workload.replicated_parameters * share + embeddings) / layout.tensor,
+        dense_ranks=division.ranks,
+        routed=workload.routed_parameters * share / (layout.tensor * layout.expert),
+        routed_ranks=division.ranks / layout.expert,
+    )
+
+
+class KeptBytes(NamedTuple):
+    """Bytes of a parameter's weight, gradient and optimizer states, and of its gradient on the way."""
+
+    weight: Numeric
+    gradient: Numeric
+    optimizer: Numeric
+    sent: Numeric
+
+
+def kept_bytes(system: TrainingSystem, plan: TrainingPlan) -> KeptBytes:
+    """What the software keeps at the width of the products, `w x`, `g`, `o - 4 (x - 1)`, `c x` [definition].
+
+    With x = 2 for products of 32 bits: their weights are the master copy, which the optimizer then need not keep.
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+
+    **Returns:** bytes of each [B].
+    """
+    software, width = system.software, plan.layout.width
+    return KeptBytes(
+        weight=software.weight_bytes * width,
+        gradient=software.gradient_bytes,
+        optimizer=software.optimizer_bytes - MASTER_BYTES * (width - 1.0),
+        sent=software.communicated_bytes * width,
+    )
+
+
+def memory_per_chip(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Scalar:
+    """Memory of the fullest chip, `(states + max(first, last) + b M h) x overhead + reserve` [Rajbhandari et al. 2020].
+
+    The first pipeline rank keeps the activations of most micro-batches in flight, the last one those of one and
+    the logits [Korthikanti et al. 2022, sec. 4.2.3]. Where tensor parallelism gathers the inputs of M tokens, the
+    allocator keeps b bytes of freed buffers for each token and hidden unit (`software.gather_buffers`).
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+    - `division`: counts from `divide`.
+
+    **Returns:** memory [B].
+    """
+    layout, workload, software = plan.layout, system.workload, system.software
+    part = shard(system, plan, division)
+    kept = kept_bytes(system, plan)
+
+    def states(ranks: Numeric) -> Scalar:
+        return state_bytes_per_parameter(
+            kept.weight * (1.0 - layout.offload_parameters),
+            kept.gradient * (1.0 - layout.offload_gradients),
+            kept.optimizer * (1.0 - layout.offload_optimizer),
+            layout.shard_parameters,
+            layout.shard_gradients,
+            layout.shard_optimizer,
+            ranks,
+        )
+
+    per_layer = activation_bytes(system, plan, division) * (1.0 - layout.offload_activations)
+    # A later micro-batch finds the logits of the one before still in place.
+    again = jnp.clip(division.microbatches - 1.0, 0.0, 1.0) * software.kept_logit_bytes
+    logits = logit_bytes(division.tokens, workload.vocabulary, layout.tensor)
+    logits = logits * (software.logit_bytes + again) / FP32_PAIR
+    fullest = fullest_stage_layers(workload.layers, layout.pipeline, layout.interleaving)
+    chunks = chunks_in_flight(division.microbatches, layout.pipeline, layout.interleaving)
+    first = chunks * fullest / layout.interleaving * per_layer
+    last = fullest * per_layer + logits * (1.0 - layout.offload_activations)
+    routed = part.routed * states(part.routed_ranks)
+    even = part.dense * states(part.dense_ranks) + jnp.maximum(first, last)
+
+    # Filled up in turn, the first rank has the embedding and most layers, the last one the output head.
+    weights, embedding = workload.replicated_parameters / workload.layers, workload.vocabulary * workload.hidden
+    several = jnp.minimum(layout.pipeline - 1.0, 1.0)
+    in_weights = embedding * workload.layers / workload.active_layer_parameters
+    opening, final = balanced_stage_layers(workload.layers, layout.pipeline, in_weights)
+    own_head = (1.0 - several) * (1.0 - workload.tied)
+
+    def rank(layers: Numeric, flying: Numeric, head: Numeric) -> Scalar:
+        held = (layers * weights + (1.0 + own_head) * embedding) / layout.tensor * states(part.dense_ranks)
+        return held + jnp.minimum(division.microbatches, flying) * layers * per_layer + head * logits
+
+    ranks = jnp.maximum(rank(opening, layout.pipeline, 1.0 - several), rank(final, 1.0, 1.0))
+    stored = routed + (1.0 - software.balanced_stages) * even + software.balanced_stages * ranks
+    gathered = jnp.clip(layout.tensor - 1.0, 0.0, 1.0) * division.tokens * workload.hidden
+    return (stored + software.gather_buffers * gathered) * software.memory_overhead + software.reserved_memory
+
+
+def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Scalar:
+    """Activations of one layer and micro-batch on a chip, `M h [q/t + 5 a s k / (h t)]`, times what is kept besides.
+
+    `layer_activation_bytes` [Korthikanti et al. 2022, eqs. 1-6] with the mean over dense and mixture-of-experts layers.
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+    - `division`: counts from `divide`.
+
+    **Returns:** memory [B].
+    """
+    layout, workload, software = plan.layout, system.workload, system.software
+    copies = workload.active_experts + workload.shared_experts
+    feed_forward = feed_forward_parameters(workload.hidden, workload.dense_feed_forward, workload.gated)
+    dense_share = workload.dense_layers / workload.layers
+    ratio = workload.feed_forward / workload.hidden
+    effective = (1.0 - dense_share) * copies + dense_share * feed_forward / workload.expert_block
+    stored = stored_bytes_per_unit(
+        workload.gated, ratio, workload.kv_heads * workload.head_size / workload.hidden, effective
+    )
+    keep_scores = (1.0 - workload.flash) * (1.0 - layout.recompute_attention)
+    return layout.width * software.activation_copies * layer_activation_bytes(
+        division.tokens, workload.hidden, workload.heads, workload.sequence, layout.tensor,
+        stored, layout.sequence_parallel, keep_scores, layout.recompute_full,
+    )  # fmt: skip
+
+
+def optimizer_traffic(system: TrainingSystem, plan: TrainingPlan, part: Shard) -> Scalar:
+    """Memory traffic of the optimizer step on a chip, `(2 o + g + w) n` [Rajbhandari et al. 2020, sec. 3.1].
+
+    States of o bytes are read and written, gradients read, weights written, for the n parameters that the chip
+    updates: all of its shard, or its part of it if the optimizer is sharded; none where the host updates.
+
+    **Arguments:**
+
+    - `system`, `plan`: what is given and what is decided.
+    - `part`: parameters on the chip, from `shard`.
+
+    **Returns:** traffic [B].
+    """
+    layout, kept = plan.layout, kept_bytes(system, plan)
+    touched = 2.0 * kept.optimizer + kept.gradient + kept.weight
+    dense = part.dense * zero_share(layout.shard_optimizer, part.dense_ranks)
+    routed = part.routed * zero_share(layout.shard_optimizer, part.routed_ranks)
+    return touched * (1.0 - layout.offload_optimizer) * (dense + routed)

@@ -1,0 +1,134 @@
+"""What may be minimized and limited: every output of a run by name, with its unit."""
+
+import dataclasses
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from energymodel.errors import InputError, suggest
+from energymodel.system.outcome import EnergyBreakdown, StepTime, TrainingOutcome
+from energymodel.system.plan import TrainingPlan
+from energymodel.system.training_system import TrainingSystem
+from energymodel.units import parse_quantity
+
+OBJECTIVES = ("energy", "time", "money", "carbon", "etp", "loss")
+"""The usual ones; any product of powers of outputs is one, too."""
+
+AT_LEAST = frozenset(
+    {"mfu", "hfu", "token_rate", "tokens", "availability", "information", "eei", "ppw", "euf", "clock"}
+)
+"""Outputs of which more is better: their limits are from below."""
+
+LEAST = 1e-30  # of an output in SI, instead of the logarithm of zero
+OF_THE_PLAN = {"chips": "1", "heat_flux": "W/m^2"}
+_OTHER_NAMES = {"facility_power": "power_peak", "memory": "memory_per_chip"}
+_FACTOR = re.compile(r"([a-z_.]+)(?:\^([-+0-9.e]+))?$")
+
+
+def _scalars(component: type[eqx.Module], prefix: str = "") -> dict[str, str]:
+    return {
+        f"{prefix}{field.name}": field.metadata["unit"]
+        for field in dataclasses.fields(component)
+        if "title" in field.metadata
+    }
+
+
+OUTPUTS: Mapping[str, str] = {
+    **_scalars(TrainingOutcome),
+    "energy": "J", **_scalars(EnergyBreakdown, "energy."),
+    "step_time": "s", **_scalars(StepTime, "step_time."),
+    "carbon": "kg", "facility_power": "W", "memory": "B", **OF_THE_PLAN,
+}  # fmt: skip
+"""Unit of each output; `energy` and `step_time` are totals of their parts."""
+
+
+class Objective(NamedTuple):
+    """A product of powers of outputs, such as energy times the square of time."""
+
+    factors: tuple[tuple[str, float], ...]
+
+    @property
+    def unit(self) -> str:
+        """Unit of the product; "1" where all units are."""
+        powers = [(OUTPUTS[name], power) for name, power in self.factors if OUTPUTS[name] != "1"]
+        return " ".join(unit if power == 1.0 else f"{unit}^{power:g}" for unit, power in powers) or "1"
+
+    def names(self) -> tuple[str, ...]:
+        """Outputs that take part."""
+        return tuple(name for name, _ in self.factors)
+
+
+def parse_objective(text: str) -> Objective:
+    """An objective from text: "energy", "etp", "energy*time^2", "money^0.5*carbon^0.5".
+
+    **Raises:** `InputError` for an unknown output or a power that is no number.
+    """
+    factors: dict[str, float] = {}
+    for factor in text.split("*"):
+        match = _FACTOR.match(factor.strip())
+        if match is None:
+            raise InputError(f'Objective "{text}": "{factor.strip()}" is no output or power of one, such as time^2.')
+        name, power = match.group(1), _power(text, match.group(2))
+        for one in ("energy", "time") if name == "etp" else (name,):
+            if one not in OUTPUTS or one in OF_THE_PLAN:
+                raise InputError(f'Unknown objective "{one}". {suggest(one, {*OBJECTIVES, *OUTPUTS})}')
+            factors[one] = factors.get(one, 0.0) + power
+    factors = {name: power for name, power in factors.items() if power != 0.0}
+    if not factors:
+        raise InputError(f'Objective "{text}" is constant. Give an output such as energy.')
+    return Objective(tuple(factors.items()))
+
+
+def _power(text: str, written: str | None) -> float:
+    try:
+        power = 1.0 if written is None else float(written)
+    except ValueError:
+        power = math.nan
+    if not math.isfinite(power):
+        raise InputError(f'Objective "{text}": the power "{written}" is not a number.')
+    return power
+
+
+def parse_limit(name: str, value: Any, option: str = "limit") -> float:
+    """Limit of an output in SI, from text with a unit or a number in SI; messages call it `option`.
+
+    **Raises:** `InputError` for an unknown output or a value that is not positive.
+    """
+    if name not in OUTPUTS:
+        raise InputError(f'{option}: unknown "{name}". {suggest(name, OUTPUTS)}')
+    number = parse_quantity(value, OUTPUTS[name], f"{option} {name}") if isinstance(value, str) else float(value)
+    if not (math.isfinite(number) and number > 0.0):
+        raise InputError(f"{option} {name}: {value} is not a positive number in {OUTPUTS[name]}.")
+    return number
+
+
+def output(outcome: TrainingOutcome, name: str) -> Any:
+    """An output of a run by name, in the unit of `OUTPUTS`."""
+    node: Any = outcome
+    for part in _OTHER_NAMES.get(name, name).split("."):
+        node = getattr(node, part)
+    return node.total if name in ("energy", "step_time") else node
+
+
+def limited_values(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, Any]:
+    """What each limit is compared with, in the unit of `OUTPUTS`."""
+    outputs = {name: output(outcome, name) for name in OUTPUTS if name not in OF_THE_PLAN}
+    heat_flux = outcome.power_busy / system.accelerator.die_area
+    return {**outputs, "chips": jnp.asarray(plan.chips), "heat_flux": heat_flux}
+
+
+def objective_value(outcome: TrainingOutcome, minimize: str) -> Any:
+    """The quantity to minimize, in its unit."""
+    return np.exp(np.asarray(log_objective(outcome, dict(parse_objective(minimize).factors))))
+
+
+def log_objective(outcome: TrainingOutcome, powers: Mapping[str, Any]) -> Float[Array, ""]:
+    """Logarithm of a product of powers of outputs; an output that costs nothing counts as next to nothing."""
+    logarithms = {name: jnp.log(jnp.maximum(output(outcome, name), LEAST)) for name in powers}
+    return sum((power * logarithms[name] for name, power in powers.items()), start=jnp.zeros(()))

@@ -1,0 +1,1 @@
+"""How sure is a result: draws of uncertain numbers, and which of them matter."""
