@@ -190,5 +190,5 @@ def test_threads_share_one_program_and_the_precision_of_the_caller():
 
 
 def test_errors_of_the_function_reach_the_caller():
-    with pytest.raises(TypeError, match="interleaving"):
+    with pytest.raises(TypeError, match="virtual_stages"):
         Compiled(bubble_fraction)(8.0)

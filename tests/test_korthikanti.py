@@ -61,7 +61,7 @@ def scenario(row):
                 "layout": {
                     "tensor": int(row["tp"]),
                     "pipeline": int(row["pp"]),
-                    "interleaving": float(row["interleaved_chunks"]),
+                    "virtual_stages": float(row["interleaved_chunks"]),
                     "microbatch": MICROBATCH.get(row["model"], 1),
                     "sequence_parallel": float(row["sequence_parallel"] == "True"),
                     "recomputation": row["recompute"],

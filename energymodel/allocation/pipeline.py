@@ -167,7 +167,7 @@ def pipeline_load(
     point = operating_point(system, plan, load)
     traffic = traffic_of(system, plan, division, work, shard(system, plan, division))
     ranks, chunks, microbatches = (
-        round(float(n)) for n in (layout.pipeline, layout.interleaving, division.microbatches)
+        round(float(n)) for n in (layout.pipeline, layout.virtual_stages, division.microbatches)
     )
     layers = layers_per_stage(round(float(system.workload.layers)), ranks * chunks) if layers is None else layers
     layers = np.asarray(layers, np.float64)
@@ -210,7 +210,7 @@ def pipeline_load(
         in_layers = jnp.stack([forward, backward])[:, None] * layers
         return in_layers + jnp.asarray([FORWARD_SHARE, 1.0 - FORWARD_SHARE])[:, None] * head * last
 
-    boundaries = jnp.maximum(1.0, 2.0 * layout.interleaving * (1.0 - 1.0 / layout.pipeline))
+    boundaries = jnp.maximum(1.0, 2.0 * layout.virtual_stages * (1.0 - 1.0 / layout.pipeline))
     pipeline = PipelineLoad(
         chip=chip,
         load=jax.tree.map(by_stage, forward, backward, head),

@@ -9,7 +9,17 @@ from typing import Annotated
 import typer
 
 from energymodel import __version__
-from energymodel.cli import calibrate, evaluate, limits, optimize, pareto, predict, presets, sensitivity, sweep
+from energymodel.cli import (
+    calibrate_command,
+    evaluate_command,
+    limits_command,
+    optimize_command,
+    pareto_command,
+    predict_command,
+    presets_command,
+    sensitivity_command,
+    sweep_command,
+)
 from energymodel.cli.shell import DEFECT, INTERRUPTED, fail
 
 app = typer.Typer(
@@ -39,15 +49,15 @@ def _energymodel(
     pass
 
 
-app.command("evaluate")(evaluate.command)
-app.command("optimize")(optimize.command)
-app.command("pareto")(pareto.command)
-app.command("sensitivity")(sensitivity.command)
-app.command("sweep")(sweep.command)
-app.command("predict")(predict.command)
-app.command("calibrate")(calibrate.command)
-app.command("limits")(limits.command)
-app.add_typer(presets.app, name="presets")
+app.command("evaluate")(evaluate_command.command)
+app.command("optimize")(optimize_command.command)
+app.command("pareto")(pareto_command.command)
+app.command("sensitivity")(sensitivity_command.command)
+app.command("sweep")(sweep_command.command)
+app.command("predict")(predict_command.command)
+app.command("calibrate")(calibrate_command.command)
+app.command("limits")(limits_command.command)
+app.add_typer(presets_command.app, name="presets")
 
 
 def main() -> None:

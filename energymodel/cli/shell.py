@@ -182,17 +182,17 @@ def deliver(
     """
     from rich.console import Console
 
-    from energymodel.report import json
+    from energymodel.report import json_tree
 
     if output is not None:
         if content is None:
-            content = (json.csv_row(tree) if output.suffix == ".csv" else json.dumps(tree) + "\n").encode()
+            content = (json_tree.csv_row(tree) if output.suffix == ".csv" else json_tree.dumps(tree) + "\n").encode()
         try:
             output.write_bytes(content)
         except OSError as error:
             raise InputError(f"{output}: cannot be written: {error.strerror}.") from None
     if as_json:
-        print(json.dumps(tree))
+        print(json_tree.dumps(tree))
         return
     terminal = sys.stdout.isatty()
     Console(width=None if terminal else width, highlight=False).print(report, crop=False)

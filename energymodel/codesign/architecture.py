@@ -118,7 +118,7 @@ def optimize_architecture(
 ) -> Architecture:
     """Find the shape of transformer that costs least at a loss.
 
-    The parallel layout stays, but for the interleaving that a depth needs. All depths that divide well over the
+    The parallel layout stays, but for the virtual_stages that a depth needs. All depths that divide well over the
     pipeline are searched at once; at each, shape and plan vary together.
 
     **Arguments:**
@@ -195,9 +195,9 @@ class _Search:
         """Depths with their layouts, as lanes."""
         layout = self.problem.given.plan.layout
         lanes = jax.tree.map(lambda leaf: np.full(len(layers), float(leaf)), layout)
-        if float(layout.interleaving) > 1.0:
+        if float(layout.virtual_stages) > 1.0:
             stages = np.ceil(layers / depth_step(float(self.workload.layers), layout))
-            lanes = eqx.tree_at(lambda lanes: lanes.interleaving, lanes, stages)
+            lanes = eqx.tree_at(lambda lanes: lanes.virtual_stages, lanes, stages)
         return Depth(layers, lanes)
 
     def start(self, layers: Float[np.ndarray, " lanes"]) -> Float[np.ndarray, "lanes n"]:

@@ -157,7 +157,7 @@ _values = jax.jit(ShapeForm.values, static_argnums=0, inline=True)
 def depths_that_divide(layers: float, layout: ParallelLayout) -> Float[np.ndarray, " depths"]:
     """Depths from 0.4 to 2.5 times a given one that fill the pipeline, or leave the slots empty that it leaves.
 
-    With interleaving, the layers of a virtual stage stay as many, and the number of virtual stages changes.
+    With virtual_stages, the layers of a virtual stage stay as many, and the number of virtual stages changes.
 
     **Arguments:**
 
@@ -182,8 +182,8 @@ def depth_step(layers: float, layout: ParallelLayout) -> int:
     - `layers`: depth of the model at hand [1].
     - `layout`: its layout.
     """
-    pipeline, interleaving = round(float(layout.pipeline)), round(float(layout.interleaving))
-    return pipeline if interleaving == 1 else pipeline * math.ceil(layers / (pipeline * interleaving))
+    pipeline, virtual_stages = round(float(layout.pipeline)), round(float(layout.virtual_stages))
+    return pipeline if virtual_stages == 1 else pipeline * math.ceil(layers / (pipeline * virtual_stages))
 
 
 class ShapeCounts(NamedTuple):

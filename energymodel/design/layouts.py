@@ -25,7 +25,7 @@ Lattice = ParallelLayout
 """Layouts with a leading axis on every leaf."""
 
 MICROBATCHES = (1, 2, 4, 8)
-_LAYOUT = {"tensor": "t", "pipeline": "p", "interleaving": "v", "context": "c", "expert": "e", "microbatch": "b"}
+_LAYOUT = {"tensor": "t", "pipeline": "p", "virtual_stages": "v", "context": "c", "expert": "e", "microbatch": "b"}
 EMPTY_SLOTS = 0.04  # of the layer slots of a pipeline
 LEAST_CONTEXT = 4096.0  # tokens of a sequence that one chip of a context group should keep
 FIELDS = tuple(field.name for field in dataclasses.fields(ParallelLayout))

@@ -64,6 +64,6 @@ def _checked(numbers: Numbers, path: str, value: float, other: float) -> float |
         check_plan(system, plan)
     except InputError:
         return None
-    stages, turns = float(plan.layout.pipeline), float(plan.layout.interleaving)
+    stages, turns = float(plan.layout.pipeline), float(plan.layout.virtual_stages)
     most = math.ceil(float(system.workload.layers) / stages) if stages > 1.0 else 1
     return None if turns > most and path.startswith("plan.layout.") else other

@@ -94,7 +94,7 @@ def layer_activation_bytes(
     return (1.0 - full) * (kept + scores) + full * unit * 2.0 * norm_share
 
 
-def chunks_in_flight(microbatches: Numeric, pipeline: Numeric, interleaving: Numeric) -> Float[Array, "..."]:
+def chunks_in_flight(microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Float[Array, "..."]:
     """Virtual-stage activations that the first pipeline rank holds, `min(m v, p v + (p - 1) min(v - 1, 1))`.
 
     1F1B keeps p micro-batches, the interleaved schedule `p v + p - 1` chunks [Korthikanti et al. 2022, sec. 4.2.3].
@@ -102,13 +102,13 @@ def chunks_in_flight(microbatches: Numeric, pipeline: Numeric, interleaving: Num
     **Arguments:**
 
     - `microbatches`: m [1].
-    - `pipeline`, `interleaving`: p, v [1].
+    - `pipeline`, `virtual_stages`: p, v [1].
 
     **Returns:** chunks, each of `ceil(L / (p v))` layers [1].
     """
     ranks = jnp.asarray(pipeline)
-    deepest = ranks * interleaving + (ranks - 1.0) * jnp.minimum(interleaving - 1.0, 1.0)
-    return jnp.minimum(jnp.asarray(microbatches) * interleaving, deepest)
+    deepest = ranks * virtual_stages + (ranks - 1.0) * jnp.minimum(virtual_stages - 1.0, 1.0)
+    return jnp.minimum(jnp.asarray(microbatches) * virtual_stages, deepest)
 
 
 def logit_bytes(tokens: Numeric, vocabulary: Numeric, tensor: Numeric) -> Float[Array, "..."]:

@@ -36,7 +36,7 @@ def microbatch_count(batch: Numeric, data: Numeric, microbatch: Numeric, sequenc
     return jnp.asarray(batch) / (jnp.asarray(data) * microbatch * sequence)
 
 
-def fullest_stage_layers(layers: Numeric, pipeline: Numeric, interleaving: Numeric) -> Float[Array, "..."]:
+def fullest_stage_layers(layers: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Float[Array, "..."]:
     """Layers on the fullest pipeline rank, `v ceil(L / (p v))` [Narayanan et al. 2021, sec. 2.2].
 
     Layers that do not divide are legal: some virtual stages then hold one layer less.
@@ -45,16 +45,16 @@ def fullest_stage_layers(layers: Numeric, pipeline: Numeric, interleaving: Numer
 
     - `layers`: L [1].
     - `pipeline`: ranks p [1].
-    - `interleaving`: virtual stages v per rank [1].
+    - `virtual_stages`: virtual stages v per rank [1].
 
     **Returns:** layers [1], at least L / p.
     """
-    slots = jnp.asarray(pipeline) * interleaving
-    return jnp.asarray(interleaving) * ceil_count(layers / slots)
+    slots = jnp.asarray(pipeline) * virtual_stages
+    return jnp.asarray(virtual_stages) * ceil_count(layers / slots)
 
 
 def slowest_stage_layers(
-    layers: Numeric, pipeline: Numeric, interleaving: Numeric, head: Numeric
+    layers: Numeric, pipeline: Numeric, virtual_stages: Numeric, head: Numeric
 ) -> Float[Array, "..."]:
     """Work of the slowest rank in layer equivalents, counting the output head on the last one.
 
@@ -63,17 +63,19 @@ def slowest_stage_layers(
 
     **Arguments:**
 
-    - `layers`, `pipeline`, `interleaving`: as in `fullest_stage_layers` [1].
+    - `layers`, `pipeline`, `virtual_stages`: as in `fullest_stage_layers` [1].
     - `head`: time of the output head in units of a layer's time [1].
 
     **Returns:** layer equivalents [1].
     """
-    fullest = fullest_stage_layers(layers, pipeline, interleaving)
+    fullest = fullest_stage_layers(layers, pipeline, virtual_stages)
     spare = jnp.asarray(pipeline) * fullest - layers
     return jnp.maximum(fullest, fullest - jnp.minimum(1.0, spare) + head)
 
 
-def idle_stage_layers(layers: Numeric, pipeline: Numeric, interleaving: Numeric, head: Numeric) -> Float[Array, "..."]:
+def idle_stage_layers(
+    layers: Numeric, pipeline: Numeric, virtual_stages: Numeric, head: Numeric
+) -> Float[Array, "..."]:
     """Idle work of the mean rank beside the slowest, `spare/p + max(-r/p, (1 - 1/p) r - min(1, spare))`.
 
     The work of `slowest_stage_layers` less the mean `(L + r) / p`, without their cancellation: exactly zero for a
@@ -81,12 +83,12 @@ def idle_stage_layers(layers: Numeric, pipeline: Numeric, interleaving: Numeric,
 
     **Arguments:**
 
-    - `layers`, `pipeline`, `interleaving`, `head`: as in `slowest_stage_layers`; L, p, v, r [1].
+    - `layers`, `pipeline`, `virtual_stages`, `head`: as in `slowest_stage_layers`; L, p, v, r [1].
 
     **Returns:** layer equivalents [1], not negative.
     """
     p, r = jnp.asarray(pipeline), jnp.asarray(head)
-    spare = p * fullest_stage_layers(layers, pipeline, interleaving) - layers
+    spare = p * fullest_stage_layers(layers, pipeline, virtual_stages) - layers
     return spare / p + jnp.maximum(-r / p, (1.0 - 1.0 / p) * r - jnp.minimum(1.0, spare))
 
 
@@ -115,22 +117,22 @@ def balanced_stage_layers(
     return jnp.where(several, fullest, L), jnp.where(several, last, L)
 
 
-def bubble_fraction(pipeline: Numeric, interleaving: Numeric, microbatches: Numeric) -> Float[Array, "..."]:
+def bubble_fraction(pipeline: Numeric, virtual_stages: Numeric, microbatches: Numeric) -> Float[Array, "..."]:
     """Idle time of a pipeline per unit of work, `(p - 1) / (v m)` [Narayanan et al. 2021, sec. 2.2].
 
     **Arguments:**
 
     - `pipeline`: ranks p [1].
-    - `interleaving`: virtual stages v per rank [1].
+    - `virtual_stages`: virtual stages v per rank [1].
     - `microbatches`: m [1].
 
     **Returns:** bubble over ideal time [1].
     """
-    return (jnp.asarray(pipeline) - 1.0) / (jnp.asarray(interleaving) * microbatches)
+    return (jnp.asarray(pipeline) - 1.0) / (jnp.asarray(virtual_stages) * microbatches)
 
 
 def pipeline_time(
-    microbatch_time: Numeric, microbatches: Numeric, pipeline: Numeric, interleaving: Numeric
+    microbatch_time: Numeric, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric
 ) -> Float[Array, "..."]:
     """Time of one pass of a 1F1B pipeline, `t = t_mb (m + (p - 1) / v)` [Narayanan et al. 2021, sec. 2.2].
 
@@ -138,11 +140,11 @@ def pipeline_time(
 
     - `microbatch_time`: forward and backward of one micro-batch on the slowest rank [s].
     - `microbatches`: m [1].
-    - `pipeline`, `interleaving`: p, v [1].
+    - `pipeline`, `virtual_stages`: p, v [1].
 
     **Returns:** t [s].
     """
-    return jnp.asarray(microbatch_time) * microbatches * (1.0 + bubble_fraction(pipeline, interleaving, microbatches))
+    return jnp.asarray(microbatch_time) * microbatches * (1.0 + bubble_fraction(pipeline, virtual_stages, microbatches))
 
 
 def recomputed_share(

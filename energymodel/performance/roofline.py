@@ -24,7 +24,7 @@ def gemm_efficiency(maximum: Numeric, half_size: Numeric, tensor: Numeric, hidde
     return jnp.asarray(maximum) / (1.0 + half_size * tensor / hidden)
 
 
-def unfilled_operations(
+def tile_quantization(
     tile: Numeric, rows: Numeric, columns: Numeric, inner: Numeric, count: Numeric = 1.0
 ) -> Float[Array, "..."]:
     """Operations that a matrix product loses to tiles and waves that it does not fill, `2 d_0 (m n + m k + c n k)`.

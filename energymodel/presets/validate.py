@@ -14,7 +14,7 @@ from energymodel.units import format_quantity
 
 WHOLE = 1e-6
 UNLIMITED_TOKENS = 1e20  # a million times the largest run: what is left of the loss then is its floor
-COUNTS = ("tensor", "pipeline", "interleaving", "context", "expert", "microbatch")
+COUNTS = ("tensor", "pipeline", "virtual_stages", "context", "expert", "microbatch")
 
 
 def check_plan(system: TrainingSystem, plan: TrainingPlan) -> None:

@@ -19,7 +19,7 @@ PRIOR_MARK = "†"
 _BAR = 20
 _RECOMPUTATION = {(0.0, 0.0): "none", (1.0, 0.0): "selective", (0.0, 1.0): "full"}
 _ALWAYS = {"tensor", "pipeline", "microbatch"}
-_OFF = {"eight_bit", "four_bit", "tf32", "fp32", "zero_bubble"}
+_OFF = {"fp8", "fp4", "tf32", "fp32", "zero_bubble"}
 _SWITCHES = {"shard_optimizer", "shard_gradients", "shard_parameters", "recompute_attention", "recompute_full"}
 
 
@@ -86,8 +86,8 @@ def data_parallel(plan: TrainingPlan) -> float:
 def _name(name: str, field: Field) -> str:
     return {
         "microbatch": "sequences per micro-batch",
-        "eight_bit": "share in 8 bits",
-        "four_bit": "share in 4 bits",
+        "fp8": "share in 8 bits",
+        "fp4": "share in 4 bits",
         "tf32": "share in TF32",
         "fp32": "share in FP32",
         "loss": "target loss",

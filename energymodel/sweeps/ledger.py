@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from energymodel.errors import InputError
-from energymodel.sweeps.identity import difference
+from energymodel.sweeps.fingerprint import difference
 
 RUN, LOCK, TILES = "run.json", "lock", "tiles"
 DIGEST_SIZE = 32

@@ -16,14 +16,14 @@ from energymodel.presets.scenario import Scenario
 from energymodel.sweeps.axes import Axis, check_axes, parse_axis, points
 from energymodel.sweeps.engine import Tiles, best_order
 from energymodel.sweeps.engines import Engine, engine_of, threads
+from energymodel.sweeps.fingerprint import identity
 from energymodel.sweeps.full import Full, dataset, open_store, store
 from energymodel.sweeps.grid import CHUNK, Grid, divide
-from energymodel.sweeps.identity import identity
 from energymodel.sweeps.ledger import Ledger
+from energymodel.sweeps.parse_keep import reduction_of
 from energymodel.sweeps.reductions import AbstractReduction, Range, Sampled
 from energymodel.sweeps.scenario_model import HARD_LIMITS, UNITS, ScenarioModel, scenario_axis
 from energymodel.sweeps.winners import Polished, Winner, polish, sample, winners
-from energymodel.sweeps.words import reduction_of
 from energymodel.system.outputs import AT_LEAST, OUTPUTS, Objective, parse_limit, parse_objective
 
 TILES = 4096

@@ -13,7 +13,7 @@ from energymodel.system.training_system import TrainingSystem
 from energymodel.system.work import Division, LayerWork
 
 
-class Exchange(NamedTuple):
+class Communication(NamedTuple):
     """Time of an exchange, the bytes that one chip sends within the node and beyond, and the latency in the time."""
 
     time: Scalar
@@ -21,9 +21,9 @@ class Exchange(NamedTuple):
     outer_bytes: Scalar
     latency: Numeric = 0.0
 
-    def scaled(self, count: Numeric) -> "Exchange":
+    def scaled(self, count: Numeric) -> "Communication":
         """The same exchange, `count` times in a row."""
-        return Exchange(*(jnp.asarray(part) * count for part in self))
+        return Communication(*(jnp.asarray(part) * count for part in self))
 
 
 class Fabric(NamedTuple):
@@ -38,7 +38,7 @@ class Fabric(NamedTuple):
 
     def all_reduce(
         self, ranks: Numeric, stride: Numeric, size: Numeric, *, count: Numeric = 1.0, tree: bool = False
-    ) -> Exchange:
+    ) -> Communication:
         """Hierarchical all-reduce of `size` bytes in `count` operations, each with its latency.
 
         Within the node on a ring, then between nodes on the shards, on a ring or a tree.
@@ -48,50 +48,50 @@ class Fabric(NamedTuple):
         transfer = hierarchical_transfer_time(inner, outer, size, self.inner_bandwidth, self.outer_bandwidth, tree)
         latency = count * hierarchical_latency(inner, outer, self.inner_latency, self.outer_latency, self.steps, tree)
         inner_bytes, outer_bytes = 2.0 * (1.0 - 1.0 / inner) * size, 2.0 * (1.0 - 1.0 / outer) * size / inner
-        return Exchange(transfer + latency, inner_bytes, outer_bytes, latency)
+        return Communication(transfer + latency, inner_bytes, outer_bytes, latency)
 
     def faster_all_reduce(
         self, ranks: Numeric, stride: Numeric, size: Numeric, *, count: Numeric, tree: Numeric
-    ) -> Exchange:
+    ) -> Communication:
         """All-reduce on a ring, or on a tree where that is faster and there (`tree` = 1): small sizes, many nodes."""
         ring = self.all_reduce(ranks, stride, size, count=count)
         other = self.all_reduce(ranks, stride, size, count=count, tree=True)
         gained = jnp.maximum(ring.time - other.time, 0.0)
-        return Exchange(ring.time - tree * gained, ring.inner_bytes, ring.outer_bytes)
+        return Communication(ring.time - tree * gained, ring.inner_bytes, ring.outer_bytes)
 
-    def all_to_all(self, ranks: Numeric, stride: Numeric, size: Numeric) -> Exchange:
+    def all_to_all(self, ranks: Numeric, stride: Numeric, size: Numeric) -> Communication:
         """All-to-all in which a chip sends `size / ranks` bytes to each rank; the two networks work in turn."""
         inner = inner_ranks(ranks, stride, self.node)
         near, far = (inner - 1.0) / ranks * size, (1.0 - inner / ranks) * size
         latency = (inner - 1.0) * self.inner_latency + (ranks - inner) * self.outer_latency
-        return Exchange(latency + near / self.inner_bandwidth + far / self.outer_bandwidth, near, far)
+        return Communication(latency + near / self.inner_bandwidth + far / self.outer_bandwidth, near, far)
 
-    def ring_pass(self, ranks: Numeric, stride: Numeric, size: Numeric) -> Exchange:
+    def ring_pass(self, ranks: Numeric, stride: Numeric, size: Numeric) -> Communication:
         """`ranks - 1` hops of `size` bytes around a ring that the slowest hop paces."""
         hops, size = jnp.asarray(ranks) - 1.0, jnp.asarray(size)
         crosses = jnp.clip(ranks / inner_ranks(ranks, stride, self.node) - 1.0, 0.0, 1.0)
         near = point_to_point_time(size, self.inner_latency, self.inner_bandwidth)
         far = point_to_point_time(size, self.outer_latency, self.outer_bandwidth)
         time = hops * ((1.0 - crosses) * near + crosses * jnp.maximum(near, far))
-        return Exchange(time, hops * size * (1.0 - crosses), hops * size * crosses)
+        return Communication(time, hops * size * (1.0 - crosses), hops * size * crosses)
 
 
-class LayerExchange(NamedTuple):
+class LayerCommunication(NamedTuple):
     """Exchanges of one layer and one micro-batch, before overlap."""
 
-    tensor: Exchange
-    context: Exchange
-    expert: Exchange
+    tensor: Communication
+    context: Communication
+    expert: Communication
 
 
 class Traffic(NamedTuple):
     """What a chip exchanges, before overlap: by layer and micro-batch, by micro-batch (pipeline), by step (data)."""
 
-    tensor: Exchange
-    context: Exchange
-    expert: Exchange
-    pipeline: Exchange
-    data: Exchange
+    tensor: Communication
+    context: Communication
+    expert: Communication
+    pipeline: Communication
+    data: Communication
 
     def of_step(self, division: Division) -> "Traffic":
         """The same of a whole step of the mean chip."""
@@ -136,13 +136,15 @@ def traffic_of(system: TrainingSystem, plan: TrainingPlan, division: Division, w
     """
     fabric = fabric_of(system, plan)
     return Traffic(
-        *layer_exchange(system, plan, fabric, work),
-        pipeline=pipeline_exchange(plan, fabric, work),
-        data=data_exchange(system, plan, fabric, division, part),
+        *layer_communication(system, plan, fabric, work),
+        pipeline=pipeline_communication(plan, fabric, work),
+        data=data_communication(system, plan, fabric, division, part),
     )
 
 
-def layer_exchange(system: TrainingSystem, plan: TrainingPlan, fabric: Fabric, work: LayerWork) -> LayerExchange:
+def layer_communication(
+    system: TrainingSystem, plan: TrainingPlan, fabric: Fabric, work: LayerWork
+) -> LayerCommunication:
     """Exchanges of one layer and micro-batch, before overlap [Korthikanti et al. 2022, sec. 4; Liu et al. 2023].
 
     Tensor: `4 + 2 r` all-reduces of `2 M h` bytes, six with full recomputation. Context: keys and values travel
@@ -162,16 +164,16 @@ def layer_exchange(system: TrainingSystem, plan: TrainingPlan, fabric: Fabric, w
     kv_share = 2.0 * workload.kv_heads * workload.head_size / (workload.hidden * layout.tensor)
     passes = 4.0 + 2.0 * layout.recompute_full
     mixture = (workload.layers - workload.dense_layers) / workload.layers
-    return LayerExchange(
-        tensor=fabric.all_reduce(layout.tensor, 1.0, work.exchanged).scaled(all_reduces),
-        context=fabric.ring_pass(layout.context, layout.tensor, work.exchanged * kv_share).scaled(3.0),
+    return LayerCommunication(
+        tensor=fabric.all_reduce(layout.tensor, 1.0, work.communicated).scaled(all_reduces),
+        context=fabric.ring_pass(layout.context, layout.tensor, work.communicated * kv_share).scaled(3.0),
         expert=fabric.all_to_all(
-            layout.expert, layout.tensor, work.exchanged / layout.tensor * workload.active_experts
+            layout.expert, layout.tensor, work.communicated / layout.tensor * workload.active_experts
         ).scaled(passes * mixture),
     )
 
 
-def pipeline_exchange(plan: TrainingPlan, fabric: Fabric, work: LayerWork) -> Exchange:
+def pipeline_communication(plan: TrainingPlan, fabric: Fabric, work: LayerWork) -> Communication:
     """Activations and gradients between pipeline ranks, `2 v (1 - 1/p)` messages [Narayanan et al. 2021, sec. 2.2].
 
     Per micro-batch and rank, the mean over ranks; `2 M h` bytes each, a t-th of it with sequence parallelism. Of the
@@ -186,18 +188,18 @@ def pipeline_exchange(plan: TrainingPlan, fabric: Fabric, work: LayerWork) -> Ex
     **Returns:** time [s] and bytes sent [B].
     """
     layout = plan.layout
-    size = work.exchanged / layout.tensor  # scattered before it is sent, gathered after [Narayanan et al. 2021, 4.1]
-    boundaries = 2.0 * layout.interleaving * (1.0 - 1.0 / layout.pipeline)
+    size = work.communicated / layout.tensor  # scattered before it is sent, gathered after [Narayanan et al. 2021, 4.1]
+    boundaries = 2.0 * layout.virtual_stages * (1.0 - 1.0 / layout.pipeline)
     crossing = jnp.clip((plan.chips / fabric.node - 1.0) / jnp.maximum(1.0, layout.pipeline - 1.0), 0.0, 1.0)
     near = point_to_point_time(size, fabric.inner_latency, fabric.inner_bandwidth)
     far = point_to_point_time(size, fabric.outer_latency, fabric.outer_bandwidth)
     time = (1.0 - crossing) * near + crossing * far
-    return Exchange(time, (1.0 - crossing) * size, crossing * size).scaled(boundaries)
+    return Communication(time, (1.0 - crossing) * size, crossing * size).scaled(boundaries)
 
 
-def data_exchange(
+def data_communication(
     system: TrainingSystem, plan: TrainingPlan, fabric: Fabric, division: Division, part: Shard
-) -> Exchange:
+) -> Communication:
     """Gradients and parameters over the replicas in a step, `n (w_g + k w_p)` bytes [Rajbhandari et al. 2020, sec. 7].
 
     A reduce-scatter of gradients and `k = 1` all-gather of parameters; with sharded parameters the gather repeats
@@ -223,13 +225,13 @@ def data_exchange(
     # What is sharded is scattered and gathered, on rings; what is not may take a tree.
     tree = software.tree * (1.0 - sharded)
 
-    def exchange(ranks: Numeric, stride: Numeric, parameters: Numeric) -> Exchange:
+    def collective(ranks: Numeric, stride: Numeric, parameters: Numeric) -> Communication:
         size = parameters * halves
         count = 1.0 + size / software.bucket_size
         # An all-reduce is a reduce-scatter and an all-gather of the same bytes: each half counts half.
         return fabric.faster_all_reduce(ranks, stride, size, count=count, tree=tree).scaled(0.5)
 
-    dense = exchange(part.dense_ranks, layout.tensor, part.dense)
-    routed = exchange(part.routed_ranks, layout.tensor * layout.expert, part.routed)
+    dense = collective(part.dense_ranks, layout.tensor, part.dense)
+    routed = collective(part.routed_ranks, layout.tensor * layout.expert, part.routed)
     routed = routed.scaled(system.workload.mixture)  # a dense model has no second collective to start
-    return Exchange(*(jnp.asarray(one) + other for one, other in zip(dense, routed, strict=True)))
+    return Communication(*(jnp.asarray(one) + other for one, other in zip(dense, routed, strict=True)))

@@ -45,7 +45,7 @@ def shard(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Sha
     **Returns:** dense and routed parameters [1], each with the ranks that hold a copy [1].
     """
     layout, workload = plan.layout, system.workload
-    share = fullest_stage_layers(workload.layers, layout.pipeline, layout.interleaving) / workload.layers
+    share = fullest_stage_layers(workload.layers, layout.pipeline, layout.virtual_stages) / workload.layers
     # The embedding sits on the first rank and the output head on the last; a single rank holds both.
     own_head = (1.0 - workload.tied) * jnp.maximum(0.0, 2.0 - layout.pipeline)
     embeddings = workload.vocabulary * workload.hidden * (1.0 + own_head)
@@ -120,9 +120,9 @@ def memory_per_chip(system: TrainingSystem, plan: TrainingPlan, division: Divisi
     again = jnp.clip(division.microbatches - 1.0, 0.0, 1.0) * software.kept_logit_bytes
     logits = logit_bytes(division.tokens, workload.vocabulary, layout.tensor)
     logits = logits * (software.logit_bytes + again) / FP32_PAIR
-    fullest = fullest_stage_layers(workload.layers, layout.pipeline, layout.interleaving)
-    chunks = chunks_in_flight(division.microbatches, layout.pipeline, layout.interleaving)
-    first = chunks * fullest / layout.interleaving * per_layer
+    fullest = fullest_stage_layers(workload.layers, layout.pipeline, layout.virtual_stages)
+    chunks = chunks_in_flight(division.microbatches, layout.pipeline, layout.virtual_stages)
+    first = chunks * fullest / layout.virtual_stages * per_layer
     last = fullest * per_layer + logits * (1.0 - layout.offload_activations)
     routed = part.routed * states(part.routed_ranks)
     even = part.dense * states(part.dense_ranks) + jnp.maximum(first, last)

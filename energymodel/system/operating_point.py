@@ -44,7 +44,7 @@ class OperatingPoint(NamedTuple):
 
 
 def precision_speedup(
-    chip: Accelerator, layout: ParallelLayout, eight_bit_efficiency: Numeric = 1.0, four_bit_efficiency: Numeric = 1.0
+    chip: Accelerator, layout: ParallelLayout, fp8_efficiency: Numeric = 1.0, fp4_efficiency: Numeric = 1.0
 ) -> Scalar:
     """Rate of products with weights relative to 16 bits, `1 / (1 - sum_i s_i + sum_i s_i F_16 / (x_i F_i))`.
 
@@ -55,12 +55,12 @@ def precision_speedup(
 
     - `chip`: accelerator, with the peak rates F_i [FLOP/s].
     - `layout`: shares s_i [1], together at most 1.
-    - `eight_bit_efficiency`, `four_bit_efficiency`: x_8, x_4 [1].
+    - `fp8_efficiency`, `fp4_efficiency`: x_8, x_4 [1].
 
     **Returns:** speedup [1], below 1 where the wide shares outweigh the narrow ones.
     """
-    eight, four = jnp.asarray(layout.eight_bit), jnp.asarray(layout.four_bit)
-    narrow = eight / (chip.peak_flops_8bit * eight_bit_efficiency) + four / (chip.peak_flops_4bit * four_bit_efficiency)
+    eight, four = jnp.asarray(layout.fp8), jnp.asarray(layout.fp4)
+    narrow = eight / (chip.peak_flops_fp8 * fp8_efficiency) + four / (chip.peak_flops_fp4 * fp4_efficiency)
     return 1.0 / (wide_slowdown(chip, layout) - eight - four + chip.peak_flops * narrow)
 
 
@@ -93,8 +93,8 @@ def precision_energy(chip: Accelerator, layout: ParallelLayout) -> Scalar:
 
     **Returns:** energy ratio [1].
     """
-    ratio = jnp.asarray(chip.eight_bit_energy_ratio)
-    narrow = layout.eight_bit * (1.0 - ratio) + layout.four_bit * (1.0 - ratio**2)
+    ratio = jnp.asarray(chip.fp8_energy_ratio)
+    narrow = layout.fp8 * (1.0 - ratio) + layout.fp4 * (1.0 - ratio**2)
     return 1.0 - narrow + (jnp.asarray(layout.tf32) + layout.fp32) * (1.0 / ratio - 1.0)
 
 
@@ -129,7 +129,7 @@ def chip_load(system: TrainingSystem, plan: TrainingPlan, work: LayerWork) -> Ch
     """
     chip, layout, software = system.accelerator, plan.layout, system.software
     efficiency = product_efficiency(system, plan)
-    speedup = precision_speedup(chip, layout, software.eight_bit_efficiency, software.four_bit_efficiency)
+    speedup = precision_speedup(chip, layout, software.fp8_efficiency, software.fp4_efficiency)
     paced = work.product_operations / speedup + work.attention_operations * wide_slowdown(chip, layout)
     return ChipLoad(
         arithmetic=compute_time(paced, chip.peak_flops, efficiency),

@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, component, real, vector
 
-PRECISIONS = ("eight_bit", "four_bit", "tf32", "fp32")
+PRECISIONS = ("fp8", "fp4", "tf32", "fp32")
 """Fields of a layout with the shares of products that are not at 16 bits, together at most 1."""
 
 
@@ -36,7 +36,7 @@ class ParallelLayout(eqx.Module):
 
     tensor: Real = real("1", 1.0)
     pipeline: Real = real("1", 1.0)
-    interleaving: Real = real("1", 1.0)
+    virtual_stages: Real = real("1", 1.0)
     context: Real = real("1", 1.0)
     expert: Real = real("1", 1.0)
     microbatch: Real = real("1", 1.0)
@@ -46,11 +46,11 @@ class ParallelLayout(eqx.Module):
     shard_parameters: Real = real("1", 0.0)
     recompute_attention: Real = real("1", 0.0)
     recompute_full: Real = real("1", 0.0)
-    eight_bit: Real = real("1", 0.0)
+    fp8: Real = real("1", 0.0)
     offload_optimizer: Real = real("1", 0.0)
     offload_activations: Real = real("1", 0.0)
     zero_bubble: Real = real("1", 0.0)
-    four_bit: Real = real("1", 0.0)
+    fp4: Real = real("1", 0.0)
     tf32: Real = real("1", 0.0)
     fp32: Real = real("1", 0.0)
     offload_parameters: Real = real("1", 0.0)

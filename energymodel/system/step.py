@@ -90,8 +90,8 @@ def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) ->
     head_and_optimizer = division.head_passes * work.layer.head_bytes + optimizer_traffic(system, plan, work.shard)
     memory_energy = division.layer_passes * load.memory_energy + 8.0 * chip.memory_energy * head_and_optimizer
     busy = time.compute + time.memory + time.optimizer
-    exchanges = time.tensor + time.context + time.expert + time.pipeline + time.data
-    waiting = exchanges + time.bubble + time.overhead + time.straggler
+    communication = time.tensor + time.context + time.expert + time.pipeline + time.data
+    waiting = communication + time.bubble + time.overhead + time.straggler
     saved = chip.gate.saved_power(chip.leakage(point.voltage, point.temperature), waiting, total)
     links = system.network.static_power + system.node.scale_up.power() + system.network.link.power()
     host = system.node.overhead_per_chip
@@ -116,8 +116,8 @@ def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) ->
 
 def _network_energy(system: TrainingSystem, plan: TrainingPlan, sent: Traffic) -> Scalar:
     """Energy that one chip's traffic costs in links and switches in a step [J]."""
-    inner = sum(exchange.inner_bytes for exchange in sent)
-    outer = sum(exchange.outer_bytes for exchange in sent)
+    inner = sum(one.inner_bytes for one in sent)
+    outer = sum(one.outer_bytes for one in sent)
     between_nodes = system.network.energy_per_bit(system.node.count(plan.chips))
     return 8.0 * (inner * system.node.scale_up.energy + outer * between_nodes)
 
@@ -165,8 +165,8 @@ def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point:
     expert = (1.0 - software.expert_overlap) * traffic.expert.time
     spill = 2.0 * layout.offload_activations * activation_bytes(system, plan, division) / system.node.host_bandwidth
     on_chip = products + load.elementwise + tensor + context + expert
-    launch = p_norm(chip.host_exponent, chip.host_time, hidden)
-    stall = jnp.maximum(p_norm_excess(chip.host_exponent, on_chip, launch), spill - on_chip)
+    launch = p_norm(chip.launch_exponent, chip.launch_overhead, hidden)
+    stall = jnp.maximum(p_norm_excess(chip.launch_exponent, on_chip, launch), spill - on_chip)
     layer = on_chip + stall
 
     # The pipeline: the slowest rank paces all, the last one adds the output head.
@@ -174,19 +174,19 @@ def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point:
     hops = division.microbatches * (1.0 - software.pipeline_overlap) * traffic.pipeline.time
     work_time = division.layer_passes * layer + division.head_passes * head
     imbalance = division.microbatches * layer * _idle_layers(system, plan, head / layer)
-    fill = bubble_fraction(layout.pipeline, layout.interleaving, division.microbatches)
+    fill = bubble_fraction(layout.pipeline, layout.virtual_stages, division.microbatches)
     fill = fill * (1.0 - ZERO_BUBBLE_GAIN * layout.zero_bubble)
     # While it fills, each rank passes one chunk; ranks of unlike work are then counted one by one.
-    unlike = software.balanced_stages * imbalance / (layout.interleaving * division.microbatches)
+    unlike = software.balanced_stages * imbalance / (layout.virtual_stages * division.microbatches)
     bubble = imbalance + fill * (work_time + hops + imbalance) - unlike * layout.pipeline
     passes = work_time + hops + bubble
 
     # The exchange of gradients hides behind the backward pass, as far as that lasts, unless it waits for its end.
-    exchange = traffic.data.time
+    gradients_time = traffic.data.time
     window = BACKWARD_SHARE + (1.0 - BACKWARD_SHARE) * layout.shard_parameters
     early = (1.0 - layout.shard_optimizer) * (1.0 - jnp.minimum(layout.pipeline - 1.0, 1.0))
-    overlap = software.data_overlap * (1.0 - software.late_exchange * (1.0 - early))
-    exposed = exchange - jnp.minimum(overlap * exchange, passes * window)
+    overlap = software.data_overlap * (1.0 - software.late_communication * (1.0 - early))
+    exposed = gradients_time - jnp.minimum(overlap * gradients_time, passes * window)
     # What is fetched from the host hides behind all passes; what lies on unlike sides is copied after them.
     fetched = division.microbatches * fetched_bytes(system, plan, part) / system.node.host_bandwidth
     waiting = jnp.maximum(fetched - passes, 0.0)
@@ -262,7 +262,7 @@ def head_time(system: TrainingSystem, plan: TrainingPlan, work: LayerWork) -> Sc
 def _idle_layers(system: TrainingSystem, plan: TrainingPlan, head: Numeric) -> Scalar:
     """Idle work of the mean pipeline rank beside the slowest [1]: layers are cut evenly, or weights are."""
     workload, layout, balanced = system.workload, plan.layout, system.software.balanced_stages
-    even = idle_stage_layers(workload.layers, layout.pipeline, layout.interleaving, head)
+    even = idle_stage_layers(workload.layers, layout.pipeline, layout.virtual_stages, head)
     in_weights = workload.vocabulary * workload.hidden * workload.layers / workload.active_layer_parameters
     fullest, last = balanced_stage_layers(workload.layers, layout.pipeline, in_weights)
     slowest = jnp.maximum(fullest, last + head)

@@ -11,7 +11,7 @@ from energymodel.performance.parallelism import (
     microbatch_count,
     recomputed_share,
 )
-from energymodel.performance.roofline import elementwise_traffic, expert_bytes, unfilled_operations
+from energymodel.performance.roofline import elementwise_traffic, expert_bytes, tile_quantization
 from energymodel.performance.workload import attention_flops_per_token
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
@@ -39,7 +39,7 @@ class LayerWork(NamedTuple):
     attention_operations: Scalar
     gemm_bytes: Scalar
     elementwise_bytes: Scalar
-    exchanged: Scalar
+    communicated: Scalar
     head_flops: Scalar
     head_operations: Scalar
     head_bytes: Scalar
@@ -87,7 +87,7 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
     a layer with w parameters count as one, M by `w / (h t)` by h, whose traffic the cache bounds
     [Hong & Kung 1981]; element-wise kernels add theirs, and `5 n a s M / t` bytes for scores moved n times unless
     attention is fused. The output head has `6 M h V / t` operations and reads and writes its logits, `16 M V / t`.
-    Paced operations add what unfilled tiles cost (`tile_operations`) and what attention is slower.
+    Paced operations add what unfilled tiles cost (`layer_tile_quantization`) and what attention is slower.
 
     **Arguments:**
 
@@ -118,7 +118,7 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
     scored = tokens * attention / layout.tensor
     again = (layout.recompute_full + (1.0 - layout.recompute_full) * layout.recompute_attention) / 3.0
     attention_operations = scored * (1.0 + again) * (1.0 + (1.0 - workload.flash) * software.unmasked)
-    unfilled = tile_operations(system, plan, tokens)
+    unfilled = layer_tile_quantization(system, plan, tokens)
     uneven = (workload.expert_imbalance - 1.0) * 2.0 * tokens * active_routed
 
     scores = (1.0 - workload.flash) * 5.0 * workload.heads * workload.sequence * tokens / layout.tensor
@@ -141,14 +141,14 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
         attention_operations=attention_operations / software.attention_efficiency,
         gemm_bytes=passes * (product_traffic + idle_experts),
         elementwise_bytes=elementwise * layout.width,
-        exchanged=tokens * workload.hidden * element,
+        communicated=tokens * workload.hidden * element,
         head_flops=head_flops,
-        head_operations=head_flops + 3.0 * unfilled_operations(tile, tokens, head_width, workload.hidden),
+        head_operations=head_flops + 3.0 * tile_quantization(tile, tokens, head_width, workload.hidden),
         head_bytes=16.0 * tokens * head_width,
     )
 
 
-def tile_operations(system: TrainingSystem, plan: TrainingPlan, tokens: Numeric) -> Scalar:
+def layer_tile_quantization(system: TrainingSystem, plan: TrainingPlan, tokens: Numeric) -> Scalar:
     """What unfilled tiles add to the forward products of the mean layer, `sum_i 2 d_0 (m n + n k + k m)`.
 
     Products are query-key-value, attention output, up (and gate) and down projection, each divided by the tensor
@@ -164,11 +164,11 @@ def tile_operations(system: TrainingSystem, plan: TrainingPlan, tokens: Numeric)
     layout, workload, tile = plan.layout, system.workload, system.accelerator.gemm_tile
     h, t, M = workload.hidden, layout.tensor, jnp.asarray(tokens)
     inputs = (workload.heads + 2.0 * workload.kv_heads) * workload.head_size / t
-    attention = unfilled_operations(tile, M, inputs, h) + unfilled_operations(tile, M, h, workload.attention_width / t)
+    attention = tile_quantization(tile, M, inputs, h) + tile_quantization(tile, M, h, workload.attention_width / t)
 
     def block(rows: Numeric, width: Numeric, count: Numeric) -> Scalar:
-        up = unfilled_operations(tile, rows, (1.0 + workload.gated) * width / t, h, count)
-        return up + unfilled_operations(tile, rows, h, width / t, count)
+        up = tile_quantization(tile, rows, (1.0 + workload.gated) * width / t, h, count)
+        return up + tile_quantization(tile, rows, h, width / t, count)
 
     mixture = (workload.layers - workload.dense_layers) / workload.layers
     held = 1.0 + workload.mixture * (workload.experts / layout.expert - 1.0)

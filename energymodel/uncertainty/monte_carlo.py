@@ -16,8 +16,8 @@ from energymodel.presets.scenario import Scenario
 from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.engine import Tiles
 from energymodel.sweeps.engines import Engine
+from energymodel.sweeps.fingerprint import describe
 from energymodel.sweeps.grid import Grid
-from energymodel.sweeps.identity import describe
 from energymodel.sweeps.reductions import AbstractReduction, Range
 from energymodel.sweeps.reductions import Sampled as SampledGrid
 from energymodel.sweeps.run import Swept, Task, limit_range, scenario_limits

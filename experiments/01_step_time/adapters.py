@@ -34,7 +34,7 @@ def korthikanti(rows: list[Row]) -> list[Row]:
                 "layers": row["num_layers"], "hidden": row["hidden_size"], "heads": row["num_heads"],
                 "vocabulary": 51200, "tied": 1, "sequence": row["seq_len_tokens"], "flash": 0,
                 "chips": row["n_gpu"], "batch_sequences": row["global_batch_sequences"],
-                "tensor": row["tp"], "pipeline": row["pp"], "interleaving": row["interleaved_chunks"] or 1,
+                "tensor": row["tp"], "pipeline": row["pp"], "virtual_stages": row["interleaved_chunks"] or 1,
                 "microbatch": 4 if row["model"] == "GPT-22B" else 1,
                 "sequence_parallel": row["sequence_parallel"], "recomputation": row["recompute"], "zero": 0,
                 "step_time_s": row["iteration_time_s"],
@@ -79,7 +79,7 @@ def nanotron(rows: list[Row]) -> list[Row]:
         if fabric >= EARLY_FABRIC or (fabric != fabric and number(row, "job_id") < EARLY_JOBS):
             cluster = "nanotron-h100"
         else:
-            cluster = "nanotron-h100-ring" if mended else "nanotron-h100-ring-unmended"
+            cluster = "nanotron-h100-ring" if mended else "nanotron-h100-ring-before-fix"
         failed = row["status"] == "OOM"
         timed = not failed and (mended or int(row["pp"]) == 1)
         hidden = row["hidden_size"]
@@ -132,7 +132,7 @@ def mpt(rows: list[Row]) -> list[Row]:
                 "sequence": row["seq_len_tokens"], "flash": 1, "chips": chips, "batch_sequences": batch,
                 "microbatch": row["microbatch_sequences"], "recomputation": "full" if recomputed else "none",
                 "zero": 3 if row["sharding"] == "FULL_SHARD" else 2,
-                "eight_bit": float(row["precision"].endswith("fp8")),
+                "fp8": float(row["precision"].endswith("fp8")),
                 "step_time_s": batch * number(row, "seq_len_tokens") / rate,
             }
         )  # fmt: skip

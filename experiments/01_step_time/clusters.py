@@ -27,10 +27,10 @@ class Cluster(NamedTuple):
     timed_as: str = ""
 
 
-def common(host_exponent: float, tile: float, half_size: float | None = 0.0) -> dict[str, tuple[float, str]]:
+def common(launch_exponent: float, tile: float, half_size: float | None = 0.0) -> dict[str, tuple[float, str]]:
     fixed = {
         "accelerator.gemm_tile": (tile, "1"),
-        "accelerator.host_exponent": (host_exponent, "1"),
+        "accelerator.launch_exponent": (launch_exponent, "1"),
         "software.latency_overlap": (1.0, "1"),
         "software.collective_steps": (2.0, "1"),
         "software.pipeline_overlap": (1.0, "1"),
@@ -41,7 +41,7 @@ def common(host_exponent: float, tile: float, half_size: float | None = 0.0) -> 
 
 
 EFFICIENCY = Constant("accelerator.gemm_efficiency", 0.8, 0.1, 0.3, 0.95)
-HOST = Constant("accelerator.host_time", 3e-3, 1.0, 1e-5, 2e-2)
+HOST = Constant("accelerator.launch_overhead", 3e-3, 1.0, 1e-5, 2e-2)
 SCALE_UP = Constant("node.scale_up.efficiency", 0.7, 0.3, 0.2, 1.0)
 SCALE_OUT = Constant("network.link.efficiency", 0.6, 0.5, 0.05, 1.0)
 
@@ -59,7 +59,7 @@ _NANOTRON = {
     "software.elementwise_passes": (6.0, "1"),
     "software.communicated_bytes": (4.0, "B"),
     "software.data_overlap": (0.5, "1"),
-    "software.late_exchange": (1.0, "1"),
+    "software.late_communication": (1.0, "1"),
     "software.balanced_stages": (1.0, "1"),
     "accelerator.memory_capacity": (85.52e9, "B"),  # 81,559 MiB, as the driver states
     "software.gradient_bytes": (6.0, "B"),  # in 16 bits, and accumulated in 32
@@ -99,7 +99,7 @@ CLUSTERS = {
         A100,
         {
             **common(4.0, 0.0, None),
-            "accelerator.host_time": (2e-4, "s"),
+            "accelerator.launch_overhead": (2e-4, "s"),
             "software.unmasked": (1.0, "1"),
             "accelerator.overhead_time": (2e-3, "s"),
             # Exchanges in line with the kernels.
@@ -135,7 +135,7 @@ CLUSTERS = {
             **_DEEPSPEED,
             "software.latency_overlap": (0.0, "1"),  # over nodes the next kernel waits for the exchange
             # The software of the single-node runs, fitted there.
-            "accelerator.host_time": (3.2e-3, "s"),
+            "accelerator.launch_overhead": (3.2e-3, "s"),
             "software.score_passes": (7.8, "1"),
             "software.microbatch_time": (1.5e-3, "s"),
         },
@@ -155,8 +155,8 @@ CLUSTERS = {
         "nanotron on H100, slow rings only", H100, _SLOW_RINGS, _NANOTRON_FITTED,
         "Hugging Face Ultrascale Playbook 2025, runs whose node all-reduce stayed below 443 GB/s",
     ),
-    "nanotron-h100-ring-unmended": Cluster(
-        "nanotron on H100, slow rings only, before its pipelines were mended", H100, _SLOW_RINGS, _NANOTRON_FITTED,
+    "nanotron-h100-ring-before-fix": Cluster(
+        "nanotron on H100, slow rings only, before its pipelines were fixed", H100, _SLOW_RINGS, _NANOTRON_FITTED,
         "Hugging Face Ultrascale Playbook 2025, runs whose node all-reduce stayed below 443 GB/s",
         timed_as="nanotron-h100-ring",
     ),

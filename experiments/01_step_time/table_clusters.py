@@ -11,15 +11,15 @@ Numbers = dict[str, tuple[float, str]]
 B200: dict[str, Any] = {"accelerator": "b200-sxm", "node": "dgx-b200", "network": "infiniband-400g"}
 GB200: dict[str, Any] = {"accelerator": "gb200", "node": "gb200-nvl72", "network": "infiniband-400g"}
 ULTRA: Numbers = {
-    "accelerator.peak_flops_4bit": (15e15, "FLOP/s"),
+    "accelerator.peak_flops_fp4": (15e15, "FLOP/s"),
     "accelerator.memory_capacity": (288e9, "B"),
     "accelerator.rated_power": (1400.0, "W"),
     "network.link.lane_bandwidth": (25e9, "B/s"),
 }
 """Blackwell Ultra differs from Blackwell in its 4-bit rate, memory, power and the network card beside it."""
 
-EIGHT_BIT = Constant("software.eight_bit_efficiency", 0.75, 0.15, 0.3, 1.0)
-FOUR_BIT = Constant("software.four_bit_efficiency", 0.5, 0.3, 0.1, 1.0)
+EIGHT_BIT = Constant("software.fp8_efficiency", 0.75, 0.15, 0.3, 1.0)
+FOUR_BIT = Constant("software.fp4_efficiency", 0.5, 0.3, 0.1, 1.0)
 ATTENTION = Constant("software.attention_efficiency", 0.6, 0.3, 0.2, 1.0)
 ELEMENTWISE = Constant("software.elementwise_passes", 3.0, 0.5, 0.5, 12.0)
 
@@ -31,7 +31,7 @@ _BRIDGE: Numbers = {
     "software.tensor_overlap": (0.8, "1"),
     "software.bucket_size": (1e9, "B"),
     "accelerator.overhead_time": (2e-3, "s"),
-    "accelerator.host_time": (8e-4, "s"),
+    "accelerator.launch_overhead": (8e-4, "s"),
     "software.attention_efficiency": (0.7, "1"),
 }
 _BRIDGE_FITTED = (EFFICIENCY._replace(value=0.7), ELEMENTWISE._replace(value=8.0, high=20.0), EIGHT_BIT)
@@ -60,7 +60,7 @@ TITAN: Numbers = {
 }
 _MAXTEXT: Numbers = {
     **common(8.0, 0.0),
-    "accelerator.host_time": (1e-5, "s"),
+    "accelerator.launch_overhead": (1e-5, "s"),
     "software.data_overlap": (0.95, "1"),
     "software.tensor_overlap": (0.5, "1"),
     "software.bucket_size": (1e9, "B"),

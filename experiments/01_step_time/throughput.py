@@ -92,12 +92,12 @@ LAYERS_OF_MIXTURES = {"hybrid state-space layers": ("Nemotron_3", "Nemotron-H"),
 def narrow(precision: str) -> dict[str, float]:
     """Shares of products on 8 and on 4 bits: all products with weights."""
     word = precision.upper()
-    return {"eight_bit": float("FP8" in word), "four_bit": float("FP4" in word)}
+    return {"fp8": float("FP8" in word), "fp4": float("FP4" in word)}
 
 
 def _common(row: Row) -> Row:
     """Columns that mean the same in every table."""
-    layout = {"tensor": "tp", "pipeline": "pp", "context": "cp", "interleaving": "vp", "expert": "ep"}
+    layout = {"tensor": "tp", "pipeline": "pp", "context": "cp", "virtual_stages": "vp", "expert": "ep"}
     return {
         **{name: number(row, source, 1.0) for name, source in layout.items()},
         "chips": number(row, "n_accelerators"), "sequence": number(row, "seq_len_tokens"),
@@ -160,7 +160,7 @@ def torchtitan(rows: list[Row]) -> list[Row]:
             common["batch_sequences"] = data * (8.0 if common["pipeline"] > 1 else 1.0)
         if common["pipeline"] > 1:
             common["microbatch"] = common["batch_sequences"] / data / common["pipeline"]
-            common["interleaving"] = 2.0 if "nterleaved" in row["note"] else 1.0
+            common["virtual_stages"] = 2.0 if "nterleaved" in row["note"] else 1.0
         found.append(
             {
                 **common, **MODELS[row["model"]], "set": "torchtitan", "cluster": "torchtitan-h100",

@@ -20,7 +20,7 @@ from energymodel.physics.limits import (
     landauer_source_energy,
 )
 from energymodel.presets.scenario import Scenario
-from energymodel.report.limits import OPERATIONS_PER_JOULE
+from energymodel.report.limits_report import OPERATIONS_PER_JOULE
 
 BASE = "test-1b-h100"
 TOKENS = tuple(10.0**power for power in range(9, 16))

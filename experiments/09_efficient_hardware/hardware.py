@@ -141,8 +141,8 @@ def accelerator(chip: Accelerator, technology: Technology, choice: Choice, lanes
     per_byte = (peak / bandwidth) / (chip.peak_flops / chip.memory_bandwidth)
     values = {
         "peak_flops": peak,
-        "peak_flops_8bit": peak * chip.peak_flops_8bit / chip.peak_flops,
-        "peak_flops_4bit": peak * chip.peak_flops_4bit / chip.peak_flops,
+        "peak_flops_fp8": peak * chip.peak_flops_fp8 / chip.peak_flops,
+        "peak_flops_fp4": peak * chip.peak_flops_fp4 / chip.peak_flops,
         "peak_flops_tf32": peak * chip.peak_flops_tf32 / chip.peak_flops,
         "peak_flops_fp32": peak * chip.peak_flops_fp32 / chip.peak_flops,
         "memory_bandwidth": bandwidth,
@@ -152,7 +152,7 @@ def accelerator(chip: Accelerator, technology: Technology, choice: Choice, lanes
         "idle_power": chip.idle_power * (leakage + fixed) / (chip.leakage.power + chip.fixed_power),
         "busy_power": dynamic + leakage + fixed + memory,
         "gemm_half_size": chip.gemm_half_size * per_byte,  # as the presets scale it with FLOP per byte
-        "host_time": chip.host_time / technology.logic,
+        "launch_overhead": chip.launch_overhead / technology.logic,
         "overhead_time": chip.overhead_time / technology.logic,
     }
     chip = eqx.tree_at(lambda chip: chip.leakage.power, chip, leakage)

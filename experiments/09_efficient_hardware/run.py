@@ -51,14 +51,14 @@ def sped_up(system: Any, rates: Any) -> Any:
             s.accelerator.peak_flops, s.accelerator.memory_bandwidth, s.accelerator.gemm_half_size,
             s.node.scale_up.lane_bandwidth, s.network.link.lane_bandwidth,
             s.node.scale_up.latency, s.network.link.latency,
-            s.accelerator.host_time, s.accelerator.overhead_time,
+            s.accelerator.launch_overhead, s.accelerator.overhead_time,
         ),
         system,
         (
             chip.peak_flops * arithmetic, chip.memory_bandwidth * memory, chip.gemm_half_size * arithmetic / memory,
             up.lane_bandwidth * within, out.lane_bandwidth * beyond,
             up.latency / latency, out.latency / latency,
-            chip.host_time / control, chip.overhead_time / control,
+            chip.launch_overhead / control, chip.overhead_time / control,
         ),
     )  # fmt: skip
 
@@ -244,8 +244,8 @@ def _limit(row: Row, name: str) -> float:
 
 
 def layout_text(layout: dict[str, float]) -> str:
-    """A layout in a word: degrees of tensor, pipeline x interleaving, context; micro-batch; ZeRO 3; recomputation."""
-    text = "t{tensor:g} p{pipeline:g}x{interleaving:g} c{context:g} b{microbatch:g}".format(**layout)
+    """A layout in a word: degrees of tensor, pipeline x virtual_stages, context; micro-batch; ZeRO 3; recomputation."""
+    text = "t{tensor:g} p{pipeline:g}x{virtual_stages:g} c{context:g} b{microbatch:g}".format(**layout)
     return text + " z3" * bool(layout["shard_parameters"]) + " rec" * bool(layout["recompute_full"])
 
 

@@ -34,7 +34,7 @@ CHECKED_SITE = 25.0  # MW, where prices are compared with problems solved again
 DEADLINES = (1.02, 1.05, 1.1, 1.2, 1.4)  # over the least time, at that site
 STEP = 0.01  # of the site, for the difference quotient
 DAY, MEGAWATT, GWH = 86400.0, 1e6, 3.6e12
-FAMILY = ("tensor", "pipeline", "interleaving", "context")
+FAMILY = ("tensor", "pipeline", "virtual_stages", "context")
 Family = tuple[float, ...]
 Row = dict[str, Any]
 
@@ -209,8 +209,8 @@ def compute() -> dict[str, Any]:
 
 
 def layout_text(layout: Mapping[str, float]) -> str:
-    """A layout in a word: degrees of tensor, pipeline x interleaving, context; micro-batch; ZeRO 3; recomputation."""
-    text = "t{tensor:g} p{pipeline:g}x{interleaving:g} c{context:g} b{microbatch:g}".format(**layout)
+    """A layout in a word: degrees of tensor, pipeline x virtual_stages, context; micro-batch; ZeRO 3; recomputation."""
+    text = "t{tensor:g} p{pipeline:g}x{virtual_stages:g} c{context:g} b{microbatch:g}".format(**layout)
     return text + " z3" * bool(layout["shard_parameters"]) + " rec" * bool(layout["recompute_full"])
 
 

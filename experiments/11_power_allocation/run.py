@@ -34,7 +34,7 @@ HERE = Path(__file__).parent
 STEP_TIMES = [1.0, 1.1, 1.25, 1.5, 2.0]  # over the shortest
 STRETCHES = [1.0, 1.02, 1.05, 1.1, 1.2]  # of the makespan at full clock
 SITE_LIMITS = [10e6, 12.5e6, 15e6, 17.5e6, 20e6, 22.5e6, 25e6]  # W
-FOUR_RANKS = ["plan.layout.interleaving=1", "plan.layout.pipeline=4", "plan.batch=33554432 token"]
+FOUR_RANKS = ["plan.layout.virtual_stages=1", "plan.layout.pipeline=4", "plan.batch=33554432 token"]
 
 
 def solved(result: Any) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 import energymodel as em
-from energymodel.report.monte_carlo import samples_json, samples_report
+from energymodel.report.uncertainty_report import samples_json, samples_report
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs

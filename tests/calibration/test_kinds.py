@@ -16,7 +16,7 @@ from energymodel.design.problem import range_of
 from energymodel.errors import InputError
 from energymodel.learning.critical_batch import batch_penalty
 from energymodel.presets.scenario import load_scenario
-from energymodel.report.calibration import calibration_toml
+from energymodel.report.calibration_report import calibration_toml
 from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.scenario_model import scenario_axis
 

@@ -12,7 +12,7 @@ from energymodel.errors import InputError
 
 ROW = {
     "cluster": "megatron-a100", "model": "megatron-175b", "chips": 64, "batch_sequences": 64, "tensor": 8,
-    "pipeline": 8, "interleaving": 3, "recomputation": "selective",
+    "pipeline": 8, "virtual_stages": 3, "recomputation": "selective",
 }  # fmt: skip
 CLUSTER = "megatron-a100"
 
@@ -50,7 +50,7 @@ RATES = {
     "scale_up": lambda s: s.node.scale_up.lane_bandwidth, "scale_out": lambda s: s.network.link.lane_bandwidth,
 }  # fmt: skip
 DELAYS = {
-    "host": lambda s: s.accelerator.host_time, "overhead": lambda s: s.accelerator.overhead_time,
+    "host": lambda s: s.accelerator.launch_overhead, "overhead": lambda s: s.accelerator.overhead_time,
     "latency_in": lambda s: s.node.scale_up.latency, "latency_out": lambda s: s.network.link.latency,
     "microbatch": lambda s: s.software.microbatch_time,
 }  # fmt: skip
@@ -81,7 +81,7 @@ def test_twice_every_rate_and_half_every_delay_halve_the_step(system, run):
 
 
 def test_narrower_products_are_never_slower(system, run):
-    times = [run(system, columns(**change)).step_time.total for change in ({}, {"eight_bit": 1}, {"four_bit": 1})]
+    times = [run(system, columns(**change)).step_time.total for change in ({}, {"fp8": 1}, {"fp4": 1})]
     assert times[0] >= times[1] >= times[2]
 
 
@@ -97,7 +97,7 @@ def test_more_copies_of_a_token_take_longer(system, run):
     "change", [{"tensor": 4}, {"pipeline": 4, "chips": 32}, {"zero": 0}, {"zero": 1}, {"zero": 2}], ids=str
 )
 def test_memory_falls_with_every_sharding_degree(change, system, run):
-    base = {"zero": 3, "interleaving": 1, "chips": 128}
+    base = {"zero": 3, "virtual_stages": 1, "chips": 128}
     sharded = run(system, columns(**base)).memory
     assert run(system, columns(**{**base, **change})).memory > sharded
 
@@ -117,9 +117,9 @@ def test_all_reduced_gradients_are_sent_both_ways(system, run):
     ("layout", "hidden"), [({"zero": 0}, 0.5), ({"zero": 1}, 0.0), ({"pipeline": 2}, 0.0)], ids=str
 )
 def test_late_gradients_do_not_hide(layout, hidden, system, run):
-    row = columns(chips=512, batch_sequences=4096, **{"pipeline": 1, "interleaving": 1, "zero": 0, **layout})
+    row = columns(chips=512, batch_sequences=4096, **{"pipeline": 1, "virtual_stages": 1, "zero": 0, **layout})
     times = [
-        run(eqx.tree_at(lambda s: (s.software.data_overlap, s.software.late_exchange), system, values), row)
+        run(eqx.tree_at(lambda s: (s.software.data_overlap, s.software.late_communication), system, values), row)
         for values in ([0.5, 1.0], [0.0, 0.0])
     ]
     np.testing.assert_allclose(times[0].step_time.data, (1.0 - hidden) * times[1].step_time.data, rtol=1e-9)
@@ -192,7 +192,7 @@ def test_time_and_memory_are_differentiable(system):
         ({"chips": 8}, ["line 2", "8 chips", "64"]),
         ({"zero": 4}, ["ZeRO", "4"]),
         ({"offload_parameters": 2}, ["line 2", "offload_parameters", "2", "above 1"]),
-        ({"tf32": 0.5, "eight_bit": 0.7}, ["line 2", "tf32", "1.2"]),
+        ({"tf32": 0.5, "fp8": 0.7}, ["line 2", "tf32", "1.2"]),
         ({"model": "megatron-176b"}, ["megatron-175b"]),
         ({"cluster": "megatron-a10"}, ["megatron-a100"]),
         ({"recomputation": "some"}, ["recomputation", "some"]),

@@ -57,8 +57,8 @@ def test_bad_change(command, change, mentioned):
 
 
 def test_a_product_has_one_precision():
-    changes = ["--set", "plan.layout.eight_bit=0.7", "--set", "plan.layout.tf32=0.5"]
-    assert_bad_input(["evaluate", SMALL, *changes], "eight_bit 0.7 + tf32 0.5 = 1.2")
+    changes = ["--set", "plan.layout.fp8=0.7", "--set", "plan.layout.tf32=0.5"]
+    assert_bad_input(["evaluate", SMALL, *changes], "fp8 0.7 + tf32 0.5 = 1.2")
 
 
 @pytest.mark.parametrize("command", ["evaluate", "limits"])

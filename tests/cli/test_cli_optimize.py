@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cli.shell import SMALL, run, run_json
-from energymodel.cli.optimize import asked_of, parse_limit, parse_range, written
+from energymodel.cli.optimize_command import asked_of, parse_limit, parse_range, written
 from energymodel.presets.scenario import load_scenario
 from report.reference_optimum import infeasible, optimum
 

@@ -8,7 +8,7 @@ import pytest
 import energymodel as em
 from cli.shell import SMALL, run
 from energymodel.calibration.predict import cluster_system
-from energymodel.cli.presets import find, preset_toml
+from energymodel.cli.presets_command import find, preset_toml
 from energymodel.errors import InputError
 from energymodel.presets.files import CATEGORIES, names, read_preset
 
@@ -84,7 +84,7 @@ def _nest(place, name):
 
 
 def _small_plan():
-    layout = {"tensor": 1, "pipeline": 1, "interleaving": 1, "context": 1, "expert": 1, "microbatch": 1}
+    layout = {"tensor": 1, "pipeline": 1, "virtual_stages": 1, "context": 1, "expert": 1, "microbatch": 1}
     return {"chips": 8, "layout": layout, "goal": {"tokens": "1 T tokens"}, "power_cap": "300 W"}
 
 

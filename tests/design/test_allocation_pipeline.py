@@ -143,7 +143,7 @@ def test_phases_are_beside_the_bubble():
 
 @pytest.mark.slow
 def test_slack_of_a_real_pipeline_is_energy():
-    changes = ["plan.layout.interleaving=1", "plan.layout.pipeline=4", "plan.batch=33554432 token"]
+    changes = ["plan.layout.virtual_stages=1", "plan.layout.pipeline=4", "plan.batch=33554432 token"]
     scenario = load_scenario("llama-3.1-405b-h100", changes)
     pipeline, schedule = pipeline_load(scenario.system, scenario.plan)
     assert (schedule.ranks, schedule.microbatches) == (4, 8)
@@ -163,7 +163,7 @@ def test_slack_of_a_real_pipeline_is_energy():
 
 
 def test_stages_add_up_to_the_work_of_evaluate():
-    scenario = load_scenario("llama-3.1-405b-h100", ["plan.layout.interleaving=1", "plan.layout.pipeline=4"])
+    scenario = load_scenario("llama-3.1-405b-h100", ["plan.layout.virtual_stages=1", "plan.layout.pipeline=4"])
     system, plan = scenario.system, scenario.plan
     pipeline, schedule = pipeline_load(system, plan)
     batch = jnp.asarray(plan.batch[0])
@@ -184,7 +184,7 @@ def test_a_stage_needs_its_layers():
     scenario = load_scenario("llama-3.1-405b-h100")
     with pytest.raises(ValueError, match="3 numbers of layers for 128 virtual stages"):
         pipeline_load(scenario.system, scenario.plan, [1.0, 2.0, 3.0])
-    uneven = eqx.tree_at(lambda plan: plan.layout.interleaving, scenario.plan, np.asarray(1.0))
+    uneven = eqx.tree_at(lambda plan: plan.layout.virtual_stages, scenario.plan, np.asarray(1.0))
     layers = np.asarray([7.0] + [8.0] * 14 + [7.0])
     given, usual = (pipeline_load(scenario.system, uneven, count).pipeline for count in (layers, None))
     np.testing.assert_array_equal(given.load.arithmetic, usual.load.arithmetic)

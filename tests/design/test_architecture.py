@@ -67,11 +67,11 @@ def test_shape_variables_describe_a_transformer(name, factor, layers):
 
 def test_depths_fill_the_pipeline():
     # 126 layers on 16 ranks of 8 virtual stages leave two slots empty: 16 k, or 16 k - 2.
-    layout = ParallelLayout(pipeline=16.0, interleaving=8.0)
+    layout = ParallelLayout(pipeline=16.0, virtual_stages=8.0)
     depths = depths_that_divide(126.0, layout)
     assert set(depths % 16) == {0.0, 14.0}
     assert {112.0, 126.0, 128.0} <= set(depths.tolist())
-    # Without interleaving a rank may hold any number of layers.
+    # Without virtual_stages a rank may hold any number of layers.
     np.testing.assert_array_equal(depths_that_divide(8.0, ParallelLayout(pipeline=4.0)), [4.0, 8.0, 12.0, 16.0, 20.0])
 
 

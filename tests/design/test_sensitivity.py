@@ -162,7 +162,7 @@ def test_elasticities_are_the_slopes_of_differences(small, found):
     smooth = np.all(np.abs(near - far / 4.0) < 1e-5, axis=1)
     kinks = {path for path, even in zip(paths, smooth, strict=True) if not even}
     # A whole node, one stage of the pipeline.
-    assert kinks <= {"plan.chips", "system.node.chips", "plan.layout.pipeline", "plan.layout.interleaving"}
+    assert kinks <= {"plan.chips", "system.node.chips", "plan.layout.pipeline", "plan.layout.virtual_stages"}
     rows = {row.path: row for row in found.rows}
     elasticities = np.array([[rows[path].effects[name].elasticity for name in OF] for path in paths], np.float64)
     np.testing.assert_allclose(elasticities[smooth], central[smooth], rtol=1e-5, atol=1e-5)

@@ -66,11 +66,11 @@ def test_less_is_stored_the_more_is_divided_or_recomputed(tensor, sequence, scor
 
 
 @few
-@given(microbatches=counts, pipeline=counts, interleaving=counts)
-def test_a_rank_holds_at_most_all_chunks_and_a_pipelineful(microbatches, pipeline, interleaving):
-    chunks = float(chunks_in_flight(microbatches, pipeline, interleaving))
-    assert 1.0 <= chunks <= microbatches * interleaving
-    assert chunks <= pipeline * interleaving + pipeline - 1.0
+@given(microbatches=counts, pipeline=counts, virtual_stages=counts)
+def test_a_rank_holds_at_most_all_chunks_and_a_pipelineful(microbatches, pipeline, virtual_stages):
+    chunks = float(chunks_in_flight(microbatches, pipeline, virtual_stages))
+    assert 1.0 <= chunks <= microbatches * virtual_stages
+    assert chunks <= pipeline * virtual_stages + pipeline - 1.0
     assert chunks_in_flight(microbatches, 1.0, 1.0) == 1.0
 
 

@@ -36,31 +36,31 @@ def test_degrees_multiply_to_the_chips_and_microbatches_to_the_batch(
 
 
 @few
-@given(layers=counts, pipeline=counts, interleaving=counts)
+@given(layers=counts, pipeline=counts, virtual_stages=counts)
 def test_fullest_rank_has_room_for_its_share_and_at_most_one_more_layer_per_virtual_stage(
-    layers, pipeline, interleaving
+    layers, pipeline, virtual_stages
 ):
-    fullest = float(fullest_stage_layers(layers, pipeline, interleaving))
-    assert layers / pipeline * (1.0 - 1e-9) <= fullest < layers / pipeline + interleaving
-    np.testing.assert_allclose(fullest_stage_layers(layers * pipeline * interleaving, pipeline, interleaving),
-                               layers * interleaving, rtol=1e-12)  # fmt: skip
+    fullest = float(fullest_stage_layers(layers, pipeline, virtual_stages))
+    assert layers / pipeline * (1.0 - 1e-9) <= fullest < layers / pipeline + virtual_stages
+    np.testing.assert_allclose(fullest_stage_layers(layers * pipeline * virtual_stages, pipeline, virtual_stages),
+                               layers * virtual_stages, rtol=1e-12)  # fmt: skip
 
 
 @few
-@given(layers=counts, pipeline=counts, interleaving=counts, head=st.floats(0.0, 3.0))
-def test_slowest_rank_counts_the_head_at_most_in_full(layers, pipeline, interleaving, head):
-    fullest = float(fullest_stage_layers(layers, pipeline, interleaving))
-    slowest = float(slowest_stage_layers(layers, pipeline, interleaving, head))
+@given(layers=counts, pipeline=counts, virtual_stages=counts, head=st.floats(0.0, 3.0))
+def test_slowest_rank_counts_the_head_at_most_in_full(layers, pipeline, virtual_stages, head):
+    fullest = float(fullest_stage_layers(layers, pipeline, virtual_stages))
+    slowest = float(slowest_stage_layers(layers, pipeline, virtual_stages, head))
     assert fullest <= slowest <= fullest + head
-    assert slowest_stage_layers(layers, pipeline, interleaving, 0.0) == fullest
+    assert slowest_stage_layers(layers, pipeline, virtual_stages, 0.0) == fullest
 
 
 @few
-@given(layers=counts, pipeline=counts, interleaving=counts, head=st.floats(0.0, 3.0))
-def test_idle_work_is_the_slowest_rank_less_the_mean(layers, pipeline, interleaving, head):
+@given(layers=counts, pipeline=counts, virtual_stages=counts, head=st.floats(0.0, 3.0))
+def test_idle_work_is_the_slowest_rank_less_the_mean(layers, pipeline, virtual_stages, head):
     mean = (layers + head) / pipeline
-    slowest = float(slowest_stage_layers(layers, pipeline, interleaving, head))
-    idle = float(idle_stage_layers(layers, pipeline, interleaving, head))
+    slowest = float(slowest_stage_layers(layers, pipeline, virtual_stages, head))
+    idle = float(idle_stage_layers(layers, pipeline, virtual_stages, head))
     np.testing.assert_allclose(idle, slowest - mean, atol=1e-12 * slowest)
     assert idle >= -1e-15 * slowest
     assert idle_stage_layers(layers, 1.0, 1.0, head) == 0.0
@@ -77,14 +77,14 @@ def test_one_rank_has_no_bubble_and_interleaving_divides_it():
 
 
 @few
-@given(microbatches=counts, pipeline=counts, interleaving=counts)
-def test_pipeline_takes_longer_than_its_work_and_only_by_the_bubble(microbatches, pipeline, interleaving):
-    time = float(pipeline_time(2.0, microbatches, pipeline, interleaving))
+@given(microbatches=counts, pipeline=counts, virtual_stages=counts)
+def test_pipeline_takes_longer_than_its_work_and_only_by_the_bubble(microbatches, pipeline, virtual_stages):
+    time = float(pipeline_time(2.0, microbatches, pipeline, virtual_stages))
     assert time >= 2.0 * microbatches
-    expected = 2.0 * (microbatches + (pipeline - 1.0) / interleaving)
+    expected = 2.0 * (microbatches + (pipeline - 1.0) / virtual_stages)
     np.testing.assert_allclose(time, expected, rtol=1e-12)
     many = 1e9 * microbatches
-    np.testing.assert_allclose(pipeline_time(2.0, many, pipeline, interleaving), 2.0 * many, rtol=1e-6)
+    np.testing.assert_allclose(pipeline_time(2.0, many, pipeline, virtual_stages), 2.0 * many, rtol=1e-6)
 
 
 @few
@@ -130,7 +130,7 @@ def test_gradients(function, arguments):
 
 
 def test_gradients_beside_a_jump_hold_the_count():
-    """Where layers divide evenly the number of layers of a stage does not move, and interleaving cancels."""
+    """Where layers divide evenly the number of layers of a stage does not move, and virtual_stages cancels."""
     slope = jax.jit(jax.grad(lambda v: fullest_stage_layers(96.0, 8.0, v)))
     np.testing.assert_allclose(slope(3.0), 4.0)  # four layers in each of three virtual stages
     head = jax.jit(jax.grad(lambda head: slowest_stage_layers(128.0, 64.0, 1.0, head)))

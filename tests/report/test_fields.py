@@ -5,7 +5,7 @@ import pytest
 
 import energymodel as em
 from energymodel.report.fields import Field, outcome_fields, plan_fields, plan_key, show
-from energymodel.report.json import plan_json
+from energymodel.report.json_tree import plan_json
 from energymodel.system.outcome import EnergyBreakdown, TrainingOutcome
 
 

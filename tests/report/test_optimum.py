@@ -10,8 +10,8 @@ from rich.console import Console, RenderableType
 
 import energymodel as em
 from energymodel.report.fields import plan_fields
-from energymodel.report.json import csv_row, dumps, optimum_json
-from energymodel.report.optimum import (
+from energymodel.report.json_tree import csv_row, dumps, optimum_json
+from energymodel.report.plan_report import (
     evaluate_command,
     failure_line,
     limit_lines,

@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console, RenderableType
 
 from energymodel.errors import InputError
-from energymodel.report.json import dumps
-from energymodel.report.sensitivity import (
+from energymodel.report.json_tree import dumps
+from energymodel.report.sensitivity_report import (
     choices,
     headline,
     notes,

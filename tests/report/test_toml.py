@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from energymodel.report.toml import dumps, number
+from energymodel.report.toml_text import dumps, number
 
 _SCALARS = st.one_of(
     st.booleans(), st.integers(-(2**62), 2**62), st.floats(allow_nan=False), st.text(st.characters(codec="utf-8"))

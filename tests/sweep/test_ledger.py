@@ -19,7 +19,7 @@ import pytest
 import energymodel as em
 from energymodel.errors import InputError
 from energymodel.sweeps import ledger as ledger_module
-from energymodel.sweeps.identity import describe, identity
+from energymodel.sweeps.fingerprint import describe, identity
 from energymodel.sweeps.ledger import Ledger
 from energymodel.sweeps.run import pose
 from sweep.sweep_models import LIMITS, axes, sweep_model

@@ -8,8 +8,8 @@ import energymodel as em
 from energymodel.errors import InputError
 from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.distribution import Histogram, Quantiles
+from energymodel.sweeps.front_reduction import Pareto, ParetoBins, efficient
 from energymodel.sweeps.full import Full
-from energymodel.sweeps.pareto import Pareto, ParetoBins, efficient
 from energymodel.sweeps.reductions import AbstractReduction
 from sweep.sweep_models import LIMITS, axes, everywhere, sweep_model
 

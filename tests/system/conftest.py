@@ -24,7 +24,7 @@ LIMIT = np.array([4.0, -6.0, 4.0, -1.0])  # extrapolates from 1, 2, 3, 4 steps t
 
 EXTREME_PLANS = {
     "ten million chips": {"chips": 1.28e7},
-    "one chip": {"chips": 1.0, "layout.tensor": 1.0, "layout.pipeline": 1.0, "layout.interleaving": 1.0},
+    "one chip": {"chips": 1.0, "layout.tensor": 1.0, "layout.pipeline": 1.0, "layout.virtual_stages": 1.0},
     "tiny batch": {"batch": 1.0},
     "huge batch": {"batch": 1e12},
     "few tokens": {"goal.tokens": 1e3},
@@ -34,7 +34,7 @@ EXTREME_PLANS = {
     "no power": {"power_cap": 1e-3},
     "hot coolant": {"coolant_temperature": 500.0},
     "frozen coolant": {"coolant_temperature": 200.0},
-    "one long pipeline": {"layout.pipeline": 126.0, "layout.interleaving": 1.0, "chips": 1008.0},
+    "one long pipeline": {"layout.pipeline": 126.0, "layout.virtual_stages": 1.0, "chips": 1008.0},
     "no sequence parallelism": {"layout.sequence_parallel": 0.0},
 }
 

@@ -13,12 +13,12 @@ PLANS = 10_000
 DEGREES = {
     "tensor": [1.0, 2.0, 4.0, 8.0, 16.0],
     "pipeline": [1.0, 2.0, 4.0, 16.0],
-    "interleaving": [1.0, 2.0, 8.0],
+    "virtual_stages": [1.0, 2.0, 8.0],
     "context": [1.0, 2.0],
     "microbatch": [1.0, 2.0],
     "shard_parameters": [0.0, 1.0],
     "recompute_full": [0.0, 1.0],
-    "eight_bit": [0.0, 1.0],
+    "fp8": [0.0, 1.0],
 }
 
 

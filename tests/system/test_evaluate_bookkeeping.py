@@ -39,7 +39,7 @@ def busy_alone(system):
     """A chip without host, network, launches, overhead and failures: it is busy all the time."""
     return eqx.tree_at(
         lambda s: (
-            s.accelerator.host_time, s.accelerator.overhead_time, s.accelerator.gate.fraction,
+            s.accelerator.launch_overhead, s.accelerator.overhead_time, s.accelerator.gate.fraction,
             s.node.overhead_power, s.node.scale_up.lane_power, s.network.static_power, s.network.link.lane_power,
             s.reliability.checkpoint_time, s.reliability.restart_time,
         ),

@@ -35,27 +35,27 @@ BOUNDS = {
     "selective recomputation": ["plan.layout.recomputation=selective"],
     "fully sharded": ["plan.layout.zero=3"],
     "no sharding": ["plan.layout.zero=0"],
-    "8 bit": ["plan.layout.eight_bit=1"],
+    "8 bit": ["plan.layout.fp8=1"],
     "offload": ["plan.layout.offload_optimizer=1", "plan.layout.offload_activations=1"],
     "gated chip": ["system.accelerator.gate.fraction=1"],
     "only tensor": [
-        "plan.layout.pipeline=1", "plan.layout.interleaving=1", "plan.layout.tensor=2",
+        "plan.layout.pipeline=1", "plan.layout.virtual_stages=1", "plan.layout.tensor=2",
         "plan.batch=128 Mi tokens",
     ],
     "two stages": [
-        "plan.layout.pipeline=2", "plan.layout.interleaving=1", "plan.layout.tensor=1", "plan.batch=128 Mi tokens",
+        "plan.layout.pipeline=2", "plan.layout.virtual_stages=1", "plan.layout.tensor=1", "plan.batch=128 Mi tokens",
     ],
     "tensor over nodes": ["plan.layout.tensor=16"],
     "context": ["plan.layout.context=4", "plan.layout.tensor=2"],
     "experts": ["system.workload=deepseek-v3", "plan.layout.expert=64", "plan.layout.tensor=1"],
     "two experts": ["system.workload.experts=2", "plan.layout.expert=2"],
-    "one node": ["plan.chips=8", "plan.layout.tensor=8", "plan.layout.pipeline=1", "plan.layout.interleaving=1"],
+    "one node": ["plan.chips=8", "plan.layout.tensor=8", "plan.layout.pipeline=1", "plan.layout.virtual_stages=1"],
     "one chip": [
-        "plan.chips=1", "plan.layout.tensor=1", "plan.layout.pipeline=1", "plan.layout.interleaving=1",
+        "plan.chips=1", "plan.layout.tensor=1", "plan.layout.pipeline=1", "plan.layout.virtual_stages=1",
         "system.workload=test-1b", "plan.batch=1 M tokens",
     ],
     "eight chips of the straggler law": [
-        "plan.chips=8", "plan.layout.tensor=1", "plan.layout.pipeline=1", "plan.layout.interleaving=1",
+        "plan.chips=8", "plan.layout.tensor=1", "plan.layout.pipeline=1", "plan.layout.virtual_stages=1",
         "system.workload=test-1b", "plan.batch=1 M tokens",
     ],
 }  # fmt: skip

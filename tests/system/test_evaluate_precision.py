@@ -43,7 +43,7 @@ def test_float32_agrees_with_float64(name, scenario, run):
 
 
 ZEROS = {
-    "host_time": lambda s: s.accelerator.host_time,
+    "launch_overhead": lambda s: s.accelerator.launch_overhead,
     "overhead_time": lambda s: s.accelerator.overhead_time,
     "fixed_power": lambda s: s.accelerator.fixed_power,
     "idle_power": lambda s: s.accelerator.idle_power,

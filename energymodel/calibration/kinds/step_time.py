@@ -50,7 +50,7 @@ SETTING = tuple(one.name for one in STEP_TIME_COLUMNS if one is not MEASURED)
 
 CONSTANTS: Constants = {
     "accelerator.gemm_efficiency": Constant(0.75, 0.1, 0.1, 1.0),
-    "accelerator.host_time": Constant(1e-3, 1.0, unit="s", widest=10.0),
+    "accelerator.launch_overhead": Constant(1e-3, 1.0, unit="s", widest=10.0),
     "node.scale_up.efficiency": Constant(0.7, 0.15, 0.1, 1.0),
     "node.scale_up.latency": Constant(1e-5, 1.5, unit="s", widest=10.0),
     "network.link.efficiency": Constant(0.6, 0.2, 0.02, 1.0),
@@ -171,7 +171,7 @@ def _candidates(steps: Steps) -> tuple[Steps, list[str]]:
     table_ = {name: values[at] for name, values in rows.items()}
     for place, name in enumerate(("chips", "tensor", "pipeline")):
         table_[name] = np.array([one[place + 1] for one in chosen])
-    for name in ("interleaving", "expert"):
+    for name in ("virtual_stages", "expert"):
         table_[name] = np.ones(len(at))
     words = [
         f"{rows['layers'][row]:g} layers of {rows['hidden'][row]:g} on {chips:g} chips, tensor {tensor:g}, "

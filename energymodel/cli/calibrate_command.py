@@ -63,7 +63,7 @@ def command(
             from energymodel.calibration.calibrate import calibrate
             from energymodel.calibration.kinds import KINDS
             from energymodel.errors import suggest
-            from energymodel.report.calibration import (
+            from energymodel.report.calibration_report import (
                 calibration_json,
                 calibration_report,
                 calibration_toml,

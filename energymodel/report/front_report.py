@@ -12,7 +12,7 @@ from rich.text import Text
 from energymodel.design.front import Front, FrontPoint
 from energymodel.design.layouts import layout_word
 from energymodel.report.figure import BLUE, COLORS, GRAY, ORANGE, add_axes, new_figure, page, save
-from energymodel.report.json import Tree, outcome_json, plan_json
+from energymodel.report.json_tree import Tree, outcome_json, plan_json
 from energymodel.units import format_quantity
 
 if TYPE_CHECKING:

@@ -56,7 +56,7 @@ def evaluate_scenario(source: str, changes: list[str] | None, progress: Progress
 
 
 def _deliver(scenario: "Scenario", outcome: "TrainingOutcome", *, as_json: bool, output: Path | None) -> int:
-    from energymodel.report.json import run_json, strict
+    from energymodel.report.json_tree import run_json, strict
     from energymodel.report.tables import outcome_report
 
     tree = {**run_json(scenario, scenario.plan, outcome), "warnings": warnings(outcome)}

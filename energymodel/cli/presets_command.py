@@ -91,7 +91,7 @@ def find(name: str) -> tuple[str, str]:
 def preset_toml(category: str, name: str) -> str:
     """A preset as a scenario file: a scenario in full, a component or a cluster as a change of the scenario `BASE`."""
     from energymodel.presets.files import read_preset
-    from energymodel.report.toml import dumps
+    from energymodel.report.toml_text import dumps
 
     if category == "scenarios":
         from energymodel.presets.scenario import load_scenario

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from energymodel.cli.optimize import asked_of, checked_objective, parse_limit, written
+from energymodel.cli.optimize_command import asked_of, checked_objective, parse_limit, written
 from energymodel.cli.shell import (
     INTERRUPTED,
     NOT_TRUSTED,
@@ -79,7 +79,7 @@ def command(
             import jax
 
             from energymodel.design.sensitivity import OF, sensitivity
-            from energymodel.report.sensitivity import sensitivity_file, sensitivity_json, sensitivity_report
+            from energymodel.report.sensitivity_report import sensitivity_file, sensitivity_json, sensitivity_report
 
         names = tuple(of or OF)
         with jax.enable_x64(True):

@@ -14,7 +14,7 @@ from rich.text import Text
 from energymodel.design.numbers import is_gain
 from energymodel.design.sensitivity import CHANGE, FREE, MEASURE, SHARES, Row, Sensitivity
 from energymodel.report.figure import save
-from energymodel.report.json import strict
+from energymodel.report.json_tree import strict
 from energymodel.report.tornado import tornado
 from energymodel.units import format_quantity
 

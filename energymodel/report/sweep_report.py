@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from energymodel.presets.scenario import Scenario
-from energymodel.report.json import Tree
+from energymodel.report.json_tree import Tree
 from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.run import Estimate, Swept
 from energymodel.sweeps.scenario_model import UNITS

@@ -1,6 +1,6 @@
 """`energymodel limits`: how far is a run from what nature and technology allow?"""
 
-from energymodel.cli.evaluate import evaluate_scenario
+from energymodel.cli.evaluate_command import evaluate_scenario
 from energymodel.cli.shell import AsJson, Changes, Output, Progress, ScenarioName, check_output, deliver, guarded
 
 
@@ -12,8 +12,8 @@ def command(scenario: ScenarioName, changes: Changes = None, as_json: AsJson = F
         given, outcome = evaluate_scenario(scenario, changes, progress)
         import jax
 
-        from energymodel.report.json import run_json
-        from energymodel.report.limits import limits_json, limits_report
+        from energymodel.report.json_tree import run_json
+        from energymodel.report.limits_report import limits_json, limits_report
 
         with jax.enable_x64(True):
             tree = {**run_json(given, given.plan, outcome), "limits": limits_json(given, outcome)}

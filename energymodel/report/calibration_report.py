@@ -10,7 +10,7 @@ from rich.text import Text
 
 from energymodel.calibration.best_setting import BestSetting
 from energymodel.calibration.calibrate import Calibration, FittedConstant
-from energymodel.report import toml
+from energymodel.report import toml_text
 from energymodel.report.figure import BLUE, add_axes, new_figure, save
 
 SHOWN_GROUPS = 20
@@ -134,7 +134,7 @@ def _constant_json(one: FittedConstant) -> dict[str, Any]:
 
 def calibration_toml(found: Calibration) -> str:
     """A scenario file with the calibrated numbers over the prior's."""
-    return f"{HEADER}\n{toml.dumps(found.tables)}"
+    return f"{HEADER}\n{toml_text.dumps(found.tables)}"
 
 
 def residual_figure(found: Calibration, kind: str) -> bytes:

@@ -70,8 +70,8 @@ def command(
             import jax
 
             from energymodel.design.optimize import optimize
-            from energymodel.report.json import optimum_json
-            from energymodel.report.optimum import failure_line, optimum_report
+            from energymodel.report.json_tree import optimum_json
+            from energymodel.report.plan_report import failure_line, optimum_report
 
         with jax.enable_x64(True):
             optimum = optimize(given, **asked, progress=progress)

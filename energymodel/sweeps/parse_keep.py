@@ -6,8 +6,8 @@ from typing import Any
 from energymodel.errors import InputError
 from energymodel.sweeps.along import BestAlong
 from energymodel.sweeps.distribution import Histogram, Quantiles
+from energymodel.sweeps.front_reduction import Pareto, ParetoBins
 from energymodel.sweeps.full import Full
-from energymodel.sweeps.pareto import Pareto, ParetoBins
 from energymodel.sweeps.reductions import AbstractReduction, Count, Range, Top
 
 Value = str | Callable[[Any], Any] | None

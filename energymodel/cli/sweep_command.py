@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from energymodel.cli.optimize import parse_limit
+from energymodel.cli.optimize_command import parse_limit
 from energymodel.cli.shell import (
     INTERRUPTED,
     NOT_TRUSTED,
@@ -106,7 +106,7 @@ def command(
         given = read_scenario(scenario, changes)
         progress(f"loading the model for {given.name} ...")
         with heeded():
-            from energymodel.report import sweep as report
+            from energymodel.report import sweep_report as report
             from energymodel.sweeps.run import pose
 
         task = pose(given, axes, keep, minimize, limits, precision=precision)
@@ -130,8 +130,8 @@ def _draw(
     with Progress(lines=True) as progress:
         progress(f"loading the model for {given.name} ...")
         with heeded():
-            from energymodel.report import monte_carlo as report
-            from energymodel.report.sweep import estimate_json, estimate_report
+            from energymodel.report import uncertainty_report as report
+            from energymodel.report.sweep_report import estimate_json, estimate_report
             from energymodel.uncertainty.monte_carlo import pose_samples
 
         progress("looking at a few samples ...")

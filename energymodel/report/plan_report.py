@@ -201,7 +201,7 @@ def search_lines(optimum: Optimum) -> list[str]:
         layout = optimum.runner_up.layout
         degrees = ", ".join(
             f"{name} {float(getattr(layout, name)):g}"
-            for name in ("tensor", "pipeline", "interleaving", "context", "expert", "microbatch")
+            for name in ("tensor", "pipeline", "virtual_stages", "context", "expert", "microbatch")
             if float(getattr(layout, name)) != 1.0
         )
         excess = f"{100.0 * optimum.runner_up.excess:.2f} % more {optimum.minimize}"

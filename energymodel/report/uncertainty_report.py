@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from energymodel.presets.scenario import Scenario
-from energymodel.report.json import Tree
+from energymodel.report.json_tree import Tree
 from energymodel.sweeps.run import Estimate
 from energymodel.sweeps.scenario_model import HARD_LIMITS
 from energymodel.uncertainty.monte_carlo import MonteCarlo

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from energymodel.cli.optimize import asked_of, parse_limit
+from energymodel.cli.optimize_command import asked_of, parse_limit
 from energymodel.cli.shell import (
     NOT_TRUSTED,
     TRUSTED,
@@ -58,7 +58,7 @@ def command(
             import jax
 
             from energymodel.design.pareto import pareto
-            from energymodel.report.front import front_file, front_json, front_report
+            from energymodel.report.front_report import front_file, front_json, front_report
 
         with jax.enable_x64(True):
             front = pareto(
