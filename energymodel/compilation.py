@@ -1,16 +1,21 @@
-"""How is a large model compiled in seconds, and only once on a machine?"""
+"""How is a large model traced and compiled in seconds, and only once on a machine?
+
+JAX's cache keeps compiled programs between processes, but a process must trace and lower the Python code to find them,
+which takes a large model longer than to load them (`benchmarks/second_run.py` prints the ratio). So lowered programs
+are kept beside them in the format of `jax.export`, which holds no Python objects and runs nothing when it is read.
+"""
 
 import contextlib
 import hashlib
+import importlib
+import json
 import logging
 import os
-import pickle
-import platform
 import tempfile
-import uuid
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -21,12 +26,10 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import numpy as np
-from jax.experimental import serialize_executable
 
 CONFIG: Any = jax.config  # its stub leaves out its settings
 PACKAGE = __name__.partition(".")[0]
-REMEMBERED = 64  # programs of one function that stay in memory
-DIGEST_SIZE = 32
+IN_MEMORY = 64  # programs of one function
 _SHORT = 16
 _LOG = logging.getLogger(__name__)
 
@@ -34,17 +37,16 @@ _LOG = logging.getLogger(__name__)
 def compiler_options(*, once: bool = False) -> Any:
     """Options for `jax.jit` of a whole training run.
 
-    XLA's fusion emitters for CPU double the time to compile the thousands of scalar operations of a run and its
-    derivatives, and save a third of the milliseconds that a run takes (`benchmarks/compile_time.py`): they are left out
-    on CPU. `once` also leaves out the optimization of machine code, for a function that runs for a shorter time than
-    that takes.
+    On CPU, XLA's fusion emitters double the time to compile the thousands of scalar operations of a run and its
+    derivatives, and save a third of the milliseconds that a run takes (`benchmarks/compile_time.py`): they are off.
+    `once` also turns off the optimization of machine code, for a program that runs for less time than that takes.
     """
     if jax.default_backend() != "cpu":
         return None
     return {"xla_cpu_use_fusion_emitters": False} | ({"xla_backend_optimization_level": 0} if once else {})
 
 
-class Form(NamedTuple):
+class Signature(NamedTuple):
     """All that a program depends on: the shapes of what is traced, and everything else."""
 
     traced: Any
@@ -60,25 +62,25 @@ class Form(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A compiled function of flat arrays, and a tree of numbers in the shape of what it returns."""
+    """A compiled function of flat arrays, and the structure of what it returns."""
 
     run: jax.stages.Compiled
-    like: Any
+    structure: Any
+
+
+class Kept(NamedTuple):
+    """A lowered program as it stands in a file, and the structure of what it returns."""
+
+    lowered: jax.export.Exported
+    structure: Any
 
 
 class Compiled:
-    """A function from the host, compiled with the options of a whole run, which JAX's cache folder keeps ready to run.
+    """A function called from the host, compiled with the options of a whole run and kept between processes.
 
-    JAX keeps compiled programs between processes, but each process traces and lowers the Python code anew to find
-    them, which takes a large model longer than to load them (`benchmarks/second_run.py`). So they are kept once more
-    under a key that needs no tracing: the source of this package, the versions of JAX, the machine, and the form of
-    the arguments.
-
-    What JAX loads from its own cache instead of compiling it cannot be kept: XLA leaves the machine code out when it
-    serializes such a program again. So programs to be kept get a name of their own, which that cache does not know.
-
-    Numbers and arrays among the arguments are traced; all else (functions, text) is part of the form and must be
-    hashable. Functions from outside this package may change without notice, so their programs are not kept.
+    Its key needs no tracing: the source of this package, the versions of JAX, the signature of the call. Numbers and
+    arrays among the arguments are traced; all else (functions, text) belongs to the signature and must be hashable.
+    Functions from outside this package may change without notice, so their programs are not kept.
 
     - `function`: a function at the top level of a module.
     - `once`: compile for a single use, see `compiler_options`.
@@ -87,8 +89,8 @@ class Compiled:
     def __init__(self, function: Callable[..., Any], *, once: bool = False) -> None:
         self._function = function
         self._once = once
-        self._programs: dict[Any, Program] = {}
-        self._foreseen: tuple[Path, Program | None] | None = None
+        self._programs: dict[Signature, Program] = {}
+        self._preloaded: tuple[Path, Program] | None = None
         self.traced = False
         """Whether it was traced once, or need not be because a program was kept."""
         self._lock = Lock()
@@ -100,70 +102,78 @@ class Compiled:
         leaves = [leaf if isinstance(leaf, jax.Array) else np.asarray(leaf) for leaf in leaves]
         shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves)
         fixed, static_structure = jax.tree.flatten(static)
-        form = Form(structure, shapes, static_structure, tuple(fixed), CONFIG.jax_enable_x64)
+        signature = Signature(structure, shapes, static_structure, tuple(fixed), CONFIG.jax_enable_x64)
         with self._lock:  # threads that need the same program wait for one of them to make it
-            program = self._programs.get(form)
+            program = self._programs.get(signature)
             if program is None:
-                if len(self._programs) >= REMEMBERED:
+                if len(self._programs) >= IN_MEMORY:
                     del self._programs[next(iter(self._programs))]
-                program = self._programs[form] = self._load(form)
-        return jax.tree.unflatten(jax.tree.structure(program.like), program.run(*leaves))
+                program = self._programs[signature] = self._program(signature)
+        return jax.tree.unflatten(program.structure, program.run(*leaves))
 
     @property
     def unused(self) -> bool:
         """Whether this process has not called it yet."""
         return not self._programs
 
-    def foresee(self) -> None:
+    def preload(self) -> None:
         """Load the program that was used last, which the next call is likely to need, while something else is done."""
         with self._lock:
             folder = CONFIG.jax_compilation_cache_dir
             if folder and not self._programs:
-                kept = list(Path(folder).glob(f"{self._prefix()}-*"))
-                path = max(kept, key=_last_use, default=None)
+                path = max(Path(folder).glob(f"{self._prefix()}-*"), key=_last_use, default=None)
                 self.traced = self.traced or path is not None  # before the file is read, which takes long
-                self._foreseen = None if path is None else (path, _kept(path))
+                kept = None if path is None else _read(path)
+                self._preloaded = None if path is None or kept is None else (path, self._compile_kept(kept))
 
-    def _load(self, form: Form) -> Program:
-        path = self._path(form)
-        foreseen, self._foreseen = self._foreseen, None
+    def _program(self, signature: Signature) -> Program:
+        path = self._path(signature)
+        preloaded, self._preloaded = self._preloaded, None
+        if preloaded is not None and preloaded[0] == path:
+            return preloaded[1]
         if path is None:
-            return self._compile(form, self._function.__name__)
-        program = foreseen[1] if foreseen is not None and foreseen[0] == path else _kept(path)
-        if program is None:
-            program = self._compile(form, f"{self._function.__name__}_{uuid.uuid4().hex}")
-            _keep(path, program)
+            return Program(*self._trace(signature, self._compile))
+        kept = _read(path)
+        if kept is None:
+            kept = Kept(*self._trace(signature, lambda flat, shapes: jax.export.export(jax.jit(flat))(*shapes)))
+            _write(path, kept)
         self.traced = True
-        return program
+        return self._compile_kept(kept)
+
+    def _trace(self, signature: Signature, make: Callable[..., Any]) -> tuple[Any, Any]:
+        """What `make` makes of the function of flat arrays, and the structure of its result."""
+        structures = []
+
+        def flat(*leaves: Any) -> list[Any]:
+            results, structure = jax.tree.flatten(self._function(*signature.arguments(leaves)))
+            structures.append(structure)
+            return results
+
+        flat.__name__ = self._function.__name__
+        made = make(flat, signature.shapes)
+        return made, structures[-1]
+
+    def _compile_kept(self, kept: Kept) -> Program:
+        return Program(self._compile(kept.lowered.call, kept.lowered.in_avals), kept.structure)
+
+    def _compile(self, function: Callable[..., Any], shapes: Sequence[Any]) -> jax.stages.Compiled:
+        lowered = jax.jit(function, compiler_options=compiler_options(once=self._once)).lower(*shapes)
+        self.traced = True
+        return lowered.compile()
 
     def _prefix(self) -> str:
         """Beginning of the names of all files of this function, as long as nothing that it is made of changes."""
         return f"{PACKAGE}-{self._function.__name__}-{source_digest()[:_SHORT]}"
 
-    def _path(self, form: Form) -> Path | None:
+    def _path(self, signature: Signature) -> Path | None:
         """Where the program is kept, if it may be."""
-        names = [_name(one) for one in (self._function, *form.fixed)]
+        names = [_name(one) for one in (self._function, *signature.fixed)]
         folder = CONFIG.jax_compilation_cache_dir
         if not folder or None in names:
             return None
-        devices = [device.device_kind for device in jax.devices()]
-        flags = os.environ.get("XLA_FLAGS", "")
-        machine = (platform.machine(), _instructions(), jax.default_backend(), devices, flags)
-        key = repr((names, str(form.traced), str(form.static), form.shapes, form.x64, machine, source_digest()))
+        key = repr((names, str(signature.traced), str(signature.static), signature.shapes, signature.x64))
+        key += jax.default_backend() + source_digest()
         return Path(folder) / f"{self._prefix()}-{hashlib.sha256(key.encode()).hexdigest()}"
-
-    def _compile(self, form: Form, name: str) -> Program:
-        structures: list[Any] = []
-
-        def flat(*leaves: Any) -> list[Any]:
-            results, like = jax.tree.flatten(self._function(*form.arguments(leaves)))
-            structures.append(like)
-            return results
-
-        flat.__name__ = name
-        lowered = jax.jit(flat, compiler_options=compiler_options(once=self._once)).lower(*form.shapes)
-        self.traced = True
-        return Program(lowered.compile(), jax.tree.unflatten(structures[-1], range(structures[-1].num_leaves)))
 
 
 def concurrently(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
@@ -192,46 +202,6 @@ def _name(static: Any) -> str | None:
     return f"{static.__module__}.{static.__qualname__}" if isinstance(static, FunctionType) else repr(static)
 
 
-@cache
-def source_digest() -> str:
-    """Digest of this package's source and of the versions of what traces it."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
-    for library in ("jax", "jaxlib", "equinox", "optimistix", "lineax", "diffrax"):
-        digest.update(f"{library} {version(library)}".encode())
-    return digest.hexdigest()
-
-
-@cache
-def _instructions() -> str:
-    """Which instructions the processor has: machines of several kinds may share a home."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
-
-
-def _kept(path: Path) -> Program | None:
-    """The program that `_keep` wrote, unless it is missing, was cut short or does not run here."""
-    try:
-        content = path.read_bytes()
-        os.utime(path)  # `Compiled.foresee` looks for the last use
-    except OSError:
-        return None
-    digest, packed = content[:DIGEST_SIZE], content[DIGEST_SIZE:]
-    if hashlib.sha256(packed).digest() != digest:
-        return None
-    _meet_lapack()
-    try:
-        like, parts = pickle.loads(zlib.decompress(packed))
-        return Program(serialize_executable.deserialize_and_load(*parts), like)
-    except Exception as error:  # whatever is wrong with it, it can be made again
-        _LOG.warning("%s cannot be loaded and is made again: %s", path, error)
-        return None
-
-
 def _last_use(path: Path) -> float:
     try:
         return path.stat().st_mtime
@@ -240,20 +210,82 @@ def _last_use(path: Path) -> float:
 
 
 @cache
-def _meet_lapack() -> None:
-    """Have JAX tell XLA where LAPACK's functions are, which it does when it lowers one, not when it loads a program."""
-    jax.jit(jax.lax.linalg.cholesky).lower(jax.ShapeDtypeStruct((1, 1), np.float32))
+def source_digest() -> str:
+    """Digest of this package's source and of the versions of what traces it."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    for library in ("jax", "jaxlib", "equinox", "diffrax"):
+        digest.update(f"{library} {version(library)}".encode())
+    return digest.hexdigest()
 
 
-def _keep(path: Path, program: Program) -> None:
+def _read(path: Path) -> Kept | None:
+    """The program that `_write` wrote, unless it is missing or damaged."""
+    try:
+        content = path.read_bytes()
+        os.utime(path)  # `Compiled.preload` looks for the last use
+    except OSError:
+        return None
+    try:
+        header, _, program = zlib.decompress(content).partition(b"\n")
+        return Kept(jax.export.deserialize(bytearray(program)), jax.tree.structure(_rebuild(json.loads(header))))
+    except Exception as error:  # whatever is wrong with it, it can be made again
+        _LOG.warning("%s cannot be read and is made again: %s", path, error)
+        return None
+
+
+def _write(path: Path, kept: Kept) -> None:
     """Write at once or not at all: processes may share the folder, and a program that is not kept only costs time."""
     try:
-        parts = serialize_executable.serialize(program.run)
-    except (ValueError, RuntimeError) as error:  # JAX cannot serialize every program
+        numbered = jax.tree.unflatten(kept.structure, range(kept.structure.num_leaves))
+        header = json.dumps(_describe(numbered)).encode()
+        content = zlib.compress(header + b"\n" + kept.lowered.serialize(), level=1)
+    except (TypeError, ValueError) as error:  # a result that is no plain tree
         _LOG.warning("%s cannot be kept: %s", path, error)
         return
-    packed = zlib.compress(pickle.dumps((program.like, parts)), level=1)
     with contextlib.suppress(OSError), tempfile.TemporaryDirectory(dir=path.parent) as folder:
         whole = Path(folder) / path.name
-        whole.write_bytes(hashlib.sha256(packed).digest() + packed)
+        whole.write_bytes(content)
         whole.replace(path)
+
+
+def _describe(tree: Any) -> Any:
+    """A tree of numbered leaves as JSON: lists, and the classes of this package and of Equinox by name."""
+    if tree is None or isinstance(tree, int | float):
+        return tree
+    if isinstance(tree, str):
+        return {"text": tree}
+    if isinstance(tree, type):
+        return {"type": f"{tree.__module__}:{tree.__qualname__}"}
+    if isinstance(tree, dict):
+        return {"items": {key: _describe(value) for key, value in tree.items()}}
+    parts = {"list": [_describe(part) for part in tree]} if isinstance(tree, list | tuple) else {}
+    if is_dataclass(tree):
+        parts = {"fields": {field.name: _describe(getattr(tree, field.name)) for field in fields(tree)}}
+    return _describe(type(tree)) | parts
+
+
+def _rebuild(described: Any) -> Any:
+    """The tree that `_describe` described. Constructors are not called."""
+    if described is None or isinstance(described, int | float):
+        return described
+    if "text" in described:
+        return described["text"]
+    if "items" in described:
+        return {key: _rebuild(value) for key, value in described["items"].items()}
+    module, _, name = described["type"].partition(":")
+    if module.partition(".")[0] not in (PACKAGE, "equinox", "builtins"):
+        raise ValueError(f"{module} is not a module of {PACKAGE}")
+    kind: Any = importlib.import_module(module)
+    for part in name.split("."):
+        kind = getattr(kind, part)
+    if "list" in described:
+        parts = [_rebuild(part) for part in described["list"]]
+        return kind._make(parts) if hasattr(kind, "_make") else kind(parts)
+    if "fields" not in described:
+        return kind
+    rebuilt = object.__new__(kind)
+    for key, value in described["fields"].items():
+        object.__setattr__(rebuilt, key, _rebuild(value))
+    return rebuilt

@@ -1,8 +1,7 @@
 """Compiled functions of the host: same results, a program per form, kept between processes and never when in doubt."""
 
-import hashlib
+import json
 import os
-import pickle
 import subprocess
 import sys
 import zlib
@@ -11,12 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.experimental import serialize_executable
 
+from energymodel import compilation
 from energymodel.compilation import PACKAGE, Compiled, concurrently
 from energymodel.learning.loss_law import effective_parameters
 from energymodel.performance.parallelism import bubble_fraction
 from energymodel.presets.scenario import load_scenario
+from energymodel.solver import PerConstraint, minimize
 from energymodel.system.evaluate import evaluate, evaluate_once
 
 IN_A_PROCESS = """
@@ -83,17 +83,6 @@ def test_a_kept_program_finds_lapack(tmp_path):
     assert len(kept(tmp_path)) == 1
 
 
-def test_a_program_is_made_again_with_its_machine_code_where_jax_has_kept_it_too(tmp_path, monkeypatch):
-    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
-    printed_by_two_processes(FACTORIZED_IN_A_PROCESS, tmp_path)
-    (path,) = kept(tmp_path)
-    path.unlink()
-    first, second = printed_by_two_processes(FACTORIZED_IN_A_PROCESS, tmp_path)
-    assert first == second == ["[2.0,", "2.0,", "2.0]"]
-    assert kept(tmp_path) == [path]
-
-
 def test_numbers_share_a_program_and_forms_do_not(folder):
     compiled = Compiled(bubble_fraction)
     assert float(compiled(8.0, 2.0, 16.0)) == 7 / 32
@@ -118,28 +107,36 @@ def test_functions_that_may_change_unseen_are_not_kept(folder):
     assert kept(folder) == []
 
 
-def test_the_program_that_was_used_last_is_foreseen(folder):
+def test_the_program_that_was_used_last_is_preloaded(folder):
     Compiled(bubble_fraction)(8.0, 2.0, 16.0)
     again = Compiled(bubble_fraction)
-    again.foresee()
+    again.preload()
     (path,) = kept(folder)
     path.unlink()
     assert float(again(8.0, 2.0, 16.0)) == 7 / 32
     assert kept(folder) == []  # it came from memory, and was not made again
 
 
-def test_nothing_is_foreseen_where_nothing_was_kept(folder):
+def test_nothing_is_preloaded_where_nothing_was_kept(folder):
     compiled = Compiled(bubble_fraction)
-    compiled.foresee()
+    compiled.preload()
     assert not compiled.traced
     assert float(compiled(8.0, 2.0, 16.0)) == 7 / 32
 
 
-def test_a_program_that_cannot_be_loaded_is_made_again_and_says_so(folder, caplog):
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"no JSON at all",
+        b"[0]\nno program",
+        json.dumps({"type": "os:system"}).encode() + b"\n",
+        json.dumps({"type": "energymodel.system.outcome:NoSuchClass"}).encode() + b"\n",
+    ],
+)
+def test_a_program_that_cannot_be_read_is_made_again_and_says_so(folder, caplog, content):
     Compiled(bubble_fraction)(8.0, 2.0, 16.0)
     (path,) = kept(folder)
-    nonsense = zlib.compress(pickle.dumps(("like", ("parts", "of", "nothing"))))
-    path.write_bytes(hashlib.sha256(nonsense).digest() + nonsense)
+    path.write_bytes(zlib.compress(content))
     assert float(Compiled(bubble_fraction)(8.0, 2.0, 16.0)) == 7 / 32
     assert path.name in caplog.text
     assert "made again" in caplog.text
@@ -148,14 +145,22 @@ def test_a_program_that_cannot_be_loaded_is_made_again_and_says_so(folder, caplo
     assert caplog.text == ""
 
 
-def test_a_program_that_jax_cannot_serialize_is_not_kept(folder, monkeypatch, caplog):
-    def refuse(compiled):
-        raise ValueError("Compilation does not support serialization")
-
-    monkeypatch.setattr(serialize_executable, "serialize", refuse)
+def test_a_result_that_is_no_plain_tree_is_computed_and_not_kept(folder, monkeypatch, caplog):
+    monkeypatch.setattr(compilation, "_describe", lambda tree: object())
     assert float(Compiled(bubble_fraction)(8.0, 2.0, 16.0)) == 7 / 32
     assert kept(folder) == []
-    assert "cannot be kept: Compilation does not support serialization" in caplog.text
+    assert "cannot be kept: Object of type object is not JSON serializable" in caplog.text
+
+
+def test_the_structure_of_a_result_survives_its_file():
+    scenario = load_scenario("test-1b-h100")
+    solution = minimize(lambda x: jnp.sum((x["a"] - 1.0) ** 2), {"a": jnp.zeros(2)})
+    tree = (scenario.system, scenario.plan, solution, [None, {"name": 1.0}], PerConstraint(1.0, None, (), 2.0))
+    structure = jax.tree.structure(tree)
+    numbered = jax.tree.unflatten(structure, range(structure.num_leaves))
+    rebuilt = compilation._rebuild(json.loads(json.dumps(compilation._describe(numbered))))
+    assert jax.tree.structure(rebuilt) == structure
+    assert jax.tree.leaves(rebuilt) == list(range(structure.num_leaves))
 
 
 @pytest.mark.parametrize("damage", [b"", b"short", None])

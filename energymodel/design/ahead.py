@@ -22,7 +22,7 @@ _GLANCE = 0.02  # [s] between two looks at whether the solver is traced
 def solver_foreseen() -> Iterator[None]:
     """Load the solver that was used last in a thread, while something else is done."""
     with ThreadPoolExecutor(1) as threads:
-        threads.submit(round_all.foresee)
+        threads.submit(round_all.preload)
         yield
 
 
