@@ -1,9 +1,9 @@
 """What is "700 W" in SI, and how does a person read 2.2e-8 USD/J?
 
-Quantities are converted once, at the edge of the program; inside there are only SI numbers. pint does the
-dimensional analysis; it is imported on first need, because that takes longer than most of what is asked here,
-and never for a number that already has its exact SI unit. A year is 365 days (8760 h) and a month a twelfth of
-it, as in capital accounting (docs/physics.md B9).
+Quantities are converted once, at the edge of the program; inside there are only SI numbers. pint does the dimensional
+analysis. Its units are defined here, because those that come with it have no tokens, FLOP or dollars, read "Gb" as
+gilberts, and count 365.25 days a year; here a year has 365 days (8,760 h) and a month is a twelfth of it, as in capital
+accounting (docs/physics.md B9). A number in its exact SI unit is read without importing pint.
 """
 
 import difflib
@@ -150,7 +150,7 @@ _LARGEST = sys.float_info.max
 def _registry() -> Any:
     import pint
 
-    no_file: Any = None  # only the units below: no "Gb", no degrees that shift in products
+    no_file: Any = None  # only the units below
     registry = pint.UnitRegistry(no_file)
     registry.load_definitions(_REGISTRY.strip().splitlines())
     return registry
@@ -279,8 +279,16 @@ _SEPARATED = frozenset({"token", "USD", "token/s"})
 _YEAR, _DAY, _HOUR, _KILOWATT_HOUR = 31_536_000.0, 86_400.0, 3_600.0, 3.6e6
 # Smallest magnitude at which a unit is used, its size in SI, its name.
 _SCALES: dict[str, list[tuple[float, float, str]]] = {
-    "s": [(2 * _YEAR, _YEAR, "years"), (2 * _DAY, _DAY, "days"), (2 * _HOUR, _HOUR, "hours"), (120.0, 60.0, "min"),
-          (1.0, 1.0, "s"), (1e-3, 1e-3, "ms"), (1e-6, 1e-6, "µs"), (0.0, 1e-9, "ns")],
+    "s": [
+        (2 * _YEAR, _YEAR, "years"),
+        (2 * _DAY, _DAY, "days"),
+        (2 * _HOUR, _HOUR, "hours"),
+        (120.0, 60.0, "min"),
+        (1.0, 1.0, "s"),
+        (1e-3, 1e-3, "ms"),
+        (1e-6, 1e-6, "µs"),
+        (0.0, 1e-9, "ns"),
+    ],
     "J": [(3.6e12, 3.6e12, "GWh"), (3.6e9, 3.6e9, "MWh"), (_KILOWATT_HOUR, _KILOWATT_HOUR, "kWh")],
     "kg": [(1e3, 1e3, "t")],
     "kg/J": [(0.0, 1.0 / _KILOWATT_HOUR, "kg/kWh")],
@@ -289,7 +297,7 @@ _SCALES: dict[str, list[tuple[float, float, str]]] = {
     "USD/(W s)": [(0.0, 1.0 / (1e3 * _YEAR / 12.0), "USD/(kW month)")],
     "m^2": [(1.0, 1.0, "m^2"), (0.0, 1e-6, "mm^2")],
     "W/m^2": [(0.0, 1e4, "W/cm^2")],
-}  # fmt: skip
+}
 
 
 def _number(value: float, digits: int) -> str:

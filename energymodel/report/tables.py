@@ -86,10 +86,10 @@ def data_parallel(plan: TrainingPlan) -> float:
 def _name(name: str, field: Field) -> str:
     return {
         "microbatch": "sequences per micro-batch",
-        "fp8": "share in 8 bits",
-        "fp4": "share in 4 bits",
-        "tf32": "share in TF32",
-        "fp32": "share in FP32",
+        "fp8": "fp8 share",
+        "fp4": "fp4 share",
+        "tf32": "tf32 share",
+        "fp32": "fp32 share",
         "loss": "target loss",
     }.get(name, field.title)
 
@@ -102,7 +102,7 @@ def outcome_table(scenario: Scenario, outcome: TrainingOutcome) -> Table:
     """What comes out."""
     rows = [(field.title, show(field)) for field in outcome_fields(outcome)]
     position = next(index for index, row in enumerate(rows) if row[0] == "steps") + 1
-    rows.insert(position, ("time of a step", format_quantity(total(outcome.step_time), "s")))
+    rows.insert(position, ("step time", format_quantity(total(outcome.step_time), "s")))
     rows.insert(position + 1, ("energy", format_quantity(total(outcome.energy), "J")))
     return pairs_table("Outcome", rows)
 
@@ -153,7 +153,7 @@ def provenance_notes(scenario: Scenario) -> RenderableType:
     lines = []
     priors = given_priors(scenario)
     if priors:
-        lines.append(f"{PRIOR_MARK} prior: recalled or assumed, not measured")
+        lines.append(f"{PRIOR_MARK} prior: assumed, not measured")
         lines += [f"  {path}: {source}" for path, source in priors.items()]
     stages = float(scenario.system.other_stages)
     if stages:

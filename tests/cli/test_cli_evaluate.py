@@ -95,7 +95,7 @@ def test_the_table_names_units_and_priors():
     text = run("evaluate", "llama-3.1-405b-h100").stdout
     for words in (
         "Llama 3.1 405B on 16,384 H100", "GWh", "MW", "°C", "virtual_stages", "8 †", "power conversion", "cooling",
-        "pipeline bubble", "prior: recalled or assumed, not measured", "plan.layout.virtual_stages: not disclosed",
+        "pipeline bubble", "prior: assumed, not measured", "plan.layout.virtual_stages: not disclosed",
         "6 % for other stages",
     ):  # fmt: skip
         assert words in text
