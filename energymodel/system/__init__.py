@@ -1,1 +1,1 @@
-"""What is given, what may be decided, what comes out?"""
+"""The training system (given), the training plan (decided) and the outcome (computed by `evaluate`)."""

@@ -13,9 +13,9 @@ from energymodel.physics.voltage import AbstractVoltageCurve
 class Accelerator(eqx.Module):
     """One accelerator package as its power meter sees it: rates, memory, power, heat, price.
 
-    Peaks are dense and hold at clock 1, the clock `reference_clock`. `busy_power` is measured at clock 1 on a
-    reference workload that keeps the matrix units full and `reference_memory_utilization` of the memory
-    bandwidth busy; what then remains after leakage, fixed and memory power is `dynamic_power`, kappa.
+    Peak rates are dense and hold at clock 1, which is `reference_clock`. `busy_power` is measured at clock 1 on a
+    reference workload that keeps the matrix units full and uses a share `reference_memory_utilization` of the memory
+    bandwidth. Subtracting leakage, fixed power and memory power from it leaves `dynamic_power`, kappa.
     """
 
     peak_flops: Real = real("FLOP/s")
@@ -53,7 +53,7 @@ class Accelerator(eqx.Module):
     price: Real = real("USD")
     embodied_carbon: Real = real("kg")
     bits_per_flop: Real = real("bit/FLOP", 32.0)
-    gemm_tile: Real = real("1", 0.0, doc="rows that a matrix product loses to unfilled tiles and waves on each edge")
+    gemm_tile: Real = real("1", 0.0, doc="rows lost to tile and wave quantization on each edge of a matrix product")
 
     @property
     def dynamic_power(self) -> Numeric:
@@ -72,5 +72,5 @@ class Accelerator(eqx.Module):
         return self.dynamic_power / (self.gemm_efficiency * self.peak_flops)
 
     def static_power(self, voltage: Numeric, temperature: Numeric) -> Float[Array, "..."]:
-        """Power of a chip that is resident but does no work, leakage and fixed [W]."""
+        """Power of a chip that holds a job but does no work: leakage and fixed power [W]."""
         return self.leakage(voltage, temperature) + self.fixed_power

@@ -1,4 +1,4 @@
-"""What do the chips send each other in a step, how long does it take and what energy?"""
+"""What do chips send each other in a training step, and how long does each collective take?"""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from energymodel.system.work import Division, LayerWork
 
 
 class Communication(NamedTuple):
-    """Time of an exchange, the bytes that one chip sends within the node and beyond, and the latency in the time."""
+    """Time of a collective, bytes one chip sends within and beyond its node, and the latency part of the time."""
 
     time: Scalar
     inner_bytes: Scalar
@@ -22,7 +22,7 @@ class Communication(NamedTuple):
     latency: Numeric = 0.0
 
     def scaled(self, count: Numeric) -> "Communication":
-        """The same exchange, `count` times in a row."""
+        """The same collective, `count` times in a row."""
         return Communication(*(jnp.asarray(part) * count for part in self))
 
 
@@ -39,9 +39,9 @@ class Fabric(NamedTuple):
     def all_reduce(
         self, ranks: Numeric, stride: Numeric, size: Numeric, *, count: Numeric = 1.0, tree: bool = False
     ) -> Communication:
-        """Hierarchical all-reduce of `size` bytes in `count` operations, each with its latency.
+        """Hierarchical all-reduce of `size` bytes in `count` collectives, each with its own latency.
 
-        Within the node on a ring, then between nodes on the shards, on a ring or a tree.
+        A ring within the node, then a ring or a tree over the shards between nodes.
         """
         size, inner = jnp.asarray(size), inner_ranks(ranks, stride, self.node)
         outer = jnp.asarray(ranks) / inner
@@ -53,21 +53,21 @@ class Fabric(NamedTuple):
     def faster_all_reduce(
         self, ranks: Numeric, stride: Numeric, size: Numeric, *, count: Numeric, tree: Numeric
     ) -> Communication:
-        """All-reduce on a ring, or on a tree where that is faster and there (`tree` = 1): small sizes, many nodes."""
+        """All-reduce on a ring, or on a tree where `tree` = 1 and it is faster: small sizes, many nodes."""
         ring = self.all_reduce(ranks, stride, size, count=count)
         other = self.all_reduce(ranks, stride, size, count=count, tree=True)
         gained = jnp.maximum(ring.time - other.time, 0.0)
         return Communication(ring.time - tree * gained, ring.inner_bytes, ring.outer_bytes)
 
     def all_to_all(self, ranks: Numeric, stride: Numeric, size: Numeric) -> Communication:
-        """All-to-all in which a chip sends `size / ranks` bytes to each rank; the two networks work in turn."""
+        """All-to-all in which a chip sends `size / ranks` bytes to each rank, over the two networks in turn."""
         inner = inner_ranks(ranks, stride, self.node)
         near, far = (inner - 1.0) / ranks * size, (1.0 - inner / ranks) * size
         latency = (inner - 1.0) * self.inner_latency + (ranks - inner) * self.outer_latency
         return Communication(latency + near / self.inner_bandwidth + far / self.outer_bandwidth, near, far)
 
     def ring_pass(self, ranks: Numeric, stride: Numeric, size: Numeric) -> Communication:
-        """`ranks - 1` hops of `size` bytes around a ring that the slowest hop paces."""
+        """`ranks - 1` point-to-point hops of `size` bytes around a ring, paced by the slowest hop."""
         hops, size = jnp.asarray(ranks) - 1.0, jnp.asarray(size)
         crosses = jnp.clip(ranks / inner_ranks(ranks, stride, self.node) - 1.0, 0.0, 1.0)
         near = point_to_point_time(size, self.inner_latency, self.inner_bandwidth)
@@ -77,7 +77,7 @@ class Fabric(NamedTuple):
 
 
 class LayerCommunication(NamedTuple):
-    """Exchanges of one layer and one micro-batch, before overlap."""
+    """Communication of one layer and one micro-batch, before overlap."""
 
     tensor: Communication
     context: Communication
@@ -85,7 +85,7 @@ class LayerCommunication(NamedTuple):
 
 
 class Traffic(NamedTuple):
-    """What a chip exchanges, before overlap: by layer and micro-batch, by micro-batch (pipeline), by step (data)."""
+    """A chip's communication before overlap: per layer and micro-batch, per micro-batch (pipeline), per step (data)."""
 
     tensor: Communication
     context: Communication
@@ -94,7 +94,7 @@ class Traffic(NamedTuple):
     data: Communication
 
     def of_step(self, division: Division) -> "Traffic":
-        """The same of a whole step of the mean chip."""
+        """The same for a whole step of the mean chip."""
         return Traffic(
             tensor=self.tensor.scaled(division.layer_passes),
             context=self.context.scaled(division.layer_passes),
@@ -105,13 +105,9 @@ class Traffic(NamedTuple):
 
 
 def fabric_of(system: TrainingSystem, plan: TrainingPlan) -> Fabric:
-    """Bandwidths and latencies that the networks of a system offer to one chip, at `G / g` nodes [definition].
+    """Bandwidth and latency that the networks offer one chip at `G / g` nodes [definition].
 
-    **Arguments:**
-
-    - `system`, `plan`: what is given and what is decided.
-
-    **Returns:** bandwidth [B/s] and latency [s] within and between nodes, and chips of a node [1].
+    **Returns:** bandwidth [B/s] and latency [s] within and between nodes, and chips per node [1].
     """
     nodes = system.node.count(plan.chips)
     return Fabric(
@@ -125,14 +121,9 @@ def fabric_of(system: TrainingSystem, plan: TrainingPlan) -> Fabric:
 
 
 def traffic_of(system: TrainingSystem, plan: TrainingPlan, division: Division, work: LayerWork, part: Shard) -> Traffic:
-    """All exchanges of a chip, `n t + Q / bw` each [Thakur et al. 2005], before overlap.
+    """All communication of a chip before overlap, each collective `n t + Q / bw` [Thakur et al. 2005].
 
-    **Arguments:**
-
-    - `system`, `plan`: what is given and what is decided.
-    - `division`, `work`, `part`: from `divide`, `layer_work`, `shard`.
-
-    **Returns:** time [s] and bytes sent [B], within and between nodes, for each kind of exchange.
+    **Returns:** time [s] and bytes sent within and between nodes [B], for each kind of parallelism.
     """
     fabric = fabric_of(system, plan)
     return Traffic(
@@ -145,19 +136,13 @@ def traffic_of(system: TrainingSystem, plan: TrainingPlan, division: Division, w
 def layer_communication(
     system: TrainingSystem, plan: TrainingPlan, fabric: Fabric, work: LayerWork
 ) -> LayerCommunication:
-    """Exchanges of one layer and micro-batch, before overlap [Korthikanti et al. 2022, sec. 4; Liu et al. 2023].
+    """Collectives of one layer and micro-batch, before overlap [Korthikanti et al. 2022, sec. 4; Liu et al. 2023].
 
     Tensor: `4 + 2 r` all-reduces of `2 M h` bytes, six with full recomputation. Context: keys and values travel
-    the ring in the forward pass, they and their gradients in the backward pass, three times `c - 1` hops. Expert:
-    `4 + 2 r` all-to-alls, dispatch and combine, forward and backward, in layers that have experts.
+    around the ring in the forward pass, keys, values and their gradients in the backward pass: three times `c - 1`
+    hops. Expert: `4 + 2 r` all-to-alls (dispatch and combine, forward and backward) in layers that have experts.
 
-    **Arguments:**
-
-    - `system`, `plan`: what is given and what is decided.
-    - `fabric`: networks, from `fabric_of`.
-    - `work`: work of a layer, from `layer_work`.
-
-    **Returns:** time [s] and bytes sent [B], within and between nodes, for each kind of exchange.
+    **Returns:** time [s] and bytes sent within and between nodes [B], for each kind of parallelism.
     """
     layout, workload = plan.layout, system.workload
     all_reduces = 4.0 + 2.0 * layout.recompute_full
@@ -176,19 +161,13 @@ def layer_communication(
 def pipeline_communication(plan: TrainingPlan, fabric: Fabric, work: LayerWork) -> Communication:
     """Activations and gradients between pipeline ranks, `2 v (1 - 1/p)` messages [Narayanan et al. 2021, sec. 2.2].
 
-    Per micro-batch and rank, the mean over ranks; `2 M h` bytes each, a t-th of it with sequence parallelism. Of the
-    `p - 1` boundaries `G / g - 1` lie between nodes, at most all: ranks of a pipeline are as far apart as can be.
-
-    **Arguments:**
-
-    - `plan`: what is decided.
-    - `fabric`: networks, from `fabric_of`.
-    - `work`: work of a layer, from `layer_work`.
+    Per micro-batch, averaged over ranks; each message has `2 M h / t` bytes. Of the `p - 1` boundaries, at most
+    `G / g - 1` lie between nodes: pipeline ranks are placed as far apart as possible.
 
     **Returns:** time [s] and bytes sent [B].
     """
     layout = plan.layout
-    size = work.communicated / layout.tensor  # scattered before it is sent, gathered after [Narayanan et al. 2021, 4.1]
+    size = work.communicated / layout.tensor  # scattered to send, then gathered [Narayanan et al. 2021, sec. 4.1]
     boundaries = 2.0 * layout.virtual_stages * (1.0 - 1.0 / layout.pipeline)
     crossing = jnp.clip((plan.chips / fabric.node - 1.0) / jnp.maximum(1.0, layout.pipeline - 1.0), 0.0, 1.0)
     near = point_to_point_time(size, fabric.inner_latency, fabric.inner_bandwidth)
@@ -202,17 +181,9 @@ def data_communication(
 ) -> Communication:
     """Gradients and parameters over the replicas in a step, `n (w_g + k w_p)` bytes [Rajbhandari et al. 2020, sec. 7].
 
-    A reduce-scatter of gradients and `k = 1` all-gather of parameters; with sharded parameters the gather repeats
-    for the forward and the backward pass of every micro-batch, `k = 2 m`, and so does the scatter. Where nothing is
-    sharded, gradients are all-reduced: both halves send `w_g`. They travel in buckets, each of which starts a
-    collective operation.
-
-    **Arguments:**
-
-    - `system`, `plan`: what is given and what is decided.
-    - `fabric`: networks, from `fabric_of`.
-    - `division`: counts from `divide`.
-    - `part`: parameters on the chip, from `shard`.
+    One reduce-scatter of gradients and `k = 1` all-gather of parameters. With sharded parameters every micro-batch
+    gathers in its forward and its backward pass, `k = 2 m`, and scatters its gradients. Without sharding, gradients
+    are all-reduced: both halves send `w_g`. Gradients travel in buckets, one collective each.
 
     **Returns:** time [s] and bytes sent [B] in a step, before overlap.
     """
@@ -222,16 +193,16 @@ def data_communication(
     sharded = jnp.maximum(layout.shard_optimizer, layout.shard_parameters)
     kept = kept_bytes(system, plan)
     halves = scatters * kept.sent + gathers * (sharded * kept.weight + (1.0 - sharded) * kept.sent)
-    # What is sharded is scattered and gathered, on rings; what is not may take a tree.
+    # Reduce-scatter and all-gather use rings; only an all-reduce may use a tree.
     tree = software.tree * (1.0 - sharded)
 
     def collective(ranks: Numeric, stride: Numeric, parameters: Numeric) -> Communication:
         size = parameters * halves
         count = 1.0 + size / software.bucket_size
-        # An all-reduce is a reduce-scatter and an all-gather of the same bytes: each half counts half.
+        # An all-reduce is a reduce-scatter and an all-gather of the same bytes, and `halves` counts both.
         return fabric.faster_all_reduce(ranks, stride, size, count=count, tree=tree).scaled(0.5)
 
     dense = collective(part.dense_ranks, layout.tensor, part.dense)
     routed = collective(part.routed_ranks, layout.tensor * layout.expert, part.routed)
-    routed = routed.scaled(system.workload.mixture)  # a dense model has no second collective to start
+    routed = routed.scaled(system.workload.mixture)  # a dense model starts no second collective
     return Communication(*(jnp.asarray(one) + other for one, other in zip(dense, routed, strict=True)))

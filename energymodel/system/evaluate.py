@@ -22,40 +22,43 @@ from energymodel.system.training_system import TrainingSystem
 def evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
     """Loss, time, energy, power, temperature, money and carbon of a training run [docs/physics.md E, 2026].
 
-    Pure: works under `jit`, `vmap` and `grad`, in float32 and float64, in the precision of the caller. A plan
-    with one batch knot takes the closed form; more knots integrate over the progress of the run.
+    Pure: works under `jit`, `vmap` and `grad`, in the caller's precision (float32 or float64). All inputs are in SI
+    units. A plan with one batch knot uses the closed form; more knots integrate over the progress of the run.
 
-    **Arguments:**
-
-    - `system`: what is given; every number in SI.
-    - `plan`: what is decided; one plan, or one of a lattice under `vmap`.
-
-    **Returns:** `TrainingOutcome`; its `energy` parts [J] add up to the total, its `slack` is negative where a
-    limit of the system is broken.
+    **Returns:** `TrainingOutcome`; its `energy` parts [J] add up to the total, and its `slack` is negative where the
+    plan violates a limit of the system.
     """
     parameters = parameters_in_loss(system)
     if plan.knots == 1:
         batch = jnp.reshape(plan.batch, ())
-        tokens, effective, loss = _learned(system.learning, plan, parameters, batch)
+        learned = _learned(system.learning, plan, parameters, batch)
         worst = training_step(system, plan, batch)
-        run = jax.tree.map(lambda rate: rate * tokens, _per_token(system, plan, batch, worst))
+        run = jax.tree.map(lambda rate: rate * learned.tokens, _per_token(system, plan, batch, worst))
     else:
-        tokens, effective, loss, run = _along_schedule(system, plan, parameters)
+        learned, run = _along_schedule(system, plan, parameters)
         worst = _worst_step(system, plan)
-    return _outcome(system, plan, run, worst, tokens, effective, loss)
+    return _outcome(system, plan, run, worst, learned)
 
 
 evaluate_once = Compiled(evaluate)
-"""`evaluate` for a call from the host: compiled, and its trace kept between processes."""
+"""`evaluate` for a single call from the host: compiled, with its trace cached between processes."""
 
 
 def parameters_in_loss(system: TrainingSystem) -> Real:
-    """Parameters that the loss law sees, between active and all of them, `N_active^(1-mu) N_total^mu` [definition].
+    """Parameter count that enters the loss law, `N_active^(1-mu) N_total^mu` [definition].
 
-    **Returns:** parameters [1]; all of them for a dense model.
+    **Returns:** parameters [1], between the active and the total count; both are equal for a dense model.
     """
     workload = system.workload
     return effective_parameters(workload.active_parameters, workload.parameters, system.mixture_exponent)
+
+
+class LearningResult(NamedTuple):
+    """Tokens processed, the effective tokens that they are worth, and the final loss."""
+
+    tokens: Real
+    effective_tokens: Real
+    loss: Real
 
 
 class RunTotals(NamedTuple):
@@ -70,16 +73,14 @@ class RunTotals(NamedTuple):
     hardware_flops: Real
 
 
-def _learned(
-    learning: AbstractLearning, plan: TrainingPlan, parameters: Numeric, batch: Numeric
-) -> tuple[Real, Real, Real]:
-    """Tokens, effective tokens and loss at a constant batch, whichever of tokens and loss is the goal."""
+def _learned(learning: AbstractLearning, plan: TrainingPlan, parameters: Numeric, batch: Numeric) -> LearningResult:
+    """Tokens, effective tokens and loss at a constant batch, whether the goal is a token budget or a loss."""
     if isinstance(plan.goal, TokenBudget):
         tokens = jnp.asarray(plan.goal.tokens)
     else:
         tokens = learning.tokens(parameters, _target(plan.goal).loss, batch)
     loss, effective = learning.run(parameters, tokens, batch)
-    return tokens, effective, loss
+    return LearningResult(tokens, effective, loss)
 
 
 def _target(goal: AbstractGoal) -> TargetLoss:
@@ -89,7 +90,7 @@ def _target(goal: AbstractGoal) -> TargetLoss:
 
 
 def _per_token(system: TrainingSystem, plan: TrainingPlan, batch: Numeric, step: Step) -> RunTotals:
-    """Time and energy per token at a batch, with failures and the other stages of the run."""
+    """Time and energy per token at a batch, including failures and the other stages of the run."""
     productive, losses = _calendar(system, plan)
     load = _average_power(system, step, productive, losses)
     facility = system.facility.power(load.total, plan.coolant_temperature)
@@ -111,7 +112,7 @@ def _per_token(system: TrainingSystem, plan: TrainingPlan, batch: Numeric, step:
 
 
 class Losses(NamedTuple):
-    """Shares of the calendar that failures cost."""
+    """Shares of calendar time lost to failures."""
 
     checkpoint: Real
     rework: Real
@@ -119,11 +120,11 @@ class Losses(NamedTuple):
 
 
 def _calendar(system: TrainingSystem, plan: TrainingPlan) -> tuple[Real, Losses]:
-    """Productive share of the calendar, and where the rest goes, at Young's checkpoint interval."""
+    """Productive share of calendar time at Young's checkpoint interval, and where the rest goes."""
     reliability = system.reliability
     mtbf = cluster_mtbf(reliability.chip_mtbf, plan.chips)
     interval = young_interval(reliability.checkpoint_time, mtbf)
-    rework = 0.5 * interval / mtbf  # at this interval checkpoints cost as much
+    rework = 0.5 * interval / mtbf  # at this interval, checkpoints cost the same
     restart = reliability.restart_time / mtbf
     wasted = 2.0 * rework + restart
     productive = availability(wasted)
@@ -133,7 +134,7 @@ def _calendar(system: TrainingSystem, plan: TrainingPlan) -> tuple[Real, Losses]
 
 
 def _average_power(system: TrainingSystem, step: Step, productive: Real, losses: Losses) -> ChipPower:
-    """Mean power per chip over the calendar: lost work draws as work, checkpoints spin, restarts idle [W]."""
+    """Mean power per chip over calendar time: lost work draws full power, checkpoints spin, restarts idle [W]."""
     working = productive + losses.rework
     stopped = losses.checkpoint + losses.restart
     parts = ChipPower(*(part * working for part in step.power))
@@ -147,8 +148,8 @@ def _average_power(system: TrainingSystem, step: Step, productive: Real, losses:
     )
 
 
-def _along_schedule(system: TrainingSystem, plan: TrainingPlan, parameters: Real) -> tuple[Real, Real, Real, RunTotals]:
-    """Tokens, effective tokens, loss and totals of a run whose batch changes with progress."""
+def _along_schedule(system: TrainingSystem, plan: TrainingPlan, parameters: Real) -> tuple[LearningResult, RunTotals]:
+    """Learning result and totals of a run whose batch changes with progress."""
     learning, goal, knots = system.learning, plan.goal, jnp.log(plan.batch)
     if isinstance(goal, TokenBudget):
         effective = schedule_effective_tokens(goal.tokens, knots, learning, parameters)
@@ -159,21 +160,21 @@ def _along_schedule(system: TrainingSystem, plan: TrainingPlan, parameters: Real
         return _per_token(system, plan, batch, training_step(system, plan, batch))
 
     run, tokens = quadrature_over_progress(rates, effective, knots, learning, parameters)
-    return tokens, effective, learning.loss(parameters, effective), run
+    return LearningResult(tokens, effective, learning.loss(parameters, effective)), run
 
 
 def _worst_step(system: TrainingSystem, plan: TrainingPlan) -> Step:
-    """The largest value of each quantity over the knots of the schedule."""
+    """Largest value of each quantity over the knots of the schedule."""
     steps = jax.vmap(lambda batch: training_step(system, plan, batch))(plan.batch)
     return jax.tree.map(lambda values: jnp.max(values, axis=0), steps)
 
 
 def _outcome(
-    system: TrainingSystem, plan: TrainingPlan, run: RunTotals, worst: Step,
-    tokens: Real, effective: Real, loss: Real,
-) -> TrainingOutcome:  # fmt: skip
-    """Everything else follows from the totals of the run and the most demanding step."""
+    system: TrainingSystem, plan: TrainingPlan, run: RunTotals, worst: Step, learned: LearningResult
+) -> TrainingOutcome:
+    """Outcome of a run from its totals and its most demanding step."""
     chip, workload, market = system.accelerator, system.workload, system.market
+    tokens = learned.tokens
     energy = run.energy.total
     chip_time = run.time * plan.chips
     productive_rate = tokens / run.productive_time
@@ -185,10 +186,10 @@ def _outcome(
 
     peak_load = worst.point.busy_power + worst.background_power
     peak_power = system.facility.power(peak_load, plan.coolant_temperature).total(peak_load) * plan.chips
-    information = system.learning.information(effective)
+    information = system.learning.information(learned.effective_tokens)
     bits = chip.bits_per_flop * model_flops * tokens
     return TrainingOutcome(
-        loss=loss,
+        loss=learned.loss,
         tokens=tokens,
         steps=run.steps,
         step_time=jax.tree.map(lambda term: term / run.steps, run.step_time),
@@ -220,7 +221,7 @@ def _outcome(
 
 
 def _useful_energy_per_flop(system: TrainingSystem, plan: TrainingPlan, step: Step) -> Real:
-    """Switching energy of one operation at the voltage of the run [J/FLOP]."""
+    """Switching energy of one operation at the run's voltage [J/FLOP]."""
     chip = system.accelerator
     return chip.energy_per_flop * precision_energy(chip, plan.layout) * step.point.voltage**2
 
@@ -228,7 +229,7 @@ def _useful_energy_per_flop(system: TrainingSystem, plan: TrainingPlan, step: St
 def _slack(system: TrainingSystem, plan: TrainingPlan, step: Step, peak_power: Real, information: Real) -> Slack:
     """Logarithm of limit over value for each limit of the system."""
     chip, facility, point = system.accelerator, system.facility, step.point
-    slope = point.busy_power / chip.heat_capacity  # from cold to busy at once
+    slope = point.busy_power / chip.heat_capacity  # right after a step from zero to busy power
     heat_flux = point.busy_power / chip.die_area
     return Slack(
         memory=jnp.log(chip.memory_capacity / step.memory),

@@ -14,7 +14,7 @@ from energymodel.physics.delivery import Distribution, Regulator
 
 
 class FacilityPower(NamedTuple):
-    """Power per chip at the meter of the facility, by where it goes [W]."""
+    """Power per chip at the facility's meter, by where it goes [W]."""
 
     equipment: Float[Array, "..."]
     delivery_loss: Float[Array, "..."]
@@ -22,12 +22,12 @@ class FacilityPower(NamedTuple):
     other: Float[Array, "..."]
 
     def total(self, load: Numeric) -> Float[Array, "..."]:
-        """All of it, with the load that it serves [W]."""
+        """Sum of the parts and the load they serve [W]."""
         return jnp.asarray(load) + self.delivery_loss + self.cooling + self.other
 
 
 class Facility(eqx.Module):
-    """Power delivery and cooling; ratings of supplies are per chip, its share of the host included."""
+    """Power delivery and cooling. Supply ratings are per chip, with its share of the host."""
 
     power_supply: Regulator = component()
     uninterruptible: Regulator = component()
@@ -41,8 +41,8 @@ class Facility(eqx.Module):
     def power(self, load: Numeric, supply_temperature: Numeric) -> FacilityPower:
         """Power at the meter for a direct-current load per chip.
 
-        The load passes the bus bar and the power supply (both inside the equipment, whose input is what PUE
-        divides by), then the uninterruptible supply and the transformer. All heat of the equipment is cooled.
+        The load passes the bus bar and the power supply (both inside the equipment, whose input power is the
+        denominator of PUE), then the uninterruptible supply and the transformer. All equipment heat is cooled.
 
         **Arguments:**
 
@@ -61,7 +61,7 @@ class Facility(eqx.Module):
 
 
 class Market(eqx.Module):
-    """Prices and carbon of the place."""
+    """Prices and grid carbon intensity at the site."""
 
     price: AbstractPrice = component()
     carbon: Carbon = component()

@@ -1,4 +1,4 @@
-"""What does a chip keep in memory: parameters, gradients, optimizer states, activations?"""
+"""How much memory do parameters, gradients, optimizer states and activations take on a chip?"""
 
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ MASTER_BYTES = 4.0  # of the copy of a weight that is updated
 
 
 class Shard(NamedTuple):
-    """Parameters on the fullest chip, by whether expert parallelism divides them, and the ranks that share each."""
+    """Parameters on the fullest chip, dense and routed (divided by expert parallelism), and the ranks sharing each."""
 
     dense: Scalar
     dense_ranks: Scalar
@@ -34,19 +34,14 @@ class Shard(NamedTuple):
 def shard(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Shard:
     """Parameters on the fullest chip, `(N_blocks l / L + V h) / t`, `N_routed l / (L t e)`.
 
-    With l layers on the fullest rank. The first rank adds the embedding, the last the output head
+    With l layers on the fullest pipeline rank. The first rank adds the embedding, the last the output head
     [derivation: docs/physics.md B3].
 
-    **Arguments:**
-
-    - `system`, `plan`: what is given and what is decided.
-    - `division`: counts from `divide`.
-
-    **Returns:** dense and routed parameters [1], each with the ranks that hold a copy [1].
+    **Returns:** dense and routed parameters [1], each with the number of ranks that hold a copy [1].
     """
     layout, workload = plan.layout, system.workload
     share = fullest_stage_layers(workload.layers, layout.pipeline, layout.virtual_stages) / workload.layers
-    # The embedding sits on the first rank and the output head on the last; a single rank holds both.
+    # The embedding is on the first rank and the output head on the last; a single rank holds both.
     own_head = (1.0 - workload.tied) * jnp.maximum(0.0, 2.0 - layout.pipeline)
     embeddings = workload.vocabulary * workload.hidden * (1.0 + own_head)
     return Shard(
@@ -58,7 +53,7 @@ def shard(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Sha
 
 
 class KeptBytes(NamedTuple):
-    """Bytes of a parameter's weight, gradient and optimizer states, and of its gradient on the way."""
+    """Bytes per parameter of weight, gradient and optimizer states, and of the gradient as communicated."""
 
     weight: Numeric
     gradient: Numeric
@@ -67,13 +62,9 @@ class KeptBytes(NamedTuple):
 
 
 def kept_bytes(system: TrainingSystem, plan: TrainingPlan) -> KeptBytes:
-    """What the software keeps at the width of the products, `w x`, `g`, `o - 4 (x - 1)`, `c x` [definition].
+    """Bytes per parameter at the width x of the products, `w x`, `g`, `o - 4 (x - 1)`, `c x` [definition].
 
-    With x = 2 for products of 32 bits: their weights are the master copy, which the optimizer then need not keep.
-
-    **Arguments:**
-
-    - `system`, `plan`: what is given and what is decided.
+    For 32-bit products x = 2: their weights are the master copy, which the optimizer then does not store.
 
     **Returns:** bytes of each [B].
     """
@@ -89,14 +80,9 @@ def kept_bytes(system: TrainingSystem, plan: TrainingPlan) -> KeptBytes:
 def memory_per_chip(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Scalar:
     """Memory of the fullest chip, `(states + max(first, last) + b M h) x overhead + reserve` [Rajbhandari et al. 2020].
 
-    The first pipeline rank keeps the activations of most micro-batches in flight, the last one those of one and
-    the logits [Korthikanti et al. 2022, sec. 4.2.3]. Where tensor parallelism gathers the inputs of M tokens, the
-    allocator keeps b bytes of freed buffers for each token and hidden unit (`software.gather_buffers`).
-
-    **Arguments:**
-
-    - `system`, `plan`: what is given and what is decided.
-    - `division`: counts from `divide`.
+    The first pipeline rank keeps the activations of the most micro-batches in flight; the last rank keeps those of one
+    micro-batch and the logits [Korthikanti et al. 2022, sec. 4.2.3]. Where tensor parallelism gathers the inputs of M
+    tokens, the allocator keeps b bytes of freed buffers per token and hidden unit (`software.gather_buffers`).
 
     **Returns:** memory [B].
     """
@@ -116,7 +102,7 @@ def memory_per_chip(system: TrainingSystem, plan: TrainingPlan, division: Divisi
         )
 
     per_layer = activation_bytes(system, plan, division) * (1.0 - layout.offload_activations)
-    # A later micro-batch finds the logits of the one before still in place.
+    # From the second micro-batch on, the logits of the previous one are still in memory.
     again = jnp.clip(division.microbatches - 1.0, 0.0, 1.0) * software.kept_logit_bytes
     logits = logit_bytes(division.tokens, workload.vocabulary, layout.tensor)
     logits = logits * (software.logit_bytes + again) / FP32_PAIR
@@ -127,7 +113,7 @@ def memory_per_chip(system: TrainingSystem, plan: TrainingPlan, division: Divisi
     routed = part.routed * states(part.routed_ranks)
     even = part.dense * states(part.dense_ranks) + jnp.maximum(first, last)
 
-    # Filled up in turn, the first rank has the embedding and most layers, the last one the output head.
+    # With balanced stages the first rank has the embedding and the most layers, the last one the output head.
     weights, embedding = workload.replicated_parameters / workload.layers, workload.vocabulary * workload.hidden
     several = jnp.minimum(layout.pipeline - 1.0, 1.0)
     in_weights = embedding * workload.layers / workload.active_layer_parameters
@@ -145,14 +131,9 @@ def memory_per_chip(system: TrainingSystem, plan: TrainingPlan, division: Divisi
 
 
 def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Scalar:
-    """Activations of one layer and micro-batch on a chip, `M h [q/t + 5 a s k / (h t)]`, times what is kept besides.
+    """Activations of one layer and micro-batch on a chip, `M h [q/t + 5 a s k / (h t)]`, times the copies kept.
 
-    `layer_activation_bytes` [Korthikanti et al. 2022, eqs. 1-6] with the mean over dense and mixture-of-experts layers.
-
-    **Arguments:**
-
-    - `system`, `plan`: what is given and what is decided.
-    - `division`: counts from `divide`.
+    `layer_activation_bytes` [Korthikanti et al. 2022, eqs. 1-6], averaged over dense and mixture-of-experts layers.
 
     **Returns:** memory [B].
     """
@@ -166,22 +147,25 @@ def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Divis
         workload.gated, ratio, workload.kv_heads * workload.head_size / workload.hidden, effective
     )
     keep_scores = (1.0 - workload.flash) * (1.0 - layout.recompute_attention)
-    return layout.width * software.activation_copies * layer_activation_bytes(
-        division.tokens, workload.hidden, workload.heads, workload.sequence, layout.tensor,
-        stored, layout.sequence_parallel, keep_scores, layout.recompute_full,
-    )  # fmt: skip
+    per_copy = layer_activation_bytes(
+        division.tokens,
+        workload.hidden,
+        workload.heads,
+        workload.sequence,
+        layout.tensor,
+        stored,
+        layout.sequence_parallel,
+        keep_scores,
+        layout.recompute_full,
+    )
+    return layout.width * software.activation_copies * per_copy
 
 
 def optimizer_traffic(system: TrainingSystem, plan: TrainingPlan, part: Shard) -> Scalar:
     """Memory traffic of the optimizer step on a chip, `(2 o + g + w) n` [Rajbhandari et al. 2020, sec. 3.1].
 
-    States of o bytes are read and written, gradients read, weights written, for the n parameters that the chip
-    updates: all of its shard, or its part of it if the optimizer is sharded; none where the host updates.
-
-    **Arguments:**
-
-    - `system`, `plan`: what is given and what is decided.
-    - `part`: parameters on the chip, from `shard`.
+    States of o bytes are read and written, gradients are read and weights written for the n parameters that the chip
+    updates: its whole shard, its part of it if the optimizer is sharded, or none if the host updates them.
 
     **Returns:** traffic [B].
     """

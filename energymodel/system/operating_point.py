@@ -1,4 +1,4 @@
-"""At which clock and temperature does a chip run, and how long do its kernels take there?"""
+"""At which clock and temperature does a chip run, and how long do its kernels take?"""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from energymodel.system.work import LayerWork
 
 
 class ChipLoad(NamedTuple):
-    """One layer's work on one chip, in seconds at clock 1 and in joules at the reference voltage."""
+    """One layer's work on one chip: seconds at clock 1 and joules at the reference voltage."""
 
     arithmetic: Scalar
     product_memory: Scalar
@@ -24,7 +24,7 @@ class ChipLoad(NamedTuple):
     memory_energy: Scalar
 
     def busy_time(self, chip: Accelerator, clock: Numeric) -> Scalar:
-        """Time of the kernels at a clock [s]: products under the roofline, then element-wise kernels."""
+        """Time of the kernels at a clock [s]: matrix products under the roofline, then element-wise kernels."""
         return self.product_time(chip, clock) + self.elementwise
 
     def product_time(self, chip: Accelerator, clock: Numeric) -> Scalar:
@@ -33,7 +33,7 @@ class ChipLoad(NamedTuple):
 
 
 class OperatingPoint(NamedTuple):
-    """Where a chip settles: clock and voltage (shares of the reference), temperature and powers."""
+    """Clock and voltage relative to their reference values, temperature, and powers at which a chip settles."""
 
     clock: Scalar
     voltage: Scalar
@@ -46,34 +46,24 @@ class OperatingPoint(NamedTuple):
 def precision_speedup(
     chip: Accelerator, layout: ParallelLayout, fp8_efficiency: Numeric = 1.0, fp4_efficiency: Numeric = 1.0
 ) -> Scalar:
-    """Rate of products with weights relative to 16 bits, `1 / (1 - sum_i s_i + sum_i s_i F_16 / (x_i F_i))`.
+    """Rate of products with weights relative to bf16, `1 / (1 - sum_i s_i + sum_i s_i F_16 / (x_i F_i))`.
 
-    Amdahl's law over shares s_i of the operations at i = 8 and 4 bits, TF32 and FP32 [Amdahl 1967]. Casting and scaling
-    keep narrow products further below their peak: by x_i, against those at 16 bits.
+    Amdahl's law over the shares s_i of operations in i = fp8, fp4, tf32 and fp32 [Amdahl 1967], with peak rates F_i.
+    Casting and scaling lower the share of the fp8 and fp4 peaks that products reach by x_i (`fp8_efficiency`,
+    `fp4_efficiency`), relative to bf16.
 
-    **Arguments:**
-
-    - `chip`: accelerator, with the peak rates F_i [FLOP/s].
-    - `layout`: shares s_i [1], together at most 1.
-    - `fp8_efficiency`, `fp4_efficiency`: x_8, x_4 [1].
-
-    **Returns:** speedup [1], below 1 where the wide shares outweigh the narrow ones.
+    **Returns:** speedup [1], below 1 where tf32 and fp32 outweigh fp8 and fp4.
     """
-    eight, four = jnp.asarray(layout.fp8), jnp.asarray(layout.fp4)
-    narrow = eight / (chip.peak_flops_fp8 * fp8_efficiency) + four / (chip.peak_flops_fp4 * fp4_efficiency)
-    return 1.0 / (wide_slowdown(chip, layout) - eight - four + chip.peak_flops * narrow)
+    fp8, fp4 = jnp.asarray(layout.fp8), jnp.asarray(layout.fp4)
+    narrow = fp8 / (chip.peak_flops_fp8 * fp8_efficiency) + fp4 / (chip.peak_flops_fp4 * fp4_efficiency)
+    return 1.0 / (wide_slowdown(chip, layout) - fp8 - fp4 + chip.peak_flops * narrow)
 
 
 def wide_slowdown(chip: Accelerator, layout: ParallelLayout) -> Scalar:
-    """Time relative to 16 bits of products without weights, `1 + sum_i s_i (F_16 / F_i - 1)`, i = TF32 and FP32.
+    """Time of products without weights relative to bf16, `1 + sum_i s_i (F_16 / F_i - 1)`, i = tf32 and fp32.
 
-    Attention and the output head keep 16 bits where products with weights are narrower, but not where they are wider
-    [definition].
-
-    **Arguments:**
-
-    - `chip`: accelerator, with the peak rates F_i [FLOP/s].
-    - `layout`: shares s_i [1].
+    Attention and the output head stay in bf16 where products with weights are in fp8 or fp4, but follow them to tf32
+    and fp32 [definition].
 
     **Returns:** slowdown [1].
     """
@@ -82,14 +72,10 @@ def wide_slowdown(chip: Accelerator, layout: ParallelLayout) -> Scalar:
 
 
 def precision_energy(chip: Accelerator, layout: ParallelLayout) -> Scalar:
-    """Energy per operation relative to 16 bits, `1 - s_8 (1 - e) - s_4 (1 - e^2) + s_32 (1 / e - 1)` [definition].
+    """Energy per operation relative to bf16, `1 - s_8 (1 - e) - s_4 (1 - e^2) + s_32 (1 / e - 1)` [definition].
 
-    Each halving of the width multiplies the energy by e; for 4 bits, TF32 and FP32 that is assumed.
-
-    **Arguments:**
-
-    - `chip`: accelerator, with the ratio e of the energies at 8 and 16 bits [1].
-    - `layout`: shares s_8, s_4, and s_32 of TF32 and FP32 together [1].
+    Each halving of the width multiplies the energy by e = `chip.fp8_energy_ratio`; for fp4, tf32 and fp32 that is an
+    assumption. s_32 is the share of tf32 and fp32 together.
 
     **Returns:** energy ratio [1].
     """
@@ -99,13 +85,7 @@ def precision_energy(chip: Accelerator, layout: ParallelLayout) -> Scalar:
 
 
 def product_efficiency(system: TrainingSystem, plan: TrainingPlan) -> Scalar:
-    """Share of the peak rate that the products of a layer reach, `eta_max / (1 + h_0 t / h)` [definition].
-
-    `gemm_efficiency` with the chip's constants and the width that tensor parallelism leaves.
-
-    **Arguments:**
-
-    - `system`, `plan`: what is given and what is decided.
+    """Share of the peak rate that a layer's products reach, `eta_max / (1 + h_0 t / h)` [definition].
 
     **Returns:** efficiency [1].
     """
@@ -116,16 +96,11 @@ def product_efficiency(system: TrainingSystem, plan: TrainingPlan) -> Scalar:
 def chip_load(system: TrainingSystem, plan: TrainingPlan, work: LayerWork) -> ChipLoad:
     """Times and energies of a layer, `t = F_p / (eta Fdot)`, `t = Q / bw`, `E = e F`, `E = 8 e_m Q`.
 
-    Paced operations F_p count what tiles and slower attention cost; narrow numbers speed up products with weights only,
-    wide ones slow all. Arithmetic and memory are joined later, by the roofline [Williams et al. 2009].
+    F_p includes tile and wave quantization and the lower rate of attention. fp8 and fp4 speed up products with weights
+    only; tf32 and fp32 slow all products. The roofline joins arithmetic and memory later [Williams et al. 2009].
 
-    **Arguments:**
-
-    - `system`, `plan`: what is given and what is decided.
-    - `work`: operations F and bytes Q of the layer, from `layer_work`.
-
-    **Returns:** times at clock 1 [s] of arithmetic, product traffic and element-wise traffic; energies at the
-    reference voltage [J] of switching and memory.
+    **Returns:** times at clock 1 of arithmetic, product traffic and element-wise traffic [s]; energies at the
+    reference voltage of switching and memory [J].
     """
     chip, layout, software = system.accelerator, plan.layout, system.software
     efficiency = product_efficiency(system, plan)
@@ -140,23 +115,18 @@ def chip_load(system: TrainingSystem, plan: TrainingPlan, work: LayerWork) -> Ch
     )
 
 
-BEYOND_LIMIT = 100.0  # [K] above the limit of a chip, warmer than any cap that acts makes it
+BEYOND_LIMIT = 100.0  # [K] above the chip's limit: warmer than any power cap that binds makes it
 
 
 def operating_point(system: TrainingSystem, plan: TrainingPlan, load: ChipLoad) -> OperatingPoint:
     """Clock within the power cap, `P(phi) <= P_cap`, then `theta = theta_c + R P(theta)`.
 
-    Where the cap acts, the chip draws exactly the cap and its temperature follows from it; so two scalar roots
-    take the place of one on (temperature, clock) [derivation: docs/physics.md E, step 4]. The temperature is that
-    of a continuously busy chip.
+    Where the cap binds, the chip draws exactly the cap and its temperature follows from it. Two scalar roots therefore
+    replace one in (temperature, clock) [derivation: docs/physics.md E, step 4]. The temperature is that of a
+    continuously busy chip.
 
-    **Arguments:**
-
-    - `system`, `plan`: what is given and what is decided.
-    - `load`: work of a layer, from `chip_load`.
-
-    **Returns:** clock and voltage over their reference values [1], temperature [K], static and busy power, and the
-    power at the lowest clock [W].
+    **Returns:** clock and voltage relative to their reference values [1], temperature [K], static and busy power and
+    the power at the lowest clock [W].
     """
     chip, cooling = system.accelerator, system.facility.cooling
     resistance = chip.thermal_resistance + cooling.thermal_resistance()
@@ -170,7 +140,7 @@ def operating_point(system: TrainingSystem, plan: TrainingPlan, load: ChipLoad) 
         chip, load, temperature = arguments
         return chip.static_power(chip.voltage(clock), temperature) + work_power(clock, chip, load)
 
-    # A cap that no working chip reaches must not act through the leakage of a chip that glows.
+    # A cap that no working chip reaches must not act through the leakage at an absurd temperature.
     hottest = chip.maximum_temperature + BEYOND_LIMIT
     capped = (chip, load, jnp.minimum(coolant + resistance * plan.power_cap, hottest))
     clock = clock_at_power_cap(power_of_clock, plan.power_cap, chip.minimum_clock, plan.clock, capped)

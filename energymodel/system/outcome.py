@@ -1,8 +1,11 @@
-"""What comes out of a training run?"""
+"""What does a training run cost and yield?"""
 
+import operator
+from functools import reduce
 from typing import Any
 
 import equinox as eqx
+import jax
 
 from energymodel.numerics import Numeric, Real
 
@@ -10,76 +13,70 @@ Output = Real
 
 
 def _output(unit: str, key: str, title: str = "") -> Any:
-    """Declare an output with its unit, its key in JSON and its title in tables."""
+    """Declare an output with its unit, its JSON key and its title in tables."""
     return eqx.field(metadata={"unit": unit, "key": key, "title": title or key.rsplit("_", 1)[0].replace("_", " ")})
 
 
 def _group(unit: str, key: str) -> Any:
-    """Declare a group of outputs in one unit."""
+    """Declare a group of outputs that share a unit."""
     return eqx.field(metadata={"unit": unit, "key": key})
 
 
 class EnergyBreakdown(eqx.Module):
-    """Where the energy of a run goes; the parts add up to the total."""
+    """Energy of a run by where it goes; the parts add up to the total."""
 
     dynamic: Output = _output("J", "dynamic", "switching")
-    static: Output = _output("J", "static", "leakage and fixed, while busy")
+    static: Output = _output("J", "static", "leakage and fixed, busy")
     memory: Output = _output("J", "memory", "memory traffic")
     network: Output = _output("J", "network", "links and switches")
     host: Output = _output("J", "host", "host, fans, network cards")
-    idle_wait: Output = _output("J", "idle_wait", "chips that wait")
+    idle_wait: Output = _output("J", "idle_wait", "waiting chips")
     delivery_loss: Output = _output("J", "delivery_loss", "power conversion")
     cooling: Output = _output("J", "cooling", "cooling")
-    other: Output = _output("J", "other", "lighting, offices, rest")
+    other: Output = _output("J", "other", "lighting, offices, other")
 
     @property
     def total(self) -> Numeric:
         """Sum of the parts [J]."""
-        return (
-            self.dynamic + self.static + self.memory + self.network + self.host
-            + self.idle_wait + self.delivery_loss + self.cooling + self.other
-        )  # fmt: skip
+        return reduce(operator.add, jax.tree.leaves(self))
 
 
 class StepTime(eqx.Module):
-    """Terms of the time of one step; they add up to it."""
+    """Step time by term; the terms add up to the total."""
 
     compute: Output = _output("s", "compute", "matrix products")
     memory: Output = _output("s", "memory", "memory-bound kernels")
-    host: Output = _output("s", "host", "waiting for the host")
+    host: Output = _output("s", "host", "launch overhead and host link")
     tensor: Output = _output("s", "tensor", "tensor-parallel communication")
     context: Output = _output("s", "context", "context-parallel communication")
     expert: Output = _output("s", "expert", "expert-parallel communication")
     pipeline: Output = _output("s", "pipeline", "pipeline communication")
     bubble: Output = _output("s", "bubble", "pipeline bubble and imbalance")
-    data: Output = _output("s", "data", "gradient and parameter communication")
+    data: Output = _output("s", "data", "data-parallel communication")
     optimizer: Output = _output("s", "optimizer", "optimizer step")
-    overhead: Output = _output("s", "overhead", "fixed time")
-    straggler: Output = _output("s", "straggler", "waiting for the slowest chip")
+    overhead: Output = _output("s", "overhead", "fixed overhead")
+    straggler: Output = _output("s", "straggler", "stragglers")
 
     @property
     def total(self) -> Numeric:
         """Time of one step [s]."""
-        return (
-            self.compute + self.memory + self.host + self.tensor + self.context + self.expert + self.pipeline
-            + self.bubble + self.data + self.optimizer + self.overhead + self.straggler
-        )  # fmt: skip
+        return reduce(operator.add, jax.tree.leaves(self))
 
 
 class Slack(eqx.Module):
-    """Logarithm of limit over value for each limit of the system: negative means broken."""
+    """Logarithm of limit over value for each limit of the system; negative means violated."""
 
-    memory: Output = _output("1", "memory", "memory of a chip")
+    memory: Output = _output("1", "memory", "memory per chip")
     temperature: Output = _output("1", "temperature", "junction temperature")
-    facility_power: Output = _output("1", "facility_power", "power of the facility")
-    clock: Output = _output("1", "clock", "power cap reachable at the lowest clock")
+    facility_power: Output = _output("1", "facility_power", "facility power")
+    clock: Output = _output("1", "clock", "power at the lowest clock")
     heat_flux: Output = _output("1", "heat_flux", "heat flux into the coolant")
-    ramp: Output = _output("1", "ramp", "temperature ramp of a power step")
-    information: Output = _output("1", "information", "capacity of the parameters")
+    ramp: Output = _output("1", "ramp", "temperature ramp after a power step")
+    information: Output = _output("1", "information", "storage capacity of the parameters")
 
 
 class TrainingOutcome(eqx.Module):
-    """Everything that a plan costs and yields. Fields carry unit, JSON key and title as metadata."""
+    """Everything a plan costs and yields. Fields carry unit, JSON key and title as metadata."""
 
     loss: Output = _output("nat/token", "loss_nat_per_token", "final loss")
     tokens: Output = _output("token", "tokens", "tokens")
@@ -92,13 +89,13 @@ class TrainingOutcome(eqx.Module):
     hfu: Output = _output("1", "hfu", "hardware FLOP utilization")
     energy: EnergyBreakdown = _group("J", "energy_j")
     power_average: Output = _output("W", "power_average_w", "average facility power")
-    power_busy: Output = _output("W", "power_busy_w", "power of a busy chip")
+    power_busy: Output = _output("W", "power_busy_w", "busy chip power")
     power_peak: Output = _output("W", "power_peak_w", "peak facility power")
     pue: Output = _output("1", "pue", "power usage effectiveness")
     temperature: Output = _output("K", "temperature_k", "junction temperature")
-    clock: Output = _output("1", "clock", "clock, share of the reference")
+    clock: Output = _output("1", "clock", "clock relative to the reference")
     memory_per_chip: Output = _output("B", "memory_per_chip_b", "memory per chip")
-    availability: Output = _output("1", "availability", "productive share of the calendar")
+    availability: Output = _output("1", "availability", "goodput share of calendar time")
     money: Output = _output("USD", "money_usd", "money")
     carbon_operational: Output = _output("kg", "carbon_operational_kg", "operational carbon")
     carbon_embodied: Output = _output("kg", "carbon_embodied_kg", "embodied carbon")

@@ -1,4 +1,4 @@
-"""What may be minimized and limited: every output of a run by name, with its unit."""
+"""Which outputs may be minimized or limited: every output of a run by name, with its unit."""
 
 import dataclasses
 import math
@@ -18,14 +18,14 @@ from energymodel.system.training_system import TrainingSystem
 from energymodel.units import parse_quantity
 
 OBJECTIVES = ("energy", "time", "money", "carbon", "etp", "loss")
-"""The usual ones; any product of powers of outputs is one, too."""
+"""The usual objectives; any product of powers of outputs is one too."""
 
 AT_LEAST = frozenset(
     {"mfu", "hfu", "token_rate", "tokens", "availability", "information", "eei", "ppw", "euf", "clock"}
 )
-"""Outputs of which more is better: their limits are from below."""
+"""Outputs of which more is better: a limit on them is a lower bound."""
 
-LEAST = 1e-30  # of an output in SI, instead of the logarithm of zero
+LEAST = 1e-30  # smallest output in SI; keeps the logarithm of a zero output finite
 OF_THE_PLAN = {"chips": "1", "heat_flux": "W/m^2"}
 _OTHER_NAMES = {"facility_power": "power_peak", "memory": "memory_per_chip"}
 _FACTOR = re.compile(r"([a-z_.]+)(?:\^([-+0-9.e]+))?$")
@@ -41,10 +41,15 @@ def _scalars(component: type[eqx.Module], prefix: str = "") -> dict[str, str]:
 
 OUTPUTS: Mapping[str, str] = {
     **_scalars(TrainingOutcome),
-    "energy": "J", **_scalars(EnergyBreakdown, "energy."),
-    "step_time": "s", **_scalars(StepTime, "step_time."),
-    "carbon": "kg", "facility_power": "W", "memory": "B", **OF_THE_PLAN,
-}  # fmt: skip
+    "energy": "J",
+    **_scalars(EnergyBreakdown, "energy."),
+    "step_time": "s",
+    **_scalars(StepTime, "step_time."),
+    "carbon": "kg",
+    "facility_power": "W",
+    "memory": "B",
+    **OF_THE_PLAN,
+}
 """Unit of each output; `energy` and `step_time` are totals of their parts."""
 
 
@@ -60,7 +65,7 @@ class Objective(NamedTuple):
         return " ".join(unit if power == 1.0 else f"{unit}^{power:g}" for unit, power in powers) or "1"
 
     def names(self) -> tuple[str, ...]:
-        """Outputs that take part."""
+        """Names of its outputs."""
         return tuple(name for name, _ in self.factors)
 
 
@@ -73,7 +78,7 @@ def parse_objective(text: str) -> Objective:
     for factor in text.split("*"):
         match = _FACTOR.match(factor.strip())
         if match is None:
-            raise InputError(f'Objective "{text}": "{factor.strip()}" is no output or power of one, such as time^2.')
+            raise InputError(f'Objective "{text}": "{factor.strip()}" is not an output or a power, such as time^2.')
         name, power = match.group(1), _power(text, match.group(2))
         for one in ("energy", "time") if name == "etp" else (name,):
             if one not in OUTPUTS or one in OF_THE_PLAN:
@@ -117,7 +122,7 @@ def output(outcome: TrainingOutcome, name: str) -> Any:
 
 
 def limited_values(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, Any]:
-    """What each limit is compared with, in the unit of `OUTPUTS`."""
+    """The value that each limit is compared with, in the unit of `OUTPUTS`."""
     outputs = {name: output(outcome, name) for name in OUTPUTS if name not in OF_THE_PLAN}
     heat_flux = outcome.power_busy / system.accelerator.die_area
     return {**outputs, "chips": jnp.asarray(plan.chips), "heat_flux": heat_flux}
@@ -129,6 +134,6 @@ def objective_value(outcome: TrainingOutcome, minimize: str) -> Any:
 
 
 def log_objective(outcome: TrainingOutcome, powers: Mapping[str, Any]) -> Float[Array, ""]:
-    """Logarithm of a product of powers of outputs; an output that costs nothing counts as next to nothing."""
+    """Logarithm of a product of powers of outputs; zero outputs count as `LEAST`."""
     logarithms = {name: jnp.log(jnp.maximum(output(outcome, name), LEAST)) for name in powers}
     return sum((power * logarithms[name] for name, power in powers.items()), start=jnp.zeros(()))

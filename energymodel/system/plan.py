@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 from energymodel.numerics import Numeric, Real, component, real, vector
 
 PRECISIONS = ("fp8", "fp4", "tf32", "fp32")
-"""Fields of a layout with the shares of products that are not at 16 bits, together at most 1."""
+"""Fields of a layout that give the share of products in each precision other than bf16; together at most 1."""
 
 
 class AbstractGoal(eqx.Module):
@@ -28,10 +28,10 @@ class TargetLoss(AbstractGoal):
 
 
 class ParallelLayout(eqx.Module):
-    """How the model is divided over chips. Degrees are counts >= 1; switches are 0 or 1, or a share between.
+    """How the model is divided over chips. Degrees are counts >= 1; switches are 0, 1 or a share between.
 
-    `data = chips / (tensor pipeline context)` is derived; `expert` divides data x context. Layers that do not
-    divide into the stages are legal.
+    `data = chips / (tensor pipeline context)` is derived; `expert` divides data x context. The number of layers need
+    not be a multiple of the number of stages.
     """
 
     tensor: Real = real("1", 1.0)
@@ -58,15 +58,15 @@ class ParallelLayout(eqx.Module):
 
     @property
     def width(self) -> Numeric:
-        """Bytes of an activation or weight in the products over those at 16 bits: 2 for the share in TF32 or FP32."""
+        """Bytes of an activation or weight relative to bf16 [1]: 2 for the share of products in tf32 or fp32."""
         return 1.0 + jnp.asarray(self.tf32) + self.fp32
 
 
 class TrainingPlan(eqx.Module):
     """Everything that may be decided for a run.
 
-    `batch` holds the global batch at knots equally spaced in progress (the fraction of effective tokens);
-    one knot is a constant batch. The slower of `clock` and the clock that `power_cap` allows acts.
+    `batch` holds the global batch size at knots equally spaced in progress (the fraction of effective tokens);
+    one knot is a constant batch. The chip runs at the lower of `clock` and the clock that `power_cap` allows.
     """
 
     chips: Real = real("1")

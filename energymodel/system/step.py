@@ -1,5 +1,7 @@
-"""What does one training step ask of a chip: how long, at which clock, with what power?"""
+"""How long does one training step take, at which clock, and what power does a chip draw meanwhile?"""
 
+import operator
+from functools import reduce
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -23,12 +25,12 @@ from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 from energymodel.system.work import Division, LayerWork, divide, layer_work
 
-BACKWARD_SHARE = 2.0 / 3.0  # of the work of a pass: two products for each one forward
-ZERO_BUBBLE_GAIN = 2.0 / 3.0  # of the bubble: (p-1)(F + B - W) instead of (p-1)(F + B + W), all three alike
+BACKWARD_SHARE = 2.0 / 3.0  # of the work of a layer: two products backward for each one forward
+ZERO_BUBBLE_GAIN = 2.0 / 3.0  # of the bubble: (p-1)(F + B - W) instead of (p-1)(F + B + W), with F = B = W
 
 
 class StepWork(NamedTuple):
-    """What a step asks of a chip, whatever its clock."""
+    """Work of a step on a chip, independent of the clock."""
 
     division: Division
     layer: LayerWork
@@ -50,11 +52,11 @@ class ChipPower(NamedTuple):
     @property
     def total(self) -> Scalar:
         """Sum of the parts [W]."""
-        return self.dynamic + self.static + self.memory + self.network + self.host + self.idle_wait
+        return reduce(operator.add, self)
 
 
 class Step(NamedTuple):
-    """One training step; `memory` is of the fullest chip, `hardware_flops` of the mean one."""
+    """One training step; `memory` is that of the fullest chip, `hardware_flops` that of the mean chip."""
 
     time: StepTime
     power: ChipPower
@@ -68,15 +70,14 @@ class Step(NamedTuple):
 def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Step:
     """Time, power and memory of one step at its operating point, `P = E / t` [derivation: docs/physics.md E].
 
-    Kernels keep the mean chip busy; host stalls idle it; bubbles, exchanges and stragglers keep it spinning, which
-    power gates make cheaper. Links, switches and the host draw all the time.
+    Kernels keep the mean chip busy; launch stalls leave it idle; bubbles, exposed communication and stragglers keep it
+    spinning at static power, less what power gating saves. Links, switches and the host draw power all the time.
 
     **Arguments:**
 
-    - `system`, `plan`: what is given and what is decided.
     - `batch`: global batch [token].
 
-    **Returns:** terms of the time [s], mean power per chip by where it goes [W], operating point, memory of the
+    **Returns:** step time by term [s], mean power per chip by where it goes [W], operating point, memory of the
     fullest chip [B], operations of the mean chip [FLOP].
     """
     chip = system.accelerator
@@ -115,7 +116,7 @@ def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) ->
 
 
 def _network_energy(system: TrainingSystem, plan: TrainingPlan, sent: Traffic) -> Scalar:
-    """Energy that one chip's traffic costs in links and switches in a step [J]."""
+    """Energy of one chip's traffic in links and switches per step [J]."""
     inner = sum(one.inner_bytes for one in sent)
     outer = sum(one.outer_bytes for one in sent)
     between_nodes = system.network.energy_per_bit(system.node.count(plan.chips))
@@ -123,13 +124,13 @@ def _network_energy(system: TrainingSystem, plan: TrainingPlan, sent: Traffic) -
 
 
 def step_work(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> StepWork:
-    """What a step asks of a chip, whatever its clock: counts, kernels, parameters, communication [definition].
+    """Work of a step, independent of the clock: counts, kernels, parameters, communication [definition].
 
     **Arguments:**
 
     - `batch`: global batch [token].
 
-    **Returns:** the results of `divide`, `layer_work`, `shard`, `chip_load` and `traffic_of` in one tuple.
+    **Returns:** the results of `divide`, `layer_work`, `shard`, `chip_load` and `traffic_of`, in one tuple.
     """
     division = divide(system, plan, batch)
     layer = layer_work(system, plan, division)
@@ -141,23 +142,18 @@ def step_work(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Ste
 def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: OperatingPoint) -> StepTime:
     """Terms of `t = kappa_n [t_mb (m + (p-1)/v) + t_data + t_opt + t_fixed]` [derivation: docs/physics.md B3].
 
-    A micro-batch takes the slowest pipeline rank `t_mb`: the layers' kernels and exposed communication against the
-    time to launch them (p-norm), the output head and the hop to the next rank. `kappa_n` is the straggler factor.
-    Latency of tensor-parallel communication is exposed, or waits beside the kernels as launching does
-    (`latency_overlap`). Sharded parameters are gathered in both passes; otherwise communication hides behind the
-    backward pass. A zero-bubble schedule fills two thirds of the bubble [Qi et al. 2024, ZB-H1].
+    `t_mb` is the time of a micro-batch on the slowest pipeline rank: the layers' kernels and exposed communication,
+    joined with their launch overhead by a p-norm, the output head and the hop to the next rank. `kappa_n` is the
+    straggler factor. The latency of tensor-parallel communication is exposed, or overlaps with kernels as launches do
+    (`latency_overlap`). Sharded parameters are gathered in both passes; all other data-parallel communication hides
+    behind the backward pass. A zero-bubble schedule fills two thirds of the bubble [Qi et al. 2024, ZB-H1].
 
-    **Arguments:**
-
-    - `work`: from `step_work`.
-    - `point`: clock, from `operating_point`.
-
-    **Returns:** terms of the time of a step [s].
+    **Returns:** step time by term [s].
     """
     division, part, load, traffic = work.division, work.shard, work.load, work.traffic
     chip, layout, software = system.accelerator, plan.layout, system.software
 
-    # One layer and micro-batch: kernels and exposed exchanges, against the time to launch them.
+    # One layer and micro-batch: kernels and exposed communication, joined with the launch overhead.
     products = load.product_time(chip, point.clock)
     hidden = software.latency_overlap * traffic.tensor.latency
     tensor = (1.0 - software.tensor_overlap) * (traffic.tensor.time - hidden)
@@ -169,25 +165,25 @@ def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point:
     stall = jnp.maximum(p_norm_excess(chip.launch_exponent, on_chip, launch), spill - on_chip)
     layer = on_chip + stall
 
-    # The pipeline: the slowest rank paces all, the last one adds the output head.
+    # The pipeline: the slowest rank paces all others, and the last one adds the output head.
     head = head_time(system, plan, work.layer) / point.clock + work.layer.head_bytes / chip.sustained_bandwidth
     hops = division.microbatches * (1.0 - software.pipeline_overlap) * traffic.pipeline.time
     work_time = division.layer_passes * layer + division.head_passes * head
     imbalance = division.microbatches * layer * _idle_layers(system, plan, head / layer)
     fill = bubble_fraction(layout.pipeline, layout.virtual_stages, division.microbatches)
     fill = fill * (1.0 - ZERO_BUBBLE_GAIN * layout.zero_bubble)
-    # While it fills, each rank passes one chunk; ranks of unlike work are then counted one by one.
+    # While the pipeline fills, each rank passes one chunk, so that ranks of unlike work count one by one.
     unlike = software.balanced_stages * imbalance / (layout.virtual_stages * division.microbatches)
     bubble = imbalance + fill * (work_time + hops + imbalance) - unlike * layout.pipeline
     passes = work_time + hops + bubble
 
-    # The exchange of gradients hides behind the backward pass, as far as that lasts, unless it waits for its end.
+    # Gradient communication hides behind the backward pass for as long as that lasts, unless it starts at its end.
     gradients_time = traffic.data.time
     window = BACKWARD_SHARE + (1.0 - BACKWARD_SHARE) * layout.shard_parameters
     early = (1.0 - layout.shard_optimizer) * (1.0 - jnp.minimum(layout.pipeline - 1.0, 1.0))
     overlap = software.data_overlap * (1.0 - software.late_communication * (1.0 - early))
     exposed = gradients_time - jnp.minimum(overlap * gradients_time, passes * window)
-    # What is fetched from the host hides behind all passes; what lies on unlike sides is copied after them.
+    # Fetches from the host hide behind all passes; states on different sides of the link are copied after them.
     fetched = division.microbatches * fetched_bytes(system, plan, part) / system.node.host_bandwidth
     waiting = jnp.maximum(fetched - passes, 0.0)
     kept = kept_bytes(system, plan)
@@ -216,15 +212,10 @@ def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point:
 
 
 def fetched_bytes(system: TrainingSystem, plan: TrainingPlan, part: Shard) -> Scalar:
-    """States that a micro-batch moves over the link to the host, `(2 o_p w z_p + o_g c z_g) n` [definition].
+    """State bytes that a micro-batch moves over the host link, `(2 o_p w z_p + o_g c z_g) n` [definition].
 
-    Parameters are fetched for the forward and the backward pass; gradients leave as they come and are added up on the
-    host [Rajbhandari et al. 2021, ZeRO-Infinity].
-
-    **Arguments:**
-
-    - `system`, `plan`: what is given and what is decided; shares o of what is kept on the host.
-    - `part`: n parameters on the chip, shares z of them that sharding leaves, from `shard`.
+    Parameters are fetched for the forward and the backward pass; gradients are sent as they are computed and summed on
+    the host [Rajbhandari et al. 2021, ZeRO-Infinity]. o are the shares kept on the host, z those left by sharding.
 
     **Returns:** traffic [B].
     """
@@ -238,19 +229,14 @@ def fetched_bytes(system: TrainingSystem, plan: TrainingPlan, part: Shard) -> Sc
 
 
 def _apart(one: Numeric, other: Numeric) -> Scalar:
-    """Share of two things that are kept on different sides, of the shares kept on the host [1]."""
+    """Share of two states that lies on different sides of the host link, from their shares on the host [1]."""
     return jnp.asarray(one) + other - 2.0 * jnp.asarray(one) * other
 
 
 def head_time(system: TrainingSystem, plan: TrainingPlan, work: LayerWork) -> Scalar:
-    """Arithmetic of the output head for one micro-batch at clock 1, `t = F_p / (eta Fdot)` [definition].
+    """Arithmetic time of the output head for one micro-batch at clock 1, `t = F_p / (eta Fdot)` [definition].
 
-    At 16 bits, which frameworks keep for the head beside narrower products.
-
-    **Arguments:**
-
-    - `system`, `plan`: what is given and what is decided.
-    - `work`: operations of the head, from `layer_work`.
+    In bf16 even where other products are in fp8 or fp4, as frameworks do it.
 
     **Returns:** time [s].
     """
@@ -260,7 +246,7 @@ def head_time(system: TrainingSystem, plan: TrainingPlan, work: LayerWork) -> Sc
 
 
 def _idle_layers(system: TrainingSystem, plan: TrainingPlan, head: Numeric) -> Scalar:
-    """Idle work of the mean pipeline rank beside the slowest [1]: layers are cut evenly, or weights are."""
+    """Layers' worth of time that the mean pipeline rank idles beside the slowest [1], by how stages are balanced."""
     workload, layout, balanced = system.workload, plan.layout, system.software.balanced_stages
     even = idle_stage_layers(workload.layers, layout.pipeline, layout.virtual_stages, head)
     in_weights = workload.vocabulary * workload.hidden * workload.layers / workload.active_layer_parameters

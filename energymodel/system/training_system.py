@@ -1,4 +1,4 @@
-"""Everything that is given: model, hardware, building, prices, laws of learning and of failure."""
+"""What is given: model, hardware, facility, prices, learning law and failure law."""
 
 import equinox as eqx
 
@@ -12,11 +12,11 @@ from energymodel.system.facility import Facility, Market
 
 
 class TrainingSystem(eqx.Module):
-    """Everything that is given: model, hardware, building, prices, laws of learning and of failure.
+    """Everything that is given about a training run.
 
-    `mixture_exponent` weighs the idle parameters of a mixture of experts in the loss law,
-    `capacity_per_parameter` bounds the information that the model can hold, `other_stages` is the chip time of
-    stages outside the run (batch ramp, annealing, evaluation, post-training) per unit of the run's own.
+    `mixture_exponent` weights the inactive parameters of a mixture of experts in the loss law;
+    `capacity_per_parameter` bounds the information the model can hold; `other_stages` is the chip time of stages
+    outside the run (batch ramp, annealing, evaluation, post-training) relative to the run's own.
     """
 
     workload: Transformer = component()

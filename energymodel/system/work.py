@@ -1,4 +1,4 @@
-"""What does a layout ask of one chip: operations, memory traffic, exchanges, stored bytes?"""
+"""How much arithmetic and memory traffic does a layout give one chip?"""
 
 from typing import NamedTuple
 
@@ -16,12 +16,12 @@ from energymodel.performance.workload import attention_flops_per_token
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 
-DENSE_BYTES = 24.0  # of a token and hidden unit that element-wise kernels of a dense layer move, norms apart
-ELEMENT_BYTES = 2.0  # of an activation or weight at 16 bits
+DENSE_BYTES = 24.0  # per token and hidden unit, moved by the element-wise kernels of a dense layer, norms excluded
+ELEMENT_BYTES = 2.0  # of an activation or weight in bf16
 
 
 class Division(NamedTuple):
-    """Counts that follow from a layout; in a step the mean chip passes layers and output heads so many times."""
+    """Counts that follow from a layout; `layer_passes` and `head_passes` are per step on the mean chip."""
 
     data: Scalar
     ranks: Scalar
@@ -32,7 +32,7 @@ class Division(NamedTuple):
 
 
 class LayerWork(NamedTuple):
-    """Work of one layer for one micro-batch on one chip, forward and backward, the mean over all layers."""
+    """Work of one layer and micro-batch on one chip, forward and backward, averaged over all layers."""
 
     flops: Scalar
     product_operations: Scalar
@@ -46,26 +46,25 @@ class LayerWork(NamedTuple):
 
     @property
     def head_share(self) -> Scalar:
-        """Operations of the output head in units of a layer's [1]."""
+        """Operations of the output head relative to a layer's [1]."""
         return self.head_flops / self.flops
 
     @property
     def head_pace(self) -> Scalar:
-        """Time of the output head's arithmetic in units of a layer's at 16 bits [1]."""
+        """Arithmetic time of the output head relative to a layer's in bf16 [1]."""
         return self.head_operations / (self.product_operations + self.attention_operations)
 
 
 def divide(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Division:
     """Counts of a layout, `d = G / (t p c)`, `m = B / (d b s)`, `M = b s / c` [Narayanan et al. 2021, sec. 2].
 
-    Ranks, `d c`, are all that share a copy of the dense parameters; the mean chip passes `m L / p` layers.
+    `d c` ranks share a copy of the dense parameters. The mean chip passes `m L / p` layers per step.
 
     **Arguments:**
 
-    - `system`, `plan`: what is given and what is decided.
     - `batch`: global batch B [token].
 
-    **Returns:** replicas [1], ranks [1], micro-batches [1], tokens of one on a chip [token], passes in a step [1].
+    **Returns:** replicas [1], ranks [1], micro-batches [1], tokens of a micro-batch on a chip [token], passes [1].
     """
     layout, workload = plan.layout, system.workload
     data = data_parallel_degree(plan.chips, layout.tensor, layout.pipeline, layout.context)
@@ -83,19 +82,14 @@ def divide(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Divisi
 def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -> LayerWork:
     """Work of the mean layer on a chip, `F = M (6 w + 6 a d s) (1 + r) / t`, `Q = (3 + r_f) 2 Q_gemm`.
 
-    A micro-batch of M tokens, forward and backward, with recomputed share r [Narayanan et al. 2021]. The products of
-    a layer with w parameters count as one, M by `w / (h t)` by h, whose traffic the cache bounds
-    [Hong & Kung 1981]; element-wise kernels add theirs, and `5 n a s M / t` bytes for scores moved n times unless
-    attention is fused. The output head has `6 M h V / t` operations and reads and writes its logits, `16 M V / t`.
-    Paced operations add what unfilled tiles cost (`layer_tile_quantization`) and what attention is slower.
+    A micro-batch has M tokens; r is the recomputed share [Narayanan et al. 2021]. The matrix products of a layer with w
+    parameters count as one product, M by `w / (h t)` by h, whose memory traffic the cache bounds [Hong & Kung 1981].
+    Element-wise kernels add theirs, and unfused attention adds `5 n a s M / t` bytes for scores moved n times. The
+    output head has `6 M h V / t` operations and moves `16 M V / t` bytes of logits. `product_operations` and
+    `attention_operations` include tile and wave quantization and the lower rate of attention.
 
-    **Arguments:**
-
-    - `system`, `plan`: what is given and what is decided.
-    - `division`: counts from `divide`.
-
-    **Returns:** operations [FLOP] and bytes [B] of a layer and of the output head, and the bytes of the activations
-    that tensor parallelism exchanges [B].
+    **Returns:** operations [FLOP] and memory traffic [B] of a layer and of the output head, and the activation bytes
+    that tensor parallelism communicates [B].
     """
     layout, workload, software, tokens = plan.layout, system.workload, system.software, division.tokens
     weights = workload.active_layer_parameters / workload.layers
@@ -104,7 +98,7 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
     repeated = recomputed_share(layout.recompute_full, layout.recompute_attention, attention / model_flops)
     passes = 3.0 + layout.recompute_full
 
-    # The products of a layer count as one of equal depth; experts that are resident but idle are read as well.
+    # The products of a layer count as one of equal depth. Resident experts are read even if no token uses them.
     width = weights / (workload.hidden * layout.tensor)
     element = ELEMENT_BYTES * layout.width
     cache = system.accelerator.cache_size / element
@@ -113,19 +107,21 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
     active_routed = resident * layout.expert * workload.active_experts / workload.experts
     idle_experts = jnp.maximum(0.0, resident - active_routed) * element
 
-    # Attention repeats its forward products when it, or the layer, is recomputed; without a fused kernel it may also
-    # compute the half of the scores that the mask removes, and fused kernels recompute scores in the backward pass.
+    # Recomputing attention or the whole layer repeats attention's forward products. An unfused kernel may also compute
+    # the masked half of the scores; a fused one recomputes the scores in the backward pass.
     scored = tokens * attention / layout.tensor
     again = (layout.recompute_full + (1.0 - layout.recompute_full) * layout.recompute_attention) / 3.0
     attention_operations = scored * (1.0 + again) * (1.0 + (1.0 - workload.flash) * software.unmasked)
-    unfilled = layer_tile_quantization(system, plan, tokens)
+    quantization = layer_tile_quantization(system, plan, tokens)
     uneven = (workload.expert_imbalance - 1.0) * 2.0 * tokens * active_routed
 
     scores = (1.0 - workload.flash) * 5.0 * workload.heads * workload.sequence * tokens / layout.tensor
     of_experts = expert_bytes(
-        workload.gated, workload.feed_forward / workload.hidden,
-        workload.active_experts + workload.shared_experts, workload.active_experts,
-    )  # fmt: skip
+        workload.gated,
+        workload.feed_forward / workload.hidden,
+        workload.active_experts + workload.shared_experts,
+        workload.active_experts,
+    )
     routed_layers = workload.mixture * (1.0 - workload.dense_layers / workload.layers)
     divided = DENSE_BYTES + routed_layers * (of_experts - DENSE_BYTES)
     moved = 0.25 * elementwise_traffic(tokens, workload.hidden, layout.tensor, layout.sequence_parallel, divided)
@@ -137,7 +133,7 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
     tile = system.accelerator.gemm_tile
     return LayerWork(
         flops=tokens * model_flops * (1.0 + repeated) / layout.tensor,
-        product_operations=passes * (2.0 * tokens * weights / layout.tensor + unfilled + uneven),
+        product_operations=passes * (2.0 * tokens * weights / layout.tensor + quantization + uneven),
         attention_operations=attention_operations / software.attention_efficiency,
         gemm_bytes=passes * (product_traffic + idle_experts),
         elementwise_bytes=elementwise * layout.width,
@@ -149,14 +145,13 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
 
 
 def layer_tile_quantization(system: TrainingSystem, plan: TrainingPlan, tokens: Numeric) -> Scalar:
-    """What unfilled tiles add to the forward products of the mean layer, `sum_i 2 d_0 (m n + n k + k m)`.
+    """Tile and wave quantization of the mean layer's forward products, `sum_i 2 d_0 (m n + n k + k m)`.
 
-    Products are query-key-value, attention output, up (and gate) and down projection, each divided by the tensor
-    degree on the side that is not the hidden size; every resident expert has its own [derivation: docs/step_time.md].
+    The products are query-key-value, attention output, up (and gate) and down projection, each divided by the tensor
+    degree along the side that is not the hidden size. Resident experts have their own [derivation: docs/step_time.md].
 
     **Arguments:**
 
-    - `system`, `plan`: what is given and what is decided.
     - `tokens`: M of a micro-batch on a chip [token].
 
     **Returns:** operations [FLOP].
