@@ -77,6 +77,5 @@ def write(result: Any, folder: Path) -> None:
 
 
 def draw(figure: Any, folder: Path, name: str) -> None:
-    """Write a figure as SVG and PNG."""
-    for kind in ("svg", "png"):
-        (folder / f"{name}.{kind}").write_bytes(save(figure, kind))
+    """Write a figure as PNG."""
+    (folder / f"{name}.png").write_bytes(save(figure, "png"))

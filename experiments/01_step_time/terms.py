@@ -1,6 +1,6 @@
 """Which terms make up a step of the 405B run?
 
-`python experiments/01_step_time/terms.py` prints them and draws `terms.svg` and `terms.png` beside this file.
+`python experiments/01_step_time/terms.py` prints them and draws `terms.png` beside this file.
 """
 
 from pathlib import Path
@@ -42,8 +42,7 @@ def draw(terms: list[tuple[str, float]], total: float) -> None:
     axes.set_yticks(range(len(terms)), [name for name, _ in terms])
     axes.invert_yaxis()
     axes.set(xlabel="time in the step [s]", xlim=(0.0, 1.12 * total), title="A step of Llama 3.1 405B on 16,384 H100")
-    for kind in ("svg", "png"):
-        (HERE / f"terms.{kind}").write_bytes(save(figure, kind))
+    (HERE / "terms.png").write_bytes(save(figure, "png"))
 
 
 if __name__ == "__main__":

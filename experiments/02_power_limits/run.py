@@ -1,6 +1,6 @@
 """Time, power and energy at power limits that were not measured, and the best batch and limit in eight runs.
 
-Prints four tables, draws `power_limits` (SVG and PNG) and writes `result.json` beside this file.
+Prints four tables, draws `power_limits` and writes `result.json` beside this file.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """Power, time and best clock of GPU kernels below the highest clock, and the front of time and energy of a pipeline.
 
-Prints eleven tables, draws `kernel_clocks` and `frontiers` (SVG and PNG) and writes `result.json` beside this file.
+Prints eleven tables, draws `kernel_clocks` and `frontiers` and writes `result.json` beside this file.
 """
 
 import itertools

@@ -1,6 +1,6 @@
 """What do meters say of whole training runs, and how well is the energy of a GPT-3 run on 512 H100 predicted?
 
-Prints seven tables, draws `metered_runs` (SVG and PNG) and writes `result.json` beside this file.
+Prints seven tables, draws `metered_runs` and writes `result.json` beside this file.
 """
 
 import sys

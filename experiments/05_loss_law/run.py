@@ -1,6 +1,6 @@
 """Do the points of Hoffmann et al. 2022 give the constants of Besiroglu et al. 2024, and how sure are they?
 
-Prints four tables, draws `loss_law` (SVG and PNG) and writes `result.json` beside this file.
+Prints four tables, draws `loss_law` and writes `result.json` beside this file.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """How do steps to a loss depend on the batch, and are sizes and batches foreseen that were held out?
 
-Prints nine tables, draws `critical_batch` (SVG and PNG) and writes `result.json` beside this file.
+Prints nine tables, draws `critical_batch` and writes `result.json` beside this file.
 """
 
 import sys

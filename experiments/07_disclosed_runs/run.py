@@ -1,6 +1,6 @@
 """Would the model have foreseen the chip hours, energy and carbon of disclosed training runs?
 
-Prints four tables, draws `disclosed_runs` (SVG and PNG) and writes `result.json` beside this file.
+Prints four tables, draws `disclosed_runs` and writes `result.json` beside this file.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """Which batch takes least energy, money and time, and how does the least energy grow with the tokens?
 
-Prints seven tables, draws `batches` and `tokens` (SVG and PNG) and writes `result.json` beside this file.
+Prints seven tables, draws `batches` and `tokens` and writes `result.json` beside this file.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """How do energy, time and bottleneck of a training run change as hardware nears Landauer's bound, jointly optimized?
 
-Prints its tables, draws `efficient_hardware.svg` and `.png`, and writes `result.json` beside this file.
+Prints its tables, draws `efficient_hardware.png`, and writes `result.json` beside this file.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """What is the best way to train at a site of 5 to 150 MW, and what are a megawatt and a day worth there?
 
-Prints three tables, draws `power_cap.svg` and `power_cap.png`, and writes `result.json` beside this file.
+Prints three tables, draws `power_cap.png`, and writes `result.json` beside this file.
 """
 
 import itertools

@@ -1,6 +1,6 @@
 """What is gained by planning a run anew from how it goes, against the plan made once?
 
-Prints four tables, draws `replan` (SVG and PNG) and writes `result.json` beside this file.
+Prints four tables, draws `replan` and writes `result.json` beside this file.
 """
 
 import sys
