@@ -12,12 +12,11 @@ from jaxtyping import Array, Float, Int
 from energymodel.numerics import Numeric, Real, component, real
 from energymodel.performance.pipeline_schedule import Schedule, pipeline_makespan, pipeline_schedule
 from energymodel.system.accelerator import Accelerator
-from energymodel.system.communication import traffic_of
-from energymodel.system.memory import shard
-from energymodel.system.operating_point import ChipLoad, chip_load, operating_point
+from energymodel.system.operating_point import ChipLoad, operating_point
 from energymodel.system.plan import TrainingPlan
+from energymodel.system.step import step_work
 from energymodel.system.training_system import TrainingSystem
-from energymodel.system.work import divide, layer_work
+from energymodel.system.work import layer_work
 
 Clocks = Float[Array | np.ndarray, "2 ranks kinds"]
 Passes = Float[Array, "2 stages kinds"]
@@ -146,7 +145,7 @@ def pipeline_load(
 ) -> PipelineTask:
     """Passes and schedule of a scenario: interleaved if the layout is, else one forward, one backward.
 
-    A pass is that of the kernels of its layers and their exposed exchanges; the last virtual stage adds the output
+    A pass is that of the kernels of its layers and their exposed communication; the last virtual stage adds the output
     head. Waiting costs the static power of a chip that stays at the highest clock, as in `evaluate`. Launch times are
     left out: a stage is many kernels long.
 
@@ -161,11 +160,9 @@ def pipeline_load(
     """
     layout, chip, software = plan.layout, system.accelerator, system.software
     batch = jnp.max(jnp.asarray(plan.batch))
-    division = divide(system, plan, batch)
-    work = layer_work(system, plan, division)
-    load = chip_load(system, plan, work)
+    step = step_work(system, plan, batch)
+    division, work, load, traffic = step.division, step.layer, step.load, step.traffic
     point = operating_point(system, plan, load)
-    traffic = traffic_of(system, plan, division, work, shard(system, plan, division))
     ranks, chunks, microbatches = (
         round(float(n)) for n in (layout.pipeline, layout.virtual_stages, division.microbatches)
     )
@@ -185,11 +182,11 @@ def pipeline_load(
         + (1.0 - software.context_overlap) * traffic.context.time
         + (1.0 - software.expert_overlap) * traffic.expert.time
     )
-    exchange_share = 1.0 / (2.0 + layout.recompute_full)
+    communication_share = 1.0 / (2.0 + layout.recompute_full)
     forward = ChipLoad(
         arithmetic=load.arithmetic * products,
         product_memory=load.product_memory * traffic_share,
-        elementwise=load.elementwise * kernels_share + exposed * exchange_share,
+        elementwise=load.elementwise * kernels_share + exposed * communication_share,
         switching_energy=load.switching_energy * products,
         memory_energy=8.0
         * chip.memory_energy

@@ -15,13 +15,10 @@ from energymodel.constants import ZERO_CELSIUS
 from energymodel.numerics import Numeric, Real, Scalar, component, p_norm, real
 from energymodel.solver.minimize import Solution, SolverOptions, Values, minimize
 from energymodel.system.accelerator import Accelerator
-from energymodel.system.communication import traffic_of
 from energymodel.system.facility import Facility
-from energymodel.system.memory import shard
-from energymodel.system.operating_point import chip_load
 from energymodel.system.plan import TrainingPlan
+from energymodel.system.step import step_work
 from energymodel.system.training_system import TrainingSystem
-from energymodel.system.work import divide, layer_work
 
 COOLANT_RANGE = (ZERO_CELSIUS + 10.0, ZERO_CELSIUS + 45.0)  # docs/physics.md C
 KELVIN = 10.0  # unit of temperatures in the search
@@ -106,10 +103,9 @@ def site_load(system: TrainingSystem, plan: TrainingPlan) -> SiteLoad:
     **Returns:** `SiteLoad`.
     """
     batch = jnp.max(jnp.asarray(plan.batch))
-    chip, division = system.accelerator, divide(system, plan, batch)
-    work = layer_work(system, plan, division)
-    load = chip_load(system, plan, work)
-    sent = traffic_of(system, plan, division, work, shard(system, plan, division)).of_step(division)
+    chip, step = system.accelerator, step_work(system, plan, batch)
+    division, work, load = step.division, step.layer, step.load
+    sent = step.traffic.of_step(division)
     tokens = batch / plan.chips
     inner, outer = (sum(getattr(part, name) for part in sent) for name in ("inner_bytes", "outer_bytes"))
     near, far = system.node.scale_up, system.network

@@ -18,7 +18,6 @@ from energymodel.performance.memory import out_of_memory_probability
 from energymodel.performance.workload import Transformer
 from energymodel.presets.files import names, read_preset
 from energymodel.presets.scenario import Scenario, load_scenario
-from energymodel.system.memory import memory_per_chip
 from energymodel.system.operating_point import OperatingPoint, precision_speedup
 from energymodel.system.outcome import StepTime
 from energymodel.system.plan import ParallelLayout, TokenBudget, TrainingPlan
@@ -90,7 +89,7 @@ def predict_row(system: TrainingSystem, row: Row) -> Prediction:
         static_power=nothing, busy_power=nothing, lowest_power=nothing,
     )  # fmt: skip
     time = step_time(system, plan, work, point)
-    memory = memory_per_chip(system, plan, work.division)
+    memory = work.memory.total
     peak = chip.peak_flops * precision_speedup(chip, plan.layout)
     flops = batch * workload.flops_per_token / (row["chips"] * peak)
     return Prediction(

@@ -17,7 +17,7 @@ from energymodel.design.problem import Form, Given, Problem, Target
 from energymodel.errors import InputError
 from energymodel.numerics import Numeric
 from energymodel.solver.minimize import Values
-from energymodel.system.memory import memory_per_chip
+from energymodel.system.memory import chip_memory
 from energymodel.system.plan import PRECISIONS, ParallelLayout
 from energymodel.system.work import divide
 
@@ -117,7 +117,7 @@ def _least_memory(given: Given, lattice: Lattice, chips: Numeric) -> Float[Array
         data = jnp.maximum(1.0, jnp.floor(chips / group))
         batch = data * layout.microbatch * given.system.workload.sequence
         plan = eqx.tree_at(lambda plan: (plan.chips, plan.layout), given.plan, (data * group, layout))
-        return memory_per_chip(given.system, plan, divide(given.system, plan, batch))
+        return chip_memory(given.system, plan, divide(given.system, plan, batch)).total
 
     return jax.vmap(least)(lattice)
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from energymodel.numerics import Numeric, Scalar
 from energymodel.performance.collectives import hierarchical_latency, hierarchical_transfer_time, point_to_point_time
 from energymodel.performance.parallelism import inner_ranks
-from energymodel.system.memory import Shard, kept_bytes
+from energymodel.system.memory import ChipMemory
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 from energymodel.system.work import Division, LayerWork
@@ -120,7 +120,9 @@ def fabric_of(system: TrainingSystem, plan: TrainingPlan) -> Fabric:
     )
 
 
-def traffic_of(system: TrainingSystem, plan: TrainingPlan, division: Division, work: LayerWork, part: Shard) -> Traffic:
+def traffic_of(
+    system: TrainingSystem, plan: TrainingPlan, division: Division, work: LayerWork, memory: ChipMemory
+) -> Traffic:
     """All communication of a chip before overlap, each collective `n t + Q / bw` [Thakur et al. 2005].
 
     **Returns:** time [s] and bytes sent within and between nodes [B], for each kind of parallelism.
@@ -129,7 +131,7 @@ def traffic_of(system: TrainingSystem, plan: TrainingPlan, division: Division, w
     return Traffic(
         *layer_communication(system, plan, fabric, work),
         pipeline=pipeline_communication(plan, fabric, work),
-        data=data_communication(system, plan, fabric, division, part),
+        data=data_communication(system, plan, fabric, division, memory),
     )
 
 
@@ -177,7 +179,7 @@ def pipeline_communication(plan: TrainingPlan, fabric: Fabric, work: LayerWork) 
 
 
 def data_communication(
-    system: TrainingSystem, plan: TrainingPlan, fabric: Fabric, division: Division, part: Shard
+    system: TrainingSystem, plan: TrainingPlan, fabric: Fabric, division: Division, memory: ChipMemory
 ) -> Communication:
     """Gradients and parameters over the replicas in a step, `n (w_g + k w_p)` bytes [Rajbhandari et al. 2020, sec. 7].
 
@@ -187,11 +189,10 @@ def data_communication(
 
     **Returns:** time [s] and bytes sent [B] in a step, before overlap.
     """
-    layout, software = plan.layout, system.software
+    layout, software, part, kept = plan.layout, system.software, memory.shard, memory.kept
     gathers = (1.0 - layout.shard_parameters) + 2.0 * layout.shard_parameters * division.microbatches
     scatters = 1.0 + layout.shard_parameters * (division.microbatches - 1.0)
     sharded = jnp.maximum(layout.shard_optimizer, layout.shard_parameters)
-    kept = kept_bytes(system, plan)
     halves = scatters * kept.sent + gathers * (sharded * kept.weight + (1.0 - sharded) * kept.sent)
     # Reduce-scatter and all-gather use rings; only an all-reduce may use a tree.
     tree = software.tree * (1.0 - sharded)

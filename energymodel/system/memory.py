@@ -14,7 +14,7 @@ from energymodel.performance.memory import (
 )
 from energymodel.performance.parallelism import balanced_stage_layers, fullest_stage_layers, zero_share
 from energymodel.performance.workload import feed_forward_parameters
-from energymodel.system.plan import TrainingPlan
+from energymodel.system.plan import ParallelLayout, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 from energymodel.system.work import Division
 
@@ -77,18 +77,57 @@ def kept_bytes(system: TrainingSystem, plan: TrainingPlan) -> KeptBytes:
     )
 
 
-def memory_per_chip(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Scalar:
+class ChipMemory(NamedTuple):
+    """What a chip stores, and the bytes that its states move over memory and host link.
+
+    `activations` are those of one layer and micro-batch; a step has the `optimizer_traffic` and what is `copied`, each
+    micro-batch what is `fetched`; `total` is the memory of the fullest chip [B].
+    """
+
+    shard: Shard
+    kept: KeptBytes
+    activations: Scalar
+    optimizer_traffic: Scalar
+    fetched: Scalar
+    copied: Scalar
+    total: Scalar
+
+
+def chip_memory(system: TrainingSystem, plan: TrainingPlan, division: Division) -> ChipMemory:
+    """Everything that the layout makes a chip store and move, the sum of the parts below [definition].
+
+    **Returns:** bytes [B] and parameters [1].
+    """
+    layout = plan.layout
+    part, kept = shard(system, plan, division), kept_bytes(system, plan)
+    activations = activation_bytes(system, plan, division)
+    return ChipMemory(
+        shard=part,
+        kept=kept,
+        activations=activations,
+        optimizer_traffic=optimizer_traffic(layout, part, kept),
+        fetched=fetched_bytes(layout, part, kept),
+        copied=copied_bytes(layout, part, kept),
+        total=memory_per_chip(system, plan, division, part, kept, activations),
+    )
+
+
+def memory_per_chip(
+    system: TrainingSystem, plan: TrainingPlan, division: Division, part: Shard, kept: KeptBytes, activations: Scalar
+) -> Scalar:
     """Memory of the fullest chip, `(states + max(first, last) + b M h) x overhead + reserve` [Rajbhandari et al. 2020].
 
     The first pipeline rank keeps the activations of the most micro-batches in flight; the last rank keeps those of one
     micro-batch and the logits [Korthikanti et al. 2022, sec. 4.2.3]. Where tensor parallelism gathers the inputs of M
     tokens, the allocator keeps b bytes of freed buffers per token and hidden unit (`software.gather_buffers`).
 
+    **Arguments:**
+
+    - `activations`: of one layer and micro-batch [B].
+
     **Returns:** memory [B].
     """
     layout, workload, software = plan.layout, system.workload, system.software
-    part = shard(system, plan, division)
-    kept = kept_bytes(system, plan)
 
     def states(ranks: Numeric) -> Scalar:
         return state_bytes_per_parameter(
@@ -101,7 +140,7 @@ def memory_per_chip(system: TrainingSystem, plan: TrainingPlan, division: Divisi
             ranks,
         )
 
-    per_layer = activation_bytes(system, plan, division) * (1.0 - layout.offload_activations)
+    per_layer = activations * (1.0 - layout.offload_activations)
     # From the second micro-batch on, the logits of the previous one are still in memory.
     again = jnp.clip(division.microbatches - 1.0, 0.0, 1.0) * software.kept_logit_bytes
     logits = logit_bytes(division.tokens, workload.vocabulary, layout.tensor)
@@ -161,7 +200,7 @@ def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Divis
     return layout.width * software.activation_copies * per_copy
 
 
-def optimizer_traffic(system: TrainingSystem, plan: TrainingPlan, part: Shard) -> Scalar:
+def optimizer_traffic(layout: ParallelLayout, part: Shard, kept: KeptBytes) -> Scalar:
     """Memory traffic of the optimizer step on a chip, `(2 o + g + w) n` [Rajbhandari et al. 2020, sec. 3.1].
 
     States of o bytes are read and written, gradients are read and weights written for the n parameters that the chip
@@ -169,8 +208,41 @@ def optimizer_traffic(system: TrainingSystem, plan: TrainingPlan, part: Shard) -
 
     **Returns:** traffic [B].
     """
-    layout, kept = plan.layout, kept_bytes(system, plan)
     touched = 2.0 * kept.optimizer + kept.gradient + kept.weight
     dense = part.dense * zero_share(layout.shard_optimizer, part.dense_ranks)
     routed = part.routed * zero_share(layout.shard_optimizer, part.routed_ranks)
     return touched * (1.0 - layout.offload_optimizer) * (dense + routed)
+
+
+def fetched_bytes(layout: ParallelLayout, part: Shard, kept: KeptBytes) -> Scalar:
+    """State bytes that a micro-batch moves over the host link, `(2 o_p w z_p + o_g c z_g) n` [definition].
+
+    Parameters are fetched for the forward and the backward pass; gradients are sent as they are computed and summed on
+    the host [Rajbhandari et al. 2021, ZeRO-Infinity]. o are the shares kept on the host, z those left by sharding.
+
+    **Returns:** traffic [B].
+    """
+    fetched, sent = 2.0 * layout.offload_parameters * kept.weight, layout.offload_gradients * kept.sent
+
+    def moved(ranks: Numeric) -> Scalar:
+        return fetched * zero_share(layout.shard_parameters, ranks) + sent * zero_share(layout.shard_gradients, ranks)
+
+    return part.dense * moved(part.dense_ranks) + part.routed * moved(part.routed_ranks)
+
+
+def copied_bytes(layout: ParallelLayout, part: Shard, kept: KeptBytes) -> Scalar:
+    """State bytes copied over the host link once a step, `(g |o_o - o_g| + w |o_o - o_p|) n` for shares of 0 or 1.
+
+    Gradients go to the optimizer and new weights come back where they are kept on different sides of the link
+    [definition].
+
+    **Returns:** traffic [B].
+    """
+    gradients = kept.gradient * _apart(layout.offload_optimizer, layout.offload_gradients)
+    weights = kept.weight * _apart(layout.offload_optimizer, layout.offload_parameters)
+    return jnp.asarray(gradients + weights) * (part.dense + part.routed)
+
+
+def _apart(one: Numeric, other: Numeric) -> Scalar:
+    """Share of two states that lies on different sides of the host link, from their shares on the host [1]."""
+    return jnp.asarray(one) + other - 2.0 * jnp.asarray(one) * other

@@ -115,6 +115,18 @@ def chip_load(system: TrainingSystem, plan: TrainingPlan, work: LayerWork) -> Ch
     )
 
 
+def head_time(system: TrainingSystem, plan: TrainingPlan, work: LayerWork) -> Scalar:
+    """Arithmetic time of the output head for one micro-batch at clock 1, `t = F_p / (eta Fdot)` [definition].
+
+    In bf16 even where other products are in fp8 or fp4, as frameworks do it.
+
+    **Returns:** time [s].
+    """
+    chip = system.accelerator
+    time = compute_time(work.head_operations, chip.peak_flops, product_efficiency(system, plan))
+    return time * wide_slowdown(chip, plan.layout)
+
+
 BEYOND_LIMIT = 100.0  # [K] above the chip's limit: warmer than any power cap that binds makes it
 
 

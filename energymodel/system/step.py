@@ -7,19 +7,11 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Scalar, p_norm, p_norm_excess
-from energymodel.performance.parallelism import balanced_stage_layers, bubble_fraction, idle_stage_layers, zero_share
+from energymodel.performance.parallelism import balanced_stage_layers, bubble_fraction, idle_stage_layers
 from energymodel.performance.reliability import straggler_factor
-from energymodel.performance.roofline import compute_time
 from energymodel.system.communication import Traffic, traffic_of
-from energymodel.system.memory import Shard, activation_bytes, kept_bytes, memory_per_chip, optimizer_traffic, shard
-from energymodel.system.operating_point import (
-    ChipLoad,
-    OperatingPoint,
-    chip_load,
-    operating_point,
-    product_efficiency,
-    wide_slowdown,
-)
+from energymodel.system.memory import ChipMemory, chip_memory
+from energymodel.system.operating_point import ChipLoad, OperatingPoint, chip_load, head_time, operating_point
 from energymodel.system.outcome import StepTime
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
@@ -34,9 +26,10 @@ class StepWork(NamedTuple):
 
     division: Division
     layer: LayerWork
-    shard: Shard
-    load: ChipLoad
+    memory: ChipMemory
     traffic: Traffic
+    load: ChipLoad
+    head_time: Scalar
 
 
 class ChipPower(NamedTuple):
@@ -88,7 +81,7 @@ def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) ->
     total = time.total
 
     layers_worth = division.layer_passes + division.head_passes * work.layer.head_share
-    head_and_optimizer = division.head_passes * work.layer.head_bytes + optimizer_traffic(system, plan, work.shard)
+    head_and_optimizer = division.head_passes * work.layer.head_bytes + work.memory.optimizer_traffic
     memory_energy = division.layer_passes * load.memory_energy + 8.0 * chip.memory_energy * head_and_optimizer
     busy = time.compute + time.memory + time.optimizer
     communication = time.tensor + time.context + time.expert + time.pipeline + time.data
@@ -108,7 +101,7 @@ def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) ->
         time=time,
         power=power,
         point=point,
-        memory=memory_per_chip(system, plan, division),
+        memory=work.memory.total,
         hardware_flops=layers_worth * work.layer.flops,
         background_power=links + host,
         waiting_power=point.static_power,
@@ -130,13 +123,13 @@ def step_work(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Ste
 
     - `batch`: global batch [token].
 
-    **Returns:** the results of `divide`, `layer_work`, `shard`, `chip_load` and `traffic_of`, in one tuple.
+    **Returns:** counts, operations [FLOP], bytes [B] and times at clock 1 [s].
     """
     division = divide(system, plan, batch)
     layer = layer_work(system, plan, division)
-    part = shard(system, plan, division)
-    traffic = traffic_of(system, plan, division, layer, part)
-    return StepWork(division, layer, part, chip_load(system, plan, layer), traffic)
+    memory = chip_memory(system, plan, division)
+    traffic = traffic_of(system, plan, division, layer, memory)
+    return StepWork(division, layer, memory, traffic, chip_load(system, plan, layer), head_time(system, plan, layer))
 
 
 def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: OperatingPoint) -> StepTime:
@@ -150,7 +143,7 @@ def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point:
 
     **Returns:** step time by term [s].
     """
-    division, part, load, traffic = work.division, work.shard, work.load, work.traffic
+    division, memory, load, traffic = work.division, work.memory, work.load, work.traffic
     chip, layout, software = system.accelerator, plan.layout, system.software
 
     # One layer and micro-batch: kernels and exposed communication, joined with the launch overhead.
@@ -159,14 +152,14 @@ def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point:
     tensor = (1.0 - software.tensor_overlap) * (traffic.tensor.time - hidden)
     context = (1.0 - software.context_overlap) * traffic.context.time
     expert = (1.0 - software.expert_overlap) * traffic.expert.time
-    spill = 2.0 * layout.offload_activations * activation_bytes(system, plan, division) / system.node.host_bandwidth
+    spill = 2.0 * layout.offload_activations * memory.activations / system.node.host_bandwidth
     on_chip = products + load.elementwise + tensor + context + expert
     launch = p_norm(chip.launch_exponent, chip.launch_overhead, hidden)
     stall = jnp.maximum(p_norm_excess(chip.launch_exponent, on_chip, launch), spill - on_chip)
     layer = on_chip + stall
 
     # The pipeline: the slowest rank paces all others, and the last one adds the output head.
-    head = head_time(system, plan, work.layer) / point.clock + work.layer.head_bytes / chip.sustained_bandwidth
+    head = work.head_time / point.clock + work.layer.head_bytes / chip.sustained_bandwidth
     hops = division.microbatches * (1.0 - software.pipeline_overlap) * traffic.pipeline.time
     work_time = division.layer_passes * layer + division.head_passes * head
     imbalance = division.microbatches * layer * _idle_layers(system, plan, head / layer)
@@ -184,13 +177,9 @@ def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point:
     overlap = software.data_overlap * (1.0 - software.late_communication * (1.0 - early))
     exposed = gradients_time - jnp.minimum(overlap * gradients_time, passes * window)
     # Fetches from the host hide behind all passes; states on different sides of the link are copied after them.
-    fetched = division.microbatches * fetched_bytes(system, plan, part) / system.node.host_bandwidth
+    fetched = division.microbatches * memory.fetched / system.node.host_bandwidth
     waiting = jnp.maximum(fetched - passes, 0.0)
-    kept = kept_bytes(system, plan)
-    gradients = kept.gradient * _apart(layout.offload_optimizer, layout.offload_gradients)
-    weights = kept.weight * _apart(layout.offload_optimizer, layout.offload_parameters)
-    copied = (gradients + weights) * (part.dense + part.routed)
-    update = optimizer_traffic(system, plan, part) / chip.sustained_bandwidth + copied / system.node.host_bandwidth
+    update = memory.optimizer_traffic / chip.sustained_bandwidth + memory.copied / system.node.host_bandwidth
     waking = chip.gate.wake_delay(chip.leakage(point.voltage, point.temperature), passes / division.microbatches)
     overhead = chip.overhead_time + waking + software.microbatch_time * division.microbatches * (1.0 + fill)
     steady = passes + waiting + exposed + update + overhead
@@ -209,40 +198,6 @@ def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point:
         overhead=overhead,
         straggler=steady * (slowdown - 1.0),
     )
-
-
-def fetched_bytes(system: TrainingSystem, plan: TrainingPlan, part: Shard) -> Scalar:
-    """State bytes that a micro-batch moves over the host link, `(2 o_p w z_p + o_g c z_g) n` [definition].
-
-    Parameters are fetched for the forward and the backward pass; gradients are sent as they are computed and summed on
-    the host [Rajbhandari et al. 2021, ZeRO-Infinity]. o are the shares kept on the host, z those left by sharding.
-
-    **Returns:** traffic [B].
-    """
-    layout, kept = plan.layout, kept_bytes(system, plan)
-    fetched, sent = 2.0 * layout.offload_parameters * kept.weight, layout.offload_gradients * kept.sent
-
-    def moved(ranks: Numeric) -> Scalar:
-        return fetched * zero_share(layout.shard_parameters, ranks) + sent * zero_share(layout.shard_gradients, ranks)
-
-    return part.dense * moved(part.dense_ranks) + part.routed * moved(part.routed_ranks)
-
-
-def _apart(one: Numeric, other: Numeric) -> Scalar:
-    """Share of two states that lies on different sides of the host link, from their shares on the host [1]."""
-    return jnp.asarray(one) + other - 2.0 * jnp.asarray(one) * other
-
-
-def head_time(system: TrainingSystem, plan: TrainingPlan, work: LayerWork) -> Scalar:
-    """Arithmetic time of the output head for one micro-batch at clock 1, `t = F_p / (eta Fdot)` [definition].
-
-    In bf16 even where other products are in fp8 or fp4, as frameworks do it.
-
-    **Returns:** time [s].
-    """
-    chip = system.accelerator
-    time = compute_time(work.head_operations, chip.peak_flops, product_efficiency(system, plan))
-    return time * wide_slowdown(chip, plan.layout)
 
 
 def _idle_layers(system: TrainingSystem, plan: TrainingPlan, head: Numeric) -> Scalar:
