@@ -19,7 +19,7 @@ from scipy.stats import qmc
 
 from energymodel.errors import InputError, suggest
 from energymodel.presets.distributions import FAMILIES, Distribution, parse_distribution
-from energymodel.presets.files import names, read_preset
+from energymodel.presets.files import ROOT, names
 
 JOINT = "joint"
 SHARES = ("efficiency", "utilization", "fraction", "overlap", "minimum_clock", "cubic_share")
@@ -165,10 +165,12 @@ def uncertain(known: Sequence[Known]) -> Uncertain:
 
 
 @cache
-def _joint_preset(name: str) -> dict[str, Any]:
+def _joint_table(name: str) -> tuple[list[str], np.ndarray]:
+    """Names of the columns and draws of a joint distribution."""
     if name not in names(JOINT):
         raise InputError(f'uncertainty: unknown joint distribution "{name}". {suggest(name, names(JOINT))}')
-    return read_preset(JOINT, name)
+    with (ROOT / JOINT / f"{name}.csv").open(encoding="utf-8") as file:
+        return file.readline().strip().split(","), np.loadtxt(file, delimiter=",", ndmin=2)
 
 
 def joint_draws(name: str, members: Sequence[Known]) -> JointDraws:
@@ -176,17 +178,17 @@ def joint_draws(name: str, members: Sequence[Known]) -> JointDraws:
 
     **Raises:** `InputError` for an unknown distribution, or a number that it does not hold.
     """
-    preset = _joint_preset(name)
-    columns = {column.removeprefix("log "): place for place, column in enumerate(preset["columns"])}
+    header, draws = _joint_table(name)
+    columns = {column.removeprefix("log "): place for place, column in enumerate(header)}
     fields = [one.path.rpartition(".")[2] for one in members]
     for one, field in zip(members, fields, strict=True):
         if field not in columns:
             raise InputError(f'uncertainty of {one.path}: "joint {name}" holds only {", ".join(columns)}.')
     chosen = [columns[field] for field in fields]
     return JointDraws(
-        np.array(preset["draws"], np.float64)[:, chosen],
+        draws[:, chosen],
         np.array([one.value for one in members], np.float64),
-        tuple(preset["columns"][place].startswith("log ") for place in chosen),
+        tuple(header[place].startswith("log ") for place in chosen),
     )
 
 

@@ -1,6 +1,6 @@
 """How far may all constants of the loss law be off together? Refits to resampled points become a preset.
 
-`python experiments/12_uncertain_run/loss_law_draws.py` writes `energymodel/presets/joint/chinchilla.toml`.
+`python experiments/12_uncertain_run/loss_law_draws.py` writes the draws of `joint/chinchilla` and where they come from.
 """
 
 import csv
@@ -70,17 +70,16 @@ def main() -> None:
     for name, value, one in zip(COLUMNS, center, found.T, strict=True):
         print(f"{name:<28} {value:9.4f}  standard error {one.std():.4f}  2.5 to 97.5 %: "
               f"{np.quantile(one, 0.025):.4f} to {np.quantile(one, 0.975):.4f}")  # fmt: skip
-    rows = "\n".join(f"  [{', '.join(f'{number:.6g}' for number in row)}]," for row in found - center)
+    rows = [",".join(COLUMNS), *(",".join(f"{number:.6g}" for number in row) for row in found - center)]
     PRESET.parent.mkdir(exist_ok=True)
     PRESET.write_text(
         'title = "Constants of the Chinchilla loss law, refitted to resampled points"\n'
         f'source = "experiments/12_uncertain_run: {len(found)} refits to the {len(points())} points of '
         "chinchilla_points.csv that Besiroglu et al. 2024 (arXiv 2404.10102) keep, drawn with replacement, less the "
-        'fit to all of them"\n'
-        f"columns = [{', '.join(f'{chr(34)}{name}{chr(34)}' for name in COLUMNS)}]\n"
-        f"draws = [\n{rows}\n]\n",
+        'fit to all of them"\n',
         encoding="utf-8",
     )
+    PRESET.with_suffix(".csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

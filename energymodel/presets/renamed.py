@@ -1,0 +1,42 @@
+"""Which names of an earlier version stand for which of this one?
+
+Files, options and tables of the last version are still read, with a warning that names the new word. The next
+version drops this file.
+"""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+RENAMED = {
+    "interleaving": "virtual_stages",
+    "eight_bit": "fp8",
+    "four_bit": "fp4",
+    "peak_flops_8bit": "peak_flops_fp8",
+    "peak_flops_4bit": "peak_flops_fp4",
+    "eight_bit_energy_ratio": "fp8_energy_ratio",
+    "eight_bit_efficiency": "fp8_efficiency",
+    "four_bit_efficiency": "fp4_efficiency",
+    "host_time": "launch_overhead",
+    "host_exponent": "launch_exponent",
+    "late_exchange": "late_communication",
+    "nanotron-h100-ring-unmended": "nanotron-h100-ring-before-fix",
+}
+
+
+def current_name(name: str) -> str:
+    """The name in this version of a key, a dotted path, a column or a preset; warns where it was another."""
+    current = ".".join(RENAMED.get(part, part) for part in name.split("."))
+    if current != name:
+        message = f'"{name}" is now called "{current}". The old name works in this version only: change it.'
+        warnings.warn(message, FutureWarning, stacklevel=1)
+    return current
+
+
+def current_names(tables: Any) -> Any:
+    """The same tables with every key, text and dotted path under its name in this version."""
+    if isinstance(tables, Mapping):
+        return {current_name(key): current_names(value) for key, value in tables.items()}
+    if isinstance(tables, list | tuple):
+        return [current_names(value) for value in tables]
+    return current_name(tables) if isinstance(tables, str) else tables
