@@ -53,7 +53,7 @@ def real(unit: str, default: float | None = None, doc: str = "", *, difference: 
 
 def vector(unit: str) -> Any:
     """Declare a field that holds an array, converted as in `real`."""
-    return eqx.field(converter=as_real, metadata={"unit": unit})
+    return eqx.field(converter=as_real, metadata={"unit": unit, "array": True})
 
 
 def component() -> Any:

@@ -1,9 +1,13 @@
 """What the test files of the presets share: the layout that each component must have, and how to read a number."""
 
-import tomllib
 from pathlib import Path
 
 import energymodel
+from energymodel.presets.components import expand_presets
+from energymodel.presets.files import names, read_preset
+from energymodel.system.facility import Market
+
+__all__ = ["COMPONENTS", "ROOT", "names", "read", "value"]
 
 ROOT = Path(energymodel.__file__).parent / "presets"
 
@@ -187,11 +191,9 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
 
 
 def read(folder, name):
-    return tomllib.loads((ROOT / folder / f"{name}.toml").read_text(encoding="utf-8"))
-
-
-def names(folder):
-    return sorted(path.stem for path in (ROOT / folder).glob("*.toml"))
+    """A preset with its base; a region with the presets of price and carbon that it names."""
+    tables = read_preset(folder, name)
+    return expand_presets(tables, Market, name) if folder == "regions" else tables
 
 
 def value(tables, path):

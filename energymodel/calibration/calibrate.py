@@ -17,6 +17,7 @@ from energymodel.calibration.problem import BASE, Problem
 from energymodel.calibration.uncertainty import Interval, bootstrap, next_measurement, quantiles, undetermined
 from energymodel.errors import InputError, suggest
 from energymodel.presets.files import names, read_preset
+from energymodel.presets.renamed import current_name
 from energymodel.presets.scenario import Scenario, load_scenario
 
 FORM = "test-1b-h100"
@@ -203,7 +204,7 @@ def prior_scenario(prior: str | Path | None) -> tuple[str, Scenario]:
     """
     if prior is None:
         return BASE, load_scenario(BASE)
-    text = str(prior)
+    text = current_name(str(prior))
     if text in names("hardware"):
         return FORM, load_scenario(FORM, {"system.accelerator": text})
     if text in names("clusters"):

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from energymodel.errors import InputError, suggest
+from energymodel.presets.renamed import current_name
 
 MOST_ROWS = 20_000
 MAGNITUDES = ("k", "m", "g", "t", "b", "bn", "thousand", "million", "millions", "billion", "billions", "trillion")
@@ -71,7 +72,7 @@ def read_measurements(
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
-            header = [name.strip() for name in next(reader, [])]
+            header = [current_name(name.strip()) for name in next(reader, [])]
             places = _places(path, header, schema)
             rows = _rows(path, reader, header, where or {})
     except UnicodeDecodeError:

@@ -17,6 +17,7 @@ from energymodel.numerics import Scalar
 from energymodel.performance.memory import out_of_memory_probability
 from energymodel.performance.workload import Transformer
 from energymodel.presets.files import names, read_preset
+from energymodel.presets.renamed import current_name
 from energymodel.presets.scenario import Scenario, load_scenario
 from energymodel.system.operating_point import OperatingPoint, precision_speedup
 from energymodel.system.outcome import StepTime
@@ -118,11 +119,10 @@ def cluster_scenario(name: str) -> Scenario:
 
     **Raises:** `InputError` that suggests the nearest name.
     """
+    name = current_name(name)
     if name not in names("clusters"):
         raise InputError(f'Unknown cluster "{name}". {suggest(name, names("clusters"))}')
-    tables = read_preset("clusters", name)
-    form = {"base": "test-1b-h100", "system": tables["system"]}
-    return load_scenario({**form, "name": name})
+    return load_scenario({"base": "test-1b-h100", "system": read_preset("clusters", name)["system"], "name": name})
 
 
 def cluster_system(name: str) -> TrainingSystem:

@@ -15,7 +15,8 @@ from energymodel.errors import InputError, suggest
 from energymodel.performance.workload import Transformer
 from energymodel.presets.components import build, expand_presets
 from energymodel.presets.files import names, read_preset
-from energymodel.presets.scenario import RECOMPUTATION
+from energymodel.presets.layers import RECOMPUTATION
+from energymodel.presets.renamed import current_name
 from energymodel.presets.validate import check_precisions
 from energymodel.system.plan import PRECISIONS
 
@@ -145,7 +146,9 @@ def layouts(rows: Sequence[Mapping[str, Any]], name: str = "table") -> Layouts:
     **Raises:** `InputError` that names line and column.
     """
     known = [column.name for column in (*INPUTS, *MEASURED)] + list(WORDS)
-    given = {key for row in rows for key in row if key}
+    current = {key: current_name(key) for row in rows for key in row if key}
+    rows = [{current.get(key, key): value for key, value in row.items()} for row in rows]
+    given = set(current.values())
     near = [key for key in sorted(given - set(known)) if _misspelled(key, known)]
     if near:
         raise InputError(f'{name}: unknown column "{near[0]}". {suggest(near[0], known)}')

@@ -22,12 +22,20 @@ app = typer.Typer(
     cls=_ListByDefault, rich_markup_mode=None, help="List presets, or print one with units, sources and uncertainty."
 )
 BASE = "llama-3.1-405b-h100"
-# Where a scenario holds a component of each category.
 PLACES = {
-    "models": "workload", "hardware": "accelerator", "nodes": "node", "networks": "network", "software": "software",
-    "facilities": "facility", "regions": "market", "prices": "market.price", "carbon": "market.carbon",
-    "learning": "learning", "reliability": "reliability",
-}  # fmt: skip
+    "models": "workload",
+    "hardware": "accelerator",
+    "nodes": "node",
+    "networks": "network",
+    "software": "software",
+    "facilities": "facility",
+    "regions": "market",
+    "prices": "market.price",
+    "carbon": "market.carbon",
+    "learning": "learning",
+    "reliability": "reliability",
+}
+"""Where a scenario holds a component of each category."""
 LAW_PLACES = {"ChinchillaLaw": "learning.loss_law"}
 
 
@@ -71,49 +79,40 @@ def find(name: str) -> tuple[str, str]:
     """
     from energymodel.errors import suggest
     from energymodel.presets.files import CATEGORIES, all_names, names
+    from energymodel.presets.renamed import current_name
 
-    category, separator, rest = name.partition("/")
-    if separator:
-        if category not in CATEGORIES:
-            raise InputError(f'Unknown category "{category}". {suggest(category, CATEGORIES)}')
-        if rest not in names(category):
-            raise InputError(f'Unknown preset "{rest}" among {category}. {suggest(rest, names(category))}')
-        return category, rest
-    holders = [category for category in CATEGORIES if name in names(category)]
+    category, separator, rest = current_name(name).rpartition("/")
+    if separator and category not in CATEGORIES:
+        raise InputError(f'Unknown category "{category}". {suggest(category, CATEGORIES)}')
+    if separator and rest not in names(category):
+        raise InputError(f'Unknown preset "{rest}" among {category}. {suggest(rest, names(category))}')
+    holders = [category] if separator else [category for category in CATEGORIES if rest in names(category)]
     if not holders:
         raise InputError(f'Unknown preset "{name}". {suggest(name, all_names())}')
     if len(holders) > 1:
         choices = " or ".join(f"{holder}/{name}" for holder in holders)
         raise InputError(f'"{name}" is ambiguous. Give {choices}.')
-    return holders[0], name
+    return holders[0], rest
 
 
 def preset_toml(category: str, name: str) -> str:
     """A preset as a scenario file: a scenario in full, a component or a cluster as a change of the scenario `BASE`."""
+    from energymodel.presets.components import preset_in_si
     from energymodel.presets.files import read_preset
+    from energymodel.presets.layers import nested
+    from energymodel.presets.scenario import load_scenario
     from energymodel.report.toml_text import dumps
 
     if category == "scenarios":
-        from energymodel.presets.scenario import load_scenario
-
-        scenario = load_scenario(name)
-        return f"# Scenario {name}, complete and in SI: edit and run `energymodel evaluate FILE`.\n" + dumps(
-            scenario.tables
-        )
+        heading = f"# Scenario {name}, complete and in SI: edit and run `energymodel evaluate FILE`.\n"
+        return heading + dumps(load_scenario(name).tables)
     preset = read_preset(category, name)
-    title = preset.pop("title", name)
-    if preset.get("component") == "NearLimitAccelerator":
-        preset = {key: value for key, value in preset.items() if isinstance(value, dict)}
     if category == "clusters":
-        heading = f"# {title} ({category}/{name})\n# A scenario file: {BASE} on this cluster. Edit it.\n"
-        return heading + dumps({"base": BASE, **preset})
-    place = PLACES.get(category) or LAW_PLACES.get(str(preset.get("component")), "learning.critical_batch")
-    # The name makes it replace what the base has there, whatever law or device that is.
-    tables: dict[str, Any] = {"preset": name, **preset}
-    for part in reversed(f"system.{place}".split(".")):
-        tables = {part: tables}
-    heading = (
-        f"# {title} ({category}/{name})\n"
-        f"# A scenario file: {BASE} with this system.{place}. Edit it, or copy parts into another.\n"
-    )
-    return heading + dumps({"base": BASE, **tables})
+        change, what = {"system": preset["system"]}, "on this cluster. Edit it."
+    else:
+        place = PLACES.get(category) or LAW_PLACES.get(str(preset["component"]), "learning.critical_batch")
+        # The name makes it replace what the base has there, whatever law or device that is.
+        change = nested(f"system.{place}", {"preset": name, **preset_in_si(category, name)})
+        what = f"with this system.{place}. Edit it, or copy parts into another."
+    heading = f"# {preset['title']} ({category}/{name})\n# A scenario file: {BASE} {what}\n"
+    return heading + dumps({"base": BASE, **change})

@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import numpy as np
 
 from energymodel.economics.carbon import Carbon
 from energymodel.economics.cost import AbstractPrice
@@ -16,8 +17,8 @@ from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.loss_law import AbstractLossLaw
 from energymodel.performance.reliability import Reliability
 from energymodel.performance.workload import Transformer
-from energymodel.presets.files import read_preset
-from energymodel.presets.near_limit import expand
+from energymodel.presets.files import is_quantity, merge, read_preset
+from energymodel.presets.near_limit import near_limit_accelerator
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.cluster import Network, Node, Software
 from energymodel.system.facility import Facility, Market
@@ -56,67 +57,38 @@ class Provenance(NamedTuple):
         return self.kind == "prior"
 
 
-def merge(base: Any, change: Any) -> Any:
-    """Lay `change` over `base`: tables merge key by key; text, numbers, arrays and preset names replace.
-
-    A table of another component replaces too: numbers of the one below mean nothing to it.
-    """
-    if not isinstance(change, dict) or "preset" in change or is_quantity(change):
-        return change
-    if isinstance(base, str):
-        base = {"preset": base}
-    if not isinstance(base, dict) or is_quantity(base):
-        return change
-    if "component" in base and change.get("component", base["component"]) != base["component"]:
-        return change
-    merged = dict(base)
-    for key, value in change.items():
-        merged[key] = merge(base[key], value) if key in base else value
-    return merged
-
-
-def is_quantity(table: Any) -> bool:
-    """Whether a table is one number with unit and source."""
-    return isinstance(table, dict) and "value" in table
-
-
 def expand_presets(table: Any, kind: type, path: str) -> dict[str, Any]:
     """Replace preset names by what their files say, at this component and below."""
-    category = _category(kind)
     if isinstance(table, str):
         table = {"preset": table}
     if not isinstance(table, dict):
         raise InputError(f"{path}: a table or a preset name is needed, not {table!r}.")
-    table = dict(table)
-    name = table.pop("preset", None)
-    if name is not None:
-        if category is None:
-            raise InputError(f'{path}: there are no presets for this component; give its numbers instead of "{name}".')
-        preset = read_preset(category, str(name))
-        if preset.get("component") == "NearLimitAccelerator":
-            table = _expand_near_limit(preset, table, path)
-        else:
-            table = merge({key: value for key, value in preset.items() if key != "title"}, table)
+    if "preset" in table:
+        change = {key: value for key, value in table.items() if key != "preset"}
+        preset = _read_for(kind, str(table["preset"]), path)
+        near_limit = preset.get("component") == "NearLimitAccelerator"
+        table = _expand_near_limit(preset, change, path) if near_limit else merge(preset, change)
     final = component_class(kind, table.get("component"), path)
-    for field in dataclasses.fields(final):
-        if _is_component(field) and field.name in table:
-            kind_below = field_class(final, field.name)
-            table[field.name] = expand_presets(table[field.name], kind_below, f"{path}.{field.name}")
-    return table
+    below = {name: field_class(final, name) for name in _component_fields(final) if name in table}
+    return {**table, **{name: expand_presets(table[name], one, f"{path}.{name}") for name, one in below.items()}}
+
+
+def _read_for(kind: type, name: str, path: str) -> dict[str, Any]:
+    category = next((category for known, category in CATEGORY_OF.items() if issubclass(kind, known)), None)
+    if category is None:
+        raise InputError(f'{path}: there are no presets for this component; give its numbers instead of "{name}".')
+    return read_preset(category, name)
 
 
 def _expand_near_limit(preset: dict[str, Any], change: dict[str, Any], path: str) -> dict[str, Any]:
-    chosen = {key: change.pop(key) for key in list(change) if key in preset and key not in _ACCELERATOR_FIELDS}
-    for key, value in chosen.items():
-        preset[key] = quantity(value, preset[key]["unit"], f"{path}.{key}")
-    both = [key for key in change if key in preset and key in _ACCELERATOR_FIELDS]
-    for key in both:
-        preset[key] = quantity(change.pop(key), preset[key]["unit"], f"{path}.{key}")
-    table = expand(preset, read_preset("hardware", preset["template"]))
-    return merge({key: value for key, value in table.items() if key != "title"}, change)
-
-
-_ACCELERATOR_FIELDS = {field.name for field in dataclasses.fields(Accelerator)}
+    """An accelerator from the few numbers that a near-limit preset chooses, some of which may be changed."""
+    chosen = {
+        key: quantity(value, preset[key]["unit"], f"{path}.{key}")
+        for key, value in change.items()
+        if is_quantity(preset.get(key))
+    }
+    table = near_limit_accelerator({**preset, **chosen}, read_preset("hardware", preset["template"]))
+    return merge(table, {key: value for key, value in change.items() if key not in chosen})
 
 
 def quantity(given: Any, unit: str, path: str, *, difference: bool = False) -> dict[str, Any]:
@@ -124,35 +96,45 @@ def quantity(given: Any, unit: str, path: str, *, difference: bool = False) -> d
     if not is_quantity(given):
         value = parse_quantity(given, unit, path, difference=difference)
         return {"value": value, "unit": unit, "kind": "given", "source": "scenario"}
-    unknown = set(given) - QUANTITY_KEYS
-    if unknown:
-        word = sorted(unknown)[0]
-        raise InputError(f'{path}: unknown key "{word}" of a quantity. {suggest(word, QUANTITY_KEYS)}')
-    value, written = given["value"], given.get("unit", "1")
+    if unknown := sorted(set(given) - QUANTITY_KEYS):
+        raise InputError(f'{path}: unknown key "{unknown[0]}" of a quantity. {suggest(unknown[0], QUANTITY_KEYS)}')
+    value = given["value"]
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError(f"{path}: value must be a number, not {value!r}.")
-    value = convert(float(value), written, unit, path, difference=difference)
-    value = parse_quantity(value, "1", path)
-    return {
-        **given,
-        "value": value,
-        "unit": unit,
-        "kind": given.get("kind", "given"),
-        "source": given.get("source", ""),
-    }
+    value = parse_quantity(convert(float(value), given.get("unit", "1"), unit, path, difference=difference), "1", path)
+    origin = {"kind": given.get("kind", "given"), "source": given.get("source", "")}
+    return {**given, "value": value, "unit": unit, **origin}
+
+
+def field_quantity(given: Any, field: "dataclasses.Field[Any]", path: str) -> dict[str, Any]:
+    """One number as a table in the unit of the field that it is given for."""
+    return quantity(given, field.metadata["unit"], path, difference=field.metadata.get("difference", False))
+
+
+def in_si(tables: dict[str, Any], kind: type, path: str) -> dict[str, Any]:
+    """Expanded tables with every number in SI with unit and source, in the order of the fields of their classes."""
+    final = component_class(kind, tables.get("component"), path)
+    title = {"title": tables["title"]} if "title" in tables else {}
+    resolved: dict[str, Any] = {"component": final.__name__, **title}
+    for field in dataclasses.fields(final):
+        if field.name in tables:
+            given, where = tables[field.name], f"{path}.{field.name}"
+            if field.name in _component_fields(final):
+                resolved[field.name] = in_si(given, field_class(final, field.name), where)
+            else:
+                resolved[field.name] = field_quantity(given, field, where)
+    return resolved
 
 
 def build(table: dict[str, Any], kind: type, path: str, provenance: dict[str, Provenance]) -> Any:
-    """Build a component from expanded tables and record where each number comes from.
+    """Build a component from expanded tables and record where each number comes from; arrays may be lists.
 
     **Raises:** `InputError` for an unknown or a missing quantity, or a bad number.
     """
     final = component_class(kind, table.get("component"), path)
     fields = {field.name: field for field in dataclasses.fields(final)}
-    unknown = set(table) - set(fields) - {"component", "title"}
-    if unknown:
-        word = sorted(unknown)[0]
-        raise InputError(f'{path}: unknown quantity "{word}". {suggest(word, fields)}')
+    if unknown := sorted(set(table) - set(fields) - {"component", "title"}):
+        raise InputError(f'{path}: unknown quantity "{unknown[0]}". {suggest(unknown[0], fields)}')
     values = {}
     for name, field in fields.items():
         where = f"{path}.{name}"
@@ -161,14 +143,27 @@ def build(table: dict[str, Any], kind: type, path: str, provenance: dict[str, Pr
                 raise InputError(f"{path}: {name} is missing. Give it, or start from a preset.")
             values[name] = field.default
             provenance[where] = Provenance(field.metadata["unit"], "prior", "default", "")
-        elif _is_component(field):
+        elif name in _component_fields(final):
             values[name] = build(table[name], field_class(final, name), where, provenance)
         else:
-            unit = field.metadata["unit"]
-            number = quantity(table[name], unit, where, difference=field.metadata.get("difference", False))
-            values[name] = number["value"]
-            provenance[where] = Provenance(unit, number["kind"], number["source"], number.get("distribution", ""))
+            given, is_array = table[name], field.metadata.get("array", False)
+            knots = given if is_array and isinstance(given, list) else [given]
+            numbers = [field_quantity(one, field, where) for one in knots]
+            first = numbers[0]
+            values[name] = np.array([one["value"] for one in numbers]) if is_array else first["value"]
+            distribution = "" if is_array else first.get("distribution", "")
+            provenance[where] = Provenance(first["unit"], first["kind"], first["source"], distribution)
     return final(**values)
+
+
+def preset_in_si(category: str, name: str) -> dict[str, Any]:
+    """A component preset with all its numbers; of a near-limit accelerator those that are chosen."""
+    preset = read_preset(category, name)
+    kinds = [kind for kind, known in CATEGORY_OF.items() if known == category]
+    for kind in kinds:
+        if preset["component"] in final_classes(kind):
+            return in_si(expand_presets(preset, kind, name), kind, name)
+    return {key: number for key, number in preset.items() if is_quantity(number)}
 
 
 def component_class(kind: type, name: str | None, path: str) -> type[eqx.Module]:
@@ -189,14 +184,12 @@ def final_classes(kind: type) -> dict[str, type[eqx.Module]]:
     return subclasses if inspect.isabstract(kind) or subclasses else {kind.__name__: kind}
 
 
-def _is_component(field: "dataclasses.Field[Any]") -> bool:
-    return "unit" not in field.metadata
+@cache
+def _component_fields(owner: type) -> tuple[str, ...]:
+    """Names of the fields that hold components, which have no unit."""
+    return tuple(field.name for field in dataclasses.fields(owner) if "unit" not in field.metadata)
 
 
 def field_class(owner: type, name: str) -> type:
     """Class that a component is declared to have as a field of another."""
     return inspect.get_annotations(owner, eval_str=True)[name]
-
-
-def _category(kind: type) -> str | None:
-    return next((category for known, category in CATEGORY_OF.items() if issubclass(kind, known)), None)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from energymodel.errors import InputError, suggest
+from energymodel.presets.renamed import current_name
 
 ROOT = Path(__file__).parent
 CATEGORIES = {
@@ -25,31 +26,67 @@ CATEGORIES = {
     "laws": "loss laws and critical-batch laws",
     "reliability": "failures and checkpoints",
 }
+COMPANIONS = "companions"
 
 
 def names(category: str) -> list[str]:
-    """Names of the presets of a category, sorted."""
+    """Names of the presets of a category, sorted; a file that begins with `_` is only a base of others."""
     return sorted(path.stem for path in (ROOT / category).glob("*.toml") if not path.stem.startswith("_"))
 
 
 def all_names() -> list[str]:
-    """Names of all presets as `category/name`, and alone where that is unambiguous."""
+    """Names of the presets of all categories."""
     return [name for category in CATEGORIES for name in names(category)]
+
+
+def is_quantity(table: Any) -> bool:
+    """Whether a table is one number with unit and source."""
+    return isinstance(table, dict) and "value" in table
+
+
+def merge(base: Any, change: Any) -> Any:
+    """Lay `change` over `base`: tables merge key by key; text, numbers, arrays and preset names replace.
+
+    The table of another component replaces too: the numbers below mean nothing to it. Tokens and loss are two ways
+    to say when a run ends, so that a goal replaces the goal below.
+    """
+    if not isinstance(change, dict) or is_quantity(change):
+        return change
+    if isinstance(base, str):
+        base = {"preset": base}
+    if not isinstance(base, dict) or is_quantity(base):
+        return change
+    if "preset" in change and ("preset" in base or "component" in base):
+        return change
+    if "component" in base and change.get("component", base["component"]) != base["component"]:
+        return change
+    replaced = {key: value if key == "goal" else merge(base.get(key), value) for key, value in change.items()}
+    return {**base, **replaced}
 
 
 @cache
 def _read(category: str, name: str) -> dict[str, Any]:
-    return tomllib.loads((ROOT / category / f"{name}.toml").read_text(encoding="utf-8"))
+    tables = tomllib.loads((ROOT / category / f"{name}.toml").read_text(encoding="utf-8"))
+    if category == "scenarios" or "base" not in tables:
+        return tables
+    return merge(_read(category, tables.pop("base")), tables)
 
 
 def read_preset(category: str, name: str) -> dict[str, Any]:
-    """Tables of a preset.
+    """Tables of a preset; those of a component are laid over the `base` that its file names.
 
     **Raises:** `InputError` that suggests the nearest name if there is none.
     """
+    name = current_name(name)
     if not (ROOT / category / f"{name}.toml").is_file():
         raise InputError(f'Unknown preset "{name}" among {category}. {suggest(name, names(category))}')
-    return copy.deepcopy(_read(category, name))
+    return copy.deepcopy({key: value for key, value in _read(category, name).items() if key != COMPANIONS})
+
+
+def companions(accelerator: str) -> dict[str, Any]:
+    """The node, network and power supplies that belong to an accelerator preset, as a part of `system`."""
+    read_preset("hardware", accelerator)  # refuses an unknown name
+    return copy.deepcopy(_read("hardware", accelerator).get(COMPANIONS, {}))
 
 
 def read_toml(path: Path) -> dict[str, Any]:

@@ -21,7 +21,7 @@ Tables = dict[str, Any]
 def lay(below: Tables, *layers: Tables) -> Tables:
     """Lay layers over those below them, one after the other.
 
-    An accelerator brings its node only where none of the layers names a node.
+    Another accelerator brings its node, network and supplies, unless one of the layers names others.
 
     **Raises:** `InputError` for an unknown ZeRO stage, kind of recomputation or accelerator.
     """
@@ -63,9 +63,12 @@ def _with_switches(layer: Tables) -> Tables:
 
 
 def _with_companions(below: Tables, layer: Tables) -> Tables:
-    """What lies below, with the node, network and supplies of the accelerator that the layer puts in."""
+    """What lies below, with the node, network and supplies of the accelerator that the layer puts in.
+
+    They are laid below the layer, so that a node that it names wins.
+    """
     old, new = below.get("system"), layer.get("system")
-    if not isinstance(old, dict) or not isinstance(new, dict) or "node" in new or "accelerator" not in old:
+    if not isinstance(old, dict) or not isinstance(new, dict) or "accelerator" not in old:
         return below
     chip = new.get("accelerator")
     name = chip.get("preset") if isinstance(chip, dict) else chip

@@ -7,9 +7,9 @@ sensitivity, the voltage range), and, where physics sets no bound, from keeping 
 of today (FLOP per byte, energy of a memory bit against an operation, resistance times area).
 """
 
-import copy
 import math
 from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
 from energymodel.constants import BOLTZMANN, ELEMENTARY_CHARGE
@@ -107,72 +107,50 @@ def dynamic_power(rated_power: float, fixed_power: float, leakage_ratio: float, 
     return (rated_power - fixed_power) / (1.0 + leakage_ratio + memory_ratio)
 
 
-def expand(preset: Mapping[str, Any], template: Mapping[str, Any]) -> dict[str, Any]:
-    """Complete accelerator preset of a near-limit preset: same layout as every other file in `hardware/`.
+def near_limit_accelerator(preset: Mapping[str, Any], template: Mapping[str, Any]) -> dict[str, Any]:
+    """Complete accelerator preset from the few numbers of a near-limit preset and the accelerator it takes after.
 
-    **Arguments:**
-
-    - `preset`: the near-limit file as read from TOML.
-    - `template`: the accelerator file that its key `template` names, as read from TOML.
-
-    **Returns:** an accelerator preset; derived quantities carry their formula as source.
+    **Returns:** tables as in every other file of `hardware/`; derived quantities carry their formula as source.
     """
 
-    def given(name: str) -> float:
-        return float(preset[name]["value"])
+    def of(path: str) -> float:
+        return float(reduce(lambda table, part: table[part], path.split("."), template)["value"])
 
-    def of(name: str) -> float:
-        table: Any = template
-        for part in name.split("."):
-            table = table[part]
-        return float(table["value"])
-
-    title = template["title"]
-    voltage, temperature, slope = given("reference_voltage"), given("temperature"), given("slope_factor")
-    rated, area = given("rated_power"), given("die_area")
+    chosen = {name: float(table["value"]) for name, table in preset.items() if isinstance(table, Mapping)}
+    voltage, temperature, slope = chosen["reference_voltage"], chosen["temperature"], chosen["slope_factor"]
+    rated, area = chosen["rated_power"], chosen["die_area"]
 
     fixed = rated * of("fixed_power") / of("rated_power")
     template_memory = of("reference_memory_utilization") * of("memory_bandwidth") * _BITS_PER_BYTE * of("memory_energy")
     template_dynamic = of("busy_power") - of("leakage.power") - of("fixed_power") - template_memory
-    leakage_share = leakage_ratio(voltage, temperature, slope, given("depth_per_activity"))
+    leakage_share = leakage_ratio(voltage, temperature, slope, chosen["depth_per_activity"])
     dynamic = dynamic_power(rated, fixed, leakage_share, template_memory / template_dynamic)
-    energy = operation_energy(given("landauer_multiple"), given("bits_per_flop"), temperature)
+    energy = operation_energy(chosen["landauer_multiple"], chosen["bits_per_flop"], temperature)
     peak = dynamic / (energy * of("gemm_efficiency"))
     leakage = leakage_share * dynamic
+    idle = (leakage + fixed) * of("idle_power") / (of("leakage.power") + of("fixed_power"))
     faster = peak / of("peak_flops")
     cheaper = energy / (template_dynamic / (of("gemm_efficiency") * of("peak_flops")))
+    floor = voltage_floor(voltage, temperature, slope, of("minimum_clock"))
+    voltage_sensitivity = of("leakage.voltage_sensitivity") * voltage / of("reference_voltage")
+    temperature_sensitivity = leakage_temperature_sensitivity(voltage, temperature, slope)
 
     derived = {
         "peak_flops": (peak, "dynamic power / (operation energy x matrix efficiency)"),
-        "peak_flops_fp8": (peak * of("peak_flops_fp8") / of("peak_flops"), "ratio of the template"),
-        "peak_flops_fp4": (peak * of("peak_flops_fp4") / of("peak_flops"), "ratio of the template"),
-        "peak_flops_tf32": (peak * of("peak_flops_tf32") / of("peak_flops"), "ratio of the template"),
-        "peak_flops_fp32": (peak * of("peak_flops_fp32") / of("peak_flops"), "ratio of the template"),
+        **{
+            name: (peak * of(name) / of("peak_flops"), "ratio of the template")
+            for name in ("peak_flops_fp8", "peak_flops_fp4", "peak_flops_tf32", "peak_flops_fp32")
+        },
         "memory_bandwidth": (of("memory_bandwidth") * faster, "FLOP per byte of the template"),
-        "memory_energy": (
-            of("memory_energy") * cheaper,
-            "energy of a bit over that of an operation as in the template",
-        ),
-        "idle_power": (
-            (leakage + fixed) * of("idle_power") / (of("leakage.power") + of("fixed_power")),
-            "idle over static power as in the template",
-        ),
+        "memory_energy": (of("memory_energy") * cheaper, "energy of a bit over an operation as in the template"),
+        "idle_power": (idle, "idle over static power as in the template"),
         "fixed_power": (fixed, "share of rated power as in the template"),
         "busy_power": (rated, "rated power: dynamic + leakage + fixed + memory"),
-        "voltage.floor": (
-            voltage_floor(voltage, temperature, slope, of("minimum_clock")),
-            "1 - n v_T ln(1 / minimum clock) / V",
-        ),
+        "voltage.floor": (floor, "1 - n v_T ln(1 / minimum clock) / V"),
         "voltage.knee": (of("minimum_clock"), "the voltage falls down to the lowest clock"),
         "leakage.power": (leakage, "dynamic power x (d/a) exp(-V / (n v_T))"),
-        "leakage.voltage_sensitivity": (
-            of("leakage.voltage_sensitivity") * voltage / of("reference_voltage"),
-            "the same exponent per volt as the template",
-        ),
-        "leakage.temperature_sensitivity": (
-            leakage_temperature_sensitivity(voltage, temperature, slope),
-            "V / (n v_T T)",
-        ),
+        "leakage.voltage_sensitivity": (voltage_sensitivity, "the same exponent per volt as the template"),
+        "leakage.temperature_sensitivity": (temperature_sensitivity, "V / (n v_T T)"),
         "leakage.reference_temperature": (temperature, "the chosen junction temperature"),
         "gate.wake_energy": (of("gate.wake_energy") * leakage / of("leakage.power"), "in proportion to leakage"),
         "launch_overhead": (of("launch_overhead") / faster, "control keeps pace with computation"),
@@ -180,25 +158,21 @@ def expand(preset: Mapping[str, Any], template: Mapping[str, Any]) -> dict[str, 
         "heat_capacity": (of("heat_capacity") * area / of("die_area"), "in proportion to die area"),
         "thermal_resistance": (of("thermal_resistance") * of("die_area") / area, "in proportion to 1 / die area"),
     }
-    chosen = {"reference_voltage", "rated_power", "die_area", "bits_per_flop"}
 
-    def build(tables: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-        built: dict[str, Any] = {}
-        for name, table in tables.items():
-            path = prefix + name
-            if not isinstance(table, Mapping):
-                built[name] = table
-            elif "value" not in table:
-                built[name] = build(table, path + ".")
-            elif path in chosen:
-                built[name] = copy.deepcopy(dict(preset[name]))
-            elif path in derived:
-                value, reason = derived[path]
-                source = f"energymodel/presets/near_limit.py: {reason}"
-                built[name] = {"value": value, "unit": table["unit"], "kind": "derived", "source": source}
-            else:
-                source = f"as the template {title}: {table['source']}"
-                built[name] = {**copy.deepcopy(dict(table)), "source": source}
-        return built
+    def filled(tables: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+        return {name: number(table, prefix + name) for name, table in tables.items()}
 
-    return {**build(template, ""), "title": preset["title"]}
+    def number(table: Any, path: str) -> Any:
+        if not isinstance(table, Mapping):
+            return table
+        if "value" not in table:
+            return filled(table, path + ".")
+        if path in chosen:
+            return dict(preset[path])
+        if path in derived:
+            value, reason = derived[path]
+            source = f"energymodel/presets/near_limit.py: {reason}"
+            return {"value": value, "unit": table["unit"], "kind": "derived", "source": source}
+        return {**table, "source": f"as the template {template['title']}: {table['source']}"}
+
+    return {**filled(template, ""), "title": preset["title"]}

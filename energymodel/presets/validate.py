@@ -1,5 +1,6 @@
 """Does a plan make sense on its system? Checked once, at the edge, with messages that name the next step."""
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,45 +23,63 @@ def check_plan(system: TrainingSystem, plan: TrainingPlan) -> None:
 
     **Raises:** `InputError` for the first thing that cannot be run.
     """
-    layout = plan.layout
-    for name in COUNTS:
-        _whole(f"plan.layout.{name}", float(getattr(layout, name)))
-    for name in type(layout).__dataclass_fields__:
-        if name not in COUNTS and not 0.0 <= float(getattr(layout, name)) <= 1.0:
-            raise InputError(f"plan.layout.{name}: {float(getattr(layout, name)):g} is not a share between 0 and 1.")
-    check_precisions({name: float(getattr(layout, name)) for name in PRECISIONS}, "plan.layout")
-    _whole("plan.chips", float(plan.chips))
-    group = float(layout.tensor * layout.pipeline * layout.context)
-    data = float(plan.chips) / group
-    if abs(data - round(data)) > WHOLE or data < 1.0:
+    layout = {name: float(getattr(plan.layout, name)) for name in type(plan.layout).__dataclass_fields__}
+    for name, value in layout.items():
+        if name in COUNTS:
+            _check_whole(f"plan.layout.{name}", value)
+        elif not 0.0 <= value <= 1.0:
+            raise InputError(f"plan.layout.{name}: {value:g} is not a share between 0 and 1.")
+    check_precisions({name: layout[name] for name in PRECISIONS}, "plan.layout")
+    chips, clock = float(plan.chips), float(plan.clock)
+    _check_whole("plan.chips", chips)
+    group = layout["tensor"] * layout["pipeline"] * layout["context"]
+    data = chips / group
+    if not _is_whole(data):
         raise InputError(
-            f"plan.layout: tensor {float(layout.tensor):g} x pipeline {float(layout.pipeline):g} x context "
-            f"{float(layout.context):g} = {group:g} does not divide plan.chips = {float(plan.chips):g}. "
+            f"plan.layout: tensor {layout['tensor']:g} x pipeline {layout['pipeline']:g} x context "
+            f"{layout['context']:g} = {group:g} does not divide plan.chips = {chips:g}. "
             f"Take {max(1, round(data)) * group:g} chips, or degrees whose product divides the chips."
         )
-    ranks = data * float(layout.context) / float(layout.expert)
-    if abs(ranks - round(ranks)) > WHOLE or ranks < 1.0:
+    expert, experts = layout["expert"], float(system.workload.experts)
+    if not _is_whole(data * layout["context"] / expert):
         raise InputError(
-            f"plan.layout.expert: {float(layout.expert):g} does not divide data x context = "
-            f"{data * float(layout.context):g}. Choose a divisor of it."
+            f"plan.layout.expert: {expert:g} does not divide data x context = "
+            f"{data * layout['context']:g}. Choose a divisor of it."
         )
-    if float(layout.expert) > float(system.workload.experts) + WHOLE:
-        raise InputError(
-            f"plan.layout.expert: {float(layout.expert):g} is more than the {float(system.workload.experts):g} experts."
-        )
-    least = data * float(layout.microbatch) * float(system.workload.sequence)
+    if expert > experts + WHOLE:
+        raise InputError(f"plan.layout.expert: {expert:g} is more than the {experts:g} experts.")
+    needed = data * layout["microbatch"] * float(system.workload.sequence)
     smallest = float(np.min(plan.batch))
-    if smallest < least * (1.0 - WHOLE):
+    if smallest < needed * (1.0 - WHOLE):
         raise InputError(
             f"plan.batch: {format_quantity(smallest, 'token')} is less than one micro-batch for each of the {data:g} "
-            f"replicas, {format_quantity(least, 'token')}. Raise it, or take fewer chips or more model parallelism."
+            f"replicas, {format_quantity(needed, 'token')}. Raise it, or take fewer chips or more model parallelism."
         )
-    if not float(system.accelerator.minimum_clock) <= float(plan.clock) <= 1.0:
+    if not float(system.accelerator.minimum_clock) <= clock <= 1.0:
         raise InputError(
-            f"plan.clock: {float(plan.clock):g} is outside {float(system.accelerator.minimum_clock):g} to 1, "
+            f"plan.clock: {clock:g} is outside {float(system.accelerator.minimum_clock):g} to 1, "
             "the share of the reference clock that the accelerator allows."
         )
-    _check_goal(system, plan)
+    if isinstance(plan.goal, TargetLoss):
+        check_target(system, float(plan.goal.loss), "plan.goal.loss")
+    elif not isinstance(plan.goal, TokenBudget):
+        raise InputError("plan.goal: use TokenBudget or TargetLoss.")
+    elif float(plan.goal.tokens) <= 0.0:
+        raise InputError("plan.goal.tokens: 0 tokens train nothing. Give a positive number of tokens.")
+
+
+def check_supplies(system: TrainingSystem) -> None:
+    """Warn where a chip and its share of the host draw more than their power supplies are rated for."""
+    need = float(system.accelerator.rated_power) + float(system.node.overhead_power) / float(system.node.chips)
+    for name in ("power_supply", "uninterruptible"):
+        rating = float(getattr(system.facility, name).rated_power)
+        if need > rating:
+            warnings.warn(
+                f"system.facility.{name}.rated_power: {format_quantity(rating, 'W')} is less than the "
+                f"{format_quantity(need, 'W')} of a chip and its share of the host. Set it to about twice that.",
+                UserWarning,
+                stacklevel=1,
+            )
 
 
 def check_precisions(shares: Mapping[str, float], where: str) -> None:
@@ -74,16 +93,14 @@ def check_precisions(shares: Mapping[str, float], where: str) -> None:
         raise InputError(f"{where}: {words} = {total:g} of the products, of which each has one precision. Lower one.")
 
 
-def check_measured(
-    system: TrainingSystem, power_cap: float, calibration: Any, path: str = "plan.power_cap"
-) -> None:  # fmt: skip
+def check_measured(system: TrainingSystem, power_cap: float, calibration: Any, path: str = "plan.power_cap") -> None:
     """Check that a power cap stays where the accelerator was measured: what lies below is not known.
 
     **Arguments:**
 
     - `power_cap`: the lowest that is asked for [W].
-    - `calibration`: what a scenario says of the measurements behind its numbers.
-    - `path`: what to call it.
+    - `calibration`: section of the scenario on the measurements behind its numbers.
+    - `path`: name of the power cap in the message.
 
     **Raises:** `InputError` for a power cap below the lowest one measured.
     """
@@ -126,16 +143,10 @@ def check_target(system: TrainingSystem, loss: float, name: str) -> None:
         )
 
 
-def _whole(path: str, value: float) -> None:
-    if value < 1.0 or abs(value - round(value)) > WHOLE:
+def _is_whole(value: float) -> bool:
+    return value >= 1.0 - WHOLE and abs(value - round(value)) <= WHOLE
+
+
+def _check_whole(path: str, value: float) -> None:
+    if value < 1.0 or not _is_whole(value):
         raise InputError(f"{path}: {value:g} is not a whole number of at least 1.")
-
-
-def _check_goal(system: TrainingSystem, plan: TrainingPlan) -> None:
-    if isinstance(plan.goal, TokenBudget):
-        if float(plan.goal.tokens) <= 0.0:
-            raise InputError("plan.goal.tokens: 0 tokens train nothing. Give a positive number of tokens.")
-        return
-    if not isinstance(plan.goal, TargetLoss):
-        raise InputError("plan.goal: use TokenBudget or TargetLoss.")
-    check_target(system, float(plan.goal.loss), "plan.goal.loss")

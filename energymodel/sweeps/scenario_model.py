@@ -12,6 +12,7 @@ import numpy as np
 from energymodel.design.layouts import COARSE, candidates, fits, layout_word, screen, take
 from energymodel.design.problem import CAP, pose, replace_leaf
 from energymodel.errors import InputError, suggest
+from energymodel.presets.renamed import current_name
 from energymodel.presets.scenario import Scenario, load_scenario
 from energymodel.presets.validate import check_measured
 from energymodel.sweeps.axes import Axis, parse_axis
@@ -94,6 +95,7 @@ def scenario_axis(scenario: Scenario, path: str, values: Any, minimize: str = "e
 
     **Raises:** `InputError` for an unknown path, preset or unit, or power caps below the lowest one measured.
     """
+    path = current_name(path)
     if isinstance(values, Axis):
         return _measured(scenario, _checked(scenario, path, values))
     if path in scenario.provenance:

@@ -1,12 +1,17 @@
 """How are fitted clusters kept as presets of energymodel?"""
 
+import tomllib
 from collections.abc import Mapping
+from functools import reduce
 from pathlib import Path
+from typing import Any
 
 from clusters import Cluster, unit_of
 
 from energymodel.calibration.fit import Fit
+from energymodel.presets.files import read_preset
 
+BASE = "_held-fixed"
 PRESETS = Path(__file__).parents[2] / "energymodel" / "presets" / "clusters"
 
 
@@ -18,7 +23,7 @@ def write_presets(
         found = fits.get(cluster.timed_as or name)
         if found is None:
             continue
-        lines = [f'title = "{cluster.title}"']
+        lines = [f'title = "{cluster.title}"', f'base = "{BASE}"']
         blocks: dict[str, list[str]] = {}
         for path, (value, unit) in cluster.fixed.items():
             blocks[path] = quantity(value, unit, "prior", "held fixed in experiments/01_step_time; assumed")
@@ -29,11 +34,17 @@ def write_presets(
         for path, value in memory.get(name, {}).items():
             origin = "fitted to reserved memory and out-of-memory labels (experiments/01_step_time)"
             blocks[path] = quantity(value, unit_of(path), "derived", origin)
-        for kind, preset in {**cluster.presets, "software": "megatron", "reliability": "llama-3"}.items():
+        for kind, preset in cluster.presets.items():
             lines += ["", f"[system.{kind}]", f'preset = "{preset}"']
         for path, block in blocks.items():
-            lines += ["", f"[system.{path}]", *block]
+            if tomllib.loads("\n".join(block)) != in_base(path):
+                lines += ["", f"[system.{path}]", *block]
         (PRESETS / f"{name}.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def in_base(path: str) -> dict[str, Any]:
+    """What the base of all clusters says of a number."""
+    return reduce(lambda table, part: table.get(part, {}), path.split("."), read_preset("clusters", BASE)["system"])
 
 
 def quantity(value: float, unit: str, kind: str, source: str, distribution: str = "") -> list[str]:

@@ -74,6 +74,9 @@ def run(tokens: float, hardware: str, fewest: bool) -> tuple[Scenario, float]:
     changes: dict[str, Any] = {
         "system.accelerator": chip,
         "system.node": node,
+        # Only chip and node differ: the supplies of the base stay.
+        "system.facility.power_supply.rated_power": "1400 W",
+        "system.facility.uninterruptible.rated_power": "1500 W",
         "system.workload.layers": model.layers,
         "system.workload.hidden": model.hidden,
         "system.workload.heads": heads,

@@ -1,27 +1,23 @@
 """The near-limit accelerator: each formula by hand, and the whole device adds up."""
 
 import math
-import tomllib
-from pathlib import Path
 
 import pytest
 
-import energymodel
+from energymodel.presets.files import read_preset
 from energymodel.presets.near_limit import (
     dynamic_power,
-    expand,
     leakage_ratio,
     leakage_temperature_sensitivity,
+    near_limit_accelerator,
     operation_energy,
     thermal_voltage,
     voltage_floor,
 )
 
-HARDWARE = Path(energymodel.__file__).parent / "presets" / "hardware"
-
 
 def read(name):
-    return tomllib.loads((HARDWARE / f"{name}.toml").read_text(encoding="utf-8"))
+    return read_preset("hardware", name)
 
 
 @pytest.fixture
@@ -31,7 +27,7 @@ def preset():
 
 @pytest.fixture
 def device(preset):
-    return expand(preset, read(preset["template"]))
+    return near_limit_accelerator(preset, read(preset["template"]))
 
 
 def test_operation_energy_by_hand():
@@ -121,15 +117,15 @@ def test_device_has_the_layout_of_an_accelerator(device):
 
 def test_halving_the_landauer_multiple_doubles_the_rate(preset):
     template = read(preset["template"])
-    before = expand(preset, template)["peak_flops"]["value"]
+    before = near_limit_accelerator(preset, template)["peak_flops"]["value"]
     preset["landauer_multiple"]["value"] /= 2
-    assert expand(preset, template)["peak_flops"]["value"] == pytest.approx(2 * before)
+    assert near_limit_accelerator(preset, template)["peak_flops"]["value"] == pytest.approx(2 * before)
 
 
 def test_lower_voltage_leaks_more_and_leaves_less_power(preset):
     template = read(preset["template"])
-    before = expand(preset, template)
+    before = near_limit_accelerator(preset, template)
     preset["reference_voltage"]["value"] = 0.2
-    after = expand(preset, template)
+    after = near_limit_accelerator(preset, template)
     assert after["leakage"]["power"]["value"] > before["leakage"]["power"]["value"]
     assert after["peak_flops"]["value"] < before["peak_flops"]["value"]
