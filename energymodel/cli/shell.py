@@ -7,7 +7,9 @@ import inspect
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -48,17 +50,27 @@ def fail(message: str, code: int, word: str = "") -> int:
     return code
 
 
+def _show_warning(usual: Callable[..., None], message: Any, category: Any, filename: str, *where: Any) -> None:
+    """One line for a warning of ours; those of libraries as usual."""
+    if Path(filename).is_relative_to(Path(__file__).parents[1]):
+        fail(str(message), TRUSTED, "warning")
+    else:
+        usual(message, category, filename, *where)
+
+
 def guarded(command: Callable[..., int | None]) -> Callable[..., None]:
     """A command whose bad input, interruption and verdict become one line and an exit code."""
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
-        try:
-            code = command(*args, **kwargs)
-        except InputError as error:
-            code = fail(str(error), BAD_INPUT, "error")
-        except KeyboardInterrupt:
-            code = fail("interrupted.", INTERRUPTED)
+        with warnings.catch_warnings():
+            warnings.showwarning = partial(_show_warning, warnings.showwarning)
+            try:
+                code = command(*args, **kwargs)
+            except InputError as error:
+                code = fail(str(error), BAD_INPUT, "error")
+            except KeyboardInterrupt:
+                code = fail("interrupted.", INTERRUPTED)
         if code:
             raise typer.Exit(code)
 
