@@ -1,4 +1,4 @@
-"""How sure is a number? What a scenario writes as "lognormal 0.3", as quantiles."""
+"""How sure is a number? Reads "lognormal 0.3" and its like, and gives quantiles."""
 
 import dataclasses
 import math
@@ -36,7 +36,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 @dataclasses.dataclass(frozen=True)
 class Distribution:
-    """What is known of a number around its value in the scenario.
+    """How uncertain a number is around its value in the scenario.
 
     - `lognormal SIGMA`: the value is the median, SIGMA the standard deviation of the logarithm [1].
     - `normal SIGMA`: the value is the mean, SIGMA the standard deviation in the unit of the number.
@@ -59,7 +59,7 @@ class Distribution:
 
         **Arguments:**
 
-        - `value`: the number of the scenario.
+        - `value`: the number in the scenario.
         - `shares`: probabilities between 0 and 1 [1].
 
         **Returns:** quantiles, in the unit of `value`.
@@ -75,14 +75,7 @@ class Distribution:
 def parse_distribution(text: str, path: str, unit: str, value: float) -> Distribution:
     """Read what a scenario says of a number's uncertainty.
 
-    The numbers of `normal` and `uniform` are in SI, in the unit of the path, unless a unit follows them.
-
-    **Arguments:**
-
-    - `text`: such as `"lognormal 0.3"`.
-    - `path`: of the number, for messages.
-    - `unit`: SI unit of the number.
-    - `value`: the number itself.
+    The numbers of `normal` and `uniform` are in `unit`, the SI unit of the path, unless a unit follows them.
 
     **Raises:** `InputError` for an unknown family, too few or bad numbers, or a range that excludes the value.
     """
@@ -107,26 +100,18 @@ def parse_distribution(text: str, path: str, unit: str, value: float) -> Distrib
         numbers = tuple(convert(one, written, unit, where, difference=family == "normal") for one in numbers)
     if not all(map(math.isfinite, numbers)):
         raise InputError(f"{where}: the numbers must be finite.")
-    distribution = Distribution(family, numbers)
-    _check(distribution, where, unit, value)
-    return distribution
-
-
-def _check(distribution: Distribution, where: str, unit: str, value: float) -> None:
-    numbers = distribution.numbers
-    if distribution.family == "uniform":
-        low, high = numbers
-        if low >= high:
-            raise InputError(f"{where}: the first number must be below the second.")
-        if not low <= value <= high:
-            raise InputError(f"{where} excludes the value {format_quantity(value, unit)}. Change one of them.")
-    elif min(numbers) <= 0.0:
+    if family == "uniform" and numbers[0] >= numbers[1]:
+        raise InputError(f"{where}: the first number must be below the second.")
+    if family == "uniform" and not numbers[0] <= value <= numbers[1]:
+        raise InputError(f"{where} excludes the value {format_quantity(value, unit)}. Change one of them.")
+    if family != "uniform" and min(numbers) <= 0.0:
         raise InputError(f"{where}: the numbers must be positive.")
-    if distribution.family == "beta" and (unit != "1" or not 0.0 <= value <= 1.0):
+    if family == "beta" and (unit != "1" or not 0.0 <= value <= 1.0):
         raise InputError(
             f"{where}: beta is for shares between 0 and 1, not for {format_quantity(value, unit)}. "
             "Use lognormal, normal or uniform."
         )
+    return Distribution(family, numbers)
 
 
 def distributions(scenario: Scenario, values: Mapping[str, float]) -> dict[str, Distribution]:

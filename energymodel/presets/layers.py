@@ -44,8 +44,7 @@ def nested(path: str, value: Any) -> Tables:
 def _with_switches(layer: Tables) -> Tables:
     """The layer with `zero = 2` and `recomputation = "full"` as the switches that they stand for."""
     plan = layer.get("plan")
-    layout = plan.get("layout") if isinstance(plan, dict) else None
-    if not isinstance(layout, dict):
+    if not isinstance(plan, dict) or not isinstance(layout := plan.get("layout"), dict):
         return layer
     rest, switches = dict(layout), {}
     if "zero" in rest:
@@ -72,9 +71,9 @@ def _with_companions(below: Tables, layer: Tables) -> Tables:
         return below
     chip = new.get("accelerator")
     name = chip.get("preset") if isinstance(chip, dict) else chip
-    if name is None or _title("hardware", chip) == _title("hardware", old["accelerator"]):
+    if not isinstance(name, str) or _title("hardware", chip) == _title("hardware", old["accelerator"]):
         return below
-    return merge(below, {"system": companions(str(name))})
+    return merge(below, {"system": companions(name)})
 
 
 def _title(category: str, component: Any) -> str | None:

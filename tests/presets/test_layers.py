@@ -7,6 +7,7 @@ from energymodel.presets.components import preset_in_si
 from energymodel.presets.files import companions, merge, names, read_preset
 from energymodel.presets.layers import lay
 from energymodel.presets.scenario import load_scenario
+from energymodel.system.plan import TokenBudget
 
 BIG = "llama-3.1-405b-h100"
 SMALL = "test-1b-h100"
@@ -49,6 +50,7 @@ def test_the_later_word_on_recomputation_wins(words, changes, switches):
 
 def test_a_goal_replaces_the_goal_below():
     found = load_scenario(SMALL, ["plan.goal.loss=2.9 nat/token", "plan.goal.tokens=24 G tokens"])
+    assert isinstance(found.plan.goal, TokenBudget)
     assert float(found.plan.goal.tokens) == 24e9
 
 
