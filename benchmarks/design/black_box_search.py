@@ -18,16 +18,17 @@ import optuna
 from black_box import BlackBox
 
 import energymodel as em
-from energymodel.design.layout_search import FIRST, OPTIONS, layout_bounds, search_layouts, solve_lanes
+from energymodel.design.layout_search import FIRST, layout_bounds, search_layouts, solve_lanes
 from energymodel.design.layouts import COARSE, FINE, take
 
 CHUNK = 4096
 RUNS = 5
+TRIALS = 6  # step lengths that the interior point tries at once
 
 
 def evaluations_of(iterations: int, variables: int) -> int:
     """Of the gradient search: a Jacobian at n + 1 points, and two rounds of trial steps, in each iteration."""
-    return iterations * ((variables + 1) ** 2 + 2 * OPTIONS.trials)
+    return iterations * ((variables + 1) ** 2 + 2 * TRIALS)
 
 
 def random_search(evaluate: Callable, draw: Callable, count: int, seed: int) -> float:

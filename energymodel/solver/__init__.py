@@ -1,8 +1,15 @@
-"""What minimizes a smooth function under bounds and constraints, once or for thousands of starts together?"""
+"""What minimizes a smooth function under bounds and constraints, once or for thousands of starts together?
 
-from energymodel.solver.first_order import FirstOrderOptions, minimize_first_order
-from energymodel.solver.minimize import RESULTS, PerConstraint, Solution, SolverOptions, Values, minimize
+`minimize` is an interior point for up to about 60 variables, pure and differentiable; `minimize_many` runs it for
+thousands of problems of one kind on a host; `minimize_first_order` needs gradients alone, for hundreds of variables.
+"""
+
+from energymodel.solver.first_order import minimize_first_order
+from energymodel.solver.flat_problem import Values
+from energymodel.solver.minimize import minimize
 from energymodel.solver.minimize_many import minimize_many
+from energymodel.solver.options import FirstOrderOptions, SolverOptions
+from energymodel.solver.solution import RESULTS, PerConstraint, Solution
 
 __all__ = [
     "RESULTS",

@@ -10,46 +10,28 @@ variables.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from energymodel.solver import interior_point as ip
-from energymodel.solver.interior_point import Box
-from energymodel.solver.lane import Answer, Lane
-from energymodel.solver.minimize import RESULTS, Solution, prepare
+from energymodel.solver.box import Box, UnboundedVariables
+from energymodel.solver.flat_problem import FlatProblem, FlatSolution, flatten
+from energymodel.solver.interior_point import PUSH
+from energymodel.solver.options import FirstOrderOptions, reachable_tolerance
+from energymodel.solver.solution import RESULTS, Solution
 
 _ARMIJO = 1e-4
 _SHORTEST = 1e-12  # step length below which a line search has failed
-_CURVATURE = 1e-8  # least cosine of step and change of gradient that L-BFGS may learn from [Li & Fukushima 2001]
-_VIOLATION_DROP = (
-    0.25  # a round that leaves more of the violation raises the penalty [Birgin & Martinez 2014, alg. 4.1]
-)
+_CURVATURE = 1e-8  # lowest cosine of step and change of gradient that L-BFGS may learn from [Li & Fukushima 2001]
+# A round that leaves more of the violation raises the penalty [Birgin & Martinez 2014, alg. 4.1].
+_VIOLATION_DROP = 0.25
+_PENALTY = 10.0  # first price of a squared violation
 _PENALTY_RAISE = 10.0
+_HIGHEST_PENALTY = 1e8
+_MEMORY = 20  # pairs of steps and gradients that L-BFGS remembers
 _INNER_DROP = 0.1
 _LOOSEST = 1e-2  # stationarity asked of the first round, in units of a problem of order one
-
-
-class FirstOrderOptions(eqx.Module):
-    """How hard to try. The defaults suit problems whose quantities are of order one (logarithms, ratios).
-
-    - `tolerance`: largest residual of the optimality conditions [1]; float32 stops at about 7e-5.
-    - `max_iterations`: evaluations of the problem and its gradient before giving up [1].
-    - `penalty`: first price of a squared violation [1]; raised up to `maximum_penalty` where rounds do not reduce it.
-    - `memory`: pairs of steps and gradients that L-BFGS remembers [1].
-    """
-
-    tolerance: float = eqx.field(default=1e-7, static=True)
-    max_iterations: int = eqx.field(default=5000, static=True)
-    penalty: float = eqx.field(default=10.0, static=True)
-    maximum_penalty: float = eqx.field(default=1e8, static=True)
-    memory: int = eqx.field(default=20, static=True)
-
-    def reachable(self, dtype: np.dtype) -> float:
-        """Residual that rounding allows to reach, `max(tolerance, eps^0.6)`."""
-        return max(self.tolerance, float(np.finfo(dtype).eps) ** 0.6)
 
 
 def minimize_first_order(
@@ -80,51 +62,11 @@ def minimize_first_order(
     **Raises:** `ValueError` for an `x0` without numbers, an objective that is no scalar, bounds unlike `x0`.
     """
     options = FirstOrderOptions() if options is None else options
-    task = prepare(objective, x0, args, bounds, inequalities, equalities, None)
-    answer = _solve(task.problem, task.inequalities, task.rows, task.lane, options)
-    solution = task.solution(answer)
+    problem = flatten(objective, x0, args, bounds, inequalities, equalities, None)
+    solution = problem.shaped(_search(problem, options))
     if throw:
         solution = solution.result.error_if(solution, solution.result != RESULTS.successful)
     return solution
-
-
-class _Inside(NamedTuple):
-    """Variables without bounds for variables with bounds: `x = middle + half sin(k z)`, or `low + s (sqrt(z^2+1) - 1)`
-    with one bound, or `s z` with none [James & Roos 1975, sec. 3]. An active bound is an ordinary minimum in z.
-    """
-
-    box: Box
-    scale: Float[Array, " n"]
-
-    def _parts(self) -> tuple[Array, Array, Array, Array]:
-        low, high, free = self.box.below, self.box.above, self.box.free
-        both, one = low & high, low ^ high
-        start = jnp.where(low | ~free, self.box.lower, jnp.where(high, self.box.upper, 0.0))
-        half = jnp.where(both, 0.5 * (self.box.upper - self.box.lower), 1.0)
-        return both, one, start, half
-
-    def z(self, x: Float[Array, " n"]) -> Float[Array, " n"]:
-        """Unbounded variables of a point inside."""
-        both, one, start, half = self._parts()
-        share = jnp.clip(jnp.where(both, (x - start) / half - 1.0, 0.0), -1.0, 1.0)
-        above = jnp.where(one, jnp.abs(x - start) / self.scale + 1.0, 1.0)
-        root = jnp.sqrt(jnp.maximum(above**2 - 1.0, 0.0))
-        return jnp.where(both, jnp.arcsin(share) * half / self.scale, jnp.where(one, root, (x - start) / self.scale))
-
-    def x(self, z: Float[Array, " n"]) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-        """The point, and its slope `dx/dz`."""
-        both, one, start, half = self._parts()
-        angle = jnp.where(both, z * self.scale / half, 0.0)
-        root = jnp.sqrt(z**2 + 1.0)
-        sign = jnp.where(self.box.above, -1.0, 1.0)
-        x = jnp.where(
-            both,
-            start + half * (1.0 + jnp.sin(angle)),
-            start + self.scale * jnp.where(one, sign * (root - 1.0), z),
-        )
-        slope = self.scale * jnp.where(both, jnp.cos(angle), jnp.where(one, sign * z / root, 1.0))
-        free = self.box.free
-        return jnp.where(free, x, self.box.lower), jnp.where(free, slope, 0.0)
 
 
 class _State(NamedTuple):
@@ -146,32 +88,26 @@ class _State(NamedTuple):
     stuck: Bool[Array, ""]  # the last line search failed along the gradient, too
     residual: Float[Array, ""]
     iteration: Int[Array, ""]
-    status: Int[Array, ""]
+    result: Any
 
 
-def _solve(
-    problem: Callable[[Array], Array], inequalities: int, rows: int, lane: Lane, options: FirstOrderOptions
-) -> Answer:
+def _search(problem: FlatProblem, options: FirstOrderOptions) -> FlatSolution:
     import optax
 
-    dtype, size = lane.x0.dtype, lane.x0.size
-    tolerance = options.reachable(dtype)
-    box = Box(lane.lower, lane.upper)
-    inside = _Inside(box, lane.scale())
-    equality = jnp.arange(rows) >= inequalities
-    lbfgs = optax.scale_by_lbfgs(options.memory)
+    dtype, rows, equality = problem.x0.dtype, problem.rows, problem.equality
+    tolerance = reachable_tolerance(options, dtype)
+    box = Box(problem.lower, problem.upper)
+    unbounded = UnboundedVariables(box, problem.scale)
+    lbfgs: Any = optax.scale_by_lbfgs(_MEMORY)  # its types know nothing of arrays
     rounding = 10.0 * float(jnp.finfo(dtype).eps)
 
     def number(value: float) -> Array:
         return jnp.asarray(value, dtype)
 
-    def preconditioned(gradient: Array, memory: Any, z: Array) -> tuple[Any, Any]:
-        return lbfgs.update(gradient, memory, z)
-
-    def turn(state: _State) -> _State:
+    def step(state: _State) -> _State:
         z = state.z + state.length * state.direction
-        x, stretch = inside.x(z)
-        values, pull = jax.vjp(problem, x)
+        x, stretch = unbounded.x(z)
+        values, pull = jax.vjp(problem.values, x)
         estimate = state.y + state.penalty * values[1:]
         estimate = jnp.where(equality, estimate, jnp.maximum(estimate, 0.0))
         (slope,) = pull(jnp.concatenate([jnp.ones((1,), dtype), estimate]))
@@ -179,7 +115,7 @@ def _solve(
         finite = jnp.isfinite(merit) & jnp.all(jnp.isfinite(slope))
 
         # Armijo's test, or its form in slopes where rounding hides differences of values [Hager & Zhang 2005, eq. 4.1].
-        old_stretch = inside.x(state.z)[1]
+        old_stretch = unbounded.x(state.z)[1]
         fall = jnp.vdot(state.slope * old_stretch, state.direction)
         new_fall = jnp.vdot(slope * stretch, state.direction)
         enough = merit <= state.merit + _ARMIJO * state.length * fall
@@ -188,40 +124,40 @@ def _solve(
         accepted = finite & (state.fresh | enough | flat)
 
         moved = state._replace(z=z, values=values, slope=slope, merit=merit, estimate=estimate)
-        state = _select(accepted, _after_step(moved, state, stretch, old_stretch), _shorter(state, merit, fall, finite))
-        at, _ = inside.x(state.z)
+        state = _select(accepted, accept(moved, state, stretch, old_stretch), shorten(state, merit, fall, finite))
+        at, _ = unbounded.x(state.z)
         stationarity = jnp.max(jnp.abs(at - jnp.clip(at - state.slope, box.lower, box.upper)), initial=0.0)
         # Nothing is known of a point that opens a round unless everything there is finite.
         broken = state.fresh & ~finite
-        state = state._replace(status=jnp.where(broken, ip.NON_FINITE, state.status).astype(jnp.int32))
+        state = state._replace(result=RESULTS.where(broken, RESULTS.non_finite, state.result))
         ended = ((accepted & (stationarity <= state.wanted)) | state.stuck) & ~broken
-        state = _select(ended, _next_round(state, stationarity), state)
+        state = _select(ended, next_round(state, stationarity), state)
         return state._replace(iteration=state.iteration + 1)
 
-    def _after_step(new: _State, old: _State, stretch: Array, old_stretch: Array) -> _State:
+    def accept(new: _State, old: _State, stretch: Array, old_stretch: Array) -> _State:
         gradient = new.slope * stretch
-        step, change = new.z - old.z, gradient - old.slope * old_stretch
-        curved = jnp.vdot(step, change) > _CURVATURE * jnp.linalg.norm(step) * jnp.linalg.norm(change)
+        move, change = new.z - old.z, gradient - old.slope * old_stretch
+        curved = jnp.vdot(move, change) > _CURVATURE * jnp.linalg.norm(move) * jnp.linalg.norm(change)
         memory = _select(curved & ~old.fresh, old.memory, lbfgs.init(new.z))
-        direction, memory = preconditioned(gradient, memory, new.z)
+        direction, memory = lbfgs.update(gradient, memory, new.z)
         false = jnp.zeros((), bool)
         return new._replace(direction=-direction, memory=memory, length=number(1.0), fresh=false, stuck=false)
 
-    def _shorter(state: _State, merit: Array, fall: Array, finite: Array) -> _State:
+    def shorten(state: _State, merit: Array, fall: Array, finite: Array) -> _State:
         """A shorter step, at the minimum of a parabola; after a failed search, the gradient; after that, give up."""
         bend = merit - state.merit - state.length * fall
         parabola = -0.5 * fall * state.length**2 / jnp.where(bend > 0, bend, 1.0)
         usable = finite & (bend > 0)
         length = jnp.where(usable, jnp.clip(parabola, 0.1 * state.length, 0.5 * state.length), 0.2 * state.length)
         shorter = state._replace(length=length)
-        gradient = state.slope * inside.x(state.z)[1]
-        direction, memory = preconditioned(gradient, lbfgs.init(state.z), state.z)
+        gradient = state.slope * unbounded.x(state.z)[1]
+        direction, memory = lbfgs.update(gradient, lbfgs.init(state.z), state.z)
         again = state._replace(direction=-direction, memory=memory, length=number(1.0))
         failed = state._replace(stuck=jnp.ones((), bool))
         first = state.memory.count <= 1
         return _select(length >= _SHORTEST, shorter, _select(first, failed, again))
 
-    def _next_round(state: _State, stationarity: Array) -> _State:
+    def next_round(state: _State, stationarity: Array) -> _State:
         """Take over the multipliers; raise the penalty if the violation has not fallen; judge the point."""
         c, y = state.values[1:], state.estimate
         violation = jnp.max(jnp.abs(jnp.where(equality, c, jnp.maximum(c, -state.y / state.penalty))), initial=0.0)
@@ -230,16 +166,13 @@ def _solve(
         lazy = violation > _VIOLATION_DROP * state.violation
         penalty = jnp.where(lazy & (violation > tolerance), state.penalty * _PENALTY_RAISE, state.penalty)
         broken = jnp.max(jnp.where(equality, jnp.abs(c), c), initial=-jnp.inf) > jnp.sqrt(tolerance)
-        over = penalty > options.maximum_penalty
+        over = penalty > _HIGHEST_PENALTY
         halted = state.stuck & (state.wanted <= tolerance) & ~lazy
-        status = jnp.where(
-            residual <= tolerance,
-            ip.SUCCESSFUL,
-            jnp.where(over & broken, ip.INFEASIBLE, jnp.where(over | halted, ip.OUT_OF_ITERATIONS, ip.RUNNING)),
-        )
+        result = RESULTS.where(over | halted, RESULTS.out_of_iterations, RESULTS.running)
+        result = RESULTS.where(over & broken, RESULTS.infeasible, result)
         return state._replace(
             y=y,
-            penalty=jnp.minimum(penalty, options.maximum_penalty),
+            penalty=jnp.minimum(penalty, _HIGHEST_PENALTY),
             wanted=jnp.maximum(state.wanted * _INNER_DROP, tolerance),
             violation=violation,
             residual=residual,
@@ -247,50 +180,48 @@ def _solve(
             length=number(0.0),
             fresh=jnp.ones((), bool),
             stuck=jnp.zeros((), bool),
-            status=status.astype(jnp.int32),
+            result=RESULTS.where(residual <= tolerance, RESULTS.successful, result),
         )
 
-    z = inside.z(box.inside(lane.x0, ip.PUSH))
-    ordered = jnp.all(lane.lower <= lane.upper)
+    z = unbounded.z(box.inside(problem.x0, PUSH))
+    ordered = jnp.all(problem.lower <= problem.upper)
     none = jnp.zeros(rows, dtype)
     state = _State(
         z=z,
         values=jnp.zeros(1 + rows, dtype),
-        slope=jnp.zeros(size, dtype),
+        slope=jnp.zeros_like(z),
         merit=number(0.0),
         direction=jnp.zeros_like(z),
         length=number(0.0),
         memory=lbfgs.init(z),
         y=none,
         estimate=none,
-        penalty=number(options.penalty),
+        penalty=number(_PENALTY),
         wanted=number(tolerance if rows == 0 else max(tolerance, _LOOSEST)),
         violation=number(np.inf),
         fresh=jnp.ones((), bool),
         stuck=jnp.zeros((), bool),
         residual=number(np.inf),
         iteration=jnp.zeros((), jnp.int32),
-        status=jnp.where(ordered, ip.RUNNING, ip.BOUNDS_CROSS).astype(jnp.int32),
+        result=RESULTS.where(ordered, RESULTS.running, RESULTS.bounds_cross),
     )
     state = jax.lax.while_loop(
-        lambda state: (state.status == ip.RUNNING) & (state.iteration < options.max_iterations), turn, state
+        lambda state: (state.result == RESULTS.running) & (state.iteration < options.max_iterations), step, state
     )
-    return _answer(state, inside, box, equality, lane, tolerance)
+    return _flat_solution(problem, tolerance, state, unbounded.x(state.z)[0])
 
 
-def _answer(
-    state: _State, inside: _Inside, box: Box, equality: Bool[Array, " m"], lane: Lane, tolerance: float
-) -> Answer:
-    x = jnp.clip(inside.x(state.z)[0], lane.lower, lane.upper)
+def _flat_solution(problem: FlatProblem, tolerance: float, state: _State, x: Array) -> FlatSolution:
+    """The end of a search, with the multipliers of the bounds."""
+    box = Box(problem.lower, problem.upper)
+    x = jnp.clip(x, box.lower, box.upper)
     slope, c = state.slope, state.values[1:]
-    running = state.status == ip.RUNNING
-    infeasible = state.status == ip.INFEASIBLE
-    broken = jnp.where(equality, jnp.abs(c), c) > tolerance
+    broken = jnp.where(problem.equality, jnp.abs(c), c) > tolerance
     # The fixed variables carry the whole slope as the multiplier of both their bounds.
     low = jnp.where(box.free, box.below & (slope > x - box.lower), slope > 0)
     high = jnp.where(box.free, box.above & (-slope > box.upper - x), slope < 0)
     none = jnp.zeros_like(low)
-    return Answer(
+    return FlatSolution(
         x=x,
         value=state.values[0],
         rows=c,
@@ -298,12 +229,12 @@ def _answer(
         lower_dual=jnp.where(low, slope, 0.0),
         upper_dual=jnp.where(high, -slope, 0.0),
         compliance=jnp.zeros_like(c),
-        conflict=infeasible & broken,
+        conflict=(state.result == RESULTS.infeasible) & broken,
         lower_conflict=none,
         upper_conflict=none,
         iterations=state.iteration,
         residual=state.residual,
-        status=jnp.where(running, ip.OUT_OF_ITERATIONS, state.status).astype(jnp.int32),
+        result=RESULTS.where(state.result == RESULTS.running, RESULTS.out_of_iterations, state.result),
     )
 
 

@@ -12,57 +12,36 @@ predictor and corrector [Mehrotra 1992; Nocedal & Wright 2006, ch. 19], the elas
 costs alone.
 """
 
-from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-RUNNING, SUCCESSFUL, INFEASIBLE, OUT_OF_ITERATIONS, NON_FINITE, BOUNDS_CROSS, INTERRUPTED, UNBOUNDED, ROUNDED = range(9)
+from energymodel.solver.box import Box
+from energymodel.solver.derivatives import derivatives, differenced_derivatives
+from energymodel.solver.flat_problem import FlatProblem, FlatSolution
+from energymodel.solver.options import SolverOptions, reachable_tolerance
+from energymodel.solver.solution import RESULTS
 
 # Constants of the method, where not argued for at their place, are those of [Wachter & Biegler 2006].
 _ARMIJO = 1e-4
 _DUAL_SPREAD = 1e10  # the multiplier times its slack stays within this factor of the barrier [eq. 16]
 PUSH = 1e-2  # relative distance of a cold start from its bounds [section 3.6]
 WARM_PUSH = 1e-4
+_CONFLICT_SHARE = 1e-3  # share of the penalty that a multiplier must carry to belong to a conflict
 _STEEPEST = 100.0  # largest gradient of a row at the start [section 3.8]; multipliers beyond it relax the test [eq. 6]
+_PENALTY = 100.0  # rho, the price of violating a scaled constraint
 _RAISE = 1e4  # of the penalty, when a search ends in a violation: one more search decides
+_HIGHEST_PENALTY = 1e6  # at which a violation means that the problem is infeasible
+_TRIALS = 6  # step lengths tried at once
 _FAR = 1e10  # scaled variables and objective that no sensible problem has; its square for the objective alone
-_LEAST_TRUST = 0.1  # an affine step shorter than this spoils Mehrotra's corrector
+_LOWEST_TRUST = 0.1  # an affine step shorter than this spoils Mehrotra's corrector
 DAMPINGS = (0.0, 1e-4, 1e-2, 0.1, 1.01)  # of the infinity norm of the Hessian: the last makes it positive definite
 
 
-class SolverOptions(eqx.Module):
-    """How hard to try. The defaults suit problems whose quantities are of order one (logarithms, ratios).
-
-    - `tolerance`: largest Karush-Kuhn-Tucker residual [1] of the scaled problem; float32 stops at about 7e-5.
-    - `max_iterations`: Newton steps before giving up [1].
-    - `penalty`: price rho of violating a scaled constraint [1]; raised to `maximum_penalty` before a problem is called
-      infeasible.
-    - `trials`: step lengths tried at once [1].
-    - `hessian`: `"exact"`, or `"differences"` of the forward-mode Jacobian: a large model then compiles many times
-      faster, at a few more iterations and the same accuracy of the solution.
-    - `chunk`: lanes of a `vmap` that iterate together [1]; 8 to 64 stay in a CPU's cache, a GPU likes 1e4.
-    """
-
-    tolerance: float = eqx.field(default=1e-8, static=True)
-    max_iterations: int = eqx.field(default=500, static=True)
-    penalty: float = eqx.field(default=100.0, static=True)
-    maximum_penalty: float = eqx.field(default=1e6, static=True)
-    trials: int = eqx.field(default=6, static=True)
-    hessian: Literal["exact", "differences"] = eqx.field(default="exact", static=True)
-    chunk: int = eqx.field(default=32, static=True)
-
-    def reachable(self, dtype: np.dtype) -> float:
-        """Residual that rounding allows to reach, `max(tolerance, eps^0.6)`."""
-        return max(self.tolerance, float(np.finfo(dtype).eps) ** 0.6)
-
-
 class State(NamedTuple):
-    """One lane between two iterations, in scaled units: everything needed to go on."""
+    """A search between two iterations, in scaled units: everything needed to go on."""
 
     x: Float[Array, " n"]
     slack: Float[Array, " mm"]  # s, then t
@@ -76,133 +55,80 @@ class State(NamedTuple):
     warm: Bool[Array, ""]
     pushed: Bool[Array, ""]  # off a stationary point that was no minimum
     iteration: Int[Array, ""]
-    status: Int[Array, ""]
+    result: Any
 
 
-class Box(NamedTuple):
-    """Bounds of the scaled variables; a fixed variable has equal bounds and takes no part."""
-
-    lower: Float[Array, " n"]
-    upper: Float[Array, " n"]
-
-    @property
-    def free(self) -> Bool[Array, " n"]:
-        """Variables that may move."""
-        return self.upper > self.lower
-
-    @property
-    def below(self) -> Bool[Array, " n"]:
-        """Free variables with a finite lower bound."""
-        return self.free & jnp.isfinite(self.lower)
-
-    @property
-    def above(self) -> Bool[Array, " n"]:
-        """Free variables with a finite upper bound."""
-        return self.free & jnp.isfinite(self.upper)
-
-    @property
-    def bounded(self) -> Bool[Array, " nn"]:
-        """Which lower, then which upper bounds act."""
-        return jnp.concatenate([self.below, self.above])
-
-    def distances(self, x: Float[Array, " n"]) -> Float[Array, " nn"]:
-        """Distances from lower, then upper bounds; one where there is none, never less than rounding can tell."""
-        bound = jnp.concatenate([self.lower, self.upper])
-        bound = jnp.where(self.bounded, bound, 0.0)
-        gap = jnp.concatenate([x, -x]) + jnp.concatenate([-bound[: x.size], bound[x.size :]])
-        gap = jnp.maximum(gap, jnp.finfo(x.dtype).eps * jnp.maximum(1.0, jnp.abs(bound)))
-        return jnp.where(self.bounded, gap, 1.0)
-
-    def inside(self, x: Float[Array, " n"], push: float) -> Float[Array, " n"]:
-        """Nearest point at least `push` (relative to range or bound) away from the bounds."""
-        width = jnp.where(self.below & self.above, self.upper - self.lower, jnp.inf)
-        low = push * jnp.minimum(width, jnp.maximum(1.0, jnp.abs(jnp.where(self.below, self.lower, 0.0))))
-        high = push * jnp.minimum(width, jnp.maximum(1.0, jnp.abs(jnp.where(self.above, self.upper, 0.0))))
-        x = jnp.where(self.below, jnp.maximum(x, self.lower + low), x)
-        x = jnp.where(self.above, jnp.minimum(x, self.upper - high), x)
-        return jnp.where(self.free, x, jnp.clip(x, self.lower, self.upper))
+def scaled_box(problem: FlatProblem) -> Box:
+    """Bounds of the scaled variables."""
+    return Box(problem.lower / problem.scale, problem.upper / problem.scale)
 
 
-Rows = Callable[[Float[Array, " n"]], Float[Array, " k"]]
-"""The problem: x to the objective followed by the constraint rows."""
-
-
-def begin(x: Float[Array, " n"], rows: int, options: SolverOptions, warm: tuple[Array, Array] | None = None) -> State:
-    """State before the first evaluation; `warm` holds the multipliers `(y, dual)` of a neighboring solution."""
-    zero = jnp.zeros((), x.dtype)
-    y, dual = (jnp.zeros(rows, x.dtype), jnp.zeros(2 * x.size, x.dtype)) if warm is None else warm
+def init(problem: FlatProblem, options: SolverOptions) -> State:
+    """State before the first evaluation."""
+    rows, dtype, box = problem.rows, problem.x0.dtype, scaled_box(problem)
+    x = box.inside(problem.x0 / problem.scale, PUSH if problem.warm is None else WARM_PUSH)
+    y, dual = jnp.zeros(rows, dtype), jnp.zeros(2 * x.size, dtype)
+    if problem.warm is not None:
+        y, lower_dual, upper_dual = problem.warm
+        dual = jnp.concatenate([lower_dual * problem.scale, upper_dual * problem.scale])
+    zero = jnp.zeros((), dtype)
+    ordered = jnp.all(problem.lower <= problem.upper)
     return State(
         x=x,
-        slack=jnp.ones(2 * rows, x.dtype),
+        slack=jnp.ones(2 * rows, dtype),
         y=y,
         dual=dual,
-        penalty=zero + options.penalty,
+        penalty=zero + _PENALTY,
         damping=zero,
-        scale=jnp.ones(1 + rows, x.dtype),
-        values=jnp.zeros(1 + rows, x.dtype),
+        scale=jnp.ones(1 + rows, dtype),
+        values=jnp.zeros(1 + rows, dtype),
         residual=zero + jnp.inf,
-        warm=jnp.asarray(warm is not None),
+        warm=jnp.asarray(problem.warm is not None),
         pushed=jnp.asarray(False),
         iteration=jnp.asarray(-1, jnp.int32),
-        status=jnp.asarray(RUNNING, jnp.int32),
+        result=RESULTS.where(ordered, RESULTS.running, RESULTS.bounds_cross),
     )
 
 
-def derivatives(problem: Rows, x: Float[Array, " n"], weights: Float[Array, " k"]) -> tuple[Array, Array, Array]:
-    """Values, Jacobian and the Hessian of `weights . problem`, from one linearization of the reverse sweep.
-
-    The sweep returns the values beside the weighted gradient, so that its n tangents carry both matrices.
-    """
-
-    def sweep(x: Array) -> tuple[Array, Array]:
-        values, pull = jax.vjp(problem, x)
-        return values, pull(weights)[0]
-
-    (values, _), tangent = jax.linearize(sweep, x)
-    jacobian, hessian = jax.vmap(tangent, out_axes=-1)(jnp.eye(x.size, dtype=x.dtype))
-    return values, jacobian, 0.5 * (hessian + hessian.T)
+def unfinished(state: State, limit: int | Array) -> Bool[Array, "..."]:
+    """Whether a search has iterations to make."""
+    return (state.result == RESULTS.running) & (state.iteration < limit)
 
 
-def differenced(problem: Rows, x: Float[Array, " n"], weights: Float[Array, " k"]) -> tuple[Array, Array, Array]:
-    """Values, Jacobian and the Hessian of `weights . problem`, from forward differences of the Jacobian.
-
-    The residual of the optimality conditions needs values and Jacobian only, and those are exact.
-    """
-    size = x.size
-    step = jnp.finfo(x.dtype).eps ** (1 / 3)
-    points = x + step * jnp.concatenate([jnp.zeros((1, size), x.dtype), jnp.eye(size, dtype=x.dtype)])
-
-    def expand(point: Array) -> tuple[Array, Array]:
-        push = jax.vmap(lambda direction: jax.jvp(problem, (point,), (direction,)), out_axes=(None, -1))
-        return push(jnp.eye(size, dtype=x.dtype))
-
-    values, jacobians = jax.vmap(expand)(points)
-    slopes = weights @ jacobians
-    hessian = (slopes[1:] - slopes[0]) / step
-    return values[0], jacobians[0], 0.5 * (hessian + hessian.T)
-
-
-def advance(problem: Rows, inequalities: int, box: Box, options: SolverOptions, state: State, limit: Array) -> State:
-    """Iterate one lane until it is finished or has made `limit` iterations. Under `vmap` finished lanes stand still."""
-    return jax.lax.while_loop(
-        lambda state: unfinished(state, limit),
-        lambda state: iterate(problem, inequalities, box, options, state),
-        state,
+def postprocess(problem: FlatProblem, options: SolverOptions, state: State) -> FlatSolution:
+    """Undo the scaling, and say how the search ended."""
+    scale, box = problem.scale, scaled_box(problem)
+    n, m, penalty, y = state.x.size, state.y.size, state.penalty, state.y
+    least = jnp.finfo(y.dtype).eps * penalty
+    u, v = jnp.where(problem.equality, jnp.maximum(y + penalty, least), y), jnp.maximum(penalty - y, least)
+    compliance = state.slack[:m] / jnp.where(u > 0, u, 1.0) + state.slack[m:] / v
+    late = (state.result == RESULTS.running) & (state.iteration >= options.max_iterations)
+    result = RESULTS.where(late, RESULTS.out_of_iterations, state.result)
+    # At the least violation the objective no longer counts: the multipliers are a certificate that the rows which
+    # carry them cannot hold together [Farkas 1902].
+    infeasible, share = result == RESULTS.infeasible, _CONFLICT_SHARE * penalty
+    lower_dual, upper_dual = state.dual[:n], state.dual[n:]
+    to_dual = state.scale[1:] / state.scale[0]
+    return FlatSolution(
+        x=jnp.clip(state.x * scale, problem.lower, problem.upper),
+        value=state.values[0],
+        rows=state.values[1:],
+        y=y * to_dual,
+        lower_dual=lower_dual / (state.scale[0] * scale),
+        upper_dual=upper_dual / (state.scale[0] * scale),
+        compliance=compliance / (to_dual * state.scale[1:]),
+        conflict=infeasible & (jnp.abs(y) > share),
+        lower_conflict=infeasible & (lower_dual > share) & (box.below | ~box.free),
+        upper_conflict=infeasible & (upper_dual > share) & (box.above | ~box.free),
+        iterations=jnp.maximum(state.iteration, 0),
+        residual=state.residual,
+        result=result,
     )
 
 
-def unfinished(state: State, limit: Array) -> Bool[Array, "..."]:
-    """Whether a lane has iterations to make."""
-    return (state.status == RUNNING) & (state.iteration < limit)
-
-
-def iterate(problem: Rows, inequalities: int, box: Box, options: SolverOptions, state: State) -> State:
-    """One iteration of one lane."""
-    equality = jnp.arange(state.y.size) >= inequalities
-    return _iterate(problem, equality, box, options, options.reachable(state.x.dtype), state)
-
-
-def _start(state: State, box: Box, equality: Array, values: Array, jacobian: Array, hessian: Array) -> State:
+def _first_multipliers(
+    state: State, box: Box, equality: Array, values: Array, jacobian: Array, hessian: Array
+) -> State:
     """Scales, slacks and multipliers from the derivatives at the starting point."""
     # Rows steeper than 100 are scaled down, rows that are flat and small are scaled up. Curvature speaks for an
     # objective that starts at a stationary point.
@@ -253,15 +179,22 @@ def _reach(shrink: Array | float, value: Array, change: Array) -> Array:
     return jnp.min(jnp.where(falling, -shrink * value / jnp.where(falling, change, -1.0), 1.0), axis=-1, initial=1.0)
 
 
-def _iterate(problem: Rows, equality: Array, box: Box, options: SolverOptions, tolerance: float, state: State) -> State:
+def step(problem: FlatProblem, options: SolverOptions, state: State) -> State:
+    """One iteration."""
+    scale, box, equality = problem.scale, scaled_box(problem), problem.equality
     n, m, dtype = state.x.size, state.y.size, state.x.dtype
+    tolerance = reachable_tolerance(options, dtype)
+
+    def evaluate(x: Array) -> Array:
+        return problem.values(x * scale)
+
     one, eps = jnp.ones(1, dtype), jnp.finfo(dtype).eps
     first = state.iteration < 0
     weights = state.scale * jnp.concatenate([one, jnp.where(first, 0.0, state.y)])
-    expand = derivatives if options.hessian == "exact" else differenced
-    values, jacobian, W = expand(problem, state.x, weights)
+    expand = derivatives if options.hessian == "exact" else differenced_derivatives
+    values, jacobian, W = expand(evaluate, state.x, weights)
     finite = jnp.isfinite(jnp.sum(values) + jnp.sum(jacobian) + jnp.sum(W))
-    fresh = _start(state, box, equality, values, jacobian, W)
+    fresh = _first_multipliers(state, box, equality, values, jacobian, W)
     state = jax.tree.map(lambda a, b: jnp.where(first, a, b), fresh, state)
 
     # Every slack and every distance to a bound is a gap with a price: s with u, t with v, x - lower, upper - x.
@@ -299,20 +232,21 @@ def _iterate(problem: Rows, equality: Array, box: Box, options: SolverOptions, t
     residual = jnp.max(jnp.abs(jnp.concatenate([reduced, r, products / jnp.maximum(1.0, costs)])))
     violation = jnp.max(jnp.where(costs > 0, gap, 0.0), initial=0.0)
     converged = finite & ~first & (residual <= tolerance)
-    feasible, exhausted = violation <= 10 * tolerance, rho >= options.maximum_penalty
-    reached = jnp.where(residual <= options.tolerance, SUCCESSFUL, ROUNDED)
-    ended = jnp.where(feasible, reached, jnp.where(exhausted, INFEASIBLE, RUNNING))
+    feasible, exhausted = violation <= 10 * tolerance, rho >= _HIGHEST_PENALTY
+    reached = RESULTS.where(residual <= options.tolerance, RESULTS.successful, RESULTS.rounded)
+    violated = RESULTS.where(exhausted, RESULTS.infeasible, RESULTS.running)
+    ended = RESULTS.where(feasible, reached, violated)
     # A descent without end: the objective falls out of sight, or falls far while x goes far where no bound stops it.
     far = jnp.max(jnp.where(jnp.where(x > 0, box.above, box.below), 0.0, jnp.abs(x)))
     endless = (f < -(_FAR**2)) | ((f < -_FAR) & (far > _FAR))
     lack = jnp.maximum(violation, jnp.max(jnp.abs(r), initial=0.0))
     fallen = ~first & endless & (lack <= 1e-6 * jnp.maximum(1.0, jnp.max(jnp.abs(x))))
-    status = jnp.where(converged, ended, jnp.where(fallen, UNBOUNDED, RUNNING))
-    status = jnp.where(finite, status, NON_FINITE).astype(jnp.int32)
-    raised = converged & (status == RUNNING)
+    result = RESULTS.where(fallen, RESULTS.unbounded, RESULTS.running)
+    result = RESULTS.where(finite, RESULTS.where(converged, ended, result), RESULTS.non_finite)
+    raised = converged & (result == RESULTS.running)
     # A search that starts where the gradient vanishes would end there, be it on a summit: off it, once.
     push = converged & feasible & saddle & ~state.pushed
-    status = jnp.where(push, RUNNING, status)
+    result = RESULTS.where(push, RESULTS.running, result)
 
     def respond(right: Array, shift: Array) -> tuple[Array, Array]:
         """Steps of x and y for a force on x and a residual of the rows."""
@@ -335,7 +269,7 @@ def _iterate(problem: Rows, equality: Array, box: Box, options: SolverOptions, t
     predicted = (gap + reach[0] * dgap) @ (price + reach[1] * dprice) / count
     fall = predicted / jnp.where(barrier > 0, barrier, 1.0)
     target = jnp.maximum(jnp.clip(fall, 0.0, 2.0) ** 3 * barrier, 1e-3 * tolerance)
-    corrector = jnp.where(jnp.min(reach) > _LEAST_TRUST, dgap * dprice, 0.0)
+    corrector = jnp.where(jnp.min(reach) > _LOWEST_TRUST, dgap * dprice, 0.0)
     aims = jnp.clip(target - corrector, 0.1 * target, jnp.maximum(10 * target, barrier))
     dx, dy, dgap, dprice = direction(aims)
     reach = _reach(jnp.maximum(0.995, 1.0 - target), both, jnp.stack([dgap, dprice]))
@@ -345,7 +279,7 @@ def _iterate(problem: Rows, equality: Array, box: Box, options: SolverOptions, t
     # the step, or curved constraints would stall it [Maratos 1978; second-order correction, Nocedal & Wright 2006,
     # section 18.3]. One loop over both holds one copy of the problem, which is what compiling costs.
     weight = 1.5 * jnp.max(jnp.abs(jnp.concatenate([y, y + dy])), initial=0.0)
-    alphas = full * 2.0 ** -(jnp.arange(options.trials, dtype=dtype) ** 1.4)
+    alphas = full * 2.0 ** -(jnp.arange(_TRIALS, dtype=dtype) ** 1.4)
 
     def merit(f: Array, c: Array, gap: Array) -> Array:
         left = jnp.sum(jnp.abs(c + gap[:m] - gap[m : 2 * m]))
@@ -356,7 +290,7 @@ def _iterate(problem: Rows, equality: Array, box: Box, options: SolverOptions, t
 
         def move(alpha: Array) -> tuple[Array, Array, Array, Array]:
             new_x = x + alpha * dx + alpha**2 * dx2
-            new = state.scale * problem(new_x)
+            new = state.scale * evaluate(new_x)
             slack = (gap + alpha * dgap + alpha**2 * dgap2)[: 2 * m]
             return merit(new[0], new[1:], jnp.concatenate([slack, box.distances(new_x)])), new_x, slack, new[1:]
 
@@ -373,7 +307,7 @@ def _iterate(problem: Rows, equality: Array, box: Box, options: SolverOptions, t
         return (share * dx2, share * dgap2), moves
 
     def interleave(leaf: Array) -> Array:
-        return jnp.swapaxes(leaf[::-1], 0, 1).reshape(2 * options.trials, *leaf.shape[2:])
+        return jnp.swapaxes(leaf[::-1], 0, 1).reshape(2 * _TRIALS, *leaf.shape[2:])
 
     _, moves = jax.lax.scan(attempt, (jnp.zeros_like(x), jnp.zeros_like(gap)), None, length=2)
     # The longest first, of two equal ones the arc.
@@ -406,7 +340,7 @@ def _iterate(problem: Rows, equality: Array, box: Box, options: SolverOptions, t
     new_y = jnp.where(equality, y + beta * dy, price[:m])
     new_y = jnp.clip(new_y, rho - high[m : 2 * m], rho - low[m : 2 * m])
     stepped = state._replace(x=new_x, slack=slack, y=new_y, dual=price[2 * m :], damping=damping)
-    stay = first | (status != RUNNING) | raised | push
+    stay = first | (result != RESULTS.running) | raised | push
     stepped = jax.tree.map(lambda a, b: jnp.where(stay, a, b), state, stepped)
     downhill = respond(respond(jnp.cos(jnp.arange(n, dtype=dtype)), jnp.zeros_like(c))[0], jnp.zeros_like(c))[0]
     downhill = downhill / jnp.max(jnp.abs(downhill))
@@ -416,9 +350,9 @@ def _iterate(problem: Rows, equality: Array, box: Box, options: SolverOptions, t
     fixed = jnp.maximum(jnp.concatenate([pull, -pull]), 0.0)
     return stepped._replace(
         dual=jnp.where(jnp.concatenate([free, free]), stepped.dual, fixed),
-        penalty=jnp.where(raised, jnp.minimum(rho * _RAISE, options.maximum_penalty), rho),
+        penalty=jnp.where(raised, jnp.minimum(rho * _RAISE, _HIGHEST_PENALTY), rho),
         values=values,
         residual=jnp.where(finite & ~first, residual, jnp.inf),
-        iteration=state.iteration + jnp.where(status == RUNNING, 1, 0),
-        status=status,
+        iteration=state.iteration + jnp.where(result == RESULTS.running, 1, 0),
+        result=result,
     )

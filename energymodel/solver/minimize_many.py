@@ -14,9 +14,10 @@ from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, PyTree
 
 from energymodel.compilation import CONFIG, Compiled
-from energymodel.solver import lane as one_lane
-from energymodel.solver.interior_point import State, unfinished
-from energymodel.solver.minimize import RESULTS, PerConstraint, Solution, SolverOptions, Task, prepare
+from energymodel.solver import interior_point as ip
+from energymodel.solver.flat_problem import FlatProblem, flatten, spread_bound
+from energymodel.solver.options import SolverOptions
+from energymodel.solver.solution import RESULTS, PerConstraint, Solution
 
 _ROUND = 8  # iterations between compactions: the median of a design search
 _ACCELERATED = 8192  # least lanes of a chunk that keep an accelerator busy
@@ -70,9 +71,9 @@ def minimize_many(
     with jax.enable_x64(dtype == np.float64):
         x0 = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), x0)
         args, warm = jax.tree.map(np.asarray, (args, warm))
-        sides = (None, None) if bounds is None else bounds
-        lower, upper = (_spread(side, x0, missing) for side, missing in zip(sides, (-np.inf, np.inf), strict=True))
-        lanes = (x0, args, (lower, upper), warm)
+        lower, upper = (None, None) if bounds is None else bounds
+        sides = spread_bound(lower, x0, -np.inf), spread_bound(upper, x0, np.inf)
+        lanes = (x0, args, jax.tree.map(np.asarray, sides), warm)
         counts = {leaf.shape[:1] for leaf in jax.tree.leaves(lanes)}
         if len(counts) != 1 or () in counts:
             raise ValueError(
@@ -107,7 +108,7 @@ def _rounds(
     def advance(store: Any, limit: int, index: np.ndarray) -> Any:
         padded = np.resize(index, width)
         part = _take(lanes, padded)
-        state = _begin_all(functions, options, part, shared) if store is None else _take(store[0], padded)
+        state = _init_all(functions, options, part, shared) if store is None else _take(store[0], padded)
         state = jax.tree.map(np.asarray, state)
         begun = (*part[:3], None)  # the state holds the multipliers: warm and cold lanes share a program
         return jax.tree.map(np.asarray, round_all(functions, options, begun, shared, state, np.int32(limit), mesh))
@@ -158,7 +159,7 @@ def _as_done(function: Callable[[np.ndarray], Any], chunks: list[np.ndarray]) ->
         threads.shutdown(cancel_futures=True)
 
 
-def _empty(like: tuple[State, Solution], x0: PyTree, count: int) -> tuple[State, Solution]:
+def _empty(like: tuple[ip.State, Solution], x0: PyTree, count: int) -> tuple[ip.State, Solution]:
     """Room for all lanes in the form of a result: nothing known but where they start."""
 
     def room(leaf: np.ndarray) -> np.ndarray:
@@ -173,18 +174,14 @@ def _take(lanes: PyTree, index: np.ndarray) -> PyTree:
     return jax.tree.map(lambda leaf: leaf[index], lanes)
 
 
-def _task(functions: tuple, lane: PyTree, shared: tuple) -> Task:
+def _flat(functions: tuple, lane: PyTree, shared: tuple) -> FlatProblem:
     objective, inequalities, equalities = functions
     x0, args, bounds, warm = lane
-    return prepare(objective, x0, (*args, *shared), bounds, inequalities, equalities, warm)
+    return flatten(objective, x0, (*args, *shared), bounds, inequalities, equalities, warm)
 
 
-def _begin(functions: tuple, options: SolverOptions, lanes: PyTree, shared: tuple) -> State:
-    def one(lane: PyTree) -> State:
-        task = _task(functions, lane, shared)
-        return one_lane.begin(task.lane, task.rows, options)
-
-    return jax.vmap(one)(lanes)
+def _init(functions: tuple, options: SolverOptions, lanes: PyTree, shared: tuple) -> ip.State:
+    return jax.vmap(lambda lane: ip.init(_flat(functions, lane, shared), options))(lanes)
 
 
 def _round(
@@ -192,29 +189,30 @@ def _round(
     options: SolverOptions,
     lanes: PyTree,
     shared: tuple,
-    state: State,
+    state: ip.State,
     limit: Array,
     mesh: Mesh | None,
-) -> tuple[State, Solution]:
+) -> tuple[ip.State, Solution]:
     """Iterate a chunk to the end or to `limit`; the devices of a mesh each their share, with no word between them."""
     arrays, static = eqx.partition(shared, eqx.is_array)
 
-    def share(lanes: PyTree, state: State, arrays: PyTree, limit: Array) -> tuple[State, Solution]:
+    def share(lanes: PyTree, state: ip.State, arrays: PyTree, limit: Array) -> tuple[ip.State, Solution]:
         shared = eqx.combine(arrays, static)
-
-        def step(lane: PyTree, state: State) -> State:
-            task = _task(functions, lane, shared)
-            return one_lane.iterate(task.problem, task.inequalities, task.lane, options, state, limit)
-
-        def end(lane: PyTree, state: State) -> Solution:
-            task = _task(functions, lane, shared)
-            return task.solution(one_lane.finish(task.inequalities, task.lane, options, state))
-
         last = jnp.minimum(limit, options.max_iterations)
+
+        def step(lane: PyTree, state: ip.State) -> ip.State:
+            moved = ip.step(_flat(functions, lane, shared), options, state)
+            going = ip.unfinished(state, last)
+            return jax.tree.map(lambda new, old: jnp.where(going, new, old), moved, state)
+
+        def solution(lane: PyTree, state: ip.State) -> Solution:
+            problem = _flat(functions, lane, shared)
+            return problem.shaped(ip.postprocess(problem, options, state))
+
         state = jax.lax.while_loop(
-            lambda state: jnp.any(unfinished(state, last)), lambda state: jax.vmap(step)(lanes, state), state
+            lambda state: jnp.any(ip.unfinished(state, last)), lambda state: jax.vmap(step)(lanes, state), state
         )
-        return state, jax.vmap(end)(lanes, state)
+        return state, jax.vmap(solution)(lanes, state)
 
     if mesh is not None:
         split, whole = PartitionSpec("lanes"), PartitionSpec()
@@ -222,16 +220,6 @@ def _round(
     return share(lanes, state, arrays, limit)
 
 
-_begin_all = Compiled(_begin, once=True)
+_init_all = Compiled(_init, once=True)
 round_all = Compiled(_round)
 """The solver of many lanes: nothing else takes as long to compile or to load."""
-
-
-def _spread(bound: PyTree, x0: PyTree, missing: float) -> PyTree:
-    """A bound for every number of every lane."""
-
-    def fill(bound: Any, part: PyTree) -> PyTree:
-        value = missing if bound is None else bound
-        return jax.tree.map(lambda leaf: np.broadcast_to(np.asarray(value, leaf.dtype), leaf.shape), part)
-
-    return jax.tree.map(fill, bound, x0, is_leaf=lambda leaf: leaf is None)

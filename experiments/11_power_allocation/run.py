@@ -25,7 +25,7 @@ from energymodel.allocation import (
 from energymodel.allocation.pipeline import Per, operation_kinds
 from energymodel.compilation import compiler_options
 from energymodel.report.figure import BLUE, COLORS, GRAY, add_axes, new_figure
-from energymodel.solver.minimize import RESULTS
+from energymodel.solver import RESULTS
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from design.published_problems import PROBLEMS
-from energymodel.solver.minimize import RESULTS, minimize
+from energymodel.solver import RESULTS, minimize
+from solver.published_problems import PROBLEMS
 
 PEERS = ("ipopt", "slsqp")
 # Equalities, inequalities and bounds, alone and together.

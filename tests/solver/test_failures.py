@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel.solver.minimize import RESULTS, Values, minimize
+from energymodel.solver import RESULTS, Values, minimize
 
 # Without optimization the code compiles four times faster, which is what the tests spend their time on.
 QUICK = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0}

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from design.published_functions import (
+from solver.published_functions import (
     CHART,
     COLVILLE,
     GEOMETRIC,

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from design.published_problems import PROBLEMS
-from energymodel.solver.minimize import RESULTS, Values, minimize
+from energymodel.solver import RESULTS, Values, minimize
+from solver.published_problems import PROBLEMS
 
 QUICK = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0}
 TOLERANCE = 1e-4  # of the optimal value

@@ -10,7 +10,7 @@ from energymodel.allocation import DeviceGroups, device_groups, least_energy_spl
 from energymodel.performance.heterogeneous import least_makespan, proportional_split
 from energymodel.performance.water_filling import cube_root_power_split, cube_root_throughput
 from energymodel.presets.scenario import load_scenario
-from energymodel.solver.minimize import RESULTS
+from energymodel.solver import RESULTS
 from unlike_chips import arithmetic_load, cubic_chip
 
 QUICK = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0}

@@ -9,7 +9,7 @@ import pytest
 from energymodel.allocation import SiteLoad, least_power, most_throughput, site_load
 from energymodel.allocation.site import COOLANT_RANGE, SiteChoice, site_power, throughput
 from energymodel.presets.scenario import load_scenario
-from energymodel.solver.minimize import RESULTS
+from energymodel.solver import RESULTS
 from unlike_chips import linear_chip
 
 QUICK = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0}

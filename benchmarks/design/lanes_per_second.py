@@ -20,11 +20,10 @@ import jax
 import numpy as np
 import scipy.optimize
 
-from energymodel.solver.minimize import RESULTS, Solution, Values
-from energymodel.solver.minimize_many import minimize_many
+from energymodel.solver import RESULTS, Solution, Values, minimize_many
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tests"))
-from design import reference_problem as reference
+from solver import reference_problem as reference
 
 CYIPOPT: Any = import_module("cyipopt") if find_spec("cyipopt") else None  # its wheels are for few machines
 TOLERANCE = 1e-8

@@ -15,7 +15,7 @@ from energymodel.performance.water_filling import (
     square_root_throughput,
     water_level,
 )
-from energymodel.solver.minimize import RESULTS
+from energymodel.solver import RESULTS
 
 QUICK = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0}
 fast = eqx.filter_jit(divide_power, compiler_options=QUICK)  # pyright: ignore[reportCallIssue]

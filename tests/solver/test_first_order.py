@@ -13,8 +13,7 @@ from energymodel.learning.learning import CriticalBatchLearning
 from energymodel.learning.loss_law import ChinchillaLaw
 from energymodel.learning.optimal_batch import adaptive_batch_cost, constant_batch_cost
 from energymodel.learning.schedule import quadrature_over_progress
-from energymodel.solver.first_order import FirstOrderOptions, minimize_first_order
-from energymodel.solver.minimize import RESULTS, SolverOptions, minimize
+from energymodel.solver import RESULTS, FirstOrderOptions, SolverOptions, minimize, minimize_first_order
 
 QUICK = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0}
 first_order = eqx.filter_jit(minimize_first_order, compiler_options=QUICK)  # pyright: ignore[reportCallIssue]

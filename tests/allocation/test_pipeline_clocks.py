@@ -12,7 +12,7 @@ from energymodel.allocation import PipelineLoad, layers_per_stage, pipeline_load
 from energymodel.allocation.pipeline import operation_kinds
 from energymodel.performance.pipeline_schedule import pipeline_schedule
 from energymodel.presets.scenario import load_scenario
-from energymodel.solver.minimize import RESULTS
+from energymodel.solver import RESULTS
 from energymodel.system.step import training_step
 from unlike_chips import arithmetic_load, cubic_chip
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from design import reference_problem as reference
-from energymodel.solver.interior_point import SolverOptions
-from energymodel.solver.minimize import RESULTS, Values, minimize
+from energymodel.solver import RESULTS, SolverOptions, Values, minimize
+from solver import reference_problem as reference
 
 # Without optimization the code compiles four times faster, which is what the tests spend their time on.
 QUICK = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0}

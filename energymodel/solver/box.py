@@ -1,0 +1,87 @@
+"""How do bounds act on the variables: as distances that must stay positive, or through a change of variables?"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+
+class Box(NamedTuple):
+    """Bounds of variables; a fixed variable has equal bounds and takes no part."""
+
+    lower: Float[Array, " n"]
+    upper: Float[Array, " n"]
+
+    @property
+    def free(self) -> Bool[Array, " n"]:
+        """Variables that may move."""
+        return self.upper > self.lower
+
+    @property
+    def below(self) -> Bool[Array, " n"]:
+        """Free variables with a finite lower bound."""
+        return self.free & jnp.isfinite(self.lower)
+
+    @property
+    def above(self) -> Bool[Array, " n"]:
+        """Free variables with a finite upper bound."""
+        return self.free & jnp.isfinite(self.upper)
+
+    @property
+    def bounded(self) -> Bool[Array, " nn"]:
+        """Which lower, then which upper bounds act."""
+        return jnp.concatenate([self.below, self.above])
+
+    def distances(self, x: Float[Array, " n"]) -> Float[Array, " nn"]:
+        """Distances from lower, then upper bounds; one where there is none, never less than rounding can tell."""
+        bound = jnp.concatenate([self.lower, self.upper])
+        bound = jnp.where(self.bounded, bound, 0.0)
+        gap = jnp.concatenate([x, -x]) + jnp.concatenate([-bound[: x.size], bound[x.size :]])
+        gap = jnp.maximum(gap, jnp.finfo(x.dtype).eps * jnp.maximum(1.0, jnp.abs(bound)))
+        return jnp.where(self.bounded, gap, 1.0)
+
+    def inside(self, x: Float[Array, " n"], push: float) -> Float[Array, " n"]:
+        """Nearest point at least `push` (relative to range or bound) away from the bounds."""
+        width = jnp.where(self.below & self.above, self.upper - self.lower, jnp.inf)
+        low = push * jnp.minimum(width, jnp.maximum(1.0, jnp.abs(jnp.where(self.below, self.lower, 0.0))))
+        high = push * jnp.minimum(width, jnp.maximum(1.0, jnp.abs(jnp.where(self.above, self.upper, 0.0))))
+        x = jnp.where(self.below, jnp.maximum(x, self.lower + low), x)
+        x = jnp.where(self.above, jnp.minimum(x, self.upper - high), x)
+        return jnp.where(self.free, x, jnp.clip(x, self.lower, self.upper))
+
+
+class UnboundedVariables(NamedTuple):
+    """Variables z without bounds in place of x in a box: `x = middle + half sin(k z)`, or
+    `low + s (sqrt(z^2+1) - 1)` with one bound, or `s z` with none [James & Roos 1975, sec. 3]. An active bound is an
+    ordinary minimum in z.
+    """
+
+    box: Box
+    scale: Float[Array, " n"]
+
+    def _parts(self) -> tuple[Array, Array, Array, Array]:
+        low, high, free = self.box.below, self.box.above, self.box.free
+        both, one = low & high, low ^ high
+        start = jnp.where(low | ~free, self.box.lower, jnp.where(high, self.box.upper, 0.0))
+        half = jnp.where(both, 0.5 * (self.box.upper - self.box.lower), 1.0)
+        return both, one, start, half
+
+    def z(self, x: Float[Array, " n"]) -> Float[Array, " n"]:
+        """Unbounded variables of a point inside."""
+        both, one, start, half = self._parts()
+        share = jnp.clip(jnp.where(both, (x - start) / half - 1.0, 0.0), -1.0, 1.0)
+        above = jnp.where(one, jnp.abs(x - start) / self.scale + 1.0, 1.0)
+        root = jnp.sqrt(jnp.maximum(above**2 - 1.0, 0.0))
+        return jnp.where(both, jnp.arcsin(share) * half / self.scale, jnp.where(one, root, (x - start) / self.scale))
+
+    def x(self, z: Float[Array, " n"]) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+        """The point, and its slope `dx/dz`."""
+        both, one, start, half = self._parts()
+        angle = jnp.where(both, z * self.scale / half, 0.0)
+        root = jnp.sqrt(z**2 + 1.0)
+        sign = jnp.where(self.box.above, -1.0, 1.0)
+        elsewhere = self.scale * jnp.where(one, sign * (root - 1.0), z)
+        x = jnp.where(both, start + half * (1.0 + jnp.sin(angle)), start + elsewhere)
+        slope = self.scale * jnp.where(both, jnp.cos(angle), jnp.where(one, sign * z / root, 1.0))
+        free = self.box.free
+        return jnp.where(free, x, self.box.lower), jnp.where(free, slope, 0.0)

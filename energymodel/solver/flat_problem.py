@@ -1,0 +1,193 @@
+"""How does a problem over pytrees become one over vectors, and how does its solution get the shapes back?"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Bool, Float, Int, PyTree
+
+from energymodel.solver.solution import PerConstraint, Solution
+
+
+class Values(NamedTuple):
+    """Objective and constraints from one function, where they share a model that should be evaluated once."""
+
+    objective: Any
+    inequalities: PyTree = None
+    equalities: PyTree = None
+
+
+class FlatSolution(NamedTuple):
+    """Where a search ended, in the units of the problem. The first six fields carry derivatives."""
+
+    x: Float[Array, " n"]
+    value: Float[Array, ""]
+    rows: Float[Array, " m"]
+    y: Float[Array, " m"]
+    lower_dual: Float[Array, " n"]
+    upper_dual: Float[Array, " n"]
+    compliance: Float[Array, " m"]
+    conflict: Bool[Array, " m"]
+    lower_conflict: Bool[Array, " n"]
+    upper_conflict: Bool[Array, " n"]
+    iterations: Int[Array, ""]
+    residual: Float[Array, ""]
+    result: Any
+
+
+class FlatProblem(eqx.Module):
+    """A problem over one vector: minimize the first of `values`, with inequalities and equalities after it.
+
+    - `functions`: x to objective, inequalities and equalities in the caller's shapes.
+    - `scale`: typical size of each variable, a power of two: `|x0|` or one, at most its range.
+    - `warm`: multipliers `(y, lower, upper)` of a neighboring solution whose x is `x0`, or `None`.
+    - `x_like`, `inequalities_like`, `equalities_like`: shapes of the caller's pytrees.
+    """
+
+    functions: Callable[[Array], tuple[Array, PyTree, PyTree]]
+    x0: Float[Array, " n"]
+    lower: Float[Array, " n"]
+    upper: Float[Array, " n"]
+    scale: Float[Array, " n"]
+    warm: tuple[Array, Array, Array] | None
+    x_like: PyTree
+    inequalities_like: PyTree
+    equalities_like: PyTree
+
+    def values(self, x: Float[Array, " n"]) -> Float[Array, " k"]:
+        """Objective, inequalities and equalities in one vector."""
+        value, g, h = self.functions(x)
+        return jnp.concatenate([value[None], ravel(g, x.dtype), ravel(h, x.dtype)])
+
+    @property
+    def inequalities(self) -> int:
+        """Number of inequalities."""
+        return sum(leaf.size for leaf in jax.tree.leaves(self.inequalities_like))
+
+    @property
+    def rows(self) -> int:
+        """Number of inequalities and equalities."""
+        return self.inequalities + sum(leaf.size for leaf in jax.tree.leaves(self.equalities_like))
+
+    @property
+    def equality(self) -> Bool[Array, " m"]:
+        """Which rows are equalities."""
+        return jnp.arange(self.rows) >= self.inequalities
+
+    def shaped(self, flat: FlatSolution) -> Solution:
+        """Give a solution the shapes in which the problem came."""
+        m = self.inequalities
+
+        def per_constraint(rows: Array, lower: Array, upper: Array) -> PerConstraint:
+            return PerConstraint(
+                unravel(rows[:m], self.inequalities_like),
+                unravel(rows[m:], self.equalities_like),
+                unravel(lower, self.x_like),
+                unravel(upper, self.x_like),
+            )
+
+        return Solution(
+            x=unravel(flat.x, self.x_like),
+            value=flat.value,
+            multipliers=per_constraint(flat.y, flat.lower_dual, flat.upper_dual),
+            slacks=per_constraint(-flat.rows, flat.x - self.lower, self.upper - flat.x),
+            conflict=per_constraint(flat.conflict, flat.lower_conflict, flat.upper_conflict),
+            iterations=flat.iterations,
+            residual=flat.residual,
+            result=flat.result,
+        )
+
+
+def flatten(
+    objective: Callable[..., Any],
+    x0: PyTree,
+    args: tuple,
+    bounds: tuple[PyTree, PyTree] | None,
+    inequalities: Callable[..., PyTree] | None,
+    equalities: Callable[..., PyTree] | None,
+    warm: PerConstraint | None,
+) -> FlatProblem:
+    """Flatten a problem, and hoist whatever its functions close over into arrays that may be differentiated."""
+    dtype = jnp.result_type(float, *jax.tree.leaves(x0))
+    x_like = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf), dtype), x0)
+    flat = ravel(x0, dtype)
+    if flat.size == 0:
+        raise ValueError("minimize: x0 holds no numbers, so there is nothing to choose. Give at least one variable.")
+    lower, upper = (None, None) if bounds is None else bounds
+
+    def functions(flat: Array) -> tuple[Array, PyTree, PyTree]:
+        x = unravel(flat, x_like)
+        values = objective(x, *args)
+        values = values if isinstance(values, Values) else Values(values)
+
+        def joined(shared: PyTree, own: Callable[..., PyTree] | None) -> PyTree:
+            if own is None:
+                return shared
+            return own(x, *args) if shared is None else (shared, own(x, *args))
+
+        g, h = joined(values.inequalities, inequalities), joined(values.equalities, equalities)
+        return jnp.asarray(values.objective, dtype), g, h
+
+    converted = eqx.filter_closure_convert(functions, flat)
+    converted = jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, converted)
+    f_like, g_like, h_like = jax.eval_shape(converted, flat)
+    if f_like.shape != ():
+        raise ValueError(
+            f"minimize: the objective has shape {f_like.shape}. Return a scalar; add up or pick one entry."
+        )
+    start = jax.lax.stop_gradient(flat)
+    low, high = _flat_bound(lower, x_like, -jnp.inf), _flat_bound(upper, x_like, jnp.inf)
+    width, size = high - low, jnp.maximum(jnp.abs(start), 1.0)
+    size = jnp.where((width > 0) & (width < size), width, size)
+    near = None
+    if warm is not None:
+        rows = jnp.concatenate([ravel(warm.inequalities, dtype), ravel(warm.equalities, dtype)])
+        near = jax.lax.stop_gradient((rows, ravel(warm.lower, dtype), ravel(warm.upper, dtype)))
+    return FlatProblem(
+        functions=converted,
+        x0=start,
+        lower=low,
+        upper=high,
+        scale=jnp.exp2(jnp.round(jnp.log2(size))),
+        warm=near,
+        x_like=x_like,
+        inequalities_like=g_like,
+        equalities_like=h_like,
+    )
+
+
+def ravel(tree: PyTree, dtype: Any) -> Float[Array, " n"]:
+    """All leaves in one vector."""
+    leaves = [jnp.ravel(jnp.asarray(leaf, dtype)) for leaf in jax.tree.leaves(tree)]
+    return jnp.concatenate([jnp.zeros(0, dtype), *leaves])
+
+
+def unravel(vector: Array, like: PyTree) -> PyTree:
+    """The inverse of `ravel`, keeping the kind of numbers that the vector holds."""
+    leaves, structure = jax.tree.flatten(like)
+    ends = np.cumsum([leaf.size for leaf in leaves], dtype=int)
+    pieces = [vector[end - leaf.size : end].reshape(leaf.shape) for leaf, end in zip(leaves, ends, strict=True)]
+    return jax.tree.unflatten(structure, pieces)
+
+
+def spread_bound(bound: PyTree, like: PyTree, missing: float) -> PyTree:
+    """A bound for every number of a pytree, from a prefix of it with `None` where there is no bound."""
+
+    def fill(bound: ArrayLike | None, part: PyTree) -> PyTree:
+        value = missing if bound is None else bound
+        return jax.tree.map(lambda leaf: jnp.broadcast_to(jnp.asarray(value, leaf.dtype), leaf.shape), part)
+
+    try:
+        return jax.tree.map(fill, bound, like, is_leaf=lambda leaf: leaf is None)
+    except ValueError as error:
+        raise ValueError(
+            f"minimize: a bound of structure {jax.tree.structure(bound)} does not fit x0 of structure "
+            f"{jax.tree.structure(like)}. Give one number, or a pytree like x0 (None where there is no bound)."
+        ) from error
+
+
+def _flat_bound(bound: PyTree, x_like: PyTree, missing: float) -> Float[Array, " n"]:
+    return ravel(spread_bound(bound, x_like, missing), jax.tree.leaves(x_like)[0].dtype)

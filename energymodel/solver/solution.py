@@ -1,0 +1,74 @@
+"""What does a search return: the best point, the price of each limit, and how the search ended?"""
+
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Float, Int, PyTree
+
+
+class RESULTS(eqx.Enumeration):
+    """How a search ended; each message says what to do next."""
+
+    running = "The search has not ended. Go on from x with the multipliers found so far."
+    successful = "The optimality conditions hold to the tolerance."
+    infeasible = (
+        "No point near here satisfies all constraints: x violates them least (in the sum of scaled violations). "
+        "Relax the constraints marked in `conflict` by what their slacks lack, or start elsewhere."
+    )
+    out_of_iterations = (
+        "The iterations ran out before the optimality conditions held. Raise max_iterations, start elsewhere, scale "
+        "variables and constraints to order one, replace kinks (abs, max, where) by smooth functions or constraints, "
+        "or add bounds if the objective has no minimum."
+    )
+    non_finite = (
+        "The objective, a constraint or one of their derivatives is not finite at x. Start where all are finite, and "
+        "guard the inputs of square roots, logarithms and divisions with jnp.where."
+    )
+    bounds_cross = "A lower bound lies above its upper bound, or a bound is NaN. Correct the bounds."
+    interrupted = "The search was interrupted. Go on from x with the multipliers found so far."
+    unbounded = (
+        "The objective falls without end within the constraints; x is far out on the way down. Add bounds, or check "
+        "the sign of the objective."
+    )
+    rounded = (
+        "The optimality conditions hold as well as this precision can tell, which is less than the tolerance: see "
+        "`residual`. Accept that, or search in float64 (jax.enable_x64)."
+    )
+
+
+class PerConstraint(eqx.Module):
+    """One entry per constraint, in the shapes in which the constraints came."""
+
+    inequalities: PyTree
+    equalities: PyTree
+    lower: PyTree
+    upper: PyTree
+
+
+class Solution(eqx.Module):
+    """The end of a search.
+
+    - `x`: best point, like `x0`; `value`: objective there.
+    - `multipliers`: `-d value / d limit`, in units of the objective per unit of the constraint: relaxing `g <= 0` to
+      `g <= e` lowers the value by `e` times its multiplier; moving a lower bound up by `e` raises it by `e` times that
+      of the bound. Zero for limits that do not bind; of either sign for equalities.
+    - `slacks`: room left, `-g`, `x - lower`, `upper - x`, negative where violated; for equalities `-h`.
+    - `conflict`: constraints that exclude each other, all false unless the result is `infeasible`.
+    - `iterations`: Newton steps [1]; `residual`: largest violation of the optimality conditions of the scaled
+      problem [1]; `result`: a member of `RESULTS`.
+    """
+
+    x: PyTree
+    value: Float[Array | np.ndarray, "..."]
+    multipliers: PerConstraint
+    slacks: PerConstraint
+    conflict: PerConstraint
+    iterations: Int[Array | np.ndarray, "..."]
+    residual: Float[Array | np.ndarray, "..."]
+    result: Any
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """Iterations and residual by name, as Optimistix reports them."""
+        return {"iterations": self.iterations, "residual": self.residual}
