@@ -69,7 +69,7 @@ def minimize_first_order(
     return solution
 
 
-class _State(NamedTuple):
+class _FirstOrderState(NamedTuple):
     """A search between two evaluations."""
 
     z: Float[Array, " n"]
@@ -88,7 +88,7 @@ class _State(NamedTuple):
     stuck: Bool[Array, ""]  # the last line search failed along the gradient, too
     residual: Float[Array, ""]
     iteration: Int[Array, ""]
-    result: Any
+    result: RESULTS
 
 
 def _search(problem: FlatProblem, options: FirstOrderOptions) -> FlatSolution:
@@ -104,7 +104,7 @@ def _search(problem: FlatProblem, options: FirstOrderOptions) -> FlatSolution:
     def number(value: float) -> Array:
         return jnp.asarray(value, dtype)
 
-    def step(state: _State) -> _State:
+    def step(state: _FirstOrderState) -> _FirstOrderState:
         z = state.z + state.length * state.direction
         x, stretch = unbounded.x(z)
         values, pull = jax.vjp(problem.values, x)
@@ -134,7 +134,7 @@ def _search(problem: FlatProblem, options: FirstOrderOptions) -> FlatSolution:
         state = _select(ended, next_round(state, stationarity), state)
         return state._replace(iteration=state.iteration + 1)
 
-    def accept(new: _State, old: _State, stretch: Array, old_stretch: Array) -> _State:
+    def accept(new: _FirstOrderState, old: _FirstOrderState, stretch: Array, old_stretch: Array) -> _FirstOrderState:
         gradient = new.slope * stretch
         move, change = new.z - old.z, gradient - old.slope * old_stretch
         curved = jnp.vdot(move, change) > _CURVATURE * jnp.linalg.norm(move) * jnp.linalg.norm(change)
@@ -143,7 +143,7 @@ def _search(problem: FlatProblem, options: FirstOrderOptions) -> FlatSolution:
         false = jnp.zeros((), bool)
         return new._replace(direction=-direction, memory=memory, length=number(1.0), fresh=false, stuck=false)
 
-    def shorten(state: _State, merit: Array, fall: Array, finite: Array) -> _State:
+    def shorten(state: _FirstOrderState, merit: Array, fall: Array, finite: Array) -> _FirstOrderState:
         """A shorter step, at the minimum of a parabola; after a failed search, the gradient; after that, give up."""
         bend = merit - state.merit - state.length * fall
         parabola = -0.5 * fall * state.length**2 / jnp.where(bend > 0, bend, 1.0)
@@ -157,7 +157,7 @@ def _search(problem: FlatProblem, options: FirstOrderOptions) -> FlatSolution:
         first = state.memory.count <= 1
         return _select(length >= _SHORTEST, shorter, _select(first, failed, again))
 
-    def next_round(state: _State, stationarity: Array) -> _State:
+    def next_round(state: _FirstOrderState, stationarity: Array) -> _FirstOrderState:
         """Take over the multipliers; raise the penalty if the violation has not fallen; judge the point."""
         c, y = state.values[1:], state.estimate
         violation = jnp.max(jnp.abs(jnp.where(equality, c, jnp.maximum(c, -state.y / state.penalty))), initial=0.0)
@@ -186,7 +186,7 @@ def _search(problem: FlatProblem, options: FirstOrderOptions) -> FlatSolution:
     z = unbounded.z(box.inside(problem.x0, PUSH))
     ordered = jnp.all(problem.lower <= problem.upper)
     none = jnp.zeros(rows, dtype)
-    state = _State(
+    state = _FirstOrderState(
         z=z,
         values=jnp.zeros(1 + rows, dtype),
         slope=jnp.zeros_like(z),
@@ -211,7 +211,7 @@ def _search(problem: FlatProblem, options: FirstOrderOptions) -> FlatSolution:
     return _flat_solution(problem, tolerance, state, unbounded.x(state.z)[0])
 
 
-def _flat_solution(problem: FlatProblem, tolerance: float, state: _State, x: Array) -> FlatSolution:
+def _flat_solution(problem: FlatProblem, tolerance: float, state: _FirstOrderState, x: Array) -> FlatSolution:
     """The end of a search, with the multipliers of the bounds."""
     box = Box(problem.lower, problem.upper)
     x = jnp.clip(x, box.lower, box.upper)

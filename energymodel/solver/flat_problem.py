@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PyTree
 
-from energymodel.solver.solution import PerConstraint, Solution
+from energymodel.solver.solution import RESULTS, PerConstraint, Solution
 
 
 class Values(NamedTuple):
@@ -35,7 +35,7 @@ class FlatSolution(NamedTuple):
     upper_conflict: Bool[Array, " n"]
     iterations: Int[Array, ""]
     residual: Float[Array, ""]
-    result: Any
+    result: RESULTS
 
 
 class FlatProblem(eqx.Module):

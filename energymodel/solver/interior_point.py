@@ -5,14 +5,14 @@
 
 The rows `c` are inequalities `c <= 0` first, then equalities `c = 0`, for which the slack `s` costs as much as the
 violation `t`. Multipliers then live in `0 <= y <= rho` (inequalities) and `-rho <= y <= rho` (equalities), so that
-an infeasible problem ends in its least violation with bounded multipliers instead of diverging. Steps are Mehrotra's
+an infeasible problem ends at the lowest violation with bounded multipliers instead of diverging. Steps are Mehrotra's
 predictor and corrector [Mehrotra 1992; Nocedal & Wright 2006, ch. 19], the elastic form is the l1 penalty of
 [Fletcher 1987, ch. 12], inertia correction, scaling and the safeguard of the multipliers follow [Wachter & Biegler
 2006]. The step lengths are tried all at once, so that the body has no branches and one lane of a batch costs what it
 costs alone.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -40,7 +40,7 @@ _LOWEST_TRUST = 0.1  # an affine step shorter than this spoils Mehrotra's correc
 DAMPINGS = (0.0, 1e-4, 1e-2, 0.1, 1.01)  # of the infinity norm of the Hessian: the last makes it positive definite
 
 
-class State(NamedTuple):
+class InteriorPointState(NamedTuple):
     """A search between two iterations, in scaled units: everything needed to go on."""
 
     x: Float[Array, " n"]
@@ -55,7 +55,7 @@ class State(NamedTuple):
     warm: Bool[Array, ""]
     pushed: Bool[Array, ""]  # off a stationary point that was no minimum
     iteration: Int[Array, ""]
-    result: Any
+    result: RESULTS
 
 
 def scaled_box(problem: FlatProblem) -> Box:
@@ -63,8 +63,8 @@ def scaled_box(problem: FlatProblem) -> Box:
     return Box(problem.lower / problem.scale, problem.upper / problem.scale)
 
 
-def init(problem: FlatProblem, options: SolverOptions) -> State:
-    """State before the first evaluation."""
+def init(problem: FlatProblem, options: SolverOptions) -> InteriorPointState:
+    """InteriorPointState before the first evaluation."""
     rows, dtype, box = problem.rows, problem.x0.dtype, scaled_box(problem)
     x = box.inside(problem.x0 / problem.scale, PUSH if problem.warm is None else WARM_PUSH)
     y, dual = jnp.zeros(rows, dtype), jnp.zeros(2 * x.size, dtype)
@@ -73,7 +73,7 @@ def init(problem: FlatProblem, options: SolverOptions) -> State:
         dual = jnp.concatenate([lower_dual * problem.scale, upper_dual * problem.scale])
     zero = jnp.zeros((), dtype)
     ordered = jnp.all(problem.lower <= problem.upper)
-    return State(
+    return InteriorPointState(
         x=x,
         slack=jnp.ones(2 * rows, dtype),
         y=y,
@@ -90,12 +90,12 @@ def init(problem: FlatProblem, options: SolverOptions) -> State:
     )
 
 
-def unfinished(state: State, limit: int | Array) -> Bool[Array, "..."]:
+def unfinished(state: InteriorPointState, limit: int | Array) -> Bool[Array, "..."]:
     """Whether a search has iterations to make."""
     return (state.result == RESULTS.running) & (state.iteration < limit)
 
 
-def postprocess(problem: FlatProblem, options: SolverOptions, state: State) -> FlatSolution:
+def postprocess(problem: FlatProblem, options: SolverOptions, state: InteriorPointState) -> FlatSolution:
     """Undo the scaling, and say how the search ended."""
     scale, box = problem.scale, scaled_box(problem)
     n, m, penalty, y = state.x.size, state.y.size, state.penalty, state.y
@@ -104,7 +104,7 @@ def postprocess(problem: FlatProblem, options: SolverOptions, state: State) -> F
     compliance = state.slack[:m] / jnp.where(u > 0, u, 1.0) + state.slack[m:] / v
     late = (state.result == RESULTS.running) & (state.iteration >= options.max_iterations)
     result = RESULTS.where(late, RESULTS.out_of_iterations, state.result)
-    # At the least violation the objective no longer counts: the multipliers are a certificate that the rows which
+    # At the lowest violation the objective no longer counts: the multipliers are a certificate that the rows which
     # carry them cannot hold together [Farkas 1902].
     infeasible, share = result == RESULTS.infeasible, _CONFLICT_SHARE * penalty
     lower_dual, upper_dual = state.dual[:n], state.dual[n:]
@@ -127,8 +127,8 @@ def postprocess(problem: FlatProblem, options: SolverOptions, state: State) -> F
 
 
 def _first_multipliers(
-    state: State, box: Box, equality: Array, values: Array, jacobian: Array, hessian: Array
-) -> State:
+    state: InteriorPointState, box: Box, equality: Array, values: Array, jacobian: Array, hessian: Array
+) -> InteriorPointState:
     """Scales, slacks and multipliers from the derivatives at the starting point."""
     # Rows steeper than 100 are scaled down, rows that are flat and small are scaled up. Curvature speaks for an
     # objective that starts at a stationary point.
@@ -179,7 +179,7 @@ def _reach(shrink: Array | float, value: Array, change: Array) -> Array:
     return jnp.min(jnp.where(falling, -shrink * value / jnp.where(falling, change, -1.0), 1.0), axis=-1, initial=1.0)
 
 
-def step(problem: FlatProblem, options: SolverOptions, state: State) -> State:
+def step(problem: FlatProblem, options: SolverOptions, state: InteriorPointState) -> InteriorPointState:
     """One iteration."""
     scale, box, equality = problem.scale, scaled_box(problem), problem.equality
     n, m, dtype = state.x.size, state.y.size, state.x.dtype
@@ -218,7 +218,7 @@ def step(problem: FlatProblem, options: SolverOptions, state: State) -> State:
     stiff = dual / gap[2 * m :]
     # Damping where nothing bends: a step by a hundred times the variables then lowers the objective linearly.
     flat = 1e-2 * jnp.max(jnp.abs(pull)) / jnp.maximum(1.0, jnp.max(jnp.abs(x)))
-    # The least compliance bounds what a stiff row may round away from the rest of the matrix; what it leaves of the
+    # The lowest compliance bounds what a stiff row may round away from the rest of the matrix; what it leaves of the
     # row, compliance times dy, the next iterations take [proximal multipliers: Rockafellar 1976].
     size = jnp.max(jnp.sum(jnp.abs(W), axis=1))
     S = 1.0 / (ratio[:m] + ratio[m:] + eps**0.55 / jnp.maximum(1.0, size))

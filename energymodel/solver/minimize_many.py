@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import partial
 from os import cpu_count
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -20,7 +20,7 @@ from energymodel.solver.options import SolverOptions
 from energymodel.solver.solution import RESULTS, PerConstraint, Solution
 
 _ROUND = 8  # iterations between compactions: the median of a design search
-_ACCELERATED = 8192  # least lanes of a chunk that keep an accelerator busy
+_ACCELERATED = 8192  # lanes of a chunk that keep an accelerator busy
 
 
 def minimize_many(
@@ -83,35 +83,52 @@ def minimize_many(
         (count,) = next(iter(counts))
         if count == 0:
             raise ValueError("minimize_many: there are no lanes. Give x0 at least one.")
-        functions = (objective, inequalities, equalities)
+        family = _Family(objective, inequalities, equalities, options, shared)
         devices = jax.devices() if devices is None else devices
         mesh = Mesh(np.asarray(devices), ("lanes",)) if len(devices) > 1 else None
-        least = 1 if devices[0].platform == "cpu" else _ACCELERATED
-        width = chunk or min(max(options.chunk, least), 1 << max(-(-count // len(devices)) - 1, 0).bit_length())
-        return _rounds(functions, lanes, shared, options, count, width * len(devices), mesh, iterations, progress)
+        fewest = 1 if devices[0].platform == "cpu" else _ACCELERATED
+        width = chunk or min(max(options.chunk, fewest), 1 << max(-(-count // len(devices)) - 1, 0).bit_length())
+        return _rounds(family, lanes, count, width * len(devices), mesh, iterations, progress)
+
+
+Progress = tuple[ip.InteriorPointState, Solution]
+"""States and solutions of lanes, some of them unfinished."""
+
+
+class _Family(NamedTuple):
+    """What the problems of all lanes have in common."""
+
+    objective: Callable[..., Any]
+    inequalities: Callable[..., PyTree] | None
+    equalities: Callable[..., PyTree] | None
+    options: SolverOptions
+    shared: tuple
+
+    def problem(self, lane: PyTree) -> FlatProblem:
+        """The problem of one lane."""
+        x0, args, bounds, warm = lane
+        return flatten(self.objective, x0, (*args, *self.shared), bounds, self.inequalities, self.equalities, warm)
 
 
 def _rounds(
-    functions: tuple,
+    family: _Family,
     lanes: PyTree,
-    shared: tuple,
-    options: SolverOptions,
     count: int,
     width: int,
     mesh: Mesh | None,
     iterations: int | None,
     progress: Callable[[int, int], None] | None,
 ) -> Solution:
-    store: Any = None  # states and solutions of all lanes
+    store: Any = None  # progress of all lanes
     left, limit = np.arange(count), _ROUND
 
-    def advance(store: Any, limit: int, index: np.ndarray) -> Any:
+    def advance(store: Progress | None, limit: int, index: np.ndarray) -> Progress:
         padded = np.resize(index, width)
         part = _take(lanes, padded)
-        state = _init_all(functions, options, part, shared) if store is None else _take(store[0], padded)
+        state = _init_all(family, part) if store is None else _take(store[0], padded)
         state = jax.tree.map(np.asarray, state)
         begun = (*part[:3], None)  # the state holds the multipliers: warm and cold lanes share a program
-        return jax.tree.map(np.asarray, round_all(functions, options, begun, shared, state, np.int32(limit), mesh))
+        return jax.tree.map(np.asarray, round_all(family, begun, state, np.int32(limit), mesh))
 
     try:
         while left.size and (iterations is None or limit < iterations + _ROUND):
@@ -159,7 +176,7 @@ def _as_done(function: Callable[[np.ndarray], Any], chunks: list[np.ndarray]) ->
         threads.shutdown(cancel_futures=True)
 
 
-def _empty(like: tuple[ip.State, Solution], x0: PyTree, count: int) -> tuple[ip.State, Solution]:
+def _empty(like: Progress, x0: PyTree, count: int) -> Progress:
     """Room for all lanes in the form of a result: nothing known but where they start."""
 
     def room(leaf: np.ndarray) -> np.ndarray:
@@ -174,40 +191,26 @@ def _take(lanes: PyTree, index: np.ndarray) -> PyTree:
     return jax.tree.map(lambda leaf: leaf[index], lanes)
 
 
-def _flat(functions: tuple, lane: PyTree, shared: tuple) -> FlatProblem:
-    objective, inequalities, equalities = functions
-    x0, args, bounds, warm = lane
-    return flatten(objective, x0, (*args, *shared), bounds, inequalities, equalities, warm)
+def _init(family: _Family, lanes: PyTree) -> ip.InteriorPointState:
+    return jax.vmap(lambda lane: ip.init(family.problem(lane), family.options))(lanes)
 
 
-def _init(functions: tuple, options: SolverOptions, lanes: PyTree, shared: tuple) -> ip.State:
-    return jax.vmap(lambda lane: ip.init(_flat(functions, lane, shared), options))(lanes)
+def _round(family: _Family, lanes: PyTree, state: ip.InteriorPointState, limit: Array, mesh: Mesh | None) -> Progress:
+    """Iterate a chunk to the end or to `limit`; each device of a mesh iterates its share on its own."""
+    arrays, static = eqx.partition(family, eqx.is_array)
 
+    def share(lanes: PyTree, state: ip.InteriorPointState, arrays: PyTree, limit: Array) -> Progress:
+        family: _Family = eqx.combine(arrays, static)
+        last = jnp.minimum(limit, family.options.max_iterations)
 
-def _round(
-    functions: tuple,
-    options: SolverOptions,
-    lanes: PyTree,
-    shared: tuple,
-    state: ip.State,
-    limit: Array,
-    mesh: Mesh | None,
-) -> tuple[ip.State, Solution]:
-    """Iterate a chunk to the end or to `limit`; the devices of a mesh each their share, with no word between them."""
-    arrays, static = eqx.partition(shared, eqx.is_array)
-
-    def share(lanes: PyTree, state: ip.State, arrays: PyTree, limit: Array) -> tuple[ip.State, Solution]:
-        shared = eqx.combine(arrays, static)
-        last = jnp.minimum(limit, options.max_iterations)
-
-        def step(lane: PyTree, state: ip.State) -> ip.State:
-            moved = ip.step(_flat(functions, lane, shared), options, state)
+        def step(lane: PyTree, state: ip.InteriorPointState) -> ip.InteriorPointState:
+            moved = ip.step(family.problem(lane), family.options, state)
             going = ip.unfinished(state, last)
             return jax.tree.map(lambda new, old: jnp.where(going, new, old), moved, state)
 
-        def solution(lane: PyTree, state: ip.State) -> Solution:
-            problem = _flat(functions, lane, shared)
-            return problem.shaped(ip.postprocess(problem, options, state))
+        def solution(lane: PyTree, state: ip.InteriorPointState) -> Solution:
+            problem = family.problem(lane)
+            return problem.shaped(ip.postprocess(problem, family.options, state))
 
         state = jax.lax.while_loop(
             lambda state: jnp.any(ip.unfinished(state, last)), lambda state: jax.vmap(step)(lanes, state), state
@@ -222,4 +225,4 @@ def _round(
 
 _init_all = Compiled(_init, once=True)
 round_all = Compiled(_round)
-"""The solver of many lanes: nothing else takes as long to compile or to load."""
+"""One round of a chunk of lanes: nothing else takes as long to compile or to load."""

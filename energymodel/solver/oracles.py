@@ -32,7 +32,7 @@ class OracleEnd(NamedTuple):
     lower_dual: Float[np.ndarray, " n"]
     upper_dual: Float[np.ndarray, " n"]
     iterations: int
-    result: Any
+    result: RESULTS | None
 
 
 class NumpyProblem(NamedTuple):

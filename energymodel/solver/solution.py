@@ -66,7 +66,7 @@ class Solution(eqx.Module):
     conflict: PerConstraint
     iterations: Int[Array | np.ndarray, "..."]
     residual: Float[Array | np.ndarray, "..."]
-    result: Any
+    result: RESULTS
 
     @property
     def stats(self) -> dict[str, Any]:

@@ -125,9 +125,9 @@ lanes = importlib.import_module("energymodel.solver.minimize_many")  # the packa
 assert len(jax.devices()) == 2
 seen = set()
 whole = lanes._round
-def spy(functions, options, lanes_, shared, state, limit, mesh):
+def spy(family, lanes_, state, limit, mesh):
     seen.add(None if mesh is None else mesh.size)
-    return whole(functions, options, lanes_, shared, state, limit, mesh)
+    return whole(family, lanes_, state, limit, mesh)
 lanes.round_all = lanes.Compiled(spy)
 
 def cost(x, target, power):
