@@ -2,8 +2,8 @@
 
 `divide_power` for devices with any law of throughput; `least_energy_split` and `least_time_split` for groups of unlike
 devices in one synchronous step; `stage_clocks` for the stages of a pipeline; `most_throughput` and `least_power` for
-compute, memory, network and cooling under one site limit. All are solved by `energymodel.solver.minimize.minimize`; the
-multipliers are the prices of what is divided.
+compute, memory, network and cooling under one site limit; `adaptive_batch.adaptive_batch` for the tokens over the
+steps of a run. `energymodel.solver` solves them all; the multipliers are the prices of what is divided.
 """
 
 from energymodel.allocation.devices import (
@@ -19,7 +19,21 @@ from energymodel.allocation.power_split import PowerSplit, divide_power
 from energymodel.allocation.site import SiteLoad, SiteSplit, least_power, most_throughput, site_load
 
 __all__ = [
-    "DeviceGroups", "PipelineLoad", "PowerSplit", "SiteLoad", "SiteSplit", "StageClocks", "WorkSplit", "device_groups",
-    "divide_power", "layers_per_stage", "least_energy_split", "least_power", "least_time_split", "most_throughput",
-    "pipeline_load", "site_load", "stage_clocks",
-]  # fmt: skip
+    "DeviceGroups",
+    "PipelineLoad",
+    "PowerSplit",
+    "SiteLoad",
+    "SiteSplit",
+    "StageClocks",
+    "WorkSplit",
+    "device_groups",
+    "divide_power",
+    "layers_per_stage",
+    "least_energy_split",
+    "least_power",
+    "least_time_split",
+    "most_throughput",
+    "pipeline_load",
+    "site_load",
+    "stage_clocks",
+]

@@ -8,6 +8,7 @@ a step, whatever the objective and the limits.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
@@ -25,9 +26,14 @@ from energymodel.learning.optimal_batch import constant_batch
 from energymodel.numerics import Numeric
 from energymodel.performance.parallelism import data_parallel_degree
 from energymodel.presets.scenario import Scenario
-from energymodel.solver.first_order import FirstOrderOptions, minimize_first_order
-from energymodel.solver.minimize import RESULTS, Solution, SolverOptions, Values
-from energymodel.solver.minimize_many import minimize_many
+from energymodel.solver import (
+    RESULTS,
+    Solution,
+    SolverOptions,
+    Values,
+    minimize_first_order,
+    minimize_many,
+)
 from energymodel.system.evaluate import evaluate, evaluate_once, parameters_in_loss
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import limited_values, log_objective, objective_value, parse_objective
@@ -35,18 +41,17 @@ from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 
 DENSE_OPTIONS = SolverOptions(hessian="differences", max_iterations=100)
-FIRST_ORDER_OPTIONS = FirstOrderOptions()
 RUN_TOTALS = frozenset({"energy", "time", "money", "carbon"})
 """What a schedule adds up step by step, so that the closed form holds for it."""
 
 BATCH_FREE = frozenset({"facility_power", "power_peak", "power_busy", "temperature", "heat_flux", "clock"})
 """What does not depend on the batch, so that a limit on it leaves the closed form as it is."""
 
-LEAST_PRICE = 1e-6  # elasticity below which a limit does not bind
+LOWEST_PRICE = 1e-6  # elasticity below which a limit does not bind
 HELD = ("plan.chips", "plan.clock", "plan.coolant_temperature")
 
 
-class Rule(NamedTuple):
+class BatchRule(NamedTuple):
     """Best batches in closed form, where a step costs `c (B + phi B_h)` [docs/physics.md A0.12].
 
     - `fixed_cost_batch`: phi B_h, tokens that would cost as much as a step does besides its tokens [token]: of the
@@ -61,57 +66,57 @@ class Rule(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class AdaptiveBatch:
-    """The best schedule of the batch beside the best constant one, at the same loss and within the same limits.
+class BatchPlan:
+    """A plan whose batch a search chose.
 
-    - `plan`, `outcome`: of the schedule; `plan.batch` holds its knots, equally spaced in progress [token].
-    - `constant_plan`, `constant_outcome`: of the best constant batch.
-    - `rounded_plan`, `rounded_outcome`: of the schedule with whole micro-batches at each knot.
-    - `value`, `constant_value`: the objective of both, in its unit.
-    - `rule`, `constant_rule`: the closed form of docs/physics.md A0.12 at the prices of either search, `None` where the
-      law of learning has no critical batch.
-    - `prices`, `constant_prices`: elasticities of the limits in both, as in `Price`; 0 for those that do not bind.
-    - `success`, `message`: whether the search converged, and what next; `constant_success` of the constant batch: a
-      schedule may keep limits that no constant batch does.
+    - `plan`, `outcome`: `plan.batch` holds one batch, or its knots, equally spaced in progress [token].
+    - `value`: the objective, in its unit.
+    - `rule`: the closed form at the prices of this search, `None` where the law of learning has no critical batch.
+    - `prices`: elasticities of the limits, as in `Price`; 0 for those that do not bind.
+    - `success`, `message`: whether the search converged, and what next.
     """
 
-    scenario: Scenario
-    minimize: str
     plan: TrainingPlan
     outcome: TrainingOutcome
     value: float
-    constant_plan: TrainingPlan
-    constant_outcome: TrainingOutcome
-    constant_value: float
-    rounded_plan: TrainingPlan
-    rounded_outcome: TrainingOutcome
-    rule: Rule | None
-    constant_rule: Rule | None
+    rule: BatchRule | None
     prices: Mapping[str, float]
-    constant_prices: Mapping[str, float]
     success: bool
     message: str
-    constant_success: bool
-    iterations: int
+
+
+@dataclasses.dataclass(frozen=True)
+class AdaptiveBatch:
+    """The best schedule of the batch beside the best constant one, at the same loss and within the same limits.
+
+    A schedule may keep limits that no constant batch does. `rounded_plan` and `rounded_outcome` are those of the
+    schedule with whole micro-batches at each knot.
+    """
+
+    scenario: Scenario
+    schedule: BatchPlan
+    constant: BatchPlan
+    rounded_plan: TrainingPlan
+    rounded_outcome: TrainingOutcome
 
     @property
     def progress(self) -> Float[np.ndarray, " knots"]:
         """Share of the run's effective tokens at each knot [1]."""
-        return np.linspace(0.0, 1.0, self.plan.knots)
+        return np.linspace(0.0, 1.0, self.schedule.plan.knots)
 
     @property
     def gain(self) -> float:
         """Share of the objective that the schedule saves over the best constant batch, NaN if there is none [1]."""
-        return 1.0 - self.value / self.constant_value if self.constant_success else float("nan")
+        return 1.0 - self.schedule.value / self.constant.value if self.constant.success else float("nan")
 
     @property
     def step_ratio(self) -> float:
         """Optimizer steps of the schedule over those of the best constant batch [1]."""
-        return float(self.outcome.steps / self.constant_outcome.steps)
+        return float(self.schedule.outcome.steps / self.constant.outcome.steps)
 
 
 @dataclasses.dataclass(frozen=True)
-class Schedule:
+class ScheduleForm:
     """The form of the problem: logarithms of the micro-batches per replica at each knot, then the variables of `form`.
 
     Counted in micro-batches per replica, a schedule fits its layout as long as it stays above one. `tied` is 1 for a
@@ -121,12 +126,9 @@ class Schedule:
     form: Form
     knots: int
 
+    @partial(jax.jit, static_argnums=0, inline=True)  # one trace of the model serves all its derivatives
     def __call__(self, point: Float[Array | np.ndarray, " n"], tied: Numeric, target: Target, given: Given) -> Values:
         """Logarithms of the objective and of value over limit."""
-        return _values(self, jnp.asarray(point), tied, target, given)
-
-    def values(self, point: Array, tied: Numeric, target: Target, given: Given) -> Values:
-        """The same, traced anew at every call."""
         system, plan = self.at(point, tied, target, given)
         outcome = evaluate(system, plan)
         values = limited_values(system, plan, outcome)
@@ -144,10 +146,6 @@ class Schedule:
         return system, eqx.tree_at(lambda plan: plan.batch, plan, micro_batches * least_batch(system, plan))
 
 
-# One trace of the model serves all its derivatives.
-_values = jax.jit(Schedule.values, static_argnums=0, inline=True)
-
-
 def adaptive_batch(
     scenario: Scenario,
     knots: int = 8,
@@ -157,14 +155,14 @@ def adaptive_batch(
     fix: Sequence[str] = HELD,
     method: Literal["first_order", "dense"] = "first_order",
 ) -> AdaptiveBatch:
-    """Find the batch as a function of progress that costs least at the loss of the scenario's own plan.
+    """Find the batch as a function of progress that minimizes the objective at the loss of the scenario's own plan.
 
     The layout stays. Logarithms of the batch at the knots are the variables, linear in progress between. The best
     constant batch is found within the same limits.
 
     **Arguments:**
 
-    - `scenario`: from `load_scenario`, with a constant batch.
+    - `scenario`: with a constant batch.
     - `knots`: knots of the schedule, equally spaced in progress [1], at least 2.
     - `minimize`: `"energy"` [J], `"time"` [s], `"money"` [USD], `"carbon"` [kg] or `"etp"` [J s].
     - `limits`: as in `optimize`; unless given, loss, time and chips are those of the scenario's own plan.
@@ -172,8 +170,6 @@ def adaptive_batch(
     - `fix`: paths that keep the scenario's value; clock, chips and coolant unless given.
     - `method`: `"first_order"` for any number of knots, or the interior point of `minimize`, `"dense"`, which takes
       longer to compile and to run, for up to about 32 as a check.
-
-    **Returns:** `AdaptiveBatch`.
 
     **Raises:** `InputError` for fewer than two knots, or a limit, path or objective that does not exist.
     """
@@ -185,118 +181,87 @@ def adaptive_batch(
         problem = pose(scenario, baseline, minimize, limits or {}, vary or {}, fix)
         if TOKENS in problem.form.paths:
             raise InputError("adaptive_batch: the loss is held; minimize energy, time, money or carbon.")
-        form, solution, constant = _search(problem, knots, method)
-        return _answer(scenario, problem, form, solution, constant)
+        form, solutions = _solve(problem, knots, method)
+        return _adaptive_batch(scenario, problem, form, solutions)
 
 
 def least_batch(system: TrainingSystem, plan: TrainingPlan) -> Float[Array, ""]:
-    """One micro-batch for every replica, `d b s` [Narayanan et al. 2021].
-
-    **Arguments:**
-
-    - `system`, `plan`: what is given and what is decided.
-
-    **Returns:** batch [token].
-    """
+    """One micro-batch for every replica, `d b s` [token] [Narayanan et al. 2021]."""
     layout = plan.layout
     data = data_parallel_degree(plan.chips, layout.tensor, layout.pipeline, layout.context)
     return data * layout.microbatch * system.workload.sequence
 
 
-def _search(problem: Problem, knots: int, method: str) -> tuple[Schedule, Solution, Solution]:
+def _solve(problem: Problem, knots: int, method: str) -> tuple[ScheduleForm, list[Solution]]:
     """Best schedule of so many knots, and best constant batch."""
     given, target, bounds = problem.given, problem.target, problem.bounds
     paths = tuple(path for path in problem.form.paths if path != "plan.batch")
     others = dataclasses.replace(problem.form, paths=paths)
-    least = float(least_batch(given.system, given.plan))
+    smallest = float(least_batch(given.system, given.plan))
     own = float(np.reshape(given.plan.batch, ()))
-    low, high = np.maximum(np.array(bounds.get("plan.batch", (own, own))) / least, 1.0)
+    low, high = np.maximum(np.array(bounds.get("plan.batch", (own, own))) / smallest, 1.0)
     ranges = [others.coordinate(path, np.array(bounds[path])) for path in paths]
     sides = np.array([np.log([low, high])] * knots + ranges)
     values = [others.coordinate(path, float(np.reshape(leaf_at(given, path), ()))) for path in paths]
-    start = np.clip(np.array([np.log(own / least)] * knots + values), sides[:, 0], sides[:, 1])
-    form = Schedule(others, knots)
+    start = np.clip(np.array([np.log(own / smallest)] * knots + values), sides[:, 0], sides[:, 1])
+    form = ScheduleForm(others, knots)
     lower, upper = np.stack([sides[:, 0]] * 2), np.stack([sides[:, 1]] * 2)
     lower[1, 1:knots] = upper[1, 1:knots] = start[0]  # the other knots of a constant batch say nothing
     tied = np.array([0.0, 1.0])
     if method == "first_order":
-        both = [
-            _by_first_order(form, FIRST_ORDER_OPTIONS, start, tied[i], target, given, lower[i], upper[i])
-            for i in range(2)
-        ]
+        each = [_first_order(form, start, (tied[i], target, given), (lower[i], upper[i])) for i in range(2)]
     else:
-        lanes = minimize_many(
+        both = minimize_many(
             form, np.stack([start] * 2), (tied,), shared=(target, given), bounds=(lower, upper), options=DENSE_OPTIONS
         )
-        both = [jax.tree.map(lambda leaf, i=i: leaf[i], lanes) for i in range(2)]
-    return form, _numpy(both[0]), _numpy(both[1])
+        each = [jax.tree.map(lambda leaf, i=i: leaf[i], both) for i in range(2)]
+    return form, _numpy(each)
 
 
-def _first_order(
-    form: Schedule,
-    options: FirstOrderOptions,
-    start: Array,
-    tied: Array,
-    target: Target,
-    given: Given,
-    lower: Array,
-    upper: Array,
-) -> Solution:
-    return minimize_first_order(form, start, args=(tied, target, given), bounds=(lower, upper), options=options)
+def _minimize_first_order(form: ScheduleForm, start: Array, args: tuple, bounds: tuple[Array, Array]) -> Solution:
+    return minimize_first_order(form, start, args=args, bounds=bounds)
 
 
-_by_first_order = Compiled(_first_order, once=True)
+_first_order = Compiled(_minimize_first_order, once=True)
 
 
-def _answer(
-    scenario: Scenario, problem: Problem, form: Schedule, solution: Solution, constant: Solution
+def _adaptive_batch(
+    scenario: Scenario, problem: Problem, form: ScheduleForm, solutions: list[Solution]
 ) -> AdaptiveBatch:
-    given, target = problem.given, problem.target
-    system, plan = _numpy(form.at(solution.x, 0.0, target, given))
-    other_system, level_plan = _numpy(form.at(constant.x, 1.0, target, given))
-    least = float(least_batch(system, plan))
-    whole = np.maximum(np.round(plan.batch / least), 1.0) * least
-    rounded_plan = eqx.tree_at(lambda plan: plan.batch, plan, whole)
-    outcome = _numpy(evaluate_once(system, plan))
-    constant_outcome = _numpy(evaluate_once(other_system, level_plan))
-    constant_plan = eqx.tree_at(lambda plan: plan.batch, level_plan, level_plan.batch[:1])
-    prices, constant_prices = (
-        dict(zip(form.form.rows, map(float, one.multipliers.inequalities), strict=True)) for one in (solution, constant)
+    given, target, minimize = problem.given, problem.target, problem.minimize
+    (system, plan), (other_system, constant_plan) = (
+        _numpy(form.at(solution.x, tied, target, given)) for solution, tied in zip(solutions, (0.0, 1.0), strict=True)
     )
-    minimize = problem.minimize
-    rule = constant_rule = None
-    binding = {name for name, price in {**constant_prices, **prices}.items() if abs(price) > LEAST_PRICE}
-    ruled = {*parse_objective(minimize).names()} <= RUN_TOTALS and binding <= RUN_TOTALS | BATCH_FREE
-    if ruled and isinstance(system.learning, CriticalBatchLearning):
-        # All else as in the schedule, the batch where the constant search ended.
+    constant_plan = eqx.tree_at(lambda plan: plan.batch, constant_plan, constant_plan.batch[:1])
+    prices = [dict(zip(form.form.rows, map(float, one.multipliers.inequalities), strict=True)) for one in solutions]
+    binding = {name for one in prices for name, price in one.items() if abs(price) > LOWEST_PRICE}
+    totals_only = {*parse_objective(minimize).names()} <= RUN_TOTALS and binding <= RUN_TOTALS | BATCH_FREE
+    ruled = totals_only and isinstance(system.learning, CriticalBatchLearning)
+
+    def found(i: int, system: TrainingSystem, plan: TrainingPlan) -> BatchPlan:
+        # All else as in the plan, the batch where the constant search ended.
         at = eqx.tree_at(lambda plan: plan.batch, plan, constant_plan.batch)
-        rule = _numpy(_closed_form(form, target, prices, system, at))
-        constant_rule = _numpy(_closed_form(form, target, constant_prices, other_system, constant_plan))
-    return AdaptiveBatch(
-        scenario=scenario,
-        minimize=minimize,
-        plan=plan,
-        outcome=outcome,
-        value=float(objective_value(outcome, minimize)),
-        constant_plan=constant_plan,
-        constant_outcome=constant_outcome,
-        constant_value=float(objective_value(constant_outcome, minimize)),
-        rounded_plan=rounded_plan,
-        rounded_outcome=_numpy(evaluate_once(system, rounded_plan)),
-        rule=rule,
-        constant_rule=constant_rule,
-        prices=prices,
-        constant_prices=constant_prices,
-        success=bool(solution.result == RESULTS.successful),
-        message=RESULTS[solution.result],
-        constant_success=bool(constant.result == RESULTS.successful),
-        iterations=int(solution.iterations),
-    )
+        outcome = _numpy(evaluate_once(system, plan))
+        return BatchPlan(
+            plan=plan,
+            outcome=outcome,
+            value=float(objective_value(outcome, minimize)),
+            rule=_numpy(_closed_form(form, target, prices[i], system, at)) if ruled else None,
+            prices=prices[i],
+            success=bool(solutions[i].result == RESULTS.successful),
+            message=RESULTS[solutions[i].result],
+        )
+
+    smallest = float(least_batch(system, plan))
+    whole = np.maximum(np.round(plan.batch / smallest), 1.0) * smallest
+    rounded_plan = eqx.tree_at(lambda plan: plan.batch, plan, whole)
+    schedule, constant = found(0, system, plan), found(1, other_system, constant_plan)
+    return AdaptiveBatch(scenario, schedule, constant, rounded_plan, _numpy(evaluate_once(system, rounded_plan)))
 
 
-def _rule(
-    form: Schedule, target: Target, prices: dict[str, Numeric], system: TrainingSystem, plan: TrainingPlan
-) -> Rule:
+def _batch_rule(
+    form: ScheduleForm, target: Target, prices: dict[str, Numeric], system: TrainingSystem, plan: TrainingPlan
+) -> BatchRule:
     """The rule for the cost of a step at the plan's one batch, in the objective and the limits at their prices."""
     batch = jnp.reshape(plan.batch, ())
     one = jnp.ones_like(batch)
@@ -320,10 +285,10 @@ def _rule(
     x = end * np.linspace(0.0, 1.0, form.knots)
     critical = learning.critical_batch.instantaneous(x, learning.loss(parameters, x))
     mean = learning.critical_batch.run_level(end, outcome.loss)
-    return Rule(fixed, best_batch(critical, fixed, 1.0), constant_batch(mean, fixed, 1.0))
+    return BatchRule(fixed, best_batch(critical, fixed, 1.0), constant_batch(mean, fixed, 1.0))
 
 
-_closed_form = Compiled(_rule, once=True)
+_closed_form = Compiled(_batch_rule, once=True)
 
 
 def _lagrangian(

@@ -6,7 +6,7 @@ and how many of its devices are on. At the best choice the next token per second
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -15,12 +15,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Scalar, component, vector
-from energymodel.solver.minimize import SolverOptions, minimize
+from energymodel.solver import RESULTS, SolverOptions, minimize
 from energymodel.system.accelerator import Accelerator
-from energymodel.system.operating_point import ChipLoad, chip_load, operating_point
+from energymodel.system.operating_point import ChipLoad, operating_point
 from energymodel.system.plan import TrainingPlan
+from energymodel.system.step import step_work
 from energymodel.system.training_system import TrainingSystem
-from energymodel.system.work import divide, layer_work
 
 Groups = Float[Array | np.ndarray, " groups"]
 _START = 0.9  # of the range of clocks and of the share of devices that are on
@@ -43,42 +43,34 @@ class DeviceGroups(eqx.Module):
 
     def rate(self, clock: Groups) -> Groups:
         """Throughput of one device of each group [token/s] at its clock [1]."""
-        return 1.0 / jax.vmap(_time)(self.chip, self.load, clock)
+        return 1.0 / jax.vmap(lambda chip, load, clock: load.busy_time(chip, clock))(self.chip, self.load, clock)
 
     def busy_power(self, clock: Groups) -> Groups:
         """Power of one busy device of each group [W] at its clock [1]."""
-        return jax.vmap(_power)(self.chip, self.load, self.temperature, clock)
 
+        def power(chip: Accelerator, load: ChipLoad, temperature: Numeric, clock: Numeric) -> Array:
+            voltage = chip.voltage(clock)
+            work = load.switching_energy * voltage**2 + load.memory_energy
+            return chip.static_power(voltage, temperature) + work / load.busy_time(chip, clock)
 
-def _time(chip: Accelerator, load: ChipLoad, clock: Numeric) -> Array:
-    return load.busy_time(chip, clock)
-
-
-def _power(chip: Accelerator, load: ChipLoad, temperature: Numeric, clock: Numeric) -> Array:
-    voltage = chip.voltage(clock)
-    work = load.switching_energy * voltage**2 + load.memory_energy
-    return chip.static_power(voltage, temperature) + work / load.busy_time(chip, clock)
+        return jax.vmap(power)(self.chip, self.load, self.temperature, clock)
 
 
 def device_groups(
-    systems: "Sequence[TrainingSystem]",
+    systems: Sequence[TrainingSystem],
     plan: TrainingPlan,
     counts: Sequence[float] | np.ndarray,
     off_power: Sequence[float] | np.ndarray | None = None,
 ) -> DeviceGroups:
     """Groups of devices from systems that differ in their accelerator, for the model and layout of a plan.
 
-    The work is that of the kernels: layers and output head; exchanges, bubbles and fixed times, which do not depend on
-    the split, stay outside. Temperature is where each device settles at its highest clock.
+    The work is that of the kernels: layers and output head; communication, bubbles and fixed times, which do not
+    depend on the split, stay outside. Temperature is where each device settles at its highest clock.
 
     **Arguments:**
 
-    - `systems`: one for each kind of device.
-    - `plan`: what is decided.
-    - `counts`: devices of each kind [1].
-    - `off_power`: power of a device that is left out [W]; by default its idle power.
-
-    **Returns:** `DeviceGroups`.
+    - `counts`: devices of each kind, one kind for each system [1].
+    - `off_power`: power of a device that is off [W]; by default its idle power.
 
     **Raises:** `ValueError` if the accelerators have voltage curves of different form, or counts do not match.
     """
@@ -86,10 +78,8 @@ def device_groups(
         raise ValueError(f"device_groups: {len(counts)} counts for {len(systems)} systems. Give one for each.")
     chips = [system.accelerator for system in systems]
     if len({jax.tree.structure(chip) for chip in chips}) > 1:
-        forms = sorted({type(chip.voltage).__name__ for chip in chips})
-        raise ValueError(
-            f"device_groups: voltage curves of different form, {', '.join(forms)}. Give all the same form."
-        )
+        forms = ", ".join(sorted({type(chip.voltage).__name__ for chip in chips}))
+        raise ValueError(f"device_groups: voltage curves of different form, {forms}. Give all the same form.")
     loads, temperatures = zip(*(_token_load(system, plan) for system in systems), strict=True)
     chip, load = (jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees) for trees in (chips, loads))
     off = chip.idle_power if off_power is None else np.asarray(off_power, np.float64)
@@ -99,9 +89,8 @@ def device_groups(
 def _token_load(system: TrainingSystem, plan: TrainingPlan) -> tuple[ChipLoad, Array]:
     """Kernels of one token on one chip, and the temperature at which they run."""
     batch = jnp.max(jnp.asarray(plan.batch))
-    division = divide(system, plan, batch)
-    work = layer_work(system, plan, division)
-    layer = chip_load(system, plan, work)
+    step = step_work(system, plan, batch)
+    division, work, layer = step.division, step.layer, step.load
     passes = division.layer_passes * plan.chips / batch  # of a layer on one chip, for each token that it accounts for
     heads = division.head_passes * plan.chips / batch
     chip = system.accelerator
@@ -124,8 +113,7 @@ class WorkSplit(NamedTuple):
     - `clock`: of the devices that are on [1]; `device_power`: what each draws, hence its cap [W].
     - `step_time` [s], `power` of all devices [W], `energy` of a step [J].
     - `price`: energy that one more second of step time saves [W] (`least_energy_split`), or time of a step that one
-      more watt saves [s/W] (`least_time_split`).
-    - `result`: a member of `RESULTS`.
+      more watt saves [s/W] (`least_time_split`); `result`: a member of `RESULTS`.
     """
 
     share: Groups
@@ -136,30 +124,30 @@ class WorkSplit(NamedTuple):
     power: Scalar
     energy: Scalar
     price: Scalar
-    result: Any
+    result: RESULTS
 
 
-class _Choice(NamedTuple):
+class _ClocksAndShares(NamedTuple):
     log_clock: Groups
     on: Groups
 
 
-def _rate_and_power(choice: _Choice, groups: DeviceGroups) -> tuple[Array, Array]:
+def _rate_and_power(choice: _ClocksAndShares, groups: DeviceGroups) -> tuple[Array, Array]:
     clock = jnp.exp(choice.log_clock)
     rate = jnp.sum(groups.count * choice.on * groups.rate(clock))
     powers = choice.on * groups.busy_power(clock) + (1.0 - choice.on) * groups.off_power
     return rate, jnp.sum(groups.count * powers)
 
 
-def _bounds(groups: DeviceGroups, least_on: Numeric) -> tuple[_Choice, _Choice, _Choice]:
+def _bounds(groups: DeviceGroups, lowest_on: Numeric) -> tuple[_ClocksAndShares, _ClocksAndShares, _ClocksAndShares]:
     """Start, lower and upper bounds."""
     lowest = jnp.log(jnp.asarray(groups.chip.minimum_clock))
     ones = jnp.ones_like(lowest)
-    low, high = _Choice(lowest, ones * least_on), _Choice(0.0 * lowest, ones)
+    low, high = _ClocksAndShares(lowest, ones * lowest_on), _ClocksAndShares(0.0 * lowest, ones)
     return jax.tree.map(lambda a, b: a + _START * (b - a), low, high), low, high
 
 
-def _split(choice: _Choice, groups: DeviceGroups, tokens: Numeric, price: Array, result: Any) -> WorkSplit:
+def _split(choice: _ClocksAndShares, groups: DeviceGroups, tokens: Numeric, price: Array, result: RESULTS) -> WorkSplit:
     clock = jnp.exp(choice.log_clock)
     rates = groups.count * choice.on * groups.rate(clock)
     rate, power = _rate_and_power(choice, groups)
@@ -174,21 +162,17 @@ def least_energy_split(
     least_on: Numeric = 0.0,
     options: SolverOptions | None = None,
 ) -> WorkSplit:
-    """Split of least energy for a step within a time, `min sum n [u P(phi) + (1 - u) P_off]`, `sum n u r(phi) >= W/t`.
+    """Split of lowest energy for a step within a time, `min sum n [u P(phi) + (1 - u) P_off]`, `sum n u r(phi) >= W/t`.
 
     Groups fall into three: those at full number, whose marginal energies per token `P'(phi) / r'(phi)` are equal; one
-    that is partly on, at its clock of least energy per token; and those that are off, because even their least energy
-    per token is above that price [derivation: Lagrange]. Pure: works under `jit`, `vmap` and differentiation.
+    that is partly on, at its clock of lowest energy per token; and those that are off, because even their lowest
+    energy per token is above that price [derivation: Lagrange]. Works under `jit`, `vmap` and differentiation.
 
     **Arguments:**
 
-    - `groups`: devices, from `device_groups`.
-    - `tokens`: of a step, W [token].
-    - `step_time`: t [s], without what does not depend on the split.
-    - `least_on`: least share of the devices that are on [1]; 1 keeps all of them.
-    - `options`: `SolverOptions`.
-
-    **Returns:** `WorkSplit`, with the price of a second [W].
+    - `tokens`: W, of a step [token].
+    - `step_time`: t, without what does not depend on the split [s].
+    - `least_on`: lowest share of the devices that are on [1]; 1 keeps all of them.
     """
     needed = jnp.asarray(tokens) / step_time
     start, low, high = _bounds(groups, least_on)
@@ -213,19 +197,10 @@ def least_time_split(
     least_on: Numeric = 0.0,
     options: SolverOptions | None = None,
 ) -> WorkSplit:
-    """Split of least time for a step under a power cap, `max sum n u r(phi)`, `sum n [u P(phi) + (1 - u) P_off] <= P`.
+    """Split of lowest time for a step under a power cap, `max sum n u r(phi)`, `sum n [u P(phi) + (1 - u) P_off] <= P`.
 
-    The other side of `least_energy_split`: the same splits, indexed by power instead of time [derivation: Lagrange].
-
-    **Arguments:**
-
-    - `groups`: devices, from `device_groups`.
-    - `tokens`: of a step [token].
-    - `power`: cap P of all devices together [W].
-    - `least_on`: least share of the devices that are on [1]; 1 keeps all of them.
-    - `options`: `SolverOptions`.
-
-    **Returns:** `WorkSplit`, with the price of a watt [s/W].
+    The same splits as those of `least_energy_split`, by power P of all devices [W] instead of time; the other
+    arguments are the same.
     """
     start, low, high = _bounds(groups, least_on)
     unit = _rate_and_power(high, groups)[0]

@@ -24,14 +24,14 @@ Per = Literal["rank", "phase", "operation"]
 FORWARD_SHARE = 1.0 / 3.0  # of the operations: one product forward for each two backward
 
 
-class Kinds(NamedTuple):
+class OperationKinds(NamedTuple):
     """Which operations share a clock: the kind of each, and how often a kind repeats by direction and virtual stage."""
 
     of_operation: Int[Array | np.ndarray, "2 stages microbatches"]
     repeats: Float[Array | np.ndarray, "2 stages kinds"]
 
 
-def operation_kinds(schedule: Schedule, per: Per) -> Kinds:
+def operation_kinds(schedule: Schedule, per: Per) -> OperationKinds:
     """Operations of a rank and direction that share a clock.
 
     - `"rank"`: all of them;
@@ -56,7 +56,9 @@ def operation_kinds(schedule: Schedule, per: Per) -> Kinds:
             flat[order[forward[-1] + 1 : -1]] = 1
         kind = flat.reshape(shape)
     kinds = int(kind.max()) + 1
-    return Kinds(kind, np.stack([np.sum(kind == number, axis=2) for number in range(kinds)], axis=2).astype(np.float64))
+    return OperationKinds(
+        kind, np.stack([np.sum(kind == number, axis=2) for number in range(kinds)], axis=2).astype(np.float64)
+    )
 
 
 class PipelineLoad(eqx.Module):
@@ -91,13 +93,13 @@ class PipelineLoad(eqx.Module):
         static = self.chip.static_power(voltage, self.temperature) * self.durations(clocks)
         return static + load.switching_energy * voltage**2 + load.memory_energy
 
-    def energy(self, clocks: Clocks, kinds: Kinds, step_time: Numeric) -> Float[Array, ""]:
+    def energy(self, clocks: Clocks, kinds: OperationKinds, step_time: Numeric) -> Float[Array, ""]:
         """Energy of a step of all chips [J]: passes, and waiting for the rest of the time of the step [s]."""
         over_waiting = self.busy_energy(clocks) - self.waiting_power * self.durations(clocks)
         waiting = jnp.shape(clocks)[1] * self.waiting_power * step_time
         return self.chips * (jnp.sum(kinds.repeats * over_waiting) + waiting)
 
-    def makespan(self, clocks: Clocks, schedule: Schedule, kinds: Kinds) -> Float[Array, ""]:
+    def makespan(self, clocks: Clocks, schedule: Schedule, kinds: OperationKinds) -> Float[Array, ""]:
         """Time of a step [s], by the critical path."""
         return pipeline_makespan(of_operations(self.durations(clocks), kinds), schedule, self.hop)
 
@@ -110,12 +112,12 @@ class PipelineLoad(eqx.Module):
         return jax.tree.map(lambda leaf: jnp.broadcast_to(jnp.asarray(leaf)[..., None], like.shape), self.load)
 
 
-def of_operations(by_kind: Passes, kinds: Kinds) -> Float[Array, "2 stages microbatches"]:
+def of_operations(by_kind: Passes, kinds: OperationKinds) -> Float[Array, "2 stages microbatches"]:
     """A quantity of every operation, from that of its kind."""
     return jnp.take_along_axis(by_kind, jnp.asarray(kinds.of_operation), axis=2)
 
 
-class PipelineTask(NamedTuple):
+class ScheduledPipeline(NamedTuple):
     """A pipeline and the order in which its ranks work."""
 
     pipeline: PipelineLoad
@@ -126,13 +128,6 @@ def layers_per_stage(layers: int, stages: int) -> Float[np.ndarray, " stages"]:
     """Layers of each virtual stage, evenly; what is missing is missing at the last, the first, the one before the last.
 
     The last one also computes the output head, the first one the embedding [Llama team 2024, sec. 3.3.2].
-
-    **Arguments:**
-
-    - `layers`: of the model [1].
-    - `stages`: virtual stages [1].
-
-    **Returns:** layers [1], adding up to `layers`.
     """
     full = np.full(stages, -(-layers // stages), np.float64)
     from_the_ends = [index for pair in zip(range(stages - 1, -1, -1), range(stages), strict=True) for index in pair]
@@ -142,30 +137,25 @@ def layers_per_stage(layers: int, stages: int) -> Float[np.ndarray, " stages"]:
 
 def pipeline_load(
     system: TrainingSystem, plan: TrainingPlan, layers: Sequence[float] | np.ndarray | None = None
-) -> PipelineTask:
+) -> ScheduledPipeline:
     """Passes and schedule of a scenario: interleaved if the layout is, else one forward, one backward.
 
     A pass is that of the kernels of its layers and their exposed communication; the last virtual stage adds the output
     head. Waiting costs the static power of a chip that stays at the highest clock, as in `evaluate`. Launch times are
-    left out: a stage is many kernels long.
+    left out: a stage is many kernels long. Counts of micro-batches, ranks and chunks are rounded.
 
     **Arguments:**
 
-    - `system`, `plan`: what is given and what is decided; counts of micro-batches, ranks and chunks are rounded.
     - `layers`: of each virtual stage [1]; by default `layers_per_stage`.
-
-    **Returns:** `PipelineTask`.
 
     **Raises:** `ValueError` if `layers` does not have one entry for each virtual stage.
     """
     layout, chip, software = plan.layout, system.accelerator, system.software
-    batch = jnp.max(jnp.asarray(plan.batch))
-    step = step_work(system, plan, batch)
+    step = step_work(system, plan, jnp.max(jnp.asarray(plan.batch)))
     division, work, load, traffic = step.division, step.layer, step.load, step.traffic
     point = operating_point(system, plan, load)
-    ranks, chunks, microbatches = (
-        round(float(n)) for n in (layout.pipeline, layout.virtual_stages, division.microbatches)
-    )
+    counts = (layout.pipeline, layout.virtual_stages, division.microbatches)
+    ranks, chunks, microbatches = (round(float(count)) for count in counts)
     layers = layers_per_stage(round(float(system.workload.layers)), ranks * chunks) if layers is None else layers
     layers = np.asarray(layers, np.float64)
     if layers.shape != (ranks * chunks,):
@@ -182,15 +172,14 @@ def pipeline_load(
         + (1.0 - software.context_overlap) * traffic.context.time
         + (1.0 - software.expert_overlap) * traffic.expert.time
     )
-    communication_share = 1.0 / (2.0 + layout.recompute_full)
+    exposed_share = 1.0 / (2.0 + layout.recompute_full)
+    forward_bytes = work.gemm_bytes * traffic_share + work.elementwise_bytes * kernels_share
     forward = ChipLoad(
         arithmetic=load.arithmetic * products,
         product_memory=load.product_memory * traffic_share,
-        elementwise=load.elementwise * kernels_share + exposed * communication_share,
+        elementwise=load.elementwise * kernels_share + exposed * exposed_share,
         switching_energy=load.switching_energy * products,
-        memory_energy=8.0
-        * chip.memory_energy
-        * (work.gemm_bytes * traffic_share + work.elementwise_bytes * kernels_share),
+        memory_energy=8.0 * chip.memory_energy * forward_bytes,
     )
     whole = load._replace(elementwise=load.elementwise + exposed)
     backward = jax.tree.map(lambda all_of_it, part: all_of_it - part, whole, forward)
@@ -217,4 +206,4 @@ def pipeline_load(
         hop=(1.0 - software.pipeline_overlap) * traffic.pipeline.time / boundaries,
         chips=plan.chips / layout.pipeline,
     )
-    return PipelineTask(pipeline, pipeline_schedule(ranks, microbatches, chunks))
+    return ScheduledPipeline(pipeline, pipeline_schedule(ranks, microbatches, chunks))

@@ -1,4 +1,4 @@
-"""Which clock for each pipeline rank and direction costs the least energy in a step that ends in time?
+"""Which clock for each pipeline rank and direction takes the lowest energy in a step that ends in time?
 
 The makespan of a schedule is the longest of its paths, each a sum of durations. Only few paths can ever be the longest:
 the search starts with some as constraints, finds the best clocks, evaluates the makespan exactly, and adds the critical
@@ -7,18 +7,18 @@ Slack then costs no time and saves energy [Chung et al. 2024, Perseus].
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.allocation.pipeline import Kinds, Per, PipelineLoad, of_operations, operation_kinds
+from energymodel.allocation.pipeline import OperationKinds, Per, PipelineLoad, of_operations, operation_kinds
 from energymodel.compilation import Compiled
+from energymodel.numerics import Numeric
 from energymodel.performance.pipeline_schedule import Schedule, pipeline_makespan
-from energymodel.solver.minimize import RESULTS, Solution, SolverOptions
-from energymodel.solver.minimize_many import minimize_many
+from energymodel.solver import RESULTS, Solution, SolverOptions, minimize_many
 
 MOST_ROUNDS = 60
 FEWEST_PATHS = 32  # rows that are compiled for at least; unused ones are empty
@@ -44,32 +44,32 @@ class StageClocks(NamedTuple):
     energy: Float[np.ndarray, " deadlines"]
     price: Float[np.ndarray, " deadlines"]
     late: Float[np.ndarray, " deadlines"]
-    result: Any
+    result: RESULTS
     paths: int
 
 
-class _Choice(NamedTuple):
+class _ClocksAndTime(NamedTuple):
     """Logarithms of the clocks, and the time of a step over the shortest one."""
 
-    log_clock: Any
-    stretch: Any
+    log_clock: Array | np.ndarray
+    stretch: Array | np.ndarray
 
 
 class _Paths(NamedTuple):
     """How often a path takes each pass, and the time of its hops over the shortest time of a step."""
 
-    counts: Any
-    hops: Any
+    counts: Array | np.ndarray
+    hops: Array | np.ndarray
 
 
-class _Case(NamedTuple):
+class _ClockProblem(NamedTuple):
     """A pipeline, its schedule, which operations share a clock, and the units of time [s] and energy [J]."""
 
     pipeline: PipelineLoad
     schedule: Schedule
-    kinds: Kinds
-    fastest: Any
-    unit: Any
+    kinds: OperationKinds
+    fastest: Numeric
+    unit: Numeric
 
 
 def stage_clocks(
@@ -80,27 +80,23 @@ def stage_clocks(
     per: Per = "rank",
     options: SolverOptions | None = None,
 ) -> StageClocks:
-    """Clocks of least energy, `min E(phi) + n P_wait t` with `n_k . d(phi) + h_k <= t <= T` over all paths k.
+    """Clocks of lowest energy, `min E(phi) + n P_wait t` with `n_k . d(phi) + h_k <= t <= T` over all paths k.
 
     With durations and energies convex in the logarithms of the clocks, the optimum is the best of all
     [derivation: docs/physics.md C]. A host function: all deadlines are searched together, and share the paths found.
 
     **Arguments:**
 
-    - `pipeline`, `schedule`: passes and their order, from `pipeline_load` or made by hand.
     - `deadlines`: T [s], any number of them; at least the makespan at the highest clock, which counts as one
       millionth more so that the search has room.
     - `per`: a clock for each direction and `"rank"`, for its warm-up or cool-down apart (`"phase"`), or for each
       micro-batch of its own (`"operation"`, as in Perseus). The search is dense: up to some hundred clocks.
-    - `options`: `SolverOptions`.
-
-    **Returns:** `StageClocks`.
 
     **Raises:** `ValueError` for a deadline that even the highest clock misses.
     """
     with jax.enable_x64(True):
         wanted = np.atleast_1d(np.asarray(deadlines, np.float64))
-        case = _Case(pipeline, schedule, operation_kinds(schedule, per), 1.0, 1.0)
+        case = _ClockProblem(pipeline, schedule, operation_kinds(schedule, per), 1.0, 1.0)
         repeats = np.asarray(case.kinds.repeats)
         exists = np.sum(repeats.reshape(2, schedule.chunks, schedule.ranks, -1), axis=1) > 0
         highest = np.full(exists.shape, np.log(pipeline.maximum_clock))
@@ -113,18 +109,18 @@ def stage_clocks(
             )
         unit = float(_energies(highest[None], case, np.asarray([fastest]))[0])
         case = case._replace(fastest=fastest, unit=unit)
-        paths: dict[bytes, tuple[np.ndarray, float]] = {}
+        paths: PathsFound = {}
         for corner in (highest, lowest):
             _add(paths, _longest_paths(corner[None], case), np.zeros(1))
         limit = np.maximum(wanted / fastest, 1.0 + ROOM)
-        choice = _Choice(np.broadcast_to(0.5 * (lowest + highest), (len(limit), *lowest.shape)), limit)
+        choice = _ClocksAndTime(np.broadcast_to(0.5 * (lowest + highest), (len(limit), *lowest.shape)), limit)
 
-        def search(choice: _Choice) -> Solution:
+        def search(choice: _ClocksAndTime) -> Solution:
             return minimize_many(
                 _energy,
                 choice,
-                shared=(case, _rows(paths)),
-                bounds=(_Choice(lowest, np.asarray(0.5)), _Choice(highest, limit)),
+                shared=(case, _padded(paths)),
+                bounds=(_ClocksAndTime(lowest, np.asarray(0.5)), _ClocksAndTime(highest, limit)),
                 inequalities=_lateness,
                 options=options,
             )
@@ -152,25 +148,25 @@ def stage_clocks(
         )
 
 
-def _energy(choice: _Choice, case: _Case, _: Any) -> Array:
+def _energy(choice: _ClocksAndTime, case: _ClockProblem, _: _Paths) -> Array:
     clocks = jnp.exp(choice.log_clock)
     return case.pipeline.energy(clocks, case.kinds, choice.stretch * case.fastest) / case.unit
 
 
-def _lateness(choice: _Choice, case: _Case, paths: _Paths) -> Array:
+def _lateness(choice: _ClocksAndTime, case: _ClockProblem, paths: _Paths) -> Array:
     durations = case.pipeline.durations(jnp.exp(choice.log_clock)) / case.fastest
     return jnp.sum(paths.counts * durations, axis=(1, 2, 3)) + paths.hops - choice.stretch
 
 
 class _Longest(NamedTuple):
-    """For each lane: the longest path through each kind of pass, with its hops and its whole length."""
+    """For each deadline: the longest path through each kind of pass, with its hops and its whole length."""
 
-    counts: Any
-    hops: Any
-    length: Any
+    counts: Array
+    hops: Array
+    length: Array
 
 
-def _through_each_kind(log_clock: Array, case: _Case) -> _Longest:
+def _longest_by_kind(log_clock: Array, case: _ClockProblem) -> _Longest:
     durations = case.pipeline.durations(jnp.exp(log_clock)) / case.fastest
     hop = case.pipeline.hop / case.fastest
     clocks = log_clock.size
@@ -188,34 +184,37 @@ def _through_each_kind(log_clock: Array, case: _Case) -> _Longest:
     return jax.vmap(path)(stretched)
 
 
-def _all_longest(log_clock: Array, case: _Case) -> _Longest:
-    return jax.lax.map(lambda one: _through_each_kind(one, case), log_clock)
+def _all_longest(log_clock: Array, case: _ClockProblem) -> _Longest:
+    return jax.lax.map(lambda one: _longest_by_kind(one, case), log_clock)
 
 
-def _all_makespans(log_clock: Array, case: _Case) -> Array:
+def _all_makespans(log_clock: Array, case: _ClockProblem) -> Array:
     return jax.lax.map(lambda one: case.pipeline.makespan(jnp.exp(one), case.schedule, case.kinds), log_clock)
 
 
-def _all_energies(log_clock: Array, case: _Case, step_time: Array) -> Array:
+def _all_energies(log_clock: Array, case: _ClockProblem, step_time: Array) -> Array:
     return jax.vmap(lambda one, time: case.pipeline.energy(jnp.exp(one), case.kinds, time))(log_clock, step_time)
 
 
 _longest_paths, _makespans, _energies = Compiled(_all_longest), Compiled(_all_makespans), Compiled(_all_energies)
 
+PathsFound = dict[bytes, tuple[np.ndarray, float]]
+"""Counts and hops of every path, by the counts in bytes."""
 
-def _add(paths: dict[bytes, tuple[np.ndarray, float]], longest: _Longest, allowed: np.ndarray) -> int:
-    """Keep the paths that are longer than a lane allows, and say how many of them are new."""
+
+def _add(found: PathsFound, longest: _Longest, allowed: np.ndarray) -> int:
+    """Keep the paths that are longer than a deadline allows, and return how many of them are new."""
     counts, hops, length = (np.asarray(part) for part in longest)
-    known = len(paths)
+    known = len(found)
     for lane, row in zip(*np.nonzero(length > allowed[:, None]), strict=True):
         whole = np.round(counts[lane, row])
-        paths.setdefault(whole.astype(np.int32).tobytes(), (whole, float(hops[lane, row])))
-    return len(paths) - known
+        found.setdefault(whole.astype(np.int32).tobytes(), (whole, float(hops[lane, row])))
+    return len(found) - known
 
 
-def _rows(paths: dict[bytes, tuple[np.ndarray, float]]) -> _Paths:
+def _padded(found: PathsFound) -> _Paths:
     """All paths as arrays, filled up with empty ones, so that few sizes are compiled."""
-    size = max(FEWEST_PATHS, 1 << (len(paths) - 1).bit_length())
-    counts, hops = zip(*paths.values(), strict=True)
-    empty = size - len(paths)
+    size = max(FEWEST_PATHS, 1 << (len(found) - 1).bit_length())
+    counts, hops = zip(*found.values(), strict=True)
+    empty = size - len(found)
     return _Paths(np.stack([*counts, *[np.zeros_like(counts[0])] * empty]), np.asarray([*hops, *[0.0] * empty]))

@@ -11,49 +11,42 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from energymodel.numerics import Numeric
-from energymodel.solver.minimize import SolverOptions, minimize
-
-Devices = Float[ArrayLike, " devices"]
+from energymodel.solver import RESULTS, SolverOptions, minimize
 
 
 class PowerSplit(NamedTuple):
-    """The best division of a power.
+    """The best division of a power: what each device gets [W], and the throughput of all [token/s].
 
-    - `powers`: of each device [W].
-    - `throughput`: of all [token/s].
-    - `price`: throughput that one more watt brings [token/J]; the same at every device between its limits.
-    - `result`: a member of `RESULTS`.
+    `price` is the throughput that one more watt brings [token/J], the same at every device between its limits;
+    `result` is a member of `RESULTS`.
     """
 
     powers: Float[Array | np.ndarray, " devices"]
     throughput: Float[Array | np.ndarray, ""]
     price: Float[Array | np.ndarray, ""]
-    result: Any
+    result: RESULTS
 
 
 def divide_power(
     throughput: Callable[..., Float[Array, " devices"]],
     power: Numeric,
-    lower: Devices,
-    upper: Devices,
+    lower: Float[ArrayLike, " devices"],
+    upper: Float[ArrayLike, " devices"],
     args: tuple = (),
     options: SolverOptions | None = None,
 ) -> PowerSplit:
-    """Most throughput of devices that share a power, `max sum_i R_i(P_i)` with `sum_i P_i <= P`.
+    """Highest throughput of devices that share a power, `max sum_i R_i(P_i)` with `sum_i P_i <= P`.
 
     At the best division the marginal throughput is the same everywhere [Boyd & Vandenberghe 2004, ex. 5.2]. For
-    concave throughputs the solution is the best of all; otherwise it is a local one. Pure: works under `jit`, `vmap`
-    and differentiation.
+    concave throughputs the solution is the best of all; otherwise it is a local one. Works under `jit`, `vmap` and
+    differentiation.
 
     **Arguments:**
 
     - `throughput`: `R(P, *args)` of all devices [token/s], from their powers [W].
     - `power`: P [W], at least the sum of `lower`.
-    - `lower`, `upper`: least and largest power of each device [W].
+    - `lower`, `upper`: lowest and highest power of each device [W].
     - `args`: further arguments, by which the split may be differentiated.
-    - `options`: `SolverOptions`.
-
-    **Returns:** `PowerSplit`.
     """
     power, low, high = jnp.asarray(power, float), jnp.asarray(lower, float), jnp.asarray(upper, float)
     room = jnp.minimum(high, power) - low

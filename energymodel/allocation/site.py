@@ -4,7 +4,8 @@ A static division: every part is provisioned for its share and may draw it at an
 no more than the site's limit. Clock, powered width of memory and links, and the temperature of the coolant decide them.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -12,15 +13,15 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from energymodel.constants import ZERO_CELSIUS
+from energymodel.design.problem import COOLANT_RANGE
 from energymodel.numerics import Numeric, Real, Scalar, component, p_norm, real
-from energymodel.solver.minimize import Solution, SolverOptions, Values, minimize
+from energymodel.solver import RESULTS, Solution, SolverOptions, Values, minimize
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.facility import Facility
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.step import step_work
 from energymodel.system.training_system import TrainingSystem
 
-COOLANT_RANGE = (ZERO_CELSIUS + 10.0, ZERO_CELSIUS + 45.0)  # docs/physics.md C
 KELVIN = 10.0  # unit of temperatures in the search
 
 
@@ -75,36 +76,28 @@ class SitePower(NamedTuple):
 
 
 class SiteSplit(NamedTuple):
-    """The best static division of a site's power.
+    """The best static division of a site's power: settings, parts of the power, throughput of all chips [token/s].
 
-    - `choice`: the settings; `power`: the division [W]; `throughput`: of all chips [token/s].
-    - `price`: throughput that one more watt brings [token/J] (`most_throughput`), or power that one token per second
-      less saves [J/token] (`least_power`).
-    - `result`: a member of `RESULTS`.
+    `price` is the throughput that one more watt brings [token/J] (`most_throughput`), or the power that one token per
+    second less saves [J/token] (`least_power`); `result` is a member of `RESULTS`.
     """
 
     choice: SiteChoice
     power: SitePower
     throughput: Scalar
     price: Scalar
-    result: Any
+    result: RESULTS
 
 
 def site_load(system: TrainingSystem, plan: TrainingPlan) -> SiteLoad:
-    """Demands of a scenario per token and chip: kernels, memory traffic, and all exchanges of a step.
+    """Demands of a scenario per token and chip: kernels, memory traffic, and all communication of a step.
 
     Memory and links draw their full power when powered, whether or not data flow, the upper end of what they do.
     Traffic within and between nodes counts with the energy of its own links.
-
-    **Arguments:**
-
-    - `system`, `plan`: what is given and what is decided.
-
-    **Returns:** `SiteLoad`.
     """
     batch = jnp.max(jnp.asarray(plan.batch))
-    chip, step = system.accelerator, step_work(system, plan, batch)
-    division, work, load = step.division, step.layer, step.load
+    step = step_work(system, plan, batch)
+    chip, division, work, load = system.accelerator, step.division, step.layer, step.load
     sent = step.traffic.of_step(division)
     tokens = batch / plan.chips
     inner, outer = (sum(getattr(part, name) for part in sent) for name in ("inner_bytes", "outer_bytes"))
@@ -153,20 +146,11 @@ def site_power(site: SiteLoad, choice: SiteChoice) -> SitePower:
 
 
 def most_throughput(site: SiteLoad, power: Numeric, options: SolverOptions | None = None) -> SiteSplit:
-    """Static division of most throughput under a site limit, `max R(x)` with `P(x) <= P_site`.
+    """Static division of highest throughput under a site limit in watts, `max R(x)` with `P(x) <= P_site`.
 
     At the best division the next watt brings the same throughput wherever it goes [derivation: Lagrange]: if times
     `a_i / P_i` are joined by a p-norm, `P_i ~ a_i^(p / (p + 1))`. The chip's temperature obeys
-    `theta >= theta_c + R P`, so that leakage and coolant take part. Pure: works under `jit`, `vmap` and
-    differentiation.
-
-    **Arguments:**
-
-    - `site`: demands and powers, from `site_load`.
-    - `power`: P_site [W].
-    - `options`: `SolverOptions`.
-
-    **Returns:** `SiteSplit`, with the price of a watt [token/J].
+    `theta >= theta_c + R P`, so that leakage and coolant take part. Works under `jit`, `vmap` and differentiation.
     """
 
     def values(x: _Scaled, site: SiteLoad, power: Array) -> Values:
@@ -174,22 +158,14 @@ def most_throughput(site: SiteLoad, power: Numeric, options: SolverOptions | Non
         rows = jnp.stack([jnp.log(site_power(site, choice).total / power), _heating(site, choice)])
         return Values(-jnp.log(throughput(site, choice)), rows)
 
-    solution, split = _search(values, site, jnp.asarray(power, float), options)
+    solution, split = _best_split(values, site, power, options)
     return split._replace(price=solution.multipliers.inequalities[0] * split.throughput / power)
 
 
 def least_power(site: SiteLoad, tokens_per_second: Numeric, options: SolverOptions | None = None) -> SiteSplit:
-    """Static division of least power, hence of least energy per token, at a throughput, `min P(x)` with `R(x) >= R`.
+    """Static division of lowest power, hence of lowest energy per token, at a throughput, `min P(x)` with `R(x) >= R`.
 
-    The other side of `most_throughput` [derivation: Lagrange].
-
-    **Arguments:**
-
-    - `site`: demands and powers, from `site_load`.
-    - `tokens_per_second`: R [token/s].
-    - `options`: `SolverOptions`.
-
-    **Returns:** `SiteSplit`, with the marginal energy of a token [J/token].
+    The same divisions as those of `most_throughput`, by throughput instead of power.
     """
 
     def values(x: _Scaled, site: SiteLoad, needed: Array) -> Values:
@@ -197,7 +173,7 @@ def least_power(site: SiteLoad, tokens_per_second: Numeric, options: SolverOptio
         rows = jnp.stack([jnp.log(needed / throughput(site, choice)), _heating(site, choice)])
         return Values(jnp.log(site_power(site, choice).total), rows)
 
-    solution, split = _search(values, site, jnp.asarray(tokens_per_second, float), options)
+    solution, split = _best_split(values, site, tokens_per_second, options)
     return split._replace(price=solution.multipliers.inequalities[0] * split.power.total / tokens_per_second)
 
 
@@ -225,15 +201,17 @@ def _heating(site: SiteLoad, choice: SiteChoice) -> Array:
     return (settled - choice.temperature) / KELVIN
 
 
-def _search(values: Any, site: SiteLoad, limit: Array, options: SolverOptions | None) -> tuple[Solution, SiteSplit]:
+def _best_split(
+    values: Callable[..., Values], site: SiteLoad, limit: Numeric, options: SolverOptions | None
+) -> tuple[Solution, SiteSplit]:
+    """The division that minimizes the first of `values(x, site, limit)`, still without its price."""
     coldest, warmest = ((bound - ZERO_CELSIUS) / KELVIN for bound in COOLANT_RANGE)
     hottest = (site.chip.maximum_temperature - ZERO_CELSIUS) / KELVIN
     width, clock = jnp.log(jnp.asarray(site.least_width)), jnp.log(jnp.asarray(site.chip.minimum_clock))
     low = _Scaled(clock, width, width, jnp.asarray(coldest), jnp.asarray(coldest))
     high = _Scaled(0.0 * clock, 0.0 * width, 0.0 * width, jnp.asarray(warmest), jnp.asarray(hottest))
     start = jax.tree.map(lambda a, b: 0.5 * (a + b), low, high)
-    solution = minimize(values, start, args=(site, limit), bounds=(low, high), options=options)
+    solution = minimize(values, start, args=(site, jnp.asarray(limit, float)), bounds=(low, high), options=options)
     choice = _choice(solution.x)
-    return solution, SiteSplit(
-        choice, site_power(site, choice), throughput(site, choice), jnp.zeros(()), solution.result
-    )
+    power, none = site_power(site, choice), jnp.zeros(())
+    return solution, SiteSplit(choice, power, throughput(site, choice), none, solution.result)

@@ -255,19 +255,19 @@ def schedules(name: str, run: Run) -> list[dict[str, Any]]:
         row: dict[str, Any] = {
             "scenario": name,
             "minimize": objective,
-            "constant_token": float(found.constant_plan.batch[0]),
-            "first_token": float(found.plan.batch[0]),
-            "middle_token": float(np.interp(0.5, found.progress, found.plan.batch)),
-            "last_token": float(found.plan.batch[-1]),
+            "constant_token": float(found.constant.plan.batch[0]),
+            "first_token": float(found.schedule.plan.batch[0]),
+            "middle_token": float(np.interp(0.5, found.progress, found.schedule.plan.batch)),
+            "last_token": float(found.schedule.plan.batch[-1]),
             "saved": found.gain,
             "step_ratio": found.step_ratio,
-            "solved": found.success and found.constant_success,
+            "solved": found.schedule.success and found.constant.success,
         }
-        if found.rule is not None and found.constant_rule is not None:
-            fixed = found.constant_rule.fixed_cost_batch
+        if found.schedule.rule is not None and found.constant.rule is not None:
+            fixed = found.constant.rule.fixed_cost_batch
             level = constant_batch_cost(run.critical, fixed)
             row["saved_closed"] = float(1.0 - adaptive_batch_cost(run.critical, fixed, run.exponent) / level)
-            row["last_closed_token"] = float(found.rule.batch[-1])
+            row["last_closed_token"] = float(found.schedule.rule.batch[-1])
         rows.append(row)
     return rows
 
