@@ -16,7 +16,7 @@ FIELD = 1.0  # of the spread of costs: the first transverse field
 
 
 class Annealed(NamedTuple):
-    """Where the walkers ended: best place and cost of each, and how many different places it asked for the cost of."""
+    """Where the walkers ended: best place and cost of each, and how many different places it evaluated."""
 
     place: Int[np.ndarray, " walkers"]
     cost: Float[np.ndarray, " walkers"]
@@ -26,11 +26,7 @@ class Annealed(NamedTuple):
 def neighbors(coordinates: Float[np.ndarray, "places fields"]) -> Int[np.ndarray, "places moves"]:
     """Places that one step along one coordinate reaches; places without a neighbor there point to themselves.
 
-    **Arguments:**
-
-    - `coordinates`: of every place of the lattice, such as the degrees of every layout [1].
-
-    **Returns:** two moves for each coordinate that varies, down and up to the next place with all else equal.
+    Two moves for each coordinate that varies, down and up to the next place with all else equal.
     """
     count, fields = coordinates.shape
     moves = []
@@ -66,9 +62,7 @@ def anneal(
     - `costs`: finite costs of all places, such as the logarithm of energy of every layout [1].
     - `moves`: from `neighbors`.
     - `steps`: moves that each walker tries; a replica counts as a walker's moves, so both methods cost the same.
-    - `walkers`: independent runs, to tell the chance of success.
-
-    **Returns:** `Annealed`.
+    - `walkers`: independent runs, which show the chance of success.
 
     **Raises:** `ValueError` for a cost that is not finite.
     """

@@ -6,6 +6,7 @@ The shape as the variables of a design search: proportions, from which parameter
 import dataclasses
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -18,7 +19,7 @@ from energymodel.design.problem import Form, Given, Target
 from energymodel.learning.shape import shape_penalty
 from energymodel.numerics import Numeric, Real, real
 from energymodel.performance.workload import Transformer
-from energymodel.solver.minimize import Values
+from energymodel.solver import Values
 from energymodel.system.plan import ParallelLayout, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 
@@ -75,15 +76,8 @@ def proportions(workload: Transformer) -> dict[str, Float[Array, ""]]:
 def shaped(workload: Transformer, layers: Numeric, shape: Mapping[str, Numeric]) -> Transformer:
     """The transformer of a depth and of shape variables, with vocabulary, context and kind of another.
 
-    Dense layers among mixtures of experts keep their number, and their width in proportion to the active one.
-
-    **Arguments:**
-
-    - `workload`: the other transformer.
-    - `layers`: depth [1].
-    - `shape`: shape variables that change, see `SHAPE` [1].
-
-    **Returns:** the transformer; counts may be fractions.
+    Dense layers among mixtures of experts keep their number, and their width in proportion to the active one. Shape
+    variables that are not in `shape` stay, see `SHAPE`; counts may be fractions.
     """
     full = {**proportions(workload), **shape}
     hidden = full["hidden"]
@@ -99,10 +93,11 @@ def shaped(workload: Transformer, layers: Numeric, shape: Mapping[str, Numeric])
         "experts": full["experts"],
         "active_experts": full["active_experts"],
     }
-    names = tuple(changes)
-    return eqx.tree_at(
-        lambda w: [getattr(w, name) for name in names], workload, [jnp.asarray(changes[name]) for name in names]
-    )
+    return _replace_fields(workload, {name: jnp.asarray(value) for name, value in changes.items()})
+
+
+def _replace_fields(workload: Transformer, fields: Mapping[str, Array | np.ndarray]) -> Transformer:
+    return eqx.tree_at(lambda w: [getattr(w, name) for name in fields], workload, list(fields.values()))
 
 
 class Depth(NamedTuple):
@@ -118,16 +113,13 @@ class ShapeForm:
 
     form: Form
 
+    @partial(jax.jit, static_argnums=0, inline=True)  # one trace of the model serves all its derivatives
     def __call__(
         self, point: Float[Array | np.ndarray, " n"], depth: Depth, target: Target, given: Given, prior: ShapePrior
     ) -> Values:
         """Logarithm of the objective, and rows."""
-        return _values(self, jnp.asarray(point), depth, target, given, prior)
-
-    def values(self, point: Array, depth: Depth, target: Target, given: Given, prior: ShapePrior) -> Values:
-        """The same, traced anew at every call."""
         target, given = self.shaped(point, depth, target, given, prior)
-        values = self.form.values(point[len(SHAPE) :], depth.layout, target, given)
+        values = self.form(point[len(SHAPE) :], depth.layout, target, given)
         workload = given.system.workload
         choice = jnp.log(jnp.asarray(workload.active_experts) / workload.experts)  # no more than there are
         return Values(values.objective, jnp.append(values.inequalities, choice))
@@ -150,21 +142,10 @@ class ShapeForm:
         return self.form.at(point[len(SHAPE) :], depth.layout, target, given)
 
 
-# One trace of the model serves all its derivatives.
-_values = jax.jit(ShapeForm.values, static_argnums=0, inline=True)
-
-
 def depths_that_divide(layers: float, layout: ParallelLayout) -> Float[np.ndarray, " depths"]:
     """Depths from 0.4 to 2.5 times a given one that fill the pipeline, or leave the slots empty that it leaves.
 
-    With virtual_stages, the layers of a virtual stage stay as many, and the number of virtual stages changes.
-
-    **Arguments:**
-
-    - `layers`: depth of the model at hand [1].
-    - `layout`: its layout.
-
-    **Returns:** depths [1], increasing.
+    With virtual stages, the layers of a virtual stage stay as many, and the number of virtual stages changes.
     """
     step = depth_step(layers, layout)
     spare = math.ceil(layers / step) * step - layers
@@ -175,13 +156,7 @@ def depths_that_divide(layers: float, layout: ParallelLayout) -> Float[np.ndarra
 
 
 def depth_step(layers: float, layout: ParallelLayout) -> int:
-    """Layers by which a depth may grow: one for every rank, or a virtual stage for every rank [1].
-
-    **Arguments:**
-
-    - `layers`: depth of the model at hand [1].
-    - `layout`: its layout.
-    """
+    """Layers by which a depth may grow: one for every rank, or a virtual stage for every rank [1]."""
     pipeline, virtual_stages = round(float(layout.pipeline)), round(float(layout.virtual_stages))
     return pipeline if virtual_stages == 1 else pipeline * math.ceil(layers / (pipeline * virtual_stages))
 
@@ -207,11 +182,8 @@ class ShapeCounts(NamedTuple):
         scaled = float(workload.dense_feed_forward) / float(active_feed_forward(workload))
         width = self.feed_forward * (self.active_experts + float(workload.shared_experts))
         dense = FEED_FORWARD_STEP * round(scaled * width / FEED_FORWARD_STEP)
-        names = self._fields
-        changed = eqx.tree_at(
-            lambda w: [getattr(w, name) for name in names], workload, [np.asarray(float(value)) for value in self]
-        )
-        return eqx.tree_at(lambda w: w.dense_feed_forward, changed, np.asarray(float(dense)))
+        counts = {**self._asdict(), "dense_feed_forward": dense}
+        return _replace_fields(workload, {name: np.asarray(float(value)) for name, value in counts.items()})
 
 
 def realizable_shapes(
@@ -219,14 +191,7 @@ def realizable_shapes(
 ) -> list[ShapeCounts]:
     """Whole shapes around a point: hidden in heads and tensor ranks, heads in tensor ranks, widths in blocks of 256.
 
-    **Arguments:**
-
-    - `workload`: the scenario's model.
-    - `layout`: its layout.
-    - `layers`: depth [1].
-    - `point`: logarithms of the shape variables, in the order of `SHAPE`; more may follow.
-
-    **Returns:** all combinations of the nearest whole numbers.
+    All combinations of the nearest whole numbers; `point` begins with logarithms in the order of `SHAPE`.
     """
     shape = shaped(workload, layers, {name: np.exp(point[place]) for place, name in enumerate(SHAPE)})
     tensor, head = round(float(layout.tensor)), round(float(workload.head_size))
