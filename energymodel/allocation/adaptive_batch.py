@@ -181,7 +181,7 @@ def adaptive_batch(
         problem = pose(scenario, baseline, minimize, limits or {}, vary or {}, fix)
         if TOKENS in problem.form.paths:
             raise InputError("adaptive_batch: the loss is held; minimize energy, time, money or carbon.")
-        form, solutions = _solve(problem, knots, method)
+        form, solutions = _best_batches(problem, knots, method)
         return _adaptive_batch(scenario, problem, form, solutions)
 
 
@@ -192,7 +192,7 @@ def least_batch(system: TrainingSystem, plan: TrainingPlan) -> Float[Array, ""]:
     return data * layout.microbatch * system.workload.sequence
 
 
-def _solve(problem: Problem, knots: int, method: str) -> tuple[ScheduleForm, list[Solution]]:
+def _best_batches(problem: Problem, knots: int, method: str) -> tuple[ScheduleForm, list[Solution]]:
     """Best schedule of so many knots, and best constant batch."""
     given, target, bounds = problem.given, problem.target, problem.bounds
     paths = tuple(path for path in problem.form.paths if path != "plan.batch")

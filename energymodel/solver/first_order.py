@@ -3,7 +3,7 @@
 Gradients alone, from one reverse sweep however many variables there are: the augmented Lagrangian [Hestenes 1969;
 Powell 1969; Rockafellar 1973] turns constraints into a sequence of smooth problems, MINUIT's change of variables
 [James & Roos 1975] keeps each inside its bounds, and the L-BFGS of optax [Liu & Nocedal 1989] minimizes them. The
-dense solver of `solve.minimize` needs a tenth of the evaluations where its Hessian is affordable, up to about 60
+dense solver of `minimize` needs a tenth of the evaluations where its Hessian is affordable, up to about 60
 variables.
 """
 
@@ -63,7 +63,7 @@ def minimize_first_order(
     """
     options = FirstOrderOptions() if options is None else options
     problem = flatten(objective, x0, args, bounds, inequalities, equalities, None)
-    solution = problem.shaped(_search(problem, options))
+    solution = problem.shaped(_augmented_lagrangian(problem, options))
     if throw:
         solution = solution.result.error_if(solution, solution.result != RESULTS.successful)
     return solution
@@ -91,7 +91,7 @@ class _FirstOrderState(NamedTuple):
     result: RESULTS
 
 
-def _search(problem: FlatProblem, options: FirstOrderOptions) -> FlatSolution:
+def _augmented_lagrangian(problem: FlatProblem, options: FirstOrderOptions) -> FlatSolution:
     import optax
 
     dtype, rows, equality = problem.x0.dtype, problem.rows, problem.equality

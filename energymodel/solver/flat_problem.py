@@ -139,7 +139,8 @@ def flatten(
             f"minimize: the objective has shape {f_like.shape}. Return a scalar; add up or pick one entry."
         )
     start = jax.lax.stop_gradient(flat)
-    low, high = _flat_bound(lower, x_like, -jnp.inf), _flat_bound(upper, x_like, jnp.inf)
+    low = ravel(spread_bound(lower, x_like, -jnp.inf), dtype)
+    high = ravel(spread_bound(upper, x_like, jnp.inf), dtype)
     width, size = high - low, jnp.maximum(jnp.abs(start), 1.0)
     size = jnp.where((width > 0) & (width < size), width, size)
     near = None
@@ -187,7 +188,3 @@ def spread_bound(bound: PyTree, like: PyTree, missing: float) -> PyTree:
             f"minimize: a bound of structure {jax.tree.structure(bound)} does not fit x0 of structure "
             f"{jax.tree.structure(like)}. Give one number, or a pytree like x0 (None where there is no bound)."
         ) from error
-
-
-def _flat_bound(bound: PyTree, x_like: PyTree, missing: float) -> Float[Array, " n"]:
-    return ravel(spread_bound(bound, x_like, missing), jax.tree.leaves(x_like)[0].dtype)

@@ -88,7 +88,7 @@ def minimize_many(
         mesh = Mesh(np.asarray(devices), ("lanes",)) if len(devices) > 1 else None
         fewest = 1 if devices[0].platform == "cpu" else _ACCELERATED
         width = chunk or min(max(options.chunk, fewest), 1 << max(-(-count // len(devices)) - 1, 0).bit_length())
-        return _rounds(family, lanes, count, width * len(devices), mesh, iterations, progress)
+        return _iterate_all(family, lanes, count, width * len(devices), mesh, iterations, progress)
 
 
 Progress = tuple[ip.InteriorPointState, Solution]
@@ -110,7 +110,7 @@ class _Family(NamedTuple):
         return flatten(self.objective, x0, (*args, *self.shared), bounds, self.inequalities, self.equalities, warm)
 
 
-def _rounds(
+def _iterate_all(
     family: _Family,
     lanes: PyTree,
     count: int,
@@ -195,7 +195,9 @@ def _init(family: _Family, lanes: PyTree) -> ip.InteriorPointState:
     return jax.vmap(lambda lane: ip.init(family.problem(lane), family.options))(lanes)
 
 
-def _round(family: _Family, lanes: PyTree, state: ip.InteriorPointState, limit: Array, mesh: Mesh | None) -> Progress:
+def _iterate_chunk(
+    family: _Family, lanes: PyTree, state: ip.InteriorPointState, limit: Array, mesh: Mesh | None
+) -> Progress:
     """Iterate a chunk to the end or to `limit`; each device of a mesh iterates its share on its own."""
     arrays, static = eqx.partition(family, eqx.is_array)
 
@@ -224,5 +226,5 @@ def _round(family: _Family, lanes: PyTree, state: ip.InteriorPointState, limit: 
 
 
 _init_all = Compiled(_init, once=True)
-round_all = Compiled(_round)
+round_all = Compiled(_iterate_chunk)
 """One round of a chunk of lanes: nothing else takes as long to compile or to load."""

@@ -41,7 +41,7 @@ def test_peers_agree_with_our_search(name):
 
 @pytest.mark.parametrize("method", PEERS)
 def test_peers_take_pytrees_arguments_and_fixed_variables(method):
-    """min (a-1)^2 + (b-2)^2 + (c-3)^2 + k a c with c fixed at 2, a <= -1/2: as `test_solve` derives by hand, k = 1."""
+    """min (a-1)^2 + (b-2)^2 + (c-3)^2 + k a c with c fixed at 2, a <= -1/2: as `test_minimize` derives by hand."""
     solution = minimize(
         lambda x, k: (x["a"] - 1) ** 2 + (x["b"][0] - 2) ** 2 + (x["c"] - 3) ** 2 + k * x["a"] * x["c"],
         {"a": 0.0, "b": jnp.zeros(1), "c": 5.0},
