@@ -15,7 +15,7 @@ from . import (
     uncertainty,
 )
 from .calibration.calibrate import Calibration, calibrate
-from .calibration.predict import predict
+from .calibration.step_prediction import predict
 from .design.front import Front
 from .design.optimize import optimize
 from .design.pareto import pareto

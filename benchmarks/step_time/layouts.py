@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from energymodel.calibration.predict import cluster_system, predict_row
-from energymodel.calibration.table import INPUTS, layouts
+from energymodel.calibration.layout_table import INPUTS, layouts
+from energymodel.calibration.step_prediction import cluster_system, predict_row
 
 CHUNK = 4096
 ROW = {"cluster": "megatron-a100", "model": "megatron-175b", "chips": 1024, "batch_sequences": 1536}

@@ -1,4 +1,4 @@
-"""At which batch and power limit does a workload take least energy on a device, as far as a fit can tell?"""
+"""At which batch and power limit does a workload take the lowest energy on a device, as far as a fit can tell?"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,12 +7,12 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
-from energymodel.calibration import power
-from energymodel.calibration.constants import Values
+from energymodel.calibration.constant_priors import Values
+from energymodel.calibration.device_power import Profiles, predict_power
 
 
 class BestSetting(NamedTuple):
-    """The setting of least energy of a workload.
+    """The setting of lowest energy of a workload.
 
     - `batch`; `limit` [W], or `clock` over the profile's [1], whichever was measured.
     - `energy`, `time`: over those of the same batch at the highest limit or clock [1].
@@ -26,12 +26,12 @@ class BestSetting(NamedTuple):
     time: float
 
 
-def least_energy(
+def lowest_energy(
     energy: Float[np.ndarray, " settings"], is_profile: Bool[np.ndarray, " settings"], error: float
 ) -> int:
-    """The setting of least energy; one that was predicted must save more than its error to stand before a measured one.
+    """The setting of lowest energy; a predicted one must save more than its error to beat a measured one.
 
-    The least of many predictions is too low, the more so the larger their error: a workload that leaves its device
+    The lowest of many predictions is too low, the more so the larger their error: a workload that leaves its device
     waiting has the same energy at all limits but for noise, and a lower limit can only cost it time.
 
     **Arguments:**
@@ -47,7 +47,7 @@ def least_energy(
 
 def best_settings(
     values: Values,
-    runs: power.Profiles,
+    runs: Profiles,
     is_profile: Bool[np.ndarray, " rows"],
     workload: Sequence[str] | np.ndarray,
     batch: Float[np.ndarray, " rows"],
@@ -59,38 +59,36 @@ def best_settings(
 
     **Arguments:**
 
-    - `values`, `runs`, `is_profile`: fitted constants, and profiles from `power.profiles`.
+    - `values`, `runs`, `is_profile`: fitted constants, and profiles from `device_power.profiles`.
     - `workload`, `batch`: of the rows.
-    - `error`: see `least_energy`.
+    - `error`: see `lowest_energy`.
 
     **Returns:** one setting for each workload.
     """
-    names = np.asarray(workload)
-    by_limit = bool(np.any(np.isfinite(runs.limit)))
+    by_limit = runs.by_limit
     speed = np.asarray(runs.limit if by_limit else runs.clock)
     profiles = np.flatnonzero(is_profile)
     lower = np.unique(speed[~is_profile & np.isfinite(speed)])
     row, at = (one.ravel() for one in np.meshgrid(profiles, lower, indexing="ij"))
     below = at < speed[row]
     row, at = np.concatenate([profiles, row[below]]), np.concatenate([speed[profiles], at[below]])
-    measured = np.arange(len(row)) < len(profiles)
-    table = power.Profiles(*(np.asarray(leaf)[row] for leaf in runs))
-    table = table._replace(limit=at) if by_limit else table._replace(clock=at)
+    measured, table = np.arange(len(row)) < len(profiles), runs.at_speeds(row, at)
     with jax.enable_x64(True):
-        time, watt = (np.asarray(one, np.float64) for one in power.predict_power(values, table))
+        time, watt = (np.asarray(one, np.float64) for one in predict_power(values, table))
     time = np.where(measured, table.reference_time, time)
     energy = np.where(measured, table.reference_time * table.reference_power, time * watt)
-    best = []
+    names, best = np.asarray(workload), []
     for name in dict.fromkeys(names.tolist()):
         places = np.flatnonzero(names[row] == name)
-        place = int(places[least_energy(energy[places], measured[places], error)])
+        place = int(places[lowest_energy(energy[places], measured[places], error)])
         profile = float(table.reference_time[place] * table.reference_power[place])
+        speed_here = float(at[place])
         best.append(
             BestSetting(
                 name,
                 float(batch[row[place]]),
-                float(at[place]) if by_limit else None,
-                None if by_limit else float(at[place]),
+                speed_here if by_limit else None,
+                None if by_limit else speed_here,
                 float(energy[place]) / profile,
                 float(time[place] / table.reference_time[place]),
             )

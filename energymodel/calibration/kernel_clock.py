@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.calibration.constants import Constant, Constants, Values
-from energymodel.calibration.power import WIDTH
+from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Values
+from energymodel.calibration.device_power import WIDTH
 from energymodel.numerics import Numeric, p_norm
 from energymodel.physics.voltage import voltage_fraction
 
@@ -71,16 +71,16 @@ class KernelPower(NamedTuple):
         return self.clocking + self.operations
 
 
-CONSTANTS: Constants = {
-    "static": Constant(0.12, 0.4, unit="device power"),
-    "clocking": Constant(0.08, 0.5, unit="device power"),
-    "memory": Constant(0.2, 0.5, unit="device power"),
-    "voltage_floor": Constant(0.8, 0.08, 0.5, 1.0),
-    "voltage_knee": Constant(0.65, 0.1, 0.2, 0.95),
-    "saturation": Constant(0.8, 0.3),
-    "overlap": Constant(3.0, 0.4, 1.0),
-    "path_clock": Constant(0.65, 0.1, 0.2, 0.95),
-    "path_exponent": Constant(1.3, 0.3),
+CONSTANTS: ConstantPriors = {
+    "static": ConstantPrior(0.12, 0.4, unit="device power"),
+    "clocking": ConstantPrior(0.08, 0.5, unit="device power"),
+    "memory": ConstantPrior(0.2, 0.5, unit="device power"),
+    "voltage_floor": ConstantPrior(0.8, 0.08, 0.5, 1.0),
+    "voltage_knee": ConstantPrior(0.65, 0.1, 0.2, 0.95),
+    "saturation": ConstantPrior(0.8, 0.3),
+    "overlap": ConstantPrior(3.0, 0.4, 1.0),
+    "path_clock": ConstantPrior(0.65, 0.1, 0.2, 0.95),
+    "path_exponent": ConstantPrior(1.3, 0.3),
 }
 """Priors: the floor and knee of docs/physics.md B2, and wide ones for what was not measured before."""
 
@@ -196,7 +196,7 @@ def split_power(values: Values, kernels: Any) -> KernelPower:
 
 
 def kernel_errors(values: Values, kernels: Any) -> Float[Array, "rows 2"]:
-    """Logarithmic errors of time and power, for `least_squares.fit`."""
+    """Logarithmic errors of time and power."""
     k = Kernels(*map(jnp.asarray, kernels))
     parts = split_power(values, k)
     power = jnp.maximum(parts.power, LEAST_SHARE * k.power)

@@ -15,6 +15,7 @@ from energymodel.errors import InputError, suggest
 from energymodel.presets.renamed import current_name
 
 MOST_ROWS = 20_000
+FEWEST_ROWS = 2
 MAGNITUDES = ("k", "m", "g", "t", "b", "bn", "thousand", "million", "millions", "billion", "billions", "trillion")
 
 
@@ -52,18 +53,19 @@ class Measurements(NamedTuple):
         """A column of words, or one word for all rows if the file lacks it."""
         return self.columns.get(name, np.full(len(self), default))
 
+    def select(self, rows: np.ndarray) -> "Measurements":
+        """Some of the rows."""
+        columns = {name: values[rows] for name, values in self.columns.items()}
+        return Measurements(self.path, columns, self.lines[rows])
 
-def read_measurements(
-    path: Path, schema: Sequence[Column], *, where: Mapping[str, str] | None = None, least_rows: int = 2
-) -> Measurements:
+
+def read_measurements(path: Path, schema: Sequence[Column], *, where: Mapping[str, str] | None = None) -> Measurements:
     """Read a CSV file with a header.
 
     **Arguments:**
 
-    - `path`: of the file.
     - `schema`: columns that are read; others are left alone.
     - `where`: words that columns of a row must have for it to be taken, such as `{"gpu": "V100"}`.
-    - `least_rows`: fewest rows that are of use.
 
     **Raises:** `InputError`, one line that names file, line and column.
     """
@@ -79,10 +81,10 @@ def read_measurements(
         raise InputError(f"{path}: not a text file. Measurements are CSV in UTF-8.") from None
     except csv.Error as error:
         raise InputError(f"{path}: not a CSV file: {error}.") from None
-    if len(rows) < least_rows:
+    if len(rows) < FEWEST_ROWS:
         raise InputError(
-            f"{path}: {len(rows)} row{'s' * (len(rows) != 1)} of measurements; at least {least_rows} are needed to fit "
-            "constants. Measure more settings."
+            f"{path}: {len(rows)} row{'s' * (len(rows) != 1)} of measurements; at least {FEWEST_ROWS} are needed to "
+            "fit constants. Measure more settings."
         )
     columns: dict[str, np.ndarray] = {}
     for column in schema:

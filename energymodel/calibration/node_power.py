@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.calibration.constants import Constant, Constants, Values
+from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Values
 from energymodel.numerics import Numeric
 
 
@@ -35,9 +35,9 @@ class NodeRuns(NamedTuple):
     power: Float[Array, " rows"]
 
 
-CONSTANTS: Constants = {
-    "waiting_power": Constant(0.25, 0.10, 0.05, 0.9, "1"),
-    "busy_share": Constant(0.80, 0.10, 0.2, 1.0, "1"),
+CONSTANTS: ConstantPriors = {
+    "waiting_power": ConstantPrior(0.25, 0.10, 0.05, 0.9, "1"),
+    "busy_share": ConstantPrior(0.80, 0.10, 0.2, 1.0, "1"),
 }
 """Waiting power over rated power (prior: docs/physics.md B2, 140 of 700 W, and spinning kernels), and the share of the
 time that chips of a node by itself are busy (prior: exchanges and idle gaps of a fifth)."""
@@ -87,6 +87,6 @@ def predicted_power(values: Values, runs: NodeRuns) -> Float[Array, " rows"]:
     return node_power(runs.idle_power, runs.chips, runs.rated_power, chip, runs.idle_chip, runs.efficiency)
 
 
-def errors(values: Values, runs: Any) -> Float[Array, "rows 1"]:
-    """Logarithmic errors, for `least_squares.fit`."""
+def node_power_errors(values: Values, runs: Any) -> Float[Array, "rows 1"]:
+    """Logarithmic errors."""
     return jnp.log(predicted_power(values, runs) / runs.power)[:, None]

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.calibration.constants import Constant, Constants, Values
-from energymodel.calibration.power import WIDTH
+from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Values
+from energymodel.calibration.device_power import WIDTH
 from energymodel.numerics import Numeric
 from energymodel.physics.voltage import voltage_fraction
 
@@ -41,11 +41,11 @@ class Deadlines(NamedTuple):
     energy: Column
 
 
-CONSTANTS: Constants = {
-    "memory_power": Constant(0.05, 0.05, 0.0, 0.4, "rated power"),
-    "memory_time": Constant(0.2, 0.1, 0.0, 1.0),
-    "voltage_floor": Constant(0.75, 0.08, 0.5, 1.0),
-    "voltage_knee": Constant(0.65, 0.1, 0.2, 0.95),
+CONSTANTS: ConstantPriors = {
+    "memory_power": ConstantPrior(0.05, 0.05, 0.0, 0.4, "rated power"),
+    "memory_time": ConstantPrior(0.2, 0.1, 0.0, 1.0),
+    "voltage_floor": ConstantPrior(0.75, 0.08, 0.5, 1.0),
+    "voltage_knee": ConstantPrior(0.65, 0.1, 0.2, 0.95),
 }
 """Priors: energy of memory and links that no clock changes, over rated power times the time at full clock, and the
 share of that time which they take (docs/physics.md B2: .1 to .3 for large products); floor and knee of docs/physics.md
@@ -111,6 +111,6 @@ def switching_power_of(plans: Deadlines, memory: Numeric, squares: Numeric) -> F
 
 
 def front_errors(values: Values, plans: Any) -> Float[Array, "rows 1"]:
-    """Logarithmic errors of the energy, for `least_squares.fit`."""
+    """Logarithmic errors of the energy."""
     p = Deadlines(*map(jnp.asarray, plans))
     return (jnp.log(front_energy(values, p)) - jnp.log(p.energy))[:, None]

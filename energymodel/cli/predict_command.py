@@ -1,4 +1,4 @@
-"""`energymodel predict`: how long is a step of each layout of a table, and does it fit?"""
+"""`energymodel predict`: how long does a step of each layout of a table take, and does it fit in memory?"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +18,7 @@ Columns = Annotated[bool, typer.Option("--columns", help="List the columns of th
 
 @guarded
 def command(table: TableFile = None, columns: Columns = False, as_json: AsJson = False, output: Output = None) -> int:
-    """Predict step time with its terms, MFU, memory and the risk to run out of it, for a table of layouts."""
+    """Predict step time with its terms, MFU, memory and out-of-memory risk, for a table of layouts."""
     if columns:
         return _list_columns()
     if table is None:
@@ -28,7 +28,7 @@ def command(table: TableFile = None, columns: Columns = False, as_json: AsJson =
     check_output(output)
     with Progress() as progress:
         progress("loading JAX ...")
-        from energymodel.calibration.predict import predict
+        from energymodel.calibration.step_prediction import predict
 
         progress(f"predicting {table} ...")
         found = predict(table).table()
@@ -69,7 +69,7 @@ def _report(found: "dict[str, np.ndarray]") -> "RenderableType":
 
 
 def _list_columns() -> int:
-    from energymodel.calibration.table import INPUTS, MEASURED, WORDS
+    from energymodel.calibration.layout_table import INPUTS, MEASURED, WORDS
 
     print(f"text: {', '.join(WORDS)} (cluster is needed; model fills the shape)")
     for column in (*INPUTS, *MEASURED):

@@ -9,7 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from energymodel.calibration.best_setting import BestSetting
-from energymodel.calibration.calibrate import Calibration, FittedConstant
+from energymodel.calibration.calibrate import Calibration
+from energymodel.calibration.calibrated_scenario import FittedConstant
 from energymodel.report import toml_text
 from energymodel.report.figure import BLUE, add_axes, new_figure, save
 
@@ -17,14 +18,14 @@ SHOWN_GROUPS = 20
 HEADER = (
     "# Written by `energymodel calibrate`; give it to evaluate, optimize, sweep or calibrate --prior as a scenario."
 )
-BEST_NOTE = "Changes from the same batch at the highest setting; a lower one has to save more than the error held out."
+BEST_NOTE = "Changes from the same batch at the highest setting; a lower one must save more than the held-out error."
 
 
 def calibration_report(found: Calibration) -> RenderableType:
     """Constants, errors of held-out groups, what to measure next."""
     parts: list[RenderableType] = [
         Text(f"{found.kind}: {found.rows} rows of {found.source}, priors of {found.base}", style="bold"),
-        *([Text(f"form: {form.name}, since {form.reason}")] if (form := found.problem.form) is not None else []),
+        *([Text(f"form: {form.name}, since {form.reason}")] if (form := found.case.form) is not None else []),
         "",
         _constants_table(found),
         "",
@@ -74,7 +75,7 @@ def _errors_table(found: Calibration) -> Table:
 
 
 def _best_table(found: Calibration) -> Table:
-    table = Table(title="Least energy for the same work", title_justify="left", box=None)
+    table = Table(title="Lowest energy for the same work", title_justify="left", box=None)
     table.add_column("workload")
     for name in ("batch", "limit" if found.best[0].clock is None else "clock", "energy", "time"):
         table.add_column(name, justify="right")
@@ -84,10 +85,6 @@ def _best_table(found: Calibration) -> Table:
         table.add_row(escape(one.workload), f"{one.batch:g}", setting, *changes)
     if len(found.best) > SHOWN_GROUPS:
         table.add_row(f"... {len(found.best) - SHOWN_GROUPS} more: --json", "", "", "", "")
-    table.caption = (
-        "Changes from the same batch at the highest setting; what saves less than the error held out is left."
-    )
-    table.caption_justify = "left"
     return table
 
 
@@ -98,7 +95,7 @@ def calibration_json(found: Calibration) -> dict[str, Any]:
         "source": found.source,
         "base": found.base,
         "rows": found.rows,
-        **({"form": {"name": form.name, "reason": form.reason}} if (form := found.problem.form) is not None else {}),
+        **({"form": {"name": form.name, "reason": form.reason}} if (form := found.case.form) is not None else {}),
         "constants": {one.name: _constant_json(one) for one in found.constants},
         "undetermined": list(found.undetermined),
         "held_out_error_percent": {

@@ -6,9 +6,9 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
+from cluster_fit import ClusterFit
 from clusters import Cluster, unit_of
 
-from energymodel.calibration.fit import Fit
 from energymodel.presets.files import read_preset
 
 BASE = "_held-fixed"
@@ -16,7 +16,7 @@ PRESETS = Path(__file__).parents[2] / "energymodel" / "presets" / "clusters"
 
 
 def write_presets(
-    clusters: Mapping[str, Cluster], fits: Mapping[str, Fit], memory: Mapping[str, dict[str, float]]
+    clusters: Mapping[str, Cluster], fits: Mapping[str, ClusterFit], memory: Mapping[str, dict[str, float]]
 ) -> None:
     """Cluster presets with fitted constants, their 95 % intervals and their origin."""
     for name, cluster in clusters.items():

@@ -5,7 +5,8 @@ Clusters of throughput tables are in `table_clusters.py`.
 
 from typing import Any, NamedTuple
 
-from energymodel.calibration.fit import Constant
+from cluster_fit import ClusterConstant
+
 from energymodel.presets.scenario import load_scenario
 from energymodel.system.training_system import TrainingSystem
 
@@ -22,7 +23,7 @@ class Cluster(NamedTuple):
     title: str
     presets: dict[str, Any]
     fixed: dict[str, tuple[float, str]]
-    constants: tuple[Constant, ...]
+    constants: tuple[ClusterConstant, ...]
     source: str
     timed_as: str = ""
 
@@ -40,10 +41,10 @@ def common(launch_exponent: float, tile: float, half_size: float | None = 0.0) -
     return fixed if half_size is None else {**fixed, "accelerator.gemm_half_size": (half_size, "1")}
 
 
-EFFICIENCY = Constant("accelerator.gemm_efficiency", 0.8, 0.1, 0.3, 0.95)
-HOST = Constant("accelerator.launch_overhead", 3e-3, 1.0, 1e-5, 2e-2)
-SCALE_UP = Constant("node.scale_up.efficiency", 0.7, 0.3, 0.2, 1.0)
-SCALE_OUT = Constant("network.link.efficiency", 0.6, 0.5, 0.05, 1.0)
+EFFICIENCY = ClusterConstant("accelerator.gemm_efficiency", 0.8, 0.1, 0.3, 0.95)
+HOST = ClusterConstant("accelerator.launch_overhead", 3e-3, 1.0, 1e-5, 2e-2)
+SCALE_UP = ClusterConstant("node.scale_up.efficiency", 0.7, 0.3, 0.2, 1.0)
+SCALE_OUT = ClusterConstant("network.link.efficiency", 0.6, 0.5, 0.05, 1.0)
 
 _DEEPSPEED = {
     **common(4.0, 200.0),
@@ -74,10 +75,10 @@ _SLOW_RINGS = {**_NANOTRON, "software.tree": (0.0, "1")}
 _NANOTRON_FITTED = (
     EFFICIENCY._replace(value=0.55, spread=0.15),
     HOST._replace(value=4e-3),
-    Constant("node.scale_up.latency", 3e-4, 1.5, 1e-6, 5e-3),
-    Constant("network.link.latency", 3e-3, 1.5, 1e-6, 5e-2),
+    ClusterConstant("node.scale_up.latency", 3e-4, 1.5, 1e-6, 5e-3),
+    ClusterConstant("network.link.latency", 3e-3, 1.5, 1e-6, 5e-2),
     SCALE_OUT,
-    Constant("software.microbatch_time", 2e-3, 1.0, 1e-4, 1e-2),
+    ClusterConstant("software.microbatch_time", 2e-3, 1.0, 1e-4, 1e-2),
 )
 _FOUNDRY = {
     **common(8.0, 0.0),
@@ -88,10 +89,10 @@ _FOUNDRY = {
 }
 _FOUNDRY_FITTED = (
     EFFICIENCY._replace(value=0.75),
-    Constant("software.elementwise_passes", 4.0, 0.5, 1.0, 12.0),
+    ClusterConstant("software.elementwise_passes", 4.0, 0.5, 1.0, 12.0),
     HOST._replace(value=1e-3),
     SCALE_OUT,
-    Constant("accelerator.gemm_half_size", 165.0, 0.7, 10.0, 1000.0),
+    ClusterConstant("accelerator.gemm_half_size", 165.0, 0.7, 10.0, 1000.0),
 )
 CLUSTERS = {
     "megatron-a100": Cluster(
@@ -109,8 +110,8 @@ CLUSTERS = {
         },
         (
             EFFICIENCY,
-            Constant("accelerator.gemm_half_size", 165.0, 0.7, 10.0, 1000.0),
-            Constant("software.elementwise_passes", 4.0, 1.0, 0.5, 12.0),
+            ClusterConstant("accelerator.gemm_half_size", 165.0, 0.7, 10.0, 1000.0),
+            ClusterConstant("software.elementwise_passes", 4.0, 1.0, 0.5, 12.0),
         ),
         "Korthikanti et al. 2022, table 5",
     ),
@@ -120,11 +121,11 @@ CLUSTERS = {
         _DEEPSPEED,
         (
             EFFICIENCY,
-            Constant("software.score_passes", 8.0, 0.5, 2.0, 24.0),
+            ClusterConstant("software.score_passes", 8.0, 0.5, 2.0, 24.0),
             HOST,
-            Constant("node.scale_up.latency", 3e-5, 1.5, 1e-6, 1e-3),
+            ClusterConstant("node.scale_up.latency", 3e-5, 1.5, 1e-6, 1e-3),
             SCALE_UP,
-            Constant("software.microbatch_time", 3e-3, 1.0, 1e-4, 1e-2),
+            ClusterConstant("software.microbatch_time", 3e-3, 1.0, 1e-4, 1e-2),
         ),
         "Bang et al. 2024 (vTrain), single node",
     ),
@@ -141,7 +142,7 @@ CLUSTERS = {
         },
         (
             EFFICIENCY,
-            Constant("node.scale_up.latency", 3e-5, 1.5, 1e-6, 1e-3),
+            ClusterConstant("node.scale_up.latency", 3e-5, 1.5, 1e-6, 1e-3),
             SCALE_UP,
             SCALE_OUT,
         ),
@@ -168,8 +169,8 @@ CLUSTERS = {
     ),
 }  # fmt: skip
 MEMORY = (
-    Constant("software.activation_copies", 2.0, 0.5, 0.5, 4.0),
-    Constant("software.gather_buffers", 40.0, 1.5, 0.1, 300.0),
+    ClusterConstant("software.activation_copies", 2.0, 0.5, 0.5, 4.0),
+    ClusterConstant("software.gather_buffers", 40.0, 1.5, 0.1, 300.0),
 )
 UNITS = {"latency": "s", "time": "s", "memory": "B", "bytes": "B", "size": "B", "buffers": "B", "capacity": "B"}
 

@@ -5,12 +5,13 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from cluster_fit import fit_cluster
 from clusters import CLUSTERS, MEMORY, system_of
 from scipy.optimize import minimize
 
-from energymodel.calibration.fit import fit, with_constants
-from energymodel.calibration.predict import predict
-from energymodel.calibration.table import layouts
+from energymodel.calibration.kinds.step_time import with_constants
+from energymodel.calibration.layout_table import layouts
+from energymodel.calibration.step_prediction import predict
 from energymodel.performance.memory import out_of_memory_probability
 
 SPREAD, SPREAD_LOG = 0.06, 0.5  # prior of the spread of memory about its prediction, and of the logarithm of it
@@ -64,11 +65,11 @@ def check(rows: list[dict[str, Any]]) -> tuple[MemoryCheck, dict[str, dict[str, 
         if np.sum(known & own) < len(MEMORY) + 2:
             continue
         system = system_of(CLUSTERS[name])
-        found = fit(system, table.select(known & own), MEMORY, list(groups[known & own]), starts=4, quantity="memory_b")
+        found = fit_cluster(system, table.select(known & own), MEMORY, groups[known & own].tolist(), "memory_b")
         print(f"\nmemory of {name}, {own.sum()} runs\n{found}")
         errors[known & own] = np.expm1(found.held_out)
         needed = np.full(len(rows), np.nan)
-        needed[own] = predict(table.select(own), {name: with_constants(system, MEMORY, found.values)}).prediction.memory
+        needed[own] = predict(table.select(own), {name: with_constants(system, found.by_path)}).prediction.memory
         needed[known & own] = table.columns["memory_b"][known & own] * np.exp(found.held_out)
         share = needed / float(system.accelerator.memory_capacity)
         for group in np.unique(groups[own]):
@@ -77,8 +78,7 @@ def check(rows: list[dict[str, Any]]) -> tuple[MemoryCheck, dict[str, dict[str, 
             with jax.enable_x64(True):
                 risk[inside] = out_of_memory_probability(share[inside], usable, spread)
         usable, spread = risk_law(share[own], failed[own])
-        constants[name] = dict(zip((one.path for one in MEMORY), map(float, found.values), strict=True))
-        constants[name] |= {"software.usable_memory": usable, "software.memory_spread": spread}
+        constants[name] = {**found.by_path, "software.usable_memory": usable, "software.memory_spread": spread}
         print(f"  usable {usable:.3f}, spread {spread:.3f}")
     predicted = np.isfinite(risk)
     return MemoryCheck(errors[known & predicted], risk[predicted], failed[predicted]), constants

@@ -15,13 +15,14 @@ import memory_labels
 import numpy as np
 import runs
 import throughput
+from cluster_fit import ClusterFit, fit_cluster
 from cluster_presets import write_presets
 from clusters import CLUSTERS, system_of, unit_of
 from table_clusters import TABLE_CLUSTERS
 
-from energymodel.calibration.fit import Fit, fit, with_constants
-from energymodel.calibration.predict import predict
-from energymodel.calibration.table import layouts
+from energymodel.calibration.kinds.step_time import with_constants
+from energymodel.calibration.layout_table import layouts
+from energymodel.calibration.step_prediction import predict
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs
@@ -121,13 +122,13 @@ def timed_as(row: dict[str, Any]) -> str:
     return ALL_CLUSTERS[row["cluster"]].timed_as or row["cluster"]
 
 
-def fit_all(rows: list[dict[str, Any]]) -> tuple[dict[str, Fit], list[Error]]:
+def fit_all(rows: list[dict[str, Any]]) -> tuple[dict[str, ClusterFit], list[Error]]:
     """Constants of each cluster from all of its timed rows, and the error of each row where its group is held out."""
     timed: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         if row["step_time_s"] != "" and not row.get("degraded"):
             timed[timed_as(row)].append(row)
-    fits: dict[str, Fit] = {}
+    fits: dict[str, ClusterFit] = {}
     errors: list[Error] = []
     for name, cluster in ALL_CLUSTERS.items():
         own = timed[name]
@@ -135,13 +136,13 @@ def fit_all(rows: list[dict[str, Any]]) -> tuple[dict[str, Fit], list[Error]]:
             continue
         began = time.perf_counter()
         groups = [row["group"] for row in own]
-        fits[name] = found = fit(system_of(cluster), layouts(own), cluster.constants, groups, starts=4)
+        fits[name] = found = fit_cluster(system_of(cluster), layouts(own), cluster.constants, groups)
         errors += map(Error, own, found.held_out)
         print(f"\n{name}: {cluster.title}, {len(own)} rows, {time.perf_counter() - began:.0f} s\n{found}", flush=True)
     return fits, errors
 
 
-def unfitted(folder: Path, fits: dict[str, Fit]) -> list[Error]:
+def unfitted(folder: Path, fits: dict[str, ClusterFit]) -> list[Error]:
     """Errors of runs that no fit has seen, with the constants of a cluster like theirs."""
     rows: list[dict[str, Any]] = []
     for name, adapter in (("published_parallelism_points.csv", runs.parallelism_points),
@@ -152,9 +153,7 @@ def unfitted(folder: Path, fits: dict[str, Fit]) -> list[Error]:
     if not rows:
         return []
     names = {row["cluster"] for row in rows}
-    systems = {
-        name: with_constants(system_of(ALL_CLUSTERS[name]), fits[name].constants, fits[name].values) for name in names
-    }
+    systems = {name: with_constants(system_of(ALL_CLUSTERS[name]), fits[name].by_path) for name in names}
     predicted = predict(layouts(rows), systems).table()["step_time_s"]
     measured = np.asarray([float(row["step_time_s"]) for row in rows])
     return list(map(Error, rows, np.log(predicted / measured)))

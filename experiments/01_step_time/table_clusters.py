@@ -2,9 +2,8 @@
 
 from typing import Any
 
+from cluster_fit import ClusterConstant
 from clusters import EFFICIENCY, H100, SCALE_OUT, SCALE_UP, Cluster, common
-
-from energymodel.calibration.fit import Constant
 
 Numbers = dict[str, tuple[float, str]]
 
@@ -18,10 +17,10 @@ ULTRA: Numbers = {
 }
 """Blackwell Ultra differs from Blackwell in its 4-bit rate, memory, power and the network card beside it."""
 
-EIGHT_BIT = Constant("software.fp8_efficiency", 0.75, 0.15, 0.3, 1.0)
-FOUR_BIT = Constant("software.fp4_efficiency", 0.5, 0.3, 0.1, 1.0)
-ATTENTION = Constant("software.attention_efficiency", 0.6, 0.3, 0.2, 1.0)
-ELEMENTWISE = Constant("software.elementwise_passes", 3.0, 0.5, 0.5, 12.0)
+EIGHT_BIT = ClusterConstant("software.fp8_efficiency", 0.75, 0.15, 0.3, 1.0)
+FOUR_BIT = ClusterConstant("software.fp4_efficiency", 0.5, 0.3, 0.1, 1.0)
+ATTENTION = ClusterConstant("software.attention_efficiency", 0.6, 0.3, 0.2, 1.0)
+ELEMENTWISE = ClusterConstant("software.elementwise_passes", 3.0, 0.5, 0.5, 12.0)
 
 _BRIDGE: Numbers = {
     **common(8.0, 200.0),
@@ -38,7 +37,9 @@ _BRIDGE_FITTED = (EFFICIENCY._replace(value=0.7), ELEMENTWISE._replace(value=8.0
 _ULTRA_FITTED = (*_BRIDGE_FITTED, FOUR_BIT)
 
 
-def _bridge(chip: str, presets: dict[str, Any], numbers: Numbers, fitted: tuple[Constant, ...]) -> dict[str, Cluster]:
+def _bridge(
+    chip: str, presets: dict[str, Any], numbers: Numbers, fitted: tuple[ClusterConstant, ...]
+) -> dict[str, Cluster]:
     source = "NVIDIA-NeMo/Megatron-Bridge, docs/performance-summary{,-archive}.md"
     name, fixed = f"megatron-bridge-{chip.lower()}", {**_BRIDGE, **numbers}
     found = {name: Cluster(f"Megatron-Bridge on {chip}", presets, fixed, fitted, source)}

@@ -249,7 +249,7 @@ def _rate(row: Row) -> Row:
 
 def unmasked_flops(row: Row) -> float:
     """Operations per token as frameworks count them: `6 N + 12 L a d s` without embedding and without a mask."""
-    from energymodel.calibration.table import SHAPE, layouts
+    from energymodel.calibration.layout_table import SHAPE, layouts
     from energymodel.performance.workload import Transformer
 
     shape = {key: value for key, value in row.items() if key not in ("set", "group")}

@@ -8,16 +8,15 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from energymodel.calibration import power
-from energymodel.calibration.best_setting import least_energy
-from energymodel.calibration.constants import Constants, Values
-from energymodel.calibration.least_squares import Fit, Options, fit, held_out_errors
+from energymodel.calibration import device_power
+from energymodel.calibration.best_setting import lowest_energy
+from energymodel.calibration.constant_priors import ConstantPriors, Values
+from energymodel.calibration.kinds.power import NOISE, OPTIONS
+from energymodel.calibration.least_squares import FitProblem, FitResult, fit, held_out_errors
 
 DATA = Path(__file__).parents[1] / "data"
 GPUS = ("V100", "A40", "P100")
 BUSY = ("imagenet", "squad", "sentiment140", "librispeech")  # workloads that a GPU spends its time on
-OPTIONS = Options(starts=4, tolerance=1e-7, steps=100)
-NOISE = 0.04
 REFERENCE = {
     "V100": {"time": 4.4, "power": 2.9, "energy": 5.5},
     "A40": {"time": 8.0, "power": 3.4, "energy": 8.6},
@@ -33,7 +32,7 @@ class Traces(NamedTuple):
     workload: np.ndarray
     batch: np.ndarray
     limit: np.ndarray
-    runs: power.Profiles
+    runs: device_power.Profiles
     is_profile: np.ndarray
 
 
@@ -44,16 +43,16 @@ def traces(gpu: str) -> Traces:
     column = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     workload = np.array(["/".join((row["dataset"], row["network"], row["optimizer"])) for row in rows])
     batch, limit = column["batch_size"].astype(float), column["power_limit_w"].astype(float)
-    runs, is_profile = power.profiles(
+    runs, is_profile = device_power.profiles(
         workload, batch, limit, column["epoch_time_s"].astype(float), column["average_power_w"].astype(float)
     )
     return Traces(column["dataset"], workload, batch, limit, runs, is_profile)
 
 
-def fitted(data: Traces, rows: np.ndarray, constants: Constants) -> Fit:
+def fitted(data: Traces, rows: np.ndarray, constants: ConstantPriors) -> FitResult:
     """Constants of some rows; profiles, whose error is none, do not count."""
     weights = (rows & ~data.is_profile).astype(float)
-    return fit(power.errors, constants, data.runs, weights=weights, noise=NOISE, options=OPTIONS)
+    return fit(FitProblem(device_power.power_errors, constants, data.runs, weights, NOISE, OPTIONS))
 
 
 def percent(errors: np.ndarray) -> dict[str, float]:
@@ -66,12 +65,8 @@ def transfer(data: Traces) -> tuple[dict[str, Any], np.ndarray, np.ndarray]:
     """Each workload from its profiles and the other workloads' lower limits; also the errors of all rows, and which of
     them are of workloads that keep the GPU busy.
     """
-    constants = power.power_constants()
-    found = fitted(data, np.ones(len(data.batch), bool), constants)
-    blind = held_out_errors(
-        power.errors, constants, data.runs, data.dataset, found, weights=(~data.is_profile).astype(float),
-        options=OPTIONS,
-    )  # fmt: skip
+    found = fitted(data, np.ones(len(data.batch), bool), device_power.power_constants())
+    blind = held_out_errors(found, data.dataset)
     lower = ~data.is_profile
     busy = lower & np.isin(data.dataset, BUSY)
     by = {name: percent(blind[lower & (data.dataset == name)]) for name in dict.fromkeys(data.dataset.tolist())}
@@ -92,8 +87,8 @@ def interpolation(data: Traces) -> tuple[dict[str, Any], np.ndarray]:
     answer: dict[str, Any] = {"held_out_limits": inner[::2].tolist()}
     errors = np.zeros((0, 2))
     for word, constants in (
-        ("one for all", power.power_constants()),
-        ("by workload", power.power_constants(workloads=names)),
+        ("one for all", device_power.power_constants()),
+        ("by workload", device_power.power_constants(workloads=names)),
     ):
         found = fitted(data, ~held, constants)
         count = sum(one.size for one in constants.values())
@@ -123,7 +118,7 @@ def other_batches(data: Traces) -> dict[str, Any]:
         overhead[rows] = np.where(data.batch[rows] < best, 1.0 - fastest / np.maximum(time[rows], fastest), 0.0)
         used |= rows & ~new
     table = runs._replace(reference_time=time, reference_power=watt, overhead=overhead)
-    found = fitted(data._replace(runs=table), used, power.power_constants())
+    found = fitted(data._replace(runs=table), used, device_power.power_constants())
     busy = held & np.isin(data.dataset, BUSY)
     return percent(found.errors[busy])
 
@@ -144,7 +139,7 @@ def best_limit_regret(data: Traces, blind: np.ndarray, epochs: dict[tuple[str, f
             continue
         count = np.array([epochs[data.dataset[row], data.batch[row]] for row in rows])
         usual = float(np.mean(np.abs(error[~data.is_profile & (data.dataset != data.dataset[rows[0]])])))
-        chosen = rows[least_energy(predicted[rows] * count, data.is_profile[rows], usual)]
+        chosen = rows[lowest_energy(predicted[rows] * count, data.is_profile[rows], usual)]
         least = np.min(energy[rows] * count)
         regret[name] = float(100.0 * (energy[chosen] * epochs[data.dataset[chosen], data.batch[chosen]] / least - 1.0))
     return regret
@@ -173,12 +168,12 @@ FIRST_BATCH = {
 
 
 def predictor() -> Any:
-    """`power.predict_power`, compiled."""
-    return jax.jit(power.predict_power)
+    """`device_power.predict_power`, compiled."""
+    return jax.jit(device_power.predict_power)
 
 
 def constants_without(data: Traces, dataset: str) -> tuple[Values, float]:
     """Constants of the GPU from all other workloads, and the mean logarithmic error of energy on these."""
     used = (data.dataset != dataset) & ~data.is_profile
-    found = fitted(data, used, power.power_constants())
+    found = fitted(data, used, device_power.power_constants())
     return found.values, float(np.mean(np.abs(found.errors[used].sum(axis=1))))

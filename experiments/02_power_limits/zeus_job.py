@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from power_limits import FIRST_BATCH, Traces, constants_without, predictor
 
-from energymodel.calibration import power
+from energymodel.calibration.device_power import Profiles, overhead_share
 
 RUNS = 8
 RUNS_FOR_BATCH = 5
@@ -52,9 +52,9 @@ class Job:
         """Predicted energy to the target at every limit, of a batch that was profiled at the highest one."""
         top = len(self.limits) - 1
         known = sorted({one for one, limit in self.tried if limit == top})
-        overhead = power.overhead_share(self.time[known, top], self.batches[known])[known.index(batch)]
+        overhead = overhead_share(self.time[known, top], self.batches[known])[known.index(batch)]
         count = len(self.limits)
-        profiles = power.Profiles(
+        profiles = Profiles(
             workload=np.zeros(count, int), limit=self.limits, clock=np.ones(count),
             reference_time=np.full(count, self.time[batch, top]),
             reference_power=np.full(count, self.power[batch, top]),

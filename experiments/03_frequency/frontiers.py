@@ -14,10 +14,10 @@ import numpy as np
 import energymodel as em
 from energymodel.allocation import PipelineLoad, stage_clocks
 from energymodel.allocation.pipeline import FORWARD_SHARE, operation_kinds
-from energymodel.calibration.constants import Values
-from energymodel.calibration.least_squares import Fit, Options, fit
+from energymodel.calibration.constant_priors import Values
+from energymodel.calibration.device_power import WIDTH
+from energymodel.calibration.least_squares import FitOptions, FitProblem, FitResult, fit
 from energymodel.calibration.pipeline_front import CONSTANTS, Deadlines, front_energy, front_errors
-from energymodel.calibration.power import WIDTH
 from energymodel.performance.pipeline_schedule import Schedule, pipeline_makespan, pipeline_schedule
 from energymodel.physics.voltage import VoltageCurve
 from energymodel.system.operating_point import ChipLoad
@@ -28,7 +28,7 @@ DEADLINES = 10
 ROOM = 1e-4  # relative time that even the fastest plan is given, so that its search has an interior
 OUTLIER = ("perseus", "llama3.2_3b", "cp2 tp4, 8 x 8192 tokens")
 NOISE = 0.03
-OPTIONS = Options(starts=4, tolerance=1e-9, steps=200)
+OPTIONS = FitOptions(starts=4, tolerance=1e-9, steps=200)
 KEY = ("method", "model", "cp", "tp", "pp", "microbatch", "seq_len_tokens", "num_microbatches", "gpu")
 CLOCKS = [[f"stage{stage}_{direction}_mean_clock_hz" for stage in range(2)] for direction in ("forward", "backward")]
 
@@ -139,12 +139,12 @@ def table_of(all_of_them: list[Front]) -> tuple[Deadlines, np.ndarray]:
     return Deadlines(*np.array(rows).T), np.array(owner)
 
 
-def fitted(all_of_them: list[Front], known: list[bool]) -> Fit:
+def fitted(all_of_them: list[Front], known: list[bool]) -> FitResult:
     """Constants of the fronts that are known; each counts the same, however many plans it has."""
     table, owner = table_of(all_of_them)
     counts = np.bincount(owner, minlength=len(known))
     weights = np.array([known[number] * np.sqrt((DEADLINES - 1) / counts[number]) for number in owner])
-    return fit(front_errors, CONSTANTS, table, weights=weights, noise=NOISE, options=OPTIONS)
+    return fit(FitProblem(front_errors, CONSTANTS, table, weights, NOISE, OPTIONS))
 
 
 def prior_values() -> Values:

@@ -10,17 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.calibration import power
-from energymodel.calibration.constants import Constant, Constants, Values
+from energymodel.calibration import device_power
+from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Values
 from energymodel.calibration.kernel_clock import CONSTANTS, Kernels, kernel_errors, split_power
-from energymodel.calibration.least_squares import Errors, Fit, Options, fit, held_out_errors
+from energymodel.calibration.kinds.power import NOISE, OPTIONS
+from energymodel.calibration.least_squares import ErrorFunction, FitProblem, FitResult, fit, held_out_errors
 from energymodel.physics.switching import clock_stretch, mixed_cubic_power
 
 DATA = Path(__file__).parents[1] / "data"
 LOWEST = 0.35  # of the highest clock: below, the floor form of voltage is not valid [docs/physics.md E]
 SECOND = 0.68  # of the highest clock, near which a kernel is measured a second time
-NOISE = 0.04
-OPTIONS = Options(starts=4, tolerance=1e-7, steps=100)
 ACTIVITIES = ("sm_active_frac", "fp32_active_frac", "fp64_active_frac")
 
 
@@ -104,10 +103,10 @@ def posynomial_errors(values: Values, kernels: Any) -> Float[Array, "rows 2"]:
     return jnp.stack([jnp.log(time / k.time), jnp.log(jnp.maximum(watt, 1.0) / k.power)], axis=1)
 
 
-POSYNOMIAL: Constants = {
-    "static": Constant(0.12, 0.4, unit="device power"),
-    "cubic_share": Constant(0.5, 0.3, 0.0, 1.0),
-    "memory_time": Constant(0.6, 0.3, 0.0, 1.0),
+POSYNOMIAL: ConstantPriors = {
+    "static": ConstantPrior(0.12, 0.4, unit="device power"),
+    "cubic_share": ConstantPrior(0.5, 0.3, 0.0, 1.0),
+    "memory_time": ConstantPrior(0.6, 0.3, 0.0, 1.0),
 }
 
 
@@ -120,15 +119,10 @@ def counted_errors(values: Values, table: Any) -> Float[Array, "rows 1"]:
     return jnp.log(watt / k.power)[:, None]
 
 
-COUNTED: Constants = {**CONSTANTS, **{name: Constant(0.15, 0.7, unit="device power") for name in ACTIVITIES}}
+COUNTED: ConstantPriors = {**CONSTANTS, **{name: ConstantPrior(0.15, 0.7, unit="device power") for name in ACTIVITIES}}
 
 
-def one_device_errors(values: Values, runs: Any) -> Float[Array, "rows 2"]:
-    """Those of `energymodel calibrate`, kind `power`."""
-    return power.errors(values, runs)
-
-
-def split(data: Measured, found: Fit) -> dict[str, np.ndarray]:
+def split(data: Measured, found: FitResult) -> dict[str, np.ndarray]:
     """Shares of the power of each kernel at the highest clock."""
     with jax.enable_x64(True):
         parts = split_power(found.values, data.runs)
@@ -136,9 +130,9 @@ def split(data: Measured, found: Fit) -> dict[str, np.ndarray]:
     return {name: np.asarray(getattr(parts, name) / parts.power)[top] for name in ("static", "memory", "core")}
 
 
-def fitted(errors: Errors, constants: Constants, table: Any, rows: np.ndarray) -> Fit:
+def fitted(errors: ErrorFunction, constants: ConstantPriors, table: Any, rows: np.ndarray) -> FitResult:
     """Constants of some rows."""
-    return fit(errors, constants, table, weights=rows.astype(float), noise=NOISE, options=OPTIONS)
+    return fit(FitProblem(errors, constants, table, rows.astype(float), NOISE, OPTIONS))
 
 
 class Protocol(NamedTuple):
@@ -148,7 +142,7 @@ class Protocol(NamedTuple):
     held_out: str
     errors: np.ndarray
     judged: np.ndarray
-    fit: Fit
+    fit: FitResult
 
 
 def protocols(gpu: str) -> Iterator[Protocol]:
@@ -156,12 +150,11 @@ def protocols(gpu: str) -> Iterator[Protocol]:
     data = measured(gpu)
     tested, word = data.tested, "benchmark"
 
-    def without(errors: Errors, constants: Constants, table: Any, rows: np.ndarray) -> tuple[Fit, np.ndarray]:
+    def without(
+        errors: ErrorFunction, constants: ConstantPriors, table: Any, rows: np.ndarray
+    ) -> tuple[FitResult, np.ndarray]:
         found = fitted(errors, constants, table, rows)
-        blind = held_out_errors(
-            errors, constants, table, data.benchmark, found, weights=rows.astype(float), options=OPTIONS
-        )
-        return found, blind
+        return found, held_out_errors(found, data.benchmark)
 
     found, blind = without(kernel_errors, CONSTANTS, data.runs, tested)
     yield Protocol("one clock", word, blind, tested, found)
@@ -179,18 +172,18 @@ def protocols(gpu: str) -> Iterator[Protocol]:
         )
     simple, blind = without(posynomial_errors, POSYNOMIAL, data.runs, tested)
     yield Protocol("one clock, posynomial", word, blind, tested, simple)
-    runs, _ = power.profiles(
+    runs, _ = device_power.profiles(
         data.kernel, np.ones(len(tested)), np.full(len(tested), np.inf), np.asarray(data.runs.time),
         np.asarray(data.runs.power), clock=data.clock_hz,
     )  # fmt: skip
-    plain, blind = without(one_device_errors, power.power_constants(), runs, tested)
+    plain, blind = without(device_power.power_errors, device_power.power_constants(), runs, tested)
     yield Protocol("one clock, without counters", word, blind, tested, plain)
     anywhere = np.asarray(data.runs.clock) >= LOWEST
     counted, blind = without(counted_errors, COUNTED, Counted(data.runs, data.activity), anywhere)
     yield Protocol("counters only", word, blind, anywhere, counted)
 
 
-def _new(table: Kernels, known: np.ndarray, judged: np.ndarray) -> tuple[np.ndarray, np.ndarray, Fit]:
+def _new(table: Kernels, known: np.ndarray, judged: np.ndarray) -> tuple[np.ndarray, np.ndarray, FitResult]:
     found = fitted(kernel_errors, CONSTANTS, table, known)
     return found.errors, judged, found
 

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from energymodel.calibration import node_power
-from energymodel.calibration.least_squares import fit, held_out_errors
-from energymodel.calibration.uncertainty import intervals
+from energymodel.calibration.intervals import laplace_intervals
+from energymodel.calibration.least_squares import FitProblem, fit, held_out_errors
 from energymodel.presets.scenario import load_scenario
 
 DATA = Path(__file__).parents[1] / "data"
@@ -141,11 +141,9 @@ def compute() -> dict[str, Any]:
     idle = idle_power(shapes, METERS["AC"])
     ours = [row for row in table if (row["system"], row["benchmark"]) in rates and row["submitter"] == METERS["AC"]]
     given = node_runs(ours, idle, rates)
-    constants = node_power.CONSTANTS
-    fitted = fit(node_power.errors, constants, given, noise=0.03)
-    groups = [row["benchmark"] for row in ours]
-    held = held_out_errors(node_power.errors, constants, given, groups, fitted)[:, 0]
-    ends = intervals(constants, fitted)
+    fitted = fit(FitProblem(node_power.node_power_errors, node_power.CONSTANTS, given, noise=0.03))
+    held = held_out_errors(fitted, [row["benchmark"] for row in ours])[:, 0]
+    ends = laplace_intervals(fitted)
     rated = idle + 8.0 * float(given.rated_power[0] * (1.0 - given.idle_chip[0]) / given.efficiency[0])
     nodes = [
         {

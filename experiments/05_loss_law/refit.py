@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from energymodel.calibration.least_squares import Fit, flat, held_out_errors
-from energymodel.calibration.loss_law import CONSTANTS, OPTIONS, TrainedModels, errors, fit_loss_law
-from energymodel.calibration.uncertainty import bootstrap, quantiles
+from energymodel.calibration.constant_priors import flat_values
+from energymodel.calibration.intervals import bootstrap, quantiles
+from energymodel.calibration.kinds.loss import CONSTANTS, TrainedModels, loss_law_problem
+from energymodel.calibration.least_squares import FitResult, fit, held_out_errors
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs
@@ -50,11 +51,11 @@ def published() -> dict[str, dict[str, float]]:
         }
 
 
-def constants_table(fitted: Fit, draws: np.ndarray | None = None) -> list[dict[str, Any]]:
+def constants_table(fitted: FitResult, draws: np.ndarray | None = None) -> list[dict[str, Any]]:
     """Constants beside the published ones, with bootstrap errors and intervals where there are draws."""
     reference = published()
     rows = []
-    for place, (name, value) in enumerate(zip(fitted.names, flat(CONSTANTS, fitted.coordinates[None])[0], strict=True)):
+    for place, (name, value) in enumerate(zip(fitted.names, flat_values(CONSTANTS, fitted.coordinates), strict=True)):
         known = reference[NAMES[name]]
         row: dict[str, Any] = {
             "constant": NAMES[name],
@@ -74,10 +75,10 @@ def constants_table(fitted: Fit, draws: np.ndarray | None = None) -> list[dict[s
     return sorted(rows, key=lambda row: list(NAMES.values()).index(row["constant"]))
 
 
-def held_out(table: TrainedModels, fitted: Fit) -> tuple[list[dict[str, Any]], np.ndarray]:
+def held_out(table: TrainedModels, fitted: FitResult) -> tuple[list[dict[str, Any]], np.ndarray]:
     """Error of the loss of sizes that were left out, by size and by point."""
     bins = np.floor(np.log(table.parameters) / np.log(SIZE_GROUP)).astype(int)
-    found = np.expm1(held_out_errors(errors, CONSTANTS, table, bins, fitted, options=OPTIONS)[:, 0])
+    found = np.expm1(held_out_errors(fitted, bins)[:, 0])
     rows = []
     for number in np.unique(bins):
         chosen = bins == number
@@ -93,11 +94,11 @@ def held_out(table: TrainedModels, fitted: Fit) -> tuple[list[dict[str, Any]], n
     return rows, found
 
 
-def compute() -> tuple[dict[str, list[dict[str, Any]]], TrainedModels, Fit]:
+def compute() -> tuple[dict[str, list[dict[str, Any]]], TrainedModels, FitResult]:
     """All tables, the points and the fit."""
     table = models()
-    fitted = fit_loss_law(table)
-    draws = bootstrap(errors, CONSTANTS, table, np.arange(len(table.loss)), fitted, count=DRAWS, options=OPTIONS)
+    fitted = fit(loss_law_problem(table))
+    draws = bootstrap(fitted, np.arange(len(table.loss)), DRAWS)
     sizes, by_point = held_out(table, fitted)
     summary = [
         {

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import refit
 
-from energymodel.calibration.least_squares import Fit
-from energymodel.calibration.loss_law import TrainedModels
+from energymodel.calibration.kinds.loss import TrainedModels
+from energymodel.calibration.least_squares import FitResult
 from energymodel.report.figure import BLUE, GRAY, ORANGE, add_axes, new_figure
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -20,7 +20,7 @@ import outputs
 FOLDER = Path(__file__).parent
 
 
-def figure(tables: outputs.Tables, table: TrainedModels, fitted: Fit) -> Any:
+def figure(tables: outputs.Tables, table: TrainedModels, fitted: FitResult) -> Any:
     """Errors of the fit against the loss, and each constant against the published one."""
     drawn = new_figure(7.2, 3.2)
     axes = add_axes(drawn, 1, 2, 1)

@@ -2,23 +2,19 @@
 
 import csv
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
-from energymodel.calibration.constants import Constant
-from energymodel.calibration.critical_batch import (
-    BatchRuns,
-    batch_runs,
-    law_of,
-    separate_constants,
-    separate_errors,
-    shared_constants,
-    shared_errors,
-)
-from energymodel.calibration.least_squares import Fit, fit, held_out_errors
-from energymodel.calibration.uncertainty import intervals
+from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Values
+from energymodel.calibration.intervals import laplace_intervals
+from energymodel.calibration.kinds.batch import BatchRuns, batch_runs, family_constants, family_errors, family_law
+from energymodel.calibration.least_squares import FitProblem, FitResult, fit, held_out_errors
+from energymodel.learning.critical_batch import sharp_batch_penalty
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs
@@ -28,7 +24,8 @@ ANCHOR = 131072.0
 """Batch [token] of the one run of a held-out size that tells its tokens: the reference batch of Zhang et al. 2024."""
 LANGUAGE = ("gpt3", "llama31_405b", "llama31_8b", "llama2_70b_lora", "bert")
 NOISE = 0.04
-HYPERBOLA = Constant(1.0, 1e-6)
+SHARPNESS = ConstantPrior(1.0, 0.7)
+HYPERBOLA = ConstantPrior(1.0, 1e-6)
 """A sharpness that no measurement moves: the hyperbola of McCandlish et al. 2018."""
 
 
@@ -78,14 +75,32 @@ def convergence() -> tuple[list[str], BatchRuns, np.ndarray]:
     return names, table, np.array([row[3] for row in found])
 
 
+def separate_constants(groups: Sequence[str]) -> ConstantPriors:
+    """Priors of each group by itself: within a factor of some seven, and a sharpness of 0.5 to 2."""
+    labels = tuple(dict.fromkeys(groups))
+    return {
+        "effective_tokens": ConstantPrior(1.0, 2.0, unit="usual tokens", labels=labels),
+        "critical_batch": ConstantPrior(1.0, 2.0, unit="usual batch", labels=labels),
+        "sharpness": SHARPNESS._replace(labels=labels),
+    }
+
+
+def separate_errors(values: Values, runs: BatchRuns) -> Float[Array, "rows 1"]:
+    """Logarithmic errors of groups with effective tokens, critical batch and sharpness of their own."""
+    effective = values["effective_tokens"][runs.group] * runs.usual_tokens
+    critical = values["critical_batch"][runs.group] * runs.usual_batch
+    penalty = sharp_batch_penalty(runs.batch, critical, values["sharpness"][runs.group])
+    return jnp.log(effective * penalty / runs.tokens)[:, None]
+
+
 def part(table: BatchRuns, chosen: np.ndarray) -> BatchRuns:
     """Some rows of a table."""
     return BatchRuns(*(np.asarray(column)[chosen] for column in table))
 
 
-def constants_of(source: str, fitted: Fit, constants: Any) -> list[dict[str, Any]]:
+def constants_of(source: str, fitted: FitResult) -> list[dict[str, Any]]:
     """Fitted constants with 90 % intervals."""
-    ends = intervals(constants, fitted)
+    ends = laplace_intervals(fitted)
     values = np.concatenate([np.atleast_1d(value) for value in fitted.values.values()])
     return [
         {"source": source, "constant": name, "value": float(value), "low_90": float(low), "high_90": float(high)}
@@ -100,15 +115,13 @@ def mean_error(errors: np.ndarray) -> float:
 def zhang_tables() -> dict[str, list[dict[str, Any]]]:
     """Steps against batch, each size held out: with one of its runs known, and with none."""
     sizes, table = zhang()
-    own, common = shared_constants(sizes), shared_constants()
-    fitted = fit(shared_errors, own, table, noise=NOISE)
+    fitted = fit(FitProblem(family_errors, family_constants(sizes, SHARPNESS), table, noise=NOISE))
     anchor = np.asarray(table.batch) == ANCHOR
-    with_run = held_out_errors(shared_errors, own, table, sizes, fitted, trained_on=anchor)[:, 0]
-    plain = {**own, "sharpness": HYPERBOLA}
-    plain_fit = fit(shared_errors, plain, table, noise=NOISE)
-    hyperbola = held_out_errors(shared_errors, plain, table, sizes, plain_fit, trained_on=anchor)[:, 0]
-    together = fit(shared_errors, common, table, noise=NOISE)
-    without = held_out_errors(shared_errors, common, table, sizes, together)[:, 0]
+    with_run = held_out_errors(fitted, sizes, anchor)[:, 0]
+    plain = fit(FitProblem(family_errors, family_constants(sizes, HYPERBOLA), table, noise=NOISE))
+    hyperbola = held_out_errors(plain, sizes, anchor)[:, 0]
+    together = fit(FitProblem(family_errors, family_constants(sharpness=SHARPNESS), table, noise=NOISE))
+    without = held_out_errors(together, sizes)[:, 0]
     rows = []
     for size in dict.fromkeys(sizes):
         chosen = np.array([one == size for one in sizes])
@@ -121,7 +134,7 @@ def zhang_tables() -> dict[str, list[dict[str, Any]]]:
                 "fitted": mean_error(fitted.errors[chosen, 0]),
             }
         )
-    law = law_of(fitted.values)
+    law = family_law(fitted.values)
     points = [
         {
             "size": size,
@@ -138,7 +151,7 @@ def zhang_tables() -> dict[str, list[dict[str, Any]]]:
         "zhang_sizes": rows,
         "zhang_points": points,
         "zhang_constants": [
-            *constants_of("zhang", fitted, own),
+            *constants_of("zhang", fitted),
             {"source": "zhang", "constant": "coefficient at 1 token", "value": float(law.coefficient)},
         ],
         "zhang_summary": [
@@ -166,12 +179,11 @@ def zhang_tables() -> dict[str, list[dict[str, Any]]]:
 def convergence_tables() -> dict[str, list[dict[str, Any]]]:
     """Samples to converge against batch, each batch of a benchmark held out, with and without submissions."""
     names, table, reference = convergence()
-    constants = separate_constants(names)
+    problem = FitProblem(separate_errors, separate_constants(names), table, noise=NOISE)
     groups = [f"{name} {batch:g}" for name, batch in zip(names, table.batch, strict=True)]
-    fitted = fit(separate_errors, constants, table, noise=NOISE)
-    with_submissions = held_out_errors(separate_errors, constants, table, groups, fitted)[:, 0]
-    alone_fit = fit(separate_errors, constants, table, weights=reference.astype(float), noise=NOISE)
-    alone = held_out_errors(separate_errors, constants, table, groups, alone_fit, weights=reference.astype(float))[:, 0]
+    fitted = fit(problem)
+    with_submissions = held_out_errors(fitted, groups)[:, 0]
+    alone = held_out_errors(fit(problem._replace(weights=reference.astype(float))), groups)[:, 0]
     points = [
         {
             "benchmark": name,
@@ -199,7 +211,7 @@ def convergence_tables() -> dict[str, list[dict[str, Any]]]:
     return {
         "convergence_benchmarks": rows,
         "convergence_points": points,
-        "convergence_constants": constants_of("mlperf", fitted, constants),
+        "convergence_constants": constants_of("mlperf", fitted),
         "convergence_summary": [
             {
                 "protocol": "batch held out, reference points and submissions",

@@ -3,19 +3,13 @@
 import numpy as np
 import pytest
 
-from energymodel.calibration.critical_batch import (
-    PIVOT,
-    batch_runs,
-    law_of,
-    shared_constants,
-    shared_errors,
-)
-from energymodel.calibration.least_squares import Options, fit
+from energymodel.calibration.kinds.batch import PIVOT, batch_runs, family_constants, family_errors, family_law
+from energymodel.calibration.least_squares import FitOptions, FitProblem, fit
 from energymodel.learning.critical_batch import power_critical_batch, sharp_batch_penalty
 from experiment import Experiment
 
 EXPERIMENT = Experiment("06_critical_batch")
-FEW = Options(starts=2)
+FEW = FitOptions(starts=2)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +43,8 @@ def test_tables_agree(stated):
 @pytest.mark.slow
 def test_constants_again(stated, batch_fits):
     sizes, table = batch_fits.zhang()
-    fitted = fit(shared_errors, shared_constants(sizes), table, noise=batch_fits.NOISE, options=FEW)
+    constants = family_constants(sizes, batch_fits.SHARPNESS)
+    fitted = fit(FitProblem(family_errors, constants, table, noise=batch_fits.NOISE, options=FEW))
     printed = {row["constant"]: row["value"] for row in stated["zhang_constants"]}
     for name, value in zip(fitted.names, np.concatenate(list(map(np.atleast_1d, fitted.values.values()))), strict=True):
         np.testing.assert_allclose(value, printed[name], rtol=1e-4, err_msg=name)
@@ -63,11 +58,12 @@ def test_known_law_is_recovered(batch_fits):
     critical = power_critical_batch(effective / PIVOT, 3e6, 0.4)
     tokens = np.asarray(effective * sharp_batch_penalty(table.batch, critical, 1.5))
     runs = batch_runs(sizes, table.batch, tokens, table.usual_tokens)
-    fitted = fit(shared_errors, shared_constants(sizes), runs, noise=1e-3, options=FEW)
+    constants = family_constants(sizes, batch_fits.SHARPNESS)
+    fitted = fit(FitProblem(family_errors, constants, runs, noise=1e-3, options=FEW))
     np.testing.assert_allclose(float(fitted.values["critical_batch_at_pivot"]), 3e6, rtol=1e-3)
     np.testing.assert_allclose(float(fitted.values["exponent"]), 0.4, rtol=1e-3)
     np.testing.assert_allclose(float(fitted.values["sharpness"]), 1.5, rtol=1e-3)
-    law = law_of(fitted.values)
+    law = family_law(fitted.values)
     np.testing.assert_allclose(float(law.run_level(PIVOT, 2.0)), 3e6, rtol=1e-3)
 
 

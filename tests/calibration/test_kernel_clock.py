@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from energymodel.calibration.constants import Values, prior_of, values_of
+from energymodel.calibration.constant_priors import Values, joint_prior, values_of
 from energymodel.calibration.kernel_clock import (
     CONSTANTS,
     Kernels,
@@ -18,8 +18,9 @@ from energymodel.calibration.kernel_clock import (
     share_from_stretch,
     split_power,
 )
-from energymodel.calibration.least_squares import Options, fit
+from energymodel.calibration.least_squares import FitOptions, FitProblem, fit
 
+EXACT = FitOptions(starts=2, estimate_noise=False)
 MEDIAN: Values = {name: np.asarray(one.median) for name, one in CONSTANTS.items()}
 
 
@@ -87,13 +88,13 @@ def test_gradients():
 @pytest.mark.slow
 def test_known_constants_come_back():
     """Kernels of known constants, exact: those that the data determine are found."""
-    known = values_of(CONSTANTS, prior_of(CONSTANTS).mean + 0.3 * np.array([1, -1, 1, -1, 1, -1, 1, -1, 1]))
+    known = values_of(CONSTANTS, joint_prior(CONSTANTS).mean + 0.3 * np.array([1, -1, 1, -1, 1, -1, 1, -1, 1]))
     clock, activity = np.meshgrid(np.linspace(0.4, 0.95, 8), [0.0, 0.2, 0.4, 0.6, 0.8, 0.9])
     power = np.broadcast_to(np.array([120.0, 150.0, 180.0, 200.0, 160.0, 240.0])[:, None], clock.shape)
     runs = kernels(clock, activity, power)
     parts = split_power(known, runs)
     runs = runs._replace(time=np.asarray(parts.time), power=np.asarray(parts.power))
-    found = fit(kernel_errors, CONSTANTS, runs, noise=1e-3, options=Options(starts=2, estimate_noise=False))
+    found = fit(FitProblem(kernel_errors, CONSTANTS, runs, noise=1e-3, options=EXACT))
     assert found.converged
     for name in ("voltage_floor", "voltage_knee", "memory", "saturation", "overlap", "path_clock", "path_exponent"):
         np.testing.assert_allclose(float(found.values[name]), float(known[name]), rtol=1e-2, err_msg=name)

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from energymodel.calibration import power
+from energymodel.calibration import device_power
 from energymodel.calibration.calibrate import calibrate
-from energymodel.calibration.constants import Constant, Values, prior_of, updated_prior
+from energymodel.calibration.calibration_case import ChosenForm
+from energymodel.calibration.constant_priors import ConstantPrior, Values, joint_prior, updated_prior
 from energymodel.calibration.kinds import KINDS
 from energymodel.calibration.measurements import MOST_ROWS, read_measurements
-from energymodel.calibration.problem import Form
 from energymodel.design.problem import range_of
 from energymodel.errors import InputError
 from energymodel.learning.critical_batch import batch_penalty
@@ -49,7 +49,7 @@ def assert_refused(tmp_path, kind, header, rows, pattern):
     file = tmp_path / "m.csv"
     file.write_text("\n".join((header, *rows)) + "\n", encoding="utf-8")
     with pytest.raises(InputError, match=pattern) as caught:
-        KINDS[kind].problem(read_measurements(file, KINDS[kind].columns), None)
+        KINDS[kind].case(read_measurements(file, KINDS[kind].columns), None)
     assert "\n" not in str(caught.value)
 
 
@@ -65,13 +65,13 @@ def test_a_good_file_becomes_a_problem_with_settings_to_measure_next(tmp_path, k
     header, rows, _ = FILES[kind]
     file = tmp_path / "m.csv"
     file.write_text("\n".join((header, *rows)) + "\n", encoding="utf-8")
-    problem = KINDS[kind].problem(read_measurements(file, KINDS[kind].columns), None)
-    errors = np.asarray(problem.errors({name: np.asarray(one.median) if not one.labels else
-                                        np.full(one.size, one.median) for name, one in problem.constants.items()},
-                                       problem.table))  # fmt: skip
-    assert errors.shape == (3, len(next(iter(problem.outputs.values()))))
+    case = KINDS[kind].case(read_measurements(file, KINDS[kind].columns), None)
+    errors = np.asarray(case.fit.errors({name: np.asarray(one.median) if not one.labels else
+                                        np.full(one.size, one.median) for name, one in case.fit.constants.items()},
+                                       case.fit.table))  # fmt: skip
+    assert errors.shape == (3, len(next(iter(case.outputs.values()))))
     assert np.all(np.isfinite(errors))
-    assert len(problem.candidate_words) == len(problem.candidates[-1]) > 3
+    assert len(case.candidates.words) == len(case.candidates.table[-1]) > 3
 
 
 @each_kind
@@ -140,15 +140,15 @@ def test_a_layout_is_told_what_it_lacks_by_line(tmp_path):
 
 
 def test_an_earlier_covariance_replaces_the_prior_of_the_coordinates_that_it_has():
-    constants = {name: Constant(1.0, 0.5) for name in "abc"}
+    constants = {name: ConstantPrior(1.0, 0.5) for name in "abc"}
     covariance = np.array([[0.04, 0.01], [0.01, 0.09]])
-    prior = updated_prior(prior_of(constants), ("c", "x", "a"), np.array([1.0, 9.0, -1.0]),
+    prior = updated_prior(joint_prior(constants), ("c", "x", "a"), np.array([1.0, 9.0, -1.0]),
                           np.array([[0.04, 0, 0.01], [0, 1, 0], [0.01, 0, 0.09]]))  # fmt: skip
     np.testing.assert_allclose(prior.mean, [-1.0, 0.0, 1.0])
     np.testing.assert_allclose(np.linalg.inv(prior.information)[np.ix_([2, 0], [2, 0])], covariance, atol=1e-12)
     np.testing.assert_allclose(prior.spread, [0.3, 0.5, 0.2])
     with pytest.raises(ValueError, match="not positive definite"):
-        updated_prior(prior_of(constants), ("a", "b"), np.zeros(2), np.array([[1.0, 2.0], [2.0, 1.0]]))
+        updated_prior(joint_prior(constants), ("a", "b"), np.zeros(2), np.array([[1.0, 2.0], [2.0, 1.0]]))
 
 
 def test_a_plan_below_the_lowest_measured_cap_is_refused():
@@ -172,11 +172,11 @@ def test_a_plan_below_the_lowest_measured_cap_is_refused():
 
 
 def posed(tmp_path, lines, prior=None, form=None):
-    """The problem of a file of powers, its table read from a file."""
+    """The case of a file of powers, its table read from a file."""
     file = written(tmp_path, FILES["power"][0], lines)
     table = read_measurements(file, KINDS["power"].columns)
-    problem = KINDS["power"].pose(table, load_scenario(prior) if prior else None, form)
-    return problem, problem.form or Form("", "")
+    case = KINDS["power"].read(table, load_scenario(prior) if prior else None, form)
+    return case, case.form or ChosenForm("", "")
 
 
 def power_lines(limits, words="abc"):
@@ -187,12 +187,12 @@ def test_few_limits_take_the_posynomial_form_unless_the_curve_is_known_or_asked_
     few, form = posed(tmp_path, power_lines((150, 200)))
     assert form.name == "posynomial"
     assert "no workload has more than 2 settings below its highest" in form.reason
-    assert "cubic_share" in few.constants
-    assert few.changes["system.accelerator.voltage.cubic_share"].constant == "cubic_share"
+    assert "cubic_share" in few.fit.constants
+    assert few.fitted_numbers["system.accelerator.voltage.cubic_share"].constant == "cubic_share"
     assert posed(tmp_path, power_lines((150, 200)), form="voltage-floor")[1] == ("voltage-floor", "it was asked for")
     enough, form = posed(tmp_path, power_lines((125, 150, 200)))
     assert form.name == "voltage-floor"
-    assert "voltage_knee" in enough.constants
+    assert "voltage_knee" in enough.fit.constants
     # Three limits of one workload are still fewer rows than constants.
     short = posed(tmp_path, power_lines((125, 150, 200), "a"))[1]
     assert short == (
@@ -211,12 +211,12 @@ def test_a_posynomial_curve_replaces_floor_and_knee_in_a_scenario_and_is_kept_by
     tables = {"base": "test-1b-h100", "system": {"accelerator": {"voltage": curve}}, "calibration": earlier}
     scenario = load_scenario(tables)
     np.testing.assert_allclose(scenario.system.accelerator.voltage(0.5) ** 2, 1.0 - 0.7 * 0.75)
-    problem, form = posed(tmp_path, power_lines((125, 150, 200)), tables)
+    case, form = posed(tmp_path, power_lines((125, 150, 200)), tables)
     assert form == ("posynomial", "the prior was calibrated with it")
-    assert problem.constants["cubic_share"].median == pytest.approx(0.7)
-    assert problem.components == {"system.accelerator.voltage": "PosynomialVoltage"}
+    assert case.fit.constants["cubic_share"].median == pytest.approx(0.7)
+    assert case.components == {"system.accelerator.voltage": "PosynomialVoltage"}
     other, _ = posed(tmp_path, power_lines((125, 150, 200)), tables, "voltage-floor")
-    assert not any("voltage" in path for path in other.changes)
+    assert not any("voltage" in path for path in other.fitted_numbers)
     assert any("neither floor nor knee" in note for note in other.notes)
 
 
@@ -231,15 +231,19 @@ def test_an_unknown_form_is_refused(tmp_path):
 @pytest.mark.slow
 def test_a_known_cubic_share_comes_back_from_two_limits_and_is_written(tmp_path):
     generator, truth = np.random.default_rng(0), 0.75
-    values: Values = {name: np.asarray(one.median) for name, one in power.power_constants(form="posynomial").items()}
+    values: Values = {
+        name: np.asarray(one.median) for name, one in device_power.power_constants(form="posynomial").items()
+    }
     values["cubic_share"] = np.asarray(truth)
     lines = []
     for word, time, watt in (("a", 30, 240), ("b", 50, 225), ("c", 20, 200), ("d", 25, 245), ("e", 44, 180)):
         for limit in (125, 175, 250):
-            runs = power.profiles(["x", "x"], np.ones(2), np.array([limit - 1e-3, 250.0]), np.ones(2), np.full(2, watt),
-                                  idle_power=40.0)[0]  # fmt: skip
+            limits = np.array([limit - 1e-3, 250.0])
+            runs, _ = device_power.profiles(
+                ["x", "x"], np.ones(2), limits, np.ones(2), np.full(2, watt), idle_power=40.0
+            )
             runs = runs._replace(reference_time=np.full(2, time), reference_power=np.full(2, watt))
-            seconds, mean = (float(one[0]) for one in power.predict_power(values, runs))
+            seconds, mean = (float(one[0]) for one in device_power.predict_power(values, runs))
             noise = np.exp(0.01 * generator.standard_normal(2))
             lines.append(f"{word},8,{limit},{seconds * noise[0]:.6g},{mean * noise[1]:.6g},40")
     found = calibrate("power", written(tmp_path, FILES["power"][0] + ",idle_power_w", lines))
@@ -315,13 +319,13 @@ def test_limits_of_new_workloads_update_the_constants_of_a_card(tmp_path):
     out = tmp_path / "early.toml"
     out.write_text(calibration_toml(first), encoding="utf-8")
     second = calibrate("power", written(tmp_path, header, late, "late.csv"), prior=out)
-    new, every = second.problem, whole.problem
+    new, every = second.case.fit, whole.case.fit
 
     def error(values, problem):
         rows = problem.weights > 0
         return float(np.mean(np.abs(np.expm1(np.asarray(problem.errors(values, problem.table))[rows]))))
 
-    # New rows are told better than without them, all rows nearly as well as by a fit to all of them.
+    # New rows are predicted better than without them, all rows nearly as well as by a fit to all of them.
     assert error(second.fit.values, new) < 0.8 * error(first.fit.values, new)
     assert error(second.fit.values, every) < 1.1 * error(whole.fit.values, every)
     for one in second.constants:

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from energymodel.calibration.loss_law import TrainedModels, fit_loss_law
+from energymodel.calibration.kinds.loss import TrainedModels, loss_law_problem
+from energymodel.calibration.least_squares import fit
 from energymodel.learning.loss_law import ChinchillaLaw, chinchilla_loss
 from experiment import Experiment
 
@@ -32,7 +33,7 @@ def test_published_constants_are_met(stated):
 
 @pytest.mark.slow
 def test_refit_again(stated, refit):
-    fitted = fit_loss_law(refit.models())
+    fitted = fit(loss_law_problem(refit.models()))
     assert fitted.converged
     printed = {row["constant"]: row["value"] for row in stated["constants"]}
     for name, value in fitted.values.items():
@@ -46,7 +47,7 @@ def test_constants_are_recovered(refit):
     given = refit.models()
     law = ChinchillaLaw(1.8, 450.0, 0.34, 1800.0, 0.36)
     loss = np.asarray(chinchilla_loss(given.parameters, given.tokens, law))
-    values = fit_loss_law(TrainedModels(given.parameters, given.tokens, loss)).values
+    values = fit(loss_law_problem(TrainedModels(given.parameters, given.tokens, loss))).values
     np.testing.assert_allclose(float(values["entropy_floor"]), 1.8, rtol=1e-3)
     np.testing.assert_allclose(float(values["parameter_exponent"]), 0.34, rtol=1e-3)
     np.testing.assert_allclose(float(values["data_exponent"]), 0.36, rtol=1e-3)

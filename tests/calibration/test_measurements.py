@@ -77,7 +77,7 @@ def test_one_row_no_row_and_no_file(tmp_path):
 def test_repeated_settings_name_both_lines(tmp_path):
     table = read(tmp_path, HEADER, *ROWS, ROWS[1])
     with pytest.raises(InputError, match=r"line 5: repeats the setting of line 3 \(workload a, batch 8.0"):
-        kinds.power_problem(table, None)
+        kinds.power_case(table, None)
 
 
 def test_too_many_rows_end_the_reading_early(tmp_path, monkeypatch):
@@ -102,11 +102,11 @@ def test_rows_are_chosen_by_words_that_exist(tmp_path):
 def test_several_devices_are_refused_with_the_option_that_chooses_one(tmp_path):
     table = read(tmp_path, f"gpu,{HEADER}", *(f"{gpu},{row}" for gpu in ("A40", "V100") for row in ROWS))
     with pytest.raises(InputError, match=re.escape("holds A40, V100; constants belong to one device")):
-        kinds.power_problem(table, None)
+        kinds.power_case(table, None)
 
 
 def test_limits_or_clocks_are_needed_and_more_than_one_of_them(tmp_path):
     with pytest.raises(InputError, match=r'"power_limit_w" \[W\] or "clock_hz" \[Hz\] is missing'):
-        kinds.power_problem(read(tmp_path, "batch,time_s,power_w", "8,20,98", "16,20,98"), None)
+        kinds.power_case(read(tmp_path, "batch,time_s,power_w", "8,20,98", "16,20,98"), None)
     with pytest.raises(InputError, match="measured at one limit or clock only"):
-        kinds.power_problem(read(tmp_path, HEADER, "a,8,200,14,180", "a,16,200,13,185"), None)
+        kinds.power_case(read(tmp_path, HEADER, "a,8,200,14,180", "a,16,200,13,185"), None)

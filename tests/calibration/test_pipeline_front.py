@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from jax.test_util import check_grads
 
-from energymodel.calibration.constants import Values
-from energymodel.calibration.least_squares import Options, fit
+from energymodel.calibration.constant_priors import Values
+from energymodel.calibration.least_squares import FitOptions, FitProblem, fit
 from energymodel.calibration.pipeline_front import (
     CONSTANTS,
     Deadlines,
@@ -68,6 +68,8 @@ def test_known_constants_come_back():
     stretch = np.tile(np.linspace(1.02, 1.4, 12), 2)
     runs = plans(stretch)._replace(power=np.repeat([270.0, 320.0], 12))
     runs = runs._replace(energy=np.asarray(front_energy(known, runs)))
-    found = fit(front_errors, CONSTANTS, runs, noise=1e-3, options=Options(starts=2, estimate_noise=False))
+    found = fit(
+        FitProblem(front_errors, CONSTANTS, runs, noise=1e-3, options=FitOptions(starts=2, estimate_noise=False))
+    )
     for name in ("voltage_floor", "voltage_knee"):
         np.testing.assert_allclose(float(found.values[name]), float(known[name]), rtol=2e-2, err_msg=name)

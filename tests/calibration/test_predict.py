@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel.calibration.predict import cluster_system, predict, predict_row
-from energymodel.calibration.table import INPUTS, layouts
+from energymodel.calibration.layout_table import INPUTS, layouts
+from energymodel.calibration.step_prediction import cluster_system, predict, predict_row
 from energymodel.errors import InputError
 
 ROW = {

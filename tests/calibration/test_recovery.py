@@ -4,31 +4,31 @@ import jax
 import numpy as np
 import pytest
 
-from energymodel.calibration import critical_batch, loss_law, power, table
-from energymodel.calibration.constants import Values, prior_of, values_of
-from energymodel.calibration.kinds import step_time
-from energymodel.calibration.least_squares import Options, fit
-from energymodel.calibration.posterior import outer_intervals
-from energymodel.calibration.uncertainty import undetermined
+from energymodel.calibration import device_power
+from energymodel.calibration.constant_priors import Values, joint_prior, values_of
+from energymodel.calibration.intervals import outer_intervals, undetermined
+from energymodel.calibration.kinds import batch, loss, power, step_time
+from energymodel.calibration.layout_table import INPUTS, layouts
+from energymodel.calibration.least_squares import FitOptions, FitProblem, fit
 from energymodel.learning.critical_batch import batch_penalty
-from energymodel.learning.loss_law import chinchilla_loss
+from energymodel.learning.loss_law import ChinchillaLaw, chinchilla_loss
 from energymodel.presets.scenario import load_scenario
 
 REPETITIONS, NOISE = 200, 0.02
 LEAST_DETERMINED = 100  # repetitions, of a constant that is counted
 
 
-def coverage(errors, constants, repetition, noise, options):
+def coverage(problem, repetition):
     """Share of repetitions in which each constant lies in its interval, where it has one because the data determine it,
     and the share that converged.
     """
-    generator, names = np.random.default_rng(7), prior_of(constants).names
+    generator, names = np.random.default_rng(7), joint_prior(problem.constants).names
     held, determined, converged = np.zeros(len(names)), np.zeros(len(names)), 0
     for _ in range(REPETITIONS):
         truth, table = repetition(generator)
-        found = fit(errors, constants, table, noise=noise, options=options)
-        low, high = ends = outer_intervals(errors, constants, table, found, options=options)
-        known = ~np.isin(names, undetermined(constants, found, ends=ends))
+        found = fit(problem._replace(table=table))
+        low, high = ends = outer_intervals(found)
+        known = ~np.isin(names, undetermined(found, ends))
         held += known & (low < truth) & (truth < high)
         determined += known
         converged += found.converged
@@ -40,7 +40,7 @@ def coverage(errors, constants, repetition, noise, options):
 
 def drawn(constants, generator):
     """Constants drawn from their priors: what an interval from data and prior is to hold in 90 % of all cases."""
-    prior = prior_of(constants)
+    prior = joint_prior(constants)
     values = values_of(constants, prior.mean + prior.spread * generator.standard_normal(len(prior.mean)))
     values: Values = {name: np.asarray(value) for name, value in values.items()}
     return values, np.concatenate([np.atleast_1d(value) for value in values.values()])
@@ -61,9 +61,9 @@ def assert_covered(found):
 
 @pytest.mark.slow
 def test_constants_of_power_limits_are_covered():
-    constants = power.power_constants()
+    constants = device_power.power_constants()
     ones = np.ones(96)
-    given = power.Profiles(
+    given = device_power.Profiles(
         np.zeros(96, int), np.tile(np.linspace(90.0, 240.0, 12), 8), ones, 100.0 * ones,
         np.repeat(np.linspace(140.0, 240.0, 8), 12), np.repeat(np.linspace(0.0, 0.5, 8), 12), 40.0 * ones, 250.0 * ones,
         ones, ones,
@@ -71,77 +71,79 @@ def test_constants_of_power_limits_are_covered():
 
     def repetition(generator):
         values, truth = drawn(constants, generator)
-        time, watt = power.predict_power(values, given)
+        time, watt = device_power.predict_power(values, given)
         return truth, given._replace(time=multiplied(time, generator), power=multiplied(watt, generator))
 
-    options = Options(starts=4, tolerance=1e-7, steps=100)
-    assert_covered(coverage(power.errors, constants, repetition, 0.04, options))
+    problem = FitProblem(device_power.power_errors, constants, given, noise=power.NOISE, options=power.OPTIONS)
+    assert_covered(coverage(problem, repetition))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("weighed", [False, True], ids=["huber", "weighed by noise"])
 def test_constants_of_the_loss_law_are_covered(weighed):
-    constants = loss_law.CONSTANTS
     size, tokens = (grid.ravel() for grid in np.meshgrid(np.geomspace(1e7, 1e11, 16), np.geomspace(1e9, 1e13, 15)))
     truth = np.array([1.8172, 482.01, 0.3478, 2085.43, 0.3658])
-    law = loss_law.law_of({name: np.asarray(value) for name, value in zip(constants, truth, strict=True)})
+    law = ChinchillaLaw(*truth)
 
     def repetition(generator):
-        return truth, loss_law.TrainedModels(size, tokens, multiplied(chinchilla_loss(size, tokens, law), generator))
+        return truth, loss.TrainedModels(size, tokens, multiplied(chinchilla_loss(size, tokens, law), generator))
 
-    options, noise = (Options(), 0.01) if weighed else (loss_law.OPTIONS, loss_law.HUBER)
-    assert_covered(coverage(loss_law.errors, constants, repetition, noise, options))
+    problem = loss.loss_law_problem(loss.TrainedModels(size, tokens, size))
+    if weighed:
+        problem = problem._replace(options=FitOptions(), noise=0.01)
+    assert_covered(coverage(problem, repetition))
 
 
 @pytest.mark.slow
 def test_constants_of_one_law_of_critical_batches_are_covered():
     sizes, batches = np.repeat(np.geomspace(1e8, 3e9, 5), 9), np.tile(np.geomspace(3e4, 8e6, 9), 5)
     names = [f"{size:.3g}" for size in sizes]
-    constants = {name: one for name, one in critical_batch.shared_constants(names).items() if name != "sharpness"}
-    runs = critical_batch.batch_runs(names, batches, np.ones(45), 20.0 * sizes)
+    constants = batch.family_constants(names)
+    runs = batch.batch_runs(names, batches, np.ones(45), 20.0 * sizes)
 
     def repetition(generator):
         values, truth = drawn(constants, generator)
-        exact = np.exp(np.asarray(critical_batch.family_errors(values, runs)))[:, 0]
+        exact = np.exp(np.asarray(batch.family_errors(values, runs)))[:, 0]
         return truth, runs._replace(tokens=multiplied(exact, generator))
 
-    assert_covered(coverage(critical_batch.family_errors, constants, repetition, 0.04, Options()))
+    assert_covered(coverage(FitProblem(batch.family_errors, constants, runs, noise=0.04), repetition))
 
 
 @pytest.mark.slow
 def test_constants_of_groups_with_batches_of_their_own_are_covered():
     names = ["a"] * 10 + ["b"] * 10
-    batch = np.tile(np.geomspace(1e4, 1e7, 10), 2)
+    batches = np.tile(np.geomspace(1e4, 1e7, 10), 2)
     truth = np.array([1e9, 3e10, 3e5, 1e6])
-    exact = np.repeat(truth[:2], 10) * np.asarray(batch_penalty(batch, np.repeat(truth[2:], 10)))
-    constants = critical_batch.group_constants(critical_batch.batch_runs(names, batch, exact), names, "token")
+    exact = np.repeat(truth[:2], 10) * np.asarray(batch_penalty(batches, np.repeat(truth[2:], 10)))
+    runs = batch.batch_runs(names, batches, exact)
+    constants = batch.group_constants(runs, names, "token")
 
     def repetition(generator):
-        return truth, critical_batch.batch_runs(names, batch, multiplied(exact, generator))
+        return truth, batch.batch_runs(names, batches, multiplied(exact, generator))
 
-    assert_covered(coverage(critical_batch.group_errors, constants, repetition, 0.04, Options()))
+    assert_covered(coverage(FitProblem(batch.group_errors, constants, runs, noise=0.04), repetition))
 
 
 @pytest.mark.slow
 def test_constants_of_a_cluster_are_covered():
     shapes = ((16, 2048, 16), (32, 4096, 32), (40, 6144, 48))
-    layouts = ((8, 1, 1, 1), (8, 2, 1, 1), (8, 8, 1, 4), (32, 1, 1, 2), (32, 4, 2, 1), (64, 8, 4, 1), (64, 1, 1, 1),
+    degrees = ((8, 1, 1, 1), (8, 2, 1, 1), (8, 8, 1, 4), (32, 1, 1, 2), (32, 4, 2, 1), (64, 8, 4, 1), (64, 1, 1, 1),
                (128, 4, 1, 2), (128, 8, 8, 1), (256, 8, 2, 2), (256, 2, 1, 1), (512, 8, 4, 1), (512, 1, 8, 1),
                (64, 2, 8, 1), (32, 8, 1, 4), (16, 4, 4, 2))  # fmt: skip
     names = ("layers", "hidden", "heads", "chips", "tensor", "pipeline", "microbatch")
-    rows = [dict(zip(names, (*shape, *layout), strict=True)) for shape in shapes for layout in layouts]
+    rows = [dict(zip(names, (*shape, *layout), strict=True)) for shape in shapes for layout in degrees]
     common = {"vocabulary": 51200, "sequence": 2048, "batch_sequences": 1024, "cluster": "measured"}
-    columns = table.layouts([row | common for row in rows]).columns
-    given = {one.name: columns[one.name] for one in table.INPUTS}
+    columns = layouts([row | common for row in rows]).columns
+    given = {one.name: columns[one.name] for one in INPUTS}
     system = load_scenario("llama-3.1-405b-h100").system
     constants = step_time.CONSTANTS
-    steps = step_time.Steps(system, given, np.ones(len(rows)))
-    exact = jax.jit(step_time.errors)
+    steps = step_time.MeasuredSteps(system, given, np.ones(len(rows)))
+    exact = jax.jit(step_time.step_time_errors)
 
     def repetition(generator):
         values, truth = drawn(constants, generator)
         time = np.exp(np.asarray(exact(values, steps)))[:, 0]
-        return truth, steps._replace(time=multiplied(time, generator))
+        return truth, steps._replace(measured=multiplied(time, generator))
 
-    options = Options(starts=4, tolerance=1e-6, steps=60)
-    assert_covered(coverage(step_time.errors, constants, repetition, 0.1, options))
+    problem = FitProblem(step_time.step_time_errors, constants, steps, noise=0.1, options=step_time.OPTIONS)
+    assert_covered(coverage(problem, repetition))

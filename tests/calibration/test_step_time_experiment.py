@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from energymodel.calibration.predict import cluster_system, predict
+from energymodel.calibration.step_prediction import cluster_system, predict
 from energymodel.presets.files import names
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "01_step_time"

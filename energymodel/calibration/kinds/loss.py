@@ -1,24 +1,35 @@
-"""How does a file of trained models become a fit: `calibrate` kind `loss`?"""
+"""Which constants of the loss law do trained models give: `calibrate` kind `loss`, from parameters, tokens and loss?"""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
-from energymodel.calibration import loss_law
-from energymodel.calibration.constants import Constants
+from energymodel.calibration.calibration_case import (
+    MOST_CANDIDATES,
+    CalibrationCase,
+    Candidates,
+    Grouping,
+    KnownNumber,
+)
+from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Values
+from energymodel.calibration.least_squares import FitOptions, FitProblem
 from energymodel.calibration.measurements import Column, Measurements, check_repeats
-from energymodel.calibration.problem import MOST_CANDIDATES, Given, Problem
 from energymodel.errors import InputError
-from energymodel.learning.loss_law import ChinchillaLaw
+from energymodel.learning.loss_law import ChinchillaLaw, chinchilla_loss
 from energymodel.presets.scenario import Scenario
 
+HUBER = 1e-3
+"""Error of the logarithm from which it counts linearly [Hoffmann et al. 2022, sec. D.2]: far below the scatter, so
+that the fit is nearly one of least absolute errors."""
 SIZE_GROUP = 2.0
 """Sizes within a factor of this are one held-out group."""
 REACH = 4.0
 """Models up to this factor larger or longer trained than the largest measured are proposed to be measured next."""
 STEPS = 12
 PATH = "system.learning.loss_law"
-UNITS = {"entropy_floor": "nat/token"}
 
 LOSS_COLUMNS = (
     Column("parameters", "1", "parameters of the model", others=("params_n", "params")),
@@ -27,53 +38,97 @@ LOSS_COLUMNS = (
     Column("group", "text", "what is held out and resampled together, such as a data set", needed=False),
     Column("run", "text", "number of a repeated measurement", needed=False, others=("seed",)),
 )
+CONSTANTS: ConstantPriors = {
+    "entropy_floor": ConstantPrior(1.7, 0.5, 0.0, unit="nat/token"),
+    "parameter_coefficient": ConstantPrior(400.0, 3.0, widest=100.0),
+    "parameter_exponent": ConstantPrior(0.34, 0.5),
+    "data_coefficient": ConstantPrior(1000.0, 3.0, widest=100.0),
+    "data_exponent": ConstantPrior(0.34, 0.5),
+}
+"""Priors so wide that a few hundred points outweigh them by more than a thousand [docs/physics.md B1].
+Coefficients and exponents are known together, so that a wide interval of a coefficient is no lack of data."""
 
 
-def loss_problem(table: Measurements, prior: Scenario | None) -> Problem:
-    """Five constants of the loss law, by Huber's loss of its logarithm, see `loss_law.fit_loss_law`."""
+class TrainedModels(NamedTuple):
+    """Models at the end of their training, one row each.
+
+    - `parameters`: N [1].
+    - `tokens`: D [token].
+    - `loss`: cross-entropy L [nat/token].
+    """
+
+    parameters: Float[Array | np.ndarray, " rows"]
+    tokens: Float[Array | np.ndarray, " rows"]
+    loss: Float[Array | np.ndarray, " rows"]
+
+
+def loss_errors(values: Values, models: TrainedModels) -> Float[Array, "rows 1"]:
+    """Logarithmic errors of `chinchilla_loss`."""
+    law = ChinchillaLaw(**{name: values[name] for name in CONSTANTS})
+    return jnp.log(chinchilla_loss(models.parameters, models.tokens, law) / models.loss)[:, None]
+
+
+def loss_law_problem(models: TrainedModels, constants: ConstantPriors = CONSTANTS) -> FitProblem:
+    """The fit of the lowest Huber loss of `ln L`, as Hoffmann et al. 2022 and Besiroglu et al. 2024 have it.
+
+    It gives `entropy_floor` [nat/token], `parameter_coefficient`, `data_coefficient` [nat/token at 1],
+    `parameter_exponent` and `data_exponent` [1].
+    """
+    options = FitOptions(loss="huber", threshold=1.0, estimate_noise=False, starts=8, steps=400)
+    return FitProblem(loss_errors, constants, models, noise=HUBER, options=options)
+
+
+def loss_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
+    """Five constants of the loss law, see `loss_law_problem`."""
     columns = table.columns
     check_repeats(table, ("parameters", "tokens", "group", "run"))
-    models = loss_law.TrainedModels(columns["parameters"], columns["tokens"], columns["loss_nats"])
+    models = TrainedModels(columns["parameters"], columns["tokens"], columns["loss_nats"])
     for name, values in (("parameters", models.parameters), ("tokens", models.tokens)):
         if len(np.unique(values)) < 2:
             raise InputError(
                 f'{table.path}: column "{name}" holds one value only, {values[0]:g}; a law needs several. Measure '
                 f"models of other {name}."
             )
+    resampled = None
     if "group" in columns:
-        groups, word, resampled, resampled_word = columns["group"], "group", None, ""
+        groups = Grouping(columns["group"], "group")
     else:
-        size = np.floor(np.log(models.parameters / models.parameters.min()) / np.log(SIZE_GROUP) + 1e-9)
-        low = {number: models.parameters[size == number].min() for number in np.unique(size)}
-        groups = np.array([f"{low[number]:.3g} parameters" for number in size])
-        word, resampled, resampled_word = "size", np.arange(len(table)), "model"
-    candidates, words = _candidates(models)
-    return Problem(
-        errors=loss_law.errors, constants=_constants(prior), table=models, weights=np.ones(len(table)), groups=groups,
-        group_word=word, outputs={"loss": (1.0,)}, along=("parameters", np.asarray(models.parameters)),
-        candidates=candidates, candidate_words=words, changes={}, given={}, notes=[], noise=loss_law.HUBER,
-        options=loss_law.OPTIONS, law=_numbers, resampled=resampled, resampled_word=resampled_word,
-    )  # fmt: skip
+        groups = Grouping(_sizes(np.asarray(models.parameters)), "size")
+        resampled = Grouping(np.arange(len(table)), "model")
+    return CalibrationCase(
+        fit=loss_law_problem(models, _constants(prior)),
+        groups=groups,
+        outputs={"loss": (1.0,)},
+        along=("parameters", np.asarray(models.parameters)),
+        candidates=_candidates(models),
+        law=_law,
+        resampled=resampled,
+    )
 
 
-def _constants(prior: Scenario | None) -> Constants:
+def _sizes(parameters: np.ndarray) -> np.ndarray:
+    size = np.floor(np.log(parameters / parameters.min()) / np.log(SIZE_GROUP) + 1e-9)
+    return np.array([f"{parameters[size == number].min():.3g} parameters" for number in size])
+
+
+def _constants(prior: Scenario | None) -> ConstantPriors:
     if prior is None:
-        return loss_law.CONSTANTS
+        return CONSTANTS
     law = getattr(prior.system.learning, "loss_law", None)
     if not isinstance(law, ChinchillaLaw):
         raise InputError(
             f"{prior.name}: {PATH} is {type(law).__name__}; measured losses give the constants of a ChinchillaLaw. "
             "Name a prior that has one, such as llama-3.1-405b-h100."
         )
-    return {name: one._replace(median=float(getattr(law, name))) for name, one in loss_law.CONSTANTS.items()}
+    return {name: one._replace(median=float(getattr(law, name))) for name, one in CONSTANTS.items()}
 
 
-def _numbers(values: Mapping[str, float]) -> dict[str, Given]:
-    return {f"{PATH}.{name}": Given(values[name], UNITS.get(name, "1")) for name in loss_law.CONSTANTS}
+def _law(values: Mapping[str, float]) -> dict[str, KnownNumber]:
+    return {f"{PATH}.{name}": KnownNumber(values[name], one.unit) for name, one in CONSTANTS.items()}
 
 
-def _candidates(models: loss_law.TrainedModels) -> tuple[loss_law.TrainedModels, list[str]]:
-    """Sizes and tokens on a grid from the least to some times the most, none of more compute than that."""
+def _candidates(models: TrainedModels) -> Candidates:
+    """Sizes and tokens on a grid from the smallest to some times the largest, none of more compute than that."""
     axes = [
         np.geomspace(np.min(values), REACH * np.max(values), STEPS) for values in (models.parameters, models.tokens)
     ]
@@ -82,4 +137,4 @@ def _candidates(models: loss_law.TrainedModels) -> tuple[loss_law.TrainedModels,
     chosen = np.flatnonzero(size * tokens <= most * (1.0 + 1e-9))[:MOST_CANDIDATES]
     size, tokens = size[chosen], tokens[chosen]
     words = [f"{one:.3g} parameters on {other:.3g} tokens" for one, other in zip(size, tokens, strict=True)]
-    return loss_law.TrainedModels(size, tokens, np.ones(len(size))), words
+    return Candidates(TrainedModels(size, tokens, np.ones(len(size))), words)

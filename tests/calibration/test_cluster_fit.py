@@ -1,16 +1,18 @@
-"""Does a fit find the constants that made the data, with honest intervals, and hold groups out?"""
+"""Does the fit of experiment 01 find the constants that made the data, with honest intervals, and hold groups out?"""
 
 import numpy as np
 import pytest
 
-from energymodel.calibration.fit import Constant, fit, with_constants
-from energymodel.calibration.predict import cluster_system, predict
-from energymodel.calibration.table import layouts
+from energymodel.calibration.kinds.step_time import with_constants
+from energymodel.calibration.layout_table import layouts
+from energymodel.calibration.step_prediction import cluster_system, predict
+from experiment import Experiment
 
-TRUTH = (0.66, 0.55)
+TRUTH = {"accelerator.gemm_efficiency": 0.66, "node.scale_up.efficiency": 0.55}
+CLUSTER_FIT = Experiment("01_step_time").module("cluster_fit")
 CONSTANTS = (
-    Constant("accelerator.gemm_efficiency", 0.8, 1.0, 0.3, 0.95),
-    Constant("node.scale_up.efficiency", 0.8, 1.0, 0.2, 1.0),
+    CLUSTER_FIT.ClusterConstant("accelerator.gemm_efficiency", 0.8, 1.0, 0.3, 0.95),
+    CLUSTER_FIT.ClusterConstant("node.scale_up.efficiency", 0.8, 1.0, 0.2, 1.0),
 )
 
 
@@ -26,15 +28,15 @@ def found():
         for hidden in (2048, 4096, 8192) for tensor in (1, 4, 8) for micro in (1, 4)
     ]  # fmt: skip
     system = cluster_system("megatron-a100")
-    truth = with_constants(system, CONSTANTS, np.asarray(TRUTH))
+    truth = with_constants(system, TRUTH)
     times = predict(layouts(rows), {"megatron-a100": truth}).table()["step_time_s"] * np.exp(rng.normal(0, 0.01, 18))
     times[3] *= 4.0  # a run that something else slowed
     rows = [{**row, "step_time_s": time} for row, time in zip(rows, times, strict=True)]
-    return fit(system, layouts(rows), CONSTANTS, [row["group"] for row in rows], starts=2)
+    return CLUSTER_FIT.fit_cluster(system, layouts(rows), CONSTANTS, [row["group"] for row in rows])
 
 
 def test_constants_are_found_within_their_intervals_despite_an_outlier(found):
-    np.testing.assert_allclose(found.values, TRUTH, rtol=0.05)
+    np.testing.assert_allclose(found.values, [*TRUTH.values()], rtol=0.05)
     assert np.all(found.low < found.values)
     assert np.all(found.values < found.high)
     assert np.all(np.log(found.high / found.low) < 0.5)

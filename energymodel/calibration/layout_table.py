@@ -23,7 +23,7 @@ from energymodel.system.plan import PRECISIONS
 Columns = dict[str, np.ndarray]
 
 
-class Column(NamedTuple):
+class LayoutColumn(NamedTuple):
     """A column: its unit, its value where it is left out (NaN: it must be given), and what it means."""
 
     name: str
@@ -34,38 +34,38 @@ class Column(NamedTuple):
     highest: float = math.inf
 
 
-def _share(name: str, meaning: str, default: float = 0.0) -> Column:
+def _share(name: str, meaning: str, default: float = 0.0) -> LayoutColumn:
     """A column of shares, or of switches, which are 0 or 1."""
-    return Column(name, "1", default, meaning, 0.0, 1.0)
+    return LayoutColumn(name, "1", default, meaning, 0.0, 1.0)
 
 
 NEEDED = math.nan
 SHAPE = (
-    Column("layers", "1", NEEDED, "transformer layers"),
-    Column("hidden", "1", NEEDED, "hidden size"),
-    Column("heads", "1", NEEDED, "query heads"),
-    Column("kv_heads", "1", NEEDED, "key-value heads; by default as many as query heads"),
-    Column("head_size", "1", NEEDED, "width of a head; by default hidden / heads"),
-    Column("feed_forward", "1", NEEDED, "inner width of a feed-forward block or expert; by default 4 hidden"),
-    Column("gated", "1", 0.0, "1 if the feed-forward block has a gate (three matrices)", 0.0),
-    Column("vocabulary", "1", NEEDED, "tokens in the vocabulary"),
-    Column("sequence", "token", NEEDED, "tokens of a sequence"),
-    Column("tied", "1", 0.0, "1 if embedding and output head share their weights", 0.0),
-    Column("experts", "1", 1.0, "routed experts of a layer"),
-    Column("active_experts", "1", 1.0, "routed experts that act on a token"),
-    Column("shared_experts", "1", 0.0, "experts that always act", 0.0),
-    Column("dense_layers", "1", 0.0, "layers of a mixture of experts that have none", 0.0),
-    Column("dense_feed_forward", "1", 0.0, "inner width of those layers", 0.0),
-    Column("flash", "1", 1.0, "1 if attention is one fused kernel", 0.0),
-    Column("expert_imbalance", "1", 1.0, "load of the fullest expert over the mean"),
+    LayoutColumn("layers", "1", NEEDED, "transformer layers"),
+    LayoutColumn("hidden", "1", NEEDED, "hidden size"),
+    LayoutColumn("heads", "1", NEEDED, "query heads"),
+    LayoutColumn("kv_heads", "1", NEEDED, "key-value heads; by default as many as query heads"),
+    LayoutColumn("head_size", "1", NEEDED, "width of a head; by default hidden / heads"),
+    LayoutColumn("feed_forward", "1", NEEDED, "inner width of a feed-forward block or expert; by default 4 hidden"),
+    LayoutColumn("gated", "1", 0.0, "1 if the feed-forward block has a gate (three matrices)", 0.0),
+    LayoutColumn("vocabulary", "1", NEEDED, "tokens in the vocabulary"),
+    LayoutColumn("sequence", "token", NEEDED, "tokens of a sequence"),
+    LayoutColumn("tied", "1", 0.0, "1 if embedding and output head share their weights", 0.0),
+    LayoutColumn("experts", "1", 1.0, "routed experts of a layer"),
+    LayoutColumn("active_experts", "1", 1.0, "routed experts that act on a token"),
+    LayoutColumn("shared_experts", "1", 0.0, "experts that always act", 0.0),
+    LayoutColumn("dense_layers", "1", 0.0, "layers of a mixture of experts that have none", 0.0),
+    LayoutColumn("dense_feed_forward", "1", 0.0, "inner width of those layers", 0.0),
+    LayoutColumn("flash", "1", 1.0, "1 if attention is one fused kernel", 0.0),
+    LayoutColumn("expert_imbalance", "1", 1.0, "load of the fullest expert over the mean"),
 )
 LAYOUT = (
-    Column("tensor", "1", 1.0, "tensor-parallel degree"),
-    Column("pipeline", "1", 1.0, "pipeline-parallel degree"),
-    Column("virtual_stages", "1", 1.0, "virtual stages of a pipeline rank"),
-    Column("context", "1", 1.0, "context-parallel degree"),
-    Column("expert", "1", 1.0, "expert-parallel degree; divides data x context"),
-    Column("microbatch", "1", 1.0, "sequences in a micro-batch", 0.0),
+    LayoutColumn("tensor", "1", 1.0, "tensor-parallel degree"),
+    LayoutColumn("pipeline", "1", 1.0, "pipeline-parallel degree"),
+    LayoutColumn("virtual_stages", "1", 1.0, "virtual stages of a pipeline rank"),
+    LayoutColumn("context", "1", 1.0, "context-parallel degree"),
+    LayoutColumn("expert", "1", 1.0, "expert-parallel degree; divides data x context"),
+    LayoutColumn("microbatch", "1", 1.0, "sequences in a micro-batch", 0.0),
     _share("sequence_parallel", "1 if the tensor group also divides norms and residuals", 1.0),
     _share("shard_optimizer", "1 if ZeRO stage 1 or above"),
     _share("shard_gradients", "1 if ZeRO stage 2 or above"),
@@ -83,14 +83,14 @@ LAYOUT = (
     _share("zero_bubble", "1 for a zero-bubble schedule"),
 )
 RUN = (
-    Column("chips", "1", NEEDED, "accelerators"),
-    Column("batch_sequences", "1", NEEDED, "sequences in the global batch"),
-    Column("clock", "1", 1.0, "clock over the reference clock", 0.0),
+    LayoutColumn("chips", "1", NEEDED, "accelerators"),
+    LayoutColumn("batch_sequences", "1", NEEDED, "sequences in the global batch"),
+    LayoutColumn("clock", "1", 1.0, "clock over the reference clock", 0.0),
 )
 MEASURED = (
-    Column("step_time_s", "s", NEEDED, "measured time of a step", 0.0),
-    Column("memory_b", "B", NEEDED, "measured memory of the fullest chip", 0.0),
-    Column("out_of_memory", "1", NEEDED, "1 if the run ended out of memory", 0.0),
+    LayoutColumn("step_time_s", "s", NEEDED, "measured time of a step", 0.0),
+    LayoutColumn("memory_b", "B", NEEDED, "measured memory of the fullest chip", 0.0),
+    LayoutColumn("out_of_memory", "1", NEEDED, "1 if the run ended out of memory", 0.0),
 )
 INPUTS = (*SHAPE, *LAYOUT, *RUN)
 WORDS = ("cluster", "model", "zero", "recomputation")
@@ -133,13 +133,15 @@ def read_layouts(path: Path) -> Layouts:
     return layouts(rows, str(path))
 
 
-def layouts(rows: Sequence[Mapping[str, Any]], name: str = "table") -> Layouts:
+def layouts(
+    rows: Sequence[Mapping[str, Any]], name: str = "table", lines: Sequence[int] | np.ndarray | None = None
+) -> Layouts:
     """Turn rows into columns of numbers; what is left out follows from the model preset or the default.
 
     **Arguments:**
 
     - `rows`: one mapping for each layout, from column to number or text.
-    - `name`: of the table, for messages.
+    - `name`, `lines`: of the table, and of each row in its file, for messages.
 
     **Returns:** `Layouts`. Columns that are not part of the schema stay in `rows` only.
 
@@ -153,15 +155,15 @@ def layouts(rows: Sequence[Mapping[str, Any]], name: str = "table") -> Layouts:
     if near:
         raise InputError(f'{name}: unknown column "{near[0]}". {suggest(near[0], known)}')
     table: dict[str, list[float]] = {column.name: [] for column in (*INPUTS, *MEASURED)}
-    for number, row in enumerate(rows):
-        where = f"{name}, line {number + 2}"
-        values = _row(row, where)
-        for key, value in values.items():
+    lines = range(2, len(rows) + 2) if lines is None else lines
+    for line, row in zip(lines, rows, strict=True):
+        for key, value in _row(row, f"{name}, line {line}").items():
             table[key].append(value)
     columns = {key: np.asarray(values, np.float64) for key, values in table.items()}
     cluster = np.asarray([str(row.get("cluster", "") or "") for row in rows])
-    for number in np.flatnonzero(cluster == ""):
-        raise InputError(f"{name}, line {number + 2}: cluster is missing. Known: {', '.join(names('clusters'))}.")
+    if np.any(missing := cluster == ""):
+        line = lines[int(np.argmax(missing))]
+        raise InputError(f"{name}, line {line}: cluster is missing. Known: {', '.join(names('clusters'))}.")
     return Layouts(columns, cluster, [{key: str(value) for key, value in row.items() if key} for row in rows])
 
 

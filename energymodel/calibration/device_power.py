@@ -1,4 +1,4 @@
-"""How do time and power of a workload on one device follow from its power limit or clock: `calibrate` kind `power`?
+"""How do time and power of a workload on one device follow from its power limit or clock?
 
 The device is measured once at its highest limit for each workload and batch: the *profile*. Nine constants of the
 device, the same for all workloads, carry a profile to lower limits [derivation: docs/physics.md B2]; eight where the
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from energymodel.calibration.constants import Constant, Constants, Values
+from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Values
 from energymodel.errors import InputError
 from energymodel.numerics import Numeric, p_norm
 from energymodel.physics.switching import mixed_cubic_power
@@ -21,12 +21,12 @@ from energymodel.physics.voltage import voltage_fraction
 
 WIDTH = 0.04
 """Half the rounding of the voltage knee [1]; caps are too far apart to tell it [docs/physics.md B2.1]."""
-LEAST_ABOVE = 1e-3
+LOWEST_ABOVE = 1e-3
 NEWTON_STEPS = 12
 NO_LIMIT = 100.0  # [rated power], which no device draws
 
-Form = Literal["voltage-floor", "posynomial"]
-FORMS: tuple[Form, ...] = get_args(Form)
+VoltageForm = Literal["voltage-floor", "posynomial"]
+FORMS: tuple[VoltageForm, ...] = get_args(VoltageForm)
 """Of switching power over the clock, see `switching_share`."""
 SHAPES = ("voltage_floor", "voltage_knee", "cubic_share")
 
@@ -54,35 +54,55 @@ class Profiles(NamedTuple):
     time: Float[Array | np.ndarray, " rows"]
     power: Float[Array | np.ndarray, " rows"]
 
+    @property
+    def by_limit(self) -> bool:
+        """Whether power limits were set, not only clocks."""
+        return bool(np.any(np.isfinite(self.limit)))
+
+    def at_speeds(self, rows: np.ndarray, speeds: np.ndarray) -> "Profiles":
+        """Profiles of some rows at other limits, or at other clocks where only these were set."""
+        table = Profiles(*(np.asarray(column)[rows] for column in self))
+        return table._replace(limit=speeds) if self.by_limit else table._replace(clock=speeds)
+
+
+class DeviceMedians(NamedTuple):
+    """What was known of a device before: medians of its constants.
+
+    - `voltage_floor`, `voltage_knee`, `lowest_clock`: [1].
+    - `static_above_idle`: over rated power [1].
+    """
+
+    voltage_floor: float = 0.8
+    voltage_knee: float = 0.6
+    lowest_clock: float = 0.17
+    static_above_idle: float = 0.04
+
 
 def power_constants(
-    voltage_floor: float = 0.8, voltage_knee: float = 0.6, lowest_clock: float = 0.17, static_above_idle: float = 0.04,
-    workloads: Sequence[str] = (), form: Form = "voltage-floor",
-) -> Constants:  # fmt: skip
+    medians: DeviceMedians | None = None, workloads: Sequence[str] = (), form: VoltageForm = "voltage-floor"
+) -> ConstantPriors:
     """Priors of the constants [docs/physics.md B2 and B10].
 
     **Arguments:**
 
-    - `voltage_floor`, `voltage_knee`, `lowest_clock`: medians [1].
-    - `static_above_idle`: median, over rated power [1].
     - `workloads`: which have a memory share, an overlap and a waiting exponent each; by default one serves all.
     - `form`: of switching power; the posynomial passes through the knee of floor and knee [derivation: `v^2` there].
     """
-    own = tuple(workloads)
-    floor, knee = min(max(voltage_floor, 0.52), 0.98), min(max(voltage_knee, 0.25), 0.9)
-    curve = {"voltage_floor": Constant(floor, 0.07, 0.5, 1.0), "voltage_knee": Constant(knee, 0.1, 0.2, 0.95)}
+    medians, own = medians or DeviceMedians(), tuple(workloads)
+    floor, knee = min(max(medians.voltage_floor, 0.52), 0.98), min(max(medians.voltage_knee, 0.25), 0.9)
+    curve = {"voltage_floor": ConstantPrior(floor, 0.07, 0.5, 1.0), "voltage_knee": ConstantPrior(knee, 0.1, 0.2, 0.95)}
     if form == "posynomial":
         mixed = (1.0 - floor**2) / (1.0 - knee**2)
-        curve = {"cubic_share": Constant(min(max(mixed, 0.05), 0.95), 0.2, 0.0, 1.0)}
+        curve = {"cubic_share": ConstantPrior(min(max(mixed, 0.05), 0.95), 0.2, 0.0, 1.0)}
     return {
-        "static_above_idle": Constant(max(static_above_idle, 0.005), 0.7, unit="rated power"),
-        "busy_power": Constant(1.0, 0.2, 0.5, 1.6, "rated power"),
-        "waiting_exponent": Constant(0.85, 0.03, 0.0, 1.0, labels=own),
-        "overhead_exponent": Constant(1.0, 0.3),
-        "memory_share": Constant(0.3, 0.13, 0.0, 1.0, labels=own),
+        "static_above_idle": ConstantPrior(max(medians.static_above_idle, 0.005), 0.7, unit="rated power"),
+        "busy_power": ConstantPrior(1.0, 0.2, 0.5, 1.6, "rated power"),
+        "waiting_exponent": ConstantPrior(0.85, 0.03, 0.0, 1.0, labels=own),
+        "overhead_exponent": ConstantPrior(1.0, 0.3),
+        "memory_share": ConstantPrior(0.3, 0.13, 0.0, 1.0, labels=own),
         **curve,
-        "lowest_clock": Constant(min(max(lowest_clock, 0.06), 0.45), 0.04, 0.05, 0.5),
-        "overlap": Constant(4.0, 0.3, 1.0, labels=own),
+        "lowest_clock": ConstantPrior(min(max(medians.lowest_clock, 0.06), 0.45), 0.04, 0.05, 0.5),
+        "overlap": ConstantPrior(4.0, 0.3, 1.0, labels=own),
     }
 
 
@@ -173,18 +193,18 @@ def predict_power(values: Values, runs: Any) -> tuple[Float[Array, " rows"], Flo
 
     idle, reference = runs.idle_power, runs.reference_power
     static = idle + values["static_above_idle"] * runs.rated_power
-    above = jnp.maximum(reference - idle, LEAST_ABOVE * runs.rated_power)
+    above = jnp.maximum(reference - idle, LOWEST_ABOVE * runs.rated_power)
     full = values["busy_power"] * runs.rated_power - idle
     scalable = jnp.power(1.0 - runs.overhead, values["overhead_exponent"])
     waiting = of("waiting_exponent") * scalable
-    top = jnp.maximum(above ** (1.0 - waiting) * full**waiting, above * (1.0 + LEAST_ABOVE))
+    top = jnp.maximum(above ** (1.0 - waiting) * full**waiting, above * (1.0 + LOWEST_ABOVE))
     share = above / top
     overlap = of("overlap")
     busy_time = share * runs.reference_time
     host_time = runs.reference_time * jnp.exp(jnp.log1p(-(share**overlap)) / overlap)
-    switching = jnp.maximum(idle + top - static, LEAST_ABOVE * runs.rated_power)
+    switching = jnp.maximum(idle + top - static, LOWEST_ABOVE * runs.rated_power)
     limit = jnp.minimum(runs.limit, NO_LIMIT * runs.rated_power)  # an infinite one would have no slope
-    allowed = jnp.clip((limit - static) / switching, LEAST_ABOVE, 1.0)
+    allowed = jnp.clip((limit - static) / switching, LOWEST_ABOVE, 1.0)
     clock = clock_at_power(allowed, values)
     clock = jnp.minimum(jnp.maximum(clock, values["lowest_clock"]), runs.clock)
     busy = static + switching * switching_share(clock, values)
@@ -194,8 +214,8 @@ def predict_power(values: Values, runs: Any) -> tuple[Float[Array, " rows"], Flo
     return time, idle + busy_time / time * (busy - idle)
 
 
-def errors(values: Values, runs: Any) -> Float[Array, "rows 2"]:
-    """Logarithmic errors of time and power, for `least_squares.fit`."""
+def power_errors(values: Values, runs: Any) -> Float[Array, "rows 2"]:
+    """Logarithmic errors of time and power."""
     time, power = predict_power(values, runs)
     return jnp.stack([jnp.log(time / runs.time), jnp.log(power / runs.power)], axis=1)
 

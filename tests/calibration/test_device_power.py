@@ -7,12 +7,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from energymodel.calibration import power
-from energymodel.calibration.constants import Values, prior_of, values_of
-from energymodel.calibration.power import Profiles, clock_at_power, errors, overhead_share, predict_power, profiles
+from energymodel.calibration.constant_priors import Values, joint_prior, values_of
+from energymodel.calibration.device_power import (
+    WIDTH,
+    DeviceMedians,
+    Profiles,
+    clock_at_power,
+    overhead_share,
+    power_constants,
+    power_errors,
+    predict_power,
+    profiles,
+    switching_share,
+)
 from energymodel.physics.voltage import voltage_fraction
 
-CONSTANTS = power.power_constants()
+CONSTANTS = power_constants()
 MEDIAN: Values = {name: np.asarray(one.median) for name, one in CONSTANTS.items()}
 
 
@@ -44,7 +54,7 @@ def test_clocks_without_limits_have_slopes():
     names = ("busy_power", "static_above_idle", "voltage_floor")
 
     def total(*chosen):
-        return jnp.sum(errors(MEDIAN | dict(zip(names, chosen, strict=True)), runs) ** 2)
+        return jnp.sum(power_errors(MEDIAN | dict(zip(names, chosen, strict=True)), runs) ** 2)
 
     slopes = jax.jit(jax.grad(total, argnums=(0, 1, 2)))(*(jnp.asarray(MEDIAN[name]) for name in names))
     assert np.all(np.isfinite(slopes))
@@ -52,7 +62,7 @@ def test_clocks_without_limits_have_slopes():
 
 def test_clock_at_power_inverts_switching_power():
     phi = jnp.linspace(0.05, 1.0, 30)
-    share = phi * voltage_fraction(phi, 0.8, 0.6, power.WIDTH) ** 2
+    share = phi * voltage_fraction(phi, 0.8, 0.6, WIDTH) ** 2
     np.testing.assert_allclose(clock_at_power(share, {"voltage_floor": 0.8, "voltage_knee": 0.6}), phi, rtol=1e-10)
 
 
@@ -77,11 +87,11 @@ def test_a_profile_carries_over_by_the_posynomial_form():
 
 
 def test_priors_of_both_forms_agree_at_the_knee():
-    constants = power.power_constants(0.8, 0.6, form="posynomial")
+    constants = power_constants(DeviceMedians(0.8, 0.6), form="posynomial")
     assert set(CONSTANTS) - set(constants) == {"voltage_floor", "voltage_knee"}
     # 0.6 x 0.8^2 = 0.384 with a sharp knee.
     np.testing.assert_allclose(
-        power.switching_share(0.6, {"cubic_share": constants["cubic_share"].median}), 0.384, rtol=1e-12
+        switching_share(0.6, {"cubic_share": constants["cubic_share"].median}), 0.384, rtol=1e-12
     )
 
 
@@ -134,15 +144,15 @@ def test_rows_are_joined_with_the_highest_limit_of_their_workload_and_batch():
 
 def test_static_power_is_above_idle_and_busy_power_within_bounds_by_construction():
     for z in (-30.0, 30.0):
-        values = values_of(CONSTANTS, np.full(len(prior_of(CONSTANTS).mean), z))
+        values = values_of(CONSTANTS, np.full(len(joint_prior(CONSTANTS).mean), z))
         assert values["static_above_idle"] >= 0.0
         assert 0.5 <= values["busy_power"] <= 1.6
 
 
 @pytest.mark.slow
 def test_known_constants_come_back_from_two_percent_noise():
-    from energymodel.calibration.least_squares import fit
-    from energymodel.calibration.uncertainty import intervals
+    from energymodel.calibration.intervals import laplace_intervals
+    from energymodel.calibration.least_squares import FitProblem, fit
 
     generator, held = np.random.default_rng(0), 0
     limits = np.tile(np.linspace(90.0, 240.0, 12), 8)
@@ -163,8 +173,9 @@ def test_known_constants_come_back_from_two_percent_noise():
     truth = np.array([float(value) for value in MEDIAN.values()])
     for _ in range(5):
         noisy = np.exp(0.02 * generator.standard_normal((2, 96)))
-        found = fit(errors, CONSTANTS, table._replace(time=time * noisy[0], power=mean * noisy[1]), noise=0.04)
+        measured = table._replace(time=time * noisy[0], power=mean * noisy[1])
+        found = fit(FitProblem(power_errors, CONSTANTS, measured, noise=0.04))
         assert found.converged
-        low, high = intervals(CONSTANTS, found)
+        low, high = laplace_intervals(found)
         held += np.sum((low < truth) & (truth < high))
     assert held >= 38  # of 45; the priors' medians are the truth here

@@ -1,4 +1,4 @@
-"""How long is a step of each layout of a table, and does it fit into memory?"""
+"""How long does a step of each layout of a table take, and does it fit in memory?"""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from energymodel.calibration.table import LAYOUT, SHAPE, Columns, Layouts, layouts, read_layouts
+from energymodel.calibration.layout_table import INPUTS, LAYOUT, SHAPE, Columns, Layouts, layouts, read_layouts
 from energymodel.compilation import compiler_options
 from energymodel.errors import InputError, suggest
 from energymodel.numerics import Scalar
@@ -18,15 +18,16 @@ from energymodel.performance.memory import out_of_memory_probability
 from energymodel.performance.workload import Transformer
 from energymodel.presets.files import names, read_preset
 from energymodel.presets.renamed import current_name
-from energymodel.presets.scenario import Scenario, load_scenario
+from energymodel.presets.scenario import load_scenario
 from energymodel.system.operating_point import OperatingPoint, precision_speedup
 from energymodel.system.outcome import StepTime
 from energymodel.system.plan import ParallelLayout, TokenBudget, TrainingPlan
 from energymodel.system.step import step_time, step_work
 from energymodel.system.training_system import TrainingSystem
 
-Row = Mapping[str, Any]
-SHORTEST = 64  # rows of a batch
+FEWEST_ROWS = 64  # of a compiled program
+PLACEHOLDER = "test-1b-h100"
+"""Scenario with a model and a plan that run on most accelerators and clusters."""
 
 
 class Prediction(NamedTuple):
@@ -38,7 +39,7 @@ class Prediction(NamedTuple):
     out_of_memory_probability: Scalar
 
 
-class Answers(NamedTuple):
+class StepPredictions(NamedTuple):
     """Predictions for a table, as NumPy arrays with one entry for each row."""
 
     layouts: Layouts
@@ -60,7 +61,7 @@ class Answers(NamedTuple):
         }
 
 
-def predict_row(system: TrainingSystem, row: Row) -> Prediction:
+def predict_row(system: TrainingSystem, row: Mapping[str, Any]) -> Prediction:
     """Time and memory of a step at a given clock, as `evaluate` has them [derivation: docs/step_time.md].
 
     Unlike `evaluate` it does not look for the clock that a power cap allows: the constants of a cluster are fitted to
@@ -69,7 +70,7 @@ def predict_row(system: TrainingSystem, row: Row) -> Prediction:
     **Arguments:**
 
     - `system`: a cluster; its workload is replaced by that of the row.
-    - `row`: the columns of `table.INPUTS`, one number each.
+    - `row`: the columns of `layout_table.INPUTS`, one number each.
 
     **Returns:** `Prediction`.
     """
@@ -77,18 +78,25 @@ def predict_row(system: TrainingSystem, row: Row) -> Prediction:
     system = eqx.tree_at(lambda system: system.workload, system, workload)
     batch = jnp.asarray(row["batch_sequences"]) * row["sequence"]
     plan = TrainingPlan(
-        chips=row["chips"], batch=jnp.reshape(batch, (1,)), goal=TokenBudget(batch), clock=row["clock"],
-        power_cap=system.accelerator.rated_power, coolant_temperature=0.0,
+        chips=row["chips"],
+        batch=jnp.reshape(batch, (1,)),
+        goal=TokenBudget(batch),
+        clock=row["clock"],
+        power_cap=system.accelerator.rated_power,
+        coolant_temperature=0.0,
         layout=ParallelLayout(**{column.name: row[column.name] for column in LAYOUT}),
-    )  # fmt: skip
+    )
     chip = system.accelerator
     work = step_work(system, plan, batch)
     nothing = jnp.zeros_like(batch)
     point = OperatingPoint(
-        clock=jnp.asarray(row["clock"]), voltage=chip.voltage(row["clock"]),
+        clock=jnp.asarray(row["clock"]),
+        voltage=chip.voltage(row["clock"]),
         temperature=jnp.asarray(chip.leakage.reference_temperature),
-        static_power=nothing, busy_power=nothing, lowest_power=nothing,
-    )  # fmt: skip
+        static_power=nothing,
+        busy_power=nothing,
+        lowest_power=nothing,
+    )
     time = step_time(system, plan, work, point)
     memory = work.memory.total
     peak = chip.peak_flops * precision_speedup(chip, plan.layout)
@@ -105,7 +113,7 @@ def predict_row(system: TrainingSystem, row: Row) -> Prediction:
 
 def _padded(places: np.ndarray) -> np.ndarray:
     """The same, repeated up to a power of two, so that tables of any length share a few compiled programs."""
-    return np.resize(places, max(SHORTEST, 2 ** int(np.ceil(np.log2(len(places))))))
+    return np.resize(places, max(FEWEST_ROWS, 2 ** int(np.ceil(np.log2(len(places))))))
 
 
 @cache
@@ -113,49 +121,48 @@ def _compiled() -> Any:
     return jax.jit(jax.vmap(predict_row, in_axes=(None, 0)), compiler_options=compiler_options())
 
 
-@cache
-def cluster_scenario(name: str) -> Scenario:
-    """A cluster preset with a model and a plan that only fill the form.
+def cluster_tables(name: str) -> dict[str, Any]:
+    """The tables of a scenario on a cluster preset, with a model and a plan that only fill the form.
 
     **Raises:** `InputError` that suggests the nearest name.
     """
     name = current_name(name)
     if name not in names("clusters"):
         raise InputError(f'Unknown cluster "{name}". {suggest(name, names("clusters"))}')
-    return load_scenario({"base": "test-1b-h100", "system": read_preset("clusters", name)["system"], "name": name})
+    return {"base": PLACEHOLDER, "system": read_preset("clusters", name)["system"]}
 
 
+@cache
 def cluster_system(name: str) -> TrainingSystem:
-    """What is given in a cluster preset."""
-    return cluster_scenario(name).system
+    """The system of a cluster preset."""
+    return load_scenario({**cluster_tables(name), "name": name}).system
 
 
 def predict(
     table: Path | str | Sequence[Mapping[str, Any]] | Layouts, systems: Mapping[str, TrainingSystem] | None = None
-) -> Answers:
+) -> StepPredictions:
     """Predict the time of a step, its terms, and the memory, for each row of a table, in float64.
 
     **Arguments:**
 
-    - `table`: path of a CSV file, rows as mappings, or `Layouts`; the columns are in `table.INPUTS`.
+    - `table`: path of a CSV file, rows as mappings, or `Layouts`; the columns are in `layout_table.INPUTS`.
     - `systems`: clusters by name; by default the presets that the column `cluster` names.
 
-    **Returns:** `Answers`; `answers.table()` has the columns of the output.
+    **Returns:** `StepPredictions`; its `table()` has the columns of the output.
 
     **Raises:** `InputError` that names line and column.
     """
     if not isinstance(table, Layouts):
         table = read_layouts(Path(table)) if isinstance(table, Path | str) else layouts(table)
-    inputs = [column.name for column in (*SHAPE, *LAYOUT)] + ["chips", "batch_sequences", "clock"]
     found: Any = None
     with jax.enable_x64(True):
         for name in dict.fromkeys(table.cluster):
-            chosen = table.cluster == name
             system = systems[name] if systems and name in systems else cluster_system(str(name))
-            rows = _padded(np.flatnonzero(chosen))
-            part = jax.device_get(_compiled()(system, {key: table.columns[key][rows] for key in inputs}))
+            rows = _padded(np.flatnonzero(table.cluster == name))
+            inputs = {column.name: table.columns[column.name][rows] for column in INPUTS}
+            part = jax.device_get(_compiled()(system, inputs))
             if found is None:
                 found = jax.tree.map(lambda values: np.full(len(table), np.nan), part)
             # Repeated rows are written again, with the same values.
             jax.tree.map(lambda all_of_it, values, rows=rows: all_of_it.__setitem__(rows, values), found, part)
-    return Answers(table, found)
+    return StepPredictions(table, found)

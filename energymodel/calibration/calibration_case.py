@@ -1,0 +1,114 @@
+"""What does a file of measurements ask: what is fitted, what is held out, where do constants belong?"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from energymodel.calibration.best_setting import BestSetting
+from energymodel.calibration.constant_priors import Values
+from energymodel.calibration.least_squares import FitProblem
+from energymodel.calibration.measurements import Column, Measurements
+from energymodel.presets.scenario import Scenario
+
+BASE = "llama-3.1-405b-h100"
+"""Scenario that new numbers are laid over if no other is named."""
+MOST_CANDIDATES = 256
+"""Settings among which the next measurement is looked for."""
+
+
+class FittedNumber(NamedTuple):
+    """A number of a scenario that follows from a fitted constant: `offset + factor x constant`, in a unit."""
+
+    constant: str
+    factor: float
+    unit: str
+    offset: float = 0.0
+
+
+class KnownNumber(NamedTuple):
+    """A number of a scenario that a file of measurements states, or that follows from them without an interval."""
+
+    value: float
+    unit: str
+
+
+class ChosenForm(NamedTuple):
+    """Which form of a model is fitted, and why that one."""
+
+    name: str
+    reason: str
+
+
+class Grouping(NamedTuple):
+    """Which rows are held out and resampled together, and what each group is."""
+
+    labels: np.ndarray
+    word: str
+
+
+class Candidates(NamedTuple):
+    """Settings that may be measured next: a table, and what each of them is in words."""
+
+    table: Any
+    words: Sequence[str]
+
+    @staticmethod
+    def thinned(settings: list[Any]) -> list[Any]:
+        """Evenly chosen ones of many settings."""
+        return settings[:: max(1, -(-len(settings) // MOST_CANDIDATES))]
+
+
+class CalibrationCase(NamedTuple):
+    """Measurements ready to be fitted, and what becomes of the fit.
+
+    - `groups`: held out together, and resampled together unless `resampled` says otherwise.
+    - `outputs`: names of errors, each a sum of the errors of the model with these weights.
+    - `along`: label and values by row of what residuals are drawn against.
+    - `fitted_numbers`, `known_numbers`: by dotted path in a scenario.
+    - `law`: numbers by dotted path that follow from several constants together, `law_needs` (`None`: all), and are
+      written together or not at all.
+    - `notes`: what a reader must know.
+    - `trained_on`: rows of a held-out group that are fitted nevertheless, and are not counted in its error.
+    - `range`: what else a scenario keeps of the measurements, by name: limits below which nothing is known.
+    - `form`: of the model, where there are several.
+    - `components`: by dotted path in a scenario, the component that numbers below it belong to, if not the prior's.
+    - `best`: which settings are best, from fitted values and the usual logarithmic error of `outputs` held out.
+    """
+
+    fit: FitProblem
+    groups: Grouping
+    outputs: Mapping[str, tuple[float, ...]]
+    along: tuple[str, np.ndarray]
+    candidates: Candidates
+    fitted_numbers: Mapping[str, FittedNumber] = {}
+    known_numbers: Mapping[str, KnownNumber] = {}
+    notes: Sequence[str] = ()
+    law: Callable[[Mapping[str, float]], Mapping[str, KnownNumber]] | None = None
+    law_needs: Sequence[str] | None = None
+    resampled: Grouping | None = None
+    trained_on: np.ndarray | None = None
+    range: Mapping[str, float] = {}
+    form: ChosenForm | None = None
+    components: Mapping[str, str] = {}
+    best: Callable[[Values, Mapping[str, float]], tuple[BestSetting, ...]] | None = None
+
+    def percent_errors(self, errors: np.ndarray, rows: np.ndarray) -> dict[str, float]:
+        """Mean absolute error of some rows, by output."""
+        return {
+            name: float(100.0 * np.mean(np.abs(np.expm1(errors[rows] @ np.array(weights)))))
+            for name, weights in self.outputs.items()
+        }
+
+
+class MeasurementKind(NamedTuple):
+    """A kind of measurement: its columns, and how a table of them becomes a case, in one of some `forms` if any."""
+
+    title: str
+    columns: tuple[Column, ...]
+    case: Callable[..., CalibrationCase]
+    forms: tuple[str, ...] = ()
+
+    def read(self, table: Measurements, prior: Scenario | None, form: str | None = None) -> CalibrationCase:
+        """The case of a table; a form that is not given is chosen by what was measured."""
+        return self.case(table, prior, form) if self.forms else self.case(table, prior)

@@ -1,0 +1,162 @@
+"""Which values may a fitted constant take, and what was known about it before any measurement?
+
+A constant is fitted in a coordinate z that runs over all real numbers, so that no fit, interval or sample leaves its
+physical range: `value = lower + e^z` above one bound, `lower + (upper - lower) sigmoid(z)` between two.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from energymodel.numerics import sigmoid
+
+Values = dict[str, Float[Array | np.ndarray, "..."]]
+
+
+class ConstantPrior(NamedTuple):
+    """A constant to be fitted: its prior, its physical range and its unit.
+
+    - `median`: most likely value before the measurements.
+    - `spread`: standard deviation of the prior; of `ln(value - lower)` where only the lower bound is finite (so 0.3 is
+      30 % for a positive constant), else in the unit of the constant.
+    - `lower`, `upper`: physical range; the constant stays inside.
+    - `widest`: factor from end to end of the interval of a constant that counts as determined.
+    - `labels`: one value for each of these (a workload, a device); a single value if there are none.
+    - `clipped`: a positive constant with a lognormal prior that may lie on its bounds: z is `ln(value)`, clipped there.
+    """
+
+    median: float
+    spread: float
+    lower: float = 0.0
+    upper: float = np.inf
+    unit: str = "1"
+    labels: tuple[str, ...] = ()
+    widest: float = 4.0
+    clipped: bool = False
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the coordinate approaches two finite ends of the range."""
+        return bool(np.isfinite(self.lower) and np.isfinite(self.upper)) and not self.clipped
+
+    @property
+    def size(self) -> int:
+        """Count of values."""
+        return max(1, len(self.labels))
+
+    def coordinate_prior(self) -> tuple[float, float]:
+        """Mean and standard deviation of the coordinate."""
+        if self.bounded:
+            below, above = self.median - self.lower, self.upper - self.median
+            return float(np.log(below / above)), self.spread * (below + above) / (below * above)
+        if self.clipped:
+            return float(np.log(self.median)), self.spread
+        if np.isfinite(self.lower):
+            return float(np.log(self.median - self.lower)), self.spread
+        return self.median, self.spread
+
+    def value(self, z: Float[Array, "..."]) -> Float[Array, "..."]:
+        """Value at a coordinate, in the unit of the constant."""
+        if self.bounded:
+            return self.lower + (self.upper - self.lower) * sigmoid(z)
+        if self.clipped:
+            return jnp.exp(z)
+        return self.lower + jnp.exp(z) if np.isfinite(self.lower) else z
+
+
+ConstantPriors = Mapping[str, ConstantPrior]
+
+
+class JointPrior(NamedTuple):
+    """What is known of every coordinate: mean and standard deviation by the name of its constant, and `whiten`, a root
+    of the inverse covariance, which turns distances from the mean into independent ones of variance one.
+    """
+
+    names: tuple[str, ...]
+    mean: Float[np.ndarray, " n"]
+    spread: Float[np.ndarray, " n"]
+    whiten: Float[np.ndarray, "n n"]
+
+    @property
+    def information(self) -> Float[np.ndarray, "n n"]:
+        """Inverse of the covariance."""
+        return self.whiten.T @ self.whiten
+
+
+def joint_prior(constants: ConstantPriors) -> JointPrior:
+    """Prior of all coordinates, in the order of the constants.
+
+    **Raises:** `ValueError` for a median outside its range, or a spread that is not positive and finite.
+    """
+    names: list[str] = []
+    rows: list[tuple[float, float]] = []
+    for name, one in constants.items():
+        if not one.lower < one.median < one.upper:
+            raise ValueError(f"{name}: the prior's median {one.median:g} is not within {one.lower:g} to {one.upper:g}.")
+        if not 0.0 < one.spread < np.inf:
+            raise ValueError(f"{name}: the prior's spread must be positive and finite, not {one.spread:g}.")
+        names += [f"{name}[{label}]" for label in one.labels] or [name]
+        rows += [one.coordinate_prior()] * one.size
+    mean, spread = np.array(rows).T
+    return JointPrior(tuple(names), mean, spread, np.diag(1.0 / spread))
+
+
+def updated_prior(
+    prior: JointPrior, names: Sequence[str], mean: Float[np.ndarray, " m"], covariance: Float[np.ndarray, "m m"]
+) -> JointPrior:
+    """A prior in which coordinates of some names are known from earlier measurements, with their correlations.
+
+    **Arguments:**
+
+    - `prior`: of all coordinates; those without earlier measurements keep it.
+    - `names`: of the coordinates that were measured; those that `prior` lacks are left out.
+    - `mean`, `covariance`: of these.
+
+    **Raises:** `ValueError` if the covariance is not positive definite.
+    """
+    known = [place for place, name in enumerate(names) if name in prior.names]
+    at = np.array([prior.names.index(names[place]) for place in known], int)
+    total = np.diag(prior.spread**2)
+    center = prior.mean.copy()
+    total[np.ix_(at, at)] = np.asarray(covariance)[np.ix_(known, known)]
+    center[at] = np.asarray(mean)[known]
+    try:
+        whiten = np.linalg.inv(np.linalg.cholesky(total))
+    except np.linalg.LinAlgError:
+        raise ValueError("the covariance of the prior is not positive definite.") from None
+    return JointPrior(prior.names, center, np.sqrt(np.diag(total)), whiten)
+
+
+def coordinate_bounds(constants: ConstantPriors) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+    """Bounds of the coordinates: infinite but for those of clipped constants."""
+    ends = [
+        np.log([one.lower, one.upper]) if one.clipped else np.array([-np.inf, np.inf])
+        for one in constants.values()
+        for _ in range(one.size)
+    ]
+    return np.array(ends)[:, 0], np.array(ends)[:, 1]
+
+
+def values_of(constants: ConstantPriors, coordinates: Float[Array | np.ndarray, "*lanes n"]) -> Values:
+    """Values of the constants at coordinates, in their units; an array over the labels where there are some."""
+    values: Values = {}
+    place = 0
+    for name, one in constants.items():
+        value = one.value(jnp.asarray(coordinates)[..., place : place + one.size])
+        place += one.size
+        values[name] = value if one.labels else value[..., 0]
+    return values
+
+
+def flat_values(
+    constants: ConstantPriors, coordinates: Float[Array | np.ndarray, "*lanes n"]
+) -> Float[np.ndarray, "*lanes n"]:
+    """Values of the constants in the order of the coordinates, in NumPy float64."""
+    with jax.enable_x64(True):
+        values = values_of(constants, coordinates)
+        parts = [values[name] if one.labels else values[name][..., None] for name, one in constants.items()]
+        return np.concatenate(parts, axis=-1)

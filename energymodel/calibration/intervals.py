@@ -1,0 +1,212 @@
+"""How sure are fitted constants, and which of them do the data not determine?
+
+Laplace's approximation takes the objective for a parabola. That of a time or a latency is none: the smaller it is, the
+less the data say of it, so that the lower end lies much further away than the upper. The posterior density of one
+constant, found by walking along it, knows of that. Resampled groups are the third way.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy import integrate, interpolate, stats
+
+from energymodel.calibration.constant_priors import coordinate_bounds, flat_values, joint_prior
+from energymodel.calibration.least_squares import FitResult, minimize_lanes
+from energymodel.calibration.robust_loss import tempering
+
+LEVEL = 0.9  # share of cases in which an interval holds the constant
+LOWEST_GAIN = 0.5  # of the prior's variance, that data must remove
+WIDEST_SHARE = 0.5  # of the range of a constant between two bounds
+FIRST_STEP, GROWTH = 0.7, 1.5  # of a walk away from the fit [Laplace's standard deviation; 1]
+MOST_ROUNDS = 16
+TAIL = 0.002  # of Student's distribution, where a walk ends
+FINE = 2001  # points of integration
+WALK: dict[str, Any] = {"tolerance": 1e-4, "steps": 30}
+
+
+class Intervals(NamedTuple):
+    """Lower and upper end of each constant, in the order of `FitResult.names`."""
+
+    lower: Float[np.ndarray, " n"]
+    upper: Float[np.ndarray, " n"]
+
+    def outer(self, other: "Intervals") -> "Intervals":
+        """At each end whichever reaches further: two approximations that both tend to be too narrow."""
+        return Intervals(np.minimum(self.lower, other.lower), np.maximum(self.upper, other.upper))
+
+
+def laplace_intervals(fitted: FitResult, level: float = LEVEL) -> Intervals:
+    """Confidence intervals by Laplace's approximation, `z +- t sqrt(C_zz)` [MacKay 2003, ch. 27].
+
+    t is Student's quantile at the freedom of the fit. Too narrow where errors are far from linear in a coordinate:
+    `outer_intervals` are not. The ends are taken in the coordinate of a constant, so that they stay within its physical
+    range.
+
+    **Returns:** the ends, in the units of the constants.
+    """
+    return Intervals(*flat_values(fitted.problem.constants, _laplace_ends(fitted, level)))
+
+
+def _laplace_ends(fitted: FitResult, level: float) -> Float[np.ndarray, "2 n"]:
+    half = stats.t.ppf(0.5 + 0.5 * level, fitted.freedom) * np.sqrt(np.diag(fitted.covariance))
+    ends = np.stack([fitted.coordinates - half, fitted.coordinates + half])
+    return np.clip(ends, *coordinate_bounds(fitted.problem.constants))
+
+
+def bootstrap(
+    fitted: FitResult, groups: Sequence[Any] | np.ndarray, count: int = 200, **options: Any
+) -> Float[np.ndarray, "count n"]:
+    """Constants refitted to groups drawn with replacement [Efron 1979]; every draw is a lane of one search.
+
+    Rows of a group share what the model leaves out, so groups are drawn, not rows. `quantiles` makes intervals of them;
+    below some ten groups they are too narrow.
+
+    **Arguments:**
+
+    - `groups`: of the rows.
+    - `count`: of draws.
+    - `options`: `FitOptions` to change.
+
+    **Returns:** values by draw and constant, in the units of the constants.
+    """
+    problem = fitted.problem._replace(options=fitted.problem.options._replace(**options))
+    names, member = np.unique(np.asarray(groups).astype(str), return_inverse=True)
+    generator = np.random.default_rng(problem.options.seed)
+    draws = generator.multinomial(len(names), np.full(len(names), 1.0 / len(names)), count)
+    # A row that is drawn k times counts k times: its weight multiplies the error, of which the square is taken.
+    lanes = np.sqrt(draws[:, member].astype(np.float64))[:, :, None] * fitted.weights[None]
+    starts = np.repeat(fitted.coordinates[None], count, axis=0)
+    found = minimize_lanes(problem, fitted.prior, starts, lanes, fitted.scale)
+    return flat_values(problem.constants, found.coordinates)
+
+
+def quantiles(draws: Float[np.ndarray, "count n"], level: float = LEVEL) -> Intervals:
+    """Percentile intervals of draws."""
+    return Intervals(*np.quantile(draws, [0.5 - 0.5 * level, 0.5 + 0.5 * level], axis=0))
+
+
+def informed(fitted: FitResult) -> Bool[np.ndarray, " n"]:
+    """Whether the data take half of the variance of the kind's prior from a coordinate, by Laplace's approximation."""
+    prior = joint_prior(fitted.problem.constants)
+    return 1.0 - np.diag(fitted.covariance) / prior.spread**2 >= LOWEST_GAIN
+
+
+def undetermined(fitted: FitResult, ends: Intervals | None = None) -> tuple[str, ...]:
+    """Names of the constants that the data do not determine.
+
+    Such a constant keeps more than half of the variance of the kind's prior (whatever earlier measurements added), or
+    its interval is wider than a factor of `ConstantPrior.widest` (than half of its range, if that has two ends).
+
+    **Arguments:**
+
+    - `ends`: intervals of the constants, by default Laplace's.
+    """
+    each = [one for one in fitted.problem.constants.values() for _ in range(one.size)]
+    base, top = np.array([one.lower for one in each]), np.array([one.upper for one in each])
+    lower, upper = ends or laplace_intervals(fitted)
+    with np.errstate(invalid="ignore"):  # of constants without bounds, which no width makes undetermined
+        factor = np.log(np.maximum(upper - base, 1e-300)) - np.log(np.maximum(lower - base, 1e-300))
+        too_wide = np.where(
+            np.isfinite(top),
+            upper - lower > WIDEST_SHARE * (top - base),
+            np.isfinite(base) & (factor > np.log([one.widest for one in each])),
+        )
+    return tuple(name for name, poor in zip(fitted.names, ~informed(fitted) | too_wide, strict=True) if poor)
+
+
+def outer_intervals(fitted: FitResult, level: float = LEVEL) -> Intervals:
+    """At each end whichever reaches further, Laplace's interval or that of the posterior density.
+
+    Neither alone holds every constant in 85 % of repetitions [docs/calibration.md]. Constants that the data do not
+    inform keep Laplace's interval.
+    """
+    return posterior_intervals(fitted, informed(fitted), level).outer(laplace_intervals(fitted, level))
+
+
+class _WalkPoint(NamedTuple):
+    """Where all coordinates are best while one is held, by side of a constant."""
+
+    at: Float[np.ndarray, "sides n"]
+    objective: Float[np.ndarray, " sides"]
+    information: Float[np.ndarray, "sides n n"]
+
+
+def posterior_intervals(
+    fitted: FitResult, which: Bool[np.ndarray, " n"] | None = None, level: float = LEVEL
+) -> Intervals:
+    """Credible intervals of one constant each, all others integrated by Laplace's method [Tierney & Kadane 1986].
+
+    `p(z_i) ~ (1 + D / v)^(-(v + 1) / 2) det(H)^(-1/2)`, with D twice the objective above its minimum while z_i is held
+    and all others are best, H the information of the others there, and v the freedom. The loss counts by
+    `robust_loss.tempering`, so that D is that of normal errors. All walks away from the fit are lanes of one search.
+
+    **Arguments:**
+
+    - `which`: coordinates that are walked along; the others get Laplace's interval.
+
+    **Returns:** the ends, in the units of the constants.
+    """
+    chosen = np.flatnonzero(np.ones(len(fitted.names), bool) if which is None else which).tolist()
+    ends = _laplace_ends(fitted, level)
+    if chosen:
+        for one, (place, objective, volume) in zip(chosen, _walks(fitted, chosen), strict=True):
+            low, high = _central_share(place, objective, volume, fitted.freedom, level)
+            ends[:, one] = min(low, fitted.coordinates[one]), max(high, fitted.coordinates[one])
+    return Intervals(*flat_values(fitted.problem.constants, ends))
+
+
+def _walks(fitted: FitResult, chosen: list[int]) -> list[np.ndarray]:
+    """By constant: coordinates in order, objectives, and `ln det H` of the others, out into the tail."""
+    options = fitted.problem.options._replace(**WALK)
+    problem = fitted.problem._replace(options=options)
+    weights = np.sqrt(tempering(fitted.noise, fitted.scale, options.threshold, options.loss)) * fitted.weights[None]
+
+    def searched(starts: np.ndarray, held: np.ndarray) -> _WalkPoint:
+        found = minimize_lanes(problem, fitted.prior, starts, weights, fitted.scale, held=held)
+        information = np.stack([fitted.information(slopes) for slopes in found.slopes])
+        return _WalkPoint(found.coordinates, found.objective, information + fitted.prior.information)
+
+    count, sigma = len(fitted.names), np.sqrt(np.diag(fitted.covariance))
+    far = float(stats.t.isf(TAIL, fitted.freedom)) ** 2
+    middle = searched(fitted.coordinates[None], np.zeros((1, count)))
+    center, lowest = middle.at[0], middle.objective[0]
+    places = {one: [(center[one], lowest, _volume_of_others(middle.information[0], one))] for one in chosen}
+    along, sign = np.repeat(chosen, 2), np.tile([-1.0, 1.0], len(chosen))
+    at, information = np.repeat(center[None], len(along), 0), np.repeat(middle.information, len(along), 0)
+    for step in FIRST_STEP * GROWTH ** np.arange(MOST_ROUNDS):
+        columns = np.stack([np.linalg.inv(matrix)[:, one] for matrix, one in zip(information, along, strict=True)])
+        # How all coordinates follow one that moves by 1, times how far that moves.
+        shift = columns / columns[np.arange(len(along)), along][:, None] * (sign * step * sigma[along])[:, None]
+        found = searched(at + shift, np.eye(count)[along])
+        goes_on = np.isfinite(found.objective)
+        for side in np.flatnonzero(goes_on):
+            one = int(along[side])
+            volume = _volume_of_others(found.information[side], one)
+            places[one].append((found.at[side, one], found.objective[side], volume))
+        goes_on &= 2.0 * (found.objective - lowest) < far
+        if not np.any(goes_on):
+            break
+        along, sign, at, information = along[goes_on], sign[goes_on], found.at[goes_on], found.information[goes_on]
+    return [np.array(sorted(places[one])).T for one in chosen]
+
+
+def _volume_of_others(information: np.ndarray, one: int) -> float:
+    kept = np.delete(np.delete(information, one, 0), one, 1)
+    return float(np.linalg.slogdet(kept)[1])
+
+
+def _central_share(
+    place: np.ndarray, objective: np.ndarray, logarithm: np.ndarray, freedom: float, level: float
+) -> tuple[float, float]:
+    """Ends of the central share of a density known at a few places."""
+    lowest = int(np.argmin(objective))
+    side = np.where(np.arange(len(place)) < lowest, -1.0, 1.0)
+    root = interpolate.PchipInterpolator(place, side * np.sqrt(np.maximum(2.0 * (objective - objective[lowest]), 0.0)))
+    fine = np.interp(np.linspace(0.0, len(place) - 1.0, FINE), np.arange(len(place)), place)
+    volume = np.interp(fine, place, logarithm - logarithm[lowest])
+    density = -0.5 * (freedom + 1.0) * np.log1p(root(fine) ** 2 / freedom) - 0.5 * volume
+    total = integrate.cumulative_trapezoid(np.exp(density - np.max(density)), fine, initial=0.0)
+    ends = np.interp([0.5 - 0.5 * level, 0.5 + 0.5 * level], total / total[-1], fine)
+    return float(ends[0]), float(ends[1])

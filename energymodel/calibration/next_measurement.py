@@ -1,0 +1,44 @@
+"""Which setting should be measured next, so that the model predicts most precisely?"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from energymodel.calibration.least_squares import FitResult, linearized
+
+
+class NextMeasurement(NamedTuple):
+    """The candidate that would help most.
+
+    - `row`: of the candidates.
+    - `gain`: share by which it would reduce the mean variance of the model's logarithm over all candidates [1].
+    - `gains`: of all candidates.
+    """
+
+    row: int
+    gain: float
+    gains: Float[np.ndarray, " rows"]
+
+
+def next_measurement(fitted: FitResult, candidates: Any) -> NextMeasurement:
+    """Which of some candidate rows would sharpen the model most, were it measured [Box & Lucas 1959].
+
+    Adding a row with slopes J changes the covariance C to `C - C J^T (s^2 + J C J^T)^-1 J C`. The gain is the share by
+    which that reduces the mean of `J C J^T` over all candidates: the uncertainty of predictions, not of constants that
+    nothing depends on.
+
+    **Arguments:**
+
+    - `candidates`: a table like the measured one, with any finite numbers in place of measurements.
+    """
+    slopes, covariance = linearized(fitted, candidates)[1], fitted.covariance
+    spread = np.einsum("rai,ij,rbj->rab", slopes, covariance, slopes)
+    total = np.einsum("raa->", spread)
+    crossing = np.einsum("ij,rbj->rib", covariance, slopes)
+    weight = np.linalg.inv(np.diag(fitted.noise**2) + spread)
+    # How much less uncertain row q would be if row r were measured.
+    shift = np.einsum("qai,rib->rqab", slopes, crossing)
+    gains = np.einsum("rqab,rbc,rqac->r", shift, weight, shift) / total
+    best = int(np.argmax(gains))
+    return NextMeasurement(best, float(gains[best]), gains)

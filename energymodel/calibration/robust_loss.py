@@ -1,0 +1,141 @@
+"""How do large errors count less in a fit, and what noise and information do the errors of a robust fit show?"""
+
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from scipy import stats
+
+from energymodel.numerics import Numeric
+
+Loss = Literal["pseudo-huber", "huber", "cauchy", "squares"]
+CLIP = 2.0  # [noise] at which errors are clipped where the noise is estimated robustly
+CLIPPINGS = 50
+LOWEST_NOISE = 1e-6  # of an error: measurements are not more exact
+ROUNDS = 3  # of noise and freedom, each of which depends on the other
+QUADRATURE = 201  # points, over normal errors
+NEARLY_ZERO = 1e-6
+
+
+def robust_error(error: Float[Array, "..."], threshold: Numeric, loss: Loss) -> Float[Array, "..."]:
+    """What has a square twice the loss of an error, `r -> sign(r) sqrt(2 rho(r))` [Huber 1964].
+
+    Huber: `rho = r^2 / 2` up to the threshold k, `k |r| - k^2 / 2` beyond. Pseudo-Huber: `k^2 (sqrt(1 + (r/k)^2) - 1)`.
+    Cauchy: `k^2 ln(1 + (r/k)^2) / 2`.
+
+    **Arguments:**
+
+    - `error`: r, in units of the noise [1].
+    - `threshold`: k [1].
+
+    **Returns:** transformed error [1].
+    """
+    if loss == "squares":
+        return error
+    square = (error / threshold) ** 2
+    if loss == "pseudo-huber":
+        return error * jnp.sqrt(2.0 / (1.0 + jnp.sqrt(1.0 + square)))
+    if loss == "cauchy":
+        small = square < NEARLY_ZERO
+        safe = jnp.where(small, 1.0, square)
+        return error * jnp.sqrt(jnp.where(small, 1.0 - 0.5 * square, jnp.log1p(safe) / safe))
+    size = jnp.abs(error)
+    far = size > threshold
+    linear = jnp.sqrt(2.0 * threshold * jnp.where(far, size, threshold) - threshold**2)
+    return jnp.where(far, jnp.sign(error) * linear, error)
+
+
+class ErrorEstimate(NamedTuple):
+    """What errors at a fit show: noise by output, and measurements less the constants that they determine."""
+
+    noise: Float[np.ndarray, " outputs"]
+    freedom: float
+
+
+def estimate_noise(
+    errors: Float[np.ndarray, "rows outputs"],
+    slopes: Float[np.ndarray, "rows outputs n"],
+    weights: Float[np.ndarray, "rows outputs"],
+    prior: Float[np.ndarray, "n n"],
+    first: Float[np.ndarray, " outputs"],
+    loss: Loss,
+) -> ErrorEstimate:
+    """Standard deviation of the errors by output; unless squares count in full, with errors clipped at twice of it.
+
+    **Arguments:**
+
+    - `prior`: information of the coordinates in their prior.
+    - `first`: guess of the noise.
+    """
+
+    def freedom(noise: np.ndarray) -> float:
+        """Measurements less the constants that they determine, `tr(H (H + S^-1)^-1)`."""
+        data = information(slopes, weights, noise, np.full(np.shape(noise), np.inf))
+        return max(1.0, float(np.sum(weights > 0) - np.trace(np.linalg.solve(data + prior, data))))
+
+    noise = first
+    for _ in range(ROUNDS):
+        noise = _scale_of(errors, weights, freedom(noise), clipped=loss != "squares")
+    return ErrorEstimate(noise, freedom(noise))
+
+
+def _scale_of(errors: np.ndarray, weights: np.ndarray, freedom: float, *, clipped: bool) -> np.ndarray:
+    count = np.maximum(np.sum(weights > 0, axis=0), 1)
+    share = np.sum(weights > 0) / freedom
+    squares = np.where(weights > 0, weights**2 * errors**2, 0.0)
+    scale = np.sqrt(np.sum(squares, axis=0) / count * share)
+    if clipped:
+        expected = _huber_moments(CLIP)[0]
+        for _ in range(CLIPPINGS):
+            scale = np.sqrt(np.sum(np.minimum(squares, (CLIP * scale) ** 2), axis=0) / count * share / expected)
+    return np.maximum(scale, LOWEST_NOISE)
+
+
+def information(
+    slopes: Float[np.ndarray, "rows outputs n"],
+    weights: Float[np.ndarray, "rows outputs"],
+    noise: Float[np.ndarray, " outputs"],
+    thresholds: Float[np.ndarray, " outputs"],
+) -> Float[np.ndarray, "n n"]:
+    """Fisher information of the coordinates in the data, less what a robust loss loses of it [Huber 1964].
+
+    **Arguments:**
+
+    - `thresholds`: where linear counting begins [noise].
+    """
+    variance, slope = _huber_moments(thresholds)
+    scaled = np.where(weights[:, :, None] > 0, slopes, 0.0) * (weights / noise * slope / np.sqrt(variance))[:, :, None]
+    rows = scaled.reshape(-1, slopes.shape[-1])
+    return rows.T @ rows
+
+
+def _huber_moments(threshold: float | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`E[psi^2]` and `E[psi']` of Huber's psi at a threshold, for a standard normal error."""
+    k = np.minimum(threshold, 40.0)
+    inside = 2.0 * stats.norm.cdf(k) - 1.0
+    return inside - 2.0 * k * stats.norm.pdf(k) + k**2 * (1.0 - inside), inside
+
+
+def tempering(
+    noise: Float[np.ndarray, " outputs"], scale: Float[np.ndarray, " outputs"], threshold: float, loss: Loss
+) -> Float[np.ndarray, " outputs"]:
+    """Factor of the loss by output, with which it is half a chi-square, `E[psi'] / E[psi^2]` [Ribatet et al. 2012].
+
+    psi is the slope of the loss of errors in units of `scale`; the mean is over normal errors of standard deviation
+    `noise`.
+    """
+    if loss == "huber":
+        variance, inside = _huber_moments(threshold * scale / noise)
+        return inside / variance * (scale / noise) ** 2
+
+    def rho(error: Array) -> Array:
+        return 0.5 * robust_error(error, threshold, loss) ** 2
+
+    nodes, share = np.polynomial.hermite_e.hermegauss(QUADRATURE)
+    with jax.enable_x64(True):
+        error = jnp.asarray(nodes[:, None] * noise / scale).ravel()
+        psi, slope = (np.asarray(jax.vmap(one)(error)) for one in (jax.grad(rho), jax.grad(jax.grad(rho))))
+    shape = (len(nodes), len(noise))
+    return (share @ slope.reshape(shape)) / (share @ psi.reshape(shape) ** 2)
