@@ -47,7 +47,7 @@ class Calibration:
     - `held_out`, `held_out_mean`: errors of each group predicted by the others, and their mean over rows; none with a
       single group.
     - `in_fit`: the same of the fit to all rows.
-    - `next_setting`, `next_gain`: what to measure next, and by which share that narrows predictions.
+    - `next_setting`, `next_gain`: what to measure next, and by which share that reduces the variance of predictions.
     - `best`: the setting of lowest energy of each workload, of kind `power`.
     - `tables`: a scenario with the new numbers, which `evaluate`, `optimize` and `sweep` accept once written to a file.
     - `residuals`: by row: errors of the outputs; `along` what they are drawn against.
@@ -128,7 +128,7 @@ def calibrate(
         draws = bootstrap(fitted, parts.labels, DRAWS, **RESAMPLING)
     progress("looking for the most helpful measurement ...")
     better = next_measurement(fitted, case.candidates.table)
-    progress("walking along each constant ...")
+    progress("computing intervals ...")
     constants = _constants(case, fitted, draws)
     missing = undetermined_for_law(case, constants)
     if missing:

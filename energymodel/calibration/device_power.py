@@ -221,9 +221,16 @@ def power_errors(values: Values, runs: Any) -> Float[Array, "rows 2"]:
 
 
 def profiles(
-    workload: Sequence[Any] | np.ndarray, batch: np.ndarray, limit: np.ndarray, time: np.ndarray, power: np.ndarray, *,
-    clock: np.ndarray | None = None, rated_power: float | None = None, idle_power: float | None = None,
-) -> tuple[Profiles, np.ndarray]:  # fmt: skip
+    workload: Sequence[Any] | np.ndarray,
+    batch: np.ndarray,
+    limit: np.ndarray,
+    time: np.ndarray,
+    power: np.ndarray,
+    *,
+    clock: np.ndarray | None = None,
+    rated_power: float | None = None,
+    idle_power: float | None = None,
+) -> tuple[Profiles, np.ndarray]:
     """Join each setting with its profile, the row of the same workload and batch at the highest limit and clock.
 
     **Arguments:**
@@ -262,8 +269,14 @@ def profiles(
     order = list(dict.fromkeys(names.tolist()))
     table = Profiles(
         workload=np.array([order.index(one) for one in names.tolist()]),
-        limit=limit, clock=clock / clock[anchor], reference_time=time[anchor], reference_power=power[anchor],
-        overhead=overhead, idle_power=np.full(len(batch), idle), rated_power=np.full(len(batch), rated), time=time,
+        limit=limit,
+        clock=clock / clock[anchor],
+        reference_time=time[anchor],
+        reference_power=power[anchor],
+        overhead=overhead,
+        idle_power=np.full(len(batch), idle),
+        rated_power=np.full(len(batch), rated),
+        time=time,
         power=power,
-    )  # fmt: skip
+    )
     return table, is_profile

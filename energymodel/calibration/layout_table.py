@@ -98,20 +98,17 @@ WORDS = ("cluster", "model", "zero", "recomputation")
 
 
 class Layouts(NamedTuple):
-    """A table: `columns` of numbers, the cluster of each row, and all that was read."""
+    """A table: `columns` of numbers, and the cluster of each row."""
 
     columns: Columns
     cluster: np.ndarray
-    rows: list[dict[str, str]]
 
     def __len__(self) -> int:
         return len(self.cluster)
 
     def select(self, chosen: np.ndarray) -> "Layouts":
         """The rows where `chosen` is true, or those numbered by it."""
-        number = np.arange(len(self))[chosen]
-        columns = {name: values[number] for name, values in self.columns.items()}
-        return Layouts(columns, self.cluster[number], [self.rows[index] for index in number])
+        return Layouts({name: values[chosen] for name, values in self.columns.items()}, self.cluster[chosen])
 
 
 def read_layouts(path: Path) -> Layouts:
@@ -143,7 +140,7 @@ def layouts(
     - `rows`: one mapping for each layout, from column to number or text.
     - `name`, `lines`: of the table, and of each row in its file, for messages.
 
-    **Returns:** `Layouts`. Columns that are not part of the schema stay in `rows` only.
+    **Returns:** `Layouts`, without columns that are not part of the schema.
 
     **Raises:** `InputError` that names line and column.
     """
@@ -164,7 +161,7 @@ def layouts(
     if np.any(missing := cluster == ""):
         line = lines[int(np.argmax(missing))]
         raise InputError(f"{name}, line {line}: cluster is missing. Known: {', '.join(names('clusters'))}.")
-    return Layouts(columns, cluster, [{key: str(value) for key, value in row.items() if key} for row in rows])
+    return Layouts(columns, cluster)
 
 
 def _misspelled(key: str, known: list[str]) -> bool:

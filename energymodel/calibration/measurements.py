@@ -27,7 +27,6 @@ class Column(NamedTuple):
     - `meaning`: in a few words.
     - `needed`: whether a file without it is refused.
     - `others`: names under which public files have it, taken as well.
-    - `lowest`, `highest`: what a number may be; both ends are excluded.
     """
 
     name: str
@@ -35,8 +34,11 @@ class Column(NamedTuple):
     meaning: str
     needed: bool = True
     others: tuple[str, ...] = ()
-    lowest: float = 0.0
-    highest: float = math.inf
+
+
+def optional(name: str, unit: str, meaning: str, *others: str) -> Column:
+    """A column that a file may lack."""
+    return Column(name, unit, meaning, needed=False, others=others)
 
 
 class Measurements(NamedTuple):
@@ -198,9 +200,8 @@ def _numbers(path: Path, lines: list[int], words: list[str], column: Column, nam
             raise InputError(f"{place}: {shown}. Write {column.meaning} in {column.unit}, without a unit.") from None
         if not math.isfinite(value):
             raise InputError(f"{place}: {word} is not finite. Leave out rows without a measurement.")
-        if not column.lowest < value < column.highest:
-            bounds = f"above {column.lowest:g}" + (f" and below {column.highest:g}" * math.isfinite(column.highest))
-            raise InputError(f"{place}: {value:g} {column.unit} cannot be; {column.meaning} is {bounds}.")
+        if value <= 0.0:
+            raise InputError(f"{place}: {value:g} {column.unit} cannot be; {column.meaning} is above 0.")
     return values
 
 

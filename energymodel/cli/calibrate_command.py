@@ -23,37 +23,40 @@ EXTENSIONS = (".toml", ".json")
 FIGURES = (".svg", ".png")
 
 
+Kind = Annotated[str, typer.Argument(metavar="KIND", help="power, step-time, loss or batch; see --columns.")]
+TableFile = Annotated[Path | None, typer.Argument(metavar="CSV", help="Measurements, one row each, with a header.")]
+Prior = Annotated[
+    str | None,
+    typer.Option(metavar="PRESET", help="Scenario, scenario file, accelerator or cluster with what was known before."),
+]
+Where = Annotated[list[str] | None, typer.Option(metavar="COLUMN=VALUE", help="Take these rows only; repeatable.")]
+FormName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FORM",
+        help="Of switching power (kind power): voltage-floor or posynomial; by default what was measured decides.",
+    ),
+]
+Columns = Annotated[bool, typer.Option("--columns", help="List the columns of this kind and stop.")]
+OutputFile = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", metavar="FILE", help="Write a scenario file (.toml), or all results (.json)."),
+]
+Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw residuals (.svg, .png).")]
+
+
 @guarded
 def command(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="power, step-time, loss or batch; see --columns.")],
-    table: Annotated[
-        Path | None, typer.Argument(metavar="CSV", help="Measurements, one row each, with a header.")
-    ] = None,
-    prior: Annotated[
-        str | None,
-        typer.Option(
-            "--prior", metavar="PRESET",
-            help="Scenario, scenario file, accelerator or cluster that says what was known before.",
-        ),
-    ] = None,
-    where: Annotated[
-        list[str] | None, typer.Option("--where", metavar="COLUMN=VALUE", help="Take these rows only; repeatable.")
-    ] = None,
-    form: Annotated[
-        str | None,
-        typer.Option(
-            "--form", metavar="FORM",
-            help="Of switching power (kind power): voltage-floor or posynomial; by default what was measured decides.",
-        ),
-    ] = None,
-    columns: Annotated[bool, typer.Option("--columns", help="List the columns of this kind and stop.")] = False,
+    kind: Kind,
+    table: TableFile = None,
+    prior: Prior = None,
+    where: Where = None,
+    form: FormName = None,
+    columns: Columns = False,
     as_json: AsJson = False,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Write a scenario file (.toml), or all results (.json)."),
-    ] = None,
-    plot: Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw residuals (.svg, .png).")] = None,
-) -> int:  # fmt: skip
+    output: OutputFile = None,
+    plot: Plot = None,
+) -> int:
     """Fit the constants of a system to measurements: values, intervals, held-out errors, what to measure next."""
     check_output(output, EXTENSIONS)
     check_output(plot, FIGURES)

@@ -1,4 +1,4 @@
-"""How does a person read fitted constants: tables, JSON, a preset file, a figure of residuals?"""
+"""How are fitted constants shown: tables, JSON, a scenario file, a figure of residuals?"""
 
 from typing import Any
 
@@ -36,9 +36,8 @@ def calibration_report(found: Calibration) -> RenderableType:
         parts += [_best_table(found), Text(BEST_NOTE, style="dim"), ""]
     if found.undetermined:
         parts.append(Text(f"Not determined by these measurements: {', '.join(found.undetermined)}."))
-    parts.append(
-        Text(f"Measure next: {found.next_setting}; it narrows predictions' variance by {100 * found.next_gain:.0f} %.")
-    )
+    gain = f"{100 * found.next_gain:.0f} %"
+    parts.append(Text(f"Measure next: {found.next_setting}. It reduces the variance of predictions by {gain}."))
     parts += [Text(note, style="dim") for note in found.notes]
     return Group(*parts)
 

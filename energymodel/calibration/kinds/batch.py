@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int
 from energymodel.calibration.calibration_case import BASE, CalibrationCase, Candidates, Grouping, KnownNumber
 from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Values
 from energymodel.calibration.least_squares import FitOptions, FitProblem
-from energymodel.calibration.measurements import Column, Measurements, check_repeats
+from energymodel.calibration.measurements import Measurements, check_repeats, optional
 from energymodel.errors import InputError
 from energymodel.learning.critical_batch import (
     PowerCriticalBatch,
@@ -36,39 +36,30 @@ STEPS = 8
 OPTIONS = FitOptions(starts=4, tolerance=1e-7, steps=100)
 
 BATCH_COLUMNS = (
-    Column("group", "text", "what has one target: a size, a benchmark", needed=False, others=("model", "benchmark")),
-    Column("batch_tokens", "token", "batch in tokens", needed=False, others=("batch_size_tokens",)),
-    Column(
+    optional("group", "text", "what has one target: a size, a benchmark", "model", "benchmark"),
+    optional("batch_tokens", "token", "batch in tokens", "batch_size_tokens"),
+    optional(
         "batch_sequences",
         "sequence",
         "batch in sequences or samples",
-        needed=False,
-        others=("batch_size_sequences", "global_batch_size", "batch_size", "batch"),
+        "batch_size_sequences",
+        "global_batch_size",
+        "batch_size",
+        "batch",
     ),
-    Column("steps", "1", "steps to the target", needed=False, others=("steps_to_target", "steps_mean")),
-    Column("tokens", "token", "tokens to the target", needed=False, others=("tokens_to_target",)),
-    Column(
+    optional("steps", "1", "steps to the target", "steps_to_target", "steps_mean"),
+    optional("tokens", "token", "tokens to the target", "tokens_to_target"),
+    optional(
         "sequences",
         "sequence",
         "sequences or samples to the target",
-        needed=False,
-        others=("converge_mean_sequences", "train_sequences_mean", "samples"),
+        "converge_mean_sequences",
+        "train_sequences_mean",
+        "samples",
     ),
-    Column(
-        "parameters",
-        "1",
-        "parameters of the model, where groups are sizes of one family",
-        needed=False,
-        others=("params_n", "params"),
-    ),
-    Column(
-        "usual_tokens",
-        "token",
-        "tokens of the group's order of magnitude",
-        needed=False,
-        others=("chinchilla_tokens",),
-    ),
-    Column("run", "text", "number of a repeated measurement", needed=False, others=("round", "seed")),
+    optional("parameters", "1", "parameters of the model, where groups are sizes of one family", "params_n", "params"),
+    optional("usual_tokens", "token", "tokens of the group's order of magnitude", "chinchilla_tokens"),
+    optional("run", "text", "number of a repeated measurement", "round", "seed"),
 )
 
 

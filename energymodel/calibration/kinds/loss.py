@@ -16,7 +16,7 @@ from energymodel.calibration.calibration_case import (
 )
 from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Values
 from energymodel.calibration.least_squares import FitOptions, FitProblem
-from energymodel.calibration.measurements import Column, Measurements, check_repeats
+from energymodel.calibration.measurements import Column, Measurements, check_repeats, optional
 from energymodel.errors import InputError
 from energymodel.learning.loss_law import ChinchillaLaw, chinchilla_loss
 from energymodel.presets.scenario import Scenario
@@ -35,8 +35,8 @@ LOSS_COLUMNS = (
     Column("parameters", "1", "parameters of the model", others=("params_n", "params")),
     Column("tokens", "token", "tokens that it was trained on", others=("tokens_d_derived", "training_tokens")),
     Column("loss_nats", "nat/token", "cross-entropy at the end of training", others=("loss",)),
-    Column("group", "text", "what is held out and resampled together, such as a data set", needed=False),
-    Column("run", "text", "number of a repeated measurement", needed=False, others=("seed",)),
+    optional("group", "text", "what is held out and resampled together, such as a data set"),
+    optional("run", "text", "number of a repeated measurement", "seed"),
 )
 CONSTANTS: ConstantPriors = {
     "entropy_floor": ConstantPrior(1.7, 0.5, 0.0, unit="nat/token"),

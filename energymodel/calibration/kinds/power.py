@@ -28,7 +28,7 @@ from energymodel.calibration.device_power import (
     profiles,
 )
 from energymodel.calibration.least_squares import FitOptions, FitProblem
-from energymodel.calibration.measurements import Column, Measurements, check_repeats
+from energymodel.calibration.measurements import Column, Measurements, check_repeats, optional
 from energymodel.errors import InputError
 from energymodel.physics.voltage import PosynomialVoltage
 from energymodel.presets.scenario import Scenario
@@ -40,15 +40,15 @@ OPTIONS = FitOptions(starts=4, tolerance=1e-7, steps=100)
 NOISE = 0.04
 
 POWER_COLUMNS = (
-    Column("workload", "text", "what was run", needed=False),
-    Column("gpu", "text", "kind of device; one in a file", needed=False),
-    Column("dataset", "text", "part of the workload", needed=False),
-    Column("network", "text", "part of the workload", needed=False),
-    Column("optimizer", "text", "part of the workload", needed=False),
-    Column("run", "text", "number of a repeated measurement", needed=False),
+    optional("workload", "text", "what was run"),
+    optional("gpu", "text", "kind of device; one in a file"),
+    optional("dataset", "text", "part of the workload"),
+    optional("network", "text", "part of the workload"),
+    optional("optimizer", "text", "part of the workload"),
+    optional("run", "text", "number of a repeated measurement"),
     Column("batch", "1", "batch", others=("batch_size", "microbatch")),
-    Column("power_limit_w", "W", "power limit", needed=False),
-    Column("clock_hz", "Hz", "clock that was set", needed=False, others=("core_clock_hz",)),
+    optional("power_limit_w", "W", "power limit"),
+    optional("clock_hz", "Hz", "clock that was set", "core_clock_hz"),
     Column(
         "time_s",
         "s",
@@ -56,7 +56,7 @@ POWER_COLUMNS = (
         others=("epoch_time_s", "elapsed_time_s"),
     ),
     Column("power_w", "W", "mean power of the device", others=("average_power_w", "mean_power_per_gpu_w")),
-    Column("idle_power_w", "W", "power of the idle device", needed=False),
+    optional("idle_power_w", "W", "power of the idle device"),
 )
 
 

@@ -18,7 +18,7 @@ from energymodel.calibration.calibration_case import BASE, CalibrationCase, Cand
 from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Values
 from energymodel.calibration.layout_table import INPUTS, layouts
 from energymodel.calibration.least_squares import FitOptions, FitProblem
-from energymodel.calibration.measurements import Column, Measurements, check_repeats
+from energymodel.calibration.measurements import Column, Measurements, check_repeats, optional
 from energymodel.calibration.step_prediction import predict_row
 from energymodel.errors import InputError
 from energymodel.presets.scenario import Scenario, load_scenario
@@ -44,16 +44,13 @@ OTHER_NAMES = {
 """Names under which public files have the columns of `predict`."""
 MEASURED = Column("step_time_s", "s", "measured time of a step", others=("iteration_time_s",))
 SETTING_COLUMNS = (
-    *(
-        Column(one.name, "text", f"{one.meaning} [{one.unit}]", needed=False, others=OTHER_NAMES.get(one.name, ()))
-        for one in INPUTS
-    ),
-    Column("model", "text", "preset of a model, which gives its shape", needed=False),
-    Column("zero", "text", "ZeRO stage, 0 to 3", needed=False, others=("zero_stage",)),
-    Column("recomputation", "text", "none, selective or full", needed=False, others=("recompute",)),
-    Column("cluster", "text", "name of the cluster; one in a file", needed=False),
-    Column("group", "text", "what is held out and resampled together", needed=False),
-    Column("run", "text", "number of a repeated measurement", needed=False, others=("job_id",)),
+    *(optional(one.name, "text", f"{one.meaning} [{one.unit}]", *OTHER_NAMES.get(one.name, ())) for one in INPUTS),
+    optional("model", "text", "preset of a model, which gives its shape"),
+    optional("zero", "text", "ZeRO stage, 0 to 3", "zero_stage"),
+    optional("recomputation", "text", "none, selective or full", "recompute"),
+    optional("cluster", "text", "name of the cluster; one in a file"),
+    optional("group", "text", "what is held out and resampled together"),
+    optional("run", "text", "number of a repeated measurement", "job_id"),
 )
 STEP_TIME_COLUMNS = (*SETTING_COLUMNS, MEASURED)
 SETTING = tuple(one.name for one in SETTING_COLUMNS)
