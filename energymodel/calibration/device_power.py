@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Values
+from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Rows, Values
 from energymodel.errors import InputError
 from energymodel.numerics import Numeric, p_norm
 from energymodel.physics.switching import mixed_cubic_power
@@ -44,15 +44,15 @@ class Profiles(NamedTuple):
     """
 
     workload: Int[Array | np.ndarray, " rows"]
-    limit: Float[Array | np.ndarray, " rows"]
-    clock: Float[Array | np.ndarray, " rows"]
-    reference_time: Float[Array | np.ndarray, " rows"]
-    reference_power: Float[Array | np.ndarray, " rows"]
-    overhead: Float[Array | np.ndarray, " rows"]
-    idle_power: Float[Array | np.ndarray, " rows"]
-    rated_power: Float[Array | np.ndarray, " rows"]
-    time: Float[Array | np.ndarray, " rows"]
-    power: Float[Array | np.ndarray, " rows"]
+    limit: Rows
+    clock: Rows
+    reference_time: Rows
+    reference_power: Rows
+    overhead: Rows
+    idle_power: Rows
+    rated_power: Rows
+    time: Rows
+    power: Rows
 
     @property
     def by_limit(self) -> bool:

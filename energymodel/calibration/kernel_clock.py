@@ -7,18 +7,15 @@ the device, the same for all kernels, carry profiles to lower clocks at a fixed 
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Values
+from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Rows, Values
 from energymodel.calibration.device_power import WIDTH
 from energymodel.numerics import Numeric, p_norm
 from energymodel.physics.voltage import voltage_fraction
 
 SHARPNESS = 8.0  # of the corners where memory saturates
-LEAST_ACTIVITY, LEAST_SHARE = 1e-4, 1e-2
-
-Column = Float[Array | np.ndarray, " rows"]
+LOWEST_ACTIVITY, LOWEST_SHARE = 1e-4, 1e-2
 
 
 class Kernels(NamedTuple):
@@ -33,15 +30,15 @@ class Kernels(NamedTuple):
     - `time`, `power`: measured [s], [W].
     """
 
-    clock: Column
-    reference_time: Column
-    reference_power: Column
-    memory_activity: Column
-    second_clock: Column
-    second_time: Column
-    device_power: Column
-    time: Column
-    power: Column
+    clock: Rows
+    reference_time: Rows
+    reference_power: Rows
+    memory_activity: Rows
+    second_clock: Rows
+    second_time: Rows
+    device_power: Rows
+    time: Rows
+    power: Rows
 
 
 class KernelPower(NamedTuple):
@@ -120,7 +117,7 @@ def memory_share(activity: Numeric, saturation: Numeric, overlap: Numeric) -> Fl
 
     **Returns:** share [1], 0 to 1.
     """
-    active = jnp.maximum(jnp.asarray(activity), LEAST_ACTIVITY)
+    active = jnp.maximum(jnp.asarray(activity), LOWEST_ACTIVITY)
     return (active / p_norm(SHARPNESS, active, saturation)) ** overlap
 
 
@@ -157,9 +154,9 @@ def share_from_stretch(stretch: Numeric, clock: Numeric, path: Numeric, overlap:
     """
     core = jnp.asarray(clock) ** -jnp.asarray(overlap)
     between = core - jnp.asarray(path) ** overlap
-    tells = between > LEAST_SHARE
-    share = (core - jnp.asarray(stretch) ** overlap) / jnp.where(tells, between, 1.0)
-    return jnp.where(tells, jnp.clip(share, 0.0, 1.0), 0.0)
+    known = between > LOWEST_SHARE
+    share = (core - jnp.asarray(stretch) ** overlap) / jnp.where(known, between, 1.0)
+    return jnp.where(known, jnp.clip(share, 0.0, 1.0), 0.0)
 
 
 def split_power(values: Values, kernels: Any) -> KernelPower:
@@ -199,5 +196,5 @@ def kernel_errors(values: Values, kernels: Any) -> Float[Array, "rows 2"]:
     """Logarithmic errors of time and power."""
     k = Kernels(*map(jnp.asarray, kernels))
     parts = split_power(values, k)
-    power = jnp.maximum(parts.power, LEAST_SHARE * k.power)
+    power = jnp.maximum(parts.power, LOWEST_SHARE * k.power)
     return jnp.stack([jnp.log(parts.time / k.time), jnp.log(power / k.power)], axis=1)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Values
+from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Rows, Values
 from energymodel.numerics import Numeric
 
 
@@ -25,14 +25,14 @@ class NodeRuns(NamedTuple):
     - `power`: mean power of a node over the run, at the meter [W].
     """
 
-    idle_power: Float[Array, " rows"]
-    chips: Float[Array, " rows"]
-    rated_power: Float[Array, " rows"]
-    busy_power: Float[Array, " rows"]
-    idle_chip: Float[Array, " rows"]
-    efficiency: Float[Array, " rows"]
-    relative_rate: Float[Array, " rows"]
-    power: Float[Array, " rows"]
+    idle_power: Rows
+    chips: Rows
+    rated_power: Rows
+    busy_power: Rows
+    idle_chip: Rows
+    efficiency: Rows
+    relative_rate: Rows
+    power: Rows
 
 
 CONSTANTS: ConstantPriors = {
@@ -40,7 +40,7 @@ CONSTANTS: ConstantPriors = {
     "busy_share": ConstantPrior(0.80, 0.10, 0.2, 1.0, "1"),
 }
 """Waiting power over rated power (prior: docs/physics.md B2, 140 of 700 W, and spinning kernels), and the share of the
-time that chips of a node by itself are busy (prior: exchanges and idle gaps of a fifth)."""
+time that chips of a node by itself are busy (prior: communication and idle gaps of a fifth)."""
 
 
 def chip_power(busy_share: Numeric, busy_power: Numeric, waiting_power: Numeric) -> Float[Array, "..."]:
@@ -81,7 +81,7 @@ def node_power(
 
 
 def predicted_power(values: Values, runs: NodeRuns) -> Float[Array, " rows"]:
-    """Mean node power [W] of runs; the busy share falls with the rate that exchanges between nodes cost."""
+    """Mean node power [W] of runs; the busy share falls with the rate that communication between nodes costs."""
     share = values["busy_share"] * runs.relative_rate
     chip = chip_power(share, runs.busy_power, values["waiting_power"])
     return node_power(runs.idle_power, runs.chips, runs.rated_power, chip, runs.idle_chip, runs.efficiency)

@@ -7,15 +7,12 @@ with one clock for all passes that the deadline hurries. `design.allocation.stag
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Values
+from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Rows, Values
 from energymodel.calibration.device_power import WIDTH
 from energymodel.numerics import Numeric
 from energymodel.physics.voltage import voltage_fraction
-
-Column = Float[Array | np.ndarray, " rows"]
 
 
 class Deadlines(NamedTuple):
@@ -31,14 +28,14 @@ class Deadlines(NamedTuple):
     - `energy`: over that of the fastest plan [1].
     """
 
-    stretch: Column
-    power: Column
-    waiting_power: Column
-    rated_power: Column
-    busy: Column
-    hurried: Column
-    lowest_clock: Column
-    energy: Column
+    stretch: Rows
+    power: Rows
+    waiting_power: Rows
+    rated_power: Rows
+    busy: Rows
+    hurried: Rows
+    lowest_clock: Rows
+    energy: Rows
 
 
 CONSTANTS: ConstantPriors = {

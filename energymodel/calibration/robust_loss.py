@@ -111,7 +111,7 @@ def information(
     return rows.T @ rows
 
 
-def _huber_moments(threshold: float | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _huber_moments(threshold: float | np.ndarray) -> tuple[np.ndarray | np.floating, np.ndarray | np.floating]:
     """`E[psi^2]` and `E[psi']` of Huber's psi at a threshold, for a standard normal error."""
     k = np.minimum(threshold, 40.0)
     inside = 2.0 * stats.norm.cdf(k) - 1.0

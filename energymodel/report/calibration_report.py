@@ -23,15 +23,13 @@ BEST_NOTE = "Changes from the same batch at the highest setting; a lower one mus
 
 def calibration_report(found: Calibration) -> RenderableType:
     """Constants, errors of held-out groups, what to measure next."""
+    form = found.case.form
     parts: list[RenderableType] = [
-        Text(f"{found.kind}: {found.rows} rows of {found.source}, priors of {found.base}", style="bold"),
-        *([Text(f"form: {form.name}, since {form.reason}")] if (form := found.case.form) is not None else []),
-        "",
-        _constants_table(found),
-        "",
-        _errors_table(found),
-        "",
+        Text(f"{found.kind}: {found.rows} rows of {found.source}, priors of {found.base}", style="bold")
     ]
+    if form is not None:
+        parts.append(Text(f"form: {form.name}, since {form.reason}"))
+    parts += ["", _constants_table(found), "", _errors_table(found), ""]
     if found.best:
         parts += [_best_table(found), Text(BEST_NOTE, style="dim"), ""]
     if found.undetermined:
@@ -94,7 +92,7 @@ def calibration_json(found: Calibration) -> dict[str, Any]:
         "source": found.source,
         "base": found.base,
         "rows": found.rows,
-        **({"form": {"name": form.name, "reason": form.reason}} if (form := found.case.form) is not None else {}),
+        **({} if found.case.form is None else {"form": found.case.form._asdict()}),
         "constants": {one.name: _constant_json(one) for one in found.constants},
         "undetermined": list(found.undetermined),
         "held_out_error_percent": {

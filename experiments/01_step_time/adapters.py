@@ -67,21 +67,21 @@ def vtrain(rows: list[Row]) -> list[Row]:
 def nanotron(rows: list[Row]) -> list[Row]:
     """Hugging Face's sweep on H100, with its out-of-memory labels.
 
-    Two environments, told by what NCCL measured; in the later one, memory differs before and after the pipelines were
-    mended.
+    Two environments, distinguished by what NCCL measured; in the later one, memory differs before and after the
+    pipelines were fixed.
     """
     found = []
     for row in rows:
         if row["status"] not in ("Success", "OOM"):
             continue
         fabric = number(row, "allreduce_intranode_bytes_per_s")
-        mended = row["run_after_pp_fix"] == "True"
+        fixed = row["run_after_pp_fix"] == "True"
         if fabric >= EARLY_FABRIC or (fabric != fabric and number(row, "job_id") < EARLY_JOBS):
             cluster = "nanotron-h100"
         else:
-            cluster = "nanotron-h100-ring" if mended else "nanotron-h100-ring-before-fix"
+            cluster = "nanotron-h100-ring" if fixed else "nanotron-h100-ring-before-fix"
         failed = row["status"] == "OOM"
-        timed = not failed and (mended or int(row["pp"]) == 1)
+        timed = not failed and (fixed or int(row["pp"]) == 1)
         hidden = row["hidden_size"]
         tied = hidden in TIED if failed else row["tie_word_embeddings"] == "True"
         # Runs that failed state their batch in tokens, so that it is counted from the layout for all.

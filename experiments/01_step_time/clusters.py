@@ -103,7 +103,7 @@ CLUSTERS = {
             "accelerator.launch_overhead": (2e-4, "s"),
             "software.unmasked": (1.0, "1"),
             "accelerator.overhead_time": (2e-3, "s"),
-            # Exchanges in line with the kernels.
+            # Communication in line with the kernels.
             "software.pipeline_overlap": (0.0, "1"),
             "software.latency_overlap": (0.0, "1"),
             "software.collective_steps": (0.0, "1"),
@@ -134,7 +134,7 @@ CLUSTERS = {
         A100,
         {
             **_DEEPSPEED,
-            "software.latency_overlap": (0.0, "1"),  # over nodes the next kernel waits for the exchange
+            "software.latency_overlap": (0.0, "1"),  # over nodes the next kernel waits for communication
             # The software of the single-node runs, fitted there.
             "accelerator.launch_overhead": (3.2e-3, "s"),
             "software.score_passes": (7.8, "1"),

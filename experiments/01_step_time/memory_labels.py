@@ -1,4 +1,4 @@
-"""Does the predicted memory tell which runs of nanotron fail, each group predicted without itself?"""
+"""Does the predicted memory say which runs of nanotron fail, each group predicted without itself?"""
 
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ class MemoryCheck(NamedTuple):
 
     @property
     def label_accuracy(self) -> float:
-        """Share of runs whose label the risk tells [1]."""
+        """Share of runs that the risk classifies correctly [1]."""
         return float(np.mean((self.risk > 0.5) == self.failed))
 
     @property

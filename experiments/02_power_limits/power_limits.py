@@ -124,7 +124,7 @@ def other_batches(data: Traces) -> dict[str, Any]:
 
 
 def best_limit_regret(data: Traces, blind: np.ndarray, epochs: dict[tuple[str, float], float]) -> dict[str, float]:
-    """Energy to the target of the (batch, limit) that the transfer chooses, over the grid's least, by workload.
+    """Energy to the target of the (batch, limit) that the transfer chooses, over the grid's minimum, by workload.
 
     With the epochs of every batch known; `epochs` holds them by data set and batch. The error of predictions is that of
     all other workloads.
@@ -140,8 +140,8 @@ def best_limit_regret(data: Traces, blind: np.ndarray, epochs: dict[tuple[str, f
         count = np.array([epochs[data.dataset[row], data.batch[row]] for row in rows])
         usual = float(np.mean(np.abs(error[~data.is_profile & (data.dataset != data.dataset[rows[0]])])))
         chosen = rows[lowest_energy(predicted[rows] * count, data.is_profile[rows], usual)]
-        least = np.min(energy[rows] * count)
-        regret[name] = float(100.0 * (energy[chosen] * epochs[data.dataset[chosen], data.batch[chosen]] / least - 1.0))
+        lowest = np.min(energy[rows] * count)
+        regret[name] = float(100.0 * (energy[chosen] * epochs[data.dataset[chosen], data.batch[chosen]] / lowest - 1.0))
     return regret
 
 

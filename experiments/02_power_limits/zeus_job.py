@@ -1,9 +1,9 @@
-"""How near to the grid's least energy to a target does a search of at most eight runs come?
+"""How close to the grid's lowest energy to a target does a search of at most eight runs come?
 
 A run trains to the target at one batch and one power limit and shows time, mean power and epochs. The first runs are at
 the highest limit: they are profiles, from which constants of the GPU (fitted on other workloads) predict all lower
 limits. Golden-section search over the batch brackets the best; what is left of the eight runs tries limits there: those
-of least predicted energy, or, where the model cannot tell the limits apart, limits far from those that were tried.
+of lowest predicted energy, or, where the model cannot tell the limits apart, limits far from those that were tried.
 """
 
 from typing import Any
@@ -70,7 +70,7 @@ class Job:
         return outlook
 
     def value(self, batch: int) -> float:
-        """Least predicted energy over the limits of a batch, which is profiled if it was not yet."""
+        """Lowest predicted energy over the limits of a batch, which is profiled if it was not yet."""
         top = len(self.limits) - 1
         if (batch, top) not in self.tried:
             self.run(batch, top)
@@ -112,7 +112,7 @@ def search(job: Job, first: int) -> None:
 
 
 def try_limits(job: Job, batches: list[int]) -> None:
-    """Runs at the limits of least predicted energy, while they promise some."""
+    """Runs at the limits of lowest predicted energy, while they promise some."""
     while len(job.tried) < RUNS:
         options = [
             (job.outlook(batch)[limit], batch, limit)
@@ -122,8 +122,8 @@ def try_limits(job: Job, batches: list[int]) -> None:
         ]
         if not options:
             break
-        least, batch, limit = min(options)
-        if least > 1.05 * min(job.tried.values()):
+        lowest, batch, limit = min(options)
+        if lowest > 1.05 * min(job.tried.values()):
             break
         job.run(batch, limit)
 
@@ -147,7 +147,7 @@ def play(gpu: str, data: Traces, epochs: dict[tuple[str, float], float]) -> list
         job = Job(data, dataset, epochs, *constants_without(data, dataset))
         first = int(np.argmin(np.abs(np.log(job.batches / FIRST_BATCH[dataset]))))
         search(job, first)
-        (batch, limit), least = min(job.tried.items(), key=lambda item: item[1])
+        (batch, limit), lowest = min(job.tried.items(), key=lambda item: item[1])
         finite = np.where(np.isfinite(job.truth), job.truth, np.inf)
         at_first, first_time = finite[first, -1], job.epochs[first] * job.time[first, -1]
         place = np.unravel_index(np.argmin(finite), finite.shape)
@@ -155,8 +155,8 @@ def play(gpu: str, data: Traces, epochs: dict[tuple[str, float], float]) -> list
             {
                 "gpu": gpu, "workload": dataset, "runs": len(job.tried), "batch": float(job.batches[batch]),
                 "limit_w": float(job.limits[limit]), "best_batch": float(job.batches[place[0]]),
-                "best_limit_w": float(job.limits[place[1]]), "excess_percent": float(100 * (least / finite.min() - 1)),
-                "saving_percent": float(100.0 * (1.0 - least / at_first)),
+                "best_limit_w": float(job.limits[place[1]]), "excess_percent": float(100 * (lowest / finite.min() - 1)),
+                "saving_percent": float(100.0 * (1.0 - lowest / at_first)),
                 "grid_saving_percent": float(100.0 * (1.0 - finite.min() / at_first)),
                 "time_change_percent": float(
                     100.0 * (job.epochs[batch] * job.time[batch, limit] / first_time - 1.0)

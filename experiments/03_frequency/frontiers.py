@@ -1,4 +1,4 @@
-"""How well is the front of time and energy of a pipelined step foreseen from its fastest plan?"""
+"""How well is the front of time and energy of a pipelined step predicted from its fastest plan?"""
 
 import csv
 from collections import defaultdict

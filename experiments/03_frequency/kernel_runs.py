@@ -209,7 +209,7 @@ class Choice(NamedTuple):
 
 
 def choices(data: Measured, errors: np.ndarray | None, single: Callable[[np.ndarray], int] | None = None) -> Choice:
-    """The measured clock of least predicted energy of each kernel, or `single` one for all.
+    """The measured clock of lowest predicted energy of each kernel, or `single` one for all.
 
     Saving is what the measured best clock saves of the energy at the highest.
     """
@@ -221,10 +221,10 @@ def choices(data: Measured, errors: np.ndarray | None, single: Callable[[np.ndar
     for name in names:
         own = np.flatnonzero((data.kernel == name) & (clock >= LOWEST))
         own = own[np.argsort(clock[own])]
-        least = own[np.argmin(energy[own])]
+        lowest = own[np.argmin(energy[own])]
         one = own[np.argmin(predicted[own])] if single is None else own[single(clock[own])]
-        best.append(data.clock_hz[least])
+        best.append(data.clock_hz[lowest])
         chosen.append(data.clock_hz[one])
-        regret.append(energy[one] / energy[least] - 1.0)
-        saving.append(1.0 - energy[least] / energy[own[-1]])
+        regret.append(energy[one] / energy[lowest] - 1.0)
+        saving.append(1.0 - energy[lowest] / energy[own[-1]])
     return Choice(names, *(np.array(part) for part in (best, chosen, regret, saving)))

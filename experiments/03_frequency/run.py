@@ -246,10 +246,10 @@ def kernel_figure(data: kernel_runs.Measured, errors: np.ndarray) -> Any:
         own = np.flatnonzero((data.benchmark == name) & (np.asarray(data.runs.clock) >= kernel_runs.LOWEST))
         own = own[np.argsort(data.clock_hz[own])]
         clock, top = data.clock_hz[own] / 1e6, energy[own[-1]]
-        foreseen = energy[own] * np.exp(np.where(clock < clock[-1], errors[own].sum(axis=1), 0.0)) / top
+        predicted = energy[own] * np.exp(np.where(clock < clock[-1], errors[own].sum(axis=1), 0.0)) / top
         axes.plot(clock, energy[own] / top, "o", color=color, markersize=4, label=name)
-        axes.plot(clock, foreseen, color=color, linewidth=1.2)
-        axes.plot(clock[np.argmin(foreseen)], foreseen.min(), "v", color=color, markersize=8, fillstyle="none")
+        axes.plot(clock, predicted, color=color, linewidth=1.2)
+        axes.plot(clock[np.argmin(predicted)], predicted.min(), "v", color=color, markersize=8, fillstyle="none")
     axes.set(xlabel="core clock [MHz]", ylabel="energy over that at the highest clock")
     axes.set_title("lines: predicted, triangles: their minimum", fontsize=9, loc="left")
     axes.legend(fontsize=7)

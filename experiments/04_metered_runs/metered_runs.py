@@ -17,7 +17,7 @@ from energymodel.presets.scenario import load_scenario
 DATA = Path(__file__).parents[1] / "data"
 METERS = {"AC": "smc-ac-power", "DC": "smc-dc-power"}
 """Two meters on the same runs, before and behind the power supplies."""
-START = 0.5  # of the way from the least power of the first minute to the plateau
+START = 0.5  # of the way from the lowest power of the first minute to the plateau
 FIRST = 60.0  # [s] after the start of a run, in which programs are compiled and loaded
 
 
@@ -95,7 +95,7 @@ def traces() -> list[dict[str, Any]]:
 
 
 def idle_power(found: list[dict[str, Any]], submitter: str) -> float:
-    """Least power that a meter shows before a run [W]."""
+    """Lowest power that a meter shows before a run [W]."""
     return min(row["idle_w"] for row in found if row["submitter"] == submitter and row["idle_w"] is not None)
 
 

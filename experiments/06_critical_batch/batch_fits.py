@@ -21,7 +21,7 @@ import outputs
 
 DATA = Path(__file__).parents[1] / "data"
 ANCHOR = 131072.0
-"""Batch [token] of the one run of a held-out size that tells its tokens: the reference batch of Zhang et al. 2024."""
+"""Batch [token] of the one run of a held-out size that states its tokens: the reference batch of Zhang et al. 2024."""
 LANGUAGE = ("gpt3", "llama31_405b", "llama31_8b", "llama2_70b_lora", "bert")
 NOISE = 0.04
 SHARPNESS = ConstantPrior(1.0, 0.7)

@@ -1,4 +1,4 @@
-"""How do steps to a loss depend on the batch, and are sizes and batches foreseen that were held out?
+"""How do steps to a loss depend on the batch, and are sizes and batches predicted that were held out?
 
 Prints nine tables, draws `critical_batch` and writes `result.json` beside this file.
 """

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from energymodel.calibration.calibration_case import BASE, CalibrationCase, Candidates, Grouping, KnownNumber
-from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Values
+from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Rows, Values
 from energymodel.calibration.least_squares import FitOptions, FitProblem
 from energymodel.calibration.measurements import Measurements, check_repeats, optional
 from energymodel.errors import InputError
@@ -75,10 +75,10 @@ class BatchRuns(NamedTuple):
     """
 
     group: Int[Array | np.ndarray, " rows"]
-    batch: Float[Array | np.ndarray, " rows"]
-    tokens: Float[Array | np.ndarray, " rows"]
-    usual_batch: Float[Array | np.ndarray, " rows"]
-    usual_tokens: Float[Array | np.ndarray, " rows"]
+    batch: Rows
+    tokens: Rows
+    usual_batch: Rows
+    usual_tokens: Rows
 
 
 def batch_runs(groups: Sequence[Any] | np.ndarray, batch: Any, tokens: Any, usual_tokens: Any = None) -> BatchRuns:

@@ -14,7 +14,7 @@ from energymodel.calibration.calibration_case import (
     Grouping,
     KnownNumber,
 )
-from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Values
+from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Rows, Values
 from energymodel.calibration.least_squares import FitOptions, FitProblem
 from energymodel.calibration.measurements import Column, Measurements, check_repeats, optional
 from energymodel.errors import InputError
@@ -57,9 +57,9 @@ class TrainedModels(NamedTuple):
     - `loss`: cross-entropy L [nat/token].
     """
 
-    parameters: Float[Array | np.ndarray, " rows"]
-    tokens: Float[Array | np.ndarray, " rows"]
-    loss: Float[Array | np.ndarray, " rows"]
+    parameters: Rows
+    tokens: Rows
+    loss: Rows
 
 
 def loss_errors(values: Values, models: TrainedModels) -> Float[Array, "rows 1"]:

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from energymodel.calibration.calibration_case import BASE, CalibrationCase, Candidates, FittedNumber, Grouping
-from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Values
+from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Rows, Values
 from energymodel.calibration.layout_table import INPUTS, layouts
 from energymodel.calibration.least_squares import FitOptions, FitProblem
 from energymodel.calibration.measurements import Column, Measurements, check_repeats, optional
@@ -77,8 +77,8 @@ class MeasuredSteps(NamedTuple):
     """
 
     system: TrainingSystem
-    rows: Mapping[str, Float[Array | np.ndarray, " rows"]]
-    measured: Float[Array | np.ndarray, " rows"]
+    rows: Mapping[str, Rows]
+    measured: Rows
 
 
 def with_constants(system: TrainingSystem, values: Mapping[str, Any]) -> TrainingSystem:
