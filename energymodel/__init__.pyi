@@ -26,7 +26,8 @@ from .errors import InputError
 from .presets.scenario import Scenario, load_scenario
 from .sweeps.axes import Axis
 from .sweeps.reductions import AbstractReduction
-from .sweeps.run import Swept, sweep
+from .sweeps.sweep import sweep
+from .sweeps.sweep_result import SweepResult
 from .system.evaluate import evaluate
 from .system.outcome import TrainingOutcome
 from .system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
@@ -48,7 +49,7 @@ __all__ = [
     "Scenario",
     "Sensitivity",
     "SoFar",
-    "Swept",
+    "SweepResult",
     "TargetLoss",
     "TokenBudget",
     "TrainingOutcome",

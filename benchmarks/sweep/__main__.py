@@ -1,7 +1,7 @@
 """How fast is a sweep against NumPy, Numba, numexpr, naive JAX and C++? One table, in one run.
 
 `python benchmarks/sweep [--points 100] [--only model|evaluate|samples]`: `sweep_model` with so many values an axis,
-float32, least energy within three limits; then other reductions, memory, scaling; `evaluate` of the README's scenario;
+float32, minimum energy within three limits; then other reductions, memory, scaling; `evaluate` of the README scenario;
 and random samples of both.
 """
 
@@ -184,9 +184,10 @@ def ours(count: int, keep="best", **options) -> Callable[[], float]:
     import jax.numpy as jnp
 
     from energymodel.sweeps.axes import Axis
+    from energymodel.sweeps.best_points import Top
     from energymodel.sweeps.engines import in_process
-    from energymodel.sweeps.reductions import Top
-    from energymodel.sweeps.run import Ordered, pose
+    from energymodel.sweeps.prepared_sweep import OrderedMerge
+    from energymodel.sweeps.sweep import prepare_sweep
     from sweep_model import sweep_model
 
     def model(batch, clock, nodes, voltage):
@@ -194,22 +195,23 @@ def ours(count: int, keep="best", **options) -> Callable[[], float]:
         return dict(zip(("energy", "time", "temperature", "power"), outputs, strict=True))
 
     axes = [Axis(name, axis) for name, axis in zip(("batch", "clock", "nodes", "voltage"), values(count), strict=True)]
-    if keep == "least":
+    if keep == "minimum":
         keep = Top("energy", 1, {name: (-math.inf, limit) for name, limit in LIMITS.items()}, spare=0)
-    task = pose(model, axes, keep, "energy", LIMITS, **options)
-    task.tiles.compile()
+    program = prepare_sweep(model, axes, keep, "energy", LIMITS, **options).program
+    program.compile()
 
     def run() -> float:
-        done = Ordered(task.tiles.reduction)
-        for number, state in in_process(task.tiles, range(task.tiles.grid.tiles)):
-            done.add(number, state)
-        return float(np.ravel(done.state[0])[0]) if isinstance(done.state, tuple) else math.nan
+        merged = OrderedMerge(program.reduction)
+        for number, state in in_process(program, range(program.grid.tiles)):
+            merged.add(number, state)
+        state = merged.finish()
+        return float(np.ravel(state[0])[0]) if isinstance(state, tuple) else math.nan
 
     return run
 
 
 def timed(run: Callable[[], float], repeats: int) -> tuple[float, float, float]:
-    """Value, least wall time and least processor time of some runs [s]."""
+    """Value, lowest wall time and lowest processor time of some runs [s]."""
     walls, used = [], []
     value = math.nan
     for _ in range(repeats):
@@ -240,7 +242,7 @@ def flops() -> float:
     import jax
     import jax.numpy as jnp
 
-    from energymodel.sweeps.engine import compiler_options
+    from energymodel.sweeps.tile_program import compiler_options
 
     steps, size = 2000, 2**14 * CORES
 
@@ -264,12 +266,12 @@ def model_table(count: int) -> None:
     points = count**4
     outer = count // (count // 10)  # chunks of peers that would take minutes: so many batches and clocks
     some = len(range(0, count, count // outer)) ** 2 * count**2
-    print(f"sweep_model, {points:.3g} points, float32, {CORES} cores; least energy within three limits")
-    print(f"{'':<44} {'Mpoint/s':>9} {'per core':>12} {'least energy':>14}")
-    least = ours(count, "least")
-    least()
+    print(f"sweep_model, {points:.3g} points, float32, {CORES} cores; minimum energy within three limits")
+    print(f"{'':<44} {'Mpoint/s':>9} {'per core':>12} {'min. energy':>14}")
+    minimum = ours(count, "minimum")
+    minimum()
     before = peak()
-    own = row("this library, least", points, least)
+    own = row("this library, minimum", points, minimum)
     growth = peak() - before
     rates = {
         "NumPy, chunks in cache": row("NumPy, chunks in cache", some, numpy_peer(count, outer), 1),
@@ -281,7 +283,7 @@ def model_table(count: int) -> None:
             "C++, widest vectors", points, cpp_peer(count, "-march=native -mprefer-vector-width=512")
         ),
     }
-    again = row("this library, least (again)", points, least)
+    again = row("this library, minimum (again)", points, minimum)
     own = max(own, again)
     kept = {}
     for word in ("best", "top:32", "count", "along:batch,voltage", "bins:energy,time", "pareto:energy,time"):
@@ -290,7 +292,7 @@ def model_table(count: int) -> None:
     for name, rate in rates.items():
         print(f"ratio to {name:<34} {own / rate:>9.2f}")
     for word, rate in kept.items():
-        print(f"ratio of {word:<26} to least {rate / own:>9.2f}")
+        print(f"ratio of {word:<26} to minimum {rate / own:>9.2f}")
     print(f"memory growth at {points:.3g} points {growth:>9.1f} MB (peak {peak():.0f} MB)")
     rate = flops()
     print(
@@ -298,13 +300,13 @@ def model_table(count: int) -> None:
     )
     print("\nscaling")
     for values_per_axis in (32, 57, 100, 178):
-        row(f"this library, {values_per_axis**4:.3g} points", values_per_axis**4, ours(values_per_axis, "least"), 1)
+        row(f"this library, {values_per_axis**4:.3g} points", values_per_axis**4, ours(values_per_axis, "minimum"), 1)
 
 
 def evaluate_table() -> None:
     """`evaluate` of the README's scenario over six axes at two sizes, and layouts per second."""
     import energymodel as em
-    from energymodel.sweeps.run import pose
+    from energymodel.sweeps.sweep import prepare_sweep
 
     scenario = em.load_scenario(SCENARIO)
     print(f"\nevaluate of {SCENARIO}: batch x clock x power cap x chips x coolant x 64 layouts, float32, {CORES} cores")
@@ -323,21 +325,20 @@ def evaluate_table() -> None:
                 strict=True,
             )
         )
-        task = pose(scenario, {**axes, "plan.layout": "64"}, "best", "energy", {"time": "120 days"})
-        task.tiles.compile()
-        task.tiles.run(0)
-        swept = task.run(lambda sentence: None)
+        prepared = prepare_sweep(scenario, {**axes, "plan.layout": "64"}, "best", "energy", {"time": "120 days"})
+        prepared.program.run(0)
+        swept = prepared.run()
         rates[swept.points] = swept.points / swept.seconds
         print(
             f"{swept.points:.3g} points: {swept.seconds:.2f} s, {rates[swept.points] / 1e6:.1f} Mpoint/s, best "
-            f"{swept.best.value:.6g} J; order {', '.join(axis.name.split('.')[-1] for axis in task.tiles.grid.axes)}",
+            f"{swept.best.value:.6g} J; order {', '.join(axis.name.split('.')[-1] for axis in swept.grid.axes)}",
             flush=True,
         )
     small, large = rates.values()
     print(f"rate of the large grid over the small one {large / small:.2f}")
-    task = pose(scenario, {"plan.layout": "all", "plan.batch": "4..64 Mi token log 16"}, "best", "energy", {})
-    task.tiles.compile()
-    swept = task.run(lambda sentence: None)
+    prepared = prepare_sweep(scenario, {"plan.layout": "all", "plan.batch": "4..64 Mi token log 16"}, "best", "energy")
+    prepared.program.compile()
+    swept = prepared.run()
     layouts = swept.points / swept.seconds / CORES
     print(f"layouts with a batch, each its own point: {layouts / 1e3:.0f} thousand/s/core")
     print(f"ratio to Calculon's {CALCULON:.0f}/s/core {layouts / CALCULON:.0f}")
@@ -349,7 +350,7 @@ def samples_table(count: int) -> None:
     import jax.numpy as jnp
 
     import energymodel as em
-    from energymodel.uncertainty.monte_carlo import pose_samples
+    from energymodel.uncertainty.monte_carlo import prepare_monte_carlo
     from sweep_model import sweep_model
 
     numbers = {"batch": (4.0, "lognormal 0.3"), "clock": (1.5, "normal 0.1"), "nodes": (256.0, "lognormal 0.2"),
@@ -370,19 +371,22 @@ def samples_table(count: int) -> None:
             held += int(np.isfinite(permitted(outputs, np)).sum())
         return float(np.quantile(np.concatenate(energies), 0.5))
 
-    def drawn(task: Any) -> Callable[[], float]:
-        task.tiles.compile()
-        return lambda: task.run(lambda sentence: None).result.spreads["energy"].quantiles[0.5]
+    def drawn(sweep: Any) -> Callable[[], float]:
+        sweep.program.compile()
+        return lambda: sweep.run().result.spreads["energy"].quantiles[0.5]
 
     print(f"\nrandom samples, float32, {CORES} cores; median of energy")
     print(f"{'':<44} {'Mpoint/s':>9} {'per core':>12} {'median':>14}")
-    design = pose_samples(model, count, numbers=numbers, of=["energy"], limits=LIMITS, indices=False)
-    own = row("this library, sweep_model", design.distribution.tiles.grid.points, drawn(design.distribution))
+    sweep = prepare_monte_carlo(
+        model, count, numbers=numbers, of=["energy"], limits=LIMITS, indices=False
+    ).distributions
+    own = row("this library, sweep_model", sweep.program.grid.points, drawn(sweep))
     peer = row("NumPy in chunks, one thread", count // 2**14 * 2**14, loop, 1)
     print(f"ratio to NumPy {own / peer:.2f}")
-    design = pose_samples(em.load_scenario(SCENARIO), count, limits={"time": "100 days"}, indices=False)
-    points = design.distribution.tiles.grid.points
-    rate = row(f"{SCENARIO}, all outputs", points, drawn(design.distribution), 1)
+    scenario = em.load_scenario(SCENARIO)
+    sweep = prepare_monte_carlo(scenario, count, limits={"time": "100 days"}, indices=False).distributions
+    points = sweep.program.grid.points
+    rate = row(f"{SCENARIO}, all outputs", points, drawn(sweep), 1)
     print(f"{points:,} samples of the scenario after compilation: {points / rate / 1e6:.1f} s")
 
 

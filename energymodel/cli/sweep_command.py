@@ -26,8 +26,9 @@ from energymodel.errors import InputError
 
 if TYPE_CHECKING:
     from energymodel.presets.scenario import Scenario
-    from energymodel.sweeps.run import Swept
-    from energymodel.uncertainty.monte_carlo import MonteCarlo
+    from energymodel.sweeps.prepared_sweep import PreparedSweep
+    from energymodel.sweeps.sweep_result import SweepResult
+    from energymodel.uncertainty.monte_carlo import MonteCarlo, PreparedMonteCarlo
 
 EXTENSIONS = (".json", ".csv")
 WIDTH = 160  # of tables where the output is no terminal
@@ -42,7 +43,7 @@ def command(
             "--axis",
             metavar="PATH=VALUES",
             help='An axis of the grid, such as "plan.batch=8..64 Mi token log 20", plan.clock=0.5:1:11, '
-            "system.accelerator=h100-sxm,h200-sxm or plan.layout=64 (the first by a coarse grid; all); repeatable.",
+            "system.accelerator=h100-sxm,h200-sxm or plan.layout=64 (the best of a coarse grid; all); repeatable.",
         ),
     ] = None,
     keep: Annotated[
@@ -61,14 +62,16 @@ def command(
     ] = None,
     resume: Annotated[
         Path | None,
-        typer.Option("--resume", metavar="FOLDER", help="Keep finished tiles in a folder, and go on where it stopped."),
+        typer.Option(
+            "--resume", metavar="FOLDER", help="Keep finished tiles in a folder, and continue where it stopped."
+        ),
     ] = None,
     engine: Annotated[
         str | None, typer.Option("--engine", metavar="WHERE", help="process, devices, distributed or dask://address.")
     ] = None,
-    polish: Annotated[bool, typer.Option("--polish", help="Search between the points of the grid as well.")] = False,
+    polish: Annotated[bool, typer.Option("--polish", help="Also search between the points of the grid.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say how many points, how long, how much memory.")
+        bool, typer.Option("--dry-run", help="Only print the number of points, the time and the memory.")
     ] = False,
     precision: Annotated[int, typer.Option("--precision", metavar="BITS", help="Bits of the scan: 32 or 64.")] = 32,
     samples: Annotated[
@@ -77,7 +80,7 @@ def command(
     ] = None,
     of: Annotated[
         list[str] | None,
-        typer.Option("--of", metavar="OUTPUT", help="Output that --samples takes apart; repeatable."),
+        typer.Option("--of", metavar="OUTPUT", help="Output that gets Sobol indices from --samples; repeatable."),
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Of the random numbers of --samples.")] = 0,
     changes: Changes = None,
@@ -91,11 +94,11 @@ def command(
         of_grids = {"--axis": axis, "--polish": polish, "--keep": keep != "best", "--minimize": minimize != "energy"}
         for option, given in of_grids.items():
             if given:
-                raise InputError(f"{option} is about a grid: leave it out, or leave out --samples.")
+                raise InputError(f"{option} needs a grid: leave it out, or leave out --samples.")
         drawn = {"samples": samples, "of": of, "limits": limits, "seed": seed, "precision": precision}
         return _draw(read_scenario(scenario, changes), drawn, resume, engine, dry_run, as_json, output)
     if of:
-        raise InputError("--of is about samples: add --samples.")
+        raise InputError("--of needs samples: add --samples 100000.")
     axes = dict(parse_axis_option(text) for text in axis or ())
     if not axes:
         raise InputError(
@@ -107,15 +110,12 @@ def command(
         progress(f"loading the model for {given.name} ...")
         with heeded():
             from energymodel.report import sweep_report as report
-            from energymodel.sweeps.run import pose
+            from energymodel.sweeps.sweep import prepare_sweep
 
-        task = pose(given, axes, keep, minimize, limits, precision=precision)
+        prepared = prepare_sweep(given, axes, keep, minimize, limits, precision=precision)
         if dry_run:
-            progress("compiling the model, and timing a chunk ...")
-            estimate = task.estimate()
-            deliver(report.estimate_json(estimate), report.estimate_report(estimate), as_json=as_json, output=output)
-            return TRUSTED
-        swept = task.run(progress, polished=polish, resume=resume, engine=engine)
+            return _print_cost(prepared, progress, as_json, output)
+        swept = prepared.run(progress, polished=polish, resume=resume, engine=engine)
         tree = report.sweep_json(given, swept, asked)
         shown = report.sweep_report(given, swept, minimize)
         content = report.sweep_csv(swept).encode() if output is not None and output.suffix == ".csv" else None
@@ -131,18 +131,13 @@ def _draw(
         progress(f"loading the model for {given.name} ...")
         with heeded():
             from energymodel.report import uncertainty_report as report
-            from energymodel.report.sweep_report import estimate_json, estimate_report
-            from energymodel.uncertainty.monte_carlo import pose_samples
+            from energymodel.uncertainty.monte_carlo import prepare_monte_carlo
 
-        progress("looking at a few samples ...")
-        design = pose_samples(given, **asked)
+        progress("evaluating a few samples ...")
+        prepared = prepare_monte_carlo(given, **asked)
         if dry_run:
-            progress("compiling the model, and timing a chunk ...")
-            second = design.exchanges.estimate() if design.exchanges is not None else None
-            estimate = report.both(design.distribution.estimate(), second)
-            deliver(estimate_json(estimate), estimate_report(estimate), as_json=as_json, output=output)
-            return TRUSTED
-        found = design.run(progress, resume=resume, engine=engine)
+            return _print_cost(prepared, progress, as_json, output)
+        found = prepared.run(progress, resume=resume, engine=engine)
         tree = report.samples_json(given, found, {key: value for key, value in asked.items() if key != "samples"})
         shown = report.samples_report(given, found)
         content = report.samples_csv(found).encode() if output is not None and output.suffix == ".csv" else None
@@ -150,7 +145,18 @@ def _draw(
     return _verdict(found, "undefined")
 
 
-def _verdict(found: "Swept | MonteCarlo", doubt: str) -> int:
+def _print_cost(
+    prepared: "PreparedSweep | PreparedMonteCarlo", progress: Progress, as_json: bool, output: Path | None
+) -> int:
+    from energymodel.report.sweep_report import cost_json, cost_report
+
+    progress("compiling the model, and timing a chunk ...")
+    cost = prepared.cost()
+    deliver(cost_json(cost), cost_report(cost), as_json=as_json, output=output)
+    return TRUSTED
+
+
+def _verdict(found: "SweepResult | MonteCarlo", doubt: str) -> int:
     """How the command ends: interrupted, in doubt for this reason, or trusted."""
     if not found.complete:
         return fail(found.message, INTERRUPTED, "interrupted")

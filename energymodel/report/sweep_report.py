@@ -1,6 +1,7 @@
-"""How is a sweep shown: the points it kept as a table, JSON, CSV?"""
+"""How is a sweep shown: the points that it kept as a table, JSON, CSV?"""
 
 import csv
+import dataclasses
 import io
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,9 +13,9 @@ from rich.text import Text
 from energymodel.presets.scenario import Scenario
 from energymodel.report.json_tree import Tree
 from energymodel.sweeps.axes import Axis
-from energymodel.sweeps.run import Estimate, Swept
+from energymodel.sweeps.kept_points import Winner
 from energymodel.sweeps.scenario_model import UNITS
-from energymodel.sweeps.winners import Winner
+from energymodel.sweeps.sweep_result import SweepCost, SweepResult
 from energymodel.units import format_quantity
 
 SHOWN = ("energy", "time", "money", "facility_power", "temperature", "loss")
@@ -22,7 +23,7 @@ SHOWN = ("energy", "time", "money", "facility_power", "temperature", "loss")
 ROWS = 24
 
 
-def sweep_report(scenario: Scenario, swept: Swept, minimize: str) -> RenderableType:
+def sweep_report(scenario: Scenario, swept: SweepResult, minimize: str) -> RenderableType:
     """What was asked, the points that were kept, and how long it took."""
     title = Text(f"{scenario.title}: sweep of {swept.points:,} points", style="bold")
     parts: list[RenderableType] = [title, "", axes_table(swept.axes)]
@@ -35,7 +36,7 @@ def sweep_report(scenario: Scenario, swept: Swept, minimize: str) -> RenderableT
         near = swept.polished
         gain = 100.0 * (1.0 - near.value / swept.winners[0].value)
         at = ", ".join(_shown_value(axis, near.point[axis.name]) for axis in swept.axes)
-        lines.append(f"Between the points, {minimize} is {gain:.3g} % less ({near.result}): {at}.")
+        lines.append(f"Between the points, {minimize} is {gain:.3g} % lower ({near.result}): {at}.")
     rate = swept.points / swept.seconds if swept.seconds else 0.0
     lines.append(f"{swept.points:,} points in {swept.seconds:.1f} s, {rate / 1e6:.3g} million points/s.")
     lines.append(swept.message)
@@ -74,12 +75,12 @@ def _shown_value(axis: Axis, value: Any) -> str:
     return value if isinstance(value, str) else format_quantity(value, axis.unit)
 
 
-def sweep_json(scenario: Scenario, swept: Swept, asked: Mapping[str, Any]) -> Tree:
+def sweep_json(scenario: Scenario, swept: SweepResult, asked: Mapping[str, Any]) -> Tree:
     """Axes, what was asked, points that were kept with all outputs; `asked` repeats the run."""
     return {
         "scenario": {"name": scenario.name, **scenario.tables},
         **asked,
-        "axes": [axis_json(axis) for axis in swept.axes],
+        "axes": [{"name": axis.name, "unit": axis.unit, "values": axis.labels_or_values()} for axis in swept.axes],
         "order": [axis.name for axis in swept.grid.axes],
         "points": swept.points,
         "points_per_s": swept.points / swept.seconds if swept.seconds else None,
@@ -87,27 +88,12 @@ def sweep_json(scenario: Scenario, swept: Swept, asked: Mapping[str, Any]) -> Tr
         "complete": swept.complete,
         "message": swept.message,
         "units": {name: UNITS.get(name, "1") for name in (swept.winners[0].outputs if swept.winners else ())},
-        "winners": [
-            {"value": one.value, "index": list(one.index), "point": dict(one.point), "outputs": dict(one.outputs)}
-            for one in swept.winners
-        ],
-        "polished": swept.polished
-        and {
-            "value": swept.polished.value,
-            "point": dict(swept.polished.point),
-            "result": swept.polished.result,
-            "message": swept.polished.message,
-        },
+        "winners": [dataclasses.asdict(one) | {"index": list(one.index)} for one in swept.winners],
+        "polished": swept.polished and dataclasses.asdict(swept.polished),
     }
 
 
-def axis_json(axis: Axis) -> Tree:
-    """Name, unit and values of an axis; labels of choices."""
-    values = [axis.label(index) for index in range(len(axis))]
-    return {"name": axis.name, "unit": axis.unit, "values": values}
-
-
-def sweep_csv(swept: Swept) -> str:
+def sweep_csv(swept: SweepResult) -> str:
     """One line for each point that was kept: its axes, then all outputs, in SI with units in the heading."""
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
@@ -124,24 +110,24 @@ def _heading(name: str, unit: str) -> str:
     return name if unit == "1" else f"{name} [{unit}]"
 
 
-def estimate_json(estimate: Estimate) -> Tree:
+def cost_json(cost: SweepCost) -> Tree:
     """Points, memory and time that a sweep would take."""
     return {
-        "points": estimate.points,
-        "chunk": estimate.chunk,
-        "tiles": estimate.tiles,
-        "memory_b": estimate.memory,
-        "time_s": estimate.seconds,
-        "order": list(estimate.order),
+        "points": cost.points,
+        "chunk": cost.chunk,
+        "tiles": cost.tiles,
+        "memory_b": cost.memory,
+        "time_s": cost.seconds,
+        "order": list(cost.order),
     }
 
 
-def estimate_report(estimate: Estimate) -> RenderableType:
+def cost_report(cost: SweepCost) -> RenderableType:
     """The same in a few lines."""
     return Text(
-        f"{estimate.points:,} points in {estimate.tiles:,} tiles, chunks of {estimate.chunk:,}.\n"
-        f"Memory: {format_quantity(estimate.memory, 'B')} besides the compiler's. "
-        f"Time: {format_quantity(max(estimate.seconds, 1e-3), 's')} "
-        f"({estimate.points / estimate.seconds / 1e6:.3g} million points/s), after compilation.\n"
-        f"Order of the axes, outermost first: {', '.join(estimate.order)}."
+        f"{cost.points:,} points in {cost.tiles:,} tiles, chunks of {cost.chunk:,}.\n"
+        f"Memory: {format_quantity(cost.memory, 'B')}, besides that of the compiler. "
+        f"Time: {format_quantity(max(cost.seconds, 1e-3), 's')} "
+        f"({cost.points / cost.seconds / 1e6:.3g} million points/s), after compilation.\n"
+        f"Order of the axes, outermost first: {', '.join(cost.order)}."
     )

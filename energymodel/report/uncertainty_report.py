@@ -14,10 +14,9 @@ from rich.text import Text
 
 from energymodel.presets.scenario import Scenario
 from energymodel.report.json_tree import Tree
-from energymodel.sweeps.run import Estimate
 from energymodel.sweeps.scenario_model import HARD_LIMITS
 from energymodel.uncertainty.monte_carlo import MonteCarlo
-from energymodel.uncertainty.samples import Chance
+from energymodel.uncertainty.sample_statistics import Spread
 from energymodel.units import format_quantity
 
 TOP = 12
@@ -54,7 +53,7 @@ def spreads_table(found: MonteCarlo) -> Table:
 
 def chances_table(found: MonteCarlo) -> Table:
     """Chance of each limit that some sample breaks, and of all of them."""
-    table = _table("Chance that the plan obeys")
+    table = _table("Chance that the plan stays within")
     table.add_column("limit", justify="right", no_wrap=True)
     table.add_column("chance", justify="right", no_wrap=True)
     table.add_column("95 % interval", justify="right", no_wrap=True)
@@ -73,7 +72,7 @@ def chances_table(found: MonteCarlo) -> Table:
 def indices_table(found: MonteCarlo, name: str, top: int = TOP) -> Table:
     """Factors with the largest total index of an output."""
     table = _table(f"What makes {name.replace('_', ' ')} uncertain: shares of its variance")
-    for heading in ("alone", "±", "in all", "±"):
+    for heading in ("first order", "±", "total", "±"):
         table.add_column(heading, justify="right", no_wrap=True)
     rows = [one for one in found.by_total(name) if one.total >= SMALLEST]
     for one in rows[:top]:
@@ -108,18 +107,17 @@ def samples_json(scenario: Scenario, found: MonteCarlo, asked: Mapping[str, Any]
         "complete": found.complete,
         "message": found.message,
         "units": {name: found.units.get(name, "1") for name in found.spreads},
-        "outputs": {
+        "outputs": {name: _spread(one) for name, one in found.spreads.items()},
+        "chances": {
             name: {
-                "mean": _plain(one.mean),
-                "error": _plain(one.error),
-                "deviation": _plain(one.deviation),
-                "undefined": one.undefined,
-                "quantiles": {f"{share:g}": _plain(value) for share, value in one.quantiles.items()},
-                "intervals": {f"{share:g}": [_plain(end) for end in ends] for share, ends in one.ranges.items()},
+                "least": _plain(low),
+                "most": _plain(high),
+                "share": one.share,
+                "interval": [one.low, one.high],
             }
-            for name, one in found.spreads.items()
+            for name, one in found.chances.items()
+            for low, high in [found.limits.get(name, (-math.inf, math.inf))]
         },
-        "chances": {name: _chance(found, name, one) for name, one in found.chances.items()},
         "indices": {
             name: [{key: _plain(value) for key, value in dataclasses.asdict(one).items()} for one in rows]
             for name, rows in found.indices.items()
@@ -127,9 +125,15 @@ def samples_json(scenario: Scenario, found: MonteCarlo, asked: Mapping[str, Any]
     }
 
 
-def _chance(found: MonteCarlo, name: str, one: Chance) -> Tree:
-    low, high = found.limits.get(name, (-math.inf, math.inf))
-    return {"least": _plain(low), "most": _plain(high), "share": one.share, "interval": [one.low, one.high]}
+def _spread(spread: Spread) -> Tree:
+    return {
+        "mean": _plain(spread.mean),
+        "error": _plain(spread.error),
+        "deviation": _plain(spread.deviation),
+        "undefined": spread.undefined,
+        "quantiles": {f"{share:g}": _plain(value) for share, value in spread.quantiles.items()},
+        "intervals": {f"{share:g}": [_plain(end) for end in ends] for share, ends in spread.ranges.items()},
+    }
 
 
 def _plain(value: Any) -> Any:
@@ -147,16 +151,3 @@ def samples_csv(found: MonteCarlo) -> str:
         numbers = (one.mean, one.error, one.deviation, one.undefined, *(one.quantiles[share] for share in shares))
         writer.writerow([name, found.units.get(name, "1"), *numbers])
     return buffer.getvalue()
-
-
-def both(first: Estimate, second: Estimate | None) -> Estimate:
-    """What the samples and the exchanges take together."""
-    if second is None:
-        return first
-    return dataclasses.replace(
-        first,
-        points=first.points + second.points,
-        tiles=first.tiles + second.tiles,
-        memory=max(first.memory, second.memory),
-        seconds=first.seconds + second.seconds,
-    )

@@ -1,11 +1,11 @@
 """Along which axes does a sweep run: which numbers or components, at which values, in which unit?"""
 
 import dataclasses
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 
@@ -37,7 +37,7 @@ class Axis:
         if not leaves or any(np.ndim(leaf) == 0 or not np.size(leaf) for leaf in leaves):
             raise InputError(f"axis {self.name}: no values. {_EXAMPLE}")
         if len({np.shape(leaf)[0] for leaf in leaves}) > 1:
-            raise InputError(f"axis {self.name}: its arrays have unequal lengths. Stack one entry per choice.")
+            raise InputError(f"axis {self.name}: its arrays differ in length. Stack one entry per choice.")
         if self.numeric and not np.all(np.isfinite(self.values)):
             raise InputError(f"axis {self.name}: a value is not a finite number.")
 
@@ -58,6 +58,10 @@ class Axis:
         if self.labels is not None:
             return self.labels[index]
         return float(self.values[index]) if self.numeric else index
+
+    def labels_or_values(self) -> list[Any]:
+        """What stands for each value."""
+        return [self.label(index) for index in range(len(self))]
 
     @classmethod
     def linear(cls, name: str, low: float, high: float, count: int, unit: str = "1") -> "Axis":
@@ -84,12 +88,11 @@ class Axis:
         """
         if not choices:
             raise InputError(f"axis {name}: no choices. Give at least one preset.")
-        structures = {label: jax.tree.structure(one) for label, one in choices.items()}
-        first = next(iter(choices))
-        for label, structure in structures.items():
-            if structure != structures[first]:
+        first, *others = choices
+        for label in others:
+            if jax.tree.structure(choices[label]) != jax.tree.structure(choices[first]):
                 raise InputError(
-                    f'axis {name}: "{label}" and "{first}" are made of unlike components. Sweep them one at a time.'
+                    f'axis {name}: "{label}" and "{first}" consist of different components. Sweep them one at a time.'
                 )
         stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *choices.values())
         return cls(name, stacked, "1", tuple(choices))
@@ -101,7 +104,7 @@ def _count(name: str, count: Any) -> int:
     except ValueError:
         raise InputError(f'axis {name}: "{count}" is not a number of values. {_EXAMPLE}') from None
     if number < 1:
-        raise InputError(f"axis {name}: {number} values make no axis. Give at least 1.")
+        raise InputError(f"axis {name}: {number} values. Give at least 1.")
     return number
 
 
@@ -130,26 +133,14 @@ def _quantities(name: str, parts: Sequence[str], unit: str, allow_negative: bool
     parts = [part.strip() for part in parts]
     if not all(parts):
         raise InputError(f"axis {name}: a value is missing. {_EXAMPLE}")
-    match = _LEADING.match(parts[-1])
-    suffix = match["rest"].strip() if match and unit != "1" else ""
-    written = [f"{part} {suffix}" if suffix and _is_bare(part) else part for part in parts]
+    units = [match["rest"].strip() if (match := _LEADING.match(part)) else None for part in parts]
+    suffix = (units[-1] or "") if unit != "1" else ""
+    written = [f"{part} {suffix}" if suffix and own == "" else part for part, own in zip(parts, units, strict=True)]
     return [parse_quantity(part, unit, f"axis {name}", allow_negative=allow_negative) for part in written]
 
 
-def _is_bare(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
-
-
-def points(axes: Sequence[Axis]) -> int:
-    """Number of points of the grid."""
-    return math.prod(len(axis) for axis in axes)
-
-
 def check_axes(axes: Sequence[Axis]) -> None:
-    """Every axis has its own name.
+    """There are axes, and every axis has its own name.
 
     **Raises:** `InputError`.
     """
@@ -159,3 +150,13 @@ def check_axes(axes: Sequence[Axis]) -> None:
         raise InputError(f"axis {twice[0]}: given twice. Give each axis once.")
     if not axes:
         raise InputError(f"A sweep needs at least one axis. {_EXAMPLE}")
+
+
+def cast(tree: Any, dtype: Any) -> Any:
+    """The same tree with its floating-point arrays in another precision."""
+
+    def convert(leaf: Any) -> Any:
+        floating = eqx.is_array(leaf) and np.issubdtype(leaf.dtype, np.floating)
+        return np.asarray(leaf).astype(dtype) if floating else leaf
+
+    return jax.tree.map(convert, tree)

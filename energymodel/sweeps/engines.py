@@ -1,7 +1,7 @@
 """Where do tiles run: in this process, on many devices, in many processes, on a cluster?
 
-An engine takes the tiles and the numbers to run, and yields numbers with states as they end, in any order. A tile is
-the same program everywhere, so the engine does not change a bit of the result.
+An engine takes a program and the numbers of the tiles to run, and yields each number with its state as it finishes, in
+any order. The program is the same everywhere, so the engine does not change a bit of the result.
 """
 
 import os
@@ -15,13 +15,13 @@ import jax
 import numpy as np
 
 from energymodel.errors import InputError
-from energymodel.sweeps.engine import Tiles
+from energymodel.sweeps.tile_program import TileProgram
 
-Engine = Callable[[Tiles, Sequence[int]], Iterator[tuple[int, Any]]]
+Engine = Callable[[TileProgram, Sequence[int]], Iterator[tuple[int, Any]]]
 RETRIES = 5
-AHEAD = 4
-"""Tiles that a worker of a cluster has waiting, so that it never waits for the scheduler."""
-ANSWER = "20s"
+QUEUED = 4
+"""Tiles queued for each worker of a cluster, so that it never waits for the scheduler."""
+TIMEOUT = "20s"
 """How long a scheduler may take to answer."""
 
 
@@ -30,71 +30,66 @@ def threads() -> int:
     return len(os.sched_getaffinity(0)) if jax.default_backend() == "cpu" else 1
 
 
-def in_process(tiles: Tiles, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
+def in_process(program: TileProgram, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
     """Run tiles in threads, one for each core."""
     workers = min(threads(), len(numbers))
     if workers <= 1:
         for number in numbers:
-            yield number, tiles.run(number)
+            yield number, program.run(number)
         return
     pool = ThreadPoolExecutor(workers)
-    waiting: dict[Any, int] = {}
+    upcoming = iter(numbers)
+    running = {pool.submit(program.run, number): number for number in islice(upcoming, workers + 1)}
     try:
-        for number in numbers:
-            waiting[pool.submit(tiles.run, number)] = number
-            if len(waiting) > workers:
-                yield from _ended(waiting)
-        while waiting:
-            yield from _ended(waiting)
+        while running:
+            finished, _ = wait(running, return_when=FIRST_COMPLETED)
+            for future in finished:
+                yield running.pop(future), future.result()
+                running |= {pool.submit(program.run, number): number for number in islice(upcoming, 1)}
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _ended(waiting: dict[Any, int]) -> list[tuple[int, Any]]:
-    ended, _ = wait(waiting, return_when=FIRST_COMPLETED)
-    return [(waiting.pop(future), future.result()) for future in ended]
-
-
-def on_devices(tiles: Tiles, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
+def on_devices(program: TileProgram, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
     """Run a tile on each device of a mesh at a time, those of other processes of `jax.distributed` included.
 
     Every process runs the same tiles and gets the states of all.
     """
     from jax.experimental import multihost_utils
-    from jax.sharding import Mesh, PartitionSpec
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-    devices = np.array(jax.devices())
-    mesh = Mesh(devices, ("tile",))
-    own = PartitionSpec("tile")
-    width = len(devices)
-    with jax.enable_x64(tiles.bits == 64):
+    mesh = Mesh(np.array(jax.devices()), ("tile",))
+    width, each, same = mesh.size, PartitionSpec("tile"), PartitionSpec()
 
-        def one(arrays: Any, values: Any, first: Any, count: Any) -> Any:
-            state = tiles.trace(arrays, values, first[0], count[0])
-            return jax.tree.map(lambda leaf: leaf[None], state)
+    def one(arrays: Any, values: Any, first: Any, count: Any) -> Any:
+        return jax.tree.map(lambda leaf: leaf[None], program.trace(arrays, values, first[0], count[0]))
 
-        program = jax.jit(
-            jax.shard_map(
-                one, mesh=mesh, in_specs=(PartitionSpec(), PartitionSpec(), own, own), out_specs=own, check_vma=False
-            ),
-            compiler_options=tiles.options(),
-        )
-        replicated = multihost_utils.host_local_array_to_global_array(tiles.arguments(), mesh, PartitionSpec())
+    with program.precision():
+        mapped = jax.shard_map(one, mesh=mesh, in_specs=(same, same, each, each), out_specs=each, check_vma=False)
+        compiled = jax.jit(mapped, compiler_options=program.options())
+        replicated = multihost_utils.host_local_array_to_global_array(program.arguments, mesh, same)
     for start in range(0, len(numbers), width):
         group = list(numbers[start : start + width])
-        cut = [tiles.grid.tile(number) for number in group] + [(0, 0)] * (width - len(group))
-        with jax.enable_x64(tiles.bits == 64):
-            first, count = (_sharded(np.array(column, np.int32), mesh, own) for column in zip(*cut, strict=True))
-            states = program(*replicated, first, count)
-            states = multihost_utils.process_allgather(states, tiled=True)
+        chunks = np.zeros((2, width), np.int32)  # a device without a tile runs no chunk
+        chunks[:, : len(group)] = np.transpose([program.grid.tile(number) for number in group])
+        with program.precision():
+            first, count = (
+                jax.make_array_from_callback((width,), NamedSharding(mesh, each), lambda index, row=row: row[index])
+                for row in chunks
+            )
+            states = multihost_utils.process_allgather(compiled(*replicated, first, count), tiled=True)
             states = jax.tree.map(np.asarray, states)
         for place, number in enumerate(group):
             yield number, jax.tree.map(lambda leaf, place=place: leaf[place], states)
 
 
-def _sharded(column: np.ndarray, mesh: Any, spec: Any) -> Any:
-    sharding = jax.sharding.NamedSharding(mesh, spec)
-    return jax.make_array_from_callback(column.shape, sharding, lambda index: column[index])
+def from_first_process(tree: Any) -> Any:
+    """The arrays of the first process of `jax.distributed`, in all processes."""
+    if jax.process_count() == 1:
+        return tree
+    from jax.experimental import multihost_utils
+
+    return jax.tree.map(np.asarray, multihost_utils.broadcast_one_to_all(tree))
 
 
 def on_dask(address: str) -> Engine:
@@ -107,54 +102,56 @@ def on_dask(address: str) -> Engine:
     except ImportError:
         raise InputError('engine dask: needs Dask. Install it: pip install "energymodel[dask]".') from None
 
-    def run(tiles: Tiles, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
+    def run(program: TileProgram, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
         try:
-            client = Client(address, timeout=ANSWER, set_as_default=False)
+            client = Client(address, timeout=TIMEOUT, set_as_default=False)
         except (OSError, TimeoutError) as error:
             raise InputError(f"engine dask: no scheduler answers at {address}: {error}.") from None
         with client:
-            task = client.scatter(tiles.portable(), broadcast=True, hash=True)
-            waiting = iter(numbers)
+            scattered = client.scatter(program.portable(), broadcast=True, hash=True)
+            upcoming = iter(numbers)
 
-            def submit(number: int) -> Any:
-                return client.submit(_on_worker, task, number, pure=False, retries=RETRIES)
+            def submit(count: int) -> list[Any]:
+                return [
+                    client.submit(_on_worker, scattered, number, pure=False, retries=RETRIES)
+                    for number in islice(upcoming, count)
+                ]
 
-            ahead = AHEAD * max(1, len(client.scheduler_info()["workers"]))
-            running = as_completed([submit(number) for number in islice(waiting, ahead)], loop=client.loop)
+            workers = max(1, len(client.scheduler_info()["workers"]))
+            running = as_completed(submit(QUEUED * workers), loop=client.loop)
             for future in running:
                 yield future.result()
                 future.release()
-                for number in islice(waiting, 1):
-                    running.add(submit(number))
+                running.update(submit(1))
 
     return run
 
 
 @cache
-def _tiles_on_worker(portable: bytes) -> Tiles:
+def _program_on_worker(portable: bytes) -> TileProgram:
     import cloudpickle
 
-    return Tiles(*cloudpickle.loads(portable))
+    return TileProgram(*cloudpickle.loads(portable))
 
 
 def _on_worker(portable: bytes, number: int) -> tuple[int, Any]:
-    return number, _tiles_on_worker(portable).run(number)
+    return number, _program_on_worker(portable).run(number)
 
 
-def engine_of(word: str | Engine | None) -> Engine:
-    """An engine by its word: `process`, `devices`, `distributed`, or `dask://address`; `None` chooses.
+def engine_of(name: str | Engine | None) -> Engine:
+    """An engine by its name: `process`, `devices`, `distributed`, or `dask://address`; `None` chooses.
 
-    **Raises:** `InputError` for another word.
+    **Raises:** `InputError` for another name.
     """
-    if callable(word):
-        return word
-    if word is None:
+    if callable(name):
+        return name
+    if name is None:
         return on_devices if len(jax.devices()) > 1 else in_process
-    if word == "process":
+    if name == "process":
         return in_process
-    if word in ("devices", "distributed"):
+    if name in ("devices", "distributed"):
         return on_devices
-    scheme, separator, address = word.partition("://")
-    if scheme == "dask" and separator and address:
+    scheme, _, address = name.partition("://")
+    if scheme == "dask" and address:
         return on_dask(f"tcp://{address}")
-    raise InputError(f'engine: unknown "{word}". Choose process, devices, distributed or dask://address.')
+    raise InputError(f'engine: unknown "{name}". Choose process, devices, distributed or dask://address.')

@@ -14,45 +14,42 @@ import jax
 import numpy as np
 
 from energymodel.compilation import source_digest
-from energymodel.sweeps.axes import Axis
-from energymodel.sweeps.engine import Tiles
+from energymodel.sweeps.tile_program import TileProgram
 
-FORMAT = 1
+FORMAT = 2
+"""Version of the files of a ledger: 2 since the state of a full array says which chunk it starts with."""
+MAX_DEPTH = 12  # of functions within functions that are described
 
 
-def identity(tiles: Tiles, scenario: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def fingerprint(program: TileProgram, scenario: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Everything that the bits of a tile depend on, readable; `checksum` covers it all.
 
     A function from outside this package is known by its source.
     """
-    grid = tiles.grid
+    grid = program.grid
     described: dict[str, Any] = {
         "format": FORMAT,
         "versions": {name: version(name) for name in ("energymodel", "jax", "jaxlib", "numpy")},
         "source": source_digest(),
         "backend": jax.default_backend(),
         "scenario": scenario,
-        "model": describe(tiles.function),
-        "numbers": digest(tiles.function),
-        "keep": describe(tiles.reduction),
-        "precision": tiles.bits,
-        "axes": [_axis(axis) for axis in grid.axes],
+        "model": describe(program.function),
+        "numbers": digest(program.function),
+        "keep": describe(program.reduction),
+        "precision": program.bits,
+        "quick": program.quick,
+        "axes": [
+            {"name": axis.name, "unit": axis.unit, "values": axis.labels_or_values(), "digest": digest(axis.values)}
+            for axis in grid.axes
+        ],
         "tiles": {"cut": grid.cut, "block": grid.block, "tile_chunks": grid.tile_chunks, "count": grid.tiles},
     }
     plain = json.loads(json.dumps(described, default=str))
     return {**plain, "checksum": hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()}
 
 
-def _axis(axis: Axis) -> dict[str, Any]:
-    values = [axis.label(index) for index in range(len(axis))]
-    return {"name": axis.name, "unit": axis.unit, "values": values, "digest": digest(axis.values)}
-
-
-DEEPEST = 12  # level to which functions are described that functions hold
-
-
 def describe(thing: Any, level: int = 0) -> str:
-    """A function, a reduction or a model in words that change with what it does, and with nothing else.
+    """A function, a reduction or a model as text that changes with what it does, and with nothing else.
 
     What a function closes over or has bound is part of it; arrays are known by their digest.
     """
@@ -60,7 +57,7 @@ def describe(thing: Any, level: int = 0) -> str:
         return repr(thing)
     if eqx.is_array(thing):
         return f"array {digest(thing)[:16]}"
-    if isinstance(thing, type) or level > DEEPEST:
+    if isinstance(thing, type) or level > MAX_DEPTH:
         return _name(thing if isinstance(thing, type) else type(thing))
 
     def inner(one: Any) -> str:
@@ -111,7 +108,7 @@ def digest(tree: Any) -> str:
 
 
 def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str:
-    """What two identities differ in, as a dotted path with both values, in a few words."""
+    """The first difference of two fingerprints, as a dotted path with both values."""
     return _difference(ours, theirs, "") or "its checksum"
 
 

@@ -15,12 +15,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from energymodel.sweeps.axes import Axis
+from energymodel.sweeps.axes import Axis, cast
 
 CHUNK = 2**18
-"""Points of a chunk, at most: a few arrays of them fit into cache, and each operation is long against its start."""
+"""Most points of a chunk: a few arrays of them fit into cache, and each operation is long against its start."""
 TILE = 2**24
-"""Points of a tile, at most: what is lost when a machine dies."""
+"""Most points of a tile: what is lost when a machine dies."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,10 +45,12 @@ class Grid:
         """Blocks of the axis that is cut."""
         return -(-len(self.axes[self.cut]) // self.block)
 
-    @property
-    def padded(self) -> bool:
-        """Whether the last block of the axis that is cut repeats its last value."""
-        return self.blocks * self.block != len(self.axes[self.cut])
+    def points_of_tile(self, number: int) -> int:
+        """Points of a tile without padding."""
+        first, count = self.tile(number)
+        padding = self.blocks * self.block - len(self.axes[self.cut])
+        last_blocks = (first + count) // self.blocks - first // self.blocks
+        return count * self.volume - last_blocks * padding * (self.volume // self.block)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -81,17 +83,13 @@ class Grid:
         first, *rest = np.unravel_index(place, self.shape)
         return tuple(int(one) for one in (*leading, block * self.block + first, *rest))
 
-    def tile_of(self, chunk: int) -> int:
-        """Number of the tile that holds a chunk."""
-        return chunk // self.tile_chunks
-
     def values(self, dtype: Any) -> tuple[Any, ...]:
         """Values of all axes in a precision, the one that is cut padded to whole blocks."""
+        found = [jax.tree.map(np.asarray, cast(axis.values, dtype)) for axis in self.axes]
         padding = self.blocks * self.block - len(self.axes[self.cut])
-        found = []
-        for place, axis in enumerate(self.axes):
-            width = padding if place == self.cut else 0
-            found.append(jax.tree.map(lambda leaf, width=width: _padded(leaf, width, dtype), axis.values))
+        found[self.cut] = jax.tree.map(
+            lambda leaf: np.concatenate([leaf, np.repeat(leaf[-1:], padding, axis=0)]), found[self.cut]
+        )
         return tuple(found)
 
     def chunk_values(self, values: Sequence[Any], chunk: Any) -> tuple[tuple[Any, ...], tuple[Any, ...], Any]:
@@ -111,17 +109,11 @@ class Grid:
         return (*found, *values[self.cut + 1 :]), leading, start
 
     def valid(self, start: Any) -> Any:
-        """Which points of a chunk are no padding, in a shape that broadcasts; `None` if all are."""
-        if not self.padded:
+        """Which points of a chunk are not padding, in a shape that broadcasts; `None` if all are."""
+        if self.blocks * self.block == len(self.axes[self.cut]):
             return None
         inside = start + jnp.arange(self.block) < len(self.axes[self.cut])
         return inside.reshape((self.block,) + (1,) * (len(self.shape) - 1))
-
-
-def _padded(leaf: Any, width: int, dtype: Any) -> np.ndarray:
-    leaf = np.asarray(leaf)
-    leaf = leaf.astype(dtype) if np.issubdtype(leaf.dtype, np.floating) else leaf
-    return np.concatenate([leaf, np.repeat(leaf[-1:], width, axis=0)]) if width else leaf
 
 
 def divide(axes: Sequence[Axis], chunk: int = CHUNK, tile: int = TILE) -> Grid:

@@ -1,7 +1,7 @@
 """How does a sweep survive the death of its process? Finished tiles are files in a folder.
 
-`run.json` says what the sweep is; each tile is one file, written at once or not at all, that starts with a digest of
-the sweep, of its number and of its content. A lock keeps a second process out, and dies with the first.
+`run.json` holds the fingerprint of the sweep; each tile is one file, written atomically, that starts with a digest of
+the sweep, its number and its content. A lock keeps a second process out, and dies with the first.
 """
 
 import errno
@@ -13,7 +13,6 @@ import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import jax
@@ -32,10 +31,10 @@ class Ledger:
     **Raises:** `InputError` where another process holds the folder, or it belongs to another sweep.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], identity: Mapping[str, Any], like: Any) -> None:
-        self.folder, self._identity = Path(folder), identity
-        self._structure = jax.tree.structure(like)
-        self._shapes = [(leaf.shape, np.dtype(leaf.dtype)) for leaf in jax.tree.leaves(like)]
+    def __init__(self, folder: str | os.PathLike[str], fingerprint: Mapping[str, Any], state_shapes: Any) -> None:
+        self.folder, self._fingerprint = Path(folder), fingerprint
+        leaves, self._structure = jax.tree.flatten(state_shapes)
+        self._shapes = [(leaf.shape, np.dtype(leaf.dtype)) for leaf in leaves]
         self._lock: int | None = None
 
     def __enter__(self) -> "Ledger":
@@ -57,9 +56,7 @@ class Ledger:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._release()
 
     def _release(self) -> None:
@@ -70,7 +67,7 @@ class Ledger:
     def _open(self) -> None:
         path = self.folder / RUN
         if not path.exists():
-            self._write(path, (json.dumps(self._identity, indent=1, ensure_ascii=False) + "\n").encode())
+            self._write(path, (json.dumps(self._fingerprint, indent=1, ensure_ascii=False) + "\n").encode())
             return
         try:
             theirs = json.loads(path.read_bytes())
@@ -78,9 +75,9 @@ class Ledger:
             theirs = None
         if not isinstance(theirs, dict):
             raise InputError(f"{path}: cannot be read. Remove the folder, or give another one.")
-        if theirs.get("checksum") != self._identity["checksum"]:
+        if theirs.get("checksum") != self._fingerprint["checksum"]:
             raise InputError(
-                f"{self.folder} holds another sweep: {difference(self._identity, theirs)}. "
+                f"{self.folder} holds another sweep: {difference(self._fingerprint, theirs)}. "
                 "Give another folder, or the same scenario, axes, options and version."
             )
 
@@ -89,7 +86,7 @@ class Ledger:
         return self.folder / TILES / f"{number:08d}.tile"
 
     def _digest(self, number: int, content: bytes) -> bytes:
-        return hashlib.sha256(f"{self._identity['checksum']} {number} ".encode() + content).digest()
+        return hashlib.sha256(f"{self._fingerprint['checksum']} {number} ".encode() + content).digest()
 
     def read(self, number: int) -> Any | None:
         """State of a tile; `None` if it is missing, cut short, damaged, or of another sweep or number."""

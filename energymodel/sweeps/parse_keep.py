@@ -1,87 +1,64 @@
-"""Which reduction does a word such as "top:10" stand for?"""
+"""Which reduction does a text such as "top:10" ask for?"""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from energymodel.errors import InputError
-from energymodel.sweeps.along import BestAlong
-from energymodel.sweeps.distribution import Histogram, Quantiles
-from energymodel.sweeps.front_reduction import Pareto, ParetoBins
-from energymodel.sweeps.full import Full
-from energymodel.sweeps.reductions import AbstractReduction, Count, Range, Top
+from energymodel.sweeps.best_points import BestAlong, Top
+from energymodel.sweeps.feasibility import Output, Range
+from energymodel.sweeps.full_array import FullArray
+from energymodel.sweeps.histogram import Count, Histogram, quantiles
+from energymodel.sweeps.pareto_points import Pareto, ParetoBins
+from energymodel.sweeps.reductions import AbstractReduction
 
-Value = str | Callable[[Any], Any] | None
-Limits = Mapping[str, Range]
+WORDS = ("best", "top", "along", "pareto", "bins", "count", "histogram", "quantiles", "full")
 
 
-def reduction_of(keep: str | AbstractReduction, value: Value, limits: Limits) -> AbstractReduction:
-    """A reduction by its word.
+def parse_keep(
+    keep: str | AbstractReduction, minimize: Output | None, limits: Mapping[str, Range]
+) -> AbstractReduction:
+    """The reduction that a text asks for; a reduction is taken as it is.
 
-    **Raises:** `InputError` for an unknown word, or where nothing says what to minimize.
+    **Raises:** `InputError` for an unknown word or a bad argument, or where nothing says what to minimize.
     """
     if isinstance(keep, AbstractReduction):
         return keep
     word, _, argument = (part.strip() for part in keep.partition(":"))
-    if word not in WORDS:
-        raise InputError(f'keep: unknown "{keep}". Choose {", ".join(WORDS)}.')
-    return WORDS[word](argument, value, limits)
-
-
-def _best(argument: str, value: Value, limits: Limits) -> AbstractReduction:
-    return Top(_needed(value), 1, limits)
-
-
-def _top(argument: str, value: Value, limits: Limits) -> AbstractReduction:
-    if not (argument.isdecimal() and int(argument) > 0):
-        raise InputError(f'keep: "top:{argument}" has no number of points. Write for example top:10.')
-    return Top(_needed(value), int(argument), limits)
-
-
-def _along(argument: str, value: Value, limits: Limits) -> AbstractReduction:
-    return BestAlong(_needed(value), _names("along", argument, 1, "plan.clock,plan.batch"), limits)
-
-
-def _pareto(argument: str, value: Value, limits: Limits) -> AbstractReduction:
-    return Pareto(_names("pareto", argument, 2, "energy,time"), limits)
-
-
-def _bins(argument: str, value: Value, limits: Limits) -> AbstractReduction:
-    first, second, *rest = _names("bins", argument, 2, "energy,time")
-    if rest:
-        raise InputError(f'keep: "bins:{argument}" has more than two objectives. Use pareto.')
-    return ParetoBins(first, second, limits)
-
-
-def _count(argument: str, value: Value, limits: Limits) -> AbstractReduction:
-    return Count(limits)
-
-
-def _histogram(argument: str, value: Value, limits: Limits) -> AbstractReduction:
-    return Histogram(_names("histogram", argument, 1, "energy,time"), limits)
-
-
-def _quantiles(argument: str, value: Value, limits: Limits) -> AbstractReduction:
-    return Quantiles(_names("quantiles", argument, 1, "energy,time"), limits)
-
-
-def _full(argument: str, value: Value, limits: Limits) -> AbstractReduction:
-    return Full(_names("full", argument, 1, "energy,time"))
-
-
-def _names(word: str, argument: str, least: int, example: str) -> tuple[str, ...]:
     names = tuple(part.strip() for part in argument.split(",") if part.strip())
-    if len(names) < least:
-        raise InputError(f'keep: "{word}:{argument}" names {len(names)}; at least {least}. Write {word}:{example}.')
-    return names
 
+    def listed(at_least: int, example: str = "energy,time") -> tuple[str, ...]:
+        if len(names) < at_least:
+            raise InputError(
+                f'keep: "{keep}" names {len(names)}; it needs at least {at_least}. Write {word}:{example}.'
+            )
+        return names
 
-def _needed(value: Value) -> Any:
-    if value is None:
-        raise InputError("minimize: say which output is wanted least.")
-    return value
+    def minimized() -> Output:
+        if minimize is None:
+            raise InputError(f'minimize: keep "{keep}" needs to know which output to minimize. Name one.')
+        return minimize
 
-
-WORDS: Mapping[str, Callable[[str, Value, Limits], AbstractReduction]] = {
-    "best": _best, "top": _top, "along": _along, "pareto": _pareto, "bins": _bins, "count": _count,
-    "histogram": _histogram, "quantiles": _quantiles, "full": _full,
-}  # fmt: skip
+    match word:
+        case "best":
+            return Top(minimized(), 1, limits)
+        case "top":
+            if not (argument.isdecimal() and int(argument) > 0):
+                raise InputError(f'keep: "{keep}" has no number of points. Write for example top:10.')
+            return Top(minimized(), int(argument), limits)
+        case "along":
+            return BestAlong(minimized(), listed(1, "plan.clock,plan.batch"), limits)
+        case "pareto":
+            return Pareto(listed(2), limits)
+        case "bins":
+            first, second, *rest = listed(2)
+            if rest:
+                raise InputError(f'keep: "{keep}" has more than two objectives. Use pareto.')
+            return ParetoBins(first, second, limits)
+        case "count":
+            return Count(limits)
+        case "histogram":
+            return Histogram(listed(1), limits)
+        case "quantiles":
+            return Histogram(listed(1), limits, summary=quantiles)
+        case "full":
+            return FullArray(listed(1))
+    raise InputError(f'keep: unknown "{keep}". Choose from {", ".join(WORDS)}.')

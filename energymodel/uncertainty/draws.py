@@ -1,12 +1,11 @@
 """Which values do uncertain numbers take?
 
 Independent uniform numbers, one for each factor, become the values of a model. A factor is one number, or all numbers
-that are known only jointly.
+of a joint distribution.
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -15,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import ndtr
-from scipy.stats import qmc
 
 from energymodel.errors import InputError, suggest
 from energymodel.presets.distributions import FAMILIES, Distribution, parse_distribution
@@ -26,31 +24,25 @@ SHARES = ("efficiency", "utilization", "fraction", "overlap", "minimum_clock", "
 """Ends of the names of numbers that lie between 0 and 1, whatever their distribution says."""
 BITS = 23  # of a uniform number: with a half added float32 holds it exactly
 NODES = 2049  # of a tabulated quantile function, equally spaced in standard deviations
-FARTHEST = 6.0  # standard deviations
+MAX_DEVIATION = 6.0  # standard deviations
 LOG, ADD, BETWEEN, TABLE = range(4)
 
 
 @dataclasses.dataclass(frozen=True)
-class Known:
-    """An uncertain number: its value in the scenario, its unit, and what is known of it."""
+class UncertainNumber:
+    """An uncertain number by its path: its value, its unit, and its distribution."""
 
     path: str
     value: float
     unit: str
     distribution: Distribution
 
-    @property
-    def ends(self) -> tuple[float, float]:
-        """Physical ends: a positive number stays positive, a share below one."""
+    def probabilities(self) -> tuple[float, float]:
+        """Probabilities below its physical ends, between which it is drawn: it stays positive, a share below one."""
+        family, scale = self.distribution.family, self.distribution.numbers[:1]
         name = self.path.rpartition(".")[2]
         is_share = self.unit == "1" and name.endswith(SHARES) and 0.0 <= self.value <= 1.0
-        return (0.0 if self.value > 0.0 else -np.inf), (1.0 if is_share else np.inf)
-
-    @property
-    def cut(self) -> tuple[float, float]:
-        """Probabilities below both ends, between which the number is drawn."""
-        low, high = self.ends
-        family, scale = self.distribution.family, self.distribution.numbers[:1]
+        low, high = (0.0 if self.value > 0.0 else -np.inf), (1.0 if is_share else np.inf)
         if family == "lognormal" and self.value > 0.0:
             return 0.0, float(ndtr(np.log(high / self.value) / scale[0]))
         if family == "normal":
@@ -59,7 +51,7 @@ class Known:
 
 
 class JointDraws(eqx.Module):
-    """Draws of numbers that are known only together, as deviations from their values.
+    """Draws of the numbers of a joint distribution, as deviations from their values.
 
     `deviations` are added to the number, or to its logarithm where `logarithmic`.
     """
@@ -78,12 +70,13 @@ class JointDraws(eqx.Module):
         ]
 
 
-class Uncertain(eqx.Module):
+class NumberSampler(eqx.Module):
     """Uncertain numbers as functions of independent uniform ones.
 
     - `factors`: names of the factors: paths, then "joint NAME".
-    - `paths`: of the independent numbers, then of those of each joint distribution.
-    - `owners`: place of the factor of each number.
+    - `paths`: of the independent numbers, then of those of each joint distribution; `owners` are the places of their
+      factors.
+    - `kinds`: how an independent number follows from a share `start + span * uniform`, by `value` and `scale`.
     """
 
     factors: tuple[str, ...] = eqx.field(static=True)
@@ -98,12 +91,7 @@ class Uncertain(eqx.Module):
     joints: tuple[JointDraws, ...]
 
     def __call__(self, uniform: Float[Array, " factors"]) -> Float[Array, " numbers"]:
-        """All numbers, in the order of `paths`, in SI.
-
-        **Arguments:**
-
-        - `uniform`: one number between 0 and 1 for each factor.
-        """
+        """All numbers in SI, in the order of `paths`, from one number between 0 and 1 for each factor."""
         independent = len(self.kinds)
         kinds, value, scale = np.array(self.kinds, int), jnp.asarray(self.value), jnp.asarray(self.scale)
         share = self.start + self.span * uniform[:independent]
@@ -113,7 +101,7 @@ class Uncertain(eqx.Module):
         number = jnp.where(kinds == ADD, value + scale * deviation, number)
         number = jnp.where(kinds == BETWEEN, value + scale * share, number)
         for row, place in enumerate(np.flatnonzero(kinds == TABLE)):
-            number = number.at[place].set(_looked_up(jnp.asarray(self.tables)[row], deviation[place]))
+            number = number.at[place].set(_interpolated(jnp.asarray(self.tables)[row], deviation[place]))
         more = [one for place, joint in enumerate(self.joints) for one in joint(uniform[independent + place])]
         return jnp.concatenate([number, jnp.stack(more)]) if more else number
 
@@ -122,69 +110,65 @@ class Uncertain(eqx.Module):
         return {path: numbers[place] for place, path in enumerate(self.paths)}
 
 
-def _looked_up(table: Array, deviation: Array) -> Array:
-    place = (deviation + FARTHEST) * ((NODES - 1) / (2.0 * FARTHEST))
+def _interpolated(table: Array, deviation: Array) -> Array:
+    place = (deviation + MAX_DEVIATION) * ((NODES - 1) / (2.0 * MAX_DEVIATION))
     low = jnp.clip(jnp.floor(place), 0.0, NODES - 2.0)
     index, weight = low.astype(jnp.int32), jnp.clip(place - low, 0.0, 1.0)
     return table[index] * (1.0 - weight) + table[index + 1] * weight
 
 
-def uncertain(known: Sequence[Known]) -> Uncertain:
-    """Numbers with their distributions, ready to be drawn.
+def number_sampler(numbers: Sequence[UncertainNumber]) -> NumberSampler:
+    """A sampler of numbers by their distributions.
 
-    **Raises:** `InputError` for a joint distribution that nothing is known of.
+    **Raises:** `InputError` for an unknown joint distribution, or a number that it does not hold.
     """
-    alone = [one for one in known if not one.distribution.is_joint]
-    groups: dict[str, list[Known]] = {}
-    for one in known:
+    alone = [one for one in numbers if not one.distribution.is_joint]
+    groups: dict[str, list[UncertainNumber]] = {}
+    for one in numbers:
         if one.distribution.is_joint:
             groups.setdefault(one.distribution.name, []).append(one)
     kinds, rows, tables = [], [], []
-    nodes = ndtr(np.linspace(-FARTHEST, FARTHEST, NODES))
     for one in alone:
-        family, numbers = one.distribution.family, one.distribution.numbers
-        start, end = one.cut
+        family, parameters = one.distribution.family, one.distribution.numbers
+        start, end = one.probabilities()
         kind = {"lognormal": LOG, "normal": ADD, "uniform": BETWEEN}.get(family, TABLE)
-        value, scale = (numbers[0], numbers[1] - numbers[0]) if kind == BETWEEN else (one.value, numbers[0])
+        value, scale = (parameters[0], parameters[1] - parameters[0]) if kind == BETWEEN else (one.value, parameters[0])
         kinds.append(kind)
         rows.append((value, scale, start, end - start))
         if kind == TABLE:
-            tables.append(FAMILIES[family].quantile(nodes, one.value, numbers))
-    joints = tuple(joint_draws(name, members) for name, members in groups.items())
-    owners = [*range(len(alone)), *(len(alone) + place for place, group in enumerate(groups.values()) for _ in group)]
-    columns = np.array(rows, np.float64).reshape(-1, 4).T
-    return Uncertain(
-        factors=(*(one.path for one in alone), *(f"{JOINT} {name}" for name in groups)),
-        paths=(*(one.path for one in alone), *(one.path for group in groups.values() for one in group)),
-        owners=tuple(owners),
-        kinds=tuple(kinds),
-        value=columns[0], scale=columns[1], start=columns[2], span=columns[3],
-        tables=np.array(tables, np.float64).reshape(-1, NODES),
-        joints=joints,
-    )  # fmt: skip
+            shares = ndtr(np.linspace(-MAX_DEVIATION, MAX_DEVIATION, NODES))
+            tables.append(FAMILIES[family].quantile(shares, one.value, parameters))
+    grouped = [one for group in groups.values() for one in group]
+    owners = [len(alone) + place for place, group in enumerate(groups.values()) for _ in group]
+    value, scale, start, span = np.array(rows, np.float64).reshape(-1, 4).T
+    return NumberSampler(
+        (*(one.path for one in alone), *(f"{JOINT} {name}" for name in groups)),
+        tuple(one.path for one in (*alone, *grouped)),
+        (*range(len(alone)), *owners),
+        tuple(kinds),
+        value,
+        scale,
+        start,
+        span,
+        np.array(tables, np.float64).reshape(-1, NODES),
+        tuple(joint_draws(name, members) for name, members in groups.items()),
+    )
 
 
-@cache
-def _joint_table(name: str) -> tuple[list[str], np.ndarray]:
-    """Names of the columns and draws of a joint distribution."""
-    if name not in names(JOINT):
-        raise InputError(f'uncertainty: unknown joint distribution "{name}". {suggest(name, names(JOINT))}')
-    with (ROOT / JOINT / f"{name}.csv").open(encoding="utf-8") as file:
-        return file.readline().strip().split(","), np.loadtxt(file, delimiter=",", ndmin=2)
-
-
-def joint_draws(name: str, members: Sequence[Known]) -> JointDraws:
-    """Draws of a joint distribution for the numbers that name it, by the last part of their paths.
+def joint_draws(name: str, members: Sequence[UncertainNumber]) -> JointDraws:
+    """Draws of a joint distribution for some numbers, by the last part of their paths.
 
     **Raises:** `InputError` for an unknown distribution, or a number that it does not hold.
     """
-    header, draws = _joint_table(name)
-    columns = {column.removeprefix("log "): place for place, column in enumerate(header)}
-    fields = [one.path.rpartition(".")[2] for one in members]
-    for one, field in zip(members, fields, strict=True):
-        if field not in columns:
+    if name not in names(JOINT):
+        raise InputError(f'uncertainty: unknown joint distribution "{name}". {suggest(name, names(JOINT))}')
+    with (ROOT / JOINT / f"{name}.csv").open(encoding="utf-8") as file:
+        header, draws = file.readline().strip().split(","), np.loadtxt(file, delimiter=",", ndmin=2)
+    columns = [column.removeprefix("log ") for column in header]
+    for one in members:
+        if one.path.rpartition(".")[2] not in columns:
             raise InputError(f'uncertainty of {one.path}: "joint {name}" holds only {", ".join(columns)}.')
-    chosen = [columns[field] for field in fields]
+    chosen = [columns.index(one.path.rpartition(".")[2]) for one in members]
     return JointDraws(
         draws[:, chosen],
         np.array([one.value for one in members], np.float64),
@@ -192,8 +176,8 @@ def joint_draws(name: str, members: Sequence[Known]) -> JointDraws:
     )
 
 
-def parse_numbers(given: Mapping[str, Any]) -> list[Known]:
-    """Uncertain numbers of a function: text for `uniform` and `beta`, else a value and text.
+def parse_numbers(given: Mapping[str, Any]) -> list[UncertainNumber]:
+    """Uncertain numbers of a function, from a distribution or a pair of a value and its distribution.
 
     **Raises:** `InputError` for a distribution that cannot be read, or lacks its value.
     """
@@ -206,7 +190,7 @@ def parse_numbers(given: Mapping[str, Any]) -> list[Known]:
             value, text = (0.5 if family == "beta" else _middle(numbers)), entry
         else:
             value, text = float(entry[0]), entry[1]
-        found.append(Known(name, value, "1", parse_distribution(text, name, "1", value)))
+        found.append(UncertainNumber(name, value, "1", parse_distribution(text, name, "1", value)))
     return found
 
 
@@ -214,53 +198,4 @@ def _middle(numbers: Sequence[str]) -> float:
     try:
         return 0.5 * (float(numbers[0]) + float(numbers[1]))
     except (IndexError, ValueError):
-        return 0.0  # the reader of distributions says what is wrong
-
-
-def lanes(count: int, factors: int, seed: int) -> np.ndarray:
-    """Scrambled Sobol points as integers of 32 bits, which a random number of each block shifts."""
-    points = qmc.Sobol(factors, scramble=True, rng=seed).random(count)
-    return np.minimum(np.floor(points * 2.0**32), 2.0**32 - 1.0).astype(np.uint32)
-
-
-def uniform(seed: Any, block: Any, lane: Any) -> Float[Array, " factors"]:
-    """Numbers between 0 and 1 of a sample: its point of a Sobol set with the digital shift of its block.
-
-    Blocks are independent and each sample is uniform, so that estimates have no bias and the spread between blocks
-    gives their errors [L'Ecuyer & Lemieux 2002].
-    """
-    lane = jnp.asarray(lane).astype(jnp.uint32)
-    key = jax.random.fold_in(jax.random.key(seed), jnp.asarray(block).astype(jnp.uint32))
-    shifted = lane ^ jax.random.bits(key, lane.shape, jnp.uint32)
-    return ((shifted >> (32 - BITS)).astype(float) + 0.5) * 2.0**-BITS
-
-
-class Sampled(eqx.Module):
-    """A model at sample number (`block`, `lane`) of its uncertain numbers."""
-
-    model: Callable[..., Any]
-    numbers: Uncertain
-    seed: Any = eqx.field(converter=np.uint32)
-
-    def __call__(self, block: Any, lane: Any) -> Any:
-        """Outputs of one sample."""
-        return self.model(**self.numbers.named(self.numbers(uniform(self.seed, block, lane))))
-
-
-class Exchanged(eqx.Module):
-    """A model at one of two independent samples, or at the first with one factor of the second [Saltelli et al. 2010].
-
-    `lane` holds the uniform numbers of both; `exchange` says by factor which of them counts.
-    """
-
-    model: Callable[..., Any]
-    numbers: Uncertain
-    seed: Any = eqx.field(converter=np.uint32)
-
-    def __call__(self, block: Any, lane: Any, exchange: Any) -> Any:
-        """Outputs of one sample."""
-        count = len(self.numbers.factors)
-        both = uniform(self.seed, block, lane)
-        first, second = self.numbers(both[:count]), self.numbers(both[count:])
-        chosen = jnp.asarray(exchange)[np.array(self.numbers.owners, int)] > 0.5
-        return self.model(**self.numbers.named(jnp.where(chosen, second, first)))
+        return 0.0  # the parser of distributions names the error

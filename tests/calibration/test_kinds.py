@@ -18,7 +18,7 @@ from energymodel.learning.critical_batch import batch_penalty
 from energymodel.presets.scenario import load_scenario
 from energymodel.report.calibration_report import calibration_toml
 from energymodel.sweeps.axes import Axis
-from energymodel.sweeps.scenario_model import scenario_axis
+from energymodel.sweeps.scenario_axes import scenario_axis
 
 FILES = {
     "power": (

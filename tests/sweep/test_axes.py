@@ -51,7 +51,7 @@ def test_choices_are_stacked_by_structure():
     assert axis.label(1) == "b"
     assert float(axis.at(1).tensor) == 8.0
     assert jax.tree.structure(axis.at(0)) == jax.tree.structure(ParallelLayout())
-    with pytest.raises(InputError, match="unlike components"):
+    with pytest.raises(InputError, match="different components"):
         Axis.choice("x", {"a": ParallelLayout(), "b": TokenBudget(tokens=1.0)})
 
 

@@ -60,7 +60,7 @@ def test_dask_worker_is_killed(tmp_path, whole):
 
 
 def test_unknown_engine_is_named(monkeypatch):
-    monkeypatch.setattr(engines, "ANSWER", "1s")
+    monkeypatch.setattr(engines, "TIMEOUT", "1s")
     with pytest.raises(InputError, match='unknown "cloud"'):
         sweep(None, engine="cloud")
     with pytest.raises(InputError, match="no scheduler answers"):

@@ -19,9 +19,9 @@ import pytest
 import energymodel as em
 from energymodel.errors import InputError
 from energymodel.sweeps import ledger as ledger_module
-from energymodel.sweeps.fingerprint import describe, identity
+from energymodel.sweeps.fingerprint import describe, fingerprint
 from energymodel.sweeps.ledger import Ledger
-from energymodel.sweeps.run import pose
+from energymodel.sweeps.sweep import prepare_sweep
 from sweep.sweep_models import LIMITS, axes, sweep_model
 
 WORKER = Path(__file__).with_name("worker.py")
@@ -164,23 +164,27 @@ def test_changed_scenario_is_refused(tmp_path):
     scenario = em.load_scenario("test-1b-h100")
     other = em.load_scenario("test-1b-h100", ["plan.power_cap=600 W"])
     one, two = (
-        pose(each, {"plan.clock": "0.5:1:3"}, "best", "energy", {}, order=["plan.clock"]) for each in (scenario, other)
+        prepare_sweep(each, {"plan.clock": "0.5:1:3"}, "best", "energy", {}, order=["plan.clock"])
+        for each in (scenario, other)
     )
-    with Ledger(tmp_path, identity(one.tiles, one.tables), one.tiles.like()):
+    with Ledger(tmp_path, fingerprint(one.program, one.tables), one.program.state_shapes()):
         pass
     with (
         pytest.raises(InputError, match=r"holds another sweep: scenario\.plan\.power_cap was .*, is '600 W'"),
-        Ledger(tmp_path, identity(two.tiles, two.tables), two.tiles.like()),
+        Ledger(tmp_path, fingerprint(two.program, two.tables), two.program.state_shapes()),
     ):
         pass
 
 
 def test_second_process_is_refused(tmp_path):
-    task = pose(sweep_model, axes(3, 3, 3, 3), "best", "energy", LIMITS)
-    named = identity(task.tiles)
-    with Ledger(tmp_path, named, task.tiles.like()), pytest.raises(InputError, match="another sweep runs"):
-        Ledger(tmp_path, named, task.tiles.like()).__enter__()
-    with Ledger(tmp_path, named, task.tiles.like()) as free:
+    prepared = prepare_sweep(sweep_model, axes(3, 3, 3, 3), "best", "energy", LIMITS)
+    named = fingerprint(prepared.program)
+    with (
+        Ledger(tmp_path, named, prepared.program.state_shapes()),
+        pytest.raises(InputError, match="another sweep runs"),
+    ):
+        Ledger(tmp_path, named, prepared.program.state_shapes()).__enter__()
+    with Ledger(tmp_path, named, prepared.program.state_shapes()) as free:
         assert free.finished(1) == set()
 
 

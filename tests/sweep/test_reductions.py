@@ -7,9 +7,9 @@ import pytest
 import energymodel as em
 from energymodel.errors import InputError
 from energymodel.sweeps.axes import Axis
-from energymodel.sweeps.distribution import Histogram, Quantiles
-from energymodel.sweeps.front_reduction import Pareto, ParetoBins, efficient
-from energymodel.sweeps.full import Full
+from energymodel.sweeps.full_array import FullArray
+from energymodel.sweeps.histogram import Histogram, quantiles
+from energymodel.sweeps.pareto_points import Pareto, ParetoBins, efficient
 from energymodel.sweeps.reductions import AbstractReduction
 from sweep.sweep_models import LIMITS, axes, everywhere, sweep_model
 
@@ -96,7 +96,7 @@ def test_histogram_counts_every_feasible_point(truth, chunk, tile):
 
 def test_quantiles_lie_within_a_bin(truth):
     outputs, feasible = truth
-    result = em.sweep(sweep_model, axes(*SIZES), Quantiles(("energy",), RANGES)).result["energy"]
+    result = em.sweep(sweep_model, axes(*SIZES), Histogram(("energy",), RANGES, summary=quantiles)).result["energy"]
     for share, value in result.items():
         exact = np.quantile(outputs["energy"][feasible], share, method="inverted_cdf")
         assert value == pytest.approx(exact, rel=0.05)
@@ -111,7 +111,7 @@ def test_quantiles_of_the_uniform_distribution():
 @pytest.mark.parametrize(("chunk", "tile"), CUTS)
 def test_full_array(truth, chunk, tile):
     outputs, _ = truth
-    swept = em.sweep(sweep_model, axes(*SIZES), Full(("energy", "time")), chunk=chunk, tile=tile)
+    swept = em.sweep(sweep_model, axes(*SIZES), FullArray(("energy", "time")), chunk=chunk, tile=tile)
     order = [[axis.name for axis in swept.axes].index(axis.name) for axis in swept.grid.axes]
     for name in ("energy", "time"):
         np.testing.assert_allclose(swept.result[name], np.transpose(outputs[name], order), rtol=3e-5)
@@ -156,10 +156,10 @@ def test_nothing_feasible_in_any_reduction():
     [
         ("pareto:y", "at least 2"),
         ("bins:y,z,y", "more than two"),
-        ("along:w", '"w" is no axis'),
+        ("along:w", '"w" is not an axis'),
         ("full", "at least 1"),
         ("bins:s,y", "not positive"),
-        ("histogram:nan", "finite at none"),
+        ("histogram:nan", "not finite at any"),
     ],
 )
 def test_bad_reductions_are_named(keep, words):

@@ -11,8 +11,9 @@ import energymodel as em
 from cli.shell import run
 from energymodel.errors import InputError
 from energymodel.sweeps.axes import Axis
-from energymodel.sweeps.run import pose
-from energymodel.sweeps.scenario_model import HARD_LIMITS, ScenarioModel, scenario_axis
+from energymodel.sweeps.scenario_axes import scenario_axis
+from energymodel.sweeps.scenario_model import HARD_LIMITS, ScenarioModel
+from energymodel.sweeps.sweep import prepare_sweep
 
 AXES = {"plan.power_cap": "450, 700 W", "plan.clock": "0.6..1 linear 3", "plan.batch": "4..16 Mi token log 3"}
 
@@ -82,16 +83,16 @@ def test_bad_axes_of_a_scenario(scenario, path, values, words):
 def test_axes_made_by_hand_are_checked(scenario):
     assert scenario_axis(scenario, "plan.power_cap", Axis.of("plan.power_cap", [500.0])).unit == "W"
     with pytest.raises(InputError, match=r'unknown path "plan\.clok"'):
-        pose(scenario, [Axis.of("plan.clok", [0.5])], "best", "energy", {})
+        prepare_sweep(scenario, [Axis.of("plan.clok", [0.5])], "best", "energy", {})
     with pytest.raises(InputError, match="its unit is MW, not W"):
         scenario_axis(scenario, "plan.power_cap", Axis.of("plan.power_cap", [500.0], "MW"))
 
 
 def test_costly_physics_goes_outside(scenario):
     axes = {"plan.batch": "8..64 Mi token log 30", "plan.clock": "0.5:1:30", "plan.chips": "1024..16384 log 30"}
-    task = pose(scenario, axes, "best", "energy", {}, chunk=1000)
+    prepared = prepare_sweep(scenario, axes, "best", "energy", {}, chunk=1000)
     # The operating point depends on the clock, not on batch or chips: those two fill the chunk.
-    assert task.tiles.grid.axes[0].name == "plan.clock"
+    assert prepared.program.grid.axes[0].name == "plan.clock"
 
 
 @pytest.mark.slow

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 import energymodel as em
 from energymodel.errors import InputError
 from energymodel.sweeps.axes import Axis
-from energymodel.sweeps.dependence import cheapest_order, costs_by_axes
+from energymodel.sweeps.axis_order import cheapest_order, costs_by_axes
 from energymodel.sweeps.engines import in_process
 from energymodel.sweeps.grid import divide
-from energymodel.sweeps.reductions import Count
-from energymodel.sweeps.run import points_of_tile, pose
+from energymodel.sweeps.histogram import Count
+from energymodel.sweeps.sweep import prepare_sweep
 from sweep.sweep_models import LIMITS, axes, everywhere, sweep_model
 
 SIZES = (7, 5, 9, 6)
@@ -96,8 +96,8 @@ def test_interrupted_sweep_keeps_what_it_has_in_place(keep):
     assert not part.complete
     assert f"interrupted after {part.points} of" in part.message
     if keep == "count":
-        task = pose(sweep_model, axes(*SIZES), "count", None, LIMITS, chunk=30, tile=60)
-        assert part.result == sum(int(task.tiles.run(number)) for number in (0, 3, 4, 6))
+        prepared = prepare_sweep(sweep_model, axes(*SIZES), "count", None, LIMITS, chunk=30, tile=60)
+        assert part.result == sum(int(prepared.program.run(number)) for number in (0, 3, 4, 6))
         return
     there = np.isfinite(part.result["energy"])
     np.testing.assert_array_equal(part.result["energy"][there], whole.result["energy"][there])
@@ -119,7 +119,7 @@ def test_grid_covers_every_point_once(sizes, chunk, tile):
         valid = np.broadcast_to(True if grid.valid(start) is None else np.asarray(grid.valid(start)), grid.shape)
         seen += [grid.index(number, int(place)) for place in np.flatnonzero(valid)]
     assert seen == list(itertools.product(*(range(size) for size in sizes)))
-    assert sum(points_of_tile(grid, number) for number in range(grid.tiles)) == grid.points
+    assert sum(grid.points_of_tile(number) for number in range(grid.tiles)) == grid.points
     assert grid.volume <= max(chunk, 1)
 
 
@@ -147,10 +147,10 @@ def test_costly_operations_go_outside():
 
 
 def test_tiles_do_not_depend_on_the_order_in_which_they_run():
-    task = pose(sweep_model, axes(*SIZES), "top:3", "energy", LIMITS, chunk=30, tile=60)
-    one = dict(in_process(task.tiles, range(task.tiles.grid.tiles)))
+    prepared = prepare_sweep(sweep_model, axes(*SIZES), "top:3", "energy", LIMITS, chunk=30, tile=60)
+    one = dict(in_process(prepared.program, range(prepared.program.grid.tiles)))
     for number in (3, 0, 2):
-        for left, right in zip(one[number], task.tiles.run(number), strict=True):
+        for left, right in zip(one[number], prepared.program.run(number), strict=True):
             np.testing.assert_array_equal(left, right)
 
 

@@ -1,4 +1,4 @@
-"""On which axes does each part of a model depend, and in which order of axes is a grid cheapest?
+"""In which order of its axes is a grid cheapest?
 
 Nested `vmap` evaluates an operation only on the axes that its operands depend on, so a chunk is cheap whose axes few
 costly operations share. The operations of the traced model say which those are.
@@ -10,17 +10,35 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
-WEIGHTS = {
-    "div": 4.0, "sqrt": 5.0, "rsqrt": 5.0, "exp": 10.0, "exp2": 10.0, "log": 10.0, "log1p": 15.0, "expm1": 15.0,
-    "tanh": 15.0, "logistic": 15.0, "sin": 15.0, "cos": 15.0, "pow": 20.0, "erf": 15.0, "lgamma": 50.0,
-}  # fmt: skip
+from energymodel.sweeps.axes import Axis, cast
+from energymodel.sweeps.reductions import AbstractReduction
+
+WEIGHTS = {"div": 4.0, "sqrt": 5.0, "rsqrt": 5.0, "exp": 10.0, "exp2": 10.0, "log": 10.0, "pow": 20.0, "lgamma": 50.0}
+WEIGHTS |= dict.fromkeys(("log1p", "expm1", "tanh", "logistic", "sin", "cos", "erf"), 15.0)
 """Cost of an operation in multiplications, roughly that of vector code; others cost one."""
-LOOPED = 40.0  # passes of a loop whose length is not known
-MOST_AXES = 12  # for which all divisions are compared
+START = 100.0  # cost of starting an operation, in multiplications
+LOOP_LENGTH = 40.0  # assumed iterations of a loop of unknown length
+MAX_AXES = 12  # for which all orders are compared
 
 Costs = dict[frozenset[int], float]
+
+
+def best_order(
+    function: Callable[..., Any], axes: Sequence[Axis], reduction: AbstractReduction, chunk: int
+) -> tuple[int, ...]:
+    """Order of the axes in which a model is cheapest, outermost first."""
+    names = [axis.name for axis in axes]
+    scalars = [jax.tree.map(lambda leaf: np.asarray(leaf)[0], cast(axis.values, np.float32)) for axis in axes]
+    narrow = cast(function, np.float32)
+
+    def point(*own: Any) -> Any:
+        return reduction.pick(narrow(**dict(zip(names, own, strict=True))))
+
+    with jax.enable_x64(False):
+        return cheapest_order(costs_by_axes(point, scalars), [len(axis) for axis in axes], chunk)
 
 
 def costs_by_axes(function: Callable[..., Any], arguments: Sequence[Any]) -> Costs:
@@ -55,7 +73,7 @@ def _walk(
         if len(inner) == 1 and len(inner[0].invars) == len(given) and equation.primitive.name not in ("while", "scan"):
             results = _walk(inner[0], given, times, [var in live for var in equation.outvars], costs)
         elif inner:
-            length = float(equation.params.get("length", LOOPED if equation.primitive.name == "while" else 1.0))
+            length = float(equation.params.get("length", LOOP_LENGTH if equation.primitive.name == "while" else 1.0))
             for body in inner:
                 _walk(body, [union] * len(body.invars), times * length, [True] * len(body.outvars), costs)
         else:
@@ -66,24 +84,19 @@ def _walk(
 
 
 def _inner(parameters: dict[str, Any]) -> list[Jaxpr]:
-    found = []
-    for value in parameters.values():
-        for one in value if isinstance(value, tuple | list) else (value,):
-            if isinstance(one, ClosedJaxpr):
-                found.append(one.jaxpr)
-            elif isinstance(one, Jaxpr):
-                found.append(one)
-    return found
+    """Programs within an operation, such as the body of a loop."""
+    ones = [one for value in parameters.values() for one in (value if isinstance(value, tuple | list) else (value,))]
+    return [one.jaxpr if isinstance(one, ClosedJaxpr) else one for one in ones if isinstance(one, ClosedJaxpr | Jaxpr)]
 
 
 def cheapest_order(costs: Costs, sizes: Sequence[int], chunk: int) -> tuple[int, ...]:
-    """Order of the axes, outermost first, in which the grid costs least in chunks of so many points.
+    """Order of the axes, outermost first, in which the grid is cheapest in chunks of so many points.
 
     All choices of the axes within a chunk are compared, and of the axis that is cut to fill it. Within a chunk the
     longest axis comes last, where it fills vector registers.
     """
     count = len(sizes)
-    if count > MOST_AXES:
+    if count > MAX_AXES:
         return tuple(range(count))
     best: tuple[float, tuple[int, ...]] | None = None
     for inner in (set(one) for size in range(count + 1) for one in itertools.combinations(range(count), size)):
@@ -106,6 +119,3 @@ def cheapest_order(costs: Costs, sizes: Sequence[int], chunk: int) -> tuple[int,
             if best is None or per_point < best[0] * (1.0 - 1e-9):
                 best = (per_point, order)
     return best[1] if best is not None else tuple(range(count))
-
-
-START = 100.0  # elements' worth of time that it takes to start an operation

@@ -1,4 +1,7 @@
-"""Which points of a grid cannot be improved in one respect without giving up another?"""
+"""Which points of a grid cannot be improved in one respect without giving up another?
+
+`Pareto` keeps them exactly; `ParetoBins` keeps a coarser front that costs less.
+"""
 
 import dataclasses
 import functools
@@ -11,20 +14,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from energymodel.errors import InputError
+from energymodel.sweeps.best_points import Points, lower
+from energymodel.sweeps.feasibility import Range, feasible_values
 from energymodel.sweeps.grid import Grid
+from energymodel.sweeps.grid_sample import GridSample
 from energymodel.sweeps.reductions import (
-    AbstractReduction,
+    AbstractPointReduction,
+    AbstractScaledReduction,
     Chunk,
-    Points,
-    Range,
-    Sampled,
-    feasible,
+    KeptPoints,
     float_dtype,
-    least_or_inf,
-    lesser,
-    masked,
-    output_of,
-    places,
 )
 
 BINS = 256
@@ -42,17 +41,9 @@ SENTRIES = 32
 """Points of a front that every point is compared with; the others see only those that these let pass."""
 
 
-def _picked(outputs: Any, names: Sequence[str | Callable[[Any], Any]], limits: Mapping[str, Range]) -> tuple[Any, ...]:
-    """Objectives of a point, all infinite where a limit is broken or one of them is no number."""
-    permitted = feasible(outputs, limits)
-    for name in names:
-        permitted = permitted & (jnp.abs(jnp.asarray(output_of(outputs, name))) < jnp.inf)
-    return tuple(least_or_inf(output_of(outputs, name), permitted) for name in names)
-
-
 @dataclasses.dataclass(frozen=True)
-class ParetoBins(AbstractReduction):
-    """The point of least `second` objective in each of equal steps of the logarithm of the `first`.
+class ParetoBins(AbstractPointReduction, AbstractScaledReduction):
+    """The point of lowest `second` objective in each of equal steps of the logarithm of the `first`.
 
     A front as fine as its bins, at little cost: bin and second objective share one number, the latter to 14 bits.
     `span` is the range of the first objective, taken from a sample of the grid unless given; points beyond it fall
@@ -65,15 +56,18 @@ class ParetoBins(AbstractReduction):
     bins: int = BINS
     span: Range | None = None
 
-    looks_for_points = True
+    def scaled_to(self, sample: GridSample) -> "ParetoBins":
+        """With the range of the first objective.
 
-    def prepare(self, sampled: Sampled) -> "ParetoBins":
-        """Take the range of the first objective from a sample."""
-        if self.span is not None:
-            return self
+        **Raises:** `InputError` for too many bins, or an output that is not positive.
+        """
         if not 0 < self.bins <= BINS:
             raise InputError(f"bins: {self.bins} is not between 1 and {BINS}.")
-        low, high = sampled.positive_range(self.first, self.limits)
+        low, high = self.span or sample.range(self.first, self.limits)
+        if low <= 0.0:
+            raise InputError(
+                f"keep: {self.first} is not positive on all of a sample, so it has no logarithmic bins. Use pareto."
+            )
         return dataclasses.replace(self, span=(low, high))
 
     def pick(self, outputs: Any) -> Any:
@@ -81,7 +75,7 @@ class ParetoBins(AbstractReduction):
 
         With two arrays to read, XLA would evaluate the model once for each.
         """
-        x, y = _picked(outputs, (self.first, self.second), self.limits)
+        x, y = feasible_values(outputs, (self.first, self.second), self.limits)
         return self.bin_of(x) * LEVELS + level_of(y)
 
     def init(self, grid: Grid) -> Points:
@@ -99,7 +93,7 @@ class ParetoBins(AbstractReduction):
 
     def update(self, state: Points, picked: Any, chunk: Chunk) -> Points:
         """Sort into the bins the rows of points that improve on the staircase so far."""
-        keys = picked if chunk.valid is None else jnp.where(chunk.valid, picked, level_of(jnp.inf))
+        keys = chunk.masked(picked, level_of(jnp.inf))
 
         def look(keys: Any) -> Points:
             keys = _rows(keys, level_of(jnp.inf))
@@ -135,18 +129,21 @@ class ParetoBins(AbstractReduction):
         return jax.lax.cond(some, look, lambda _: state, keys)
 
     def merge(self, first: Points, second: Points) -> Points:
-        """The lesser of each bin, the first where they are equal."""
-        return lesser(first, second)
+        """The lower of each bin."""
+        return lower(first, second)
 
-    def kept_points(self, state: Points, grid: Grid) -> list[tuple[int, ...]]:
-        """Indices of the points of the staircase."""
+    def result(self, state: Points, grid: Grid) -> None:
+        """Nothing besides the points."""
+
+    def kept_points(self, state: Points, grid: Grid) -> KeptPoints:
+        """The points of the staircase."""
         value = np.where(state.value < np.asarray(level_of(np.inf)), state.value, np.inf)
         before = np.concatenate([[np.inf], np.minimum.accumulate(value)[:-1]])
         steps = value < before
-        return places(Points(value[steps], state.chunk[steps], state.place[steps]), grid)
+        return KeptPoints(Points(value[steps], state.chunk[steps], state.place[steps]).indices(grid))
 
-    def efficient(self, outputs: Mapping[str, np.ndarray]) -> list[int]:
-        """Places of the efficient points, by the first objective."""
+    def ranked(self, values: np.ndarray, outputs: Mapping[str, np.ndarray]) -> Sequence[int]:
+        """The efficient ones, by the first objective."""
         return efficient([outputs[self.first], outputs[self.second]])
 
 
@@ -160,7 +157,7 @@ class Front(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Pareto(AbstractReduction):
+class Pareto(AbstractPointReduction, AbstractScaledReduction):
     """Every point that no other point dominates, exactly, for two and more objectives.
 
     Of points with equal objectives the first one is kept. `capacity` bounds the front; a larger one says so.
@@ -171,17 +168,15 @@ class Pareto(AbstractReduction):
     capacity: int = CAPACITY
     span: Range | None = None
 
-    looks_for_points = True
-
-    def prepare(self, sampled: Sampled) -> "Pareto":
-        """Take the range of the first of two objectives from a sample; it decides about speed only."""
+    def scaled_to(self, sample: GridSample) -> "Pareto":
+        """With the range of the first of two objectives, which changes only the speed."""
         if self.span is not None or len(self.objectives) != 2:
             return self
-        return dataclasses.replace(self, span=sampled.range(self.objectives[0], self.limits))
+        return dataclasses.replace(self, span=sample.range(self.objectives[0], self.limits))
 
     def pick(self, outputs: Any) -> Any:
         """The objectives, infinite where a limit is broken."""
-        return _picked(outputs, self.objectives, self.limits)
+        return feasible_values(outputs, self.objectives, self.limits)
 
     def init(self, grid: Grid) -> Front:
         """An empty front."""
@@ -214,7 +209,7 @@ class Pareto(AbstractReduction):
 
     def update(self, state: Front, picked: Any, chunk: Chunk) -> Front:
         """Compare all points with a coarse front, and those that pass with the front."""
-        columns = [masked(part, chunk) for part in picked]
+        columns = [chunk.masked(part, jnp.inf) for part in picked]
 
         def look(columns: list[Any]) -> Front:
             columns = [_rows(column) for column in columns]
@@ -240,17 +235,17 @@ class Pareto(AbstractReduction):
         """The front of both."""
         return join(first, second, self.capacity, np)
 
-    def kept_points(self, state: Front, grid: Grid) -> list[tuple[int, ...]]:
-        """Indices of the points of the front."""
-        return places(Points(state.values[0], state.chunk, state.place), grid)
+    def result(self, state: Front, grid: Grid) -> None:
+        """Nothing besides the points."""
 
-    def complaint(self, state: Front) -> str:
-        """What to say where the front did not find room."""
+    def kept_points(self, state: Front, grid: Grid) -> KeptPoints:
+        """The points of the front; a warning where it was too small."""
         lost = int(state.lost)
-        return f"The front has more than {self.capacity:,} points; {lost:,} were lost. Raise capacity." if lost else ""
+        warning = f"The front has more than {self.capacity:,} points; {lost:,} were lost. Raise capacity."
+        return KeptPoints(Points(state.values[0], state.chunk, state.place).indices(grid), warning if lost else "")
 
-    def efficient(self, outputs: Mapping[str, np.ndarray]) -> list[int]:
-        """Places of the efficient points, by the first objective."""
+    def ranked(self, values: np.ndarray, outputs: Mapping[str, np.ndarray]) -> Sequence[int]:
+        """The efficient ones, by the first objective."""
         return efficient([outputs[name] for name in self.objectives])
 
 

@@ -14,9 +14,10 @@ import energymodel as em
 from cli.shell import SMALL, run
 from energymodel.errors import InputError
 from energymodel.presets.distributions import parse_distribution
-from energymodel.uncertainty.draws import Known, parse_numbers, uncertain, uniform
-from energymodel.uncertainty.monte_carlo import MonteCarlo, pose_samples, sample_axes
-from energymodel.uncertainty.samples import chance
+from energymodel.uncertainty.draws import UncertainNumber, number_sampler, parse_numbers
+from energymodel.uncertainty.monte_carlo import MonteCarlo, prepare_monte_carlo, sample_axes
+from energymodel.uncertainty.sample_statistics import chance
+from energymodel.uncertainty.sampled_model import uniform
 
 PI = float(np.pi)
 BOX: dict[str, Any] = dict.fromkeys(("x", "y", "z"), f"uniform {-PI} {PI}")
@@ -28,7 +29,7 @@ def ishigami(x, y, z):
 
 
 def known(text, value, path="x", unit="1"):
-    return Known(path, value, unit, parse_distribution(text, path, unit, value))
+    return UncertainNumber(path, value, unit, parse_distribution(text, path, unit, value))
 
 
 @pytest.mark.parametrize(
@@ -38,25 +39,25 @@ def known(text, value, path="x", unit="1"):
 def test_draws_follow_the_quantiles_of_each_family(text, value):
     one = known(text, value)
     shares = np.linspace(0.001, 0.999, 37)
-    drawn = uncertain([one])
+    drawn = number_sampler([one])
     found = [float(drawn(jnp.array([share]))[0]) for share in shares]
     np.testing.assert_allclose(found, one.distribution.quantiles(value, shares), rtol=2e-4, atol=1e-6)
 
 
 def test_shares_stay_below_one_and_positive_numbers_positive():
     # P(x < 1) = Phi(ln(1 / 0.9) / 0.2) = Phi(0.5268) = 0.7008: the median of what remains is the quantile at 0.3504.
-    share = uncertain([known("lognormal 0.2", 0.9, "chip.efficiency")])
+    share = number_sampler([known("lognormal 0.2", 0.9, "chip.efficiency")])
     np.testing.assert_allclose(float(share(jnp.array([0.5]))[0]), 0.9 * np.exp(0.2 * norm.ppf(0.3504)), rtol=1e-4)
     assert float(share(jnp.array([1.0]))[0]) <= 1.0 + 1e-6
-    positive = uncertain([known("normal 1", 0.5)])
+    positive = number_sampler([known("normal 1", 0.5)])
     assert abs(float(positive(jnp.array([0.0]))[0])) < 1e-3
-    assert float(uncertain([known("normal 1", -0.5)])(jnp.array([0.0]))[0]) < -4.0
+    assert float(number_sampler([known("normal 1", -0.5)])(jnp.array([0.0]))[0]) < -4.0
 
 
 def test_joint_numbers_are_drawn_together():
     values = dict(zip(FIELDS, (1.69, 406.4, 0.34, 410.7, 0.28), strict=True))
     numbers = [known("joint chinchilla", value, f"law.{name}") for name, value in values.items()]
-    drawn = uncertain([known("normal 1", 3.0), *numbers])
+    drawn = number_sampler([known("normal 1", 3.0), *numbers])
     assert drawn.factors == ("x", "joint chinchilla")
     rows = np.array([drawn(jnp.array([0.5, (draw + 0.5) / 1000.0])) for draw in range(0, 1000, 4)])
     floor, a, alpha, b, beta = rows[:, 1:].T
@@ -85,7 +86,7 @@ def test_distributions_equal_a_loop_in_numpy():
     swept = em.monte_carlo(
         lambda a, b: {"y": a * b}, 1000, numbers=numbers, of=["y"], limits={"y": 4.0}, indices=False, precision=64
     )
-    drawn = uncertain(parse_numbers(numbers))
+    drawn = number_sampler(parse_numbers(numbers))
     blocks, lanes = sample_axes(1000, 2, 0)
     draw = jax.jit(lambda block, lane: drawn(uniform(0, block, lane)))
     rows = [np.asarray(draw(block, lane)) for block, lane in itertools.product(blocks.values, lanes.values)]
@@ -192,7 +193,7 @@ def test_samples_resume_and_refuse_another_seed(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"samples": 0}, "0 samples"),
+        ({"samples": 0}, "0 is too few"),
         ({"numbers": {}}, "Nothing is uncertain"),
         ({"numbers": {"x": "lognormal 0.3"}}, "needs a value"),
         ({"numbers": {"x": "uniform 0"}}, "LOW and HIGH"),
@@ -219,7 +220,7 @@ def test_bad_samples_are_named(changes, words):
 )
 def test_bad_samples_of_a_scenario_are_named(changes, words):
     with pytest.raises(InputError, match=words):
-        pose_samples(em.load_scenario(SMALL), 16, **changes)
+        prepare_monte_carlo(em.load_scenario(SMALL), 16, **changes)
 
 
 @pytest.mark.slow
@@ -245,11 +246,11 @@ def test_command_draws_samples(tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--samples", "8", "--axis", "plan.clock=0.5:1:2"), "--axis is about a grid"),
-        (("--samples", "8", "--polish"), "--polish is about a grid"),
-        (("--samples", "8", "--minimize", "money"), "--minimize is about a grid"),
-        (("--of", "energy"), "--of is about samples"),
-        (("--samples", "0"), "0 samples"),
+        (("--samples", "8", "--axis", "plan.clock=0.5:1:2"), "--axis needs a grid"),
+        (("--samples", "8", "--polish"), "--polish needs a grid"),
+        (("--samples", "8", "--minimize", "money"), "--minimize needs a grid"),
+        (("--of", "energy"), "--of needs samples"),
+        (("--samples", "0"), "0 is too few"),
     ],
 )
 def test_command_names_bad_samples(options, words):
@@ -263,10 +264,10 @@ def test_a_large_scenario_agrees_with_salib_and_with_a_loop():
     pytest.importorskip("SALib", reason="the extra oracles is not installed")
     analyze, sobol = salib()
     scenario = em.load_scenario("llama-3.1-405b-h100")
-    design = pose_samples(scenario, 2**14, of=["energy", "time", "loss"], indices=1024, precision=64)
-    found = design.run(lambda sentence: None)
+    prepared = prepare_monte_carlo(scenario, 2**14, of=["energy", "time", "loss"], indices=1024, precision=64)
+    found = prepared.run()
     assert isinstance(found, MonteCarlo)
-    function = design.distribution.function
+    function = prepared.distributions.program.function
     model = jax.jit(jax.vmap(lambda shares: model_of(function, shares)))
     problem: Any = {"num_vars": len(found.factors), "names": list(found.factors)}
     problem["bounds"] = [[0.0, 1.0]] * problem["num_vars"]
@@ -274,9 +275,9 @@ def test_a_large_scenario_agrees_with_salib_and_with_a_loop():
     theirs = [np.asarray(part) for part in zip(*(model(part).T for part in np.array_split(shares, 64)), strict=True)]
     for name, column in zip(found.of, (np.concatenate(part) for part in theirs), strict=True):
         assert_agree(found.indices[name], analyze.analyze(problem, column, calc_second_order=False, seed=2))
-    lanes = design.distribution.axes[1].values
+    lanes = prepared.distributions.axes[1].values
     loop = []
-    for block in range(len(design.distribution.axes[0])):
+    for block in range(len(prepared.distributions.axes[0])):
         rows = np.array([uniform(0, block, lane) for lane in lanes[:2]])
         loop.append(np.asarray(model(rows)))
     whole = np.concatenate(loop)
@@ -285,5 +286,5 @@ def test_a_large_scenario_agrees_with_salib_and_with_a_loop():
 
 
 def model_of(function, shares):
-    outputs = function.model(**function.numbers.named(function.numbers(shares)))
+    outputs = function.model(**function.sampler.named(function.sampler(shares)))
     return jnp.stack([outputs[name] for name in ("energy", "time", "loss")])

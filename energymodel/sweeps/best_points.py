@@ -1,0 +1,187 @@
+"""Which points of a grid have the lowest value: of all points, or along some axes for each value of the others?"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from energymodel.errors import InputError
+from energymodel.sweeps.feasibility import Output, Range, feasible_values
+from energymodel.sweeps.grid import Grid
+from energymodel.sweeps.reductions import AbstractPointReduction, Chunk, KeptPoints, float_dtype
+
+MAX_KEPT = 10**7
+"""Most points that `BestAlong` may keep: the state of every tile holds them."""
+
+
+class Points(NamedTuple):
+    """Points by value, chunk and place in the chunk; empty entries have infinite value."""
+
+    value: Any
+    chunk: Any
+    place: Any
+
+    @classmethod
+    def empty(cls, *shape: int) -> "Points":
+        """Room for points."""
+        none = jnp.zeros(shape, jnp.int32)
+        return cls(jnp.full(shape, jnp.inf, float_dtype()), none, none)
+
+    def indices(self, grid: Grid) -> list[tuple[int, ...]]:
+        """Indices along the axes of the points that were found."""
+        found = np.isfinite(self.value)
+        chunks, places = np.asarray(self.chunk)[found], np.asarray(self.place)[found]
+        return [grid.index(int(chunk), int(place)) for chunk, place in zip(chunks, places, strict=True)]
+
+
+def lower(first: Points, second: Points) -> Points:
+    """The lower of each pair of points, the first where they are equal."""
+    wins = second.value < first.value
+    return Points(*(np.where(wins, later, sooner) for sooner, later in zip(first, second, strict=True)))
+
+
+def lowest(first: Points, second: Points, count: int, xp: Any) -> Points:
+    """The lowest `count` of all points, in order; of equal points those of `first` come first."""
+    both = Points(*(xp.concatenate(pair) for pair in zip(first, second, strict=True)))
+    order = xp.argsort(both.value, stable=True)[:count]
+    return Points(*(part[order] for part in both))
+
+
+@dataclasses.dataclass(frozen=True)
+class Top(AbstractPointReduction):
+    """The `count` points of lowest `value` within `limits`, ties in the order of the grid.
+
+    `spare` more are kept, so that the second evaluation in float64 can correct the order of near ties in float32.
+    """
+
+    value: Output
+    count: int = 1
+    limits: Mapping[str, Range] = dataclasses.field(default_factory=dict)
+    spare: int = 31
+
+    def pick(self, outputs: Any) -> jax.Array:
+        """The value, infinite where a limit is broken."""
+        return feasible_values(outputs, (self.value,), self.limits)[0]
+
+    def init(self, grid: Grid) -> Points:
+        """No points."""
+        return Points.empty(self.count + self.spare)
+
+    def update(self, state: Points, picked: Any, chunk: Chunk) -> Points:
+        """Merge the best of the chunk, if one of them is better than the last one kept."""
+        picked, kept = chunk.masked(picked, jnp.inf), self.count + self.spare
+
+        def better(_: None) -> Points:
+            flat = picked.reshape(-1)
+            if kept == 1:
+                place = jnp.argmin(flat).astype(jnp.int32)
+                return Points(flat[place][None], jnp.asarray(chunk.number, jnp.int32)[None], place[None])
+            negative, places = jax.lax.top_k(-flat, min(kept, flat.size))
+            numbers = jnp.full(places.shape, chunk.number, jnp.int32)
+            return lowest(state, Points(-negative, numbers, places.astype(jnp.int32)), kept, jnp)
+
+        return jax.lax.cond(jnp.min(picked) < state.value[-1], better, lambda _: state, None)
+
+    def merge(self, first: Points, second: Points) -> Points:
+        """The lowest of both."""
+        return lowest(first, second, self.count + self.spare, np)
+
+    def result(self, state: Points, grid: Grid) -> None:
+        """Nothing besides the points."""
+
+    def kept_points(self, state: Points, grid: Grid) -> KeptPoints:
+        """The points found, the spare ones included."""
+        return KeptPoints(state.indices(grid))
+
+    def ranked(self, values: np.ndarray, outputs: Mapping[str, np.ndarray]) -> Sequence[int]:
+        """The best by value, ties in the order of the grid."""
+        return np.argsort(values, stable=True)[: self.count].tolist()
+
+
+@dataclasses.dataclass(frozen=True)
+class BestAlong(AbstractPointReduction):
+    """The point of lowest `value` along `axes`, for each combination of the other axes.
+
+    `result` is an array over the other axes, in the order of the grid, infinite where no point obeys the limits.
+    """
+
+    value: Output
+    axes: Sequence[str]
+    limits: Mapping[str, Range] = dataclasses.field(default_factory=dict)
+
+    def other_axes(self, grid: Grid) -> list[int]:
+        """Places of the axes that stay.
+
+        **Raises:** `InputError` for an axis that the grid lacks, or too many kept points.
+        """
+        names = [axis.name for axis in grid.axes]
+        for name in self.axes:
+            if name not in names:
+                raise InputError(f'keep: "{name}" is not an axis. Choose from {", ".join(names)}.')
+        found = [place for place, name in enumerate(names) if name not in self.axes]
+        count = math.prod(len(grid.axes[place]) for place in found)
+        if count > MAX_KEPT:
+            raise InputError(
+                f"keep: along:{','.join(self.axes)} would keep {count:,} points, more than {MAX_KEPT:,}. "
+                "Name more axes after along."
+            )
+        return found
+
+    def pick(self, outputs: Any) -> jax.Array:
+        """The value, infinite where a limit is broken."""
+        return feasible_values(outputs, (self.value,), self.limits)[0]
+
+    def init(self, grid: Grid) -> Points:
+        """No points; the axis that is cut has room for whole blocks."""
+        lengths = [len(axis) for axis in grid.axes]
+        lengths[grid.cut] = grid.blocks * grid.block
+        return Points.empty(*(lengths[place] for place in self.other_axes(grid)))
+
+    def update(self, state: Points, picked: Any, chunk: Chunk) -> Points:
+        """Compare the best of the chunk with the points so far; find their places only if one is better."""
+        kept, cut = self.other_axes(chunk.grid), chunk.grid.cut
+        inside = [place - cut for place in kept if place >= cut]
+        order = (*inside, *(place for place in range(picked.ndim) if place not in inside))
+        values = jnp.transpose(chunk.masked(picked, jnp.inf), order)
+        values = values.reshape((*values.shape[: len(inside)], -1))
+        numbers = jnp.arange(picked.size, dtype=jnp.int32).reshape(picked.shape)
+        numbers = jnp.transpose(numbers, order).reshape(values.shape)
+        starts = [
+            chunk.leading[place] if place < cut else chunk.start if place == cut else np.int32(0) for place in kept
+        ]
+        sizes = (1,) * (len(kept) - len(inside)) + values.shape[:-1]
+        old = Points(*(jax.lax.dynamic_slice(part, starts, sizes) for part in state))
+        least = jnp.min(values, axis=-1).reshape(sizes)
+
+        def better(_: None) -> Points:
+            best = jnp.argmin(values, axis=-1)
+            places = jnp.take_along_axis(numbers, best[..., None], axis=-1).reshape(sizes)
+            wins = least < old.value
+            new = (least, jnp.asarray(chunk.number, jnp.int32), places)
+            improved = [jnp.where(wins, one, other) for one, other in zip(new, old, strict=True)]
+            return Points(
+                *(jax.lax.dynamic_update_slice(part, one, starts) for part, one in zip(state, improved, strict=True))
+            )
+
+        return jax.lax.cond(jnp.any(least < old.value), better, lambda _: state, None)
+
+    def merge(self, first: Points, second: Points) -> Points:
+        """The lower of each pair."""
+        return lower(first, second)
+
+    def result(self, state: Points, grid: Grid) -> np.ndarray:
+        """Lowest values over the other axes."""
+        inside = tuple(slice(len(grid.axes[place])) for place in self.other_axes(grid))
+        return np.asarray(np.asarray(state.value)[inside])
+
+    def kept_points(self, state: Points, grid: Grid) -> KeptPoints:
+        """The points found."""
+        return KeptPoints(state.indices(grid))
+
+    def ranked(self, values: np.ndarray, outputs: Mapping[str, np.ndarray]) -> Sequence[int]:
+        """All of them, in the order of the grid."""
+        return range(len(values))

@@ -1,0 +1,152 @@
+"""What are some outputs on all points of a grid? Arrays in memory, or one Zarr store."""
+
+import dataclasses
+import errno
+import importlib
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from energymodel.errors import InputError
+from energymodel.sweeps.feasibility import output_of
+from energymodel.sweeps.grid import Grid
+from energymodel.sweeps.reductions import AbstractReduction, Chunk, float_dtype
+
+STORE = "sweep.zarr"
+
+
+class TileArrays(NamedTuple):
+    """Outputs on the chunks of a tile, and the number of its first chunk."""
+
+    first: Any
+    outputs: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class FullArray(AbstractReduction):
+    """Some outputs on every point; `result` is `{output: array}` over the axes in the order of the grid.
+
+    A point takes 4 bytes for each output in float32; `--dry-run` prints the memory. Points of tiles that did not run
+    are NaN.
+    """
+
+    outputs: Sequence[str]
+
+    def pick(self, outputs: Any) -> Any:
+        """The outputs."""
+        return {name: jnp.asarray(output_of(outputs, name), float_dtype()) for name in self.outputs}
+
+    def init(self, grid: Grid) -> TileArrays:
+        """Room for a tile."""
+        room = jnp.zeros((grid.tile_chunks, *grid.shape), float_dtype())
+        return TileArrays(jnp.zeros((), jnp.int32), dict.fromkeys(self.outputs, room))
+
+    def update(self, state: TileArrays, picked: dict[str, Any], chunk: Chunk) -> TileArrays:
+        """Write a chunk in its place."""
+        return TileArrays(
+            jnp.asarray(chunk.number - chunk.place, jnp.int32),
+            {
+                name: jax.lax.dynamic_update_index_in_dim(room, picked[name], chunk.place, 0)
+                for name, room in state.outputs.items()
+            },
+        )
+
+    def merge(self, first: Any, second: Any) -> list[TileArrays]:
+        """A list of tiles."""
+        return [*_tiles(first), *_tiles(second)]
+
+    def result(self, state: Any, grid: Grid) -> dict[str, np.ndarray]:
+        """Arrays over the axes of the grid."""
+        return {name: _assembled(name, _tiles(state), grid) for name in self.outputs}
+
+
+def _tiles(state: TileArrays | list[TileArrays]) -> list[TileArrays]:
+    return state if isinstance(state, list) else [state]
+
+
+def _assembled(name: str, tiles: Sequence[TileArrays], grid: Grid) -> np.ndarray:
+    """An output over the axes of a grid, NaN where a tile is missing."""
+    whole = np.full((grid.chunks, *grid.shape), np.nan, tiles[0].outputs[name].dtype)
+    for tile in tiles:
+        count = min(grid.tile_chunks, grid.chunks - int(tile.first))
+        whole[int(tile.first) :][:count] = tile.outputs[name][:count]
+    leading = tuple(len(axis) for axis in grid.axes[: grid.cut])
+    whole = whole.reshape((*leading, grid.blocks * grid.block, *grid.shape[1:]))
+    return whole[(slice(None),) * grid.cut + (slice(len(grid.axes[grid.cut])),)]
+
+
+def dataset(arrays: Mapping[str, np.ndarray], grid: Grid, units: Mapping[str, str]) -> Any:
+    """Arrays over a grid as an `xarray.Dataset` with units and coordinates; labels are the coordinates of choices.
+
+    **Raises:** `InputError` where xarray is not installed.
+    """
+    names = tuple(axis.name for axis in grid.axes)
+    return _required("xarray").Dataset(
+        {name: (names, array, {"units": units.get(name, "1")}) for name, array in arrays.items()},
+        {axis.name: (axis.name, np.array(axis.labels_or_values()), {"units": axis.unit}) for axis in grid.axes},
+    )
+
+
+def open_store(path: Path) -> Any:
+    """A Zarr store as one `xarray.Dataset`, which reads what is used.
+
+    **Raises:** `InputError` where xarray is not installed.
+    """
+    return _required("xarray").open_zarr(path, consolidated=False)
+
+
+def write_store(folder: Path, grid: Grid, tiles: Iterable[Any], units: Mapping[str, str]) -> Path:
+    """Write the tiles of a full array into one Zarr store, chunk by chunk; a complete store is left as it is.
+
+    **Raises:** `InputError` where Zarr is not installed or the disk is full.
+    """
+    path, building = folder / STORE, folder / f".{STORE}.part"
+    if path.exists():
+        return path
+    zarr = _required("zarr")
+    shutil.rmtree(building, ignore_errors=True)
+    names, shape = [axis.name for axis in grid.axes], tuple(len(axis) for axis in grid.axes)
+    try:
+        root = zarr.open_group(str(building), mode="w")
+
+        def create(name: str, unit: str, **options: Any) -> Any:
+            array = root.create_array(name, **options)
+            array.attrs["units"] = unit
+            return array
+
+        for axis in grid.axes:
+            labels = np.array(axis.labels_or_values())
+            create(axis.name, axis.unit, shape=labels.shape, dtype=labels.dtype, dimension_names=[axis.name])[...] = (
+                labels
+            )
+        arrays: dict[str, Any] = {}
+        for tile in tiles:
+            for name, parts in tile.outputs.items():
+                if name not in arrays:
+                    chunks = (*(1 for _ in range(grid.cut)), *grid.shape)
+                    arrays[name] = create(
+                        name, units.get(name, "1"), shape=shape, chunks=chunks, dtype=parts.dtype, dimension_names=names
+                    )
+                for number, part in enumerate(parts[: grid.chunks - int(tile.first)], int(tile.first)):
+                    corner = grid.index(number, 0)
+                    end = min(corner[grid.cut] + grid.block, shape[grid.cut])
+                    region = (*(slice(one, one + 1) for one in corner[: grid.cut]), slice(corner[grid.cut], end))
+                    inside = part[: end - corner[grid.cut]]
+                    arrays[name][region] = inside.reshape((1,) * grid.cut + inside.shape)
+        building.rename(path)
+    except OSError as error:
+        reason = "the disk is full" if error.errno == errno.ENOSPC else f"cannot be written: {error.strerror}"
+        raise InputError(f"{path}: {reason}. The tiles are kept: make room and run the same command again.") from None
+    return path
+
+
+def _required(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise InputError(f'A full array needs {name}. Install it: pip install "energymodel[sweep]".') from None

@@ -1,0 +1,131 @@
+"""How many points obey the limits, and how are their outputs distributed?"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from energymodel.sweeps.feasibility import Range, feasible, output_of
+from energymodel.sweeps.grid import Grid
+from energymodel.sweeps.grid_sample import GridSample
+from energymodel.sweeps.reductions import AbstractReduction, AbstractScaledReduction, Chunk, add_wide, wide
+
+BINS = 1024
+SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+
+@dataclasses.dataclass(frozen=True)
+class Count(AbstractReduction):
+    """How many points obey the limits."""
+
+    limits: Mapping[str, Range] = dataclasses.field(default_factory=dict)
+
+    def pick(self, outputs: Any) -> Any:
+        """Whether the point obeys them."""
+        return jnp.asarray(feasible(outputs, self.limits))
+
+    def init(self, grid: Grid) -> Any:
+        """None yet."""
+        return jnp.zeros((), jnp.int32)
+
+    def update(self, state: Any, picked: Any, chunk: Chunk) -> Any:
+        """Add those of the chunk."""
+        return state + jnp.sum(chunk.masked(picked, False), dtype=jnp.int32)
+
+    def merge(self, first: Any, second: Any) -> Any:
+        """Their sum."""
+        return add_wide(first, second)
+
+    def result(self, state: Any, grid: Grid) -> int:
+        """The number."""
+        return int(state)
+
+
+@dataclasses.dataclass(frozen=True)
+class Counts:
+    """Counts of an output between edges, and of points below the first and above the last one."""
+
+    edges: np.ndarray
+    counts: np.ndarray
+    below: int
+    above: int
+
+    @classmethod
+    def of(cls, counts: np.ndarray, span: Range) -> "Counts":
+        """From counts by `bin_numbers`."""
+        spaced = np.geomspace if span[0] > 0.0 else np.linspace
+        return cls(spaced(*span, len(counts) - 1), counts[1:-1], int(counts[0]), int(counts[-1]))
+
+    def quantile(self, share: float) -> float:
+        """Value below which a share of the points lies, exact to the width of a bin."""
+        cumulative = np.concatenate([[self.below], self.below + np.cumsum(self.counts)])
+        return float(np.interp(share * (cumulative[-1] + self.above), cumulative, self.edges))
+
+
+def bin_numbers(values: Any, low: Any, high: Any, bins: int) -> Any:
+    """Number of the bin of each value: 0 below `low`, 1 to `bins`, `bins + 1` above `high`.
+
+    Bins are equal in the value, or in its logarithm where `low` is positive. NaN has no bin: mask it.
+    """
+    logarithmic = np.asarray(low) > 0.0
+    low, high = (np.where(logarithmic, np.log(np.where(logarithmic, end, 1.0)), end) for end in (low, high))
+    positive = values > 0.0
+    scaled = jnp.where(logarithmic, jnp.log(jnp.where(positive, values, 1.0)), values)
+    place = jnp.floor((scaled - jnp.asarray(low, values.dtype)) * jnp.asarray(bins / (high - low), values.dtype))
+    place = jnp.where(logarithmic & ~positive, -1.0, place)  # no logarithm: it lies below
+    return jnp.clip(place, -1.0, float(bins)).astype(jnp.int32) + 1
+
+
+def quantiles(counts: Counts, shares: Sequence[float] = SHARES) -> dict[float, float]:
+    """Quantiles by share of the points."""
+    return {share: counts.quantile(share) for share in shares}
+
+
+@dataclasses.dataclass(frozen=True)
+class Histogram(AbstractScaledReduction):
+    """Counts of outputs in bins, over the points within the limits; `result` is `{output: summary(Counts)}`.
+
+    Bins are equal in the output, or in its logarithm where the range is positive. `spans` are the ranges, taken from a
+    sample of the grid unless given; what lies beyond is counted apart.
+    """
+
+    outputs: Sequence[str]
+    limits: Mapping[str, Range] = dataclasses.field(default_factory=dict)
+    bins: int = BINS
+    spans: Mapping[str, Range] | None = None
+    summary: Callable[[Counts], Any] = lambda counts: counts
+
+    def scaled_to(self, sample: GridSample) -> "Histogram":
+        """With ranges."""
+        spans = self.spans or {name: sample.range(name, self.limits) for name in self.outputs}
+        return dataclasses.replace(self, spans=spans)
+
+    def pick(self, outputs: Any) -> Any:
+        """The outputs, NaN where a limit is broken."""
+        permitted = feasible(outputs, self.limits)
+        return {name: jnp.where(permitted, output_of(outputs, name), jnp.nan) for name in self.outputs}
+
+    def init(self, grid: Grid) -> dict[str, Any]:
+        """Empty bins; one below, one above."""
+        return {name: jnp.zeros(self.bins + 2, jnp.int32) for name in self.outputs}
+
+    def update(self, state: dict[str, Any], picked: dict[str, Any], chunk: Chunk) -> dict[str, Any]:
+        """Count the points of a chunk."""
+        assert self.spans is not None
+        updated = {}
+        for name, values in picked.items():
+            numbers = bin_numbers(values, *self.spans[name], self.bins)
+            numbers = chunk.masked(jnp.where(jnp.isnan(values), self.bins + 2, numbers), self.bins + 2)
+            updated[name] = state[name].at[numbers.reshape(-1)].add(1, mode="drop")
+        return updated
+
+    def merge(self, first: Any, second: Any) -> Any:
+        """Sums."""
+        return add_wide(first, second)
+
+    def result(self, state: Any, grid: Grid) -> dict[str, Any]:
+        """Counts with their edges, or what is asked of them."""
+        assert self.spans is not None
+        return {name: self.summary(Counts.of(wide(state[name]), self.spans[name])) for name in self.outputs}

@@ -1,0 +1,198 @@
+"""How does a sweep run? Tiles that are not finished go to an engine; their states merge in the order of the tiles."""
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from energymodel.sweeps.axes import Axis
+from energymodel.sweeps.engines import Engine, engine_of, from_first_process, threads
+from energymodel.sweeps.feasibility import Output, Range
+from energymodel.sweeps.fingerprint import fingerprint
+from energymodel.sweeps.full_array import FullArray, write_store
+from energymodel.sweeps.grid import Grid
+from energymodel.sweeps.kept_points import Winner, rank_points
+from energymodel.sweeps.ledger import Ledger
+from energymodel.sweeps.polish import polish
+from energymodel.sweeps.reductions import AbstractPointReduction, AbstractReduction
+from energymodel.sweeps.sweep_result import SweepCost, SweepResult
+from energymodel.sweeps.tile_program import TileProgram
+
+PROGRESS_INTERVAL = 1.0  # seconds between two messages
+Progress = Callable[[str], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class PreparedSweep:
+    """A sweep ready to run: a program for its tiles, and how to rank the points that it keeps.
+
+    `axes` are in the order of the caller. `tables` is what else a resumed sweep must share, such as the scenario.
+    """
+
+    program: TileProgram
+    axes: tuple[Axis, ...]
+    limits: Mapping[str, Range]
+    minimize: Output | None
+    units: Mapping[str, str]
+    tables: Mapping[str, Any] | None = None
+
+    def cost(self) -> SweepCost:
+        """Compile, time a chunk, and estimate what the whole would take."""
+        program, grid = self.program, self.program.grid
+        workers = min(threads(), grid.tiles)
+        seconds = program.seconds_per_chunk() * grid.chunks / workers
+        names = tuple(axis.name for axis in grid.axes)
+        return SweepCost(grid.points, grid.volume, grid.tiles, program.memory() * workers, seconds, names)
+
+    def run(
+        self,
+        progress: Progress | None = None,
+        *,
+        polished: bool = False,
+        resume: str | os.PathLike[str] | None = None,
+        engine: str | Engine | None = None,
+    ) -> SweepResult:
+        """Run all tiles that are not finished, and evaluate in float64 what was kept; arguments as in `sweep`."""
+        progress = progress or (lambda message: None)
+        chosen = engine_of(engine)
+        if resume is None or jax.process_index() > 0:  # the first process keeps the tiles of all
+            return self._run(progress, polished, chosen, None)
+        with Ledger(resume, fingerprint(self.program, self.tables), self.program.state_shapes()) as ledger:
+            return self._run(progress, polished, chosen, ledger)
+
+    def _run(self, progress: Progress, polished: bool, engine: Engine, ledger: Ledger | None) -> SweepResult:
+        program, grid, keep = self.program, self.program.grid, self.program.reduction
+        start, report = time.perf_counter(), ProgressReport(grid, progress)
+        state, complete = self._run_tiles(report, engine, ledger)
+        store = None
+        if isinstance(keep, FullArray) and ledger is not None and complete:
+            store = write_store(ledger.folder, grid, map(ledger.read, range(grid.tiles)), self.units)
+        points, seconds = report.points, time.perf_counter() - start
+        messages = [] if complete else [f"interrupted after {points:,} of {grid.points:,} points."]
+        winners, near = (), None
+        if isinstance(keep, AbstractPointReduction) and state is not None:
+            kept = keep.kept_points(state, grid)
+            progress(f"evaluating {len(kept.indices)} points in float64 ...")
+            winners = self._ranked(kept.indices, keep)
+            messages.append(kept.warning)
+            if not winners:
+                messages.append("No point obeys all limits. Relax a limit, or extend an axis.")
+                messages.append("Values beyond 3e38 need precision 64." if program.bits == 32 else "")
+            if polished and winners and self.minimize is not None:
+                progress("searching between the points of the grid ...")
+                near = polish(program.function, self.axes, winners[0], self.minimize, self.limits)
+        return SweepResult(
+            axes=self.axes,
+            grid=grid,
+            keep=keep,
+            limits=self.limits,
+            result=None if state is None else keep.result(state, grid),
+            winners=winners,
+            polished=near,
+            points=points,
+            seconds=seconds,
+            complete=complete,
+            message=" ".join(filter(None, messages)),
+            units=self.units,
+            store=store,
+        )
+
+    def _run_tiles(self, report: "ProgressReport", engine: Engine, ledger: Ledger | None) -> tuple[Any, bool]:
+        """The merged state of all tiles, and whether they are complete; no state where the files are the result."""
+        program, grid, keep = self.program, self.program.grid, self.program.reduction
+        stored = np.isin(range(grid.tiles), list(ledger.finished(grid.tiles)) if ledger is not None else [])
+        stored = from_first_process(stored)
+        finished, missing = np.flatnonzero(stored).tolist(), np.flatnonzero(~stored).tolist()
+        report.resume(finished)
+        merged, files_suffice = OrderedMerge(keep), isinstance(keep, FullArray) and ledger is not None
+        awaited = set(missing)
+        try:
+            for number, state in engine(program, missing):
+                if ledger is not None:
+                    ledger.write(number, state)
+                if not files_suffice:
+                    merged.add(number, state)
+                report.finish_tile(number)
+                awaited.remove(number)
+            complete = True
+        except KeyboardInterrupt:
+            complete = False
+        if complete and awaited:
+            raise RuntimeError(
+                f"engine: it ended without {len(awaited)} of {grid.tiles} tiles, such as {min(awaited)}."
+            )
+        if files_suffice:
+            return None, complete
+        empty = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), program.state_shapes())
+        for number in finished:
+            merged.add(number, from_first_process(ledger.read(number) if ledger is not None else empty))
+        return merged.finish(), complete
+
+    def _ranked(self, indices: Sequence[tuple[int, ...]], keep: AbstractPointReduction) -> tuple[Winner, ...]:
+        """Points by their indices along the axes of the grid, evaluated in float64."""
+        places = [[axis.name for axis in self.program.grid.axes].index(axis.name) for axis in self.axes]
+        own = [tuple(index[place] for place in places) for index in indices]
+        return rank_points(self.program.function, self.axes, own, self.minimize, self.limits, keep)
+
+
+class OrderedMerge:
+    """Merges the states of tiles in the order of their numbers, whatever the order in which they arrive."""
+
+    def __init__(self, keep: AbstractReduction) -> None:
+        self._keep, self._waiting, self._next = keep, dict[int, Any](), 0
+        self._state: Any = None
+
+    def add(self, number: int, state: Any) -> None:
+        """Take the state of a tile."""
+        self._waiting[number] = state
+        while self._next in self._waiting:
+            self._merge(self._next)
+            self._next += 1
+
+    def finish(self) -> Any:
+        """The state of all tiles, also of those after a tile that never arrived; `None` if there are none."""
+        for number in sorted(self._waiting):
+            self._merge(number)
+        return self._state
+
+    def _merge(self, number: int) -> None:
+        state = self._waiting.pop(number)
+        self._state = state if self._state is None else self._keep.merge(self._state, state)
+
+
+class ProgressReport:
+    """Says about once a second how far a sweep is, how fast, and when it will end."""
+
+    def __init__(self, grid: Grid, progress: Progress) -> None:
+        self._grid, self._progress, self.points = grid, progress, 0
+
+    def resume(self, finished: Sequence[int]) -> None:
+        """The tiles that are not finished start to run."""
+        self._progress("compiling the model ...")
+        if finished:
+            self._progress(f"{len(finished):,} of {self._grid.tiles:,} tiles are finished")
+        self.points = self._before = sum(map(self._grid.points_of_tile, finished))
+        self._start, self._last = time.perf_counter(), 0.0
+
+    def finish_tile(self, number: int) -> None:
+        """A tile is finished."""
+        self.points += self._grid.points_of_tile(number)
+        total, now = self._grid.points, time.perf_counter() - self._start
+        if now - self._last < PROGRESS_INTERVAL and self.points < total:
+            return
+        self._last = now
+        rate = (self.points - self._before) / now
+        self._progress(
+            f"{100.0 * self.points / total:.0f} % of {total:.3g} points, {rate / 1e6:.3g} million points/s, "
+            f"{_clock((total - self.points) / rate)} left"
+        )
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -1,0 +1,83 @@
+"""How does a dotted path of a scenario become an axis: a number, presets of a component, layouts?"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from energymodel.design.layouts import COARSE, candidates, fits, layout_word, screen, take
+from energymodel.design.problem import CAP, pose
+from energymodel.errors import InputError, suggest
+from energymodel.presets.renamed import current_name
+from energymodel.presets.scenario import Scenario, load_scenario
+from energymodel.presets.validate import check_measured
+from energymodel.sweeps.axes import Axis, parse_axis
+from energymodel.sweeps.scenario_model import ScenarioModel, follow
+from energymodel.system.evaluate import evaluate_once
+
+LAYOUT = "plan.layout"
+ALL = "all"
+
+
+def scenario_axis(scenario: Scenario, path: str, values: Any, minimize: str = "energy") -> Axis:
+    """An axis of a scenario: a number by dotted path, presets at the path of a component, or layouts.
+
+    **Arguments:**
+
+    - `path`: such as `plan.batch`, `system.accelerator`, `plan.layout`.
+    - `values`: for a number what `parse_axis` reads, or an `Axis` in SI; for a component names of presets with commas,
+      or components by label; for `plan.layout` "all" that fit in memory, or how many of those that a coarse grid ranks
+      best by `minimize`.
+
+    **Raises:** `InputError` for an unknown path, preset or unit, or power caps below the lowest one measured.
+    """
+    path = current_name(path)
+    if path in scenario.provenance:
+        unit = scenario.provenance[path].unit
+        if isinstance(values, Axis) and values.unit not in ("1", unit):
+            raise InputError(f"axis {path}: its unit is {values.unit}, not {unit}. Give the values in {unit}.")
+        axis = dataclasses.replace(parse_axis(path, values, unit), unit=unit)
+        if path == CAP:
+            lowest = float(np.min(axis.values))
+            check_measured(scenario.system, lowest, scenario.tables.get("calibration"), f"axis {CAP}")
+        return axis
+    if path == LAYOUT and isinstance(values, str | int):
+        return layout_axis(scenario, str(values), minimize)
+    if isinstance(values, Mapping):
+        return Axis.choice(path, values)
+    try:
+        component = follow(ScenarioModel(scenario.system, scenario.plan), path)
+    except AttributeError:
+        component = None
+    if component is not None and isinstance(values, Axis):
+        return dataclasses.replace(values, name=path)
+    if not isinstance(component, eqx.Module) or not path.startswith("system."):
+        raise InputError(f'axis: unknown path "{path}". {suggest(path, [*scenario.provenance, LAYOUT])}')
+    names = [part.strip() for part in values.split(",")] if isinstance(values, str) else list(values)
+    tables = {"name": scenario.name, **scenario.tables}
+    return Axis.choice(path, {name: follow(load_scenario(tables, {path: name}), path) for name in names})
+
+
+def layout_axis(scenario: Scenario, text: str, minimize: str = "energy") -> Axis:
+    """All layouts that fit in memory, or as many of them as asked for, those that a coarse grid ranks best.
+
+    **Raises:** `InputError` where none fits, or the text is not a number.
+    """
+    count = text.strip().removesuffix("layouts").strip()
+    if count != ALL and not (count.isdecimal() and int(count) > 0):
+        raise InputError(f'axis {LAYOUT}: "{text}" is neither "{ALL}" nor a number of layouts, such as 64.')
+    with jax.enable_x64(True):
+        baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
+        problem = pose(scenario, baseline, minimize, {}, {}, ())
+        chips = float(scenario.plan.chips)
+        layouts = candidates(problem.given, chips)
+        layouts = take(layouts, np.flatnonzero(fits(problem, layouts, chips)))
+        if not len(layouts.tensor):
+            raise InputError(f"axis {LAYOUT}: no layout of {chips:g} chips fits in their memory. Raise plan.chips.")
+        if count != ALL:
+            layouts = take(layouts, np.sort(screen(problem, layouts, COARSE).best(int(count))))
+    axis = Axis(LAYOUT, layouts)
+    return dataclasses.replace(axis, labels=tuple(layout_word(axis.at(row)) for row in range(len(axis))))

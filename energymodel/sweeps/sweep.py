@@ -1,0 +1,144 @@
+"""What is best over a whole grid? The sweep as a person calls it."""
+
+import dataclasses
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from energymodel.errors import InputError
+from energymodel.presets.scenario import Scenario
+from energymodel.sweeps.axes import Axis, check_axes, parse_axis
+from energymodel.sweeps.axis_order import best_order
+from energymodel.sweeps.engines import Engine
+from energymodel.sweeps.feasibility import Output
+from energymodel.sweeps.grid import CHUNK, divide
+from energymodel.sweeps.grid_sample import GridSample
+from energymodel.sweeps.parse_keep import parse_keep
+from energymodel.sweeps.prepared_sweep import PreparedSweep
+from energymodel.sweeps.reductions import AbstractReduction, AbstractScaledReduction
+from energymodel.sweeps.scenario_axes import scenario_axis
+from energymodel.sweeps.scenario_model import UNITS, model_and_limits
+from energymodel.sweeps.sweep_result import SweepResult
+from energymodel.sweeps.tile_program import TileProgram
+from energymodel.system.outputs import Objective, parse_objective
+
+TILES = 4096
+"""Tiles of a large grid, about; each is a file of a ledger."""
+MIN_TILE = 2**22
+
+
+def sweep(
+    what: Scenario | Callable[..., Any],
+    axes: Mapping[str, Any] | Sequence[Axis],
+    keep: str | AbstractReduction = "best",
+    *,
+    minimize: Output | None = None,
+    limits: Mapping[str, Any] | None = None,
+    order: Sequence[str] | None = None,
+    precision: int = 32,
+    chunk: int = CHUNK,
+    tile: int | None = None,
+    polished: bool = False,
+    resume: str | os.PathLike[str] | None = None,
+    engine: str | Engine | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> SweepResult:
+    """Evaluate a model on every point of a product of axes, and keep what a reduction asks for.
+
+    No point is stored: chunks of the grid are evaluated by nested `vmap`, each operation only on the axes that it
+    depends on, reduced, and forgotten. The scan runs in float32; the points that are kept are evaluated again in
+    float64, which also decides their order.
+
+    **Arguments:**
+
+    - `what`: a scenario, or any pure function that takes the axes by keyword and returns the outputs of one point as
+      a mapping or named tuple.
+    - `axes`: `{"plan.batch": "8..64 Mi token log 20", "system.accelerator": "h100-sxm, h200-sxm", "plan.layout": "64"}`
+      or `Axis` objects.
+    - `keep`: `"best"`, `"top:K"`, `"along:AXIS,..."` (the best along these axes, for each value of the others),
+      `"pareto:X,Y,..."` (exact), `"bins:X,Y"` (a front as fine as its bins, cheaper), `"count"`, `"histogram:X,..."`,
+      `"quantiles:X,..."`, `"full:X,..."`, or a reduction.
+    - `minimize`: an output, for a scenario also a product of powers such as `"energy*time^2"`; default `"energy"`.
+    - `limits`: of outputs: text with a unit or SI for a scenario, from below where more is better; for a function the
+      largest value, or `(lowest, highest)`. Limits of the scenario's hardware and building always hold.
+    - `order`: names of the axes, outermost first; by default the order in which the model is cheapest.
+    - `precision`: 32 or 64 bits of the scan.
+    - `chunk`, `tile`: most points of a step and of a tile.
+    - `polished`: also search between the points of the grid, from the best one.
+    - `resume`: folder that keeps finished tiles, made if it is missing; the same call continues where it stopped.
+    - `engine`: `"process"` (threads), `"devices"` or `"distributed"` (a mesh of all JAX devices, also those of other
+      processes), `"dask://address"`; the result is the same to the bit.
+    - `progress`: called with a message about once a second.
+
+    **Raises:** `InputError` for an axis, limit or objective that does not exist.
+    """
+    prepared = prepare_sweep(
+        what, axes, keep, minimize, limits, order=order, precision=precision, chunk=chunk, tile=tile
+    )
+    return prepared.run(progress, polished=polished, resume=resume, engine=engine)
+
+
+def prepare_sweep(
+    what: Scenario | Callable[..., Any],
+    axes: Mapping[str, Any] | Sequence[Axis],
+    keep: str | AbstractReduction = "best",
+    minimize: Output | None = None,
+    limits: Mapping[str, Any] | None = None,
+    *,
+    order: Sequence[str] | None = None,
+    precision: int = 32,
+    chunk: int = CHUNK,
+    tile: int | None = None,
+) -> PreparedSweep:
+    """Parse the arguments of `sweep`, choose the order of the axes, and divide the grid into tiles.
+
+    **Raises:** `InputError`.
+    """
+    function, ranges = model_and_limits(what, limits or {})
+    given = list(axes.items()) if isinstance(axes, Mapping) else [(axis.name, axis) for axis in axes]
+    units, tables = {}, None
+    if isinstance(what, Scenario):
+        ranked_by = minimize if isinstance(minimize, str) else "energy"
+        parsed = tuple(scenario_axis(what, path, values, ranked_by) for path, values in given)
+        minimize, units, tables = _objective(minimize or "energy"), UNITS, what.tables
+    else:
+        parsed = tuple(parse_axis(name, values, allow_negative=True) for name, values in given)
+    check_axes(parsed)
+    reduction = parse_keep(keep, minimize, ranges)
+    if isinstance(reduction, AbstractScaledReduction):
+        reduction = reduction.scaled_to(GridSample(function, parsed))
+    names = [axis.name for axis in parsed]
+    if order is None:
+        order = [names[place] for place in best_order(function, parsed, reduction, chunk)]
+    elif sorted(order) != sorted(names):
+        raise InputError(f"order: {', '.join(order)} are not the axes. Give each of {', '.join(names)} once.")
+    ordered = [parsed[names.index(name)] for name in order]
+    tile = max(MIN_TILE, math.prod(map(len, ordered)) // TILES) if tile is None else tile
+    program = TileProgram(function, divide(ordered, chunk, tile), reduction, precision)
+    return PreparedSweep(program, parsed, ranges, minimize, units, tables)
+
+
+@dataclasses.dataclass(frozen=True)
+class LogProduct:
+    """Logarithm of a product of powers of outputs, which float32 holds whatever the powers."""
+
+    objective: Objective
+
+    def __call__(self, outputs: Mapping[str, Any]) -> Any:
+        """The logarithm at one point."""
+        xp = np if all(isinstance(outputs[name], np.ndarray | float) for name in self.objective.names()) else jax.numpy
+        return sum(power * xp.log(outputs[name]) for name, power in self.objective.factors)
+
+
+def _objective(minimize: Output) -> Output:
+    """An output by name; the logarithm of a product of several."""
+    if callable(minimize):
+        return minimize
+    parsed = parse_objective(minimize)
+    if len(parsed.factors) == 1 and parsed.factors[0][1] == 1.0:
+        return parsed.factors[0][0]
+    return LogProduct(parsed)

@@ -1,0 +1,145 @@
+"""How is a tile of a grid evaluated and reduced without storing its points? One compiled program for all tiles."""
+
+import time
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from energymodel.errors import InputError
+from energymodel.sweeps.axes import cast
+from energymodel.sweeps.grid import Grid
+from energymodel.sweeps.reductions import AbstractReduction, Chunk
+
+VECTOR_BITS = 512
+TIMED_CHUNKS = 4
+
+
+def compiler_options(*, quick: bool = False) -> dict[str, Any] | None:
+    """Options for `jax.jit` of a tile: on CPU, vectors as wide as the processor has.
+
+    XLA prefers half of them on processors with AVX-512, which these long loops over cached data do not need
+    (`benchmarks/sweep`); on processors without, it changes nothing. `quick` compiles for less time a slower program.
+    """
+    if jax.default_backend() != "cpu":
+        return None
+    options: dict[str, Any] = {"xla_cpu_prefer_vector_width": VECTOR_BITS}
+    return {**options, "xla_cpu_use_fusion_emitters": False} if quick else options
+
+
+class TileProgram:
+    """A model over a grid with a reduction, compiled for one tile at a time.
+
+    - `function`: takes the axes by keyword and returns the outputs of one point: a mapping, a named tuple or a module.
+      Its arrays are arguments of the program if it is a pytree.
+    - `bits`: precision, 32 or 64.
+    - `quick`: whether to compile for less time, which pays for a short run.
+
+    **Raises:** `InputError` for another precision.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        grid: Grid,
+        reduction: AbstractReduction,
+        bits: int = 32,
+        quick: bool = False,
+    ) -> None:
+        if bits not in (32, 64):
+            raise InputError(f"precision: {bits} is neither 32 nor 64 bits.")
+        self.function, self.grid, self.reduction, self.bits, self.quick = function, grid, reduction, bits, quick
+        dtype = np.float32 if bits == 32 else np.float64
+        arrays, self._static = eqx.partition(cast(function, dtype), eqx.is_array)
+        self.arguments = (arrays, grid.values(dtype))
+        self._lock = Lock()
+        self._program: Any = None
+
+    def precision(self) -> Any:
+        """Context in which the program is traced and called."""
+        return jax.enable_x64(self.bits == 64)
+
+    def options(self) -> dict[str, Any] | None:
+        """Options for `jax.jit` of `trace`."""
+        return compiler_options(quick=self.quick)
+
+    def compile(self) -> Any:
+        """Compile the program; later calls do nothing."""
+        with self._lock:
+            if self._program is None:
+                with self.precision():
+                    number = jax.ShapeDtypeStruct((), jnp.int32)
+                    jitted = jax.jit(self.trace, compiler_options=self.options())
+                    self._program = jitted.lower(*jax.tree.map(_shape, self.arguments), number, number).compile()
+            return self._program
+
+    def portable(self) -> bytes:
+        """What makes the same program in another process."""
+        import cloudpickle
+
+        return cloudpickle.dumps((self.function, self.grid, self.reduction, self.bits, self.quick))
+
+    def state_shapes(self) -> Any:
+        """Shapes and types of the state of a tile."""
+        with self.precision():
+            return jax.eval_shape(lambda: self.reduction.init(self.grid))
+
+    def run(self, number: int) -> Any:
+        """State of a tile, as NumPy arrays."""
+        program = self.compile()
+        first, count = self.grid.tile(number)
+        with self.precision():
+            state = program(*self.arguments, np.int32(first), np.int32(count))
+            return jax.tree.map(np.asarray, jax.device_get(state))
+
+    def trace(self, arrays: Any, values: Sequence[Any], first: Any, count: Any) -> Any:
+        """State after `count` chunks from the first one; what is compiled."""
+        function = eqx.combine(arrays, self._static)
+        grid, reduction = self.grid, self.reduction
+        names = [axis.name for axis in grid.axes]
+
+        def point(*own: Any) -> Any:
+            return reduction.pick(function(**dict(zip(names, own, strict=True))))
+
+        mapped = over_chunk(point, grid)
+
+        def step(place: Any, state: Any) -> Any:
+            number = first + place
+            own, leading, start = grid.chunk_values(values, number)
+            return reduction.update(state, mapped(*own), Chunk(grid, number, place, leading, start, grid.valid(start)))
+
+        return jax.lax.fori_loop(0, count, step, reduction.init(grid))
+
+    def seconds_per_chunk(self) -> float:
+        """Time of one chunk, by that of a few."""
+        program, count = self.compile(), np.int32(min(TIMED_CHUNKS, self.grid.tile(0)[1]))
+        seconds = 0.0
+        with self.precision():
+            for _ in range(2):  # the first one warms up
+                start = time.perf_counter()
+                jax.block_until_ready(program(*self.arguments, np.int32(0), count))
+                seconds = time.perf_counter() - start
+        return seconds / int(count)
+
+    def memory(self) -> int:
+        """Memory that the program allocates besides its arguments, as the compiler states it [B]."""
+        analysis = self.compile().memory_analysis()
+        return int(analysis.temp_size_in_bytes + analysis.output_size_in_bytes) if analysis is not None else 0
+
+
+def over_chunk(point: Callable[..., Any], grid: Grid) -> Callable[..., Any]:
+    """Map a function of scalars over the axes of a chunk, each operation only over those that it depends on."""
+    count = len(grid.axes)
+    for axis in reversed(range(grid.cut, count)):
+        # Later maps are the outer ones, so that the last axis is the innermost.
+        point = jax.vmap(point, in_axes=tuple(0 if place == axis else None for place in range(count)))
+    return point
+
+
+def _shape(leaf: Any) -> jax.ShapeDtypeStruct:
+    leaf = np.asarray(leaf)
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
