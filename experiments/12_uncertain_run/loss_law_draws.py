@@ -1,4 +1,4 @@
-"""How far may all constants of the loss law be off together? Refits to resampled points become a preset.
+"""How uncertain are the constants of the loss law together? Refits to resampled points become a preset.
 
 `python experiments/12_uncertain_run/loss_law_draws.py` writes the draws of `joint/chinchilla` and where they come from.
 """

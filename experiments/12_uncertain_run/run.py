@@ -22,7 +22,7 @@ LIMITS = {"time": "100 days"}
 
 def main() -> None:
     scenario = em.load_scenario(SCENARIO)
-    found = em.monte_carlo(scenario, SAMPLES, limits=LIMITS, progress=lambda sentence: None)
+    found = em.monte_carlo(scenario, SAMPLES, limits=LIMITS)
     Console(width=120, highlight=False).print(samples_report(scenario, found))
     tree = samples_json(scenario, found, {"limits": LIMITS})
     kept = {key: tree[key] for key in ("limits", "samples", "index_samples", "outputs", "chances", "indices")}
