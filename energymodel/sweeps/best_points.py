@@ -155,19 +155,19 @@ class BestAlong(AbstractPointReduction):
         ]
         sizes = (1,) * (len(kept) - len(inside)) + values.shape[:-1]
         old = Points(*(jax.lax.dynamic_slice(part, starts, sizes) for part in state))
-        least = jnp.min(values, axis=-1).reshape(sizes)
+        minimum = jnp.min(values, axis=-1).reshape(sizes)
 
         def better(_: None) -> Points:
             best = jnp.argmin(values, axis=-1)
             places = jnp.take_along_axis(numbers, best[..., None], axis=-1).reshape(sizes)
-            wins = least < old.value
-            new = (least, jnp.asarray(chunk.number, jnp.int32), places)
+            wins = minimum < old.value
+            new = (minimum, jnp.asarray(chunk.number, jnp.int32), places)
             improved = [jnp.where(wins, one, other) for one, other in zip(new, old, strict=True)]
             return Points(
                 *(jax.lax.dynamic_update_slice(part, one, starts) for part, one in zip(state, improved, strict=True))
             )
 
-        return jax.lax.cond(jnp.any(least < old.value), better, lambda _: state, None)
+        return jax.lax.cond(jnp.any(minimum < old.value), better, lambda _: state, None)
 
     def merge(self, first: Points, second: Points) -> Points:
         """The lower of each pair."""

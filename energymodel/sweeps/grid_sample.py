@@ -37,9 +37,12 @@ def evaluate_points(function: Callable[..., Any], axes: Sequence[Axis], indices:
     return jax.tree.map(lambda *parts: np.concatenate(parts)[: len(places)], *groups)
 
 
-@functools.partial(eqx.filter_jit, compiler_options=compilation.compiler_options(once=True))
-def _evaluate_group(function: Callable[..., Any], rows: dict[str, Any]) -> dict[str, jax.Array]:
+def _evaluate(function: Callable[..., Any], rows: dict[str, Any]) -> dict[str, jax.Array]:
     return jax.vmap(lambda one: named_outputs(function(**one)))(rows)
+
+
+_OPTIONS: Any = {"compiler_options": compilation.compiler_options(once=True)}
+_evaluate_group = eqx.filter_jit(_evaluate, **_OPTIONS)
 
 
 def named_outputs(outputs: Any) -> dict[str, jax.Array]:

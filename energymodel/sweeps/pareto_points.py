@@ -35,10 +35,10 @@ CAPACITY = 1024
 STEPS = 512  # of the coarse look at a front of two objectives
 ROW = 128
 GROUP = 16
-"""Points in a row, and rows that are looked at together, where a point may improve a front."""
+"""Points in a row, and rows that are sorted in together, where a point may improve a front."""
 LAST = np.int32(2**31 - 1)
 SENTRIES = 32
-"""Points of a front that every point is compared with; the others see only those that these let pass."""
+"""Points of a front that every point is compared with first; only those that pass are compared with all."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,17 +110,17 @@ class ParetoBins(AbstractPointReduction, AbstractScaledReduction):
             numbers = _numbers(rows, keys.shape[-1])
 
             def better(_: None) -> Points:
-                least = state.value.at[bins].min(values)
-                wins = (values == least[bins]) & (values < state.value[bins])
+                lowest = state.value.at[bins].min(values)
+                wins = (values == lowest[bins]) & (values < state.value[bins])
                 first = jnp.full(self.bins, LAST).at[jnp.where(wins, bins, self.bins)].min(numbers, mode="drop")
                 new = first < LAST
                 return Points(
-                    jnp.where(new, least, state.value),
+                    jnp.where(new, lowest, state.value),
                     jnp.where(new, jnp.asarray(chunk.number, jnp.int32), state.chunk),
                     jnp.where(new, first, state.place),
                 )
 
-            # Rows before these may have made them needless.
+            # Rows before these may already hold better points.
             improves = jnp.any(values < jax.lax.cummin(state.value)[bins])
             return jax.lax.cond(improves, better, lambda _: state, None)
 
@@ -193,12 +193,12 @@ class Pareto(AbstractPointReduction, AbstractScaledReduction):
             spaced, coordinate = (np.geomspace, jnp.log) if low > 0.0 else (np.linspace, jnp.asarray)
             edges = jnp.asarray(spaced(low, high, STEPS), columns[0].dtype)
             last = jnp.searchsorted(state.values[0], edges, side="right")
-            least = jnp.concatenate([jnp.full(1, jnp.inf, edges.dtype), jax.lax.cummin(state.values[1])])[last]
+            lowest = jnp.concatenate([jnp.full(1, jnp.inf, edges.dtype), jax.lax.cummin(state.values[1])])[last]
             ends = coordinate(edges[0]), coordinate(edges[-1])
             place = jnp.floor((coordinate(columns[0]) - ends[0]) * ((STEPS - 1) / (ends[1] - ends[0])))
             # One step lower than rounding could make it, so that the edge lies below the point.
             step = jnp.clip(jnp.where(passing, place, 0.0) - 1.0, -1.0, STEPS - 1.0).astype(jnp.int32)
-            return passing & ((step < 0) | (columns[1] < least[jnp.maximum(step, 0)]))
+            return passing & ((step < 0) | (columns[1] < lowest[jnp.maximum(step, 0)]))
         # Sentries spread over the front: those after the last point are infinite and stop nothing.
         found = jnp.sum(state.values[0] < jnp.inf)
         spread = (jnp.arange(SENTRIES) * found) // SENTRIES
@@ -257,7 +257,7 @@ def _covers(left: Any, right: Any, xp: Any, *, strictly: bool) -> Any:
 
 
 def join(front: Front, fresh: Front, capacity: int, xp: Any) -> Front:
-    """The front with further points, in the order of the first objective; of equal points the first.
+    """The front with further points, ordered by the first objective; of equal points the first stays.
 
     Points of `front` do not dominate each other; those of `fresh` may.
     """

@@ -101,10 +101,9 @@ class SampleStatistics(AbstractReduction):
         values = picked["values"].reshape(-1, len(self.outputs))
         held = picked["held"].reshape(len(values), -1)
         finite = jnp.isfinite(values)
+        low, high = np.transpose(self.spans)
         offsets = np.arange(len(self.outputs), dtype=np.int32) * (BINS + 2)
-        numbers = jnp.where(
-            finite, bin_numbers(values, *np.transpose(self.spans), BINS) + offsets, len(state["counts"])
-        )
+        numbers = jnp.where(finite, bin_numbers(values, low, high, BINS) + offsets, len(state["counts"]))
         centered = (values - np.array(self.centers)) / np.array(self.scales)
         centered = jnp.where(finite, centered.astype(values.dtype), 0.0)
         sums = jnp.stack([finite.astype(values.dtype).sum(0), centered.sum(0), jnp.square(centered).sum(0)], axis=-1)
@@ -125,17 +124,17 @@ class SampleStatistics(AbstractReduction):
         total = int(state["samples"])
         rows = np.reshape(state["counts"], (len(self.outputs), -1))
         spreads = {
-            name: _spread(Counts.of(rows[place], self.spans[place]), state["sums"][:, place], moments, total)
-            for place, (name, *moments) in enumerate(zip(self.outputs, self.centers, self.scales, strict=True))
+            name: _spread(Counts.of(row, span), state["sums"][:, place], self.centers[place], self.scales[place], total)
+            for place, (name, row, span) in enumerate(zip(self.outputs, rows, self.spans, strict=True))
         }
         held = zip((*self.limits, ALL), state["held"], strict=True)
         chances = {name: chance(int(count), total) for name, count in held} if self.limits else {}
         return SampleSummary(total, spreads, chances)
 
 
-def _spread(counts: Counts, sums: np.ndarray, moments: Sequence[float], total: int) -> Spread:
+def _spread(counts: Counts, sums: np.ndarray, center: float, scale: float, total: int) -> Spread:
     """Statistics of an output from its histogram and its sums by group: number, first and second power."""
-    finite, (center, scale) = int(counts.counts.sum()) + counts.below + counts.above, moments
+    finite = int(counts.counts.sum()) + counts.below + counts.above
     if not finite:
         nan = math.nan
         return Spread(nan, nan, nan, dict.fromkeys(QUANTILES, nan), dict.fromkeys(QUANTILES, (nan, nan)), 1.0)
