@@ -12,7 +12,7 @@ from energymodel.presets.components import CATEGORY_OF, final_classes
 from energymodel.presets.files import names, read_preset
 from energymodel.presets.renamed import RENAMED, current_name, current_names
 from energymodel.presets.scenario import load_scenario
-from energymodel.sweeps.scenario_model import scenario_axis
+from energymodel.sweeps.scenario_axes import scenario_axis
 from energymodel.system.plan import ParallelLayout
 
 SMALL = "test-1b-h100"
