@@ -73,6 +73,18 @@ def sigmoid(x: Numeric) -> Float[Array, "..."]:
     return 0.5 * (1.0 + jnp.tanh(0.5 * jnp.asarray(x)))
 
 
+def square_root(x: Numeric) -> Float[Array, "..."]:
+    """`sqrt(x)`, and 0 with a gradient of 0 where x is not positive."""
+    x = jnp.asarray(x)
+    positive = x > 0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, x, 1.0)), 0.0)
+
+
+def power_law(x: Numeric, coefficient: Numeric, exponent: Numeric) -> Float[Array, "..."]:
+    """`c x^m` with coefficient c and exponent m."""
+    return jnp.asarray(coefficient) * jnp.power(jnp.asarray(x), exponent)
+
+
 def p_norm(exponent: Numeric, *terms: Numeric) -> Float[Array, "..."]:
     """Join non-negative resource times, `(sum_i t_i^p)^(1/p)`, folded pairwise.
 

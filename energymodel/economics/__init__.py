@@ -1,1 +1,1 @@
-"""What does a run cost in money and carbon?"""
+"""Money and carbon of a run."""

@@ -1,4 +1,4 @@
-"""How much carbon dioxide does a run emit, by its energy and by its share of the hardware's making?"""
+"""How much carbon does a run emit, by its energy (operational) and by making its hardware (embodied)?"""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ from energymodel.numerics import Numeric, Real, real
 
 
 def operational_carbon(energy: Numeric, intensity: Numeric) -> Float[Array, "..."]:
-    """Emission of the energy used, `m = CI E` [Patterson et al. 2021].
+    """Operational carbon, `m = CI E` [Patterson et al. 2021].
 
     **Arguments:**
 
@@ -23,11 +23,11 @@ def operational_carbon(energy: Numeric, intensity: Numeric) -> Float[Array, "...
 def embodied_carbon(
     chip_carbon: Numeric, chips: Numeric, time: Numeric, life: Numeric, utilization: Numeric
 ) -> Float[Array, "..."]:
-    """Share of the emission of making the chips, `m = n e_emb t / (life u)` [Faiz et al. 2024].
+    """A run's share of the embodied carbon of its chips, `m = n e_emb t / (life u)` [Faiz et al. 2024].
 
     **Arguments:**
 
-    - `chip_carbon`: emission of making one chip, e_emb [kg], CO2 equivalents.
+    - `chip_carbon`: embodied carbon of one chip, e_emb [kg], CO2 equivalents.
     - `chips`: n [1].
     - `time`: duration of the run, t [s].
     - `life`: service life [s].
@@ -39,7 +39,7 @@ def embodied_carbon(
 
 
 class Carbon(eqx.Module):
-    """Carbon accounting: grid intensity, and the life over which the making of chips is written off."""
+    """Carbon accounting: grid carbon intensity, and the life over which embodied carbon is written off."""
 
     intensity: Real = real("kg/J", doc="carbon intensity of the grid, CO2 equivalents")
     chip_life: Real = real("s", doc="service life")
@@ -47,10 +47,10 @@ class Carbon(eqx.Module):
     embodied_multiplier: Real = real("1", doc="server and network with the chip, per carbon of the chip")
 
     def operational(self, energy: Numeric) -> Float[Array, "..."]:
-        """Emission [kg] of the energy [J] used."""
+        """Carbon [kg] of an energy [J]."""
         return operational_carbon(energy, self.intensity)
 
     def embodied(self, chip_carbon: Numeric, chips: Numeric, time: Numeric) -> Float[Array, "..."]:
-        """Share [kg] of the making of `chips` chips of `chip_carbon` [kg] each in a run of `time` [s]."""
+        """Embodied carbon [kg] of a run of `time` [s] on `chips` chips of `chip_carbon` [kg] each."""
         whole = jnp.asarray(chip_carbon) * self.embodied_multiplier
         return embodied_carbon(whole, chips, time, self.chip_life, self.utilization)

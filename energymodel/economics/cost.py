@@ -1,4 +1,4 @@
-"""What does a run cost in money: hardware, facility, electricity, demand charge and delay?"""
+"""What does a run cost: hardware, facility, electricity, demand charge and delay?"""
 
 import abc
 
@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 from energymodel.numerics import Numeric, Real, real
 
 YEAR = 8760.0 * 3600.0
-"""Year of account, 365 days of 24 h [s], the convention of hourly prices."""
+"""Accounting year of 365 days [s], the convention of hourly prices."""
 
 _SERIES_BELOW = 1e-4
 
@@ -17,8 +17,8 @@ _SERIES_BELOW = 1e-4
 def capital_recovery_factor(interest_rate: Numeric, life: Numeric) -> Float[Array, "..."]:
     """Yearly payment per unit of capital, `CRF = r (1 + r)^n / ((1 + r)^n - 1)` [Sullivan et al. 2015, ch. 4].
 
-    Payments at the end of each of n equal years. At zero interest it is straight-line depreciation, `1/n`;
-    below a rate of 1e-4 the series `1/n + (n+1)/(2n) r + (n^2-1)/(12n) r^2` stands in, with the slope of the limit.
+    Payments at the end of each of n years. At zero interest it is straight-line depreciation, `1/n`; below a rate of
+    1e-4 the series `1/n + (n+1)/(2n) r + (n^2-1)/(12n) r^2` replaces it.
 
     **Arguments:**
 
@@ -37,7 +37,7 @@ def capital_recovery_factor(interest_rate: Numeric, life: Numeric) -> Float[Arra
 def capital_rate(price: Numeric, interest_rate: Numeric, life: Numeric, utilization: Numeric) -> Float[Array, "..."]:
     """Cost of holding equipment for a second of use, `c = C_0 CRF / (year u)` [Barroso et al. 2018, ch. 6].
 
-    The hours in which nothing runs are paid by those in which something does.
+    Productive hours pay for idle ones.
 
     **Arguments:**
 
@@ -67,7 +67,7 @@ def electricity_cost(energy: Numeric, price: Numeric) -> Float[Array, "..."]:
 def demand_cost(power: Numeric, time: Numeric, demand_charge: Numeric) -> Float[Array, "..."]:
     """Cost of reserving peak power, `C = d P_peak t` [definition].
 
-    Utilities bill the highest power of each month; here the charge accrues evenly over the month.
+    Utilities bill the highest power of each month; here the charge accrues evenly.
 
     **Arguments:**
 
@@ -121,7 +121,7 @@ def rental_cost(chips: Numeric, time: Numeric, price: Numeric) -> Float[Array, "
 
 
 class AbstractPrice(eqx.Module):
-    """What a run is charged."""
+    """Price model of a run."""
 
     @abc.abstractmethod
     def cost(
@@ -179,5 +179,5 @@ class RentedPrice(AbstractPrice):
     def cost(
         self, chip_price: Numeric, chips: Numeric, time: Numeric, energy: Numeric, power: Numeric
     ) -> Float[Array, "..."]:
-        """See `AbstractPrice.cost`; price of chips, energy and power are the landlord's matter."""
+        """See `AbstractPrice.cost`; the rent covers chip price, energy and power."""
         return rental_cost(chips, time, self.chip_time) + delay_cost(time, self.delay_cost)

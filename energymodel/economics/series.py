@@ -1,4 +1,8 @@
-"""What do energy and its carbon cost when price or grid intensity changes with the hour?"""
+"""What do energy and carbon cost when price or grid carbon intensity varies over time?
+
+Shared arguments: knots `times` t_i, increasing [s]; `values` c_i at the knots, price [USD/J] or carbon intensity
+[kg/J].
+"""
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,12 +19,6 @@ def series_at(time: Numeric, times: Series, values: Series) -> Float[Array, "...
 
     Linear between knots, constant before the first and after the last knot.
 
-    **Arguments:**
-
-    - `time`: t [s].
-    - `times`: knots t_i, increasing [s].
-    - `values`: c_i, in any unit, as [USD/J] or [kg/J].
-
     **Returns:** value at that time, unit of `values`; with [1] for a bare factor.
     """
     return jnp.interp(jnp.asarray(time), times, values)
@@ -34,8 +32,6 @@ def series_total(times: Series, values: Series, powers: Series) -> Float[Array, 
 
     **Arguments:**
 
-    - `times`: knots t_i, increasing [s].
-    - `values`: price [USD/J] or carbon intensity [kg/J] at the knots.
     - `powers`: power of the facility at the knots [W].
 
     **Returns:** cost [USD] or emission [kg].
@@ -47,12 +43,7 @@ def series_total(times: Series, values: Series, powers: Series) -> Float[Array, 
 def series_mean(times: Series, values: Series) -> Float[Array, ""]:
     """Time average of a series, `<c> = int c dt / (t_n - t_0)` [definition].
 
-    What a run of constant power pays per joule.
-
-    **Arguments:**
-
-    - `times`: knots, increasing [s].
-    - `values`: price [USD/J] or carbon intensity [kg/J] at the knots.
+    The price per joule of a run at constant power.
 
     **Returns:** mean value, unit of `values`; [1] for a bare factor.
     """

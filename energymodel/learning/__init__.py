@@ -1,1 +1,1 @@
-"""How many tokens does a loss cost at this batch, and how does the loss fall with time?"""
+"""Loss law, critical batch size, batch schedules and the information a model absorbs."""

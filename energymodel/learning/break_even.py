@@ -1,7 +1,11 @@
 """When does a larger batch pay: how much throughput must it gain, and how little power may it draw?
 
-A batch that needs more tokens for the same loss is faster only if its throughput rises by more, and cheaper in energy
-only if its energy per token falls by more. The two conditions are independent: a batch may be faster and cost more.
+A batch that needs more tokens for the same loss is faster only if its throughput rises by more, and saves energy only
+if its energy per token falls by more. The two conditions are independent: a batch may be faster and take more energy.
+
+Shared arguments: `batch` B_1, `other_batch` B_2 and the run-level `critical_batch` B_c [token]; `throughput` R_1 and
+`other_throughput` R_2 [token/s]; `power` P_1 [W]; the ratios `token_ratio` D_2/D_1 of the tokens to the same loss,
+`throughput_ratio` R_2/R_1 and `power_ratio` P_2/P_1 [1].
 """
 
 import jax.numpy as jnp
@@ -12,30 +16,21 @@ from energymodel.numerics import Numeric
 
 
 def token_ratio(batch: Numeric, other_batch: Numeric, critical_batch: Numeric) -> Float[Array, "..."]:
-    """Tokens to a loss at another batch over those at this one, `D(B_2)/D(B_1) = (1 + B_2/B_c) / (1 + B_1/B_c)`
-    [McCandlish et al. 2018, sec. 2.3].
+    """Tokens to a loss at another batch over those at this one, `D(B_2)/D(B_1) = (1 + B_2/B_c) / (1 + B_1/B_c)`.
 
-    **Arguments:**
+    [McCandlish et al. 2018, sec. 2.3]. B_c is that at the progress of the loss.
 
-    - `batch`: B_1 [token].
-    - `other_batch`: B_2 [token].
-    - `critical_batch`: run-level B_c at the progress of that loss [token].
-
-    **Returns:** ratio [1]: what `break_even_throughput` and `break_even_power` ask for where it is not measured.
+    **Returns:** ratio [1], the `token_ratio` of the other functions unless it is measured.
     """
     return batch_penalty(other_batch, critical_batch) / batch_penalty(batch, critical_batch)
 
 
 def break_even_throughput(throughput: Numeric, token_ratio: Numeric) -> Float[Array, "..."]:
-    """Throughput above which another batch reaches the loss in less time, `R_2 = R_1 D_2/D_1`
+    """Throughput above which another batch reaches the loss in less time, `R_2 = R_1 D_2/D_1`.
+
     [derivation: t = D / R at the same loss].
 
-    **Arguments:**
-
-    - `throughput`: of this batch, R_1 [token/s].
-    - `token_ratio`: D_2/D_1, tokens to the loss at the other batch over those at this one [1].
-
-    **Returns:** least throughput R_2 [token/s].
+    **Returns:** lowest throughput R_2 [token/s].
     """
     return jnp.asarray(throughput) * token_ratio
 
@@ -43,17 +38,9 @@ def break_even_throughput(throughput: Numeric, token_ratio: Numeric) -> Float[Ar
 def break_even_power(
     power: Numeric, throughput: Numeric, other_throughput: Numeric, token_ratio: Numeric
 ) -> Float[Array, "..."]:
-    """Power below which another batch reaches the loss with less energy, `P_2 = P_1 (R_2/R_1) / (D_2/D_1)`
-    [derivation: E = P D / R at the same loss].
+    """Power below which another batch reaches the loss with less energy, `P_2 = P_1 (R_2/R_1) / (D_2/D_1)`.
 
-    Per token: `(P_2/R_2) / (P_1/R_1)` below `D_1/D_2`.
-
-    **Arguments:**
-
-    - `power`: of this batch, P_1 [W].
-    - `throughput`: of this batch, R_1 [token/s].
-    - `other_throughput`: of the other, R_2 [token/s].
-    - `token_ratio`: D_2/D_1 [1].
+    [derivation: E = P D / R at the same loss]. Per token: `(P_2/R_2) / (P_1/R_1)` below `D_1/D_2`.
 
     **Returns:** highest power P_2 [W].
     """
@@ -61,13 +48,9 @@ def break_even_power(
 
 
 def time_ratio(throughput_ratio: Numeric, token_ratio: Numeric) -> Float[Array, "..."]:
-    """Time to the loss at another batch over that at this one, `t_2/t_1 = (D_2/D_1) / (R_2/R_1)`
+    """Time to the loss at another batch over that at this one, `t_2/t_1 = (D_2/D_1) / (R_2/R_1)`.
+
     [derivation: t = D / R].
-
-    **Arguments:**
-
-    - `throughput_ratio`: R_2/R_1 [1].
-    - `token_ratio`: D_2/D_1 [1].
 
     **Returns:** ratio [1], below 1 if and only if the other batch is faster.
     """
@@ -75,14 +58,9 @@ def time_ratio(throughput_ratio: Numeric, token_ratio: Numeric) -> Float[Array, 
 
 
 def energy_ratio(throughput_ratio: Numeric, power_ratio: Numeric, token_ratio: Numeric) -> Float[Array, "..."]:
-    """Energy to the loss at another batch over that at this one, `E_2/E_1 = (P_2/P_1) (D_2/D_1) / (R_2/R_1)`
+    """Energy to the loss at another batch over that at this one, `E_2/E_1 = (P_2/P_1) (D_2/D_1) / (R_2/R_1)`.
+
     [derivation: E = P t].
-
-    **Arguments:**
-
-    - `throughput_ratio`: R_2/R_1 [1].
-    - `power_ratio`: P_2/P_1 [1].
-    - `token_ratio`: D_2/D_1 [1].
 
     **Returns:** ratio [1], below 1 if and only if the other batch needs less energy.
     """
@@ -92,15 +70,13 @@ def energy_ratio(throughput_ratio: Numeric, power_ratio: Numeric, token_ratio: N
 def break_even_batch(
     batch: Numeric, critical_batch: Numeric, fixed_cost_batch: Numeric, cost_ratio: Numeric
 ) -> Float[Array, "..."]:
-    """The other batch that costs the same, `B_2 = phi B_h B_c / B_1`, the mirror image at the best one
-    [derivation: `(1 + B/B_c)(1 + phi B_h/B)` is 1 + phi B_h/B_c + B/B_c + phi B_h/B; its last two terms swap].
+    """The other batch with the same cost, `B_2 = phi B_h B_c / B_1`, the mirror image about the optimum.
 
-    Between the two a batch costs less, outside more; B_1 = sqrt(phi B_h B_c) is its own mirror image.
+    [derivation: `(1 + B/B_c)(1 + phi B_h/B)` is 1 + phi B_h/B_c + B/B_c + phi B_h/B; its last two terms swap].
+    Batches between the two cost less, all others more; B_1 = sqrt(phi B_h B_c) is its own mirror image.
 
     **Arguments:**
 
-    - `batch`: B_1 [token], above 0.
-    - `critical_batch`: run-level B_c [token].
     - `fixed_cost_batch`: B_h, tokens that could be processed in the fixed time of a step [token].
     - `cost_ratio`: cost of a second of waiting over a second of work, phi [1]: 1 for time, idle over full power
       for energy.

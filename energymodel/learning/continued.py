@@ -1,4 +1,4 @@
-"""What do further tokens achieve in a run that has begun already?"""
+"""How much progress do further tokens make in a run that has already begun?"""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -7,15 +7,15 @@ from energymodel.learning.learning import AbstractLearning
 from energymodel.numerics import Numeric, Real, component, real
 
 _LEAST_REST = 1e-9
-"""Share of the progress made so far that a loss already reached still costs: finite logarithms, and next to nothing."""
+"""Share of the progress so far that a loss already reached still costs; negligible, but keeps logarithms finite."""
 
 
 class ContinuedLearning(AbstractLearning):
-    """The rest of a run after a progress of `done` effective tokens, under the same laws as the run
-    [derivation: the totals of a run are integrals over its progress, so those of its rest are differences].
+    """The rest of a run after a progress of `done` effective tokens, under the same laws as the run.
 
-    Everything counts from now: tokens and effective tokens of the rest. What was done is worth its effective tokens at
-    any batch of the rest, `D_rest(x, B) = D(x_0 + x, B) - D(x_0, B)` with D of the whole run at the constant batch B.
+    [derivation: the totals of a run are integrals over its progress, so those of its rest are differences]. Tokens and
+    effective tokens count from now on. Past progress is worth its effective tokens at any batch of the rest:
+    `D_rest(x, B) = D(x_0 + x, B) - D(x_0, B)`, with D of the whole run at the constant batch B.
     """
 
     whole: AbstractLearning = component()
@@ -33,7 +33,7 @@ class ContinuedLearning(AbstractLearning):
         return loss, effective_tokens - self.done
 
     def tokens(self, parameters: Numeric, loss: Numeric, batch: Numeric) -> Float[Array, "..."]:
-        """See `AbstractLearning.tokens`; next to nothing for a loss that is reached already."""
+        """See `AbstractLearning.tokens`; negligible for a loss that is already reached."""
         before = self._tokens_before(parameters, batch)
         return jnp.maximum(self.whole.tokens(parameters, loss, batch) - before, _LEAST_REST * before)
 
@@ -46,9 +46,9 @@ class ContinuedLearning(AbstractLearning):
         return self.whole.penalty(parameters, self.done + jnp.asarray(effective_tokens), batch)
 
     def information(self, effective_tokens: Numeric) -> Float[Array, "..."]:
-        """See `AbstractLearning.information`; that of the whole run so far, which the model must hold."""
+        """See `AbstractLearning.information`; that of the whole run, which the model must store."""
         return self.whole.information(self.done + jnp.asarray(effective_tokens))
 
     def _tokens_before(self, parameters: Numeric, batch: Numeric) -> Float[Array, "..."]:
-        """Tokens at a batch that would have made the progress so far [token]."""
+        """Tokens that make the progress so far at a batch [token]."""
         return self.whole.tokens(parameters, self.whole.loss(parameters, self.done), batch)

@@ -1,4 +1,8 @@
-"""How large may a batch be before its tokens are partly wasted?"""
+"""How large may a batch be before part of its tokens is wasted?
+
+Shared arguments: `batch` B, `critical_batch` B_c (that of the whole run in `tokens_needed`, `tokens_effective` and
+`steps_needed`) and `effective_tokens` D_eff [token].
+"""
 
 import abc
 
@@ -6,22 +10,22 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, real, softplus
+from energymodel.numerics import Numeric, Real, power_law, real, softplus
 
 UNTRAINED_LOSS = 10.82
-"""Loss of a uniform guess among 50 257 words, ln 50257 [nat/token] [Kaplan et al. 2020, sec. 2]."""
+"""Loss of a uniform guess among 50,257 tokens, ln 50257 [nat/token] [Kaplan et al. 2020, sec. 2]."""
 
 
 class AbstractCriticalBatch(eqx.Module):
-    """Batch at which half of the tokens are wasted, as training proceeds."""
+    """Batch at which half of the tokens are wasted, as a function of training progress."""
 
     @abc.abstractmethod
     def run_level(self, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
-        """Critical batch [token] of a whole run of constant batch that ends there."""
+        """Critical batch [token] of a whole run at constant batch that ends at this progress."""
 
     @abc.abstractmethod
     def instantaneous(self, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
-        """Critical batch [token] at that moment of a run."""
+        """Critical batch [token] at this moment of a run."""
 
 
 class PowerCriticalBatch(AbstractCriticalBatch):
@@ -31,11 +35,11 @@ class PowerCriticalBatch(AbstractCriticalBatch):
     exponent: Real = real("1", doc="xi, 0 to 1")
 
     def run_level(self, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
-        """See `power_critical_batch`; the loss does not matter."""
+        """See `power_critical_batch`; independent of the loss."""
         return power_critical_batch(effective_tokens, self.coefficient, self.exponent)
 
     def instantaneous(self, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
-        """See `instantaneous_coefficient`; the loss does not matter."""
+        """See `instantaneous_coefficient`; independent of the loss."""
         coefficient = instantaneous_coefficient(self.coefficient, self.exponent)
         return power_critical_batch(effective_tokens, coefficient, self.exponent)
 
@@ -43,9 +47,9 @@ class PowerCriticalBatch(AbstractCriticalBatch):
 class KaplanCriticalBatch(AbstractCriticalBatch):
     """Critical batch that depends on the loss alone, `B_c = c L^-m`, m about 4.76 [Kaplan et al. 2020, eq. 1.4].
 
-    The law gives the noise scale at a loss, so the two levels are taken as one: exact for the moment, and at
-    run level off by the share `m g / L` of the penalty's excess, g the slope -dL/dln x (7 % at g = .0275, L = 1.97).
-    It means nothing at the very start of a run, nor for runs of fewer than about a thousand steps.
+    The law gives the noise scale at a loss, so the run level is taken to equal the instantaneous level. That is exact
+    at a moment; at run level, the excess of the penalty is off by the share `m g / L`, g the slope -dL/dln x (7 % at g
+    = .0275, L = 1.97). Not valid at the very start of a run or for fewer than about a thousand steps.
     """
 
     coefficient: Real = real("token", doc="c, at a loss of 1 nat/token")
@@ -56,15 +60,15 @@ class KaplanCriticalBatch(AbstractCriticalBatch):
         return kaplan_critical_batch(loss, self.coefficient, self.exponent)
 
     def instantaneous(self, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
-        """See `kaplan_critical_batch`; tokens matter only through the loss."""
-        return kaplan_critical_batch(loss, self.coefficient, self.exponent)
+        """The same as `run_level`."""
+        return self.run_level(effective_tokens, loss)
 
 
 def power_critical_batch(tokens: Numeric, coefficient: Numeric, exponent: Numeric) -> Float[Array, "..."]:
     """Critical batch of a run, `B_c = c D^xi` [Bergsma et al. 2025].
 
-    Measured on 0.1 to 3 billion parameters and up to 1e11 tokens; independent of model size. Zhang et al. 2024
-    have the same form for the batch of 20 % overhead: see `critical_batch_from_overhead`.
+    Measured on 0.1 to 3 billion parameters and up to 1e11 tokens; independent of model size. Zhang et al. 2024 use the
+    same form for the batch of 20 % overhead: see `critical_batch_from_overhead`.
 
     **Arguments:**
 
@@ -74,14 +78,14 @@ def power_critical_batch(tokens: Numeric, coefficient: Numeric, exponent: Numeri
 
     **Returns:** critical batch [token].
     """
-    return jnp.asarray(coefficient) * jnp.power(jnp.asarray(tokens), exponent)
+    return power_law(tokens, coefficient, exponent)
 
 
 def kaplan_critical_batch(loss: Numeric, coefficient: Numeric, exponent: Numeric) -> Float[Array, "..."]:
     """Critical batch at a loss, `B_c = c L^-m` [Kaplan et al. 2020, eq. 1.4].
 
-    In nats of WebText2 and its tokenizer: not portable to other data without a shift of the loss. Losses above that
-    of an untrained model, which power laws promise for the first tokens, count as untrained.
+    In nats of WebText2 and its tokenizer: not portable to other data without a shift of the loss. Losses above that of
+    an untrained model, which power laws give for the first tokens, count as untrained.
 
     **Arguments:**
 
@@ -91,13 +95,13 @@ def kaplan_critical_batch(loss: Numeric, coefficient: Numeric, exponent: Numeric
 
     **Returns:** critical batch [token].
     """
-    return jnp.asarray(coefficient) * jnp.power(jnp.minimum(loss, UNTRAINED_LOSS), -jnp.asarray(exponent))
+    return power_law(jnp.minimum(loss, UNTRAINED_LOSS), coefficient, -jnp.asarray(exponent))
 
 
 def critical_batch_from_overhead(batch: Numeric, overhead: Numeric) -> Float[Array, "..."]:
-    """Critical batch from the batch that wastes a stated share, `B_c = B / w` [derivation: `batch_penalty` = 1 + w].
+    """Critical batch from the batch with a stated overhead, `B_c = B / w` [derivation: `batch_penalty` = 1 + w].
 
-    Zhang et al. 2024 report the batch of 20 % overhead: five times that.
+    Zhang et al. 2024 report the batch of 20 % overhead; the critical batch is five times that.
 
     **Arguments:**
 
@@ -130,28 +134,20 @@ def batch_penalty(batch: Numeric, critical_batch: Numeric) -> Float[Array, "..."
 
     With S = D/B steps this is `(S/S_min - 1)(D/D_min - 1) = 1`.
 
-    **Arguments:**
-
-    - `batch`: B [token].
-    - `critical_batch`: B_c [token].
-
     **Returns:** penalty [1], at least 1.
     """
     return 1.0 + jnp.asarray(batch) / critical_batch
 
 
 def sharp_batch_penalty(batch: Numeric, critical_batch: Numeric, sharpness: Numeric) -> Float[Array, "..."]:
-    """Tokens per effective token with a bend of any sharpness, `D / D_eff = (1 + (B / B_c)^p)^(1/p)`
-    [derivation: `batch_penalty` generalized].
+    """Tokens per effective token with a sharper bend, `D / D_eff = (1 + (B / B_c)^p)^(1/p)`.
 
-    With S = D/B steps this is `((S/S_min)^p - 1)((D/D_min)^p - 1) = 1`, which is McCandlish's hyperbola at p = 1; both
-    of its limits, D_min tokens and S_min steps, stay. Runs with their learning rate tuned at each batch have p from
-    1 to 2 (experiments/06_critical_batch).
+    [derivation: `batch_penalty` generalized]. With S = D/B steps this is `((S/S_min)^p - 1)((D/D_min)^p - 1) = 1`:
+    McCandlish's hyperbola at p = 1, with the same limits D_min tokens and S_min steps at every p. Runs whose learning
+    rate is tuned at each batch have p from 1 to 2 (experiments/06_critical_batch).
 
     **Arguments:**
 
-    - `batch`: B [token].
-    - `critical_batch`: B_c, where both limits meet [token].
     - `sharpness`: p [1], above 0.
 
     **Returns:** penalty [1], at least 1.
@@ -161,13 +157,7 @@ def sharp_batch_penalty(batch: Numeric, critical_batch: Numeric, sharpness: Nume
 
 
 def tokens_needed(effective_tokens: Numeric, batch: Numeric, critical_batch: Numeric) -> Float[Array, "..."]:
-    """Tokens to process for the progress of D_eff, `D = D_eff (1 + B / B_c)` [McCandlish et al. 2018, sec. 2.3].
-
-    **Arguments:**
-
-    - `effective_tokens`: D_eff [token].
-    - `batch`: B [token].
-    - `critical_batch`: run-level B_c at D_eff [token].
+    """Tokens needed for the progress of D_eff, `D = D_eff (1 + B / B_c)` [McCandlish et al. 2018, sec. 2.3].
 
     **Returns:** tokens D [token].
     """
@@ -182,8 +172,6 @@ def tokens_effective(tokens: Numeric, batch: Numeric, critical_batch: Numeric) -
     **Arguments:**
 
     - `tokens`: D [token].
-    - `batch`: B [token].
-    - `critical_batch`: run-level B_c [token].
 
     **Returns:** effective tokens [token].
     """
@@ -192,12 +180,6 @@ def tokens_effective(tokens: Numeric, batch: Numeric, critical_batch: Numeric) -
 
 def steps_needed(effective_tokens: Numeric, batch: Numeric, critical_batch: Numeric) -> Float[Array, "..."]:
     """Optimizer steps, `S = D / B = D_eff (1/B + 1/B_c)` [McCandlish et al. 2018, sec. 2.3].
-
-    **Arguments:**
-
-    - `effective_tokens`: D_eff [token].
-    - `batch`: B [token].
-    - `critical_batch`: run-level B_c [token].
 
     **Returns:** steps [1]. Never below `S_min = D_eff / B_c`, however large the batch.
     """
@@ -209,13 +191,11 @@ def per_token_progress(
 ) -> Float[Array, "..."]:
     """Progress per token, `e = e_0 (1 + B / B_c)^-beta` [McCandlish et al. 2018, sec. 2.3, generalized].
 
-    beta = 1 is McCandlish; for B >> B_c it is the sources' power law `alpha B^-beta` with `alpha = e_0 B_c^beta`.
+    beta = 1 is McCandlish. For B >> B_c it is the sources' power law `alpha B^-beta` with `alpha = e_0 B_c^beta`.
 
     **Arguments:**
 
-    - `batch`: B [token].
     - `progress`: progress per token of a small batch, e_0 [1/token].
-    - `critical_batch`: B_c [token].
     - `exponent`: beta [1], 0.7 to 1.2.
 
     **Returns:** progress per token [1/token].
@@ -241,10 +221,10 @@ def progress_rate(per_token: Numeric, token_rate: Numeric) -> Float[Array, "..."
 def exponential_training_time(
     initial_loss: Numeric, loss: Numeric, entropy_floor: Numeric, per_token: Numeric, token_rate: Numeric
 ) -> Float[Array, "..."]:
-    """Time to a loss if the gap decayed exponentially, `t = ln[(L_0 - L_inf) / (L - L_inf)] / (e R)`
-    [derivation: dL/dt = -e R (L - L_inf)].
+    """Time to a loss if the gap decayed exponentially, `t = ln[(L_0 - L_inf) / (L - L_inf)] / (e R)`.
 
-    The corrected form of the sources' time; a loss that falls as a power law takes `energymodel.learning.loss_ode`.
+    [derivation: dL/dt = -e R (L - L_inf)]. The corrected form of the sources' time; for a loss that falls as a power
+    law see `energymodel.learning.loss_ode`.
 
     **Arguments:**
 

@@ -8,13 +8,13 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, real
+from energymodel.numerics import Numeric, Real, power_law, real
 
 
 def low_rank_ratio(rank: Numeric, rows: Numeric, columns: Numeric) -> Float[Array, "..."]:
     """Parameters and FLOP of a factorized matrix per dense one, `chi (m + n) / (m n)` [definition].
 
-    The matrix m x n is the product of m x chi and chi x n. Above `break_even_rank` it costs more than the dense one.
+    The m x n matrix is the product of m x chi and chi x n. Above `break_even_rank` it is larger than the dense one.
 
     **Arguments:**
 
@@ -29,12 +29,9 @@ def low_rank_ratio(rank: Numeric, rows: Numeric, columns: Numeric) -> Float[Arra
 
 
 def break_even_rank(rows: Numeric, columns: Numeric) -> Float[Array, "..."]:
-    """Rank at which factors are as large as the matrix, `chi = m n / (m + n)` [derivation: `low_rank_ratio` = 1].
+    """Rank at which the factors are as large as the matrix, `chi = m n / (m + n)` [derivation: `low_rank_ratio` = 1].
 
-    **Arguments:**
-
-    - `rows`: m [1].
-    - `columns`: n [1].
+    Arguments as in `low_rank_ratio`.
 
     **Returns:** rank [1].
     """
@@ -42,17 +39,15 @@ def break_even_rank(rows: Numeric, columns: Numeric) -> Float[Array, "..."]:
 
 
 def tensor_train_ratio(rank: Numeric, rows: Numeric, columns: Numeric, cores: Numeric) -> Float[Array, "..."]:
-    """Parameters of a tensor-train matrix per dense one, `chi (2 + (d - 2) chi) (m n)^(1/d) / (m n)`
-    [Novikov et al. 2015].
+    """Parameters of a tensor-train matrix per dense one, `chi (2 + (d - 2) chi) (m n)^(1/d) / (m n)`.
 
-    d cores of equal mode sizes and inner rank chi; the two outer cores have one bond, the d - 2 inner ones two.
+    [Novikov et al. 2015]. d cores of equal mode sizes and inner rank chi; the two outer cores have one bond, the d - 2
+    inner ones two.
 
     **Arguments:**
 
-    - `rank`: chi [1].
-    - `rows`: m [1].
-    - `columns`: n [1].
     - `cores`: d [1], at least 2.
+    - the others: as in `low_rank_ratio`.
 
     **Returns:** ratio [1].
     """
@@ -63,7 +58,7 @@ def tensor_train_ratio(rank: Numeric, rows: Numeric, columns: Numeric, cores: Nu
 def factorized_parameters(parameters: Numeric, ratio: Numeric, exponent: Numeric) -> Float[Array, "..."]:
     """Dense size with the loss of a factorized model, `N_eff = N ratio^omega` [definition].
 
-    omega = 1: as good as a dense model of the stored size; omega = 0: no loss at all. A prior, 0.3 to 1.
+    omega = 1 is as good as a dense model of the stored size, omega = 0 as the original. A prior, 0.3 to 1.
 
     **Arguments:**
 
@@ -73,7 +68,7 @@ def factorized_parameters(parameters: Numeric, ratio: Numeric, exponent: Numeric
 
     **Returns:** parameters that enter the loss law [1].
     """
-    return jnp.asarray(parameters) * jnp.power(jnp.asarray(ratio), exponent)
+    return power_law(ratio, parameters, exponent)
 
 
 class Factorization(eqx.Module):

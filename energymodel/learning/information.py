@@ -1,4 +1,8 @@
-"""How many bits does a model absorb from its tokens, at which rate and at what price?"""
+"""How many bits does a model absorb from its tokens, and how fast?
+
+Shared arguments: `effective_tokens` D [token]; `data_coefficient` b [nat/token] and `data_exponent` beta [1] of the
+data term b D^-beta, 0 < beta < 1; `information` I [bit]; `parameters` N [1]; `token_rate` R [token/s].
+"""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -12,17 +16,10 @@ LN2 = 0.6931471805599453
 def information_absorbed(
     effective_tokens: Numeric, data_coefficient: Numeric, data_exponent: Numeric
 ) -> Float[Array, "..."]:
-    """Excess code length of learning, `I = int_0^D (L(x) - L(D)) dx / ln 2 = b beta/(1-beta) D^(1-beta) / ln 2`
+    """Excess code length of learning, `I = int_0^D (L(x) - L(D)) dx / ln 2 = b beta/(1-beta) D^(1-beta) / ln 2`.
+
+    Prequential code: bits that a compressor which learns as it goes uses beyond one that starts with the final model
     [Blier & Ollivier 2018].
-
-    Prequential code: what a compressor that learns as it goes spends above one that starts with the final model.
-    For a data term b D^-beta with 0 < beta < 1.
-
-    **Arguments:**
-
-    - `effective_tokens`: D [token].
-    - `data_coefficient`: b [nat/token].
-    - `data_exponent`: beta [1].
 
     **Returns:** information [bit].
     """
@@ -33,14 +30,9 @@ def information_absorbed(
 def information_per_token(
     effective_tokens: Numeric, data_coefficient: Numeric, data_exponent: Numeric
 ) -> Float[Array, "..."]:
-    """Information absorbed from the next token, `dI/dD = b beta D^-beta / ln 2`
+    """Information absorbed from the next token, `dI/dD = b beta D^-beta / ln 2`.
+
     [derivation: derivative of `information_absorbed`].
-
-    **Arguments:**
-
-    - `effective_tokens`: D [token].
-    - `data_coefficient`: b [nat/token].
-    - `data_exponent`: beta [1].
 
     **Returns:** information per effective token [bit/token]. Falls as the model learns.
     """
@@ -56,7 +48,6 @@ def information_rate(per_token: Numeric, token_rate: Numeric, token_efficiency: 
     **Arguments:**
 
     - `per_token`: information per effective token, dI/dD [bit/token].
-    - `token_rate`: throughput R [token/s].
     - `token_efficiency`: effective tokens per token, e(B)/e_0 [1], at most 1.
 
     **Returns:** information rate [bit/s].
@@ -69,24 +60,18 @@ def information_per_parameter(information: Numeric, parameters: Numeric) -> Floa
 
     Measured capacities are 2 [Allen-Zhu & Li 2024] to 3.6 [Morris et al. 2025] bits per parameter.
 
-    **Arguments:**
-
-    - `information`: I [bit].
-    - `parameters`: N [1].
-
     **Returns:** load per parameter [bit].
     """
     return jnp.asarray(information) / parameters
 
 
 def capacity_use(information: Numeric, parameters: Numeric, capacity: Numeric) -> Float[Array, "..."]:
-    """Share of the storage capacity that is used, `I / (c N)`; above 1 the loss law promises more than fits
-    [Allen-Zhu & Li 2024].
+    """Share of the storage capacity that is used, `I / (c N)` [Allen-Zhu & Li 2024].
+
+    Above 1, the loss law promises more than the model can store.
 
     **Arguments:**
 
-    - `information`: I [bit].
-    - `parameters`: N [1].
     - `capacity`: bits per parameter, c [bit].
 
     **Returns:** used share [1].

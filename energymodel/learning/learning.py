@@ -1,4 +1,4 @@
-"""What do tokens in batches of a given size achieve, and how many tokens does a loss take?"""
+"""How much progress do tokens make at a batch size, and how many tokens does a loss take?"""
 
 import abc
 from collections.abc import Callable
@@ -11,13 +11,13 @@ from jaxtyping import Array, Float
 from energymodel.learning.critical_batch import AbstractCriticalBatch, tokens_needed
 from energymodel.learning.loss_law import AbstractLossLaw, tokens_for_gap
 from energymodel.learning.three_term import ThreeTermLaw, at_optimal_batch, batch_term, three_term_loss
-from energymodel.numerics import Numeric, Real, implicit_root, real
+from energymodel.numerics import Numeric, Real, implicit_root, power_law, real
 
 _LEAST_LOG_EFFICIENCY = -40.0
 """Bracket of ln(effective tokens / tokens)."""
 
 _LEAST_SOUND_LOG_EFFICIENCY = -7.0
-"""The bracket where 99.9 % of the tokens are wasted and not every law makes sense: see `least_log_efficiency`."""
+"""End of the bracket where 99.9 % of the tokens are wasted and some laws fail: see `least_log_efficiency`."""
 
 _LEAST_GAP_SHARE = 1e-6
 """Share of the data term below which the step term of the three-term law counts as exhausted."""
@@ -46,7 +46,7 @@ class AbstractLearning(eqx.Module):
 
     @abc.abstractmethod
     def penalty(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
-        """Tokens per effective token at that moment, dD/dx [1]: the right-hand side of schedules."""
+        """Tokens per effective token at this moment, dD/dx [1]: the right-hand side of schedules."""
 
     @abc.abstractmethod
     def information(self, effective_tokens: Numeric) -> Float[Array, "..."]:
@@ -56,8 +56,8 @@ class AbstractLearning(eqx.Module):
 class CriticalBatchLearning(AbstractLearning):
     """A loss law in effective tokens, `D = D_eff (1 + B/B_c(D_eff)) / (1 + a)` [McCandlish et al. 2018, sec. 2.3].
 
-    The overhead a is what the runs behind the loss law carry themselves: their effective tokens are fewer than
-    their tokens by 1 + a (5 to 10 % for Chinchilla), which the law has absorbed.
+    The overhead a is the batch overhead of the runs behind the loss law: their effective tokens are fewer than their
+    tokens by a factor of 1 + a (5 to 10 % for Chinchilla), which the fitted law has absorbed.
     """
 
     loss_law: AbstractLossLaw
@@ -77,7 +77,9 @@ class CriticalBatchLearning(AbstractLearning):
         # In ln(D_eff / D), which is of order one: ln D_eff itself would cost two digits in float32.
         def excess(log_efficiency: Array, given: tuple[Any, Array, Array, Array]) -> Array:
             learning, size, tokens, batch = given
-            return jnp.log(learning._tokens(size, tokens * jnp.exp(log_efficiency), batch) / tokens)
+            effective_tokens = tokens * jnp.exp(log_efficiency)
+            loss = learning.loss(size, effective_tokens)
+            return jnp.log(learning._tokens(effective_tokens, loss, batch) / tokens)
 
         given = (self, size, tokens, batch)
         lowest = least_log_efficiency(excess, given, tokens)
@@ -88,9 +90,7 @@ class CriticalBatchLearning(AbstractLearning):
 
     def tokens(self, parameters: Numeric, loss: Numeric, batch: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.tokens`; explicit, because the critical batch is a function of effective tokens."""
-        effective_tokens = self.loss_law.effective_tokens(parameters, loss)
-        critical = self.critical_batch.run_level(effective_tokens, loss)
-        return tokens_needed(effective_tokens, batch, critical) / (1.0 + self.absorbed_overhead)
+        return self._tokens(self.loss_law.effective_tokens(parameters, loss), loss, batch)
 
     def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.effective_tokens`."""
@@ -105,16 +105,16 @@ class CriticalBatchLearning(AbstractLearning):
         """See `AbstractLearning.information`."""
         return self.loss_law.information(effective_tokens)
 
-    def _tokens(self, parameters: Array, effective_tokens: Array, batch: Array) -> Array:
-        """Tokens [token] of a whole run that ends at `effective_tokens` [token]."""
-        critical = self.critical_batch.run_level(effective_tokens, self.loss(parameters, effective_tokens))
+    def _tokens(self, effective_tokens: Array, loss: Numeric, batch: Numeric) -> Array:
+        """Tokens [token] of a whole run that ends at `effective_tokens` [token] and at `loss` [nat/token]."""
+        critical = self.critical_batch.run_level(effective_tokens, loss)
         return tokens_needed(effective_tokens, batch, critical) / (1.0 + self.absorbed_overhead)
 
 
 class ThreeTermLearning(AbstractLearning):
-    """Steps and batch each with a loss term; effective tokens are those of the best constant batch.
+    """A loss term each for steps and batch size; effective tokens are those of the best constant batch.
 
-    Every batch has a floor `c_2 B^-gamma_2` that more steps do not remove, and a best batch exists.
+    Every batch has a floor `c_2 B^-gamma_2` that more steps do not remove, so that a best batch exists.
     """
 
     loss_law: ThreeTermLaw
@@ -129,17 +129,16 @@ class ThreeTermLearning(AbstractLearning):
         """See `AbstractLearning.run`; explicit."""
         law, best = self.loss_law, at_optimal_batch(self.loss_law)
         steps = tokens / jnp.asarray(batch)
-        gap = law.step_coefficient * jnp.power(steps, -law.step_exponent) + batch_term(batch, law)
+        gap = law.step_term(steps) + batch_term(batch, law)
         effective_tokens = jnp.power(best.data_coefficient / gap, 1.0 / best.data_exponent)
         return three_term_loss(parameters, steps, batch, law), effective_tokens
 
     def tokens(self, parameters: Numeric, loss: Numeric, batch: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.tokens`: `D = B (c_1 / gap)^(1/gamma_1)`, the gap above size and batch terms."""
         law = self.loss_law
-        size = law.parameter_coefficient * jnp.power(jnp.asarray(parameters), -law.parameter_exponent)
-        gap = loss - law.entropy_floor - size - batch_term(batch, law)
-        # c_1 S^-g = c_1 B^g D^-g: in tokens, so that what is out of reach has the same size as elsewhere.
-        coefficient = law.step_coefficient * jnp.power(jnp.asarray(batch), law.step_exponent)
+        gap = loss - law.entropy_floor - law.size_term(parameters) - batch_term(batch, law)
+        # c_1 S^-g = c_1 B^g D^-g: in tokens, so that a loss out of reach costs as much as in other laws.
+        coefficient = power_law(batch, law.step_coefficient, law.step_exponent)
         return tokens_for_gap(gap, coefficient, law.step_exponent)
 
     def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Float[Array, "..."]:
@@ -150,11 +149,11 @@ class ThreeTermLearning(AbstractLearning):
         """See `AbstractLearning.penalty`: dD/dx along the curve of this batch through the present loss.
 
         With `g = b x^-beta - c_2 B^-gamma_2` and `D = B (c_1/g)^(1/gamma_1)` it is
-        `(D/x) beta b x^-beta / (gamma_1 g)`; a batch whose floor is the present loss stalls (g at least 1e-6 of
-        the data term keeps it finite).
+        `(D/x) beta b x^-beta / (gamma_1 g)`. A batch whose floor is the present loss makes no progress; a minimum of
+        1e-6 of the data term for g keeps the penalty finite.
         """
         law, best = self.loss_law, at_optimal_batch(self.loss_law)
-        data = best.data_coefficient * jnp.power(jnp.asarray(effective_tokens), -best.data_exponent)
+        data = best.data_term(effective_tokens)
         gap = jnp.maximum(data - batch_term(batch, law), _LEAST_GAP_SHARE * data)
         tokens = batch * jnp.power(law.step_coefficient / gap, 1.0 / law.step_exponent)
         return jnp.asarray(tokens) / effective_tokens * best.data_exponent * data / (law.step_exponent * gap)
@@ -167,8 +166,8 @@ class ThreeTermLearning(AbstractLearning):
 def least_log_efficiency(excess: Callable[[Any, Any], Any], given: Any, tokens: Numeric) -> Float[Array, "..."]:
     """Lower end of a bracket for `ln(D_eff / D)`, of order -40, or -7 where the law has a second root [definition].
 
-    Kaplan's critical batch vanishes faster than the tokens at the start of a run, so that the tokens of a run
-    first fall with its effective tokens and rise only then; the rising branch is meant.
+    At the start of a run Kaplan's critical batch vanishes faster than the tokens, so that the tokens of a run first
+    fall with its effective tokens before they rise. The root lies on the rising branch.
 
     **Arguments:**
 

@@ -1,21 +1,19 @@
-"""How should the learning rate follow the batch, and what does a wrong one cost?"""
+"""How should the learning rate follow the batch size, and what does a wrong one cost?
+
+Shared arguments: `batch` B, `critical_batch` (noise scale) B_n and `tokens` D of the run [token]; `learning_rate` eta,
+`maximum` eta_max (SGD: without noise; Adam: at the peak) and `weight_decay` lambda [1].
+"""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric
+from energymodel.numerics import Numeric, power_law
 
 
 def sgd_learning_rate(batch: Numeric, maximum: Numeric, critical_batch: Numeric) -> Float[Array, "..."]:
     """Best learning rate of SGD, `eta = eta_max / (1 + B_n/B)` [McCandlish et al. 2018, sec. 2.2].
 
-    Linear in small batches, saturating in large ones.
-
-    **Arguments:**
-
-    - `batch`: B [token].
-    - `maximum`: eta_max, best rate without noise [1].
-    - `critical_batch`: B_n [token].
+    Linear at small batches, saturating at large ones.
 
     **Returns:** learning rate [1].
     """
@@ -27,12 +25,6 @@ def adam_learning_rate(batch: Numeric, maximum: Numeric, critical_batch: Numeric
 
     The surge: it grows as sqrt(B), peaks at B = B_n and falls again.
 
-    **Arguments:**
-
-    - `batch`: B [token].
-    - `maximum`: eta_max, rate at the peak [1].
-    - `critical_batch`: B_n [token].
-
     **Returns:** learning rate [1].
     """
     root = jnp.sqrt(jnp.asarray(batch) / critical_batch)
@@ -40,12 +32,12 @@ def adam_learning_rate(batch: Numeric, maximum: Numeric, critical_batch: Numeric
 
 
 def mismatch_loss(learning_rate: Numeric, optimal: Numeric, stiffness: Numeric) -> Float[Array, "..."]:
-    """Loss added by a wrong learning rate, `dL = (k/2) ln^2(eta/eta_opt)`
+    """Loss added by a wrong learning rate, `dL = (k/2) ln^2(eta/eta_opt)`.
+
     [derivation: lowest order about the optimum in ln eta].
 
     **Arguments:**
 
-    - `learning_rate`: eta [1].
     - `optimal`: eta_opt [1].
     - `stiffness`: k [nat/token], about 0.02 (0.005 to 0.05, a prior).
 
@@ -58,13 +50,6 @@ def averaging_timescale(
     batch: Numeric, learning_rate: Numeric, weight_decay: Numeric, tokens: Numeric
 ) -> Float[Array, "..."]:
     """Memory of AdamW as a share of the run, `tau = B / (eta lambda D)` [Wang & Aitchison 2024].
-
-    **Arguments:**
-
-    - `batch`: B [token].
-    - `learning_rate`: eta [1].
-    - `weight_decay`: lambda [1].
-    - `tokens`: D [token].
 
     **Returns:** timescale tau [1].
     """
@@ -82,7 +67,7 @@ def optimal_timescale(tokens_per_parameter: Numeric, coefficient: Numeric, expon
 
     **Returns:** timescale tau [1].
     """
-    return jnp.asarray(coefficient) * jnp.power(jnp.asarray(tokens_per_parameter), exponent)
+    return power_law(tokens_per_parameter, coefficient, exponent)
 
 
 def weight_decay_for_timescale(
@@ -92,10 +77,7 @@ def weight_decay_for_timescale(
 
     **Arguments:**
 
-    - `batch`: B [token].
-    - `learning_rate`: eta [1].
     - `timescale`: tau [1].
-    - `tokens`: D [token].
 
     **Returns:** weight decay lambda [1].
     """
@@ -105,10 +87,10 @@ def weight_decay_for_timescale(
 def undecayed_tokens(
     effective_tokens: Numeric, progress: Numeric, decay_share: Numeric, discount: Numeric
 ) -> Float[Array, "..."]:
-    """Tokens that count before the learning rate has decayed, `x (rho + (1 - rho) d)`, with d rising linearly from 0
-    to 1 in the decay phase [derivation: docs/physics.md B1, after Hägele et al. 2024].
+    """Tokens that count before the learning rate has decayed, `x (rho + (1 - rho) d)`, with d from 0 to 1.
 
-    For warmup-stable-decay schedules: until the final decay the loss is that of a decayed run of fewer tokens.
+    d rises linearly in the decay phase [derivation: docs/physics.md B1, after Hägele et al. 2024]. For
+    warmup-stable-decay schedules: until the final decay, the loss is that of a decayed run of fewer tokens.
 
     **Arguments:**
 

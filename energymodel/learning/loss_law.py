@@ -1,4 +1,4 @@
-"""What loss does a model of this size reach after this many tokens, and which size and tokens are best?"""
+"""What loss does a model reach after a number of tokens, and which size and token count are compute-optimal?"""
 
 import abc
 from typing import NamedTuple
@@ -8,17 +8,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.learning.information import information_absorbed, information_per_token
-from energymodel.numerics import Numeric, Real, real
+from energymodel.numerics import Numeric, Real, power_law, real
 
 FLOP_PER_PARAMETER_AND_TOKEN = 6.0
 """Training compute, forward and backward, without attention: C = 6 N D [Kaplan et al. 2020, sec. 2]."""
 
 UNREACHABLE_TOKENS = 1e20
-"""From here on [token] a loss counts as out of reach: a million times the largest run, still safe in float32."""
+"""Tokens from which a loss counts as out of reach: a million times the largest run, still safe in float32."""
 
 
 class AbstractLossLaw(eqx.Module):
-    """Loss as a function of model size and effective tokens (tokens at vanishing batch)."""
+    """Loss as a function of model size and effective tokens (tokens at vanishing batch size)."""
 
     @abc.abstractmethod
     def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Float[Array, "..."]:
@@ -49,6 +49,14 @@ class ChinchillaLaw(AbstractLossLaw):
     data_coefficient: Real = real("1", doc="b [nat/token]")
     data_exponent: Real = real("1", doc="beta")
 
+    def size_term(self, parameters: Numeric) -> Float[Array, "..."]:
+        """`A N^-alpha` [nat/token]."""
+        return power_law(parameters, self.parameter_coefficient, -self.parameter_exponent)
+
+    def data_term(self, effective_tokens: Numeric) -> Float[Array, "..."]:
+        """`b x^-beta` [nat/token]."""
+        return power_law(effective_tokens, self.data_coefficient, -self.data_exponent)
+
     def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Float[Array, "..."]:
         """See `chinchilla_loss`."""
         return chinchilla_loss(parameters, effective_tokens, self)
@@ -76,36 +84,33 @@ def chinchilla_loss(parameters: Numeric, tokens: Numeric, law: ChinchillaLaw) ->
 
     - `parameters`: model parameters N [1]; `effective_parameters` for a mixture of experts.
     - `tokens`: training tokens D [token]; effective tokens where the batch matters.
-    - `law`: fitted constants.
 
     **Returns:** cross-entropy [nat/token]. Decreasing in both arguments, above `law.entropy_floor`.
     """
-    size = jnp.asarray(law.parameter_coefficient) * jnp.power(jnp.asarray(parameters), -law.parameter_exponent)
-    data = jnp.asarray(law.data_coefficient) * jnp.power(jnp.asarray(tokens), -law.data_exponent)
-    return size + data + law.entropy_floor
+    return law.size_term(parameters) + law.data_term(tokens) + law.entropy_floor
 
 
 def chinchilla_tokens(parameters: Numeric, loss: Numeric, law: ChinchillaLaw) -> Float[Array, "..."]:
     """Tokens that reach a loss, `D_0 = (b / (L - E - A N^-alpha))^(1/beta)` [derivation: inverse of `chinchilla_loss`].
 
-    A loss that the model size forbids costs 1e20 tokens and more: from the gap g_u at which D_0 = 1e20 the
-    logarithm goes on as `ln 1e20 + g_u - gap`, finite and with a slope that points back to what is possible.
+    A loss out of reach of the model size costs more than 1e20 tokens: below the gap g_u at which D_0 = 1e20, the
+    logarithm continues as `ln 1e20 + g_u - gap`, finite and with a slope that points back to feasible losses.
 
     **Arguments:**
 
     - `parameters`: model parameters N [1].
     - `loss`: loss to reach, L [nat/token].
-    - `law`: fitted constants.
 
     **Returns:** effective tokens D_0 [token]. Decreasing in both arguments.
     """
-    size = jnp.asarray(law.parameter_coefficient) * jnp.power(jnp.asarray(parameters), -law.parameter_exponent)
+    size = law.size_term(parameters)
     return tokens_for_gap(loss - law.entropy_floor - size, law.data_coefficient, law.data_exponent)
 
 
 def tokens_for_gap(gap: Numeric, data_coefficient: Numeric, data_exponent: Numeric) -> Float[Array, "..."]:
-    """Tokens at which the data term equals a gap, `D_0 = (b / gap)^(1/beta)`, continued where the gap is not positive
-    as `chinchilla_tokens` says [definition].
+    """Tokens at which the data term equals a gap, `D_0 = (b / gap)^(1/beta)` [definition].
+
+    Continued to gaps that are not positive as in `chinchilla_tokens`.
 
     **Arguments:**
 
@@ -133,15 +138,14 @@ class ComputeOptimal(NamedTuple):
 
 
 def compute_optimal(compute: Numeric, law: ChinchillaLaw) -> ComputeOptimal:
-    """Least loss at given compute: `N = G (C/6)^(beta/(alpha+beta))`, `D = C / (6 N)`,
-    `G = (alpha A / (beta b))^(1/(alpha+beta))` [Hoffmann et al. 2022, eq. 4].
+    """Lowest loss at a given compute: `N = G (C/6)^(beta/(alpha+beta))`, `D = C / (6 N)`.
 
-    At vanishing batch, with C = 6 N D. Extrapolates as `chinchilla_loss` does.
+    `G = (alpha A / (beta b))^(1/(alpha+beta))` [Hoffmann et al. 2022, eq. 4], at vanishing batch size, with C = 6 N D.
+    Extrapolates as `chinchilla_loss` does.
 
     **Arguments:**
 
     - `compute`: training compute C [FLOP].
-    - `law`: fitted constants.
 
     **Returns:** size [1], tokens [token], compute [FLOP] and loss [nat/token].
     """
@@ -155,13 +159,13 @@ def compute_optimal(compute: Numeric, law: ChinchillaLaw) -> ComputeOptimal:
 
 
 def compute_optimal_for_loss(loss: Numeric, law: ChinchillaLaw) -> ComputeOptimal:
-    """Least compute for a loss: `A N^-alpha = (L - E) beta/(alpha+beta)`, `b D^-beta = (L - E) alpha/(alpha+beta)`
+    """Lowest compute for a loss: `A N^-alpha = (L - E) beta/(alpha+beta)`, `b D^-beta = (L - E) alpha/(alpha+beta)`.
+
     [derivation: stationarity of 6 N D under `chinchilla_loss`, the dual of Hoffmann et al. 2022, eq. 4].
 
     **Arguments:**
 
     - `loss`: loss to reach, L [nat/token], above `law.entropy_floor`.
-    - `law`: fitted constants.
 
     **Returns:** size [1], tokens [token], compute 6 N D [FLOP] and the loss [nat/token].
     """
@@ -174,10 +178,10 @@ def compute_optimal_for_loss(loss: Numeric, law: ChinchillaLaw) -> ComputeOptima
 
 
 def effective_parameters(active: Numeric, total: Numeric, exponent: Numeric) -> Float[Array, "..."]:
-    """Dense size with the loss of a mixture of experts, `N_eff = N_active^(1-mu) N_total^mu`
-    [derivation: weighted geometric mean, after the effective size of Clark et al. 2022].
+    """Dense size with the loss of a mixture of experts, `N_eff = N_active^(1-mu) N_total^mu`.
 
-    A weak prior, mu about 0.2 to 0.35; a dense model has N_active = N_total.
+    [derivation: weighted geometric mean, after the effective size of Clark et al. 2022]. A weak prior, mu about 0.2 to
+    0.35; a dense model has N_active = N_total.
 
     **Arguments:**
 
@@ -192,18 +196,18 @@ def effective_parameters(active: Numeric, total: Numeric, exponent: Numeric) -> 
 
 
 def unique_equivalent_tokens(tokens: Numeric, unique_tokens: Numeric, repetition_scale: Numeric) -> Float[Array, "..."]:
-    """Fresh tokens worth as much as repeated ones, `D = U (1 + R* (1 - e^(-(e-1)/R*)))`, with `e = tokens / U` epochs
-    [Muennighoff et al. 2023].
+    """Unique tokens worth as much as repeated ones, `D = U (1 + R* (1 - e^(-(e-1)/R*)))` [Muennighoff et al. 2023].
 
-    Data seen at most once (e <= 1) count in full. Trusted up to about four epochs; the limit is U (1 + R*).
+    With `e = tokens / U` epochs. Data seen at most once (e <= 1) counts in full. Valid up to about four epochs; the
+    limit is U (1 + R*).
 
     **Arguments:**
 
     - `tokens`: tokens seen, repetitions included [token].
     - `unique_tokens`: tokens in the data set, U [token].
-    - `repetition_scale`: R*, repetitions after which a token is worn out by 1/e [1], about 15.4.
+    - `repetition_scale`: R*, repetitions after which the value of a token has fallen to 1/e [1], about 15.4.
 
-    **Returns:** equivalent fresh tokens [token].
+    **Returns:** equivalent unique tokens [token].
     """
     tokens, unique = jnp.asarray(tokens), jnp.asarray(unique_tokens)
     repetitions = jnp.maximum(tokens / unique - 1.0, 0.0)

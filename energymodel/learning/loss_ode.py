@@ -1,4 +1,4 @@
-"""How does the loss fall with time when batch, throughput and prices change along the way?"""
+"""How does the loss fall with time when batch size, throughput and prices change during the run?"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -26,10 +26,10 @@ def loss_rate(
     critical_batch: Numeric,
     law: ChinchillaLaw,
 ) -> Float[Array, "..."]:
-    """Speed at which the loss falls, `dL/dt = -beta b^(-1/beta) (L - L_inf)^(1+1/beta) R / (1 + B/B_n)`
-    [derivation: time derivative of L = L_inf + b x^-beta with dx/dt = R / (1 + B/B_n), docs/physics.md A0.10].
+    """Rate at which the loss falls, `dL/dt = -beta b^(-1/beta) (L - L_inf)^(1+1/beta) R / (1 + B/B_n)`.
 
-    The sources' exponential decay is the limit 1/beta -> 0 with L_inf = 0. At or below the floor the rate is 0.
+    [derivation: time derivative of L = L_inf + b x^-beta with dx/dt = R / (1 + B/B_n), docs/physics.md A0.10]. The
+    sources' exponential decay is the limit 1/beta -> 0 with L_inf = 0. At or below the floor the rate is 0.
 
     **Arguments:**
 
@@ -38,16 +38,11 @@ def loss_rate(
     - `token_rate`: throughput R [token/s].
     - `batch`: B [token].
     - `critical_batch`: instantaneous critical batch B_n [token].
-    - `law`: fitted constants.
 
     **Returns:** rate of the loss [nat/(token s)], never positive.
     """
     beta = jnp.asarray(law.data_exponent)
-    gap = (
-        loss
-        - law.entropy_floor
-        - law.parameter_coefficient * jnp.power(jnp.asarray(parameters), -law.parameter_exponent)
-    )
+    gap = loss - law.entropy_floor - law.size_term(parameters)
     above = gap > 0
     # gap (gap/b)^(1/beta): b^(-1/beta) alone underflows in float32.
     gap = jnp.where(above, gap, 1.0)
@@ -56,7 +51,7 @@ def loss_rate(
 
 
 class Trajectory(NamedTuple):
-    """A run at chosen times [s]: effective and processed tokens [token], loss [nat/token], integrals of extra rates."""
+    """A run at given times [s]: effective and processed tokens [token], loss [nat/token], integrals of extra rates."""
 
     times: Float[Array, " times"]
     effective_tokens: Float[Array, " times"]
@@ -74,17 +69,17 @@ def integrate_training(
     initial_effective_tokens: Numeric,
     extra_rates: Callable[[Any, Any], Any] | None = None,
 ) -> Trajectory:
-    """Training as an initial-value problem, `dx/dt = R(B) / p(x, B)`, `dD/dt = R(B)`, `dQ/dt = q(t, B)`, `L = L(N, x)`
-    [derivation: docs/physics.md B1, schedule ODE].
+    """Training as an initial-value problem, `dx/dt = R(B) / p(x, B)`, `dD/dt = R(B)`, `dQ/dt = q(t, B)`, `L = L(N, x)`.
 
-    The state is effective tokens x, explicit and not stiff; p is `AbstractLearning.penalty`, tokens per effective
-    token; the loss is a readout. Dormand-Prince 8(7) to a relative tolerance of 1e-10 (1e-5 in float32), differentiable
-    in forward and reverse mode. An integration that does not finish returns infinities.
+    [derivation: docs/physics.md B1, schedule ODE]. The state x (effective tokens) is not stiff; p is
+    `AbstractLearning.penalty`, tokens per effective token; the loss follows from x. Dormand-Prince 8(7) with a relative
+    tolerance of 1e-10 (1e-5 in float32), differentiable in forward and reverse mode. An integration that does not
+    finish returns infinities.
 
     **Arguments:**
 
     - `times`: increasing times at which to report, after the start at 0 [s].
-    - `batch`: B as a function of x, as `adaptive_batch` of the instantaneous critical batch [token].
+    - `batch`: B as a function of x [token], for example `adaptive_batch` of the instantaneous critical batch.
     - `token_rate`: R as a function of B [token/s].
     - `learning`: how batches turn tokens into progress.
     - `parameters`: model parameters N [1].
@@ -118,15 +113,16 @@ def integrate(
     """Integral from 0 to each time, `y = int_0^t f(s, y) ds`, by Dormand-Prince 8(7) [Hairer et al. 1993, sec. II.5].
 
     One tolerance serves tokens, joules and dollars alike, because each is integrated in units of its own scale.
+    Integrals come out infinite if the integration does not finish.
 
     **Arguments:**
 
-    - `derivative`: f(t, y), a pytree of scalars in any unit, as [W] for an integral in [J].
+    - `derivative`: f(t, y), a pytree of scalars in any unit, for example [W] for an integral in [J].
     - `scale`: pytree like f, expected size of each integral, above 0; its values carry no gradient.
     - `times`: increasing times at which to report [s]; the last one ends the integration.
     - `kinks`: times at which f is not smooth [s].
 
-    **Returns:** a pytree like f with `times` as axis, units of f times [s]; infinities if it does not finish.
+    **Returns:** a pytree like f with `times` as axis, units of f times [s].
     """
     import diffrax
 

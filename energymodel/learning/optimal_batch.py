@@ -1,16 +1,16 @@
-"""Which batch is best: by fitted laws, and adapted to the progress of a run?"""
+"""Which batch is optimal by fitted laws, and which batch at each moment of a run?"""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric
+from energymodel.numerics import Numeric, power_law
 
 
 def optimal_batch_for_tokens(tokens: Numeric, coefficient: Numeric, exponent: Numeric) -> Float[Array, "..."]:
-    """Batch of least loss at given tokens, `B = c D^m` [Li et al. 2025; Bergsma et al. 2025].
+    """Batch with the lowest loss at given tokens, `B = c D^m` [Li et al. 2025; Bergsma et al. 2025].
 
-    Optimal, not critical: it ignores what steps cost in time. Step law: c = 0.58, m = 0.571; Bergsma:
-    c = 2048 x 0.0306, m = 0.383 (docs/physics.md B1).
+    Optimal, not critical: it ignores the time of a step. Step law: c = 0.58, m = 0.571; Bergsma: c = 2048 x 0.0306,
+    m = 0.383 (docs/physics.md B1).
 
     **Arguments:**
 
@@ -20,29 +20,28 @@ def optimal_batch_for_tokens(tokens: Numeric, coefficient: Numeric, exponent: Nu
 
     **Returns:** batch [token].
     """
-    return jnp.asarray(coefficient) * jnp.power(jnp.asarray(tokens), exponent)
+    return power_law(tokens, coefficient, exponent)
 
 
 def optimal_batch_for_compute(compute: Numeric, coefficient: Numeric, exponent: Numeric) -> Float[Array, "..."]:
-    """Batch of least loss at given compute, `B = c C^m`, c = 0.2920, m = 0.3271 [DeepSeek-AI 2024, eq. 1].
+    """Batch with the lowest loss at given compute, `B = c C^m`, c = 0.2920, m = 0.3271 [DeepSeek-AI 2024, eq. 1].
 
     Fitted up to 2e19 FLOP; beyond that it extrapolates.
 
     **Arguments:**
 
     - `compute`: C [FLOP].
-    - `coefficient`: c [token].
-    - `exponent`: m [1].
+    - the others: as in `optimal_batch_for_tokens`.
 
     **Returns:** batch [token].
     """
-    return jnp.asarray(coefficient) * jnp.power(jnp.asarray(compute), exponent)
+    return power_law(compute, coefficient, exponent)
 
 
 def adaptive_batch(critical_batch: Numeric, fixed_cost_batch: Numeric, cost_ratio: Numeric) -> Float[Array, "..."]:
-    """Best batch at each moment, `B = sqrt(phi B_h B_n)` [McCandlish et al. 2018].
+    """Optimal batch at each moment, `B = sqrt(phi B_h B_n)` [McCandlish et al. 2018].
 
-    It minimizes `(1 + B/B_n)(1 + phi B_h/B)` pointwise; its minimum is `(1 + sqrt(phi B_h/B_n))^2`.
+    It minimizes `(1 + B/B_n)(1 + phi B_h/B)` pointwise; the minimum is `(1 + sqrt(phi B_h/B_n))^2`.
 
     **Arguments:**
 
@@ -59,26 +58,24 @@ def adaptive_batch(critical_batch: Numeric, fixed_cost_batch: Numeric, cost_rati
 def constant_batch(
     run_level_critical_batch: Numeric, fixed_cost_batch: Numeric, cost_ratio: Numeric
 ) -> Float[Array, "..."]:
-    """Best constant batch, `B = sqrt(phi B_h / <1/B_n>)` [derivation: docs/physics.md A0.12].
+    """Optimal constant batch, `B = sqrt(phi B_h / <1/B_n>)` [derivation: docs/physics.md A0.12].
 
     The mean of 1/B_n over a run is the inverse of its run-level critical batch.
 
     **Arguments:**
 
     - `run_level_critical_batch`: `1 / <1/B_n>` [token].
-    - `fixed_cost_batch`: B_h [token].
-    - `cost_ratio`: phi [1].
+    - the others: as in `adaptive_batch`.
 
     **Returns:** batch [token].
     """
-    return jnp.sqrt(jnp.asarray(cost_ratio) * fixed_cost_batch * run_level_critical_batch)
+    return adaptive_batch(run_level_critical_batch, fixed_cost_batch, cost_ratio)
 
 
 def adaptive_step_ratio(exponent: Numeric) -> Float[Array, "..."]:
-    """Excess steps of the adaptive over the constant batch at equal token overhead, `(1 - xi) / (1 - xi/2)^2`
-    [derivation: docs/physics.md A0.12, Cauchy-Schwarz on B_n = c x^xi].
+    """Excess steps of the adaptive over the constant batch at equal token overhead, `(1 - xi) / (1 - xi/2)^2`.
 
-    Excess steps are `S - S_min = int dx / B`.
+    Excess steps are `S - S_min = int dx / B` [derivation: docs/physics.md A0.12, Cauchy-Schwarz on B_n = c x^xi].
 
     **Arguments:**
 
@@ -91,12 +88,9 @@ def adaptive_step_ratio(exponent: Numeric) -> Float[Array, "..."]:
 
 
 def constant_batch_cost(run_level_critical_batch: Numeric, fixed_cost_batch: Numeric) -> Float[Array, "..."]:
-    """Time over ideal at the best constant batch, `(1 + sqrt(B_h <1/B_n>))^2` [derivation: docs/physics.md A0.12].
+    """Time over ideal at the optimal constant batch, `(1 + sqrt(B_h <1/B_n>))^2` [derivation: docs/physics.md A0.12].
 
-    **Arguments:**
-
-    - `run_level_critical_batch`: `1 / <1/B_n>` [token].
-    - `fixed_cost_batch`: B_h [token].
+    Arguments as in `constant_batch`.
 
     **Returns:** cost factor [1], at least 1.
     """
@@ -106,16 +100,14 @@ def constant_batch_cost(run_level_critical_batch: Numeric, fixed_cost_batch: Num
 def adaptive_batch_cost(
     run_level_critical_batch: Numeric, fixed_cost_batch: Numeric, exponent: Numeric
 ) -> Float[Array, "..."]:
-    """Time over ideal at the adaptive batch, `<(1 + sqrt(B_h/B_n))^2>` for `B_n = c x^xi`
-    [derivation: docs/physics.md A0.12].
+    """Time over ideal at the adaptive batch, `<(1 + sqrt(B_h/B_n))^2>` for `B_n = c x^xi`.
 
-    With r = B_h <1/B_n> it is `1 + 2 sqrt(r (1 - xi)) / (1 - xi/2) + r`.
+    With r = B_h <1/B_n> it is `1 + 2 sqrt(r (1 - xi)) / (1 - xi/2) + r` [derivation: docs/physics.md A0.12].
 
     **Arguments:**
 
-    - `run_level_critical_batch`: `1 / <1/B_n>` [token].
-    - `fixed_cost_batch`: B_h [token].
     - `exponent`: xi [1], 0 to 1.
+    - the others: as in `constant_batch`.
 
     **Returns:** cost factor [1], at least 1 and at most `constant_batch_cost`.
     """

@@ -1,7 +1,7 @@
 """What if gradients were estimated on a quantum computer?
 
-A thought experiment, off by default. There is no evidence of a net benefit today: the default speedup is none, and
-a sample is taken to cost a million times the energy of a classical one.
+A thought experiment, off by default. There is no evidence of a net benefit today: the default speedup is zero, and
+a sample is assumed to cost a million times the energy of a classical one.
 """
 
 import equinox as eqx
@@ -12,7 +12,7 @@ from energymodel.numerics import Numeric, Real, real
 
 
 def gradient_samples(error: Numeric, speedup: Numeric) -> Float[Array, "..."]:
-    """Samples for a gradient of given relative error, `n = eps^-(2 - s)` [Montanaro 2015].
+    """Samples for a gradient with a given relative error, `n = eps^-(2 - s)` [Montanaro 2015].
 
     Classical sampling has s = 0; quantum mean estimation reaches at best s = 1.
 
@@ -27,14 +27,14 @@ def gradient_samples(error: Numeric, speedup: Numeric) -> Float[Array, "..."]:
 
 
 def quantum_energy_ratio(error: Numeric, speedup: Numeric, energy_overhead: Numeric) -> Float[Array, "..."]:
-    """Energy of quantum over classical gradients of the same error, `kappa eps^s`
+    """Energy of quantum over classical gradients with the same error, `kappa eps^s`.
+
     [derivation: ratio of `gradient_samples` times energy per sample].
 
     **Arguments:**
 
-    - `error`: eps [1].
-    - `speedup`: s [1], 0 to 1.
     - `energy_overhead`: energy per sample, quantum over classical, with cooling and error correction, kappa [1].
+    - the others: as in `gradient_samples`.
 
     **Returns:** ratio [1]; below 1 the quantum computer saves energy.
     """
@@ -46,7 +46,7 @@ def break_even_error(speedup: Numeric, energy_overhead: Numeric) -> Float[Array,
 
     **Arguments:**
 
-    - `speedup`: s [1]; without a speedup there is no such error, and the answer is 0.
+    - `speedup`: s [1]; without a speedup there is no such error, and the result is 0.
     - `energy_overhead`: kappa [1], at least 1.
 
     **Returns:** relative error [1].

@@ -1,7 +1,7 @@
-"""What does a run cost in tokens, time and energy when the batch follows its progress?
+"""What does a run cost in tokens, time and energy when the batch size follows its progress?
 
 A schedule is a set of knots: logarithms of the batch, equally spaced in progress (the share of the run's effective
-tokens), linear between. One knot is a constant batch.
+tokens), with linear interpolation. One knot is a constant batch.
 """
 
 from collections.abc import Callable
@@ -20,24 +20,23 @@ Knots = Float[Array | np.ndarray, " knots"]
 """Logarithms of the batch [token] at equally spaced progress."""
 
 _STRETCH = 8
-"""Progress is u^8: x^-xi, infinite at the start, becomes smooth in u for every xi below 7/8."""
+"""Progress is u^8: x^-xi, which diverges at the start, is then smooth in u for every xi below 7/8."""
 
 _NODES = 16
 """Gauss-Legendre nodes in a panel of the quadrature."""
 
 _FIRST_PANELS = 8
-"""Panels before the second knot, where the critical batch changes most; one panel between later knots."""
+"""Panels before the second knot, where the critical batch changes fastest; one panel between later knots."""
 
 _LEAST_PROGRESS = 1e-24
-"""Progress below which the critical batch counts as constant: it keeps the start finite, and nothing is lost."""
+"""Progress below which the critical batch counts as constant: keeps the start finite without a loss of accuracy."""
 
 _GREATEST_LOG_EFFICIENCY = 3.0
 """Upper bracket of ln(effective tokens / tokens); a schedule may beat the best constant batch a little."""
 
 
 def batch_at(progress: Numeric, knots: Knots) -> Float[Array, "..."]:
-    """Batch of a schedule, `ln B(p) = ln B_i + (ln B_(i+1) - ln B_i) (p (n - 1) - i)` between knots i and i+1
-    [definition].
+    """Batch of a schedule, `ln B(p) = ln B_i + (ln B_(i+1) - ln B_i) (p (n - 1) - i)` from knot i to i+1 [definition].
 
     **Arguments:**
 
@@ -59,12 +58,12 @@ def integrate_over_progress(
     learning: AbstractLearning,
     parameters: Numeric,
 ) -> tuple[Any, Float[Array, ""]]:
-    """Totals along a schedule, `Q = int_0^x_end q(B(x/x_end)) p(x, B) dx` and `D = int_0^x_end p(x, B) dx`
-    [derivation: docs/physics.md B1, schedule ODE with x as independent variable].
+    """Totals along a schedule, `Q = int_0^x_end q(B(x/x_end)) p(x, B) dx` and `D = int_0^x_end p(x, B) dx`.
 
-    q is a quantity per token, p tokens per effective token (`AbstractLearning.penalty`), infinite but integrable at
-    the start; the substitution x = x_end u^8 makes it smooth. Dormand-Prince 8(7) to a relative tolerance of 1e-10
-    (1e-5 in float32), differentiable in forward and reverse mode. With one knot it equals the closed form.
+    [derivation: docs/physics.md B1, schedule ODE with x as independent variable]. q is a quantity per token, p tokens
+    per effective token (`AbstractLearning.penalty`), infinite but integrable at the start; the substitution x = x_end
+    u^8 makes it smooth. Dormand-Prince 8(7) with a relative tolerance of 1e-10 (1e-5 in float32), differentiable in
+    forward and reverse mode. With one knot it equals the closed form.
 
     **Arguments:**
 
@@ -96,20 +95,14 @@ def quadrature_over_progress(
     learning: AbstractLearning,
     parameters: Numeric,
 ) -> tuple[Any, Float[Array, ""]]:
-    """The totals of `integrate_over_progress` at fixed nodes, `Q = sum_k w_k q(B_k) p(x_k, B_k)`
-    [Abramowitz & Stegun 1964, eq. 25.4.29].
+    """The totals of `integrate_over_progress` at fixed nodes, `Q = sum_k w_k q(B_k) p(x_k, B_k)`.
 
-    16 Gauss-Legendre nodes in each panel of u. A sum: no steps to control, much cheaper to compile and to run, and
-    it differentiates to any order. For rates that are smooth between knots it agrees with the integration to 1e-9
-    (1e-6 for Kaplan's critical batch); a jump between knots costs it one node's weight.
+    16 Gauss-Legendre nodes in each panel of u [Abramowitz & Stegun 1964, eq. 25.4.29]. A sum without step-size control
+    is much cheaper to compile and to run, and differentiable to any order. For rates that are smooth between knots it
+    agrees with the integration to 1e-9 (1e-6 for Kaplan's critical batch); the error at a jump between knots is at most
+    one node's weight.
 
-    **Arguments:**
-
-    - `rates`: pytree of quantities per token as a function of the batch: [s/token], [J/token], [USD/token].
-    - `effective_tokens`: x_end [token], a scalar.
-    - `knots`: logarithms of the batch.
-    - `learning`: how batches turn tokens into progress.
-    - `parameters`: model parameters N [1].
+    Arguments as in `integrate_over_progress`.
 
     **Returns:** the totals, a pytree like that of `rates` ([s], [J], [USD]), and the tokens [token].
     """
@@ -131,12 +124,7 @@ def schedule_tokens(
 ) -> Float[Array, ""]:
     """Tokens that a schedule processes, `D = int_0^x_end p(x, B) dx` [derivation: docs/physics.md B1].
 
-    **Arguments:**
-
-    - `effective_tokens`: x_end [token], a scalar.
-    - `knots`: logarithms of the batch.
-    - `learning`: how batches turn tokens into progress.
-    - `parameters`: model parameters N [1].
+    Arguments as in `integrate_over_progress`.
 
     **Returns:** tokens [token].
     """
@@ -146,15 +134,14 @@ def schedule_tokens(
 def schedule_effective_tokens(
     tokens: Numeric, knots: Knots, learning: AbstractLearning, parameters: Numeric
 ) -> Float[Array, ""]:
-    """Progress of a schedule that processes given tokens: x_end with `D(x_end) = D`
+    """Progress of a schedule that processes given tokens: x_end with `D(x_end) = D`.
+
     [derivation: `schedule_tokens` solved for x_end].
 
     **Arguments:**
 
     - `tokens`: D [token], a scalar.
-    - `knots`: logarithms of the batch.
-    - `learning`: how batches turn tokens into progress.
-    - `parameters`: model parameters N [1].
+    - the others: as in `integrate_over_progress`.
 
     **Returns:** effective tokens at the end [token].
     """
@@ -181,7 +168,7 @@ def _same_precision(effective_tokens: Numeric, knots: Knots) -> tuple[Array, Arr
 
 
 def _with_tokens(rates: Callable[[Any], Any], batch: Array) -> tuple[Any, Array]:
-    """Rates per token, and the token itself."""
+    """Rates per token, with 1 for the tokens themselves."""
     return jax.tree.map(lambda q: jnp.asarray(q, batch.dtype), rates(batch)), jnp.ones_like(batch)
 
 

@@ -7,10 +7,10 @@ from energymodel.numerics import Numeric
 
 
 def shape_penalty(width: Numeric, depth: Numeric, best_ratio: Numeric, stiffness: Numeric) -> Float[Array, "..."]:
-    """Loss added by the shape of a transformer, `dL = k ln^2(h / (l r))`
-    [derivation: lowest order in ln r about the flat optimum of Kaplan et al. 2020, fig. 5].
+    """Loss added by the shape of a transformer, `dL = k ln^2(h / (l r))`.
 
-    A prior: the figure shows less than about 3 % over a factor of 40 in the ratio.
+    [derivation: lowest order in ln r about the flat optimum of Kaplan et al. 2020, fig. 5]. A prior: the figure shows
+    less than about 3 % over a factor of 40 in the ratio.
 
     **Arguments:**
 

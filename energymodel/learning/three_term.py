@@ -1,11 +1,11 @@
-"""What if the loss has a term of its own for steps and one for batch, so that a best batch exists?"""
+"""What if the loss has separate terms for steps and batch size, so that a best batch exists?"""
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.learning.loss_law import ChinchillaLaw
-from energymodel.numerics import Numeric, Real, real
+from energymodel.numerics import Numeric, Real, power_law, real
 
 
 class ThreeTermLaw(eqx.Module):
@@ -19,6 +19,14 @@ class ThreeTermLaw(eqx.Module):
     batch_coefficient: Real = real("1", doc="c_2 [nat/token]")
     batch_exponent: Real = real("1", doc="gamma_2")
 
+    def size_term(self, parameters: Numeric) -> Float[Array, "..."]:
+        """`A N^-alpha` [nat/token]."""
+        return power_law(parameters, self.parameter_coefficient, -self.parameter_exponent)
+
+    def step_term(self, steps: Numeric) -> Float[Array, "..."]:
+        """`c_1 S^-gamma_1` [nat/token]."""
+        return power_law(steps, self.step_coefficient, -self.step_exponent)
+
 
 def three_term_loss(parameters: Numeric, steps: Numeric, batch: Numeric, law: ThreeTermLaw) -> Float[Array, "..."]:
     """Final loss, `L = E + A N^-alpha + c_1 S^-gamma_1 + c_2 B^-gamma_2` [Schaipp 2026].
@@ -28,13 +36,10 @@ def three_term_loss(parameters: Numeric, steps: Numeric, batch: Numeric, law: Th
     - `parameters`: model parameters N [1].
     - `steps`: optimizer steps S [1].
     - `batch`: B [token].
-    - `law`: fitted constants.
 
     **Returns:** cross-entropy [nat/token]. At fixed tokens S B it has a minimum: `three_term_optimal_batch`.
     """
-    size = jnp.asarray(law.parameter_coefficient) * jnp.power(jnp.asarray(parameters), -law.parameter_exponent)
-    step = jnp.asarray(law.step_coefficient) * jnp.power(jnp.asarray(steps), -law.step_exponent)
-    return size + step + batch_term(batch, law) + law.entropy_floor
+    return law.size_term(parameters) + law.step_term(steps) + batch_term(batch, law) + law.entropy_floor
 
 
 def batch_term(batch: Numeric, law: ThreeTermLaw) -> Float[Array, "..."]:
@@ -43,21 +48,20 @@ def batch_term(batch: Numeric, law: ThreeTermLaw) -> Float[Array, "..."]:
     **Arguments:**
 
     - `batch`: B [token].
-    - `law`: fitted constants.
 
     **Returns:** loss [nat/token].
     """
-    return jnp.asarray(law.batch_coefficient) * jnp.power(jnp.asarray(batch), -law.batch_exponent)
+    return power_law(batch, law.batch_coefficient, -law.batch_exponent)
 
 
 def three_term_optimal_batch(tokens: Numeric, law: ThreeTermLaw) -> Float[Array, "..."]:
-    """Batch of least loss at given tokens, `B = (c_2 gamma_2 D^gamma_1 / (c_1 gamma_1))^(1/(gamma_1 + gamma_2))`
+    """Lowest-loss batch at given tokens, `B = (c_2 gamma_2 D^gamma_1 / (c_1 gamma_1))^(1/(gamma_1 + gamma_2))`.
+
     [derivation: stationarity of `three_term_loss` in B at S = D/B].
 
     **Arguments:**
 
     - `tokens`: D [token].
-    - `law`: fitted constants.
 
     **Returns:** batch [token].
     """
@@ -67,15 +71,11 @@ def three_term_optimal_batch(tokens: Numeric, law: ThreeTermLaw) -> Float[Array,
 
 
 def at_optimal_batch(law: ThreeTermLaw) -> ChinchillaLaw:
-    """Loss law at the best batch, `L = E + A N^-alpha + b x^-beta`, `beta = gamma_1 gamma_2 / (gamma_1 + gamma_2)`,
-    `b = c_1 K^gamma_1 + c_2 K^-gamma_2` [derivation: `three_term_optimal_batch` put into `three_term_loss`].
+    """Loss law at the best batch, `L = E + A N^-alpha + b x^-beta`, `beta = gamma_1 gamma_2 / (gamma_1 + gamma_2)`.
 
-    K is the optimal batch at one token. This defines effective tokens for the law: those that reach the same loss at
-    the best constant batch.
-
-    **Arguments:**
-
-    - `law`: fitted constants.
+    `b = c_1 K^gamma_1 + c_2 K^-gamma_2`, with K the optimal batch at one token [derivation: `three_term_optimal_batch`
+    in `three_term_loss`]. This defines the effective tokens of the law: those that reach the same loss at the best
+    constant batch.
 
     **Returns:** constants with the same floor and size term; loss [nat/token].
     """

@@ -1,1 +1,1 @@
-"""How long does a training step take, does it fit, what is lost to failures?"""
+"""Time and memory of a training step, and what failures and stragglers cost."""

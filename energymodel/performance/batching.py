@@ -1,7 +1,11 @@
-"""Which batch is best: throughput rises with it, progress per token falls.
+"""Which batch size is best, given that throughput rises with it and progress per token falls?
 
-Throughput saturates at `B_h` (fixed time of a step over time of a token), progress per token at the critical batch
-`B_c` [McCandlish et al. 2018]. Powers are idle and work: `P = P_i + P_d R / R_0`.
+Throughput saturates at `B_h`, progress per token falls beyond the critical batch `B_c` [McCandlish et al. 2018], and a
+chip draws `P = P_i + P_d R / R_0` at throughput R.
+
+Shared arguments, all positive: `batch` B, `critical_batch` B_c, and `half_batch` B_h, the fixed time of a step over the
+time of a token [token]; `progress_exponent` b and `throughput_exponent` g [1]; `idle_power` P_i, drawn all the time,
+and `work_power` P_d, on top of it at full throughput [W]; `idle_share` s = P_i / (P_i + P_d) [1].
 """
 
 import jax.numpy as jnp
@@ -17,19 +21,11 @@ def relative_time(
     progress_exponent: Numeric = 1.0,
     throughput_exponent: Numeric = 1.0,
 ) -> Float[Array, "..."]:
-    """Time to a loss over the ideal, `t / t_0 = (1 + B / B_c)^b (1 + B_h / B)^g`.
+    """Time to a loss relative to the ideal, `t / t_0 = (1 + B / B_c)^b (1 + B_h / B)^g`.
 
-    More tokens at large batches [McCandlish et al. 2018], less throughput at small ones.
+    Large batches need more tokens [McCandlish et al. 2018], small ones have less throughput.
 
-    **Arguments:**
-
-    - `batch`: B [token], positive.
-    - `critical_batch`: B_c [token].
-    - `half_batch`: B_h [token].
-    - `progress_exponent`: b [1].
-    - `throughput_exponent`: g [1].
-
-    **Returns:** time relative to all tokens useful at full throughput [1].
+    **Returns:** time over that with every token useful and full throughput [1].
     """
     B = jnp.asarray(batch)
     tokens = progress_exponent * jnp.log(1.0 + B / critical_batch)
@@ -39,18 +35,11 @@ def relative_time(
 def relative_energy(
     batch: Numeric, critical_batch: Numeric, half_batch: Numeric, idle_share: Numeric
 ) -> Float[Array, "..."]:
-    """Energy to a loss over the ideal, `E / E_0 = (1 + B / B_c) (1 + s B_h / B)`.
+    """Energy to a loss relative to the ideal, `E / E_0 = (1 + B / B_c) (1 + s B_h / B)`.
 
-    Time as in `relative_time` with both exponents 1 [derivation: power P_i + P_d R / R_0].
+    Time is `relative_time` with both exponents 1 [derivation: power P_i + P_d R / R_0].
 
-    **Arguments:**
-
-    - `batch`: B [token], positive.
-    - `critical_batch`: B_c [token].
-    - `half_batch`: B_h [token].
-    - `idle_share`: s = P_i / (P_i + P_d) [1].
-
-    **Returns:** energy relative to all tokens useful at full throughput [1].
+    **Returns:** energy over that with every token useful and full throughput [1].
     """
     B = jnp.asarray(batch)
     return (1.0 + B / critical_batch) * (1.0 + idle_share * half_batch / B)
@@ -62,35 +51,23 @@ def optimal_batch(
     progress_exponent: Numeric = 1.0,
     throughput_exponent: Numeric = 1.0,
 ) -> Float[Array, "..."]:
-    """Batch of least time, `B* = {(g-b) B_h + sqrt[(g-b)^2 B_h^2 + 4 b g B_h B_c]} / (2 b)`.
+    """Time-optimal batch, `B* = {(g-b) B_h + sqrt[(g-b)^2 B_h^2 + 4 b g B_h B_c]} / (2 b)`.
 
     Zero slope of `relative_time` [derivation: b B^2 + (b - g) B_h B - g B_h B_c = 0]. For b = g it is `sqrt(B_h B_c)`.
-
-    **Arguments:**
-
-    - `critical_batch`: B_c [token].
-    - `half_batch`: B_h [token], positive.
-    - `progress_exponent`: b [1], positive.
-    - `throughput_exponent`: g [1], positive.
 
     **Returns:** batch [token].
     """
     b, g, critical, half = map(jnp.asarray, (progress_exponent, throughput_exponent, critical_batch, half_batch))
     linear = (g - b) * half
     root = jnp.sqrt(linear**2 + 4.0 * b * g * half * critical)
-    # Of the two forms of the root of a quadratic, each is free of cancellation on one side.
+    # A quadratic's root has two forms; each is free of cancellation on one side.
     rising = linear >= 0
     conjugate = 2.0 * g * half * critical / jnp.where(rising, 1.0, root - linear)
     return jnp.where(rising, (linear + root) / (2.0 * b), conjugate)
 
 
 def time_optimal_batch(critical_batch: Numeric, half_batch: Numeric) -> Float[Array, "..."]:
-    """Batch of least time on a given fleet, `B*_T = sqrt(B_h B_c)` [derivation: zero slope of relative_time].
-
-    **Arguments:**
-
-    - `critical_batch`: B_c [token].
-    - `half_batch`: B_h [token], positive.
+    """Time-optimal batch of a given fleet, `B*_T = sqrt(B_h B_c)` [derivation: zero slope of relative_time].
 
     **Returns:** batch [token].
     """
@@ -100,14 +77,7 @@ def time_optimal_batch(critical_batch: Numeric, half_batch: Numeric) -> Float[Ar
 def energy_optimal_batch(
     critical_batch: Numeric, half_batch: Numeric, idle_power: Numeric, work_power: Numeric
 ) -> Float[Array, "..."]:
-    """Batch of least energy, `B*_E = sqrt(B_h B_c P_i / (P_i + P_d))` [derivation: zero slope of relative_energy].
-
-    **Arguments:**
-
-    - `critical_batch`: B_c [token].
-    - `half_batch`: B_h [token], positive.
-    - `idle_power`: P_i, drawn all the time [W], positive.
-    - `work_power`: P_d, on top at full throughput [W].
+    """Energy-optimal batch, `B*_E = sqrt(B_h B_c P_i / (P_i + P_d))` [derivation: zero slope of relative_energy].
 
     **Returns:** batch [token], at most the time-optimal one.
     """
@@ -123,16 +93,12 @@ def cost_optimal_batch(
     hardware_price: Numeric,
     energy_price: Numeric,
 ) -> Float[Array, "..."]:
-    """Batch of least cost, `B*_$ = sqrt(B_h B_c (c + p P_i) / (c + p (P_i + P_d)))`.
+    """Cost-optimal batch, `B*_$ = sqrt(B_h B_c (c + p P_i) / (c + p (P_i + P_d)))`.
 
-    As for energy, with money in the place of power [derivation: cost rate c + p P at power P].
+    As for energy, with money in place of power [derivation: cost rate c + p P at power P].
 
     **Arguments:**
 
-    - `critical_batch`: B_c [token].
-    - `half_batch`: B_h [token], positive.
-    - `idle_power`: P_i, drawn all the time [W].
-    - `work_power`: P_d, on top at full throughput [W].
     - `hardware_price`: c [USD/s].
     - `energy_price`: p [USD/J].
 
@@ -145,16 +111,13 @@ def cost_optimal_batch(
 def energy_delay_optimal_batch(
     critical_batch: Numeric, half_batch: Numeric, idle_share: Numeric, delay_exponent: Numeric = 1.0
 ) -> Float[Array, "..."]:
-    """Batch of least `E t^n`: `(1+n) B/(B_c+B) = n B_h/(B+B_h) + s B_h/(B+s B_h)`.
+    """Batch that minimizes `E t^n`: `(1+n) B/(B_c+B) = n B_h/(B+B_h) + s B_h/(B+s B_h)`.
 
     Zero slope of `ln E + n ln t` [derivation: relative_energy, relative_time]. n = 1 is the energy-time product
     (ETP); n = 0 minimizes energy, n -> infinity time [Gonzalez & Horowitz 1996].
 
     **Arguments:**
 
-    - `critical_batch`: B_c [token].
-    - `half_batch`: B_h [token], positive.
-    - `idle_share`: s = P_i / (P_i + P_d) [1], in [0, 1].
     - `delay_exponent`: n [1], at least 0.
 
     **Returns:** batch [token], between the energy-optimal and the time-optimal one.

@@ -1,7 +1,10 @@
-"""How long do the collective operations of a group of chips take?
+"""How long do the collectives of a group of chips take?
 
-All follow the latency-bandwidth model: a message of S bytes takes `alpha + S / bw` [Hockney 1994]. Ranks are a float,
-at least 1; a single rank has nobody to talk to and takes no time. Bandwidths are per chip and direction.
+All follow the latency-bandwidth model: a message of S bytes takes `alpha + S / bw` [Hockney 1994]. The number of ranks
+is a float of at least 1; a single rank has nobody to talk to and takes no time.
+
+Shared arguments: `ranks` n, `inner_ranks` g within a node and `outer_ranks` G nodes [1]; `size` S of the whole buffer
+[B]; `latency` alpha of a message [s]; `bandwidth` bw per chip and direction [B/s].
 """
 
 import jax.numpy as jnp
@@ -13,12 +16,6 @@ from energymodel.numerics import Numeric, p_norm
 def point_to_point_time(size: Numeric, latency: Numeric, bandwidth: Numeric) -> Float[Array, "..."]:
     """Time of one message, `t = alpha + S / bw` [Hockney 1994].
 
-    **Arguments:**
-
-    - `size`: S [B].
-    - `latency`: alpha [s].
-    - `bandwidth`: bw [B/s].
-
     **Returns:** time [s].
     """
     return jnp.asarray(latency) + jnp.asarray(size) / bandwidth
@@ -27,30 +24,15 @@ def point_to_point_time(size: Numeric, latency: Numeric, bandwidth: Numeric) -> 
 def all_to_all_time(ranks: Numeric, size: Numeric, latency: Numeric, bandwidth: Numeric) -> Float[Array, "..."]:
     """Time in which every rank sends a part to every other, `t = (n-1) alpha + (n-1)/n S/bw` [Thakur et al. 2005].
 
-    Valid where the network has full bisection; else put `contended_bandwidth` for the bandwidth.
-
-    **Arguments:**
-
-    - `ranks`: n [1], at least 1.
-    - `size`: S, what each rank sends, its own part included [B].
-    - `latency`: alpha [s].
-    - `bandwidth`: bw [B/s].
+    S is what each rank sends, its own part included. Valid with full bisection; otherwise use `contended_bandwidth`.
 
     **Returns:** time [s], zero for one rank.
     """
-    n = jnp.asarray(ranks)
-    return (n - 1.0) * (latency + jnp.asarray(size) / n / bandwidth)
+    return all_gather_time(ranks, size, latency, bandwidth)
 
 
 def all_gather_time(ranks: Numeric, size: Numeric, latency: Numeric, bandwidth: Numeric) -> Float[Array, "..."]:
     """Time of a ring all-gather, `t = (n-1) alpha + (n-1)/n S/bw` [Thakur et al. 2005, sec. 4.1].
-
-    **Arguments:**
-
-    - `ranks`: n [1], at least 1.
-    - `size`: S, the gathered whole [B].
-    - `latency`: alpha [s].
-    - `bandwidth`: bw [B/s].
 
     **Returns:** time [s], zero for one rank.
     """
@@ -63,13 +45,6 @@ def reduce_scatter_time(ranks: Numeric, size: Numeric, latency: Numeric, bandwid
 
     The additions are hidden behind the transfer.
 
-    **Arguments:**
-
-    - `ranks`: n [1], at least 1.
-    - `size`: S, the whole before it is scattered [B].
-    - `latency`: alpha [s].
-    - `bandwidth`: bw [B/s].
-
     **Returns:** time [s], zero for one rank.
     """
     return all_gather_time(ranks, size, latency, bandwidth)
@@ -78,14 +53,7 @@ def reduce_scatter_time(ranks: Numeric, size: Numeric, latency: Numeric, bandwid
 def all_reduce_time(ranks: Numeric, size: Numeric, latency: Numeric, bandwidth: Numeric) -> Float[Array, "..."]:
     """Time of a ring all-reduce, `t = 2 (n-1) alpha + 2 (n-1)/n S/bw` [Patarasuk & Yuan 2009; Thakur et al. 2005].
 
-    A reduce-scatter and an all-gather; its bandwidth term is the least possible.
-
-    **Arguments:**
-
-    - `ranks`: n [1], at least 1.
-    - `size`: S [B].
-    - `latency`: alpha [s].
-    - `bandwidth`: bw [B/s].
+    A reduce-scatter and an all-gather. No algorithm has a smaller bandwidth term.
 
     **Returns:** time [s], zero for one rank.
     """
@@ -95,15 +63,7 @@ def all_reduce_time(ranks: Numeric, size: Numeric, latency: Numeric, bandwidth: 
 def tree_all_reduce_time(ranks: Numeric, size: Numeric, latency: Numeric, bandwidth: Numeric) -> Float[Array, "..."]:
     """Time of an all-reduce over a pipelined tree, `t = 2 log2(n) alpha + 2 S/bw` [Sanders et al. 2009].
 
-    Better than the ring where latency matters. Between one rank and two the bandwidth term rises linearly from
-    zero, so that a single rank takes no time.
-
-    **Arguments:**
-
-    - `ranks`: n [1], at least 1.
-    - `size`: S [B].
-    - `latency`: alpha [s].
-    - `bandwidth`: bw [B/s].
+    Faster than the ring where latency dominates. Between one rank and two the bandwidth term rises linearly from zero.
 
     **Returns:** time [s], zero for one rank.
     """
@@ -115,17 +75,13 @@ def tree_all_reduce_time(ranks: Numeric, size: Numeric, latency: Numeric, bandwi
 def fastest_all_reduce_time(
     ranks: Numeric, size: Numeric, latency: Numeric, bandwidth: Numeric, exponent: Numeric = 8.0
 ) -> Float[Array, "..."]:
-    """Time of the better of ring and tree, `t = (t_ring^-p + t_tree^-p)^(-1/p)` [derivation: library picks; smoothed].
+    """Time of the faster of ring and tree, `t = (t_ring^-p + t_tree^-p)^(-1/p)` [derivation: smoothed minimum].
 
     Collective libraries choose by size and ranks [Hu et al. 2025, "Demystifying NCCL"]. The soft minimum lies below
     the true one by at most `1 - 2^(-1/p)` (8 % at p = 8), where the two are equal.
 
     **Arguments:**
 
-    - `ranks`: n [1], at least 1.
-    - `size`: S [B].
-    - `latency`: alpha [s].
-    - `bandwidth`: bw [B/s].
     - `exponent`: p [1]; p -> infinity is the minimum.
 
     **Returns:** time [s], zero for one rank.
@@ -147,13 +103,11 @@ def hierarchical_latency(
 ) -> Float[Array, "..."]:
     """Latency of an all-reduce over nodes, `2 [(g - 1 + s) alpha_in + n alpha_out]`, ring `n = G - 1`, tree `log2 G`.
 
-    Each of its two halves waits for every rank in turn on a ring [Thakur et al. 2005, sec. 4], for `log2 G` of them
-    on a tree [Sanders et al. 2009]; libraries need about `s` more latencies to start and to end.
+    Each of the two halves waits for every rank in turn on a ring [Thakur et al. 2005, sec. 4], for `log2 G` of them
+    on a tree [Sanders et al. 2009]. Libraries need about `s` more latencies to start and end.
 
     **Arguments:**
 
-    - `inner_ranks`, `outer_ranks`: g within and G between nodes [1], at least 1.
-    - `inner_latency`, `outer_latency`: alpha of a message within and between nodes [s].
     - `steps`: s [1].
     - `tree`: whether it takes a tree between nodes, not a ring.
 
@@ -175,14 +129,11 @@ def hierarchical_transfer_time(
 ) -> Float[Array, "..."]:
     """Transfer of an all-reduce over nodes, `2 (g-1)/g S/bw_in + 2 x S/(g bw_out)`, ring `x = (G-1)/G`, tree `x = 1`.
 
-    Within the nodes on rings; between nodes a pipelined tree passes every byte up and down once
+    Rings within nodes; between nodes, a pipelined tree passes every byte up and down once
     [Thakur et al. 2005, sec. 4; Sanders et al. 2009].
 
     **Arguments:**
 
-    - `inner_ranks`, `outer_ranks`: g within and G between nodes [1], at least 1.
-    - `size`: S [B].
-    - `inner_bandwidth`, `outer_bandwidth`: per chip, within and between nodes [B/s].
     - `tree`: whether it takes a tree between nodes, not a ring.
 
     **Returns:** time without latency [s], zero for one rank.
@@ -205,14 +156,6 @@ def hierarchical_all_reduce_time(
     """Time of an all-reduce over nodes of g chips, `t = t_RS(g, S) + t_AR(G, S/g) + t_AG(g, S)` [Cho et al. 2019].
 
     Reduce-scatter in each node, all-reduce of each part between nodes, all-gather in each node.
-
-    **Arguments:**
-
-    - `inner_ranks`: g, ranks that share a node [1], at least 1.
-    - `outer_ranks`: G, nodes [1], at least 1.
-    - `size`: S [B].
-    - `inner_latency`, `outer_latency`: within and between nodes [s].
-    - `inner_bandwidth`, `outer_bandwidth`: per chip, within and between nodes [B/s].
 
     **Returns:** time [s], zero for one rank.
     """

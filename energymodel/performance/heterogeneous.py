@@ -1,6 +1,7 @@
 """How should work be divided over unlike devices?
 
-Devices are the last axis.
+Shared arguments: `work` W in all or W_i of each device [token]; `throughputs` s_i, positive [token/s]. Devices are the
+last axis.
 """
 
 import jax.numpy as jnp
@@ -18,8 +19,6 @@ def proportional_split(work: Numeric, throughputs: Devices, exponent: Numeric = 
 
     **Arguments:**
 
-    - `work`: W [token], or in any unit.
-    - `throughputs`: s_i [token/s], last axis, positive.
     - `exponent`: a [1].
 
     **Returns:** work of each device [token], summing to W.
@@ -33,23 +32,13 @@ def proportional_split(work: Numeric, throughputs: Devices, exponent: Numeric = 
 def makespan(work: Devices, throughputs: Devices) -> Float[Array, "*batch"]:
     """Time until the last device is done, `t = max_i W_i / s_i` [definition].
 
-    **Arguments:**
-
-    - `work`: W_i [token], last axis.
-    - `throughputs`: s_i [token/s], last axis, positive.
-
     **Returns:** time [s].
     """
     return jnp.max(jnp.asarray(work) / jnp.asarray(throughputs), axis=-1)
 
 
 def least_makespan(work: Numeric, throughputs: Devices) -> Float[Array, "*batch"]:
-    """Time of the best division, `t = W / sum_i s_i` [derivation: all devices finish at the same time].
-
-    **Arguments:**
-
-    - `work`: W [token].
-    - `throughputs`: s_i [token/s], last axis, positive.
+    """Shortest makespan, `t = W / sum_i s_i` [derivation: all devices finish at the same time].
 
     **Returns:** time [s].
     """

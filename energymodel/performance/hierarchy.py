@@ -1,8 +1,11 @@
-"""How much data must a matrix product move, given the size of the cache, and which cache balances the arithmetic?
+"""How much data must a matrix product move with a given cache, and which cache size balances the arithmetic?
 
 Sizes are counted in elements [element], because a product of given shape moves the same number of elements in
-every precision; bytes enter with the element size. A level of the hierarchy (registers, L1, L2, DRAM) is one entry
+every precision; the element size turns them into bytes. A level of the hierarchy (registers, L1, L2, DRAM) is one entry
 of the last axis.
+
+Shared arguments: `rows`, `columns`, `inner` are m, n, k of the product (m x k)(k x n) [1]; `cache` is the capacity S,
+`caches` the capacities S_l, one per level [element]; `element_size` is w [B/element].
 """
 
 import jax.numpy as jnp
@@ -14,9 +17,6 @@ from energymodel.numerics import Numeric, p_norm
 def compulsory_traffic(rows: Numeric, columns: Numeric, inner: Numeric) -> Float[Array, "..."]:
     """Every element moves at least once, `Q_0 = m k + k n + m n` [derivation: two factors read, one product written].
 
-    **Arguments:**
-
-    - `rows`, `columns`, `inner`: m, n, k of the product (m x k)(k x n) [1].
 
     **Returns:** traffic [element]. A lower bound for any cache.
     """
@@ -29,11 +29,6 @@ def capacity_traffic(rows: Numeric, columns: Numeric, inner: Numeric, cache: Num
 
     The constant 2 is tight for large products, reached by square tiles of side `sqrt(S)` [Kwasniewski et al. 2019].
 
-    **Arguments:**
-
-    - `rows`, `columns`, `inner`: m, n, k of the product (m x k)(k x n) [1].
-    - `cache`: capacity S [element], positive.
-
     **Returns:** traffic [element].
     """
     m, n, k, S = map(jnp.asarray, (rows, columns, inner, cache))
@@ -45,13 +40,11 @@ def gemm_traffic(
 ) -> Float[Array, "..."]:
     """Traffic of a matrix product, `Q = (Q_0^p + Q_S^p)^(1/p)` [Hong & Kung 1981; p-norm: docs/physics.md B4].
 
-    The bound itself is `max(Q_0, Q_S)`; p = 4 joins the two regimes and exceeds it by at most 19 % (`2^(1/p) - 1`),
-    where they meet.
+    The bound itself is `max(Q_0, Q_S)`. The p-norm joins the two regimes and exceeds it by at most `2^(1/p) - 1` (19 %
+    at p = 4), where they meet.
 
     **Arguments:**
 
-    - `rows`, `columns`, `inner`: m, n, k of the product (m x k)(k x n) [1].
-    - `cache`: capacity S [element], positive.
     - `exponent`: p [1], at least 1; p -> infinity is the maximum.
 
     **Returns:** traffic to the next level [element]. Decreasing in `cache`, at least the compulsory traffic.
@@ -73,14 +66,9 @@ def arithmetic_intensity(operations: Numeric, traffic: Numeric) -> Float[Array, 
 
 
 def cache_limited_intensity(cache: Numeric, element_size: Numeric) -> Float[Array, "..."]:
-    """Most operations per byte that a cache permits, `I = sqrt(S) / w` [Hong & Kung 1981].
+    """Highest arithmetic intensity that a cache permits, `I = sqrt(S) / w` [Hong & Kung 1981].
 
     `2 m n k` FLOP over `w 2 m n k / sqrt(S)` B, for products much larger than the cache.
-
-    **Arguments:**
-
-    - `cache`: capacity S [element], positive.
-    - `element_size`: w [B/element].
 
     **Returns:** arithmetic intensity [FLOP/B].
     """
@@ -90,14 +78,13 @@ def cache_limited_intensity(cache: Numeric, element_size: Numeric) -> Float[Arra
 def balance_cache_size(compute_rate: Numeric, bandwidth: Numeric, element_size: Numeric) -> Float[Array, "..."]:
     """Cache at which arithmetic and memory take equally long, `S = (F w / bw)^2` [Kung 1986].
 
-    Smaller caches leave large products memory-bound; the square says that twice the arithmetic at the same
-    bandwidth asks for four times the cache.
+    A smaller cache leaves large products memory-bound. Twice the arithmetic at the same bandwidth needs four times the
+    cache.
 
     **Arguments:**
 
     - `compute_rate`: F [FLOP/s].
     - `bandwidth`: bw to the next level [B/s].
-    - `element_size`: w [B/element].
 
     **Returns:** capacity [element].
     """
@@ -115,23 +102,18 @@ def gemm_movement_time(
 ) -> Float[Array, "..."]:
     """Time of the slowest level, `t = (sum_l (w Q(S_l) / bw_l)^p)^(1/p)` [derivation: levels stream concurrently].
 
-    Level l moves what its cache cannot hold over the path behind that cache: the traffic bound of
-    `gemm_traffic` applied to each level with its own capacity and bandwidth.
+    Each level moves what its cache cannot hold: `gemm_traffic` with its own capacity and bandwidth.
 
     **Arguments:**
 
-    - `rows`, `columns`, `inner`: m, n, k of the product (m x k)(k x n) [1].
-    - `caches`: capacities S_l [element], one per level.
     - `bandwidths`: bw_l of the path behind each cache [B/s].
-    - `element_size`: w [B/element].
     - `exponent`: p [1], at least 1.
 
     **Returns:** time [s], between the slowest level and the sum of all.
     """
     m, n, k = (jnp.asarray(size)[..., None] for size in (rows, columns, inner))
     times = gemm_traffic(m, n, k, caches) * element_size / jnp.asarray(bandwidths)
-    slowest = jnp.max(times, axis=-1)
-    return slowest * jnp.sum((times / slowest[..., None]) ** exponent, axis=-1) ** (1.0 / jnp.asarray(exponent))
+    return p_norm(exponent, *jnp.moveaxis(times, -1, 0))
 
 
 def gemm_movement_energy(
@@ -142,14 +124,11 @@ def gemm_movement_energy(
     energies: Float[ArrayLike, "*batch levels"],
     element_size: Numeric,
 ) -> Float[Array, "..."]:
-    """Energy of moving the operands, `E = w sum_l e_l Q(S_l)` [derivation: each level pays for what passes it].
+    """Energy of moving the operands, `E = w sum_l e_l Q(S_l)` [derivation: sum over levels].
 
     **Arguments:**
 
-    - `rows`, `columns`, `inner`: m, n, k of the product (m x k)(k x n) [1].
-    - `caches`: capacities S_l [element], one per level.
     - `energies`: e_l of the path behind each cache [J/B].
-    - `element_size`: w [B/element].
 
     **Returns:** energy [J].
     """

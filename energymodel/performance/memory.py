@@ -1,4 +1,4 @@
-"""Does the model fit into the memory of a chip?"""
+"""Does the model fit in the memory of a chip, and what is the out-of-memory risk?"""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -41,9 +41,9 @@ def stored_bytes_per_unit(
 ) -> Float[Array, "..."]:
     """Bytes that one layer stores per token and hidden unit for the backward pass, without attention scores.
 
-    Plain block with dropout masks: `18 + 4 r` (34 at r = 4) [Korthikanti et al. 2022, eq. 1]. Gated block
-    without dropout: `12 + 4 k + 4 r`: norm input and output twice, query, attention output at 2 bytes each, keys
-    and values, gate and up projection, their product being recomputed. `copies` experts store r each.
+    Plain block with dropout masks: `18 + 4 r` (34 at r = 4) [Korthikanti et al. 2022, eq. 1]. Gated block without
+    dropout: `12 + 4 k + 4 r` for two norms (input and output), query and attention output at 2 bytes each, keys and
+    values, gate and up projection; their product is recomputed. `copies` experts store r each.
 
     **Arguments:**
 
@@ -72,9 +72,9 @@ def layer_activation_bytes(
 ) -> Float[Array, "..."]:
     """Activations that one layer keeps for one micro-batch, `M h [q/t + 5 a s k / (h t)]`.
 
-    `q = stored`, of which 10 bytes are divided only with sequence parallelism; the second term, the attention
-    scores, is absent with flash attention or selective recomputation. Full recomputation keeps only the layer's
-    input, 2 bytes [Korthikanti et al. 2022, eqs. 1-6].
+    `q = stored`, of which 10 bytes are divided only with sequence parallelism. The second term, the attention scores,
+    is absent with flash attention or selective recomputation. Full recomputation keeps only the layer's input, 2 bytes
+    [Korthikanti et al. 2022, eqs. 1-6].
 
     **Arguments:**
 
@@ -125,9 +125,9 @@ def logit_bytes(tokens: Numeric, vocabulary: Numeric, tensor: Numeric) -> Float[
 
 
 def out_of_memory_probability(needed: Numeric, usable: Numeric, spread: Numeric) -> Float[Array, "..."]:
-    """Probability that a run does not fit, `P = 1 / (1 + (u / n)^(1 / s))` [derivation: logistic in the logarithm].
+    """Out-of-memory risk of a run, `P = 1 / (1 + (u / n)^(1 / s))` [derivation: logistic in the logarithm].
 
-    The memory that a run really needs scatters about the prediction; s is about 0.55 standard deviations of it.
+    Actual memory use scatters about the prediction; s is about 0.55 standard deviations of its logarithm.
 
     **Arguments:**
 

@@ -1,16 +1,16 @@
-"""How much of the memory bandwidth does an access pattern get: lines, coalescing, prefetch, concurrency, sharing?"""
+"""How much memory bandwidth does an access pattern reach: lines, coalescing, prefetching, concurrency, sharing?"""
 
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
-from energymodel.numerics import Numeric, p_norm
+from energymodel.numerics import Numeric, p_norm, square_root
 
 
 def line_efficiency(line_size: Numeric, run_length: Numeric, overhead: Numeric) -> Float[Array, "..."]:
     """Useful share of the traffic, `eta = 1 / [(1 + L / (2 r)) (1 + o / L)]` [derivation: half a line wasted per run].
 
-    Long lines fetch bytes that nobody asked for at the ends of a run, short ones pay the overhead of a
-    transaction more often [Smith 1987]. Valid for runs that start at a random place in a line.
+    Long lines fetch unused bytes at the ends of a run; short ones pay the overhead of a transaction more often
+    [Smith 1987]. Valid for runs that start at a random place in a line.
 
     **Arguments:**
 
@@ -25,12 +25,9 @@ def line_efficiency(line_size: Numeric, run_length: Numeric, overhead: Numeric) 
 
 
 def optimal_line_size(run_length: Numeric, overhead: Numeric) -> Float[Array, "..."]:
-    """Line size of highest efficiency, `L* = sqrt(2 r o)` [derivation: zero slope of line_efficiency].
+    """Line size with the highest efficiency, `L* = sqrt(2 r o)` [derivation: zero slope of line_efficiency].
 
-    **Arguments:**
-
-    - `run_length`: r, contiguous bytes per access [B], positive.
-    - `overhead`: o, cost of a transaction in bytes [B], positive.
+    Arguments as in `line_efficiency`.
 
     **Returns:** line size [B].
     """
@@ -47,7 +44,7 @@ def coalescing_efficiency(stride: Numeric, element_size: Numeric, sector_size: N
 
     - `stride`: s [element], at least 1.
     - `element_size`: w [B].
-    - `sector_size`: q, least transfer [B]; 32 B on NVIDIA devices.
+    - `sector_size`: q, smallest transfer [B]; 32 B on NVIDIA devices.
 
     **Returns:** efficiency [1].
     """
@@ -69,12 +66,12 @@ def prefetch_latency(latency: Numeric, coverage: Numeric, timeliness: Numeric) -
 
 
 def prefetch_traffic(coverage: Numeric, accuracy: Numeric) -> Float[Array, "..."]:
-    """Growth of the traffic by useless prefetches, `g = 1 + c (1 / a - 1)` [derivation: c / a fetched for c used].
+    """Growth of traffic by useless prefetches, `g = 1 + c (1 / a - 1)` [derivation: c / a fetched for c used].
 
     **Arguments:**
 
-    - `coverage`: c, share of misses that are prefetched [1].
     - `accuracy`: a, share of prefetches that are used [1], positive [Srinath et al. 2007].
+    - the others: as in `prefetch_latency`.
 
     **Returns:** traffic relative to no prefetching [1].
     """
@@ -84,10 +81,10 @@ def prefetch_traffic(coverage: Numeric, accuracy: Numeric) -> Float[Array, "..."
 def balanced_prefetch_coverage(
     latency_time: Numeric, transfer_time: Numeric, accuracy: Numeric, timeliness: Numeric
 ) -> Float[Array, "..."]:
-    """Coverage of least time, `c = (t_l - t_b) / (tau t_l + (1 / a - 1) t_b)` [derivation: t_l (1 - c tau) = t_b g(c)].
+    """Time-optimal coverage, `c = (t_l - t_b) / (tau t_l + (1 / a - 1) t_b)` [derivation: t_l (1 - c tau) = t_b g(c)].
 
-    Prefetching shortens the time lost to latency and lengthens the transfer; the larger of the two is least where
-    they meet. Clipped to [0, 1]: a pattern bound by bandwidth from the outset wants no prefetching.
+    Prefetching shortens the time lost to latency and lengthens the transfers; the larger of the two is smallest where
+    they meet. Clipped to [0, 1]: a bandwidth-bound pattern gains nothing from prefetching.
 
     **Arguments:**
 
@@ -105,7 +102,7 @@ def balanced_prefetch_coverage(
 
 
 def bytes_in_flight(bandwidth: Numeric, latency: Numeric) -> Float[Array, "..."]:
-    """Bytes that must be under way to keep a path busy, `N = bw l` [Little 1961].
+    """Bytes in flight that keep a path busy, `N = bw l` [Little 1961].
 
     **Arguments:**
 
@@ -127,7 +124,7 @@ def concurrent_bandwidth(
     **Arguments:**
 
     - `bandwidth`: bw, peak of the path [B/s], positive.
-    - `in_flight`: N, bytes under way [B], positive.
+    - `in_flight`: N, bytes in flight [B], positive.
     - `latency`: l [s].
     - `exponent`: p [1]; p -> infinity is the minimum.
 
@@ -137,7 +134,7 @@ def concurrent_bandwidth(
 
 
 def serial_stream_shares(volumes: Float[ArrayLike, "*batch streams"]) -> Float[Array, "*batch streams"]:
-    """Best fixed shares of streams that run in turn, `x_i = sqrt(V_i) / sum_j sqrt(V_j)` [derivation: Lagrange].
+    """Optimal fixed shares of streams that run in turn, `x_i = sqrt(V_i) / sum_j sqrt(V_j)` [derivation: Lagrange].
 
     They minimize `sum_i V_i / (x_i bw)` with `sum_i x_i = 1`.
 
@@ -147,20 +144,15 @@ def serial_stream_shares(volumes: Float[ArrayLike, "*batch streams"]) -> Float[A
 
     **Returns:** shares of the bandwidth [1], summing to 1.
     """
-    V = jnp.asarray(volumes)
-    present = V > 0
-    root = jnp.where(present, jnp.sqrt(jnp.where(present, V, 1.0)), 0.0)
-    return root / jnp.sum(root, axis=-1, keepdims=True)
+    return concurrent_stream_shares(square_root(volumes))
 
 
 def concurrent_stream_shares(volumes: Float[ArrayLike, "*batch streams"]) -> Float[Array, "*batch streams"]:
-    """Best shares of streams that run together, `x_i = V_i / sum_j V_j` [derivation: all finish at the same time].
+    """Optimal shares of concurrent streams, `x_i = V_i / sum_j V_j` [derivation: all finish at the same time].
 
     They minimize `max_i V_i / (x_i bw)` with `sum_i x_i = 1`.
 
-    **Arguments:**
-
-    - `volumes`: V_i [B], last axis; not all zero.
+    Arguments as in `serial_stream_shares`.
 
     **Returns:** shares of the bandwidth [1], summing to 1.
     """
@@ -175,11 +167,11 @@ def stream_times(
 
     **Arguments:**
 
-    - `volumes`: V_i [B], last axis.
     - `shares`: x_i [1]; a stream without volume may have none.
     - `bandwidth`: bw [B/s].
+    - the others: as in `serial_stream_shares`.
 
-    **Returns:** times [s]: their sum counts for streams in turn, their maximum for streams together.
+    **Returns:** times [s]; take their sum for streams in turn, their maximum for concurrent streams.
     """
     V, x = map(jnp.asarray, (volumes, shares))
     present = V > 0

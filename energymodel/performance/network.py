@@ -1,4 +1,4 @@
-"""How fast is a link between chips, how wide should it be, and what do contention and distance cost?"""
+"""How fast is a link between chips, how many lanes should it have, and what do contention and distance cost?"""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ from energymodel.numerics import Numeric, Real, p_norm, real
 
 BITS_PER_BYTE = 8.0
 QUEUE_KNEE = 0.9
-"""Load beyond which the queueing formula is continued by its tangent (docs/physics.md B7 gives it for rho < 0.9)."""
+"""Load above which the tangent replaces the queueing formula (docs/physics.md B7 gives it for rho < 0.9)."""
 
 
 def protocol_efficiency(payload: Numeric, overhead: Numeric, coding: Numeric) -> Float[Array, "..."]:
@@ -36,7 +36,7 @@ def link_bandwidth(
     - `lanes`: w [1].
     - `lane_bandwidth`: r [B/s], line rate of a lane in one direction.
     - `protocol_efficiency`: eta_p [1].
-    - `collective_efficiency`: eta_c [1], what a collective library reaches of that; 0.65 to 0.9 measured.
+    - `collective_efficiency`: eta_c, share of that rate that a collective library reaches [1]; 0.65 to 0.9 measured.
 
     **Returns:** bandwidth [B/s].
     """
@@ -51,10 +51,10 @@ def link_width_cost(
     **Arguments:**
 
     - `lanes`: w [1], positive.
-    - `base_cost`: C_0, cost of everything but the link [USD] (or power [W], for energy).
+    - `base_cost`: C_0, cost of everything but the link [USD] (or power [W] to minimize energy).
     - `lane_cost`: c, cost of a lane, in the unit of `base_cost`.
     - `compute_time`: t_c [s].
-    - `lane_time`: t_1 = V / r, time of the step's traffic over a single lane [s].
+    - `lane_time`: t_1 = V / r, time of the step's traffic over one lane [s].
 
     **Returns:** cost times time [USD s].
     """
@@ -65,14 +65,9 @@ def link_width_cost(
 def optimal_link_width(
     base_cost: Numeric, lane_cost: Numeric, compute_time: Numeric, lane_time: Numeric
 ) -> Float[Array, "..."]:
-    """Number of lanes of least cost, `w* = sqrt(C_0 t_1 / (c t_c))` [derivation: zero slope of link_width_cost].
+    """Cost-optimal number of lanes, `w* = sqrt(C_0 t_1 / (c t_c))` [derivation: zero slope of link_width_cost].
 
-    **Arguments:**
-
-    - `base_cost`: C_0, cost of everything but the link [USD].
-    - `lane_cost`: c, cost of a lane [USD], positive.
-    - `compute_time`: t_c [s], positive.
-    - `lane_time`: t_1 = V / r, time of the step's traffic over a single lane [s].
+    Arguments as in `link_width_cost`.
 
     **Returns:** lanes [1].
     """
@@ -89,8 +84,8 @@ def contended_bandwidth(
 ) -> Float[Array, "..."]:
     """Bandwidth per node across the bisection, `bw = [i^-p + (2 b l / (n x))^-p]^(-1/p)`.
 
-    Half of the nodes send over `b` links of the cut [Dally & Towles 2004, sec. 3.3]. The law itself is the minimum
-    of the two; the p-norm falls below it by at most `1 - 2^(-1/p)`.
+    Half of the nodes send over the `b` links of the cut [Dally & Towles 2004, sec. 3.3]. The law itself is the minimum
+    of both limits; the p-norm falls below it by at most `1 - 2^(-1/p)`.
 
     **Arguments:**
 
@@ -108,10 +103,9 @@ def contended_bandwidth(
 
 
 def congestion_factor(load: Numeric) -> Float[Array, "..."]:
-    """Growth of the latency with load, `1 / (1 - rho)` [Kleinrock 1975, sec. 3.2: M/M/1].
+    """Growth of latency with load, `1 / (1 - rho)` [Kleinrock 1975, sec. 3.2: M/M/1].
 
-    Valid for rho < 0.9; from there it goes on along its tangent, so that value and slope stay finite in an
-    infeasible design.
+    Valid for rho < 0.9; beyond, its tangent keeps value and slope finite in an infeasible design.
 
     **Arguments:**
 
@@ -156,25 +150,25 @@ def network_energy(volume: Numeric, energy_per_bit: Numeric) -> Float[Array, "..
 
 
 class Link(eqx.Module):
-    """The way from one chip into a network, per chip and direction."""
+    """Link from one chip into a network, per direction."""
 
     lanes: Real = real("1")
     lane_bandwidth: Real = real("B/s", doc="line rate of a lane in one direction")
     payload: Real = real("B", doc="data in a packet")
     overhead: Real = real("B", doc="headers, checks and gaps of a packet")
     coding: Real = real("1", doc="data bits per line bit")
-    efficiency: Real = real("1", doc="what a collective library reaches of the protocol's rate")
+    efficiency: Real = real("1", doc="share of the protocol's rate that a collective library reaches")
     latency: Real = real("s", doc="of one message")
     energy: Real = real("J/bit", doc="from chip to chip, interfaces and switches included")
     lane_power: Real = real("W", doc="of a lane at rest or in use")
 
     def bandwidth(self) -> Float[Array, ""]:
-        """Bandwidth that a collective sees [B/s]."""
+        """Bandwidth available to a collective [B/s]."""
         efficiency = protocol_efficiency(self.payload, self.overhead, self.coding)
         return link_bandwidth(self.lanes, self.lane_bandwidth, efficiency, self.efficiency)
 
     def power(self) -> Float[Array, ""]:
-        """Power of the lanes whether or not data flow [W]."""
+        """Power of the lanes, idle or busy [W]."""
         return jnp.asarray(self.lanes) * self.lane_power
 
     def transfer_energy(self, volume: Numeric) -> Float[Array, "..."]:

@@ -1,20 +1,19 @@
-"""How does a layout divide a model over chips, and what does the division cost in time?"""
+"""How does a layout divide a model over chips, and what does the division cost in time?
+
+Shared arguments, all counts [1]: `chips` G; the degrees `tensor` t, `pipeline` p, `context` c; `virtual_stages` v per
+pipeline rank; `layers` L; `microbatches` m; `ranks` n of a group; `head` r, the time of the output head over a layer's.
+"""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, ceil_count
 
-STAGE_TOLERANCE = 1e-6  # of rounding, where work divides into stages without remainder
+STAGE_TOLERANCE = 1e-6  # relative rounding error allowed where work divides into stages without remainder
 
 
 def data_parallel_degree(chips: Numeric, tensor: Numeric, pipeline: Numeric, context: Numeric) -> Float[Array, "..."]:
     """Number of replicas, `d = G / (t p c)` [Narayanan et al. 2021].
-
-    **Arguments:**
-
-    - `chips`: G [1].
-    - `tensor`, `pipeline`, `context`: degrees t, p, c [1].
 
     **Returns:** d [1].
     """
@@ -22,7 +21,7 @@ def data_parallel_degree(chips: Numeric, tensor: Numeric, pipeline: Numeric, con
 
 
 def microbatch_count(batch: Numeric, data: Numeric, microbatch: Numeric, sequence: Numeric) -> Float[Array, "..."]:
-    """Micro-batches that one replica works through in a step, `m = B / (d b s)` [Narayanan et al. 2021].
+    """Micro-batches that one replica processes in a step, `m = B / (d b s)` [Narayanan et al. 2021].
 
     **Arguments:**
 
@@ -39,13 +38,7 @@ def microbatch_count(batch: Numeric, data: Numeric, microbatch: Numeric, sequenc
 def fullest_stage_layers(layers: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Float[Array, "..."]:
     """Layers on the fullest pipeline rank, `v ceil(L / (p v))` [Narayanan et al. 2021, sec. 2.2].
 
-    Layers that do not divide are legal: some virtual stages then hold one layer less.
-
-    **Arguments:**
-
-    - `layers`: L [1].
-    - `pipeline`: ranks p [1].
-    - `virtual_stages`: virtual stages v per rank [1].
+    L need not be a multiple of p v: some virtual stages then hold one layer less.
 
     **Returns:** layers [1], at least L / p.
     """
@@ -56,15 +49,10 @@ def fullest_stage_layers(layers: Numeric, pipeline: Numeric, virtual_stages: Num
 def slowest_stage_layers(
     layers: Numeric, pipeline: Numeric, virtual_stages: Numeric, head: Numeric
 ) -> Float[Array, "..."]:
-    """Work of the slowest rank in layer equivalents, counting the output head on the last one.
+    """Work of the slowest pipeline rank in layers, including the output head on the last rank.
 
-    `max(l, l - min(1, spare) + head)` with `l = v ceil(L / (p v))` and `spare = p l - L`: a spare slot is left
-    to the rank that also computes the output head [derivation: docs/physics.md B3; Llama team 2024, sec. 3.3.2].
-
-    **Arguments:**
-
-    - `layers`, `pipeline`, `virtual_stages`: as in `fullest_stage_layers` [1].
-    - `head`: time of the output head in units of a layer's time [1].
+    `max(l, l - min(1, spare) + r)` with `l = v ceil(L / (p v))` and `spare = p l - L`: the rank that computes the
+    output head gets a spare slot if there is one [derivation: docs/physics.md B3; Llama team 2024, sec. 3.3.2].
 
     **Returns:** layer equivalents [1].
     """
@@ -76,14 +64,10 @@ def slowest_stage_layers(
 def idle_stage_layers(
     layers: Numeric, pipeline: Numeric, virtual_stages: Numeric, head: Numeric
 ) -> Float[Array, "..."]:
-    """Idle work of the mean rank beside the slowest, `spare/p + max(-r/p, (1 - 1/p) r - min(1, spare))`.
+    """Layers' worth of idle time of the mean rank, `spare/p + max(-r/p, (1 - 1/p) r - min(1, spare))`.
 
-    The work of `slowest_stage_layers` less the mean `(L + r) / p`, without their cancellation: exactly zero for a
-    single rank [derivation: docs/physics.md B3].
-
-    **Arguments:**
-
-    - `layers`, `pipeline`, `virtual_stages`, `head`: as in `slowest_stage_layers`; L, p, v, r [1].
+    `slowest_stage_layers` minus the mean `(L + r) / p`, without cancellation: exactly zero for a single rank
+    [derivation: docs/physics.md B3].
 
     **Returns:** layer equivalents [1], not negative.
     """
@@ -95,19 +79,13 @@ def idle_stage_layers(
 def balanced_stage_layers(
     layers: Numeric, pipeline: Numeric, head: Numeric
 ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-    """Layers of the fullest and of the last rank if ranks are filled up to p equal parts of all work.
+    """Layers of the fullest and of the last rank if ranks are filled in turn up to p equal parts of the work.
 
-    Rank k takes layers until it has passed `k x`, `x = (L + r) / p`, so that it ends with layer `floor(k x) + 1`: the
-    first rank has one more than `floor(x)`, as none exceeds, and the last is left the rest
+    Rank k takes layers until it passes `k x`, `x = (L + r) / p`, so that it ends with layer `floor(k x) + 1`. The first
+    rank gets `floor(x) + 1` layers, and no other rank gets more; the last rank gets what is left
     [derivation: docs/step_time.md; Hugging Face nanotron 2024].
 
-    **Arguments:**
-
-    - `layers`: L [1].
-    - `pipeline`: ranks p [1].
-    - `head`: work r of the output head in layers [1].
-
-    **Returns:** layers of the fullest, which is the first, and of the last rank [1]; the last also has the output head.
+    **Returns:** layers of the first rank, which is the fullest, and of the last rank, which has the output head [1].
     """
     L, p, r = map(jnp.asarray, (layers, pipeline, head))
     part = (L + r) / p
@@ -118,15 +96,9 @@ def balanced_stage_layers(
 
 
 def bubble_fraction(pipeline: Numeric, virtual_stages: Numeric, microbatches: Numeric) -> Float[Array, "..."]:
-    """Idle time of a pipeline per unit of work, `(p - 1) / (v m)` [Narayanan et al. 2021, sec. 2.2].
+    """Pipeline bubble over ideal time, `(p - 1) / (v m)` [Narayanan et al. 2021, sec. 2.2].
 
-    **Arguments:**
-
-    - `pipeline`: ranks p [1].
-    - `virtual_stages`: virtual stages v per rank [1].
-    - `microbatches`: m [1].
-
-    **Returns:** bubble over ideal time [1].
+    **Returns:** fraction [1].
     """
     return (jnp.asarray(pipeline) - 1.0) / (jnp.asarray(virtual_stages) * microbatches)
 
@@ -139,8 +111,6 @@ def pipeline_time(
     **Arguments:**
 
     - `microbatch_time`: forward and backward of one micro-batch on the slowest rank [s].
-    - `microbatches`: m [1].
-    - `pipeline`, `virtual_stages`: p, v [1].
 
     **Returns:** t [s].
     """
@@ -150,10 +120,10 @@ def pipeline_time(
 def recomputed_share(
     recompute_full: Numeric, recompute_attention: Numeric, attention_share: Numeric
 ) -> Float[Array, "..."]:
-    """Operations repeated in the backward pass per model operation, `r/3 + (1 - r) r_a s_a / 3`.
+    """Recomputed operations per model operation, `r/3 + (1 - r) r_a s_a / 3`.
 
-    Full recomputation repeats the forward pass, a third of the work; selective recomputation repeats only
-    the attention products [Korthikanti et al. 2022, sec. 5].
+    Full recomputation repeats the forward pass, a third of the work; selective recomputation repeats only the attention
+    products [Korthikanti et al. 2022, sec. 5].
 
     **Arguments:**
 
@@ -167,12 +137,11 @@ def recomputed_share(
 
 
 def zero_share(sharded: Numeric, ranks: Numeric) -> Float[Array, "..."]:
-    """Share of a state that one rank of n holds, `1 - z + z / n`: all of it, or one n-th [Rajbhandari et al. 2020].
+    """Share of a state held by one of n ranks, `1 - z + z / n`: all of it or one n-th [Rajbhandari et al. 2020].
 
     **Arguments:**
 
     - `sharded`: z, 1 if sharded over the data-parallel ranks, else 0 [1].
-    - `ranks`: n [1].
 
     **Returns:** share [1].
     """
@@ -182,13 +151,12 @@ def zero_share(sharded: Numeric, ranks: Numeric) -> Float[Array, "..."]:
 def inner_ranks(ranks: Numeric, stride: Numeric, node: Numeric) -> Float[Array, "..."]:
     """Ranks of a group that share a node, `min(n, max(1, g / stride))` [definition].
 
-    Chips are numbered with tensor parallelism innermost, then context, data and pipeline; neighbours of a group
-    are `stride` chips apart. The other `n / inner_ranks` factor of the group crosses the scale-out network.
+    Chips are numbered with tensor parallelism innermost, then context, data and pipeline. The remaining factor
+    `n / inner_ranks` of the group crosses the scale-out network.
 
     **Arguments:**
 
-    - `ranks`: size n of the group [1].
-    - `stride`: chips between neighbours of the group [1].
+    - `stride`: chips between neighbors of the group [1].
     - `node`: chips g that share the scale-up network [1].
 
     **Returns:** ranks in one node [1].

@@ -1,8 +1,8 @@
-"""When does the last operation of a pipelined step end, and which operations decide that?
+"""When does the last operation of a pipelined step end, and which operations lie on the critical path?
 
-Every rank works through its operations in a fixed order and waits for what its neighbors send. The end of an operation
-is then the larger of two earlier ends plus its duration: a recursion in max-plus algebra
-[Baccelli et al. 1992, sec. 2.5], exact for any durations, and with the critical path as its gradient.
+Every rank runs its operations in a fixed order and waits for what its neighbors send. The end of an operation is then
+the larger of two earlier ends plus its duration: a recursion in max-plus algebra [Baccelli et al. 1992, sec. 2.5],
+exact for any durations, whose gradient is the critical path.
 Virtual stage k = c p + r is chunk c of rank r; durations have the axes (forward and backward, virtual stage,
 micro-batch).
 """
@@ -22,11 +22,11 @@ FORWARD, BACKWARD = 0, 1
 
 
 class Schedule(eqx.Module):
-    """The operations of all ranks in levels, such that each one needs only earlier levels.
+    """Operations of all ranks in levels, such that each operation needs only earlier levels.
 
-    - `operation`: position in the flattened durations of what a rank does at a level.
-    - `works`: whether it does anything there.
-    - `waits`: whether that needs a result of another rank, `source`, from `lag` levels before.
+    - `operation`: index into the flattened durations of what a rank does at a level.
+    - `works`: whether the rank does anything at that level.
+    - `waits`: whether the operation needs a result of another rank, `source`, from `lag` levels before.
     """
 
     operation: Table
@@ -54,8 +54,8 @@ def pipeline_schedule(ranks: int, microbatches: int, chunks: int = 1) -> Schedul
     """One forward, one backward (1F1B), interleaved if a rank has several chunks [Narayanan et al. 2021, sec. 2.2].
 
     Rank r starts with `min(m, p - r - 1)` forward passes, or `min(v m, 2 (p - r - 1) + (v - 1) p)` if interleaved, then
-    does a forward and a backward pass in turn, and ends with the backward passes that are left. Interleaved, it takes
-    p micro-batches through a chunk before it turns to the next one.
+    alternates forward and backward passes, and ends with the remaining backward passes. An interleaved rank takes p
+    micro-batches through a chunk before it turns to the next chunk.
 
     **Arguments:**
 
@@ -122,7 +122,7 @@ def _levels(orders: list[list[tuple[int, int, int]]], ranks: int, microbatches: 
                 source = rank if need is None else need[1] % ranks
                 earliest = -1 if need is None else level[need]
                 level[operation] = max(free[rank], earliest + 1)
-                # What the rank itself did before needs no waiting.
+                # A rank never waits for its own earlier operations.
                 lag = level[operation] - earliest if source != rank else 0
                 direction, stage, microbatch = operation
                 index = (direction * stages + stage) * microbatches + microbatch
@@ -145,13 +145,7 @@ def _levels(orders: list[list[tuple[int, int, int]]], ranks: int, microbatches: 
 def operation_ends(durations: Durations, schedule: Schedule, hop: Numeric = 0.0) -> Float[Array, "2 stages all"]:
     """End of every operation, `t_end = d + max(t_before, t_needed + t_hop)` [Baccelli et al. 1992, sec. 2.5].
 
-    The operation before is that of the same rank, the needed one that of the neighbor whose result it takes.
-
-    **Arguments:**
-
-    - `durations`: d [s], by direction, virtual stage and micro-batch (or one for all micro-batches).
-    - `schedule`: from `pipeline_schedule`.
-    - `hop`: exposed time from rank to rank t_hop [s].
+    t_before is the previous operation of the same rank, t_needed that of the neighbor whose result it uses.
 
     **Returns:** ends, counted from the start of the step [s], like `durations`.
     """
@@ -161,7 +155,7 @@ def operation_ends(durations: Durations, schedule: Schedule, hop: Numeric = 0.0)
     def advance(window: Array, row: tuple[Array, ...]) -> tuple[Array, Array]:
         duration, works, waits, source, lag = row
         own, other = window[0], window[lag - 1, source] + hop
-        # A choice instead of a maximum, whose gradient would divide itself between paths of equal length.
+        # Not a maximum, whose gradient would be shared between paths of equal length.
         begin = jnp.where(waits & (other > own), other, own)
         end = jnp.where(works, begin + duration, own)
         return jnp.concatenate([end[None], window[:-1]]), end
@@ -177,14 +171,8 @@ def operation_ends(durations: Durations, schedule: Schedule, hop: Numeric = 0.0)
 def pipeline_makespan(durations: Durations, schedule: Schedule, hop: Numeric = 0.0) -> Float[Array, ""]:
     """Time from the first to the last operation, `t = max t_end` over all of them [Baccelli et al. 1992, sec. 2.5].
 
-    A convex, piecewise linear function of the durations: the length of the longest path. Equal stages give
+    The length of the longest path, a convex, piecewise linear function of the durations. Equal stages give
     `(m + (p - 1) / v) (t_f + t_b)`, the `pipeline_time` of [Narayanan et al. 2021].
-
-    **Arguments:**
-
-    - `durations`: d [s], by direction, virtual stage and micro-batch (or one for all micro-batches).
-    - `schedule`: from `pipeline_schedule`.
-    - `hop`: exposed time from rank to rank t_hop [s].
 
     **Returns:** time [s].
     """
@@ -195,12 +183,8 @@ def pipeline_makespan(durations: Durations, schedule: Schedule, hop: Numeric = 0
 def critical_operations(durations: Durations, schedule: Schedule, hop: Numeric = 0.0) -> Durations:
     """How often each operation lies on the critical path, `n = dt / dd` [derivation: gradient of the longest path].
 
-    Since the makespan is convex and linear in pieces, `n . d' + (t - n . d)` bounds it from below at any other
-    durations d'. Of paths of equal length, one is taken.
-
-    **Arguments:**
-
-    - `durations`, `schedule`, `hop`: as in `pipeline_makespan` [s].
+    The makespan is convex and piecewise linear, so `n . d' + (t - n . d)` bounds it from below at any other durations
+    d'. Of several paths of equal length, one counts.
 
     **Returns:** counts [1], like `durations`.
     """

@@ -1,4 +1,9 @@
-"""What do slow chips and failing chips cost, and how often should a run be saved?"""
+"""What do stragglers and failures cost, and how often should a run write a checkpoint?
+
+Shared arguments: `chips` n [1]; `checkpoint_time` delta, lost to writing a checkpoint, `interval` tau between
+checkpoints, `restart_time` R from a failure to the next new step, and `mtbf` M, the mean time between failures of
+the run [s].
+"""
 
 import math
 
@@ -6,24 +11,20 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, real
+from energymodel.numerics import Numeric, Real, real, square_root
 
 ASYMPTOTIC_CHIPS = 8.0
 """Chips from which the asymptotic form of the largest deviation is used (docs/physics.md B3)."""
 
 LARGEST_LINEAR_WASTE = 0.5
-"""Waste up to which availability is exactly `1 - w`; the expansion behind `w` has long failed there."""
+"""Waste up to which availability is exactly `1 - w`; the expansion behind `w` fails well before."""
 
 
 def largest_deviation(chips: Numeric) -> Float[Array, "..."]:
-    """Typical largest of n normal deviates, `k = sqrt(2 ln n) - (ln ln n + ln 4 pi) / (2 sqrt(2 ln n))`.
+    """Typical maximum of n normal deviates, `k = sqrt(2 ln n) - (ln ln n + ln 4 pi) / (2 sqrt(2 ln n))`.
 
     The location (mode) of the limiting Gumbel law [Cramér 1946, sec. 28.6]; the mean lies about
     `0.577 / sqrt(2 ln n)` higher. Below 8 chips, where the expansion fails, `k_8 ln n / ln 8` takes its place.
-
-    **Arguments:**
-
-    - `chips`: n [1], at least 1.
 
     **Returns:** deviation in standard deviations [1]; zero for one chip, increasing.
     """
@@ -35,11 +36,10 @@ def largest_deviation(chips: Numeric) -> Float[Array, "..."]:
 
 
 def straggler_factor(chips: Numeric, variation: Numeric) -> Float[Array, "..."]:
-    """Lengthening of a synchronous step by its slowest chip, `1 + cv k_n` [Cramér 1946; Dean & Barroso 2013].
+    """Slowdown of a synchronous step by its slowest chip, `1 + cv k_n` [Cramér 1946; Dean & Barroso 2013].
 
     **Arguments:**
 
-    - `chips`: n [1], at least 1.
     - `variation`: cv, standard deviation of a chip's step time over its mean [1]; 0.005 to 0.01.
 
     **Returns:** factor on the step time [1]; exactly 1 for one chip.
@@ -52,8 +52,7 @@ def cluster_mtbf(chip_mtbf: Numeric, chips: Numeric) -> Float[Array, "..."]:
 
     **Arguments:**
 
-    - `chip_mtbf`: M_1 of a chip with its share of everything else [s].
-    - `chips`: n [1].
+    - `chip_mtbf`: M_1 of a chip and its share of the rest of the system [s].
 
     **Returns:** time [s].
     """
@@ -61,11 +60,10 @@ def cluster_mtbf(chip_mtbf: Numeric, chips: Numeric) -> Float[Array, "..."]:
 
 
 def observed_chip_mtbf(chips: Numeric, duration: Numeric, failures: Numeric) -> Float[Array, "..."]:
-    """Mean time between failures of one chip as seen in a run, `M_1 = n t / k` [definition].
+    """Mean time between failures of one chip as observed in a run, `M_1 = n t / k` [definition].
 
     **Arguments:**
 
-    - `chips`: n [1].
     - `duration`: t [s].
     - `failures`: k, interruptions in that time [1], positive.
 
@@ -75,39 +73,25 @@ def observed_chip_mtbf(chips: Numeric, duration: Numeric, failures: Numeric) -> 
 
 
 def young_interval(checkpoint_time: Numeric, mtbf: Numeric) -> Float[Array, "..."]:
-    """Best time between checkpoints, `tau = sqrt(2 delta M)` [Young 1974].
+    """Optimal time between checkpoints, `tau = sqrt(2 delta M)` [Young 1974].
 
-    Minimizes `waste` exactly; that is itself first order in `tau / M`.
-
-    **Arguments:**
-
-    - `checkpoint_time`: delta, time lost to writing a checkpoint [s].
-    - `mtbf`: M of the run [s].
+    The exact minimum of `waste`, which is itself first order in `tau / M`.
 
     **Returns:** interval [s].
     """
-    product = 2.0 * jnp.asarray(checkpoint_time) * mtbf
-    some = product > 0
-    return jnp.where(some, jnp.sqrt(jnp.where(some, product, 1.0)), 0.0)
+    return square_root(2.0 * jnp.asarray(checkpoint_time) * mtbf)
 
 
 def daly_interval(checkpoint_time: Numeric, mtbf: Numeric) -> Float[Array, "..."]:
-    """Best time between checkpoints, `tau = sqrt(2 delta M) (1 + sqrt(x)/3 + x/9) - delta`.
+    """Optimal time between checkpoints, `tau = sqrt(2 delta M) (1 + sqrt(x)/3 + x/9) - delta`.
 
-    With `x = delta / 2M` [Daly 2006, eq. 37]. Higher-order solution for exponential failures; from `delta = 2 M` on
-    it is M.
-
-    **Arguments:**
-
-    - `checkpoint_time`: delta, time lost to writing a checkpoint [s].
-    - `mtbf`: M of the run [s].
+    With `x = delta / 2M` [Daly 2006, eq. 37]. Higher-order solution for exponential failures; M for `delta >= 2 M`.
 
     **Returns:** interval [s].
     """
     delta, M = map(jnp.asarray, (checkpoint_time, mtbf))
     ratio = delta / (2.0 * M)
-    some = ratio > 0
-    root = jnp.where(some, jnp.sqrt(jnp.where(some, ratio, 1.0)), 0.0)
+    root = square_root(ratio)
     # sqrt(2 delta M) = 2 M sqrt(x)
     return jnp.where(ratio < 1.0, 2.0 * M * root * (1.0 + root / 3.0 + ratio / 9.0) - delta, M)
 
@@ -115,16 +99,10 @@ def daly_interval(checkpoint_time: Numeric, mtbf: Numeric) -> Float[Array, "..."
 def waste(interval: Numeric, checkpoint_time: Numeric, restart_time: Numeric, mtbf: Numeric) -> Float[Array, "..."]:
     """Share of the time that is lost, `w = delta / tau + (tau / 2 + R) / M` [Young 1974].
 
-    Checkpoints, work repeated after a failure, and restarts. First order: valid for delta, R << tau << M.
+    Checkpoints, work repeated after a failure, and restarts. First order: valid for delta, R << tau << M. `interval`
+    may be zero where checkpoints cost nothing.
 
-    **Arguments:**
-
-    - `interval`: tau, time between checkpoints [s]; zero is legal where checkpoints cost nothing.
-    - `checkpoint_time`: delta [s].
-    - `restart_time`: R, from failure to the first new step [s].
-    - `mtbf`: M of the run [s].
-
-    **Returns:** waste [1]; may exceed one in a design that cannot work.
+    **Returns:** waste [1]; may exceed one in an infeasible design.
     """
     tau = jnp.asarray(interval)
     some = tau > 0
@@ -135,30 +113,22 @@ def waste(interval: Numeric, checkpoint_time: Numeric, restart_time: Numeric, mt
 def minimum_waste(checkpoint_time: Numeric, restart_time: Numeric, mtbf: Numeric) -> Float[Array, "..."]:
     """Waste at the best interval, `w = sqrt(2 delta / M) + R / M` [Young 1974].
 
-    **Arguments:**
-
-    - `checkpoint_time`: delta [s].
-    - `restart_time`: R [s].
-    - `mtbf`: M of the run [s].
-
     **Returns:** waste [1].
     """
-    ratio = 2.0 * jnp.asarray(checkpoint_time) / mtbf
-    some = ratio > 0
-    return jnp.where(some, jnp.sqrt(jnp.where(some, ratio, 1.0)), 0.0) + jnp.asarray(restart_time) / mtbf
+    return square_root(2.0 * jnp.asarray(checkpoint_time) / mtbf) + jnp.asarray(restart_time) / mtbf
 
 
 def availability(waste: Numeric) -> Float[Array, "..."]:
-    """Productive share of the calendar time, `a = 1 - w` for `w <= 1/2` [definition].
+    """Productive share of calendar time, `a = 1 - w` for `w <= 1/2` [definition].
 
-    Beyond one half it goes on as `a = s / (1 + z + z^2)`, `s = 1/2`, `z = (w - s) / s`, with equal value, slope and
-    curvature: positive for any waste, so that a search may pass through designs that cannot work.
+    Beyond one half it continues as `a = s / (1 + z + z^2)`, `s = 1/2`, `z = (w - s) / s`, with equal value, slope and
+    curvature: positive for any waste, so that a search may pass through infeasible designs.
 
     **Arguments:**
 
     - `waste`: w [1], at least 0.
 
-    **Returns:** availability [1]; calendar time is productive time over it.
+    **Returns:** availability [1]; calendar time is productive time divided by it.
     """
     w = jnp.asarray(waste)
     s = 1.0 - LARGEST_LINEAR_WASTE
@@ -171,15 +141,7 @@ def exponential_availability(
 ) -> Float[Array, "..."]:
     """Productive share under exponential failures, `a = tau e^(-R/M) / [M (e^((tau+delta)/M) - 1)]` [Daly 2006].
 
-    All orders in `tau / M`, failures during checkpoints and restarts included: the check on `1 - w`, from which it
-    differs in second order.
-
-    **Arguments:**
-
-    - `interval`: tau, time between checkpoints [s], positive.
-    - `checkpoint_time`: delta [s].
-    - `restart_time`: R [s].
-    - `mtbf`: M of the run [s].
+    Exact in `tau / M`, including failures during checkpoints and restarts. It differs from `1 - w` in second order.
 
     **Returns:** availability [1].
     """
@@ -191,15 +153,15 @@ def exponential_availability(
 
 
 class Reliability(eqx.Module):
-    """How often chips fail and how long a run takes to save itself and to recover."""
+    """How often chips fail, and how long checkpoints and restarts take."""
 
-    chip_mtbf: Real = real("s", doc="of a chip with its share of host and network")
+    chip_mtbf: Real = real("s", doc="of a chip and its share of host and network")
     checkpoint_time: Real = real("s", doc="time of the run lost to writing a checkpoint")
     restart_time: Real = real("s", doc="from a failure to the first new step")
     straggler_variation: Real = real("1", doc="standard deviation of a chip's step time over its mean")
 
     def waste(self, chips: Numeric) -> Float[Array, "..."]:
-        """Share of the time lost at the best interval between checkpoints [1]."""
+        """Share of the time lost at the optimal checkpoint interval [1]."""
         return minimum_waste(self.checkpoint_time, self.restart_time, cluster_mtbf(self.chip_mtbf, chips))
 
     def availability(self, chips: Numeric) -> Float[Array, "..."]:
@@ -207,5 +169,5 @@ class Reliability(eqx.Module):
         return availability(self.waste(chips))
 
     def straggler_factor(self, chips: Numeric) -> Float[Array, "..."]:
-        """Lengthening of a step by its slowest chip [1]."""
+        """Slowdown of a step by its slowest chip [1]."""
         return straggler_factor(chips, self.straggler_variation)

@@ -9,7 +9,7 @@ from energymodel.numerics import Numeric, p_norm
 def gemm_efficiency(maximum: Numeric, half_size: Numeric, tensor: Numeric, hidden: Numeric) -> Float[Array, "..."]:
     """Share of the peak rate that a matrix product reaches, `eta = eta_max / (1 + h0 t / h)`.
 
-    Tiles and waves fill less well as tensor parallelism narrows the matrices. Fitted on h/t from 768 to 3,200
+    Tile and wave quantization grows as tensor parallelism narrows the matrices. Fitted on h/t from 768 to 3,200
     [derivation: docs/physics.md B3, after Korthikanti et al. 2022, table 5].
 
     **Arguments:**
@@ -27,16 +27,16 @@ def gemm_efficiency(maximum: Numeric, half_size: Numeric, tensor: Numeric, hidde
 def tile_quantization(
     tile: Numeric, rows: Numeric, columns: Numeric, inner: Numeric, count: Numeric = 1.0
 ) -> Float[Array, "..."]:
-    """Operations that a matrix product loses to tiles and waves that it does not fill, `2 d_0 (m n + m k + c n k)`.
+    """Operations that a matrix product loses to tile and wave quantization, `2 d_0 (m n + m k + c n k)`.
 
-    The product then takes `2 m n k [1 + d_0 (1/m + 1/n + c/k ...)]`: each edge is on average d_0 too long for its
-    tiles. Half of a GPU's tile of 128 to 256, times the waves, gives 100 to 250 [derivation: docs/step_time.md].
+    The product then takes `2 m n k [1 + d_0 (1/m + 1/n + c/k ...)]`: rounding up to whole tiles lengthens each edge by
+    d_0 on average. Half of a GPU's tile of 128 to 256, times the waves, is 100 to 250 [derivation: docs/step_time.md].
 
     **Arguments:**
 
     - `tile`: d_0 [1].
     - `rows`, `columns`, `inner`: m, n, k of the product (m x k)(k x n) [1].
-    - `count`: c, number of equal products that share the rows (experts) [1].
+    - `count`: c, equal products that share the rows (experts) [1].
 
     **Returns:** operations [FLOP].
     """
@@ -61,8 +61,8 @@ def compute_time(operations: Numeric, peak_rate: Numeric, efficiency: Numeric) -
 def roofline_time(compute: Numeric, memory: Numeric, communication: Numeric, exponent: Numeric) -> Float[Array, "..."]:
     """Time of work that overlaps on several resources, `t = (sum_i t_i^p)^(1/p)`.
 
-    p = 1 is serial, p -> infinity the classical roofline [Williams et al. 2009]; between them lies what is
-    measured (p = 2.7 to 7.7 between host and GPU, docs/physics.md A2.19).
+    p = 1 is serial execution, p -> infinity the classical roofline [Williams et al. 2009]. Measurements lie in between
+    (p = 2.7 to 7.7 for host and GPU, docs/physics.md A2.19).
 
     **Arguments:**
 
@@ -83,7 +83,7 @@ def token_rate(
     network_bytes_per_token: Numeric,
     exponent: Numeric,
 ) -> Float[Array, "..."]:
-    """Throughput under three limits, `R = [sum_i (demand_i / capacity_i)^p]^(-1/p)`.
+    """Throughput limited by three resources, `R = [sum_i (demand_i / capacity_i)^p]^(-1/p)`.
 
     For p -> infinity this is `min(Fdot/F_tok, bw_m/Q_tok, bw_n/V_tok)`, the dimensionally sound form of
     `T_est = min(T_compute, T_memory, T_comm)` [derivation: docs/physics.md A2.19; Williams et al. 2009].
@@ -111,9 +111,9 @@ def elementwise_traffic(
 ) -> Float[Array, "..."]:
     """Memory traffic of one layer's element-wise kernels, `Q = 4 M h (10 / t_s + q / t)`, forward and backward.
 
-    The 34 bytes per token and hidden unit that a layer stores are each written and read, forward and backward;
-    10 of them (norms, dropouts, residuals) are divided over the tensor group only with sequence parallelism, q = 24
-    always [Korthikanti et al. 2022, sec. 4]; a mixture of experts has its own q, `expert_bytes`.
+    A layer writes and reads each of its 34 stored bytes per token and hidden unit, forward and backward. 10 of them
+    (norms, dropouts, residuals) are divided over the tensor group only with sequence parallelism, q = 24 always
+    [Korthikanti et al. 2022, sec. 4]. A mixture of experts has its own q, `expert_bytes`.
 
     **Arguments:**
 
@@ -130,12 +130,12 @@ def elementwise_traffic(
 
 
 def expert_bytes(gated: Numeric, ratio: Numeric, blocks: Numeric, copies: Numeric) -> Float[Array, "..."]:
-    """Bytes per token and hidden unit that pass through a layer of experts, `q = 8 + (4 + 2 g) r n + 8 k`.
+    """Bytes that pass through a layer of experts per token and hidden unit, `q = 8 + (4 + 2 g) r n + 8 k`.
 
-    Attention has 8; each of n blocks that act on a token has inner values of width `r h` before and after its
-    activation, and a gate's; each of k copies sent to an expert is sorted, padded, sorted back and weighed
-    [derivation: docs/step_time.md].
-    A plain block of `r = 4`, or a gated one of `r = 8/3`, without copies has the 24 of a dense layer.
+    Attention moves 8 bytes. Each of n blocks that act on a token has inner values of width `r h` before and after its
+    activation, and those of a gate. Each of k copies sent to an expert is sorted, padded, sorted back and weighted
+    [derivation: docs/step_time.md]. Without copies, a plain block with `r = 4`, or a gated one with `r = 8/3`, has the
+    24 bytes of a dense layer.
 
     **Arguments:**
 

@@ -33,7 +33,7 @@ def saturating_throughput(
 
 
 def half_throughput_batch(fixed_time: Numeric, token_time: Numeric) -> Float[Array, "..."]:
-    """Batch that reaches half of the top throughput, `B_h = t_0 / tau` [derivation: t_0 = tau B_h].
+    """Batch that reaches half of the maximum throughput, `B_h = t_0 / tau` [derivation: t_0 = tau B_h].
 
     **Arguments:**
 
@@ -48,7 +48,7 @@ def half_throughput_batch(fixed_time: Numeric, token_time: Numeric) -> Float[Arr
 def exponential_saturation(batch: Numeric, maximum: Numeric, scale: Numeric) -> Float[Array, "..."]:
     """Efficiency of a batch, `eta = eta_0 (1 - exp(-B / B_0))` [derivation: docs/physics.md A2.7].
 
-    An alternative to `saturating_throughput`. B_0 is an e-folding scale, not an optimum: 63 % are reached there.
+    An alternative to `saturating_throughput`. B_0 is an e-folding scale, not an optimum: it reaches 63 %.
 
     **Arguments:**
 
@@ -85,16 +85,13 @@ def memory_traffic_rate(
 ) -> Float[Array, "..."]:
     """Memory traffic per time, `(w + a B) / (t_0 + tau B)` [derivation: docs/physics.md A2.8].
 
-    Falls with the batch where `w / t_0 > a / tau`. It knows no bandwidth: where it exceeds the device's, t_0 is
-    too short for w; a roofline gives the step time then.
+    Falls with the batch where `w / t_0 > a / tau`. There is no bandwidth limit in it: where the result exceeds the
+    device's bandwidth, t_0 is too short for w, and a roofline gives the step time.
 
     **Arguments:**
 
-    - `batch`: B [token].
     - `step_traffic`: w, weights and optimizer [B].
     - `token_traffic`: a, activations [B/token].
-    - `fixed_time`: t_0 [s].
-    - `token_time`: tau [s/token].
 
     **Returns:** traffic [B/s].
     """

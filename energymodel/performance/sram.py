@@ -12,8 +12,8 @@ BITS_PER_BYTE = 8.0
 def sram_access_energy(size: Numeric, reference_energy: Numeric, reference_size: Numeric) -> Float[Array, "..."]:
     """Energy per access, `e = e_0 sqrt(S / S_0)` [Horowitz 2014, fig. 1.1.9; Muralimanohar et al. 2009 (CACTI 6.0)].
 
-    The wires dominate and their length grows with the square root of the area. Horowitz' 45 nm table (8, 32 KB,
-    1 MB: 10, 20, 100 pJ per 64 bit) is met within 13 %.
+    Wires dominate, and their length grows with the square root of the area. Within 13 % of Horowitz' 45 nm table (8 KB,
+    32 KB, 1 MB: 10, 20, 100 pJ per 64 bit).
 
     **Arguments:**
 
@@ -33,13 +33,12 @@ def sram_latency(size: Numeric, reference_latency: Numeric, reference_size: Nume
 
     **Arguments:**
 
-    - `size`: capacity S [B], positive.
     - `reference_latency`: l_0 [s].
-    - `reference_size`: S_0 [B].
+    - the others: as in `sram_access_energy`.
 
     **Returns:** latency [s].
     """
-    return jnp.asarray(reference_latency) * jnp.sqrt(jnp.asarray(size) / reference_size)
+    return sram_access_energy(size, reference_latency, reference_size)  # the same scaling with wire length
 
 
 def sram_area(size: Numeric, cell_area: Numeric, array_efficiency: Numeric) -> Float[Array, "..."]:
@@ -74,8 +73,8 @@ def cached_operand_energy(
 ) -> Float[Array, "..."]:
     """Operand energy per multiply-add, `e = 2 e_D / sqrt(S) + c e_0 sqrt(S / S_0)` [derivation: Hong-Kung plus wires].
 
-    The first term is the DRAM traffic of a large matrix product [Hong & Kung 1981], the second what the cache
-    itself takes; a larger cache saves the one and raises the other.
+    The first term is the DRAM traffic of a large matrix product [Hong & Kung 1981], the second the cache's own energy;
+    a larger cache lowers the first and raises the second.
 
     **Arguments:**
 
@@ -87,31 +86,23 @@ def cached_operand_energy(
 
     **Returns:** energy per multiply-add [J].
     """
-    S = jnp.asarray(cache)
-    return 2.0 * jnp.asarray(dram_energy) / jnp.sqrt(S) + accesses * jnp.asarray(sram_energy) * jnp.sqrt(
-        S / reference_cache
-    )
+    own = sram_access_energy(cache, accesses * jnp.asarray(sram_energy), reference_cache)
+    return 2.0 * jnp.asarray(dram_energy) / jnp.sqrt(jnp.asarray(cache)) + own
 
 
 def optimal_cache_size(
     dram_energy: Numeric, sram_energy: Numeric, reference_cache: Numeric, accesses: Numeric
 ) -> Float[Array, "..."]:
-    """Cache of least operand energy, `S* = 2 e_D sqrt(S_0) / (c e_0)`.
+    """Energy-optimal cache size, `S* = 2 e_D sqrt(S_0) / (c e_0)`.
 
     There both terms of `cached_operand_energy` are equal [derivation: zero slope].
 
-    **Arguments:**
-
-    - `dram_energy`: e_D [J/element].
-    - `sram_energy`: e_0 of a cache of the reference capacity [J/element].
-    - `reference_cache`: S_0 [element].
-    - `accesses`: c, cache accesses per multiply-add [1].
+    Arguments as in `cached_operand_energy`.
 
     **Returns:** capacity [element].
     """
-    return (
-        2.0 * jnp.asarray(dram_energy) * jnp.sqrt(jnp.asarray(reference_cache)) / (jnp.asarray(accesses) * sram_energy)
-    )
+    saved = 2.0 * jnp.asarray(dram_energy) * jnp.sqrt(jnp.asarray(reference_cache))
+    return saved / (jnp.asarray(accesses) * sram_energy)
 
 
 class Sram(eqx.Module):

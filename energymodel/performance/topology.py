@@ -1,7 +1,7 @@
-"""How far apart are the nodes of a network, and how many links cross its middle?
+"""How far apart are the nodes of a network, and how many links cross its bisection?
 
 Node counts are floats, so that a design may vary them; the formulas are exact at the sizes that can be built.
-Hops are links on the shortest path; means are over all ordered pairs of nodes, a node with itself included.
+Hops are links on the shortest path; means are over all ordered pairs of nodes, including a node with itself.
 """
 
 from abc import abstractmethod
@@ -28,9 +28,7 @@ def fat_tree_nodes(radix: Numeric) -> Float[Array, "..."]:
 def fat_tree_switches(radix: Numeric) -> Float[Array, "..."]:
     """Switches of a full three-level fat tree of k-port switches, `5 k^2 / 4` [Al-Fares et al. 2008, sec. 3].
 
-    **Arguments:**
-
-    - `radix`: k, ports per switch [1].
+    Arguments as in `fat_tree_nodes`.
 
     **Returns:** switches [1].
     """
@@ -38,7 +36,7 @@ def fat_tree_switches(radix: Numeric) -> Float[Array, "..."]:
 
 
 def dragonfly_groups(routers_per_group: Numeric, global_links: Numeric) -> Float[Array, "..."]:
-    """Most groups of a dragonfly, one global link between any two, `g = a h + 1` [Kim et al. 2008, sec. 3.1].
+    """Groups of the largest dragonfly, with one global link between any two, `g = a h + 1` [Kim et al. 2008, sec. 3.1].
 
     **Arguments:**
 
@@ -57,9 +55,8 @@ def dragonfly_nodes(
 
     **Arguments:**
 
-    - `routers_per_group`: a [1].
-    - `global_links`: h, global links per router [1].
     - `hosts_per_router`: p [1].
+    - the others: as in `dragonfly_groups`.
 
     **Returns:** nodes [1].
     """
@@ -76,7 +73,7 @@ class AbstractTopology(eqx.Module):
 
     @abstractmethod
     def bisection_links(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Links cut when the nodes are divided into halves as cheaply as possible [1]."""
+        """Links of the smallest cut that divides the nodes into halves [1]."""
 
     @abstractmethod
     def mean_hops(self, nodes: Numeric) -> Float[Array, "..."]:
@@ -84,11 +81,11 @@ class AbstractTopology(eqx.Module):
 
     @abstractmethod
     def links_per_node(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Links to be bought per node [1]."""
+        """Links to buy per node [1]."""
 
 
 class Ring(AbstractTopology):
-    """Every node joined to two neighbors [Dally & Towles 2004, ch. 5]; exact for an even number of nodes."""
+    """Every node linked to two neighbors [Dally & Towles 2004, ch. 5]; exact for an even number of nodes."""
 
     def diameter(self, nodes: Numeric) -> Float[Array, "..."]:
         """Half the ring, `n / 2` [1]."""
@@ -121,7 +118,7 @@ class Torus(AbstractTopology):
         return self.side(nodes) * self.dimensions / 2.0
 
     def bisection_links(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Two for each ring that is cut, `2 n / a` [1]."""
+        """Two per ring that is cut, `2 n / a` [1]."""
         return 2.0 * jnp.asarray(nodes) / self.side(nodes)
 
     def mean_hops(self, nodes: Numeric) -> Float[Array, "..."]:
@@ -153,9 +150,9 @@ class FatTree(AbstractTopology):
         return jnp.asarray(nodes) / 2.0
 
     def mean_hops(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Six less the neighborhood, `6 - (k^2 / 2 + k + 2) / n` [1].
+        """Six minus the neighborhood, `6 - (k^2 / 2 + k + 2) / n` [1].
 
-        Two hops within an edge switch (k/2 nodes), four within a pod (k^2/4), none to oneself.
+        Two hops within an edge switch (k/2 nodes), four within a pod (k^2/4), none from a node to itself.
         """
         k = self.radix(nodes)
         return 6.0 - (k**2 / 2.0 + k + 2.0) / jnp.asarray(nodes)
@@ -181,13 +178,13 @@ class Dragonfly(AbstractTopology):
         return jnp.asarray(nodes) / (self.routers_per_group * self.hosts_per_router)
 
     def diameter(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Three from router to router: local, global, local; the links of the two hosts come on top [1]."""
+        """Three from router to router (local, global, local), plus the links of the two hosts [1]."""
         return jnp.full_like(jnp.asarray(nodes), 3.0)
 
     def bisection_links(self, nodes: Numeric) -> Float[Array, "..."]:
         """Global links between the halves, `g^2 / 4 a h / (g - 1)`, which is `g^2 / 4` at full size [1].
 
-        Below two groups a node keeps its share of the cut of two: balanced dragonflies (a = 2 p = 2 h) have as
+        Below two groups a node keeps its share of the cut of two groups: balanced dragonflies (a = 2 p = 2 h) have as
         many local links across a group.
         """
         g = self.groups(nodes)
@@ -197,15 +194,15 @@ class Dragonfly(AbstractTopology):
     def mean_hops(self, nodes: Numeric) -> Float[Array, "..."]:
         """Links from host to host on minimal routes, at most five [1].
 
-        Two to and from the hosts; one within a group; one global link and, unless the router at hand owns it,
-        a local one on either side: `2 + (a-1)/(a g) + (g-1)/g (1 + 2 (a-1)/a) - 2/n`, with at least one group.
+        Two to and from the hosts, one within a group, one global link and a local link on either side unless the
+        router owns the global one: `2 + (a-1)/(a g) + (g-1)/g (1 + 2 (a-1)/a) - 2/n`, with at least one group.
         """
         n, other = jnp.asarray(nodes), 1.0 - 1.0 / jnp.asarray(self.routers_per_group)
         g = jnp.maximum(self.groups(nodes), 1.0)
         return 2.0 + other / g + (1.0 - 1.0 / g) * (1.0 + 2.0 * other) - 2.0 / n
 
     def links_per_node(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Its own, and its part of the router's local and global ones, `1 + (a - 1 + h) / (2 p)` [1]."""
+        """Its own and its share of the router's local and global links, `1 + (a - 1 + h) / (2 p)` [1]."""
         shared = (self.routers_per_group - 1.0 + self.global_links) / (2.0 * self.hosts_per_router)
         return jnp.full_like(jnp.asarray(nodes), 1.0) + shared
 

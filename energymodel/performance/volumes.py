@@ -1,4 +1,8 @@
-"""How many bytes does a chip send for each kind of parallelism?"""
+"""How many bytes does a chip send for each kind of parallelism?
+
+Shared arguments: `ranks` of the group (d, t or e) [1], at least 1; `parameters` N of the model divided by t p [1];
+`hidden` h [1]; `element_size` w of a gradient, parameter or activation [B].
+"""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -8,12 +12,6 @@ from energymodel.numerics import Numeric
 
 def data_parallel_volume(ranks: Numeric, parameters: Numeric, element_size: Numeric) -> Float[Array, "..."]:
     """Gradients all-reduced in a step, `V = 2 (d-1)/d w N` [Rajbhandari et al. 2020, sec. 7.1].
-
-    **Arguments:**
-
-    - `ranks`: d, data-parallel ranks [1], at least 1.
-    - `parameters`: N, parameters that a chip holds (of the model divided by t p) [1].
-    - `element_size`: w [B], per gradient.
 
     **Returns:** bytes sent per chip and step [B].
     """
@@ -26,12 +24,6 @@ def fully_sharded_volume(ranks: Numeric, parameters: Numeric, element_size: Nume
 
     ZeRO stage 3, also called FSDP: one and a half times the volume of plain data parallelism.
 
-    **Arguments:**
-
-    - `ranks`: d, data-parallel ranks [1], at least 1.
-    - `parameters`: N, parameters of the model divided by t p [1].
-    - `element_size`: w [B], per parameter and gradient.
-
     **Returns:** bytes sent per chip and micro-batch pass [B].
     """
     return 1.5 * data_parallel_volume(ranks, parameters, element_size)
@@ -40,16 +32,15 @@ def fully_sharded_volume(ranks: Numeric, parameters: Numeric, element_size: Nume
 def fully_sharded_token_threshold(
     compute_rate: Numeric, efficiency: Numeric, bandwidth: Numeric, element_size: Numeric = 2.0
 ) -> Float[Array, "..."]:
-    """Tokens per chip and step that hide fully sharded traffic, `T = F eta / bw w / 2`.
+    """Tokens per chip and step that hide fully sharded communication, `T = F eta / bw w / 2`.
 
-    Below that the exchange takes longer than the arithmetic [derivation: 6 N T / (F eta) = 3 w N / bw].
+    With fewer tokens, communication takes longer than the arithmetic [derivation: 6 N T / (F eta) = 3 w N / bw].
 
     **Arguments:**
 
     - `compute_rate`: F [FLOP/s].
     - `efficiency`: eta [1].
     - `bandwidth`: bw, between the sharded ranks [B/s].
-    - `element_size`: w [B], per parameter and gradient.
 
     **Returns:** tokens [token].
     """
@@ -63,11 +54,8 @@ def tensor_parallel_volume(
 
     **Arguments:**
 
-    - `ranks`: t, tensor-parallel ranks [1], at least 1.
     - `tokens`: M, tokens of the micro-batch [token].
-    - `hidden`: h [1].
     - `all_reduces`: n_ar, 4 per layer forward and backward, 6 with full recomputation [1].
-    - `element_size`: w [B].
 
     **Returns:** bytes sent per chip, layer and micro-batch [B].
     """
@@ -80,14 +68,11 @@ def expert_parallel_volume(
 ) -> Float[Array, "..."]:
     """Activations sent to experts and back, `V = 2 k h w (1 - 1/e)` [Lepikhin et al. 2021, sec. 3].
 
-    Forward; the backward pass sends as much again.
+    Forward pass only; the backward pass sends as much again.
 
     **Arguments:**
 
-    - `ranks`: e, expert-parallel ranks [1], at least 1.
     - `experts_per_token`: k [1].
-    - `hidden`: h [1].
-    - `element_size`: w [B].
 
     **Returns:** bytes per token and layer [B].
     """
@@ -97,14 +82,12 @@ def expert_parallel_volume(
 def pipeline_volume(
     microbatch: Numeric, sequence: Numeric, hidden: Numeric, element_size: Numeric
 ) -> Float[Array, "..."]:
-    """Activations handed to the next stage, `V = b s h w` [Narayanan et al. 2021, sec. 3.2].
+    """Activations sent to the next stage, `V = b s h w` [Narayanan et al. 2021, sec. 3.2].
 
     **Arguments:**
 
     - `microbatch`: b, sequences [1].
     - `sequence`: s, tokens per sequence [token].
-    - `hidden`: h [1].
-    - `element_size`: w [B].
 
     **Returns:** bytes per micro-batch and boundary, in each direction [B].
     """
@@ -114,13 +97,12 @@ def pipeline_volume(
 def context_parallel_volume(
     local_sequence: Numeric, key_value_width: Numeric, element_size: Numeric
 ) -> Float[Array, "..."]:
-    """Keys and values handed on around the ring, `V = 2 s_local h_kv w` [Liu et al. 2023, sec. 3].
+    """Keys and values passed around the ring, `V = 2 s_local h_kv w` [Liu et al. 2023, sec. 3].
 
     **Arguments:**
 
     - `local_sequence`: s_local, tokens that a chip holds [token].
     - `key_value_width`: h_kv, width of the keys (equal to that of the values) [1].
-    - `element_size`: w [B].
 
     **Returns:** bytes per layer and hop, forward [B].
     """

@@ -1,26 +1,23 @@
-"""How should power be divided over unlike devices, so that together they do most?
+"""How should power be divided over unlike devices so that their total throughput is highest?
 
-At the best division the next watt gains equally much everywhere [Boyd & Vandenberghe 2004, ex. 5.2]. Three laws of
-throughput against power have closed forms. Devices are the last axis.
+At the optimum, one more watt gains the same everywhere [Boyd & Vandenberghe 2004, ex. 5.2]. Three laws of throughput
+against power have closed forms. Devices are the last axis.
+
+Shared arguments: `power` P to divide [W]; `gains` c_i or k_i, the throughput at one watt (of dynamic power)
+[token/s], or g_i [1/W], positive; `static_powers` s_i [W].
 """
 
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, implicit_root
-
-Devices = Float[ArrayLike, "*batch devices"]
+from energymodel.performance.heterogeneous import Devices
 
 
 def square_root_power_split(power: Numeric, gains: Devices) -> Float[Array, "*batch devices"]:
     """Best division for throughputs `c_i sqrt(P_i)`: `P_i = P c_i^2 / sum_j c_j^2`.
 
     The marginal throughput `c_i / (2 sqrt(P_i))` is the same everywhere [derivation: Lagrange].
-
-    **Arguments:**
-
-    - `power`: P to be divided [W].
-    - `gains`: c_i [token/s] at one watt, last axis, not all zero.
 
     **Returns:** power of each device [W], summing to P.
     """
@@ -34,11 +31,6 @@ def square_root_throughput(power: Numeric, gains: Devices) -> Float[Array, "*bat
 
     The value at `square_root_power_split` [derivation: inserted].
 
-    **Arguments:**
-
-    - `power`: P to be divided [W], positive.
-    - `gains`: c_i [token/s] at one watt, last axis, not all zero.
-
     **Returns:** throughput [token/s].
     """
     c = jnp.asarray(gains)
@@ -49,15 +41,9 @@ def square_root_throughput(power: Numeric, gains: Devices) -> Float[Array, "*bat
 def cube_root_power_split(power: Numeric, gains: Devices, static_powers: Devices) -> Float[Array, "*batch devices"]:
     """Best division for `k_i (P_i - s_i)^(1/3)`: `P_i = s_i + (P - sum s) k_i^1.5 / sum_j k_j^1.5`.
 
-    The marginal throughput is the same everywhere [derivation: Lagrange]. Devices whose voltage follows the clock:
-    dynamic power goes with the cube of throughput. All devices are on; the power must cover their static powers,
-    else each gets its static power only.
-
-    **Arguments:**
-
-    - `power`: P to be divided [W], at least the sum of the static powers.
-    - `gains`: k_i [token/s] at one dynamic watt, last axis, positive.
-    - `static_powers`: s_i [W], last axis.
+    The marginal throughput is the same everywhere [derivation: Lagrange]. For devices whose voltage follows the clock,
+    dynamic power goes with the cube of throughput. All devices are on: if P does not cover their static powers, each
+    gets only its static power.
 
     **Returns:** power of each device [W], summing to P.
     """
@@ -71,12 +57,6 @@ def cube_root_throughput(power: Numeric, gains: Devices, static_powers: Devices)
     """Throughput of the best division for `k_i (P_i - s_i)^(1/3)`: `R = (P - sum s)^(1/3) (sum k_i^1.5)^(2/3)`.
 
     The value at `cube_root_power_split` [derivation: inserted].
-
-    **Arguments:**
-
-    - `power`: P to be divided [W].
-    - `gains`: k_i [token/s] at one dynamic watt, last axis, positive.
-    - `static_powers`: s_i [W], last axis.
 
     **Returns:** throughput [token/s]; zero where the power does not cover the static powers.
     """
@@ -92,11 +72,6 @@ def cube_root_throughput(power: Numeric, gains: Devices, static_powers: Devices)
 def water_level(power: Numeric, gains: Devices) -> Float[Array, "*batch"]:
     """Level l of water-filling, `sum_i max(0, l - 1 / g_i) = P` [Boyd & Vandenberghe 2004, ex. 5.2].
 
-    **Arguments:**
-
-    - `power`: P to be divided [W], at least 0.
-    - `gains`: g_i [1/W], last axis, positive.
-
     **Returns:** level [W]: a device is on if 1/g_i lies below it.
     """
     floors = 1.0 / jnp.asarray(gains)
@@ -107,19 +82,14 @@ def water_level(power: Numeric, gains: Devices) -> Float[Array, "*batch"]:
         power, floors = parameters
         return jnp.sum(jnp.maximum(level[..., None] - floors, 0.0), axis=-1) - power
 
-    # The best device alone takes everything at the highest level that can be; a margin keeps the ends off the root.
+    # The highest possible level gives all power to the best device; a margin keeps the root inside the bracket.
     return implicit_root(surplus, lowest, lowest + P + 0.5 * (P + lowest), (P, floors))
 
 
 def logarithmic_power_split(power: Numeric, gains: Devices) -> Float[Array, "*batch devices"]:
     """Best division for throughputs `ln(1 + g_i P_i)`: `P_i = max(0, l - 1 / g_i)` [Boyd & Vandenberghe 2004, ex. 5.2].
 
-    Devices with saturating throughput; the poor ones stay off.
-
-    **Arguments:**
-
-    - `power`: P to be divided [W], at least 0.
-    - `gains`: g_i [1/W], last axis, positive.
+    Throughput saturates with power, and devices with low gain stay off.
 
     **Returns:** power of each device [W], summing to P.
     """
@@ -129,11 +99,6 @@ def logarithmic_power_split(power: Numeric, gains: Devices) -> Float[Array, "*ba
 
 def logarithmic_throughput(power: Numeric, gains: Devices) -> Float[Array, "*batch"]:
     """Value of the best division, `sum_i ln(1 + g_i P_i)` [Boyd & Vandenberghe 2004, ex. 5.2].
-
-    **Arguments:**
-
-    - `power`: P to be divided [W], at least 0.
-    - `gains`: g_i [1/W], last axis, positive.
 
     **Returns:** throughput in units of the e-folding gain [1].
     """

@@ -88,9 +88,9 @@ class Transformer(eqx.Module):
     """Shape of a decoder-only transformer, dense or mixture of experts.
 
     A mixture-of-experts model replaces the feed-forward block of all but `dense_layers` layers by `experts`
-    routed blocks, of which `active_experts` act on a token, beside `shared_experts` that always act. A dense
-    model has one expert and no shared ones. `expert_imbalance` is the load of the fullest expert, padding up to its
-    capacity included, over that of the mean one. Norms and biases (below 0.1 % of the weights) are left out.
+    routed blocks, of which `active_experts` act on a token, and `shared_experts` that always act. A dense model has one
+    expert and no shared ones. `expert_imbalance` is the load of the fullest expert, including padding up to its
+    capacity, over the mean load. Norms and biases (below 0.1 % of the weights) are left out.
     """
 
     layers: Real = real("1")
@@ -158,7 +158,7 @@ class Transformer(eqx.Module):
 
     @property
     def mixture(self) -> Float[Array, ""]:
-        """0 with one expert, 1 from two on; linear between, where no model is, so that slopes are finite."""
+        """0 with one expert, 1 with two or more; linear in between, so that slopes are finite."""
         return jnp.minimum(1.0, self.experts - 1.0)
 
     def _layer_parameters(self, experts: Numeric) -> Float[Array, ""]:

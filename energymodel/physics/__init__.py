@@ -1,1 +1,1 @@
-"""What power does a chip draw, how warm is it, what does the wall see, what is the least energy nature allows?"""
+"""Power and temperature of a chip, power delivery and cooling of the facility, and physical limits."""

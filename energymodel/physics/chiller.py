@@ -1,4 +1,4 @@
-"""How much electricity does cold water cost, and how much of it does the weather give for nothing?"""
+"""How much electricity does cold water cost, and how much of the heat does free cooling remove?"""
 
 import abc
 
@@ -10,7 +10,7 @@ from energymodel.constants import ZERO_CELSIUS
 from energymodel.numerics import Numeric, Real, real, sigmoid
 
 LEAST_LIFT = 1.0
-"""Least temperature lift of a chiller [K]: there a Carnot fraction of 0.45 gives a COP of about 130."""
+"""Minimum temperature lift of a chiller [K], at which a Carnot fraction of 0.45 gives a COP of about 130."""
 
 
 def quadratic_cop(
@@ -18,7 +18,7 @@ def quadratic_cop(
 ) -> Float[Array, "..."]:
     """Chiller fit, `COP = a T^2 + b T + c`, T in °C [Moore et al. 2005].
 
-    Fitted on chilled water of a machine room (a = 0.0068, b = 0.0008, c = 0.458) and valid for supply of 10 to 30 °C.
+    Fitted on chilled water of a machine room (a = 0.0068, b = 0.0008, c = 0.458), valid for a supply of 10 to 30 °C.
 
     **Arguments:**
 
@@ -34,9 +34,9 @@ def quadratic_cop(
 def carnot_cop(
     supply_temperature: Numeric, heat_rejection_temperature: Numeric, fraction: Numeric
 ) -> Float[Array, "..."]:
-    """Share of the ideal refrigerator, `COP = eta_c T / (T_h - T)` [Carnot 1824].
+    """Fraction of the ideal refrigerator, `COP = eta_c T / (T_h - T)` [Carnot 1824].
 
-    The lift `T_h - T` is held at `LEAST_LIFT` or more.
+    The lift `T_h - T` is at least `LEAST_LIFT`.
 
     **Arguments:**
 
@@ -66,9 +66,9 @@ def chiller_power(heat: Numeric, performance: Numeric) -> Float[Array, "..."]:
 def free_cooling_fraction(
     supply_temperature: Numeric, wet_bulb_temperature: Numeric, approach: Numeric, blend_width: Numeric
 ) -> Float[Array, "..."]:
-    """Share of heat that a tower removes without a chiller, `f = sigma((T - T_wb - dT_app) / w)`.
+    """Share of heat that a cooling tower removes without a chiller, `f = sigma((T - T_wb - dT_app) / w)`.
 
-    [derivation: free where the supply is warmer than tower water, blended over the hours; docs/physics.md B6].
+    [derivation: free where the supply is warmer than the tower water, averaged over the hours; docs/physics.md B6].
 
     **Arguments:**
 
@@ -77,7 +77,7 @@ def free_cooling_fraction(
     - `approach`: tower water above wet bulb, dT_app [K].
     - `blend_width`: w [K], 1.5 by default, above 0.
 
-    **Returns:** share [1], 0 to 1, one half where the supply meets tower water.
+    **Returns:** share [1], 0 to 1; one half where the supply is as warm as the tower water.
     """
     margin = jnp.asarray(supply_temperature) - wet_bulb_temperature - approach
     return sigmoid(margin / blend_width)
@@ -92,13 +92,13 @@ class AbstractChiller(eqx.Module):
 
 
 class QuadraticChiller(AbstractChiller):
-    """Quadratic fit, clamped to its valid range: outside, the COP is that of the nearer end, the slope zero."""
+    """Quadratic fit, clamped to its valid range: outside, the COP is that of the nearer end, with zero slope."""
 
     curvature: Real = real("1/K^2")
     slope: Real = real("1/K")
     offset: Real = real("1")
-    minimum_temperature: Real = real("K", doc="least supply temperature of the fit")
-    maximum_temperature: Real = real("K", doc="greatest supply temperature of the fit")
+    minimum_temperature: Real = real("K", doc="lowest supply temperature of the fit")
+    maximum_temperature: Real = real("K", doc="highest supply temperature of the fit")
 
     def performance(self, supply_temperature: Numeric) -> Float[Array, "..."]:
         """COP [1] at a supply temperature [K]."""
@@ -107,7 +107,7 @@ class QuadraticChiller(AbstractChiller):
 
 
 class CarnotChiller(AbstractChiller):
-    """A share of the Carnot limit, for supply beyond the range of fits, see `carnot_cop`."""
+    """A fraction of the Carnot limit, for supply temperatures beyond the range of fits, see `carnot_cop`."""
 
     fraction: Real = real("1", doc="share of the Carnot limit")
     heat_rejection_temperature: Real = real("K")

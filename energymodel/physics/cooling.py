@@ -1,4 +1,4 @@
-"""What does it cost to keep chips cool: coolant loop, chiller, weather, and PUE?"""
+"""How much power does cooling take: coolant loop, chiller, free cooling and PUE?"""
 
 import abc
 
@@ -18,17 +18,17 @@ UNLIMITED_HEAT_FLUX = 1e12
 def power_usage_effectiveness(
     distribution: Numeric, mover: Numeric, chilled_share: Numeric, performance: Numeric, miscellaneous: Numeric
 ) -> Float[Array, "..."]:
-    """Facility power over power of the computers, `PUE = 1 + p_dist + p_move + f_chill / COP + p_misc`.
+    """Facility power over IT power, `PUE = 1 + p_dist + p_move + f_chill / COP + p_misc` [ISO/IEC 30134-2:2016].
 
-    [ISO/IEC 30134-2:2016]. Fans inside servers belong to the computers; do not count them twice.
+    Fans inside servers belong to the IT power; do not count them twice.
 
     **Arguments:**
 
-    - `distribution`: loss of transformers, UPS and cables over power of the computers, p_dist [1].
-    - `mover`: fans and pumps of the building, p_move [1].
-    - `chilled_share`: share of heat that passes the chiller, f_chill [1].
+    - `distribution`: loss of transformers, UPS and cables over IT power, p_dist [1].
+    - `mover`: fans and pumps of the building over IT power, p_move [1].
+    - `chilled_share`: share of heat removed by the chiller, f_chill [1].
     - `performance`: COP of the chiller [1].
-    - `miscellaneous`: lights and other loads, p_misc [1].
+    - `miscellaneous`: lighting and other loads over IT power, p_misc [1].
 
     **Returns:** PUE [1], at least 1.
     """
@@ -37,7 +37,7 @@ def power_usage_effectiveness(
 
 
 class AbstractCoolantLoop(eqx.Module):
-    """What carries heat from the cases of the chips to the chiller."""
+    """The loop that carries heat from the chip packages to the chiller."""
 
     @abc.abstractmethod
     def thermal_resistance(self) -> Float[Array, "..."]:
@@ -57,7 +57,7 @@ class AbstractCoolantLoop(eqx.Module):
 
 
 class SinglePhaseLoop(AbstractCoolantLoop):
-    """Air or liquid that stays as it is, with `R_th = R_0 + R_1 u^-0.8`, `P = p Q u^3` and `dT = dT_1 / u`."""
+    """Air or liquid without boiling, with `R_th = R_0 + R_1 u^-0.8`, `P = p Q u^3` and `dT = dT_1 / u`."""
 
     base_resistance: Real = real("K/W", doc="conduction")
     flow_resistance: Real = real("K/W", doc="convection at rated flow")
@@ -79,7 +79,7 @@ class SinglePhaseLoop(AbstractCoolantLoop):
         return jnp.asarray(self.heat_flux_capability)
 
     def rise(self) -> Float[Array, "..."]:
-        """Coolant at the last row above supply [K]: the same heat warms less coolant more."""
+        """Coolant at the last row above supply [K]; less flow warms up more."""
         return jnp.asarray(self.coolant_rise) / self.flow
 
 
@@ -120,16 +120,16 @@ class TwoPhaseLoop(AbstractCoolantLoop):
 
 
 class Cooling(eqx.Module):
-    """Loop and chiller, relieved by the weather: `P = Q (1 - f_free) / COP + P_move`."""
+    """Loop and chiller with free cooling: `P = Q (1 - f_free) / COP + P_move`."""
 
     loop: AbstractCoolantLoop
     chiller: AbstractChiller
     wet_bulb_temperature: Real = real("K", doc="of the outside air, mean of the run")
     approach: Real = real("K", doc="tower water above wet bulb", difference=True)
-    blend_width: Real = real("K", doc="spread of the weather about its mean", difference=True)
+    blend_width: Real = real("K", doc="spread of the wet bulb about its mean", difference=True)
 
     def free_fraction(self, supply_temperature: Numeric) -> Float[Array, "..."]:
-        """Share of heat removed without chiller [1] at a supply temperature [K]."""
+        """Share of heat removed without the chiller [1] at a supply temperature [K]."""
         return free_cooling_fraction(supply_temperature, self.wet_bulb_temperature, self.approach, self.blend_width)
 
     def power(self, heat: Numeric, supply_temperature: Numeric) -> Float[Array, "..."]:

@@ -1,4 +1,8 @@
-"""What does the wall see of a watt at the chip: regulators, their chain, and resistive loss?"""
+"""How much power does the facility draw for a watt at the chip: regulators, their chain, resistive loss?
+
+Shared arguments: `load`, output over rated power, x [1]; the losses of a converter over its rated power: `fixed` (no
+load) a_0, `proportional` (switching) a_1, `quadratic` (conduction) a_2 [1].
+"""
 
 import operator
 from functools import reduce
@@ -13,13 +17,6 @@ from energymodel.numerics import Numeric, Real, real
 def regulator_loss(load: Numeric, fixed: Numeric, proportional: Numeric, quadratic: Numeric) -> Float[Array, "..."]:
     """Loss of a converter over its rated power, `l = a_0 + a_1 x + a_2 x^2` [Rasmussen 2007].
 
-    **Arguments:**
-
-    - `load`: output over rated power, x [1].
-    - `fixed`: no-load loss a_0 [1].
-    - `proportional`: switching loss a_1 [1].
-    - `quadratic`: conduction loss a_2 [1].
-
     **Returns:** loss over rated power [1]; the no-load loss at zero load.
     """
     load = jnp.asarray(load)
@@ -31,12 +28,7 @@ def regulator_efficiency(
 ) -> Float[Array, "..."]:
     """Output over input, `eta = x / (x + a_0 + a_1 x + a_2 x^2)` [Rasmussen 2007].
 
-    Zero at zero load; to account for energy add `regulator_loss`, which stays finite there.
-
-    **Arguments:**
-
-    - `load`: output over rated power, x [1].
-    - `fixed`, `proportional`, `quadratic`: no-load, switching and conduction loss a_0, a_1, a_2 [1].
+    Zero at zero load, where `regulator_loss` stays finite.
 
     **Returns:** efficiency [1].
     """
@@ -47,24 +39,15 @@ def regulator_efficiency(
 
 
 def optimal_load(fixed: Numeric, quadratic: Numeric) -> Float[Array, "..."]:
-    """Load of best efficiency, `x* = sqrt(a_0 / a_2)` [derivation: d(a_0 / x + a_2 x) / dx = 0; docs/physics.md T8].
+    """Load of peak efficiency, `x* = sqrt(a_0 / a_2)` [derivation: d(a_0 / x + a_2 x) / dx = 0; docs/physics.md T8].
 
-    **Arguments:**
-
-    - `fixed`: a_0 [1], above 0.
-    - `quadratic`: a_2 [1], above 0.
-
-    **Returns:** load over rated power [1]; above 1, the best is full load.
+    **Returns:** load over rated power [1]; above 1, full load is optimal.
     """
     return jnp.sqrt(jnp.asarray(fixed) / quadratic)
 
 
 def peak_efficiency(fixed: Numeric, proportional: Numeric, quadratic: Numeric) -> Float[Array, "..."]:
     """Efficiency at `optimal_load`, `eta* = 1 / (1 + a_1 + 2 sqrt(a_0 a_2))` [derivation: docs/physics.md T8].
-
-    **Arguments:**
-
-    - `fixed`, `proportional`, `quadratic`: a_0, a_1, a_2 [1]; a_0 and a_2 above 0.
 
     **Returns:** efficiency [1].
     """

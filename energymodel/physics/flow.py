@@ -1,4 +1,4 @@
-"""What does moving the coolant cost, what does it gain, and how much warmer is it at the last row?"""
+"""What does moving the coolant cost and gain, and how much does the coolant warm up along a row?"""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -6,7 +6,7 @@ from jaxtyping import Array, Float
 from energymodel.numerics import Numeric
 
 CONVECTION_EXPONENT = 0.8
-"""Turbulent convection: Nusselt number over Reynolds number in logarithms [Dittus & Boelter 1930]."""
+"""Turbulent convection: exponent of the Reynolds number in the Nusselt number [Dittus & Boelter 1930]."""
 
 
 def mover_power(rated_power: Numeric, flow: Numeric) -> Float[Array, "..."]:
@@ -25,7 +25,7 @@ def mover_power(rated_power: Numeric, flow: Numeric) -> Float[Array, "..."]:
 def convection_resistance(base_resistance: Numeric, flow_resistance: Numeric, flow: Numeric) -> Float[Array, "..."]:
     """Thermal resistance that falls with flow, `R_th = R_0 + R_1 u^-0.8` [Dittus & Boelter 1930].
 
-    Turbulent flow; conduction through die, lid and plate does not depend on flow.
+    Turbulent flow; conduction through die, lid and cold plate does not depend on it.
 
     **Arguments:**
 
@@ -39,12 +39,12 @@ def convection_resistance(base_resistance: Numeric, flow_resistance: Numeric, fl
 
 
 def optimal_flow(mover_coefficient: Numeric, penalty: Numeric, exponent: Numeric) -> Float[Array, "..."]:
-    """Flow of least `a u^3 + b u^-n`: `u* = (n b / (3 a))^(1 / (3 + n))` [derivation: zero slope; docs/physics.md T13].
+    """Flow that minimizes `a u^3 + b u^-n`: `u* = (n b / (3 a))^(1 / (3 + n))` [derivation: docs/physics.md T13].
 
     **Arguments:**
 
     - `mover_coefficient`: power of fan or pump at u = 1, a [W], above 0.
-    - `penalty`: power that warmth costs at u = 1, b [W], above 0.
+    - `penalty`: power lost to higher temperature at u = 1, b [W], above 0.
     - `exponent`: n [1]; 1 in the exact test, 0.8 for turbulent convection.
 
     **Returns:** flow over rated [1].
@@ -77,9 +77,7 @@ def row_coolant_temperature(
 
     - `supply_temperature`: theta_s [K].
     - `position`: chips before this one over chips of the row, i / n [1], 0 to 1.
-    - `heat`: of the whole row, Q [W].
-    - `mass_flow`: m' [kg/s], above 0.
-    - `specific_heat`: c_p [J/(kg K)].
+    - the others: as in `coolant_warming`.
 
     **Returns:** temperature [K]; the hottest, at `position` 1, is the one to constrain.
     """

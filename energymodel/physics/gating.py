@@ -1,4 +1,8 @@
-"""When does it pay to switch idle circuits off?"""
+"""When does it pay to switch idle circuits off?
+
+Shared arguments: `leakage_power` P_l of the idle circuit and `gated_power` P_g of the circuit switched off [W];
+`wake_energy` E_wake to switch it off and on again [J]; `idle_time` t_idle in each period [s].
+"""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -11,13 +15,7 @@ NEVER = 1e12
 
 
 def gating_break_even(wake_energy: Numeric, leakage_power: Numeric, gated_power: Numeric) -> Float[Array, "..."]:
-    """Idle time from which gating pays, `t_be = E_wake / (P_l - P_g)` [Hu et al. 2004].
-
-    **Arguments:**
-
-    - `wake_energy`: to switch off and on again, E_wake [J].
-    - `leakage_power`: of the idle circuit, P_l [W].
-    - `gated_power`: of the circuit switched off, P_g [W].
+    """Idle time above which gating pays, `t_be = E_wake / (P_l - P_g)` [Hu et al. 2004].
 
     **Returns:** time [s]; `NEVER` if being off saves nothing.
     """
@@ -33,10 +31,6 @@ def gating_saving(
 
     **Arguments:**
 
-    - `leakage_power`: P_l [W].
-    - `gated_power`: P_g [W].
-    - `idle_time`: idle time in each period, t_idle [s].
-    - `wake_energy`: E_wake [J].
     - `period`: t_period [s], above 0.
 
     **Returns:** power [W]; negative below the break-even time.
@@ -45,13 +39,12 @@ def gating_saving(
 
 
 def gating_decision(idle_time: Numeric, break_even: Numeric, blend_time: Numeric) -> Float[Array, "..."]:
-    """Share of idle spells that are gated, `s = sigma((t_idle - t_be) / w)` [derivation: docs/physics.md B5].
+    """Share of idle periods that are gated, `s = sigma((t_idle - t_be) / w)` [derivation: docs/physics.md B5].
 
-    A smooth controller: the spread of idle times about their mean takes the place of a step.
+    A smooth controller: the spread of idle times about their mean replaces a step.
 
     **Arguments:**
 
-    - `idle_time`: mean idle time t_idle [s].
     - `break_even`: t_be [s].
     - `blend_time`: spread of idle times w [s], above 0.
 

@@ -1,4 +1,4 @@
-"""What does a powered chip draw without switching, as voltage and temperature change?"""
+"""What power does a chip draw without switching, as a function of voltage and temperature?"""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ def leakage_power(
 ) -> Float[Array, "..."]:
     """Leakage, `P = P_l0 v exp(b_v (v - 1)) exp(b_theta (theta - theta_0))` [Su et al. 2003].
 
-    An exponential fit to subthreshold current, good for some 60 K about the reference temperature.
+    An exponential fit to the subthreshold current, valid within about 60 K around the reference temperature.
 
     **Arguments:**
 
@@ -51,7 +51,7 @@ def leakage_doubling(temperature_sensitivity: Numeric) -> Float[Array, "..."]:
 def static_energy(voltage: Numeric, leakage_current: Numeric, time: Numeric) -> Float[Array, "..."]:
     """Energy of a constant leakage current, `E = V I_leak t` [definition].
 
-    Where temperature changes meanwhile, integrate `leakage_power` instead.
+    If the temperature changes meanwhile, integrate `leakage_power` instead.
 
     **Arguments:**
 

@@ -1,7 +1,9 @@
-"""What is the least energy that nature, technology or a roofline allow for a training run?
+"""What is the minimum energy of a training run by physics, by CMOS technology and by the roofline of a chip?
 
 A ladder of lower bounds: bits of the model, bits overwritten, bits erased by operations, CMOS, roofline. Never
-calibrate to them: a run stands 1e6 to 1e22 times above the first three.
+calibrate to them: a run uses 1e6 to 1e22 times the first three.
+
+Shared arguments: `temperature` theta of the surroundings [K]; `parameters` N of the model [1].
 """
 
 import math
@@ -16,30 +18,27 @@ _OPERATIONS_PER_TOKEN_AND_PARAMETER = 6.0
 
 
 def landauer_energy(bits: Numeric, temperature: Numeric) -> Float[Array, "..."]:
-    """Least heat of erasing bits, `E = k_B theta ln 2 n` [Landauer 1961].
+    """Minimum heat of erasing bits, `E = k_B theta ln 2 n` [Landauer 1961].
 
     **Arguments:**
 
     - `bits`: bits erased, n [bit].
-    - `temperature`: of the surroundings, theta [K].
 
     **Returns:** energy [J].
     """
-    # Constants first: k_B ln 2 is about 1e-23, well within float32, and bits times it stay so.
+    # Constants first: k_B ln 2 is about 1e-23, well within float32, and so is its product with the bits.
     return BOLTZMANN * math.log(2.0) * jnp.asarray(temperature) * bits
 
 
 def landauer_model_energy(
     information: Numeric, parameters: Numeric, bits_per_parameter: Numeric, temperature: Numeric
 ) -> Float[Array, "..."]:
-    """Bits that must be written into the model, `E = k_B theta ln 2 min(I, c N)` [derivation: docs/physics.md A0.7].
+    """Writing the bits the model keeps, `E = k_B theta ln 2 min(I, c N)` [derivation: docs/physics.md A0.7].
 
     **Arguments:**
 
     - `information`: absorbed in training, I [bit].
-    - `parameters`: N [1].
     - `bits_per_parameter`: storage capacity c [bit], 2 to 3.6.
-    - `temperature`: theta [K].
 
     **Returns:** energy [J].
     """
@@ -54,10 +53,8 @@ def landauer_overwrite_energy(
 
     **Arguments:**
 
-    - `parameters`: N [1].
     - `steps`: optimizer steps S [1].
     - `bits_per_parameter`: overwritten irreversibly in a step, b_p [bit].
-    - `temperature`: theta [K].
 
     **Returns:** energy [J].
     """
@@ -73,7 +70,6 @@ def landauer_operation_energy(
 
     - `operations`: F [FLOP].
     - `bits_per_operation`: erased by one, n_b [bit/FLOP]; 32 by default, 0.4 to 128.
-    - `temperature`: theta [K].
 
     **Returns:** energy [J].
     """
@@ -88,9 +84,7 @@ def landauer_source_energy(parameters: Numeric, data_information: Numeric, tempe
 
     **Arguments:**
 
-    - `parameters`: N [1].
     - `data_information`: of the training set, H [bit].
-    - `temperature`: theta [K].
 
     **Returns:** energy [J].
     """
@@ -119,7 +113,6 @@ def finite_time_landauer_energy(
     **Arguments:**
 
     - `bits`: n [bit].
-    - `temperature`: theta [K].
     - `duration`: of one erasure, tau [s], above 0.
     - `relaxation_time`: of the memory, tau_c [s].
 
@@ -137,12 +130,12 @@ def margolus_levitin_rate(energy: Numeric) -> Float[Array, "..."]:
 
     **Returns:** operations per second [1/s].
     """
-    # 4 / h is 6e33: in range of float32, where h itself is near its least normal number.
+    # 4 / h is 6e33, in the range of float32; h itself is close to the smallest normal float32.
     return jnp.asarray(energy) * (4.0 / PLANCK)
 
 
 def landauer_multiple(energy: Numeric, minimum_energy: Numeric) -> Float[Array, "..."]:
-    """How far above a bound, `kappa = E / E_min` [definition].
+    """Energy as a multiple of a bound, `kappa = E / E_min` [definition].
 
     **Arguments:**
 
@@ -170,13 +163,9 @@ def energy_per_operation(power: Numeric, rate: Numeric) -> Float[Array, "..."]:
 def operation_multiple(
     energy_per_operation: Numeric, bits_per_operation: Numeric, temperature: Numeric
 ) -> Float[Array, "..."]:
-    """How far an operation is above Landauer, `kappa = E_op / (n_b k_B theta ln 2)` [derivation: docs/physics.md A0.8].
+    """Operation energy over Landauer's bound, `kappa = E_op / (n_b k_B theta ln 2)` [derivation: docs/physics.md A0.8].
 
-    **Arguments:**
-
-    - `energy_per_operation`: E_op [J/FLOP].
-    - `bits_per_operation`: n_b [bit/FLOP], above 0.
-    - `temperature`: theta [K].
+    With E_op [J/FLOP] and n_b [bit/FLOP] as in `energy_per_operation` and `landauer_operation_energy`.
 
     **Returns:** multiple [1].
     """
@@ -184,9 +173,9 @@ def operation_multiple(
 
 
 def cmos_wall_energy(operations: Numeric, operations_per_joule: Numeric) -> Float[Array, "..."]:
-    """Least energy of operations in CMOS, `E = F / e_max` [Ho et al. 2023].
+    """Minimum energy of operations in CMOS, `E = F / e_max` [Ho et al. 2023].
 
-    The geometric mean of their estimates is 4.7e15 four-bit FLOP/J, about 200 times today's chips.
+    The geometric mean of their estimates is 4.7e15 fp4 FLOP/J, about 200 times today's chips.
 
     **Arguments:**
 
@@ -207,7 +196,7 @@ def roofline_energy(
 ) -> Float[Array, "..."]:
     """Energy without any overhead, `E = F E_op v^2 + Q E_mem` [Choi et al. 2013].
 
-    No static power, waiting, network or cooling: with v at the voltage floor, the least of this chip for this work.
+    No static power, waiting, network or cooling: with v at the voltage floor, this chip's minimum for this work.
 
     **Arguments:**
 
@@ -224,7 +213,7 @@ def roofline_energy(
 
 
 def energy_per_bit(energy: Numeric, information: Numeric) -> Float[Array, "..."]:
-    """Price of absorbed information, `E / I` [definition].
+    """Energy per bit of absorbed information, `E / I` [definition].
 
     **Arguments:**
 
@@ -237,7 +226,7 @@ def energy_per_bit(energy: Numeric, information: Numeric) -> Float[Array, "..."]
 
 
 def information_capacity(parameters: Numeric, bits_per_parameter: Numeric) -> Float[Array, "..."]:
-    """Most that a model can store, `I_max = c N` [Allen-Zhu & Li 2024; Morris et al. 2025].
+    """Storage capacity of a model, `I_max = c N` [Allen-Zhu & Li 2024; Morris et al. 2025].
 
     **Arguments:**
 

@@ -1,6 +1,6 @@
-"""At which clock does a piece of work cost the least energy, or the least energy-delay product?
+"""At which clock does a piece of work take the least energy, or have the lowest energy-delay product?
 
-Static power asks to race to idle, switching power to slow down; the optimum balances them.
+Static power favors a high clock and an early end, switching power a low clock; the optimum balances them.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, implicit_root
-from energymodel.physics.switching import clock_stretch
+from energymodel.physics.switching import clock_stretch, frequency_cubic
 
 
 def work_energy(power: Numeric, clock: Numeric, clock_independent_share: Numeric) -> Float[Array, "..."]:
@@ -29,7 +29,7 @@ def work_energy(power: Numeric, clock: Numeric, clock_independent_share: Numeric
 
 
 def energy_optimal_frequency(static_power: Numeric, cubic_coefficient: Numeric) -> Float[Array, "..."]:
-    """Clock of least energy per operation for `P = P_i + a f^3`: `f_E = (P_i / (2 a))^(1/3)`.
+    """Energy-optimal clock for `P = P_i + a f^3`: `f_E = (P_i / (2 a))^(1/3)`.
 
     [derivation: d(P_i / f + a f^2) / df = 0; docs/physics.md C, T1].
 
@@ -40,22 +40,21 @@ def energy_optimal_frequency(static_power: Numeric, cubic_coefficient: Numeric) 
 
     **Returns:** clock [Hz], or fraction [1]; not limited to the chip's range.
     """
-    return jnp.exp((jnp.log(jnp.asarray(static_power)) - jnp.log(2.0 * jnp.asarray(cubic_coefficient))) / 3.0)
+    return frequency_cubic(static_power, 2.0 * jnp.asarray(cubic_coefficient))
 
 
 def energy_delay_optimal_frequency(
     static_power: Numeric, cubic_coefficient: Numeric, delay_exponent: Numeric, maximum_frequency: Numeric
 ) -> Float[Array, "..."]:
-    """Clock of least `E t^n` for `P = P_i + a f^3`: `a f^3 = P_i (n + 1) / (2 - n)` [Gonzalez & Horowitz 1996].
+    """Clock that minimizes `E t^n` for `P = P_i + a f^3`: `a f^3 = P_i (n + 1) / (2 - n)` [Gonzalez & Horowitz 1996].
 
-    n = 0 is energy, n = 1 the energy-delay product. For n of 2 and more, speed always pays: the maximum.
+    n = 0 is energy, n = 1 the energy-delay product. For n of 2 and more the maximum clock is optimal.
 
     **Arguments:**
 
-    - `static_power`: P_i [W], above 0.
-    - `cubic_coefficient`: a [W/Hz^3], or [W] for clock fractions.
     - `delay_exponent`: n [1], at least 0.
     - `maximum_frequency`: upper limit [Hz], or fraction [1].
+    - the others: as in `energy_optimal_frequency`.
 
     **Returns:** clock [Hz], or fraction [1], at most `maximum_frequency`.
     """
@@ -74,10 +73,10 @@ def energy_optimal_clock(
     clock_independent_share: Numeric,
     parameters: Any,
 ) -> Float[Array, "..."]:
-    """Clock of least energy for any power curve, root of `d ln(P t) / d ln phi = 0` [derivation: docs/physics.md B2].
+    """Energy-optimal clock for any power curve, root of `d ln(P t) / d ln phi = 0` [derivation: docs/physics.md B2].
 
-    Needs a log-convex energy per operation, which holds for `VoltageCurve` if `v_f >= s phi_k`
-    (docs/physics.md C), and a power curve that is differentiable twice.
+    Energy per operation must be log-convex, which holds for `VoltageCurve` if `v_f >= s phi_k` (docs/physics.md C),
+    and the power curve twice differentiable.
 
     **Arguments:**
 
@@ -91,7 +90,7 @@ def energy_optimal_clock(
 
     def slope(clock: Any, arguments: Any) -> Any:
         share, lowest, highest, inner = arguments
-        # A straight line beyond the range, so that no Newton step comes back into it from outside.
+        # A straight line beyond the range, so that no Newton step from outside leads back into it.
         within = jnp.clip(clock, lowest, highest)
 
         def log_energy(phi: Any) -> Any:

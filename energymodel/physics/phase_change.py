@@ -1,4 +1,4 @@
-"""How much heat can boiling take away, and how much coolant does it need?"""
+"""How much heat can boiling remove, and how much coolant does it need?"""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -7,7 +7,7 @@ from energymodel.constants import STANDARD_GRAVITY
 from energymodel.numerics import Numeric
 
 ZUBER_COEFFICIENT = 0.131
-"""Of the hydrodynamic limit, pi / 24 [Zuber 1959]."""
+"""Coefficient of the hydrodynamic limit, pi / 24 [Zuber 1959]."""
 
 
 def coolant_flow(heat: Numeric, latent_heat: Numeric, quality: Numeric) -> Float[Array, "..."]:
@@ -51,7 +51,7 @@ def rohsenow_coefficient(
 ) -> Float[Array, "..."]:
     """Coefficient of nucleate boiling, `c = mu h_fg sqrt(g (rho_l - rho_v) / sigma) (c_p / (C_sf h_fg Pr^n))^3`.
 
-    [Rohsenow 1952]. Clean surfaces; the surface factor makes errors of 100 % in heat flux common.
+    [Rohsenow 1952]. Clean surfaces; errors of 100 % in heat flux are common because of the surface factor.
 
     **Arguments:**
 
@@ -111,12 +111,7 @@ def critical_heat_flux(
 
     Pool boiling of a saturated liquid on a large flat plate facing up.
 
-    **Arguments:**
-
-    - `latent_heat`: h_fg [J/kg].
-    - `vapor_density`, `liquid_density`: rho_v, rho_l [kg/m^3].
-    - `surface_tension`: sigma [kg/s^2], the same as N/m.
-    - `gravity`: g [m/s^2].
+    Arguments as in `rohsenow_coefficient`.
 
     **Returns:** heat flux [W/m^2].
     """
@@ -126,7 +121,7 @@ def critical_heat_flux(
 
 
 def area_enhancement_needed(flux: Numeric, critical_flux: Numeric, margin: Numeric) -> Float[Array, "..."]:
-    """Boiling area per die area that keeps to a margin, `A_b / A = q'' / (m q''_CHF)` [derivation: docs/physics.md B6].
+    """Boiling area per die area that keeps a margin, `A_b / A = q'' / (m q''_CHF)` [derivation: docs/physics.md B6].
 
     **Arguments:**
 

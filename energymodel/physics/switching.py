@@ -23,13 +23,13 @@ def switching_power(
     - `frequency`: clock f [Hz].
     - `activity`: share of the capacitance that switches in a cycle, a [1].
 
-    **Returns:** power [W]. It is a power: energy is `switching_energy`.
+    **Returns:** power [W]; `switching_energy` gives the energy.
     """
     return jnp.asarray(activity) * jnp.asarray(capacitance) * jnp.asarray(voltage) ** 2 * frequency
 
 
 def switching_energy(power: Numeric, busy_time: Numeric) -> Float[Array, "..."]:
-    """Energy of switching, `E = P t_busy` [definition].
+    """Switching energy, `E = P t_busy` [definition].
 
     **Arguments:**
 
@@ -50,7 +50,7 @@ def busy_power(
 
     **Arguments:**
 
-    - `static_power`: leakage and everything that does not scale with clock, P_s [W].
+    - `static_power`: leakage and all other power that does not scale with the clock, P_s [W].
     - `dynamic_power`: switching power at reference clock and voltage, kappa [W].
     - `clock`: clock fraction phi [1].
     - `voltage`: voltage fraction v [1].
@@ -80,15 +80,13 @@ def mixed_cubic_power(
 ) -> Float[Array, "..."]:
     """Posynomial power curve, `P = P_s + kappa ((1 - m) phi + m phi^3)` [derivation: constant V and V ~ f, mixed].
 
-    One shape parameter instead of floor and knee: log-convex, hence the form for geometric-program bounds and for
-    few data. Within 2 points of the floor form on interpolated Zeus runs (docs/physics.md B2.1).
+    One shape parameter instead of floor and knee. It is log-convex, hence the form for geometric-program bounds and for
+    few data. Within 2 percentage points of the floor form on interpolated Zeus runs (docs/physics.md B2.1).
 
     **Arguments:**
 
-    - `static_power`: P_s [W].
-    - `dynamic_power`: switching power at clock 1, kappa [W].
     - `cubic_share`: m [1], 0 to 1.
-    - `clock`: clock fraction phi [1].
+    - the others: as in `busy_power`.
 
     **Returns:** power [W].
     """
@@ -132,14 +130,12 @@ def throughput_at_power(
 ) -> Float[Array, "..."]:
     """Inverse of `operating_power`, `R = (P - P_idle) / (beta E_op)` [derivation: docs/physics.md A2.3].
 
-    Constant voltage only (below the knee); otherwise `clock_at_power_cap` and `clock_stretch`.
+    Constant voltage only (below the knee); otherwise use `clock_at_power_cap` and `clock_stretch`.
 
     **Arguments:**
 
     - `power`: P [W], at least `idle_power`.
-    - `energy_per_operation`: E_op [J].
-    - `idle_power`: P_idle [W].
-    - `overhead`: beta [1].
+    - the others: as in `operating_power`.
 
     **Returns:** operations per second [1/s].
     """
@@ -147,15 +143,14 @@ def throughput_at_power(
 
 
 def useful_power_share(power: Numeric, idle_power: Numeric, overhead: Numeric) -> Float[Array, "..."]:
-    """Share of the power that does operations, `alpha = (P - P_idle) / (beta P)` [derivation: docs/physics.md A2.4].
+    """Share of power that goes into operations, `alpha = (P - P_idle) / (beta P)` [derivation: docs/physics.md A2.4].
 
-    Given P it follows from the other two: choosing alpha freely would fix the power.
+    P, P_idle and beta determine it; choosing alpha freely would fix the power.
 
     **Arguments:**
 
     - `power`: P [W], above 0.
-    - `idle_power`: P_idle [W].
-    - `overhead`: beta [1].
+    - the others: as in `operating_power`.
 
     **Returns:** share [1].
     """
@@ -186,7 +181,7 @@ def frequency_cubic(power: Numeric, coefficient: Numeric) -> Float[Array, "..."]
 
     **Returns:** clock [Hz].
     """
-    # Logarithms apart: k' is about 1e-25, and P / k' would overflow a float32 for hot chips of low clock.
+    # Separate logarithms: k' is about 1e-25, and P / k' may overflow a float32.
     return jnp.exp((jnp.log(jnp.asarray(power)) - jnp.log(jnp.asarray(coefficient))) / 3.0)
 
 
@@ -203,12 +198,12 @@ def clock_at_power_cap(
 
     **Arguments:**
 
-    - `power_of_clock`: `P_b(phi, parameters)` [W], increasing in phi; what it depends on stands in `parameters`.
+    - `power_of_clock`: `P_b(phi, parameters)` [W], increasing in phi; everything it depends on is in `parameters`.
     - `power_cap`: P_cap [W], finite.
     - `minimum_clock`, `maximum_clock`: range of phi [1].
     - `parameters`: pytree for `power_of_clock`.
 
-    **Returns:** clock fraction [1]: the maximum where the cap is inactive, the minimum where even that draws more.
+    **Returns:** clock fraction [1]: the maximum where the cap does not bind, the minimum where even that exceeds it.
     """
 
     def excess(clock: Any, arguments: Any) -> Any:
@@ -234,7 +229,7 @@ class BusyPower(eqx.Module):
 def busy_power_at(clock: Numeric, chip: BusyPower) -> Float[Array, "..."]:
     """Busy power of a chip at a clock, `P_b = P_s + kappa phi v(phi)^2` [derivation: docs/physics.md B2].
 
-    The same as `chip(clock)`, in the order of arguments that `clock_at_power_cap` wants.
+    The same as `chip(clock)`, with the order of arguments that `clock_at_power_cap` expects.
 
     **Arguments:**
 

@@ -1,6 +1,11 @@
 """How warm does a chip get, how fast, and when does its leakage run away?
 
-One lumped node: heat capacity C_th to the coolant through R_th, for times of a second and more.
+One lumped node: heat capacity C_th, linked to the coolant by R_th, for times of a second and more.
+
+Shared arguments: `power` P, `base_power` P_0 (independent of temperature) and `leakage_power` P_l at theta_0 [W];
+`temperature` theta, `coolant_temperature` theta_c, `reference_temperature` theta_0 and `maximum_temperature` theta_max
+[K]; `thermal_resistance` R_th from junction to coolant [K/W]; `heat_capacity` C_th [J/K], 60 to 250 for die and lid,
+about 500 with the cold plate; `temperature_sensitivity` b of leakage [1/K].
 """
 
 import jax.numpy as jnp
@@ -19,24 +24,13 @@ def steady_temperature(
 ) -> Float[Array, "..."]:
     """Temperature at constant power, `theta = theta_c + R_th P` [derivation: docs/physics.md A2.5].
 
-    **Arguments:**
-
-    - `power`: P [W].
-    - `coolant_temperature`: theta_c [K].
-    - `thermal_resistance`: junction to coolant, R_th [K/W].
-
     **Returns:** temperature [K].
     """
     return jnp.asarray(coolant_temperature) + jnp.asarray(power) * thermal_resistance
 
 
 def thermal_time_constant(thermal_resistance: Numeric, heat_capacity: Numeric) -> Float[Array, "..."]:
-    """Time to come within 1/e of the steady temperature, `tau = R_th C_th` [derivation: docs/physics.md A2.5].
-
-    **Arguments:**
-
-    - `thermal_resistance`: R_th [K/W].
-    - `heat_capacity`: C_th [J/K]; die and lid 60 to 250, with cold plate about 500.
+    """Time constant of the approach to the steady temperature, `tau = R_th C_th` [derivation: docs/physics.md A2.5].
 
     **Returns:** time [s].
     """
@@ -50,17 +44,9 @@ def temperature_slope(
     thermal_resistance: Numeric,
     heat_capacity: Numeric,
 ) -> Float[Array, "..."]:
-    """Right side of the heat balance, `d theta / dt = (P - (theta - theta_c) / R_th) / C_th`.
+    """Right-hand side of the heat balance, `d theta / dt = (P - (theta - theta_c) / R_th) / C_th`.
 
-    [derivation: docs/physics.md A2.5]. What cools is the heat removed, not the electric power of the cooling.
-
-    **Arguments:**
-
-    - `temperature`: theta [K].
-    - `power`: P [W].
-    - `coolant_temperature`: theta_c [K].
-    - `thermal_resistance`: R_th [K/W].
-    - `heat_capacity`: C_th [J/K].
+    [derivation: docs/physics.md A2.5]. What is subtracted is the heat removed, not the electric power of the cooling.
 
     **Returns:** slope [K/s].
     """
@@ -84,10 +70,6 @@ def transient_temperature(
 
     - `time`: t after the step [s].
     - `initial_temperature`: theta_0 [K].
-    - `power`: P after the step [W].
-    - `coolant_temperature`: theta_c [K].
-    - `thermal_resistance`: R_th [K/W].
-    - `heat_capacity`: C_th [J/K].
 
     **Returns:** temperature [K].
     """
@@ -99,11 +81,10 @@ def transient_temperature(
 def power_step_limit(heat_capacity: Numeric, maximum_slope: Numeric) -> Float[Array, "..."]:
     """Largest step of power within a ramp limit, `dP = C_th R_max` [derivation: docs/physics.md A2.6].
 
-    The slope is largest right after a step from a steady state, where it is `dP / C_th`.
+    The slope is largest right after a step from a steady state: `dP / C_th`.
 
     **Arguments:**
 
-    - `heat_capacity`: C_th [J/K].
     - `maximum_slope`: R_max [K/s].
 
     **Returns:** power step [W].
@@ -114,13 +95,7 @@ def power_step_limit(heat_capacity: Numeric, maximum_slope: Numeric) -> Float[Ar
 def thermal_power_limit(
     maximum_temperature: Numeric, coolant_temperature: Numeric, thermal_resistance: Numeric
 ) -> Float[Array, "..."]:
-    """Power that keeps to a temperature, `P = (theta_max - theta_c) / R_th` [derivation: docs/physics.md A2.6].
-
-    **Arguments:**
-
-    - `maximum_temperature`: theta_max [K].
-    - `coolant_temperature`: theta_c [K].
-    - `thermal_resistance`: R_th [K/W].
+    """Power at the temperature limit, `P = (theta_max - theta_c) / R_th` [derivation: docs/physics.md A2.6].
 
     **Returns:** power [W].
     """
@@ -134,7 +109,6 @@ def hot_spot_temperature(
 
     **Arguments:**
 
-    - `temperature`: lumped temperature theta [K].
     - `excess_power`: power of the hot spot above its share of the area, dP_hs [W].
     - `hot_spot_resistance`: spreading resistance R_hs [K/W].
 
@@ -148,13 +122,9 @@ def loop_gain(
 ) -> Float[Array, "..."]:
     """Gain of temperature -> leakage -> temperature, `G = R_th b P_leak(theta)` [derivation: docs/physics.md B6].
 
-    **Arguments:**
+    Here `leakage_power` is the leakage at the operating temperature theta.
 
-    - `thermal_resistance`: R_th [K/W].
-    - `leakage_power`: leakage at the operating temperature, P_leak(theta) [W].
-    - `temperature_sensitivity`: b [1/K].
-
-    **Returns:** gain [1]: a fixed point is stable below 1.
+    **Returns:** gain [1]; a fixed point is stable below 1.
     """
     return jnp.asarray(thermal_resistance) * leakage_power * temperature_sensitivity
 
@@ -169,18 +139,9 @@ def leakage_temperature(
 ) -> Float[Array, "..."]:
     """Stable root of `theta = theta_c + R_th (P_0 + P_l exp(b (theta - theta_0)))` [derivation: docs/physics.md B6].
 
-    The stable root lies between the coolant and the temperature of unit loop gain,
-    `theta_0 - ln(R_th P_l b) / b`. Beyond the runaway limit there is none: that upper end is returned, where
-    `loop_gain` is 1; compare `thermal_resistance` with `runaway_resistance`.
-
-    **Arguments:**
-
-    - `base_power`: power that does not depend on temperature, P_0 [W].
-    - `leakage_power`: leakage at the reference temperature, P_l [W].
-    - `coolant_temperature`: theta_c [K].
-    - `thermal_resistance`: R_th [K/W].
-    - `temperature_sensitivity`: b [1/K].
-    - `reference_temperature`: theta_0 [K].
+    The stable root lies between the coolant temperature and that of unit loop gain, `theta_0 - ln(R_th P_l b) / b`.
+    Beyond the runaway limit there is no root, and that upper end is returned; compare `thermal_resistance` with
+    `runaway_resistance`.
 
     **Returns:** temperature [K].
     """
@@ -191,20 +152,20 @@ def leakage_temperature(
     feedback = gain > _SMALL_GAIN
     log_gain = jnp.log(jnp.where(feedback, gain, 1.0))
     unit_gain = reference_temperature - log_gain / jnp.where(feedback, sensitivity, 1.0)
-    # Without feedback the equation is explicit; one kelvin more keeps the root inside the bracket.
+    # Without feedback the equation is explicit; one more kelvin keeps the root inside the bracket.
     upper = jnp.where(feedback, unit_gain, steady_temperature(base + leak, coolant_temperature, resistance) + 1.0)
     upper = jnp.maximum(upper, coolant_temperature)
 
     def excess(temperature: Array, arguments: tuple[Array, ...]) -> Array:
         base, leak, coolant, resistance, sensitivity, reference, ceiling = arguments
-        # Held at the bracket's end, so that a Newton step from near unit gain cannot overflow the exponential.
+        # Clipped at the end of the bracket: a Newton step from near unit gain could overflow the exponential.
         exponent = sensitivity * (jnp.minimum(temperature, ceiling) - reference)
         return temperature - coolant - resistance * (base + leak * jnp.exp(exponent))
 
-    arguments = (
-        base, leak, jnp.asarray(coolant_temperature), resistance, sensitivity, jnp.asarray(reference_temperature), upper
-    )  # fmt: skip
-    return implicit_root(excess, coolant_temperature, upper, arguments)
+    coolant, reference = jnp.asarray(coolant_temperature), jnp.asarray(reference_temperature)
+    return implicit_root(
+        excess, coolant_temperature, upper, (base, leak, coolant, resistance, sensitivity, reference, upper)
+    )
 
 
 def runaway_resistance(
@@ -216,17 +177,9 @@ def runaway_resistance(
 ) -> Float[Array, "..."]:
     """Largest resistance with a stable temperature, `R_crit = max_theta (theta - theta_c) / P(theta)`.
 
-    `P = P_0 + P_l exp(b (theta - theta_0))`; the maximum stands where loop gain is 1, so that
+    `P = P_0 + P_l exp(b (theta - theta_0))`; the maximum is where the loop gain is 1, so that
     `R_crit = 1 / (b P_l) exp(b (theta_0 - theta))`, with `y = b (theta - theta_c) - 1` from
     `y e^y = (P_0 / P_l) exp(b (theta_0 - theta_c) - 1)` [derivation: docs/physics.md B6].
-
-    **Arguments:**
-
-    - `base_power`: P_0 [W].
-    - `leakage_power`: leakage at the reference temperature, P_l [W].
-    - `coolant_temperature`: theta_c [K].
-    - `temperature_sensitivity`: b [1/K].
-    - `reference_temperature`: theta_0 [K].
 
     **Returns:** resistance [K/W]; `LARGE_RESISTANCE` without leakage or sensitivity.
     """

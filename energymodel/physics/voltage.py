@@ -1,8 +1,7 @@
 """Which supply voltage does a clock need?
 
-Clocks are fractions of a reference clock, voltages fractions of the voltage at that clock. Below the knee the
-supply is at its floor; above it voltage rises in proportion to clock. That floor decides where saving energy by a
-lower clock ends.
+Clocks are fractions of a reference clock, voltages fractions of the voltage at that clock. Above the knee, voltage
+rises linearly with the clock. Below the knee it is at its floor, and a lower clock no longer saves switching energy.
 """
 
 import abc
@@ -35,7 +34,7 @@ def voltage_fraction(clock: Numeric, floor: Numeric, knee: Numeric, width: Numer
     def ramp(phi: Numeric) -> Array:
         return softplus((jnp.asarray(phi) - knee) / width)
 
-    # As one plus a difference, so that at clock 1 nothing depends on the curve, not even by rounding.
+    # As one plus a difference, so that the value at clock 1 is exact for every curve.
     return 1.0 + (ramp(clock) - ramp(1.0)) * rise / (ramp(1.0) * rise + floor)
 
 
@@ -64,11 +63,10 @@ def polynomial_voltage(
 
 
 def posynomial_voltage(clock: Numeric, cubic_share: Numeric) -> Float[Array, "..."]:
-    """Voltage behind `switching.mixed_cubic_power`, `v = sqrt(1 - m + m phi^2)` [derivation: phi v^2 = (1 - m) phi + m
-    phi^3].
+    """Voltage behind `switching.mixed_cubic_power`, `v = sqrt(1 - m + m phi^2)`.
 
-    One constant in place of floor and knee, where few clocks were measured: constant voltage for m = 0, voltage in
-    proportion to the clock for m = 1.
+    [derivation: phi v^2 = (1 - m) phi + m phi^3]. One constant in place of floor and knee, for few measured clocks:
+    constant voltage for m = 0, voltage proportional to the clock for m = 1.
 
     **Arguments:**
 
@@ -81,7 +79,7 @@ def posynomial_voltage(clock: Numeric, cubic_share: Numeric) -> Float[Array, "..
 
 
 class AbstractVoltageCurve(eqx.Module):
-    """Voltage that a clock needs, both over their reference values."""
+    """Voltage as a function of clock, both relative to their reference values."""
 
     @abc.abstractmethod
     def __call__(self, clock: Numeric) -> Float[Array, "..."]:
@@ -101,9 +99,9 @@ class VoltageCurve(AbstractVoltageCurve):
 
 
 class PosynomialVoltage(AbstractVoltageCurve):
-    """Curve of one constant, see `posynomial_voltage`."""
+    """Curve with one constant, see `posynomial_voltage`."""
 
-    cubic_share: Real = real("1", doc="share of switching power that goes with the cube of the clock")
+    cubic_share: Real = real("1", doc="share of switching power that scales with the cube of the clock")
 
     def __call__(self, clock: Numeric) -> Float[Array, "..."]:
         """Voltage fraction [1] at a clock fraction [1]."""

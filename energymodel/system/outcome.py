@@ -95,7 +95,7 @@ class TrainingOutcome(eqx.Module):
     temperature: Output = _output("K", "temperature_k", "junction temperature")
     clock: Output = _output("1", "clock", "clock relative to the reference")
     memory_per_chip: Output = _output("B", "memory_per_chip_b", "memory per chip")
-    availability: Output = _output("1", "availability", "goodput share of calendar time")
+    availability: Output = _output("1", "availability", "availability")
     money: Output = _output("USD", "money_usd", "money")
     carbon_operational: Output = _output("kg", "carbon_operational_kg", "operational carbon")
     carbon_embodied: Output = _output("kg", "carbon_embodied_kg", "embodied carbon")
