@@ -1,4 +1,4 @@
-"""`energymodel limits`: how far is a run from what nature and technology allow?"""
+"""`energymodel limits`: how far is a run from the bounds set by physics and technology?"""
 
 from energymodel.cli.evaluate_command import evaluate_scenario
 from energymodel.cli.shell import AsJson, Changes, Output, Progress, ScenarioName, check_output, deliver, guarded
@@ -6,7 +6,7 @@ from energymodel.cli.shell import AsJson, Changes, Output, Progress, ScenarioNam
 
 @guarded
 def command(scenario: ScenarioName, changes: Changes = None, as_json: AsJson = False, output: Output = None) -> None:
-    """Compare the energy of a run with Landauer's bound, speed limits, the CMOS wall and its roofline."""
+    """Compare the energy of a run with Landauer's bound, speed limits, the CMOS wall and the chip's roofline."""
     check_output(output)
     with Progress() as progress:
         given, outcome = evaluate_scenario(scenario, changes, progress)

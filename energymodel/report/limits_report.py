@@ -1,4 +1,4 @@
-"""How far is a run from the least energy that nature, technology and its own hardware allow?"""
+"""How far is a run from the energy bounds set by physics, by technology and by its own hardware?"""
 
 import math
 from typing import Any, NamedTuple
@@ -36,14 +36,14 @@ from energymodel.system.step import training_step
 from energymodel.system.training_system import TrainingSystem
 from energymodel.units import format_quantity
 
-OPERATIONS_PER_JOULE = 4.7e15  # FLOP/J: geometric mean of the estimates of Ho et al. 2023 for 4-bit CMOS
-RELAXATION_SHARE = 0.1  # of a clock period: the example of docs/physics.md A0.7, tau = 10 tau_c; assumed
+OPERATIONS_PER_JOULE = 4.7e15  # FLOP/J: geometric mean of the fp4 CMOS estimates of Ho et al. 2023
+RELAXATION_SHARE = 0.1  # of a clock period: the example of docs/physics.md A0.7, tau = 10 tau_c; an assumption
 _UNLIMITED_TOKENS = 1e20
 _OPERATIONS_PER_TOKEN_AND_PARAMETER = 6.0
 
 
 class Bound(NamedTuple):
-    """A least energy of the run, and how many times more the run uses."""
+    """A lower bound on the energy of the run, and the multiple of it that the run uses."""
 
     key: str
     title: str
@@ -53,7 +53,7 @@ class Bound(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """The ladder of bounds of a run, and the rates that its energy and power allow."""
+    """The ladder of bounds of a run, and the operation rates that its energy and power allow."""
 
     energy: float
     temperature: float
@@ -70,8 +70,8 @@ class Limits(NamedTuple):
 def run_limits(scenario: Scenario, outcome: TrainingOutcome) -> Limits:
     """Bounds of a run from the scenario's own numbers [docs/physics.md A0.7, A0.8 and B8].
 
-    Bits are erased at the coolant temperature. Operations are six per active parameter and token; a step overwrites
-    the bits of the working weights; the data hold the entropy of the loss law's floor.
+    Bits are erased at the coolant temperature. There are six operations per active parameter and token; a step
+    overwrites the bits of the working weights; the entropy of the data is the floor of the loss law.
     """
     system, plan = scenario.system, scenario.plan
     chip, workload = system.accelerator, system.workload
@@ -90,46 +90,53 @@ def run_limits(scenario: Scenario, outcome: TrainingOutcome) -> Limits:
     )
     information = float(outcome.information)
 
-    def bound(key: str, title: str, least: Any, basis: str) -> Bound:
-        return Bound(key, title, float(least), float(landauer_multiple(energy, least)), basis)
+    def bound(key: str, title: str, minimum: Any, basis: str) -> Bound:
+        return Bound(key, title, float(minimum), float(landauer_multiple(energy, minimum)), basis)
 
     bounds = (
         bound(
-            "landauer_model", "bits of the model",
+            "landauer_model",
+            "bits of the model",
             landauer_model_energy(information, parameters, capacity, temperature),
             f"min(information absorbed, {capacity:g} bit per parameter)",
         ),
         bound(
-            "landauer_overwrite", "overwriting it every step",
+            "landauer_overwrite",
+            "overwriting the weights every step",
             landauer_overwrite_energy(parameters, outcome.steps, weight_bits, temperature),
             f"{weight_bits:g} bit per parameter and step",
         ),
         bound(
-            "landauer_source", "parameters x data, the source's form",
+            "landauer_source",
+            "parameters x data (source's form)",
             landauer_source_energy(parameters, tokens * entropy / math.log(2.0), temperature),
             f"as {float(source_bits_per_operation(entropy)):.4g} bit per FLOP, at {entropy:.4g} nat/token",
         ),
         bound(
-            "landauer_operation", "bits erased by operations",
+            "landauer_operation",
+            "bits erased by operations",
             landauer_operation_energy(operations, erased, temperature),
             f"{erased:g} bit per FLOP",
         ),
         bound(
-            "landauer_finite_time", "the same, at the clock of the chip",
+            "landauer_finite_time",
+            "the same at the chip's clock",
             finite_time_landauer_energy(operations * erased, temperature, period, RELAXATION_SHARE * period),
-            f"{RELAXATION_SHARE:g} of a period to relax, assumed",
+            f"relaxation in {RELAXATION_SHARE:g} of a clock period, an assumption",
         ),
         bound(
-            "cmos_wall", "CMOS wall, 4-bit arithmetic",
+            "cmos_wall",
+            "CMOS wall, fp4 arithmetic",
             cmos_wall_energy(operations, OPERATIONS_PER_JOULE),
             f"{OPERATIONS_PER_JOULE:g} FLOP/J (Ho et al. 2023)",
         ),
         bound(
-            "roofline", "roofline of this chip",
+            "roofline",
+            "roofline of this chip",
             roofline_energy(operations, float(hardware.flop_energy), traffic, byte_energy, floor),
-            f"operations and memory traffic alone, at {floor:.3g} of the reference voltage",
+            f"operations and memory traffic only, at {floor:.3g} of the reference voltage",
         ),
-    )  # fmt: skip
+    )
     bit_energy = float(energy_per_bit(energy, information))
     return Limits(
         energy=energy,
@@ -146,7 +153,7 @@ def run_limits(scenario: Scenario, outcome: TrainingOutcome) -> Limits:
 
 
 def _entropy_floor(scenario: Scenario) -> float:
-    """Loss that unlimited data and parameters leave [nat/token], or that this model leaves where the law has none."""
+    """Loss at unlimited data and parameters [nat/token]; at unlimited data alone if the law has no floor."""
     learning = scenario.system.learning
     for name in ("loss_law", "law"):
         law = getattr(learning, name, None)
@@ -156,7 +163,7 @@ def _entropy_floor(scenario: Scenario) -> float:
 
 
 class _Hardware(NamedTuple):
-    """What the roofline needs to know of the chips."""
+    """Inputs of the roofline bound."""
 
     flop_energy: Float[Array, ""]
     lowest_voltage: Float[Array, ""]
@@ -178,7 +185,7 @@ def _hardware(system: TrainingSystem, plan: TrainingPlan) -> _Hardware:
 def limits_report(scenario: Scenario, outcome: TrainingOutcome) -> RenderableType:
     """The ladder as a table, and the speed limits."""
     limits = run_limits(scenario, outcome)
-    table = Table(box=None, title="Least energy", title_justify="left", title_style="bold", pad_edge=False)
+    table = Table(box=None, title="Lower bounds on energy", title_justify="left", title_style="bold", pad_edge=False)
     table.add_column("bound", no_wrap=True)
     table.add_column("energy", justify="right", no_wrap=True)
     table.add_column("the run is", justify="right", no_wrap=True)
@@ -188,15 +195,15 @@ def limits_report(scenario: Scenario, outcome: TrainingOutcome) -> RenderableTyp
         table.add_row(escape(one.title), format_quantity(one.energy, "J"), times, escape(one.basis.replace("e+", "e")))
     share = limits.information / limits.capacity
     lines = [
-        f"Absorbed: {limits.information:.4g} bit, {100 * share:.0f} % of the capacity of the parameters; "
-        f"{limits.energy_per_bit:.4g} J/bit, {limits.energy_per_bit_multiple:.3g} times k_B T ln 2.",
-        f"Speed limit (Margolus and Levitin): with all of the run's energy {limits.speed_limit_of_energy:.3g} "
-        f"operations/s, with the energy of one step {limits.speed_limit_of_power:.3g}; the run does "
+        f"Information absorbed: {limits.information:.4g} bit, {100 * share:.0f} % of the storage capacity of the "
+        f"parameters; {limits.energy_per_bit:.4g} J/bit, {limits.energy_per_bit_multiple:.3g} times k_B T ln 2.",
+        f"Speed limit (Margolus and Levitin): {limits.speed_limit_of_energy:.3g} operations/s with the energy of the "
+        f"whole run, {limits.speed_limit_of_power:.3g} with that of one step; the run does "
         f"{limits.operation_rate:.3g} FLOP/s.",
     ]
     return Group(
         Text(scenario.title, style="bold"),
-        f"Energy of the run {format_quantity(limits.energy, 'J')}; bits are erased at "
+        f"Energy of the run: {format_quantity(limits.energy, 'J')}. Bits are erased at "
         f"{format_quantity(limits.temperature, 'K')}.",
         "",
         table,

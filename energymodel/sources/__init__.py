@@ -1,8 +1,8 @@
 """What do the two source documents say, literally?
 
 Each formula of "Training Dynamics: Energy-Information Tradeoffs in Large Language Models" and of "Engineering
-Optimization of Training Infrastructure Energy-Performance Tradeoff" stands here exactly as written, with a verdict.
-The model uses none of them: the corrected forms live in `physics`, `performance`, `learning`, `economics` and `system`.
+Optimization of Training Infrastructure Energy-Performance Tradeoff" is kept here exactly as written, with a verdict.
+The model uses none of them: the corrected forms are in `physics`, `performance`, `learning`, `economics` and `system`.
 `docs/sources.md` maps one to the other; `tests/test_sources.py` shows where each pair agrees.
 """
 

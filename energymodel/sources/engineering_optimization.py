@@ -9,7 +9,7 @@ from energymodel.numerics import Numeric
 
 
 def stated_hardware_efficiency(achieved_energy: Numeric, minimum_energy: Numeric) -> Float[Array, "..."]:
-    """Achieved over least energy, `η_hw = E_achieved/E_min` ("Engineering Optimization", Core System Parameters).
+    """Achieved over minimum energy, `η_hw = E_achieved/E_min` ("Engineering Optimization", Core System Parameters).
 
     OK after renaming: it is at least 1, so an overhead and not an efficiency; the model calls it Landauer multiple.
 
@@ -25,8 +25,8 @@ def stated_hardware_efficiency(achieved_energy: Numeric, minimum_energy: Numeric
 def stated_energy_time_product(total_energy: Numeric, total_time: Numeric) -> Float[Array, "..."]:
     """Energy-time product, `ETP = E_total · T_total` ("Engineering Optimization", Fundamental Relation).
 
-    OK: the energy-delay product of [Gonzalez & Horowitz 1996]. With free fleet size it tends to 0 unless
-    communication, stragglers or capital cost bound the fleet.
+    OK: the energy-delay product of [Gonzalez & Horowitz 1996]. If the number of chips is free it tends to 0 unless
+    communication, stragglers or capital cost limit it.
 
     **Arguments:**
 
@@ -43,7 +43,7 @@ def stated_power_throughput(
 ) -> Float[Array, "..."]:
     """Throughput that a power buys, `T(P) = min(α·P/E_op, B_max)` ("Engineering Optimization", Throughput Model).
 
-    Generalized: it has no idle power and no voltage curve; true only where voltage sits on its floor and static
+    Generalized: it has no idle power and no voltage curve, so it holds only where voltage is at its floor and static
     power is negligible. Together with `stated_instantaneous_power` it leaves one possible power, so α is derived.
 
     **Arguments:**
@@ -90,7 +90,7 @@ def stated_design_constraints_hold(
 ) -> Float[Array, "..."]:
     """Constraints `P ≤ P_max`, `T(P) ≥ T_min`, `B ≤ B_max` ("Engineering Optimization", Objective Function).
 
-    OK; but B_max names a throughput in the throughput model before and a batch size here.
+    OK, but B_max is a throughput in the preceding throughput model and a batch size here.
 
     **Arguments:**
 
@@ -109,8 +109,8 @@ def stated_instantaneous_power(
 ) -> Float[Array, "..."]:
     """Power drawn now, `P_inst = β·T(P)·E_op + P_idle` ("Engineering Optimization", Power-Performance Relationship).
 
-    OK alone: idle power plus energy per operation. With `stated_power_throughput` it gives `P(1 - αβ) = P_idle`, one
-    power only; the model keeps this law and derives the throughput.
+    OK alone: idle power plus energy per operation. With `stated_power_throughput` it gives `P(1 - αβ) = P_idle`, a
+    single power; the model keeps this law and derives the throughput.
 
     **Arguments:**
 
@@ -161,7 +161,7 @@ def stated_thermal_constraints_hold(
 def stated_batch_efficiency(batch: Numeric, maximum_efficiency: Numeric, optimal_batch: Numeric) -> Float[Array, "..."]:
     """Batch efficiency, `η_batch(B) = γ·(1 - exp(-B/B_opt))` ("Engineering Optimization", Efficiency Function).
 
-    Generalized: it rises for ever, so B_opt is an e-folding scale (63.2 % of γ) and not an optimum. Kept as an
+    Generalized: it always rises, so B_opt is an e-folding scale (63.2 % of γ) and not an optimum. Kept as an
     alternative saturation curve.
 
     **Arguments:**
@@ -225,8 +225,8 @@ def stated_energy_efficiency_index(
 ) -> Float[Array, "..."]:
     """Index `EEI = (T_achieved/T_theoretical) · (E_min/E_actual)` ("Engineering Optimization", Key Metrics).
 
-    OK: dimensionless. E_min must be said: at the roofline's energy it lies in (0, 1], at Landauer's near 1e-9. Its two
-    terms are correlated: it goes as the square of utilization.
+    OK: dimensionless. E_min must be specified: with the roofline's energy EEI lies in (0, 1], with Landauer's it is
+    near 1e-9. Its two terms are correlated: it scales with the square of utilization.
 
     **Arguments:**
 
@@ -273,8 +273,8 @@ def stated_optimal_frequency(
     """Clock, `f_opt = min(f_max, √(P_max/k·V²))` ("Engineering Optimization", Optimization Variables).
 
     Read from left to right; `stated_optimal_frequency_as_fraction` reads the slash as a fraction bar.
-    Wrong: P = k V² f gives f = P/(k V²), without a root, and read so even the voltage is on the wrong side. Besides,
-    the fastest clock that a power limit permits is not the best clock.
+    Wrong: P = k V² f gives f = P/(k V²), without a root, and in this reading even the voltage is on the wrong side. Nor
+    is the fastest clock within a power limit the best clock.
 
     **Arguments:**
 
@@ -296,8 +296,8 @@ def stated_optimal_frequency_as_fraction(
     """Clock, `f_opt = min(f_max, √(P_max/(k·V²)))` ("Engineering Optimization", Optimization Variables).
 
     The slash of `√(P_max/k·V²)` read as a fraction bar.
-    Wrong: the root of the right answer. 150 W at 0.8 V gives 3.79e4 where P/(k V²) is 1.434 GHz. A root needs V to
-    grow as √f; with V proportional to f it is a cube root.
+    Wrong: the square root of the right answer. 150 W at 0.8 V gives 3.79e4 where P/(k V²) is 1.434 GHz. A square root
+    requires V to grow as √f; with V proportional to f it is a cube root.
 
     **Arguments:**
 

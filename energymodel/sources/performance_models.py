@@ -1,6 +1,6 @@
-"""What does the document "Engineering Optimization" say about sharing work, about throughput and energy, literally?
+"""What does the document "Engineering Optimization" say about dividing work, throughput and energy, literally?
 
-Its sections "Implementation Strategy" and "Performance Models"; the sections before are in `engineering_optimization`.
+Its sections "Implementation Strategy" and "Performance Models"; the earlier sections are in `engineering_optimization`.
 """
 
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ def stated_workload_share(
 ) -> Float[Array, "..."]:
     """Work of device i, `W_i = W_total · (P_i/P_total)^α` ("Engineering Optimization", Software Optimization).
 
-    Wrong unless α = 1: the shares do not add up to the whole, and a share should follow throughput, not power.
+    Wrong unless α = 1: the shares do not add up to the whole, and they should follow throughput, not power.
 
     **Arguments:**
 
@@ -85,7 +85,7 @@ def stated_throughput_estimate(
     - `compute_throughput`: T_compute [FLOP/s].
     - `memory_throughput`, `communication_throughput`: T_memory and T_communication [B/s].
 
-    **Returns:** the least number as printed; [token/s] if the arguments are.
+    **Returns:** the smallest number as printed; [token/s] if the arguments are.
     """
     return jnp.minimum(jnp.minimum(jnp.asarray(compute_throughput), memory_throughput), communication_throughput)
 
@@ -145,7 +145,7 @@ def stated_energy_estimate(
 ) -> Float[Array, "..."]:
     """Sum `E_est = E_dynamic + E_static + E_cooling` ("Engineering Optimization", Energy Estimation).
 
-    OK as a composition; the model adds memory, network, host, idle wait and delivery loss.
+    OK as a sum; the model adds memory, network, host, idle wait and delivery loss.
 
     **Arguments:**
 

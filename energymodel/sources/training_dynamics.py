@@ -13,7 +13,7 @@ def stated_per_sample_efficiency(
 ) -> Float[Array, "..."]:
     """Loss reduction per token, `E(B) = α·B^(-β)` ("Training Dynamics", Efficiency Relations).
 
-    Wrong for small batches: it diverges as B -> 0, more than one token's worth of progress per token. Real
+    Wrong for small batches: it diverges as B -> 0, with more than one token's worth of progress per token. Measured
     efficiency saturates below the critical batch; this is the limit of batches far above it.
 
     **Arguments:**
@@ -32,8 +32,8 @@ def stated_batch_throughput(
 ) -> Float[Array, "..."]:
     """Throughput against batch, `T(B) = T₀·min(1, B/B_max)^γ` ("Training Dynamics", Throughput Scaling).
 
-    Generalized: one B_max is both where throughput saturates and the largest batch allowed, so that the `min`
-    never acts; the model keeps a saturation batch apart from the memory limit and rounds the kink.
+    Generalized: one B_max is both the saturation batch and the largest batch allowed, so that the `min` never acts. The
+    model separates the saturation batch from the memory limit and smooths the kink.
 
     **Arguments:**
 
@@ -53,9 +53,9 @@ def stated_training_time(
 ) -> Float[Array, "..."]:
     """Time to a loss, `Time = (L₀ - L*)/E(B)·T(B)` ("Training Dynamics", Energy-Time Tradeoff).
 
-    Wrong: read from left to right, more throughput takes more time; and linear in the loss drop, against the
-    document's own differential equation, whose time is logarithmic.
-    `stated_training_time_as_fraction` cures the first error.
+    Wrong: read from left to right, more throughput takes more time. It is also linear in the loss drop, contrary to the
+    document's own differential equation, whose time is logarithmic. `stated_training_time_as_fraction` fixes the first
+    error.
 
     **Arguments:**
 
@@ -74,7 +74,7 @@ def stated_training_time_as_fraction(
     """Time to a loss, `Time = (L₀ - L*)/[E(B)·T(B)]` ("Training Dynamics", Energy-Time Tradeoff).
 
     The slash of `(L₀ - L*)/E(B)·T(B)` read as a fraction bar. Wrong except to first order in (L₀ - L*)/L₀: the
-    document's own `dL/dt = -E·T·L` takes `ln(L₀/L*)/(E·T)`. At L₀ = 10, L* = 5 the linear form is 28 % short.
+    document's own `dL/dt = -E·T·L` takes `ln(L₀/L*)/(E·T)`. At L₀ = 10, L* = 5 the linear form is 28 % too short.
 
     **Arguments:**
 
@@ -90,8 +90,8 @@ def stated_training_time_as_fraction(
 def stated_total_energy(base_power: Numeric, training_time: Numeric) -> Float[Array, "..."]:
     """Energy of a run, `W_total = W_base · Time` ("Training Dynamics", Energy-Time Tradeoff; W: Core Parameters).
 
-    Wrong in unit and constancy: the document gives W "in watts", which is power, not energy, and base power does
-    not depend on the batch there. The product itself holds for a constant batch.
+    Wrong in unit, and base power does not depend on the batch there: the document gives W "in watts", which is power,
+    not energy. The product itself holds for a constant batch.
 
     **Arguments:**
 
@@ -128,7 +128,7 @@ def stated_training_constraints_hold(
 ) -> Float[Array, "..."]:
     """Constraints `L ≤ L*`, `B ≤ B_max`, `T(B) ≥ T_min` ("Training Dynamics", Optimization Problem).
 
-    They limit `minimize W_total`. OK: the loss limit is active at every optimum. The model adds limits on power,
+    Constraints of `minimize W_total`. OK: the loss limit binds at every optimum. The model adds limits on power,
     temperature, memory and time.
 
     **Arguments:**
@@ -144,9 +144,9 @@ def stated_training_constraints_hold(
 
 
 def stated_minimum_energy(temperature: Numeric, parameters: Numeric, data_entropy: Numeric) -> Float[Array, "..."]:
-    """Least energy, `E_min = k_B·T·ln(2)·N_params·H_data` ("Training Dynamics", Minimum Energy Requirement).
+    """Minimum energy, `E_min = k_B·T·ln(2)·N_params·H_data` ("Training Dynamics", Minimum Energy Requirement).
 
-    Wrong: joules only if N·H counts bits, and the entropy of the data is not erased once per parameter. With
+    Wrong: in joules only if N·H counts bits, and the entropy of the data is not erased once per parameter. With
     H = D h it charges h/6 bits for each of the 6 N D operations. The model has a ladder of bounds instead.
 
     **Arguments:**
@@ -157,7 +157,7 @@ def stated_minimum_energy(temperature: Numeric, parameters: Numeric, data_entrop
 
     **Returns:** energy [J].
     """
-    # Ordered so that no intermediate leaves the range of float32.
+    # In this order, no intermediate result leaves the range of float32.
     return BOLTZMANN * jnp.asarray(parameters) * data_entropy * temperature * jnp.log(2.0)
 
 
@@ -165,7 +165,7 @@ def stated_practical_energy(minimum_energy: Numeric, practical_efficiency_factor
     """Energy in practice, `E_practical = η·E_min`, η 10⁶ to 10⁹ ("Training Dynamics", Practical Energy Consumption).
 
     Generalized: η is an overhead above 1, not an efficiency, and its range is right only for bounds per operation;
-    against the bits that the model keeps it is 4.6e21 today.
+    relative to the bits that the model keeps it is 4.6e21 today.
 
     **Arguments:**
 
@@ -187,10 +187,10 @@ def stated_energy_slope(
     maximum_batch: Numeric,
     utilization_exponent: Numeric,
 ) -> Float[Array, "..."]:
-    """Slope whose zero is to be the best batch, `∂W_total/∂B = 0` ("Training Dynamics", Batch Size Optimization).
+    """Slope whose zero should be the best batch, `∂W_total/∂B = 0` ("Training Dynamics", Batch Size Optimization).
 
-    Wrong: the slope of a product of two powers of B has no zero. As printed W_total grows as B^(β+γ), read as a
-    fraction as B^(β-γ); the best batch lies at a bound in both.
+    Wrong: the slope of a product of two powers of B has no zero. As printed, W_total goes as B^(β+γ); with a fraction
+    bar, as B^(β-γ). Both have their best batch at a bound.
 
     **Arguments:**
 
@@ -217,8 +217,8 @@ def stated_optimal_batch(
 ) -> Float[Array, "..."]:
     """Best batch, `B* = (β·γ·W_base/T₀)^(1/(γ-β))` ("Training Dynamics", Batch Size Optimization).
 
-    Wrong: the unit is that of (J/token)^(1/(γ-β)), not a token count, and it does not follow from the energy before
-    it, which has no stationary batch. The model minimizes saturating forms, which have one.
+    Wrong: the unit is that of (J/token)^(1/(γ-β)), not a token count, and it does not follow from the preceding energy,
+    which has no stationary batch. The model minimizes saturating forms, which have one.
 
     **Arguments:**
 
@@ -234,7 +234,7 @@ def stated_optimal_batch(
 
 
 def stated_loss_rate(efficiency: Numeric, throughput: Numeric, loss: Numeric) -> Float[Array, "..."]:
-    """Fall of the loss, `dL/dt = -E(B)·T(B)·L` ("Training Dynamics", System Dynamics).
+    """Rate of the loss, `dL/dt = -E(B)·T(B)·L` ("Training Dynamics", System Dynamics).
 
     Wrong: the loss decays exponentially to zero. Measured losses fall as a power of data to an entropy floor; this
     is the limit of an infinite exponent and a floor at zero. Here E is per token, not nat per token as defined above.
