@@ -1,7 +1,7 @@
 """How far can the predictions be trusted? Writes `docs/trust.md` from the `result.json` of every experiment.
 
-An experiment that predicts measurements states its errors in the table `accuracy` of its `result.json`, rows as
-`outputs.accuracy` makes them. Run this after an experiment: `python experiments/trust_page.py`.
+An experiment that predicts measurements states its errors in the table `accuracy` of its `result.json`, with rows from
+`outputs.accuracy`. Run this after an experiment: `python experiments/trust_page.py`.
 """
 
 import json
@@ -14,21 +14,21 @@ HEAD = """# How far can I trust it?
 
 <!-- Written by experiments/trust_page.py from the results of the experiments. Do not edit. -->
 
-Every error below is of a prediction beside a measurement that no constant of the prediction was fitted to: what is
-*held out* says how far it was kept apart. The mean and the largest are of sizes, predicted over measured less one. A
-prediction within the tested range errs by about as much; outside of it, by more than is known. Numbers that are
-recalled or assumed are marked as priors wherever they are printed, and `energymodel sensitivity` says how much the
-result depends on them.
+Every error below is a held-out error: no constant of the prediction was fitted to the measurement that it is compared
+with, and *held out* says what was kept apart. Mean and largest error are those of the absolute value of predicted over
+measured minus one. Expect errors of this size within the tested range; outside it the error grows, and by how much is
+unknown. Priors are marked wherever they are printed, and `energymodel sensitivity` shows how much a result depends on
+them.
 """
 TAIL = """## Not compared with measurements
 
-These experiments say what the model answers to a question of design. They are as good as the predictions above.
+These experiments apply the model to questions of design. Their results are as accurate as the predictions above.
 """
 COLUMNS = ("prediction", "mean error", "largest", "measured", "held out", "tested on", "other predictions")
 
 
 def results() -> dict[str, dict[str, Any]]:
-    """Result of each experiment by folder, in order of their numbers."""
+    """Result of each experiment by folder, in the order of their numbers."""
     return {
         path.parent.name: json.loads(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*/result.json"))
     }
