@@ -31,7 +31,8 @@ myst_heading_anchors = 3
 autosummary_generate = True
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
-autodoc_default_options = {"members": True, "show-inheritance": True}
+# A name that a package passes on is documented once, where it is defined.
+autodoc_default_options = {"members": True, "show-inheritance": True, "ignore-module-all": True}
 add_module_names = False
 
 CODE = re.compile(r"`+[^`]+`+")
