@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Scalar, p_norm, p_norm_excess
+from energymodel.performance.network import network_energy
 from energymodel.performance.parallelism import balanced_stage_layers, bubble_fraction, idle_stage_layers
 from energymodel.performance.reliability import straggler_factor
 from energymodel.system.communication import Traffic, traffic_of
@@ -113,7 +114,7 @@ def _network_energy(system: TrainingSystem, plan: TrainingPlan, sent: Traffic) -
     inner = sum(one.inner_bytes for one in sent)
     outer = sum(one.outer_bytes for one in sent)
     between_nodes = system.network.energy_per_bit(system.node.count(plan.chips))
-    return 8.0 * (inner * system.node.scale_up.energy + outer * between_nodes)
+    return system.node.scale_up.transfer_energy(inner) + network_energy(outer, between_nodes)
 
 
 def step_work(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> StepWork:

@@ -49,11 +49,6 @@ class LayerWork(NamedTuple):
         """Operations of the output head relative to a layer's [1]."""
         return self.head_flops / self.flops
 
-    @property
-    def head_pace(self) -> Scalar:
-        """Arithmetic time of the output head relative to a layer's in bf16 [1]."""
-        return self.head_operations / (self.product_operations + self.attention_operations)
-
 
 def divide(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Division:
     """Counts of a layout, `d = G / (t p c)`, `m = B / (d b s)`, `M = b s / c` [Narayanan et al. 2021, sec. 2].
