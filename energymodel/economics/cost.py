@@ -1,4 +1,8 @@
-"""What does a run cost: hardware, facility, electricity, demand charge and delay?"""
+"""What does a run cost: hardware, facility, electricity, demand charge and delay?
+
+Shared arguments: calendar `time` t of the run [s]; `interest_rate` r for one year, above -1 [1/year]; `utilization` u,
+share of its life in which equipment runs, above 0 [1].
+"""
 
 import abc
 
@@ -22,7 +26,6 @@ def capital_recovery_factor(interest_rate: Numeric, life: Numeric) -> Float[Arra
 
     **Arguments:**
 
-    - `interest_rate`: r, interest for one year [1/year], above -1.
     - `life`: n times 365 days [s].
 
     **Returns:** share of the price to be paid each year [1/year].
@@ -42,9 +45,7 @@ def capital_rate(price: Numeric, interest_rate: Numeric, life: Numeric, utilizat
     **Arguments:**
 
     - `price`: purchase price C_0 [USD].
-    - `interest_rate`: interest for one year [1/year].
     - `life`: time over which the price is recovered [s].
-    - `utilization`: share of that time in use, u [1], above 0.
 
     **Returns:** cost rate [USD/s].
     """
@@ -72,7 +73,6 @@ def demand_cost(power: Numeric, time: Numeric, demand_charge: Numeric) -> Float[
     **Arguments:**
 
     - `power`: peak power P_peak [W].
-    - `time`: t [s].
     - `demand_charge`: d [USD/(W s)]; 15 USD per kW and month of 730 h is 5.708e-9.
 
     **Returns:** cost [USD].
@@ -98,7 +98,6 @@ def delay_cost(time: Numeric, price: Numeric) -> Float[Array, "..."]:
 
     **Arguments:**
 
-    - `time`: calendar time of the run, t [s].
     - `price`: value of time v_t [USD/s].
 
     **Returns:** cost [USD].
@@ -112,7 +111,6 @@ def rental_cost(chips: Numeric, time: Numeric, price: Numeric) -> Float[Array, "
     **Arguments:**
 
     - `chips`: n [1].
-    - `time`: t [s].
     - `price`: p, per chip [USD/s].
 
     **Returns:** cost [USD].

@@ -1,7 +1,7 @@
 """What do energy and carbon cost when price or grid carbon intensity varies over time?
 
-Shared arguments: knots `times` t_i, increasing [s]; `values` c_i at the knots, price [USD/J] or carbon intensity
-[kg/J].
+Shared arguments: `time` t and knots `times` t_i, increasing [s]; `values` c_i at the knots, price [USD/J] or carbon
+intensity [kg/J].
 """
 
 import jax.numpy as jnp

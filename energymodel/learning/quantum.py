@@ -2,6 +2,9 @@
 
 A thought experiment, off by default. There is no evidence of a net benefit today: the default speedup is zero, and
 a sample is assumed to cost a million times the energy of a classical one.
+
+Shared arguments: relative `error` eps of the gradient, 0 to 1; `speedup` s, 0 to 1; `energy_overhead` kappa, energy of
+a quantum over a classical sample, cooling and error correction included, at least 1 [1].
 """
 
 import equinox as eqx
@@ -16,11 +19,6 @@ def gradient_samples(error: Numeric, speedup: Numeric) -> Float[Array, "..."]:
 
     Classical sampling has s = 0; quantum mean estimation reaches at best s = 1.
 
-    **Arguments:**
-
-    - `error`: eps [1], 0 to 1.
-    - `speedup`: s [1], 0 to 1.
-
     **Returns:** samples [1].
     """
     return jnp.power(jnp.asarray(error), jnp.asarray(speedup) - 2.0)
@@ -31,11 +29,6 @@ def quantum_energy_ratio(error: Numeric, speedup: Numeric, energy_overhead: Nume
 
     [derivation: ratio of `gradient_samples` times energy per sample].
 
-    **Arguments:**
-
-    - `energy_overhead`: energy per sample, quantum over classical, with cooling and error correction, kappa [1].
-    - the others: as in `gradient_samples`.
-
     **Returns:** ratio [1]; below 1 the quantum computer saves energy.
     """
     return jnp.asarray(energy_overhead) * jnp.power(jnp.asarray(error), speedup)
@@ -44,12 +37,7 @@ def quantum_energy_ratio(error: Numeric, speedup: Numeric, energy_overhead: Nume
 def break_even_error(speedup: Numeric, energy_overhead: Numeric) -> Float[Array, "..."]:
     """Error below which the quantum computer saves energy, `eps = kappa^(-1/s)` [derivation: the ratio is 1].
 
-    **Arguments:**
-
-    - `speedup`: s [1]; without a speedup there is no such error, and the result is 0.
-    - `energy_overhead`: kappa [1], at least 1.
-
-    **Returns:** relative error [1].
+    **Returns:** relative error [1]; 0 without a speedup.
     """
     speedup = jnp.asarray(speedup)
     faster = speedup > 0.0

@@ -5,6 +5,9 @@ the larger of two earlier ends plus its duration: a recursion in max-plus algebr
 exact for any durations, whose gradient is the critical path.
 Virtual stage k = c p + r is chunk c of rank r; durations have the axes (forward and backward, virtual stage,
 micro-batch).
+
+Shared arguments: `durations` d [s] on these axes (or one for all micro-batches); `schedule` from `pipeline_schedule`;
+`hop`, the exposed time t_hop from rank to rank [s].
 """
 
 import equinox as eqx

@@ -1,4 +1,8 @@
-"""How do throughput and power saturate as the batch grows?"""
+"""How do throughput and power saturate as the batch grows?
+
+Shared arguments: `batch` B and `half_batch` B_h, positive [token]; `fixed_time` t_0 of a step, which does not depend on
+the batch [s]; `token_time` tau, the additional time per token [s/token].
+"""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -20,7 +24,6 @@ def saturating_throughput(
 
     **Arguments:**
 
-    - `batch`: B [token], positive.
     - `maximum_throughput`: R_0 [token/s].
     - `saturation_batch`: B_s [token].
     - `exponent`: g, slope in logarithms at small batches [1].
@@ -35,11 +38,6 @@ def saturating_throughput(
 def half_throughput_batch(fixed_time: Numeric, token_time: Numeric) -> Float[Array, "..."]:
     """Batch that reaches half of the maximum throughput, `B_h = t_0 / tau` [derivation: t_0 = tau B_h].
 
-    **Arguments:**
-
-    - `fixed_time`: t_0, time of a step that does not depend on the batch [s].
-    - `token_time`: tau, additional time per token [s/token].
-
     **Returns:** batch [token].
     """
     return jnp.asarray(fixed_time) / token_time
@@ -52,7 +50,6 @@ def exponential_saturation(batch: Numeric, maximum: Numeric, scale: Numeric) -> 
 
     **Arguments:**
 
-    - `batch`: B [token].
     - `maximum`: eta_0 [1].
     - `scale`: B_0 [token].
 
@@ -70,9 +67,7 @@ def compute_power(batch: Numeric, work_power: Numeric, half_batch: Numeric) -> F
 
     **Arguments:**
 
-    - `batch`: B [token].
     - `work_power`: P_d at full throughput [W].
-    - `half_batch`: B_h [token], positive.
 
     **Returns:** power [W].
     """

@@ -2,6 +2,9 @@
 
 Node counts are floats, so that a design may vary them; the formulas are exact at the sizes that can be built.
 Hops are links on the shortest path; means are over all ordered pairs of nodes, including a node with itself.
+
+Shared arguments [1]: `radix` k, ports per switch; `routers_per_group` a, `global_links` h per router and
+`hosts_per_router` p.
 """
 
 from abc import abstractmethod
@@ -16,10 +19,6 @@ from energymodel.numerics import Numeric, Real, real
 def fat_tree_nodes(radix: Numeric) -> Float[Array, "..."]:
     """Nodes of a full three-level fat tree of k-port switches, `n = k^3 / 4` [Al-Fares et al. 2008, sec. 3].
 
-    **Arguments:**
-
-    - `radix`: k, ports per switch [1].
-
     **Returns:** nodes [1].
     """
     return jnp.asarray(radix) ** 3 / 4.0
@@ -28,8 +27,6 @@ def fat_tree_nodes(radix: Numeric) -> Float[Array, "..."]:
 def fat_tree_switches(radix: Numeric) -> Float[Array, "..."]:
     """Switches of a full three-level fat tree of k-port switches, `5 k^2 / 4` [Al-Fares et al. 2008, sec. 3].
 
-    Arguments as in `fat_tree_nodes`.
-
     **Returns:** switches [1].
     """
     return 5.0 * jnp.asarray(radix) ** 2 / 4.0
@@ -37,11 +34,6 @@ def fat_tree_switches(radix: Numeric) -> Float[Array, "..."]:
 
 def dragonfly_groups(routers_per_group: Numeric, global_links: Numeric) -> Float[Array, "..."]:
     """Groups of the largest dragonfly, with one global link between any two, `g = a h + 1` [Kim et al. 2008, sec. 3.1].
-
-    **Arguments:**
-
-    - `routers_per_group`: a [1].
-    - `global_links`: h, global links per router [1].
 
     **Returns:** groups [1].
     """
@@ -52,11 +44,6 @@ def dragonfly_nodes(
     routers_per_group: Numeric, global_links: Numeric, hosts_per_router: Numeric
 ) -> Float[Array, "..."]:
     """Nodes of the largest dragonfly, `n = a p (a h + 1)` [Kim et al. 2008, sec. 3.1].
-
-    **Arguments:**
-
-    - `hosts_per_router`: p [1].
-    - the others: as in `dragonfly_groups`.
 
     **Returns:** nodes [1].
     """

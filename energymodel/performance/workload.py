@@ -1,4 +1,8 @@
-"""How many parameters and floating-point operations does a transformer have?"""
+"""How many parameters and floating-point operations does a transformer have?
+
+Shared arguments: `hidden` size h, `layers` L, `attention_width` a d (heads times head size) [1]; `sequence`, the
+context length s [token].
+"""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -14,7 +18,6 @@ def attention_parameters(hidden: Numeric, heads: Numeric, kv_heads: Numeric, hea
 
     **Arguments:**
 
-    - `hidden`: hidden size h [1].
     - `heads`, `kv_heads`: query heads a and key-value heads a_kv [1].
     - `head_size`: width d of a head [1].
 
@@ -28,7 +31,6 @@ def feed_forward_parameters(hidden: Numeric, feed_forward: Numeric, gated: Numer
 
     **Arguments:**
 
-    - `hidden`: hidden size h [1].
     - `feed_forward`: inner width f [1].
     - `gated`: g, 1 if gated, 0 if plain [1].
 
@@ -43,7 +45,6 @@ def embedding_parameters(vocabulary: Numeric, hidden: Numeric, tied: Numeric) ->
     **Arguments:**
 
     - `vocabulary`: number of tokens V in the vocabulary [1].
-    - `hidden`: hidden size h [1].
     - `tied`: 1 if embedding and head share their weights, else 0 [1].
 
     **Returns:** parameters [1].
@@ -61,9 +62,6 @@ def training_flops_per_token(
     **Arguments:**
 
     - `parameters`: parameters N that act on a token [1].
-    - `layers`: L [1].
-    - `attention_width`: heads times head size, a d [1].
-    - `sequence`: context length s [token].
 
     **Returns:** F [FLOP/token].
     """
@@ -72,12 +70,6 @@ def training_flops_per_token(
 
 def attention_flops_per_token(layers: Numeric, attention_width: Numeric, sequence: Numeric) -> Float[Array, "..."]:
     """Score and value products of causal attention, forward and backward, `6 L (a d) s` [Narayanan et al. 2021].
-
-    **Arguments:**
-
-    - `layers`: L [1].
-    - `attention_width`: heads times head size, a d [1].
-    - `sequence`: context length s [token].
 
     **Returns:** [FLOP/token].
     """

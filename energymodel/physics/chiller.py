@@ -1,4 +1,7 @@
-"""How much electricity does cold water cost, and how much of the heat does free cooling remove?"""
+"""How much electricity does cold water cost, and how much of the heat does free cooling remove?
+
+Shared arguments: `supply_temperature` T [K].
+"""
 
 import abc
 
@@ -22,7 +25,6 @@ def quadratic_cop(
 
     **Arguments:**
 
-    - `supply_temperature`: T [K], converted to °C inside.
     - `curvature`, `slope`, `offset`: a [1/K^2], b [1/K], c [1].
 
     **Returns:** coefficient of performance, heat removed per electric work [1].
@@ -40,7 +42,6 @@ def carnot_cop(
 
     **Arguments:**
 
-    - `supply_temperature`: T [K].
     - `heat_rejection_temperature`: temperature at which the condenser rejects heat, T_h [K].
     - `fraction`: share of the Carnot limit, eta_c [1], 0.4 to 0.5.
 
@@ -72,7 +73,6 @@ def free_cooling_fraction(
 
     **Arguments:**
 
-    - `supply_temperature`: T [K].
     - `wet_bulb_temperature`: of the outside air, T_wb [K].
     - `approach`: tower water above wet bulb, dT_app [K].
     - `blend_width`: w [K], 1.5 by default, above 0.

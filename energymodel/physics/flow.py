@@ -1,4 +1,8 @@
-"""What does moving the coolant cost and gain, and how much does the coolant warm up along a row?"""
+"""What does moving the coolant cost and gain, and how much does the coolant warm up along a row?
+
+Shared arguments: `flow` u over rated flow [1], above 0; `heat` Q of the row [W]; `mass_flow` m' [kg/s], above 0;
+`specific_heat` c_p [J/(kg K)].
+"""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -15,7 +19,6 @@ def mover_power(rated_power: Numeric, flow: Numeric) -> Float[Array, "..."]:
     **Arguments:**
 
     - `rated_power`: power at full flow, P_r [W].
-    - `flow`: flow or speed over rated, u [1].
 
     **Returns:** power [W].
     """
@@ -31,7 +34,6 @@ def convection_resistance(base_resistance: Numeric, flow_resistance: Numeric, fl
 
     - `base_resistance`: conduction, R_0 [K/W].
     - `flow_resistance`: convection at rated flow, R_1 [K/W].
-    - `flow`: flow over rated, u [1], above 0.
 
     **Returns:** resistance [K/W].
     """
@@ -57,12 +59,6 @@ def optimal_flow(mover_coefficient: Numeric, penalty: Numeric, exponent: Numeric
 def coolant_warming(heat: Numeric, mass_flow: Numeric, specific_heat: Numeric) -> Float[Array, "..."]:
     """Rise of single-phase coolant from inlet to outlet, `dT = Q / (m' c_p)` [definition].
 
-    **Arguments:**
-
-    - `heat`: Q [W].
-    - `mass_flow`: m' [kg/s], above 0.
-    - `specific_heat`: c_p [J/(kg K)].
-
     **Returns:** temperature difference [K].
     """
     return jnp.asarray(heat) / (jnp.asarray(mass_flow) * specific_heat)
@@ -77,7 +73,6 @@ def row_coolant_temperature(
 
     - `supply_temperature`: theta_s [K].
     - `position`: chips before this one over chips of the row, i / n [1], 0 to 1.
-    - the others: as in `coolant_warming`.
 
     **Returns:** temperature [K]; the hottest, at `position` 1, is the one to constrain.
     """

@@ -1,6 +1,9 @@
 """At which clock does a piece of work take the least energy, or have the lowest energy-delay product?
 
 Static power favors a high clock and an early end, switching power a low clock; the optimum balances them.
+
+Shared arguments: `clock` phi [1], above 0; `clock_independent_share` mu of the time [1]; for `P = P_i + a f^3`,
+`static_power` P_i, above 0 [W] and `cubic_coefficient` a [W/Hz^3], or [W] for clock fractions.
 """
 
 from collections.abc import Callable
@@ -20,8 +23,6 @@ def work_energy(power: Numeric, clock: Numeric, clock_independent_share: Numeric
     **Arguments:**
 
     - `power`: busy power P at this clock [W].
-    - `clock`: clock fraction phi [1], above 0.
-    - `clock_independent_share`: mu [1].
 
     **Returns:** energy of the work that takes one second at clock 1 [J/s].
     """
@@ -32,11 +33,6 @@ def energy_optimal_frequency(static_power: Numeric, cubic_coefficient: Numeric) 
     """Energy-optimal clock for `P = P_i + a f^3`: `f_E = (P_i / (2 a))^(1/3)`.
 
     [derivation: d(P_i / f + a f^2) / df = 0; docs/physics.md C, T1].
-
-    **Arguments:**
-
-    - `static_power`: P_i [W], above 0.
-    - `cubic_coefficient`: a [W/Hz^3], or [W] for clock fractions.
 
     **Returns:** clock [Hz], or fraction [1]; not limited to the chip's range.
     """
@@ -54,7 +50,6 @@ def energy_delay_optimal_frequency(
 
     - `delay_exponent`: n [1], at least 0.
     - `maximum_frequency`: upper limit [Hz], or fraction [1].
-    - the others: as in `energy_optimal_frequency`.
 
     **Returns:** clock [Hz], or fraction [1], at most `maximum_frequency`.
     """
@@ -82,7 +77,6 @@ def energy_optimal_clock(
 
     - `power_of_clock`: `P(phi, parameters)` [W].
     - `minimum_clock`, `maximum_clock`: range of phi [1], above 0.
-    - `clock_independent_share`: mu [1].
     - `parameters`: pytree for `power_of_clock`.
 
     **Returns:** clock fraction [1], within the range.

@@ -1,4 +1,10 @@
-"""What power does a chip draw at a clock, and at which clock does it meet a power cap?"""
+"""What power does a chip draw at a clock, and at which clock does it meet a power cap?
+
+Shared arguments: `clock` phi, a fraction of the reference clock [1]; `power` P, `idle_power` P_idle, `static_power` P_s
+(leakage and all other power that does not scale with the clock) and `dynamic_power` kappa, the switching power at
+reference clock and voltage [W]; `energy_per_operation` E_op [J]; `overhead` beta, energy drawn per energy of the
+operations [1].
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -50,9 +56,6 @@ def busy_power(
 
     **Arguments:**
 
-    - `static_power`: leakage and all other power that does not scale with the clock, P_s [W].
-    - `dynamic_power`: switching power at reference clock and voltage, kappa [W].
-    - `clock`: clock fraction phi [1].
     - `voltage`: voltage fraction v [1].
     - `activity`: activity relative to the reference workload, a [1].
 
@@ -66,7 +69,6 @@ def average_power(idle_power: Numeric, busy_power: Numeric, duty: Numeric) -> Fl
 
     **Arguments:**
 
-    - `idle_power`: P_idle [W].
     - `busy_power`: P_b [W].
     - `duty`: busy share of the time, u [1], 0 to 1.
 
@@ -86,7 +88,6 @@ def mixed_cubic_power(
     **Arguments:**
 
     - `cubic_share`: m [1], 0 to 1.
-    - the others: as in `busy_power`.
 
     **Returns:** power [W].
     """
@@ -99,7 +100,6 @@ def clock_stretch(clock: Numeric, clock_independent_share: Numeric) -> Float[Arr
 
     **Arguments:**
 
-    - `clock`: clock fraction phi [1], above 0.
     - `clock_independent_share`: share of time at clock 1 spent on memory, latency and links, mu [1], 0 to 1.
 
     **Returns:** time ratio [1]; its inverse is the throughput fraction.
@@ -116,9 +116,6 @@ def operating_power(
     **Arguments:**
 
     - `throughput`: operations per second R [1/s].
-    - `energy_per_operation`: E_op [J].
-    - `idle_power`: P_idle [W].
-    - `overhead`: energy drawn per energy of the operations, beta [1].
 
     **Returns:** power [W].
     """
@@ -132,11 +129,6 @@ def throughput_at_power(
 
     Constant voltage only (below the knee); otherwise use `clock_at_power_cap` and `clock_stretch`.
 
-    **Arguments:**
-
-    - `power`: P [W], at least `idle_power`.
-    - the others: as in `operating_power`.
-
     **Returns:** operations per second [1/s].
     """
     return (jnp.asarray(power) - idle_power) / (jnp.asarray(overhead) * energy_per_operation)
@@ -146,11 +138,6 @@ def useful_power_share(power: Numeric, idle_power: Numeric, overhead: Numeric) -
     """Share of power that goes into operations, `alpha = (P - P_idle) / (beta P)` [derivation: docs/physics.md A2.4].
 
     P, P_idle and beta determine it; choosing alpha freely would fix the power.
-
-    **Arguments:**
-
-    - `power`: P [W], above 0.
-    - the others: as in `operating_power`.
 
     **Returns:** share [1].
     """

@@ -1,7 +1,8 @@
 """Which supply voltage does a clock need?
 
-Clocks are fractions of a reference clock, voltages fractions of the voltage at that clock. Above the knee, voltage
-rises linearly with the clock. Below the knee it is at its floor, and a lower clock no longer saves switching energy.
+Clocks phi [1] are fractions of a reference clock, voltages fractions of the voltage at that clock. Above the knee,
+voltage rises linearly with the clock. Below the knee it is at its floor, and a lower clock no longer saves switching
+energy.
 """
 
 import abc
@@ -22,7 +23,6 @@ def voltage_fraction(clock: Numeric, floor: Numeric, knee: Numeric, width: Numer
 
     **Arguments:**
 
-    - `clock`: clock over reference clock, phi [1].
     - `floor`: voltage floor over reference voltage, v_f [1], 0.65 to 0.9.
     - `knee`: clock fraction at which voltage starts to rise, phi_k [1], below 1.
     - `width`: half the rounding of the knee, w [1], 0.03 by default, above 0.
@@ -70,7 +70,6 @@ def posynomial_voltage(clock: Numeric, cubic_share: Numeric) -> Float[Array, "..
 
     **Arguments:**
 
-    - `clock`: clock over reference clock, phi [1].
     - `cubic_share`: m [1], 0 to 1.
 
     **Returns:** voltage over reference voltage [1], exactly 1 at `clock` = 1, not decreasing in `clock`.
