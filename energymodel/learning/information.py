@@ -4,13 +4,12 @@ Shared arguments: `effective_tokens` D [token]; `data_coefficient` b [nat/token]
 data term b D^-beta, 0 < beta < 1; `information` I [bit]; `parameters` N [1]; `token_rate` R [token/s].
 """
 
+import math
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric
-
-LN2 = 0.6931471805599453
-"""ln 2 [nat/bit], exact to double precision."""
 
 
 def information_absorbed(
@@ -24,7 +23,7 @@ def information_absorbed(
     **Returns:** information [bit].
     """
     beta = jnp.asarray(data_exponent)
-    return beta * data_coefficient / (1.0 - beta) * jnp.power(jnp.asarray(effective_tokens), 1.0 - beta) / LN2
+    return beta * data_coefficient / (1.0 - beta) * jnp.power(jnp.asarray(effective_tokens), 1.0 - beta) / math.log(2.0)
 
 
 def information_per_token(
@@ -37,7 +36,7 @@ def information_per_token(
     **Returns:** information per effective token [bit/token]. Falls as the model learns.
     """
     beta = jnp.asarray(data_exponent)
-    return beta * data_coefficient * jnp.power(jnp.asarray(effective_tokens), -beta) / LN2
+    return beta * data_coefficient * jnp.power(jnp.asarray(effective_tokens), -beta) / math.log(2.0)
 
 
 def information_rate(per_token: Numeric, token_rate: Numeric, token_efficiency: Numeric) -> Float[Array, "..."]:

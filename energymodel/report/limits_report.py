@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from energymodel.compilation import Compiled
+from energymodel.learning.loss_law import FLOP_PER_PARAMETER_AND_TOKEN
 from energymodel.physics.limits import (
     cmos_wall_energy,
     energy_per_bit,
@@ -39,7 +40,6 @@ from energymodel.units import format_quantity
 OPERATIONS_PER_JOULE = 4.7e15  # FLOP/J: geometric mean of the fp4 CMOS estimates of Ho et al. 2023
 RELAXATION_SHARE = 0.1  # of a clock period: the example of docs/physics.md A0.7, tau = 10 tau_c; an assumption
 _UNLIMITED_TOKENS = 1e20
-_OPERATIONS_PER_TOKEN_AND_PARAMETER = 6.0
 
 
 class Bound(NamedTuple):
@@ -77,7 +77,7 @@ def run_limits(scenario: Scenario, outcome: TrainingOutcome) -> Limits:
     chip, workload = system.accelerator, system.workload
     temperature, energy = float(plan.coolant_temperature), total(outcome.energy)
     parameters, tokens = float(workload.parameters), float(outcome.tokens)
-    operations = _OPERATIONS_PER_TOKEN_AND_PARAMETER * float(workload.active_parameters) * tokens
+    operations = FLOP_PER_PARAMETER_AND_TOKEN * float(workload.active_parameters) * tokens
     weight_bits = 8.0 * float(system.software.weight_bytes)
     erased, capacity = float(chip.bits_per_flop), float(system.capacity_per_parameter)
     entropy = _entropy_floor(scenario)
