@@ -26,7 +26,7 @@ class EnergyBreakdown(eqx.Module):
     """Energy of a run by where it goes; the parts add up to the total."""
 
     dynamic: Output = _output("J", "dynamic", "switching")
-    static: Output = _output("J", "static", "leakage and fixed, busy")
+    static: Output = _output("J", "static", "leakage and fixed power, busy")
     memory: Output = _output("J", "memory", "memory traffic")
     network: Output = _output("J", "network", "links and switches")
     host: Output = _output("J", "host", "host, fans, network cards")
@@ -93,7 +93,7 @@ class TrainingOutcome(eqx.Module):
     power_peak: Output = _output("W", "power_peak_w", "peak facility power")
     pue: Output = _output("1", "pue", "power usage effectiveness")
     temperature: Output = _output("K", "temperature_k", "junction temperature")
-    clock: Output = _output("1", "clock", "clock relative to the reference")
+    clock: Output = _output("1", "clock", "clock relative to reference")
     memory_per_chip: Output = _output("B", "memory_per_chip_b", "memory per chip")
     availability: Output = _output("1", "availability", "availability")
     money: Output = _output("USD", "money_usd", "money")
