@@ -5,9 +5,9 @@ import subprocess
 import sys
 
 import pytest
-from energymodel.calibration.predict import cluster_system
-from energymodel.calibration.table import layouts
 
+from energymodel.calibration.layout_table import layouts
+from energymodel.calibration.step_prediction import cluster_system
 from energymodel.presets.components import CATEGORY_OF, final_classes
 from energymodel.presets.files import names, read_preset
 from energymodel.presets.renamed import RENAMED, current_name, current_names
