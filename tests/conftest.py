@@ -1,14 +1,30 @@
-"""Tests run in float64 unless a module says otherwise, compile quickly, and share what they compile."""
+"""Tests run in float64 unless a module says otherwise, compile quickly, share what they compile, and free memory."""
 
+import ctypes
+import gc
 import os
+import resource
 
-# Compiling takes most of the time of the tests, half of it in these optimizations (`compilation.compiler_options`).
+# Compiling takes most of the time of the tests. Fusion emitters and optimized machine code take half of that, and
+# splitting a program for several threads a tenth (`compilation.compiler_options`). Emitting the code of a loop as one
+# function takes minutes instead of seconds where its body is a whole run.
 os.environ["XLA_FLAGS"] = " ".join(
-    (os.environ.get("XLA_FLAGS", ""), "--xla_cpu_use_fusion_emitters=false", "--xla_backend_optimization_level=0")
+    (
+        os.environ.get("XLA_FLAGS", ""),
+        "--xla_cpu_use_fusion_emitters=false",
+        "--xla_backend_optimization_level=0",
+        "--xla_cpu_parallel_codegen_split_count=1",
+        "--xla_disable_hlo_passes=small-while-loop-hoisting",
+    )
 )
 
 import jax
 import pytest
+
+from energymodel.compilation import Compiled
+
+MEMORY_AFTER_MODULE, MEMORY_AFTER_TEST = 0.9e9, 1.1e9  # bytes above which a process forgets its compiled programs
+PEAKS = pytest.StashKey[list[int]]()
 
 
 def pytest_configure(config):
@@ -17,6 +33,7 @@ def pytest_configure(config):
     jax.config.update("jax_compilation_cache_dir", folder)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    config.stash[PEAKS] = []
 
 
 @pytest.fixture(autouse=True)
@@ -24,3 +41,56 @@ def _precision(request):
     """Enter float64, or float32 where the test module sets `PRECISION = 32`."""
     with jax.enable_x64(getattr(request.module, "PRECISION", 64) == 64):
         yield
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _memory_of_a_module():
+    yield
+    forget_programs_above(MEMORY_AFTER_MODULE)
+
+
+@pytest.fixture(autouse=True)
+def _memory_of_a_test():
+    yield
+    forget_programs_above(MEMORY_AFTER_TEST)
+
+
+def forget_programs_above(memory: float) -> None:
+    """Free compiled programs where the process needs more memory [B]; a later test finds them in JAX's cache folder."""
+    if resident_memory() > memory:
+        for one in gc.get_objects():
+            if type(one) is Compiled:
+                one._programs.clear()
+        jax.clear_caches()
+        gc.collect()
+        if hasattr(ctypes.CDLL(None), "malloc_trim"):
+            ctypes.CDLL(None).malloc_trim(0)
+
+
+def resident_memory() -> float:
+    """Memory of this process [B]."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * float(os.sysconf("SC_PAGE_SIZE"))
+    except OSError:  # not Linux
+        return 0.0
+
+
+def pytest_sessionfinish(session):
+    """Tell the first process how much memory this one needed."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["peak"] = peak
+    elif not session.config.stash[PEAKS]:
+        session.config.stash[PEAKS].append(peak)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    """Collect the peak memory of a worker."""
+    node.config.stash[PEAKS].append(getattr(node, "workeroutput", {}).get("peak", 0))
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """Print the peak memory of each process that ran tests."""
+    terminalreporter.write_line("peak memory: " + ", ".join(f"{peak / 1e6:.2f} GB" for peak in config.stash[PEAKS]))

@@ -90,12 +90,13 @@ def run() -> Callable[..., Any]:
 @pytest.fixture(scope="session")
 def respond() -> Callable[[Any, Any], Response]:
     """Compare the gradient of each output for each leaf of a system and a plan with differences of fourth order."""
-    # The code runs for a millisecond: compiling it without optimization halves the time of these tests.
-    options = (compiler_options() or {}) | {"xla_backend_optimization_level": 0}
-    examine = jax.jit(_examine, compiler_options=options)
+    options = compiler_options(once=True)
+    slopes, values_near = (jax.jit(one, compiler_options=options) for one in (_slopes, _values_near))
 
     def respond(system: Any, plan: Any) -> Response:
-        scale, gradient, values, without = map(np.asarray, examine(system, plan))
+        scale, gradient = map(np.asarray, slopes(system, plan))
+        near = np.asarray(values_near(system, plan))
+        values, without = near[:, :-1], near[:, -1]
         center = values[:, 4]
         slope = {
             "central": np.einsum("o,iok->ik", CENTRAL, values[:, 2:7]) / STEP,
@@ -113,11 +114,8 @@ def respond() -> Callable[[Any, Any], Response]:
     return respond
 
 
-def _examine(system: Any, plan: Any) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """Scale of each leaf [leaf], Jacobian in reverse mode [output, leaf], outputs at `OFFSETS` [leaf, offset, output].
-
-    Then the outputs if a leaf is not a number [leaf, output]: those that do not read it stay as they are.
-    """
+def _leaves(system: Any, plan: Any) -> tuple[jax.Array, jax.Array, Callable[[jax.Array], jax.Array]]:
+    """Leaves as one vector, the scale of each, and `MEASURES` as a function of the vector."""
     leaves, structure = jax.tree.flatten((system, plan))
     shapes = [jnp.shape(leaf) for leaf in leaves]
     x = jnp.stack([jnp.reshape(leaf, ()) for leaf in leaves])
@@ -127,18 +125,31 @@ def _examine(system: Any, plan: Any) -> tuple[jax.Array, jax.Array, jax.Array, j
         outcome = evaluate(*jax.tree.unflatten(structure, parts))
         return jnp.stack([outcome.loss, outcome.time, outcome.energy.total, outcome.money, outcome.carbon])
 
-    scale = jnp.where(x == 0.0, 1.0, jnp.abs(x))
+    return x, jnp.where(x == 0.0, 1.0, jnp.abs(x)), measure
+
+
+def _slopes(system: Any, plan: Any) -> tuple[jax.Array, jax.Array]:
+    """Scale of each leaf [leaf], and the Jacobian in reverse mode [output, leaf]."""
+    x, scale, measure = _leaves(system, plan)
     _, pull_back = jax.vjp(measure, x)
-    gradient = jax.lax.map(lambda cotangent: pull_back(cotangent)[0], jnp.eye(len(MEASURES)))
+    return scale, jax.lax.map(lambda cotangent: pull_back(cotangent)[0], jnp.eye(len(MEASURES)))
 
-    def along(direction: jax.Array) -> jax.Array:
-        return jax.lax.map(lambda offset: measure(x + offset * STEP * direction), jnp.asarray(OFFSETS, x.dtype))
 
-    def without(direction: jax.Array) -> jax.Array:
-        return measure(jnp.where(direction > 0.0, jnp.nan, x))
+def _values_near(system: Any, plan: Any) -> jax.Array:
+    """Outputs at `OFFSETS` of each leaf, and last where the leaf is not a number [leaf, offset, output].
 
-    values, unread = jax.lax.map(lambda direction: (along(direction), without(direction)), jnp.diag(scale))
-    return scale, gradient, values, unread
+    Outputs that do not read the leaf stay as they are where it is not a number.
+    """
+    x, scale, measure = _leaves(system, plan)
+    offsets = jnp.append(jnp.asarray(OFFSETS, x.dtype) * STEP, jnp.nan)
+
+    def at(point: tuple[jax.Array, jax.Array]) -> jax.Array:
+        direction, offset = point
+        return measure(x + jnp.where(direction > 0.0, offset * direction, 0.0))
+
+    directions = jnp.repeat(jnp.diag(scale), len(offsets), axis=0)
+    values = jax.lax.map(at, (directions, jnp.tile(offsets, len(x))))
+    return values.reshape(len(x), len(offsets), len(MEASURES))
 
 
 def _changed(plan: Any, changes: dict[str, float]) -> Any:
