@@ -19,8 +19,8 @@ from .calibration.step_prediction import predict
 from .design.front import Front
 from .design.optimize import optimize
 from .design.pareto import pareto
-from .design.replan import Replan, SoFar, replan
-from .design.result import Optimum
+from .design.replan import MeasuredRun, Replan, replan
+from .design.result import Optimum, SearchResult
 from .design.sensitivity import Sensitivity, sensitivity
 from .errors import InputError
 from .presets.scenario import Scenario, load_scenario
@@ -42,13 +42,14 @@ __all__ = [
     "Calibration",
     "Front",
     "InputError",
+    "MeasuredRun",
     "MonteCarlo",
     "Optimum",
     "ParallelLayout",
     "Replan",
     "Scenario",
+    "SearchResult",
     "Sensitivity",
-    "SoFar",
     "SweepResult",
     "TargetLoss",
     "TokenBudget",

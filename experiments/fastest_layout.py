@@ -12,7 +12,7 @@ import numpy as np
 
 from energymodel.compilation import compiler_options
 from energymodel.design.layouts import candidates, take
-from energymodel.design.problem import Given
+from energymodel.design.training_run import TrainingRun
 from energymodel.system.evaluate import evaluate
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
@@ -53,7 +53,7 @@ def fastest_layout(
 
     **Raises:** `ValueError` if no layout fits.
     """
-    lattice = candidates(Given(system, plan), float(plan.chips), choices)
+    lattice = candidates(TrainingRun(system, plan), float(plan.chips), choices)
     lattice = take(lattice, np.flatnonzero(whole(system, plan, lattice)))
     count = len(np.asarray(lattice.tensor))
     times, slacks = [], []

@@ -10,8 +10,9 @@ import numpy as np
 
 import energymodel as em
 from energymodel.codesign.annealing import anneal, neighbors
-from energymodel.design.layouts import FINE, candidates, fits, screen, take
-from energymodel.design.problem import pose
+from energymodel.design.layouts import take
+from energymodel.design.problem import formulate
+from energymodel.design.relaxation import FINE, fitting_layouts, screen
 
 BUDGETS = (100, 1_000, 10_000)
 
@@ -20,10 +21,8 @@ def main() -> None:
     scenario = em.load_scenario("llama-3.1-405b-h100")
     with jax.enable_x64(True):
         baseline = jax.tree.map(np.asarray, jax.jit(em.evaluate)(scenario.system, scenario.plan))
-        problem = pose(scenario, baseline, "energy", {}, {}, ())
-        chips = float(scenario.plan.chips)
-        lattice = candidates(problem.given, chips)
-        lattice = take(lattice, np.flatnonzero(fits(problem, lattice, chips)))
+        problem = formulate(scenario, baseline)
+        lattice, _ = fitting_layouts(problem)
         costs = screen(problem, lattice, FINE).merit
     finite = np.isfinite(costs)
     costs, lattice = costs[finite], take(lattice, finite)

@@ -7,9 +7,9 @@ import jax
 import numpy as np
 
 from energymodel.compilation import compiler_options
-from energymodel.design.layout_search import layout_bounds
-from energymodel.design.layouts import Lattice, candidates, fits, take
-from energymodel.design.problem import Problem, pose
+from energymodel.design.layouts import Lattice, take
+from energymodel.design.problem import DesignProblem, formulate
+from energymodel.design.relaxation import fitting_layouts, layout_bounds
 from energymodel.presets.scenario import Scenario
 from energymodel.system.evaluate import evaluate_once
 
@@ -19,7 +19,7 @@ NOT_A_LAYOUT = 10.0  # excess of genes that describe no layout that fits
 class BlackBox(NamedTuple):
     """Coordinates of the variables first, each on [0, 1], then the place of each field of the layout in its values."""
 
-    problem: Problem
+    problem: DesignProblem
     lattice: Lattice
     places: dict[tuple[float, ...], int]
     values: tuple[np.ndarray, ...]
@@ -27,22 +27,22 @@ class BlackBox(NamedTuple):
 
     @staticmethod
     def of(scenario: Scenario, free: Sequence[str] = (), limits: dict[str, float] | None = None) -> "BlackBox":
-        """The problem that `optimize` poses, or `pareto` for the outputs in `free`."""
+        """The problem that `optimize` solves, or `pareto` for the outputs in `free`."""
         baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
-        problem = pose(scenario, baseline, "energy", limits or {}, {}, (), free=free)
-        chips = problem.bounds["plan.chips"][1]
-        lattice = candidates(problem.given, chips)
-        lattice = take(lattice, np.flatnonzero(fits(problem, lattice, chips)))
+        problem = formulate(scenario.with_question("energy", limits), baseline, free=free)
+        lattice, _ = fitting_layouts(problem)
         table = np.stack([np.asarray(leaf) for leaf in jax.tree.leaves(lattice)], axis=1)
         values = tuple(np.unique(column) for column in table.T)
         places = {tuple(row): place for place, row in enumerate(table.tolist())}
-        function = jax.jit(jax.vmap(problem.form, in_axes=(0, 0, None, None)), compiler_options=compiler_options())
+        function = jax.jit(
+            jax.vmap(problem.formulation, in_axes=(0, 0, None, None)), compiler_options=compiler_options()
+        )
         return BlackBox(problem, lattice, places, values, function)
 
     @property
     def continuous(self) -> int:
         """Number of variables besides the layout."""
-        return len(self.problem.form.paths)
+        return len(self.problem.formulation.paths)
 
     @property
     def choices(self) -> list[int]:
@@ -56,11 +56,11 @@ class BlackBox(NamedTuple):
         layouts = take(self.lattice, known)
         least, most = layout_bounds(self.problem, layouts)
         points = least + genes[:, : self.continuous] * (most - least)
-        values = self.function(points, layouts, self.problem.target, self.problem.given)  # pyright: ignore[reportCallIssue]
+        values = self.function(points, layouts, self.problem.criteria, self.problem.given)  # pyright: ignore[reportCallIssue]
         rows = np.asarray(values.inequalities)
         excess = np.sum(np.maximum(rows, 0.0), axis=1) + np.where(places < 0, NOT_A_LAYOUT, 0.0)
-        limits = self.problem.target.limits
-        outputs = {name: rows[:, row] + np.log(limits[name]) for row, name in enumerate(self.problem.form.rows)}
+        limits = self.problem.criteria.limits
+        outputs = {name: rows[:, row] + np.log(limits[name]) for row, name in enumerate(self.problem.formulation.rows)}
         return outputs, np.where(np.isfinite(excess), excess, NOT_A_LAYOUT)
 
     def energy(self, genes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

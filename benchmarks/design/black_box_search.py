@@ -18,8 +18,9 @@ import optuna
 from black_box import BlackBox
 
 import energymodel as em
-from energymodel.design.layout_search import FIRST, layout_bounds, search_layouts, solve_lanes
-from energymodel.design.layouts import COARSE, FINE, take
+from energymodel.design.layout_search import FIRST, search_layouts
+from energymodel.design.layouts import take
+from energymodel.design.relaxation import COARSE, FINE, layout_bounds, solve_relaxed
 
 CHUNK = 4096
 RUNS = 5
@@ -89,7 +90,7 @@ def run(box: BlackBox, trials: int) -> None:
     low, high = layout_bounds(problem, layout)
     starts = np.random.default_rng(0).random((RUNS, variables))
     start = time.perf_counter()
-    alone = [solve_lanes(problem, layout, low + share * (high - low)) for share in starts]
+    alone = [solve_relaxed(problem, layout, low + share * (high - low)) for share in starts]
     took = (time.perf_counter() - start) / RUNS
     count = evaluations_of(int(np.median([one.iterations[0] for one in alone])), variables)
     print("within the layout of the best plan, medians of", RUNS, "runs")

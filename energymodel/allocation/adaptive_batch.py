@@ -18,13 +18,15 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from energymodel.compilation import Compiled
-from energymodel.design.problem import TOKENS, Form, Given, Problem, Target, excess, leaf_at, pose
+from energymodel.design.problem import Criteria, DesignProblem, Formulation, excess, formulate
+from energymodel.design.training_run import TrainingRun
 from energymodel.errors import InputError
 from energymodel.learning.learning import CriticalBatchLearning
 from energymodel.learning.optimal_batch import adaptive_batch as best_batch
 from energymodel.learning.optimal_batch import constant_batch
 from energymodel.numerics import Numeric
 from energymodel.performance.parallelism import data_parallel_degree
+from energymodel.presets.question import TOKENS
 from energymodel.presets.scenario import Scenario
 from energymodel.solver import (
     RESULTS,
@@ -123,11 +125,13 @@ class ScheduleForm:
     constant batch, that of the first knot, and 0 for a schedule: both are the same program.
     """
 
-    form: Form
+    form: Formulation
     knots: int
 
     @partial(jax.jit, static_argnums=0, inline=True)  # one trace of the model serves all its derivatives
-    def __call__(self, point: Float[Array | np.ndarray, " n"], tied: Numeric, target: Target, given: Given) -> Values:
+    def __call__(
+        self, point: Float[Array | np.ndarray, " n"], tied: Numeric, target: Criteria, given: TrainingRun
+    ) -> Values:
         """Logarithms of the objective and of value over limit."""
         system, plan = self.at(point, tied, target, given)
         outcome = evaluate(system, plan)
@@ -137,7 +141,7 @@ class ScheduleForm:
         return Values(log_objective(outcome, powers), jnp.stack(rows))
 
     def at(
-        self, point: Float[Array | np.ndarray, " n"], tied: Numeric, target: Target, given: Given
+        self, point: Float[Array | np.ndarray, " n"], tied: Numeric, target: Criteria, given: TrainingRun
     ) -> tuple[TrainingSystem, TrainingPlan]:
         """System and plan at a point, with the loss limit as goal."""
         knots, rest = point[: self.knots], point[self.knots :]
@@ -178,8 +182,8 @@ def adaptive_batch(
     with jax.enable_x64(True):
         baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
         fix = [path for path in fix if path not in (vary or {})]
-        problem = pose(scenario, baseline, minimize, limits or {}, vary or {}, fix)
-        if TOKENS in problem.form.paths:
+        problem = formulate(scenario.with_question(minimize, limits, vary, fix), baseline)
+        if TOKENS in problem.formulation.paths:
             raise InputError("adaptive_batch: the loss is held; minimize energy, time, money or carbon.")
         form, solutions = _best_batches(problem, knots, method)
         return _adaptive_batch(scenario, problem, form, solutions)
@@ -192,17 +196,17 @@ def least_batch(system: TrainingSystem, plan: TrainingPlan) -> Float[Array, ""]:
     return data * layout.microbatch * system.workload.sequence
 
 
-def _best_batches(problem: Problem, knots: int, method: str) -> tuple[ScheduleForm, list[Solution]]:
+def _best_batches(problem: DesignProblem, knots: int, method: str) -> tuple[ScheduleForm, list[Solution]]:
     """Best schedule of so many knots, and best constant batch."""
-    given, target, bounds = problem.given, problem.target, problem.bounds
-    paths = tuple(path for path in problem.form.paths if path != "plan.batch")
-    others = dataclasses.replace(problem.form, paths=paths)
+    given, target, bounds = problem.given, problem.criteria, problem.bounds
+    paths = tuple(path for path in problem.formulation.paths if path != "plan.batch")
+    others = dataclasses.replace(problem.formulation, paths=paths)
     smallest = float(least_batch(given.system, given.plan))
     own = float(np.reshape(given.plan.batch, ()))
     low, high = np.maximum(np.array(bounds.get("plan.batch", (own, own))) / smallest, 1.0)
     ranges = [others.coordinate(path, np.array(bounds[path])) for path in paths]
     sides = np.array([np.log([low, high])] * knots + ranges)
-    values = [others.coordinate(path, float(np.reshape(leaf_at(given, path), ()))) for path in paths]
+    values = [others.coordinate(path, given.number(path)) for path in paths]
     start = np.clip(np.array([np.log(own / smallest)] * knots + values), sides[:, 0], sides[:, 1])
     form = ScheduleForm(others, knots)
     lower, upper = np.stack([sides[:, 0]] * 2), np.stack([sides[:, 1]] * 2)
@@ -226,9 +230,9 @@ _first_order = Compiled(_minimize_first_order, once=True)
 
 
 def _adaptive_batch(
-    scenario: Scenario, problem: Problem, form: ScheduleForm, solutions: list[Solution]
+    scenario: Scenario, problem: DesignProblem, form: ScheduleForm, solutions: list[Solution]
 ) -> AdaptiveBatch:
-    given, target, minimize = problem.given, problem.target, problem.minimize
+    given, target, minimize = problem.given, problem.criteria, problem.minimize
     (system, plan), (other_system, constant_plan) = (
         _numpy(form.at(solution.x, tied, target, given)) for solution, tied in zip(solutions, (0.0, 1.0), strict=True)
     )
@@ -260,7 +264,7 @@ def _adaptive_batch(
 
 
 def _batch_rule(
-    form: ScheduleForm, target: Target, prices: dict[str, Numeric], system: TrainingSystem, plan: TrainingPlan
+    form: ScheduleForm, target: Criteria, prices: dict[str, Numeric], system: TrainingSystem, plan: TrainingPlan
 ) -> BatchRule:
     """The rule for the cost of a step at the plan's one batch, in the objective and the limits at their prices."""
     batch = jnp.reshape(plan.batch, ())
@@ -292,7 +296,7 @@ _closed_form = Compiled(_batch_rule, once=True)
 
 
 def _lagrangian(
-    target: Target,
+    target: Criteria,
     prices: dict[str, Numeric],
     system: TrainingSystem,
     plan: TrainingPlan,

@@ -15,7 +15,7 @@ from energymodel.cli.shell import (
     deliver,
     fail,
     guarded,
-    heeded,
+    interruptible,
 )
 from energymodel.errors import InputError
 
@@ -62,7 +62,7 @@ def command(
     check_output(plot, FIGURES)
     chosen = dict(_pair(text) for text in where or ())
     with Progress(lines=True) as progress:
-        with heeded():
+        with interruptible():
             from energymodel.calibration.calibrate import calibrate
             from energymodel.calibration.kinds import KINDS
             from energymodel.errors import suggest

@@ -16,7 +16,7 @@ from energymodel.cli.shell import (
     deliver,
     fail,
     guarded,
-    heeded,
+    interruptible,
     read_scenario,
 )
 
@@ -40,7 +40,7 @@ def evaluate_scenario(source: str, changes: list[str] | None, progress: Progress
     **Raises:** `InputError`, also if the model does not fit into the memory of the chips.
     """
     progress("loading JAX ...")
-    with heeded():
+    with interruptible():
         import jax
 
         from energymodel.presets.validate import check_fit
@@ -88,34 +88,34 @@ def broken_limits(scenario: "Scenario", outcome: "TrainingOutcome") -> list[str]
     from energymodel.units import format_quantity
 
     system, plan, slack = scenario.system, scenario.plan, outcome.slack
-    found = []
-
-    def add(name: str, value: float, limit: float, unit: str, remedy: str) -> None:
-        if float(getattr(slack, name)) < 0.0:
-            shown = f"{format_quantity(value, unit)} exceeds the limit {format_quantity(limit, unit)}"
-            found.append(f"{name}: {shown}. {remedy}")
-
-    peak = float(outcome.power_peak)
-    add(
-        "facility_power", peak, float(system.facility.power_limit), "W",
-        f"Raise system.facility.power_limit to {format_quantity(peak, 'W')}, or lower plan.chips or plan.power_cap.",
-    )  # fmt: skip
-    add(
-        "temperature", float(outcome.temperature), float(system.accelerator.maximum_temperature), "K",
-        "Lower plan.coolant_temperature, plan.power_cap or plan.clock.",
-    )  # fmt: skip
-    add(
-        "clock", float(plan.power_cap) / math.exp(float(slack.clock)), float(plan.power_cap), "W",
-        "The chip draws more than plan.power_cap at its lowest clock: raise it.",
-    )  # fmt: skip
+    peak, cap = float(outcome.power_peak), float(plan.power_cap)
     flux = float(outcome.power_busy) / float(system.accelerator.die_area)
-    add(
-        "heat_flux", flux, flux * math.exp(float(slack.heat_flux)), "W/m^2",
-        "Lower plan.power_cap, or take another system.facility.",
-    )  # fmt: skip
     ramp = float(outcome.power_busy) / float(system.accelerator.heat_capacity)
-    add(
-        "ramp", ramp, float(system.facility.ramp_limit), "K/s",
-        "Lower plan.power_cap, or raise system.facility.ramp_limit.",
-    )  # fmt: skip
-    return found
+    raised = format_quantity(peak, "W")
+    limits = {  # value, limit, unit, next step
+        "facility_power": (
+            *(peak, float(system.facility.power_limit), "W"),
+            f"Raise system.facility.power_limit to {raised}, or lower plan.chips or plan.power_cap.",
+        ),
+        "temperature": (
+            *(float(outcome.temperature), float(system.accelerator.maximum_temperature), "K"),
+            "Lower plan.coolant_temperature, plan.power_cap or plan.clock.",
+        ),
+        "clock": (
+            *(cap / math.exp(float(slack.clock)), cap, "W"),
+            "The chip draws more than plan.power_cap at its lowest clock: raise it.",
+        ),
+        "heat_flux": (
+            *(flux, flux * math.exp(float(slack.heat_flux)), "W/m^2"),
+            "Lower plan.power_cap, or take another system.facility.",
+        ),
+        "ramp": (
+            *(ramp, float(system.facility.ramp_limit), "K/s"),
+            "Lower plan.power_cap, or raise system.facility.ramp_limit.",
+        ),
+    }
+    return [
+        f"{name}: {format_quantity(value, unit)} exceeds the limit {format_quantity(limit, unit)}. {remedy}"
+        for name, (value, limit, unit, remedy) in limits.items()
+        if float(getattr(slack, name)) < 0.0
+    ]

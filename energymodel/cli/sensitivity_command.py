@@ -4,22 +4,22 @@ from typing import Annotated
 
 import typer
 
-from energymodel.cli.optimize_command import asked_of, checked_objective, parse_limit, written
 from energymodel.cli.shell import (
-    INTERRUPTED,
-    NOT_TRUSTED,
-    TRUSTED,
     AsJson,
     Changes,
+    Fix,
+    Limit,
+    Minimize,
     Output,
     Progress,
     ScenarioName,
+    Vary,
     check_output,
     deliver,
-    fail,
     guarded,
-    heeded,
+    interruptible,
     read_scenario,
+    verdict,
 )
 from energymodel.errors import InputError
 
@@ -42,20 +42,10 @@ def command(
     optimum: Annotated[
         bool, typer.Option("--optimum", help="Of the optimum instead of the scenario's own plan.")
     ] = False,
-    minimize: Annotated[
-        str | None,
-        typer.Option("--minimize", metavar="OBJECTIVE", help="What the optimum minimizes, as in `optimize`."),
-    ] = None,
-    limit: Annotated[
-        list[str] | None, typer.Option("--limit", metavar="NAME=VALUE", help="Limit of the optimum; repeatable.")
-    ] = None,
-    vary: Annotated[
-        list[str] | None,
-        typer.Option("--vary", metavar="PATH=LOW:HIGH", help="Let a number vary between bounds; repeatable."),
-    ] = None,
-    fix: Annotated[
-        list[str] | None, typer.Option("--fix", metavar="PATH", help="Keep a number of the plan; repeatable.")
-    ] = None,
+    minimize: Minimize = None,
+    limit: Limit = None,
+    vary: Vary = None,
+    fix: Fix = None,
     top: Annotated[int, typer.Option("--top", min=1, metavar="N", help="Lines of each table.")] = 12,
     changes: Changes = None,
     as_json: AsJson = False,
@@ -63,35 +53,25 @@ def command(
 ) -> int:
     """Say what to change or measure next: elasticities by every number, and what its uncertainty does."""
     check_output(output, EXTENSIONS)
-    search = {"--minimize": minimize, "--limit": limit, "--vary": vary, "--fix": fix}
-    for option, value in search.items():
+    for option, value in {"--minimize": minimize, "--limit": limit, "--vary": vary, "--fix": fix}.items():
         if value and not optimum:
             raise InputError(f"{option} is about the optimum: add --optimum.")
     if optimum and of:
         raise InputError("--of is about the plan as given: leave out --optimum, or name the objective by --minimize.")
-    limits = dict(parse_limit(text) for text in limit or ())
-    objective = checked_objective(minimize) if minimize is not None else None
     with Progress(lines=optimum) as progress:
         given = read_scenario(scenario, changes)
-        asked = asked_of(given, objective, limits, vary or [], fix or [])
+        if optimum:
+            given = given.with_question(minimize, limit, vary, fix or ())
         progress(f"loading the model for {given.name} ...")
-        with heeded():
+        with interruptible():
             import jax
 
             from energymodel.design.sensitivity import OF, sensitivity
             from energymodel.report.sensitivity_report import sensitivity_file, sensitivity_json, sensitivity_report
 
-        names = tuple(of or OF)
         with jax.enable_x64(True):
-            if optimum:
-                found = sensitivity(given, optimum=True, **asked, progress=progress)
-            else:
-                found = sensitivity(given, names, progress=progress)
-        tree = sensitivity_json(found, written(asked, given) if optimum else {})
-        report = sensitivity_report(found, top)
+            found = sensitivity(given, tuple(of or OF), optimum=optimum, progress=progress)
+        tree, report = sensitivity_json(found), sensitivity_report(found, top)
         content = sensitivity_file(found, output.suffix) if output is not None and output.suffix != ".json" else None
     deliver(tree, report, as_json=as_json, output=output, content=content, width=WIDTH)
-    if found.success:
-        return TRUSTED
-    code = INTERRUPTED if found.result == "interrupted" else NOT_TRUSTED
-    return fail(found.message, code, found.result)
+    return verdict(found.result, found.message)

@@ -36,6 +36,27 @@ Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Change a number, such as plan.clock=0.8; repeatable."),
 ]
+Minimize = Annotated[
+    str | None,
+    typer.Option(
+        "--minimize",
+        metavar="OBJECTIVE",
+        help="energy, time, money, carbon, etp, loss, or a product such as energy*time^2.",
+    ),
+]
+Limit = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--limit",
+        metavar="NAME=VALUE",
+        help="Limit time, facility_power, money, carbon, loss, chips or any output; repeatable.",
+    ),
+]
+Vary = Annotated[
+    list[str] | None,
+    typer.Option("--vary", metavar="PATH=LOW:HIGH", help="Let a number vary between bounds; repeatable."),
+]
+Fix = Annotated[list[str] | None, typer.Option("--fix", metavar="PATH", help="Keep a number of the plan; repeatable.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in SI, with the unit in each key.")]
 Output = Annotated[
     Path | None,
@@ -56,6 +77,13 @@ def _show_warning(usual: Callable[..., None], message: Any, category: Any, filen
         fail(str(message), TRUSTED, "warning")
     else:
         usual(message, category, filename, *where)
+
+
+def verdict(result: str, message: str) -> int:
+    """Exit code of a search that ended so; unless it was successful, its message goes to stderr."""
+    if result == "successful":
+        return TRUSTED
+    return fail(message, INTERRUPTED if result == "interrupted" else NOT_TRUSTED, result)
 
 
 def guarded(command: Callable[..., int | None]) -> Callable[..., None]:
@@ -109,8 +137,8 @@ class Progress:
 
 
 @contextlib.contextmanager
-def heeded() -> Iterator[None]:
-    """Within it no Ctrl-C is lost, which Python drops in callbacks and libraries swallow while they are imported."""
+def interruptible() -> Iterator[None]:
+    """Lose no Ctrl-C, which Python drops in callbacks and libraries swallow while they are imported."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -142,13 +170,10 @@ def read_scenario(source: str, changes: list[str] | None) -> "Scenario":
     """
     from energymodel.presets.scenario import load_scenario
 
-    changes = changes or []
     path = Path(source)
     if path.suffix == ".json":
-        return load_scenario(_scenario_of_run(path), changes)
-    if path.is_file():
-        return load_scenario(path, changes)
-    return load_scenario(source, changes)
+        return load_scenario(_scenario_of_run(path), changes or [])
+    return load_scenario(path if path.is_file() else source, changes or [])
 
 
 def _scenario_of_run(path: Path) -> Mapping[str, Any]:
@@ -185,9 +210,14 @@ def check_output(path: Path | None, extensions: Sequence[str] = EXTENSIONS) -> N
 
 
 def deliver(
-    tree: Mapping[str, Any], report: "RenderableType", *, as_json: bool, output: Path | None,
-    content: bytes | None = None, width: int = _WIDTH,
-) -> None:  # fmt: skip
+    tree: Mapping[str, Any],
+    report: "RenderableType",
+    *,
+    as_json: bool,
+    output: Path | None,
+    content: bytes | None = None,
+    width: int = _WIDTH,
+) -> None:
     """Print a table or JSON, and write the file that was asked for: `content`, or the tree as JSON or one CSV row.
 
     **Raises:** `InputError` if the file cannot be written.

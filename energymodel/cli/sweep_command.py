@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from energymodel.cli.optimize_command import parse_limit
 from energymodel.cli.shell import (
     INTERRUPTED,
     NOT_TRUSTED,
@@ -19,7 +18,7 @@ from energymodel.cli.shell import (
     deliver,
     fail,
     guarded,
-    heeded,
+    interruptible,
     read_scenario,
 )
 from energymodel.errors import InputError
@@ -88,8 +87,10 @@ def command(
     output: Output = None,
 ) -> int:
     """Evaluate a whole grid of plans and systems, and keep the best points; or draw its uncertain numbers."""
+    from energymodel.presets.question import parse_limits
+
     check_output(output, EXTENSIONS)
-    limits = dict(parse_limit(text) for text in limit or ())
+    limits = parse_limits(limit)
     if samples is not None:
         of_grids = {"--axis": axis, "--polish": polish, "--keep": keep != "best", "--minimize": minimize != "energy"}
         for option, given in of_grids.items():
@@ -108,7 +109,7 @@ def command(
     with Progress(lines=True) as progress:
         given = read_scenario(scenario, changes)
         progress(f"loading the model for {given.name} ...")
-        with heeded():
+        with interruptible():
             from energymodel.report import sweep_report as report
             from energymodel.sweeps.sweep import prepare_sweep
 
@@ -129,7 +130,7 @@ def _draw(
 ) -> int:  # fmt: skip
     with Progress(lines=True) as progress:
         progress(f"loading the model for {given.name} ...")
-        with heeded():
+        with interruptible():
             from energymodel.report import uncertainty_report as report
             from energymodel.uncertainty.monte_carlo import prepare_monte_carlo
 

@@ -18,8 +18,9 @@ from jaxtyping import Float
 from energymodel.codesign.model_shape import SHAPE, ShapePrior
 from energymodel.codesign.shape_rounding import round_shape
 from energymodel.codesign.shape_search import DepthSearch, ShapeSearch, search_depths
-from energymodel.design.problem import TOKENS, pose
+from energymodel.design.problem import formulate
 from energymodel.errors import InputError
+from energymodel.presets.question import TOKENS
 from energymodel.presets.scenario import Scenario
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
@@ -131,8 +132,8 @@ def optimize_architecture(
         baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
         limits = {"loss": float(baseline.loss + prior.penalty(scenario.system.workload)), **(limits or {})}
         fix = [path for path in fix if path not in (vary or {})]
-        problem = pose(scenario, baseline, minimize, limits, vary or {}, fix)
-        if TOKENS in problem.form.paths:
+        problem = formulate(scenario.with_question(minimize, limits, vary, fix), baseline)
+        if TOKENS in problem.formulation.paths:
             raise InputError("optimize_architecture: the loss is held; minimize energy, time, money or carbon.")
         search = ShapeSearch(problem, prior, tuple(names))
         depths = search_depths(search)
@@ -166,7 +167,7 @@ def optimize_architecture(
             depths=depths.layers,
             depth_values=np.exp(depths.values),
             **near._asdict(),
-            prices=dict(zip(problem.form.rows, map(float, depths.prices[best]), strict=False)),
+            prices=dict(zip(problem.formulation.rows, map(float, depths.prices[best]), strict=False)),
             success=success,
             message=FOUND if success else NOT_FOUND,
         )

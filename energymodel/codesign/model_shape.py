@@ -15,7 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.design.problem import Form, Given, Target
+from energymodel.design.problem import Criteria, Formulation
+from energymodel.design.training_run import TrainingRun
 from energymodel.learning.shape import shape_penalty
 from energymodel.numerics import Numeric, Real, real
 from energymodel.performance.workload import Transformer
@@ -111,11 +112,16 @@ class Depth(NamedTuple):
 class ShapeForm:
     """The form of the problem: logarithms of all shape variables, in the order of `SHAPE`, then those of `form`."""
 
-    form: Form
+    form: Formulation
 
     @partial(jax.jit, static_argnums=0, inline=True)  # one trace of the model serves all its derivatives
     def __call__(
-        self, point: Float[Array | np.ndarray, " n"], depth: Depth, target: Target, given: Given, prior: ShapePrior
+        self,
+        point: Float[Array | np.ndarray, " n"],
+        depth: Depth,
+        target: Criteria,
+        given: TrainingRun,
+        prior: ShapePrior,
     ) -> Values:
         """Logarithm of the objective, and rows."""
         target, given = self.shaped(point, depth, target, given, prior)
@@ -125,8 +131,13 @@ class ShapeForm:
         return Values(values.objective, jnp.append(values.inequalities, choice))
 
     def shaped(
-        self, point: Float[Array | np.ndarray, " n"], depth: Depth, target: Target, given: Given, prior: ShapePrior
-    ) -> tuple[Target, Given]:
+        self,
+        point: Float[Array | np.ndarray, " n"],
+        depth: Depth,
+        target: Criteria,
+        given: TrainingRun,
+        prior: ShapePrior,
+    ) -> tuple[Criteria, TrainingRun]:
         """The numbers of the problem for a shape: the loss that its penalty leaves, and its workload."""
         shape = {name: jnp.exp(point[place]) for place, name in enumerate(SHAPE)}
         workload = shaped(given.system.workload, depth.layers, shape)
@@ -135,7 +146,12 @@ class ShapeForm:
         return target, eqx.tree_at(lambda given: given.system.workload, given, workload)
 
     def at(
-        self, point: Float[Array | np.ndarray, " n"], depth: Depth, target: Target, given: Given, prior: ShapePrior
+        self,
+        point: Float[Array | np.ndarray, " n"],
+        depth: Depth,
+        target: Criteria,
+        given: TrainingRun,
+        prior: ShapePrior,
     ) -> tuple[TrainingSystem, TrainingPlan]:
         """System and plan at a point."""
         target, given = self.shaped(point, depth, target, given, prior)

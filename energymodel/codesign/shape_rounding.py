@@ -9,7 +9,6 @@ from jaxtyping import Float
 
 from energymodel.codesign.model_shape import SHAPE, around, realizable_shapes
 from energymodel.codesign.shape_search import DepthSearch, ShapeSearch
-from energymodel.design.problem import leaf_at
 from energymodel.solver import RESULTS
 from energymodel.system.plan import TargetLoss, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
@@ -19,7 +18,7 @@ ROUNDED = 3  # depths whose neighbors are rounded
 
 def round_shape(search: ShapeSearch, depths: DepthSearch) -> tuple[TrainingSystem, TrainingPlan, bool]:
     """The best realizable shape at the best depths, then whole replicas and micro-batches for it."""
-    given, target, form = search.problem.given, search.problem.target, search.problem.form
+    given, target, form = search.problem.given, search.problem.criteria, search.problem.formulation
     order = np.argsort(depths.values)[:ROUNDED]
     trials = [
         (int(place), counts)
@@ -62,13 +61,13 @@ def round_shape(search: ShapeSearch, depths: DepthSearch) -> tuple[TrainingSyste
 
 def _whole_counts(search: ShapeSearch, point: Float[np.ndarray, " n"]) -> list[tuple[float, float]]:
     """Chips in whole replicas and nodes, and batches of whole micro-batches, next to a point; fixed ones stay."""
-    form, given = search.problem.form, search.problem.given
+    form, given = search.problem.formulation, search.problem.given
     layout, sequence = given.plan.layout, round(float(search.workload.sequence))
 
     def value(path: str) -> float:
         if path in form.paths:
             return float(np.exp(point[len(SHAPE) + form.paths.index(path)]))
-        return float(np.reshape(leaf_at(given, path), ()))
+        return given.number(path)
 
     group = round(float(layout.tensor) * float(layout.pipeline) * float(layout.context))
     step = math.lcm(group, round(float(given.system.node.chips)))

@@ -18,7 +18,7 @@ from energymodel.codesign.model_shape import (
     depths_that_divide,
     proportions,
 )
-from energymodel.design.problem import Problem
+from energymodel.design.problem import DesignProblem
 from energymodel.performance.workload import Transformer
 from energymodel.solver import Solution, SolverOptions, minimize_many
 
@@ -35,14 +35,14 @@ class ShapeSearch:
     So all searches share one compiled program.
     """
 
-    problem: Problem
+    problem: DesignProblem
     prior: ShapePrior
     names: tuple[str, ...]
 
     @property
     def form(self) -> ShapeForm:
         """Objective and rows by shape and plan."""
-        return ShapeForm(self.problem.form)
+        return ShapeForm(self.problem.formulation)
 
     @property
     def workload(self) -> Transformer:
@@ -78,7 +78,7 @@ class ShapeSearch:
 
     def start(self, layers: Float[np.ndarray, " lanes"]) -> Float[np.ndarray, "lanes n"]:
         """The scenario's own shape and plan, as wide as makes its parameters the same at another depth."""
-        form = self.problem.form
+        form = self.problem.formulation
         plan = [form.coordinate(path, self.problem.start(path)) for path in form.paths]
         points = np.tile(np.concatenate([self.own, plan]), (len(layers), 1))
         points[:, SHAPE.index("hidden")] += 0.5 * np.log(float(self.workload.layers) / layers)
@@ -102,7 +102,7 @@ class ShapeSearch:
             self.form,
             np.clip(start, lower, upper)[pad],
             (self.depth(layers[pad]),),
-            shared=(self.problem.target, self.problem.given, self.prior),
+            shared=(self.problem.criteria, self.problem.given, self.prior),
             bounds=(lower[pad], upper[pad]),
             options=OPTIONS,
         )

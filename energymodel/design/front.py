@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from energymodel.design.result import SearchResult
 from energymodel.presets.scenario import Scenario
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
@@ -43,13 +44,13 @@ class Front:
     knee: int
     layouts_considered: int
     layouts_searched: int
-    result: str
+    result: SearchResult
     message: str
 
     @property
     def success(self) -> bool:
         """Whether every plan can be trusted."""
-        return self.result == "successful"
+        return self.result == SearchResult.successful
 
     def table(self) -> Float[np.ndarray, "points objectives"]:
         """Values of the objectives."""
@@ -65,9 +66,11 @@ def efficient(values: Float[np.ndarray, "points objectives"]) -> Bool[np.ndarray
 
 
 def levels_by_slope(
-    first: Float[np.ndarray, " known"], second: Float[np.ndarray, " known"], slopes: Float[np.ndarray, " known"],
+    first: Float[np.ndarray, " known"],
+    second: Float[np.ndarray, " known"],
+    slopes: Float[np.ndarray, " known"],
     points: int,
-) -> Float[np.ndarray, " points"]:  # fmt: skip
+) -> Float[np.ndarray, " points"]:
     """Levels of the second objective, close where the first falls fast: their density is the root of its slope.
 
     So many points enclose most hypervolume then [Auger, Bader, Brockhoff & Zitzler 2009]. Between the levels where it
@@ -128,13 +131,9 @@ def knee(values: Float[np.ndarray, "points objectives"]) -> int:
 def simplex(count: int, size: int) -> Float[np.ndarray, "points size"]:
     """At least `count` evenly spread weights that are not negative and add up to one [Das & Dennis 1998]."""
     steps = 1
-    while _lattice_size(steps, size) < count:
+    while len(_compositions(steps, size)) < count:
         steps += 1
     return _compositions(steps, size) / steps
-
-
-def _lattice_size(steps: int, size: int) -> int:
-    return len(_compositions(steps, size))
 
 
 def _compositions(total: int, size: int) -> Int[np.ndarray, "points size"]:

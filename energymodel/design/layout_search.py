@@ -16,34 +16,34 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
-from energymodel.design.layouts import (
+from energymodel.design.layouts import Lattice, take
+from energymodel.design.problem import DesignProblem
+from energymodel.design.relaxation import (
     COARSE,
     FINE,
-    Lattice,
-    Screened,
-    chips_per_replica,
+    OPTIONS,
+    Screening,
+    layout_bounds,
+    obeys_limits,
     screen,
-    take,
+    solve_relaxed,
+    violation,
 )
-from energymodel.design.problem import Problem, Target
-from energymodel.solver.minimize import RESULTS, PerConstraint, Solution, SolverOptions, Values
-from energymodel.solver.minimize_many import minimize_many
+from energymodel.solver import RESULTS, Solution, Values
 
 FIRST = 128  # layouts that are searched before any bound is known, the best on the coarse grid
 MOST = 512  # layouts that are searched because their bound does not exclude them
-MARGIN = 0.15  # in the logarithm: what the least of a Lagrangian on a grid may be above its least anywhere
+MARGIN = 0.15  # in the logarithm: by how much the minimum of a Lagrangian on a grid may exceed its minimum
 COARSE_MARGIN = 0.5  # the same where the grid keeps the scenario's values of the variables that have no steps
 SAME = 1e-6  # in the logarithm: what two searches of one optimum may differ by
-ACTIVE = 1e-5  # violation of limits in the logarithm that counts as none
-OPTIONS = SolverOptions(hessian="differences", max_iterations=100)
 
 
-class Searched(NamedTuple):
+class LayoutSearch(NamedTuple):
     """The layouts that were searched with their relaxed optima, and what is known of the others.
 
-    `others` is the least bound of a layout that was not searched (logarithm of the objective; infinite if there is
-    none), `left` counts those whose bound does not exclude them. Of `restarts` of the best lane, `agreeing` end in its
-    optimum; those that end in an optimum at all differ by `spread` in the logarithm.
+    `others` is the lowest bound of a layout that was not searched (logarithm of the objective; infinite if there is
+    none), `left` counts those whose bound does not exclude them. Of `restarts` of the best lane, `agreeing` converge to
+    its optimum; those that converge at all differ by `spread` in the logarithm.
     """
 
     lattice: Lattice
@@ -55,14 +55,9 @@ class Searched(NamedTuple):
     spread: float = 0.0
 
     @property
-    def violation(self) -> Float[np.ndarray, " lanes"]:
-        """What each lane breaks, in the sum of logarithms."""
-        return np.sum(np.maximum(-self.solution.slacks.inequalities, 0.0), axis=-1)
-
-    @property
     def usable(self) -> Bool[np.ndarray, " lanes"]:
         """Lanes that obey all limits."""
-        return np.isfinite(self.solution.value) & (self.violation <= ACTIVE)
+        return obeys_limits(self.solution)
 
     @property
     def interrupted(self) -> bool:
@@ -71,20 +66,20 @@ class Searched(NamedTuple):
 
     def best(self) -> int:
         """The best usable lane, or the one that breaks its limits least."""
-        merit = self.solution.value if self.usable.any() else self.violation
-        allowed = self.usable if self.usable.any() else np.isfinite(self.solution.value)
-        return int(np.argmin(np.where(allowed, merit, np.inf)))
+        if self.usable.any():
+            return int(np.argmin(np.where(self.usable, self.solution.value, np.inf)))
+        return int(np.argmin(np.where(np.isfinite(self.solution.value), violation(self.solution), np.inf)))
 
 
-def search_layouts(problem: Problem, lattice: Lattice) -> Searched:
+def search_layouts(problem: DesignProblem, lattice: Lattice) -> LayoutSearch:
     """Relaxed optima of all layouts that can hold the best plan or the second best."""
     coarse = screen(problem, lattice, COARSE)
     good = coarse.best(2 * FIRST)
     fine = screen(problem, take(lattice, good), FINE)
     chosen = fine.best(FIRST)
     first = good[chosen]
-    solution = solve_lanes(problem, take(lattice, first), fine.start[chosen])
-    searched = Searched(take(lattice, first), solution, np.inf, 0)
+    solution = solve_relaxed(problem, take(lattice, first), fine.start[chosen])
+    searched = LayoutSearch(take(lattice, first), solution, np.inf, 0)
     if searched.interrupted or len(first) == len(coarse.merit):
         return searched
     bound = lower_bounds(problem, lattice, searched, coarse)
@@ -94,27 +89,28 @@ def search_layouts(problem: Problem, lattice: Lattice) -> Searched:
     more, rest = order[: min(need, MOST)], order[min(need, MOST) :]
     if len(more):
         part = take(lattice, more)
-        found = solve_lanes(problem, part, screen(problem, part, FINE, searched.solution.x[searched.best()]).start)
+        found = solve_relaxed(problem, part, screen(problem, part, FINE, searched.solution.x[searched.best()]).start)
         solution = jax.tree.map(lambda *parts: np.concatenate(parts), solution, found)
     places = np.concatenate([first, more])
-    return Searched(take(lattice, places), solution, float(np.min(bound[rest], initial=np.inf)), need - len(more))
+    return LayoutSearch(take(lattice, places), solution, float(np.min(bound[rest], initial=np.inf)), need - len(more))
 
 
-def restart(problem: Problem, searched: Searched) -> Searched:
-    """The same with the best lane searched from other starts, spread evenly over its bounds [McKay et al. 1979]."""
+def restart(problem: DesignProblem, searched: LayoutSearch) -> LayoutSearch:
+    """The same with restarts of the best lane, spread evenly over its bounds [McKay et al. 1979]."""
     if not searched.usable.any() or searched.interrupted:
         return searched
     best, count = searched.best(), OPTIONS.chunk
     lanes = np.full(count, best)
     layouts = take(searched.lattice, lanes)
-    least, most = layout_bounds(problem, layouts)
-    share = _latin_hypercube(count, least.shape[1])
-    again = Searched(layouts, solve_lanes(problem, layouts, least + share * (most - least)), np.inf, 0)
-    ended = again.usable & np.asarray(again.solution.result == RESULTS.successful)
-    values = np.append(again.solution.value[ended], searched.solution.value[best])
-    if ended.any() and float(np.min(values)) < float(searched.solution.value[best]):
-        better = int(np.argmin(np.where(ended, again.solution.value, np.inf)))
-        solution = jax.tree.map(_replace(best, better), searched.solution, again.solution)
+    lower, upper = layout_bounds(problem, layouts)
+    share = _latin_hypercube(count, lower.shape[1])
+    again = solve_relaxed(problem, layouts, lower + share * (upper - lower))
+    converged = obeys_limits(again) & np.asarray(again.result == RESULTS.successful)
+    value = float(searched.solution.value[best])
+    values = np.append(again.value[converged], value)
+    if np.min(values) < value:
+        better = int(np.argmin(np.where(converged, again.value, np.inf)))
+        solution = jax.tree.map(_with_lane(best, better), searched.solution, again)
         searched = searched._replace(solution=solution)
     agreeing = int(np.sum(values[:-1] <= np.min(values) + SAME))
     return searched._replace(restarts=count, agreeing=agreeing, spread=float(np.ptp(values)))
@@ -126,7 +122,7 @@ def _latin_hypercube(count: int, dimensions: int) -> Float[np.ndarray, "count di
     return (np.random.default_rng(0).permuted(cells, axis=1).T + 0.5) / count
 
 
-def _replace(place: int, other: int) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+def _with_lane(place: int, other: int) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """Function that puts an entry of its second array into a copy of its first."""
 
     def put(into: np.ndarray, source: np.ndarray) -> np.ndarray:
@@ -137,34 +133,12 @@ def _replace(place: int, other: int) -> Callable[[np.ndarray, np.ndarray], np.nd
     return put
 
 
-def solve_lanes(
-    problem: Problem, lattice: Lattice, start: Float[np.ndarray, "lanes n"], targets: Target | None = None,
-    bounds: tuple[np.ndarray, np.ndarray] | None = None, warm: PerConstraint | None = None,
-    iterations: int | None = None,
-) -> Solution:  # fmt: skip
-    """Relaxed optimum of each layout, with counts free to be fractions; the problem's target and bounds by default."""
-    return minimize_many(
-        problem.form, start, (lattice, problem.targets(len(start)) if targets is None else targets),
-        shared=(problem.given,), bounds=layout_bounds(problem, lattice) if bounds is None else bounds,
-        options=OPTIONS, chunk=OPTIONS.chunk, warm=warm, iterations=iterations,
-    )  # fmt: skip
-
-
-def layout_bounds(problem: Problem, lattice: Lattice) -> tuple[np.ndarray, np.ndarray]:
-    """Logarithms of the bounds for each layout: a layout needs its replica's chips."""
-    least, most = problem.boxes(len(lattice.tensor))
-    place = problem.index("plan.chips")
-    if place is not None:
-        least[:, place] = np.minimum(np.maximum(least[:, place], np.log(chips_per_replica(lattice))), most[:, place])
-    return least, most
-
-
 def lower_bounds(
-    problem: Problem, lattice: Lattice, searched: Searched, coarse: Screened
+    problem: DesignProblem, lattice: Lattice, searched: LayoutSearch, coarse: Screening
 ) -> Float[np.ndarray, " layouts"]:
     """What the Lagrangian of the best lane says that each layout cannot go below.
 
-    Its least value is taken on a grid around the best lane, or on the coarse grid where that leaves no doubt. Of an
+    Its minimum is taken on a grid around the best lane, or on the coarse grid where that leaves no doubt. For an
     infeasible problem it is the logarithm by which limits must be broken, weighted by shares of the multipliers.
     """
     best = searched.best()
@@ -172,18 +146,18 @@ def lower_bounds(
     share = 1.0 if searched.usable.any() else 0.0
     weights = y if share else y / max(float(np.sum(y)), np.finfo(float).tiny)
 
-    def least(values: Values) -> np.ndarray:
+    def smallest(values: Values) -> np.ndarray:
         lagrangian = share * values.objective + values.inequalities @ weights
         return np.min(np.where(np.isfinite(lagrangian), lagrangian, np.inf), axis=1)
 
-    bound = least(coarse.values)
-    near = np.flatnonzero(bound < _second_best(searched) + COARSE_MARGIN)
-    if near.size:
-        bound[near] = least(screen(problem, take(lattice, near), COARSE, searched.solution.x[best]).values)
+    bound = smallest(coarse.values)
+    close = np.flatnonzero(bound < _second_best(searched) + COARSE_MARGIN)
+    if close.size:
+        bound[close] = smallest(screen(problem, take(lattice, close), COARSE, searched.solution.x[best]).values)
     return bound
 
 
-def _second_best(searched: Searched) -> float:
+def _second_best(searched: LayoutSearch) -> float:
     """The value that a layout must stay below to come first or second; zero violation where there is none."""
     if not searched.usable.any():
         return 0.0

@@ -1,24 +1,27 @@
 """Which plan is best for a scenario, over all layouts and everything that may vary?"""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import numpy as np
 
-from energymodel.design.ahead import programs_ahead, solver_foreseen
-from energymodel.design.conflict import SHARED, conflicts
-from energymodel.design.finish import finished_plan
-from energymodel.design.layout_search import Searched, restart, search_layouts
-from energymodel.design.layouts import Lattice, candidates, evaluate_points, fits, take
-from energymodel.design.problem import Problem, Target, pose
-from energymodel.design.realize import Realized, realize
-from energymodel.design.result import Conflict, Optimum, Price, RunnerUp
-from energymodel.errors import InputError
+from energymodel.design.conflicts import SHARED, conflicts
+from energymodel.design.layout_search import LayoutSearch, restart, search_layouts
+from energymodel.design.layouts import Lattice, take
+from energymodel.design.problem import Criteria, DesignProblem, formulate
+from energymodel.design.relaxation import evaluate_points, fitting_layouts, layout_bounds, solve_relaxed
+from energymodel.design.result import Conflict, Optimum, Price, RunnerUp, SearchResult
+from energymodel.design.rounding import RelaxedLanes, RoundedPlan, evaluate_plans, plans_at, round_layouts
+from energymodel.presets.question import Limits, Ranges
 from energymodel.presets.scenario import Scenario
-from energymodel.solver.minimize import RESULTS
+from energymodel.solver import RESULTS
+from energymodel.solver.minimize_many import round_all
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import AT_LEAST, OUTPUTS, objective_value, parse_objective
@@ -26,33 +29,28 @@ from energymodel.units import format_quantity
 
 EXTRA = 1e-2  # of what a limit must give: more of it for whole numbers
 NOTHING_YET = "The search was interrupted before it found a plan. Run it again."
-LEAST_ELASTICITY = 1e-6
+SMALLEST_ELASTICITY = 1e-6
 LOSS_STEP = 1e-4
-VERDICTS = {
-    "successful": "The plan is realizable and obeys every limit.",
-    "not converged": (
-        "The plan is realizable and obeys every limit, but its optimality is not shown: the iterations ran out. "
-        "Start from it, or vary fewer numbers."
-    ),
-    "interrupted": "The search was interrupted; the plan is the best of those seen so far. Run it again for the best.",
-}
+_GLANCE = 0.02  # [s] between two looks at whether the solver is traced
 
 
 def optimize(
     scenario: Scenario,
     minimize: str | None = None,
-    limits: Mapping[str, Any] | None = None,
-    vary: Mapping[str, tuple[Any, Any]] | None = None,
+    limits: Limits | None = None,
+    vary: Ranges | None = None,
     fix: Sequence[str] = (),
     progress: Callable[[str], None] | None = None,
+    *,
+    throw: bool = False,
 ) -> Optimum:
     """Find the best realizable plan of a scenario.
 
     Batch, clock, coolant temperature and chips vary together, and the parallel layout over its feasible lattice.
     All layouts are screened on a coarse grid; those that can hold the best plan are searched by the interior-point
-    solver with counts free to be fractions, the best of them from other starts as well; the best are rounded to whole
-    replicas and micro-batches, solved again in the rest and evaluated exactly. Wishes of the scenario's `[optimize]`
-    section hold unless given here.
+    solver with counts free to be fractions, the best of them with restarts; the best are rounded to whole replicas
+    and micro-batches, solved again in the rest and evaluated exactly. What the scenario's `[optimize]` section asks
+    holds unless stated otherwise here.
 
     **Arguments:**
 
@@ -63,108 +61,98 @@ def optimize(
     - `vary`: bounds of further variables by dotted path, or other bounds of the usual ones.
     - `fix`: paths that keep the scenario's value.
     - `progress`: called with a sentence at every stage.
+    - `throw`: raise the message of the result unless it is `successful`.
 
-    **Returns:** `Optimum`; `result` is `"successful"`, `"infeasible"`, `"not converged"` or `"interrupted"` (by
-    Ctrl-C; with the best plan so far), and `message` says what next.
+    **Returns:** `Optimum`; `result` is a member of `SearchResult` (`interrupted` by Ctrl-C, with the best plan so
+    far), and `message` says what next.
 
-    **Raises:** `InputError` for a limit, path or objective that does not exist.
+    **Raises:** `InputError` for a limit, path or objective that does not exist; `RuntimeError` if `throw`.
     """
     tell = progress or (lambda sentence: None)
-    wishes = scenario.optimize
-    minimize = minimize or str(wishes.get("minimize", "energy"))
-    limits = {**wishes.get("limits", {}), **(limits or {})}
-    vary = {**wishes.get("vary", {}), **(vary or {})}
-    fix = [*wishes.get("fix", ()), *fix]
-    with jax.enable_x64(True), solver_foreseen():
+    scenario = scenario.with_question(minimize, limits, vary, fix)
+    with jax.enable_x64(True), _preloaded_solver():
         tell("evaluating the scenario's own plan")
-        baseline = _numpy(evaluate_once(scenario.system, scenario.plan))
-        problem = pose(scenario, baseline, minimize, limits, vary, fix)
-        return _search(scenario, problem, baseline, tell)
+        baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
+        optimum = _best_plan(scenario, formulate(scenario, baseline), baseline, tell)
+    if throw:
+        optimum.result.throw_unless_successful(optimum.message)
+    return optimum
 
 
-class _Found(NamedTuple):
-    """What a search found, the realizable plans, best first, and what was wanted of them."""
+class _Plans(NamedTuple):
+    """The layouts that were searched, their realizable plans, best first, and the criteria of both."""
 
-    searched: Searched
-    realized: list[Realized]
-    target: Target
+    searched: LayoutSearch
+    rounded: list[RoundedPlan]
+    criteria: Criteria
 
 
-def _search(scenario: Scenario, problem: Problem, baseline: TrainingOutcome, tell: Callable[[str], None]) -> Optimum:
-    chips = problem.bounds.get("plan.chips", (0.0, float(scenario.plan.chips)))[1]
-    lattice = candidates(problem.given, chips, problem.choices)
-    considered = len(lattice.tensor)
+def _best_plan(
+    scenario: Scenario, problem: DesignProblem, baseline: TrainingOutcome, tell: Callable[[str], None]
+) -> Optimum:
+    lattice, considered = fitting_layouts(problem)
     tell(f"searching {considered:,} layouts")
-    lattice = take(lattice, np.flatnonzero(fits(problem, lattice, chips)))
-    fitting = len(lattice.tensor)
-    if fitting == 0:
-        raise InputError(too_large(problem))
-    with programs_ahead(scenario, problem, take(lattice, np.array([0]))):
-        found = _explore(problem, lattice, tell)
+    with _preloaded_programs(scenario, problem, take(lattice, np.array([0]))):
+        plans = _search(problem, lattice, tell)
     broken: tuple[Conflict, ...] = ()
-    if not (found.realized or found.searched.usable.any() or found.searched.interrupted):
+    if not (plans.rounded or plans.searched.usable.any() or plans.searched.interrupted):
         tell("looking for the limits that exclude each other")
-        broken = conflicts(problem, found.searched.lattice)
-        found = _nearest(problem, broken, lattice, tell) or found
-    return _answer(scenario, problem, baseline, found, broken, (considered, fitting))
+        broken = conflicts(problem, plans.searched.lattice)
+        plans = _nearest(problem, broken, lattice, tell) or plans
+    return _optimum(scenario, problem, baseline, plans, broken, (considered, len(lattice.tensor)))
 
 
-def _explore(problem: Problem, lattice: Lattice, tell: Callable[[str], None]) -> _Found:
+def _search(problem: DesignProblem, lattice: Lattice, tell: Callable[[str], None]) -> _Plans:
     searched = restart(problem, search_layouts(problem, lattice))
-    realized: list[Realized] = []
+    rounded: list[RoundedPlan] = []
     if searched.usable.any():
         tell("rounding to whole replicas and micro-batches")
-        realized = realize(problem, searched.lattice, searched.solution, searched.usable)
-    return _Found(searched, realized, problem.target)
+        criteria = problem.repeated_criteria(len(searched.usable))
+        rounded = round_layouts(problem, RelaxedLanes(searched.lattice, criteria, searched.solution), searched.usable)
+    return _Plans(searched, rounded, problem.criteria)
 
 
 def _nearest(
-    problem: Problem, broken: tuple[Conflict, ...], lattice: Lattice, tell: Callable[[str], None]
-) -> _Found | None:
-    """The best plans where the limit that has least to give gives it, and a little for whole numbers."""
+    problem: DesignProblem, broken: tuple[Conflict, ...], lattice: Lattice, tell: Callable[[str], None]
+) -> _Plans | None:
+    """The best plans where the limit that has to give least gives it, and a little for whole numbers."""
     ways = [one for one in broken if math.isfinite(one.nearest)]
     ways = [one for one in ways if one.limit not in SHARED] or ways
     if not ways:
         return None
     way = ways[0]
     tell(f"searching with {way.limit} {format_quantity(way.nearest, way.unit)}")
-    found = _explore(problem.with_limit(way.limit, way.nearest * (way.nearest / way.asked) ** EXTRA), lattice, tell)
-    return found if found.realized else None
+    plans = _search(problem.with_limit(way.limit, way.nearest * (way.nearest / way.asked) ** EXTRA), lattice, tell)
+    return plans if plans.rounded else None
 
 
-def too_large(problem: Problem) -> str:
-    """What to say where no layout fits into memory."""
-    memory, chips = (format_quantity(problem.limits[name], OUTPUTS[name]) for name in ("memory", "chips"))
-    return (
-        f"The model fits into {memory} per chip in no layout of {chips} chips. "
-        "Allow more chips (--limit chips=...), more memory, or offload states (plan.layout.offload_optimizer=1)."
-    )
-
-
-def _answer(
-    scenario: Scenario, problem: Problem, baseline: TrainingOutcome, found: _Found, broken: tuple[Conflict, ...],
+def _optimum(
+    scenario: Scenario,
+    problem: DesignProblem,
+    baseline: TrainingOutcome,
+    plans: _Plans,
+    broken: tuple[Conflict, ...],
     layouts: tuple[int, int],
-) -> Optimum:  # fmt: skip
-    form, searched = problem.form, found.searched
-    solution = searched.solution
-    winner = found.realized[0] if found.realized else None
-    lane = winner.layout if winner else searched.best()
+) -> Optimum:
+    searched, solution = plans.searched, plans.searched.solution
+    winner = plans.rounded[0] if plans.rounded else None
+    lane = winner.lane if winner else searched.best()
     result, message = _verdict(searched, winner, broken)
-    layout = take(searched.lattice, np.array(lane))
-    point, counts = (winner.point, winner.counts) if winner else (solution.x[lane], None)
-    plan, outcome = finished_plan(scenario, problem, point, counts, layout, found.target)
+    point, counts = (winner.point, [winner.counts]) if winner else (solution.x[lane], None)
+    layout = take(searched.lattice, np.array([lane]))
+    criteria = jax.tree.map(lambda leaf: np.asarray(leaf)[None], plans.criteria)
+    [(plan, outcome)] = plans_at(scenario, problem, point[None], layout, criteria, counts)
     value = float(objective_value(outcome, problem.minimize))
-    prices = _prices(problem, found, lane, value) if winner and not broken else {}
-    second = found.realized[1] if len(found.realized) > 1 else None
+    prices = _prices(problem, plans, lane, value) if winner and not broken else {}
     runner_up = None
-    if second is not None:
-        others = take(searched.lattice, np.array(second.layout))
-        runner_up = RunnerUp(others, float(np.expm1(second.value - found.realized[0].value)))
+    if len(plans.rounded) > 1:
+        first, second = plans.rounded[:2]
+        other = take(searched.lattice, np.array(second.lane))
+        runner_up = RunnerUp(other, float(np.expm1(second.value - first.value)))
     relaxed = float(np.exp(np.min(np.where(searched.usable, solution.value, np.inf), initial=np.inf)))
     relaxed = math.inf if broken else min(relaxed, value)
     return Optimum(
         scenario=scenario,
-        minimize=problem.minimize,
         plan=plan,
         outcome=outcome,
         baseline=baseline,
@@ -174,13 +162,13 @@ def _answer(
         limits={name: float(limit) for name, limit in problem.limits.items()},
         limit_units={name: OUTPUTS[name] for name in problem.limits},
         prices=prices,
-        active=tuple(name for name, price in prices.items() if abs(price.elasticity) > LEAST_ELASTICITY),
-        varied=form.paths,
+        active=tuple(name for name, price in prices.items() if abs(price.elasticity) > SMALLEST_ELASTICITY),
+        varied=problem.formulation.paths,
         layouts_considered=layouts[0],
         layouts_feasible=layouts[1],
         runner_up=runner_up,
         relaxed_value=relaxed,
-        gap=max(0.0, value / relaxed - 1.0) if np.isfinite(relaxed) else float("inf"),
+        gap=max(0.0, value / relaxed - 1.0) if np.isfinite(relaxed) else math.inf,
         result=result,
         message=message,
         conflicts=broken,
@@ -197,60 +185,93 @@ def _answer(
     )
 
 
-def _prices(problem: Problem, found: _Found, lane: int, value: float) -> dict[str, Price]:
+def _prices(problem: DesignProblem, plans: _Plans, lane: int, value: float) -> dict[str, Price]:
     """Elasticities from the multipliers of the relaxed optimum of the winning layout."""
-    form, solution = problem.form, found.searched.solution
-    multipliers = dict(zip(form.rows, map(float, solution.multipliers.inequalities[lane]), strict=False))
-    elasticities = {name: y for name, y in multipliers.items() if name in problem.limits}
+    multipliers = plans.searched.solution.multipliers
+    rows = dict(zip(problem.formulation.rows, map(float, multipliers.inequalities[lane]), strict=False))
+    elasticities = {name: y for name, y in rows.items() if name in problem.limits}
     place = problem.index("plan.chips")
     if place is not None and problem.bounds["plan.chips"][1] == problem.limits["chips"]:
-        elasticities["chips"] = float(solution.multipliers.upper[lane][place])
+        elasticities["chips"] = float(multipliers.upper[lane][place])
     if "loss" in problem.limits and "loss" not in elasticities:
-        elasticities["loss"] = _loss_elasticity(problem, found, lane)
+        elasticities["loss"] = _loss_elasticity(problem, plans, lane)
     unit = parse_objective(problem.minimize).unit
     signed = {name: -y if name in AT_LEAST else y for name, y in elasticities.items()}
     return {name: Price(y, y * value / problem.limits[name], f"{unit}/({OUTPUTS[name]})") for name, y in signed.items()}
 
 
-def _loss_elasticity(problem: Problem, found: _Found, lane: int) -> float:
+def _loss_elasticity(problem: DesignProblem, plans: _Plans, lane: int) -> float:
     """Envelope theorem, `- d Lagrangian / d ln loss` at the fixed point of the search, by central difference."""
-    solution = found.searched.solution
-    layout = take(found.searched.lattice, np.array([lane]))
+    solution = plans.searched.solution
+    layout = take(plans.searched.lattice, np.array([lane]))
     point = solution.x[lane][None, None]
     weights = solution.multipliers.inequalities[lane]
 
     def lagrangian(factor: float) -> float:
-        loss = problem.target.limits["loss"] * factor
-        moved = eqx.tree_at(lambda target: target.limits["loss"], problem.target, loss)
-        values = evaluate_points(problem.form, point, layout, moved, problem.given)
+        loss = problem.criteria.limits["loss"] * factor
+        moved = eqx.tree_at(lambda criteria: criteria.limits["loss"], problem.criteria, loss)
+        values = evaluate_points(problem, point, layout, moved)
         return float(values.objective[0, 0] + values.inequalities[0, 0] @ weights)
 
     return -(lagrangian(1.0 + LOSS_STEP) - lagrangian(1.0 - LOSS_STEP)) / (2.0 * LOSS_STEP)
 
 
-def _verdict(searched: Searched, winner: Realized | None, broken: tuple[Conflict, ...]) -> tuple[str, str]:
+def _verdict(
+    searched: LayoutSearch, winner: RoundedPlan | None, broken: tuple[Conflict, ...]
+) -> tuple[SearchResult, str]:
     """Result and message of a search."""
     if searched.interrupted:
-        return "interrupted", VERDICTS["interrupted"] if winner else NOTHING_YET
-    if broken or winner is None:
-        return "infeasible", _explain(broken)
-    result = "successful" if winner.converged else "not converged"
-    return result, VERDICTS[result]
+        result = SearchResult.interrupted
+        return result, result.message if winner else NOTHING_YET
+    if broken:
+        return SearchResult.infeasible, _explain(broken)
+    if winner is None:
+        result = SearchResult.infeasible
+    else:
+        result = SearchResult.successful if winner.converged else SearchResult.not_converged
+    return result, result.message
 
 
 def _explain(broken: tuple[Conflict, ...]) -> str:
-    if not broken:
-        return (
-            "Plans exist only with fractions of replicas or micro-batches. Relax a limit a little, or free plan.batch."
-        )
     asked = ", ".join(f"{one.limit} {format_quantity(one.asked, one.unit)}" for one in broken)
     ways = ", or ".join(
         f"{one.limit} to {format_quantity(one.nearest, one.unit)}" for one in broken if math.isfinite(one.nearest)
     )
     return f"No plan obeys these limits together: {asked}. " + (
-        f"With all others as they are, move {ways}." if ways else "No one of them can give enough alone: move several."
+        f"With all others as they are, move {ways}." if ways else "No single limit can give enough: move several."
     )
 
 
-def _numpy(tree: Any) -> Any:
-    return jax.tree.map(np.asarray, tree)
+@contextmanager
+def _preloaded_solver() -> Iterator[None]:
+    """Load the solver that was used last in a thread, while something else is done."""
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(round_all.preload)
+        yield
+
+
+@contextmanager
+def _preloaded_programs(scenario: Scenario, problem: DesignProblem, layout: Lattice) -> Iterator[None]:
+    """Compile the solver, and what evaluates its plans, in threads, in the first search of a process.
+
+    Tracing needs the interpreter for itself; the compiler does not, and it takes longest on the solver. So the solver
+    is traced before anything else (`benchmarks/second_run.py`). What fails here fails again where it is needed.
+    """
+    lower, upper = layout_bounds(problem, layout)
+    middle = 0.5 * (lower + upper)
+
+    def load_solver() -> None:
+        with jax.enable_x64(True):  # a thread starts with the default
+            solve_relaxed(problem, layout, middle, iterations=1)
+
+    def load_plans() -> None:
+        with jax.enable_x64(True):
+            plans_at(scenario, problem, middle, layout, problem.repeated_criteria(1))
+
+    with ThreadPoolExecutor() as threads:
+        if evaluate_plans.unused:
+            solver = threads.submit(load_solver)
+            while not (round_all.traced or solver.done()):
+                time.sleep(_GLANCE)
+            threads.submit(load_plans)
+        yield

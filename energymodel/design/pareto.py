@@ -1,35 +1,37 @@
 """Which plans cannot be improved in one respect without giving up another, and what is the exchange rate?"""
 
 import dataclasses
-import heapq
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, ArrayLike, Float
 
-from energymodel.design.finish import finished_plans
 from energymodel.design.front import Front, FrontPoint, efficient, knee, levels_by_slope, relative_hypervolume, simplex
-from energymodel.design.layout_search import ACTIVE, OPTIONS, layout_bounds, solve_lanes
-from energymodel.design.layouts import (
+from energymodel.design.layouts import Lattice, take
+from energymodel.design.problem import Criteria, DesignProblem, Formulation, formulate
+from energymodel.design.relaxation import (
     FINE,
-    Lattice,
-    candidates,
+    OPTIONS,
+    VIOLATION_PRICE,
     evaluate_points,
-    fits,
+    fitting_layouts,
     grid_points,
+    layout_bounds,
+    obeys_limits,
+    penalized,
     screen,
-    take,
+    solve_relaxed,
 )
-from energymodel.design.optimize import too_large
-from energymodel.design.problem import Form, Given, Problem, Target, pose
-from energymodel.design.realize import Counts, Realized, near, outlook, solve_at
+from energymodel.design.result import SearchResult
+from energymodel.design.rounding import RelaxedLanes, RoundedPlan, plans_at, round_points
+from energymodel.design.training_run import TrainingRun
 from energymodel.errors import InputError, suggest
+from energymodel.presets.question import Limits, Ranges
 from energymodel.presets.scenario import Scenario
-from energymodel.solver.minimize import PerConstraint, Solution, Values
-from energymodel.solver.minimize_many import minimize_many
+from energymodel.solver import PerConstraint, Solution, Values, minimize_many
 from energymodel.system.evaluate import evaluate, evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import AT_LEAST, OF_THE_PLAN, OUTPUTS, log_objective, output
@@ -39,38 +41,39 @@ ROUGH = {"plan.batch": np.array([0.5, 1.5]), "plan.clock": np.array([0.8]), "pla
 SCREENED = 128  # layouts that the fine grid sees, the best on the coarse one
 PER_LEVEL = 8  # layouts that a level of the coarse front takes from the screening
 COARSE_LEVELS = 7
-CLOSE = 0.01  # in the logarithm of the objective: layouts that near the best of a coarse level stay in
+CLOSE = 0.01  # in the logarithm of the objective: layouts this close to the best of a coarse level stay in
 KEPT = 3  # layouts for each level of the fine front
-ITERATIONS = 24  # of a lane: what takes longer has no plan at its level, or is no better than its neighbors
 ROUNDED = 2  # of which this many are rounded
-PRICE = 10.0  # of a violation in the screening
-PROVEN = 1e-4  # distance of the logarithm from the relaxed optimum of the layout that proves a plan good
+ITERATIONS = 24  # of a lane: what takes longer has no plan at its level, or is no better than its neighbors
 SAME = 6  # decimals of the logarithms of objectives to which two plans are one
 AUGMENTATION = 1e-3  # of the Chebyshev norm: excludes weakly efficient points [Steuer & Choo 1983]
+NOT_CONVERGED = "Some plans are feasible but not shown to be optimal: the iteration limit was reached."
 
 
 def pareto(
     scenario: Scenario,
     minimize: Sequence[str] = ("energy", "time"),
     points: int = 64,
-    limits: Mapping[str, Any] | None = None,
-    vary: Mapping[str, tuple[Any, Any]] | None = None,
+    limits: Limits | None = None,
+    vary: Ranges | None = None,
     fix: Sequence[str] = (),
     progress: Callable[[str], None] | None = None,
+    *,
+    throw: bool = False,
 ) -> Front:
     """Find realizable plans that trade outputs of a scenario against each other.
 
-    Two objectives: the first is minimized at levels of the second between its least value and its value where the
-    first is least [epsilon-constraint: Haimes et al. 1971]; the multiplier of the level is the exchange rate. Three
-    and more: the augmented Chebyshev distance from the ideal point is minimized for evenly spread weights [Steuer &
-    Choo 1983]. Each point keeps its best layout and is rounded to whole replicas and micro-batches.
+    Two objectives: the first is minimized at levels of the second between its minimum and its value where the first
+    is lowest [epsilon-constraint: Haimes et al. 1971]; the multiplier of the level is the exchange rate. Three and
+    more: the augmented Chebyshev distance from the ideal point is minimized for evenly spread weights [Steuer & Choo
+    1983]. Each point keeps its best layout and is rounded to whole replicas and micro-batches.
 
     **Arguments:**
 
     - `scenario`: from `load_scenario`.
     - `minimize`: two or more outputs of which less is better, such as energy, time, money, carbon, loss.
     - `points`: points of the front before dominated ones are dropped.
-    - `limits`, `vary`, `fix`, `progress`: as in `optimize`; objectives have no limit unless it is given here.
+    - `limits`, `vary`, `fix`, `progress`, `throw`: as in `optimize`; objectives have no limit unless it is given.
 
     **Returns:** `Front`.
 
@@ -79,19 +82,16 @@ def pareto(
     tell = progress or (lambda sentence: None)
     names = tuple(minimize)
     _check(names, points)
+    scenario = scenario.with_question(names[0], limits, vary, fix)
     with jax.enable_x64(True):
         tell("evaluating the scenario's own plan")
         baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
-        wishes = scenario.optimize
-        limits = {**wishes.get("limits", {}), **(limits or {})}
-        vary = {**wishes.get("vary", {}), **(vary or {})}
-        problem = pose(scenario, baseline, names[0], limits, vary, [*wishes.get("fix", ()), *fix], free=names)
-        search = _Search.start(scenario, problem, tell)
-        if len(names) == 2:
-            found, exchange = _by_levels(search, names, points, tell)
-        else:
-            found, exchange = _by_weights(search, names, points, tell)
-        return _front(search, names, baseline, found, exchange)
+        search = _screened(formulate(scenario, baseline, free=names), tell)
+        plans = (_by_levels if len(names) == 2 else _by_weights)(search, names, points, tell)
+        front = _front(scenario, search, names, baseline, plans)
+    if throw:
+        front.result.throw_unless_successful(front.message)
+    return front
 
 
 def _check(names: tuple[str, ...], points: int) -> None:
@@ -106,170 +106,157 @@ def _check(names: tuple[str, ...], points: int) -> None:
         raise InputError(f"pareto: {points} points are no front. Ask for 2 or more.")
 
 
-class _Search(NamedTuple):
-    """A problem and the layouts that fit, with the logarithms of objectives and violations on a grid."""
+class _ScreenedLayouts(NamedTuple):
+    """A problem and its promising layouts, with the logarithms of objectives and violations on a grid."""
 
-    scenario: Scenario
-    problem: Problem
+    problem: DesignProblem
     lattice: Lattice
     considered: int
     grid: Float[np.ndarray, "layouts points n"]
     values: Values
 
-    @staticmethod
-    def start(scenario: Scenario, problem: Problem, tell: Callable[[str], None]) -> "_Search":
-        chips = problem.bounds.get("plan.chips", (0.0, float(scenario.plan.chips)))[1]
-        lattice = candidates(problem.given, chips, problem.choices)
-        considered = len(lattice.tensor)
-        tell(f"screening {considered} layouts")
-        lattice = take(lattice, np.flatnonzero(fits(problem, lattice, chips)))
-        if not len(lattice.tensor):
-            raise InputError(too_large(problem))
-        lattice = take(lattice, screen(problem, lattice, ROUGH).best(SCREENED))
-        grid = grid_points(problem, lattice, FINE)
-        values = evaluate_points(problem.form, grid, lattice, problem.target, problem.given)
-        return _Search(scenario, problem, lattice, considered, grid, values)
-
     def logarithm(self, name: str) -> Float[np.ndarray, "layouts points"]:
         """Logarithm of a limited output on the grid."""
-        row = self.problem.form.rows.index(name)
-        return self.values.inequalities[..., row] + np.log(self.problem.target.limits[name])
+        row = self.problem.formulation.rows.index(name)
+        return self.values.inequalities[..., row] + np.log(self.problem.criteria.limits[name])
 
     def promising(self, merit: Float[np.ndarray, "layouts points"], count: int) -> tuple[np.ndarray, np.ndarray]:
         """Places of the best layouts and of their best points, with a price on broken limits."""
-        broken = np.sum(np.maximum(self.values.inequalities, 0.0), axis=-1)
-        merit = np.where(np.isfinite(merit), merit + PRICE * broken, np.inf)
+        merit = penalized(merit, self.values)
         best = np.argmin(merit, axis=1)
         order = np.argsort(merit[np.arange(len(best)), best], kind="stable")[:count]
         return order, best[order]
 
     def solve(
-        self, places: np.ndarray, start: np.ndarray, targets: Target, warm: PerConstraint | None = None
+        self, places: np.ndarray, start: np.ndarray, criteria: Criteria, warm: PerConstraint | None = None
     ) -> Solution:
-        """Relaxed optima of layouts, each for its own target, from the multipliers of neighbors if given."""
-        return solve_lanes(self.problem, take(self.lattice, places), start, targets, warm=warm, iterations=ITERATIONS)
+        """Relaxed optima of layouts, each by its own criteria, from the multipliers of neighbors if given."""
+        lattice = take(self.lattice, places)
+        return solve_relaxed(self.problem, lattice, start, criteria, warm=warm, iterations=ITERATIONS)
 
 
-def usable(solution: Solution) -> np.ndarray:
-    """Lanes that obey all limits."""
-    violation = np.sum(np.maximum(-solution.slacks.inequalities, 0.0), axis=-1)
-    return np.isfinite(solution.value) & (violation <= ACTIVE)
+def _screened(problem: DesignProblem, tell: Callable[[str], None]) -> _ScreenedLayouts:
+    lattice, considered = fitting_layouts(problem)
+    tell(f"screening {considered:,} layouts")
+    lattice = take(lattice, screen(problem, lattice, ROUGH).best(SCREENED))
+    grid = grid_points(problem, lattice, FINE)
+    return _ScreenedLayouts(problem, lattice, considered, grid, evaluate_points(problem, grid, lattice))
 
 
-def _targets(problem: Problem, count: int, powers: Mapping[str, Any], limits: Mapping[str, Any]) -> Target:
-    """The target for each of so many lanes, with other powers and limits."""
-    own = problem.targets(count)
+def _criteria(
+    problem: DesignProblem, count: int, powers: Mapping[str, float], limits: Mapping[str, ArrayLike]
+) -> Criteria:
+    """The criteria of each of so many lanes, with other powers and limits."""
+    own = problem.repeated_criteria(count)
     none = dict.fromkeys(own.powers, np.zeros(count))
-    return Target(
+    return Criteria(
         {**none, **{name: np.full(count, power) for name, power in powers.items()}},
         {**own.limits, **{name: np.broadcast_to(limit, (count,)) for name, limit in limits.items()}},
     )
 
 
 class _End(NamedTuple):
-    """An end of a front: logarithms of the objectives there, and the best lanes with multipliers and target."""
+    """An end of a front: logarithms of the objectives there; layouts, optima and criteria of its best lanes."""
 
     logarithms: dict[str, float]
     places: np.ndarray
-    x: Float[np.ndarray, "lanes n"]
-    multipliers: PerConstraint
-    targets: Target
+    solution: Solution
+    criteria: Criteria
 
 
-def _end(search: _Search, name: str, others: Sequence[str]) -> _End:
-    """Where one of the objectives is least."""
+def _end(search: _ScreenedLayouts, name: str, others: Sequence[str]) -> _End:
+    """Where one of the objectives is lowest."""
     places, points = search.promising(search.logarithm(name), 2 * PER_LEVEL)
     # A touch of the others picks, of equally good plans, one that is not worse in them.
-    powers = {name: 1.0, **dict.fromkeys(others, AUGMENTATION)}
-    targets = _targets(search.problem, len(places), powers, {})
-    solution = search.solve(places, search.grid[places, points], targets)
-    merit = np.where(usable(solution), solution.value, np.inf)
+    criteria = _criteria(search.problem, len(places), {name: 1.0, **dict.fromkeys(others, AUGMENTATION)}, {})
+    solution = search.solve(places, search.grid[places, points], criteria)
+    merit = np.where(obeys_limits(solution), solution.value, np.inf)
     order = np.argsort(merit, kind="stable")[:ROUNDED]
     if not np.isfinite(merit[order[0]]):
         raise InputError("pareto: no plan obeys the limits. `energymodel optimize` with the same limits names them.")
     rows = -solution.slacks.inequalities[order[0]]
-    form, limits = search.problem.form, search.problem.target.limits
-    logarithms = {one: float(rows[form.rows.index(one)] + np.log(limits[one])) for one in (name, *others)}
-    return _End(logarithms, places[order], solution.x[order], take(solution.multipliers, order), take(targets, order))
+    names, limits = search.problem.formulation.rows, search.problem.criteria.limits
+    logarithms = {one: float(rows[names.index(one)] + np.log(limits[one])) for one in (name, *others)}
+    return _End(logarithms, *take((places, solution, criteria), order))
 
 
-class _Found(NamedTuple):
-    """Realizable plans with the layout and the target of each."""
+class _Plans(NamedTuple):
+    """Realizable plans, the lanes that they were rounded from, and the exchange rates of each lane.
 
-    realized: list[Realized]
-    layouts: Lattice
-    targets: Target
+    Exchange rates say by objective what 1 % more of it saves of the first [%].
+    """
+
+    rounded: list[RoundedPlan]
+    lanes: RelaxedLanes
+    exchange: Callable[[int], dict[str, float]]
 
 
-Exchange = Callable[[int], dict[str, float]]
-
-
-def _by_levels(
-    search: _Search, names: tuple[str, ...], points: int, tell: Callable[[str], None]
-) -> tuple[_Found, Exchange]:
+def _by_levels(search: _ScreenedLayouts, names: tuple[str, ...], points: int, tell: Callable[[str], None]) -> _Plans:
     """Points of a front of two objectives, at levels of the second."""
     first, second = names
+    problem, row = search.problem, search.problem.formulation.rows.index(second)
     tell(f"finding the ends of {first} and {second}")
+    # At one end the first objective is lowest, at the other the second.
     cheap, quick = _end(search, first, [second]), _end(search, second, [first])
-    ends = (quick.logarithms[second], max(cheap.logarithms[second], quick.logarithms[second] + 1e-6))
-    problem = search.problem
-
-    levels = np.linspace(*ends, COARSE_LEVELS)
+    levels = np.linspace(
+        quick.logarithms[second], max(cheap.logarithms[second], quick.logarithms[second] + 1e-6), COARSE_LEVELS
+    )
     chosen, starts = [], []
     for level in levels:
-        merit = search.logarithm(first) + PRICE * np.maximum(search.logarithm(second) - level, 0.0)
+        merit = search.logarithm(first) + VIOLATION_PRICE * np.maximum(search.logarithm(second) - level, 0.0)
         places, best = search.promising(merit, PER_LEVEL)
         chosen.append(places)
         starts.append(search.grid[places, best])
     layouts = np.unique(np.concatenate(chosen))
     tell(f"searching {len(layouts)} layouts at {COARSE_LEVELS} levels of {second}")
-    lanes = [(int(layout), level) for level in range(COARSE_LEVELS) for layout in layouts]
-    start = _nearest_starts(lanes, chosen, starts)
-    allowed = np.exp(levels[[level for _, level in lanes]])
+    pairs = [(int(layout), level) for level in range(COARSE_LEVELS) for layout in layouts]
+    allowed = np.exp(levels[[level for _, level in pairs]])
     coarse = search.solve(
-        np.array([layout for layout, _ in lanes]), start, _targets(problem, len(lanes), {first: 1.0}, {second: allowed})
+        np.array([layout for layout, _ in pairs]),
+        _nearest_starts(pairs, chosen, starts),
+        _criteria(problem, len(pairs), {first: 1.0}, {second: allowed}),
     )
-    value = np.where(usable(coarse), coarse.value, np.inf).reshape(COARSE_LEVELS, len(layouts))
-    least = np.min(value, axis=1, keepdims=True)
-    excess = np.subtract(value, least, out=np.full_like(value, np.inf), where=np.isfinite(least))
+    value = np.where(obeys_limits(coarse), coarse.value, np.inf).reshape(COARSE_LEVELS, len(layouts))
+    lowest = np.min(value, axis=1, keepdims=True)
+    excess = np.subtract(value, lowest, out=np.full_like(value, np.inf), where=np.isfinite(lowest))
     x = coarse.x.reshape(COARSE_LEVELS, len(layouts), -1)
 
-    row = problem.form.rows.index(second)
-    prices = coarse.multipliers.inequalities[:, row].reshape(value.shape)[
-        np.arange(len(levels)), np.argmin(value, axis=1)
-    ]
-    known = np.flatnonzero(np.isfinite(least[1:-1, 0])) + 1
-    values = np.array([quick.logarithms[first], *least[known, 0], cheap.logarithms[first]])
+    prices = coarse.multipliers.inequalities[:, row].reshape(value.shape)
+    prices = prices[np.arange(COARSE_LEVELS), np.argmin(value, axis=1)]
+    known = np.flatnonzero(np.isfinite(lowest[1:-1, 0])) + 1
+    values = np.array([quick.logarithms[first], *lowest[known, 0], cheap.logarithms[first]])
     fine = levels_by_slope(values, levels[[0, *known, -1]], np.array([np.nan, *prices[known], np.nan]), points)
-    places, begin, near, level_of = [], [], [], []
+    places, begin, neighbor, level_of = [], [], [], []
     for index, level in enumerate(fine):
         below = min(int(np.searchsorted(levels, level, side="right")) - 1, COARSE_LEVELS - 2)
         share = (level - levels[below]) / (levels[1] - levels[0])
-        near_best = np.minimum(*excess[[below, below + 1]])
-        for layout in np.argsort(near_best, kind="stable")[:KEPT]:
-            if near_best[layout] <= CLOSE:
+        smaller = np.minimum(*excess[[below, below + 1]])
+        for layout in np.argsort(smaller, kind="stable")[:KEPT]:
+            if smaller[layout] <= CLOSE:
                 places.append(int(layouts[layout]))
                 begin.append((1.0 - share) * x[below, layout] + share * x[below + 1, layout])
-                near.append((below + round(share)) * len(layouts) + layout)
+                neighbor.append((below + round(share)) * len(layouts) + layout)
                 level_of.append(index)
     tell(f"searching {points} levels of {second}")
     owner = np.array(level_of, int)
-    at_levels = _targets(problem, len(places), {first: 1.0}, {second: np.exp(fine[owner])})
+    at_levels = _criteria(problem, len(places), {first: 1.0}, {second: np.exp(fine[owner])})
     # Rounding leaves the ends of the levels, so the ends themselves are rounded as well.
-    targets = _concatenate(at_levels, quick.targets, cheap.targets)
+    criteria = _concatenate(at_levels, quick.criteria, cheap.criteria)
     places = np.concatenate([np.array(places, int), quick.places, cheap.places])
-    begin = np.concatenate([np.array(begin).reshape(-1, x.shape[-1]), quick.x, cheap.x])
+    begin = np.concatenate([np.array(begin).reshape(-1, x.shape[-1]), quick.solution.x, cheap.solution.x])
     owner = np.concatenate([owner, np.full(len(quick.places), points), np.full(len(cheap.places), points + 1)])
-    warm = _concatenate(take(coarse.multipliers, np.array(near, int)), quick.multipliers, cheap.multipliers)
-    solution = search.solve(places, begin, targets, warm)
-    found = _round(search, places, targets, solution, owner, points + 2, tell)
+    multipliers = take(coarse.multipliers, np.array(neighbor, int))
+    warm = _concatenate(multipliers, quick.solution.multipliers, cheap.solution.multipliers)
+    solution = search.solve(places, begin, criteria, warm)
+    lanes = RelaxedLanes(take(search.lattice, places), criteria, solution)
+    rounded = _round(problem, lanes, owner, np.asarray(solution.value), tell)
     prices = np.array(solution.multipliers.inequalities[:, row])
-    # At the ends a level does not bind, or is the least there is and its price anything from that beside it.
-    inner = np.flatnonzero(usable(solution) & (owner > 0) & (owner < points))
+    # At the ends a level does not bind, or is the lowest there is and its price anything from that beside it.
+    inner = np.flatnonzero(obeys_limits(solution) & (owner > 0) & (owner < points))
     for end, level in ((0, 1), (points, 1), (points + 1, points - 1)):
         nearest = np.lexsort((solution.value[inner], np.abs(owner[inner] - level)))[:1]
         prices[owner == end] = prices[inner[nearest]] if nearest.size else np.nan
-    return found, lambda lane: {second: float(prices[lane])}
+    return _Plans(rounded, lanes, lambda lane: {second: float(prices[lane])})
 
 
 def _concatenate(*lanes: Any) -> Any:
@@ -285,10 +272,11 @@ def _nearest_starts(
         for level, (layouts, begin) in enumerate(zip(chosen, starts, strict=True))
         for layout, start in zip(layouts, begin, strict=True)
     }
-    levels: dict[int, list[int]] = {}
-    for layout, level in known:
-        levels.setdefault(layout, []).append(level)
-    return np.array([known[layout, min(levels[layout], key=lambda one: abs(one - level))] for layout, level in lanes])
+
+    def nearest(layout: int, level: int) -> tuple[int, int]:
+        return min((key for key in known if key[0] == layout), key=lambda key: abs(key[1] - level))
+
+    return np.array([known[nearest(*lane)] for lane in lanes])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -298,25 +286,23 @@ class Chebyshev:
     The last coordinate is t, which no weighted distance may exceed [Steuer & Choo 1983].
     """
 
-    form: Form
+    formulation: Formulation
     names: tuple[str, ...]
 
     def __call__(
-        self, point: Array, layout: ParallelLayout, weights: Array, ideal: Array, target: Target, given: Given
+        self, point: Array, layout: ParallelLayout, weights: Array, ideal: Array, criteria: Criteria, given: TrainingRun
     ) -> Values:
-        """Objective and rows: those of the form, then a distance for each objective."""
+        """Objective and rows: those of the formulation, then a distance for each objective."""
         point, radius = jnp.asarray(point)[:-1], jnp.asarray(point)[-1]
-        rows = self.form(point, layout, target, given).inequalities
-        system, plan = self.form.at(point, layout, target, given)
+        rows = self.formulation(point, layout, criteria, given).inequalities
+        system, plan = self.formulation.at(point, layout, criteria, given)
         outcome = evaluate(system, plan)
         logarithms = jnp.stack([log_objective(outcome, {name: 1.0}) for name in self.names])
         distances = weights * (logarithms - ideal)
         return Values(radius + AUGMENTATION * jnp.sum(distances), jnp.concatenate([rows, distances - radius]))
 
 
-def _by_weights(
-    search: _Search, names: tuple[str, ...], points: int, tell: Callable[[str], None]
-) -> tuple[_Found, Exchange]:
+def _by_weights(search: _ScreenedLayouts, names: tuple[str, ...], points: int, tell: Callable[[str], None]) -> _Plans:
     """Points of a front of three and more objectives, at weights spread over the simplex."""
     tell(f"finding the ends of {', '.join(names)}")
     problem = search.problem
@@ -337,94 +323,70 @@ def _by_weights(
         owner += [index] * len(layouts)
     tell(f"searching {len(weights)} weights")
     lattice = take(search.lattice, np.array(places))
-    least, most = layout_bounds(problem, lattice)
+    lower, upper = layout_bounds(problem, lattice)
     count, owner = len(places), np.array(owner)
-    far = (np.full((count, 1), -1e3), np.full((count, 1), 1e3))
-    targets = _targets(problem, count, {names[0]: 1.0}, {})
+    far = np.full((count, 1), 1e3)
     raw = minimize_many(
-        Chebyshev(problem.form, names), np.array(begin),
-        (lattice, weights[owner], np.tile(ideal, (count, 1)), targets), shared=(problem.given,),
-        bounds=(np.hstack([least, far[0]]), np.hstack([most, far[1]])), options=OPTIONS,
-    )  # fmt: skip
+        Chebyshev(problem.formulation, names),
+        np.array(begin),
+        (lattice, weights[owner], np.tile(ideal, (count, 1)), _criteria(problem, count, {names[0]: 1.0}, {})),
+        shared=(problem.given,),
+        bounds=(np.hstack([lower, -far]), np.hstack([upper, far])),
+        options=OPTIONS,
+    )
     prices = raw.multipliers.inequalities[:, -len(names) :] * weights[owner]
     # Rounding minimizes the first objective while the others stay where the search left them.
-    rows = -raw.slacks.inequalities
-    reached = {name: np.exp(rows[:, problem.form.rows.index(name)]) * problem.target.limits[name] for name in names[1:]}
-    targets = _targets(problem, count, {names[0]: 1.0}, {name: at * (1 + 1e-4) for name, at in reached.items()})
-    good = usable(raw)
-    solution = search.solve(np.array(places), raw.x[:, :-1], targets)
-    merit = np.where(good, raw.value, np.inf)
-    found = _round(search, np.array(places), targets, solution, owner, len(weights), tell, merit)
+    rows, rows_of = -raw.slacks.inequalities, problem.formulation.rows.index
+    reached = {name: np.exp(rows[:, rows_of(name)]) * problem.criteria.limits[name] for name in names[1:]}
+    criteria = _criteria(problem, count, {names[0]: 1.0}, {name: at * (1 + 1e-4) for name, at in reached.items()})
+    merit = np.where(obeys_limits(raw), raw.value, np.inf)
+    solution = search.solve(np.array(places), raw.x[:, :-1], criteria)
+    lanes = RelaxedLanes(lattice, criteria, solution)
+    rounded = _round(problem, lanes, owner, merit, tell)
 
     def exchange(lane: int) -> dict[str, float]:
         own = prices[lane, 0]
         return {name: float(prices[lane, k] / own) for k, name in enumerate(names) if k and own > 0.0}
 
-    return found, exchange
+    return _Plans(rounded, lanes, exchange)
 
 
 def _round(
-    search: _Search, places: np.ndarray, targets: Target, solution: Solution, owner: np.ndarray, points: int,
-    tell: Callable[[str], None], merit: np.ndarray | None = None,
-) -> _Found:  # fmt: skip
-    """Best realizable plan of each point of the front."""
+    problem: DesignProblem, lanes: RelaxedLanes, owner: np.ndarray, merit: np.ndarray, tell: Callable[[str], None]
+) -> list[RoundedPlan]:
+    """Best realizable plan of each point of the front, from its lanes of best merit."""
     tell("rounding to whole replicas and micro-batches")
-    problem, lattice = search.problem, take(search.lattice, places)
-    merit = np.where(usable(solution), solution.value if merit is None else merit, np.inf)
-    trials: list[Counts] = []
-    for point in range(points):
-        lanes = np.flatnonzero((owner == point) & np.isfinite(merit))
-        for lane in lanes[np.argsort(merit[lanes], kind="stable")][:ROUNDED]:
-            trials += near(problem, lattice, int(lane), solution.x[lane], 1)
-    # In the order of their outlook, until that is hardly better than what a point has.
-    waiting: dict[int, list[tuple[float, Counts]]] = {}
-    for promised, trial in zip(outlook(problem, lattice, targets, solution, trials), trials, strict=True):
-        heapq.heappush(waiting.setdefault(int(owner[trial.layout]), []), (float(promised), trial))
-    best: dict[int, Realized] = {}
-    while waiting:
-        trials, full = [], -(-len(waiting) // OPTIONS.chunk) * OPTIONS.chunk
-        while len(trials) < full and any(waiting.values()):  # a chunk that is not full takes as long
-            for own in waiting.values():
-                if own and len(trials) < full:
-                    trials.append(heapq.heappop(own)[1])
-        for one in solve_at(problem, lattice, targets, solution, trials):
-            point = int(owner[one.layout])
-            if point not in best or one.value < best[point].value:
-                best[point] = one
-        waiting = {
-            point: own
-            for point, own in waiting.items()
-            if own and (point not in best or own[0][0] < best[point].value - PROVEN)
-        }
-    # A plan whose own search ran out of iterations is as good as its lane's bound, if it is as close to it.
-    chosen = [
-        one._replace(converged=one.converged or one.value <= solution.value[one.layout] + PROVEN)
-        for _, one in sorted(best.items())
-    ]
-    lanes = np.array([one.layout for one in chosen], int)
-    return _Found(chosen, take(lattice, lanes), take(targets, lanes))
+    merit = np.where(obeys_limits(lanes.solution), merit, np.inf)
+    chosen: list[int] = []
+    for point in np.unique(owner):
+        own = np.flatnonzero((owner == point) & np.isfinite(merit))
+        chosen += map(int, own[np.argsort(merit[own], kind="stable")][:ROUNDED])
+    return round_points(problem, lanes, owner, chosen)
 
 
 def _front(
-    search: _Search, names: tuple[str, ...], baseline: TrainingOutcome,
-    found: _Found, exchange: Exchange,
-) -> Front:  # fmt: skip
-    if not found.realized:
+    scenario: Scenario,
+    search: _ScreenedLayouts,
+    names: tuple[str, ...],
+    baseline: TrainingOutcome,
+    plans: _Plans,
+) -> Front:
+    if not plans.rounded:
         raise InputError("pareto: no realizable plan obeys the limits. Relax a limit, or free plan.batch.")
-    at, counts = np.stack([one.point for one in found.realized]), [one.counts for one in found.realized]
-    finished = finished_plans(search.scenario, search.problem, at, counts, found.layouts, found.targets)
+    layouts, criteria = take((plans.lanes.lattice, plans.lanes.criteria), np.array([one.lane for one in plans.rounded]))
+    at, counts = np.stack([one.point for one in plans.rounded]), [one.counts for one in plans.rounded]
+    evaluated = plans_at(scenario, search.problem, at, layouts, criteria, counts)
     points = [
-        FrontPoint({name: float(output(outcome, name)) for name in names}, exchange(one.layout), plan, outcome)
-        for one, (plan, outcome) in zip(found.realized, finished, strict=True)
+        FrontPoint({name: float(output(outcome, name)) for name in names}, plans.exchange(one.lane), plan, outcome)
+        for one, (plan, outcome) in zip(plans.rounded, evaluated, strict=True)
     ]
-    converged = all(one.converged for one in found.realized)
     table = np.array([[point.values[name] for name in names] for point in points])
     kept = np.flatnonzero(efficient(np.round(np.log(table), SAME)))
     kept = kept[np.argsort(table[kept, 1], kind="stable")]
     table = table[kept]
-    searched = len(np.unique(np.stack(jax.tree.leaves(found.layouts), axis=1), axis=0))
+    converged = all(plan.converged for plan in plans.rounded)
     return Front(
-        scenario=search.scenario,
+        scenario=scenario,
         minimize=names,
         units={name: OUTPUTS[name] for name in names},
         points=tuple(points[place] for place in kept),
@@ -432,11 +394,7 @@ def _front(
         hypervolume=relative_hypervolume(table),
         knee=knee(table),
         layouts_considered=search.considered,
-        layouts_searched=searched,
-        result="successful" if converged else "not converged",
-        message=(
-            "Every plan is realizable and obeys every limit."
-            if converged
-            else "Some plans are feasible but not shown to be optimal: the iterations ran out."
-        ),
+        layouts_searched=len(np.unique(np.stack(jax.tree.leaves(layouts), axis=1), axis=0)),
+        result=SearchResult.successful if converged else SearchResult.not_converged,
+        message="Every plan is realizable and obeys every limit." if converged else NOT_CONVERGED,
     )

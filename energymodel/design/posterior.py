@@ -15,7 +15,7 @@ from jaxtyping import Float
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from energymodel.design.numbers import Numbers, gradient
+from energymodel.design.training_run import TrainingRun, output_gradient
 from energymodel.presets.distributions import Distribution, distributions
 from energymodel.presets.scenario import Scenario
 from energymodel.system.evaluate import evaluate_once
@@ -29,11 +29,11 @@ ENTROPY_FLOOR = "entropy_floor"
 FLOOR_SPREAD = 0.03
 """Standard deviation of the loss that data and tokenizer leave [nat/token] (docs/physics.md B10). It stands for all
 constants of a loss law that are known only together: one loss cannot tell them apart."""
-LEAST_MOVE = 0.01  # standard deviations of its prior from which a number counts as moved
+SMALLEST_MOVE = 0.01  # standard deviations of its prior from which a number counts as moved
 SHARES = (0.05, 0.95)
 
 
-class Measured(NamedTuple):
+class MeasuredOutput(NamedTuple):
     """A measured quantity: a product of powers of outputs by name, its value in SI, and its relative error [1]."""
 
     powers: Mapping[str, float]
@@ -82,7 +82,7 @@ class Posterior:
         """Paths that the measurements have moved, farthest first."""
         start = np.array([_coordinate(self, path, value) for path, value in self.before.items()])
         distance = dict(zip(self.priors, np.abs(self.z - start), strict=True))
-        return sorted((path for path in distance if distance[path] > LEAST_MOVE), key=lambda path: -distance[path])
+        return sorted((path for path in distance if distance[path] > SMALLEST_MOVE), key=lambda path: -distance[path])
 
     def distribution(self, path: str) -> str:
         """What a scenario file says of the number from now on; correlations with others are lost."""
@@ -92,15 +92,15 @@ class Posterior:
             return f"{prior.family} {spread:.6g}"
         return " ".join([prior.family, *(f"{number:.9g}" for number in prior.numbers)])
 
-    def spread(self, numbers: Numbers, products: Sequence[Mapping[str, float]]) -> Float[np.ndarray, " k"]:
+    def spread(self, run: TrainingRun, products: Sequence[Mapping[str, float]]) -> Float[np.ndarray, " k"]:
         """Standard deviations of logarithms of products of outputs, from all uncertain numbers together [1]."""
-        slopes = _slopes(self, numbers, products)[1]
+        slopes = _slopes(self, run, products)[1]
         return np.sqrt(np.einsum("ki,ij,kj->k", slopes, self.covariance, slopes))
 
 
-def prior_of(scenario: Scenario, numbers: Numbers, loss_measured: bool) -> Posterior:
+def prior_of(scenario: Scenario, run: TrainingRun, loss_measured: bool) -> Posterior:
     """What the scenario says of its uncertain numbers, before any measurement."""
-    values = numbers.values
+    values = run.values
     found = distributions(scenario, values)
     priors = {path: one for path, one in found.items() if not one.is_joint and path.startswith("system.")}
     if loss_measured:
@@ -112,13 +112,13 @@ def prior_of(scenario: Scenario, numbers: Numbers, loss_measured: bool) -> Poste
     return dataclasses.replace(start, z=z)
 
 
-def posterior_of(prior: Posterior, numbers: Numbers, measured: Sequence[Measured]) -> Posterior:
+def posterior_of(prior: Posterior, run: TrainingRun, measured: Sequence[MeasuredOutput]) -> Posterior:
     """Most likely values after the measurements, and their covariance.
 
     **Arguments:**
 
     - `prior`: from `prior_of`.
-    - `numbers`: system and plan that were measured.
+    - `run`: system and plan that were measured.
     - `measured`: quantities, with independent errors.
     """
     if not measured or not prior.priors:
@@ -127,11 +127,11 @@ def posterior_of(prior: Posterior, numbers: Numbers, measured: Sequence[Measured
     target = np.log([one.value for one in measured])
     noise = np.diag([one.error**2 for one in measured])
     for _ in range(ROUNDS):
-        predicted, slopes = _slopes(now, _moved(numbers, now), [one.powers for one in measured])
+        predicted, slopes = _slopes(now, _moved(run, now), [one.powers for one in measured])
         gain = prior.covariance @ slopes.T @ np.linalg.inv(slopes @ prior.covariance @ slopes.T + noise)
         z = start + gain @ (target - predicted + slopes @ (now.z - start))
         now = dataclasses.replace(now, z=np.clip(z, start - FARTHEST, start + FARTHEST))
-    _, slopes = _slopes(now, _moved(numbers, now), [one.powers for one in measured])
+    _, slopes = _slopes(now, _moved(run, now), [one.powers for one in measured])
     gain = prior.covariance @ slopes.T @ np.linalg.inv(slopes @ prior.covariance @ slopes.T + noise)
     covariance = prior.covariance - gain @ slopes @ prior.covariance
     return dataclasses.replace(now, covariance=0.5 * (covariance + covariance.T))
@@ -155,27 +155,27 @@ def failure_posterior(chip_mtbf: float, spread: float, chip_time: float, failure
 
 
 def _slopes(
-    now: Posterior, numbers: Numbers, products: Sequence[Mapping[str, float]]
+    now: Posterior, run: TrainingRun, products: Sequence[Mapping[str, float]]
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k n"]]:
     """Logarithms of products of outputs and their derivatives by z, at the numbers given."""
-    outcome = evaluate_once(numbers.system, numbers.plan)
+    outcome = evaluate_once(run.system, run.plan)
     values = {name: float(output(outcome, name)) for powers in products for name in powers}
     by_z = np.array([_slope(now, path, z) for path, z in zip(now.priors, now.z, strict=True)])
-    places = numbers.places()
+    places = run.places
     rows, logarithms = [], []
     for powers in products:
-        by_number = gradient(numbers, {name: power / values[name] for name, power in powers.items()})
+        by_number = output_gradient(run, {name: power / values[name] for name, power in powers.items()})
         rows.append([float(by_number[places[path]][0]) for path in now.priors] * by_z)
         logarithms.append(sum(power * math.log(values[name]) for name, power in powers.items()))
     return np.array(logarithms), np.array(rows)
 
 
-def _moved(numbers: Numbers, now: Posterior) -> Numbers:
-    """The numbers at the estimate."""
-    vector, places = numbers.vector, numbers.places()
+def _moved(run: TrainingRun, now: Posterior) -> TrainingRun:
+    """The run with its numbers at the estimate."""
+    vector, places = run.vector, run.places
     for path, value in now.values.items():
         vector[places[path]] = value
-    return Numbers(*numbers.at(vector))
+    return run.at(vector)
 
 
 def _value(now: Posterior, path: str, z: float) -> float:

@@ -11,11 +11,10 @@ import jax
 import numpy as np
 from scipy.special import ndtri
 
-from energymodel.design.numbers import Numbers
 from energymodel.design.optimize import optimize
 from energymodel.design.posterior import (
     SHARES,
-    Measured,
+    MeasuredOutput,
     Posterior,
     Update,
     failure_posterior,
@@ -23,13 +22,15 @@ from energymodel.design.posterior import (
     prior_of,
 )
 from energymodel.design.result import Optimum
+from energymodel.design.training_run import TrainingRun
 from energymodel.errors import InputError
+from energymodel.presets.question import Limits, Ranges
 from energymodel.presets.scenario import Scenario, load_scenario
 from energymodel.system.evaluate import evaluate_once, parameters_in_loss
 from energymodel.system.outcome import TrainingOutcome
-from energymodel.system.outputs import output, parse_limit
+from energymodel.system.outputs import OUTPUTS, output, parse_number
 from energymodel.system.plan import TokenBudget
-from energymodel.units import format_quantity, parse_quantity
+from energymodel.units import format_quantity
 
 USED_UP = ("time", "energy", "money", "carbon", "carbon_operational", "carbon_embodied")
 """Limits of a whole run, of which some is gone."""
@@ -40,13 +41,11 @@ LOSS_ERROR = 0.01
 MTBF = "system.reliability.chip_mtbf"
 FORECAST = {"time": {"time": 1.0}, "energy": {"energy": 1.0}, "equipment_energy": {"energy": 1.0, "pue": -1.0}}
 """Totals that are forecast, as products of powers of outputs; the energy of the facility and that of its equipment."""
-UNITS = {
-    "tokens": "token", "time": "s", "loss": "nat/token", "power": "W", "equipment_power": "W", "failures": "1",
-}  # fmt: skip
+UNITS = {**dict(OUTPUTS), "power": "W", "equipment_power": "W", "failures": "1"}
 
 
-class SoFar(NamedTuple):
-    """Measured state of a run, from its start to now. Numbers in SI, or text with a unit; `None` was not measured.
+class MeasuredRun(NamedTuple):
+    """What was measured of a run, from its start to now. In SI, or text with a unit; `None` was not measured.
 
     - `tokens`: processed and kept [token].
     - `time`: calendar time, failures and pauses included [s].
@@ -56,12 +55,12 @@ class SoFar(NamedTuple):
     - `failures`: interruptions [1].
     """
 
-    tokens: Any
-    time: Any = None
-    loss: Any = None
-    power: Any = None
-    equipment_power: Any = None
-    failures: Any = None
+    tokens: float | str
+    time: float | str | None = None
+    loss: float | str | None = None
+    power: float | str | None = None
+    equipment_power: float | str | None = None
+    failures: float | str | None = None
 
 
 class Forecast(NamedTuple):
@@ -91,9 +90,9 @@ class Rest:
 
     def forecast(self, outcome: TrainingOutcome) -> dict[str, Forecast]:
         """Totals of `FORECAST` over the whole run if its rest has this outcome under its own plan."""
-        numbers = Numbers(self.scenario.system, self.scenario.plan)
+        run = TrainingRun(self.scenario.system, self.scenario.plan)
         with jax.enable_x64(True):
-            spreads = self.posterior.spread(numbers, list(FORECAST.values()))
+            spreads = self.posterior.spread(run, list(FORECAST.values()))
         found = {}
         for (name, powers), spread in zip(FORECAST.items(), spreads, strict=True):
             rest = math.prod(float(output(outcome, one)) ** power for one, power in powers.items())
@@ -123,49 +122,53 @@ class Replan:
 
 def replan(
     scenario: Scenario,
-    so_far: SoFar,
+    measured: MeasuredRun,
     minimize: str | None = None,
-    limits: Mapping[str, Any] | None = None,
-    vary: Mapping[str, tuple[Any, Any]] | None = None,
+    limits: Limits | None = None,
+    vary: Ranges | None = None,
     fix: Sequence[str] = (),
     progress: Callable[[str], None] | None = None,
+    *,
+    throw: bool = False,
 ) -> Replan:
-    """Plan the rest of a run from its measured state.
+    """Plan the rest of a run from what was measured of it.
 
-    The uncertain numbers of the scenario are updated so that it says what was measured, each as far as its prior
+    The uncertain numbers of the scenario are updated so that it predicts what was measured, each as far as its prior
     allows; the rest is then optimized like a run of its own. Limits of time, energy, money and carbon are those of the
     whole run. Unless limited, the rest takes no longer than going on, and reaches the same loss.
 
     **Arguments:**
 
     - `scenario`: the run as it was planned, of one constant batch, and has been run so far.
-    - `so_far`: what was measured.
-    - `minimize`, `limits`, `vary`, `fix`, `progress`: as in `optimize`.
+    - `measured`: its state now.
+    - `minimize`, `limits`, `vary`, `fix`, `progress`, `throw`: as in `optimize`.
 
     **Returns:** `Replan`.
 
-    **Raises:** `InputError` for a state that the plan cannot have, a run that is over, or a limit that is used up.
+    **Raises:** `InputError` for a state that the plan cannot have, a run that is over, or a limit that is used up;
+    `RuntimeError` if `throw`.
     """
+    scenario = scenario.with_question(minimize, limits, vary, fix)
     tell = progress or (lambda sentence: None)
     tell("updating the scenario's numbers")
-    rest = rest_of(scenario, so_far, limits)
-    optimum = optimize(rest.scenario, minimize, None, vary, fix, progress)
+    rest = rest_of(scenario, measured)
+    optimum = optimize(rest.scenario, progress=progress, throw=throw)
     return Replan(rest, optimum, rest.forecast(optimum.baseline))
 
 
-def rest_of(scenario: Scenario, so_far: SoFar, limits: Mapping[str, Any] | None = None) -> Rest:
+def rest_of(scenario: Scenario, measured: MeasuredRun, limits: Limits | None = None) -> Rest:
     """The rest of a run as a scenario of its own; see `replan`."""
-    state = _state(scenario, so_far)
-    wanted = {**scenario.optimize.get("limits", {}), **(limits or {})}
-    if "time" in state and "time" in wanted:  # a mistake is told before any work
-        _limits_left({"time": wanted["time"]}, state)
+    state = _state(scenario, measured)
+    question = scenario.with_question(limits=limits).optimize
+    if "time" in state and "time" in question.limits:  # a mistake is reported before any work
+        _limits_left({"time": question.limits["time"]}, state)
     with jax.enable_x64(True):
         plan = eqx.tree_at(lambda plan: plan.goal, scenario.plan, TokenBudget(np.asarray(state["tokens"])))
         planned = jax.tree.map(np.asarray, evaluate_once(scenario.system, plan))
         known, failures = _with_failures(scenario, state)
-        numbers = Numbers(known.system, plan)
-        prior = prior_of(known, numbers, "loss" in state)
-        posterior = posterior_of(prior, numbers, _measured(state))
+        run = TrainingRun(known.system, plan)
+        prior = prior_of(known, run, "loss" in state)
+        posterior = posterior_of(prior, run, _measured_outputs(state))
         updates = [posterior.update(path, known.provenance[path].unit) for path in posterior.moved()]
         tables = _updated_tables(known, posterior)
         now = load_scenario({"name": scenario.name, **tables})
@@ -183,7 +186,12 @@ def rest_of(scenario: Scenario, so_far: SoFar, limits: Mapping[str, Any] | None 
     tables["uncertainty"] = {
         path.replace("system.learning.", "system.learning.whole."): text for path, text in tables["uncertainty"].items()
     }
-    tables["optimize"] = {**scenario.optimize, "limits": _limits_left(wanted, used)}
+    tables["optimize"] = {
+        "minimize": question.minimize,
+        "limits": _limits_left(question.limits, used),
+        "vary": {_in_rest(path): list(bounds) for path, bounds in question.vary.items()},
+        "fix": [_in_rest(path) for path in question.fix],
+    }
     moved = dataclasses.replace(
         posterior,
         priors={_in_rest(path): one for path, one in posterior.priors.items()},
@@ -197,38 +205,38 @@ def _in_rest(path: str) -> str:
     return path.replace("system.learning.", "system.learning.whole.", 1)
 
 
-def _state(scenario: Scenario, so_far: SoFar) -> dict[str, float]:
+def _state(scenario: Scenario, measured: MeasuredRun) -> dict[str, float]:
     """What was measured, in SI."""
     if scenario.plan.knots != 1:
         raise InputError("plan.batch: a run with a batch schedule cannot be planned anew; give one constant batch.")
     state = {}
-    for name, given in so_far._asdict().items():
+    for name, given in measured._asdict().items():
         if given is None:
             continue
-        value = parse_quantity(given, UNITS[name], f"so far, {name}") if isinstance(given, str) else float(given)
+        value = parse_number(given, UNITS[name], f"measured {name}")
         if not math.isfinite(value) or value < 0.0 or (value == 0.0 and name != "failures"):
-            raise InputError(f"so far, {name}: {given} is not a positive number in {UNITS[name]}.")
+            raise InputError(f"measured {name}: {given} is not a positive number in {UNITS[name]}.")
         state[name] = value
     if "time" not in state and ("failures" in state):
-        raise InputError("so far, failures: give the time in which they happened as well.")
+        raise InputError("measured failures: give the time in which they happened as well.")
     if isinstance(scenario.plan.goal, TokenBudget) and state["tokens"] >= float(scenario.plan.goal.tokens):
         raise InputError(
-            f"so far, tokens: {format_quantity(state['tokens'], 'token')} are all of the "
+            f"measured tokens: {format_quantity(state['tokens'], 'token')} are all of the "
             f"{format_quantity(float(scenario.plan.goal.tokens), 'token')} planned: nothing is left to plan."
         )
     return state
 
 
-def _measured(state: Mapping[str, float]) -> list[Measured]:
+def _measured_outputs(state: Mapping[str, float]) -> list[MeasuredOutput]:
     found = []
     if "time" in state:
-        found.append(Measured({"time": 1.0}, state["time"], TIME_ERROR))
+        found.append(MeasuredOutput({"time": 1.0}, state["time"], TIME_ERROR))
     if "power" in state:
-        found.append(Measured({"power_average": 1.0}, state["power"], POWER_ERROR))
+        found.append(MeasuredOutput({"power_average": 1.0}, state["power"], POWER_ERROR))
     if "equipment_power" in state:
-        found.append(Measured({"power_average": 1.0, "pue": -1.0}, state["equipment_power"], POWER_ERROR))
+        found.append(MeasuredOutput({"power_average": 1.0, "pue": -1.0}, state["equipment_power"], POWER_ERROR))
     if "loss" in state:
-        found.append(Measured({"loss": 1.0}, state["loss"], LOSS_ERROR / state["loss"]))
+        found.append(MeasuredOutput({"loss": 1.0}, state["loss"], LOSS_ERROR / state["loss"]))
     return found
 
 
@@ -260,10 +268,8 @@ def _put(tables: dict[str, Any], path: str, value: float, unit: str, distributio
     node = tables
     for part in parents:
         node = node[part]
-    node[last] = {
-        "value": value, "unit": unit, "kind": "measured", "source": "prior and measurements of the run so far",
-        "distribution": distribution,
-    }  # fmt: skip
+    source = "prior and measurements of the run so far"
+    node[last] = {"value": value, "unit": unit, "kind": "measured", "source": source, "distribution": distribution}
     tables["uncertainty"] = {key: text for key, text in tables["uncertainty"].items() if key != path}
 
 
@@ -290,15 +296,12 @@ def _goal(scenario: Scenario, state: Mapping[str, float], outcome: TrainingOutco
     return {"loss": f"{target!r} nat/token"}
 
 
-def _limits_left(limits: Mapping[str, Any], used: Mapping[str, float]) -> dict[str, float]:
-    left = {}
-    for name, value in limits.items():
-        whole = parse_limit(name, value)
-        left[name] = whole - used.get(name, 0.0)
-        if left[name] <= 0.0:
-            unit = {"time": "s", "energy": "J", "money": "USD"}.get(name, "kg")
+def _limits_left(limits: Mapping[str, float], used: Mapping[str, float]) -> dict[str, float]:
+    left = {name: whole - used.get(name, 0.0) for name, whole in limits.items()}
+    for name, rest in left.items():
+        if rest <= 0.0:
+            shown, whole = (format_quantity(value, OUTPUTS[name]) for value in (used[name], limits[name]))
             raise InputError(
-                f"limit {name}: the run has used {format_quantity(used[name], unit)} of "
-                f"{format_quantity(whole, unit)}: nothing is left for its rest. Raise the limit."
+                f"limit {name}: the run has used {shown} of {whole}: nothing is left for its rest. Raise the limit."
             )
     return left

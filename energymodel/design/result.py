@@ -1,12 +1,46 @@
-"""What does a design search answer?"""
+"""What does a design search find, and how did it end?"""
 
 import dataclasses
+import enum
 from collections.abc import Mapping
-from typing import Any
 
 from energymodel.presets.scenario import Scenario
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import ParallelLayout, TrainingPlan
+
+
+class SearchResult(enum.StrEnum):
+    """How a search ended; `message` says what to do next."""
+
+    successful = "successful"
+    infeasible = "infeasible"
+    not_converged = "not converged"
+    interrupted = "interrupted"
+
+    @property
+    def message(self) -> str:
+        """One or two sentences for a person."""
+        return _MESSAGES[self]
+
+    def throw_unless_successful(self, message: str) -> None:
+        """Raise `RuntimeError` with the message of a search unless it was successful."""
+        if self != SearchResult.successful:
+            raise RuntimeError(f"{self}: {message}")
+
+
+_MESSAGES = {
+    SearchResult.successful: "The plan is realizable and obeys every limit.",
+    SearchResult.infeasible: (
+        "Plans exist only with fractions of replicas or micro-batches. Relax a limit a little, or free plan.batch."
+    ),
+    SearchResult.not_converged: (
+        "The plan is realizable and obeys every limit, but its optimality is not shown: the iteration limit was "
+        "reached. Start from it, or vary fewer numbers."
+    ),
+    SearchResult.interrupted: (
+        "The search was interrupted; the plan is the best found so far. Run it again for the optimum."
+    ),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,14 +76,13 @@ class Conflict:
 
 @dataclasses.dataclass(frozen=True)
 class Optimum:
-    """The best realizable plan, beside the scenario's own.
+    """The best realizable plan, beside the scenario's own; `scenario.optimize` is the question that it answers.
 
-    `relaxed_value` is the least objective with counts free to be fractions, a bound on what rounding can reach;
-    `gap` is the relative distance of the answer to it. All numbers are NumPy float64.
+    `relaxed_value` is the lowest objective with counts free to be fractions, a bound on what rounding can reach;
+    `gap` is the relative distance of the plan to it. All numbers are NumPy float64.
     """
 
     scenario: Scenario
-    minimize: str
     plan: TrainingPlan
     outcome: TrainingOutcome
     baseline: TrainingOutcome
@@ -66,12 +99,17 @@ class Optimum:
     runner_up: RunnerUp | None
     relaxed_value: float
     gap: float
-    result: str
+    result: SearchResult
     message: str
     conflicts: tuple[Conflict, ...]
-    statistics: Mapping[str, Any]
+    statistics: Mapping[str, int | float]
+
+    @property
+    def minimize(self) -> str:
+        """What is minimized."""
+        return self.scenario.optimize.minimize
 
     @property
     def success(self) -> bool:
         """Whether the plan can be trusted."""
-        return self.result == "successful"
+        return self.result == SearchResult.successful

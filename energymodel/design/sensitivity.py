@@ -3,34 +3,37 @@
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import jax
 import numpy as np
 
 from energymodel.compilation import concurrently
-from energymodel.design import envelope
-from energymodel.design.numbers import (
+from energymodel.design.envelope import NOT_CONVERGED, OptimalValue, differentiate
+from energymodel.design.optimize import optimize
+from energymodel.design.result import Optimum, SearchResult
+from energymodel.design.training_run import (
     LIMITS_OF_SYSTEM,
     UNITS,
-    Numbers,
+    TrainingRun,
     check_outputs,
     evaluate_vectors,
-    gradient,
     is_gain,
+    output_gradient,
 )
-from energymodel.design.optimize import optimize
-from energymodel.design.result import Optimum
-from energymodel.design.steps import steps
+from energymodel.errors import InputError
 from energymodel.presets.components import Provenance
 from energymodel.presets.distributions import Distribution, distributions
+from energymodel.presets.question import Limits, Ranges
 from energymodel.presets.scenario import Scenario
+from energymodel.presets.validate import COUNTS, check_plan
 
 SHARES = (0.05, 0.95)
 """Probabilities of the quantiles at which uncertain numbers are set."""
 OF = ("energy", "time", "money", "carbon", "loss")
 RESOLVED = 6  # uncertain numbers for which the optimum is searched again
 MEASURE, CHANGE, FREE, GIVEN = "measure", "change", "free", "given"
+STEP = 0.1  # of a decision that may take any value
+TEMPERATURE_STEP = 5.0  # K
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +64,7 @@ class Row:
       decision that the search has taken, `"given"` for the rest.
     - `effects`: by name of the output.
     - `breaks`: limits of the system that hold at the value, but not at `low` and at `high`.
+    - `is_difference`: whether a temperature is a difference, so that 5 K is not -268 °C.
     """
 
     path: str
@@ -72,9 +76,7 @@ class Row:
     high: float | None
     effects: Mapping[str, Effect]
     breaks: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
-
     is_difference: bool = False
-    """Whether a temperature is a difference, so that 5 K is not -268 °C."""
 
     @property
     def unit(self) -> str:
@@ -129,7 +131,7 @@ class Sensitivity:
     rows: tuple[Row, ...]
     optimum: Optimum | None = None
     limits: tuple[Limit, ...] = ()
-    result: str = "successful"
+    result: SearchResult = SearchResult.successful
     message: str = ""
 
     @property
@@ -140,7 +142,7 @@ class Sensitivity:
     @property
     def success(self) -> bool:
         """Whether the numbers can be trusted."""
-        return self.result == "successful"
+        return self.result == SearchResult.successful
 
     def by_uncertainty(self, output: str | None = None) -> list[Row]:
         """Uncertain numbers, the one whose uncertainty moves the output most first."""
@@ -190,8 +192,8 @@ def sensitivity(
     *,
     optimum: bool = False,
     minimize: str | None = None,
-    limits: Mapping[str, Any] | None = None,
-    vary: Mapping[str, tuple[Any, Any]] | None = None,
+    limits: Limits | None = None,
+    vary: Ranges | None = None,
     fix: Sequence[str] = (),
     resolve: int = RESOLVED,
     progress: Callable[[str], None] | None = None,
@@ -210,7 +212,7 @@ def sensitivity(
     **Arguments:**
 
     - `scenario`: from `load_scenario`.
-    - `of`: names of outputs in `energymodel.design.numbers.UNITS`, for the plan as given.
+    - `of`: names of outputs in `energymodel.design.training_run.UNITS`, for the plan as given.
     - `optimum`: ask for the optimum instead; `minimize`, `limits`, `vary` and `fix` as in `optimize`.
     - `resolve`: uncertain numbers for which the optimum is searched again.
     - `progress`: called with a sentence at every stage.
@@ -220,108 +222,93 @@ def sensitivity(
     **Raises:** `InputError` for an unknown output, a distribution that cannot be read, or as `optimize`.
     """
     names = check_outputs(tuple(of))
-    numbers = Numbers(scenario.system, scenario.plan)
-    known = distributions(scenario, numbers.values)
     tell = progress or (lambda sentence: None)
+    if optimum:
+        scenario = scenario.with_question(minimize, limits, vary, fix)
     with jax.enable_x64(True):
+        known = distributions(scenario, TrainingRun(scenario.system, scenario.plan).values)
         if optimum:
-            asked = {"minimize": minimize, "limits": limits, "vary": vary, "fix": fix}
-            return _of_optimum(scenario, numbers, known, asked, resolve, tell)
-        return _of_plan(scenario, numbers, known, names, tell)
+            return _of_optimum(scenario, known, resolve, tell)
+        return _of_plan(scenario, known, names, tell)
 
 
 def _of_plan(
-    scenario: Scenario,
-    numbers: Numbers,
-    known: Mapping[str, Distribution],
-    names: tuple[str, ...],
-    tell: Callable[[str], None],
+    scenario: Scenario, known: Mapping[str, Distribution], names: tuple[str, ...], tell: Callable[[str], None]
 ) -> Sensitivity:
-    values, places = numbers.values, numbers.places()
+    run = TrainingRun(scenario.system, scenario.plan)
+    values, places, differences = run.values, run.places, run.differences
     tell(f"differentiating {len(names)} outputs by {len(values)} numbers")
-    varied = (*scenario.optimize.get("vary", {}),)
-    actions = {path: _action(path, scenario.provenance[path], known.get(path), varied) for path in values}
+    actions = {path: _action(path, scenario, known.get(path)) for path in values}
     ends = {
         path: _quantiles(known.get(path), value)
-        or (steps(scenario, numbers, path) if actions[path] == CHANGE else (None, None))
+        or (next_values(scenario, path) if actions[path] == CHANGE else (None, None))
         for path, value in values.items()
     }
     moves = [(path, end) for path, pair in ends.items() for end in pair if end is not None]
-    vectors = np.stack([numbers.vector, *(numbers.changed(path, end) for path, end in moves)])
+    vectors = np.stack([run.vector, *(run.changed(path, end) for path, end in moves)])
     everything = (*names, *LIMITS_OF_SYSTEM)
     # Two programs: compiled side by side, then run.
     slopes, table = concurrently(
         lambda task: task(),
         [
-            lambda: np.stack([gradient(numbers, {name: 1.0}) for name in names]),
-            lambda: evaluate_vectors(numbers, everything, vectors),
+            lambda: np.stack([output_gradient(run, {name: 1.0}) for name in names]),
+            lambda: evaluate_vectors(run, everything, vectors),
         ],
     )
     own = dict(zip(everything, map(float, table[0]), strict=True))
     found = dict(zip(moves, table[1:], strict=True))
+
+    def broken(output: np.ndarray | None) -> tuple[str, ...]:
+        """Limits that hold at the value of a number but not at this end."""
+        if output is None:
+            return ()
+        limits = zip(LIMITS_OF_SYSTEM, output[len(names) :], strict=True)
+        return tuple(name.removeprefix("slack.") for name, room in limits if room < 1.0 <= own[name])
+
     rows = []
     for path, value in values.items():
-        outputs = [None if end is None else found[path, end] for end in ends[path]]
-        slope = slopes[:, places[path]] @ (numbers.vector[places[path]] / value if value else np.ones(1))
-        effects = {}
-        for i, name in enumerate(names):
-            low, high = (None if output is None else float(output[i]) for output in outputs)
-            derivative = float(slope[i])
-            effects[name] = Effect(derivative, _elasticity(derivative, value, own[name]), low, high)
-        broken = [
-            tuple(
-                name.removeprefix("slack.")
-                for i, name in enumerate(LIMITS_OF_SYSTEM)
-                if output is not None and output[len(names) + i] < 1.0 <= own[name]
+        low, high = (None if end is None else found[path, end] for end in ends[path])
+        slope = slopes[:, places[path]] @ (run.vector[places[path]] / value if value else np.ones(1))
+        effects = {
+            name: Effect(
+                derivative=float(slope[i]),
+                elasticity=_elasticity(float(slope[i]), value, own[name]),
+                low=None if low is None else float(low[i]),
+                high=None if high is None else float(high[i]),
             )
-            for output in outputs
-        ]
-        row = Row(
-            path=path,
-            value=value,
-            provenance=scenario.provenance[path],
-            distribution=known.get(path),
-            action=actions[path],
-            low=ends[path][0],
-            high=ends[path][1],
-            effects=effects,
-            breaks=(broken[0], broken[1]),
-            is_difference=path in numbers.differences,
-        )
-        rows.append(row)
+            for i, name in enumerate(names)
+        }
+        origin, distribution, breaks = scenario.provenance[path], known.get(path), (broken(low), broken(high))
+        difference = path in differences
+        rows.append(Row(path, value, origin, distribution, actions[path], *ends[path], effects, breaks, difference))
     return Sensitivity(scenario, {name: own[name] for name in names}, tuple(rows))
 
 
 def _of_optimum(
-    scenario: Scenario,
-    numbers: Numbers,
-    known: Mapping[str, Distribution],
-    asked: Mapping[str, Any],
-    resolve: int,
-    tell: Callable[[str], None],
+    scenario: Scenario, known: Mapping[str, Distribution], resolve: int, tell: Callable[[str], None]
 ) -> Sensitivity:
-    best = optimize(scenario, **asked, progress=tell)
+    run = TrainingRun(scenario.system, scenario.plan)
+    best = optimize(scenario, progress=tell)
     name = best.minimize
-    if best.result not in ("successful", "not converged"):
+    if best.result not in (SearchResult.successful, SearchResult.not_converged):
         return Sensitivity(scenario, {name: best.value}, (), best, (), best.result, best.message)
-    tell(f"differentiating the least {name} by {len(numbers.values)} numbers")
-    found = envelope.differentiate(best, asked)
+    tell(f"differentiating the lowest {name} by {len(run.values)} numbers")
+    found = differentiate(best)
     if found.derivatives is None:
-        return Sensitivity(scenario, {name: best.value}, (), best, (), "not converged", envelope.NOT_CONVERGED)
-    varied = (*scenario.optimize.get("vary", {}), *(asked["vary"] or {}))
+        return Sensitivity(scenario, {name: best.value}, (), best, (), SearchResult.not_converged, NOT_CONVERGED)
     rows = []
-    for path, value in numbers.values.items():
-        slope = found.derivatives[path]
+    differences = run.differences
+    for path, value in run.values.items():
+        slope, distribution = found.derivatives[path], known.get(path)
         elasticity = _elasticity(slope, value, found.value)
-        ends = _quantiles(known.get(path), value) or (None, None)
+        ends = _quantiles(distribution, value) or (None, None)
         moved = [None if end is None else _to_first_order(found.value, slope, elasticity, value, end) for end in ends]
-        action = _action(path, scenario.provenance[path], known.get(path), varied)
-        effect = Effect(slope, elasticity, moved[0], moved[1], exact=False)
-        if path in found.free:
-            action = FREE
-        origin, unlike = scenario.provenance[path], path in numbers.differences
-        row = Row(path, value, origin, known.get(path), action, *ends, {name: effect}, is_difference=unlike)
-        rows.append(row)
+        effects = {name: Effect(slope, elasticity, moved[0], moved[1], exact=False)}
+        action = FREE if path in found.free else _action(path, scenario, distribution)
+        difference = path in differences
+        rows.append(
+            Row(path, value, scenario.provenance[path], distribution, action, *ends, effects, is_difference=difference)
+        )
     limits = tuple(
         Limit(limit, asked_for, UNITS[limit], elasticity, derivative, limit in found.following)
         for limit, (asked_for, elasticity, derivative) in found.limits.items()
@@ -330,7 +317,7 @@ def _of_optimum(
     return _resolved(answer, found, resolve, tell)
 
 
-def _resolved(answer: Sensitivity, found: "envelope.Envelope", count: int, tell: Callable[[str], None]) -> Sensitivity:
+def _resolved(answer: Sensitivity, found: OptimalValue, count: int, tell: Callable[[str], None]) -> Sensitivity:
     """The same with the optimum searched again at the quantiles of the numbers with the largest effects."""
     name = next(iter(answer.values))
     rows = {row.path: row for row in answer.rows}
@@ -341,7 +328,9 @@ def _resolved(answer: Sensitivity, found: "envelope.Envelope", count: int, tell:
             ends = [found.search(row.path, end) for end in (row.low, row.high) if end is not None]
         except KeyboardInterrupt:
             message = "Interrupted while searching again; the other effects are those of the elasticities."
-            return dataclasses.replace(answer, rows=tuple(rows.values()), result="interrupted", message=message)
+            return dataclasses.replace(
+                answer, rows=tuple(rows.values()), result=SearchResult.interrupted, message=message
+            )
         effect = dataclasses.replace(row.effects[name], low=ends[0], high=ends[1], exact=True)
         rows[row.path] = dataclasses.replace(row, effects={name: effect})
     return dataclasses.replace(answer, rows=tuple(rows.values()))
@@ -365,9 +354,48 @@ def _to_first_order(output: float, slope: float, elasticity: float | None, value
     return output * (end / value) ** elasticity
 
 
-def _action(path: str, origin: Provenance, distribution: Distribution | None, varied: Sequence[str]) -> str:
+def _action(path: str, scenario: Scenario, distribution: Distribution | None) -> str:
     if distribution is not None:
         return MEASURE
-    if path.startswith("plan.") or path in varied:
+    if path.startswith("plan.") or path in scenario.optimize.vary:
         return CHANGE
-    return MEASURE if origin.is_prior else GIVEN
+    return MEASURE if scenario.provenance[path].is_prior else GIVEN
+
+
+def next_values(scenario: Scenario, path: str) -> tuple[float | None, float | None]:
+    """The next lower and the next higher value of a decision with which the plan can still be run, in SI.
+
+    Degrees of parallelism halve and double, switches turn, chips and batch change by a tenth in whole replicas and
+    whole micro-batches, temperatures by 5 K, all else by a tenth; the clock stays within what the chip allows.
+    """
+    run, name = TrainingRun(scenario.system, scenario.plan), path.rpartition(".")[2]
+    value, system, plan = run.values[path], run.system, run.plan
+    group = float(plan.layout.tensor * plan.layout.pipeline * plan.layout.context)
+    lower, higher = value * (1.0 - STEP), value * (1.0 + STEP)
+    if path.startswith("plan.layout."):
+        lower, higher = (value / 2.0, value * 2.0) if name in COUNTS else (0.0, 1.0)
+    elif path in ("plan.chips", "plan.batch"):
+        sequence = float(system.workload.sequence)
+        unit = group if name == "chips" else float(plan.chips) / group * float(plan.layout.microbatch) * sequence
+        lower, higher = unit * math.floor(lower / unit), unit * math.ceil(higher / unit)
+    elif path == "plan.clock":
+        lower, higher = max(lower, float(system.accelerator.minimum_clock)), min(higher, 1.0)
+    elif scenario.provenance[path].unit == "K":
+        lower, higher = value - TEMPERATURE_STEP, value + TEMPERATURE_STEP
+    lower, higher = (end if _can_run(run, path, end) else None for end in (lower, higher))
+    return lower, higher
+
+
+def _can_run(run: TrainingRun, path: str, end: float) -> bool:
+    """Whether the plan can be run with another value of one number."""
+    in_layout = path.startswith("plan.layout.")
+    if (end <= 0.0 and not in_layout) or math.isclose(end, run.values[path], rel_tol=1e-9):
+        return False
+    changed = run.at(run.changed(path, end))
+    try:
+        check_plan(changed.system, changed.plan)
+    except InputError:
+        return False
+    layout, layers = changed.plan.layout, float(changed.system.workload.layers)
+    most = math.ceil(layers / float(layout.pipeline)) if float(layout.pipeline) > 1.0 else 1
+    return not in_layout or float(layout.virtual_stages) <= most

@@ -11,6 +11,7 @@ from energymodel.errors import InputError, suggest
 from energymodel.presets.components import Provenance, build, expand_presets, in_si
 from energymodel.presets.files import names, read_preset, read_toml
 from energymodel.presets.layers import lay, nested, title_of
+from energymodel.presets.question import Limits, Question, Ranges, parse_question
 from energymodel.presets.renamed import current_name, current_names
 from energymodel.presets.validate import check_measured, check_plan, check_supplies
 from energymodel.system.plan import TargetLoss, TokenBudget, TrainingPlan
@@ -31,10 +32,26 @@ class Scenario:
     title: str
     system: TrainingSystem
     plan: TrainingPlan
-    optimize: Mapping[str, Any]
+    optimize: Question
     uncertainty: Mapping[str, str]
     provenance: Mapping[str, Provenance]
     tables: Mapping[str, Any]
+
+    def with_question(
+        self,
+        minimize: str | None = None,
+        limits: Limits | None = None,
+        vary: Ranges | None = None,
+        fix: Sequence[str] = (),
+    ) -> "Scenario":
+        """The same scenario with what is stated here laid over its `[optimize]` section.
+
+        **Raises:** `InputError` as `parse_question`, and for power caps below the lowest one measured.
+        """
+        section = {"minimize": minimize, "limits": limits, "vary": vary, "fix": fix}
+        question = _question(section, self.system, self.provenance, self.tables.get("calibration"), self.optimize)
+        units = {path: origin.unit for path, origin in self.provenance.items()}
+        return dataclasses.replace(self, optimize=question, tables={**self.tables, "optimize": question.section(units)})
 
 
 def load_scenario(source: str | Path | Mapping[str, Any], changes: Sequence[str] | Mapping[str, Any] = ()) -> Scenario:
@@ -128,7 +145,7 @@ def _build(name: str, tables: dict[str, Any]) -> Scenario:
         title=resolved["title"],
         system=system,
         plan=plan,
-        optimize=resolved["optimize"],
+        optimize=_question(resolved["optimize"], system, provenance, calibration),
         uncertainty=uncertainty | _uncertainty(own_uncertainty, provenance),
         provenance=provenance,
         tables=resolved,
@@ -146,6 +163,19 @@ def _build_plan(tables: dict[str, Any], provenance: dict[str, Provenance]) -> Tr
             raise InputError('plan.goal: give either tokens = "15.6 T tokens" or loss = "1.9 nat/token".')
         tables = {**tables, "goal": {**goal, "component": kind.__name__}}
     return build(tables, TrainingPlan, "plan", provenance)
+
+
+def _question(
+    section: Any,
+    system: TrainingSystem,
+    provenance: Mapping[str, Provenance],
+    calibration: Any,
+    before: Question | None = None,
+) -> Question:
+    question = parse_question(section, {path: origin.unit for path, origin in provenance.items()}, before)
+    if "plan.power_cap" in question.vary:
+        check_measured(system, question.vary["plan.power_cap"][0], calibration)
+    return question
 
 
 def _uncertainty(given: Any, provenance: Mapping[str, Provenance]) -> dict[str, str]:

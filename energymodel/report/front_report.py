@@ -1,8 +1,6 @@
 """How are efficient plans shown: a table with exchange rates, JSON, CSV, a figure, a page?"""
 
-import csv
 import html
-import io
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
@@ -10,9 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from energymodel.design.front import Front, FrontPoint
-from energymodel.design.layouts import layout_word
+from energymodel.design.layouts import layout_label
 from energymodel.report.figure import BLUE, COLORS, GRAY, ORANGE, add_axes, new_figure, page, save
-from energymodel.report.json_tree import Tree, outcome_json, plan_json
+from energymodel.report.json_tree import Tree, csv_text, outcome_json, plan_json
 from energymodel.units import format_quantity
 
 if TYPE_CHECKING:
@@ -31,43 +29,46 @@ _SHOWN = 24  # rows of the table on a terminal
 
 def front_report(front: Front) -> RenderableType:
     """Efficient plans, what each gives up for the other objectives, and where the layout changes."""
-    first = front.minimize[0]
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in front.minimize:
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in front.minimize[1:]:
-        table.add_column(f"1 % more {name}", justify="right", no_wrap=True)
-    for heading in ("chips", "clock", "batch", "layout"):
+    for heading in _headings(front):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     places = _spread(len(front.points), front.knee)
-    previous = ""
+    previous = None
     for place in places:
         point = front.points[place]
-        layout = layout_word(point.plan.layout)
-        marks = [word for word, holds in (("knee", place == front.knee), ("new layout", layout != previous)) if holds]
-        table.add_row(
-            *(format_quantity(point.values[name], front.units[name]) for name in front.minimize),
-            *(f"{point.exchange[name]:+.3f} %" if name in point.exchange else "" for name in front.minimize[1:]),
-            f"{float(point.plan.chips):g}",
-            f"{float(point.plan.clock):.3f}",
-            format_quantity(float(point.plan.batch[0]), "token"),
-            layout,
-            ", ".join(marks) if previous else ", ".join(mark for mark in marks if mark != "new layout"),
-        )
+        layout = layout_label(point.plan.layout)
+        marks = {"knee": place == front.knee, "new layout": previous not in (None, layout)}
+        table.add_row(*_cells(front, point), ", ".join(word for word, holds in marks.items() if holds))
         previous = layout
     own = ", ".join(f"{name} {format_quantity(front.baseline[name], front.units[name])}" for name in front.minimize)
     lines = [
         f"The scenario's own plan: {own}.",
-        f"1 % more of an objective saves so many percent of {first}, at the relaxed optimum.",
+        f'The columns "1 % more" say what that saves of {front.minimize[0]}, at the relaxed optimum.',
         f"Hypervolume {front.hypervolume:.4f} of the box between best and worst, in logarithms. "
         f"{front.layouts_considered:,} layouts compared, {front.layouts_searched} of them on the front or next to it.",
         front.message,
     ]
     if len(places) < len(front.points):
         lines.insert(0, f"{len(places)} of {len(front.points)} plans are shown; -o front.csv writes all.")
-    title = f"{front.scenario.title}: least {' against '.join(front.minimize)}"
+    title = f"{front.scenario.title}: lowest {' against '.join(front.minimize)}"
     return Group(Text(title, style="bold"), "", table, "", Text("\n".join(lines)))
+
+
+def _headings(front: Front) -> list[str]:
+    rates = [f"1 % more {name}" for name in front.minimize[1:]]
+    return [*front.minimize, *rates, "chips", "clock", "batch", "layout"]
+
+
+def _cells(front: Front, point: FrontPoint) -> list[str]:
+    return [
+        *(format_quantity(point.values[name], front.units[name]) for name in front.minimize),
+        *(f"{point.exchange[name]:+.3f} %" if name in point.exchange else "" for name in front.minimize[1:]),
+        f"{float(point.plan.chips):g}",
+        f"{float(point.plan.clock):.3f}",
+        format_quantity(float(point.plan.batch[0]), "token"),
+        layout_label(point.plan.layout),
+    ]
 
 
 def _spread(count: int, knee: int) -> list[int]:
@@ -102,26 +103,22 @@ def front_json(front: Front) -> Tree:
 
 def front_csv(front: Front) -> str:
     """One line per plan, objectives in SI with the unit in the heading."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
     objectives = [f"{name} [{front.units[name]}]" for name in front.minimize]
     rates = [f"saving of {front.minimize[0]} per {name} [%/%]" for name in front.minimize[1:]]
     layout = list(type(front.points[0].plan.layout).__dataclass_fields__)
-    writer.writerow(
-        [*objectives, *rates, "chips", "clock", "batch [token]", "coolant_temperature [K]", *layout, "knee"]
-    )
-    for place, point in enumerate(front.points):
+    headings = [*objectives, *rates, "chips", "clock", "batch [token]", "coolant_temperature [K]", *layout, "knee"]
+
+    def line(place: int, point: FrontPoint) -> list[int | float | None]:
         plan = point.plan
-        writer.writerow(
-            [
-                *(point.values[name] for name in front.minimize),
-                *(point.exchange.get(name, "") for name in front.minimize[1:]),
-                *(float(number) for number in (plan.chips, plan.clock, plan.batch[0], plan.coolant_temperature)),
-                *(float(getattr(plan.layout, name)) for name in layout),
-                int(place == front.knee),
-            ]
-        )
-    return buffer.getvalue()
+        return [
+            *(point.values[name] for name in front.minimize),
+            *(point.exchange.get(name) for name in front.minimize[1:]),
+            *(float(number) for number in (plan.chips, plan.clock, plan.batch[0], plan.coolant_temperature)),
+            *(float(getattr(plan.layout, name)) for name in layout),
+            int(place == front.knee),
+        ]
+
+    return csv_text([headings, *(line(place, point) for place, point in enumerate(front.points))])
 
 
 def front_figure(front: Front) -> "Figure":
@@ -133,15 +130,13 @@ def front_figure(front: Front) -> "Figure":
     axes = add_axes(figure, 1, 1, 1)
     first, second = front.minimize[:2]
     up, across = (_scaled(front, name) for name in (first, second))
-    words = [layout_word(point.plan.layout) for point in front.points]
+    words = [layout_label(point.plan.layout) for point in front.points]
     if len(front.minimize) == 2:
         axes.plot(across[0], up[0], color=GRAY, linewidth=0.8, zorder=1)
     for number, word in enumerate(dict.fromkeys(words)):
         chosen = [place for place, one in enumerate(words) if one == word]
-        axes.scatter(
-            [across[0][place] for place in chosen], [up[0][place] for place in chosen],
-            s=16, color=COLORS[number % len(COLORS)], label=word, zorder=2,
-        )  # fmt: skip
+        points = [across[0][place] for place in chosen], [up[0][place] for place in chosen]
+        axes.scatter(*points, s=16, color=COLORS[number % len(COLORS)], label=word, zorder=2)
     axes.scatter([across[0][front.knee]], [up[0][front.knee]], s=80, facecolors="none", edgecolors=ORANGE, label="knee")
     own = front.baseline
     axes.scatter([own[second] * across[1]], [own[first] * up[1]], marker="x", color=BLUE, label="scenario's own plan")
@@ -172,13 +167,7 @@ def front_file(front: Front, suffix: str) -> bytes:
 
 
 def _rows(front: Front) -> str:
-    def cells(point: FrontPoint) -> str:
-        shown = [format_quantity(point.values[name], front.units[name]) for name in front.minimize]
-        shown += [f"{point.exchange[name]:+.3f} %" if name in point.exchange else "" for name in front.minimize[1:]]
-        shown += [f"{float(point.plan.chips):g}", f"{float(point.plan.clock):.3f}", layout_word(point.plan.layout)]
-        return "".join(f"<td>{html.escape(cell)}</td>" for cell in shown)
-
-    headings = [*front.minimize, *(f"1 % more {name}" for name in front.minimize[1:]), "chips", "clock", "layout"]
-    head = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings)
-    body = "\n".join(f"<tr>{cells(point)}</tr>" for point in front.points)
+    head = "".join(f"<th>{html.escape(heading)}</th>" for heading in _headings(front))
+    lines = ["".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(front, point)) for point in front.points]
+    body = "\n".join(f"<tr>{line}</tr>" for line in lines)
     return f"<table><tr>{head}</tr>\n{body}</table>\n<p>{html.escape(front.message)}</p>"

@@ -4,7 +4,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -62,13 +62,11 @@ def layout_json(layout: ParallelLayout) -> Tree:
     return _numbers(layout)
 
 
-def optimum_json(optimum: Optimum, asked: Mapping[str, Any]) -> Tree:
-    """A run with what the search adds; `asked` is its [optimize] section, so that the scenario repeats it."""
-    run = run_json(optimum.scenario, optimum.plan, optimum.outcome)
-    run["scenario"] = {**run["scenario"], "optimize": dict(asked)}
+def optimum_json(optimum: Optimum) -> Tree:
+    """A run with what the search adds; the [optimize] section of its scenario repeats it."""
     runner_up = optimum.runner_up
     return {
-        **run,
+        **run_json(optimum.scenario, optimum.plan, optimum.outcome),
         "minimize": optimum.minimize,
         "result": optimum.result,
         "message": optimum.message,
@@ -124,10 +122,13 @@ def csv_row(tree: Mapping[str, Any]) -> str:
     scenario = tree.get("scenario", {})
     rest = {key: value for key, value in tree.items() if key != "scenario"}
     columns = {"scenario": scenario.get("name", ""), **_columns(strict(rest)[0])}
+    return csv_text([columns, columns.values()])
+
+
+def csv_text(rows: Iterable[Iterable[Any]]) -> str:
+    """Lines of CSV; what is missing stays empty."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerow("" if value is None else value for value in columns.values())
+    csv.writer(text, lineterminator="\n").writerows(["" if cell is None else cell for cell in row] for row in rows)
     return text.getvalue()
 
 

@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.design.result import Conflict, Optimum
+from energymodel.design.result import Conflict, Optimum, SearchResult
 from energymodel.presets.scenario import Scenario
 from energymodel.report.fields import Field, outcome_fields, plan_fields, show, total
 from energymodel.report.tables import PRIOR_MARK, data_parallel, given_priors, provenance_notes, slack_table
@@ -29,27 +29,14 @@ _STEPS = {
     "1": ((1000.0, "1000"), (100.0, "100"), (10.0, "10"), (1.0, "1")),
 }
 _LARGEST_STEP = 0.1  # of the limit: a price holds for small changes
-_MAIN = (
-    "loss", "tokens", "steps", "time", "chip_time", "mfu", "power_average", "power_busy", "power_peak", "pue",
-    "temperature", "clock", "memory_per_chip", "money", "carbon_operational", "carbon_embodied", "etp",
-    "landauer_multiple",
-)  # fmt: skip
+_LEFT_OUT = {"token_rate", "hfu", "availability", "information", "eei", "ppw", "euf"}
+_DEGREES = ("tensor", "pipeline", "virtual_stages", "context", "expert", "microbatch")
 
 
 def optimum_report(optimum: Optimum) -> RenderableType:
     """The found plan beside the scenario's own, the energy of both, what limits cost, how sure the search is."""
-    baseline, found = optimum.baseline_value, optimum.value
-    change = found / baseline - 1.0 if baseline else math.nan
-    shown = "nearest" if optimum.result == "infeasible" else "best found"
-    what = (
-        f"least {optimum.minimize}" if optimum.success else f"{optimum.result}; {optimum.minimize} of the {shown} plan"
-    )
-    headline = (
-        f"{optimum.scenario.title}: {what} {format_quantity(found, optimum.value_unit)}, "
-        f"{_percent(change)} against the scenario's own plan"
-    )
     return Group(
-        Text(headline, style="bold"),
+        Text(f"{optimum.scenario.title}\n{headline(optimum)}", style="bold"),
         "",
         plans_table(optimum.scenario, optimum.scenario.plan, optimum.plan, optimum.varied),
         "",
@@ -66,6 +53,17 @@ def optimum_report(optimum: Optimum) -> RenderableType:
         provenance_notes(optimum.scenario),
         Text(f"To evaluate this plan: {evaluate_command(optimum)}", style="dim", no_wrap=True, overflow="ignore"),
     )
+
+
+def headline(optimum: Optimum) -> str:
+    """What was found, in one line."""
+    change = optimum.value / optimum.baseline_value - 1.0 if optimum.baseline_value else math.nan
+    what = f"Lowest-{optimum.minimize} plan"
+    if not optimum.success:
+        shown = "nearest" if optimum.result == SearchResult.infeasible else "best"
+        what = f"{optimum.result.capitalize()}; {optimum.minimize} of the {shown} plan found"
+    value = format_quantity(optimum.value, optimum.value_unit)
+    return f"{what}: {value} ({_percent(change)} against the scenario's own plan)"
 
 
 def _comparison(title: str) -> Table:
@@ -100,7 +98,7 @@ def outcomes_table(own: TrainingOutcome, found: TrainingOutcome) -> Table:
     table = _comparison("Outcome")
     before, after = ({field.name: field for field in outcome_fields(one)} for one in (own, found))
     table.add_row("energy", *_both(total(own.energy), total(found.energy), "J"))
-    for name in _MAIN:
+    for name in (name for name in before if name not in _LEFT_OUT):
         table.add_row(
             escape(before[name].title), show(before[name]), show(after[name]), _ratio(before[name], after[name])
         )
@@ -138,16 +136,14 @@ def _percent(change: float) -> str:
 
 
 def limit_lines(optimum: Optimum) -> list[str]:
-    """Each limit, whether it holds the plan back, and what it costs."""
-    if not optimum.limits and not optimum.active:
-        return ["No limits."]
+    """The limits, which of them bind, and what these cost."""
     asked = ", ".join(
         f"{_word(name)} {format_quantity(value, optimum.limit_units[name])}" for name, value in optimum.limits.items()
     )
-    lines = [f"Limits: {asked}."] if asked else []
+    lines = [f"Limits: {asked}." if asked else "No limits."]
     if not optimum.active:
-        return [*lines, "No limit holds the plan back."]
-    lines.append("What holds the plan back, and what it costs:")
+        return [*lines, "No constraint is binding."]
+    lines.append("Binding constraints and their shadow prices:")
     return lines + [f"  {price_line(optimum, name)}" for name in optimum.active]
 
 
@@ -156,7 +152,7 @@ def price_line(optimum: Optimum, name: str) -> str:
     word = _word(name)
     price = optimum.prices.get(name)
     if price is None or not math.isfinite(price.elasticity):
-        return f"{word}"
+        return word
     # An elasticity compounds: 1 % more of a limit with elasticity 178 saves 83 %, not 178 %.
     share = -math.expm1(-price.elasticity * math.log1p(0.01))
     saves = _saving(f"{100 * abs(share):.3g} % {optimum.minimize}", price.elasticity)
@@ -164,8 +160,7 @@ def price_line(optimum: Optimum, name: str) -> str:
     steps = _STEPS.get(optimum.limit_units.get(name, ""), ())
     if not steps or name not in optimum.limits or not math.isfinite(price.price) or price.price == 0.0:
         return line
-    least = steps[-1]
-    step, text = next((one for one in steps if one[0] <= _LARGEST_STEP * optimum.limits[name]), least)
+    step, text = next((one for one in steps if one[0] <= _LARGEST_STEP * optimum.limits[name]), steps[-1])
     amount = -optimum.value * math.expm1(-price.elasticity * math.log1p(step / optimum.limits[name]))
     return f"{line}; {text} more {_saving(format_quantity(abs(amount), optimum.value_unit), price.price)}"
 
@@ -179,37 +174,34 @@ def _word(name: str) -> str:
 
 
 def search_lines(optimum: Optimum) -> list[str]:
-    """How many layouts were compared, how far the second best is, how far the bound."""
-    searched, left = (optimum.statistics[name] for name in ("layouts_searched", "layouts_left"))
+    """How many layouts were compared, whether restarts agree, how far the second best is, what rounding costs."""
+    statistics = optimum.statistics
     lines = [
-        f"Layouts: {optimum.layouts_considered:,} compared, {optimum.layouts_feasible:,} fit into memory, "
-        f"{searched:,} were searched."
+        f"Layouts: {optimum.layouts_considered:,} compared, {optimum.layouts_feasible:,} fit in memory, "
+        f"{statistics['layouts_searched']:,} searched."
     ]
-    others = optimum.statistics["others_excess"]
-    if math.isfinite(others) and others > 0.0 and not left:
-        least = f"at least {100.0 * others:.3g} % more {optimum.minimize}"
-        lines.append(f"The others need {least}, by the multipliers of the best on a grid.")
-    elif left:
+    left, others = statistics["layouts_left"], statistics["others_excess"]
+    if left:
         lines.append(f"No bound excludes {left:,} of the others: a better plan may be among them.")
-    count, agreeing = (optimum.statistics[name] for name in ("restarts", "restarts_agreeing"))
-    if count:
-        spread = 100.0 * math.expm1(optimum.statistics["restarts_spread"])
+    elif math.isfinite(others) and others > 0.0:
+        bound = f"at least {100.0 * others:.3g} % more {optimum.minimize}"
+        lines.append(f"The others need {bound}, by the multipliers of the best on a grid.")
+    if statistics["restarts"]:
+        worst = 100.0 * math.expm1(statistics["restarts_spread"])
         lines.append(
-            f"Of {count} other starts of the best layout {agreeing} end in it, the worst {spread:.2g} % above."
+            f"{statistics['restarts_agreeing']} of {statistics['restarts']} restarts of the best layout converge to "
+            f"the same optimum; the worst ends {worst:.2g} % above it."
         )
     if optimum.runner_up is not None:
         layout = optimum.runner_up.layout
-        degrees = ", ".join(
-            f"{name} {float(getattr(layout, name)):g}"
-            for name in ("tensor", "pipeline", "virtual_stages", "context", "expert", "microbatch")
-            if float(getattr(layout, name)) != 1.0
-        )
+        degrees = {name: float(getattr(layout, name)) for name in _DEGREES}
+        shown = ", ".join(f"{_word(name)} {degree:g}" for name, degree in degrees.items() if degree != 1.0)
         excess = f"{100.0 * optimum.runner_up.excess:.2f} % more {optimum.minimize}"
-        lines.append(f"Second best layout ({degrees or 'data parallelism alone'}): {excess}.")
+        lines.append(f"Second-best layout ({shown or 'data parallelism alone'}): {excess}.")
     if math.isfinite(optimum.gap):
         cost = f"at most {100.0 * optimum.gap:.2g} %" if optimum.gap >= 1e-4 else "less than 0.01 %"
         bound = format_quantity(optimum.relaxed_value, optimum.value_unit)
-        lines.append(f"Whole numbers cost {cost}: the relaxed bound is {bound}.")
+        lines.append(f"Rounding to whole numbers costs {cost}: the relaxed optimum is {bound}.")
     return lines
 
 
@@ -235,13 +227,8 @@ def plan_changes(own: TrainingPlan, found: TrainingPlan) -> Mapping[str, Field]:
 def evaluate_command(optimum: Optimum) -> str:
     """The command that evaluates the found plan."""
     changes = plan_changes(optimum.scenario.plan, optimum.plan)
-    words = [f"energymodel evaluate {optimum.scenario.name}"]
-    knots = [field for name, field in changes.items() if name.startswith("plan.batch[")]
-    if knots:
-        batch = [field for field in plan_fields(optimum.plan) if field.name.startswith("plan.batch")]
-        words.append(f'--set "plan.batch=[{", ".join(_exact(field) for field in batch)}]"')
-    words += [f"--set {_quoted(name, _exact(field))}" for name, field in changes.items() if "[" not in name]
-    return " ".join(words)
+    options = [f"--set {_quoted(name, _exact(field))}" for name, field in changes.items()]
+    return " ".join([f"energymodel evaluate {optimum.scenario.name}", *options])
 
 
 def _exact(field: Field) -> str:

@@ -1,7 +1,5 @@
 """How does a person read what to measure or change next: tables, JSON, CSV?"""
 
-import csv
-import io
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,10 +9,10 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.design.numbers import is_gain
 from energymodel.design.sensitivity import CHANGE, FREE, MEASURE, SHARES, Row, Sensitivity
+from energymodel.design.training_run import is_gain
 from energymodel.report.figure import save
-from energymodel.report.json_tree import strict
+from energymodel.report.json_tree import csv_text, strict
 from energymodel.report.tornado import tornado
 from energymodel.units import format_quantity
 
@@ -42,10 +40,10 @@ def headline(found: Sensitivity) -> str:
         )
         return f"The scenario's own plan: {outputs}."
     if not found.rows:
-        return f"The search for the least {best.minimize} is {found.result}, so nothing can be said of the optimum."
+        return f"The search for the lowest {best.minimize} ended {found.result}, so the optimum has no sensitivities."
     own = format_quantity(best.baseline_value, best.value_unit)
-    least = format_quantity(found.values[best.minimize], best.value_unit)
-    return f"The least {best.minimize} within the limits: {least}; the scenario's own plan: {own}."
+    lowest = format_quantity(found.values[best.minimize], best.value_unit)
+    return f"Lowest {best.minimize} within the limits: {lowest}; the scenario's own plan: {own}."
 
 
 def measure_table(found: Sensitivity, top: int = TOP) -> Table:
@@ -131,15 +129,15 @@ def _exceeded(limits: tuple[str, ...]) -> str:
 def limits_table(found: Sensitivity) -> Table:
     """Limits of the search and what 1 % more of each does."""
     name = _word(next(iter(found.values)))
-    table = _table(f"Change next: limits, by what 1 % more does to the least {name}")
+    table = _table(f"Change next: limits, by what 1 % more does to the lowest {name}")
     table.add_column("limit", no_wrap=True)
     for heading in ("value", f"{name} (% per %)"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("")
     for limit in sorted(found.limits, key=lambda limit: -abs(limit.elasticity)):
-        origin = "taken from the scenario, and moves with it" if limit.follows else ""
+        origin = "taken from the scenario; moves with it" if limit.follows else ""
         value = format_quantity(limit.value, limit.unit)
-        table.add_row(limit.name.replace("_", " "), value, _elasticity(limit.elasticity), origin)
+        table.add_row(_word(limit.name), value, _elasticity(limit.elasticity), origin)
     return table
 
 
@@ -172,7 +170,7 @@ def notes(found: Sensitivity) -> list[str]:
         ends = [(end, broken) for end, broken in zip((row.low, row.high), row.breaks, strict=True) if broken]
         lines += [f"At {_number(row, end)}, {row.path} {_exceeded(broken)}." for end, broken in ends]
     if any(row.is_uncertain and not row.effects[first].exact for row in found.rows):
-        lines.append("≈ from the elasticity; the others were searched again in the same layout.")
+        lines.append("≈ from the elasticity; the others are from new searches in the same layout.")
     if found.optimum and any(limit.follows for limit in found.limits):
         lines.append(
             "Limits taken from the scenario move with its numbers; hold one with --limit, "
@@ -183,22 +181,20 @@ def notes(found: Sensitivity) -> list[str]:
         if row.distribution is not None and row.distribution.is_joint:
             joint.setdefault(row.distribution.name, []).append(row.path)
     lines += [
-        f"Not varied, because known only together (joint {name}): {', '.join(_families(paths))}."
+        f"Not varied alone, because their distribution is joint ({name}): {', '.join(_families(paths))}."
         for name, paths in joint.items()
     ]
-    blind = [
-        row for row in found.by_elasticity() if row.distribution is None and row.provenance.is_prior
-        and row.action == MEASURE and row.effects[first].elasticity
-    ]  # fmt: skip
-    if blind:
-        shown = ", ".join(f"{row.path} ({_elasticity(row.effects[first].elasticity)})" for row in blind[:3])
+    uncertain_priors = [row for row in found.by_elasticity() if row.action == MEASURE and row.distribution is None]
+    without = [row for row in uncertain_priors if row.effects[first].elasticity]
+    if without:
+        shown = ", ".join(f"{row.path} ({_elasticity(row.effects[first].elasticity)})" for row in without[:3])
         lines.append(
-            f"Priors that matter to {_word(first)} without a stated uncertainty: {len(blind)}, first {shown}; "
+            f"Priors that matter to {_word(first)} without a stated uncertainty: {len(without)}, such as {shown}; "
             "give them one in [uncertainty]."
         )
     zero = sum(row.value == 0.0 for row in found.rows)
     if zero:
-        lines.append(f"Numbers that are zero, without an elasticity (--json gives their derivatives): {zero}.")
+        lines.append(f"Numbers that are zero have no elasticity (--json gives their derivatives): {zero}.")
     return lines
 
 
@@ -216,16 +212,8 @@ def _word(name: str) -> str:
 
 
 def _table(title: str) -> Table:
-    return Table(
-        box=None,
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        pad_edge=False,
-        header_style="",
-        padding=(0, 1),
-        collapse_padding=True,
-    )
+    layout = {"title_justify": "left", "title_style": "bold", "header_style": "", "padding": (0, 1)}
+    return Table(box=None, title=title, pad_edge=False, collapse_padding=True, **layout)
 
 
 def _kind(row: Row) -> str:
@@ -254,17 +242,14 @@ def _elasticity(value: float | None) -> str:
     return "0" if abs(value) < 5e-4 else f"{value:+.3f}" if abs(value) < 10.0 else f"{value:+.1f}"
 
 
-def sensitivity_json(found: Sensitivity, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """All numbers and their effects, in SI; `asked` is the [optimize] section of a search.
+def sensitivity_json(found: Sensitivity) -> dict[str, Any]:
+    """All numbers and their effects, in SI.
 
     Where a number or an output is zero, `elasticity` is null and `form` says so: the derivative stands alone.
     """
-    scenario = {"name": found.scenario.name, **found.scenario.tables}
-    if found.optimum:
-        scenario["optimize"] = dict(asked)
     shares = {name: found.shares(name) for name in found.values}
     return {
-        "scenario": scenario,
+        "scenario": {"name": found.scenario.name, **found.scenario.tables},
         "optimum": found.optimum is not None,
         "result": found.result,
         "message": found.message,
@@ -335,15 +320,12 @@ def sensitivity_csv(found: Sensitivity) -> str:
     """One line for each number, in the order of the JSON; SI, units in columns of their own."""
     own = ("path", "value", "unit", "kind", "distribution", "action", "low", "high", "range")
     each = ("elasticity", "derivative", "at_low", "at_high", "exact", "share")
-    tree = strict(sensitivity_json(found, {})["numbers"])[0]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*own, *(f"{name}.{column}" for name in found.values for column in each), "breaks"])
-    for row in tree:
+    lines = [[*own, *(f"{name}.{column}" for name in found.values for column in each), "breaks"]]
+    for row in strict(sensitivity_json(found)["numbers"])[0]:
         cells = [row[key] for key in own] + [row["effects"][name][column] for name in found.values for column in each]
         breaks = [f"{name} at {end}" for end in ("low", "high") for name in row[f"breaks_at_{end}"]]
-        writer.writerow(["" if cell is None else cell for cell in cells] + ["; ".join(breaks)])
-    return text.getvalue()
+        lines.append([*cells, "; ".join(breaks)])
+    return csv_text(lines)
 
 
 def sensitivity_file(found: Sensitivity, suffix: str) -> bytes:

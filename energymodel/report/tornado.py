@@ -37,7 +37,7 @@ def tornado(found: Sensitivity, output: str | None = None, bars: int = BARS) -> 
     axes.axvline(0.0, color="black", linewidth=0.8)
     axes.margins(x=0.15)
     axes.grid(visible=False, axis="y")
-    what = f"the least {name}" if found.optimum else name.replace("_", " ")
+    what = f"the lowest {name}" if found.optimum else name.replace("_", " ")
     axes.set_xlabel(f"change of {what} [%]")
     value = format_quantity(found.values[name], found.units[name])
     axes.set_title(f"{found.scenario.title}: {what} {value}", loc="left")

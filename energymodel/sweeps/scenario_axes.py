@@ -8,9 +8,11 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from energymodel.design.layouts import COARSE, candidates, fits, layout_word, screen, take
-from energymodel.design.problem import CAP, pose
+from energymodel.design.layouts import candidates, layout_label, take
+from energymodel.design.problem import formulate
+from energymodel.design.relaxation import COARSE, fits, screen
 from energymodel.errors import InputError, suggest
+from energymodel.presets.question import Question
 from energymodel.presets.renamed import current_name
 from energymodel.presets.scenario import Scenario, load_scenario
 from energymodel.presets.validate import check_measured
@@ -40,9 +42,9 @@ def scenario_axis(scenario: Scenario, path: str, values: Any, minimize: str = "e
         if isinstance(values, Axis) and values.unit not in ("1", unit):
             raise InputError(f"axis {path}: its unit is {values.unit}, not {unit}. Give the values in {unit}.")
         axis = dataclasses.replace(parse_axis(path, values, unit), unit=unit)
-        if path == CAP:
+        if path == "plan.power_cap":
             lowest = float(np.min(axis.values))
-            check_measured(scenario.system, lowest, scenario.tables.get("calibration"), f"axis {CAP}")
+            check_measured(scenario.system, lowest, scenario.tables.get("calibration"), f"axis {path}")
         return axis
     if path == LAYOUT and isinstance(values, str | int):
         return layout_axis(scenario, str(values), minimize)
@@ -71,7 +73,7 @@ def layout_axis(scenario: Scenario, text: str, minimize: str = "energy") -> Axis
         raise InputError(f'axis {LAYOUT}: "{text}" is neither "{ALL}" nor a number of layouts, such as 64.')
     with jax.enable_x64(True):
         baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
-        problem = pose(scenario, baseline, minimize, {}, {}, ())
+        problem = formulate(dataclasses.replace(scenario, optimize=Question(minimize)), baseline)
         chips = float(scenario.plan.chips)
         layouts = candidates(problem.given, chips)
         layouts = take(layouts, np.flatnonzero(fits(problem, layouts, chips)))
@@ -80,4 +82,4 @@ def layout_axis(scenario: Scenario, text: str, minimize: str = "energy") -> Axis
         if count != ALL:
             layouts = take(layouts, np.sort(screen(problem, layouts, COARSE).best(int(count))))
     axis = Axis(LAYOUT, layouts)
-    return dataclasses.replace(axis, labels=tuple(layout_word(axis.at(row)) for row in range(len(axis))))
+    return dataclasses.replace(axis, labels=tuple(layout_label(axis.at(row)) for row in range(len(axis))))

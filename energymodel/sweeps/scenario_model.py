@@ -7,7 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 
-from energymodel.design.problem import replace_leaf
+from energymodel.design.training_run import replace_leaf
 from energymodel.errors import InputError
 from energymodel.presets.scenario import Scenario
 from energymodel.sweeps.feasibility import Range

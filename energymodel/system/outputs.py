@@ -100,17 +100,30 @@ def _power(text: str, written: str | None) -> float:
     return power
 
 
-def parse_limit(name: str, value: Any, option: str = "limit") -> float:
-    """Limit of an output in SI, from text with a unit or a number in SI; messages call it `option`.
+def parse_limit(name: str, value: Any) -> float:
+    """Limit of an output in SI, from text with a unit or a number in SI.
 
     **Raises:** `InputError` for an unknown output or a value that is not positive.
     """
     if name not in OUTPUTS:
-        raise InputError(f'{option}: unknown "{name}". {suggest(name, OUTPUTS)}')
-    number = parse_quantity(value, OUTPUTS[name], f"{option} {name}") if isinstance(value, str) else float(value)
+        raise InputError(f'limit: unknown "{name}". {suggest(name, OUTPUTS)}')
+    number = parse_number(value, OUTPUTS[name], f"limit {name}")
     if not (math.isfinite(number) and number > 0.0):
-        raise InputError(f"{option} {name}: {value} is not a positive number in {OUTPUTS[name]}.")
+        raise InputError(f"limit {name}: {value} is not a positive number in {OUTPUTS[name]}.")
     return number
+
+
+def parse_number(value: Any, unit: str, name: str) -> float:
+    """Text with a unit, or a number that is in SI already; messages call it `name`.
+
+    **Raises:** `InputError` for what is neither.
+    """
+    if isinstance(value, str):
+        return parse_quantity(value, unit, name)
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise InputError(f"{name}: {value!r} is neither text with a unit nor a number in {unit}.") from None
 
 
 def output(outcome: TrainingOutcome, name: str) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from energymodel.design.numbers import Numbers
+from energymodel.design.training_run import TrainingRun
 from energymodel.errors import InputError, suggest
 from energymodel.presets.distributions import distributions
 from energymodel.presets.scenario import Scenario
@@ -206,7 +206,7 @@ def prepare_monte_carlo(
     tables: dict[str, Any] = {"seed": seed}
     if isinstance(what, Scenario):
         uncertain = scenario_numbers(what, numbers or {})
-        limits = {**what.optimize.get("limits", {}), **(limits or {})}
+        limits = {**what.optimize.limits, **(limits or {})}
         of, outputs, units = tuple(of or OF), tuple(OUTPUTS), UNITS
         tables["scenario"] = what.tables
     else:
@@ -256,7 +256,7 @@ def scenario_numbers(scenario: Scenario, changed: Mapping[str, Any]) -> list[Unc
         if path not in scenario.provenance:
             raise InputError(f'uncertainty: unknown path "{path}". {suggest(path, scenario.provenance)}')
     scenario = dataclasses.replace(scenario, uncertainty={**scenario.uncertainty, **changed})
-    values = Numbers(scenario.system, scenario.plan).values
+    values = TrainingRun(scenario.system, scenario.plan).values
     found = distributions(scenario, values)
     return [UncertainNumber(path, values[path], scenario.provenance[path].unit, one) for path, one in found.items()]
 

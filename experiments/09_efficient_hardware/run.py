@@ -84,7 +84,7 @@ def rows_of(asked: Question, lattice: Any, found: Found) -> list[Row]:
         x, layout, made = found.x[index], take(lattice, np.asarray(found.layout[index])), step.technology
         evaluation = evaluated(asked.design, x, layout, asked.target(step), made, asked.problem.given)
         system, plan, outcome, elasticities = evaluation
-        limits = asked.problem.form.rows
+        limits = asked.problem.formulation.rows
         reached = [name for name, y in zip(limits, found.multipliers[index], strict=False) if y > BROKEN]
         reached += [n for n, v, a, b in zip(asked.names, x, low, high, strict=True) if min(v - a, b - v) < SMALL]
         choice = Choice(*np.exp(x[len(PLAN) :]))

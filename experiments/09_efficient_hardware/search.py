@@ -13,8 +13,10 @@ from jaxtyping import Array
 
 import energymodel as em
 from energymodel.compilation import compiler_options, concurrently
-from energymodel.design.layouts import candidates, chips_per_replica, fits, take
-from energymodel.design.problem import Form, Given, Problem, Target, pose
+from energymodel.design.layouts import candidates, chips_per_replica, take
+from energymodel.design.problem import Criteria, DesignProblem, Formulation, formulate
+from energymodel.design.relaxation import fits
+from energymodel.design.training_run import TrainingRun
 from energymodel.presets.scenario import Scenario
 from energymodel.solver.minimize import RESULTS, SolverOptions, Values
 from energymodel.solver.minimize_many import minimize_many
@@ -77,19 +79,23 @@ STEPS = tuple(Step(aim, world, multiple) for aim in AIMS for world in WORLDS for
 class Design:
     """Objective and limits of a plan together with the hardware that it runs on; the choices come last in a point."""
 
-    form: Form
+    form: Formulation
 
-    def __call__(self, point: Array, layout: Any, target: Target, technology: Technology, given: Given) -> Values:
+    def __call__(
+        self, point: Array, layout: Any, target: Criteria, technology: Technology, given: TrainingRun
+    ) -> Values:
         """Logarithms of the objective and of each output over its limit."""
         plan, system = self.parts(point, technology, given)
-        return self.form(plan, layout, target, Given(system, given.plan))
+        return self.form(plan, layout, target, TrainingRun(system, given.plan))
 
-    def system_and_plan(self, point: Array, layout: Any, target: Target, technology: Technology, given: Given) -> Any:
+    def system_and_plan(
+        self, point: Array, layout: Any, target: Criteria, technology: Technology, given: TrainingRun
+    ) -> Any:
         """System and training plan of a point."""
         plan, system = self.parts(point, technology, given)
-        return self.form.at(plan, layout, target, Given(system, given.plan))
+        return self.form.at(plan, layout, target, TrainingRun(system, given.plan))
 
-    def parts(self, point: Array, technology: Technology, given: Given) -> tuple[Array, Any]:
+    def parts(self, point: Array, technology: Technology, given: TrainingRun) -> tuple[Array, Any]:
         """The plan's share of a point, and the system that its choices make; one variable rates both supplies."""
         plan, chosen = point[: len(PLAN)], jnp.exp(point[len(PLAN) :])
         system = build(given.system, technology, Choice(*chosen))
@@ -104,22 +110,22 @@ class Question:
 
     scenario: Scenario
     today: TrainingOutcome
-    problem: Problem
+    problem: DesignProblem
     design: Design
 
-    def target(self, step: Step) -> Target:
+    def target(self, step: Step) -> Criteria:
         """What a step minimizes, and its limits."""
-        own = self.problem.target
+        own = self.problem.criteria
         energy_alone = step.aim == "energy"
         powers = {name: np.asarray(0.0) for name in own.powers}
         powers |= {"energy": np.asarray(1.0), "time": np.asarray(0.0 if energy_alone else 1.0)}
         time = np.asarray(self.today.time if energy_alone else FAR, np.float64)
-        return Target(powers, {**own.limits, "time": time})
+        return Criteria(powers, {**own.limits, "time": time})
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the coordinates of a point."""
-        return (*self.problem.form.paths, *(field.name for field in dataclasses.fields(Choice)))
+        return (*self.problem.formulation.paths, *(field.name for field in dataclasses.fields(Choice)))
 
     @property
     def box(self) -> np.ndarray:
@@ -134,8 +140,9 @@ def question() -> Question:
     scenario = em.load_scenario("llama-3.1-405b-h100", changes)
     today = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
     limits = {"chips": BOUNDS["plan.chips"][1], "time": FAR}
-    problem = pose(scenario, today, "etp", limits, {path: BOUNDS[path] for path in PLAN}, ["plan.clock"])
-    return Question(scenario, today, problem, Design(problem.form))
+    scenario = scenario.with_question("etp", limits, {path: BOUNDS[path] for path in PLAN}, ["plan.clock"])
+    problem = formulate(scenario, today)
+    return Question(scenario, today, problem, Design(problem.formulation))
 
 
 class Found(NamedTuple):
@@ -189,7 +196,9 @@ def grid(asked: Question, axes: Mapping[str, Sequence[float]]) -> np.ndarray:
 
 
 @eqx.filter_jit(compiler_options=compiler_options())  # pyright: ignore[reportCallIssue]
-def merits(design: Design, points: Array, layouts: Any, target: Target, made: Technology, given: Given) -> Array:
+def merits(
+    design: Design, points: Array, layouts: Any, target: Criteria, made: Technology, given: TrainingRun
+) -> Array:
     """Objective with a price on violations, for pairs of point and layout."""
 
     def one(point: Array, layout: Any) -> Array:

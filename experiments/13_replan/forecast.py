@@ -64,7 +64,7 @@ def compute() -> list[dict[str, Any]]:
     for share in MOMENTS:
         until = (time >= 0.0) & (time <= share * length)
         mean = level * np.trapezoid(power[until], time[until]) / np.ptp(time[until]) * nodes
-        state = em.SoFar(tokens=share * tokens, time=share * length, equipment_power=float(mean), failures=0)
+        state = em.MeasuredRun(tokens=share * tokens, time=share * length, equipment_power=float(mean), failures=0)
         rest = rest_of(scenario, state)
         with jax.enable_x64(True):
             left = jax.tree.map(np.asarray, evaluate_once(rest.scenario.system, rest.scenario.plan))

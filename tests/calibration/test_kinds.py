@@ -12,7 +12,6 @@ from energymodel.calibration.calibration_case import ChosenForm
 from energymodel.calibration.constant_priors import ConstantPrior, Values, joint_prior, updated_prior
 from energymodel.calibration.kinds import KINDS
 from energymodel.calibration.measurements import MOST_ROWS, read_measurements
-from energymodel.design.problem import range_of
 from energymodel.errors import InputError
 from energymodel.learning.critical_batch import batch_penalty
 from energymodel.presets.scenario import load_scenario
@@ -164,7 +163,7 @@ def test_a_plan_below_the_lowest_measured_cap_is_refused():
         with pytest.raises(InputError, match=re.escape(f"axis plan.power_cap: {pattern}")):
             scenario_axis(calibrated, "plan.power_cap", values)
     with pytest.raises(InputError, match=re.escape(f"plan.power_cap: {pattern}")):
-        range_of(calibrated, "plan.power_cap", "250 W", "700 W")
+        calibrated.with_question(vary={"plan.power_cap": ("250 W", "700 W")})
     assert len(scenario_axis(calibrated, "plan.power_cap", "300..700 W 10")) == 10
     assert len(scenario_axis(load_scenario("test-1b-h100"), "plan.power_cap", "250..700 W 10")) == 10
     # Another accelerator was not the one that was measured.

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cli.shell import SMALL, run, run_json
-from energymodel.cli.optimize_command import asked_of, parse_limit, parse_range, written
+from energymodel.presets.question import parse_limits, parse_question
 from energymodel.presets.scenario import load_scenario
 from report.reference_optimum import infeasible, optimum
 
@@ -15,9 +15,9 @@ def search(monkeypatch):
     """A search that answers at once and remembers what it was asked."""
     asked = {}
 
-    def answer(scenario, *, progress, **options):
+    def answer(scenario, *, progress):
         progress("searching")
-        asked.update(options)
+        asked["question"] = scenario.optimize
         return asked.get("answer", optimum())
 
     monkeypatch.setattr("energymodel.design.optimize.optimize", answer)
@@ -38,7 +38,7 @@ def search(monkeypatch):
     ],
 )
 def test_limits(text, name, value):
-    assert parse_limit(text) == (name, pytest.approx(value))
+    assert parse_limits([text]) == {name: pytest.approx(value)}
 
 
 @pytest.mark.parametrize(
@@ -51,17 +51,18 @@ def test_limits(text, name, value):
 )
 def test_ranges(text, expected):
     units = {"plan.clock": "1", "plan.power_cap": "W", "plan.coolant_temperature": "K"}
-    assert parse_range(text, units) == (expected[0], pytest.approx(expected[1]))
+    assert parse_question({"vary": [text]}, units).vary == {expected[0]: pytest.approx(expected[1])}
 
 
 def test_options_reach_the_search(search):
     arguments = ["--minimize", "time", "--limit", "facility_power=15 kW", "--limit", "money=300 USD"]
     arguments += ["--vary", "plan.power_cap=400 W:700 W", "--fix", "plan.clock"]
     run_json("optimize", SMALL, *arguments)
-    assert search["minimize"] == "time"
-    assert search["limits"] == pytest.approx({"facility_power": 15e3, "money": 300.0})
-    assert search["vary"] == {"plan.power_cap": pytest.approx((400.0, 700.0))}
-    assert search["fix"] == ("plan.clock",)
+    question = search["question"]
+    assert question.minimize == "time"
+    assert question.limits == pytest.approx({"facility_power": 15e3, "money": 300.0})
+    assert question.vary == {"plan.power_cap": pytest.approx((400.0, 700.0))}
+    assert question.fix == ("plan.clock",)
 
 
 def test_the_section_of_a_file_holds_unless_an_option_says_otherwise(search, tmp_path):
@@ -72,16 +73,19 @@ def test_the_section_of_a_file_holds_unless_an_option_says_otherwise(search, tmp
         '[optimize.vary]\n"plan.power_cap" = ["400 W", "700 W"]\n'
     )
     run_json("optimize", str(path), "--limit", "time=1 day")
-    assert search["minimize"] == "money"
-    assert search["limits"] == pytest.approx({"time": 86400.0, "money": 300.0})
-    assert search["vary"] == {"plan.power_cap": pytest.approx((400.0, 700.0))}
+    question = search["question"]
+    assert question.minimize == "money"
+    assert question.limits == pytest.approx({"time": 86400.0, "money": 300.0})
+    assert question.vary == {"plan.power_cap": pytest.approx((400.0, 700.0))}
+    assert question.fix == ("plan.clock",)
 
 
 def test_the_scenario_in_the_json_asks_the_same_again():
     scenario = load_scenario(SMALL)
-    asked = asked_of(scenario, "etp", {"time": 86400.0}, ["plan.coolant_temperature=10:45 °C"], ["plan.clock"])
-    again = load_scenario({**scenario.tables, "optimize": json.loads(json.dumps(written(asked, scenario)))})
-    assert asked_of(again, None, {}, [], []) == asked
+    asked = scenario.with_question("etp", {"time": 86400.0}, ["plan.coolant_temperature=10:45 °C"], ["plan.clock"])
+    assert asked.optimize != scenario.optimize
+    again = load_scenario(json.loads(json.dumps({**asked.tables})))
+    assert again.optimize == asked.optimize
 
 
 def test_json_alone_stands_on_stdout(search):

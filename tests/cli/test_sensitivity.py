@@ -6,6 +6,7 @@ import json
 import pytest
 
 from cli.shell import SMALL, run, run_json
+from energymodel.design.result import SearchResult
 from report.reference_sensitivity import of_optimum, sensitivity
 
 
@@ -14,9 +15,9 @@ def analysis(monkeypatch):
     """An analysis that answers at once and remembers what it was asked."""
     asked = {}
 
-    def answer(scenario, of=(), *, optimum=False, progress, **options):
+    def answer(scenario, of=(), *, optimum=False, progress):
         progress("analyzing")
-        asked.update(options, of=tuple(of), optimum=optimum)
+        asked.update(of=tuple(of), optimum=optimum, question=scenario.optimize)
         return asked.get("answer", of_optimum() if optimum else sensitivity())
 
     monkeypatch.setattr("energymodel.design.sensitivity.sensitivity", answer)
@@ -36,15 +37,14 @@ def test_the_usual_outputs_are_the_default(analysis):
     assert analysis["of"] == ("energy", "time", "money", "carbon", "loss")
 
 
-def test_wishes_reach_the_search(analysis):
+def test_a_question_reaches_the_search(analysis):
     options = ["--minimize", "money", "--limit", "time=2 days", "--vary", "plan.clock=0.5:1", "--fix", "plan.chips"]
     tree = run_json("sensitivity", SMALL, "--optimum", *options)
     assert analysis["optimum"]
-    assert analysis["minimize"] == "money"
-    assert analysis["limits"] == {"time": 172800.0}
-    assert analysis["vary"] == {"plan.clock": (0.5, 1.0)}
-    assert analysis["fix"] == ("plan.chips",)
-    assert tree["scenario"]["optimize"]["minimize"] == "money"
+    assert analysis["question"].minimize == "money"
+    assert analysis["question"].limits == {"time": 172800.0}
+    assert analysis["question"].vary == {"plan.clock": (0.5, 1.0)}
+    assert analysis["question"].fix == ("plan.chips",)
     assert tree["limits"]["time"]["follows_scenario"] is True
 
 
@@ -104,7 +104,7 @@ def test_a_missing_extra_is_named_before_the_work(analysis, monkeypatch, tmp_pat
 @pytest.mark.parametrize(("verdict", "code"), [("infeasible", 3), ("not converged", 3), ("interrupted", 130)])
 def test_what_cannot_be_trusted_is_said_by_the_exit_code(analysis, verdict, code):
     message = "No plan obeys these limits together."
-    analysis["answer"] = dataclasses.replace(of_optimum(), result=verdict, message=message)
+    analysis["answer"] = dataclasses.replace(of_optimum(), result=SearchResult(verdict), message=message)
     result = run("sensitivity", SMALL, "--optimum")
     assert result.exit_code == code
     assert f"{verdict}: {message}" in result.stderr

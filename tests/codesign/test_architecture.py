@@ -19,7 +19,7 @@ from energymodel.codesign.model_shape import (
     shaped,
 )
 from energymodel.compilation import compiler_options
-from energymodel.design.problem import pose
+from energymodel.design.problem import formulate
 from energymodel.errors import InputError
 from energymodel.system.plan import ParallelLayout
 
@@ -146,7 +146,7 @@ def test_not_beaten_by_random_shapes(scenario, found):
     limits = {"loss": found.loss}
     with jax.enable_x64(True):
         baseline = jax.jit(em.evaluate, compiler_options=compiler_options())(scenario.system, scenario.plan)
-    problem = pose(scenario, baseline, "energy", limits, {}, ("plan.chips", "plan.coolant_temperature"))
+    problem = formulate(scenario.with_question(limits=limits, fix=("plan.chips", "plan.coolant_temperature")), baseline)
     random = np.random.default_rng(3)
     count = 20_000
     free = np.array([name in found.names for name in SHAPE])
@@ -154,12 +154,12 @@ def test_not_beaten_by_random_shapes(scenario, found):
     spread = 10.0 ** random.uniform(-3.0, -0.3, (count, 1))
     shapes = center + free * spread * random.normal(size=(count, len(SHAPE)))
     plan = np.log([float(found.plan.batch.item()), float(found.plan.clock)])
-    assert problem.form.paths == ("plan.batch", "plan.clock")
+    assert problem.formulation.paths == ("plan.batch", "plan.clock")
     plans = np.minimum(plan + spread * random.normal(size=(count, 2)), [np.inf, 0.0])
     depth = Depth(np.asarray(found.relaxed["layers"]), scenario.plan.layout)
-    form = ShapeForm(problem.form)
+    form = ShapeForm(problem.formulation)
     evaluate = jax.jit(jax.vmap(form, in_axes=(0, None, None, None, None)), compiler_options=compiler_options())
-    values = evaluate(np.concatenate([shapes, plans], axis=1), depth, problem.target, problem.given, ShapePrior())
+    values = evaluate(np.concatenate([shapes, plans], axis=1), depth, problem.criteria, problem.given, ShapePrior())
     feasible = np.all(np.asarray(values.inequalities) <= 1e-6, axis=1)
     assert feasible.sum() > 1000
     assert np.exp(np.asarray(values.objective)[feasible].min()) >= found.relaxed_value * (1 - 1e-6)

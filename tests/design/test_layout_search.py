@@ -5,9 +5,18 @@ import numpy as np
 import pytest
 
 import energymodel as em
-from energymodel.design.layout_search import MARGIN, OPTIONS, layout_bounds, lower_bounds, search_layouts, solve_lanes
-from energymodel.design.layouts import COARSE, FINE, candidates, fits, screen, take
-from energymodel.design.problem import pose
+from energymodel.design.layout_search import MARGIN, lower_bounds, search_layouts
+from energymodel.design.layouts import take
+from energymodel.design.problem import formulate
+from energymodel.design.relaxation import (
+    COARSE,
+    FINE,
+    OPTIONS,
+    fitting_layouts,
+    layout_bounds,
+    screen,
+    solve_relaxed,
+)
 from energymodel.solver.minimize import RESULTS, minimize
 from energymodel.system.evaluate import evaluate_once
 
@@ -16,14 +25,12 @@ from energymodel.system.evaluate import evaluate_once
 def problem():
     scenario = em.load_scenario("llama-3.1-405b-h100")
     baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
-    return pose(scenario, baseline, "energy", {}, {}, ())
+    return formulate(scenario, baseline)
 
 
 @pytest.fixture(scope="module")
 def lattice(problem):
-    chips = problem.bounds["plan.chips"][1]
-    every = candidates(problem.given, chips)
-    return take(every, np.flatnonzero(fits(problem, every, chips)))
+    return fitting_layouts(problem)[0]
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +42,11 @@ def searched(problem, lattice):
 def test_layouts_drawn_at_random_obey_their_bounds(problem, lattice, searched):
     coarse = screen(problem, lattice, COARSE)
     bound = lower_bounds(problem, lattice, searched, coarse)
-    # Half of them from the layouts with the least bounds: those could win.
+    # Half of them from the layouts with the lowest bounds: those could win.
     drawn = np.random.default_rng(5).choice(len(bound), 2048, replace=False)
     drawn = np.unique(np.concatenate([drawn, np.argsort(bound)[:2048]]))
     part = take(lattice, drawn)
-    solution = solve_lanes(problem, part, screen(problem, part, FINE).start)
+    solution = solve_relaxed(problem, part, screen(problem, part, FINE).start)
     violation = np.sum(np.maximum(-solution.slacks.inequalities, 0.0), axis=1)
     usable = np.isfinite(solution.value) & (violation <= 1e-6)
     assert np.sum(usable) > 100
@@ -53,9 +60,9 @@ def test_ipopt_finds_the_same_optimum_of_the_best_layout(problem, searched):
     best = searched.best()
     layout = take(searched.lattice, np.array([best]))
     low, high = layout_bounds(problem, layout)
-    layout, target = jax.tree.map(lambda leaf: leaf[0], (layout, problem.targets(1)))
+    layout, criteria = jax.tree.map(lambda leaf: leaf[0], (layout, problem.repeated_criteria(1)))
     found = minimize(
-        problem.form, 0.5 * (low + high)[0], args=(layout, target, problem.given), bounds=(low[0], high[0]),
+        problem.formulation, 0.5 * (low + high)[0], args=(layout, criteria, problem.given), bounds=(low[0], high[0]),
         options=OPTIONS, method="ipopt",
     )  # fmt: skip
     assert bool(found.result == RESULTS.successful)
@@ -63,6 +70,6 @@ def test_ipopt_finds_the_same_optimum_of_the_best_layout(problem, searched):
 
 
 @pytest.mark.slow
-def test_the_others_are_told_apart_by_more_than_the_margin(searched):
+def test_the_others_are_worse_by_more_than_the_margin(searched):
     assert searched.left == 0
     assert searched.others >= searched.solution.value[searched.best()] + MARGIN

@@ -8,8 +8,10 @@ import pytest
 
 import energymodel as em
 from energymodel.compilation import compiler_options
-from energymodel.design.layouts import COARSE, candidates, screen
-from energymodel.design.problem import pose
+from energymodel.design.layouts import candidates
+from energymodel.design.problem import formulate
+from energymodel.design.relaxation import COARSE, screen
+from energymodel.design.result import SearchResult
 from energymodel.system.outputs import objective_value
 
 README_SCENARIO = "llama-3.1-405b-h100"
@@ -56,7 +58,7 @@ def test_plan_is_what_evaluate_says(optimum):
 @pytest.mark.parametrize("wanted", [3_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
 def test_not_beaten_by_random_realizable_plans(scenario, optimum, wanted):
     """So many plans that obey every limit at the same loss: promising layouts, whole counts, other clocks."""
-    problem = pose(scenario, optimum.baseline, "energy", {}, {}, ())
+    problem = formulate(scenario, optimum.baseline)
     chips = float(scenario.plan.chips)
     lattice = candidates(problem.given, chips)
     promising = screen(problem, lattice, COARSE).best(256)
@@ -64,7 +66,7 @@ def test_not_beaten_by_random_realizable_plans(scenario, optimum, wanted):
     random = np.random.default_rng(7)
     sequence, node = float(scenario.system.workload.sequence), int(scenario.system.node.chips)
 
-    values = jax.jit(jax.vmap(problem.form, in_axes=(0, 0, None, None)), compiler_options=compiler_options())
+    values = jax.jit(jax.vmap(problem.formulation, in_axes=(0, 0, None, None)), compiler_options=compiler_options())
 
     feasible, best = 0, math.inf
     for _ in range(wanted // 10):
@@ -85,8 +87,8 @@ def test_not_beaten_by_random_realizable_plans(scenario, optimum, wanted):
             "plan.coolant_temperature": random.uniform(*problem.bounds["plan.coolant_temperature"], count),
             "plan.chips": data * group,
         }
-        points = np.log(np.stack([point[path] for path in problem.form.paths], axis=1))
-        objective, rows, _ = values(points, layouts, problem.target, problem.given)
+        points = np.log(np.stack([point[path] for path in problem.formulation.paths], axis=1))
+        objective, rows, _ = values(points, layouts, problem.criteria, problem.given)
         allowed = np.all(np.asarray(rows) <= 0.0, axis=1) & whole_nodes
         feasible += int(allowed.sum())
         best = min(best, float(np.min(np.asarray(objective)[allowed], initial=math.inf)))
@@ -118,7 +120,9 @@ def test_price_of_time_is_the_slope_of_the_optimum(scenario, optimum):
 @pytest.mark.slow
 def test_infeasible_names_the_conflict_and_what_each_must_give(scenario):
     optimum = em.optimize(scenario, limits={"time": "70 days", "facility_power": "12 MW"})
-    assert optimum.result == "infeasible"
+    assert optimum.result == SearchResult.infeasible == "infeasible"
+    with pytest.raises(RuntimeError, match="infeasible: No plan obeys these limits together"):
+        optimum.result.throw_unless_successful(optimum.message)
     conflicts = {conflict.limit: conflict for conflict in optimum.conflicts}
     # Each of time and power can hold alone with the loss and the chips, so that a smallest conflict has both.
     assert {"time", "facility_power", "loss"} == set(conflicts)
@@ -140,7 +144,7 @@ def test_a_time_that_the_loss_and_the_chips_forbid(scenario):
     assert float(optimum.outcome.time) > 20 * 86400
 
 
-def test_bad_wishes_are_refused(scenario):
+def test_bad_questions_are_refused(scenario):
     with pytest.raises(em.InputError, match='limit: unknown "tme"'):
         em.optimize(scenario, limits={"tme": "3 days"})
     with pytest.raises(em.InputError, match="energy"):
@@ -161,14 +165,14 @@ def test_search_repeats_from_other_starts(scenario, optimum):
     from energymodel.solver.minimize import RESULTS, SolverOptions
     from energymodel.solver.minimize_many import minimize_many
 
-    problem = pose(scenario, optimum.baseline, "energy", {}, {}, ())
+    problem = formulate(scenario, optimum.baseline)
     count = 200
     random = np.random.default_rng(3)
     low, high = (side[0] for side in problem.boxes(1))
     start = random.uniform(low, high, (count, len(low)))
     layouts = jax.tree.map(lambda leaf: np.full(count, float(leaf)), optimum.plan.layout)
     found = minimize_many(
-        problem.form, start, (layouts, problem.targets(count)), shared=(problem.given,),
+        problem.formulation, start, (layouts, problem.repeated_criteria(count)), shared=(problem.given,),
         bounds=(np.tile(low, (count, 1)), np.tile(high, (count, 1))), options=SolverOptions(hessian="differences"),
     )  # fmt: skip
     solved = np.asarray(found.result == RESULTS.successful)

@@ -10,9 +10,9 @@ from scipy.special import ndtri
 
 import energymodel as em
 from energymodel.design import posterior as updating
-from energymodel.design.numbers import Numbers
-from energymodel.design.posterior import FARTHEST, Measured, Posterior, failure_posterior, posterior_of
+from energymodel.design.posterior import FARTHEST, MeasuredOutput, Posterior, failure_posterior, posterior_of
 from energymodel.design.replan import rest_of
+from energymodel.design.training_run import TrainingRun
 from energymodel.errors import InputError
 from energymodel.presets.distributions import Distribution
 from energymodel.presets.scenario import load_scenario
@@ -40,7 +40,7 @@ def outcome_of(scenario):
 def state(whole, **changes):
     """A quarter of the run as planned, or with some measurements times a factor."""
     found = {"tokens": SHARE * whole.tokens, "time": SHARE * whole.time, "power": whole.power_average}
-    return em.SoFar(**{name: float(value) * changes.get(name, 1.0) for name, value in found.items()})
+    return em.MeasuredRun(**{name: float(value) * changes.get(name, 1.0) for name, value in found.items()})
 
 
 @pytest.mark.slow
@@ -78,8 +78,8 @@ def test_slow_and_frugal_run_is_believed(scenario, whole):
 def test_loss_above_the_law_is_believed(scenario, whole):
     """0.02 nat above what the law says: it says so as well, partly by its floor, partly by its critical batch."""
     tokens = float(SHARE * whole.tokens)
-    said = float(rest_of(scenario, em.SoFar(tokens=tokens)).planned.loss)
-    rest = rest_of(scenario, em.SoFar(tokens=tokens, loss=said + 0.02))
+    said = float(rest_of(scenario, em.MeasuredRun(tokens=tokens)).planned.loss)
+    rest = rest_of(scenario, em.MeasuredRun(tokens=tokens, loss=said + 0.02))
     update = next(one for one in rest.updates if one.path.endswith("entropy_floor"))
     assert 0.0 < update.after - update.before < 0.02
     start = outcome_of(load_scenario({"name": "now", **rest.scenario.tables}, {"plan.goal": {"tokens": "1 token"}}))
@@ -90,7 +90,7 @@ def test_loss_above_the_law_is_believed(scenario, whole):
 def test_limits_are_of_the_whole_run(scenario, whole):
     limits = {"energy": 1.2 * float(whole.energy.total), "time": "1 day", "facility_power": "1 MW"}
     rest = rest_of(scenario, state(whole), limits)
-    left = rest.scenario.optimize["limits"]
+    left = rest.scenario.optimize.limits
     np.testing.assert_allclose(left["energy"], 0.95 * whole.energy.total, rtol=1e-9)
     np.testing.assert_allclose(left["time"], 86400.0 - 0.25 * whole.time, rtol=1e-9)
     assert left["facility_power"] == 1e6
@@ -107,30 +107,30 @@ def test_rest_reads_back(scenario, whole):
 @pytest.mark.slow
 def test_text_with_units(scenario, whole):
     tokens = float(whole.tokens) / 4.0
-    rest = rest_of(scenario, em.SoFar(tokens=f"{tokens / 1e9} G tokens", time="4 h", failures="2"))
+    rest = rest_of(scenario, em.MeasuredRun(tokens=f"{tokens / 1e9} G tokens", time="4 h", failures="2"))
     assert rest.used["time"] == 14400.0
     assert rest.updates[0].path == "system.reliability.chip_mtbf"
 
 
 @pytest.mark.parametrize(
-    ("so_far", "limits", "words"),
+    ("measured", "limits", "words"),
     [
-        (em.SoFar(tokens=1e15), {}, "nothing is left to plan"),
-        (em.SoFar(tokens=-1.0), {}, "so far, tokens: -1.0 is not a positive number in token"),
-        (em.SoFar(tokens=1e9, failures=3.0), {}, "give the time in which they happened"),
-        (em.SoFar(tokens=1e9, power="3 nat"), {}, "so far, power"),
-        (em.SoFar(tokens=1e9, time="2 days"), {"time": "1 day"}, "limit time: the run has used"),
+        (em.MeasuredRun(tokens=1e15), {}, "nothing is left to plan"),
+        (em.MeasuredRun(tokens=-1.0), {}, "measured tokens: -1.0 is not a positive number in token"),
+        (em.MeasuredRun(tokens=1e9, failures=3.0), {}, "give the time in which they happened"),
+        (em.MeasuredRun(tokens=1e9, power="3 nat"), {}, "measured power"),
+        (em.MeasuredRun(tokens=1e9, time="2 days"), {"time": "1 day"}, "limit time: the run has used"),
     ],
 )
-def test_impossible_states(scenario, so_far, limits, words):
+def test_impossible_states(scenario, measured, limits, words):
     with pytest.raises(InputError, match=words):
-        rest_of(scenario, so_far, limits)
+        rest_of(scenario, measured, limits)
 
 
 def test_schedules_are_refused():
     scenario = load_scenario("test-1b-h100", ["plan.batch=[1 Mi tokens, 2 Mi tokens]"])
     with pytest.raises(InputError, match="one constant batch"):
-        rest_of(scenario, em.SoFar(tokens=1e9))
+        rest_of(scenario, em.MeasuredRun(tokens=1e9))
 
 
 def test_failures_by_hand():
@@ -144,10 +144,10 @@ def test_linear_model_against_its_closed_form(scenario, monkeypatch):
     slopes = np.array([[0.3, -0.1]])
     priors = {"a": Distribution("normal", (1.0,)), "b": Distribution("normal", (2.0,))}
     prior = Posterior(priors, {"a": 5.0, "b": 7.0}, np.zeros(2), np.eye(2))
-    numbers = Numbers(scenario.system, scenario.plan)
-    monkeypatch.setattr(updating, "_slopes", lambda now, numbers, products: (slopes @ now.z, slopes))
-    monkeypatch.setattr(updating, "_moved", lambda numbers, now: numbers)
-    found = posterior_of(prior, numbers, [Measured({"time": 1.0}, math.exp(0.2), 0.05)])
+    run = TrainingRun(scenario.system, scenario.plan)
+    monkeypatch.setattr(updating, "_slopes", lambda now, run, products: (slopes @ now.z, slopes))
+    monkeypatch.setattr(updating, "_moved", lambda run, now: run)
+    found = posterior_of(prior, run, [MeasuredOutput({"time": 1.0}, math.exp(0.2), 0.05)])
     gain = slopes[0] / (0.3**2 + 0.1**2 + 0.05**2)
     np.testing.assert_allclose(found.z, gain * 0.2, rtol=1e-9)
     np.testing.assert_allclose(found.covariance, np.eye(2) - np.outer(gain, slopes[0]), rtol=1e-9)
@@ -155,7 +155,7 @@ def test_linear_model_against_its_closed_form(scenario, monkeypatch):
     update = found.update("a", "1")
     half = ndtri(0.95) * math.sqrt(found.covariance[0, 0])
     np.testing.assert_allclose([update.lower, update.upper], [update.after - half, update.after + half], rtol=1e-6)
-    far = posterior_of(prior, numbers, [Measured({"time": 1.0}, math.exp(50.0), 1e-3)])
+    far = posterior_of(prior, run, [MeasuredOutput({"time": 1.0}, math.exp(50.0), 1e-3)])
     assert np.max(np.abs(far.z)) <= FARTHEST
 
 

@@ -13,10 +13,10 @@ from scipy import stats
 
 import energymodel as em
 from energymodel.design import envelope
-from energymodel.design.numbers import LIMITS_OF_SYSTEM, UNITS, Numbers, evaluate_vectors, is_gain
-from energymodel.design.problem import pose
-from energymodel.design.sensitivity import OF, SHARES, sensitivity
-from energymodel.design.steps import steps
+from energymodel.design.problem import formulate
+from energymodel.design.result import SearchResult
+from energymodel.design.sensitivity import OF, SHARES, next_values, sensitivity
+from energymodel.design.training_run import LIMITS_OF_SYSTEM, UNITS, TrainingRun, evaluate_vectors, is_gain
 from energymodel.presets.distributions import distributions, parse_distribution
 from energymodel.presets.files import names
 from energymodel.presets.validate import check_plan
@@ -103,39 +103,39 @@ def test_a_bad_word_of_a_scenario_names_the_path():
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_preset_can_be_read(name):
     scenario = em.load_scenario(name)
-    numbers = Numbers(scenario.system, scenario.plan)
-    assert list(numbers.values) == numbers.paths
-    assert set(numbers.values) == set(scenario.provenance)
-    for path, distribution in distributions(scenario, numbers.values).items():
+    run = TrainingRun(scenario.system, scenario.plan)
+    assert list(run.values) == run.paths
+    assert set(run.values) == set(scenario.provenance)
+    for path, distribution in distributions(scenario, run.values).items():
         if not distribution.is_joint:
-            low, high = distribution.quantiles(numbers.values[path], SHARES)
+            low, high = distribution.quantiles(run.values[path], SHARES)
             assert low < high, path
-            assert distribution.family == "uniform" or low < numbers.values[path] < high, path
+            assert distribution.family == "uniform" or low < run.values[path] < high, path
 
 
 # Numbers as a vector
 
 
 def test_a_changed_number_is_that_of_the_scenario_with_the_change(small):
-    numbers = Numbers(small.system, small.plan)
-    system, plan = numbers.at(numbers.changed("system.node.overhead_power", 2500.0))
+    run = TrainingRun(small.system, small.plan)
+    found = run.at(run.changed("system.node.overhead_power", 2500.0))
     changed = em.load_scenario(SMALL, ["system.node.overhead_power=2500 W"])
-    assert bool(eqx.tree_equal((system, plan), (changed.system, changed.plan)))
+    assert bool(eqx.tree_equal(found, TrainingRun(changed.system, changed.plan)))
 
 
 def test_a_schedule_of_the_batch_changes_as_a_whole():
     scenario = em.load_scenario(SMALL, {"plan.batch": ["262144 tokens", "524288 tokens"]})
-    numbers = Numbers(scenario.system, scenario.plan)
-    assert numbers.values["plan.batch"] == 393216.0
-    _, plan = numbers.at(numbers.changed("plan.batch", 2 * 393216.0))
+    run = TrainingRun(scenario.system, scenario.plan)
+    assert run.values["plan.batch"] == 393216.0
+    plan = run.at(run.changed("plan.batch", 2 * 393216.0)).plan
     np.testing.assert_array_equal(plan.batch, [524288.0, 1048576.0])
 
 
 def test_outputs_are_those_of_evaluate(small):
     outcome = evaluate_once(small.system, small.plan)
-    numbers = Numbers(small.system, small.plan)
+    run = TrainingRun(small.system, small.plan)
     wanted = ("energy", "energy.cooling", "carbon", "step_time", "mfu", "slack.memory")
-    values = evaluate_vectors(numbers, wanted, numbers.vector[None])[0]
+    values = evaluate_vectors(run, wanted, run.vector[None])[0]
     expected = [
         outcome.energy.total, outcome.energy.cooling, outcome.carbon_operational + outcome.carbon_embodied,
         outcome.step_time.total, outcome.mfu, float(small.system.accelerator.memory_capacity / outcome.memory_per_chip),
@@ -151,11 +151,11 @@ def test_outputs_are_those_of_evaluate(small):
 
 def test_elasticities_are_the_slopes_of_differences(small, found):
     """Fourth-order differences for every number; where the slopes on both sides differ there is a kink."""
-    numbers, step = Numbers(small.system, small.plan), 1e-4
-    paths = [path for path, value in numbers.values.items() if value]
+    run, step = TrainingRun(small.system, small.plan), 1e-4
+    paths = [path for path, value in run.values.items() if value]
     offsets = (-2, -1, 0, 1, 2)
-    vectors = [numbers.changed(path, numbers.values[path] * (1 + k * step)) for path in paths for k in offsets]
-    logs = np.log(evaluate_vectors(numbers, OF, np.stack(vectors)).reshape(len(paths), len(offsets), len(OF)))
+    vectors = [run.changed(path, run.values[path] * (1 + k * step)) for path in paths for k in offsets]
+    logs = np.log(evaluate_vectors(run, OF, np.stack(vectors)).reshape(len(paths), len(offsets), len(OF)))
     central = np.einsum("k,pko->po", np.array([1.0, -8.0, 0.0, 8.0, -1.0]), logs) / (12.0 * step)
     # The second difference over the step grows with the step on a curve, and stays at a kink.
     near, far = (np.abs(logs[:, 2 + k] - 2.0 * logs[:, 2] + logs[:, 2 - k]) / step for k in (1, 2))
@@ -196,10 +196,9 @@ def test_a_number_that_is_zero_has_a_derivative_alone(small, found):
 def test_ranges_are_exact(small, found):
     for row in found.by_uncertainty()[:3]:
         assert row.low is not None
-        system, plan = Numbers(small.system, small.plan).at(
-            Numbers(small.system, small.plan).changed(row.path, row.low)
-        )
-        outcome = evaluate_once(system, plan)
+        run = TrainingRun(small.system, small.plan)
+        changed = run.at(run.changed(row.path, row.low))
+        outcome = evaluate_once(changed.system, changed.plan)
         assert row.effects["energy"].low == pytest.approx(float(outcome.energy.total), rel=1e-12)
         assert row.effects["loss"].low == pytest.approx(float(outcome.loss), rel=1e-12)
 
@@ -238,16 +237,17 @@ def test_unknown_outputs_are_refused(small):
 @pytest.mark.parametrize("name", ["llama-3.1-405b-h100", SMALL])
 def test_next_values_can_be_run(name):
     scenario = em.load_scenario(name)
-    numbers = Numbers(scenario.system, scenario.plan)
+    run = TrainingRun(scenario.system, scenario.plan)
     group = float(scenario.plan.layout.tensor * scenario.plan.layout.pipeline * scenario.plan.layout.context)
-    for path in numbers.paths:
+    for path in run.paths:
         if not path.startswith("plan."):
             continue
-        for end, value in zip(steps(scenario, numbers, path), (-1, 1), strict=True):
+        for end, value in zip(next_values(scenario, path), (-1, 1), strict=True):
             if end is None:
                 continue
-            check_plan(*numbers.at(numbers.changed(path, end)))
-            assert math.copysign(1.0, end - numbers.values[path]) == value
+            changed = run.at(run.changed(path, end))
+            check_plan(changed.system, changed.plan)
+            assert math.copysign(1.0, end - run.values[path]) == value
             assert path != "plan.chips" or end % group == 0.0
 
 
@@ -265,7 +265,7 @@ def best(small):
 def around(best):
     """The relaxed optimum in the scenario's own layout, and its derivatives."""
     with jax.enable_x64(True):
-        return envelope.differentiate(best, {"limits": None, "vary": None, "fix": ()})
+        return envelope.differentiate(best)
 
 
 @pytest.mark.slow
@@ -283,7 +283,7 @@ def around(best):
     ],
 )
 def test_the_optimum_moves_as_the_envelope_theorem_says(small, around, path):
-    value, step = Numbers(small.system, small.plan).values[path], 1e-3
+    value, step = TrainingRun(small.system, small.plan).values[path], 1e-3
     higher, lower = (math.log(around.search(path, value * (1.0 + sign * step))) for sign in (1.0, -1.0))
     assert around.derivatives is not None
     elasticity = around.derivatives[path] * value / around.value
@@ -292,7 +292,7 @@ def test_the_optimum_moves_as_the_envelope_theorem_says(small, around, path):
 
 @pytest.mark.slow
 def test_limits_are_those_that_the_problem_takes_from_the_scenario(small, best, around):
-    problem = pose(small, best.baseline, "energy", {}, {}, ())
+    problem = formulate(small, best.baseline)
     assert around.following == set(problem.limits)
     hardware = envelope._of_hardware(small.system)
     assert {name: float(np.asarray(value)) for name, value in hardware.items()} == {
@@ -306,8 +306,8 @@ def test_limits_are_those_that_the_problem_takes_from_the_scenario(small, best, 
 
 @pytest.mark.slow
 def test_a_limit_that_is_given_does_not_move(small, best, around):
-    asked = {"limits": {"time": float(best.baseline.time)}, "vary": None, "fix": ()}
-    held = envelope.differentiate(best, asked)
+    asked = small.with_question(limits={"time": float(best.baseline.time)})
+    held = envelope.differentiate(dataclasses.replace(best, scenario=asked))
     assert held.value == pytest.approx(around.value, rel=1e-9)
     assert "time" not in held.following
     assert held.derivatives is not None
@@ -320,7 +320,7 @@ def test_a_limit_that_is_given_does_not_move(small, best, around):
 
 def test_an_infeasible_search_has_no_rows(small, best, monkeypatch):
     def refuse(scenario, **asked):
-        return dataclasses.replace(best, result="infeasible", message="No plan obeys these limits together.")
+        return dataclasses.replace(best, result=SearchResult.infeasible, message="No plan obeys these limits together.")
 
     monkeypatch.setattr("energymodel.design.sensitivity.optimize", refuse)
     answer = sensitivity(small, optimum=True)

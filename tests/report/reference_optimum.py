@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 import energymodel as em
-from energymodel.design.result import Conflict, Optimum, Price, RunnerUp
+from energymodel.design.result import Conflict, Optimum, Price, RunnerUp, SearchResult
 
 SMALL = "test-1b-h100"
 
@@ -24,7 +24,6 @@ def optimum() -> Optimum:
         energies = [float(one.power_average * one.time) for one in (baseline, outcome)]
     return Optimum(
         scenario=scenario,
-        minimize="energy",
         plan=plan,
         outcome=outcome,
         baseline=baseline,
@@ -44,7 +43,7 @@ def optimum() -> Optimum:
         runner_up=RunnerUp(layout=scenario.plan.layout, excess=0.0125),
         relaxed_value=0.99 * energies[1],
         gap=0.01,
-        result="successful",
+        result=SearchResult.successful,
         message="",
         conflicts=(),
         statistics={
@@ -61,7 +60,7 @@ def optimum() -> Optimum:
 def infeasible(**changes: Any) -> Optimum:
     return dataclasses.replace(
         optimum(),
-        result="infeasible",
+        result=SearchResult.infeasible,
         message="No plan obeys these limits together.",
         conflicts=(Conflict("time", 86400.0, 2 * 86400.0, "s"),),
         gap=float("inf"),

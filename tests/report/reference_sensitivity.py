@@ -4,8 +4,8 @@ import dataclasses
 from functools import lru_cache
 
 import energymodel as em
-from energymodel.design.numbers import Numbers
 from energymodel.design.sensitivity import Effect, Limit, Row, Sensitivity
+from energymodel.design.training_run import TrainingRun
 from energymodel.presets.distributions import distributions
 from report.reference_optimum import optimum
 
@@ -16,8 +16,8 @@ SMALL = "test-1b-h100"
 def sensitivity() -> Sensitivity:
     """Energy of 100 J and a loss of 2 nat/token; powers of the numbers, so that all effects are known."""
     scenario = em.load_scenario(SMALL)
-    numbers = Numbers(scenario.system, scenario.plan)
-    known = distributions(scenario, numbers.values)
+    run = TrainingRun(scenario.system, scenario.plan)
+    known = distributions(scenario, run.values)
     chosen = {  # action, low, high, energy at low and high, loss at low and high
         "system.accelerator.gemm_efficiency": ("measure", 0.6, 0.8, -0.9, (110.0, 92.0), (2.0, 2.0)),
         "system.facility.cooling.approach": ("measure", 5.0, 15.0, 0.05, (99.0, 103.0), (2.0, 2.0)),
@@ -30,11 +30,11 @@ def sensitivity() -> Sensitivity:
     }
     rows = []
     for path, (action, low, high, elasticity, energy, loss) in chosen.items():
-        value = numbers.values[path]
+        value = run.values[path]
         slope = 7.0 if elasticity is None else elasticity * 100.0 / value
         effects = {"energy": Effect(slope, elasticity, *energy), "loss": Effect(0.0, elasticity and 0.0, *loss)}
         breaks = ((), ("memory",)) if path == "plan.layout.microbatch" else ((), ())
-        origin, unlike = scenario.provenance[path], path in numbers.differences
+        origin, unlike = scenario.provenance[path], path in run.differences
         row = Row(path, value, origin, known.get(path), action, low, high, effects, breaks, is_difference=unlike)
         rows.append(row)
     return Sensitivity(scenario, {"energy": 100.0, "loss": 2.0}, tuple(rows))

@@ -9,6 +9,7 @@ import sys
 import pytest
 from rich.console import Console, RenderableType
 
+from energymodel.design.result import SearchResult
 from energymodel.errors import InputError
 from energymodel.report.json_tree import dumps
 from energymodel.report.sensitivity_report import (
@@ -57,16 +58,18 @@ def test_a_value_that_breaks_a_limit_is_not_proposed():
 
 def test_the_headline_says_what_of():
     assert headline(sensitivity()) == "The scenario's own plan: energy 100 J, loss 2 nat/token."
-    assert "least energy within the limits: 100 J" in headline(of_optimum())
-    nothing = dataclasses.replace(of_optimum(), rows=(), result="infeasible")
-    assert headline(nothing) == "The search for the least energy is infeasible, so nothing can be said of the optimum."
+    assert "Lowest energy within the limits: 100 J" in headline(of_optimum())
+    nothing = dataclasses.replace(of_optimum(), rows=(), result=SearchResult.infeasible)
+    assert (
+        headline(nothing) == "The search for the lowest energy ended infeasible, so the optimum has no sensitivities."
+    )
 
 
 def test_notes_say_what_the_tables_leave_out():
     text = "\n".join(notes(sensitivity()))
     assert "At 8, plan.layout.microbatch exceeds" not in text
-    assert "Not varied, because known only together (joint chinchilla): system.learning.loss_law.*." in text
-    assert "without a stated uncertainty: 1, first system.workload.hidden (+1.500)" in text
+    assert "Not varied alone, because their distribution is joint (chinchilla): system.learning.loss_law.*." in text
+    assert "without a stated uncertainty: 1, such as system.workload.hidden (+1.500)" in text
     assert "(--json gives their derivatives): 1." in text
 
 
@@ -80,7 +83,7 @@ def test_the_report_of_an_optimum_has_limits_and_marks_what_was_searched_again()
 
 
 def test_json_is_strict_and_complete():
-    tree = json.loads(dumps(sensitivity_json(sensitivity(), {})), parse_constant=pytest.fail)
+    tree = json.loads(dumps(sensitivity_json(sensitivity())), parse_constant=pytest.fail)
     rows = {row["path"]: row for row in tree["numbers"]}
     assert tree["outputs"]["energy"] == {
         "value": 100.0, "unit": "J", "together": pytest.approx(0.0932738, abs=1e-6)
@@ -103,7 +106,7 @@ def test_what_is_not_a_number_is_null():
     lost = dataclasses.replace(row, effects={"energy": dataclasses.replace(row.effects["energy"], low=float("nan"))})
     other = dataclasses.replace(sensitivity().rows[1], effects={"energy": sensitivity().rows[1].effects["energy"]})
     found = dataclasses.replace(sensitivity(), rows=(lost, other), values={"energy": 100.0})
-    tree = json.loads(dumps(sensitivity_json(found, {})), parse_constant=pytest.fail)
+    tree = json.loads(dumps(sensitivity_json(found)), parse_constant=pytest.fail)
     assert tree["numbers"][0]["effects"]["energy"]["at_low"] is None
     assert any("at_low" in warning for warning in tree["warnings"])
     assert "no plan" in "\n".join(_lines(sensitivity_report(found)))

@@ -1,10 +1,11 @@
-"""Which numbers does a scenario hold, as one vector with a name for each, and how do outputs follow from them?"""
+"""A system and a plan as one vector of named numbers: what are the outputs at such vectors, and their derivatives?"""
 
 import dataclasses
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +14,7 @@ from jaxtyping import Array, Float
 
 from energymodel.compilation import Compiled, concurrently
 from energymodel.errors import InputError, suggest
+from energymodel.numerics import Numeric
 from energymodel.presets.scenario import leaf_paths
 from energymodel.system.evaluate import evaluate
 from energymodel.system.outcome import Slack
@@ -20,18 +22,88 @@ from energymodel.system.outputs import AT_LEAST, OUTPUTS, limited_values
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 
-CHUNK = 64  # scenarios in one call of the compiled model
-
-
+CHUNK = 64  # vectors in one call of the compiled model
 _SLACKS = tuple(f"slack.{field.name}" for field in dataclasses.fields(Slack))
 UNITS: Mapping[str, str] = {**OUTPUTS, **dict.fromkeys(_SLACKS, "1")}
 """Unit of each output; `slack.*` is limit over value, not its logarithm."""
-LIMITS_OF_SYSTEM = (
-    "slack.memory", "slack.temperature", "slack.facility_power", "slack.clock", "slack.heat_flux", "slack.ramp",
-)  # fmt: skip
+LIMITS_OF_SYSTEM = tuple(
+    f"slack.{name}" for name in ("memory", "temperature", "facility_power", "clock", "heat_flux", "ramp")
+)
 MICROBATCHES = "microbatches"
-"""The least batch of a layout, one micro-batch for each replica, over the batch [1]."""
+"""The smallest batch of a layout, one micro-batch for each replica, over the batch [1]."""
 NAMES = (*UNITS, MICROBATCHES)
+
+
+class TrainingRun(eqx.Module):
+    """A system and a plan, whose numbers are one vector; a batch schedule is one number that scales all its knots."""
+
+    system: TrainingSystem
+    plan: TrainingPlan
+
+    def number(self, path: str) -> float:
+        """The number at a dotted path."""
+        return float(np.reshape(_leaf(self, path), ()))
+
+    @property
+    def paths(self) -> list[str]:
+        """Dotted paths of the numbers."""
+        return leaf_paths(self.system, "system") + leaf_paths(self.plan, "plan")
+
+    @property
+    def values(self) -> dict[str, float]:
+        """The numbers by path, in SI; of a batch schedule the mean of its knots."""
+        return {path: float(np.mean(leaf)) for path, leaf in zip(self.paths, jax.tree.leaves(self), strict=True)}
+
+    @property
+    def vector(self) -> Float[np.ndarray, " n"]:
+        """All leaves, one after the other."""
+        return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(self)])
+
+    @property
+    def differences(self) -> frozenset[str]:
+        """Paths of the temperatures that are differences."""
+        return frozenset((*_differences(self.system, "system"), *_differences(self.plan, "plan")))
+
+    @property
+    def places(self) -> dict[str, slice]:
+        """Where each number stands in the vector."""
+        ends = np.cumsum([np.size(leaf) for leaf in jax.tree.leaves(self)])
+        starts = [0, *ends[:-1]]
+        return {path: slice(int(a), int(b)) for path, a, b in zip(self.paths, starts, ends, strict=True)}
+
+    def changed(self, path: str, value: float) -> Float[np.ndarray, " n"]:
+        """The vector with another value of one number; a batch schedule keeps its shape."""
+        vector, place = self.vector, self.places[path]
+        own = float(np.mean(vector[place]))
+        vector[place] = vector[place] * (value / own) if place.stop - place.start > 1 else value
+        return vector
+
+    def at(self, vector: Float[np.ndarray, " n"]) -> "TrainingRun":
+        """The run that holds the numbers of a vector."""
+        leaves, structure = jax.tree.flatten(self)
+        parts = np.split(vector, np.cumsum([np.size(leaf) for leaf in leaves])[:-1])
+        shaped = [part.reshape(np.shape(leaf)) for part, leaf in zip(parts, leaves, strict=True)]
+        return jax.tree.unflatten(structure, shaped)
+
+
+def replace_leaf(tree: Any, path: str, value: Numeric) -> Any:
+    """The same tree with another leaf at a dotted path; shape and structure stay."""
+    return eqx.tree_at(lambda node: _leaf(node, path), tree, jnp.reshape(value, jnp.shape(_leaf(tree, path))))
+
+
+def _leaf(node: Any, path: str) -> Any:
+    for part in path.split("."):
+        node = getattr(node, part)
+    return node
+
+
+def _differences(component: Any, path: str) -> list[str]:
+    found = []
+    for field in dataclasses.fields(component):
+        where, part = f"{path}.{field.name}", getattr(component, field.name)
+        found += _differences(part, where) if dataclasses.is_dataclass(part) else []
+        found += [where] if field.metadata.get("difference") else []
+    return found
 
 
 def is_gain(name: str) -> bool:
@@ -52,92 +124,32 @@ def check_outputs(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-@dataclasses.dataclass(frozen=True)
-class Numbers:
-    """All numbers of a system and a plan as one vector; a batch schedule is one number that scales all its knots."""
-
-    system: TrainingSystem
-    plan: TrainingPlan
-
-    @property
-    def paths(self) -> list[str]:
-        """Dotted paths of the numbers."""
-        return leaf_paths(self.system, "system") + leaf_paths(self.plan, "plan")
-
-    @property
-    def values(self) -> dict[str, float]:
-        """The numbers by path, in SI; of a batch schedule the mean of its knots."""
-        leaves = jax.tree.leaves((self.system, self.plan))
-        return {path: float(np.mean(leaf)) for path, leaf in zip(self.paths, leaves, strict=True)}
-
-    @property
-    def vector(self) -> Float[np.ndarray, " n"]:
-        """All leaves, one after the other."""
-        return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves((self.system, self.plan))])
-
-    @property
-    def differences(self) -> frozenset[str]:
-        """Paths of the temperatures that are differences."""
-        return frozenset((*_differences(self.system, "system"), *_differences(self.plan, "plan")))
-
-    def places(self) -> dict[str, slice]:
-        """Where each number stands in the vector."""
-        ends = np.cumsum([np.size(leaf) for leaf in jax.tree.leaves((self.system, self.plan))])
-        starts = [0, *ends[:-1]]
-        return {path: slice(int(a), int(b)) for path, a, b in zip(self.paths, starts, ends, strict=True)}
-
-    def changed(self, path: str, value: float) -> Float[np.ndarray, " n"]:
-        """The vector with another value of one number; a batch schedule keeps its shape."""
-        vector, place = self.vector, self.places()[path]
-        own = float(np.mean(vector[place]))
-        vector[place] = vector[place] * (value / own) if place.stop - place.start > 1 else value
-        return vector
-
-    def at(self, vector: Float[np.ndarray, " n"]) -> tuple[TrainingSystem, TrainingPlan]:
-        """System and plan that hold the numbers of a vector."""
-        leaves, structure = jax.tree.flatten((self.system, self.plan))
-        ends = np.cumsum([np.size(leaf) for leaf in leaves])[:-1]
-        parts = np.split(vector, ends)
-        return jax.tree.unflatten(
-            structure, [part.reshape(np.shape(leaf)) for part, leaf in zip(parts, leaves, strict=True)]
-        )
-
-
-def _differences(component: Any, path: str) -> list[str]:
-    found = []
-    for field in dataclasses.fields(component):
-        where, part = f"{path}.{field.name}", getattr(component, field.name)
-        found += _differences(part, where) if dataclasses.is_dataclass(part) else []
-        found += [where] if field.metadata.get("difference") else []
-    return found
-
-
 def evaluate_vectors(
-    numbers: Numbers, names: tuple[str, ...], vectors: Float[np.ndarray, "k n"]
+    run: TrainingRun, names: tuple[str, ...], vectors: Float[np.ndarray, "k n"]
 ) -> Float[np.ndarray, "k outputs"]:
-    """Outputs at many vectors of numbers, exactly, in chunks of one compiled size."""
+    """Outputs at many vectors of numbers, in chunks of one compiled size."""
 
     def chunk(first: int) -> np.ndarray:
         index = np.minimum(np.arange(first, first + CHUNK), len(vectors) - 1)
-        return np.asarray(_values(numbers.system, numbers.plan, vectors[index]))
+        return np.asarray(_values(run, vectors[index]))
 
     values = np.concatenate(concurrently(chunk, range(0, len(vectors), CHUNK)))[: len(vectors)]
     return values[:, [NAMES.index(name) for name in names]]
 
 
-def gradient(numbers: Numbers, weights: Mapping[str, float]) -> Float[np.ndarray, " n"]:
+def output_gradient(run: TrainingRun, weights: Mapping[str, float]) -> Float[np.ndarray, " n"]:
     """Derivatives of a weighted sum of outputs by all numbers at once, in SI [reverse mode].
 
     **Arguments:**
 
     - `weights`: of the outputs by name, one of `NAMES`.
     """
-    row = np.array([weights.get(name, 0.0) for name in NAMES])
-    return np.array(_gradient(numbers.system, numbers.plan, row))
+    return np.array(_gradient(run, np.array([weights.get(name, 0.0) for name in NAMES])))
 
 
-def _outputs(system: TrainingSystem, plan: TrainingPlan) -> Array:
+def _outputs(run: TrainingRun) -> Array:
     """All outputs. One function for any choice of them, so that it compiles once."""
+    system, plan = run.system, run.plan
     outcome = evaluate(system, plan)
     values = limited_values(system, plan, outcome)
     room = [jnp.exp(getattr(outcome.slack, name.removeprefix("slack."))) for name in _SLACKS]
@@ -148,13 +160,13 @@ def _outputs(system: TrainingSystem, plan: TrainingPlan) -> Array:
 
 
 @partial(Compiled, once=True)
-def _values(system: Any, plan: Any, vectors: Array) -> Array:
-    _, build = ravel_pytree((system, plan))
-    return jax.vmap(lambda vector: _outputs(*build(vector)))(vectors)
+def _values(run: TrainingRun, vectors: Array) -> Array:
+    _, build = ravel_pytree(run)
+    return jax.vmap(lambda vector: _outputs(build(vector)))(vectors)
 
 
 @partial(Compiled, once=True)
-def _gradient(system: Any, plan: Any, weights: Array) -> Array:
+def _gradient(run: TrainingRun, weights: Array) -> Array:
     # The weights are numbers of the program: batching the reverse sweep over outputs would take it minutes to compile.
-    vector, build = ravel_pytree((system, plan))
-    return jax.grad(lambda vector: weights @ _outputs(*build(vector)))(vector)
+    vector, build = ravel_pytree(run)
+    return jax.grad(lambda vector: weights @ _outputs(build(vector)))(vector)

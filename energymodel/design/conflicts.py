@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from energymodel.design.layout_search import ACTIVE, layout_bounds, solve_lanes
-from energymodel.design.layouts import FINE, Lattice, evaluate_points, grid_points, take
-from energymodel.design.problem import FAR, Problem, Target
+from energymodel.design.layouts import Lattice, take
+from energymodel.design.problem import FAR, Criteria, DesignProblem
+from energymodel.design.relaxation import FINE, TOLERANCE, evaluate_points, grid_points, layout_bounds, solve_relaxed
 from energymodel.design.result import Conflict
 from energymodel.system.outputs import AT_LEAST, OUTPUTS
 
@@ -26,49 +26,53 @@ PASSES = 4  # each over one step of the last
 SHARED = {"loss": 2.0, "chips": 64.0}  # goal and bound behind all conflicts, and up to how much of them is tried
 
 
-class _Case(NamedTuple):
-    """Limits of one question: those that hold, by name of row, and other values of some."""
+class _LimitSet(NamedTuple):
+    """Limits that are tried together: those that hold, by name of row, and other values of some."""
 
     rows: tuple[str, ...]
     instead: dict[str, float]
 
 
-def conflicts(problem: Problem, lattice: Lattice) -> tuple[Conflict, ...]:
+def conflicts(problem: DesignProblem, lattice: Lattice) -> tuple[Conflict, ...]:
     """A smallest set of limits that exclude each other, each with the value at which all others hold.
 
     The value is NaN where no value of this limit alone helps. Limits come in the order of how little they must give.
     """
-    search = _Search(problem, lattice)
-    together = search.smallest()
-    shared = [name for name, most in SHARED.items() if name in problem.limits and search.helps(name, most, together)]
-    found = [Conflict(name, problem.limits[name], search.nearest(name), OUTPUTS[name]) for name in (*together, *shared)]
+    infeasible = _InfeasibleProblem(problem, lattice)
+    together = infeasible.smallest()
+    shared = [
+        name for name, most in SHARED.items() if name in problem.limits and infeasible.helps(name, most, together)
+    ]
+    found = [
+        Conflict(name, problem.limits[name], infeasible.nearest(name), OUTPUTS[name]) for name in (*together, *shared)
+    ]
     return tuple(sorted(found, key=lambda one: abs(math.log(one.nearest / one.asked)) if one.nearest > 0 else math.inf))
 
 
-class _Search:
-    """The layouts of an infeasible problem on a grid."""
+class _InfeasibleProblem:
+    """An infeasible problem with its layouts on a grid."""
 
-    def __init__(self, problem: Problem, lattice: Lattice) -> None:
+    def __init__(self, problem: DesignProblem, lattice: Lattice) -> None:
         self.problem, self.lattice = problem, lattice
         self.grid = grid_points(problem, lattice, FINE)
-        values = evaluate_points(problem.form, self.grid, lattice, problem.target, problem.given)
+        values = evaluate_points(problem, self.grid, lattice)
         self.excess = np.where(np.isfinite(values.inequalities), values.inequalities, np.inf)
-        self.rows = {name: row for row, name in enumerate(problem.form.rows) if name in problem.limits}
+        self.rows = {name: row for row, name in enumerate(problem.formulation.rows) if name in problem.limits}
 
     def smallest(self) -> tuple[str, ...]:
         """Limits of a smallest conflict among the rows; empty if none is found."""
         for size in range(1, len(self.rows) + 1):
             sets = list(itertools.combinations(self.rows, size))
             sets = [one for one in sets if self.broken(one).min() > 0.0]
-            lack = self.violation([_Case(one, {}) for one in sets])
-            if len(sets) and lack.max() > ACTIVE:
+            lack = self.violation([_LimitSet(one, {}) for one in sets])
+            if len(sets) and lack.max() > TOLERANCE:
                 return sets[int(np.argmax(lack))]
         return ()
 
     def helps(self, name: str, most: float, rows: tuple[str, ...]) -> bool:
         """Whether some rows can hold together with so many times a limit."""
-        case = _Case(rows, {name: self.problem.limits[name] * most})
-        return bool(self.violation([case])[0] <= ACTIVE)
+        case = _LimitSet(rows, {name: self.problem.limits[name] * most})
+        return bool(self.violation([case])[0] <= TOLERANCE)
 
     def nearest(self, name: str) -> float:
         """Value of a limit at which the others can hold; NaN if there is none."""
@@ -78,14 +82,14 @@ class _Search:
         for turn in range(1 + PASSES):
             # The first turn asks whether the limit helps at all, and how far it goes.
             steps = np.array([high]) if turn == 0 else np.linspace(low, high, LEVELS + 1)[1:]
-            cases = [_Case(rows, {name: asked * math.exp(sign * step)}) for step in steps]
+            cases = [_LimitSet(rows, {name: asked * math.exp(sign * step)}) for step in steps]
             lack, reached = self.solve(cases)
-            holds = np.flatnonzero(lack <= ACTIVE)
+            holds = np.flatnonzero(lack <= TOLERANCE)
             if not len(holds):
                 return math.nan if turn == 0 else asked * math.exp(sign * high)
             best = int(holds[0])
             if name in self.rows and turn == 0:
-                high = max(high + float(reached[best, self.rows[name]]), ACTIVE)
+                high = max(high + float(reached[best, self.rows[name]]), TOLERANCE)
             elif turn:
                 low, high = (low if best == 0 else float(steps[best - 1])), float(steps[best])
         return asked * math.exp(sign * high)
@@ -95,13 +99,13 @@ class _Search:
         places = [*(self.rows[name] for name in rows), -1]  # whole micro-batches always count
         return np.sum(np.maximum(self.excess[..., places], 0.0), axis=-1)
 
-    def violation(self, cases: Sequence[_Case]) -> Float[np.ndarray, " cases"]:
-        """Least violation of each case over its layouts."""
+    def violation(self, cases: Sequence[_LimitSet]) -> Float[np.ndarray, " cases"]:
+        """Smallest violation of each case over its layouts."""
         return self.solve(cases)[0] if cases else np.zeros(0)
 
-    def solve(self, cases: Sequence[_Case]) -> tuple[Float[np.ndarray, " cases"], Float[np.ndarray, "cases rows"]]:
-        """Least violation of each case and the rows where it is least, over the layouts that break it least."""
-        problem, target = self.problem, self.problem.target
+    def solve(self, cases: Sequence[_LimitSet]) -> tuple[Float[np.ndarray, " cases"], Float[np.ndarray, "cases rows"]]:
+        """Smallest violation of each case over the layouts that break it least on the grid, and the rows there."""
+        problem = self.problem
         count = min(TRIED, len(self.grid))
         places, start = [], []
         for case in cases:
@@ -111,14 +115,17 @@ class _Search:
             places.append(chosen)
             start.append(self.grid[chosen, at[chosen]])
         layouts = take(self.lattice, np.concatenate(places))
-        limits = {name: np.repeat([self.limit(name, case) for case in cases], count) for name in target.limits}
-        powers = problem.targets(len(cases) * count).powers
-        least, most = layout_bounds(problem, layouts)
+        limits = {
+            name: np.repeat([self.limit(name, case) for case in cases], count) for name in problem.criteria.limits
+        }
+        powers = problem.repeated_criteria(len(cases) * count).powers
+        lower, upper = layout_bounds(problem, layouts)
         place = problem.index("plan.chips")
         if place is not None:
             chips = np.repeat([case.instead.get("chips", 0.0) for case in cases], count)
-            most[:, place] = np.where(chips > 0.0, np.log(np.maximum(chips, 1.0)), most[:, place])
-        found = solve_lanes(problem, layouts, np.concatenate(start), Target(powers, limits), (least, most))
+            upper[:, place] = np.where(chips > 0.0, np.log(np.maximum(chips, 1.0)), upper[:, place])
+        criteria = Criteria(powers, limits)
+        found = solve_relaxed(problem, layouts, np.concatenate(start), criteria, bounds=(lower, upper))
         rows = -found.slacks.inequalities
         lack = np.sum(np.maximum(rows, 0.0), axis=-1).reshape(len(cases), count)
         lack = np.where(np.isfinite(lack), lack, np.inf)
@@ -126,9 +133,9 @@ class _Search:
         case = np.arange(len(cases))
         return lack[case, best], rows.reshape(len(cases), count, -1)[case, best]
 
-    def limit(self, name: str, case: _Case) -> float:
+    def limit(self, name: str, case: _LimitSet) -> float:
         """Value of a limit in a case, in SI."""
-        own = float(self.problem.target.limits[name])
+        own = float(self.problem.criteria.limits[name])
         if name in case.instead:
             return case.instead[name]
         if name in case.rows or name not in self.rows:

@@ -1,0 +1,226 @@
+"""The problem with counts free to be fractions: many layouts at once, on a grid and at their optima.
+
+Every layout is a lane of one compiled program.
+"""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from energymodel.compilation import Compiled, concurrently
+from energymodel.design.layouts import Lattice, candidates, chips_per_replica, take
+from energymodel.design.problem import Criteria, DesignProblem, Formulation
+from energymodel.design.training_run import TrainingRun
+from energymodel.errors import InputError
+from energymodel.numerics import Numeric
+from energymodel.solver import PerConstraint, Solution, SolverOptions, Values, minimize_many
+from energymodel.system.memory import chip_memory
+from energymodel.system.outputs import OUTPUTS
+from energymodel.system.plan import ParallelLayout
+from energymodel.system.work import divide
+from energymodel.units import format_quantity
+
+OPTIONS = SolverOptions(hessian="differences", max_iterations=100)
+CHUNK = 4096  # points in one call of the compiled model
+TOLERANCE = 1e-5  # violation of limits in the logarithm that counts as none
+VIOLATION_PRICE = 10.0
+COARSE = {
+    "plan.batch": np.array([0.5, 0.85, 1.5, 4.0]),
+    "plan.clock": np.array([0.8, 1.0]),
+    "plan.chips": np.array([0.5, 1.0]),
+}
+FINE = {
+    "plan.batch": np.exp(np.linspace(np.log(0.25), np.log(8.0), 8)),
+    "plan.clock": np.array([0.7, 0.85]),
+    "plan.coolant_temperature": np.array([0.97, 1.0, 1.04]),
+    "plan.chips": np.array([0.5, 1.0]),
+}
+"""Grids of a screening, as multiples of the scenario's own values; other variables keep theirs.
+
+The fine one gives starts. At clocks that the rated power does not let the chips reach, nothing depends on the clock
+and a search stands still: it starts below.
+"""
+
+
+def fitting_layouts(problem: DesignProblem) -> tuple[Lattice, int]:
+    """Layouts that fit in memory, and how many were considered.
+
+    **Raises:** `InputError` if none fits.
+    """
+    lattice = candidates(problem.given, problem.most_chips, problem.layout_ranges)
+    fitting = np.flatnonzero(fits(problem, lattice, problem.most_chips))
+    if not len(fitting):
+        memory, chips = (format_quantity(problem.limits[name], OUTPUTS[name]) for name in ("memory", "chips"))
+        raise InputError(
+            f"The model does not fit in {memory} per chip in any layout of {chips} chips. Allow more chips "
+            "(--limit chips=...), more memory, or offload states (plan.layout.offload_optimizer=1)."
+        )
+    return take(lattice, fitting), len(lattice.tensor)
+
+
+def fits(problem: DesignProblem, lattice: Lattice, chips: float) -> Bool[np.ndarray, " layouts"]:
+    """Which layouts fit in memory at their best: all the chips, one micro-batch in flight."""
+    return np.asarray(_smallest_memory(problem.given, lattice, chips)) <= problem.limits["memory"]
+
+
+@Compiled
+def _smallest_memory(given: TrainingRun, lattice: Lattice, chips: Numeric) -> Float[Array, " layouts"]:
+    def smallest(layout: ParallelLayout) -> Array:
+        group = layout.tensor * layout.pipeline * layout.context
+        data = jnp.maximum(1.0, jnp.floor(chips / group))
+        batch = data * layout.microbatch * given.system.workload.sequence
+        plan = eqx.tree_at(lambda plan: (plan.chips, plan.layout), given.plan, (data * group, layout))
+        return chip_memory(given.system, plan, divide(given.system, plan, batch)).total
+
+    return jax.vmap(smallest)(lattice)
+
+
+@dataclasses.dataclass(frozen=True)
+class Screening:
+    """Each layout on a grid: its best point and how good that is, and the values of all points."""
+
+    start: Float[np.ndarray, "layouts n"]
+    merit: Float[np.ndarray, " layouts"]
+    values: Values
+
+    def best(self, count: int) -> np.ndarray:
+        """Places of the best layouts, best first."""
+        return np.argsort(self.merit, kind="stable")[:count]
+
+
+def screen(
+    problem: DesignProblem,
+    lattice: Lattice,
+    steps: dict[str, np.ndarray],
+    around: Float[np.ndarray, " n"] | None = None,
+) -> Screening:
+    """Evaluate all layouts on a grid [see `grid_points`].
+
+    The merit of a point is the logarithm of the objective plus a price on what it violates, so that layouts which
+    the search can still make feasible rank before hopeless ones.
+    """
+    points = grid_points(problem, lattice, steps, around)
+    values = evaluate_points(problem, points, lattice)
+    merit = penalized(values.objective, values)
+    best = np.argmin(merit, axis=1)
+    row = np.arange(len(best))
+    return Screening(points[row, best], merit[row, best], values)
+
+
+def penalized(merit: Float[np.ndarray, "layouts points"], values: Values) -> Float[np.ndarray, "layouts points"]:
+    """A merit plus a price on the limits that each point breaks; infinite where the model has no answer."""
+    broken = np.sum(np.maximum(values.inequalities, 0.0), axis=-1)
+    return np.where(np.isfinite(merit), merit + VIOLATION_PRICE * broken, np.inf)
+
+
+def grid_points(
+    problem: DesignProblem,
+    lattice: Lattice,
+    steps: dict[str, np.ndarray],
+    around: Float[np.ndarray, " n"] | None = None,
+) -> Float[np.ndarray, "layouts points n"]:
+    """Coordinates of a grid for each layout, with at least the chips of a replica.
+
+    Variables without steps keep the scenario's value, or that of the point that the grid is `around`.
+    """
+    grid = _grid(problem, steps)
+    if around is not None:
+        kept = [place for place, path in enumerate(problem.formulation.paths) if path not in steps]
+        grid[:, kept] = around[kept]
+    fewest = chips_per_replica(lattice)
+    points = np.broadcast_to(grid, (len(fewest), *grid.shape)).copy()
+    place = problem.index("plan.chips")
+    if place is not None:
+        points[..., place] = np.maximum(points[..., place], np.log(fewest)[:, None])
+    return points
+
+
+def _grid(problem: DesignProblem, steps: dict[str, np.ndarray]) -> np.ndarray:
+    axes = []
+    for path in problem.formulation.paths:
+        values = np.clip(problem.start(path) * steps.get(path, np.ones(1)), *problem.bounds[path])
+        if path == "plan.chips":  # as many as there may be, however few the scenario has
+            values = np.append(values, problem.bounds[path][1])
+        axes.append(np.unique(problem.formulation.coordinate(path, values)))
+    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+
+
+def evaluate_points(
+    problem: DesignProblem,
+    points: Float[np.ndarray, "layouts points n"],
+    lattice: Lattice,
+    criteria: Criteria | None = None,
+) -> Values:
+    """Objective and rows of every layout at each of its points, in chunks of one compiled size.
+
+    The criteria are those of the problem unless given, once for all layouts or for each of them.
+    """
+    layouts, count, size = points.shape
+    flat = points.reshape(-1, size)
+    owner = np.repeat(np.arange(layouts), count)
+    every = jax.tree.map(
+        lambda leaf: np.broadcast_to(leaf, layouts), problem.criteria if criteria is None else criteria
+    )
+
+    def chunk(first: int) -> Values:
+        index = np.resize(np.arange(first, min(first + CHUNK, len(flat))), CHUNK)
+        part = take((lattice, every), owner[index])
+        return jax.tree.map(np.asarray, _values(problem.formulation, flat[index], *part, problem.given))
+
+    chunks = concurrently(chunk, range(0, len(flat), CHUNK))
+    objective, rows = (np.concatenate(parts)[: len(flat)] for parts in zip(*(one[:2] for one in chunks), strict=True))
+    return Values(objective.reshape(layouts, count), rows.reshape(layouts, count, -1))
+
+
+@Compiled
+def _values(
+    formulation: Formulation, points: Array, lattice: Lattice, criteria: Criteria, given: TrainingRun
+) -> Values:
+    return jax.vmap(formulation, in_axes=(0, 0, 0, None))(points, lattice, criteria, given)
+
+
+def solve_relaxed(
+    problem: DesignProblem,
+    lattice: Lattice,
+    start: Float[np.ndarray, "lanes n"],
+    criteria: Criteria | None = None,
+    *,
+    bounds: tuple[np.ndarray, np.ndarray] | None = None,
+    warm: PerConstraint | None = None,
+    iterations: int | None = None,
+) -> Solution:
+    """Relaxed optimum of each layout; criteria and bounds are those of the problem unless given."""
+    return minimize_many(
+        problem.formulation,
+        start,
+        (lattice, problem.repeated_criteria(len(start)) if criteria is None else criteria),
+        shared=(problem.given,),
+        bounds=layout_bounds(problem, lattice) if bounds is None else bounds,
+        options=OPTIONS,
+        chunk=OPTIONS.chunk,
+        warm=warm,
+        iterations=iterations,
+    )
+
+
+def layout_bounds(problem: DesignProblem, lattice: Lattice) -> tuple[np.ndarray, np.ndarray]:
+    """Coordinates of the bounds for each layout: a layout needs its replica's chips."""
+    lower, upper = problem.boxes(len(lattice.tensor))
+    place = problem.index("plan.chips")
+    if place is not None:
+        lower[:, place] = np.minimum(np.maximum(lower[:, place], np.log(chips_per_replica(lattice))), upper[:, place])
+    return lower, upper
+
+
+def violation(solution: Solution) -> Float[np.ndarray, " lanes"]:
+    """By how much each lane breaks its limits, in the sum of logarithms."""
+    return np.sum(np.maximum(-solution.slacks.inequalities, 0.0), axis=-1)
+
+
+def obeys_limits(solution: Solution) -> Bool[np.ndarray, " lanes"]:
+    """Lanes with a finite optimum within all limits."""
+    return np.isfinite(solution.value) & (violation(solution) <= TOLERANCE)

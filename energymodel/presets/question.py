@@ -1,0 +1,134 @@
+"""What is asked of a scenario: what to minimize, within which limits, and which numbers may vary?
+
+The `[optimize]` section of a file, the arguments of `optimize` and its sisters, and the options of the command line are
+read by the same parser, so that all of them know the same words and answer a mistake with the same message.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from energymodel.errors import InputError, suggest
+from energymodel.presets.renamed import current_name
+from energymodel.system.outputs import OUTPUTS, parse_limit, parse_number, parse_objective
+
+KEYS = ("minimize", "limits", "vary", "fix")
+TOKENS = "plan.goal.tokens"  # varies where the loss is an objective, also of a scenario that gives the loss
+POSITIVE = ("plan.batch", "plan.chips", TOKENS)
+Limits = Mapping[str, Any] | Sequence[str]
+"""Limits by output, as text with a unit or in SI; or texts such as "time=60 days"."""
+Ranges = Mapping[str, Any] | Sequence[str]
+"""Low and high bound by path, as text with a unit or in SI; or texts such as "plan.clock=0.5:1"."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """What a search minimizes, the limits of outputs, the ranges of further variables, the paths kept; all in SI."""
+
+    minimize: str = "energy"
+    limits: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    vary: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
+    fix: tuple[str, ...] = ()
+
+    def section(self, units: Mapping[str, str]) -> dict[str, Any]:
+        """The `[optimize]` section that asks the same; `units` by path."""
+        section = {
+            "minimize": self.minimize,
+            "limits": {name: f"{value!r} {OUTPUTS[name]}" for name, value in self.limits.items()},
+            "vary": {
+                path: [f"{bound!r} {_unit(path, units)}" for bound in bounds] for path, bounds in self.vary.items()
+            },
+            "fix": list(self.fix),
+        }
+        return {key: value for key, value in section.items() if value}
+
+
+def parse_question(section: Any, units: Mapping[str, str], before: Question | None = None) -> Question:
+    """Read a question and lay it over another: what it states replaces what was asked before.
+
+    **Arguments:**
+
+    - `section`: table with any of the keys `minimize`, `limits`, `vary` and `fix`.
+    - `units`: SI unit of each number of the scenario, by its dotted path.
+    - `before`: what holds where the section says nothing.
+
+    **Raises:** `InputError` for an unknown key, output, path or unit, and for what is no limit or range.
+    """
+    before = before or Question()
+    if not isinstance(section, Mapping):
+        raise InputError(f"[optimize]: a table with {', '.join(KEYS)} is needed, not {section!r}.")
+    for key in section:
+        if key not in KEYS:
+            raise InputError(f'[optimize]: unknown key "{key}". {suggest(key, KEYS)}')
+    minimize = str(section.get("minimize") or before.minimize)
+    parse_objective(minimize)
+    limits = parse_limits(section.get("limits"))
+    ranges = _pairs(section.get("vary"), "vary", "PATH=LOW:HIGH", "plan.clock=0.5:1")
+    vary = {path: _range(path, bounds, units) for path, bounds in ranges}
+    fix = section.get("fix") or ()
+    fix = [current_name(str(path)) for path in ([fix] if isinstance(fix, str) else fix)]
+    for path in fix:
+        if path not in units:
+            raise InputError(f'fix: unknown path "{path}". {suggest(path, units)}')
+    kept = [path for path in before.fix if path not in vary]
+    return Question(minimize, {**before.limits, **limits}, {**before.vary, **vary}, tuple(dict.fromkeys([*kept, *fix])))
+
+
+def parse_limits(limits: Limits | None) -> dict[str, float]:
+    """Limits in SI by name of output.
+
+    **Raises:** `InputError` for an unknown output, or a value that is not positive or has another unit.
+    """
+    return {name: parse_limit(name, value) for name, value in _pairs(limits, "limit", "NAME=VALUE", "time=60 days")}
+
+
+def _pairs(given: Any, what: str, form: str, example: str) -> Iterable[tuple[str, Any]]:
+    """Names and values of a table, whose dotted keys may be nested, or of texts "NAME=VALUE"."""
+    if isinstance(given, Mapping):
+        for name, value in given.items():
+            if isinstance(value, Mapping):
+                yield from ((f"{name}.{inner}", one) for inner, one in _pairs(value, what, form, example))
+            else:
+                yield current_name(str(name)), value
+        return
+    for text in (given,) if isinstance(given, str) else given or ():
+        name, separator, value = (part.strip() for part in str(text).partition("="))
+        if not separator or not name or not value:
+            raise InputError(f'{what}: "{text}" is not {form}. Write for example "{example}".')
+        yield current_name(name), value
+
+
+def _unit(path: str, units: Mapping[str, str]) -> str:
+    return "token" if path == TOKENS else units[path]
+
+
+def _range(path: str, bounds: Any, units: Mapping[str, str]) -> tuple[float, float]:
+    """Range of a variable in SI: numbers are in SI, a low text without a unit has that of the high one."""
+    if path == "plan.goal.loss":
+        raise InputError(f"vary {path}: the loss is held at its limit. Limit the loss instead, or minimize it.")
+    if path != TOKENS and path not in units:
+        raise InputError(f'vary: unknown path "{path}". {suggest(path, units)}')
+    ends = [part.strip() for part in bounds.split(":")] if isinstance(bounds, str) else bounds
+    if not isinstance(ends, Sequence) or len(ends) != 2 or "" in ends:
+        raise InputError(f"vary {path}: {bounds!r} is not a range. Give LOW:HIGH, such as plan.clock=0.5:1.")
+    unit, (low, high) = _unit(path, units), ends
+    if unit != "1" and isinstance(low, str) and isinstance(high, str) and not _unit_of(low):
+        low = f"{low} {_unit_of(high)}"
+    name = f"vary {path}"
+    lower, upper = (parse_number(end, unit, name) for end in (low, high))
+    if not (math.isfinite(lower) and math.isfinite(upper)):
+        raise InputError(f"{name}: {low} to {high} is not a range of finite numbers.")
+    if lower > upper:
+        raise InputError(f"{name}: {low} is above {high}. Give the low bound first.")
+    if path in POSITIVE and lower <= 0.0:
+        raise InputError(f"{name}: {low} is not positive. Give a low bound above zero.")
+    return lower, upper
+
+
+def _unit_of(text: str) -> str:
+    try:
+        float(text)
+    except ValueError:
+        return text.lstrip("+-0123456789.,_ ")
+    return ""
