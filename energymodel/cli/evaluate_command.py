@@ -4,50 +4,43 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from energymodel.cli.shell import (
-    NOT_TRUSTED,
-    TRUSTED,
-    AsJson,
-    Changes,
-    Output,
-    Progress,
-    ScenarioName,
-    check_output,
-    deliver,
-    fail,
-    guarded,
-    interruptible,
-    read_scenario,
-)
+from energymodel.cli import shell
 
 if TYPE_CHECKING:
     from energymodel.presets.scenario import Scenario
     from energymodel.system.outcome import TrainingOutcome
 
 
-@guarded
-def command(scenario: ScenarioName, changes: Changes = None, as_json: AsJson = False, output: Output = None) -> int:
+@shell.guarded
+def command(
+    scenario: shell.ScenarioName,
+    changes: shell.Changes = None,
+    as_json: shell.AsJson = False,
+    output: shell.Output = None,
+) -> int:
     """Evaluate a training run: loss, time, energy, power, temperature, money and carbon."""
-    check_output(output)
-    with Progress() as progress:
+    shell.check_output(output)
+    with shell.Progress() as progress:
         given, outcome = evaluate_scenario(scenario, changes, progress)
     return _deliver(given, outcome, as_json=as_json, output=output)
 
 
-def evaluate_scenario(source: str, changes: list[str] | None, progress: Progress) -> "tuple[Scenario, TrainingOutcome]":
+def evaluate_scenario(
+    source: str, changes: list[str] | None, progress: shell.Progress
+) -> "tuple[Scenario, TrainingOutcome]":
     """A scenario and its outcome in float64, as NumPy numbers.
 
-    **Raises:** `InputError`, also if the model does not fit into the memory of the chips.
+    **Raises:** `InputError`, also if the model does not fit in the memory of the chips.
     """
     progress("loading JAX ...")
-    with interruptible():
+    with shell.interruptible():
         import jax
 
         from energymodel.presets.validate import check_fit
         from energymodel.system.evaluate import evaluate_once
 
     progress(f"loading {source} ...")
-    scenario = read_scenario(source, changes)
+    scenario = shell.read_scenario(source, changes)
     progress("compiling and evaluating the model ...")
     with jax.enable_x64(True):
         outcome = jax.device_get(evaluate_once(scenario.system, scenario.plan))
@@ -60,16 +53,16 @@ def _deliver(scenario: "Scenario", outcome: "TrainingOutcome", *, as_json: bool,
     from energymodel.report.tables import outcome_report
 
     tree = {**run_json(scenario, scenario.plan, outcome), "warnings": warnings(outcome)}
-    deliver(tree, outcome_report(scenario, scenario.plan, outcome), as_json=as_json, output=output)
+    shell.deliver(tree, outcome_report(scenario, scenario.plan, outcome), as_json=as_json, output=output)
     broken = broken_limits(scenario, outcome)
     if broken:
-        return fail(" ".join(broken), NOT_TRUSTED, "infeasible")
+        return shell.fail(" ".join(broken), shell.NOT_TRUSTED, "infeasible")
     not_finite = [path for path, _ in strict(tree)[1]]
     if not_finite:
-        return fail(
-            f"{', '.join(not_finite)}: not finite. Check the numbers that were set.", NOT_TRUSTED, "not trusted"
+        return shell.fail(
+            f"{', '.join(not_finite)}: not finite. Check the numbers that were set.", shell.NOT_TRUSTED, "not trusted"
         )
-    return TRUSTED
+    return shell.TRUSTED
 
 
 def warnings(outcome: "TrainingOutcome") -> list[str]:

@@ -4,46 +4,30 @@ from typing import Annotated
 
 import typer
 
-from energymodel.cli.shell import (
-    FIGURES,
-    AsJson,
-    Changes,
-    Fix,
-    Limit,
-    Output,
-    Progress,
-    ScenarioName,
-    Vary,
-    check_output,
-    deliver,
-    guarded,
-    interruptible,
-    read_scenario,
-    verdict,
-)
+from energymodel.cli import shell
 
 
-@guarded
+@shell.guarded
 def command(
-    scenario: ScenarioName,
+    scenario: shell.ScenarioName,
     minimize: Annotated[
         list[str] | None,
         typer.Option("--minimize", metavar="OBJECTIVE", help="Two or more of energy, time, money, carbon, loss."),
     ] = None,
     points: Annotated[int, typer.Option("--points", help="Points of the front.")] = 64,
-    limit: Limit = None,
-    vary: Vary = None,
-    fix: Fix = None,
-    changes: Changes = None,
-    as_json: AsJson = False,
-    output: Output = None,
+    limit: shell.Limit = None,
+    vary: shell.Vary = None,
+    fix: shell.Fix = None,
+    changes: shell.Changes = None,
+    as_json: shell.AsJson = False,
+    output: shell.Output = None,
 ) -> int:
     """Draw the front of plans that trade objectives, by default energy against time, with exchange rates."""
-    check_output(output, (".json", ".csv", *FIGURES))
-    with Progress(lines=True) as progress:
-        given = read_scenario(scenario, changes).with_question(None, limit, vary, fix or ())
+    shell.check_output(output, (".json", ".csv", *shell.FIGURES))
+    with shell.Progress(lines=True) as progress:
+        given = shell.read_scenario(scenario, changes).with_question(None, limit, vary, fix or ())
         progress(f"loading the design search for {given.name} ...")
-        with interruptible():
+        with shell.interruptible():
             import jax
 
             from energymodel.design.pareto import pareto
@@ -53,5 +37,5 @@ def command(
             front = pareto(given, minimize or ("energy", "time"), points, progress=progress)
             tree, report = front_json(front), front_report(front)
             content = front_file(front, output.suffix) if output is not None and output.suffix != ".json" else None
-    deliver(tree, report, as_json=as_json, output=output, content=content)
-    return verdict(front.result, front.message)
+    shell.deliver(tree, report, as_json=as_json, output=output, content=content)
+    return shell.verdict(front.result, front.message)

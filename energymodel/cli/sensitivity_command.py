@@ -4,32 +4,16 @@ from typing import Annotated
 
 import typer
 
-from energymodel.cli.shell import (
-    AsJson,
-    Changes,
-    Fix,
-    Limit,
-    Minimize,
-    Output,
-    Progress,
-    ScenarioName,
-    Vary,
-    check_output,
-    deliver,
-    guarded,
-    interruptible,
-    read_scenario,
-    verdict,
-)
+from energymodel.cli import shell
 from energymodel.errors import InputError
 
 EXTENSIONS = (".json", ".csv", ".svg", ".png")
 WIDTH = 136  # of tables where the output is no terminal
 
 
-@guarded
+@shell.guarded
 def command(
-    scenario: ScenarioName,
+    scenario: shell.ScenarioName,
     of: Annotated[
         list[str] | None,
         typer.Option(
@@ -42,28 +26,28 @@ def command(
     optimum: Annotated[
         bool, typer.Option("--optimum", help="Of the optimum instead of the scenario's own plan.")
     ] = False,
-    minimize: Minimize = None,
-    limit: Limit = None,
-    vary: Vary = None,
-    fix: Fix = None,
+    minimize: shell.Minimize = None,
+    limit: shell.Limit = None,
+    vary: shell.Vary = None,
+    fix: shell.Fix = None,
     top: Annotated[int, typer.Option("--top", min=1, metavar="N", help="Lines of each table.")] = 12,
-    changes: Changes = None,
-    as_json: AsJson = False,
-    output: Output = None,
+    changes: shell.Changes = None,
+    as_json: shell.AsJson = False,
+    output: shell.Output = None,
 ) -> int:
     """Say what to change or measure next: elasticities by every number, and what its uncertainty does."""
-    check_output(output, EXTENSIONS)
+    shell.check_output(output, EXTENSIONS)
     for option, value in {"--minimize": minimize, "--limit": limit, "--vary": vary, "--fix": fix}.items():
         if value and not optimum:
             raise InputError(f"{option} is about the optimum: add --optimum.")
     if optimum and of:
         raise InputError("--of is about the plan as given: leave out --optimum, or name the objective by --minimize.")
-    with Progress(lines=optimum) as progress:
-        given = read_scenario(scenario, changes)
+    with shell.Progress(lines=optimum) as progress:
+        given = shell.read_scenario(scenario, changes)
         if optimum:
             given = given.with_question(minimize, limit, vary, fix or ())
         progress(f"loading the model for {given.name} ...")
-        with interruptible():
+        with shell.interruptible():
             import jax
 
             from energymodel.design.sensitivity import OF, sensitivity
@@ -73,5 +57,5 @@ def command(
             found = sensitivity(given, tuple(of or OF), optimum=optimum, progress=progress)
         tree, report = sensitivity_json(found), sensitivity_report(found, top)
         content = sensitivity_file(found, output.suffix) if output is not None and output.suffix != ".json" else None
-    deliver(tree, report, as_json=as_json, output=output, content=content, width=WIDTH)
-    return verdict(found.result, found.message)
+    shell.deliver(tree, report, as_json=as_json, output=output, content=content, width=WIDTH)
+    return shell.verdict(found.result, found.message)

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
-from energymodel.design.layouts import Lattice, take
+from energymodel.design.layouts import Lattice, concatenate, take
 from energymodel.design.problem import DesignProblem
 from energymodel.design.relaxation import (
     COARSE,
@@ -90,7 +90,7 @@ def search_layouts(problem: DesignProblem, lattice: Lattice) -> LayoutSearch:
     if len(more):
         part = take(lattice, more)
         found = solve_relaxed(problem, part, screen(problem, part, FINE, searched.solution.x[searched.best()]).start)
-        solution = jax.tree.map(lambda *parts: np.concatenate(parts), solution, found)
+        solution = concatenate(solution, found)
     places = np.concatenate([first, more])
     return LayoutSearch(take(lattice, places), solution, float(np.min(bound[rest], initial=np.inf)), need - len(more))
 

@@ -87,6 +87,11 @@ def take(lanes: Any, places: np.ndarray) -> Any:
     return jax.tree.map(lambda leaf: leaf[places], lanes)
 
 
+def concatenate(*lanes: Any) -> Any:
+    """Lanes of several searches, one after the other."""
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *lanes)
+
+
 def layout_label(layout: ParallelLayout) -> str:
     """A layout in one word, such as t4·p8·v16·c2·b1, with ZeRO 3 and recomputation where they act."""
     degrees = [f"{short}{float(getattr(layout, name)):g}" for name, short in _LAYOUT.items()]

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from energymodel.design.front import Front, FrontPoint, efficient, knee, levels_by_slope, relative_hypervolume, simplex
-from energymodel.design.layouts import Lattice, take
+from energymodel.design.layouts import Lattice, concatenate, take
 from energymodel.design.problem import Criteria, DesignProblem, Formulation, formulate
 from energymodel.design.relaxation import (
     FINE,
@@ -241,12 +241,12 @@ def _by_levels(search: _ScreenedLayouts, names: tuple[str, ...], points: int, te
     owner = np.array(level_of, int)
     at_levels = _criteria(problem, len(places), {first: 1.0}, {second: np.exp(fine[owner])})
     # Rounding leaves the ends of the levels, so the ends themselves are rounded as well.
-    criteria = _concatenate(at_levels, quick.criteria, cheap.criteria)
+    criteria = concatenate(at_levels, quick.criteria, cheap.criteria)
     places = np.concatenate([np.array(places, int), quick.places, cheap.places])
     begin = np.concatenate([np.array(begin).reshape(-1, x.shape[-1]), quick.solution.x, cheap.solution.x])
     owner = np.concatenate([owner, np.full(len(quick.places), points), np.full(len(cheap.places), points + 1)])
     multipliers = take(coarse.multipliers, np.array(neighbor, int))
-    warm = _concatenate(multipliers, quick.solution.multipliers, cheap.solution.multipliers)
+    warm = concatenate(multipliers, quick.solution.multipliers, cheap.solution.multipliers)
     solution = search.solve(places, begin, criteria, warm)
     lanes = RelaxedLanes(take(search.lattice, places), criteria, solution)
     rounded = _round(problem, lanes, owner, np.asarray(solution.value), tell)
@@ -257,10 +257,6 @@ def _by_levels(search: _ScreenedLayouts, names: tuple[str, ...], points: int, te
         nearest = np.lexsort((solution.value[inner], np.abs(owner[inner] - level)))[:1]
         prices[owner == end] = prices[inner[nearest]] if nearest.size else np.nan
     return _Plans(rounded, lanes, lambda lane: {second: float(prices[lane])})
-
-
-def _concatenate(*lanes: Any) -> Any:
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *lanes)
 
 
 def _nearest_starts(

@@ -328,9 +328,8 @@ def _resolved(answer: Sensitivity, found: OptimalValue, count: int, tell: Callab
             ends = [found.search(row.path, end) for end in (row.low, row.high) if end is not None]
         except KeyboardInterrupt:
             message = "Interrupted while searching again; the other effects are those of the elasticities."
-            return dataclasses.replace(
-                answer, rows=tuple(rows.values()), result=SearchResult.interrupted, message=message
-            )
+            answer = dataclasses.replace(answer, result=SearchResult.interrupted, message=message)
+            break
         effect = dataclasses.replace(row.effects[name], low=ends[0], high=ends[1], exact=True)
         rows[row.path] = dataclasses.replace(row, effects={name: effect})
     return dataclasses.replace(answer, rows=tuple(rows.values()))

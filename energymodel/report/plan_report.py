@@ -187,11 +187,10 @@ def search_lines(optimum: Optimum) -> list[str]:
         bound = f"at least {100.0 * others:.3g} % more {optimum.minimize}"
         lines.append(f"The others need {bound}, by the multipliers of the best on a grid.")
     if statistics["restarts"]:
-        worst = 100.0 * math.expm1(statistics["restarts_spread"])
-        lines.append(
-            f"{statistics['restarts_agreeing']} of {statistics['restarts']} restarts of the best layout converge to "
-            f"the same optimum; the worst ends {worst:.2g} % above it."
-        )
+        count, agreeing = statistics["restarts"], statistics["restarts_agreeing"]
+        spread = f"{100.0 * math.expm1(statistics['restarts_spread']):.2g} %"
+        worst = "" if agreeing == count else f"; the worst ends {spread} above it"
+        lines.append(f"{agreeing} of {count} restarts of the best layout converge to the same optimum{worst}.")
     if optimum.runner_up is not None:
         layout = optimum.runner_up.layout
         degrees = {name: float(getattr(layout, name)) for name in _DEGREES}
