@@ -114,18 +114,19 @@ def hypervolume(values: Float[np.ndarray, "points objectives"], reference: Float
 
 def relative_hypervolume(values: Float[np.ndarray, "points objectives"]) -> float:
     """Hypervolume of the logarithms between the best and the worst of each objective, as a share of that box [1]."""
-    logarithms = np.log(values)
-    low, high = logarithms.min(axis=0), logarithms.max(axis=0)
-    width = np.where(high > low, high - low, 1.0)
-    return hypervolume((logarithms - low) / width, np.ones(len(low)) * (high > low) + (high <= low))
+    return hypervolume(_relative_logarithms(values), np.ones(values.shape[1]))
 
 
 def knee(values: Float[np.ndarray, "points objectives"]) -> int:
     """Place of the point farthest below the plane through the ends of the front, in relative logarithms [Das 1999]."""
+    return int(np.argmin(_relative_logarithms(values).sum(axis=1)))
+
+
+def _relative_logarithms(values: Float[np.ndarray, "points objectives"]) -> Float[np.ndarray, "points objectives"]:
+    """Logarithms from 0 at the best to 1 at the worst of each objective."""
     logarithms = np.log(values)
     low, high = logarithms.min(axis=0), logarithms.max(axis=0)
-    relative = (logarithms - low) / np.where(high > low, high - low, 1.0)
-    return int(np.argmin(relative.sum(axis=1)))
+    return (logarithms - low) / np.where(high > low, high - low, 1.0)
 
 
 def simplex(count: int, size: int) -> Float[np.ndarray, "points size"]:

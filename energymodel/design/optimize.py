@@ -79,7 +79,7 @@ def optimize(
     return optimum
 
 
-class _Plans(NamedTuple):
+class _SearchedPlans(NamedTuple):
     """The layouts that were searched, their realizable plans, best first, and the criteria of both."""
 
     searched: LayoutSearch
@@ -93,7 +93,7 @@ def _best_plan(
     lattice, considered = fitting_layouts(problem)
     tell(f"searching {considered:,} layouts")
     with _preloaded_programs(scenario, problem, take(lattice, np.array([0]))):
-        plans = _search(problem, lattice, tell)
+        plans = _search_and_round(problem, lattice, tell)
     broken: tuple[Conflict, ...] = ()
     if not (plans.rounded or plans.searched.usable.any() or plans.searched.interrupted):
         tell("looking for the limits that exclude each other")
@@ -102,19 +102,19 @@ def _best_plan(
     return _optimum(scenario, problem, baseline, plans, broken, (considered, len(lattice.tensor)))
 
 
-def _search(problem: DesignProblem, lattice: Lattice, tell: Callable[[str], None]) -> _Plans:
+def _search_and_round(problem: DesignProblem, lattice: Lattice, tell: Callable[[str], None]) -> _SearchedPlans:
     searched = restart(problem, search_layouts(problem, lattice))
     rounded: list[RoundedPlan] = []
     if searched.usable.any():
         tell("rounding to whole replicas and micro-batches")
         criteria = problem.repeated_criteria(len(searched.usable))
         rounded = round_layouts(problem, RelaxedLanes(searched.lattice, criteria, searched.solution), searched.usable)
-    return _Plans(searched, rounded, problem.criteria)
+    return _SearchedPlans(searched, rounded, problem.criteria)
 
 
 def _nearest(
     problem: DesignProblem, broken: tuple[Conflict, ...], lattice: Lattice, tell: Callable[[str], None]
-) -> _Plans | None:
+) -> _SearchedPlans | None:
     """The best plans where the limit that has to give least gives it, and a little for whole numbers."""
     ways = [one for one in broken if math.isfinite(one.nearest)]
     ways = [one for one in ways if one.limit not in SHARED] or ways
@@ -122,7 +122,9 @@ def _nearest(
         return None
     way = ways[0]
     tell(f"searching with {way.limit} {format_quantity(way.nearest, way.unit)}")
-    plans = _search(problem.with_limit(way.limit, way.nearest * (way.nearest / way.asked) ** EXTRA), lattice, tell)
+    plans = _search_and_round(
+        problem.with_limit(way.limit, way.nearest * (way.nearest / way.asked) ** EXTRA), lattice, tell
+    )
     return plans if plans.rounded else None
 
 
@@ -130,7 +132,7 @@ def _optimum(
     scenario: Scenario,
     problem: DesignProblem,
     baseline: TrainingOutcome,
-    plans: _Plans,
+    plans: _SearchedPlans,
     broken: tuple[Conflict, ...],
     layouts: tuple[int, int],
 ) -> Optimum:
@@ -185,7 +187,7 @@ def _optimum(
     )
 
 
-def _prices(problem: DesignProblem, plans: _Plans, lane: int, value: float) -> dict[str, Price]:
+def _prices(problem: DesignProblem, plans: _SearchedPlans, lane: int, value: float) -> dict[str, Price]:
     """Elasticities from the multipliers of the relaxed optimum of the winning layout."""
     multipliers = plans.searched.solution.multipliers
     rows = dict(zip(problem.formulation.rows, map(float, multipliers.inequalities[lane]), strict=False))
@@ -200,7 +202,7 @@ def _prices(problem: DesignProblem, plans: _Plans, lane: int, value: float) -> d
     return {name: Price(y, y * value / problem.limits[name], f"{unit}/({OUTPUTS[name]})") for name, y in signed.items()}
 
 
-def _loss_elasticity(problem: DesignProblem, plans: _Plans, lane: int) -> float:
+def _loss_elasticity(problem: DesignProblem, plans: _SearchedPlans, lane: int) -> float:
     """Envelope theorem, `- d Lagrangian / d ln loss` at the fixed point of the search, by central difference."""
     solution = plans.searched.solution
     layout = take(plans.searched.lattice, np.array([lane]))

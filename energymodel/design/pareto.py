@@ -180,18 +180,17 @@ def _end(search: _ScreenedLayouts, name: str, others: Sequence[str]) -> _End:
     return _End(logarithms, *take((places, solution, criteria), order))
 
 
-class _Plans(NamedTuple):
-    """Realizable plans, the lanes that they were rounded from, and the exchange rates of each lane.
-
-    Exchange rates say by objective what 1 % more of it saves of the first [%].
-    """
+class _FrontPlans(NamedTuple):
+    """Realizable plans, their lanes, and by lane what 1 % more of each further objective saves of the first [%]."""
 
     rounded: list[RoundedPlan]
     lanes: RelaxedLanes
     exchange: Callable[[int], dict[str, float]]
 
 
-def _by_levels(search: _ScreenedLayouts, names: tuple[str, ...], points: int, tell: Callable[[str], None]) -> _Plans:
+def _by_levels(
+    search: _ScreenedLayouts, names: tuple[str, ...], points: int, tell: Callable[[str], None]
+) -> _FrontPlans:
     """Points of a front of two objectives, at levels of the second."""
     first, second = names
     problem, row = search.problem, search.problem.formulation.rows.index(second)
@@ -256,7 +255,7 @@ def _by_levels(search: _ScreenedLayouts, names: tuple[str, ...], points: int, te
     for end, level in ((0, 1), (points, 1), (points + 1, points - 1)):
         nearest = np.lexsort((solution.value[inner], np.abs(owner[inner] - level)))[:1]
         prices[owner == end] = prices[inner[nearest]] if nearest.size else np.nan
-    return _Plans(rounded, lanes, lambda lane: {second: float(prices[lane])})
+    return _FrontPlans(rounded, lanes, lambda lane: {second: float(prices[lane])})
 
 
 def _nearest_starts(
@@ -298,7 +297,9 @@ class Chebyshev:
         return Values(radius + AUGMENTATION * jnp.sum(distances), jnp.concatenate([rows, distances - radius]))
 
 
-def _by_weights(search: _ScreenedLayouts, names: tuple[str, ...], points: int, tell: Callable[[str], None]) -> _Plans:
+def _by_weights(
+    search: _ScreenedLayouts, names: tuple[str, ...], points: int, tell: Callable[[str], None]
+) -> _FrontPlans:
     """Points of a front of three and more objectives, at weights spread over the simplex."""
     tell(f"finding the ends of {', '.join(names)}")
     problem = search.problem
@@ -344,7 +345,7 @@ def _by_weights(search: _ScreenedLayouts, names: tuple[str, ...], points: int, t
         own = prices[lane, 0]
         return {name: float(prices[lane, k] / own) for k, name in enumerate(names) if k and own > 0.0}
 
-    return _Plans(rounded, lanes, exchange)
+    return _FrontPlans(rounded, lanes, exchange)
 
 
 def _round(
@@ -365,7 +366,7 @@ def _front(
     search: _ScreenedLayouts,
     names: tuple[str, ...],
     baseline: TrainingOutcome,
-    plans: _Plans,
+    plans: _FrontPlans,
 ) -> Front:
     if not plans.rounded:
         raise InputError("pareto: no realizable plan obeys the limits. Relax a limit, or free plan.batch.")

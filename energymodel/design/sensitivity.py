@@ -54,7 +54,7 @@ class Effect:
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class NumberEffects:
     """A number of the scenario and what follows from it.
 
     - `value`, `low`, `high`: in `unit`; its 5 % and 95 % quantiles, or for a decision the next values to choose.
@@ -128,7 +128,7 @@ class Sensitivity:
 
     scenario: Scenario
     values: Mapping[str, float]
-    rows: tuple[Row, ...]
+    rows: tuple[NumberEffects, ...]
     optimum: Optimum | None = None
     limits: tuple[Limit, ...] = ()
     result: SearchResult = SearchResult.successful
@@ -144,23 +144,23 @@ class Sensitivity:
         """Whether the numbers can be trusted."""
         return self.result == SearchResult.successful
 
-    def by_uncertainty(self, output: str | None = None) -> list[Row]:
+    def by_uncertainty(self, output: str | None = None) -> list[NumberEffects]:
         """Uncertain numbers, the one whose uncertainty moves the output most first."""
         name = output or next(iter(self.values))
         rows = [row for row in self.rows if row.is_uncertain]
         return sorted(rows, key=lambda row: -row.size(name, self.values[name]))
 
-    def by_elasticity(self, output: str | None = None) -> list[Row]:
+    def by_elasticity(self, output: str | None = None) -> list[NumberEffects]:
         """All numbers, the one with the largest elasticity of the output first; those without an elasticity last."""
         name = output or next(iter(self.values))
 
-        def key(row: Row) -> float:
+        def key(row: NumberEffects) -> float:
             elasticity = row.effects[name].elasticity
             return math.inf if elasticity is None else -abs(elasticity)
 
         return sorted(self.rows, key=key)
 
-    def by_step(self, output: str | None = None) -> list[Row]:
+    def by_step(self, output: str | None = None) -> list[NumberEffects]:
         """Decisions with another value to choose, the one whose next value improves the output most first."""
         name = output or next(iter(self.values))
         sign = -1.0 if is_gain(name) else 1.0
@@ -278,9 +278,9 @@ def _of_plan(
             )
             for i, name in enumerate(names)
         }
-        origin, distribution, breaks = scenario.provenance[path], known.get(path), (broken(low), broken(high))
-        difference = path in differences
-        rows.append(Row(path, value, origin, distribution, actions[path], *ends[path], effects, breaks, difference))
+        known_as = scenario.provenance[path], known.get(path), actions[path]
+        breaks = broken(low), broken(high)
+        rows.append(NumberEffects(path, value, *known_as, *ends[path], effects, breaks, path in differences))
     return Sensitivity(scenario, {name: own[name] for name in names}, tuple(rows))
 
 
@@ -296,8 +296,7 @@ def _of_optimum(
     found = differentiate(best)
     if found.derivatives is None:
         return Sensitivity(scenario, {name: best.value}, (), best, (), SearchResult.not_converged, NOT_CONVERGED)
-    rows = []
-    differences = run.differences
+    rows, differences = [], run.differences
     for path, value in run.values.items():
         slope, distribution = found.derivatives[path], known.get(path)
         elasticity = _elasticity(slope, value, found.value)
@@ -305,10 +304,9 @@ def _of_optimum(
         moved = [None if end is None else _to_first_order(found.value, slope, elasticity, value, end) for end in ends]
         effects = {name: Effect(slope, elasticity, moved[0], moved[1], exact=False)}
         action = FREE if path in found.free else _action(path, scenario, distribution)
-        difference = path in differences
-        rows.append(
-            Row(path, value, scenario.provenance[path], distribution, action, *ends, effects, is_difference=difference)
-        )
+        origin, difference = scenario.provenance[path], path in differences
+        row = NumberEffects(path, value, origin, distribution, action, *ends, effects, is_difference=difference)
+        rows.append(row)
     limits = tuple(
         Limit(limit, asked_for, UNITS[limit], elasticity, derivative, limit in found.following)
         for limit, (asked_for, elasticity, derivative) in found.limits.items()

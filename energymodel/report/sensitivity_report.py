@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.design.sensitivity import CHANGE, FREE, MEASURE, SHARES, Row, Sensitivity
+from energymodel.design.sensitivity import CHANGE, FREE, MEASURE, SHARES, NumberEffects, Sensitivity
 from energymodel.design.training_run import is_gain
 from energymodel.report.figure import save
 from energymodel.report.json_tree import csv_text, strict
@@ -68,7 +68,7 @@ def measure_table(found: Sensitivity, top: int = TOP) -> Table:
     return table
 
 
-def _moving(found: Sensitivity) -> list[Row]:
+def _moving(found: Sensitivity) -> list[NumberEffects]:
     """Uncertain numbers that move any output."""
     values = found.values
     return [row for row in found.by_uncertainty() if any(row.size(name, values[name]) >= _SMALLEST for name in values)]
@@ -84,7 +84,7 @@ def together_line(found: Sensitivity) -> str:
 class Choice(NamedTuple):
     """The better of the next values of a decision: the row, the value, the changes of the outputs, what breaks."""
 
-    row: Row
+    row: NumberEffects
     value: float
     changes: dict[str, float]
     breaks: tuple[str, ...]
@@ -216,11 +216,11 @@ def _table(title: str) -> Table:
     return Table(box=None, title=title, pad_edge=False, collapse_padding=True, **layout)
 
 
-def _kind(row: Row) -> str:
+def _kind(row: NumberEffects) -> str:
     return _KINDS.get(row.provenance.kind, row.provenance.kind)
 
 
-def _number(row: Row, value: float | None) -> str:
+def _number(row: NumberEffects, value: float | None) -> str:
     return "" if value is None else format_quantity(value, row.unit, digits=3, difference=row.is_difference)
 
 
@@ -274,14 +274,14 @@ def sensitivity_json(found: Sensitivity) -> dict[str, Any]:
     }
 
 
-def _ordered(found: Sensitivity) -> list[Row]:
+def _ordered(found: Sensitivity) -> list[NumberEffects]:
     """Uncertain numbers by the size of their effect, then the others by elasticity."""
     uncertain = found.by_uncertainty()
     paths = {row.path for row in uncertain}
     return [*uncertain, *(row for row in found.by_elasticity() if row.path not in paths)]
 
 
-def _row_json(row: Row, found: Sensitivity, shares: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+def _row_json(row: NumberEffects, found: Sensitivity, shares: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
     return {
         "path": row.path,
         "value": row.value,
@@ -310,7 +310,7 @@ def _row_json(row: Row, found: Sensitivity, shares: Mapping[str, Mapping[str, fl
     }
 
 
-def _form(row: Row, output: float) -> str:
+def _form(row: NumberEffects, output: float) -> str:
     if row.value == 0.0:
         return "derivative: the number is zero"
     return "elasticity" if output else "derivative: the output is zero"

@@ -4,7 +4,7 @@ import dataclasses
 from functools import lru_cache
 
 import energymodel as em
-from energymodel.design.sensitivity import Effect, Limit, Row, Sensitivity
+from energymodel.design.sensitivity import Effect, Limit, NumberEffects, Sensitivity
 from energymodel.design.training_run import TrainingRun
 from energymodel.presets.distributions import distributions
 from report.reference_optimum import optimum
@@ -35,7 +35,9 @@ def sensitivity() -> Sensitivity:
         effects = {"energy": Effect(slope, elasticity, *energy), "loss": Effect(0.0, elasticity and 0.0, *loss)}
         breaks = ((), ("memory",)) if path == "plan.layout.microbatch" else ((), ())
         origin, unlike = scenario.provenance[path], path in run.differences
-        row = Row(path, value, origin, known.get(path), action, low, high, effects, breaks, is_difference=unlike)
+        row = NumberEffects(
+            path, value, origin, known.get(path), action, low, high, effects, breaks, is_difference=unlike
+        )
         rows.append(row)
     return Sensitivity(scenario, {"energy": 100.0, "loss": 2.0}, tuple(rows))
 
