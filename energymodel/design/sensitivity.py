@@ -225,6 +225,8 @@ def sensitivity(
     tell = progress or (lambda sentence: None)
     if optimum:
         scenario = scenario.with_question(minimize, limits, vary, fix)
+    elif minimize or limits or vary or fix:
+        raise InputError("sensitivity: minimize, limits, vary and fix are about the optimum: set optimum=True.")
     with jax.enable_x64(True):
         known = distributions(scenario, TrainingRun(scenario.system, scenario.plan).values)
         if optimum:

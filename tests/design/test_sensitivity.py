@@ -232,6 +232,8 @@ def test_unknown_outputs_are_refused(small):
         em.sensitivity(small, of=("enrgy",))
     with pytest.raises(em.InputError, match="no output is named"):
         em.sensitivity(small, of=())
+    with pytest.raises(em.InputError, match="set optimum=True"):
+        em.sensitivity(small, minimize="time")
 
 
 @pytest.mark.parametrize("name", ["llama-3.1-405b-h100", SMALL])
