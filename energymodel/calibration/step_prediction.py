@@ -14,7 +14,7 @@ from energymodel.calibration.layout_table import INPUTS, LAYOUT, SHAPE, Columns,
 from energymodel.compilation import compiler_options
 from energymodel.errors import InputError, suggest
 from energymodel.numerics import Scalar
-from energymodel.performance.memory import out_of_memory_probability
+from energymodel.performance.memory_footprint import out_of_memory_probability
 from energymodel.performance.workload import Transformer
 from energymodel.presets.files import names, read_preset
 from energymodel.presets.renamed import current_name

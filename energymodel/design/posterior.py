@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from energymodel.design.training_run import TrainingRun, output_gradient
-from energymodel.presets.distributions import Distribution, distributions
+from energymodel.presets.distributions import NumberDistribution, distributions
 from energymodel.presets.scenario import Scenario
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outputs import output
@@ -61,7 +61,7 @@ class Posterior:
     - `values`: the most likely values, in SI.
     """
 
-    priors: Mapping[str, Distribution]
+    priors: Mapping[str, NumberDistribution]
     before: Mapping[str, float]
     z: Float[np.ndarray, " n"]
     covariance: Float[np.ndarray, "n n"]
@@ -105,7 +105,7 @@ def prior_of(scenario: Scenario, run: TrainingRun, loss_measured: bool) -> Poste
     priors = {path: one for path, one in found.items() if not one.is_joint and path.startswith("system.")}
     if loss_measured:
         floors = [path for path, one in found.items() if one.is_joint and path.endswith(ENTROPY_FLOOR)]
-        priors |= {path: Distribution("normal", (FLOOR_SPREAD,)) for path in floors}
+        priors |= {path: NumberDistribution("normal", (FLOOR_SPREAD,)) for path in floors}
     before = {path: values[path] for path in priors}
     start = Posterior(priors, before, np.zeros(len(priors)), np.eye(len(priors)))
     z = np.array([_coordinate(start, path, value) for path, value in before.items()])

@@ -32,7 +32,7 @@ OPTIMAL = 1e-4  # a rounded plan this close to the relaxed optimum of its lane i
 TOGETHER = 8  # plans that one program evaluates: a search needs one of them, or dozens
 
 
-class Counts(NamedTuple):
+class WholeCounts(NamedTuple):
     """Replicas and micro-batches per replica of the layout of a lane."""
 
     lane: int
@@ -43,7 +43,7 @@ class Counts(NamedTuple):
 class RoundedPlan(NamedTuple):
     """A realizable plan: its counts, the solver's vector, the logarithm of the objective, and how the solver ended."""
 
-    counts: Counts
+    counts: WholeCounts
     point: Float[np.ndarray, " n"]
     value: float
     converged: bool
@@ -79,7 +79,7 @@ def round_layouts(problem: DesignProblem, lanes: RelaxedLanes, usable: np.ndarra
             break
         trials = [counts for lane in group for counts in nearby_counts(problem, lanes, int(lane), solution.x[lane], 1)]
         _keep_best(best, solve_at_counts(problem, lanes, trials))
-    tried: set[Counts] = set()
+    tried: set[WholeCounts] = set()
     while best:
         winner = min(best.values(), key=lambda plan: plan.value)
         trials = [
@@ -119,7 +119,7 @@ def round_points(
     if not trials:
         return []
     # In the order of the values that they promise, until that is hardly better than what a point has.
-    waiting: dict[int, list[tuple[float, Counts]]] = {}
+    waiting: dict[int, list[tuple[float, WholeCounts]]] = {}
     for promised, counts in zip(_first_order_values(problem, lanes, trials), trials, strict=True):
         heapq.heappush(waiting.setdefault(int(owner[counts.lane]), []), (float(promised), counts))
     best: dict[int, RoundedPlan] = {}
@@ -147,7 +147,7 @@ def round_points(
 
 def nearby_counts(
     problem: DesignProblem, lanes: RelaxedLanes, lane: int, point: Float[np.ndarray, " n"], reach: int
-) -> list[Counts]:
+) -> list[WholeCounts]:
     """Realizable counts around a point: chips in whole nodes, experts that divide, whole micro-batches."""
     layout, given = jax.tree.map(lambda leaf: float(leaf[lane]), lanes.lattice), problem.given
     group = round(layout.tensor * layout.pipeline * layout.context)
@@ -175,7 +175,7 @@ def nearby_counts(
             low, high = problem.bounds["plan.batch"]
             nearby = range(math.floor(exact) - reach + 1, math.floor(exact) + reach + 1)
             whole = [m for m in nearby if low * (1 - WHOLE) <= m * d * replica <= high * (1 + WHOLE)]
-        counts += [Counts(lane, d, m) for m in whole if m >= 1]
+        counts += [WholeCounts(lane, d, m) for m in whole if m >= 1]
     return counts
 
 
@@ -196,7 +196,7 @@ class _Placed(NamedTuple):
     bounds: tuple[Float[np.ndarray, "trials n"], Float[np.ndarray, "trials n"]]
 
 
-def _place(problem: DesignProblem, lanes: RelaxedLanes, trials: list[Counts]) -> _Placed:
+def _place(problem: DesignProblem, lanes: RelaxedLanes, trials: list[WholeCounts]) -> _Placed:
     index = np.array([counts.lane for counts in trials])
     layouts = take(lanes.lattice, index)
     start = np.array(lanes.solution.x)[index]
@@ -216,7 +216,7 @@ def _place(problem: DesignProblem, lanes: RelaxedLanes, trials: list[Counts]) ->
 
 
 def _first_order_values(
-    problem: DesignProblem, lanes: RelaxedLanes, trials: list[Counts]
+    problem: DesignProblem, lanes: RelaxedLanes, trials: list[WholeCounts]
 ) -> Float[np.ndarray, " trials"]:
     """What the logarithm of the objective will be at given counts, to first order: the Lagrangian of the lane.
 
@@ -230,7 +230,7 @@ def _first_order_values(
 
 
 def solve_at_counts(
-    problem: DesignProblem, lanes: RelaxedLanes, trials: list[Counts], iterations: int = ITERATIONS
+    problem: DesignProblem, lanes: RelaxedLanes, trials: list[WholeCounts], iterations: int = ITERATIONS
 ) -> list[RoundedPlan]:
     """Solve for the other variables at given counts, by the criteria of the lane; what breaks a limit is dropped."""
     if not trials:
@@ -255,7 +255,7 @@ def plans_at(
     points: Float[np.ndarray, "plans n"],
     layouts: Lattice,
     criteria: Criteria,
-    counts: Sequence[Counts] | None = None,
+    counts: Sequence[WholeCounts] | None = None,
 ) -> list[tuple[TrainingPlan, TrainingOutcome]]:
     """Plan and outcome of each point, in its layout and by its criteria.
 

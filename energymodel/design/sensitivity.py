@@ -22,7 +22,7 @@ from energymodel.design.training_run import (
 )
 from energymodel.errors import InputError
 from energymodel.presets.components import Provenance
-from energymodel.presets.distributions import Distribution, distributions
+from energymodel.presets.distributions import NumberDistribution, distributions
 from energymodel.presets.question import Limits, Ranges
 from energymodel.presets.scenario import Scenario
 from energymodel.presets.validate import COUNTS, check_plan
@@ -70,7 +70,7 @@ class NumberEffects:
     path: str
     value: float
     provenance: Provenance
-    distribution: Distribution | None
+    distribution: NumberDistribution | None
     action: str
     low: float | None
     high: float | None
@@ -235,7 +235,7 @@ def sensitivity(
 
 
 def _of_plan(
-    scenario: Scenario, known: Mapping[str, Distribution], names: tuple[str, ...], tell: Callable[[str], None]
+    scenario: Scenario, known: Mapping[str, NumberDistribution], names: tuple[str, ...], tell: Callable[[str], None]
 ) -> Sensitivity:
     run = TrainingRun(scenario.system, scenario.plan)
     values, places, differences = run.values, run.places, run.differences
@@ -287,7 +287,7 @@ def _of_plan(
 
 
 def _of_optimum(
-    scenario: Scenario, known: Mapping[str, Distribution], resolve: int, tell: Callable[[str], None]
+    scenario: Scenario, known: Mapping[str, NumberDistribution], resolve: int, tell: Callable[[str], None]
 ) -> Sensitivity:
     run = TrainingRun(scenario.system, scenario.plan)
     best = optimize(scenario, progress=tell)
@@ -335,7 +335,7 @@ def _resolved(answer: Sensitivity, found: OptimalValue, count: int, tell: Callab
     return dataclasses.replace(answer, rows=tuple(rows.values()))
 
 
-def _quantiles(distribution: Distribution | None, value: float) -> tuple[float, float] | None:
+def _quantiles(distribution: NumberDistribution | None, value: float) -> tuple[float, float] | None:
     if distribution is None or distribution.is_joint:
         return None
     low, high = map(float, distribution.quantiles(value, SHARES))
@@ -353,7 +353,7 @@ def _to_first_order(output: float, slope: float, elasticity: float | None, value
     return output * (end / value) ** elasticity
 
 
-def _action(path: str, scenario: Scenario, distribution: Distribution | None) -> str:
+def _action(path: str, scenario: Scenario, distribution: NumberDistribution | None) -> str:
     if distribution is not None:
         return MEASURE
     if path.startswith("plan.") or path in scenario.optimize.vary:

@@ -35,7 +35,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 @dataclasses.dataclass(frozen=True)
-class Distribution:
+class NumberDistribution:
     """How uncertain a number is around its value in the scenario.
 
     - `lognormal SIGMA`: the value is the median, SIGMA the standard deviation of the logarithm [1].
@@ -72,7 +72,7 @@ class Distribution:
         return np.asarray(quantile(np.asarray(shares, np.float64), value, self.numbers), np.float64)
 
 
-def parse_distribution(text: str, path: str, unit: str, value: float) -> Distribution:
+def parse_distribution(text: str, path: str, unit: str, value: float) -> NumberDistribution:
     """Read what a scenario says of a number's uncertainty.
 
     The numbers of `normal` and `uniform` are in `unit`, the SI unit of the path, unless a unit follows them.
@@ -85,7 +85,7 @@ def parse_distribution(text: str, path: str, unit: str, value: float) -> Distrib
     if family == JOINT:
         if len(words) != 1:
             raise InputError(f'{where} needs the name of the joint distribution, such as "joint chinchilla".')
-        return Distribution(JOINT, (), words[0])
+        return NumberDistribution(JOINT, (), words[0])
     if family not in FAMILIES:
         raise InputError(f"{where} is no known distribution. {suggest(family, (*FAMILIES, JOINT))}")
     needed, example, _ = FAMILIES[family]
@@ -111,10 +111,10 @@ def parse_distribution(text: str, path: str, unit: str, value: float) -> Distrib
             f"{where}: beta is for shares between 0 and 1, not for {format_quantity(value, unit)}. "
             "Use lognormal, normal or uniform."
         )
-    return Distribution(family, numbers)
+    return NumberDistribution(family, numbers)
 
 
-def distributions(scenario: Scenario, values: Mapping[str, float]) -> dict[str, Distribution]:
+def distributions(scenario: Scenario, values: Mapping[str, float]) -> dict[str, NumberDistribution]:
     """The distribution of each number of a scenario that has one; `values` in SI, both by dotted path.
 
     **Raises:** `InputError` for the first that cannot be read.

@@ -44,7 +44,7 @@ class Count(AbstractReduction):
 
 
 @dataclasses.dataclass(frozen=True)
-class Counts:
+class BinCounts:
     """Counts of an output between edges, and of points below the first and above the last one."""
 
     edges: np.ndarray
@@ -53,7 +53,7 @@ class Counts:
     above: int
 
     @classmethod
-    def of(cls, counts: np.ndarray, span: Range) -> "Counts":
+    def of(cls, counts: np.ndarray, span: Range) -> "BinCounts":
         """From counts by `bin_numbers`."""
         spaced = np.geomspace if span[0] > 0.0 else np.linspace
         return cls(spaced(*span, len(counts) - 1), counts[1:-1], int(counts[0]), int(counts[-1]))
@@ -78,7 +78,7 @@ def bin_numbers(values: Any, low: Any, high: Any, bins: int) -> Any:
     return jnp.clip(place, -1.0, float(bins)).astype(jnp.int32) + 1
 
 
-def quantiles(counts: Counts, shares: Sequence[float] = SHARES) -> dict[float, float]:
+def quantiles(counts: BinCounts, shares: Sequence[float] = SHARES) -> dict[float, float]:
     """Quantiles by share of the points."""
     return {share: counts.quantile(share) for share in shares}
 
@@ -95,7 +95,7 @@ class Histogram(AbstractScaledReduction):
     limits: Mapping[str, Range] = dataclasses.field(default_factory=dict)
     bins: int = BINS
     spans: Mapping[str, Range] | None = None
-    summary: Callable[[Counts], Any] = lambda counts: counts
+    summary: Callable[[BinCounts], Any] = lambda counts: counts
 
     def scaled_to(self, sample: GridSample) -> "Histogram":
         """With ranges."""
@@ -128,4 +128,4 @@ class Histogram(AbstractScaledReduction):
     def result(self, state: Any, grid: Grid) -> dict[str, Any]:
         """Counts with their edges, or what is asked of them."""
         assert self.spans is not None
-        return {name: self.summary(Counts.of(wide(state[name]), self.spans[name])) for name in self.outputs}
+        return {name: self.summary(BinCounts.of(wide(state[name]), self.spans[name])) for name in self.outputs}

@@ -147,7 +147,7 @@ class ParetoBins(AbstractPointReduction, AbstractScaledReduction):
         return efficient([outputs[self.first], outputs[self.second]])
 
 
-class Front(NamedTuple):
+class FrontState(NamedTuple):
     """Points that none dominates: objectives in columns, infinite beyond the last; how many did not find room."""
 
     values: Any
@@ -178,13 +178,13 @@ class Pareto(AbstractPointReduction, AbstractScaledReduction):
         """The objectives, infinite where a limit is broken."""
         return feasible_values(outputs, self.objectives, self.limits)
 
-    def init(self, grid: Grid) -> Front:
+    def init(self, grid: Grid) -> FrontState:
         """An empty front."""
         none = jnp.zeros(self.capacity, jnp.int32)
         values = jnp.full((len(self.objectives), self.capacity), jnp.inf, float_dtype())
-        return Front(values, none, none, jnp.zeros((), jnp.int32))
+        return FrontState(values, none, none, jnp.zeros((), jnp.int32))
 
-    def passing(self, state: Front, columns: Sequence[Any]) -> Any:
+    def passing(self, state: FrontState, columns: Sequence[Any]) -> Any:
         """Which points a coarse look at the front lets pass; the others are dominated, or twins of its points."""
         passing = columns[0] < jnp.inf
         if len(columns) == 2:
@@ -207,38 +207,38 @@ class Pareto(AbstractPointReduction, AbstractScaledReduction):
             passing = passing & ~functools.reduce(jnp.logical_and, below)
         return passing
 
-    def update(self, state: Front, picked: Any, chunk: Chunk) -> Front:
+    def update(self, state: FrontState, picked: Any, chunk: Chunk) -> FrontState:
         """Compare all points with a coarse front, and those that pass with the front."""
         columns = [chunk.masked(part, jnp.inf) for part in picked]
 
-        def look(columns: list[Any]) -> Front:
+        def look(columns: list[Any]) -> FrontState:
             columns = [_rows(column) for column in columns]
             return _over_rows(self.passing(state, columns), functools.partial(sort, columns), state)
 
-        def sort(columns: list[Any], state: Front, rows: Any, inside: Any) -> Front:
+        def sort(columns: list[Any], state: FrontState, rows: Any, inside: Any) -> FrontState:
             some = [jnp.where(inside, column[rows], jnp.inf).reshape(-1) for column in columns]
             numbers = _numbers(rows, columns[0].shape[-1])
 
-            def insert(carry: tuple[Front, Any]) -> tuple[Front, Any]:
+            def insert(carry: tuple[FrontState, Any]) -> tuple[FrontState, Any]:
                 state, waiting = carry
                 taken = jnp.nonzero(waiting, size=ROW, fill_value=waiting.size)[0]
                 values = jnp.stack([column.at[taken].get(mode="fill", fill_value=jnp.inf) for column in some])
                 places = numbers.at[taken].get(mode="fill", fill_value=0)
-                fresh = Front(values, jnp.full(ROW, chunk.number, jnp.int32), places, jnp.zeros((), jnp.int32))
+                fresh = FrontState(values, jnp.full(ROW, chunk.number, jnp.int32), places, jnp.zeros((), jnp.int32))
                 return join(state, fresh, self.capacity, jnp), waiting.at[taken].set(False, mode="drop")
 
             return jax.lax.while_loop(lambda carry: jnp.any(carry[1]), insert, (state, self.passing(state, some)))[0]
 
         return jax.lax.cond(jnp.min(columns[0]) < jnp.inf, look, lambda _: state, columns)
 
-    def merge(self, first: Front, second: Front) -> Front:
+    def merge(self, first: FrontState, second: FrontState) -> FrontState:
         """The front of both."""
         return join(first, second, self.capacity, np)
 
-    def result(self, state: Front, grid: Grid) -> None:
+    def result(self, state: FrontState, grid: Grid) -> None:
         """Nothing besides the points."""
 
-    def kept_points(self, state: Front, grid: Grid) -> KeptPoints:
+    def kept_points(self, state: FrontState, grid: Grid) -> KeptPoints:
         """The points of the front; a warning where it was too small."""
         lost = int(state.lost)
         warning = f"The front has more than {self.capacity:,} points; {lost:,} were lost. Raise capacity."
@@ -256,7 +256,7 @@ def _covers(left: Any, right: Any, xp: Any, *, strictly: bool) -> Any:
     return verdict & xp.any(above < below, axis=0) if strictly else verdict
 
 
-def join(front: Front, fresh: Front, capacity: int, xp: Any) -> Front:
+def join(front: FrontState, fresh: FrontState, capacity: int, xp: Any) -> FrontState:
     """The front with further points, ordered by the first objective; of equal points the first stays.
 
     Points of `front` do not dominate each other; those of `fresh` may.
@@ -271,7 +271,7 @@ def join(front: Front, fresh: Front, capacity: int, xp: Any) -> Front:
     alive = xp.where(gone[None, :], xp.inf, xp.concatenate([old, new], axis=1))
     kept = xp.argsort(alive[0], stable=True)[:capacity]
     too_many = xp.maximum(xp.sum(~gone) - capacity, 0).astype(xp.int32)
-    return Front(
+    return FrontState(
         alive[:, kept],
         xp.concatenate([front.chunk, fresh.chunk])[kept],
         xp.concatenate([front.place, fresh.place])[kept],

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Scalar
-from energymodel.performance.memory import (
+from energymodel.performance.memory_footprint import (
     chunks_in_flight,
     layer_activation_bytes,
     logit_bytes,

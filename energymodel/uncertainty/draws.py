@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from scipy.special import ndtr
 
 from energymodel.errors import InputError, suggest
-from energymodel.presets.distributions import FAMILIES, Distribution, parse_distribution
+from energymodel.presets.distributions import FAMILIES, NumberDistribution, parse_distribution
 from energymodel.presets.files import ROOT, names
 
 JOINT = "joint"
@@ -35,7 +35,7 @@ class UncertainNumber:
     path: str
     value: float
     unit: str
-    distribution: Distribution
+    distribution: NumberDistribution
 
     def probabilities(self) -> tuple[float, float]:
         """Probabilities below its physical ends, between which it is drawn: it stays positive, a share below one."""

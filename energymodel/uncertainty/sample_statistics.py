@@ -13,7 +13,7 @@ from scipy import stats
 from energymodel.sweeps.feasibility import Range, output_of, within
 from energymodel.sweeps.grid import Grid
 from energymodel.sweeps.grid_sample import GridSample
-from energymodel.sweeps.histogram import BINS, Counts, bin_numbers, quantiles
+from energymodel.sweeps.histogram import BINS, BinCounts, bin_numbers, quantiles
 from energymodel.sweeps.reductions import AbstractReduction, Chunk, add_wide, float_dtype, wide
 
 GROUPS = 64
@@ -124,7 +124,9 @@ class SampleStatistics(AbstractReduction):
         total = int(state["samples"])
         rows = np.reshape(state["counts"], (len(self.outputs), -1))
         spreads = {
-            name: _spread(Counts.of(row, span), state["sums"][:, place], self.centers[place], self.scales[place], total)
+            name: _spread(
+                BinCounts.of(row, span), state["sums"][:, place], self.centers[place], self.scales[place], total
+            )
             for place, (name, row, span) in enumerate(zip(self.outputs, rows, self.spans, strict=True))
         }
         held = zip((*self.limits, ALL), state["held"], strict=True)
@@ -132,7 +134,7 @@ class SampleStatistics(AbstractReduction):
         return SampleSummary(total, spreads, chances)
 
 
-def _spread(counts: Counts, sums: np.ndarray, center: float, scale: float, total: int) -> Spread:
+def _spread(counts: BinCounts, sums: np.ndarray, center: float, scale: float, total: int) -> Spread:
     """Statistics of an output from its histogram and its sums by group: number, first and second power."""
     finite = int(counts.counts.sum()) + counts.below + counts.above
     if not finite:

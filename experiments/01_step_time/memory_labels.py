@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from energymodel.calibration.kinds.step_time import with_constants
 from energymodel.calibration.layout_table import layouts
 from energymodel.calibration.step_prediction import predict
-from energymodel.performance.memory import out_of_memory_probability
+from energymodel.performance.memory_footprint import out_of_memory_probability
 
 SPREAD, SPREAD_LOG = 0.06, 0.5  # prior of the spread of memory about its prediction, and of the logarithm of it
 LAPSE = 0.01  # share of runs that end as they do for a reason that is not their memory

@@ -14,7 +14,7 @@ from energymodel.design.posterior import FARTHEST, MeasuredOutput, Posterior, fa
 from energymodel.design.replan import rest_of
 from energymodel.design.training_run import TrainingRun
 from energymodel.errors import InputError
-from energymodel.presets.distributions import Distribution
+from energymodel.presets.distributions import NumberDistribution
 from energymodel.presets.scenario import load_scenario
 from energymodel.system.evaluate import evaluate_once
 
@@ -142,7 +142,7 @@ def test_failures_by_hand():
 def test_linear_model_against_its_closed_form(scenario, monkeypatch):
     """Two numbers with normal priors, one measurement of the logarithm of a linear output: conjugate normal update."""
     slopes = np.array([[0.3, -0.1]])
-    priors = {"a": Distribution("normal", (1.0,)), "b": Distribution("normal", (2.0,))}
+    priors = {"a": NumberDistribution("normal", (1.0,)), "b": NumberDistribution("normal", (2.0,))}
     prior = Posterior(priors, {"a": 5.0, "b": 7.0}, np.zeros(2), np.eye(2))
     run = TrainingRun(scenario.system, scenario.plan)
     monkeypatch.setattr(updating, "_slopes", lambda now, run, products: (slopes @ now.z, slopes))
@@ -162,10 +162,10 @@ def test_linear_model_against_its_closed_form(scenario, monkeypatch):
 @pytest.mark.parametrize(
     ("distribution", "value"),
     [
-        (Distribution("lognormal", (0.3,)), 2.0),
-        (Distribution("normal", (0.1,)), 1.0),
-        (Distribution("uniform", (0.0, 4.0)), 3.0),
-        (Distribution("beta", (8.0, 2.0)), 0.7),
+        (NumberDistribution("lognormal", (0.3,)), 2.0),
+        (NumberDistribution("normal", (0.1,)), 1.0),
+        (NumberDistribution("uniform", (0.0, 4.0)), 3.0),
+        (NumberDistribution("beta", (8.0, 2.0)), 0.7),
     ],
 )
 def test_coordinates_lead_back_to_values(distribution, value):

@@ -1,7 +1,7 @@
 """Which points of a huge grid are best, with every point evaluated in registers?"""
 
 from energymodel_kernels.fused_sweep.api import Gradient, Sweep, fused_sweep
-from energymodel_kernels.fused_sweep.axes import Axis
 from energymodel_kernels.fused_sweep.keep import Best, ParetoBins
+from energymodel_kernels.fused_sweep.scan_axes import Axis
 
 __all__ = ["Axis", "Best", "Gradient", "ParetoBins", "Sweep", "fused_sweep"]

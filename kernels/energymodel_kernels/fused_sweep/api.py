@@ -10,8 +10,8 @@ from jaxtyping import Array, Bool, Float
 
 from energymodel_kernels.backends import resolve
 from energymodel_kernels.fused_sweep import kernel, reference
-from energymodel_kernels.fused_sweep.axes import Axis, Grid, unravel
 from energymodel_kernels.fused_sweep.keep import Best, Keep
+from energymodel_kernels.fused_sweep.scan_axes import Axis, Grid, unravel
 from energymodel_kernels.fused_sweep.tiles import Slab, Tile, check, choose_slab, choose_tile
 
 

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from energymodel_kernels.fused_sweep.axes import Grid, unravel
 from energymodel_kernels.fused_sweep.keep import Best, Keep, judge
+from energymodel_kernels.fused_sweep.scan_axes import Grid, unravel
 from energymodel_kernels.fused_sweep.tiles import Slab
 
 

@@ -7,8 +7,8 @@ numbered through by its lanes.
 from math import ceil, prod
 from typing import NamedTuple
 
-from energymodel_kernels.fused_sweep.axes import Grid
 from energymodel_kernels.fused_sweep.keep import Keep
+from energymodel_kernels.fused_sweep.scan_axes import Grid
 
 MOST_NUMBERS = 2**31 - 2**20
 """Programs, and points of the inner axes, are numbered in 32 bits."""

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.test_util import check_grads
 
-from energymodel.performance.memory import (
+from energymodel.performance.memory_footprint import (
     chunks_in_flight,
     layer_activation_bytes,
     logit_bytes,
