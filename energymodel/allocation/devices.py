@@ -112,7 +112,7 @@ class WorkSplit(NamedTuple):
     - `on`: devices of each group that work, over all of them [1]; the clock of a group with none means nothing.
     - `clock`: of the devices that are on [1]; `device_power`: what each draws, hence its cap [W].
     - `step_time` [s], `power` of all devices [W], `energy` of a step [J].
-    - `price`: energy that one more second of step time saves [W] (`least_energy_split`), or time of a step that one
+    - `price`: energy that one more second of step time saves [W] (`least_energy_split`), or step time that one
       more watt saves [s/W] (`least_time_split`); `result`: a member of `RESULTS`.
     """
 

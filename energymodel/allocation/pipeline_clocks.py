@@ -28,7 +28,7 @@ BROKEN = 1e-9  # relative excess of the makespan that calls for one more search
 
 
 class StageClocks(NamedTuple):
-    """The front of energy against time of a step; every field has a leading axis of deadlines.
+    """The front of energy against step time; every field has a leading axis of deadlines.
 
     - `clock`: by direction, rank and kind of operation [1]; one kind, two phases, or all micro-batches.
     - `step_time`: exact makespan [s]; below the deadline where waiting costs more than haste saves.
@@ -49,14 +49,14 @@ class StageClocks(NamedTuple):
 
 
 class _ClocksAndTime(NamedTuple):
-    """Logarithms of the clocks, and the time of a step over the shortest one."""
+    """Logarithms of the clocks, and the step time over the shortest one."""
 
     log_clock: Array | np.ndarray
     stretch: Array | np.ndarray
 
 
 class _Paths(NamedTuple):
-    """How often a path takes each pass, and the time of its hops over the shortest time of a step."""
+    """How often a path takes each pass, and the time of its hops over the shortest step time."""
 
     counts: Array | np.ndarray
     hops: Array | np.ndarray

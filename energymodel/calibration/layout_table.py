@@ -88,7 +88,7 @@ RUN = (
     LayoutColumn("clock", "1", 1.0, "clock over the reference clock", 0.0),
 )
 MEASURED = (
-    LayoutColumn("step_time_s", "s", NEEDED, "measured time of a step", 0.0),
+    LayoutColumn("step_time_s", "s", NEEDED, "measured step time", 0.0),
     LayoutColumn("memory_b", "B", NEEDED, "measured memory of the fullest chip", 0.0),
     LayoutColumn("out_of_memory", "1", NEEDED, "1 if the run ended out of memory", 0.0),
 )

@@ -141,7 +141,7 @@ def cluster_system(name: str) -> TrainingSystem:
 def predict(
     table: Path | str | Sequence[Mapping[str, Any]] | Layouts, systems: Mapping[str, TrainingSystem] | None = None
 ) -> StepPredictions:
-    """Predict the time of a step, its terms, and the memory, for each row of a table, in float64.
+    """Predict the step time, its terms, and the memory, for each row of a table, in float64.
 
     **Arguments:**
 

@@ -77,7 +77,7 @@ def break_even_batch(
 
     **Arguments:**
 
-    - `fixed_cost_batch`: B_h, tokens that could be processed in the fixed time of a step [token].
+    - `fixed_cost_batch`: B_h, tokens that could be processed in the fixed time per step [token].
     - `cost_ratio`: cost of a second of waiting over a second of work, phi [1]: 1 for time, idle over full power
       for energy.
 

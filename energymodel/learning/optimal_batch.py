@@ -9,7 +9,7 @@ from energymodel.numerics import Numeric, power_law
 def optimal_batch_for_tokens(tokens: Numeric, coefficient: Numeric, exponent: Numeric) -> Float[Array, "..."]:
     """Batch with the lowest loss at given tokens, `B = c D^m` [Li et al. 2025; Bergsma et al. 2025].
 
-    Optimal, not critical: it ignores the time of a step. Step law: c = 0.58, m = 0.571; Bergsma: c = 2048 x 0.0306,
+    Optimal, not critical: it ignores the step time. Step law: c = 0.58, m = 0.571; Bergsma: c = 2048 x 0.0306,
     m = 0.383 (docs/physics.md B1).
 
     **Arguments:**
@@ -46,7 +46,7 @@ def adaptive_batch(critical_batch: Numeric, fixed_cost_batch: Numeric, cost_rati
     **Arguments:**
 
     - `critical_batch`: instantaneous critical batch B_n [token].
-    - `fixed_cost_batch`: B_h, tokens that could be processed in the fixed time of a step [token].
+    - `fixed_cost_batch`: B_h, tokens that could be processed in the fixed time per step [token].
     - `cost_ratio`: cost of a second of waiting over a second of work, phi [1]: 1 for time, idle over full power
       for energy.
 

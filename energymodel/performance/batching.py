@@ -3,7 +3,7 @@
 Throughput saturates at `B_h`, progress per token falls beyond the critical batch `B_c` [McCandlish et al. 2018], and a
 chip draws `P = P_i + P_d R / R_0` at throughput R.
 
-Shared arguments, all positive: `batch` B, `critical_batch` B_c, and `half_batch` B_h, the fixed time of a step over the
+Shared arguments, all positive: `batch` B, `critical_batch` B_c, and `half_batch` B_h, the fixed time per step over the
 time of a token [token]; `progress_exponent` b and `throughput_exponent` g [1]; `idle_power` P_i, drawn all the time,
 and `work_power` P_d, on top of it at full throughput [W]; `idle_share` s = P_i / (P_i + P_d) [1].
 """

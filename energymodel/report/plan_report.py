@@ -103,7 +103,7 @@ def outcomes_table(own: TrainingOutcome, found: TrainingOutcome) -> Table:
             escape(before[name].title), show(before[name]), show(after[name]), _ratio(before[name], after[name])
         )
         if name == "steps":
-            table.add_row("time of a step", *_both(total(own.step_time), total(found.step_time), "s"))
+            table.add_row("step time", *_both(total(own.step_time), total(found.step_time), "s"))
     return table
 
 

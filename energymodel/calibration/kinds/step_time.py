@@ -1,6 +1,6 @@
 """Which constants of a cluster do measured layouts give: `calibrate` kind `step-time`?
 
-The columns are those of `energymodel predict` with the measured time of a step.
+The columns are those of `energymodel predict` with the measured step time.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ OTHER_NAMES = {
     "batch_sequences": ("global_batch_sequences", "global_batch_size"),
 }
 """Names under which public files have the columns of `predict`."""
-MEASURED = Column("step_time_s", "s", "measured time of a step", others=("iteration_time_s",))
+MEASURED = Column("step_time_s", "s", "measured step time", others=("iteration_time_s",))
 SETTING_COLUMNS = (
     *(optional(one.name, "text", f"{one.meaning} [{one.unit}]", *OTHER_NAMES.get(one.name, ())) for one in INPUTS),
     optional("model", "text", "preset of a model, which gives its shape"),
@@ -88,7 +88,7 @@ def with_constants(system: TrainingSystem, values: Mapping[str, Any]) -> Trainin
 
 
 def step_time_errors(values: Values, steps: MeasuredSteps) -> Float[Array, "rows 1"]:
-    """Logarithmic errors of the time of a step."""
+    """Logarithmic errors of the step time."""
     system = with_constants(steps.system, values)
     found = jax.vmap(lambda row: predict_row(system, row).step_time.total)(steps.rows)
     return jnp.log(found / steps.measured)[:, None]
