@@ -1,10 +1,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.test_util import check_grads
 
 from energymodel.economics.carbon import Carbon, embodied_carbon, operational_carbon
 from energymodel.economics.cost import YEAR
+from gradients import check_grads
 
 # docs/physics.md B9: 0.35 kg/kWh, 4 years, u = 0.8
 CARBON = Carbon(intensity=0.35 / 3.6e6, chip_life=4 * YEAR, utilization=0.8, embodied_multiplier=1.5)

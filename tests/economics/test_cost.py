@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
 
 from energymodel.economics.cost import (
     YEAR,
@@ -20,6 +19,7 @@ from energymodel.economics.cost import (
     electricity_cost,
     rental_cost,
 )
+from gradients import check_grads
 
 # docs/physics.md B9
 OWNED = OwnedPrice(

@@ -3,7 +3,6 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
 
 from energymodel.learning.break_even import (
     break_even_batch,
@@ -16,6 +15,7 @@ from energymodel.learning.break_even import (
 from energymodel.learning.critical_batch import tokens_needed
 from energymodel.learning.optimal_batch import constant_batch
 from energymodel.performance.batching import relative_energy, relative_time
+from gradients import check_grads
 
 few = settings(max_examples=25, deadline=None)
 batches = st.floats(1e4, 1e9)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
 
 from energymodel.learning.critical_batch import (
     KaplanCriticalBatch,
@@ -23,6 +22,7 @@ from energymodel.learning.critical_batch import (
     tokens_needed,
 )
 from energymodel.numerics import as_real
+from gradients import check_grads
 
 # docs/physics.md B1
 BERGSMA = PowerCriticalBatch(*map(as_real, (2048 * 0.0471, 0.462)))

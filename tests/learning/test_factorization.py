@@ -3,7 +3,6 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
 
 from energymodel.learning.factorization import (
     Factorization,
@@ -13,6 +12,7 @@ from energymodel.learning.factorization import (
     tensor_train_ratio,
 )
 from energymodel.numerics import as_real
+from gradients import check_grads
 
 
 def test_off_by_default():

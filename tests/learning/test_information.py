@@ -3,7 +3,6 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
 
 from energymodel.learning.information import (
     capacity_use,
@@ -12,6 +11,7 @@ from energymodel.learning.information import (
     information_per_token,
     information_rate,
 )
+from gradients import check_grads
 
 B, BETA = 2085.43, 0.3658  # Besiroglu et al. 2024, docs/physics.md B1
 

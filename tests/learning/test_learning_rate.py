@@ -3,7 +3,6 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
 
 from energymodel.learning.learning_rate import (
     adam_learning_rate,
@@ -14,6 +13,7 @@ from energymodel.learning.learning_rate import (
     undecayed_tokens,
     weight_decay_for_timescale,
 )
+from gradients import check_grads
 
 
 def test_sgd_is_linear_in_small_and_saturates_in_large_batches():

@@ -5,7 +5,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.test_util import check_grads
 
 from energymodel.learning.critical_batch import PowerCriticalBatch
 from energymodel.learning.learning import CriticalBatchLearning, ThreeTermLearning
@@ -14,6 +13,7 @@ from energymodel.learning.loss_ode import integrate, integrate_training, loss_ra
 from energymodel.learning.optimal_batch import adaptive_batch, adaptive_step_ratio
 from energymodel.learning.three_term import ThreeTermLaw
 from energymodel.numerics import as_real
+from gradients import check_grads
 
 # docs/physics.md B1
 LAW = ChinchillaLaw(*map(as_real, (1.8172, 482.01, 0.3478, 2085.43, 0.3658)))

@@ -3,7 +3,6 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
 
 from energymodel.learning.optimal_batch import (
     adaptive_batch,
@@ -14,6 +13,7 @@ from energymodel.learning.optimal_batch import (
     optimal_batch_for_compute,
     optimal_batch_for_tokens,
 )
+from gradients import check_grads
 
 few = settings(max_examples=20, deadline=None)
 batches = st.floats(1e4, 1e9)

@@ -3,10 +3,10 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
 
 from energymodel.learning.quantum import QuantumGradient, break_even_error, gradient_samples, quantum_energy_ratio
 from energymodel.numerics import as_real
+from gradients import check_grads
 
 
 def test_off_by_default():

@@ -1,8 +1,8 @@
 import jax
 import numpy as np
-from jax.test_util import check_grads
 
 from energymodel.learning.shape import shape_penalty
+from gradients import check_grads
 
 
 def test_best_shape_costs_nothing_and_both_sides_cost_the_same():

@@ -3,7 +3,6 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
 
 from energymodel.learning.three_term import (
     ThreeTermLaw,
@@ -13,6 +12,7 @@ from energymodel.learning.three_term import (
     three_term_optimal_batch,
 )
 from energymodel.numerics import as_real
+from gradients import check_grads
 
 # Invented, of the size of a real fit: only the algebra is tested.
 LAW = ThreeTermLaw(*map(as_real, (1.8, 482.0, 0.35, 10.0, 0.5, 3.0, 0.25)))

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
 
 from energymodel.performance.batching import (
     cost_optimal_batch,
@@ -15,6 +14,7 @@ from energymodel.performance.batching import (
     relative_time,
     time_optimal_batch,
 )
+from gradients import check_grads
 
 few = settings(max_examples=25, deadline=None)
 critical = st.floats(1e5, 1e8)
@@ -94,7 +94,7 @@ def test_gradients_of_the_energy_delay_optimum(share):
     arguments = tuple(map(jnp.asarray, (4.0, 0.25, share)))
     assert np.all(np.isfinite(jax.grad(energy_delay_optimal_batch, argnums=(0, 1, 2))(*arguments)))
     if 0 < share < 1:
-        check_grads(jax.jit(energy_delay_optimal_batch), arguments, order=1)
+        check_grads(jax.jit(energy_delay_optimal_batch), arguments, order=1, loops=True)
 
 
 def test_gradients():

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
 
 from energymodel.performance.collectives import (
     all_gather_time,
@@ -16,6 +15,7 @@ from energymodel.performance.collectives import (
     reduce_scatter_time,
     tree_all_reduce_time,
 )
+from gradients import check_grads
 
 COLLECTIVES = [
     all_gather_time,

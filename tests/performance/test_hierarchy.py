@@ -3,7 +3,6 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
 
 from energymodel.performance.hierarchy import (
     arithmetic_intensity,
@@ -15,6 +14,7 @@ from energymodel.performance.hierarchy import (
     gemm_movement_time,
     gemm_traffic,
 )
+from gradients import check_grads
 
 sizes = st.floats(64.0, 1e5)
 few = settings(max_examples=25, deadline=None)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
 
 from energymodel.performance.memory_access import (
     balanced_prefetch_coverage,
@@ -19,6 +18,7 @@ from energymodel.performance.memory_access import (
     serial_stream_shares,
     stream_times,
 )
+from gradients import check_grads
 
 few = settings(max_examples=25, deadline=None)
 volumes = st.lists(st.floats(0.1, 1e3), min_size=4, max_size=4)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
 
 from energymodel.performance.memory_footprint import (
     chunks_in_flight,
@@ -13,6 +12,7 @@ from energymodel.performance.memory_footprint import (
     state_bytes_per_parameter,
     stored_bytes_per_unit,
 )
+from gradients import check_grads
 
 few = settings(max_examples=25, deadline=None)
 counts = st.integers(1, 128).map(float)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
 
 from energymodel.performance.network import (
     Link,
@@ -17,6 +16,7 @@ from energymodel.performance.network import (
     optimal_link_width,
     protocol_efficiency,
 )
+from gradients import check_grads
 
 few = settings(max_examples=25, deadline=None)
 

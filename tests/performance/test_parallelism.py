@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
 
 from energymodel.performance.parallelism import (
     bubble_fraction,
@@ -18,6 +17,7 @@ from energymodel.performance.parallelism import (
     slowest_stage_layers,
     zero_share,
 )
+from gradients import check_grads
 
 few = settings(max_examples=25, deadline=None)
 counts = st.integers(1, 64).map(float)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
 
 from energymodel.performance.reliability import (
     Reliability,
@@ -19,6 +18,7 @@ from energymodel.performance.reliability import (
     waste,
     young_interval,
 )
+from gradients import check_grads
 
 few = settings(max_examples=25, deadline=None)
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
 
 from energymodel.performance.roofline import (
     compute_time,
@@ -15,6 +14,7 @@ from energymodel.performance.roofline import (
     roofline_time,
     token_rate,
 )
+from gradients import check_grads
 
 few = settings(max_examples=25, deadline=None)
 times = st.floats(1e-6, 1e3)

@@ -3,7 +3,6 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
 
 from energymodel.performance.saturation import (
     compute_power,
@@ -13,6 +12,7 @@ from energymodel.performance.saturation import (
     memory_traffic_rate,
     saturating_throughput,
 )
+from gradients import check_grads
 
 few = settings(max_examples=25, deadline=None)
 

@@ -3,7 +3,6 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
 
 from energymodel.performance.sram import (
     Sram,
@@ -14,6 +13,7 @@ from energymodel.performance.sram import (
     sram_latency,
     sram_leakage,
 )
+from gradients import check_grads
 
 # 8 KB at 45 nm: 10 pJ per 8 B [Horowitz 2014]; the other numbers are round.
 MACRO = Sram(

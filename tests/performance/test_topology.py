@@ -2,7 +2,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.test_util import check_grads
 
 from energymodel.performance.topology import (
     Dragonfly,
@@ -15,6 +14,7 @@ from energymodel.performance.topology import (
     fat_tree_nodes,
     fat_tree_switches,
 )
+from gradients import check_grads
 
 TORUS = Torus(dimensions=3)
 DRAGONFLY = Dragonfly(routers_per_group=16, global_links=8, hosts_per_router=8)

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import Array
-from jax.test_util import check_grads
 
 from energymodel.performance.collectives import all_reduce_time
 from energymodel.performance.volumes import (
@@ -17,6 +16,7 @@ from energymodel.performance.volumes import (
     pipeline_volume,
     tensor_parallel_volume,
 )
+from gradients import check_grads
 
 
 @pytest.mark.parametrize("volume", [data_parallel_volume, fully_sharded_volume])

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
 
 from energymodel.performance.workload import (
     Transformer,
@@ -16,6 +15,7 @@ from energymodel.performance.workload import (
     feed_forward_parameters,
     training_flops_per_token,
 )
+from gradients import check_grads
 
 few = settings(max_examples=25, deadline=None)
 sizes = st.floats(1.0, 1e5)

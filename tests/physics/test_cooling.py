@@ -6,7 +6,6 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
 
 from energymodel.physics.chiller import CarnotChiller, QuadraticChiller
 from energymodel.physics.cooling import (
@@ -16,6 +15,7 @@ from energymodel.physics.cooling import (
     TwoPhaseLoop,
     power_usage_effectiveness,
 )
+from gradients import check_grads
 
 MOORE = QuadraticChiller(0.0068, 0.0008, 0.458, 283.15, 303.15)
 LOOP = SinglePhaseLoop(0.02, 0.03, 1.0, 0.02, 10.0, UNLIMITED_HEAT_FLUX)

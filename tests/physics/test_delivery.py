@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
 
 from energymodel.physics import delivery
+from gradients import check_grads
 
 LOSSES = (0.02, 0.03, 0.05)  # docs/physics.md B5
 

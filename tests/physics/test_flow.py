@@ -4,10 +4,10 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
 from scipy.optimize import minimize_scalar
 
 from energymodel.physics import flow
+from gradients import check_grads
 
 
 def test_affinity_law():

@@ -4,9 +4,9 @@ import jax
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
 
 from energymodel.physics import gating
+from gradients import check_grads
 
 # docs/physics.md B5: 5 W of leakage, 0.5 W when off, 50 uJ to wake
 GATE = gating.PowerGate(1.0, 0.1, 50e-6, 5e-6, 1e-9)

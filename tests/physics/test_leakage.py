@@ -4,9 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
 
 from energymodel.physics.leakage import Leakage, leakage_doubling, leakage_power, static_energy
+from gradients import check_grads
 
 H100 = Leakage(70.0, 3.0, 0.015, 338.15)  # docs/physics.md B2
 

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
 
 from energymodel.physics import limits
+from gradients import check_grads
 
 
 @given(bits=st.floats(1.0, 1e20), temperature=st.floats(1.0, 400.0))

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
 from scipy.optimize import minimize_scalar
 
 from energymodel.physics.optimal_clock import (
@@ -19,6 +18,7 @@ from energymodel.physics.optimal_clock import (
 )
 from energymodel.physics.switching import BusyPower, busy_power_at, mixed_cubic_power
 from energymodel.physics.voltage import VoltageCurve
+from gradients import check_grads
 
 H100 = BusyPower(VoltageCurve(0.70, 0.60, 0.03), 140.0, 660.0)  # docs/physics.md B2.2
 
@@ -90,4 +90,4 @@ def test_gradients():
     check_grads(work_energy, (300.0, 0.5, 0.2), order=2, rtol=1e-5)
     check_grads(energy_optimal_frequency, (100.0, 200.0), order=2)
     check_grads(partial(energy_delay_optimal_frequency, maximum_frequency=9.0), (100.0, 200.0, 1.0), order=2)
-    check_grads(h100_optimum, (0.2, H100), order=1, rtol=1e-3)
+    check_grads(h100_optimum, (0.2, H100), order=1, loops=True, rtol=1e-3)

@@ -3,9 +3,9 @@
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
 
 from energymodel.physics import phase_change as boil
+from gradients import check_grads
 
 FC72 = (88e3, 13.4, 1602.0, 0.0083)  # docs/physics.md B6: h_fg, rho_v, rho_l, sigma
 WATER = (279e-6, 2257e3, 957.9, 0.5956, 0.0589, 4217.0, 1.76, 0.0128, 1.0)  # Incropera et al. 2007, ex. 10.1

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.test_util import check_grads
 
 from energymodel.physics.switching import busy_power, mixed_cubic_power
 from energymodel.physics.voltage import (
@@ -18,6 +17,7 @@ from energymodel.physics.voltage import (
     posynomial_voltage,
     voltage_fraction,
 )
+from gradients import check_grads
 
 # docs/physics.md B2, Tenstorrent Blackhole firmware
 BLACKHOLE = PolynomialVoltage(0.73869, 0.05236, 0.00856, 1279.76e6, 189.57e6, 1350e6)
