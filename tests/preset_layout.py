@@ -79,13 +79,7 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
         "temperature_sensitivity": "1/K",
         "reference_temperature": "K",
     },
-    "PowerGate": {
-        "fraction": "1",
-        "residual_fraction": "1",
-        "wake_energy": "J",
-        "wake_time": "s",
-        "blend_time": "s",
-    },
+    "PowerGate": {"fraction": "1", "residual_fraction": "1", "wake_energy": "J", "wake_time": "s", "blend_time": "s"},
     "Node": {"chips": "1", "overhead_power": "W", "scale_up": ("Link",), "host_bandwidth": "B/s"},
     "Link": _LINK,
     "Network": {

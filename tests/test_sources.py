@@ -19,12 +19,7 @@ from energymodel.learning.information import information_rate
 from energymodel.learning.loss_law import ChinchillaLaw
 from energymodel.learning.loss_ode import loss_rate
 from energymodel.numerics import as_real
-from energymodel.performance.batching import (
-    energy_delay_optimal_batch,
-    optimal_batch,
-    relative_energy,
-    relative_time,
-)
+from energymodel.performance.batching import energy_delay_optimal_batch, optimal_batch, relative_energy, relative_time
 from energymodel.performance.heterogeneous import proportional_split
 from energymodel.performance.network import link_bandwidth
 from energymodel.performance.roofline import compute_time, roofline_time, token_rate
@@ -146,10 +141,7 @@ def test_printed_order_of_operations_agrees_at_unit_throughput_only():
 
 @pytest.mark.parametrize("duty", [0.0, 0.4, 1.0])
 def test_total_energy_holds_where_power_does_not_depend_on_the_load(duty):
-    assert_agree(
-        switching_energy(average_power(300.0, 300.0, duty), 5e4),
-        sources.stated_total_energy(300.0, 5e4),
-    )
+    assert_agree(switching_energy(average_power(300.0, 300.0, duty), 5e4), sources.stated_total_energy(300.0, 5e4))
 
 
 def test_information_rate_is_a_rate_of_progress():

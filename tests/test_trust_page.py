@@ -38,8 +38,13 @@ def test_every_experiment_stands_there(trust_page):
 
 def test_row_by_hand(trust_page):
     row = {
-        "prediction": "power", "mean_error": 0.0182, "largest_error": 0.62, "count": 11, "held_out": "benchmark",
-        "range": "8 chips", "reference": "",
-    }  # fmt: skip
+        "prediction": "power",
+        "mean_error": 0.0182,
+        "largest_error": 0.62,
+        "count": 11,
+        "held_out": "benchmark",
+        "range": "8 chips",
+        "reference": "",
+    }
     assert trust_page.row_of(row) == "| power | 1.8 % | 62 % | 11 | benchmark | 8 chips |  |"
     assert trust_page.row_of(row | {"count": 1, "mean_error": 0.0054}).startswith("| power | 0.54 % |  | 1 |")

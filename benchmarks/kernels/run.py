@@ -113,13 +113,24 @@ def ensembles(shapes: dict[str, tuple[int, int, int]]) -> Iterator[Case]:
         for equation, rate, start, given in (("loss", loss_rate_of, 2.5, runs), ("heat", heat_rate, 310.0, chips)):
 
             def call(
-                implementation: str, approximate: bool, rate: Any = rate, start: Any = start, given: Any = given,
-                steps: int = steps, saves: int = saves,
-            ) -> Callable[[], Any]:  # fmt: skip
+                implementation: str,
+                approximate: bool,
+                rate: Any = rate,
+                start: Any = start,
+                given: Any = given,
+                steps: int = steps,
+                saves: int = saves,
+            ) -> Callable[[], Any]:
                 return lambda: ode_ensemble(
-                    rate, start, given, step=1.0, steps=steps, saves=saves,
-                    implementation=implementation, approximate=approximate,
-                )  # fmt: skip
+                    rate,
+                    start,
+                    given,
+                    step=1.0,
+                    steps=steps,
+                    saves=saves,
+                    implementation=implementation,
+                    approximate=approximate,
+                )
 
             yield Case(f"ode_ensemble, {equation}, {name}, {steps} steps", "step", plans * steps, call)
 

@@ -24,9 +24,11 @@ def main() -> None:
     columns = {column.name: np.full(count, table.columns[column.name][0]) for column in INPUTS}
     rng = np.random.default_rng(0)
     varied = {
-        "tensor": 2.0 ** rng.integers(0, 4, count), "pipeline": 2.0 ** rng.integers(0, 5, count),
-        "microbatch": 2.0 ** rng.integers(0, 4, count), "recompute_full": 1.0 * rng.integers(0, 2, count),
-    }  # fmt: skip
+        "tensor": 2.0 ** rng.integers(0, 4, count),
+        "pipeline": 2.0 ** rng.integers(0, 5, count),
+        "microbatch": 2.0 ** rng.integers(0, 4, count),
+        "recompute_full": 1.0 * rng.integers(0, 2, count),
+    }
     varied = {name: jnp.asarray(each.reshape(-1, CHUNK), jnp.float32) for name, each in {**columns, **varied}.items()}
 
     def one(row):

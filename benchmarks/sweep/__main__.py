@@ -353,8 +353,12 @@ def samples_table(count: int) -> None:
     from energymodel.uncertainty.monte_carlo import prepare_monte_carlo
     from sweep_model import sweep_model
 
-    numbers = {"batch": (4.0, "lognormal 0.3"), "clock": (1.5, "normal 0.1"), "nodes": (256.0, "lognormal 0.2"),
-               "voltage": (0.9, "normal 0.03")}  # fmt: skip
+    numbers = {
+        "batch": (4.0, "lognormal 0.3"),
+        "clock": (1.5, "normal 0.1"),
+        "nodes": (256.0, "lognormal 0.2"),
+        "voltage": (0.9, "normal 0.03"),
+    }
 
     def model(batch, clock, nodes, voltage):
         outputs = sweep_model(batch, clock, nodes, voltage, jnp)
@@ -364,8 +368,10 @@ def samples_table(count: int) -> None:
         random, energies, held = np.random.default_rng(0), [], 0
         for _ in range(count // 2**14):
             z = random.standard_normal((4, 2**14), np.float32)
-            batch, nodes = (numbers[name][0] * np.exp(z[row] * spread) for name, row, spread in
-                            (("batch", 0, np.float32(0.3)), ("nodes", 1, np.float32(0.2))))  # fmt: skip
+            batch, nodes = (
+                numbers[name][0] * np.exp(z[row] * spread)
+                for name, row, spread in (("batch", 0, np.float32(0.3)), ("nodes", 1, np.float32(0.2)))
+            )
             outputs = sweep_model(batch, 1.5 + np.float32(0.1) * z[2], nodes, 0.9 + np.float32(0.03) * z[3], np)
             energies.append(outputs[0])
             held += int(np.isfinite(permitted(outputs, np)).sum())

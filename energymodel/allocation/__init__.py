@@ -6,13 +6,7 @@ compute, memory, network and cooling under one site limit; `adaptive_batch.adapt
 steps of a run. `energymodel.solver` solves them all; the multipliers are the prices of what is divided.
 """
 
-from energymodel.allocation.devices import (
-    DeviceGroups,
-    WorkSplit,
-    device_groups,
-    least_energy_split,
-    least_time_split,
-)
+from energymodel.allocation.devices import DeviceGroups, WorkSplit, device_groups, least_energy_split, least_time_split
 from energymodel.allocation.pipeline import PipelineLoad, layers_per_stage, pipeline_load
 from energymodel.allocation.pipeline_clocks import StageClocks, stage_clocks
 from energymodel.allocation.power_split import PowerSplit, divide_power

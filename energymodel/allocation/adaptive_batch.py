@@ -28,14 +28,7 @@ from energymodel.numerics import Numeric
 from energymodel.performance.parallelism import data_parallel_degree
 from energymodel.presets.question import TOKENS
 from energymodel.presets.scenario import Scenario
-from energymodel.solver import (
-    RESULTS,
-    Solution,
-    SolverOptions,
-    Values,
-    minimize_first_order,
-    minimize_many,
-)
+from energymodel.solver import RESULTS, Solution, SolverOptions, Values, minimize_first_order, minimize_many
 from energymodel.system.evaluate import evaluate, evaluate_once, parameters_in_loss
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import limited_values, log_objective, objective_value, parse_objective

@@ -191,11 +191,7 @@ def least_energy_split(
 
 
 def least_time_split(
-    groups: DeviceGroups,
-    tokens: Numeric,
-    power: Numeric,
-    least_on: Numeric = 0.0,
-    options: SolverOptions | None = None,
+    groups: DeviceGroups, tokens: Numeric, power: Numeric, least_on: Numeric = 0.0, options: SolverOptions | None = None
 ) -> WorkSplit:
     """Split of lowest time for a step under a power cap, `max sum n u r(phi)`, `sum n [u P(phi) + (1 - u) P_off] <= P`.
 

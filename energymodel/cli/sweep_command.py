@@ -74,8 +74,7 @@ def command(
     ] = False,
     precision: Annotated[int, typer.Option("--precision", metavar="BITS", help="Bits of the scan: 32 or 64.")] = 32,
     samples: Annotated[
-        int | None,
-        typer.Option("--samples", metavar="N", help="Draw all uncertain numbers N times, instead of axes."),
+        int | None, typer.Option("--samples", metavar="N", help="Draw all uncertain numbers N times, instead of axes.")
     ] = None,
     of: Annotated[
         list[str] | None,
@@ -125,9 +124,14 @@ def command(
 
 
 def _draw(
-    given: "Scenario", asked: dict[str, Any], resume: Path | None, engine: str | None, dry_run: bool, as_json: bool,
+    given: "Scenario",
+    asked: dict[str, Any],
+    resume: Path | None,
+    engine: str | None,
+    dry_run: bool,
+    as_json: bool,
     output: Path | None,
-) -> int:  # fmt: skip
+) -> int:
     with Progress(lines=True) as progress:
         progress(f"loading the model for {given.name} ...")
         with interruptible():

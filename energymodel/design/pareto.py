@@ -362,11 +362,7 @@ def _round(
 
 
 def _front(
-    scenario: Scenario,
-    search: _ScreenedLayouts,
-    names: tuple[str, ...],
-    baseline: TrainingOutcome,
-    plans: _FrontPlans,
+    scenario: Scenario, search: _ScreenedLayouts, names: tuple[str, ...], baseline: TrainingOutcome, plans: _FrontPlans
 ) -> Front:
     if not plans.rounded:
         raise InputError("pareto: no realizable plan obeys the limits. Relax a limit, or free plan.batch.")

@@ -19,12 +19,7 @@ MAXIMUM_STEPS = 4096
 
 
 def loss_rate(
-    loss: Numeric,
-    parameters: Numeric,
-    token_rate: Numeric,
-    batch: Numeric,
-    critical_batch: Numeric,
-    law: ChinchillaLaw,
+    loss: Numeric, parameters: Numeric, token_rate: Numeric, batch: Numeric, critical_batch: Numeric, law: ChinchillaLaw
 ) -> Float[Array, "..."]:
     """Rate at which the loss falls, `dL/dt = -beta b^(-1/beta) (L - L_inf)^(1+1/beta) R / (1 + B/B_n)`.
 

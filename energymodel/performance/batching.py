@@ -46,10 +46,7 @@ def relative_energy(
 
 
 def optimal_batch(
-    critical_batch: Numeric,
-    half_batch: Numeric,
-    progress_exponent: Numeric = 1.0,
-    throughput_exponent: Numeric = 1.0,
+    critical_batch: Numeric, half_batch: Numeric, progress_exponent: Numeric = 1.0, throughput_exponent: Numeric = 1.0
 ) -> Float[Array, "..."]:
     """Time-optimal batch, `B* = {(g-b) B_h + sqrt[(g-b)^2 B_h^2 + 4 b g B_h B_c]} / (2 b)`.
 

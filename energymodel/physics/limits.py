@@ -188,11 +188,7 @@ def cmos_wall_energy(operations: Numeric, operations_per_joule: Numeric) -> Floa
 
 
 def roofline_energy(
-    operations: Numeric,
-    energy_per_operation: Numeric,
-    traffic: Numeric,
-    energy_per_byte: Numeric,
-    voltage: Numeric,
+    operations: Numeric, energy_per_operation: Numeric, traffic: Numeric, energy_per_byte: Numeric, voltage: Numeric
 ) -> Float[Array, "..."]:
     """Energy without any overhead, `E = F E_op v^2 + Q E_mem` [Choi et al. 2013].
 

@@ -87,13 +87,12 @@ def optimum_json(optimum: Optimum) -> Tree:
         "varied": list(optimum.varied),
         "layouts_considered": int(optimum.layouts_considered),
         "layouts_feasible": int(optimum.layouts_feasible),
-        "runner_up": runner_up
-        and {"layout": layout_json(runner_up.layout), "excess": float(runner_up.excess)},
+        "runner_up": runner_up and {"layout": layout_json(runner_up.layout), "excess": float(runner_up.excess)},
         "conflicts": [
             {"limit": one.limit, "asked": float(one.asked), "nearest": float(one.nearest), "unit": one.unit}
             for one in optimum.conflicts
         ],
-    }  # fmt: skip
+    }
 
 
 def dumps(tree: Mapping[str, Any]) -> str:

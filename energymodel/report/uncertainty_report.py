@@ -109,12 +109,7 @@ def samples_json(scenario: Scenario, found: MonteCarlo, asked: Mapping[str, Any]
         "units": {name: found.units.get(name, "1") for name in found.spreads},
         "outputs": {name: _spread(one) for name, one in found.spreads.items()},
         "chances": {
-            name: {
-                "least": _plain(low),
-                "most": _plain(high),
-                "share": one.share,
-                "interval": [one.low, one.high],
-            }
+            name: {"least": _plain(low), "most": _plain(high), "share": one.share, "interval": [one.low, one.high]}
             for name, one in found.chances.items()
             for low, high in [found.limits.get(name, (-math.inf, math.inf))]
         },

@@ -6,11 +6,7 @@ import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Scalar
 from energymodel.performance.hierarchy import gemm_traffic
-from energymodel.performance.parallelism import (
-    data_parallel_degree,
-    microbatch_count,
-    recomputed_share,
-)
+from energymodel.performance.parallelism import data_parallel_degree, microbatch_count, recomputed_share
 from energymodel.performance.roofline import elementwise_traffic, expert_bytes, tile_quantization
 from energymodel.performance.workload import attention_flops_per_token
 from energymodel.system.plan import TrainingPlan

@@ -30,16 +30,28 @@ def korthikanti(rows: list[Row]) -> list[Row]:
             continue
         found.append(
             {
-                "set": "korthikanti", "group": row["model"], "cluster": "megatron-a100",
-                "layers": row["num_layers"], "hidden": row["hidden_size"], "heads": row["num_heads"],
-                "vocabulary": 51200, "tied": 1, "sequence": row["seq_len_tokens"], "flash": 0,
-                "chips": row["n_gpu"], "batch_sequences": row["global_batch_sequences"],
-                "tensor": row["tp"], "pipeline": row["pp"], "virtual_stages": row["interleaved_chunks"] or 1,
+                "set": "korthikanti",
+                "group": row["model"],
+                "cluster": "megatron-a100",
+                "layers": row["num_layers"],
+                "hidden": row["hidden_size"],
+                "heads": row["num_heads"],
+                "vocabulary": 51200,
+                "tied": 1,
+                "sequence": row["seq_len_tokens"],
+                "flash": 0,
+                "chips": row["n_gpu"],
+                "batch_sequences": row["global_batch_sequences"],
+                "tensor": row["tp"],
+                "pipeline": row["pp"],
+                "virtual_stages": row["interleaved_chunks"] or 1,
                 "microbatch": 4 if row["model"] == "GPT-22B" else 1,
-                "sequence_parallel": row["sequence_parallel"], "recomputation": row["recompute"], "zero": 0,
+                "sequence_parallel": row["sequence_parallel"],
+                "recomputation": row["recompute"],
+                "zero": 0,
                 "step_time_s": row["iteration_time_s"],
             }
-        )  # fmt: skip
+        )
     return found
 
 
@@ -53,14 +65,24 @@ def vtrain(rows: list[Row]) -> list[Row]:
                 "set": "vtrain-single" if single else "vtrain-multi",
                 "group": f"{row['hidden_size']}x{row['num_layers']}" if single else f"{row['hidden_size']}-{row['pp']}",
                 "cluster": "megatron-deepspeed-a100-node" if single else "megatron-deepspeed-a100",
-                "layers": row["num_layers"], "hidden": row["hidden_size"], "heads": row["num_heads"],
-                "vocabulary": 51200, "tied": 1, "sequence": row["seq_len_tokens"], "flash": 0,
-                "chips": row["n_gpu"], "batch_sequences": row["global_batch_sequences"],
-                "tensor": row["tp"], "pipeline": row["pp"], "microbatch": row["microbatch_sequences"],
-                "sequence_parallel": 0, "recomputation": "full", "zero": 0,
+                "layers": row["num_layers"],
+                "hidden": row["hidden_size"],
+                "heads": row["num_heads"],
+                "vocabulary": 51200,
+                "tied": 1,
+                "sequence": row["seq_len_tokens"],
+                "flash": 0,
+                "chips": row["n_gpu"],
+                "batch_sequences": row["global_batch_sequences"],
+                "tensor": row["tp"],
+                "pipeline": row["pp"],
+                "microbatch": row["microbatch_sequences"],
+                "sequence_parallel": 0,
+                "recomputation": "full",
+                "zero": 0,
                 "step_time_s": row["iteration_time_s"],
             }
-        )  # fmt: skip
+        )
     return found
 
 
@@ -89,29 +111,48 @@ def nanotron(rows: list[Row]) -> list[Row]:
         inner = row["ffn_hidden_size"] or {"8192": 28672, "16384": 53248, "4096": 14336}.get(hidden, 8192)
         found.append(
             {
-                "set": "nanotron", "group": f"{hidden}-{row['n_gpu']}",
+                "set": "nanotron",
+                "group": f"{hidden}-{row['n_gpu']}",
                 "cluster": cluster,
-                "layers": row["num_layers"], "hidden": hidden, "heads": row["num_heads"],
-                "kv_heads": row["num_kv_heads"] or row["num_heads"], "feed_forward": inner, "gated": 1,
-                "vocabulary": row["vocab_size"], "tied": float(tied),
-                "sequence": row["seq_len_tokens"], "flash": 1,
-                "chips": row["n_gpu"], "batch_sequences": sequences,
-                "tensor": row["tp"], "pipeline": row["pp"], "microbatch": row["microbatch_sequences"],
-                "sequence_parallel": 1, "zero": row["zero_stage"], "recomputation": "none",
+                "layers": row["num_layers"],
+                "hidden": hidden,
+                "heads": row["num_heads"],
+                "kv_heads": row["num_kv_heads"] or row["num_heads"],
+                "feed_forward": inner,
+                "gated": 1,
+                "vocabulary": row["vocab_size"],
+                "tied": float(tied),
+                "sequence": row["seq_len_tokens"],
+                "flash": 1,
+                "chips": row["n_gpu"],
+                "batch_sequences": sequences,
+                "tensor": row["tp"],
+                "pipeline": row["pp"],
+                "microbatch": row["microbatch_sequences"],
+                "sequence_parallel": 1,
+                "zero": row["zero_stage"],
+                "recomputation": "none",
                 "step_time_s": row["iteration_time_s"] if timed else "",
                 "memory_b": float(row["memory_reserved_gib"]) * GIB if row["memory_reserved_gib"] else "",
                 "out_of_memory": float(failed),
                 "degraded": float(fabric < DEGRADED_FABRIC),
                 "mfu_measured": number(row, "model_tflops_per_gpu", 0.0) / 989.4,
             }
-        )  # fmt: skip
+        )
     return found
 
 
 MPT_SHAPES = {
-    "125m": (12, 768, 12), "350m": (24, 1024, 16), "760m": (24, 1536, 12), "1b": (24, 2048, 16), "3b": (32, 2560, 20),
-    "7b": (32, 4096, 32), "13b": (40, 5120, 40), "30b": (48, 7168, 56), "70b": (80, 8192, 64),
-}  # fmt: skip
+    "125m": (12, 768, 12),
+    "350m": (24, 1024, 16),
+    "760m": (24, 1536, 12),
+    "1b": (24, 2048, 16),
+    "3b": (32, 2560, 20),
+    "7b": (32, 4096, 32),
+    "13b": (40, 5120, 40),
+    "30b": (48, 7168, 56),
+    "70b": (80, 8192, 64),
+}
 
 
 def mpt(rows: list[Row]) -> list[Row]:
@@ -126,14 +167,23 @@ def mpt(rows: list[Row]) -> list[Row]:
         recomputed = number(row, "hfu_frac", 1.0) > 1.1 * number(row, "mfu_frac", 1.0)
         found.append(
             {
-                "set": "mpt", "group": row["model"],
+                "set": "mpt",
+                "group": row["model"],
                 "cluster": "llm-foundry-h100" if row["accelerator"].startswith("h100") else "llm-foundry-a100",
-                "layers": layers, "hidden": hidden, "heads": heads, "vocabulary": 50368, "tied": 1,
-                "sequence": row["seq_len_tokens"], "flash": 1, "chips": chips, "batch_sequences": batch,
-                "microbatch": row["microbatch_sequences"], "recomputation": "full" if recomputed else "none",
+                "layers": layers,
+                "hidden": hidden,
+                "heads": heads,
+                "vocabulary": 50368,
+                "tied": 1,
+                "sequence": row["seq_len_tokens"],
+                "flash": 1,
+                "chips": chips,
+                "batch_sequences": batch,
+                "microbatch": row["microbatch_sequences"],
+                "recomputation": "full" if recomputed else "none",
                 "zero": 3 if row["sharding"] == "FULL_SHARD" else 2,
                 "fp8": float(row["precision"].endswith("fp8")),
                 "step_time_s": batch * number(row, "seq_len_tokens") / rate,
             }
-        )  # fmt: skip
+        )
     return found

@@ -140,24 +140,28 @@ CLUSTERS = {
             "software.score_passes": (7.8, "1"),
             "software.microbatch_time": (1.5e-3, "s"),
         },
-        (
-            EFFICIENCY,
-            ClusterConstant("node.scale_up.latency", 3e-5, 1.5, 1e-6, 1e-3),
-            SCALE_UP,
-            SCALE_OUT,
-        ),
+        (EFFICIENCY, ClusterConstant("node.scale_up.latency", 3e-5, 1.5, 1e-6, 1e-3), SCALE_UP, SCALE_OUT),
         "Bang et al. 2024 (vTrain), multi node",
     ),
     "nanotron-h100": Cluster(
-        "nanotron on H100, collectives as intended", H100, _NANOTRON, _NANOTRON_FITTED,
+        "nanotron on H100, collectives as intended",
+        H100,
+        _NANOTRON,
+        _NANOTRON_FITTED,
         "Hugging Face Ultrascale Playbook 2025, runs whose node all-reduce reached 443 GB/s",
     ),
     "nanotron-h100-ring": Cluster(
-        "nanotron on H100, slow rings only", H100, _SLOW_RINGS, _NANOTRON_FITTED,
+        "nanotron on H100, slow rings only",
+        H100,
+        _SLOW_RINGS,
+        _NANOTRON_FITTED,
         "Hugging Face Ultrascale Playbook 2025, runs whose node all-reduce stayed below 443 GB/s",
     ),
     "nanotron-h100-ring-before-fix": Cluster(
-        "nanotron on H100, slow rings only, before its pipelines were fixed", H100, _SLOW_RINGS, _NANOTRON_FITTED,
+        "nanotron on H100, slow rings only, before its pipelines were fixed",
+        H100,
+        _SLOW_RINGS,
+        _NANOTRON_FITTED,
         "Hugging Face Ultrascale Playbook 2025, runs whose node all-reduce stayed below 443 GB/s",
         timed_as="nanotron-h100-ring",
     ),
@@ -167,7 +171,7 @@ CLUSTERS = {
     "llm-foundry-a100": Cluster(
         "llm-foundry (FSDP) on A100", A100, _FOUNDRY, _FOUNDRY_FITTED, "mosaicml/llm-foundry 2023, throughput tables"
     ),
-}  # fmt: skip
+}
 MEMORY = (
     ClusterConstant("software.activation_copies", 2.0, 0.5, 0.5, 4.0),
     ClusterConstant("software.gather_buffers", 40.0, 1.5, 0.1, 300.0),

@@ -46,10 +46,13 @@ class MemoryCheck(NamedTuple):
                 continue
             rows.append(
                 {
-                    "risk_from": low, "risk_to": high, "runs": int(inside.sum()),
-                    "mean_risk": float(self.risk[inside].mean()), "failed": float(self.failed[inside].mean()),
+                    "risk_from": low,
+                    "risk_to": high,
+                    "runs": int(inside.sum()),
+                    "mean_risk": float(self.risk[inside].mean()),
+                    "failed": float(self.failed[inside].mean()),
                 }
-            )  # fmt: skip
+            )
         return rows
 
 

@@ -145,8 +145,10 @@ def fit_all(rows: list[dict[str, Any]]) -> tuple[dict[str, ClusterFit], list[Err
 def unfitted(folder: Path, fits: dict[str, ClusterFit]) -> list[Error]:
     """Errors of runs that no fit has seen, with the constants of a cluster like theirs."""
     rows: list[dict[str, Any]] = []
-    for name, adapter in (("published_parallelism_points.csv", runs.parallelism_points),
-                          ("mlperf_gpt3_h100.csv", runs.mlperf)):  # fmt: skip
+    for name, adapter in (
+        ("published_parallelism_points.csv", runs.parallelism_points),
+        ("mlperf_gpt3_h100.csv", runs.mlperf),
+    ):
         if (folder / name).is_file():
             rows += adapter(adapters.read(folder / name))
     rows = [row for row in rows if row["cluster"] in fits]
@@ -173,9 +175,12 @@ def summary(errors: list[Error]) -> dict[str, float]:
     log = np.asarray([one.log for one in errors])
     absolute = np.abs(np.expm1(log))
     return {
-        "rows": len(log), "mean_percent": 100 * absolute.mean(), "median_percent": 100 * np.median(absolute),
-        "largest_percent": 100 * absolute.max(), "mean_log_ratio": float(log.mean()),
-    }  # fmt: skip
+        "rows": len(log),
+        "mean_percent": 100 * absolute.mean(),
+        "median_percent": 100 * np.median(absolute),
+        "largest_percent": 100 * absolute.max(),
+        "mean_log_ratio": float(log.mean()),
+    }
 
 
 def print_set(name: str, errors: list[Error]) -> None:

@@ -21,13 +21,28 @@ def parallelism_points(rows: list[Row]) -> list[Row]:
             time = batch * sequence * flops / (number(row, "tflops_per_gpu") * 1e12 * chips)
         found.append(
             {
-                "set": "mt-nlg" if row["source"].startswith("MT") else "narayanan", "group": row["num_layers"],
-                "cluster": "megatron-a100", "layers": layers, "hidden": hidden, "heads": row["num_heads"],
-                "vocabulary": 51200, "tied": 1, "sequence": sequence, "flash": 0, "chips": chips,
-                "batch_sequences": batch, "tensor": row["tp"], "pipeline": row["pp"], "microbatch": 1,
-                "virtual_stages": 1, "sequence_parallel": 0, "recomputation": "full", "zero": 0, "step_time_s": time,
+                "set": "mt-nlg" if row["source"].startswith("MT") else "narayanan",
+                "group": row["num_layers"],
+                "cluster": "megatron-a100",
+                "layers": layers,
+                "hidden": hidden,
+                "heads": row["num_heads"],
+                "vocabulary": 51200,
+                "tied": 1,
+                "sequence": sequence,
+                "flash": 0,
+                "chips": chips,
+                "batch_sequences": batch,
+                "tensor": row["tp"],
+                "pipeline": row["pp"],
+                "microbatch": 1,
+                "virtual_stages": 1,
+                "sequence_parallel": 0,
+                "recomputation": "full",
+                "zero": 0,
+                "step_time_s": time,
             }
-        )  # fmt: skip
+        )
     return found
 
 
@@ -39,11 +54,21 @@ def mlperf(rows: list[Row]) -> list[Row]:
         batch, sequence = number(row, "global_batch_size"), number(row, "seq_len_benchmark_tokens")
         found.append(
             {
-                "set": "mlperf gpt3", "group": row["n_accelerators"], "cluster": "nemo-h100", "model": "gpt3-175b",
-                "sequence": sequence, "chips": number(row, "n_accelerators"), "batch_sequences": batch,
-                "tensor": number(row, "tp_parsed"), "pipeline": number(row, "pp_parsed"),
-                "virtual_stages": number(row, "vp_parsed", 1.0), "microbatch": number(row, "mbs_parsed"),
-                "zero": 1, "fp8": 1, "flash": 1, "step_time_s": batch * sequence / rate,
+                "set": "mlperf gpt3",
+                "group": row["n_accelerators"],
+                "cluster": "nemo-h100",
+                "model": "gpt3-175b",
+                "sequence": sequence,
+                "chips": number(row, "n_accelerators"),
+                "batch_sequences": batch,
+                "tensor": number(row, "tp_parsed"),
+                "pipeline": number(row, "pp_parsed"),
+                "virtual_stages": number(row, "vp_parsed", 1.0),
+                "microbatch": number(row, "mbs_parsed"),
+                "zero": 1,
+                "fp8": 1,
+                "flash": 1,
+                "step_time_s": batch * sequence / rate,
             }
-        )  # fmt: skip
+        )
     return found

@@ -91,7 +91,9 @@ TABLE_CLUSTERS = {
     **_bridge("GB200", GB200, {}, _ULTRA_FITTED),
     **_bridge("GB300", GB200, ULTRA, _ULTRA_FITTED),
     "torchtitan-h100": Cluster(
-        "torchtitan on H100 with 96 GB at 500 W", H100, TITAN,
+        "torchtitan on H100 with 96 GB at 500 W",
+        H100,
+        TITAN,
         (EFFICIENCY._replace(value=0.6), ELEMENTWISE, EIGHT_BIT, ATTENTION, SCALE_UP, SCALE_OUT),
         "pytorch/torchtitan, benchmarks",
     ),
@@ -101,4 +103,4 @@ TABLE_CLUSTERS = {
     "nemo-h100": Cluster("NeMo on H100", H100, _BRIDGE, _NEMO_FITTED, _NEMO_SOURCE),
     "nemo-b200": Cluster("NeMo on B200", B200, _BRIDGE, _NEMO_FITTED, _NEMO_SOURCE),
     "nemo-gb200": Cluster("NeMo on GB200", GB200, _BRIDGE, _NEMO_FITTED, _NEMO_SOURCE),
-}  # fmt: skip
+}

@@ -10,80 +10,204 @@ from adapters import Row, number
 
 GPT = {"gated": 0, "tied": 1}
 MODELS: dict[str, dict[str, Any]] = {
-    "LLAMA2-7B": {"model": "llama-2-7b"}, "LLAMA2-13B": {"model": "llama-2-13b"},
-    "LLAMA2-70B": {"model": "llama-2-70b"}, "LLAMA3-8B": {"model": "llama-3.1-8b"},
+    "LLAMA2-7B": {"model": "llama-2-7b"},
+    "LLAMA2-13B": {"model": "llama-2-13b"},
+    "LLAMA2-70B": {"model": "llama-2-70b"},
+    "LLAMA3-8B": {"model": "llama-3.1-8b"},
     "LLAMA3-70B": {"model": "llama-3.1-70b"},
-    "LLAMA3_70B": {"model": "llama-3.1-70b"}, "LLAMA3.1_405B": {"model": "llama-3.1-405b"},
-    "Llama-3.1-8B": {"model": "llama-3.1-8b"}, "Llama-3.1-70B": {"model": "llama-3.1-70b"},
-    "Llama-3.1-405B": {"model": "llama-3.1-405b"}, "Llama3.1 405b": {"model": "llama-3.1-405b"},
-    "Llama 2 70B": {"model": "llama-2-70b"}, "Llama 3.1 8B": {"model": "llama-3.1-8b"},
-    "Llama 3.1 70B": {"model": "llama-3.1-70b"}, "Llama 3.1 405B": {"model": "llama-3.1-405b"},
-    "GPT3-175B": {"model": "gpt3-175b"}, "Deepseek V3": {"model": "deepseek-v3"},
+    "LLAMA3_70B": {"model": "llama-3.1-70b"},
+    "LLAMA3.1_405B": {"model": "llama-3.1-405b"},
+    "Llama-3.1-8B": {"model": "llama-3.1-8b"},
+    "Llama-3.1-70B": {"model": "llama-3.1-70b"},
+    "Llama-3.1-405B": {"model": "llama-3.1-405b"},
+    "Llama3.1 405b": {"model": "llama-3.1-405b"},
+    "Llama 2 70B": {"model": "llama-2-70b"},
+    "Llama 3.1 8B": {"model": "llama-3.1-8b"},
+    "Llama 3.1 70B": {"model": "llama-3.1-70b"},
+    "Llama 3.1 405B": {"model": "llama-3.1-405b"},
+    "GPT3-175B": {"model": "gpt3-175b"},
+    "Deepseek V3": {"model": "deepseek-v3"},
     # The 62nd layer predicts a second token (multi-token prediction).
-    "DeepSeekV3": {"model": "deepseek-v3", "layers": 62}, "DeepSeekV3 (w/o MTP)": {"model": "deepseek-v3"},
+    "DeepSeekV3": {"model": "deepseek-v3", "layers": 62},
+    "DeepSeekV3 (w/o MTP)": {"model": "deepseek-v3"},
     "Nemotron-8B": {
-        **GPT, "tied": 0, "layers": 32, "hidden": 4096, "heads": 32, "feed_forward": 16384, "vocabulary": 256000,
+        **GPT,
+        "tied": 0,
+        "layers": 32,
+        "hidden": 4096,
+        "heads": 32,
+        "feed_forward": 16384,
+        "vocabulary": 256000,
     },
     "Nemotron4 15b": {
-        **GPT, "tied": 0, "layers": 32, "hidden": 6144, "heads": 48, "kv_heads": 8, "feed_forward": 24576,
+        **GPT,
+        "tied": 0,
+        "layers": 32,
+        "hidden": 6144,
+        "heads": 48,
+        "kv_heads": 8,
+        "feed_forward": 24576,
         "vocabulary": 256000,
     },
     "Nemotron-340B": {
-        **GPT, "tied": 0, "layers": 96, "hidden": 18432, "heads": 96, "kv_heads": 8, "feed_forward": 73728,
+        **GPT,
+        "tied": 0,
+        "layers": 96,
+        "hidden": 18432,
+        "heads": 96,
+        "kv_heads": 8,
+        "feed_forward": 73728,
         "vocabulary": 256000,
     },
     "GPT OSS 120B": {
-        "gated": 1, "layers": 36, "hidden": 2880, "heads": 64, "kv_heads": 8, "head_size": 64, "feed_forward": 2880,
-        "experts": 128, "active_experts": 4, "vocabulary": 201088,
+        "gated": 1,
+        "layers": 36,
+        "hidden": 2880,
+        "heads": 64,
+        "kv_heads": 8,
+        "head_size": 64,
+        "feed_forward": 2880,
+        "experts": 128,
+        "active_experts": 4,
+        "vocabulary": 201088,
     },
     "Qwen3_30B_a3B": {
-        "gated": 1, "layers": 48, "hidden": 2048, "heads": 32, "kv_heads": 4, "head_size": 128, "feed_forward": 768,
-        "experts": 128, "active_experts": 8, "vocabulary": 151936,
+        "gated": 1,
+        "layers": 48,
+        "hidden": 2048,
+        "heads": 32,
+        "kv_heads": 4,
+        "head_size": 128,
+        "feed_forward": 768,
+        "experts": 128,
+        "active_experts": 8,
+        "vocabulary": 151936,
     },
     "Qwen3_235B_a22B": {
-        "gated": 1, "layers": 94, "hidden": 4096, "heads": 64, "kv_heads": 4, "head_size": 128, "feed_forward": 1536,
-        "experts": 128, "active_experts": 8, "vocabulary": 151936,
+        "gated": 1,
+        "layers": 94,
+        "hidden": 4096,
+        "heads": 64,
+        "kv_heads": 4,
+        "head_size": 128,
+        "feed_forward": 1536,
+        "experts": 128,
+        "active_experts": 8,
+        "vocabulary": 151936,
     },
     # Latent attention as grouped queries of as many parameters, like the preset deepseek-v3.
     "Kimi_K2": {
-        "gated": 1, "layers": 61, "hidden": 7168, "heads": 64, "kv_heads": 4, "head_size": 104, "feed_forward": 2048,
-        "experts": 384, "active_experts": 8, "shared_experts": 1, "dense_layers": 1, "dense_feed_forward": 18432,
+        "gated": 1,
+        "layers": 61,
+        "hidden": 7168,
+        "heads": 64,
+        "kv_heads": 4,
+        "head_size": 104,
+        "feed_forward": 2048,
+        "experts": 384,
+        "active_experts": 8,
+        "shared_experts": 1,
+        "dense_layers": 1,
+        "dense_feed_forward": 18432,
         "vocabulary": 163840,
     },
     "Grok1 314b": {
-        "gated": 1, "layers": 64, "hidden": 6144, "heads": 48, "kv_heads": 8, "head_size": 128, "feed_forward": 32768,
-        "experts": 8, "active_experts": 2, "vocabulary": 131072, "tied": 1,
+        "gated": 1,
+        "layers": 64,
+        "hidden": 6144,
+        "heads": 48,
+        "kv_heads": 8,
+        "head_size": 128,
+        "feed_forward": 32768,
+        "experts": 8,
+        "active_experts": 2,
+        "vocabulary": 131072,
+        "tied": 1,
     },
     "LLAMA4 maverick 400b": {
-        "gated": 1, "layers": 48, "hidden": 5120, "heads": 40, "kv_heads": 8, "head_size": 128, "feed_forward": 8192,
-        "experts": 128, "active_experts": 1, "shared_experts": 1, "dense_layers": 24, "dense_feed_forward": 16384,
+        "gated": 1,
+        "layers": 48,
+        "hidden": 5120,
+        "heads": 40,
+        "kv_heads": 8,
+        "head_size": 128,
+        "feed_forward": 8192,
+        "experts": 128,
+        "active_experts": 1,
+        "shared_experts": 1,
+        "dense_layers": 24,
+        "dense_feed_forward": 16384,
         "vocabulary": 202048,
     },
     "Mixtral 8X7B": {
-        "gated": 1, "layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "feed_forward": 14336,
-        "experts": 8, "active_experts": 2, "vocabulary": 32000,
+        "gated": 1,
+        "layers": 32,
+        "hidden": 4096,
+        "heads": 32,
+        "kv_heads": 8,
+        "feed_forward": 14336,
+        "experts": 8,
+        "active_experts": 2,
+        "vocabulary": 32000,
     },
     "Mixtral 8X22B": {
-        "gated": 1, "layers": 56, "hidden": 6144, "heads": 48, "kv_heads": 8, "feed_forward": 16384,
-        "experts": 8, "active_experts": 2, "vocabulary": 32768,
+        "gated": 1,
+        "layers": 56,
+        "hidden": 6144,
+        "heads": 48,
+        "kv_heads": 8,
+        "feed_forward": 16384,
+        "experts": 8,
+        "active_experts": 2,
+        "vocabulary": 32768,
     },
     "900B dense": {
-        "gated": 1, "layers": 128, "hidden": 16384, "heads": 64, "kv_heads": 16, "head_size": 256,
-        "feed_forward": 131072, "vocabulary": 32000,
+        "gated": 1,
+        "layers": 128,
+        "hidden": 16384,
+        "heads": 64,
+        "kv_heads": 16,
+        "head_size": 256,
+        "feed_forward": 131072,
+        "vocabulary": 32000,
     },
     "700B MoE": {
-        "gated": 1, "layers": 56, "hidden": 8192, "heads": 128, "kv_heads": 8, "head_size": 256,
-        "feed_forward": 32768, "experts": 16, "active_experts": 2, "vocabulary": 32000,
+        "gated": 1,
+        "layers": 56,
+        "hidden": 8192,
+        "heads": 128,
+        "kv_heads": 8,
+        "head_size": 256,
+        "feed_forward": 32768,
+        "experts": 16,
+        "active_experts": 2,
+        "vocabulary": 32000,
     },
     "700B MoE initial": {
-        "gated": 1, "layers": 72, "hidden": 8192, "heads": 32, "kv_heads": 8, "head_size": 256,
-        "feed_forward": 24576, "experts": 16, "active_experts": 2, "vocabulary": 32000,
+        "gated": 1,
+        "layers": 72,
+        "hidden": 8192,
+        "heads": 32,
+        "kv_heads": 8,
+        "head_size": 256,
+        "feed_forward": 24576,
+        "experts": 16,
+        "active_experts": 2,
+        "vocabulary": 32000,
     },
     "10T MoE": {
-        "gated": 1, "layers": 128, "hidden": 10240, "heads": 64, "kv_heads": 16, "head_size": 256,
-        "feed_forward": 40960, "experts": 64, "active_experts": 2, "vocabulary": 32000,
+        "gated": 1,
+        "layers": 128,
+        "hidden": 10240,
+        "heads": 64,
+        "kv_heads": 16,
+        "head_size": 256,
+        "feed_forward": 40960,
+        "experts": 64,
+        "active_experts": 2,
+        "vocabulary": 32000,
     },
-}  # fmt: skip
+}
 MODELS["Nemotron 340b"] = MODELS["Nemotron4 340b"] = MODELS["Nemotron-340B"]
 MODELS["LLAMA4 Maverick 400b"] = MODELS["LLAMA4 maverick 400b"]
 LAYERS_OF_MIXTURES = {"hybrid state-space layers": ("Nemotron_3", "Nemotron-H"), "latent experts": ("DeepSeekV4",)}
@@ -100,10 +224,13 @@ def _common(row: Row) -> Row:
     layout = {"tensor": "tp", "pipeline": "pp", "context": "cp", "virtual_stages": "vp", "expert": "ep"}
     return {
         **{name: number(row, source, 1.0) for name, source in layout.items()},
-        "chips": number(row, "n_accelerators"), "sequence": number(row, "seq_len_tokens"),
+        "chips": number(row, "n_accelerators"),
+        "sequence": number(row, "seq_len_tokens"),
         "microbatch": number(row, "microbatch_sequences", 1.0),
-        "batch_sequences": number(row, "global_batch_sequences"), "flash": 1, **narrow(row["precision"]),
-    }  # fmt: skip
+        "batch_sequences": number(row, "global_batch_sequences"),
+        "flash": 1,
+        **narrow(row["precision"]),
+    }
 
 
 def _timed(row: Row, flops_per_token: float = float("nan")) -> float:
@@ -134,13 +261,18 @@ def megatron_bridge(rows: list[Row]) -> list[Row]:
         whole = common["tensor"] * common["pipeline"] * common["expert"] == 1
         found.append(
             {
-                **_common(row), **MODELS[name], "set": "megatron-bridge", "group": name.split(" (")[0],
+                **_common(row),
+                **MODELS[name],
+                "set": "megatron-bridge",
+                "group": name.split(" (")[0],
                 "cluster": f"megatron-bridge-{row['accelerator'].lower()}" + ("-26.06" if late else ""),
                 # Without other sharding a model of this size fits only if its parameters are sharded.
                 "zero": 3 if number(row, "fsdp", 0.0) > 1 or whole else 1,
-                "step_time_s": _timed(common), "release": release, "precision": row["precision"],
+                "step_time_s": _timed(common),
+                "release": release,
+                "precision": row["precision"],
             }
-        )  # fmt: skip
+        )
     return found
 
 
@@ -163,12 +295,17 @@ def torchtitan(rows: list[Row]) -> list[Row]:
             common["virtual_stages"] = 2.0 if "nterleaved" in row["note"] else 1.0
         found.append(
             {
-                **common, **MODELS[row["model"]], "set": "torchtitan", "cluster": "torchtitan-h100",
-                "group": row["model"] + ("" if number(row, "seq_len_tokens") <= 8192 else " long"), "zero": 3,
+                **common,
+                **MODELS[row["model"]],
+                "set": "torchtitan",
+                "cluster": "torchtitan-h100",
+                "group": row["model"] + ("" if number(row, "seq_len_tokens") <= 8192 else " long"),
+                "zero": 3,
                 "recompute_full": 1.0 if row["activation_checkpointing"] == "full" else 0.5,
-                "step_time_s": _timed({**row, **common}), "note": row["note"],
+                "step_time_s": _timed({**row, **common}),
+                "note": row["note"],
             }
-        )  # fmt: skip
+        )
     return found
 
 
@@ -177,29 +314,43 @@ def torchtitan(rows: list[Row]) -> list[Row]:
 AGAIN, ONLY_UP = 0.75, 0.55
 # Per-chip sequences, tensor degree and recomputed share of MaxText's scripts for each scale, sequences of 2,048.
 V5P = {
-    "32B": (7, 4, 0.0), "64B": (3, 4, 0.0), "128B": (1, 8, 0.0), "256B": (1, 8, 0.0), "512B": (2, 8, AGAIN),
-    "1024B": (2, 8, AGAIN), "1160B": (2, 16, AGAIN),
-}  # fmt: skip
+    "32B": (7, 4, 0.0),
+    "64B": (3, 4, 0.0),
+    "128B": (1, 8, 0.0),
+    "256B": (1, 8, 0.0),
+    "512B": (2, 8, AGAIN),
+    "1024B": (2, 8, AGAIN),
+    "1160B": (2, 16, AGAIN),
+}
 V5E = {"16B": (6, 1, AGAIN), "32B": (4, 1, AGAIN), "64B": (2, 1, AGAIN), "128B": (1, 16, 0.0)}
 # Sequences per chip, tensor, expert, recomputed share, expert load: recipes of MaxText for v6e and larger models.
 RECIPES = {
-    "Llama 2 70B": (4, 1, 1, AGAIN, 1.0), "Llama 3.1 8B": (4, 1, 1, ONLY_UP, 1.0),
-    "Llama 3.1 70B": (4, 1, 1, ONLY_UP, 1.0), "Llama 3.1 405B": (1, 4, 1, AGAIN, 1.0),
-    "Mixtral 8X7B": (12, 1, 1, ONLY_UP, 1.25), "Mixtral 8X22B": (8, 1, 1, ONLY_UP, 1.25),
-    "900B dense": (1, 16, 1, AGAIN, 1.0), "700B MoE initial": (2, 1, 16, AGAIN, 1.0),
-    "700B MoE experimental": (2, 1, 16, AGAIN, 1.0), "700B MoE final": (2, 1, 16, AGAIN, 1.5),
+    "Llama 2 70B": (4, 1, 1, AGAIN, 1.0),
+    "Llama 3.1 8B": (4, 1, 1, ONLY_UP, 1.0),
+    "Llama 3.1 70B": (4, 1, 1, ONLY_UP, 1.0),
+    "Llama 3.1 405B": (1, 4, 1, AGAIN, 1.0),
+    "Mixtral 8X7B": (12, 1, 1, ONLY_UP, 1.25),
+    "Mixtral 8X22B": (8, 1, 1, ONLY_UP, 1.25),
+    "900B dense": (1, 16, 1, AGAIN, 1.0),
+    "700B MoE initial": (2, 1, 16, AGAIN, 1.0),
+    "700B MoE experimental": (2, 1, 16, AGAIN, 1.0),
+    "700B MoE final": (2, 1, 16, AGAIN, 1.5),
     "10T MoE": (0.5, 4, 64, AGAIN, 1.0),
-}  # fmt: skip
+}
 
 
 def scaled_shape(scale: int) -> dict[str, Any]:
     """MaxText's model of `scale` billion parameters: heads and inner width, hidden size, layers doubled in turn."""
     whole, rest = divmod(scale.bit_length() - 1, 3)
     return {
-        "gated": 1, "vocabulary": 32000, "head_size": 128, "heads": 16 * 2 ** (whole + (rest > 0)),
-        "feed_forward": 7168 * 2 ** (whole + (rest > 0)), "hidden": 2048 * 2 ** (whole + (rest > 1)),
+        "gated": 1,
+        "vocabulary": 32000,
+        "head_size": 128,
+        "heads": 16 * 2 ** (whole + (rest > 0)),
+        "feed_forward": 7168 * 2 ** (whole + (rest > 0)),
+        "hidden": 2048 * 2 ** (whole + (rest > 1)),
         "layers": 16 * 2**whole,
-    }  # fmt: skip
+    }
 
 
 def maxtext(rows: list[Row]) -> list[Row]:
@@ -221,19 +372,31 @@ def maxtext(rows: list[Row]) -> list[Row]:
             sequence = common["sequence"] if common["sequence"] > 0 else 4096.0
         pods = chips / 256 if name == "10T MoE" else 1.0
         common |= {
-            "chips": chips, "sequence": sequence, "batch_sequences": sequences * chips, "tensor": tensor,
-            "expert": expert, "microbatch": sequences * tensor, "pipeline": pods, "expert_imbalance": load,
-        }  # fmt: skip
+            "chips": chips,
+            "sequence": sequence,
+            "batch_sequences": sequences * chips,
+            "tensor": tensor,
+            "expert": expert,
+            "microbatch": sequences * tensor,
+            "pipeline": pods,
+            "expert_imbalance": load,
+        }
         if pods > 1:
             common["microbatch"] = 1.0
         found.append(
             {
-                **common, **shape, "set": "maxtext", "group": name, "cluster": f"maxtext-{generation}", "zero": 3,
-                "recompute_full": recomputed, "recompute_attention": 1,
+                **common,
+                **shape,
+                "set": "maxtext",
+                "group": name,
+                "cluster": f"maxtext-{generation}",
+                "zero": 3,
+                "recompute_full": recomputed,
+                "recompute_attention": 1,
                 "offload_activations": float(generation == "v5e" and tensor > 1),
                 "step_time_s": _timed({**row, **common, **_rate(row)}, unmasked_flops({**common, **shape})),
             }
-        )  # fmt: skip
+        )
     return found
 
 
@@ -277,9 +440,13 @@ def nemo(rows: list[Row]) -> list[Row]:
             common["microbatch"] = 1.0
         found.append(
             {
-                **common, **shape, "set": "nemo" if table == "NeMo" else "dgxc", "group": name,
-                "cluster": f"nemo-{row['accelerator'].lower()}", "zero": 1,
+                **common,
+                **shape,
+                "set": "nemo" if table == "NeMo" else "dgxc",
+                "group": name,
+                "cluster": f"nemo-{row['accelerator'].lower()}",
+                "zero": 1,
                 "step_time_s": _timed({**row, **common}, unmasked_flops({**common, **shape})),
             }
-        )  # fmt: skip
+        )
     return found

@@ -158,12 +158,22 @@ def epochs_to_target() -> dict[tuple[str, float], float]:
 
 
 TARGETS = {
-    "cifar100": 0.6, "imagenet": 0.65, "movielens-1m": 0.41, "sentiment140": 0.84, "librispeech": 40.0, "squad": 84.0,
-}  # fmt: skip
+    "cifar100": 0.6,
+    "imagenet": 0.65,
+    "movielens-1m": 0.41,
+    "sentiment140": 0.84,
+    "librispeech": 40.0,
+    "squad": 84.0,
+}
 """Target metrics of Zeus's own simulations of these workloads [You et al. 2023, trace-driven examples]."""
 FIRST_BATCH = {
-    "cifar100": 1024, "imagenet": 256, "movielens-1m": 1024, "sentiment140": 128, "librispeech": 256, "squad": 32,
-}  # fmt: skip
+    "cifar100": 1024,
+    "imagenet": 256,
+    "movielens-1m": 1024,
+    "sentiment140": 128,
+    "librispeech": 256,
+    "squad": 32,
+}
 """Batches that Zeus starts from, where the GPU holds them."""
 
 

@@ -39,12 +39,15 @@ def compute() -> dict[str, Any]:
         print(f"{gpu} done", flush=True)
     result["accuracy"] = [
         outputs.accuracy(
-            f"{name} at a power limit, {known}", np.expm1(np.concatenate(errors[way]) @ weights), held, within,
+            f"{name} at a power limit, {known}",
+            np.expm1(np.concatenate(errors[way]) @ weights),
+            held,
+            within,
             five(name) if way == "transfer" else "",
         )
         for way, (known, held, within) in HELD_OUT.items()
         for name, weights in (("time", [1.0, 0.0]), ("power", [0.0, 1.0]), ("energy", [1.0, 1.0]))
-    ]  # fmt: skip
+    ]
     return result
 
 

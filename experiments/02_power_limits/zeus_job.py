@@ -55,12 +55,17 @@ class Job:
         overhead = overhead_share(self.time[known, top], self.batches[known])[known.index(batch)]
         count = len(self.limits)
         profiles = Profiles(
-            workload=np.zeros(count, int), limit=self.limits, clock=np.ones(count),
+            workload=np.zeros(count, int),
+            limit=self.limits,
+            clock=np.ones(count),
             reference_time=np.full(count, self.time[batch, top]),
             reference_power=np.full(count, self.power[batch, top]),
-            overhead=np.full(count, overhead), idle_power=np.full(count, self.idle),
-            rated_power=np.full(count, self.rated), time=np.ones(count), power=np.ones(count),
-        )  # fmt: skip
+            overhead=np.full(count, overhead),
+            idle_power=np.full(count, self.idle),
+            rated_power=np.full(count, self.rated),
+            time=np.ones(count),
+            power=np.ones(count),
+        )
         with jax.enable_x64(True):
             time, watt = (np.asarray(one) for one in self.predict(self.values, profiles))
         outlook = self.epochs[batch] * time * watt
@@ -153,14 +158,17 @@ def play(gpu: str, data: Traces, epochs: dict[tuple[str, float], float]) -> list
         place = np.unravel_index(np.argmin(finite), finite.shape)
         rows.append(
             {
-                "gpu": gpu, "workload": dataset, "runs": len(job.tried), "batch": float(job.batches[batch]),
-                "limit_w": float(job.limits[limit]), "best_batch": float(job.batches[place[0]]),
-                "best_limit_w": float(job.limits[place[1]]), "excess_percent": float(100 * (lowest / finite.min() - 1)),
+                "gpu": gpu,
+                "workload": dataset,
+                "runs": len(job.tried),
+                "batch": float(job.batches[batch]),
+                "limit_w": float(job.limits[limit]),
+                "best_batch": float(job.batches[place[0]]),
+                "best_limit_w": float(job.limits[place[1]]),
+                "excess_percent": float(100 * (lowest / finite.min() - 1)),
                 "saving_percent": float(100.0 * (1.0 - lowest / at_first)),
                 "grid_saving_percent": float(100.0 * (1.0 - finite.min() / at_first)),
-                "time_change_percent": float(
-                    100.0 * (job.epochs[batch] * job.time[batch, limit] / first_time - 1.0)
-                ),
+                "time_change_percent": float(100.0 * (job.epochs[batch] * job.time[batch, limit] / first_time - 1.0)),
             }
-        )  # fmt: skip
+        )
     return rows

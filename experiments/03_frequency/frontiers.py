@@ -132,9 +132,17 @@ def table_of(all_of_them: list[Front]) -> tuple[Deadlines, np.ndarray]:
         first = front.energy[0] / front.time[0] / front.stages
         for stretch, ratio in zip(front.stretch[1:], front.ratio[1:], strict=True):
             rows.append(
-                (stretch, first, WAITING, float(device.rated_power), busy, hurried(front.stages, front.microbatches),
-                 front.lowest / float(device.reference_clock), ratio)
-            )  # fmt: skip
+                (
+                    stretch,
+                    first,
+                    WAITING,
+                    float(device.rated_power),
+                    busy,
+                    hurried(front.stages, front.microbatches),
+                    front.lowest / float(device.reference_clock),
+                    ratio,
+                )
+            )
             owner.append(number)
     return Deadlines(*np.array(rows).T), np.array(owner)
 

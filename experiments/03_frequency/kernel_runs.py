@@ -173,9 +173,13 @@ def protocols(gpu: str) -> Iterator[Protocol]:
     simple, blind = without(posynomial_errors, POSYNOMIAL, data.runs, tested)
     yield Protocol("one clock, posynomial", word, blind, tested, simple)
     runs, _ = device_power.profiles(
-        data.kernel, np.ones(len(tested)), np.full(len(tested), np.inf), np.asarray(data.runs.time),
-        np.asarray(data.runs.power), clock=data.clock_hz,
-    )  # fmt: skip
+        data.kernel,
+        np.ones(len(tested)),
+        np.full(len(tested), np.inf),
+        np.asarray(data.runs.time),
+        np.asarray(data.runs.power),
+        clock=data.clock_hz,
+    )
     plain, blind = without(device_power.power_errors, device_power.power_constants(), runs, tested)
     yield Protocol("one clock, without counters", word, blind, tested, plain)
     anywhere = np.asarray(data.runs.clock) >= LOWEST

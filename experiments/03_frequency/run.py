@@ -107,11 +107,13 @@ def kernel_accuracy(gpu: str, data: kernel_runs.Measured, errors: np.ndarray) ->
     parts = {"time": judged[:, 0], "power": judged[:, 1], "energy": judged.sum(axis=1)}
     return [
         outputs.accuracy(
-            f"{name} of a kernel at a lower clock, from its profile at the highest", np.expm1(part),
-            "benchmark; shared constants from all others", within,
+            f"{name} of a kernel at a lower clock, from its profile at the highest",
+            np.expm1(part),
+            "benchmark; shared constants from all others",
+            within,
         )
         for name, part in parts.items()
-    ]  # fmt: skip
+    ]
 
 
 def frontier_tables() -> tuple[outputs.Tables, list[frontiers.Front]]:
@@ -215,10 +217,12 @@ def frontier_accuracy(tables: outputs.Tables, found: list[frontiers.Front]) -> l
         ]
         rows.append(
             outputs.accuracy(
-                "energy of a pipelined step at a later deadline, over that of its fastest plan", np.concatenate(errors),
-                f"{word}; constants from all others", within,
+                "energy of a pipelined step at a later deadline, over that of its fastest plan",
+                np.concatenate(errors),
+                f"{word}; constants from all others",
+                within,
             )
-        )  # fmt: skip
+        )
     return rows
 
 

@@ -83,10 +83,14 @@ def compute(measured: dict[str, Any], constants: dict[str, float]) -> list[dict[
             mean = chip_power(busy / step, float(chip.busy_power) / rated, constants["waiting_power"])
             power = float(
                 node_power(
-                    constants["idle_node_w"], float(system.node.chips), rated, mean,
-                    float(chip.idle_power) / rated, constants["supply_efficiency"],
+                    constants["idle_node_w"],
+                    float(system.node.chips),
+                    rated,
+                    mean,
+                    float(chip.idle_power) / rated,
+                    constants["supply_efficiency"],
                 )
-            )  # fmt: skip
+            )
             layout = chosen.layout
             degrees = [round(float(one)) for one in (layout.tensor, layout.pipeline, layout.microbatch)]
             row: dict[str, Any] = {

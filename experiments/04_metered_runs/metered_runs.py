@@ -166,10 +166,7 @@ def compute() -> dict[str, Any]:
                 fitted.names, fitted.values.values(), ends.lower, ends.upper, strict=True
             )
         ]
-        + [
-            {"name": "idle_node_w", "value": idle},
-            {"name": "supply_efficiency", "value": float(given.efficiency[0])},
-        ],
+        + [{"name": "idle_node_w", "value": idle}, {"name": "supply_efficiency", "value": float(given.efficiency[0])}],
         "nodes": nodes,
         "summary": [
             {

@@ -69,9 +69,12 @@ def figure(tables: outputs.Tables) -> Any:
     for one, (color, marker) in {"1": (BLUE, "o"), "more": (ORANGE, "s")}.items():
         rows = [row for row in tables["nodes"] if (row["relative_rate"] == 1.0) == (one == "1")]
         axes.plot(
-            [row["node_power_w"] / 1e3 for row in rows], [row["held_out_w"] / 1e3 for row in rows], marker,
-            color=color, label="one node" if one == "1" else "8 to 64 nodes",
-        )  # fmt: skip
+            [row["node_power_w"] / 1e3 for row in rows],
+            [row["held_out_w"] / 1e3 for row in rows],
+            marker,
+            color=color,
+            label="one node" if one == "1" else "8 to 64 nodes",
+        )
     row = next(row for row in tables["gpt3"] if row["known"] == "and layout")
     meter = next(row for row in tables["gpt3"] if row["known"] == "metered")
     axes.plot(meter["node_power_w"] / 1e3, row["node_power_w"] / 1e3, "^", color=GREEN, label="GPT-3, 64 nodes")

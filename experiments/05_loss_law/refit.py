@@ -117,10 +117,5 @@ def compute() -> tuple[dict[str, list[dict[str, Any]]], TrainedModels, FitResult
             "57 million to 16 billion parameters, one data set",
         )
     ]
-    tables = {
-        "constants": constants_table(fitted, draws),
-        "held_out": sizes,
-        "summary": summary,
-        "accuracy": accuracy,
-    }
+    tables = {"constants": constants_table(fitted, draws), "held_out": sizes, "summary": summary, "accuracy": accuracy}
     return tables, table, fitted

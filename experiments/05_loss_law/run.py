@@ -39,8 +39,9 @@ def figure(tables: outputs.Tables, table: TrainedModels, fitted: FitResult) -> A
     for row, place in zip(rows, places, strict=True):
         unit, center = row["published_error"], row["published"]
         for key, shift, color, label in (
-            ("", 0.12, BLUE, "here"), ("published_", -0.12, ORANGE, "Besiroglu et al. 2024"),
-        ):  # fmt: skip
+            ("", 0.12, BLUE, "here"),
+            ("published_", -0.12, ORANGE, "Besiroglu et al. 2024"),
+        ):
             low, high = ((row[f"{key}{end}_95"] - center) / unit for end in ("low", "high"))
             value = (row["published" if key else "value"] - center) / unit
             height = place + shift

@@ -17,8 +17,11 @@ import outputs
 
 FOLDER = Path(__file__).parent
 MARKS = {
-    "metered": (GREEN, "o"), "hours times rated power": (ORANGE, "s"), "not stated": (BLUE, "^"), "none": (GRAY, "v"),
-}  # fmt: skip
+    "metered": (GREEN, "o"),
+    "hours times rated power": (ORANGE, "s"),
+    "not stated": (BLUE, "^"),
+    "none": (GRAY, "v"),
+}
 
 PANELS = (("chip_hours", "Chip hours"), ("power", "Power per chip"), ("energy", "Energy"))
 

@@ -61,9 +61,15 @@ def ladder_figure(ladder: list[dict[str, Any]], runs: list[dict[str, Any]], expo
     def label(title: str, energies: Any, key: str, color: str) -> None:
         power = f"$D^{{{exponents[key]:.2f}}}$"
         axes.annotate(
-            f"{title}, {power}", (tokens[-1], energies[-1]), xytext=(8, 0), textcoords="offset points",
-            color=color, va="center", fontsize=8, annotation_clip=False,
-        )  # fmt: skip
+            f"{title}, {power}",
+            (tokens[-1], energies[-1]),
+            xytext=(8, 0),
+            textcoords="offset points",
+            color=color,
+            va="center",
+            fontsize=8,
+            annotation_clip=False,
+        )
 
     for name, color, marker in (("h100", ORANGE, "o"), ("b200", "black", "s")):
         own = [row for row in runs if row["hardware"] == name]

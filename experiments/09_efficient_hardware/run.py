@@ -48,19 +48,29 @@ def sped_up(system: Any, rates: Any) -> Any:
     chip, up, out = system.accelerator, system.node.scale_up, system.network.link
     return eqx.tree_at(
         lambda s: (
-            s.accelerator.peak_flops, s.accelerator.memory_bandwidth, s.accelerator.gemm_half_size,
-            s.node.scale_up.lane_bandwidth, s.network.link.lane_bandwidth,
-            s.node.scale_up.latency, s.network.link.latency,
-            s.accelerator.launch_overhead, s.accelerator.overhead_time,
+            s.accelerator.peak_flops,
+            s.accelerator.memory_bandwidth,
+            s.accelerator.gemm_half_size,
+            s.node.scale_up.lane_bandwidth,
+            s.network.link.lane_bandwidth,
+            s.node.scale_up.latency,
+            s.network.link.latency,
+            s.accelerator.launch_overhead,
+            s.accelerator.overhead_time,
         ),
         system,
         (
-            chip.peak_flops * arithmetic, chip.memory_bandwidth * memory, chip.gemm_half_size * arithmetic / memory,
-            up.lane_bandwidth * within, out.lane_bandwidth * beyond,
-            up.latency / latency, out.latency / latency,
-            chip.launch_overhead / control, chip.overhead_time / control,
+            chip.peak_flops * arithmetic,
+            chip.memory_bandwidth * memory,
+            chip.gemm_half_size * arithmetic / memory,
+            up.lane_bandwidth * within,
+            out.lane_bandwidth * beyond,
+            up.latency / latency,
+            out.latency / latency,
+            chip.launch_overhead / control,
+            chip.overhead_time / control,
         ),
-    )  # fmt: skip
+    )
 
 
 @eqx.filter_jit(compiler_options=compiler_options(once=True))  # pyright: ignore[reportCallIssue]
@@ -159,10 +169,7 @@ def compute() -> dict[str, Any]:
 def closed_form_cache(memory_energy: float) -> float:
     """Cache of least operand energy where memory and logic improve alike, docs/physics.md B4 [B]."""
     elements = optimal_cache_size(
-        8.0 * ELEMENT * memory_energy,
-        ELEMENT * SRAM.reference_energy,
-        SRAM.reference_size / ELEMENT,
-        CACHE_ACCESSES,
+        8.0 * ELEMENT * memory_energy, ELEMENT * SRAM.reference_energy, SRAM.reference_size / ELEMENT, CACHE_ACCESSES
     )
     return float(ELEMENT * elements)
 
@@ -265,11 +272,41 @@ def _cell(name: str, value: Any) -> str:
 
 def report(result: dict[str, Any]) -> str:
     """The tables as text."""
-    costs = ("multiple", "energy_j", "j_per_token", "j_per_bit", "run_multiple", "time_s", "energy_bottleneck",
-             "time_bottleneck", "longest_term", "mfu", "solved", "gain_nearby")  # fmt: skip
-    choices = ("multiple", "operation_multiple", "batch_mtok", "chips", "layout", "voltage_v", "clock_ghz", "size",
-               "peak_flops", "chip_w", "site_w", "cache_mb", "inner_lanes", "outer_lanes", "coolant_c", "chip_c",
-               "flow", "supply_w", "at_limit")  # fmt: skip
+    costs = (
+        "multiple",
+        "energy_j",
+        "j_per_token",
+        "j_per_bit",
+        "run_multiple",
+        "time_s",
+        "energy_bottleneck",
+        "time_bottleneck",
+        "longest_term",
+        "mfu",
+        "solved",
+        "gain_nearby",
+    )
+    choices = (
+        "multiple",
+        "operation_multiple",
+        "batch_mtok",
+        "chips",
+        "layout",
+        "voltage_v",
+        "clock_ghz",
+        "size",
+        "peak_flops",
+        "chip_w",
+        "site_w",
+        "cache_mb",
+        "inner_lanes",
+        "outer_lanes",
+        "coolant_c",
+        "chip_c",
+        "flow",
+        "supply_w",
+        "at_limit",
+    )
     today = {**result["today"], "multiple": MULTIPLES[0], "time_bottleneck": "", "solved": "", "gain_nearby": ""}
     parts = [
         f"Landauer bound of the run at 32 bit per operation: {result['bound_j']:.4g} J",

@@ -135,8 +135,12 @@ class Question:
 
 def question() -> Question:
     """The published run of Llama 3.1 405B, cooled by water, to its own loss, at a site of 25 MW."""
-    changes = {"system.facility": "direct-liquid", "system.facility.power_limit": "25 MW", "system.other_stages": "0",
-               "plan.power_cap": "1200 W"}  # fmt: skip
+    changes = {
+        "system.facility": "direct-liquid",
+        "system.facility.power_limit": "25 MW",
+        "system.other_stages": "0",
+        "plan.power_cap": "1200 W",
+    }
     scenario = em.load_scenario("llama-3.1-405b-h100", changes)
     today = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
     limits = {"chips": BOUNDS["plan.chips"][1], "time": FAR}
@@ -248,9 +252,13 @@ def _solve(asked: Question, lattice: Any, lanes: Sequence[tuple[int, int, np.nda
         for each in ([asked.target(step) for step in STEPS], [step.technology for step in STEPS])
     )
     solution = minimize_many(
-        asked.design, np.clip(start, least, most), (layouts, targets, made), shared=(asked.problem.given,),
-        bounds=(least, most), options=OPTIONS,
-    )  # fmt: skip
+        asked.design,
+        np.clip(start, least, most),
+        (layouts, targets, made),
+        shared=(asked.problem.given,),
+        bounds=(least, most),
+        options=OPTIONS,
+    )
     broken = np.sum(np.maximum(-solution.slacks.inequalities, 0.0), axis=-1)
     value = np.where(np.isfinite(solution.value) & (broken < BROKEN), solution.value, np.inf)
     best = [int(np.flatnonzero(index == step)[np.argmin(value[index == step])]) for step in range(len(STEPS))]

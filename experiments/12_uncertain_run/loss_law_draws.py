@@ -68,8 +68,10 @@ def draws(count: int = DRAWS) -> tuple[np.ndarray, np.ndarray]:
 def main() -> None:
     center, found = draws()
     for name, value, one in zip(COLUMNS, center, found.T, strict=True):
-        print(f"{name:<28} {value:9.4f}  standard error {one.std():.4f}  2.5 to 97.5 %: "
-              f"{np.quantile(one, 0.025):.4f} to {np.quantile(one, 0.975):.4f}")  # fmt: skip
+        print(
+            f"{name:<28} {value:9.4f}  standard error {one.std():.4f}  2.5 to 97.5 %: "
+            f"{np.quantile(one, 0.025):.4f} to {np.quantile(one, 0.975):.4f}"
+        )
     rows = [",".join(COLUMNS), *(",".join(f"{number:.6g}" for number in row) for row in found - center)]
     PRESET.parent.mkdir(exist_ok=True)
     PRESET.write_text(

@@ -18,8 +18,11 @@ import outputs
 
 FOLDER = Path(__file__).parent
 POLICIES = {
-    "highest": "highest limit", "planned_once": "planned once", "replanned": "planned anew", "in_the_end": "last epoch",
-}  # fmt: skip
+    "highest": "highest limit",
+    "planned_once": "planned once",
+    "replanned": "planned anew",
+    "in_the_end": "last epoch",
+}
 
 
 def figure(tables: outputs.Tables) -> Any:

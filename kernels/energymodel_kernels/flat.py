@@ -22,12 +22,7 @@ class Flat(NamedTuple):
     numbers: list[Array]
 
 
-def flatten(
-    formula: Callable[[Any, Any], Any],
-    varying: Any,
-    parameters: Any,
-    dtype: Any,
-) -> Flat:
+def flatten(formula: Callable[[Any, Any], Any], varying: Any, parameters: Any, dtype: Any) -> Flat:
     """Trace a scalar formula `formula(varying, parameters)` once, with all its constant numbers in a list.
 
     **Arguments:**

@@ -47,9 +47,15 @@ def test_ratios_are_those_of_the_prediction():
 def test_clocks_are_stated_as_shares_of_the_profile():
     clock = np.tile([1.4e9, 1.05e9, 0.7e9], 2)
     runs, is_profile = profiles(
-        np.repeat(["a", "b"], 3), np.ones(6), np.full(6, np.inf), np.full(6, 50.0), np.full(6, 230.0),
-        clock=clock, rated_power=250.0, idle_power=40.0,
-    )  # fmt: skip
+        np.repeat(["a", "b"], 3),
+        np.ones(6),
+        np.full(6, np.inf),
+        np.full(6, 50.0),
+        np.full(6, 230.0),
+        clock=clock,
+        rated_power=250.0,
+        idle_power=40.0,
+    )
     for one in best_settings(MEDIAN, runs, is_profile, np.repeat(["a", "b"], 3), np.ones(6), error=0.0):
         assert one.limit is None
         assert one.clock in (0.5, 0.75)

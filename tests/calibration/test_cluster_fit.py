@@ -21,12 +21,22 @@ def found():
     rng = np.random.default_rng(1)
     rows = [
         {
-            "cluster": "megatron-a100", "layers": 24, "hidden": hidden, "heads": hidden // 128, "vocabulary": 51200,
-            "sequence": 2048, "chips": 8, "batch_sequences": 32, "tensor": tensor, "microbatch": micro,
+            "cluster": "megatron-a100",
+            "layers": 24,
+            "hidden": hidden,
+            "heads": hidden // 128,
+            "vocabulary": 51200,
+            "sequence": 2048,
+            "chips": 8,
+            "batch_sequences": 32,
+            "tensor": tensor,
+            "microbatch": micro,
             "group": str(hidden),
         }
-        for hidden in (2048, 4096, 8192) for tensor in (1, 4, 8) for micro in (1, 4)
-    ]  # fmt: skip
+        for hidden in (2048, 4096, 8192)
+        for tensor in (1, 4, 8)
+        for micro in (1, 4)
+    ]
     system = cluster_system("megatron-a100")
     truth = with_constants(system, TRUTH)
     times = predict(layouts(rows), {"megatron-a100": truth}).table()["step_time_s"] * np.exp(rng.normal(0, 0.01, 18))

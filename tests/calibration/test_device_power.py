@@ -77,9 +77,19 @@ def test_the_posynomial_form_is_constant_voltage_at_one_end_and_the_cube_at_the_
 
 def test_a_profile_carries_over_by_the_posynomial_form():
     """Solved by hand: a profile at 220 W of a GPU that is never idle, of which 40 W + 10 W are idle and static."""
-    values: Values = {name: np.asarray(one) for name, one in {
-        "static_above_idle": 0.04, "busy_power": 1.0, "waiting_exponent": 0.0, "overhead_exponent": 1.0,
-        "memory_share": 0.25, "lowest_clock": 0.17, "overlap": 1.0, "cubic_share": 0.5}.items()}  # fmt: skip
+    values: Values = {
+        name: np.asarray(one)
+        for name, one in {
+            "static_above_idle": 0.04,
+            "busy_power": 1.0,
+            "waiting_exponent": 0.0,
+            "overhead_exponent": 1.0,
+            "memory_share": 0.25,
+            "lowest_clock": 0.17,
+            "overlap": 1.0,
+            "cubic_share": 0.5,
+        }.items()
+    }
     # 170 W switch at clock 1, at half the clock 170 (0.5 x 0.5 + 0.5 x 0.125) = 53.125 W.
     time, watt = jax.jit(predict_power)(values, rows(50.0 + 53.125))
     np.testing.assert_allclose(time, 100.0 * (0.75 / 0.5 + 0.25), rtol=2e-3)
@@ -131,9 +141,12 @@ def test_overhead_is_what_larger_batches_save_and_padding_is_none():
 
 def test_rows_are_joined_with_the_highest_limit_of_their_workload_and_batch():
     table, is_profile = profiles(
-        ["a", "a", "a", "b"], np.array([8.0, 8.0, 16.0, 8.0]), np.array([100.0, 200.0, 200.0, 200.0]),
-        np.array([30.0, 20.0, 15.0, 9.0]), np.array([90.0, 160.0, 170.0, 100.0]),
-    )  # fmt: skip
+        ["a", "a", "a", "b"],
+        np.array([8.0, 8.0, 16.0, 8.0]),
+        np.array([100.0, 200.0, 200.0, 200.0]),
+        np.array([30.0, 20.0, 15.0, 9.0]),
+        np.array([90.0, 160.0, 170.0, 100.0]),
+    )
     np.testing.assert_array_equal(is_profile, [False, True, True, True])
     np.testing.assert_array_equal(table.reference_time, [20.0, 20.0, 15.0, 9.0])
     np.testing.assert_array_equal(table.reference_power, [160.0, 160.0, 170.0, 100.0])

@@ -28,9 +28,16 @@ def kernels(clock: Any, activity: Any = 0.4, power: Any = 180.0, second_clock=0.
     clock, activity, power = np.broadcast_arrays(*(np.asarray(one, float) for one in (clock, activity, power)))
     one = np.ones(clock.size)
     return Kernels(
-        clock.ravel(), 2.0 * one, power.ravel(), activity.ravel(), second_clock * one, second_time * one, 250.0 * one,
-        one, one,
-    )  # fmt: skip
+        clock.ravel(),
+        2.0 * one,
+        power.ravel(),
+        activity.ravel(),
+        second_clock * one,
+        second_time * one,
+        250.0 * one,
+        one,
+        one,
+    )
 
 
 def test_stretch_by_hand():

@@ -30,11 +30,7 @@ FILES = {
         ["1e8,2e9,3.4", "1e9,2e10,2.6", "3e9,1e10,2.65"],
         ("tokens", "tokens_billions"),
     ),
-    "batch": (
-        "group,batch_tokens,tokens",
-        ["a,1e5,2e9", "a,1e6,3e9", "a,4e6,6e9"],
-        ("tokens", "tokens_b"),
-    ),
+    "batch": ("group,batch_tokens,tokens", ["a,1e5,2e9", "a,1e6,3e9", "a,4e6,6e9"], ("tokens", "tokens_b")),
     "step-time": (
         "layers,hidden,heads,vocabulary,sequence,tensor,chips,batch_sequences,step_time_s",
         ["24,2048,16,51200,2048,1,8,64,1.1", "24,2048,16,51200,2048,2,8,64,1.2", "32,4096,32,51200,2048,8,8,64,5.1"],
@@ -65,9 +61,15 @@ def test_a_good_file_becomes_a_problem_with_settings_to_measure_next(tmp_path, k
     file = tmp_path / "m.csv"
     file.write_text("\n".join((header, *rows)) + "\n", encoding="utf-8")
     case = KINDS[kind].case(read_measurements(file, KINDS[kind].columns), None)
-    errors = np.asarray(case.fit.errors({name: np.asarray(one.median) if not one.labels else
-                                        np.full(one.size, one.median) for name, one in case.fit.constants.items()},
-                                       case.fit.table))  # fmt: skip
+    errors = np.asarray(
+        case.fit.errors(
+            {
+                name: np.asarray(one.median) if not one.labels else np.full(one.size, one.median)
+                for name, one in case.fit.constants.items()
+            },
+            case.fit.table,
+        )
+    )
     assert errors.shape == (3, len(next(iter(case.outputs.values()))))
     assert np.all(np.isfinite(errors))
     assert len(case.candidates.words) == len(case.candidates.table[-1]) > 3
@@ -85,9 +87,14 @@ def test_a_missing_column_is_named(tmp_path, kind):
 @each_kind
 @pytest.mark.parametrize(
     ("word", "pattern"),
-    [("fast", "'fast' is not a number"), ("nan", "nan is not finite"), ("", "empty"), ("-3", "-3 .* cannot be"),
-     ("5 k", "'5 k' is not a number.*without a unit")],
-)  # fmt: skip
+    [
+        ("fast", "'fast' is not a number"),
+        ("nan", "nan is not finite"),
+        ("", "empty"),
+        ("-3", "-3 .* cannot be"),
+        ("5 k", "'5 k' is not a number.*without a unit"),
+    ],
+)
 def test_a_bad_cell_is_named_by_line_and_column(tmp_path, kind, word, pattern):
     header, rows, name = with_cell(kind, word)
     assert_refused(tmp_path, kind, header, rows, rf'm\.csv, line 3, column "{name}": {pattern}')
@@ -119,8 +126,13 @@ def test_laws_need_models_of_several_sizes_and_several_batches(tmp_path):
     assert_refused(
         tmp_path, "loss", "parameters,tokens,loss", ["1e8,1e9,3.5", "1e8,2e9,3.4"], '"parameters" holds one value'
     )
-    assert_refused(tmp_path, "batch", "group,batch,steps", ["a,8,100", "a,16,60", "b,8,50"],
-            'line 4: "b" was measured at one batch only')  # fmt: skip
+    assert_refused(
+        tmp_path,
+        "batch",
+        "group,batch,steps",
+        ["a,8,100", "a,16,60", "b,8,50"],
+        'line 4: "b" was measured at one batch only',
+    )
     assert_refused(
         tmp_path, "batch", "batch_tokens,samples", ["8,1", "16,2"], '"steps" is missing: steps to the target'
     )
@@ -141,8 +153,12 @@ def test_a_layout_is_told_what_it_lacks_by_line(tmp_path):
 def test_an_earlier_covariance_replaces_the_prior_of_the_coordinates_that_it_has():
     constants = {name: ConstantPrior(1.0, 0.5) for name in "abc"}
     covariance = np.array([[0.04, 0.01], [0.01, 0.09]])
-    prior = updated_prior(joint_prior(constants), ("c", "x", "a"), np.array([1.0, 9.0, -1.0]),
-                          np.array([[0.04, 0, 0.01], [0, 1, 0], [0.01, 0, 0.09]]))  # fmt: skip
+    prior = updated_prior(
+        joint_prior(constants),
+        ("c", "x", "a"),
+        np.array([1.0, 9.0, -1.0]),
+        np.array([[0.04, 0, 0.01], [0, 1, 0], [0.01, 0, 0.09]]),
+    )
     np.testing.assert_allclose(prior.mean, [-1.0, 0.0, 1.0])
     np.testing.assert_allclose(np.linalg.inv(prior.information)[np.ix_([2, 0], [2, 0])], covariance, atol=1e-12)
     np.testing.assert_allclose(prior.spread, [0.3, 0.5, 0.2])
@@ -194,10 +210,7 @@ def test_few_limits_take_the_posynomial_form_unless_the_curve_is_known_or_asked_
     assert "voltage_knee" in enough.fit.constants
     # Three limits of one workload are still fewer rows than constants.
     short = posed(tmp_path, power_lines((125, 150, 200), "a"))[1]
-    assert short == (
-        "posynomial",
-        "3 rows below the highest limit or clock are fewer than 9",
-    )
+    assert short == ("posynomial", "3 rows below the highest limit or clock are fewer than 9")
     # The curve of this card was fitted to measurements; that of an H100 is assumed.
     card = {"base": "test-1b-h100", "system": {"accelerator": "v100-sxm2-32gb"}}
     assert posed(tmp_path, power_lines((150, 200)), card)[1].name == "voltage-floor"

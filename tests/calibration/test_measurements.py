@@ -34,20 +34,34 @@ def test_a_right_file_is_read_with_its_lines(tmp_path):
 
 def test_columns_of_public_files_are_known_by_their_names_there(tmp_path):
     header = "gpu,dataset,network,batch_size,optimizer,power_limit_w,epoch_time_s,average_power_w,epoch_energy_j"
-    table = read(tmp_path, header, "V100,cifar,net,8,sgd,100,20,98,1960", "A40,cifar,net,8,sgd,100,20,98,1960",
-                 "V100,cifar,net,8,sgd,200,15,150,2250", where={"gpu": "V100"})  # fmt: skip
+    table = read(
+        tmp_path,
+        header,
+        "V100,cifar,net,8,sgd,100,20,98,1960",
+        "A40,cifar,net,8,sgd,100,20,98,1960",
+        "V100,cifar,net,8,sgd,200,15,150,2250",
+        where={"gpu": "V100"},
+    )
     np.testing.assert_array_equal(table.columns["time_s"], [20.0, 15.0])
     np.testing.assert_array_equal(table.lines, [2, 4])
 
 
 def test_a_missing_column_is_named_with_its_unit(tmp_path):
-    assert_refused(tmp_path, r'm.csv, line 1: column "power_w" is missing: mean power of the device \[W\]',
-            "workload,batch,power_limit_w,time_s", "a,8,100,20")  # fmt: skip
+    assert_refused(
+        tmp_path,
+        r'm.csv, line 1: column "power_w" is missing: mean power of the device \[W\]',
+        "workload,batch,power_limit_w,time_s",
+        "a,8,100,20",
+    )
 
 
 def test_a_wrong_unit_suffix_is_told_from_a_missing_column(tmp_path):
-    assert_refused(tmp_path, r'line 1: column "power_kw" has the unit "kw".*call it "power_w"',
-            "workload,batch,power_limit_w,time_s,power_kw", "a,8,100,20,0.1")  # fmt: skip
+    assert_refused(
+        tmp_path,
+        r'line 1: column "power_kw" has the unit "kw".*call it "power_w"',
+        "workload,batch,power_limit_w,time_s,power_kw",
+        "a,8,100,20,0.1",
+    )
 
 
 @pytest.mark.parametrize(
@@ -95,8 +109,13 @@ def test_a_column_that_stands_twice_and_binary_files(tmp_path):
 
 def test_rows_are_chosen_by_words_that_exist(tmp_path):
     assert_refused(tmp_path, "no row has workload=b", HEADER, *ROWS, where={"workload": "b"})
-    assert_refused(tmp_path, 'no column "worklod" to choose rows by. Did you mean "workload"', HEADER, *ROWS,
-            where={"worklod": "a"})  # fmt: skip
+    assert_refused(
+        tmp_path,
+        'no column "worklod" to choose rows by. Did you mean "workload"',
+        HEADER,
+        *ROWS,
+        where={"worklod": "a"},
+    )
 
 
 def test_several_devices_are_refused_with_the_option_that_chooses_one(tmp_path):

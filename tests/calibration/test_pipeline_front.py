@@ -23,9 +23,15 @@ MEDIAN: Values = {name: np.asarray(one.median) for name, one in CONSTANTS.items(
 def plans(stretch, power=300.0):
     one = np.ones(np.size(stretch))
     return Deadlines(
-        np.atleast_1d(np.asarray(stretch, float)), power * one, 85.0 * one, 400.0 * one, 8.0 / 9.0 * one,
-        15.0 / 16.0 * one, 0.64 * one, one,
-    )  # fmt: skip
+        np.atleast_1d(np.asarray(stretch, float)),
+        power * one,
+        85.0 * one,
+        400.0 * one,
+        8.0 / 9.0 * one,
+        15.0 / 16.0 * one,
+        0.64 * one,
+        one,
+    )
 
 
 def test_clock_inverts_the_stretch():

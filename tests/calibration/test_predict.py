@@ -11,9 +11,15 @@ from energymodel.calibration.step_prediction import cluster_system, predict, pre
 from energymodel.errors import InputError
 
 ROW = {
-    "cluster": "megatron-a100", "model": "megatron-175b", "chips": 64, "batch_sequences": 64, "tensor": 8,
-    "pipeline": 8, "virtual_stages": 3, "recomputation": "selective",
-}  # fmt: skip
+    "cluster": "megatron-a100",
+    "model": "megatron-175b",
+    "chips": 64,
+    "batch_sequences": 64,
+    "tensor": 8,
+    "pipeline": 8,
+    "virtual_stages": 3,
+    "recomputation": "selective",
+}
 CLUSTER = "megatron-a100"
 
 
@@ -46,14 +52,18 @@ def test_terms_add_up_and_tokens_per_second_follow():
 
 
 RATES = {
-    "peak_flops": lambda s: s.accelerator.peak_flops, "memory_bandwidth": lambda s: s.accelerator.memory_bandwidth,
-    "scale_up": lambda s: s.node.scale_up.lane_bandwidth, "scale_out": lambda s: s.network.link.lane_bandwidth,
-}  # fmt: skip
+    "peak_flops": lambda s: s.accelerator.peak_flops,
+    "memory_bandwidth": lambda s: s.accelerator.memory_bandwidth,
+    "scale_up": lambda s: s.node.scale_up.lane_bandwidth,
+    "scale_out": lambda s: s.network.link.lane_bandwidth,
+}
 DELAYS = {
-    "host": lambda s: s.accelerator.launch_overhead, "overhead": lambda s: s.accelerator.overhead_time,
-    "latency_in": lambda s: s.node.scale_up.latency, "latency_out": lambda s: s.network.link.latency,
+    "host": lambda s: s.accelerator.launch_overhead,
+    "overhead": lambda s: s.accelerator.overhead_time,
+    "latency_in": lambda s: s.node.scale_up.latency,
+    "latency_out": lambda s: s.network.link.latency,
     "microbatch": lambda s: s.software.microbatch_time,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", RATES)
@@ -169,8 +179,10 @@ def test_small_exchanges_take_a_tree_and_large_ones_a_ring(system, run):
     """Two halves of log2(64) = 6 instead of 63 latencies, against 1 - 1/64 of the bytes."""
     at = lambda s: (s.software.tree, s.software.data_overlap, s.network.link.latency)  # noqa: E731
     row = columns(chips=4096, batch_sequences=4096, zero=0)
-    small, large = ([run(eqx.tree_at(at, system, [tree, 0.0, latency]), row).step_time.data for tree in (0.0, 1.0)]
-                    for latency in (0.1, 1e-9))  # fmt: skip
+    small, large = (
+        [run(eqx.tree_at(at, system, [tree, 0.0, latency]), row).step_time.data for tree in (0.0, 1.0)]
+        for latency in (0.1, 1e-9)
+    )
     assert small[1] < 0.2 * small[0]
     np.testing.assert_allclose(large[1], large[0], rtol=1e-12)
 

@@ -64,10 +64,17 @@ def test_constants_of_power_limits_are_covered():
     constants = device_power.power_constants()
     ones = np.ones(96)
     given = device_power.Profiles(
-        np.zeros(96, int), np.tile(np.linspace(90.0, 240.0, 12), 8), ones, 100.0 * ones,
-        np.repeat(np.linspace(140.0, 240.0, 8), 12), np.repeat(np.linspace(0.0, 0.5, 8), 12), 40.0 * ones, 250.0 * ones,
-        ones, ones,
-    )  # fmt: skip
+        np.zeros(96, int),
+        np.tile(np.linspace(90.0, 240.0, 12), 8),
+        ones,
+        100.0 * ones,
+        np.repeat(np.linspace(140.0, 240.0, 8), 12),
+        np.repeat(np.linspace(0.0, 0.5, 8), 12),
+        40.0 * ones,
+        250.0 * ones,
+        ones,
+        ones,
+    )
 
     def repetition(generator):
         values, truth = drawn(constants, generator)
@@ -127,9 +134,24 @@ def test_constants_of_groups_with_batches_of_their_own_are_covered():
 @pytest.mark.slow
 def test_constants_of_a_cluster_are_covered():
     shapes = ((16, 2048, 16), (32, 4096, 32), (40, 6144, 48))
-    degrees = ((8, 1, 1, 1), (8, 2, 1, 1), (8, 8, 1, 4), (32, 1, 1, 2), (32, 4, 2, 1), (64, 8, 4, 1), (64, 1, 1, 1),
-               (128, 4, 1, 2), (128, 8, 8, 1), (256, 8, 2, 2), (256, 2, 1, 1), (512, 8, 4, 1), (512, 1, 8, 1),
-               (64, 2, 8, 1), (32, 8, 1, 4), (16, 4, 4, 2))  # fmt: skip
+    degrees = (
+        (8, 1, 1, 1),
+        (8, 2, 1, 1),
+        (8, 8, 1, 4),
+        (32, 1, 1, 2),
+        (32, 4, 2, 1),
+        (64, 8, 4, 1),
+        (64, 1, 1, 1),
+        (128, 4, 1, 2),
+        (128, 8, 8, 1),
+        (256, 8, 2, 2),
+        (256, 2, 1, 1),
+        (512, 8, 4, 1),
+        (512, 1, 8, 1),
+        (64, 2, 8, 1),
+        (32, 8, 1, 4),
+        (16, 4, 4, 2),
+    )
     names = ("layers", "hidden", "heads", "chips", "tensor", "pipeline", "microbatch")
     rows = [dict(zip(names, (*shape, *layout), strict=True)) for shape in shapes for layout in degrees]
     common = {"vocabulary": 51200, "sequence": 2048, "batch_sequences": 1024, "cluster": "measured"}

@@ -11,11 +11,33 @@ from cli.shell import SMALL, run, run_json
 from energymodel.presets.files import names
 
 KEYS = [
-    "loss_nat_per_token", "tokens", "steps", "step_time_s", "time_s", "chip_hours", "tokens_per_s", "mfu", "hfu",
-    "energy_j", "power_average_w", "power_busy_w", "power_peak_w", "pue", "temperature_k", "memory_per_chip_b",
-    "money_usd", "carbon_operational_kg", "carbon_embodied_kg", "information_bit", "etp_j_s", "eei",
-    "ppw_token_per_j", "euf", "landauer_multiple", "slack",
-]  # fmt: skip
+    "loss_nat_per_token",
+    "tokens",
+    "steps",
+    "step_time_s",
+    "time_s",
+    "chip_hours",
+    "tokens_per_s",
+    "mfu",
+    "hfu",
+    "energy_j",
+    "power_average_w",
+    "power_busy_w",
+    "power_peak_w",
+    "pue",
+    "temperature_k",
+    "memory_per_chip_b",
+    "money_usd",
+    "carbon_operational_kg",
+    "carbon_embodied_kg",
+    "information_bit",
+    "etp_j_s",
+    "eei",
+    "ppw_token_per_j",
+    "euf",
+    "landauer_multiple",
+    "slack",
+]
 ENERGY = ["total", "dynamic", "static", "memory", "network", "host", "idle_wait", "delivery_loss", "cooling", "other"]
 
 
@@ -94,10 +116,19 @@ def test_csv_is_one_row_of_the_same_numbers(small, tmp_path):
 def test_the_table_names_units_and_priors():
     text = run("evaluate", "llama-3.1-405b-h100").stdout
     for words in (
-        "Llama 3.1 405B on 16,384 H100", "GWh", "MW", "°C", "virtual_stages", "8 †", "power conversion", "cooling",
-        "pipeline bubble", "prior: assumed, not measured", "plan.layout.virtual_stages: not disclosed",
+        "Llama 3.1 405B on 16,384 H100",
+        "GWh",
+        "MW",
+        "°C",
+        "virtual_stages",
+        "8 †",
+        "power conversion",
+        "cooling",
+        "pipeline bubble",
+        "prior: assumed, not measured",
+        "plan.layout.virtual_stages: not disclosed",
         "6 % for other stages",
-    ):  # fmt: skip
+    ):
         assert words in text
 
 

@@ -81,8 +81,10 @@ def test_best_batches_of_the_small_run_again(stated, run):
     for objective in OBJECTIVES:
         found = minimize_scalar(
             lambda logarithm, objective=objective: np.log(getattr(run.totals(np.exp(logarithm)), objective)[0]),
-            bounds=(np.log(run.least), np.log(run.critical)), method="bounded", options={"xatol": 1e-9},
-        )  # fmt: skip
+            bounds=(np.log(run.least), np.log(run.critical)),
+            method="bounded",
+            options={"xatol": 1e-9},
+        )
         np.testing.assert_allclose(np.exp(found.x), again[f"{objective}_token"], rtol=1e-5)
     for row, printed in zip(
         curves.pairs(QUICK, run, again), [row for row in stated["pairs"] if row["scenario"] == QUICK], strict=True

@@ -8,15 +8,7 @@ import energymodel as em
 from energymodel.design.layout_search import MARGIN, lower_bounds, search_layouts
 from energymodel.design.layouts import take
 from energymodel.design.problem import formulate
-from energymodel.design.relaxation import (
-    COARSE,
-    FINE,
-    OPTIONS,
-    fitting_layouts,
-    layout_bounds,
-    screen,
-    solve_relaxed,
-)
+from energymodel.design.relaxation import COARSE, FINE, OPTIONS, fitting_layouts, layout_bounds, screen, solve_relaxed
 from energymodel.solver.minimize import RESULTS, minimize
 from energymodel.system.evaluate import evaluate_once
 
@@ -62,9 +54,13 @@ def test_ipopt_finds_the_same_optimum_of_the_best_layout(problem, searched):
     low, high = layout_bounds(problem, layout)
     layout, criteria = jax.tree.map(lambda leaf: leaf[0], (layout, problem.repeated_criteria(1)))
     found = minimize(
-        problem.formulation, 0.5 * (low + high)[0], args=(layout, criteria, problem.given), bounds=(low[0], high[0]),
-        options=OPTIONS, method="ipopt",
-    )  # fmt: skip
+        problem.formulation,
+        0.5 * (low + high)[0],
+        args=(layout, criteria, problem.given),
+        bounds=(low[0], high[0]),
+        options=OPTIONS,
+        method="ipopt",
+    )
     assert bool(found.result == RESULTS.successful)
     np.testing.assert_allclose(found.value, searched.solution.value[best], rtol=0.0, atol=1e-6)
 

@@ -172,9 +172,13 @@ def test_search_repeats_from_other_starts(scenario, optimum):
     start = random.uniform(low, high, (count, len(low)))
     layouts = jax.tree.map(lambda leaf: np.full(count, float(leaf)), optimum.plan.layout)
     found = minimize_many(
-        problem.formulation, start, (layouts, problem.repeated_criteria(count)), shared=(problem.given,),
-        bounds=(np.tile(low, (count, 1)), np.tile(high, (count, 1))), options=SolverOptions(hessian="differences"),
-    )  # fmt: skip
+        problem.formulation,
+        start,
+        (layouts, problem.repeated_criteria(count)),
+        shared=(problem.given,),
+        bounds=(np.tile(low, (count, 1)), np.tile(high, (count, 1))),
+        options=SolverOptions(hessian="differences"),
+    )
     solved = np.asarray(found.result == RESULTS.successful)
     assert solved.mean() > 0.9
     assert np.exp(found.value[solved].min()) >= optimum.relaxed_value * (1 - 1e-7)

@@ -83,9 +83,13 @@ def test_loss_as_an_objective(scenario):
 
 @pytest.mark.parametrize(
     ("minimize", "word"),
-    [(("energy",), "two or more"), (("energy", "energy"), "two or more"), (("energy", "tme"), "Unknown objective"),
-     (("energy", "mfu"), "more of it is better")],
-)  # fmt: skip
+    [
+        (("energy",), "two or more"),
+        (("energy", "energy"), "two or more"),
+        (("energy", "tme"), "Unknown objective"),
+        (("energy", "mfu"), "more of it is better"),
+    ],
+)
 def test_bad_objectives_are_refused(scenario, minimize, word):
     with pytest.raises(em.InputError, match=word):
         em.pareto(scenario, minimize)

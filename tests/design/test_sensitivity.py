@@ -137,9 +137,13 @@ def test_outputs_are_those_of_evaluate(small):
     wanted = ("energy", "energy.cooling", "carbon", "step_time", "mfu", "slack.memory")
     values = evaluate_vectors(run, wanted, run.vector[None])[0]
     expected = [
-        outcome.energy.total, outcome.energy.cooling, outcome.carbon_operational + outcome.carbon_embodied,
-        outcome.step_time.total, outcome.mfu, float(small.system.accelerator.memory_capacity / outcome.memory_per_chip),
-    ]  # fmt: skip
+        outcome.energy.total,
+        outcome.energy.cooling,
+        outcome.carbon_operational + outcome.carbon_embodied,
+        outcome.step_time.total,
+        outcome.mfu,
+        float(small.system.accelerator.memory_capacity / outcome.memory_per_chip),
+    ]
     np.testing.assert_allclose(values, expected, rtol=1e-12)
     assert set(LIMITS_OF_SYSTEM) < set(UNITS)
     assert is_gain("mfu")

@@ -241,9 +241,14 @@ def test_lowering(target, keep, approximate):
     def sweep(name, scale):
         limits = tuple(LIMITS.values())
         return fused_sweep(
-            model, model_axes(5, 6, 30, 41), scale,
-            limits=limits, keep=keep, approximate=approximate, implementation=name,
-        )  # fmt: skip
+            model,
+            model_axes(5, 6, 30, 41),
+            scale,
+            limits=limits,
+            keep=keep,
+            approximate=approximate,
+            implementation=name,
+        )
 
     assert target.is_called_by(sweep, 1.0)
 

@@ -102,7 +102,5 @@ def test_gradients(collective, n):
 def test_gradients_of_the_others():
     check_grads(jax.jit(point_to_point_time), tuple(map(jnp.asarray, (2.0, 0.3, 1.5))), order=2)
     check_grads(
-        jax.jit(hierarchical_all_reduce_time),
-        tuple(map(jnp.asarray, (3.0, 4.0, 2.0, 0.3, 1.5, 0.2, 1.2))),
-        order=1,
+        jax.jit(hierarchical_all_reduce_time), tuple(map(jnp.asarray, (3.0, 4.0, 2.0, 0.3, 1.5, 0.2, 1.2))), order=1
     )

@@ -22,15 +22,25 @@ ADAM = {"weight_bytes": 2.0, "gradient_bytes": 4.0, "optimizer_bytes": 12.0}
 
 
 def activations(tensor=1.0, sequence_parallel=0.0, keep_scores=1.0, recompute_full=0.0):
-    return float(layer_activation_bytes(**GPT3, tensor=tensor, sequence_parallel=sequence_parallel,
-                                        keep_scores=keep_scores, recompute_full=recompute_full))  # fmt: skip
+    return float(
+        layer_activation_bytes(
+            **GPT3,
+            tensor=tensor,
+            sequence_parallel=sequence_parallel,
+            keep_scores=keep_scores,
+            recompute_full=recompute_full,
+        )
+    )
 
 
 @few
 @given(parameters=switches, gradients=switches, optimizer=switches, ranks=st.floats(1.0, 1e4))
 def test_sharded_states_lie_between_one_nth_and_all(parameters, gradients, optimizer, ranks):
-    bytes_ = float(state_bytes_per_parameter(**ADAM, shard_parameters=parameters, shard_gradients=gradients,
-                                             shard_optimizer=optimizer, ranks=ranks))  # fmt: skip
+    bytes_ = float(
+        state_bytes_per_parameter(
+            **ADAM, shard_parameters=parameters, shard_gradients=gradients, shard_optimizer=optimizer, ranks=ranks
+        )
+    )
     assert 18.0 / ranks * (1.0 - 1e-12) <= bytes_ <= 18.0 * (1.0 + 1e-12)
 
 

@@ -42,8 +42,11 @@ def test_fullest_rank_has_room_for_its_share_and_at_most_one_more_layer_per_virt
 ):
     fullest = float(fullest_stage_layers(layers, pipeline, virtual_stages))
     assert layers / pipeline * (1.0 - 1e-9) <= fullest < layers / pipeline + virtual_stages
-    np.testing.assert_allclose(fullest_stage_layers(layers * pipeline * virtual_stages, pipeline, virtual_stages),
-                               layers * virtual_stages, rtol=1e-12)  # fmt: skip
+    np.testing.assert_allclose(
+        fullest_stage_layers(layers * pipeline * virtual_stages, pipeline, virtual_stages),
+        layers * virtual_stages,
+        rtol=1e-12,
+    )
 
 
 @few

@@ -75,8 +75,7 @@ def test_two_ranks_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("ranks", "microbatches", "chunks"),
-    [(1, 3, 1), (1, 2, 3), (4, 8, 1), (4, 2, 1), (8, 8, 2), (4, 8, 3), (16, 16, 8)],
+    ("ranks", "microbatches", "chunks"), [(1, 3, 1), (1, 2, 3), (4, 8, 1), (4, 2, 1), (8, 8, 2), (4, 8, 3), (16, 16, 8)]
 )
 def test_equal_stages_take_the_time_of_the_closed_form(ranks, microbatches, chunks):
     schedule = pipeline_schedule(ranks, microbatches, chunks)

@@ -24,9 +24,16 @@ sizes = st.floats(1.0, 1e5)
 def dense(**changes):
     """A transformer of the shape of Llama 3.1 405B."""
     shape = {
-        "layers": 126.0, "hidden": 16384.0, "heads": 128.0, "kv_heads": 8.0, "head_size": 128.0,
-        "feed_forward": 53248.0, "gated": 1.0, "vocabulary": 128256.0, "sequence": 8192.0,
-    }  # fmt: skip
+        "layers": 126.0,
+        "hidden": 16384.0,
+        "heads": 128.0,
+        "kv_heads": 8.0,
+        "head_size": 128.0,
+        "feed_forward": 53248.0,
+        "gated": 1.0,
+        "vocabulary": 128256.0,
+        "sequence": 8192.0,
+    }
     return Transformer(**(shape | changes))
 
 

@@ -90,8 +90,11 @@ def test_the_result_of_an_earlier_run_on_the_command_line(tmp_path):
     command = "import sys; from energymodel.cli import main; sys.argv[0] = 'energymodel'; main()"
     done = subprocess.run(
         [sys.executable, "-c", command, "evaluate", "run.json", "--set", "plan.layout.interleaving=1", "--json"],
-        cwd=tmp_path, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     lines = done.stderr.splitlines()
     assert all(line.startswith("energymodel: warning: ") for line in lines)
     assert len(lines) == len(set(lines))

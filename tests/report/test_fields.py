@@ -46,9 +46,21 @@ def test_plan_keys(name, unit, key):
 
 def test_every_output_has_a_unit_in_its_key():
     suffixes = {
-        "J": "", "W": "_w", "s": "_s", "K": "_k", "B": "_b", "USD": "_usd", "kg": "_kg", "bit": "_bit", "J s": "_j_s",
-        "token/J": "_token_per_j", "token/s": "_per_s", "nat/token": "_nat_per_token", "token": "tokens", "1": "",
-    }  # fmt: skip
+        "J": "",
+        "W": "_w",
+        "s": "_s",
+        "K": "_k",
+        "B": "_b",
+        "USD": "_usd",
+        "kg": "_kg",
+        "bit": "_bit",
+        "J s": "_j_s",
+        "token/J": "_token_per_j",
+        "token/s": "_per_s",
+        "nat/token": "_nat_per_token",
+        "token": "tokens",
+        "1": "",
+    }
     for field in TrainingOutcome.__dataclass_fields__.values():
         key = field.metadata["key"]
         assert key == "energy_j" or key == "chip_hours" or key.endswith(suffixes[field.metadata["unit"]])
@@ -57,8 +69,16 @@ def test_every_output_has_a_unit_in_its_key():
 def test_energy_fields_in_order():
     parts = EnergyBreakdown(*jnp.arange(9.0))
     assert [field.key for field in outcome_fields(parts)] == [
-        "dynamic", "static", "memory", "network", "host", "idle_wait", "delivery_loss", "cooling", "other",
-    ]  # fmt: skip
+        "dynamic",
+        "static",
+        "memory",
+        "network",
+        "host",
+        "idle_wait",
+        "delivery_loss",
+        "cooling",
+        "other",
+    ]
     assert [field.value for field in outcome_fields(parts)] == list(range(9))
 
 

@@ -85,9 +85,7 @@ def test_the_report_of_an_optimum_has_limits_and_marks_what_was_searched_again()
 def test_json_is_strict_and_complete():
     tree = json.loads(dumps(sensitivity_json(sensitivity())), parse_constant=pytest.fail)
     rows = {row["path"]: row for row in tree["numbers"]}
-    assert tree["outputs"]["energy"] == {
-        "value": 100.0, "unit": "J", "together": pytest.approx(0.0932738, abs=1e-6)
-    }  # fmt: skip
+    assert tree["outputs"]["energy"] == {"value": 100.0, "unit": "J", "together": pytest.approx(0.0932738, abs=1e-6)}
     row = rows["system.accelerator.gemm_efficiency"]
     assert (row["kind"], row["unit"], row["action"], row["distribution"]) == ("prior", "1", "measure", "lognormal 0.08")
     assert row["effects"]["energy"]["at_low"] == 110.0
@@ -127,8 +125,9 @@ def test_the_figure_shows_the_changes_and_is_reproducible():
     widths = [bar.get_width() for container in axes.containers for bar in container]
     assert widths == pytest.approx([10.0, -1.0, -8.0, 3.0])
     assert [label.get_text() for label in axes.get_yticklabels()] == [
-        "system.accelerator.gemm_efficiency", "system.facility.cooling.approach",
-    ]  # fmt: skip
+        "system.accelerator.gemm_efficiency",
+        "system.facility.cooling.approach",
+    ]
     assert sensitivity_file(sensitivity(), ".svg") == sensitivity_file(sensitivity(), ".svg")
     assert b"<svg" in sensitivity_file(sensitivity(), ".svg")
     assert sensitivity_file(sensitivity(), ".png").startswith(b"\x89PNG")

@@ -22,9 +22,19 @@ THERMAL_RESISTANCE = np.array([1.0, 1.05, 0.97, 1.1, 0.95, 1.15, 1.0, 1.08])
 def problem(x, scenario, xp: Any = jnp):
     """Log energy and 20 log ratios; `xp` provides exp, log, tanh, sum and concatenate."""
     (
-        time_limit, power_limit, money_limit, temperature_limit, ambient, critical_batch, least_steps,
-        flop_per_token, price_per_kwh, memory_limit, leakage, latency,
-    ) = (scenario[i] for i in range(12))  # fmt: skip
+        time_limit,
+        power_limit,
+        money_limit,
+        temperature_limit,
+        ambient,
+        critical_batch,
+        least_steps,
+        flop_per_token,
+        price_per_kwh,
+        memory_limit,
+        leakage,
+        latency,
+    ) = (scenario[i] for i in range(12))
     e = xp.exp(x)
     batch, clock, nodes, voltage, fan = e[0], e[1:9], e[9], e[10], e[11]
     steps = least_steps * (1 + critical_batch / batch)
@@ -63,9 +73,19 @@ def scenarios(count, seed=0):
         return np.exp(r.uniform(np.log(a), np.log(b), count))
 
     ranges = [
-        (3 * 86400, 40 * 86400), (0.4e6, 4e6), (0.8e5, 3e6), (72, 90), (22, 40), (0.5, 6.0),
-        (8e3, 6e4), (3e10, 9e10), (0.04, 0.25), (60, 110), (25, 60), (2e-4, 2e-3),
-    ]  # fmt: skip
+        (3 * 86400, 40 * 86400),
+        (0.4e6, 4e6),
+        (0.8e5, 3e6),
+        (72, 90),
+        (22, 40),
+        (0.5, 6.0),
+        (8e3, 6e4),
+        (3e10, 9e10),
+        (0.04, 0.25),
+        (60, 110),
+        (25, 60),
+        (2e-4, 2e-3),
+    ]
     return np.stack([log_uniform(a, b) for a, b in ranges], 1)
 
 

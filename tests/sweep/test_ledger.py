@@ -36,8 +36,11 @@ def environment(**more):
 def start(*arguments, **more):
     return subprocess.Popen(
         [sys.executable, str(WORKER), *map(str, arguments)],
-        env=environment(**more), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+        env=environment(**more),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
 def finish(process):

@@ -21,9 +21,17 @@ def main(folder, result, engine=None, count="1", index="0", port="0"):
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
         jax.distributed.initialize(f"localhost:{port}", int(count), int(index))
     swept = em.sweep(
-        sweep_model, axes(*SIZES), "pareto:energy,time", minimize="energy", limits=LIMITS, chunk=CHUNK, tile=TILE,
-        resume=None if folder == "-" else folder, engine=engine, progress=lambda text: print(text, flush=True),
-    )  # fmt: skip
+        sweep_model,
+        axes(*SIZES),
+        "pareto:energy,time",
+        minimize="energy",
+        limits=LIMITS,
+        chunk=CHUNK,
+        tile=TILE,
+        resume=None if folder == "-" else folder,
+        engine=engine,
+        progress=lambda text: print(text, flush=True),
+    )
     outputs = np.array([[one.value, *one.index] for one in swept.winners])
     Path(result).write_bytes(outputs.tobytes())
     print(f"found {len(outputs)} of {swept.points}", flush=True)

@@ -25,12 +25,16 @@ def ideal_building(system):
     zero_losses = lambda regulator: (regulator.fixed_loss, regulator.proportional_loss, regulator.quadratic_loss)  # noqa: E731
     facility = eqx.tree_at(
         lambda f: (
-            *zero_losses(f.power_supply), *zero_losses(f.uninterruptible), f.transformer_loss,
-            f.distribution.resistance, f.cooling.loop.mover_power_fraction, f.miscellaneous_fraction,
+            *zero_losses(f.power_supply),
+            *zero_losses(f.uninterruptible),
+            f.transformer_loss,
+            f.distribution.resistance,
+            f.cooling.loop.mover_power_fraction,
+            f.miscellaneous_fraction,
         ),
         facility,
         [real(0.0)] * 10,
-    )  # fmt: skip
+    )
     facility = eqx.tree_at(lambda f: f.cooling.chiller.offset, facility, real(1e15))
     return eqx.tree_at(lambda s: s.facility, system, facility)
 
@@ -39,13 +43,19 @@ def busy_alone(system):
     """A chip without host, network, launches, overhead and failures: it is busy all the time."""
     return eqx.tree_at(
         lambda s: (
-            s.accelerator.launch_overhead, s.accelerator.overhead_time, s.accelerator.gate.fraction,
-            s.node.overhead_power, s.node.scale_up.lane_power, s.network.static_power, s.network.link.lane_power,
-            s.reliability.checkpoint_time, s.reliability.restart_time,
+            s.accelerator.launch_overhead,
+            s.accelerator.overhead_time,
+            s.accelerator.gate.fraction,
+            s.node.overhead_power,
+            s.node.scale_up.lane_power,
+            s.network.static_power,
+            s.network.link.lane_power,
+            s.reliability.checkpoint_time,
+            s.reliability.restart_time,
         ),
         system,
         [real(0.0)] * 9,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

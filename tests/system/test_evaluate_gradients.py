@@ -39,11 +39,16 @@ BOUNDS = {
     "offload": ["plan.layout.offload_optimizer=1", "plan.layout.offload_activations=1"],
     "gated chip": ["system.accelerator.gate.fraction=1"],
     "only tensor": [
-        "plan.layout.pipeline=1", "plan.layout.virtual_stages=1", "plan.layout.tensor=2",
+        "plan.layout.pipeline=1",
+        "plan.layout.virtual_stages=1",
+        "plan.layout.tensor=2",
         "plan.batch=128 Mi tokens",
     ],
     "two stages": [
-        "plan.layout.pipeline=2", "plan.layout.virtual_stages=1", "plan.layout.tensor=1", "plan.batch=128 Mi tokens",
+        "plan.layout.pipeline=2",
+        "plan.layout.virtual_stages=1",
+        "plan.layout.tensor=1",
+        "plan.batch=128 Mi tokens",
     ],
     "tensor over nodes": ["plan.layout.tensor=16"],
     "context": ["plan.layout.context=4", "plan.layout.tensor=2"],
@@ -51,14 +56,22 @@ BOUNDS = {
     "two experts": ["system.workload.experts=2", "plan.layout.expert=2"],
     "one node": ["plan.chips=8", "plan.layout.tensor=8", "plan.layout.pipeline=1", "plan.layout.virtual_stages=1"],
     "one chip": [
-        "plan.chips=1", "plan.layout.tensor=1", "plan.layout.pipeline=1", "plan.layout.virtual_stages=1",
-        "system.workload=test-1b", "plan.batch=1 M tokens",
+        "plan.chips=1",
+        "plan.layout.tensor=1",
+        "plan.layout.pipeline=1",
+        "plan.layout.virtual_stages=1",
+        "system.workload=test-1b",
+        "plan.batch=1 M tokens",
     ],
     "eight chips of the straggler law": [
-        "plan.chips=8", "plan.layout.tensor=1", "plan.layout.pipeline=1", "plan.layout.virtual_stages=1",
-        "system.workload=test-1b", "plan.batch=1 M tokens",
+        "plan.chips=8",
+        "plan.layout.tensor=1",
+        "plan.layout.pipeline=1",
+        "plan.layout.virtual_stages=1",
+        "system.workload=test-1b",
+        "plan.batch=1 M tokens",
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("changes", BOUNDS.values(), ids=BOUNDS.keys())

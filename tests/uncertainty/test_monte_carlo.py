@@ -165,8 +165,9 @@ def test_undefined_outputs_are_counted_and_said():
 
 
 def test_what_does_not_vary_has_no_indices():
-    found = em.monte_carlo(lambda x, y: {"c": 3.0 + 0.0 * x, "x": x}, 256,
-                           numbers={"x": "uniform 0 1", "y": "uniform 0 1"}, of=["c", "x"])  # fmt: skip
+    found = em.monte_carlo(
+        lambda x, y: {"c": 3.0 + 0.0 * x, "x": x}, 256, numbers={"x": "uniform 0 1", "y": "uniform 0 1"}, of=["c", "x"]
+    )
     assert all(one.total == one.first == 0.0 for one in found.indices["c"])
     assert [one.factor for one in found.by_total("x")] == ["x", "y"]
     np.testing.assert_allclose([one.total for one in found.by_total("x")], [1.0, 0.0], atol=0.15)

@@ -7,13 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.calibration.calibration_case import (
-    MOST_CANDIDATES,
-    CalibrationCase,
-    Candidates,
-    Grouping,
-    KnownNumber,
-)
+from energymodel.calibration.calibration_case import MOST_CANDIDATES, CalibrationCase, Candidates, Grouping, KnownNumber
 from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Rows, Values
 from energymodel.calibration.least_squares import FitOptions, FitProblem
 from energymodel.calibration.measurements import Column, Measurements, check_repeats, optional

@@ -28,9 +28,15 @@ def solve(systems: System, backend: Backend, tile: Tile) -> Step:
     dtype = systems.hessian.dtype
     triangle = jnp.stack([systems.hessian[:, row, column] for row in range(n) for column in range(row + 1)])
     rows = [
-        triangle, systems.stiffness.T, systems.size.T, systems.damping[None], systems.force.T,
-        systems.compliance.T, systems.shift.T, systems.jacobian.reshape(problems, m * n).T,
-    ]  # fmt: skip
+        triangle,
+        systems.stiffness.T,
+        systems.size.T,
+        systems.damping[None],
+        systems.force.T,
+        systems.compliance.T,
+        systems.shift.T,
+        systems.jacobian.reshape(problems, m * n).T,
+    ]
     rows = jnp.pad(jnp.concatenate(rows), ((0, 0), (0, programs * tile.block - problems)), mode="edge")
     arranged = backend.arrange(rows, tile.block)
     results = n + m + 2

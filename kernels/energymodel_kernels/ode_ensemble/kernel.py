@@ -48,18 +48,21 @@ def integrate(
         backend,
         partial(
             _kernel,
-            backend=backend, plan=plan, structure=structure, rows=len(leaves), size=size,
-            steps=steps, saves=saves, tile=tile,
+            backend=backend,
+            plan=plan,
+            structure=structure,
+            rows=len(leaves),
+            size=size,
+            steps=steps,
+            saves=saves,
+            tile=tile,
         ),
         "ode_ensemble",
         programs,
-        [
-            (numbers, backend.vector_spec(numbers.size)),
-            (arranged, backend.lanes_spec(len(leaves), tile.block)),
-        ],
+        [(numbers, backend.vector_spec(numbers.size)), (arranged, backend.lanes_spec(len(leaves), tile.block))],
         [(jax.ShapeDtypeStruct(shape, dtype), backend.lanes_spec(saves * size, tile.block))],
         tile.warps,
-    )  # fmt: skip
+    )
     parts = jnp.moveaxis(out.reshape(saves, size, -1)[:, :, :plans], 1, 0)
     return jax.tree.unflatten(jax.tree.structure(state), list(parts))
 

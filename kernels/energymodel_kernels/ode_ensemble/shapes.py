@@ -1,10 +1,6 @@
 """Over how many plans and steps are the implementations tested and timed?"""
 
-TESTED: dict[str, tuple[int, int, int]] = {
-    "one plan": (1, 64, 1),
-    "ragged": (131, 64, 4),
-    "two blocks": (256, 12, 3),
-}
+TESTED: dict[str, tuple[int, int, int]] = {"one plan": (1, 64, 1), "ragged": (131, 64, 4), "two blocks": (256, 12, 3)}
 """Plans, steps, saves."""
 
 TIMED: dict[str, tuple[int, int, int]] = {
