@@ -17,9 +17,9 @@ class RESULTS(eqx.Enumeration):
         "Relax the constraints marked in `conflict` by what their slacks lack, or start elsewhere."
     )
     out_of_iterations = (
-        "The iterations ran out before the optimality conditions held. Raise max_iterations, start elsewhere, scale "
-        "variables and constraints to order one, replace kinks (abs, max, where) by smooth functions or constraints, "
-        "or add bounds if the objective has no minimum."
+        "The iteration limit was reached before the optimality conditions held. Raise max_iterations, start elsewhere, "
+        "scale variables and constraints to order one, replace kinks (abs, max, where) by smooth functions or "
+        "constraints, or add bounds if the objective has no minimum."
     )
     non_finite = (
         "The objective, a constraint or one of their derivatives is not finite at x. Start where all are finite, and "

@@ -1,4 +1,4 @@
-"""Would the model have foreseen the chip hours, energy and carbon of disclosed training runs?
+"""Does the model predict the chip hours, energy and carbon of disclosed training runs?
 
 Prints four tables, draws `disclosed_runs` and writes `result.json` beside this file.
 """

@@ -1,4 +1,4 @@
-"""Which batch of a run takes least energy, money and time, and what do the closed and the literal formula say?
+"""Which batch of a run needs the lowest energy, money and time, by the model and by the closed and literal formulas?
 
 Chips, layout, clock and loss are those of the scenario; only the batch changes, and with it the tokens to the loss.
 """

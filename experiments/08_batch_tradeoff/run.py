@@ -1,4 +1,4 @@
-"""Which batch takes least energy, money and time, and how does the least energy grow with the tokens?
+"""Which batch needs the lowest energy, money and time, and how does that energy grow with the tokens?
 
 Prints seven tables, draws `batches` and `tokens` and writes `result.json` beside this file.
 """

@@ -54,7 +54,7 @@ def test_few_rows_give_constants_and_a_scenario_that_evaluate_accepts(tmp_path):
         assert (one["laplace_90"] is not None) == one["determined"]
     best = {one["workload"]: one for one in tree["least_energy"]}
     assert set(best) == {"a", "b", "c"}
-    for one in best.values():  # t ~ 1 / sqrt(P): the lowest limit takes least energy, half the power for 1.4 the time
+    for one in best.values():  # t ~ 1 / sqrt(P): the lowest limit saves most: half the power for 1.4 the time
         assert one["power_limit_w"] == 125
         assert one["energy_ratio"] == pytest.approx(0.5**0.5, abs=0.1)
         assert one["time_ratio"] == pytest.approx(2.0**0.5, abs=0.15)
