@@ -64,9 +64,25 @@ def merge(base: Any, change: Any) -> Any:
     return {**base, **replaced}
 
 
+def _with_origins(tables: dict[str, Any]) -> dict[str, Any]:
+    """The tables of a file with its `kind` and `source` in each number that names none; a bare number has unit 1."""
+    origin = {key: tables[key] for key in ("kind", "source") if key in tables}
+    if not origin:
+        return tables
+
+    def with_origin(given: Any) -> Any:
+        if isinstance(given, int | float):
+            given = {"value": given, "unit": "1"}
+        if not is_quantity(given):
+            return given
+        return {"value": given["value"], "unit": given["unit"], **origin, **given}
+
+    return {key: with_origin(value) for key, value in tables.items() if key not in origin}
+
+
 @cache
 def _read(category: str, name: str) -> dict[str, Any]:
-    tables = tomllib.loads((ROOT / category / f"{name}.toml").read_text(encoding="utf-8"))
+    tables = _with_origins(tomllib.loads((ROOT / category / f"{name}.toml").read_text(encoding="utf-8")))
     if category == "scenarios" or "base" not in tables:
         return tables
     return merge(_read(category, tables.pop("base")), tables)
