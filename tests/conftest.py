@@ -23,7 +23,8 @@ import pytest
 
 from energymodel.compilation import Compiled
 
-MEMORY_AFTER_MODULE, MEMORY_AFTER_TEST = 0.9e9, 1.1e9  # bytes above which a process forgets its compiled programs
+MEMORY, ROOM = 0.8e9, 0.3e9  # bytes that a process may keep after a test, and above what is no program
+ALLOWED = pytest.StashKey[float]()
 PEAKS = pytest.StashKey[list[int]]()
 
 
@@ -34,6 +35,7 @@ def pytest_configure(config):
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     config.stash[PEAKS] = []
+    config.stash[ALLOWED] = MEMORY
 
 
 @pytest.fixture(autouse=True)
@@ -43,28 +45,28 @@ def _precision(request):
         yield
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _memory_of_a_module():
-    yield
-    forget_programs_above(MEMORY_AFTER_MODULE)
-
-
 @pytest.fixture(autouse=True)
-def _memory_of_a_test():
+def _memory(request):
+    """Give memory back; forget compiled programs if they hold too much, a later test finds them in JAX's folder."""
     yield
-    forget_programs_above(MEMORY_AFTER_TEST)
-
-
-def forget_programs_above(memory: float) -> None:
-    """Free compiled programs where the process needs more memory [B]; a later test finds them in JAX's cache folder."""
-    if resident_memory() > memory:
+    allowed = request.config.stash[ALLOWED]
+    if resident_memory() > allowed:
+        give_memory_back()
+    if resident_memory() > allowed:
         for one in gc.get_objects():
             if type(one) is Compiled:
                 one._programs.clear()
         jax.clear_caches()
         gc.collect()
-        if hasattr(ctypes.CDLL(None), "malloc_trim"):
-            ctypes.CDLL(None).malloc_trim(0)
+        give_memory_back()
+        # What is left is no program: without room above it every test would compile anew.
+        request.config.stash[ALLOWED] = max(MEMORY, resident_memory() + ROOM)
+
+
+def give_memory_back() -> None:
+    """Return what the compiler has freed to the system, which the C library otherwise keeps."""
+    if hasattr(ctypes.CDLL(None), "malloc_trim"):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def resident_memory() -> float:

@@ -2,15 +2,41 @@
 
 import json
 
+import equinox as eqx
+import jax
+import numpy as np
 import pytest
 
 import energymodel as em
 from cli.shell import SMALL, run
+from energymodel.design.front import Front, FrontPoint
+from energymodel.design.result import SearchResult
+from energymodel.system.evaluate import evaluate_once
 
 
 @pytest.fixture(scope="module")
 def front():
-    return em.pareto(em.load_scenario(SMALL), points=5)
+    """Five clocks of the small scenario, put together by hand: `design/test_pareto.py` searches for fronts."""
+    scenario, points = em.load_scenario(SMALL), []
+    with jax.enable_x64(True):
+        for clock in (1.0, 0.9, 0.8, 0.7, 0.6):
+            plan = eqx.tree_at(lambda plan: plan.clock, scenario.plan, np.asarray(clock))
+            outcome = jax.device_get(evaluate_once(scenario.system, plan))
+            values = {"energy": float(outcome.power_average * outcome.time), "time": float(outcome.time)}
+            points.append(FrontPoint(values, {"time": 0.5}, plan, outcome))
+    return Front(
+        scenario=scenario,
+        minimize=("energy", "time"),
+        units={"energy": "J", "time": "s"},
+        points=tuple(points),
+        baseline=points[0].values,
+        hypervolume=0.6,
+        knee=2,
+        layouts_considered=8,
+        layouts_searched=2,
+        result=SearchResult.successful,
+        message="",
+    )
 
 
 @pytest.fixture

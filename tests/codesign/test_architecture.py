@@ -21,6 +21,7 @@ from energymodel.codesign.model_shape import (
 from energymodel.compilation import compiler_options
 from energymodel.design.problem import formulate
 from energymodel.errors import InputError
+from energymodel.system.evaluate import evaluate_once
 from energymodel.system.plan import ParallelLayout
 
 
@@ -105,7 +106,7 @@ def test_shape_is_realizable(scenario, found):
 @pytest.mark.slow
 def test_shape_has_the_loss_and_the_limits_of_the_scenario(scenario, found):
     with jax.enable_x64(True):
-        baseline = jax.jit(em.evaluate, compiler_options=compiler_options())(scenario.system, scenario.plan)
+        baseline = evaluate_once(scenario.system, scenario.plan)
     own = float(baseline.loss + ShapePrior().penalty(scenario.system.workload))
     np.testing.assert_allclose(found.loss, own, rtol=1e-9)
     assert float(found.outcome.time) <= float(baseline.time) * (1 + 1e-6)
@@ -145,7 +146,7 @@ def test_not_beaten_by_random_shapes(scenario, found):
     """20,000 shapes with other plans around the optimum, at the same loss and limits."""
     limits = {"loss": found.loss}
     with jax.enable_x64(True):
-        baseline = jax.jit(em.evaluate, compiler_options=compiler_options())(scenario.system, scenario.plan)
+        baseline = evaluate_once(scenario.system, scenario.plan)
     problem = formulate(scenario.with_question(limits=limits, fix=("plan.chips", "plan.coolant_temperature")), baseline)
     random = np.random.default_rng(3)
     count = 20_000

@@ -7,7 +7,7 @@ import pytest
 from energymodel.design.problem import excess
 from energymodel.errors import InputError
 from energymodel.presets.scenario import load_scenario
-from energymodel.system.evaluate import evaluate
+from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outputs import (
     AT_LEAST,
     OUTPUTS,
@@ -23,7 +23,7 @@ from energymodel.system.outputs import (
 def run():
     scenario = load_scenario("test-1b-h100")
     with jax.enable_x64(True):
-        return scenario.system, scenario.plan, jax.jit(evaluate)(scenario.system, scenario.plan)
+        return scenario.system, scenario.plan, evaluate_once(scenario.system, scenario.plan)
 
 
 @pytest.mark.parametrize(

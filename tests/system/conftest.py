@@ -12,7 +12,7 @@ import pytest
 
 from energymodel.compilation import compiler_options
 from energymodel.presets.scenario import Scenario, leaf_paths, load_scenario
-from energymodel.system.evaluate import evaluate
+from energymodel.system.evaluate import evaluate, evaluate_once
 
 MEASURES = ("loss", "time", "energy", "money", "carbon")
 STEP = 1e-4  # of a leaf; with differences of fourth order truncation and rounding are both below 1e-9
@@ -83,8 +83,8 @@ def extreme_plans() -> Callable[[Any], dict[str, Any]]:
 
 @pytest.fixture(scope="session")
 def run() -> Callable[..., Any]:
-    """`evaluate`, compiled once for each kind of system and plan."""
-    return jax.jit(evaluate, compiler_options=compiler_options())
+    """`evaluate`, compiled once for each kind of system and plan, in the programs of the command line."""
+    return evaluate_once
 
 
 @pytest.fixture(scope="session")
