@@ -64,6 +64,14 @@ def test_one_knot_equals_the_closed_form(integral, batch):
         np.testing.assert_allclose(totals[name], rate * closed, rtol=1e-9)
 
 
+@pytest.mark.parametrize("integral", [integrate_over_progress, quadrature_over_progress])
+def test_two_knots_equal_the_same_line_of_three(integral):
+    ends = np.log([1e6, 9e6])
+    two = integral(rates, END, ends, LEARNING, SIZE)
+    three = integral(rates, END, np.linspace(ends[0], ends[1], 3), LEARNING, SIZE)
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-8), two, three)
+
+
 @pytest.mark.parametrize(
     ("learning", "tolerance"),
     [(LEARNING, 1e-9), (CriticalBatchLearning(LAW, KAPLAN, as_real(0.08)), 1e-6), (THREE_TERM, 1e-9)],

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel.solver import RESULTS, minimize
+from energymodel.solver import RESULTS, SolverOptions, minimize
 from solver.published_problems import PROBLEMS
 
 PEERS = ("ipopt", "slsqp")
@@ -37,6 +37,21 @@ def test_peers_agree_with_our_search(name):
         for theirs, mine in zip(jax.tree.leaves(peer.multipliers), jax.tree.leaves(ours.multipliers), strict=True):
             np.testing.assert_allclose(theirs, mine, atol=1e-4 * max(1.0, np.abs(mine).max(initial=0.0)))
         assert int(peer.iterations) > 0
+
+
+def test_ipopt_with_a_hessian_by_differences():
+    problem = next(p for p in PROBLEMS if p.name == "HS071")
+    found = minimize(
+        problem.f,
+        problem.x0,
+        bounds=problem.bounds,
+        inequalities=problem.g,
+        equalities=problem.h,
+        method="ipopt",
+        options=SolverOptions(hessian="differences"),
+    )
+    assert bool(found.result == RESULTS.successful)
+    np.testing.assert_allclose(found.value, problem.value, rtol=1e-6)
 
 
 @pytest.mark.parametrize("method", PEERS)
