@@ -66,6 +66,9 @@ def test_hock_schittkowski_71():
     assert ended(solution, RESULTS.successful)
     np.testing.assert_allclose(solution.x, [1.0, 4.7429994, 3.8211503, 1.3794082], atol=1e-6)
     np.testing.assert_allclose(solution.value, 17.0140173, atol=1e-6)
+    # Stored, to notice a change of the path there.
+    assert int(solution.iterations) == 182
+    np.testing.assert_allclose(solution.residual, 1.2326e-8, rtol=1e-3)
     other = dense(hs71, np.array([1.0, 5.0, 5.0, 1.0]), **HS71)
     for mine, theirs in zip(jax.tree.leaves(solution.multipliers), jax.tree.leaves(other.multipliers), strict=True):
         np.testing.assert_allclose(mine, theirs, atol=1e-4)

@@ -60,6 +60,13 @@ def test_reference_problem_converges_in_every_lane(loose):
     assert loose.iterations.max() <= 20
 
 
+def test_reference_problem_takes_the_stored_path(loose, tight):
+    """Stored, to notice change: steps of 64 problems, and where the last one ended. Instruction sets differ in less."""
+    assert loose.iterations.sum() == 495
+    np.testing.assert_allclose(np.log10(loose.residual).mean(), -9.7126, atol=1e-3)
+    np.testing.assert_allclose(tight.iterations.sum(), 760, atol=12)
+
+
 def test_reference_problem_satisfies_the_optimality_conditions(loose):
     """Karush-Kuhn-Tucker conditions of the unscaled problem, written out here [Nocedal & Wright 2006, theorem 12.1]."""
 
