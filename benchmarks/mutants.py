@@ -137,6 +137,8 @@ def changes(node: ast.AST, function: ast.FunctionDef | None) -> Iterator[ast.AST
             yield ast.Constant(value * 1.1 if value else 1.0)
         case ast.Call(func=ast.Attribute(value=ast.Name(id="jnp" | "np"), attr="where"), args=[condition, one, other]):
             yield _with(node, args=[condition, other, one])
+        case ast.Call(func=ast.Attribute(attr="clip"), args=[value, lower, upper]):  # value and lower commute
+            yield _with(node, args=[value, upper, lower])
         case ast.Call(args=[ast.AST() as one, ast.AST() as other, *rest]) if not _of_types(node):
             words = any(isinstance(getattr(part, "value", None), str) for part in (one, other))
             if ast.dump(one) != ast.dump(other) and not words and not _commutes(node):
