@@ -81,7 +81,6 @@ def test_interruption_keeps_what_is_done():
     np.testing.assert_array_equal(solution.result == RESULTS.successful, [False, True])
 
 
-@pytest.mark.slow
 def test_interruption_keeps_the_chunks_of_the_first_round():
     """Ctrl-C after the first of three chunks of one round: its two lanes are done, of the others only x0 is known."""
     targets = np.linspace(-1.0, 1.0, 6)
