@@ -64,6 +64,7 @@ NAMES = {
 NAMES |= {new: old for old, new in NAMES.items() if old != "sum"}
 NEGATED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 WORDS_ONLY = {"doc", "metadata", "message", "name", "help", "description"}  # keywords that hold words for a person
+LARGE = 1e6  # a number above this is doubled, others grow by one
 STOP_AFTER = 900  # seconds: a search that a mutant keeps from ending is caught
 
 
@@ -131,10 +132,8 @@ def changes(node: ast.AST, function: ast.FunctionDef | None) -> Iterator[ast.AST
             yield ast.UnaryOp(ast.Not(), test)
         case ast.Constant(value=bool(value)):
             yield ast.Constant(not value)
-        case ast.Constant(value=int(value)):
-            yield ast.Constant(value + 1)
-        case ast.Constant(value=float(value)):
-            yield ast.Constant(value * 1.1 if value else 1.0)
+        case ast.Constant(value=int(value) | float(value)):
+            yield ast.Constant(value + 1 if abs(value) < LARGE else 2 * value)
         case ast.Call(func=ast.Attribute(value=ast.Name(id="jnp" | "np"), attr="where"), args=[condition, one, other]):
             yield _with(node, args=[condition, other, one])
         case ast.Call(func=ast.Attribute(attr="clip"), args=[value, lower, upper]):  # value and lower commute

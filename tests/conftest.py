@@ -23,7 +23,7 @@ import pytest
 
 from energymodel.compilation import Compiled
 
-MEMORY, ROOM = 0.8e9, 0.3e9  # bytes that a process may keep after a test, and above what is no program
+MEMORY, ROOM = 0.6e9, 0.2e9  # bytes that a process may keep after a test, and above what is no program
 ALLOWED = pytest.StashKey[float]()
 PEAKS = pytest.StashKey[list[int]]()
 

@@ -373,7 +373,8 @@ def test_gradients_through_closures():
     np.testing.assert_allclose(hessian, 1.0, atol=1e-6)
 
 
-def test_gradients_with_respect_to_bounds():
+@pytest.mark.parametrize("derivative", [jax.jacfwd, jax.jacrev])
+def test_gradients_with_respect_to_bounds(derivative):
     """min (x - 3)^2 + (y - 1)^2 with x <= u: x = u, d value / d u = 2 (u - 3), which is minus the multiplier."""
 
     def solution(u, fixed):
@@ -383,7 +384,7 @@ def test_gradients_with_respect_to_bounds():
             bounds=(jnp.stack([-jnp.inf, -jnp.inf, fixed]), jnp.stack([u, jnp.inf, fixed])),
         )
 
-    slope = jit(jax.jacobian(lambda u, c: (solution(u, c).value, solution(u, c).x), argnums=(0, 1)))
+    slope = jit(derivative(lambda u, c: (solution(u, c).value, solution(u, c).x), argnums=(0, 1)))
     (by_u, by_c), (x_by_u, x_by_c) = slope(2.0, 0.5)
     # y = x - c/2; value = (u - 3)^2 + c^2/4 + c (u - c/2): d/du = 2 (u - 3) + c, d/dc = u - c/2.
     np.testing.assert_allclose([by_u, by_c], [-1.5, 1.75], atol=1e-7)
