@@ -59,7 +59,7 @@ def test_lanes_satisfy_their_own_optimality_conditions():
         chunk=4,
     )
     assert np.all(warm.result == RESULTS.successful)
-    assert warm.iterations.mean() < solution.iterations.mean()
+    assert warm.iterations.max() <= 2 < solution.iterations.mean()
 
 
 def test_precision_of_the_caller_does_not_matter():
