@@ -36,7 +36,7 @@ print(float(Compiled(bubble_fraction)(8.0, 2.0, 16.0)), bool(traced))
 FACTORIZED_IN_A_PROCESS = """
 import numpy as np
 from energymodel.compilation import Compiled
-from energymodel.solver.interior_point import factorize
+from energymodel.solver.newton_system import factorize
 factor, _, _ = Compiled(factorize)(4.0 * np.eye(3), np.float64(1.0), np.ones(3), np.float64(0.0))
 print(np.diag(factor).tolist())
 """

@@ -40,6 +40,10 @@ class Box(NamedTuple):
         gap = jnp.maximum(gap, jnp.finfo(x.dtype).eps * jnp.maximum(1.0, jnp.abs(bound)))
         return jnp.where(self.bounded, gap, 1.0)
 
+    def changes(self, dx: Float[Array, " n"]) -> Float[Array, " nn"]:
+        """How a step of x changes the distances; those from no bound stay."""
+        return jnp.where(self.bounded, jnp.concatenate([dx, -dx]), 0.0)
+
     def inside(self, x: Float[Array, " n"], push: float) -> Float[Array, " n"]:
         """Nearest point at least `push` (relative to range or bound) away from the bounds."""
         width = jnp.where(self.below & self.above, self.upper - self.lower, jnp.inf)

@@ -21,11 +21,19 @@ from jaxtyping import Array, Bool, Float, Int
 from energymodel.solver.box import Box
 from energymodel.solver.derivatives import derivatives, differenced_derivatives
 from energymodel.solver.flat_problem import FlatProblem, FlatSolution
+from energymodel.solver.line_search import Found, line_search
+from energymodel.solver.newton_system import (
+    Aim,
+    Iterate,
+    NewtonSystem,
+    longest_steps,
+    newton_system,
+    predictor_corrector,
+)
 from energymodel.solver.options import SolverOptions, reachable_tolerance
 from energymodel.solver.solution import RESULTS
 
 # Constants of the method, where not argued for at their place, are those of [Wachter & Biegler 2006].
-_ARMIJO = 1e-4
 _DUAL_SPREAD = 1e10  # the multiplier times its slack stays within this factor of the barrier [eq. 16]
 PUSH = 1e-2  # relative distance of a cold start from its bounds [section 3.6]
 WARM_PUSH = 1e-4
@@ -34,10 +42,7 @@ _STEEPEST = 100.0  # largest gradient of a row at the start [section 3.8]; multi
 _PENALTY = 100.0  # rho, the price of violating a scaled constraint
 _RAISE = 1e4  # of the penalty, when a search ends in a violation: one more search decides
 _HIGHEST_PENALTY = 1e6  # at which a violation means that the problem is infeasible
-_TRIALS = 6  # step lengths tried at once
 _FAR = 1e10  # scaled variables and objective that no sensible problem has; its square for the objective alone
-_LOWEST_TRUST = 0.1  # an affine step shorter than this spoils Mehrotra's corrector
-DAMPINGS = (0.0, 1e-4, 1e-2, 0.1, 1.01)  # of the infinity norm of the Hessian: the last makes it positive definite
 
 
 class InteriorPointState(NamedTuple):
@@ -155,204 +160,134 @@ def _first_multipliers(
     return state._replace(slack=jnp.concatenate([s, t]), y=y, dual=dual, scale=scale)
 
 
-def factorize(
-    matrix: Array, size: Array, free: Array, damping: Array
-) -> tuple[Float[Array, "n n"], Float[Array, ""], Bool[Array, ""]]:
-    """First good Cholesky factor among increasing dampings, all tried at once, and the damping it took.
-
-    Also whether some direction bends downwards by more than a hundredth of the largest bend.
-    """
-    dampings = jnp.maximum(damping, jnp.asarray(DAMPINGS, matrix.dtype))
-    factors = jnp.linalg.cholesky(matrix + jnp.diag(size * free) * dampings[:, None, None])
-    # A pivot that is nothing but rounding stands for a direction in which the matrix does not bend at all.
-    pivots = jnp.diagonal(factors, axis1=1, axis2=2) ** 2
-    least = jnp.finfo(matrix.dtype).eps * (jnp.abs(jnp.diag(matrix)) + size * free * dampings[:, None])
-    good = jnp.all(pivots > least, axis=1)
-    first = jnp.argmax(good)
-    diagonal = jnp.diag(jnp.sqrt(jnp.maximum(jnp.abs(jnp.diag(matrix)), jnp.where(size > 0, size, 1.0))))
-    return jnp.where(good[first], factors[first], diagonal), dampings[jnp.where(good[first], first, -1)], ~good[2]
-
-
-def _reach(shrink: Array | float, value: Array, change: Array) -> Array:
-    """Longest steps in [0, 1], one per line, that leave every entry at least `(1 - shrink)` of itself."""
-    falling = change < 0
-    return jnp.min(jnp.where(falling, -shrink * value / jnp.where(falling, change, -1.0), 1.0), axis=-1, initial=1.0)
-
-
 def step(problem: FlatProblem, options: SolverOptions, state: InteriorPointState) -> InteriorPointState:
-    """One iteration."""
-    scale, box, equality = problem.scale, scaled_box(problem), problem.equality
-    n, m, dtype = state.x.size, state.y.size, state.x.dtype
-    tolerance = reachable_tolerance(options, dtype)
+    """One iteration: linearize and judge where the search is; if it goes on, step along a direction."""
+    tolerance, first = reachable_tolerance(options, state.x.dtype), state.iteration < 0
+    state, at = _linearize(problem, options, state)
+    system = newton_system(at, state.damping)
+    verdict = _judge(system, state, options, tolerance)
+    aim = predictor_corrector(system, tolerance)
+    found = line_search(lambda x: state.scale * problem.values(x * problem.scale), system, aim)
+    stepped = _advance(problem, state, system, aim, found)
+    stay = first | (verdict.result != RESULTS.running) | verdict.raise_penalty | verdict.push
+    stepped = jax.tree.map(lambda a, b: jnp.where(stay, a, b), state, stepped)
+    # A fixed variable has for multiplier whatever its gradient leaves.
+    free, fixed = at.free, jnp.maximum(jnp.concatenate([at.pull, -at.pull]), 0.0)
+    raised = jnp.minimum(at.penalty * _RAISE, _HIGHEST_PENALTY)
+    return stepped._replace(
+        x=jnp.where(verdict.push, _downhill(system), stepped.x),
+        dual=jnp.where(jnp.concatenate([free, free]), stepped.dual, fixed),
+        penalty=jnp.where(verdict.raise_penalty, raised, at.penalty),
+        residual=jnp.where(at.finite & ~first, verdict.residual, jnp.inf),
+        pushed=state.pushed | verdict.push,
+        iteration=state.iteration + jnp.where(verdict.result == RESULTS.running, 1, 0),
+        result=verdict.result,
+    )
 
-    def evaluate(x: Array) -> Array:
-        return problem.values(x * scale)
 
-    one, eps = jnp.ones(1, dtype), jnp.finfo(dtype).eps
+def _linearize(
+    problem: FlatProblem, options: SolverOptions, state: InteriorPointState
+) -> tuple[InteriorPointState, Iterate]:
+    """The problem to second order at the state, which first gets its scales and multipliers from it."""
+    box, equality, one = scaled_box(problem), problem.equality, jnp.ones(1, state.x.dtype)
     first = state.iteration < 0
     weights = state.scale * jnp.concatenate([one, jnp.where(first, 0.0, state.y)])
     expand = derivatives if options.hessian == "exact" else differenced_derivatives
-    values, jacobian, W = expand(evaluate, state.x, weights)
+    values, jacobian, W = expand(lambda x: problem.values(x * problem.scale), state.x, weights)
     finite = jnp.isfinite(jnp.sum(values) + jnp.sum(jacobian) + jnp.sum(W))
     fresh = _first_multipliers(state, box, equality, values, jacobian, W)
-    state = jax.tree.map(lambda a, b: jnp.where(first, a, b), fresh, state)
+    state = jax.tree.map(lambda a, b: jnp.where(first, a, b), fresh, state)._replace(values=values)
 
-    # Every slack and every distance to a bound is a gap with a price: s with u, t with v, x - lower, upper - x.
-    x, y, rho, free = state.x, state.y, state.penalty, box.free
-    lagrangian = jnp.concatenate([one, y])
+    y, rho, free, m = state.y, state.penalty, box.free, state.y.size
     jacobian = state.scale[:, None] * jacobian
-    pull = lagrangian @ jacobian  # gradient of f + y c
-    J, W = jacobian[1:] * free, W * free * free[:, None]
-    f, c = state.scale[0] * values[0], state.scale[1:] * values[1:]
-    cost = jnp.where(equality, rho, 0.0)
+    pull = jnp.concatenate([one, y]) @ jacobian
     # A multiplier next to the end of its range is known only to rounding, and so is its distance from there.
-    u, v = jnp.where(equality, jnp.maximum(y + rho, eps * rho), y), jnp.maximum(rho - y, eps * rho)
-    dual = jnp.where(box.bounded, state.dual, 0.0)
-    gap = jnp.concatenate([state.slack, box.distances(x)])
-    price = jnp.concatenate([u, v, dual])
-    r = c + state.slack[:m] - state.slack[m:]
-    products = gap * price
+    least = jnp.finfo(y.dtype).eps * rho
+    u, v = jnp.where(equality, jnp.maximum(y + rho, least), y), jnp.maximum(rho - y, least)
+    costs = [jnp.where(equality, rho, 0.0), jnp.broadcast_to(rho, m), jnp.zeros(2 * state.x.size, y.dtype)]
+    return state, Iterate(
+        box=box,
+        free=free,
+        x=state.x,
+        y=y,
+        penalty=rho,
+        f=state.scale[0] * values[0],
+        c=state.scale[1:] * values[1:],
+        gradient=pull - y @ jacobian[1:],
+        pull=pull,
+        J=jacobian[1:] * free,
+        W=W * free * free[:, None],
+        gap=jnp.concatenate([state.slack, box.distances(state.x)]),
+        price=jnp.concatenate([u, v, jnp.where(box.bounded, state.dual, 0.0)]),
+        costs=jnp.concatenate(costs),
+        finite=finite,
+    )
 
-    # The condensed Newton matrix, its factor, and the direction for given complementarity targets.
-    ratio = gap[: 2 * m] / price[: 2 * m]
-    stiff = dual / gap[2 * m :]
-    # Damping where nothing bends: a step by a hundred times the variables then lowers the objective linearly.
-    flat = 1e-2 * jnp.max(jnp.abs(pull)) / jnp.maximum(1.0, jnp.max(jnp.abs(x)))
-    # The lowest compliance bounds what a stiff row may round away from the rest of the matrix; what it leaves of the
-    # row, compliance times dy, the next iterations take [proximal multipliers: Rockafellar 1976].
-    size = jnp.max(jnp.sum(jnp.abs(W), axis=1))
-    S = 1.0 / (ratio[:m] + ratio[m:] + eps**0.55 / jnp.maximum(1.0, size))
-    A = W + (J.T * S) @ J + jnp.diag(stiff[:n] + stiff[n:] + ~free)
-    factor, damping, saddle = factorize(A, jnp.maximum(size, flat), free, state.damping)
 
-    # Karush-Kuhn-Tucker residual; products of elastic slacks are weighed by their cost.
-    costs = jnp.concatenate([cost, jnp.broadcast_to(rho, m), jnp.zeros(2 * n, dtype)])
-    reduced = (pull - dual[:n] + dual[n:]) * free
-    reduced = reduced / jnp.maximum(1.0, jnp.max(jnp.abs(y), initial=0.0) / _STEEPEST)
-    residual = jnp.max(jnp.abs(jnp.concatenate([reduced, r, products / jnp.maximum(1.0, costs)])))
-    violation = jnp.max(jnp.where(costs > 0, gap, 0.0), initial=0.0)
-    converged = finite & ~first & (residual <= tolerance)
-    feasible, exhausted = violation <= 10 * tolerance, rho >= _HIGHEST_PENALTY
+class _Verdict(NamedTuple):
+    """What is to be done where the search is: end with a result, raise the penalty, leave a saddle, or go on."""
+
+    residual: Float[Array, ""]
+    result: RESULTS
+    raise_penalty: Bool[Array, ""]
+    push: Bool[Array, ""]
+
+
+def _judge(system: NewtonSystem, state: InteriorPointState, options: SolverOptions, tolerance: float) -> _Verdict:
+    """Verdict from the Karush-Kuhn-Tucker residual, in which products of elastic slacks are weighed by their cost."""
+    at, n, m, first = system.at, state.x.size, state.y.size, state.iteration < 0
+    dual, violation = at.price[2 * m :], at.violation
+    reduced = (at.pull - dual[:n] + dual[n:]) * at.free
+    reduced = reduced / jnp.maximum(1.0, jnp.max(jnp.abs(at.y), initial=0.0) / _STEEPEST)
+    residual = jnp.max(jnp.abs(jnp.concatenate([reduced, at.r, at.products / jnp.maximum(1.0, at.costs)])))
+    converged = at.finite & ~first & (residual <= tolerance)
+    feasible, exhausted = violation <= 10 * tolerance, at.penalty >= _HIGHEST_PENALTY
     reached = RESULTS.where(residual <= options.tolerance, RESULTS.successful, RESULTS.rounded)
     violated = RESULTS.where(exhausted, RESULTS.infeasible, RESULTS.running)
     ended = RESULTS.where(feasible, reached, violated)
     # A descent without end: the objective falls out of sight, or falls far while x goes far where no bound stops it.
-    far = jnp.max(jnp.where(jnp.where(x > 0, box.above, box.below), 0.0, jnp.abs(x)))
-    endless = (f < -(_FAR**2)) | ((f < -_FAR) & (far > _FAR))
-    lack = jnp.maximum(violation, jnp.max(jnp.abs(r), initial=0.0))
-    fallen = ~first & endless & (lack <= 1e-6 * jnp.maximum(1.0, jnp.max(jnp.abs(x))))
+    far = jnp.max(jnp.where(jnp.where(at.x > 0, at.box.above, at.box.below), 0.0, jnp.abs(at.x)))
+    endless = (at.f < -(_FAR**2)) | ((at.f < -_FAR) & (far > _FAR))
+    lack = jnp.maximum(violation, jnp.max(jnp.abs(at.r), initial=0.0))
+    fallen = ~first & endless & (lack <= 1e-6 * jnp.maximum(1.0, jnp.max(jnp.abs(at.x))))
     result = RESULTS.where(fallen, RESULTS.unbounded, RESULTS.running)
-    result = RESULTS.where(finite, RESULTS.where(converged, ended, result), RESULTS.non_finite)
-    raised = converged & (result == RESULTS.running)
+    result = RESULTS.where(at.finite, RESULTS.where(converged, ended, result), RESULTS.non_finite)
     # A search that starts where the gradient vanishes would end there, be it on a summit: off it, once.
-    push = converged & feasible & saddle & ~state.pushed
-    result = RESULTS.where(push, RESULTS.running, result)
+    push = converged & feasible & system.saddle & ~state.pushed
+    return _Verdict(
+        residual=residual,
+        result=RESULTS.where(push, RESULTS.running, result),
+        raise_penalty=converged & (result == RESULTS.running),
+        push=push,
+    )
 
-    def respond(right: Array, shift: Array) -> tuple[Array, Array]:
-        """Steps of x and y for a force on x and a residual of the rows."""
-        dx = jax.scipy.linalg.cho_solve((factor, True), (right - J.T @ (S * shift)) * free)
-        return dx, S * (J @ dx + shift)
 
-    def direction(target: Array) -> tuple[Array, Array, Array, Array]:
-        ask, push = target[: 2 * m] / price[: 2 * m], jnp.where(box.bounded, target[2 * m :] / gap[2 * m :], 0.0)
-        dx, dy = respond(push[:n] - push[n:] - pull, c + ask[:m] - ask[m:])
-        row_price, bound_gap = jnp.concatenate([dy, -dy]), jnp.where(box.bounded, jnp.concatenate([dx, -dx]), 0.0)
-        row_gap, bound_price = ask - gap[: 2 * m] - ratio * row_price, push - dual - stiff * bound_gap
-        return dx, dy, jnp.concatenate([row_gap, bound_gap]), jnp.concatenate([row_price, bound_price])
-
-    # Mehrotra: an affine step tells how much the complementarity can fall and how far it is from linear.
-    count = jnp.maximum(2 * m + jnp.sum(box.bounded), 1)
-    barrier = jnp.sum(products) / count
-    both = jnp.stack([gap, price])
-    _, _, dgap, dprice = direction(jnp.zeros_like(gap))
-    reach = _reach(1.0, both, jnp.stack([dgap, dprice]))
-    predicted = (gap + reach[0] * dgap) @ (price + reach[1] * dprice) / count
-    fall = predicted / jnp.where(barrier > 0, barrier, 1.0)
-    target = jnp.maximum(jnp.clip(fall, 0.0, 2.0) ** 3 * barrier, 1e-3 * tolerance)
-    corrector = jnp.where(jnp.min(reach) > _LOWEST_TRUST, dgap * dprice, 0.0)
-    aims = jnp.clip(target - corrector, 0.1 * target, jnp.maximum(10 * target, barrier))
-    dx, dy, dgap, dprice = direction(aims)
-    reach = _reach(jnp.maximum(0.995, 1.0 - target), both, jnp.stack([dgap, dprice]))
-    full = reach[0]
-
-    # All step lengths at once, first straight on, then along an arc: what the rows do beyond their linear part bends
-    # the step, or curved constraints would stall it [Maratos 1978; second-order correction, Nocedal & Wright 2006,
-    # section 18.3]. One loop over both holds one copy of the problem, which is what compiling costs.
-    weight = 1.5 * jnp.max(jnp.abs(jnp.concatenate([y, y + dy])), initial=0.0)
-    alphas = full * 2.0 ** -(jnp.arange(_TRIALS, dtype=dtype) ** 1.4)
-
-    def merit(f: Array, c: Array, gap: Array) -> Array:
-        left = jnp.sum(jnp.abs(c + gap[:m] - gap[m : 2 * m]))
-        return f + costs @ gap + weight * left - target * jnp.sum(jnp.log(gap))
-
-    def attempt(arc: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], tuple[Array, ...]]:
-        dx2, dgap2 = arc
-
-        def move(alpha: Array) -> tuple[Array, Array, Array, Array]:
-            new_x = x + alpha * dx + alpha**2 * dx2
-            new = state.scale * evaluate(new_x)
-            slack = (gap + alpha * dgap + alpha**2 * dgap2)[: 2 * m]
-            return merit(new[0], new[1:], jnp.concatenate([slack, box.distances(new_x)])), new_x, slack, new[1:]
-
-        moves = jax.vmap(move)(alphas)
-        bend = moves[3][0] - c - full * (J @ dx)
-        bend = jnp.where(jnp.isfinite(jnp.sum(bend)), bend, 0.0)
-        dx2, dy2 = respond(jnp.zeros_like(x), bend)
-        dgap2 = jnp.concatenate(
-            [-ratio * jnp.concatenate([dy2, -dy2]), jnp.where(box.bounded, jnp.concatenate([dx2, -dx2]), 0.0)]
-        )
-        share = _reach(0.9, gap + full * dgap, dgap2)
-        # A correction as long as the step itself is no correction.
-        share = jnp.where(jnp.max(jnp.abs(dx2)) > full * jnp.max(jnp.abs(dx)), 0.0, share) / full**2
-        return (share * dx2, share * dgap2), moves
-
-    def interleave(leaf: Array) -> Array:
-        return jnp.swapaxes(leaf[::-1], 0, 1).reshape(2 * _TRIALS, *leaf.shape[2:])
-
-    _, moves = jax.lax.scan(attempt, (jnp.zeros_like(x), jnp.zeros_like(gap)), None, length=2)
-    # The longest first, of two equal ones the arc.
-    merits, new_xs, slacks, moved_rows = (interleave(leaf) for leaf in moves)
-    alphas = jnp.repeat(alphas, 2)
-    here = merit(f, c, gap)
-    slope = (pull - y @ jacobian[1:]) @ dx + (costs - target / gap) @ dgap - weight * jnp.sum(jnp.abs(r))
-    rounding = 20 * eps * (jnp.abs(f) + jnp.abs(here) + rho * violation + 1.0)
-    usable = jnp.isfinite(merits)
-    passed = usable & (merits <= here + _ARMIJO * alphas * jnp.minimum(slope, 0.0) + rounding)
-    # Where none passes, the shortest step that does little harm, or no step at all.
-    harmless = usable & (merits <= here + 0.1 * jnp.abs(here) + 1.0)
-    some, any_harmless = jnp.any(passed), jnp.any(harmless)
-    chosen = jnp.where(some, jnp.argmax(passed), alphas.size - 1 - jnp.argmax(harmless[::-1]))
-    alpha = jnp.where(any_harmless, alphas[chosen], 0.0)
-    beta = jnp.where(any_harmless, reach[1], 0.0)
-    # A step cut to less than a fifth means that the quadratic model misleads along a flat direction: damp it.
-    fallen = jnp.where(damping < 1e-6, 0.0, damping / 4)
-    damping = jnp.where(some & (chosen < 6), fallen, jnp.clip(10 * damping, 1e-4, 1e8))
-
-    new_x = jnp.where(alpha > 0, jnp.clip(new_xs[chosen], box.lower, box.upper), x)
-    slack = jnp.where(alpha > 0, slacks[chosen], gap[: 2 * m])
+def _advance(
+    problem: FlatProblem, state: InteriorPointState, system: NewtonSystem, aim: Aim, found: Found
+) -> InteriorPointState:
+    """The state at the end of a line search."""
+    at, m, equality, moved = system.at, state.y.size, problem.equality, found.alpha > 0
+    # A step cut to less than a sixth means that the quadratic model misleads along a flat direction: damp it.
+    damping = jnp.where(system.damping < 1e-6, 0.0, system.damping / 4)
+    damping = jnp.where(found.long, damping, jnp.clip(10 * system.damping, 1e-4, 1e8))
+    x = jnp.where(moved, jnp.clip(found.trial.x, at.box.lower, at.box.upper), at.x)
+    slack = jnp.where(moved, found.trial.slack, state.slack)
     # A free slack takes up what its row leaves.
-    filled = jnp.where(equality | (alpha <= 0), 0.0, slack[m:] - moved_rows[chosen])
+    filled = jnp.where(equality | (found.alpha <= 0), 0.0, slack[m:] - found.trial.c)
     slack = jnp.concatenate([jnp.maximum(slack[:m], filled), slack[m:]])
     # No price may stray far from what its gap and the barrier ask for.
-    asked = target / jnp.concatenate([slack, box.distances(new_x)])
+    asked = aim.barrier / jnp.concatenate([slack, at.box.distances(x)])
     low, high = asked / _DUAL_SPREAD, asked * _DUAL_SPREAD
-    price = jnp.clip(price + beta * dprice, low, high)
-    new_y = jnp.where(equality, y + beta * dy, price[:m])
-    new_y = jnp.clip(new_y, rho - high[m : 2 * m], rho - low[m : 2 * m])
-    stepped = state._replace(x=new_x, slack=slack, y=new_y, dual=price[2 * m :], damping=damping)
-    stay = first | (result != RESULTS.running) | raised | push
-    stepped = jax.tree.map(lambda a, b: jnp.where(stay, a, b), state, stepped)
-    downhill = respond(respond(jnp.cos(jnp.arange(n, dtype=dtype)), jnp.zeros_like(c))[0], jnp.zeros_like(c))[0]
+    price = jnp.clip(at.price + found.beta * aim.direction.price, low, high)
+    y = jnp.where(equality, at.y + found.beta * aim.direction.y, price[:m])
+    y = jnp.clip(y, at.penalty - high[m : 2 * m], at.penalty - low[m : 2 * m])
+    return state._replace(x=x, slack=slack, y=y, dual=price[2 * m :], damping=damping)
+
+
+def _downhill(system: NewtonSystem) -> Float[Array, " n"]:
+    """A point a little off a stationary one, along a direction of low curvature: two inverse iterations."""
+    at, none = system.at, jnp.zeros_like(system.at.c)
+    downhill = system.solve(system.solve(jnp.cos(jnp.arange(at.x.size, dtype=at.x.dtype)), none)[0], none)[0]
     downhill = downhill / jnp.max(jnp.abs(downhill))
-    room = _reach(0.5, gap[2 * m :], jnp.where(box.bounded, jnp.concatenate([downhill, -downhill]), 0.0))
-    stepped = stepped._replace(x=jnp.where(push, x + 0.1 * room * downhill, stepped.x), pushed=state.pushed | push)
-    # A fixed variable has for multiplier whatever its gradient leaves.
-    fixed = jnp.maximum(jnp.concatenate([pull, -pull]), 0.0)
-    return stepped._replace(
-        dual=jnp.where(jnp.concatenate([free, free]), stepped.dual, fixed),
-        penalty=jnp.where(raised, jnp.minimum(rho * _RAISE, _HIGHEST_PENALTY), rho),
-        values=values,
-        residual=jnp.where(finite & ~first, residual, jnp.inf),
-        iteration=state.iteration + jnp.where(result == RESULTS.running, 1, 0),
-        result=result,
-    )
+    room = longest_steps(0.5, at.gap[2 * at.c.size :], at.box.changes(downhill))
+    return at.x + 0.1 * room * downhill

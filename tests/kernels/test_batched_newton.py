@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from compiled_once import compiled_once
-from energymodel.solver.interior_point import DAMPINGS, factorize
+from energymodel.solver.newton_system import DAMPINGS, factorize
 from energymodel_kernels.batched_newton import Step, System, batched_newton
 from energymodel_kernels.batched_newton.shapes import TESTED
 

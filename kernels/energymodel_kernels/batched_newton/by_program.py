@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jaxtyping import Array
 
-from energymodel.solver.interior_point import DAMPINGS
+from energymodel.solver.newton_system import DAMPINGS
 from energymodel_kernels.backends import TPU, Backend, launch
 from energymodel_kernels.batched_newton.by_lane import damping_number
 from energymodel_kernels.batched_newton.system import Step, System

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from energymodel.solver.interior_point import factorize
+from energymodel.solver.newton_system import factorize
 from energymodel_kernels.batched_newton.system import Step, System
 
 

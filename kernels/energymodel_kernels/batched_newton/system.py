@@ -13,7 +13,7 @@ class System(NamedTuple):
         dy = compliance (J dx + shift)
 
     with the first damping d of `max(damping, DAMPINGS)` that makes the matrix positive definite. These are `A`, `J`,
-    `S`, and the arguments of `factorize` and `respond` in `energymodel.solver.interior_point`.
+    `S`, and the arguments of `factorize` and of `NewtonSystem.solve` in `energymodel.solver.newton_system`.
 
     - `hessian`: W of the Lagrangian; its lower triangle is read.
     - `jacobian`: J of the rows.

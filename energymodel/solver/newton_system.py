@@ -1,0 +1,159 @@
+"""Which way does an interior point go: Newton's equations at a point, factorized once, and Mehrotra's direction?"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from energymodel.solver.box import Box
+
+_LOWEST_TRUST = 0.1  # an affine step shorter than this spoils Mehrotra's corrector
+DAMPINGS = (0.0, 1e-4, 1e-2, 0.1, 1.01)  # of the infinity norm of the Hessian: the last makes it positive definite
+
+
+class Iterate(NamedTuple):
+    """A point of the elastic problem with its derivatives, in scaled units.
+
+    Every slack and every distance to a bound is a gap with a price: s with u, t with v, x - lower and upper - x with
+    the multipliers of the bounds.
+    """
+
+    box: Box
+    free: Bool[Array, " n"]
+    x: Float[Array, " n"]
+    y: Float[Array, " m"]
+    penalty: Float[Array, ""]
+    f: Float[Array, ""]
+    c: Float[Array, " m"]
+    gradient: Float[Array, " n"]  # of f
+    pull: Float[Array, " n"]  # gradient of f + y c
+    J: Float[Array, "m n"]  # of the rows, by free variables
+    W: Float[Array, "n n"]  # Hessian of f + y c, by free variables
+    gap: Float[Array, " g"]
+    price: Float[Array, " g"]
+    costs: Float[Array, " g"]  # what the elastic objective charges for each gap
+    finite: Bool[Array, ""]
+
+    @property
+    def r(self) -> Float[Array, " m"]:
+        """Residual of the rows, `c + s - t`."""
+        m = self.c.size
+        return self.c + self.gap[:m] - self.gap[m : 2 * m]
+
+    @property
+    def products(self) -> Float[Array, " g"]:
+        """Complementarity: all equal to the barrier on the central path."""
+        return self.gap * self.price
+
+    @property
+    def violation(self) -> Float[Array, ""]:
+        """Largest slack that costs."""
+        return jnp.max(jnp.where(self.costs > 0, self.gap, 0.0), initial=0.0)
+
+
+class Direction(NamedTuple):
+    """Changes of variables, multipliers, gaps and prices."""
+
+    x: Float[Array, " n"]
+    y: Float[Array, " m"]
+    gap: Float[Array, " g"]
+    price: Float[Array, " g"]
+
+
+class NewtonSystem(NamedTuple):
+    """Newton's equations at an iterate, condensed to the variables [Nocedal & Wright 2006, sec. 19.3].
+
+    (W + J' S J + diag(stiff)) dx = force - J' S shift,   dy = S (J dx + shift)
+    """
+
+    at: Iterate
+    S: Float[Array, " m"]
+    ratio: Float[Array, " mm"]  # gap over price of the slacks
+    stiff: Float[Array, " nn"]  # price over gap of the bounds
+    factor: Float[Array, "n n"]
+    damping: Float[Array, ""]
+    saddle: Bool[Array, ""]
+
+    def solve(self, force: Float[Array, " n"], shift: Float[Array, " m"]) -> tuple[Array, Array]:
+        """Steps of x and y for a force on x and a residual of the rows."""
+        J, S = self.at.J, self.S
+        dx = jax.scipy.linalg.cho_solve((self.factor, True), (force - J.T @ (S * shift)) * self.at.free)
+        return dx, S * (J @ dx + shift)
+
+    def direction(self, target: Float[Array, " g"]) -> Direction:
+        """To where, by the linearized equations, every row holds and every product is at its target."""
+        at, n, m = self.at, self.at.x.size, self.at.c.size
+        slack, slack_price, dual = at.gap[: 2 * m], at.price[: 2 * m], at.price[2 * m :]
+        ask, push = target[: 2 * m] / slack_price, jnp.where(at.box.bounded, target[2 * m :] / at.gap[2 * m :], 0.0)
+        dx, dy = self.solve(push[:n] - push[n:] - at.pull, at.c + ask[:m] - ask[m:])
+        row_price, bound_gap = jnp.concatenate([dy, -dy]), at.box.changes(dx)
+        row_gap, bound_price = ask - slack - self.ratio * row_price, push - dual - self.stiff * bound_gap
+        return Direction(dx, dy, jnp.concatenate([row_gap, bound_gap]), jnp.concatenate([row_price, bound_price]))
+
+
+def newton_system(at: Iterate, damping: Float[Array, ""]) -> NewtonSystem:
+    """The system at an iterate, with at least some damping, factorized."""
+    n, m, free, eps = at.x.size, at.c.size, at.free, jnp.finfo(at.x.dtype).eps
+    ratio, stiff = at.gap[: 2 * m] / at.price[: 2 * m], at.price[2 * m :] / at.gap[2 * m :]
+    # Damping where nothing bends: a step by a hundred times the variables then lowers the objective linearly.
+    flat = 1e-2 * jnp.max(jnp.abs(at.pull)) / jnp.maximum(1.0, jnp.max(jnp.abs(at.x)))
+    # The lowest compliance bounds what a stiff row may round away from the rest of the matrix; what it leaves of the
+    # row, compliance times dy, the next iterations take [proximal multipliers: Rockafellar 1976].
+    size = jnp.max(jnp.sum(jnp.abs(at.W), axis=1))
+    S = 1.0 / (ratio[:m] + ratio[m:] + eps**0.55 / jnp.maximum(1.0, size))
+    A = at.W + (at.J.T * S) @ at.J + jnp.diag(stiff[:n] + stiff[n:] + ~free)
+    return NewtonSystem(at, S, ratio, stiff, *factorize(A, jnp.maximum(size, flat), free, damping))
+
+
+def factorize(
+    matrix: Array, size: Array, free: Array, damping: Array
+) -> tuple[Float[Array, "n n"], Float[Array, ""], Bool[Array, ""]]:
+    """First good Cholesky factor among increasing dampings, all tried at once, and the damping it took.
+
+    Also whether some direction bends downwards by more than a hundredth of the largest bend.
+    """
+    dampings = jnp.maximum(damping, jnp.asarray(DAMPINGS, matrix.dtype))
+    factors = jnp.linalg.cholesky(matrix + jnp.diag(size * free) * dampings[:, None, None])
+    # A pivot that is nothing but rounding stands for a direction in which the matrix does not bend at all.
+    pivots = jnp.diagonal(factors, axis1=1, axis2=2) ** 2
+    least = jnp.finfo(matrix.dtype).eps * (jnp.abs(jnp.diag(matrix)) + size * free * dampings[:, None])
+    good = jnp.all(pivots > least, axis=1)
+    first = jnp.argmax(good)
+    diagonal = jnp.diag(jnp.sqrt(jnp.maximum(jnp.abs(jnp.diag(matrix)), jnp.where(size > 0, size, 1.0))))
+    return jnp.where(good[first], factors[first], diagonal), dampings[jnp.where(good[first], first, -1)], ~good[2]
+
+
+def longest_steps(shrink: Array | float, value: Array, change: Array) -> Array:
+    """Longest steps in [0, 1], one per line, that leave every entry at least `(1 - shrink)` of itself.
+
+    The fraction-to-the-boundary rule [Nocedal & Wright 2006, eq. 19.9].
+    """
+    falling = change < 0
+    return jnp.min(jnp.where(falling, -shrink * value / jnp.where(falling, change, -1.0), 1.0), axis=-1, initial=1.0)
+
+
+class Aim(NamedTuple):
+    """A direction, the barrier that it aims at, and the longest steps of gaps and of prices along it."""
+
+    direction: Direction
+    barrier: Float[Array, ""]
+    reach: Float[Array, " 2"]
+
+
+def predictor_corrector(system: NewtonSystem, tolerance: float) -> Aim:
+    """Mehrotra: an affine step tells how much the complementarity can fall and how far it is from linear."""
+    at = system.at
+    both = jnp.stack([at.gap, at.price])
+    count = jnp.maximum(2 * at.c.size + jnp.sum(at.box.bounded), 1)
+    barrier = jnp.sum(at.products) / count
+    affine = system.direction(jnp.zeros_like(at.gap))
+    alpha = longest_steps(1.0, both, jnp.stack([affine.gap, affine.price]))
+    predicted = (at.gap + alpha[0] * affine.gap) @ (at.price + alpha[1] * affine.price) / count
+    fall = predicted / jnp.where(barrier > 0, barrier, 1.0)
+    target = jnp.maximum(jnp.clip(fall, 0.0, 2.0) ** 3 * barrier, 1e-3 * tolerance)
+    corrector = jnp.where(jnp.min(alpha) > _LOWEST_TRUST, affine.gap * affine.price, 0.0)
+    products = jnp.clip(target - corrector, 0.1 * target, jnp.maximum(10 * target, barrier))
+    direction = system.direction(products)
+    longest = longest_steps(jnp.maximum(0.995, 1.0 - target), both, jnp.stack([direction.gap, direction.price]))
+    return Aim(direction, target, longest)
