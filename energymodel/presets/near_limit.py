@@ -112,11 +112,34 @@ def near_limit_accelerator(preset: Mapping[str, Any], template: Mapping[str, Any
 
     **Returns:** tables as in every other file of `hardware/`; derived quantities carry their formula as source.
     """
+    chosen = {name: float(table["value"]) for name, table in preset.items() if isinstance(table, Mapping)}
+    derived = _derived(chosen, template)
+
+    def filled(tables: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+        return {name: number(table, prefix + name) for name, table in tables.items()}
+
+    def number(table: Any, path: str) -> Any:
+        if not isinstance(table, Mapping):
+            return table
+        if "value" not in table:
+            return filled(table, path + ".")
+        if path in chosen:
+            return dict(preset[path])
+        if path in derived:
+            value, reason = derived[path]
+            source = f"energymodel/presets/near_limit.py: {reason}"
+            return {"value": value, "unit": table["unit"], "kind": "derived", "source": source}
+        return {**table, "source": f"as the template {template['title']}: {table['source']}"}
+
+    return {**filled(template, ""), "title": preset["title"]}
+
+
+def _derived(chosen: Mapping[str, float], template: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
+    """Values of all quantities that follow from the chosen ones, by path, each with its formula in words."""
 
     def of(path: str) -> float:
         return float(reduce(lambda table, part: table[part], path.split("."), template)["value"])
 
-    chosen = {name: float(table["value"]) for name, table in preset.items() if isinstance(table, Mapping)}
     voltage, temperature, slope = chosen["reference_voltage"], chosen["temperature"], chosen["slope_factor"]
     rated, area = chosen["rated_power"], chosen["die_area"]
 
@@ -135,7 +158,7 @@ def near_limit_accelerator(preset: Mapping[str, Any], template: Mapping[str, Any
     voltage_sensitivity = of("leakage.voltage_sensitivity") * voltage / of("reference_voltage")
     temperature_sensitivity = leakage_temperature_sensitivity(voltage, temperature, slope)
 
-    derived = {
+    return {
         "peak_flops": (peak, "dynamic power / (operation energy x matrix efficiency)"),
         **{
             name: (peak * of(name) / of("peak_flops"), "ratio of the template")
@@ -158,21 +181,3 @@ def near_limit_accelerator(preset: Mapping[str, Any], template: Mapping[str, Any
         "heat_capacity": (of("heat_capacity") * area / of("die_area"), "in proportion to die area"),
         "thermal_resistance": (of("thermal_resistance") * of("die_area") / area, "in proportion to 1 / die area"),
     }
-
-    def filled(tables: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-        return {name: number(table, prefix + name) for name, table in tables.items()}
-
-    def number(table: Any, path: str) -> Any:
-        if not isinstance(table, Mapping):
-            return table
-        if "value" not in table:
-            return filled(table, path + ".")
-        if path in chosen:
-            return dict(preset[path])
-        if path in derived:
-            value, reason = derived[path]
-            source = f"energymodel/presets/near_limit.py: {reason}"
-            return {"value": value, "unit": table["unit"], "kind": "derived", "source": source}
-        return {**table, "source": f"as the template {template['title']}: {table['source']}"}
-
-    return {**filled(template, ""), "title": preset["title"]}

@@ -73,82 +73,95 @@ def run_limits(scenario: Scenario, outcome: TrainingOutcome) -> Limits:
     Bits are erased at the coolant temperature. There are six operations per active parameter and token; a step
     overwrites the bits of the working weights; the entropy of the data is the floor of the loss law.
     """
-    system, plan = scenario.system, scenario.plan
-    chip, workload = system.accelerator, system.workload
-    temperature, energy = float(plan.coolant_temperature), total(outcome.energy)
-    parameters, tokens = float(workload.parameters), float(outcome.tokens)
-    operations = FLOP_PER_PARAMETER_AND_TOKEN * float(workload.active_parameters) * tokens
-    weight_bits = 8.0 * float(system.software.weight_bytes)
-    erased, capacity = float(chip.bits_per_flop), float(system.capacity_per_parameter)
-    entropy = _entropy_floor(scenario)
-    period = 1.0 / (float(chip.reference_clock) * float(outcome.clock))
-    hardware = _hardware(system, plan)
-    floor = float(hardware.lowest_voltage)
-    byte_energy = 8.0 * float(chip.memory_energy)
-    traffic = (
-        float(hardware.memory_joules) * float(plan.chips) * float(outcome.steps) / byte_energy if byte_energy else 0.0
-    )
+    system, temperature, energy = scenario.system, float(scenario.plan.coolant_temperature), total(outcome.energy)
+    operations = FLOP_PER_PARAMETER_AND_TOKEN * float(system.workload.active_parameters) * float(outcome.tokens)
+    minima = (*_erasure_minima(scenario, outcome, operations), *_hardware_minima(scenario, outcome, operations))
     information = float(outcome.information)
-
-    def bound(key: str, title: str, minimum: Any, basis: str) -> Bound:
-        return Bound(key, title, float(minimum), float(landauer_multiple(energy, minimum)), basis)
-
-    bounds = (
-        bound(
-            "landauer_model",
-            "bits of the model",
-            landauer_model_energy(information, parameters, capacity, temperature),
-            f"min(information absorbed, {capacity:g} bit per parameter)",
-        ),
-        bound(
-            "landauer_overwrite",
-            "overwriting the weights every step",
-            landauer_overwrite_energy(parameters, outcome.steps, weight_bits, temperature),
-            f"{weight_bits:g} bit per parameter and step",
-        ),
-        bound(
-            "landauer_source",
-            "parameters x data (source's form)",
-            landauer_source_energy(parameters, tokens * entropy / math.log(2.0), temperature),
-            f"as {float(source_bits_per_operation(entropy)):.4g} bit per FLOP, at {entropy:.4g} nat/token",
-        ),
-        bound(
-            "landauer_operation",
-            "bits erased by operations",
-            landauer_operation_energy(operations, erased, temperature),
-            f"{erased:g} bit per FLOP",
-        ),
-        bound(
-            "landauer_finite_time",
-            "the same at the chip's clock",
-            finite_time_landauer_energy(operations * erased, temperature, period, RELAXATION_SHARE * period),
-            f"relaxation in {RELAXATION_SHARE:g} of a clock period, an assumption",
-        ),
-        bound(
-            "cmos_wall",
-            "CMOS wall, fp4 arithmetic",
-            cmos_wall_energy(operations, OPERATIONS_PER_JOULE),
-            f"{OPERATIONS_PER_JOULE:g} FLOP/J (Ho et al. 2023)",
-        ),
-        bound(
-            "roofline",
-            "roofline of this chip",
-            roofline_energy(operations, float(hardware.flop_energy), traffic, byte_energy, floor),
-            f"operations and memory traffic only, at {floor:.3g} of the reference voltage",
-        ),
-    )
     bit_energy = float(energy_per_bit(energy, information))
     return Limits(
         energy=energy,
         temperature=temperature,
-        bounds=bounds,
+        bounds=tuple(
+            Bound(key, title, float(minimum), float(landauer_multiple(energy, minimum)), basis)
+            for key, title, minimum, basis in minima
+        ),
         energy_per_bit=bit_energy,
         energy_per_bit_multiple=float(landauer_multiple(bit_energy, landauer_energy(1.0, temperature))),
         operation_rate=operations / float(outcome.time),
         speed_limit_of_energy=float(margolus_levitin_rate(energy)),
         speed_limit_of_power=float(margolus_levitin_rate(float(outcome.power_average) * total(outcome.step_time))),
         information=information,
-        capacity=float(information_capacity(parameters, capacity)),
+        capacity=float(information_capacity(float(system.workload.parameters), float(system.capacity_per_parameter))),
+    )
+
+
+_Minimum = tuple[str, str, Array, str]
+"""Key, title, energy [J] and basis of a bound."""
+
+
+def _erasure_minima(scenario: Scenario, outcome: TrainingOutcome, operations: float) -> tuple[_Minimum, ...]:
+    """What erasing bits takes: of the model, of every step, of the data, of every operation [Landauer 1961]."""
+    system, temperature = scenario.system, float(scenario.plan.coolant_temperature)
+    parameters, tokens = float(system.workload.parameters), float(outcome.tokens)
+    weight_bits, capacity = 8.0 * float(system.software.weight_bytes), float(system.capacity_per_parameter)
+    erased, entropy = float(system.accelerator.bits_per_flop), _entropy_floor(scenario)
+    period = 1.0 / (float(system.accelerator.reference_clock) * float(outcome.clock))
+    return (
+        (
+            "landauer_model",
+            "bits of the model",
+            landauer_model_energy(float(outcome.information), parameters, capacity, temperature),
+            f"min(information absorbed, {capacity:g} bit per parameter)",
+        ),
+        (
+            "landauer_overwrite",
+            "overwriting the weights every step",
+            landauer_overwrite_energy(parameters, outcome.steps, weight_bits, temperature),
+            f"{weight_bits:g} bit per parameter and step",
+        ),
+        (
+            "landauer_source",
+            "parameters x data (source's form)",
+            landauer_source_energy(parameters, tokens * entropy / math.log(2.0), temperature),
+            f"as {float(source_bits_per_operation(entropy)):.4g} bit per FLOP, at {entropy:.4g} nat/token",
+        ),
+        (
+            "landauer_operation",
+            "bits erased by operations",
+            landauer_operation_energy(operations, erased, temperature),
+            f"{erased:g} bit per FLOP",
+        ),
+        (
+            "landauer_finite_time",
+            "the same at the chip's clock",
+            finite_time_landauer_energy(operations * erased, temperature, period, RELAXATION_SHARE * period),
+            f"relaxation in {RELAXATION_SHARE:g} of a clock period, an assumption",
+        ),
+    )
+
+
+def _hardware_minima(scenario: Scenario, outcome: TrainingOutcome, operations: float) -> tuple[_Minimum, ...]:
+    """What arithmetic takes in the best CMOS, and what operations and memory traffic take on this chip."""
+    hardware = _hardware(scenario.system, scenario.plan)
+    floor, byte_energy = float(hardware.lowest_voltage), 8.0 * float(scenario.system.accelerator.memory_energy)
+    traffic = (
+        float(hardware.memory_joules) * float(scenario.plan.chips) * float(outcome.steps) / byte_energy
+        if byte_energy
+        else 0.0
+    )
+    return (
+        (
+            "cmos_wall",
+            "CMOS wall, fp4 arithmetic",
+            cmos_wall_energy(operations, OPERATIONS_PER_JOULE),
+            f"{OPERATIONS_PER_JOULE:g} FLOP/J (Ho et al. 2023)",
+        ),
+        (
+            "roofline",
+            "roofline of this chip",
+            roofline_energy(operations, float(hardware.flop_energy), traffic, byte_energy, floor),
+            f"operations and memory traffic only, at {floor:.3g} of the reference voltage",
+        ),
     )
 
 
