@@ -32,55 +32,64 @@ if TYPE_CHECKING:
 EXTENSIONS = (".json", ".csv")
 WIDTH = 160  # of tables where the output is no terminal
 
+Axes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--axis",
+        metavar="PATH=VALUES",
+        help='An axis of the grid, such as "plan.batch=8..64 Mi token log 20", plan.clock=0.5:1:11, '
+        "system.accelerator=h100-sxm,h200-sxm or plan.layout=64 (the best of a coarse grid; all); repeatable.",
+    ),
+]
+Keep = Annotated[
+    str,
+    typer.Option(
+        "--keep",
+        metavar="WHAT",
+        help="best, top:K, along:AXIS, pareto:X,Y, bins:X,Y, count, histogram:X, quantiles:X, full:X.",
+    ),
+]
+AnyObjective = Annotated[
+    str, typer.Option("--minimize", metavar="OBJECTIVE", help="Any output, or a product such as energy*time^2.")
+]
+AnyLimit = Annotated[
+    list[str] | None, typer.Option("--limit", metavar="NAME=VALUE", help="Limit any output; repeatable.")
+]
+Resume = Annotated[
+    Path | None,
+    typer.Option("--resume", metavar="FOLDER", help="Keep finished tiles in a folder, and continue where it stopped."),
+]
+Engine = Annotated[
+    str | None, typer.Option("--engine", metavar="WHERE", help="process, devices, distributed or dask://address.")
+]
+Polish = Annotated[bool, typer.Option("--polish", help="Also search between the points of the grid.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print the number of points, the time and the memory.")]
+Precision = Annotated[int, typer.Option("--precision", metavar="BITS", help="Bits of the scan: 32 or 64.")]
+Samples = Annotated[
+    int | None, typer.Option("--samples", metavar="N", help="Draw all uncertain numbers N times, instead of axes.")
+]
+Of = Annotated[
+    list[str] | None,
+    typer.Option("--of", metavar="OUTPUT", help="Output that gets Sobol indices from --samples; repeatable."),
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Of the random numbers of --samples.")]
+
 
 @guarded
 def command(
     scenario: ScenarioName,
-    axis: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--axis",
-            metavar="PATH=VALUES",
-            help='An axis of the grid, such as "plan.batch=8..64 Mi token log 20", plan.clock=0.5:1:11, '
-            "system.accelerator=h100-sxm,h200-sxm or plan.layout=64 (the best of a coarse grid; all); repeatable.",
-        ),
-    ] = None,
-    keep: Annotated[
-        str,
-        typer.Option(
-            "--keep",
-            metavar="WHAT",
-            help="best, top:K, along:AXIS, pareto:X,Y, bins:X,Y, count, histogram:X, quantiles:X, full:X.",
-        ),
-    ] = "best",
-    minimize: Annotated[
-        str, typer.Option("--minimize", metavar="OBJECTIVE", help="Any output, or a product such as energy*time^2.")
-    ] = "energy",
-    limit: Annotated[
-        list[str] | None, typer.Option("--limit", metavar="NAME=VALUE", help="Limit any output; repeatable.")
-    ] = None,
-    resume: Annotated[
-        Path | None,
-        typer.Option(
-            "--resume", metavar="FOLDER", help="Keep finished tiles in a folder, and continue where it stopped."
-        ),
-    ] = None,
-    engine: Annotated[
-        str | None, typer.Option("--engine", metavar="WHERE", help="process, devices, distributed or dask://address.")
-    ] = None,
-    polish: Annotated[bool, typer.Option("--polish", help="Also search between the points of the grid.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only print the number of points, the time and the memory.")
-    ] = False,
-    precision: Annotated[int, typer.Option("--precision", metavar="BITS", help="Bits of the scan: 32 or 64.")] = 32,
-    samples: Annotated[
-        int | None, typer.Option("--samples", metavar="N", help="Draw all uncertain numbers N times, instead of axes.")
-    ] = None,
-    of: Annotated[
-        list[str] | None,
-        typer.Option("--of", metavar="OUTPUT", help="Output that gets Sobol indices from --samples; repeatable."),
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Of the random numbers of --samples.")] = 0,
+    axis: Axes = None,
+    keep: Keep = "best",
+    minimize: AnyObjective = "energy",
+    limit: AnyLimit = None,
+    resume: Resume = None,
+    engine: Engine = None,
+    polish: Polish = False,
+    dry_run: DryRun = False,
+    precision: Precision = 32,
+    samples: Samples = None,
+    of: Of = None,
+    seed: Seed = 0,
     changes: Changes = None,
     as_json: AsJson = False,
     output: Output = None,
