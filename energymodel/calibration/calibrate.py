@@ -10,6 +10,7 @@ import numpy as np
 from energymodel.calibration.best_setting import BestSetting
 from energymodel.calibration.calibrated_scenario import (
     FittedConstant,
+    PriorScenario,
     earlier_calibration,
     prior_scenario,
     scenario_tables,
@@ -19,7 +20,7 @@ from energymodel.calibration.calibration_case import CalibrationCase
 from energymodel.calibration.constant_priors import flat_values
 from energymodel.calibration.intervals import bootstrap, outer_intervals, quantiles, undetermined
 from energymodel.calibration.kinds import KINDS
-from energymodel.calibration.least_squares import FitOptions, FitResult, fit, held_out_errors
+from energymodel.calibration.least_squares import FitOptions, FitProblem, FitResult, fit, held_out_errors
 from energymodel.calibration.measurements import read_measurements
 from energymodel.calibration.next_measurement import next_measurement
 from energymodel.errors import InputError, suggest
@@ -100,22 +101,9 @@ def calibrate(
 
     **Raises:** `InputError`, one line that names file, line and column.
     """
-    if kind not in KINDS:
-        raise InputError(f'Unknown kind "{kind}". {suggest(kind, KINDS)}')
-    if form is not None and form not in KINDS[kind].forms:
-        known = suggest(form, KINDS[kind].forms) if KINDS[kind].forms else f"Leave it out: {kind} has one form only."
-        raise InputError(f'--form: unknown form "{form}". {known}')
-    table = read_measurements(Path(path), KINDS[kind].columns, where=where)
-    base = prior_scenario(prior)
-    case = KINDS[kind].read(table, base.scenario if prior is not None else None, form)
-    problem, notes = case.fit, list(case.notes)
-    earlier = earlier_calibration(kind, problem.constants, base.scenario)
-    if earlier is not None:
-        problem = problem._replace(prior=earlier[0])
-        notes.append(f"Priors with their intervals are those of {earlier[1]}.")
-        if not problem.options.estimate_noise:
-            # What was known before and what is new must be weighed by the noise that there is.
-            problem = problem._replace(options=FitOptions(), noise=WEIGHED_NOISE)
+    case, base = _measured(kind, Path(path), prior, where, form)
+    problem, earlier = _with_earlier(kind, case.fit, base)
+    notes = [*case.notes, *earlier]
     used = np.ones(len(case.groups.labels), bool) if problem.weights is None else np.asarray(problem.weights) > 0
     count = sum(one.size for one in problem.constants.values())
     progress(f"fitting {count} constants to {int(np.sum(used))} rows ...")
@@ -161,6 +149,32 @@ def calibrate(
         fit=fitted,
         case=case,
     )
+
+
+def _measured(
+    kind: str, path: Path, prior: str | Path | None, where: Mapping[str, str] | None, form: str | None
+) -> tuple[CalibrationCase, PriorScenario]:
+    """What a file asks of a kind, and the scenario whose numbers are the priors."""
+    if kind not in KINDS:
+        raise InputError(f'Unknown kind "{kind}". {suggest(kind, KINDS)}')
+    if form is not None and form not in KINDS[kind].forms:
+        known = suggest(form, KINDS[kind].forms) if KINDS[kind].forms else f"Leave it out: {kind} has one form only."
+        raise InputError(f'--form: unknown form "{form}". {known}')
+    table = read_measurements(path, KINDS[kind].columns, where=where)
+    base = prior_scenario(prior)
+    return KINDS[kind].read(table, base.scenario if prior is not None else None, form), base
+
+
+def _with_earlier(kind: str, problem: FitProblem, base: PriorScenario) -> tuple[FitProblem, list[str]]:
+    """The problem with what an earlier calibration of the scenario knows as prior, and a note that says so."""
+    earlier = earlier_calibration(kind, problem.constants, base.scenario)
+    if earlier is None:
+        return problem, []
+    problem = problem._replace(prior=earlier[0])
+    if not problem.options.estimate_noise:
+        # What was known before and what is new must be weighed by the noise that there is.
+        problem = problem._replace(options=FitOptions(), noise=WEIGHED_NOISE)
+    return problem, [f"Priors with their intervals are those of {earlier[1]}."]
 
 
 def _held_out(

@@ -264,6 +264,62 @@ class _SearchState(NamedTuple):
     steps: Array
 
 
+class _Lane(NamedTuple):
+    """One robust least-squares problem: weights of its rows, coordinates that are held, and what all lanes share."""
+
+    evaluate: Callable[[Array], tuple[Array, Array]]  # errors and slopes
+    robust: Callable[[Array], Array]
+    weights: Array
+    held: Array
+    scale: Array
+    mean: Array
+    whiten: Array
+    prior: Array
+    low: Array
+    high: Array
+
+    def weighed(self, error: Array) -> tuple[Array, Array]:
+        """Robust errors, and their slopes by error."""
+        counts = self.weights > 0
+        scaled = jnp.where(counts, error / self.scale, 0.0)
+        value, slope = jax.jvp(self.robust, (scaled,), (jnp.ones_like(scaled),))
+        return self.weights * value, jnp.where(counts, self.weights * slope / self.scale, 0.0)
+
+    def objective(self, z: Array, error: Array) -> Array:
+        """Half the robust squares and those of the prior."""
+        return 0.5 * (jnp.sum(self.weighed(error)[0] ** 2) + jnp.sum((self.whiten @ (z - self.mean)) ** 2))
+
+    def normal_equations(self, z: Array, error: Array, slopes: Array) -> tuple[Array, Array]:
+        """Gradient and Gauss-Newton matrix by the coordinates that are free."""
+        value, weight = self.weighed(error)
+        rows = jnp.where(self.weights[..., None] > 0, slopes * weight[..., None], 0.0).reshape(-1, slopes.shape[-1])
+        gradient = rows.T @ value.ravel() + self.prior @ (z - self.mean)
+        # A coordinate that presses against its bound stays there.
+        pressed = ((z <= self.low) & (gradient > 0.0)) | ((z >= self.high) & (gradient < 0.0))
+        free = jnp.where(pressed, 0.0, 1.0 - self.held)
+        return free * gradient, jnp.outer(free, free) * (rows.T @ rows + self.prior) + jnp.diag(1.0 - free)
+
+    def start(self, z: Array) -> _SearchState:
+        """Before the first evaluation."""
+        z, infinite, zero = jnp.clip(z, self.low, self.high), jnp.asarray(jnp.inf), jnp.asarray(0.0)
+        no_errors, no_slopes = jnp.zeros(self.weights.shape), jnp.zeros((*self.weights.shape, z.size))
+        return _SearchState(z, infinite, no_errors, no_slopes, z, zero, infinite, zero)
+
+    def step(self, state: _SearchState) -> _SearchState:
+        """Evaluate the trial, keep it if it is better, and try the next by Levenberg and Marquardt."""
+        error, slopes = self.evaluate(state.trial)
+        objective, first = self.objective(state.trial, error), state.steps == 0
+        better = first | (objective < state.objective)
+        new, old = (state.trial, objective, error, slopes), state[:4]
+        point, objective, error, slopes = (jnp.where(better, *pair) for pair in zip(new, old, strict=True))
+        damping = jnp.where(first, FIRST_DAMPING, state.damping * jnp.where(better, LESS, MORE))
+        gradient, matrix = self.normal_equations(point, error, slopes)
+        left = 0.5 * gradient @ jnp.linalg.solve(matrix, gradient)
+        damped = matrix + damping * jnp.diag(jnp.diag(matrix))
+        trial = jnp.clip(point - jnp.linalg.solve(damped, gradient), self.low, self.high)
+        return _SearchState(point, objective, error, slopes, trial, damping, left, state.steps + 1.0)
+
+
 def _search_lanes(
     errors: ErrorFunction,
     constants: tuple[tuple[str, Any], ...],
@@ -289,49 +345,19 @@ def _search_lanes(
         slopes, error = jax.jacfwd(both, has_aux=True)(z)
         return error, slopes
 
-    def lane(start: Array, weights: Array, held: Array) -> tuple[Array, Array, Array, Array, Array]:
-        def transformed(error: Array) -> tuple[Array, Array]:
-            scaled = jnp.where(weights > 0, error / scale, 0.0)
-            value, slope = jax.jvp(lambda one: robust_error(one, threshold, loss), (scaled,), (jnp.ones_like(scaled),))
-            return weights * value, jnp.where(weights > 0, weights * slope / scale, 0.0)
+    def robust(error: Array) -> Array:
+        return robust_error(error, threshold, loss)
 
-        def step(state: _SearchState) -> _SearchState:
-            error, slopes = evaluate(state.trial)
-            distance = whiten @ (state.trial - mean)
-            objective = 0.5 * (jnp.sum(transformed(error)[0] ** 2) + jnp.sum(distance**2))
-            fresh = state.steps == 0
-            better = fresh | (objective < state.objective)
+    def lasts(state: _SearchState) -> Array:
+        wanted = (state.left > tolerance * (1.0 + state.objective)) & (state.damping < HIGHEST_DAMPING)
+        return (state.steps == 0) | (wanted & (state.steps <= most_steps))
 
-            def pick(new: Array, old: Array) -> Array:
-                return jnp.where(better, new, old)
-
-            point, objective = pick(state.trial, state.point), pick(objective, state.objective)
-            error, slopes = pick(error, state.errors), pick(slopes, state.slopes)
-            damping = jnp.where(fresh, FIRST_DAMPING, state.damping * jnp.where(better, LESS, MORE))
-            value, weight = transformed(error)
-            rows = jnp.where(weights[..., None] > 0, slopes * weight[..., None], 0.0).reshape(-1, slopes.shape[-1])
-            gradient = rows.T @ value.ravel() + prior @ (point - mean)
-            # A coordinate that presses against its bound stays there.
-            pressed = ((point <= low) & (gradient > 0.0)) | ((point >= high) & (gradient < 0.0))
-            free = jnp.where(pressed, 0.0, 1.0 - held)
-            gradient = free * gradient
-            matrix = jnp.outer(free, free) * (rows.T @ rows + prior) + jnp.diag(1.0 - free)
-            diagonal = jnp.diag(jnp.diag(matrix))
-            left = 0.5 * gradient @ jnp.linalg.solve(matrix, gradient)
-            trial = jnp.clip(point - jnp.linalg.solve(matrix + damping * diagonal, gradient), low, high)
-            return _SearchState(point, objective, error, slopes, trial, damping, left, state.steps + 1.0)
-
-        def lasts(state: _SearchState) -> Array:
-            wanted = (state.left > tolerance * (1.0 + state.objective)) & (state.damping < HIGHEST_DAMPING)
-            return (state.steps == 0) | (wanted & (state.steps <= most_steps))
-
-        start, infinite, zero = jnp.clip(start, low, high), jnp.asarray(jnp.inf), jnp.asarray(0.0)
-        no_errors, no_slopes = jnp.zeros(weights.shape), jnp.zeros((*weights.shape, len(mean)))
-        first = _SearchState(start, infinite, no_errors, no_slopes, start, zero, infinite, zero)
-        state = jax.lax.while_loop(lasts, step, first)
+    def search(start: Array, weights: Array, held: Array) -> tuple[Array, Array, Array, Array, Array]:
+        lane = _Lane(evaluate, robust, weights, held, scale, mean, whiten, prior, low, high)
+        state = jax.lax.while_loop(lasts, lane.step, lane.start(start))
         return state.point, state.objective, state.left <= LEFT * (1.0 + state.objective), state.errors, state.slopes
 
-    return jax.vmap(lane)(starts, weights, held)
+    return jax.vmap(search)(starts, weights, held)
 
 
 def _padded(leaf: Any, rows: int, size: int) -> Any:
