@@ -96,41 +96,14 @@ def stage_clocks(
     """
     with jax.enable_x64(True):
         wanted = np.atleast_1d(np.asarray(deadlines, np.float64))
-        case = _ClockProblem(pipeline, schedule, operation_kinds(schedule, per), 1.0, 1.0)
-        repeats = np.asarray(case.kinds.repeats)
-        exists = np.sum(repeats.reshape(2, schedule.chunks, schedule.ranks, -1), axis=1) > 0
-        highest = np.full(exists.shape, np.log(pipeline.maximum_clock))
-        lowest = np.where(exists, np.log(pipeline.chip.minimum_clock), highest)
-        fastest = float(_makespans(highest[None], case)[0])
+        case, bounds = _clock_problem(pipeline, schedule, per)
+        fastest = case.fastest
         if np.any(wanted < fastest * (1.0 - BROKEN)):
             raise ValueError(
                 f"stage_clocks: a deadline of {wanted.min():.6g} s is shorter than {fastest:.6g} s, the makespan at "
                 f"the highest clock, {float(pipeline.maximum_clock):.4g}. Give at least that."
             )
-        unit = float(_energies(highest[None], case, np.asarray([fastest]))[0])
-        case = case._replace(fastest=fastest, unit=unit)
-        paths: PathsFound = {}
-        for corner in (highest, lowest):
-            _add(paths, _longest_paths(corner[None], case), np.zeros(1))
-        limit = np.maximum(wanted / fastest, 1.0 + ROOM)
-        choice = _ClocksAndTime(np.broadcast_to(0.5 * (lowest + highest), (len(limit), *lowest.shape)), limit)
-
-        def search(choice: _ClocksAndTime) -> Solution:
-            return minimize_many(
-                _energy,
-                choice,
-                shared=(case, _padded(paths)),
-                bounds=(_ClocksAndTime(lowest, np.asarray(0.5)), _ClocksAndTime(highest, limit)),
-                inequalities=_lateness,
-                options=options,
-            )
-
-        solution = search(choice)
-        for _ in range(MOST_ROUNDS):
-            choice = solution.x
-            if not _add(paths, _longest_paths(choice.log_clock, case), choice.stretch * (1.0 + BROKEN)):
-                break
-            solution = search(choice)
+        solution, paths = _cutting_planes(case, bounds, np.maximum(wanted / fastest, 1.0 + ROOM), options)
         choice = solution.x
         step_time = np.asarray(_makespans(choice.log_clock, case))
         broken = jnp.asarray(step_time > choice.stretch * fastest * (1.0 + 10.0 * BROKEN))
@@ -141,11 +114,54 @@ def stage_clocks(
             clock=np.exp(choice.log_clock),
             step_time=step_time,
             energy=np.asarray(_energies(choice.log_clock, case, step_time)),
-            price=solution.multipliers.upper.stretch * unit / fastest,
+            price=solution.multipliers.upper.stretch * case.unit / fastest,
             late=step_time / wanted - 1.0,
             result=result,
-            paths=len(paths),
+            paths=paths,
         )
+
+
+def _clock_problem(
+    pipeline: PipelineLoad, schedule: Schedule, per: Per
+) -> tuple[_ClockProblem, tuple[np.ndarray, np.ndarray]]:
+    """The problem in units of its step at the highest clock, and bounds of the logarithms of the clocks."""
+    case = _ClockProblem(pipeline, schedule, operation_kinds(schedule, per), 1.0, 1.0)
+    repeats = np.asarray(case.kinds.repeats)
+    exists = np.sum(repeats.reshape(2, schedule.chunks, schedule.ranks, -1), axis=1) > 0
+    highest = np.full(exists.shape, np.log(pipeline.maximum_clock))
+    lowest = np.where(exists, np.log(pipeline.chip.minimum_clock), highest)
+    fastest = float(_makespans(highest[None], case)[0])
+    unit = float(_energies(highest[None], case, np.asarray([fastest]))[0])
+    return case._replace(fastest=fastest, unit=unit), (lowest, highest)
+
+
+def _cutting_planes(
+    case: _ClockProblem, bounds: tuple[np.ndarray, np.ndarray], limit: np.ndarray, options: SolverOptions | None
+) -> tuple[Solution, int]:
+    """Search until the makespan breaks no deadline, adding the paths that it broke [Kelley 1960], and count them."""
+    lowest, highest = bounds
+    paths: PathsFound = {}
+    for corner in (highest, lowest):
+        _add(paths, _longest_paths(corner[None], case), np.zeros(1))
+
+    def search(choice: _ClocksAndTime) -> Solution:
+        return minimize_many(
+            _energy,
+            choice,
+            shared=(case, _padded(paths)),
+            bounds=(_ClocksAndTime(lowest, np.asarray(0.5)), _ClocksAndTime(highest, limit)),
+            inequalities=_lateness,
+            options=options,
+        )
+
+    start = np.broadcast_to(0.5 * (lowest + highest), (len(limit), *lowest.shape))
+    solution = search(_ClocksAndTime(start, limit))
+    for _ in range(MOST_ROUNDS):
+        choice = solution.x
+        if not _add(paths, _longest_paths(choice.log_clock, case), choice.stretch * (1.0 + BROKEN)):
+            break
+        solution = search(choice)
+    return solution, len(paths)
 
 
 def _energy(choice: _ClocksAndTime, case: _ClockProblem, _: _Paths) -> Array:

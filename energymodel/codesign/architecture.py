@@ -118,12 +118,7 @@ def optimize_architecture(
 
     **Raises:** `InputError` for a name, limit, path or objective that does not exist.
     """
-    mixture = float(scenario.system.workload.experts) > 1.0
-    if names is None:
-        names = SHAPE[:3] + (SHAPE[4:] if mixture else ())
-    for name in names:
-        if name not in SHAPE or (name in SHAPE[4:] and not mixture):
-            raise InputError(f'Shape variable "{name}" is none of {", ".join(SHAPE if mixture else SHAPE[:4])}.')
+    names = _shape_variables(scenario, names)
     for path in vary or {}:
         if path.startswith("system.workload."):
             raise InputError(f"{path}: the shape varies by `names`, and the rest of the workload stays.")
@@ -135,7 +130,7 @@ def optimize_architecture(
         problem = formulate(scenario.with_question(minimize, limits, vary, fix), baseline)
         if TOKENS in problem.formulation.paths:
             raise InputError("optimize_architecture: the loss is held; minimize energy, time, money or carbon.")
-        search = ShapeSearch(problem, prior, tuple(names))
+        search = ShapeSearch(problem, prior, names)
         depths = search_depths(search)
         best = depths.best
         if not np.isfinite(depths.values[best]):
@@ -153,7 +148,7 @@ def optimize_architecture(
         return Architecture(
             scenario=scenario,
             minimize=minimize,
-            names=tuple(names),
+            names=names,
             system=system,
             plan=plan,
             outcome=outcome,
@@ -171,6 +166,17 @@ def optimize_architecture(
             success=success,
             message=FOUND if success else NOT_FOUND,
         )
+
+
+def _shape_variables(scenario: Scenario, names: Sequence[str] | None) -> tuple[str, ...]:
+    """Those that vary besides depth: the names given, or the usual ones of a dense model or a mixture of experts."""
+    mixture = float(scenario.system.workload.experts) > 1.0
+    if names is None:
+        return SHAPE[:3] + (SHAPE[4:] if mixture else ())
+    for name in names:
+        if name not in SHAPE or (name in SHAPE[4:] and not mixture):
+            raise InputError(f'Shape variable "{name}" is none of {", ".join(SHAPE if mixture else SHAPE[:4])}.')
+    return tuple(names)
 
 
 class _Neighborhood(NamedTuple):
