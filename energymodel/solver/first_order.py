@@ -63,7 +63,15 @@ def minimize_first_order(
     """
     options = FirstOrderOptions() if options is None else options
     problem = flatten(objective, x0, args, bounds, inequalities, equalities, None)
-    solution = problem.shaped(_augmented_lagrangian(problem, options))
+    unbounded = UnboundedVariables(Box(problem.lower, problem.upper), problem.scale)
+    tolerance = reachable_tolerance(options, problem.x0.dtype)
+    method = _AugmentedLagrangian(problem, problem.equality, unbounded, tolerance)
+    state = jax.lax.while_loop(
+        lambda state: (state.result == RESULTS.running) & (state.iteration < options.max_iterations),
+        method.step,
+        method.init(),
+    )
+    solution = problem.shaped(_flat_solution(method, state))
     if throw:
         solution = solution.result.error_if(solution, solution.result != RESULTS.successful)
     return solution
@@ -91,75 +99,106 @@ class _FirstOrderState(NamedTuple):
     result: RESULTS
 
 
-def _augmented_lagrangian(problem: FlatProblem, options: FirstOrderOptions) -> FlatSolution:
-    import optax
+class _AugmentedLagrangian(NamedTuple):
+    """The method on a problem: rounds of L-BFGS at fixed multipliers and penalty, one evaluation a step."""
 
-    dtype, rows, equality = problem.x0.dtype, problem.rows, problem.equality
-    tolerance = reachable_tolerance(options, dtype)
-    box = Box(problem.lower, problem.upper)
-    unbounded = UnboundedVariables(box, problem.scale)
-    lbfgs: Any = optax.scale_by_lbfgs(_MEMORY)  # its types know nothing of arrays
-    rounding = 10.0 * float(jnp.finfo(dtype).eps)
+    problem: FlatProblem
+    equality: Bool[Array, " m"]
+    unbounded: UnboundedVariables
+    tolerance: float
 
-    def number(value: float) -> Array:
-        return jnp.asarray(value, dtype)
+    @property
+    def lbfgs(self) -> Any:  # its types know nothing of arrays
+        import optax
 
-    def step(state: _FirstOrderState) -> _FirstOrderState:
-        z = state.z + state.length * state.direction
-        x, stretch = unbounded.x(z)
-        values, pull = jax.vjp(problem.values, x)
-        estimate = state.y + state.penalty * values[1:]
-        estimate = jnp.where(equality, estimate, jnp.maximum(estimate, 0.0))
-        (slope,) = pull(jnp.concatenate([jnp.ones((1,), dtype), estimate]))
-        merit = values[0] + 0.5 * jnp.sum(estimate**2 - state.y**2) / state.penalty
-        finite = jnp.isfinite(merit) & jnp.all(jnp.isfinite(slope))
+        return optax.scale_by_lbfgs(_MEMORY)
 
-        # Armijo's test, or its form in slopes where rounding hides differences of values [Hager & Zhang 2005, eq. 4.1].
-        old_stretch = unbounded.x(state.z)[1]
+    def init(self) -> _FirstOrderState:
+        problem, box = self.problem, self.unbounded.box
+        z = self.unbounded.z(box.inside(problem.x0, PUSH))
+        none = jnp.zeros(problem.rows, z.dtype)
+
+        def number(value: float) -> Array:
+            return jnp.asarray(value, z.dtype)
+
+        return _FirstOrderState(
+            z=z,
+            values=jnp.zeros(1 + problem.rows, z.dtype),
+            slope=jnp.zeros_like(z),
+            merit=number(0.0),
+            direction=jnp.zeros_like(z),
+            length=number(0.0),
+            memory=self.lbfgs.init(z),
+            y=none,
+            estimate=none,
+            penalty=number(_PENALTY),
+            wanted=number(self.tolerance if problem.rows == 0 else max(self.tolerance, _LOOSEST)),
+            violation=number(np.inf),
+            fresh=jnp.ones((), bool),
+            stuck=jnp.zeros((), bool),
+            residual=number(np.inf),
+            iteration=jnp.zeros((), jnp.int32),
+            result=RESULTS.where(jnp.all(box.lower <= box.upper), RESULTS.running, RESULTS.bounds_cross),
+        )
+
+    def step(self, state: _FirstOrderState) -> _FirstOrderState:
+        """One evaluation: accept its point or shorten the step, and end the round where it is stationary."""
+        (moved, stretch), old_stretch = self.evaluate(state), self.unbounded.x(state.z)[1]
+        finite = jnp.isfinite(moved.merit) & jnp.all(jnp.isfinite(moved.slope))
         fall = jnp.vdot(state.slope * old_stretch, state.direction)
-        new_fall = jnp.vdot(slope * stretch, state.direction)
-        enough = merit <= state.merit + _ARMIJO * state.length * fall
-        level = merit <= state.merit + rounding * jnp.abs(state.merit)
-        flat = level & (new_fall <= (2.0 * _ARMIJO - 1.0) * fall)
-        accepted = finite & (state.fresh | enough | flat)
-
-        moved = state._replace(z=z, values=values, slope=slope, merit=merit, estimate=estimate)
-        state = _select(accepted, accept(moved, state, stretch, old_stretch), shorten(state, merit, fall, finite))
-        at, _ = unbounded.x(state.z)
-        stationarity = jnp.max(jnp.abs(at - jnp.clip(at - state.slope, box.lower, box.upper)), initial=0.0)
+        new_fall = jnp.vdot(moved.slope * stretch, state.direction)
+        accepted = finite & (state.fresh | _passes(moved.merit, new_fall, state, fall))
         # Nothing is known of a point that opens a round unless everything there is finite.
         broken = state.fresh & ~finite
+        shorter = self.shorten(state, moved.merit, fall, finite)
+        state = _select(accepted, self.accept(moved, state, stretch, old_stretch), shorter)
+        at, box = self.unbounded.x(state.z)[0], self.unbounded.box
+        stationarity = jnp.max(jnp.abs(at - jnp.clip(at - state.slope, box.lower, box.upper)), initial=0.0)
         state = state._replace(result=RESULTS.where(broken, RESULTS.non_finite, state.result))
         ended = ((accepted & (stationarity <= state.wanted)) | state.stuck) & ~broken
-        state = _select(ended, next_round(state, stationarity), state)
+        state = _select(ended, self.next_round(state, stationarity), state)
         return state._replace(iteration=state.iteration + 1)
 
-    def accept(new: _FirstOrderState, old: _FirstOrderState, stretch: Array, old_stretch: Array) -> _FirstOrderState:
+    def evaluate(self, state: _FirstOrderState) -> tuple[_FirstOrderState, Float[Array, " n"]]:
+        """The end of a step and dx/dz there; the merit is `f + sum (e^2 - y^2) / (2 penalty)`, e the estimate of y."""
+        z = state.z + state.length * state.direction
+        x, stretch = self.unbounded.x(z)
+        values, pull = jax.vjp(self.problem.values, x)
+        estimate = state.y + state.penalty * values[1:]
+        estimate = jnp.where(self.equality, estimate, jnp.maximum(estimate, 0.0))
+        (slope,) = pull(jnp.concatenate([jnp.ones((1,), z.dtype), estimate]))
+        merit = values[0] + 0.5 * jnp.sum(estimate**2 - state.y**2) / state.penalty
+        return state._replace(z=z, values=values, slope=slope, merit=merit, estimate=estimate), stretch
+
+    def accept(
+        self, new: _FirstOrderState, old: _FirstOrderState, stretch: Array, old_stretch: Array
+    ) -> _FirstOrderState:
+        """Go on from the new point along the direction of L-BFGS."""
         gradient = new.slope * stretch
         move, change = new.z - old.z, gradient - old.slope * old_stretch
         curved = jnp.vdot(move, change) > _CURVATURE * jnp.linalg.norm(move) * jnp.linalg.norm(change)
-        memory = _select(curved & ~old.fresh, old.memory, lbfgs.init(new.z))
-        direction, memory = lbfgs.update(gradient, memory, new.z)
-        false = jnp.zeros((), bool)
-        return new._replace(direction=-direction, memory=memory, length=number(1.0), fresh=false, stuck=false)
+        memory = _select(curved & ~old.fresh, old.memory, self.lbfgs.init(new.z))
+        direction, memory = self.lbfgs.update(gradient, memory, new.z)
+        one, false = jnp.ones_like(new.length), jnp.zeros((), bool)
+        return new._replace(direction=-direction, memory=memory, length=one, fresh=false, stuck=false)
 
-    def shorten(state: _FirstOrderState, merit: Array, fall: Array, finite: Array) -> _FirstOrderState:
+    def shorten(self, state: _FirstOrderState, merit: Array, fall: Array, finite: Array) -> _FirstOrderState:
         """A shorter step, at the minimum of a parabola; after a failed search, the gradient; after that, give up."""
         bend = merit - state.merit - state.length * fall
         parabola = -0.5 * fall * state.length**2 / jnp.where(bend > 0, bend, 1.0)
         usable = finite & (bend > 0)
         length = jnp.where(usable, jnp.clip(parabola, 0.1 * state.length, 0.5 * state.length), 0.2 * state.length)
         shorter = state._replace(length=length)
-        gradient = state.slope * unbounded.x(state.z)[1]
-        direction, memory = lbfgs.update(gradient, lbfgs.init(state.z), state.z)
-        again = state._replace(direction=-direction, memory=memory, length=number(1.0))
+        gradient = state.slope * self.unbounded.x(state.z)[1]
+        direction, memory = self.lbfgs.update(gradient, self.lbfgs.init(state.z), state.z)
+        again = state._replace(direction=-direction, memory=memory, length=jnp.ones_like(state.length))
         failed = state._replace(stuck=jnp.ones((), bool))
         first = state.memory.count <= 1
         return _select(length >= _SHORTEST, shorter, _select(first, failed, again))
 
-    def next_round(state: _FirstOrderState, stationarity: Array) -> _FirstOrderState:
+    def next_round(self, state: _FirstOrderState, stationarity: Array) -> _FirstOrderState:
         """Take over the multipliers; raise the penalty if the violation has not fallen; judge the point."""
-        c, y = state.values[1:], state.estimate
+        c, y, equality, tolerance = state.values[1:], state.estimate, self.equality, self.tolerance
         violation = jnp.max(jnp.abs(jnp.where(equality, c, jnp.maximum(c, -state.y / state.penalty))), initial=0.0)
         gap = jnp.max(jnp.abs(jnp.where(equality, c, jnp.minimum(-c, y))), initial=0.0)
         residual = jnp.maximum(stationarity, gap)
@@ -177,46 +216,27 @@ def _augmented_lagrangian(problem: FlatProblem, options: FirstOrderOptions) -> F
             violation=violation,
             residual=residual,
             direction=jnp.zeros_like(state.z),
-            length=number(0.0),
+            length=jnp.zeros_like(state.length),
             fresh=jnp.ones((), bool),
             stuck=jnp.zeros((), bool),
             result=RESULTS.where(residual <= tolerance, RESULTS.successful, result),
         )
 
-    z = unbounded.z(box.inside(problem.x0, PUSH))
-    ordered = jnp.all(problem.lower <= problem.upper)
-    none = jnp.zeros(rows, dtype)
-    state = _FirstOrderState(
-        z=z,
-        values=jnp.zeros(1 + rows, dtype),
-        slope=jnp.zeros_like(z),
-        merit=number(0.0),
-        direction=jnp.zeros_like(z),
-        length=number(0.0),
-        memory=lbfgs.init(z),
-        y=none,
-        estimate=none,
-        penalty=number(_PENALTY),
-        wanted=number(tolerance if rows == 0 else max(tolerance, _LOOSEST)),
-        violation=number(np.inf),
-        fresh=jnp.ones((), bool),
-        stuck=jnp.zeros((), bool),
-        residual=number(np.inf),
-        iteration=jnp.zeros((), jnp.int32),
-        result=RESULTS.where(ordered, RESULTS.running, RESULTS.bounds_cross),
-    )
-    state = jax.lax.while_loop(
-        lambda state: (state.result == RESULTS.running) & (state.iteration < options.max_iterations), step, state
-    )
-    return _flat_solution(problem, tolerance, state, unbounded.x(state.z)[0])
+
+def _passes(merit: Array, new_fall: Array, state: _FirstOrderState, fall: Array) -> Bool[Array, ""]:
+    """Armijo's test, or its form in slopes where rounding hides differences of values [Hager & Zhang 2005, eq. 4.1]."""
+    enough = merit <= state.merit + _ARMIJO * state.length * fall
+    rounding = 10.0 * float(jnp.finfo(merit.dtype).eps)
+    level = merit <= state.merit + rounding * jnp.abs(state.merit)
+    return enough | (level & (new_fall <= (2.0 * _ARMIJO - 1.0) * fall))
 
 
-def _flat_solution(problem: FlatProblem, tolerance: float, state: _FirstOrderState, x: Array) -> FlatSolution:
+def _flat_solution(method: _AugmentedLagrangian, state: _FirstOrderState) -> FlatSolution:
     """The end of a search, with the multipliers of the bounds."""
-    box = Box(problem.lower, problem.upper)
-    x = jnp.clip(x, box.lower, box.upper)
+    box = method.unbounded.box
+    x = jnp.clip(method.unbounded.x(state.z)[0], box.lower, box.upper)
     slope, c = state.slope, state.values[1:]
-    broken = jnp.where(problem.equality, jnp.abs(c), c) > tolerance
+    broken = jnp.where(method.equality, jnp.abs(c), c) > method.tolerance
     # The fixed variables carry the whole slope as the multiplier of both their bounds.
     low = jnp.where(box.free, box.below & (slope > x - box.lower), slope > 0)
     high = jnp.where(box.free, box.above & (-slope > box.upper - x), slope < 0)
