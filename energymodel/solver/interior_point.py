@@ -104,8 +104,7 @@ def postprocess(problem: FlatProblem, options: SolverOptions, state: InteriorPoi
     """Undo the scaling, and say how the search ended."""
     scale, box = problem.scale, scaled_box(problem)
     n, m, penalty, y = state.x.size, state.y.size, state.penalty, state.y
-    least = jnp.finfo(y.dtype).eps * penalty
-    u, v = jnp.where(problem.equality, jnp.maximum(y + penalty, least), y), jnp.maximum(penalty - y, least)
+    u, v = _slack_prices(state, problem.equality)
     compliance = state.slack[:m] / jnp.where(u > 0, u, 1.0) + state.slack[m:] / v
     late = (state.result == RESULTS.running) & (state.iteration >= options.max_iterations)
     result = RESULTS.where(late, RESULTS.out_of_iterations, state.result)
@@ -129,6 +128,13 @@ def postprocess(problem: FlatProblem, options: SolverOptions, state: InteriorPoi
         residual=state.residual,
         result=result,
     )
+
+
+def _slack_prices(state: InteriorPointState, equality: Bool[Array, " m"]) -> tuple[Array, Array]:
+    """Multipliers u and v of the slacks s and t, the distances of y from the ends of its range."""
+    # A multiplier next to the end of its range is known only to rounding, and so is its distance from there.
+    y, penalty, least = state.y, state.penalty, jnp.finfo(state.y.dtype).eps * state.penalty
+    return jnp.where(equality, jnp.maximum(y + penalty, least), y), jnp.maximum(penalty - y, least)
 
 
 def _first_multipliers(
@@ -201,9 +207,6 @@ def _linearize(
     y, rho, free, m = state.y, state.penalty, box.free, state.y.size
     jacobian = state.scale[:, None] * jacobian
     pull = jnp.concatenate([one, y]) @ jacobian
-    # A multiplier next to the end of its range is known only to rounding, and so is its distance from there.
-    least = jnp.finfo(y.dtype).eps * rho
-    u, v = jnp.where(equality, jnp.maximum(y + rho, least), y), jnp.maximum(rho - y, least)
     costs = [jnp.where(equality, rho, 0.0), jnp.broadcast_to(rho, m), jnp.zeros(2 * state.x.size, y.dtype)]
     return state, Iterate(
         box=box,
@@ -218,7 +221,7 @@ def _linearize(
         J=jacobian[1:] * free,
         W=W * free * free[:, None],
         gap=jnp.concatenate([state.slack, box.distances(state.x)]),
-        price=jnp.concatenate([u, v, jnp.where(box.bounded, state.dual, 0.0)]),
+        price=jnp.concatenate([*_slack_prices(state, equality), jnp.where(box.bounded, state.dual, 0.0)]),
         costs=jnp.concatenate(costs),
         finite=finite,
     )
