@@ -41,17 +41,22 @@ def test_peers_agree_with_our_search(name):
 
 def test_ipopt_with_a_hessian_by_differences():
     problem = next(p for p in PROBLEMS if p.name == "HS071")
-    found = minimize(
-        problem.f,
-        problem.x0,
-        bounds=problem.bounds,
-        inequalities=problem.g,
-        equalities=problem.h,
-        method="ipopt",
-        options=SolverOptions(hessian="differences"),
-    )
+
+    def solve(hessian):
+        return minimize(
+            problem.f,
+            problem.x0,
+            bounds=problem.bounds,
+            inequalities=problem.g,
+            equalities=problem.h,
+            method="ipopt",
+            options=SolverOptions(hessian=hessian),
+        )
+
+    found, exact = solve("differences"), solve("exact")
     assert bool(found.result == RESULTS.successful)
     np.testing.assert_allclose(found.value, problem.value, rtol=1e-6)
+    assert int(found.iterations) == int(exact.iterations)
 
 
 @pytest.mark.parametrize("method", PEERS)
