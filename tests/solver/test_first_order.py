@@ -105,11 +105,12 @@ def test_lanes_stop_by_themselves():
     ("objective", "problem", "result"),
     [
         (lambda x: jnp.sum(x**2), {"inequalities": lambda x: jnp.stack([x[0] - 1.0, 2.0 - x[0]])}, RESULTS.infeasible),
+        (lambda x: jnp.sum(x**2), {"equalities": lambda x: -1.0 - x[0] ** 2}, RESULTS.infeasible),
         (lambda x: jnp.log(-1.0 - jnp.sum(x**2)), {}, RESULTS.non_finite),
         (lambda x: jnp.sum(x), {"options": FirstOrderOptions(max_iterations=50)}, RESULTS.out_of_iterations),
         (lambda x: jnp.sum(x**2), {"bounds": (1.0, -1.0)}, RESULTS.bounds_cross),
     ],
-    ids=["infeasible", "not finite", "unbounded", "bounds cross"],
+    ids=["infeasible", "infeasible from below", "not finite", "unbounded", "bounds cross"],
 )
 def test_what_has_no_answer_says_so(objective, problem, result):
     solution = first_order(objective, np.ones(2), **problem)
