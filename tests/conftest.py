@@ -24,6 +24,7 @@ import pytest
 from energymodel.compilation import Compiled
 
 MEMORY, ROOM = 0.6e9, 0.2e9  # bytes that a process may keep after a test, and above what is no program
+LARGEST = ("test_sensitivity", "test_optimize", "test_result")  # files whose searches take most memory to compile
 ALLOWED = pytest.StashKey[float]()
 PEAKS = pytest.StashKey[list[int]]()
 
@@ -36,6 +37,11 @@ def pytest_configure(config):
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     config.stash[PEAKS] = []
     config.stash[ALLOWED] = MEMORY
+
+
+def pytest_collection_modifyitems(items):
+    """Search first, largest programs first: what later tests keep does not add to what compiling these takes."""
+    items.sort(key=lambda item: (item.path.stem not in LARGEST, item.path.parent.name != "design"))
 
 
 @pytest.fixture(autouse=True)
@@ -53,14 +59,25 @@ def _memory(request):
     if resident_memory() > allowed:
         give_memory_back()
     if resident_memory() > allowed:
-        for one in gc.get_objects():
-            if type(one) is Compiled:
-                one._programs.clear()
-        jax.clear_caches()
-        gc.collect()
-        give_memory_back()
+        forget_programs()
         # What is left is no program: without room above it every test would compile anew.
         request.config.stash[ALLOWED] = max(MEMORY, resident_memory() + ROOM)
+
+
+@pytest.fixture(scope="module")
+def room():
+    """Forget what was compiled before a whole search is, which takes most of a gigabyte."""
+    forget_programs()
+
+
+def forget_programs() -> None:
+    """Drop all compiled programs."""
+    for one in gc.get_objects():
+        if type(one) is Compiled:
+            one._programs.clear()
+    jax.clear_caches()
+    gc.collect()
+    give_memory_back()
 
 
 def give_memory_back() -> None:

@@ -24,7 +24,7 @@ def scenario():
 
 
 @pytest.fixture(scope="module")
-def optimum(scenario):
+def optimum(scenario, room):
     return em.optimize(scenario, minimize="energy")
 
 

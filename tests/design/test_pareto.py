@@ -16,7 +16,7 @@ def scenario():
 
 
 @pytest.fixture(scope="module")
-def front(scenario):
+def front(scenario, room):
     return em.pareto(scenario, ("energy", "time"), points=24)
 
 

@@ -34,6 +34,7 @@ def test_only_success_is_silent():
             result.throw_unless_successful(result.message)
 
 
+@pytest.mark.usefixtures("room")
 def test_optimize_throws_where_asked(monkeypatch):
     scenario = optimum().scenario
     monkeypatch.setattr(optimizing, "_best_plan", lambda *arguments: infeasible())

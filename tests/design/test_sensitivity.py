@@ -33,7 +33,7 @@ def small():
 
 
 @pytest.fixture(scope="module")
-def found(small):
+def found(small, room):
     return em.sensitivity(small)
 
 
