@@ -69,14 +69,25 @@ def test_precision_of_the_caller_does_not_matter():
     assert solution.residual.max() <= 1e-8
 
 
+def valley(x, steepness):
+    return steepness * (x[1] - x[0] ** 2) ** 2 + (1 - x[0]) ** 2
+
+
+STARTS, STEEPNESS = np.array([[-1.2, 1.0], [1.0, 1.0]]), np.array([100.0, 100.0])
+
+
+def test_a_lane_goes_on_in_later_rounds():
+    rounds = []
+    solution = minimize_many(valley, STARTS, (STEEPNESS,), progress=lambda done, total: rounds.append(done))
+    assert rounds[0] == 1 < rounds[-1]
+    np.testing.assert_allclose(solution.x, 1.0, atol=1e-6)
+
+
 def test_interruption_keeps_what_is_done():
     def stop(done, total):
         raise KeyboardInterrupt
 
-    def valley(x, steepness):
-        return steepness * (x[1] - x[0] ** 2) ** 2 + (1 - x[0]) ** 2
-
-    solution = minimize_many(valley, np.array([[-1.2, 1.0], [1.0, 1.0]]), (np.array([100.0, 100.0]),), progress=stop)
+    solution = minimize_many(valley, STARTS, (STEEPNESS,), progress=stop)
     np.testing.assert_array_equal(solution.result == RESULTS.interrupted, [True, False])
     np.testing.assert_array_equal(solution.result == RESULTS.successful, [False, True])
 
