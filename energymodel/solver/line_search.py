@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from energymodel.solver.newton_system import Aim, Direction, Iterate, NewtonSystem, longest_steps
+from energymodel.solver.newton_system import Aim, Direction, Iterate, NewtonSystem, longest_steps, row_residual
 
 _ARMIJO = 1e-4  # [Wachter & Biegler 2006]
 _TRIALS = 6  # step lengths tried at once
@@ -25,8 +25,7 @@ class Merit(NamedTuple):
 
     def value(self, f: Float[Array, ""], c: Float[Array, " m"], gap: Float[Array, " g"]) -> Float[Array, ""]:
         """At the objective, rows and gaps of a point."""
-        m = c.size
-        left = jnp.sum(jnp.abs(c + gap[:m] - gap[m : 2 * m]))
+        left = jnp.sum(jnp.abs(row_residual(c, gap)))
         return f + self.costs @ gap + self.weight * left - self.barrier * jnp.sum(jnp.log(gap))
 
     def slope(self, at: Iterate, along: Direction) -> Float[Array, ""]:

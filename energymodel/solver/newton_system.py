@@ -12,6 +12,12 @@ _LOWEST_TRUST = 0.1  # an affine step shorter than this spoils Mehrotra's correc
 DAMPINGS = (0.0, 1e-4, 1e-2, 0.1, 1.01)  # of the infinity norm of the Hessian: the last makes it positive definite
 
 
+def row_residual(c: Float[Array, " m"], gap: Float[Array, " g"]) -> Float[Array, " m"]:
+    """What the slacks leave of the rows, `c + s - t`."""
+    m = c.size
+    return c + gap[:m] - gap[m : 2 * m]
+
+
 class Iterate(NamedTuple):
     """A point of the elastic problem with its derivatives, in scaled units.
 
@@ -37,9 +43,8 @@ class Iterate(NamedTuple):
 
     @property
     def r(self) -> Float[Array, " m"]:
-        """Residual of the rows, `c + s - t`."""
-        m = self.c.size
-        return self.c + self.gap[:m] - self.gap[m : 2 * m]
+        """Residual of the rows."""
+        return row_residual(self.c, self.gap)
 
     @property
     def products(self) -> Float[Array, " g"]:
