@@ -22,6 +22,25 @@ def number(row: Row, name: str, default: float = float("nan")) -> float:
     return default if text in ("", None) else float(text)
 
 
+def _megatron_gpt(row: Row) -> Row:
+    """What both tables of GPT models on A100 say in the same columns."""
+    return {
+        "layers": row["num_layers"],
+        "hidden": row["hidden_size"],
+        "heads": row["num_heads"],
+        "vocabulary": 51200,
+        "tied": 1,
+        "sequence": row["seq_len_tokens"],
+        "flash": 0,
+        "chips": row["n_gpu"],
+        "batch_sequences": row["global_batch_sequences"],
+        "tensor": row["tp"],
+        "pipeline": row["pp"],
+        "zero": 0,
+        "step_time_s": row["iteration_time_s"],
+    }
+
+
 def korthikanti(rows: list[Row]) -> list[Row]:
     """Eight steps of Megatron-LM; one sequence per micro-batch, four for 22B [Korthikanti et al. 2022, table 3]."""
     found = []
@@ -33,23 +52,11 @@ def korthikanti(rows: list[Row]) -> list[Row]:
                 "set": "korthikanti",
                 "group": row["model"],
                 "cluster": "megatron-a100",
-                "layers": row["num_layers"],
-                "hidden": row["hidden_size"],
-                "heads": row["num_heads"],
-                "vocabulary": 51200,
-                "tied": 1,
-                "sequence": row["seq_len_tokens"],
-                "flash": 0,
-                "chips": row["n_gpu"],
-                "batch_sequences": row["global_batch_sequences"],
-                "tensor": row["tp"],
-                "pipeline": row["pp"],
+                **_megatron_gpt(row),
                 "virtual_stages": row["interleaved_chunks"] or 1,
                 "microbatch": 4 if row["model"] == "GPT-22B" else 1,
                 "sequence_parallel": row["sequence_parallel"],
                 "recomputation": row["recompute"],
-                "zero": 0,
-                "step_time_s": row["iteration_time_s"],
             }
         )
     return found
@@ -65,22 +72,10 @@ def vtrain(rows: list[Row]) -> list[Row]:
                 "set": "vtrain-single" if single else "vtrain-multi",
                 "group": f"{row['hidden_size']}x{row['num_layers']}" if single else f"{row['hidden_size']}-{row['pp']}",
                 "cluster": "megatron-deepspeed-a100-node" if single else "megatron-deepspeed-a100",
-                "layers": row["num_layers"],
-                "hidden": row["hidden_size"],
-                "heads": row["num_heads"],
-                "vocabulary": 51200,
-                "tied": 1,
-                "sequence": row["seq_len_tokens"],
-                "flash": 0,
-                "chips": row["n_gpu"],
-                "batch_sequences": row["global_batch_sequences"],
-                "tensor": row["tp"],
-                "pipeline": row["pp"],
+                **_megatron_gpt(row),
                 "microbatch": row["microbatch_sequences"],
                 "sequence_parallel": 0,
                 "recomputation": "full",
-                "zero": 0,
-                "step_time_s": row["iteration_time_s"],
             }
         )
     return found
