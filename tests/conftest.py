@@ -24,7 +24,7 @@ import pytest
 from energymodel.compilation import Compiled
 
 MEMORY, ROOM = 0.6e9, 0.2e9  # bytes that a process may keep after a test, and above what is no program
-LARGEST = ("test_sensitivity", "test_optimize", "test_result")  # files whose searches take most memory to compile
+LARGEST = ("test_sensitivity", "test_optimize", "test_result")  # files of tests/design whose searches take most memory
 ALLOWED = pytest.StashKey[float]()
 PEAKS = pytest.StashKey[list[int]]()
 
@@ -41,7 +41,7 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(items):
     """Search first, largest programs first: what later tests keep does not add to what compiling these takes."""
-    items.sort(key=lambda item: (item.path.stem not in LARGEST, item.path.parent.name != "design"))
+    items.sort(key=lambda item: (item.path.parent.name != "design", item.path.stem not in LARGEST))
 
 
 @pytest.fixture(autouse=True)
