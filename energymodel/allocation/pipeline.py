@@ -141,8 +141,8 @@ def pipeline_load(
     """Passes and schedule of a scenario: interleaved if the layout is, else one forward, one backward.
 
     A pass is that of the kernels of its layers and their exposed communication; the last virtual stage adds the output
-    head. Waiting costs the static power of a chip that stays at the highest clock, as in `evaluate`. Launch times are
-    left out: a stage is many kernels long. Counts of micro-batches, ranks and chunks are rounded.
+    head. A chip that waits spins at the highest clock, as in `evaluate`. Launch times are left out: a stage is many
+    kernels long. Counts of micro-batches, ranks and chunks are rounded.
 
     **Arguments:**
 
@@ -153,7 +153,8 @@ def pipeline_load(
     layout, chip, software = plan.layout, system.accelerator, system.software
     step = step_work(system, plan, jnp.max(jnp.asarray(plan.batch)))
     division, work, load, traffic = step.division, step.layer, step.load, step.traffic
-    point = operating_point(system, plan, load)
+    exposed = sum(step.exposed)
+    point = operating_point(system, plan, load, exposed)
     counts = (layout.pipeline, layout.virtual_stages, division.microbatches)
     ranks, chunks, microbatches = (round(float(count)) for count in counts)
     layers = layers_per_stage(round(float(system.workload.layers)), ranks * chunks) if layers is None else layers
@@ -167,11 +168,7 @@ def pipeline_load(
     products = FORWARD_SHARE * plain.flops / work.flops
     traffic_share = FORWARD_SHARE * plain.gemm_bytes / work.gemm_bytes
     kernels_share = 0.5 * plain.elementwise_bytes / work.elementwise_bytes
-    exposed = (
-        (1.0 - software.tensor_overlap) * traffic.tensor.time
-        + (1.0 - software.context_overlap) * traffic.context.time
-        + (1.0 - software.expert_overlap) * traffic.expert.time
-    )
+    spinning = exposed * chip.spin_power(point.clock)  # [J], at the highest clock
     exposed_share = 1.0 / (2.0 + layout.recompute_full)
     forward_bytes = work.gemm_bytes * traffic_share + work.elementwise_bytes * kernels_share
     forward = ChipLoad(
@@ -179,9 +176,9 @@ def pipeline_load(
         product_memory=load.product_memory * traffic_share,
         elementwise=load.elementwise * kernels_share + exposed * exposed_share,
         switching_energy=load.switching_energy * products,
-        memory_energy=8.0 * chip.memory_energy * forward_bytes,
+        memory_energy=8.0 * chip.memory_energy * forward_bytes + spinning * exposed_share,
     )
-    whole = load._replace(elementwise=load.elementwise + exposed)
+    whole = load._replace(elementwise=load.elementwise + exposed, memory_energy=load.memory_energy + spinning)
     backward = jax.tree.map(lambda all_of_it, part: all_of_it - part, whole, forward)
     head = ChipLoad(
         arithmetic=load.arithmetic * work.head_share,
@@ -201,7 +198,7 @@ def pipeline_load(
         chip=chip,
         load=jax.tree.map(by_stage, forward, backward, head),
         temperature=point.temperature,
-        waiting_power=chip.static_power(point.voltage, point.temperature),
+        waiting_power=point.static_power + chip.spin_power(point.clock),
         maximum_clock=point.clock,
         hop=(1.0 - software.pipeline_overlap) * traffic.pipeline.time / boundaries,
         chips=plan.chips / layout.pipeline,

@@ -7,6 +7,7 @@ from jaxtyping import Array, Float
 from energymodel.numerics import Numeric, Real, component, real
 from energymodel.physics.gating import PowerGate
 from energymodel.physics.leakage import Leakage
+from energymodel.physics.switching import busy_power
 from energymodel.physics.voltage import AbstractVoltageCurve
 
 
@@ -34,6 +35,7 @@ class Accelerator(eqx.Module):
     busy_power: Real = real("W")
     reference_memory_utilization: Real = real("1")
     fp8_energy_ratio: Real = real("1")
+    spin_activity: Real = real("1", doc="activity of a chip that waits for others, relative to the reference workload")
     voltage: AbstractVoltageCurve = component()
     reference_voltage: Real = real("V")
     leakage: Leakage = component()
@@ -72,5 +74,9 @@ class Accelerator(eqx.Module):
         return self.dynamic_power / (self.gemm_efficiency * self.peak_flops)
 
     def static_power(self, voltage: Numeric, temperature: Numeric) -> Float[Array, "..."]:
-        """Power of a chip that holds a job but does no work: leakage and fixed power [W]."""
+        """Power of a chip whose clock runs but whose units rest: leakage and fixed power [W]."""
         return self.leakage(voltage, temperature) + self.fixed_power
+
+    def spin_power(self, clock: Numeric) -> Float[Array, "..."]:
+        """Switching power of a chip whose kernels wait for other chips, `a kappa phi v(phi)^2` [W]."""
+        return busy_power(0.0, self.dynamic_power, clock, self.voltage(clock), self.spin_activity)

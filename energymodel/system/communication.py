@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from energymodel.numerics import Numeric, Scalar
 from energymodel.performance.collectives import hierarchical_latency, hierarchical_transfer_time, point_to_point_time
 from energymodel.performance.parallelism import inner_ranks
+from energymodel.system.cluster import Software
 from energymodel.system.memory import ChipMemory
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
@@ -84,6 +85,14 @@ class LayerCommunication(NamedTuple):
     expert: Communication
 
 
+class ExposedCommunication(NamedTuple):
+    """Time of one layer and micro-batch in which kernels wait for other chips [s], by kind of parallelism."""
+
+    tensor: Scalar
+    context: Scalar
+    expert: Scalar
+
+
 class Traffic(NamedTuple):
     """A chip's communication before overlap: per layer and micro-batch, per micro-batch (pipeline), per step (data)."""
 
@@ -157,6 +166,19 @@ def layer_communication(
         expert=fabric.all_to_all(
             layout.expert, layout.tensor, work.communicated / layout.tensor * workload.active_experts
         ).scaled(passes * mixture),
+    )
+
+
+def exposed_communication(software: Software, traffic: Traffic) -> ExposedCommunication:
+    """What no kernel of the layer hides, `(1 - overlap) t`; of tensor parallelism, less the latency that one may hide.
+
+    **Returns:** times of one layer and micro-batch [s].
+    """
+    hidden = software.latency_overlap * traffic.tensor.latency
+    return ExposedCommunication(
+        tensor=(1.0 - software.tensor_overlap) * (traffic.tensor.time - hidden),
+        context=(1.0 - software.context_overlap) * traffic.context.time,
+        expert=(1.0 - software.expert_overlap) * traffic.expert.time,
     )
 
 

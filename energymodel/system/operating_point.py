@@ -130,34 +130,44 @@ def head_time(system: TrainingSystem, plan: TrainingPlan, work: LayerWork) -> Sc
 BEYOND_LIMIT = 100.0  # [K] above the chip's limit: warmer than any power cap that binds makes it
 
 
-def operating_point(system: TrainingSystem, plan: TrainingPlan, load: ChipLoad) -> OperatingPoint:
+def operating_point(
+    system: TrainingSystem, plan: TrainingPlan, load: ChipLoad, waiting: Numeric = 0.0
+) -> OperatingPoint:
     """Clock within the power cap, `P(phi) <= P_cap`, then `theta = theta_c + R P(theta)`.
 
-    Where the cap binds, the chip draws exactly the cap and its temperature follows from it. Two scalar roots therefore
-    replace one in (temperature, clock) [derivation: docs/physics.md E, step 4]. The temperature is that of a
-    continuously busy chip.
+    P is the mean over a layer, `(E(phi) + P_spin(phi) t_w) / (t_b(phi) + t_w) + P_s`: a power limit acts on the mean
+    over tens of milliseconds, so that what short waits for other chips leave goes into a higher clock
+    [experiments/04_metered_runs]. Where the cap binds, the chip draws exactly the cap and its temperature follows from
+    it. Two scalar roots therefore replace one in (temperature, clock) [derivation: docs/physics.md E, step 4].
 
-    **Returns:** clock and voltage relative to their reference values [1], temperature [K], static and busy power and
-    the power at the lowest clock [W].
+    **Arguments:**
+
+    - `load`: kernels of a layer.
+    - `waiting`: t_w, time in which the layer's kernels wait for other chips [s].
+
+    **Returns:** clock and voltage relative to their reference values [1], temperature [K], static power, mean power
+    over a layer and the same at the lowest clock [W].
     """
     chip, cooling = system.accelerator, system.facility.cooling
     resistance = chip.thermal_resistance + cooling.thermal_resistance()
     coolant = plan.coolant_temperature + cooling.coolant_rise
 
-    def work_power(clock: Numeric, chip: Accelerator, load: ChipLoad) -> Scalar:
+    def work_power(clock: Numeric, chip: Accelerator, load: ChipLoad, waiting: Scalar) -> Scalar:
         voltage = chip.voltage(clock)
-        return (load.switching_energy * voltage**2 + load.memory_energy) / load.busy_time(chip, clock)
+        energy = load.switching_energy * voltage**2 + load.memory_energy + chip.spin_power(clock) * waiting
+        return energy / (load.busy_time(chip, clock) + waiting)
 
-    def power_of_clock(clock: Numeric, arguments: tuple[Accelerator, ChipLoad, Scalar]) -> Scalar:
-        chip, load, temperature = arguments
-        return chip.static_power(chip.voltage(clock), temperature) + work_power(clock, chip, load)
+    def power_of_clock(clock: Numeric, arguments: tuple[Accelerator, ChipLoad, Scalar, Scalar]) -> Scalar:
+        chip, load, waiting, temperature = arguments
+        return chip.static_power(chip.voltage(clock), temperature) + work_power(clock, chip, load, waiting)
 
     # A cap that no working chip reaches must not act through the leakage at an absurd temperature.
     hottest = chip.maximum_temperature + BEYOND_LIMIT
-    capped = (chip, load, jnp.minimum(coolant + resistance * plan.power_cap, hottest))
+    waiting = jnp.asarray(waiting)
+    capped = (chip, load, waiting, jnp.minimum(coolant + resistance * plan.power_cap, hottest))
     clock = clock_at_power_cap(power_of_clock, plan.power_cap, chip.minimum_clock, plan.clock, capped)
     voltage = chip.voltage(clock)
-    work = work_power(clock, chip, load)
+    work = work_power(clock, chip, load, waiting)
     temperature = leakage_temperature(
         work + chip.fixed_power,
         chip.leakage(voltage, chip.leakage.reference_temperature),

@@ -10,7 +10,7 @@ from energymodel.numerics import Numeric, Scalar, p_norm, p_norm_excess
 from energymodel.performance.network import network_energy
 from energymodel.performance.parallelism import balanced_stage_layers, bubble_fraction, idle_stage_layers
 from energymodel.performance.reliability import straggler_factor
-from energymodel.system.communication import Traffic, traffic_of
+from energymodel.system.communication import ExposedCommunication, Traffic, exposed_communication, traffic_of
 from energymodel.system.memory import ChipMemory, chip_memory
 from energymodel.system.operating_point import ChipLoad, OperatingPoint, chip_load, head_time, operating_point
 from energymodel.system.outcome import StepTime
@@ -29,6 +29,7 @@ class StepWork(NamedTuple):
     layer: LayerWork
     memory: ChipMemory
     traffic: Traffic
+    exposed: ExposedCommunication
     load: ChipLoad
     head_time: Scalar
 
@@ -65,7 +66,7 @@ def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) ->
     """Time, power and memory of one step at its operating point, `P = E / t` [derivation: docs/physics.md E].
 
     Kernels keep the mean chip busy; launch stalls leave it idle; bubbles, exposed communication and stragglers keep it
-    spinning at static power, less what power gating saves. Links, switches and the host draw power all the time.
+    spinning, less what power gating saves. Links, switches and the host draw power all the time.
 
     **Arguments:**
 
@@ -77,7 +78,7 @@ def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) ->
     chip = system.accelerator
     work = step_work(system, plan, batch)
     division, load = work.division, work.load
-    point = operating_point(system, plan, load)
+    point = operating_point(system, plan, load, sum(work.exposed))
     time = step_time(system, plan, work, point)
     total = time.total
 
@@ -87,6 +88,7 @@ def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) ->
     busy = time.compute + time.memory + time.optimizer
     communication = time.tensor + time.context + time.expert + time.pipeline + time.data
     waiting = communication + time.bubble + time.overhead + time.straggler
+    waiting_power = point.static_power + chip.spin_power(point.clock)
     saved = chip.gate.saved_power(chip.leakage(point.voltage, point.temperature), waiting, total)
     links = system.network.static_power + system.node.scale_up.power() + system.network.link.power()
     host = system.node.overhead_per_chip
@@ -96,7 +98,7 @@ def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) ->
         memory=memory_energy / total,
         network=_network_energy(system, plan, work.traffic.of_step(division)) / total + links,
         host=host,
-        idle_wait=(point.static_power * waiting + chip.idle_power * time.host) / total - saved,
+        idle_wait=(waiting_power * waiting + chip.idle_power * time.host) / total - saved,
     )
     return Step(
         time=time,
@@ -105,7 +107,7 @@ def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) ->
         memory=work.memory.total,
         hardware_flops=layers_worth * work.layer.flops,
         background_power=links + host,
-        waiting_power=point.static_power,
+        waiting_power=waiting_power,
     )
 
 
@@ -130,7 +132,9 @@ def step_work(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Ste
     layer = layer_work(system, plan, division)
     memory = chip_memory(system, plan, division)
     traffic = traffic_of(system, plan, division, layer, memory)
-    return StepWork(division, layer, memory, traffic, chip_load(system, plan, layer), head_time(system, plan, layer))
+    exposed = exposed_communication(system.software, traffic)
+    load = chip_load(system, plan, layer)
+    return StepWork(division, layer, memory, traffic, exposed, load, head_time(system, plan, layer))
 
 
 def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: OperatingPoint) -> StepTime:
@@ -150,9 +154,7 @@ def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point:
     # One layer and micro-batch: kernels and exposed communication, joined with the launch overhead.
     products = load.product_time(chip, point.clock)
     hidden = software.latency_overlap * traffic.tensor.latency
-    tensor = (1.0 - software.tensor_overlap) * (traffic.tensor.time - hidden)
-    context = (1.0 - software.context_overlap) * traffic.context.time
-    expert = (1.0 - software.expert_overlap) * traffic.expert.time
+    tensor, context, expert = work.exposed
     spill = 2.0 * layout.offload_activations * memory.activations / system.node.host_bandwidth
     on_chip = products + load.elementwise + tensor + context + expert
     launch = p_norm(chip.launch_exponent, chip.launch_overhead, hidden)

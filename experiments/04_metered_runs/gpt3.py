@@ -9,11 +9,11 @@ import equinox as eqx
 import jax
 import numpy as np
 from metered_runs import METERS, rows_of
+from node_power import node_power
 
-from energymodel.calibration.node_power import chip_power, node_power
 from energymodel.compilation import compiler_options
 from energymodel.presets.scenario import load_scenario
-from energymodel.system.evaluate import evaluate
+from energymodel.system.step import training_step
 from energymodel.system.training_system import TrainingSystem
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -48,8 +48,8 @@ def evaluation_share() -> float:
 
 
 @eqx.filter_jit(compiler_options=compiler_options(once=True))  # pyright: ignore[reportCallIssue]
-def _step_time(system: TrainingSystem, plan: Any) -> Any:
-    return evaluate(system, plan).step_time
+def _step(system: TrainingSystem, plan: Any) -> Any:
+    return training_step(system, plan, plan.batch[0])
 
 
 def compute(measured: dict[str, Any], constants: dict[str, float]) -> list[dict[str, Any]]:
@@ -58,7 +58,7 @@ def compute(measured: dict[str, Any], constants: dict[str, float]) -> list[dict[
     **Arguments:**
 
     - `measured`: the row of this run.
-    - `constants`: `waiting_power`, `idle_node_w`, `supply_efficiency`, fitted to other benchmarks.
+    - `constants`: `idle_node_w`, `supply_efficiency`, measured on other benchmarks.
     """
     with jax.enable_x64(True):
         scenario = load_scenario(SCENARIO)
@@ -76,11 +76,14 @@ def compute(measured: dict[str, Any], constants: dict[str, float]) -> list[dict[
             ("and layout", plan, None),
             ("and measured time", plan, measured_step),
         ):
-            terms = _step_time(system, chosen)
-            busy = float(terms.compute + terms.memory + terms.optimizer)
-            step = step or float(terms.total)
+            found = _step(system, chosen)
+            terms, parts = found.time, found.power
+            busy, predicted = float(terms.compute + terms.memory + terms.optimizer), float(terms.total)
+            step = step or predicted
             time = step * tokens / batch / (1.0 - share)
-            mean = chip_power(busy / step, float(chip.busy_power) / rated, constants["waiting_power"])
+            chips_power = float(parts.dynamic + parts.static + parts.memory + parts.idle_wait)
+            # What a measured step takes more or less than the predicted one, its chips wait.
+            mean = (chips_power * predicted + float(found.waiting_power) * (step - predicted)) / step / rated
             power = float(
                 node_power(
                     constants["idle_node_w"],

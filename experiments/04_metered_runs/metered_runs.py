@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
+import node_power
 import numpy as np
 
-from energymodel.calibration import node_power
 from energymodel.calibration.intervals import laplace_intervals
 from energymodel.calibration.least_squares import FitProblem, fit, held_out_errors
 from energymodel.presets.scenario import load_scenario

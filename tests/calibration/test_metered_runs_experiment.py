@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from energymodel.calibration.node_power import chip_power, node_power
 from experiment import Experiment
 
 EXPERIMENT = Experiment("04_metered_runs")
+LAW = EXPERIMENT.module("node_power")
 
 
 @pytest.fixture(scope="module")
@@ -21,17 +21,17 @@ def metered():
 
 def test_law_by_hand():
     # 0.8 x 8/7 + 0.2 x 0.3 = 0.974286 of 700 W; 2080 W + 8 x 700 W x (0.974286 - 0.107143) / 0.98 = 7035.10 W
-    chip = chip_power(0.8, 8.0 / 7.0, 0.3)
+    chip = LAW.chip_power(0.8, 8.0 / 7.0, 0.3)
     np.testing.assert_allclose(chip, 0.9742857, rtol=1e-6)
-    np.testing.assert_allclose(node_power(2080.0, 8.0, 700.0, chip, 75.0 / 700.0, 0.98), 7035.102, rtol=1e-6)
+    np.testing.assert_allclose(LAW.node_power(2080.0, 8.0, 700.0, chip, 75.0 / 700.0, 0.98), 7035.102, rtol=1e-6)
 
 
 def test_limit_holds_for_the_mixture_of_busy_and_waiting():
     shares = np.linspace(0.0, 1.0, 11)
-    found = np.asarray(chip_power(shares, 1.25, 0.25))
+    found = np.asarray(LAW.chip_power(shares, 1.25, 0.25))
     np.testing.assert_allclose(found, np.minimum(1.0, 0.25 + shares), rtol=1e-12)
     # An idle chip leaves the node idle, however efficient its supplies are.
-    np.testing.assert_allclose(node_power(2000.0, 8.0, 700.0, 0.1, 0.1, 0.9), 2000.0)
+    np.testing.assert_allclose(LAW.node_power(2000.0, 8.0, 700.0, 0.1, 0.1, 0.9), 2000.0)
 
 
 def test_accuracy_reached(stated):

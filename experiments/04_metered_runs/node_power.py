@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Rows, Values
 from energymodel.numerics import Numeric
+from energymodel.physics.switching import average_power
 
 
 class NodeRuns(NamedTuple):
@@ -44,10 +45,10 @@ time that chips of a node by itself are busy (prior: communication and idle gaps
 
 
 def chip_power(busy_share: Numeric, busy_power: Numeric, waiting_power: Numeric) -> Float[Array, "..."]:
-    """Mean power of a chip over its rated power, `p = min(1, u p_b + (1 - u) p_w)` [derivation: below].
+    """Mean power of a chip over its rated power, `p = min(1, p_w + u (p_b - p_w))` [definition].
 
-    A power limit acts on the mean over tens of milliseconds. Gaps between kernels are shorter, so the chip spends what
-    they leave on a higher clock: the limit holds for the mixture, not for the busy part.
+    The law of `energymodel.system.operating_point` for runs of which only the busy share is known: the limit holds for
+    the mixture of busy and waiting, not for the busy part.
 
     **Arguments:**
 
@@ -57,8 +58,7 @@ def chip_power(busy_share: Numeric, busy_power: Numeric, waiting_power: Numeric)
 
     **Returns:** share of the rated power [1], at most 1.
     """
-    share = jnp.asarray(busy_share)
-    return jnp.minimum(1.0, share * busy_power + (1.0 - share) * waiting_power)
+    return jnp.minimum(1.0, average_power(waiting_power, busy_power, busy_share))
 
 
 def node_power(
