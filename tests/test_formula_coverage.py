@@ -15,7 +15,11 @@ ELECTRIC_AND_THERMAL = {"W", "J", "s", "K", "Hz", "F", "V", "A", "C", "ohm", "m"
 UNITS = ELECTRIC_AND_THERMAL | {"1", "B", "bit", "FLOP", "token", "nat", "sample", "element", "USD"}
 UNIT = re.compile(r"\[([^\[\]]+)\]")
 SOURCE = re.compile(r"\[(definition|derivation[:,\s][^\]]+|[^\]]*\b(1[6-9]|20)\d\d\b[^\]]*)\]")
-NO_FORMULAS = {"energymodel.system.outputs"}  # reads names and limits that a person writes
+NO_FORMULAS = {
+    "energymodel.performance.pipeline_orders",  # lists of operations
+    "energymodel.performance.pipeline_simulator",  # runs them
+    "energymodel.system.outputs",  # reads names and limits that a person writes
+}
 DOCUMENTS = ("Training Dynamics", "Engineering Optimization")
 
 
