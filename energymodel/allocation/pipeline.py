@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, Int
 from energymodel.numerics import Numeric, Real, component, real
 from energymodel.performance.pipeline_schedule import Schedule, pipeline_makespan, pipeline_schedule
 from energymodel.system.accelerator import Accelerator
+from energymodel.system.communication import pipeline_messages
 from energymodel.system.operating_point import ChipLoad, operating_point
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.step import step_work
@@ -193,7 +194,7 @@ def pipeline_load(
         in_layers = jnp.stack([forward, backward])[:, None] * layers
         return in_layers + jnp.asarray([FORWARD_SHARE, 1.0 - FORWARD_SHARE])[:, None] * head * last
 
-    boundaries = jnp.maximum(1.0, 2.0 * layout.virtual_stages * (1.0 - 1.0 / layout.pipeline))
+    boundaries = jnp.maximum(1.0, pipeline_messages(layout))
     pipeline = PipelineLoad(
         chip=chip,
         load=jax.tree.map(by_stage, forward, backward, head),

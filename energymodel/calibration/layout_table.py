@@ -80,7 +80,11 @@ LAYOUT = (
     _share("offload_gradients", "share of gradients in host memory"),
     _share("offload_optimizer", "share of the optimizer in host memory"),
     _share("offload_activations", "share of activations in host memory"),
-    _share("zero_bubble", "1 for a zero-bubble schedule"),
+    _share("gpipe", "1 for GPipe"),
+    _share("zero_bubble", "1 for the zero-bubble schedule ZB-H1"),
+    _share("zero_bubble_h2", "1 for ZB-H2"),
+    _share("zero_bubble_v", "1 for ZB-V"),
+    _share("dual_pipe", "1 for DualPipe"),
 )
 RUN = (
     LayoutColumn("chips", "1", NEEDED, "accelerators"),

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -11,14 +11,15 @@ import numpy as np
 
 from energymodel.design.training_run import TrainingRun
 from energymodel.errors import InputError
-from energymodel.system.plan import PRECISIONS, ParallelLayout
+from energymodel.presets.pipeline_rules import OF_STAGES, stage_fault
+from energymodel.system.plan import PRECISIONS, SCHEDULES, ParallelLayout
+from energymodel.system.training_system import TrainingSystem
 
 Lattice = ParallelLayout
 """Layouts with a leading axis on every leaf."""
 
 MICROBATCHES = (1, 2, 4, 8)
 _LAYOUT = {"tensor": "t", "pipeline": "p", "virtual_stages": "v", "context": "c", "expert": "e", "microbatch": "b"}
-EMPTY_SLOTS = 0.04  # of the layer slots of a pipeline
 SMALLEST_CONTEXT = 4096.0  # tokens of a sequence that one chip of a context group should keep
 FIELDS = tuple(field.name for field in dataclasses.fields(ParallelLayout))
 SWITCHES = FIELDS[FIELDS.index("recompute_full") + 1 :]
@@ -28,7 +29,7 @@ SWITCHES = FIELDS[FIELDS.index("recompute_full") + 1 :]
 def candidates(given: TrainingRun, chips: float, ranges: Mapping[str, tuple[float, float]] | None = None) -> Lattice:
     """All layouts that divide at most `chips` chips, the scenario's own among them.
 
-    Tensor parallelism stays within a node; pipeline stages and virtual stages are powers of two or divide the layers;
+    Tensor parallelism stays within a node; pipelines are those that the software runs (`presets.pipeline_rules`);
     ZeRO 2 and 3, and recomputation none or full (selective where attention scores are kept), are the ends of
     what memory costs: stages 0 and 1 send the same bytes as 2 and keep more. `ranges` are those of fields: a switch
     takes both ends of its range, all else must lie within.
@@ -37,7 +38,9 @@ def candidates(given: TrainingRun, chips: float, ranges: Mapping[str, tuple[floa
     workload, own = given.system.workload, given.plan.layout
     layers, node = round(float(workload.layers)), round(float(given.system.node.chips))
     tensors = [t for t in _powers(min(node, chips)) if float(workload.heads) % t == 0]
-    pipelines = [p for p in _pipelines(layers) if p <= chips]
+    schedules = [set(ranges.get(name, (float(getattr(own, name)),))) for name in SCHEDULES]
+    stages = _stages(given.system, layers, list(itertools.product(*schedules)))
+    pipelines = [p for p in stages if p <= chips]
     contexts = [c for c in _powers(chips) if c == 1 or float(workload.sequence) / c >= SMALLEST_CONTEXT]
     experts = _powers(min(chips, float(workload.experts)))
     recomputations = [(0.0, 0.0), (0.0, 1.0), (1.0, 0.0)][: 2 + int(float(workload.flash) < 1.0)]
@@ -46,10 +49,7 @@ def candidates(given: TrainingRun, chips: float, ranges: Mapping[str, tuple[floa
         for t, p, c, e in itertools.product(tensors, pipelines, contexts, experts)
         if t * p * max(c, e) <= chips
         for v, b, shard_parameters, recomputation in itertools.product(
-            _virtual_stages(math.ceil(layers / p), layers // p) if p > 1 else [1],
-            MICROBATCHES,
-            (0.0, 1.0),
-            recomputations,
+            stages[p], MICROBATCHES, (0.0, 1.0), recomputations
         )
     ]
     switches = [sorted(set(ranges.get(name, (float(getattr(own, name)),)))) for name in SWITCHES]
@@ -57,6 +57,7 @@ def candidates(given: TrainingRun, chips: float, ranges: Mapping[str, tuple[floa
     table = np.array([(*row, *switch) for row in rows for switch in itertools.product(*switches)] + [chosen])
     # Each product has one precision.
     table = table[table[:, [FIELDS.index(name) for name in PRECISIONS]].sum(axis=1) <= 1.0]
+    table = table[_runnable(given.system, table)]
     for name, (low, high) in ranges.items():
         column = table[:, FIELDS.index(name)]
         table = table[(low <= column) & (column <= high)]
@@ -70,16 +71,23 @@ def _powers(limit: int | float) -> list[int]:
     return [2**k for k in range(int(math.log2(max(1.0, limit))) + 1)]
 
 
-def _pipelines(layers: int) -> list[int]:
-    """Degrees that are powers of two, or leave at most a few percent of the layer slots empty."""
-    full = [p for p in range(1, layers + 1) if math.ceil(layers / p) * p <= layers * (1.0 + EMPTY_SLOTS)]
-    return sorted({*_powers(layers), *full})
+def _stages(system: TrainingSystem, layers: int, schedules: Sequence[Sequence[float]]) -> dict[int, list[int]]:
+    """Pipeline degrees that the software runs in some of the schedules, each with its virtual stages."""
+    found: dict[int, list[int]] = {}
+    for ranks in range(1, layers + 1):
+        for chunks in range(1, math.ceil(layers / ranks) + 1):
+            kinds = (dict(zip(OF_STAGES, (float(ranks), float(chunks), *one), strict=True)) for one in schedules)
+            if any(stage_fault(system, kind) is None for kind in kinds):
+                found.setdefault(ranks, []).append(chunks)
+    return found
 
 
-def _virtual_stages(most: int, dividend: int) -> list[int]:
-    """Counts from 1 to `most` that are powers of two, divide the layers, or are the most."""
-    divisors = [d for d in range(1, most + 1) if dividend > 0 and dividend % d == 0]
-    return sorted({*_powers(most), *divisors, most})
+def _runnable(system: TrainingSystem, table: np.ndarray) -> np.ndarray:
+    """Rows whose stages and schedule the software runs."""
+    places = [FIELDS.index(name) for name in OF_STAGES]
+    kinds, kind = np.unique(table[:, places], axis=0, return_inverse=True)
+    faults = [stage_fault(system, dict(zip(OF_STAGES, map(float, row), strict=True))) for row in kinds]
+    return np.array([fault is None for fault in faults])[np.reshape(kind, -1)]
 
 
 def take(lanes: Any, places: np.ndarray) -> Any:

@@ -59,7 +59,7 @@ class Formulation:
     def __call__(
         self, point: Float[Array | np.ndarray, " n"], layout: ParallelLayout, criteria: Criteria, given: TrainingRun
     ) -> Values:
-        """Objective and rows, `microbatches` (at least one per replica) last."""
+        """Objective and rows, `microbatches` (at least what the pipeline schedule needs) last."""
         return _values(self, jnp.asarray(point), layout, criteria, given)
 
     def values(self, point: Array, layout: ParallelLayout, criteria: Criteria, given: TrainingRun) -> Values:
@@ -69,7 +69,8 @@ class Formulation:
         values = limited_values(system, plan, outcome)
         rows = [excess(name, values[name], criteria.limits[name]) for name in self.rows]
         group = layout.tensor * layout.pipeline * layout.context
-        smallest_batch = plan.chips / group * layout.microbatch * system.workload.sequence
+        per_replica = layout.fewest_microbatches * layout.microbatch * system.workload.sequence
+        smallest_batch = plan.chips / group * per_replica
         rows.append(jnp.log(smallest_batch / jnp.reshape(plan.batch, ())))
         powers = {name: criteria.powers[name] for name in self.objectives}
         return Values(log_objective(outcome, powers), jnp.stack(rows))

@@ -63,7 +63,7 @@ def fitting_layouts(problem: DesignProblem) -> tuple[Lattice, int]:
 
 
 def fits(problem: DesignProblem, lattice: Lattice, chips: float) -> Bool[np.ndarray, " layouts"]:
-    """Which layouts fit in memory at their best: all the chips, one micro-batch in flight."""
+    """Which layouts fit in memory at their best: all the chips, the fewest micro-batches."""
     return np.asarray(_smallest_memory(problem.given, lattice, chips)) <= problem.limits["memory"]
 
 
@@ -72,7 +72,7 @@ def _smallest_memory(given: TrainingRun, lattice: Lattice, chips: Numeric) -> Fl
     def smallest(layout: ParallelLayout) -> Array:
         group = layout.tensor * layout.pipeline * layout.context
         data = jnp.maximum(1.0, jnp.floor(chips / group))
-        batch = data * layout.microbatch * given.system.workload.sequence
+        batch = data * layout.fewest_microbatches * layout.microbatch * given.system.workload.sequence
         plan = eqx.tree_at(lambda plan: (plan.chips, plan.layout), given.plan, (data * group, layout))
         return chip_memory(given.system, plan, divide(given.system, plan, batch)).total
 

@@ -17,6 +17,7 @@ from energymodel.design.layouts import Lattice, take
 from energymodel.design.problem import Criteria, DesignProblem, Formulation
 from energymodel.design.relaxation import OPTIONS, evaluate_points, solve_relaxed
 from energymodel.design.training_run import TrainingRun
+from energymodel.presets.pipeline_rules import multiple_count
 from energymodel.presets.scenario import Scenario
 from energymodel.solver import RESULTS, Solution
 from energymodel.system.evaluate import evaluate, parameters_in_loss
@@ -148,11 +149,12 @@ def round_points(
 def nearby_counts(
     problem: DesignProblem, lanes: RelaxedLanes, lane: int, point: Float[np.ndarray, " n"], reach: int
 ) -> list[WholeCounts]:
-    """Realizable counts around a point: chips in whole nodes, experts that divide, whole micro-batches."""
+    """Realizable counts around a point: chips in whole nodes, experts that divide, micro-batches for the schedule."""
     layout, given = jax.tree.map(lambda leaf: float(leaf[lane]), lanes.lattice), problem.given
     group = round(layout.tensor * layout.pipeline * layout.context)
     node = round(float(given.system.node.chips))
     replica = layout.microbatch * float(given.system.workload.sequence)
+    fewest, multiple = round(float(layout.fewest_microbatches)), multiple_count(given.system, layout)
     expert_step = _quotient(round(layout.expert), round(layout.context))
     step = math.lcm(_quotient(node, group), expert_step)
     chips, batch = (_value(problem, path, point) for path in ("plan.chips", "plan.batch"))
@@ -170,12 +172,14 @@ def nearby_counts(
     for d in data:
         exact = batch / (d * replica)
         if problem.index("plan.batch") is None:
-            whole = [round(exact)] if abs(exact - round(exact)) < WHOLE * exact else []
+            nearest = multiple * round(exact / multiple)
+            whole = [nearest] if abs(exact - nearest) < WHOLE * exact else []
         else:
             low, high = problem.bounds["plan.batch"]
-            nearby = range(math.floor(exact) - reach + 1, math.floor(exact) + reach + 1)
+            middle = math.floor(exact / multiple + WHOLE)
+            nearby = [m * multiple for m in range(middle - reach + 1, middle + reach + 1)]
             whole = [m for m in nearby if low * (1 - WHOLE) <= m * d * replica <= high * (1 + WHOLE)]
-        counts += [WholeCounts(lane, d, m) for m in whole if m >= 1]
+        counts += [WholeCounts(lane, d, m) for m in whole if m >= fewest]
     return counts
 
 

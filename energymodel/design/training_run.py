@@ -155,7 +155,8 @@ def _outputs(run: TrainingRun) -> Array:
     room = [jnp.exp(getattr(outcome.slack, name.removeprefix("slack."))) for name in _SLACKS]
     layout = plan.layout
     replicas = plan.chips / (layout.tensor * layout.pipeline * layout.context)
-    microbatches = replicas * layout.microbatch * system.workload.sequence / jnp.mean(plan.batch)
+    per_replica = layout.fewest_microbatches * layout.microbatch * system.workload.sequence
+    microbatches = replicas * per_replica / jnp.mean(plan.batch)
     return jnp.stack([*(values[name] for name in OUTPUTS), *room, microbatches])
 
 

@@ -94,23 +94,6 @@ def layer_activation_bytes(
     return (1.0 - full) * (kept + scores) + full * unit * 2.0 * norm_share
 
 
-def chunks_in_flight(microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Float[Array, "..."]:
-    """Virtual-stage activations that the first pipeline rank holds, `min(m v, p v + (p - 1) min(v - 1, 1))`.
-
-    1F1B keeps p micro-batches, the interleaved schedule `p v + p - 1` chunks [Korthikanti et al. 2022, sec. 4.2.3].
-
-    **Arguments:**
-
-    - `microbatches`: m [1].
-    - `pipeline`, `virtual_stages`: p, v [1].
-
-    **Returns:** chunks, each of `ceil(L / (p v))` layers [1].
-    """
-    ranks = jnp.asarray(pipeline)
-    deepest = ranks * virtual_stages + (ranks - 1.0) * jnp.minimum(virtual_stages - 1.0, 1.0)
-    return jnp.minimum(jnp.asarray(microbatches) * virtual_stages, deepest)
-
-
 def logit_bytes(tokens: Numeric, vocabulary: Numeric, tensor: Numeric) -> Float[Array, "..."]:
     """Logits and their gradient on the last stage, `8 M V / t` in fp32 [definition].
 

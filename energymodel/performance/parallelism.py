@@ -62,18 +62,42 @@ def slowest_stage_layers(
 
 
 def idle_stage_layers(
-    layers: Numeric, pipeline: Numeric, virtual_stages: Numeric, head: Numeric
+    layers: Numeric,
+    pipeline: Numeric,
+    virtual_stages: Numeric,
+    head: Numeric,
+    ends: Numeric = 1.0,
+    share: Numeric = 1.0,
 ) -> Float[Array, "..."]:
-    """Layers' worth of idle time of the mean rank, `spare/p + max(-r/p, (1 - 1/p) r - min(1, spare))`.
+    """Layers' worth of idle time of the mean rank, `spare/p + max(-r/p, (a - 1/p) r - a min(e, spare))`.
 
-    `slowest_stage_layers` minus the mean `(L + r) / p`, without cancellation: exactly zero for a single rank
-    [derivation: docs/physics.md B3].
+    `slowest_stage_layers` minus the mean `(L + r) / p`, without cancellation: exactly zero for a single rank. Spare
+    slots are at the output head first, then at the embedding [derivation: docs/physics.md B3].
+
+    **Arguments:**
+
+    - `ends`: ends e of the pipeline on the rank with the output head; 2 where it also has the embedding [1].
+    - `share`: of the micro-batches, a, whose head that rank computes; 1/2 where two ranks do [1].
 
     **Returns:** layer equivalents [1], not negative.
     """
     p, r = jnp.asarray(pipeline), jnp.asarray(head)
     spare = p * fullest_stage_layers(layers, pipeline, virtual_stages) - layers
-    return spare / p + jnp.maximum(-r / p, (1.0 - 1.0 / p) * r - jnp.minimum(1.0, spare))
+    return spare / p + jnp.maximum(-r / p, (share - 1.0 / p) * r - share * jnp.minimum(ends, spare))
+
+
+def slowest_chunk_layers(
+    layers: Numeric, pipeline: Numeric, virtual_stages: Numeric, head: Numeric
+) -> Float[Array, "..."]:
+    """Work of the slowest virtual stage in layers, `max(k, k - min(1, spare) + r)` with `k = ceil(L / (p v))`.
+
+    The last one has the output head and lacks the first spare layer [derivation: docs/physics.md B3].
+
+    **Returns:** layer equivalents [1].
+    """
+    fullest = fullest_stage_layers(layers, pipeline, virtual_stages)
+    spare = jnp.asarray(pipeline) * fullest - layers
+    return fullest / virtual_stages + jnp.maximum(0.0, head - jnp.minimum(1.0, spare))
 
 
 def balanced_stage_layers(
@@ -96,17 +120,23 @@ def balanced_stage_layers(
 
 
 def bubble_fraction(pipeline: Numeric, virtual_stages: Numeric, microbatches: Numeric) -> Float[Array, "..."]:
-    """Pipeline bubble over ideal time, `(p - 1) / (v m)` [Narayanan et al. 2021, sec. 2.2].
+    """Pipeline bubble over ideal time, `((p - m)+ + (min(m, p) - 1) / v) / m` for equal stages.
+
+    `(p - 1) / (v m)` for m >= p [Narayanan et al. 2021, sec. 2.2]; with fewer micro-batches at most m of p ranks work,
+    whatever v is [derivation: docs/step_time.md].
 
     **Returns:** fraction [1].
     """
-    return (jnp.asarray(pipeline) - 1.0) / (jnp.asarray(virtual_stages) * microbatches)
+    m, p = jnp.asarray(microbatches), jnp.asarray(pipeline)
+    return (jnp.maximum(p - m, 0.0) + (jnp.minimum(m, p) - 1.0) / virtual_stages) / m
 
 
 def pipeline_time(
     microbatch_time: Numeric, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric
 ) -> Float[Array, "..."]:
-    """Time of one pass of a 1F1B pipeline, `t = t_mb (m + (p - 1) / v)` [Narayanan et al. 2021, sec. 2.2].
+    """Time of one pass of a 1F1B pipeline, `t = t_mb (max(m, p) + (min(m, p) - 1) / v)`.
+
+    [derivation: docs/step_time.md]; `t_mb (m + (p - 1) / v)` for m >= p [Narayanan et al. 2021, sec. 2.2].
 
     **Arguments:**
 

@@ -105,7 +105,7 @@ def zero_bubble_v(ranks: int, microbatches: int) -> PipelineOrder:
     count = max(2 * ranks - 1, microbatches)
     orders: list[RankOrder] = []
     for rank in range(ranks):
-        done = dict.fromkeys(("F0", "F1", "I0", "I1", "W0", "W1"), 0)
+        done: dict[str, int] = {f"{kind}{chunk}": 0 for kind in "FIW" for chunk in (0, 1)}
         order: list[Operation] = []
 
         def take(*names: str, rank: int = rank, done: dict[str, int] = done, order: list[Operation] = order) -> None:

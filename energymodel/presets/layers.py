@@ -1,8 +1,8 @@
 """How do a preset, its bases, a file and `--set` become one scenario? Each is laid over the one below; the last wins.
 
-What a layer says can change the meaning of what lies below it, so that laying is more than merging tables: ZeRO stages
-and recomputation have short words, another accelerator brings the parts that belong to it, and a title that names the
-old model, accelerator or number of chips goes.
+What a layer says can change the meaning of what lies below it, so that laying is more than merging tables: ZeRO stages,
+recomputation and pipeline schedules have short words, another accelerator brings the parts that belong to it, and a
+title that names the old model, accelerator or number of chips goes.
 """
 
 from functools import reduce
@@ -10,10 +10,19 @@ from typing import Any
 
 from energymodel.errors import InputError, suggest
 from energymodel.presets.files import companions, is_quantity, merge, read_preset
+from energymodel.system.plan import SCHEDULES
 from energymodel.units import parse_quantity
 
 ZERO_STAGES = ("shard_optimizer", "shard_gradients", "shard_parameters")
 RECOMPUTATION = {"none": (0.0, 0.0), "selective": (1.0, 0.0), "full": (0.0, 1.0)}
+SCHEDULE_WORDS = {
+    "1f1b": "",
+    "gpipe": "gpipe",
+    "zb-h1": "zero_bubble",
+    "zb-h2": "zero_bubble_h2",
+    "zb-v": "zero_bubble_v",
+    "dualpipe": "dual_pipe",
+}
 
 Tables = dict[str, Any]
 
@@ -42,7 +51,7 @@ def nested(path: str, value: Any) -> Tables:
 
 
 def _with_switches(layer: Tables) -> Tables:
-    """The layer with `zero = 2` and `recomputation = "full"` as the switches that they stand for."""
+    """The layer with the switches that `zero = 2`, `recomputation = "full"` and `schedule = "zb-h1"` stand for."""
     plan = layer.get("plan")
     if not isinstance(plan, dict) or not isinstance(layout := plan.get("layout"), dict):
         return layer
@@ -57,6 +66,11 @@ def _with_switches(layer: Tables) -> Tables:
         if word not in RECOMPUTATION:
             raise InputError(f'plan.layout.recomputation: unknown "{word}". {suggest(word, RECOMPUTATION)}')
         switches["recompute_attention"], switches["recompute_full"] = RECOMPUTATION[word]
+    if "schedule" in rest:
+        word = str(rest.pop("schedule"))
+        if word not in SCHEDULE_WORDS:
+            raise InputError(f'plan.layout.schedule: unknown "{word}". {suggest(word, SCHEDULE_WORDS)}')
+        switches |= {key: float(key == SCHEDULE_WORDS[word]) for key in SCHEDULES}
     layout = {**rest, **{key: value for key, value in switches.items() if key not in rest}}
     return {**layer, "plan": {**plan, "layout": layout}}
 

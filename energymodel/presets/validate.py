@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from energymodel.errors import InputError
+from energymodel.presets.pipeline_rules import check_pipeline
 from energymodel.system.evaluate import parameters_in_loss
 from energymodel.system.plan import PRECISIONS, TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
@@ -19,7 +20,7 @@ COUNTS = ("tensor", "pipeline", "virtual_stages", "context", "expert", "microbat
 
 
 def check_plan(system: TrainingSystem, plan: TrainingPlan) -> None:
-    """Check counts, divisibility, clock and goal of a plan.
+    """Check counts, divisibility, the pipeline, clock and goal of a plan.
 
     **Raises:** `InputError` for the first thing that cannot be run.
     """
@@ -55,6 +56,7 @@ def check_plan(system: TrainingSystem, plan: TrainingPlan) -> None:
             f"plan.batch: {format_quantity(smallest, 'token')} is less than one micro-batch for each of the {data:g} "
             f"replicas, {format_quantity(needed, 'token')}. Raise it, or take fewer chips or more model parallelism."
         )
+    check_pipeline(system, plan)
     if not float(system.accelerator.minimum_clock) <= clock <= 1.0:
         raise InputError(
             f"plan.clock: {clock:g} is outside {float(system.accelerator.minimum_clock):g} to 1, "

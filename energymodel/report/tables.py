@@ -12,14 +12,14 @@ from rich.text import Text
 from energymodel.presets.scenario import Scenario
 from energymodel.report.fields import Field, outcome_fields, plan_fields, show, total
 from energymodel.system.outcome import TrainingOutcome
-from energymodel.system.plan import TrainingPlan
+from energymodel.system.plan import PRECISIONS, SCHEDULES, TrainingPlan
 from energymodel.units import format_quantity
 
 PRIOR_MARK = "†"
 _BAR = 20
 _RECOMPUTATION = {(0.0, 0.0): "none", (1.0, 0.0): "selective", (0.0, 1.0): "full"}
 _ALWAYS = {"tensor", "pipeline", "microbatch"}
-_OFF = {"fp8", "fp4", "tf32", "fp32", "zero_bubble"}
+_OFF = {*PRECISIONS, *SCHEDULES}
 _SWITCHES = {"shard_optimizer", "shard_gradients", "shard_parameters", "recompute_attention", "recompute_full"}
 
 

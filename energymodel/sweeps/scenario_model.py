@@ -40,7 +40,8 @@ class ScenarioModel(eqx.Module):
         outcome = evaluate(system, plan)
         layout = plan.layout
         group = layout.tensor * layout.pipeline * layout.context
-        smallest_batch = plan.chips / group * layout.microbatch * system.workload.sequence
+        per_replica = layout.fewest_microbatches * layout.microbatch * system.workload.sequence
+        smallest_batch = plan.chips / group * per_replica
         return {
             **limited_values(system, plan, outcome),
             **{f"slack.{name}": getattr(outcome.slack, name) for name in HARD_SLACKS},

@@ -75,6 +75,8 @@ class Software(eqx.Module):
     late_communication: Real = real("1", 0.0, doc="1 if gradients are sent after the backward pass")
     bucket_size: Real = real("B", 1e21, doc="gradient bytes per collective")
     balanced_stages: Real = real("1", 0.0, doc="1 if stages are balanced including the output head, 0 if by layers")
+    empty_slots: Real = real("1", 0.0, doc="layer slots that a pipeline may leave empty: 0 where stages must be equal")
+    whole_groups: Real = real("1", 1.0, doc="1 if interleaving needs micro-batches in multiples of the pipeline")
     microbatch_time: Real = real("s", 0.0, doc="launch overhead of a micro-batch outside its layers")
     activation_copies: Real = real("1", 1.0, doc="activation memory over what the backward pass needs")
     logit_bytes: Real = real("B", 8.0, doc="logits, softmax and gradients, per token and vocabulary entry")

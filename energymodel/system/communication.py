@@ -9,7 +9,7 @@ from energymodel.performance.collectives import hierarchical_latency, hierarchic
 from energymodel.performance.parallelism import inner_ranks
 from energymodel.system.cluster import Software
 from energymodel.system.memory import ChipMemory
-from energymodel.system.plan import TrainingPlan
+from energymodel.system.plan import ParallelLayout, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 from energymodel.system.work import Division, LayerWork
 
@@ -182,17 +182,29 @@ def exposed_communication(software: Software, traffic: Traffic) -> ExposedCommun
     )
 
 
-def pipeline_communication(plan: TrainingPlan, fabric: Fabric, work: LayerWork) -> Communication:
-    """Activations and gradients between pipeline ranks, `2 v (1 - 1/p)` messages [Narayanan et al. 2021, sec. 2.2].
+def pipeline_messages(layout: ParallelLayout) -> Scalar:
+    """Messages that the mean rank of a pipeline sends for a micro-batch, `2 (v - 1/p)` [definition].
 
-    Per micro-batch, averaged over ranks; each message has `2 M h / t` bytes. Of the `p - 1` boundaries, at most
+    None from a single rank to itself; ZB-V passes from its first to its second chunk within the last rank.
+
+    **Returns:** messages [1].
+    """
+    several = jnp.clip(jnp.asarray(layout.pipeline) - 1.0, 0.0, 1.0)
+    return 2.0 * several * (layout.virtual_stages - (1.0 + layout.zero_bubble_v) / layout.pipeline)
+
+
+def pipeline_communication(plan: TrainingPlan, fabric: Fabric, work: LayerWork) -> Communication:
+    """Activations and gradients between pipeline ranks, `2 (v - 1/p)` messages [Narayanan et al. 2021, sec. 2.2].
+
+    Per micro-batch, averaged over ranks: p v - 1 boundaries are crossed twice, those from the last rank to the first
+    among them. Each message has `2 M h / t` bytes. Of the `p - 1` boundaries, at most
     `G / g - 1` lie between nodes: pipeline ranks are placed as far apart as possible.
 
     **Returns:** time [s] and bytes sent [B].
     """
     layout = plan.layout
     size = work.communicated / layout.tensor  # scattered to send, then gathered [Narayanan et al. 2021, sec. 4.1]
-    boundaries = 2.0 * layout.virtual_stages * (1.0 - 1.0 / layout.pipeline)
+    boundaries = pipeline_messages(layout)
     crossing = jnp.clip((plan.chips / fabric.node - 1.0) / jnp.maximum(1.0, layout.pipeline - 1.0), 0.0, 1.0)
     near = point_to_point_time(size, fabric.inner_latency, fabric.inner_bandwidth)
     far = point_to_point_time(size, fabric.outer_latency, fabric.outer_bandwidth)

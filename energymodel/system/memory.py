@@ -6,13 +6,13 @@ import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Scalar
 from energymodel.performance.memory_footprint import (
-    chunks_in_flight,
     layer_activation_bytes,
     logit_bytes,
     state_bytes_per_parameter,
     stored_bytes_per_unit,
 )
 from energymodel.performance.parallelism import balanced_stage_layers, fullest_stage_layers, zero_share
+from energymodel.performance.pipeline_bubble import group_size, held_chunks
 from energymodel.performance.workload import feed_forward_parameters
 from energymodel.system.plan import ParallelLayout, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
@@ -35,20 +35,23 @@ def shard(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Sha
     """Parameters on the fullest chip, `(N_blocks l / L + V h) / t`, `N_routed l / (L t e)`.
 
     With l layers on the fullest pipeline rank. The first rank adds the embedding, the last the output head
-    [derivation: docs/physics.md B3].
+    [derivation: docs/physics.md B3]. DualPipe keeps two stages on each rank, so that twice as many ranks share each
+    [DeepSeek-AI 2024, table 2]; there and in ZB-V the first rank has embedding and output head.
 
     **Returns:** dense and routed parameters [1], each with the number of ranks that hold a copy [1].
     """
     layout, workload = plan.layout, system.workload
-    share = fullest_stage_layers(workload.layers, layout.pipeline, layout.virtual_stages) / workload.layers
+    copies = 1.0 + jnp.asarray(layout.dual_pipe)
+    share = fullest_stage_layers(workload.layers, layout.pipeline, layout.virtual_stages) * copies / workload.layers
     # The embedding is on the first rank and the output head on the last; a single rank holds both.
-    own_head = (1.0 - workload.tied) * jnp.maximum(0.0, 2.0 - layout.pipeline)
+    one_rank = jnp.maximum(jnp.maximum(0.0, 2.0 - layout.pipeline), layout.zero_bubble_v + layout.dual_pipe)
+    own_head = (1.0 - workload.tied) * one_rank
     embeddings = workload.vocabulary * workload.hidden * (1.0 + own_head)
     return Shard(
         dense=(workload.replicated_parameters * share + embeddings) / layout.tensor,
-        dense_ranks=division.ranks,
+        dense_ranks=division.ranks * copies,
         routed=workload.routed_parameters * share / (layout.tensor * layout.expert),
-        routed_ranks=division.ranks / layout.expert,
+        routed_ranks=division.ranks * copies / layout.expert,
     )
 
 
@@ -117,8 +120,8 @@ def memory_per_chip(
 ) -> Scalar:
     """Memory of the fullest chip, `(states + max(first, last) + b M h) x overhead + reserve` [Rajbhandari et al. 2020].
 
-    The first pipeline rank keeps the activations of the most micro-batches in flight; the last rank keeps those of one
-    micro-batch and the logits [Korthikanti et al. 2022, sec. 4.2.3]. Where tensor parallelism gathers the inputs of M
+    The first pipeline rank keeps the activations of the most micro-batches in flight; the last rank keeps fewer and
+    the logits [Korthikanti et al. 2022, sec. 4.2.3]. Where tensor parallelism gathers the inputs of M
     tokens, the allocator keeps b bytes of freed buffers per token and hidden unit (`software.gather_buffers`).
 
     **Arguments:**
@@ -145,10 +148,10 @@ def memory_per_chip(
     again = jnp.clip(division.microbatches - 1.0, 0.0, 1.0) * software.kept_logit_bytes
     logits = logit_bytes(division.tokens, workload.vocabulary, layout.tensor)
     logits = logits * (software.logit_bytes + again) / FP32_PAIR
-    fullest = fullest_stage_layers(workload.layers, layout.pipeline, layout.virtual_stages)
-    chunks = chunks_in_flight(division.microbatches, layout.pipeline, layout.virtual_stages)
-    first = chunks * fullest / layout.virtual_stages * per_layer
-    last = fullest * per_layer + logits * (1.0 - layout.offload_activations)
+    # GPipe has the logits of all micro-batches before it starts to go back.
+    logits = logits * (1.0 + layout.gpipe * (division.microbatches - 1.0))
+    held = _held_layers(system, plan, division.microbatches)
+    first, last = held.most * per_layer, held.last * per_layer + logits * (1.0 - layout.offload_activations)
     routed = part.routed * states(part.routed_ranks)
     even = part.dense * states(part.dense_ranks) + jnp.maximum(first, last)
 
@@ -160,13 +163,55 @@ def memory_per_chip(
     own_head = (1.0 - several) * (1.0 - workload.tied)
 
     def rank(layers: Numeric, flying: Numeric, head: Numeric) -> Scalar:
-        held = (layers * weights + (1.0 + own_head) * embedding) / layout.tensor * states(part.dense_ranks)
-        return held + jnp.minimum(division.microbatches, flying) * layers * per_layer + head * logits
+        stored = (layers * weights + (1.0 + own_head) * embedding) / layout.tensor * states(part.dense_ranks)
+        return stored + flying * layers * per_layer + head * logits
 
-    ranks = jnp.maximum(rank(opening, layout.pipeline, 1.0 - several), rank(final, 1.0, 1.0))
+    ranks = jnp.maximum(rank(opening, held.opening, 1.0 - several), rank(final, held.final, 1.0))
     stored = routed + (1.0 - software.balanced_stages) * even + software.balanced_stages * ranks
     gathered = jnp.clip(layout.tensor - 1.0, 0.0, 1.0) * division.tokens * workload.hidden
     return (stored + software.gather_buffers * gathered) * software.memory_overhead + software.reserved_memory
+
+
+class _HeldLayers(NamedTuple):
+    """Activations of a layer and micro-batch that ranks hold at once [1].
+
+    On the rank that holds `most` and on the `last` one, which has the output head; `opening` and `final` are the
+    micro-batches of the first and the last rank.
+    """
+
+    most: Scalar
+    last: Scalar
+    opening: Scalar
+    final: Scalar
+
+
+def _held_layers(system: TrainingSystem, plan: TrainingPlan, microbatches: Numeric) -> _HeldLayers:
+    """What `pipeline_simulator` finds that ranks hold, by the schedule of the layout.
+
+    Ranks of GPipe and zero-bubble schedules hold as much as the first one: all m micro-batches, p in ZB-H1 and ZB-V,
+    2 p - 1 in ZB-H2 [Qi et al. 2024, table 1], p + 1 in DualPipe [DeepSeek-AI 2024, table 2].
+    """
+    layers, layout, m = system.workload.layers, plan.layout, jnp.asarray(microbatches)
+    p, v, whole = layout.pipeline, layout.virtual_stages, system.software.whole_groups
+    group = whole * jnp.minimum(m, p) + (1.0 - whole) * group_size(m, p)
+    fullest = fullest_stage_layers(layers, p, v)
+    chunk, spare = fullest / v, p * fullest - layers
+    # The last virtual stage lacks the first spare layer, the first one the second: then the second rank holds most.
+    first = held_chunks(m, v, p - 1.0, group)
+    of_first_chunk = jnp.minimum(m, group + jnp.clip(2.0 * p - 1.0 - group, 0.0, group) * jnp.minimum(v - 1.0, 1.0))
+    first = first * chunk - jnp.clip(spare - 1.0, 0.0, 1.0) * of_first_chunk
+    second = held_chunks(m, v, jnp.maximum(p - 2.0, 0.0), group) * chunk
+    last = held_chunks(m, v, 0.0, group) * chunk - jnp.minimum(spare, 1.0)
+    deepest = layout.gpipe * m + layout.zero_bubble_h2 * (2.0 * p - 1.0) + layout.dual_pipe * (p + 1.0)
+    even = jnp.asarray(layout.gpipe) + layout.zero_bubble + layout.zero_bubble_h2
+    even = even + layout.zero_bubble_v + layout.dual_pipe
+    flying = jnp.minimum(m, deepest + (jnp.asarray(layout.zero_bubble) + layout.zero_bubble_v) * p)
+    return _HeldLayers(
+        most=(1.0 - even) * jnp.maximum(first, second) + flying * fullest,
+        last=(1.0 - even) * last + flying * fullest,
+        opening=(1.0 - even) * jnp.minimum(m, p) + flying,
+        final=(1.0 - even) + flying,
+    )
 
 
 def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Scalar:

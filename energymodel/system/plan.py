@@ -6,6 +6,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, component, real, vector
+from energymodel.performance.pipeline_bubble import fewest_microbatches
+
+SCHEDULES = ("gpipe", "zero_bubble", "zero_bubble_h2", "zero_bubble_v", "dual_pipe")
+"""Fields of a layout that choose a pipeline schedule other than 1F1B; at most one is 1."""
 
 PRECISIONS = ("fp8", "fp4", "tf32", "fp32")
 """Fields of a layout that give the share of products in each precision other than bf16; together at most 1."""
@@ -30,8 +34,8 @@ class TargetLoss(AbstractGoal):
 class ParallelLayout(eqx.Module):
     """How the model is divided over chips. Degrees are counts >= 1; switches are 0, 1 or a share between.
 
-    `data = chips / (tensor pipeline context)` is derived; `expert` divides data x context. The number of layers need
-    not be a multiple of the number of stages.
+    `data = chips / (tensor pipeline context)` is derived; `expert` divides data x context. The pipeline runs 1F1B,
+    interleaved with several `virtual_stages`, or what one of `SCHEDULES` says (`zero_bubble` is ZB-H1).
     """
 
     tensor: Real = real("1", 1.0)
@@ -55,6 +59,20 @@ class ParallelLayout(eqx.Module):
     fp32: Real = real("1", 0.0)
     offload_parameters: Real = real("1", 0.0)
     offload_gradients: Real = real("1", 0.0)
+    gpipe: Real = real("1", 0.0)
+    zero_bubble_h2: Real = real("1", 0.0)
+    zero_bubble_v: Real = real("1", 0.0)
+    dual_pipe: Real = real("1", 0.0)
+
+    @property
+    def interleaved(self) -> Float[Array, "..."]:
+        """1 where a rank alternates between virtual stages, 0 for one stage a rank and for the two of ZB-V [1]."""
+        return jnp.clip(jnp.asarray(self.virtual_stages) - 1.0, 0.0, 1.0) * (1.0 - self.zero_bubble_v)
+
+    @property
+    def fewest_microbatches(self) -> Float[Array, "..."]:
+        """Micro-batches that the pipeline schedule needs in a step [1]."""
+        return fewest_microbatches(self.pipeline, self.interleaved, self.dual_pipe)
 
     @property
     def width(self) -> Numeric:

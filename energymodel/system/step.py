@@ -8,7 +8,20 @@ import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Scalar, p_norm, p_norm_excess
 from energymodel.performance.network import network_energy
-from energymodel.performance.parallelism import balanced_stage_layers, bubble_fraction, idle_stage_layers
+from energymodel.performance.parallelism import (
+    balanced_stage_layers,
+    bubble_fraction,
+    fullest_stage_layers,
+    idle_stage_layers,
+    slowest_chunk_layers,
+)
+from energymodel.performance.pipeline_bubble import (
+    dual_pipe_wait,
+    interleaved_bubble,
+    zero_bubble_h1_wait,
+    zero_bubble_h2_wait,
+    zero_bubble_v_wait,
+)
 from energymodel.performance.reliability import straggler_factor
 from energymodel.system.communication import ExposedCommunication, Traffic, exposed_communication, traffic_of
 from energymodel.system.memory import ChipMemory, chip_memory
@@ -19,7 +32,6 @@ from energymodel.system.training_system import TrainingSystem
 from energymodel.system.work import Division, LayerWork, divide, layer_work
 
 BACKWARD_SHARE = 2.0 / 3.0  # of the work of a layer: two products backward for each one forward
-ZERO_BUBBLE_GAIN = 2.0 / 3.0  # of the bubble: (p-1)(F + B - W) instead of (p-1)(F + B + W), with F = B = W
 
 
 class StepWork(NamedTuple):
@@ -138,13 +150,13 @@ def step_work(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Ste
 
 
 def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: OperatingPoint) -> StepTime:
-    """Terms of `t = kappa_n [t_mb (m + (p-1)/v) + t_data + t_opt + t_fixed]` [derivation: docs/physics.md B3].
+    """Terms of `t = kappa_n [m t_mb + t_wait + t_data + t_opt + t_fixed]` [derivation: docs/physics.md B3].
 
-    `t_mb` is the time of a micro-batch on the slowest pipeline rank: the layers' kernels and exposed communication,
-    joined with their launch overhead by a p-norm, the output head and the hop to the next rank. `kappa_n` is the
-    straggler factor. The latency of tensor-parallel communication is exposed, or overlaps with kernels as launches do
-    (`latency_overlap`). Sharded parameters are gathered in both passes; all other data-parallel communication hides
-    behind the backward pass. A zero-bubble schedule fills two thirds of the bubble [Qi et al. 2024, ZB-H1].
+    `t_mb` is the time of a micro-batch on the mean pipeline rank: the layers' kernels and exposed communication,
+    joined with their launch overhead by a p-norm, the output head and the hop to the next rank. `t_wait` is what the
+    schedule makes that rank wait (`performance.pipeline_bubble`), `kappa_n` the straggler factor. The latency of
+    tensor-parallel communication is exposed, or overlaps with kernels as launches do (`latency_overlap`). Sharded
+    parameters are gathered in both passes; all other data-parallel communication hides behind the backward pass.
 
     **Returns:** step time by term [s].
     """
@@ -163,14 +175,10 @@ def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point:
 
     # The pipeline: the slowest rank paces all others, and the last one adds the output head.
     head = work.head_time / point.clock + work.layer.head_bytes / chip.sustained_bandwidth
-    hops = division.microbatches * (1.0 - software.pipeline_overlap) * traffic.pipeline.time
+    hop = (1.0 - software.pipeline_overlap) * traffic.pipeline.time
     work_time = division.layer_passes * layer + division.head_passes * head
-    imbalance = division.microbatches * layer * _idle_layers(system, plan, head / layer)
-    fill = bubble_fraction(layout.pipeline, layout.virtual_stages, division.microbatches)
-    fill = fill * (1.0 - ZERO_BUBBLE_GAIN * layout.zero_bubble)
-    # While the pipeline fills, each rank passes one chunk, so that ranks of unlike work count one by one.
-    unlike = software.balanced_stages * imbalance / (layout.virtual_stages * division.microbatches)
-    bubble = imbalance + fill * (work_time + hops + imbalance) - unlike * layout.pipeline
+    bubble = _pipeline_wait(system, plan, division.microbatches, PassTimes(layer, head, hop))
+    hops = division.microbatches * hop
     passes = work_time + hops + bubble
 
     # Gradient communication hides behind the backward pass for as long as that lasts, unless it starts at its end.
@@ -184,6 +192,7 @@ def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point:
     waiting = jnp.maximum(fetched - passes, 0.0)
     update = memory.optimizer_traffic / chip.sustained_bandwidth + memory.copied / system.node.host_bandwidth
     waking = chip.gate.wake_delay(chip.leakage(point.voltage, point.temperature), passes / division.microbatches)
+    fill = bubble_fraction(layout.pipeline, layout.virtual_stages, division.microbatches)
     overhead = chip.overhead_time + waking + software.microbatch_time * division.microbatches * (1.0 + fill)
     steady = passes + waiting + exposed + update + overhead
     slowdown = straggler_factor(plan.chips, system.reliability.straggler_variation)
@@ -203,10 +212,47 @@ def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point:
     )
 
 
+class PassTimes(NamedTuple):
+    """Time of a micro-batch, forward and backward, in a layer, in the output head, and in a rank's exchange [s]."""
+
+    layer: Scalar
+    head: Scalar
+    hop: Scalar
+
+
+def _pipeline_wait(system: TrainingSystem, plan: TrainingPlan, microbatches: Scalar, passes: PassTimes) -> Scalar:
+    """Time of a step in which the mean pipeline rank waits for the others [s], by the schedule of the layout."""
+    workload, layout, balanced = system.workload, plan.layout, system.software.balanced_stages
+    head = passes.head / passes.layer
+    idle = passes.layer * _idle_layers(system, plan, head)
+    rank = (workload.layers * passes.layer + passes.head) / layout.pipeline + passes.hop + idle
+    slowest = slowest_chunk_layers(workload.layers, layout.pipeline, layout.virtual_stages, head) * passes.layer
+    chunk = (1.0 - balanced) * slowest + (balanced * (rank - passes.hop) + passes.hop) / layout.virtual_stages
+    excess = passes.layer * _head_excess(system, plan, head)
+    weights = 1.0 / (3.0 + layout.recompute_full)  # of the passes: one product for each forward and each input gradient
+    counts = (microbatches, layout.pipeline)
+    others = jnp.asarray(layout.zero_bubble) + layout.zero_bubble_h2 + layout.zero_bubble_v + layout.dual_pipe
+    return (
+        (1.0 - others) * interleaved_bubble(rank, idle, chunk, *counts)
+        + layout.zero_bubble * zero_bubble_h1_wait(rank, idle, *counts, weights)
+        + layout.zero_bubble_h2 * zero_bubble_h2_wait(rank, idle, *counts, weights)
+        + layout.zero_bubble_v * zero_bubble_v_wait(rank, idle, chunk, *counts, weights)
+        + layout.dual_pipe * dual_pipe_wait(rank, idle, excess, *counts, weights)
+    )
+
+
+def _head_excess(system: TrainingSystem, plan: TrainingPlan, head: Numeric) -> Scalar:
+    """Layers' worth of time that the two ranks with the output head in DualPipe need beyond a full one [1]."""
+    layers, layout = system.workload.layers, plan.layout
+    spare = layout.pipeline * fullest_stage_layers(layers, layout.pipeline, layout.virtual_stages) - layers
+    return 0.5 * jnp.maximum(0.0, head - jnp.minimum(2.0, spare))
+
+
 def _idle_layers(system: TrainingSystem, plan: TrainingPlan, head: Numeric) -> Scalar:
     """Layers' worth of time that the mean pipeline rank idles beside the slowest [1], by how stages are balanced."""
     workload, layout, balanced = system.workload, plan.layout, system.software.balanced_stages
-    even = idle_stage_layers(workload.layers, layout.pipeline, layout.virtual_stages, head)
+    ends, share = 1.0 + jnp.asarray(layout.zero_bubble_v) + layout.dual_pipe, 1.0 - 0.5 * layout.dual_pipe
+    even = idle_stage_layers(workload.layers, layout.pipeline, layout.virtual_stages, head, ends, share)
     in_weights = workload.vocabulary * workload.hidden * workload.layers / workload.active_layer_parameters
     fullest, last = balanced_stage_layers(workload.layers, layout.pipeline, in_weights)
     slowest = jnp.maximum(fullest, last + head)

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from energymodel.performance.memory_footprint import (
-    chunks_in_flight,
     layer_activation_bytes,
     logit_bytes,
     state_bytes_per_parameter,
@@ -76,15 +75,6 @@ def test_less_is_stored_the_more_is_divided_or_recomputed(tensor, sequence, scor
 
 
 @few
-@given(microbatches=counts, pipeline=counts, virtual_stages=counts)
-def test_a_rank_holds_at_most_all_chunks_and_a_pipelineful(microbatches, pipeline, virtual_stages):
-    chunks = float(chunks_in_flight(microbatches, pipeline, virtual_stages))
-    assert 1.0 <= chunks <= microbatches * virtual_stages
-    assert chunks <= pipeline * virtual_stages + pipeline - 1.0
-    assert chunks_in_flight(microbatches, 1.0, 1.0) == 1.0
-
-
-@few
 @given(tokens=counts, vocabulary=st.floats(1e3, 3e5), tensor=counts)
 def test_logits_are_divided_over_the_tensor_group(tokens, vocabulary, tensor):
     np.testing.assert_allclose(
@@ -98,17 +88,9 @@ def test_logits_are_divided_over_the_tensor_group(tokens, vocabulary, tensor):
         (state_bytes_per_parameter, (2.0, 4.0, 12.0, 0.5, 0.5, 0.5, 8.0)),
         (stored_bytes_per_unit, (0.5, 4.0, 0.25, 2.0)),
         (layer_activation_bytes, (20.0, 16.0, 4.0, 8.0, 2.0, 34.0, 0.5, 0.5, 0.5)),
-        (chunks_in_flight, (64.0, 16.0, 4.0)),
-        (chunks_in_flight, (4.0, 16.0, 4.0)),
         (logit_bytes, (20.0, 100.0, 2.0)),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_gradients(function, arguments):
     check_grads(jax.jit(function), tuple(map(jnp.asarray, arguments)), order=1, modes=("fwd", "rev"), rtol=1e-4)
-
-
-def test_gradients_are_finite_at_kinks():
-    gradient = jax.jit(jax.grad(chunks_in_flight, argnums=(0, 1, 2)))
-    for point in [(16.0, 16.0, 1.0), (1.0, 1.0, 1.0), (64.0, 16.0, 2.0)]:
-        assert np.all(np.isfinite(gradient(*map(jnp.asarray, point))))

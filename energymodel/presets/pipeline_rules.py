@@ -1,0 +1,128 @@
+"""Which pipelines does a training framework refuse, and what does it say?
+
+Each rule is one that a public framework enforces: Megatron-LM's schedules and arguments, DualPipe's program.
+"""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from energymodel.errors import InputError
+from energymodel.performance.pipeline_bubble import microbatch_multiple
+from energymodel.system.plan import SCHEDULES, ParallelLayout, TrainingPlan
+from energymodel.system.training_system import TrainingSystem
+from energymodel.units import format_quantity
+
+WHOLE = 1e-6
+SCHEDULE_NAMES: dict[str, str] = {
+    "gpipe": "GPipe",
+    "zero_bubble": "ZB-H1",
+    "zero_bubble_h2": "ZB-H2",
+    "zero_bubble_v": "ZB-V",
+    "dual_pipe": "DualPipe",
+}
+OF_STAGES: tuple[str, ...] = ("pipeline", "virtual_stages", *SCHEDULES)
+"""Fields of a layout that decide whether its stages can be laid out."""
+
+
+def stage_fault(system: TrainingSystem, layout: Mapping[str, float]) -> str | None:
+    """What is wrong with the stages and the schedule of a layout, from its fields `OF_STAGES`; None if nothing is."""
+    ranks, chunks = layout["pipeline"], layout["virtual_stages"]
+    chosen = [name for name in SCHEDULES if layout[name] > 0.0]
+    if len(chosen) > 1 or any(0.0 < layout[name] < 1.0 for name in chosen):
+        given = " and ".join(f"{name} = {layout[name]:g}" for name in chosen)
+        return f"plan.layout: {given}, but a pipeline has one schedule. Set one of them to 1 and the others to 0."
+    name = SCHEDULE_NAMES[chosen[0]] if chosen else ""
+    if ranks == 1.0 and chunks > 1.0:
+        return (
+            f"plan.layout.virtual_stages: {chunks:g} on one pipeline rank, which has nothing to interleave. Set "
+            "virtual_stages to 1, or pipeline to 2 or more."
+        )
+    if name and ranks > 1.0 and chunks != (needed := 2.0 if name == "ZB-V" else 1.0):
+        return (
+            f"plan.layout.virtual_stages: {chunks:g}, but {name} has {needed:g} on each rank. Set virtual_stages to "
+            f'{needed:g}, or plan.layout.schedule to "1f1b", which interleaves.'
+        )
+    if name == "DualPipe" and ranks % 2.0:
+        return (
+            f"plan.layout.pipeline: {ranks:g} ranks, but DualPipe pairs ranks from both ends. Set pipeline to an even "
+            'number, or plan.layout.schedule to "1f1b".'
+        )
+    return _layer_fault(system, ranks, chunks)
+
+
+def _layer_fault(system: TrainingSystem, ranks: float, chunks: float) -> str | None:
+    layers, slots = float(system.workload.layers), ranks * chunks
+    if float(system.software.balanced_stages) > 0.0:
+        if chunks > 1.0 or ranks > layers:
+            return (
+                f"plan.layout: {ranks:g} pipeline ranks with {chunks:g} virtual stages for {layers:g} layers, but "
+                "stages that are balanced by weights (system.software.balanced_stages) have at least one layer and do "
+                "not interleave. Set virtual_stages to 1 and pipeline to at most the layers."
+            )
+        return None
+    empty = math.ceil(layers / slots - WHOLE) * slots - layers
+    allowed = float(system.software.empty_slots)
+    if empty <= allowed + WHOLE:
+        return None
+    unequal = f"at most {allowed:g} may stay empty" if allowed else "stages must be equal"
+    return (
+        f"plan.layout: pipeline {ranks:g} x virtual stages {chunks:g} = {slots:g} stages do not divide {layers:g} "
+        f"layers ({empty:g} slots would stay empty, and {unequal}: system.software.empty_slots = {allowed:g}). Choose "
+        "degrees whose product divides the layers, or set empty_slots to what your framework allows."
+    )
+
+
+def check_pipeline(system: TrainingSystem, plan: TrainingPlan) -> None:
+    """Check that a framework runs the pipeline of a plan: its stages, its schedule and its micro-batches.
+
+    A batch that changes along the run takes all values between its knots, so that only its fewest micro-batches count.
+
+    **Raises:** `InputError` that names the rule.
+    """
+    layout = plan.layout
+    if fault := stage_fault(system, {name: float(getattr(layout, name)) for name in OF_STAGES}):
+        raise InputError(fault)
+    ranks = float(layout.pipeline)
+    if ranks == 1.0:
+        return
+    batch = float(np.min(plan.batch))
+    unit = microbatch_tokens(system, plan)
+    count, fewest, multiple = batch / unit, round(float(layout.fewest_microbatches)), multiple_count(system, layout)
+    nearest = max(fewest, multiple * round(count / multiple))
+    instead = (
+        f"Set plan.batch to {format_quantity(nearest * unit, 'token')} ({nearest} micro-batches), or change chips, "
+        "pipeline or microbatch"
+    )
+    interleaved = float(layout.interleaved) > 0.0
+    if count < fewest - WHOLE:
+        who = f"an interleaved schedule of {ranks:g} ranks" if interleaved else f"DualPipe on {ranks:g} ranks"
+        raise InputError(
+            f"plan.batch: {count:.6g} micro-batches for each replica, but {who} needs {fewest}. {instead}."
+        )
+    if plan.knots > 1:
+        return
+    if abs(count / multiple - round(count / multiple)) * multiple > WHOLE * count:
+        why = "a step has whole micro-batches"
+        if interleaved and multiple > 1:
+            why = (
+                f"an interleaved schedule takes them through a chunk in groups of {ranks:g} pipeline ranks "
+                "(system.software.whole_groups = 1, as in Megatron-LM)"
+            )
+        elif multiple > 1:
+            why = "DualPipe takes half of them from each end"
+        raise InputError(f"plan.batch: {count:.6g} micro-batches for each replica, but {why}. {instead}.")
+
+
+def microbatch_tokens(system: TrainingSystem, plan: TrainingPlan) -> float:
+    """Tokens of a global batch with one micro-batch for each replica [token]."""
+    layout = plan.layout
+    group = float(layout.tensor) * float(layout.pipeline) * float(layout.context)
+    return float(plan.chips) / group * float(layout.microbatch) * float(system.workload.sequence)
+
+
+def multiple_count(system: TrainingSystem, layout: ParallelLayout) -> int:
+    """Number that the micro-batches of a step are a multiple of."""
+    counts = layout.pipeline, layout.interleaved, layout.dual_pipe, system.software.whole_groups
+    return round(float(microbatch_multiple(*counts)))
