@@ -37,7 +37,7 @@ def interleaved_bubble(
     """
     m, p = jnp.asarray(microbatches), jnp.asarray(pipeline)
     missing, more = jnp.maximum(p - m, 0.0), jnp.maximum(m - p, 0.0)
-    return jnp.asarray(rank - idle) * missing + (jnp.minimum(m, p) - 1.0) * chunk + idle * more
+    return (jnp.asarray(rank) - idle) * missing + (jnp.minimum(m, p) - 1.0) * chunk + idle * more
 
 
 def zero_bubble_h1_wait(
@@ -55,7 +55,7 @@ def zero_bubble_h1_wait(
     **Returns:** time [s].
     """
     m, p, w = jnp.asarray(microbatches), jnp.asarray(pipeline), jnp.asarray(weight_share)
-    others, mean = _other_ranks(rank, idle, p), rank - idle
+    others, mean = _other_ranks(rank, idle, p), jnp.asarray(rank) - idle
     returning = (1.0 - w) * (p * mean + (jnp.minimum(m, p) - 1.0) * rank)
     returning = returning + w * others.mean + jnp.maximum(m - p, 0.0) * rank - m * mean
     return jnp.maximum(m * idle + w * others.total, returning)
@@ -74,7 +74,7 @@ def zero_bubble_h2_wait(
     **Returns:** time [s].
     """
     m, p, w = jnp.asarray(microbatches), jnp.asarray(pipeline), jnp.asarray(weight_share)
-    others, mean = _other_ranks(rank, idle, p), rank - idle
+    others, mean = _other_ranks(rank, idle, p), jnp.asarray(rank) - idle
     returning = (1.0 - w) * (p * mean + (m - 1.0) * rank) + w * others.mean - m * mean
     filling = (1.0 - 3.0 * w) * others.total - 2.0 * p * w * (rank - others.mean)
     return jnp.maximum(returning, m * idle + jnp.maximum(filling, 0.0))
@@ -98,7 +98,7 @@ def zero_bubble_v_wait(
     **Returns:** time [s].
     """
     m, p, w = jnp.asarray(microbatches), jnp.asarray(pipeline), jnp.asarray(weight_share)
-    mean, other = rank - idle, _other_ranks(rank, idle, p).mean
+    mean, other = jnp.asarray(rank) - idle, _other_ranks(rank, idle, p).mean
     returning = (1.0 - w) * p * mean + (m - 1.0) * jnp.maximum((1.0 - w) * other, chunk) + w * other
     pace = (m + (p - 1.0) * (1.0 - 3.0 * w)) * other + (1.0 - w) * (rank - other)
     filling = 0.5 * w * jnp.maximum(2.0 * p - 1.0 - m, 0.0) + (1.0 - 3.0 * w) * jnp.maximum(0.5 * p - 1.0, 0.0)
