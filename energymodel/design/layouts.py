@@ -11,7 +11,7 @@ import numpy as np
 
 from energymodel.design.training_run import TrainingRun
 from energymodel.errors import InputError
-from energymodel.presets.pipeline_rules import OF_STAGES, stage_fault
+from energymodel.system.pipeline_rules import OF_STAGES, stage_fault
 from energymodel.system.plan import PRECISIONS, SCHEDULES, ParallelLayout
 from energymodel.system.training_system import TrainingSystem
 
@@ -29,7 +29,7 @@ SWITCHES = FIELDS[FIELDS.index("recompute_full") + 1 :]
 def candidates(given: TrainingRun, chips: float, ranges: Mapping[str, tuple[float, float]] | None = None) -> Lattice:
     """All layouts that divide at most `chips` chips, the scenario's own among them.
 
-    Tensor parallelism stays within a node; pipelines are those that the software runs (`presets.pipeline_rules`);
+    Tensor parallelism stays within a node; pipelines are those that the software runs (`system.pipeline_rules`);
     ZeRO 2 and 3, and recomputation none or full (selective where attention scores are kept), are the ends of
     what memory costs: stages 0 and 1 send the same bytes as 2 and keep more. `ranges` are those of fields: a switch
     takes both ends of its range, all else must lie within.

@@ -17,11 +17,11 @@ from energymodel.design.layouts import Lattice, take
 from energymodel.design.problem import Criteria, DesignProblem, Formulation
 from energymodel.design.relaxation import OPTIONS, evaluate_points, solve_relaxed
 from energymodel.design.training_run import TrainingRun
-from energymodel.presets.pipeline_rules import multiple_count
 from energymodel.presets.scenario import Scenario
 from energymodel.solver import RESULTS, Solution
 from energymodel.system.evaluate import evaluate, parameters_in_loss
 from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.pipeline_rules import multiple_count
 from energymodel.system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
 
 GROUP = 16  # layouts that are rounded at once

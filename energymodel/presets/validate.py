@@ -8,8 +8,8 @@ import jax
 import numpy as np
 
 from energymodel.errors import InputError
-from energymodel.presets.pipeline_rules import check_pipeline
 from energymodel.system.evaluate import parameters_in_loss
+from energymodel.system.pipeline_rules import check_pipeline
 from energymodel.system.plan import PRECISIONS, TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 from energymodel.units import format_quantity

@@ -14,6 +14,7 @@ from energymodel.performance.reliability import availability, cluster_mtbf, youn
 from energymodel.physics.limits import landauer_energy, landauer_multiple
 from energymodel.system.operating_point import precision_energy, precision_speedup
 from energymodel.system.outcome import EnergyBreakdown, Slack, StepTime, TrainingOutcome
+from energymodel.system.pipeline_rules import check_pipeline, is_traced
 from energymodel.system.plan import AbstractGoal, TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.step import ChipPower, Step, training_step
 from energymodel.system.training_system import TrainingSystem
@@ -25,9 +26,15 @@ def evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
     Pure: works under `jit`, `vmap` and `grad`, in the caller's precision (float32 or float64). All inputs are in SI
     units. A plan with one batch knot uses the closed form; more knots integrate over the progress of the run.
 
+    Counts may be fractions where they are traced. Of known numbers, those that no framework runs are refused.
+
     **Returns:** `TrainingOutcome`; its `energy` parts [J] add up to the total, and its `slack` is negative where the
     plan violates a limit of the system.
+
+    **Raises:** `InputError` for a pipeline that cannot run (`system.pipeline_rules`), unless it is traced.
     """
+    if not is_traced(system.workload, system.software, plan):
+        check_pipeline(system, plan)
     parameters = parameters_in_loss(system)
     if plan.knots == 1:
         batch = jnp.reshape(plan.batch, ())

@@ -206,9 +206,11 @@ def _held_layers(system: TrainingSystem, plan: TrainingPlan, microbatches: Numer
     even = jnp.asarray(layout.gpipe) + layout.zero_bubble + layout.zero_bubble_h2
     even = even + layout.zero_bubble_v + layout.dual_pipe
     flying = jnp.minimum(m, deepest + (jnp.asarray(layout.zero_bubble) + layout.zero_bubble_v) * p)
+    # The first rank of ZB-V, which is also the last, starts backward passes before the others are full.
+    at_head = flying - layout.zero_bubble_v * jnp.maximum(jnp.minimum(m, p) - 0.5 * (m + 1.0), 0.0)
     return _HeldLayers(
         most=(1.0 - even) * jnp.maximum(first, second) + flying * fullest,
-        last=(1.0 - even) * last + flying * fullest,
+        last=(1.0 - even) * last + at_head * fullest,
         opening=(1.0 - even) * jnp.minimum(m, p) + flying,
         final=(1.0 - even) + flying,
     )

@@ -6,6 +6,7 @@ Each rule is one that a public framework enforces: Megatron-LM's schedules and a
 import math
 from collections.abc import Mapping
 
+import jax
 import numpy as np
 
 from energymodel.errors import InputError
@@ -66,11 +67,11 @@ def _layer_fault(system: TrainingSystem, ranks: float, chunks: float) -> str | N
     allowed = float(system.software.empty_slots)
     if empty <= allowed + WHOLE:
         return None
-    unequal = f"at most {allowed:g} may stay empty" if allowed else "stages must be equal"
+    allows = f"allows {allowed:g} (system.software.empty_slots)" if allowed else "needs equal stages (empty_slots = 0)"
     return (
-        f"plan.layout: pipeline {ranks:g} x virtual stages {chunks:g} = {slots:g} stages do not divide {layers:g} "
-        f"layers ({empty:g} slots would stay empty, and {unequal}: system.software.empty_slots = {allowed:g}). Choose "
-        "degrees whose product divides the layers, or set empty_slots to what your framework allows."
+        f"plan.layout: {layers:g} layers leave {empty:g} of pipeline {ranks:g} x virtual stages {chunks:g} = {slots:g} "
+        f"slots empty, but the framework {allows}. Choose degrees whose product divides the layers, or set "
+        "system.software.empty_slots to what your framework allows."
     )
 
 
@@ -113,6 +114,11 @@ def check_pipeline(system: TrainingSystem, plan: TrainingPlan) -> None:
         elif multiple > 1:
             why = "DualPipe takes half of them from each end"
         raise InputError(f"plan.batch: {count:.6g} micro-batches for each replica, but {why}. {instead}.")
+
+
+def is_traced(*trees: object) -> bool:
+    """Whether some number is not known yet, because a transformation traces it."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
 
 
 def microbatch_tokens(system: TrainingSystem, plan: TrainingPlan) -> float:
