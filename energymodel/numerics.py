@@ -56,9 +56,9 @@ def vector(unit: str) -> Any:
     return eqx.field(converter=as_real, metadata={"unit": unit, "array": True})
 
 
-def component() -> Any:
+def component(default: eqx.Module | None = None) -> Any:
     """Declare a field that holds another component."""
-    return eqx.field()
+    return eqx.field() if default is None else eqx.field(default=default)
 
 
 def softplus(x: Numeric) -> Float[Array, "..."]:

@@ -114,5 +114,7 @@ def preset_toml(category: str, name: str) -> str:
         # The name makes it replace what the base has there, whatever law or device that is.
         change = nested(f"system.{place}", {"preset": name, **preset_in_si(category, name)})
         what = f"with this system.{place}. Edit it, or copy parts into another."
+    if category in ("clusters", "software"):
+        change = change | {"plan": {"layout": {"zero": 1}}}  # all that every framework runs with a pipeline
     heading = f"# {preset['title']} ({category}/{name})\n# A scenario file: {BASE} {what}\n"
     return heading + dumps({"base": BASE, **change})

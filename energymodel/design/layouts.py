@@ -20,6 +20,8 @@ Lattice = ParallelLayout
 
 MICROBATCHES = (1, 2, 4, 8)
 _LAYOUT = {"tensor": "t", "pipeline": "p", "virtual_stages": "v", "context": "c", "expert": "e", "microbatch": "b"}
+ZERO = {1: (1.0, 0.0, 0.0), 2: (1.0, 1.0, 0.0), 3: (1.0, 1.0, 1.0)}
+"""Whether optimizer states, gradients and parameters are sharded, by ZeRO stage."""
 SMALLEST_CONTEXT = 4096.0  # tokens of a sequence that one chip of a context group should keep
 FIELDS = tuple(field.name for field in dataclasses.fields(ParallelLayout))
 SWITCHES = FIELDS[FIELDS.index("recompute_full") + 1 :]
@@ -30,9 +32,9 @@ def candidates(given: TrainingRun, chips: float, ranges: Mapping[str, tuple[floa
     """All layouts that divide at most `chips` chips, the scenario's own among them.
 
     Tensor parallelism stays within a node; pipelines are those that the software runs (`system.pipeline_rules`);
-    ZeRO 2 and 3, and recomputation none or full (selective where attention scores are kept), are the ends of
-    what memory costs: stages 0 and 1 send the same bytes as 2 and keep more. `ranges` are those of fields: a switch
-    takes both ends of its range, all else must lie within.
+    ZeRO is of stage 1, 2 or 3, with pipelines up to the stage that the framework runs there; stage 0 sends the same
+    bytes as 1 and keeps more. Recomputation none or full (selective where attention scores are kept) are the ends of
+    what memory costs. `ranges` are those of fields: a switch takes both ends of its range, all else must lie within.
     """
     ranges = ranges or {}
     workload, own = given.system.workload, given.plan.layout
@@ -44,12 +46,16 @@ def candidates(given: TrainingRun, chips: float, ranges: Mapping[str, tuple[floa
     contexts = [c for c in _powers(chips) if c == 1 or float(workload.sequence) / c >= SMALLEST_CONTEXT]
     experts = _powers(min(chips, float(workload.experts)))
     recomputations = [(0.0, 0.0), (0.0, 1.0), (1.0, 0.0)][: 2 + int(float(workload.flash) < 1.0)]
+    with_pipeline = max(1.0, float(given.system.software.zero_with_pipeline))
     rows = [
-        (t, p, v, c, e, b, float(t > 1), 1.0, 1.0, shard_parameters, *recomputation)
+        (t, p, v, c, e, b, float(t > 1), *ZERO[stage], *recomputation)
         for t, p, c, e in itertools.product(tensors, pipelines, contexts, experts)
         if t * p * max(c, e) <= chips
-        for v, b, shard_parameters, recomputation in itertools.product(
-            stages[p], MICROBATCHES, (0.0, 1.0), recomputations
+        for v, b, stage, recomputation in itertools.product(
+            stages[p],
+            MICROBATCHES,
+            [stage for stage in ZERO if p == 1 or stage <= with_pipeline],
+            recomputations,
         )
     ]
     switches = [sorted(set(ranges.get(name, (float(getattr(own, name)),)))) for name in SWITCHES]
@@ -101,11 +107,11 @@ def concatenate(*lanes: Any) -> Any:
 
 
 def layout_label(layout: ParallelLayout) -> str:
-    """A layout in one word, such as t4·p8·v16·c2·b1, with ZeRO 3 and recomputation where they act."""
+    """A layout in one word, such as t4·p8·v16·c2·b1, with ZeRO 2 or 3 and recomputation where they act."""
     degrees = [f"{short}{float(getattr(layout, name)):g}" for name, short in _LAYOUT.items()]
     degrees = [word for word in degrees if word[1:] != "1" or word[0] in "tp"]
-    if float(layout.shard_parameters):
-        degrees.append("z3")
+    if float(layout.shard_parameters) or float(layout.shard_gradients):
+        degrees.append("z3" if float(layout.shard_parameters) else "z2")
     if float(layout.recompute_full):
         degrees.append("full")
     elif float(layout.recompute_attention):

@@ -36,6 +36,26 @@ def state_bytes_per_parameter(
     )
 
 
+def layer_buffer_bytes(
+    weight_bytes: Numeric, sent_bytes: Numeric, shard_parameters: Numeric, shard_gradients: Numeric, ranks: Numeric
+) -> Float[Array, "..."]:
+    """Bytes per parameter of a layer that sharding gathers or scatters, `(1 - 1/n) (2 w s_p + c s_g)` [definition].
+
+    Sharded parameters are gathered for the layer at work and for the next one; the gradients of the layer at work are
+    scattered when they are complete.
+
+    **Arguments:**
+
+    - `weight_bytes`, `sent_bytes`: w of a weight, c of a gradient as communicated [B].
+    - `shard_parameters`, `shard_gradients`: s_p, s_g, 0 or 1 each; ZeRO stages 3 and 2 [1].
+    - `ranks`: ranks n that share a copy [1].
+
+    **Returns:** bytes per parameter of the layer on a chip [B].
+    """
+    others = 1.0 - 1.0 / jnp.asarray(ranks)
+    return others * (2.0 * jnp.asarray(weight_bytes) * shard_parameters + jnp.asarray(sent_bytes) * shard_gradients)
+
+
 def stored_bytes_per_unit(
     gated: Numeric, feed_forward_ratio: Numeric, kv_ratio: Numeric, copies: Numeric
 ) -> Float[Array, "..."]:

@@ -142,7 +142,8 @@ def build(table: dict[str, Any], kind: type, path: str, provenance: dict[str, Pr
             if field.default is dataclasses.MISSING:
                 raise InputError(f"{path}: {name} is missing. Give it, or start from a preset.")
             values[name] = field.default
-            provenance[where] = Provenance(field.metadata["unit"], "prior", "default", "")
+            if name not in _component_fields(final):
+                provenance[where] = Provenance(field.metadata["unit"], "prior", "default", "")
         elif name in _component_fields(final):
             values[name] = build(table[name], field_class(final, name), where, provenance)
         else:

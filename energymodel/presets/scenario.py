@@ -127,7 +127,7 @@ def _build(name: str, tables: dict[str, Any]) -> Scenario:
     for key, default in ("clock", 1.0), ("power_cap", system_tables["accelerator"]["rated_power"]), ("layout", {}):
         plan_tables.setdefault(key, default)
     plan = _build_plan(plan_tables, provenance)
-    check_plan(system, plan)
+    check_plan(system, plan, str(system_tables["software"].get("title", "The framework")))
     check_supplies(system)
     calibration = tables.get("calibration", {})
     check_measured(system, float(plan.power_cap), calibration)

@@ -19,8 +19,12 @@ UNLIMITED_TOKENS = 1e20  # a million times the largest run: what is left of the 
 COUNTS = ("tensor", "pipeline", "virtual_stages", "context", "expert", "microbatch")
 
 
-def check_plan(system: TrainingSystem, plan: TrainingPlan) -> None:
-    """Check counts, divisibility, the pipeline, clock and goal of a plan.
+def check_plan(system: TrainingSystem, plan: TrainingPlan, framework: str = "The framework") -> None:
+    """Check counts, divisibility, the pipeline, sharding, clock and goal of a plan.
+
+    **Arguments:**
+
+    - `framework`: what the message calls the software of the system.
 
     **Raises:** `InputError` for the first thing that cannot be run.
     """
@@ -31,6 +35,7 @@ def check_plan(system: TrainingSystem, plan: TrainingPlan) -> None:
         elif not 0.0 <= value <= 1.0:
             raise InputError(f"plan.layout.{name}: {value:g} is not a share between 0 and 1.")
     check_precisions({name: layout[name] for name in PRECISIONS}, "plan.layout")
+    check_sharding(system, layout, framework)
     chips, clock = float(plan.chips), float(plan.clock)
     _check_whole("plan.chips", chips)
     group = layout["tensor"] * layout["pipeline"] * layout["context"]
@@ -68,6 +73,22 @@ def check_plan(system: TrainingSystem, plan: TrainingPlan) -> None:
         raise InputError("plan.goal: use TokenBudget or TargetLoss.")
     elif float(plan.goal.tokens) <= 0.0:
         raise InputError("plan.goal.tokens: 0 tokens train nothing. Give a positive number of tokens.")
+
+
+def check_sharding(system: TrainingSystem, layout: Mapping[str, float], framework: str) -> None:
+    """Check that the framework runs a layout's ZeRO stage together with its pipeline.
+
+    **Raises:** `InputError` that names the framework and what it runs.
+    """
+    stage = 3 if layout["shard_parameters"] > 0.0 else 2 if layout["shard_gradients"] > 0.0 else 1
+    highest = float(system.software.zero_with_pipeline)
+    if layout["pipeline"] > 1.0 and stage > highest:
+        what = "parameters" if stage == 3 else "gradients"
+        raise InputError(
+            f"plan.layout.zero: {framework} does not shard {what} (ZeRO {stage}) with pipeline parallelism, here "
+            f"{layout['pipeline']:g} stages. Take zero = {max(1.0, highest):g}, pipeline = 1, or another "
+            "system.software, such as meta-fsdp."
+        )
 
 
 def check_supplies(system: TrainingSystem) -> None:

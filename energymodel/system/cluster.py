@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, component, real
+from energymodel.performance.gradient_sharding import AbstractGradientSharding, ScatterEachMicrobatch
 from energymodel.performance.network import Link, contended_bandwidth, network_energy_per_bit
 from energymodel.performance.topology import AbstractTopology
 
@@ -84,3 +85,6 @@ class Software(eqx.Module):
     gather_buffers: Real = real("B", 0.0, doc="freed all-gather buffers the allocator keeps, per token and hidden unit")
     usable_memory: Real = real("1", 0.9, doc="share of a chip's memory at which half of the runs fail")
     memory_spread: Real = real("1", 0.05, doc="standard deviation scale of ln(memory) about the prediction")
+    sharded_gradients: AbstractGradientSharding = component(ScatterEachMicrobatch())
+    regather: Real = real("1", 0.0, doc="1 if ZeRO 2 gathers its parameters for every micro-batch, 0 if once a step")
+    zero_with_pipeline: Real = real("1", 1.0, doc="highest ZeRO stage that runs with pipeline parallelism")

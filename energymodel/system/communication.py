@@ -217,15 +217,22 @@ def data_communication(
 ) -> Communication:
     """Gradients and parameters over the replicas in a step, `n (w_g + k w_p)` bytes [Rajbhandari et al. 2020, sec. 7].
 
-    One reduce-scatter of gradients and `k = 1` all-gather of parameters. With sharded parameters every micro-batch
-    gathers in its forward and its backward pass, `k = 2 m`, and scatters its gradients. Without sharding, gradients
-    are all-reduced: both halves send `w_g`. Gradients travel in buckets, one collective each.
+    One reduce-scatter of gradients and `k = 1` all-gather of parameters. Sharded gradients are scattered as often as
+    the framework does (`software.sharded_gradients`). With sharded parameters every micro-batch gathers in its forward
+    and its backward pass, `k = 2 m`; some frameworks gather for every micro-batch with sharded gradients alone, `k = m`
+    (`software.regather`). Without sharding, gradients are all-reduced: both halves send `w_g`. Gradients travel in
+    buckets, one collective each.
 
     **Returns:** time [s] and bytes sent [B] in a step, before overlap.
     """
     layout, software, part, kept = plan.layout, system.software, memory.shard, memory.kept
-    gathers = (1.0 - layout.shard_parameters) + 2.0 * layout.shard_parameters * division.microbatches
-    scatters = 1.0 + layout.shard_parameters * (division.microbatches - 1.0)
+    microbatches, often = (
+        division.microbatches,
+        software.sharded_gradients.scatters(division.microbatches, layout.pipeline),
+    )
+    once_or_each = 1.0 + layout.shard_gradients * software.regather * (microbatches - 1.0)
+    gathers = (1.0 - layout.shard_parameters) * once_or_each + 2.0 * layout.shard_parameters * microbatches
+    scatters = 1.0 + layout.shard_gradients * (often - 1.0)
     sharded = jnp.maximum(layout.shard_optimizer, layout.shard_parameters)
     halves = scatters * kept.sent + gathers * (sharded * kept.weight + (1.0 - sharded) * kept.sent)
     # Reduce-scatter and all-gather use rings; only an all-reduce may use a tree.

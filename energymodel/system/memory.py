@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from energymodel.numerics import Numeric, Scalar
 from energymodel.performance.memory_footprint import (
     layer_activation_bytes,
+    layer_buffer_bytes,
     logit_bytes,
     state_bytes_per_parameter,
     stored_bytes_per_unit,
@@ -122,7 +123,8 @@ def memory_per_chip(
 
     The first pipeline rank keeps the activations of the most micro-batches in flight; the last rank keeps fewer and
     the logits [Korthikanti et al. 2022, sec. 4.2.3]. Where tensor parallelism gathers the inputs of M
-    tokens, the allocator keeps b bytes of freed buffers per token and hidden unit (`software.gather_buffers`).
+    tokens, the allocator keeps b bytes of freed buffers per token and hidden unit (`software.gather_buffers`). Of
+    sharded gradients, what the framework does not scatter at once is kept whole (`software.sharded_gradients`).
 
     **Arguments:**
 
@@ -131,6 +133,7 @@ def memory_per_chip(
     **Returns:** memory [B].
     """
     layout, workload, software = plan.layout, system.workload, system.software
+    whole = software.sharded_gradients.kept(division.microbatches, layout.pipeline, layout.virtual_stages)
 
     def states(ranks: Numeric) -> Scalar:
         return state_bytes_per_parameter(
@@ -138,7 +141,7 @@ def memory_per_chip(
             kept.gradient * (1.0 - layout.offload_gradients),
             kept.optimizer * (1.0 - layout.offload_optimizer),
             layout.shard_parameters,
-            layout.shard_gradients,
+            layout.shard_gradients * (1.0 - whole),
             layout.shard_optimizer,
             ranks,
         )
@@ -168,6 +171,15 @@ def memory_per_chip(
 
     ranks = jnp.maximum(rank(opening, held.opening, 1.0 - several), rank(final, held.final, 1.0))
     stored = routed + (1.0 - software.balanced_stages) * even + software.balanced_stages * ranks
+
+    def buffers(layer: Numeric, ranks: Numeric) -> Scalar:
+        per_parameter = layer_buffer_bytes(
+            kept.weight, kept.sent, layout.shard_parameters, layout.shard_gradients, ranks
+        )
+        return jnp.asarray(layer) / (workload.layers * layout.tensor) * per_parameter
+
+    stored = stored + buffers(workload.replicated_parameters, part.dense_ranks)
+    stored = stored + buffers(workload.routed_parameters / layout.expert, part.routed_ranks)
     gathered = jnp.clip(layout.tensor - 1.0, 0.0, 1.0) * division.tokens * workload.hidden
     return (stored + software.gather_buffers * gathered) * software.memory_overhead + software.reserved_memory
 

@@ -1,0 +1,74 @@
+"""When are sharded gradients scattered, and how much of the whole gradient does a chip keep until then?
+
+With gradient accumulation, a framework that shards gradients (ZeRO stages 2 and 3) either scatters those of every
+micro-batch, which multiplies the traffic, or sums them whole, which takes the memory that sharding was to save
+[PyTorch pull request 126166].
+
+Shared arguments [1]: `microbatches` m of a replica in a step; `pipeline` ranks p; `virtual_stages` v of a rank.
+"""
+
+from abc import abstractmethod
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.numerics import Numeric
+
+
+class AbstractGradientSharding(eqx.Module):
+    """What a framework does with the gradients of a micro-batch where they are sharded."""
+
+    @abstractmethod
+    def scatters(self, microbatches: Numeric, pipeline: Numeric) -> Float[Array, "..."]:
+        """Times that a step scatters the gradients of all parameters [1]."""
+
+    @abstractmethod
+    def kept(self, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Float[Array, "..."]:
+        """Share of the whole gradient that a chip keeps until it is scattered [1]."""
+
+
+class ScatterEachMicrobatch(AbstractGradientSharding):
+    """Every micro-batch scatters its gradients, layer by layer: `m` times the traffic, nothing kept.
+
+    DeepSpeed's ZeRO 2 and 3, Megatron-FSDP and PyTorch's FSDP, unless told otherwise.
+    """
+
+    def scatters(self, microbatches: Numeric, pipeline: Numeric) -> Float[Array, "..."]:
+        """Once for each micro-batch, `m` [1]."""
+        return jnp.asarray(microbatches) * jnp.ones_like(pipeline)
+
+    def kept(self, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Float[Array, "..."]:
+        """Nothing but the layer at work [1]."""
+        return jnp.zeros_like(jnp.asarray(microbatches) * pipeline * virtual_stages)
+
+
+class ScatterOnce(AbstractGradientSharding):
+    """Micro-batches sum their whole gradients, and the last one scatters them: PyTorch's FSDP with `no_sync`."""
+
+    def scatters(self, microbatches: Numeric, pipeline: Numeric) -> Float[Array, "..."]:
+        """Once [1]."""
+        return jnp.ones_like(jnp.asarray(microbatches) * pipeline)
+
+    def kept(self, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Float[Array, "..."]:
+        """All of it, `min(m - 1, 1)`: a single micro-batch has nothing to add to [1]."""
+        return jnp.clip(jnp.asarray(microbatches) - 1.0, 0.0, 1.0) * jnp.ones_like(jnp.asarray(pipeline))
+
+
+class ScatterEachRound(AbstractGradientSharding):
+    """A virtual stage sums the gradients of the p micro-batches that pass it in a row, then scatters them.
+
+    The interleaved schedule passes micro-batches in rounds of p [Narayanan et al. 2021, sec. 2.2], so that only the
+    virtual stage at work keeps its gradients whole. Up to p micro-batches make one round: all forward passes come
+    before all backward passes. Without a pipeline every micro-batch is a round.
+    """
+
+    def scatters(self, microbatches: Numeric, pipeline: Numeric) -> Float[Array, "..."]:
+        """Once a round, `max(1, m / p)` [1]."""
+        return jnp.maximum(1.0, jnp.asarray(microbatches) / pipeline)
+
+    def kept(self, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Float[Array, "..."]:
+        """One virtual stage of the rank, `1 / v`; nothing without a pipeline [1]."""
+        several = jnp.clip(jnp.asarray(pipeline) - 1.0, 0.0, 1.0)
+        again = jnp.clip(jnp.asarray(microbatches) - 1.0, 0.0, 1.0)
+        return several * again / jnp.asarray(virtual_stages)

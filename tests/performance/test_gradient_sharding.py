@@ -1,0 +1,115 @@
+"""When sharded gradients leave, what that sends and keeps, and which framework runs it with pipelines."""
+
+import itertools
+
+import jax
+import numpy as np
+import pytest
+
+from energymodel.design.layouts import candidates
+from energymodel.design.training_run import TrainingRun
+from energymodel.errors import InputError
+from energymodel.performance.gradient_sharding import ScatterEachMicrobatch, ScatterEachRound, ScatterOnce
+from energymodel.presets.scenario import load_scenario
+from energymodel.system.step import step_work
+from gradients import check_grads
+
+SCENARIO = "llama-3.1-405b-h100"  # 16 micro-batches on 16 pipeline ranks of 8 virtual stages
+RULES = [ScatterEachMicrobatch, ScatterOnce, ScatterEachRound]
+
+
+def work_of(**changes):
+    scenario = load_scenario(
+        SCENARIO,
+        {f"{'plan.layout.' if key == 'zero' else 'system.software.'}{key}": value for key, value in changes.items()},
+    )
+    return scenario, step_work(scenario.system, scenario.plan, scenario.plan.batch[0])
+
+
+def rule(name):
+    return {"sharded_gradients": {"component": name}, "zero_with_pipeline": 3}
+
+
+@pytest.mark.parametrize(
+    ("kind", "scatters", "kept"),
+    # micro-batches, pipeline, virtual stages: (1, 1, 1), (8, 1, 1), (5, 8, 16), (64, 8, 4)
+    [
+        (ScatterEachMicrobatch, [1, 8, 5, 64], [0, 0, 0, 0]),
+        (ScatterOnce, [1, 1, 1, 1], [0, 1, 1, 1]),
+        (ScatterEachRound, [1, 8, 1, 8], [0, 0, 1 / 16, 1 / 4]),
+    ],
+)
+def test_scatters_and_kept_gradients_by_hand(kind, scatters, kept):
+    m, p, v = np.array([[1, 1, 1], [8, 1, 1], [5, 8, 16], [64, 8, 4]], dtype=float).T
+    np.testing.assert_array_equal(kind().scatters(m, p), scatters)
+    np.testing.assert_array_equal(kind().kept(m, p, v), kept)
+
+
+@pytest.mark.parametrize("kind", RULES)
+def test_fewer_scatters_keep_more(kind):
+    # Between sending everything for each micro-batch and keeping everything there is no free choice.
+    for m, p, v in itertools.product((2.0, 16.0, 64.0), (2.0, 8.0), (1.0, 4.0)):
+        assert float(kind().scatters(m, p)) == m or float(kind().kept(m, p, v)) >= 1.0 / v
+    check_grads(lambda m, p, v: kind().scatters(m, p) + kind().kept(m, p, v), (16.5, 4.5, 2.5), order=1)
+
+
+@pytest.mark.parametrize("name", [kind.__name__ for kind in RULES])
+def test_a_step_sends_and_keeps_what_the_framework_does(name):
+    with jax.enable_x64(True):
+        _, sharded = work_of(zero=2, **rule(name))
+        scenario, whole = work_of(zero=1, **rule(name))
+        kind = scenario.system.software.sharded_gradients
+        software, ranks = scenario.system.software, float(whole.memory.shard.dense_ranks)
+        parameters, sent = float(whole.memory.shard.dense), float(software.communicated_bytes)
+        more = float(sharded.traffic.data.outer_bytes - whole.traffic.data.outer_bytes)
+        again = float(kind.scatters(16.0, 16.0)) - 1.0
+        np.testing.assert_allclose(more, again * sent * parameters * (1.0 - 1.0 / ranks), rtol=1e-9, atol=1.0)
+        # Gradients of 4 bytes are saved but for what is kept, and the layer at work is sent from a buffer.
+        layer = float(scenario.system.workload.replicated_parameters) / 126.0 / 8.0
+        saved = 4.0 * parameters * (1.0 - float(kind.kept(16.0, 16.0, 8.0))) - sent * layer
+        saved = float(software.memory_overhead) * saved * (1.0 - 1.0 / ranks)
+        np.testing.assert_allclose(whole.memory.total - sharded.memory.total, saved, rtol=1e-9)
+
+
+def test_parameters_are_gathered_as_often_as_the_framework_does():
+    with jax.enable_x64(True):
+        once, again = (work_of(zero=2, regather=flag, **rule("ScatterOnce"))[1] for flag in (0, 1))
+        more = float(again.traffic.data.outer_bytes - once.traffic.data.outer_bytes)
+        shard = once.memory.shard
+        np.testing.assert_allclose(more, 15.0 * 2.0 * shard.dense * (1.0 - 1.0 / shard.dense_ranks), rtol=1e-9)
+
+
+def test_a_published_search_result_pays_for_its_gradients():
+    # 12.7e9 parameters per chip keep 4 bytes of gradient each, 10 % for fragmentation: 56 GB beside 70 GB.
+    layout = {"tensor": 4, "pipeline": 8, "virtual_stages": 16, "context": 2}
+    changes = {f"plan.layout.{name}": value for name, value in layout.items()}
+    changes |= {"plan.batch": "10485760 tokens", "plan.layout.zero": 1, "system.software": "megatron"}
+    with jax.enable_x64(True):
+        scenario = load_scenario(SCENARIO, changes)
+        work = step_work(scenario.system, scenario.plan, scenario.plan.batch[0])
+    np.testing.assert_allclose(float(work.memory.total), 125.8e9, rtol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("software", "zero", "words"),
+    [
+        ("megatron", 2, ["plan.layout.zero", "Megatron-LM", "gradients", "ZeRO 2", "16 stages", "zero = 1"]),
+        ("deepspeed", 3, ["DeepSpeed", "parameters", "ZeRO 3", "zero = 1"]),
+        ("fsdp", 2, ["PyTorch FSDP", "zero = 1"]),
+        ("meta-fsdp", 3, ["Meta", "ZeRO 3", "zero = 2"]),
+    ],
+)
+def test_what_a_framework_does_not_run_with_pipelines_is_refused(software, zero, words):
+    with pytest.raises(InputError) as refused:
+        load_scenario(SCENARIO, {"system.software": software, "plan.layout.zero": zero})
+    assert all(word in str(refused.value) for word in words), refused.value
+    load_scenario(SCENARIO, {"system.software": software, "plan.layout.zero": 1})
+
+
+@pytest.mark.parametrize(("software", "highest"), [("megatron", 1), ("deepspeed", 1), ("fsdp", 1), ("meta-fsdp", 2)])
+def test_the_search_offers_the_stages_that_the_framework_runs(software, highest):
+    scenario = load_scenario("llama-3.1-70b-b200", {"system.software": software})
+    lattice = candidates(TrainingRun(scenario.system, scenario.plan), 64.0)
+    stage = lattice.shard_optimizer + lattice.shard_gradients + lattice.shard_parameters
+    assert set(stage[lattice.pipeline > 1]) == set(range(1, highest + 1))
+    assert set(stage[lattice.pipeline == 1]) == {1, 2, 3}
