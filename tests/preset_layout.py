@@ -21,6 +21,8 @@ _LINK: dict[str, str | tuple[str, ...]] = {
     "latency": "s",
     "energy": "J/bit",
     "lane_power": "W",
+    "included_lanes": "1",
+    "lane_price": "USD",
 }
 # Component -> field -> unit, or the components that may stand there. The fields of DESIGN 2 and of the task's list.
 COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
@@ -88,8 +90,10 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
         "hop_energy": "J/bit",
         "static_power": "W",
         "contention_exponent": "1",
+        "switch_lane_power": "W",
+        "switch_lane_price": "USD",
     },
-    "FatTree": {},
+    "FatTree": {"radix": "1", "pod": "1", "oversubscription": "1", "port_lanes": "1"},
     "Torus": {"dimensions": "1"},
     "Dragonfly": {"routers_per_group": "1", "global_links": "1", "hosts_per_router": "1"},
     "Transformer": {

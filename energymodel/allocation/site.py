@@ -102,7 +102,7 @@ def site_load(system: TrainingSystem, plan: TrainingPlan) -> SiteLoad:
     tokens = batch / plan.chips
     inner, outer = (sum(getattr(part, name) for part in sent) for name in ("inner_bytes", "outer_bytes"))
     near, far = system.node.scale_up, system.network
-    energy = 8.0 * (inner * near.energy + outer * far.energy_per_bit(system.node.count(plan.chips)))
+    energy = 8.0 * (inner * near.energy + outer * far.energy_per_bit(system.network_nodes(plan.chips)))
     network_time = sum(part.time for part in sent)
     passes = division.layer_passes + division.head_passes * work.head_share
     memory = division.layer_passes * (load.product_memory + load.elementwise)
@@ -114,7 +114,7 @@ def site_load(system: TrainingSystem, plan: TrainingPlan) -> SiteLoad:
         memory_time=(memory + division.head_passes * work.head_bytes / chip.sustained_bandwidth) / tokens,
         network_time=network_time / tokens,
         memory_power=8.0 * chip.memory_energy * chip.memory_bandwidth,
-        network_power=energy / network_time + far.static_power + near.power() + far.link.power(),
+        network_power=energy / network_time + system.links_power(plan.chips),
         background_power=system.node.overhead_per_chip,
         overlap=chip.roofline_exponent,
     )

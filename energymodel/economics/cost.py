@@ -123,7 +123,13 @@ class AbstractPrice(eqx.Module):
 
     @abc.abstractmethod
     def cost(
-        self, chip_price: Numeric, chips: Numeric, time: Numeric, energy: Numeric, power: Numeric
+        self,
+        chip_price: Numeric,
+        chips: Numeric,
+        time: Numeric,
+        energy: Numeric,
+        power: Numeric,
+        link_price: Numeric = 0.0,
     ) -> Float[Array, "..."]:
         """Cost of a run.
 
@@ -134,6 +140,7 @@ class AbstractPrice(eqx.Module):
         - `time`: calendar time [s].
         - `energy`: energy of the facility over that time [J].
         - `power`: peak power that the facility must provide [W].
+        - `link_price`: purchase price per chip of the links and switch ports that the chip does not include [USD].
 
         **Returns:** cost [USD].
         """
@@ -142,11 +149,11 @@ class AbstractPrice(eqx.Module):
 class OwnedPrice(AbstractPrice):
     """Owned chips in an owned facility: capital with interest, energy, demand charge, and the value of time.
 
-    `C = t [n C_chip m CRF/(year u) + d P + C_W P CRF_f/(year u) + v_t] + p_e E`; chips and facility share the
-    utilization u.
+    `C = t [n (C_chip m + C_link) CRF/(year u) + d P + C_W P CRF_f/(year u) + v_t] + p_e E`; chips, links and
+    facility share the utilization u.
     """
 
-    server_multiplier: Real = real("1", doc="price of server and network with the chip, per price of the chip")
+    server_multiplier: Real = real("1", doc="price of the server with the chip, per price of the chip")
     interest_rate: Real = real("1", doc="interest for one year")
     life: Real = real("s", doc="time over which chips and servers are recovered")
     utilization: Real = real("1", doc="share of its life in which the equipment runs")
@@ -157,10 +164,16 @@ class OwnedPrice(AbstractPrice):
     delay_cost: Real = real("USD/s", doc="value of finishing earlier")
 
     def cost(
-        self, chip_price: Numeric, chips: Numeric, time: Numeric, energy: Numeric, power: Numeric
+        self,
+        chip_price: Numeric,
+        chips: Numeric,
+        time: Numeric,
+        energy: Numeric,
+        power: Numeric,
+        link_price: Numeric = 0.0,
     ) -> Float[Array, "..."]:
         """See `AbstractPrice.cost`."""
-        server_price = jnp.asarray(chip_price) * chips * self.server_multiplier
+        server_price = (jnp.asarray(chip_price) * self.server_multiplier + link_price) * chips
         hardware = capital_rate(server_price, self.interest_rate, self.life, self.utilization) * time
         plant_price = jnp.asarray(self.facility_price) * power
         plant = capital_rate(plant_price, self.interest_rate, self.facility_life, self.utilization) * time
@@ -175,7 +188,13 @@ class RentedPrice(AbstractPrice):
     delay_cost: Real = real("USD/s", doc="value of finishing earlier")
 
     def cost(
-        self, chip_price: Numeric, chips: Numeric, time: Numeric, energy: Numeric, power: Numeric
+        self,
+        chip_price: Numeric,
+        chips: Numeric,
+        time: Numeric,
+        energy: Numeric,
+        power: Numeric,
+        link_price: Numeric = 0.0,
     ) -> Float[Array, "..."]:
-        """See `AbstractPrice.cost`; the rent covers chip price, energy and power."""
+        """See `AbstractPrice.cost`; the rent covers chip price, links, energy and power."""
         return rental_cost(chips, time, self.chip_time) + delay_cost(time, self.delay_cost)

@@ -121,19 +121,19 @@ def congestion_factor(load: Numeric) -> Float[Array, "..."]:
 
 
 def network_energy_per_bit(
-    interface_energy: Numeric, mean_hops: Numeric, switch_energy: Numeric
+    interface_energy: Numeric, mean_switches: Numeric, switch_energy: Numeric
 ) -> Float[Array, "..."]:
-    """Energy of a bit from chip to chip, `e = 2 e_nic + H e_switch` [definition].
+    """Energy of a bit from chip to chip, `e = 2 e_nic + S e_switch` [definition].
 
     **Arguments:**
 
     - `interface_energy`: e_nic, at each end [J/bit].
-    - `mean_hops`: H, links traversed [1].
-    - `switch_energy`: e_switch, per hop [J/bit].
+    - `mean_switches`: S, switches passed [1]; one less than the links.
+    - `switch_energy`: e_switch, per switch [J/bit].
 
     **Returns:** energy [J/bit].
     """
-    return 2.0 * jnp.asarray(interface_energy) + jnp.asarray(mean_hops) * switch_energy
+    return 2.0 * jnp.asarray(interface_energy) + jnp.asarray(mean_switches) * switch_energy
 
 
 def network_energy(volume: Numeric, energy_per_bit: Numeric) -> Float[Array, "..."]:
@@ -150,7 +150,11 @@ def network_energy(volume: Numeric, energy_per_bit: Numeric) -> Float[Array, "..
 
 
 class Link(eqx.Module):
-    """Link from one chip into a network, per direction."""
+    """Link from one chip into a network, per direction.
+
+    Power and price of `included_lanes` are in those of chip and node, as these are metered and sold with their links;
+    other lanes add theirs, or save it.
+    """
 
     lanes: Real = real("1")
     lane_bandwidth: Real = real("B/s", doc="line rate of a lane in one direction")
@@ -160,7 +164,9 @@ class Link(eqx.Module):
     efficiency: Real = real("1", doc="share of the protocol's rate that a collective library reaches")
     latency: Real = real("s", doc="of one message")
     energy: Real = real("J/bit", doc="from chip to chip, interfaces and switches included")
-    lane_power: Real = real("W", doc="of a lane at rest or in use")
+    lane_power: Real = real("W", doc="of a lane at rest or in use, on the side of the chip")
+    included_lanes: Real = real("1", 0.0, doc="lanes whose power and price are in those of chip and node")
+    lane_price: Real = real("USD", 0.0, doc="of a lane, on the side of the chip")
 
     def bandwidth(self) -> Float[Array, ""]:
         """Bandwidth available to a collective [B/s]."""
@@ -168,8 +174,12 @@ class Link(eqx.Module):
         return link_bandwidth(self.lanes, self.lane_bandwidth, efficiency, self.efficiency)
 
     def power(self) -> Float[Array, ""]:
-        """Power of the lanes, idle or busy [W]."""
-        return jnp.asarray(self.lanes) * self.lane_power
+        """Power of the lanes that chip and node do not include, idle or busy [W]."""
+        return (jnp.asarray(self.lanes) - self.included_lanes) * self.lane_power
+
+    def price(self) -> Float[Array, ""]:
+        """Price of the lanes that chip and node do not include [USD]."""
+        return (jnp.asarray(self.lanes) - self.included_lanes) * self.lane_price
 
     def transfer_energy(self, volume: Numeric) -> Float[Array, "..."]:
         """Energy of sending a volume [J]."""

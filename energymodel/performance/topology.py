@@ -1,6 +1,7 @@
-"""How far apart are the nodes of a network, and how many links cross its bisection?
+"""How far apart are the nodes of a network, which switches and links does it have, and where is it narrow?
 
 Node counts are floats, so that a design may vary them; the formulas are exact at the sizes that can be built.
+A node is what a link of the network ends at: a port of a chip, or a block of chips that route among themselves.
 Hops are links on the shortest path; means are over all ordered pairs of nodes, including a node with itself.
 
 Shared arguments [1]: `radix` k, ports per switch; `routers_per_group` a, `global_links` h per router and
@@ -14,6 +15,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, real
+
+UNLIMITED = 1e12  # nodes: more than any network has; infinity would make gradients of quotients undefined
 
 
 def fat_tree_nodes(radix: Numeric) -> Float[Array, "..."]:
@@ -30,6 +33,21 @@ def fat_tree_switches(radix: Numeric) -> Float[Array, "..."]:
     **Returns:** switches [1].
     """
     return 5.0 * jnp.asarray(radix) ** 2 / 4.0
+
+
+def tier_share(nodes: Numeric, capacity: Numeric) -> Float[Array, "..."]:
+    """Part of the next tier that n nodes need if c do without, `min(max(n / c - 1, 0), 1)` [derivation below].
+
+    A network for c + x nodes connects the last x with the others: x links up on either side, `2 x <= n` in all. From
+    2 c nodes on every node has a link up.
+
+    **Arguments:**
+
+    - `capacity`: c [1], positive.
+
+    **Returns:** share [1].
+    """
+    return jnp.clip(jnp.asarray(nodes) / capacity - 1.0, 0.0, 1.0)
 
 
 def dragonfly_groups(routers_per_group: Numeric, global_links: Numeric) -> Float[Array, "..."]:
@@ -70,6 +88,26 @@ class AbstractTopology(eqx.Module):
     def links_per_node(self, nodes: Numeric) -> Float[Array, "..."]:
         """Links to buy per node [1]."""
 
+    @abstractmethod
+    def node_count(self, chips: Numeric, blocks: Numeric, lanes: Numeric) -> Float[Array, "..."]:
+        """Nodes of a network of so many chips in so many blocks, with so many lanes per chip [1]."""
+
+    @abstractmethod
+    def mean_switches(self, nodes: Numeric) -> Float[Array, "..."]:
+        """Switches (or routers on chips) on the path between two different nodes on average [1]."""
+
+    @abstractmethod
+    def switch_ports(self, nodes: Numeric) -> Float[Array, "..."]:
+        """Ports of switches in use per node; routers on chips have none [1]."""
+
+    @abstractmethod
+    def domain(self, nodes: Numeric) -> Float[Array, "..."]:
+        """Most neighboring nodes of full bandwidth: those below a tier that may be oversubscribed [1]."""
+
+    @abstractmethod
+    def uplink_ratio(self) -> Float[Array, "..."]:
+        """Bandwidth of the nodes of a domain over that of its links to other domains, at least 1 [1]."""
+
 
 class Ring(AbstractTopology):
     """Every node linked to two neighbors [Dally & Towles 2004, ch. 5]; exact for an even number of nodes."""
@@ -89,6 +127,26 @@ class Ring(AbstractTopology):
     def links_per_node(self, nodes: Numeric) -> Float[Array, "..."]:
         """One [1]."""
         return jnp.ones_like(jnp.asarray(nodes))
+
+    def node_count(self, chips: Numeric, blocks: Numeric, lanes: Numeric) -> Float[Array, "..."]:
+        """One for each block of chips [1]."""
+        return jnp.asarray(blocks)
+
+    def mean_switches(self, nodes: Numeric) -> Float[Array, "..."]:
+        """A router at the end of each hop [1]."""
+        return self.mean_hops(nodes)
+
+    def switch_ports(self, nodes: Numeric) -> Float[Array, "..."]:
+        """None [1]."""
+        return jnp.zeros_like(jnp.asarray(nodes))
+
+    def domain(self, nodes: Numeric) -> Float[Array, "..."]:
+        """Any number [1]."""
+        return jnp.full_like(jnp.asarray(nodes), UNLIMITED)
+
+    def uplink_ratio(self) -> Float[Array, "..."]:
+        """One [1]."""
+        return jnp.ones(())
 
 
 class Torus(AbstractTopology):
@@ -116,37 +174,98 @@ class Torus(AbstractTopology):
         """One per dimension, `d` [1]."""
         return jnp.full_like(jnp.asarray(nodes), 1.0) * self.dimensions
 
+    def node_count(self, chips: Numeric, blocks: Numeric, lanes: Numeric) -> Float[Array, "..."]:
+        """One for each block of chips [1]."""
+        return jnp.asarray(blocks)
+
+    def mean_switches(self, nodes: Numeric) -> Float[Array, "..."]:
+        """A router at the end of each hop [1]."""
+        return self.mean_hops(nodes)
+
+    def switch_ports(self, nodes: Numeric) -> Float[Array, "..."]:
+        """None [1]."""
+        return jnp.zeros_like(jnp.asarray(nodes))
+
+    def domain(self, nodes: Numeric) -> Float[Array, "..."]:
+        """Any number [1]."""
+        return jnp.full_like(jnp.asarray(nodes), UNLIMITED)
+
+    def uplink_ratio(self) -> Float[Array, "..."]:
+        """One [1]."""
+        return jnp.ones(())
+
 
 class FatTree(AbstractTopology):
-    """Full three-level tree of k-port switches without oversubscription [Al-Fares et al. 2008]; from two nodes on."""
+    """Tree of k-port switches in up to three tiers, with an oversubscribed top [Al-Fares et al. 2008, sec. 3].
 
-    def radix(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Ports of a switch, `k = (4 n)^(1/3)` [1]."""
-        return jnp.exp(jnp.log(4.0 * jnp.asarray(nodes)) / 3.0)
+    Up to k nodes share one switch. A leaf switch has k / 2 nodes and as many links up, and k^2 / 2 nodes (or a pod, if
+    that is larger) need two tiers. Above, pods are joined by a third tier with one link for every o nodes. Between
+    the sizes that fill a tier, as much of the next one is built as is needed (`tier_share`). Valid up to k pods.
+    """
+
+    radix: Real = real("1", 64.0, doc="ports of a switch")
+    pod: Real = real("1", 1024.0, doc="nodes of a pod, among which bandwidth is full")
+    oversubscription: Real = real("1", 1.0, doc="bandwidth of the nodes of a pod over that of its links upwards")
+    port_lanes: Real = real("1", 4.0, doc="lanes of a port of a switch")
+
+    def tiers(self, nodes: Numeric) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+        """Parts of the second and of the third tier that are built [1]."""
+        return tier_share(nodes, self.radix), tier_share(nodes, self.two_tiers)
+
+    @property
+    def two_tiers(self) -> Float[Array, "..."]:
+        """Most nodes of two tiers, `max(k^2 / 2, pod)` [1]."""
+        return jnp.maximum(0.5 * jnp.asarray(self.radix) ** 2, self.pod)
+
+    @property
+    def most_nodes(self) -> Float[Array, "..."]:
+        """Most nodes of three tiers, k pods: `k^3 / 4` for pods of k^2 / 4 nodes [1]."""
+        return jnp.asarray(self.radix) * self.pod
 
     def switches(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Switches, `5 k^2 / 4` [1]."""
-        return fat_tree_switches(self.radix(nodes))
+        """Switches, `n` times their ports per node over k: `5 k^2 / 4` for a full tree [1]."""
+        return jnp.asarray(nodes) * self.switch_ports(nodes) / self.radix
 
     def diameter(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Six: up to the core and down again, through five switches [1]."""
-        return jnp.full_like(jnp.asarray(nodes), 6.0)
+        """Two within a switch, four through two tiers, six through three [1]."""
+        second, third = self.tiers(nodes)
+        return 2.0 + 2.0 * second + 2.0 * third
 
     def bisection_links(self, nodes: Numeric) -> Float[Array, "..."]:
-        """One for every second node, `n / 2` [1]."""
-        return jnp.asarray(nodes) / 2.0
+        """One for every second node, `n / 2`; of a third tier `n / (2 o)` [1]."""
+        _, third = self.tiers(nodes)
+        return 0.5 * jnp.asarray(nodes) * (1.0 - third + third / self.oversubscription)
 
     def mean_hops(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Six minus the neighborhood, `6 - (k^2 / 2 + k + 2) / n` [1].
-
-        Two hops within an edge switch (k/2 nodes), four within a pod (k^2/4), none from a node to itself.
-        """
-        k = self.radix(nodes)
-        return 6.0 - (k**2 / 2.0 + k + 2.0) / jnp.asarray(nodes)
+        """One link more than switches, none from a node to itself [1]."""
+        return self.mean_switches(nodes) + 1.0 - 2.0 / jnp.asarray(nodes)
 
     def links_per_node(self, nodes: Numeric) -> Float[Array, "..."]:
-        """One on each level, `3` [1]."""
-        return jnp.full_like(jnp.asarray(nodes), 3.0)
+        """Its own, one up from the leaf and `1 / o` up from the pod, where there are such tiers [1]."""
+        second, third = self.tiers(nodes)
+        return 1.0 + second + third / self.oversubscription
+
+    def node_count(self, chips: Numeric, blocks: Numeric, lanes: Numeric) -> Float[Array, "..."]:
+        """Ports that the chips take, `G w / w_port` [1]."""
+        return jnp.asarray(chips) * lanes / self.port_lanes
+
+    def mean_switches(self, nodes: Numeric) -> Float[Array, "..."]:
+        """One within a leaf, three within a pod, five above: `1 + 2 s_2 (1 - k / (2 n)) + 2 s_3 (1 - pod / n)` [1]."""
+        second, third = self.tiers(nodes)
+        n = jnp.asarray(nodes)
+        return 1.0 + 2.0 * second * (1.0 - 0.5 * self.radix / n) + 2.0 * third * (1.0 - self.pod / n)
+
+    def switch_ports(self, nodes: Numeric) -> Float[Array, "..."]:
+        """Both ends of every link but the one at the node [1]."""
+        return 2.0 * self.links_per_node(nodes) - 1.0
+
+    def domain(self, nodes: Numeric) -> Float[Array, "..."]:
+        """A pod where there are several, else all that two tiers hold [1]."""
+        return jnp.where(jnp.asarray(nodes) > self.two_tiers, self.pod, self.two_tiers)
+
+    def uplink_ratio(self) -> Float[Array, "..."]:
+        """Oversubscription of the third tier, o [1]."""
+        return jnp.asarray(self.oversubscription)
 
 
 class Dragonfly(AbstractTopology):
@@ -193,6 +312,30 @@ class Dragonfly(AbstractTopology):
         shared = (self.routers_per_group - 1.0 + self.global_links) / (2.0 * self.hosts_per_router)
         return jnp.full_like(jnp.asarray(nodes), 1.0) + shared
 
+    def node_count(self, chips: Numeric, blocks: Numeric, lanes: Numeric) -> Float[Array, "..."]:
+        """One for each chip [1]."""
+        return jnp.asarray(chips)
+
+    def mean_switches(self, nodes: Numeric) -> Float[Array, "..."]:
+        """One less than the links between two different nodes [1]."""
+        return self.mean_hops(nodes) + 2.0 / jnp.asarray(nodes) - 1.0
+
+    def switch_ports(self, nodes: Numeric) -> Float[Array, "..."]:
+        """Those of a node's share of its router, `(p + a - 1 + h) / p` [1]."""
+        return (
+            (self.hosts_per_router + self.routers_per_group - 1.0 + self.global_links)
+            / self.hosts_per_router
+            * jnp.ones_like(jnp.asarray(nodes))
+        )
+
+    def domain(self, nodes: Numeric) -> Float[Array, "..."]:
+        """Any number [1]."""
+        return jnp.full_like(jnp.asarray(nodes), UNLIMITED)
+
+    def uplink_ratio(self) -> Float[Array, "..."]:
+        """One [1]."""
+        return jnp.ones(())
+
 
 class FullyConnected(AbstractTopology):
     """Every node one switch away from every other, as over NVSwitch [NVIDIA 2022, H100 architecture]."""
@@ -212,3 +355,23 @@ class FullyConnected(AbstractTopology):
     def links_per_node(self, nodes: Numeric) -> Float[Array, "..."]:
         """One [1]."""
         return jnp.ones_like(jnp.asarray(nodes))
+
+    def node_count(self, chips: Numeric, blocks: Numeric, lanes: Numeric) -> Float[Array, "..."]:
+        """One for each chip [1]."""
+        return jnp.asarray(chips)
+
+    def mean_switches(self, nodes: Numeric) -> Float[Array, "..."]:
+        """One [1]."""
+        return jnp.ones_like(jnp.asarray(nodes))
+
+    def switch_ports(self, nodes: Numeric) -> Float[Array, "..."]:
+        """One [1]."""
+        return jnp.ones_like(jnp.asarray(nodes))
+
+    def domain(self, nodes: Numeric) -> Float[Array, "..."]:
+        """Any number [1]."""
+        return jnp.full_like(jnp.asarray(nodes), UNLIMITED)
+
+    def uplink_ratio(self) -> Float[Array, "..."]:
+        """One [1]."""
+        return jnp.ones(())

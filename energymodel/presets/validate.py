@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from energymodel.errors import InputError
+from energymodel.performance.topology import FatTree
 from energymodel.system.evaluate import parameters_in_loss
 from energymodel.system.pipeline_rules import check_pipeline
 from energymodel.system.plan import PRECISIONS, TargetLoss, TokenBudget, TrainingPlan
@@ -38,6 +39,7 @@ def check_plan(system: TrainingSystem, plan: TrainingPlan, framework: str = "The
     check_sharding(system, layout, framework)
     chips, clock = float(plan.chips), float(plan.clock)
     _check_whole("plan.chips", chips)
+    check_network(system, chips)
     group = layout["tensor"] * layout["pipeline"] * layout["context"]
     data = chips / group
     if not _is_whole(data):
@@ -88,6 +90,31 @@ def check_sharding(system: TrainingSystem, layout: Mapping[str, float], framewor
             f"plan.layout.zero: {framework} does not shard {what} (ZeRO {stage}) with pipeline parallelism, here "
             f"{layout['pipeline']:g} stages. Take zero = {max(1.0, highest):g}, pipeline = 1, or another "
             "system.software, such as meta-fsdp."
+        )
+
+
+def check_network(system: TrainingSystem, chips: float) -> None:
+    """Check that a network can be built, and that a fat tree has ports enough for the chips.
+
+    **Raises:** `InputError` that names the number and its range.
+    """
+    for path, link in ("system.node.scale_up", system.node.scale_up), ("system.network.link", system.network.link):
+        if float(link.lanes) <= 0.0:
+            raise InputError(f"{path}.lanes: {float(link.lanes):g} lanes carry nothing. Give a positive number.")
+    tree = system.network.topology
+    if not isinstance(tree, FatTree):
+        return
+    path = "system.network.topology"
+    for name, least in ("radix", 2.0), ("pod", 1.0), ("oversubscription", 1.0):
+        if (value := float(getattr(tree, name))) < least:
+            raise InputError(f"{path}.{name}: {value:g} is less than {least:g}. Raise it.")
+    if float(tree.port_lanes) <= 0.0:
+        raise InputError(f"{path}.port_lanes: {float(tree.port_lanes):g} is not positive. Give the lanes of a port.")
+    ports = float(system.network_nodes(chips))
+    if ports > float(tree.most_nodes) * (1.0 + WHOLE):
+        raise InputError(
+            f"{path}: {chips:g} chips take {ports:g} ports, and three tiers of {float(tree.radix):g}-port switches "
+            f"have {float(tree.most_nodes):g}. Take fewer chips or lanes, a larger radix or a larger pod."
         )
 
 

@@ -31,23 +31,42 @@ class Node(eqx.Module):
 
 
 class Network(eqx.Module):
-    """The scale-out network: one link per chip into a topology of switches."""
+    """The scale-out network: links of every chip into a topology of switches.
+
+    `nodes` are those of the topology (`nodes_of`).
+    """
 
     link: Link = component()
     topology: AbstractTopology = component()
-    hop_energy: Real = real("J/bit")
-    static_power: Real = real("W")
+    hop_energy: Real = real("J/bit", doc="of a switch on the way")
+    static_power: Real = real("W", doc="per chip, of what does not grow with the lanes")
     contention_exponent: Real = real("1")
+    switch_lane_power: Real = real("W", 0.0, doc="of a lane of a switch port with its transceiver, at rest or in use")
+    switch_lane_price: Real = real("USD", 0.0, doc="of a lane of a switch port with its transceiver")
+
+    def nodes_of(self, chips: Numeric, blocks: Numeric) -> Float[Array, "..."]:
+        """Nodes of the topology for so many chips in so many blocks that share a scale-up network [1]."""
+        return self.topology.node_count(chips, blocks, self.link.lanes)
 
     def bandwidth(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Bandwidth that the topology sustains per chip and direction [B/s]."""
-        injection = self.link.bandwidth()
-        bisection = self.topology.bisection_links(nodes)
-        return contended_bandwidth(injection, bisection, injection, nodes, self.contention_exponent, HALF_CROSSING)
+        """Bandwidth that the topology sustains per chip and direction within a domain [B/s]."""
+        injection, within = self.link.bandwidth(), jnp.minimum(nodes, self.topology.domain(nodes))
+        bisection = self.topology.bisection_links(within)
+        return contended_bandwidth(injection, bisection, injection, within, self.contention_exponent, HALF_CROSSING)
 
     def energy_per_bit(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Energy from chip to chip, `2 e_link + H e_hop`, with H the mean number of hops [J/bit]."""
-        return network_energy_per_bit(self.link.energy, self.topology.mean_hops(nodes), self.hop_energy)
+        """Energy from chip to chip, `2 e_link + S e_hop`, with S the mean number of switches [J/bit]."""
+        return network_energy_per_bit(self.link.energy, self.topology.mean_switches(nodes), self.hop_energy)
+
+    def power(self, nodes: Numeric) -> Float[Array, "..."]:
+        """Power per chip of links and switch ports, idle or busy, `P_0 + w_extra p + w n_port p_switch` [W]."""
+        ports = self.topology.switch_ports(nodes)
+        return self.static_power + self.link.power() + self.link.lanes * ports * self.switch_lane_power
+
+    def price(self, nodes: Numeric) -> Float[Array, "..."]:
+        """Price per chip of links and switch ports, `w_extra c + w n_port c_switch` [USD]."""
+        ports = self.topology.switch_ports(nodes)
+        return self.link.price() + self.link.lanes * ports * self.switch_lane_price
 
 
 class Software(eqx.Module):

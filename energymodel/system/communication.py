@@ -28,51 +28,82 @@ class Communication(NamedTuple):
 
 
 class Fabric(NamedTuple):
-    """Bandwidth per chip and direction, latency, and chips per node."""
+    """Bandwidth per chip and direction, latency, and chips per node.
+
+    Bandwidth between nodes is full within a `domain` of chips; links between domains have `ratio` times less than the
+    chips below them. Nodes of one pipeline are neighbors, so that replicas of the model, not their pipelines, lie in
+    different domains [Llama team 2024, sec. 3.3.2].
+    """
 
     inner_bandwidth: Scalar
     inner_latency: Scalar
     outer_bandwidth: Scalar
     outer_latency: Scalar
     node: Scalar
+    domain: Scalar
+    ratio: Scalar
     steps: Numeric = 0.0
 
+    def beyond_node(self, ranks: Numeric, stride: Numeric, rings: Numeric = 1.0) -> Scalar:
+        """Bandwidth of a chip on the rings of a group, `bw / max(1, o r / n_d)` where the group spans domains [B/s].
+
+        Of the n_d ranks of a group in a domain, `stride` chips apart, r send to the next one: a ring leaves a domain
+        once, however many ranks it has there [derivation: load of the links upwards].
+        """
+        within = inner_ranks(ranks, stride, self.domain)
+        leaves = jnp.clip(ranks / within - 1.0, 0.0, 1.0)
+        return self.outer_bandwidth / jnp.maximum(1.0, self.ratio * leaves * rings / within)
+
     def all_reduce(
-        self, ranks: Numeric, stride: Numeric, size: Numeric, *, count: Numeric = 1.0, tree: bool = False
+        self,
+        ranks: Numeric,
+        stride: Numeric,
+        size: Numeric,
+        *,
+        count: Numeric = 1.0,
+        tree: bool = False,
+        pipeline: Numeric = 1.0,
     ) -> Communication:
         """Hierarchical all-reduce of `size` bytes in `count` collectives, each with its own latency.
 
-        A ring within the node, then a ring or a tree over the shards between nodes.
+        A ring within the node, then a ring or a tree over the shards between nodes, which lie `pipeline` times as far
+        apart.
         """
         size, inner = jnp.asarray(size), inner_ranks(ranks, stride, self.node)
         outer = jnp.asarray(ranks) / inner
-        transfer = hierarchical_transfer_time(inner, outer, size, self.inner_bandwidth, self.outer_bandwidth, tree)
+        far = self.beyond_node(ranks, stride * jnp.asarray(pipeline), inner)
+        transfer = hierarchical_transfer_time(inner, outer, size, self.inner_bandwidth, far, tree)
         latency = count * hierarchical_latency(inner, outer, self.inner_latency, self.outer_latency, self.steps, tree)
         inner_bytes, outer_bytes = 2.0 * (1.0 - 1.0 / inner) * size, 2.0 * (1.0 - 1.0 / outer) * size / inner
         return Communication(transfer + latency, inner_bytes, outer_bytes, latency)
 
     def faster_all_reduce(
-        self, ranks: Numeric, stride: Numeric, size: Numeric, *, count: Numeric, tree: Numeric
+        self, ranks: Numeric, stride: Numeric, size: Numeric, *, count: Numeric, tree: Numeric, pipeline: Numeric
     ) -> Communication:
         """All-reduce on a ring, or on a tree where `tree` = 1 and it is faster: small sizes, many nodes."""
-        ring = self.all_reduce(ranks, stride, size, count=count)
-        other = self.all_reduce(ranks, stride, size, count=count, tree=True)
+        ring = self.all_reduce(ranks, stride, size, count=count, pipeline=pipeline)
+        other = self.all_reduce(ranks, stride, size, count=count, pipeline=pipeline, tree=True)
         gained = jnp.maximum(ring.time - other.time, 0.0)
         return Communication(ring.time - tree * gained, ring.inner_bytes, ring.outer_bytes)
 
-    def all_to_all(self, ranks: Numeric, stride: Numeric, size: Numeric) -> Communication:
-        """All-to-all in which a chip sends `size / ranks` bytes to each rank, over the two networks in turn."""
+    def all_to_all(self, ranks: Numeric, stride: Numeric, size: Numeric, pipeline: Numeric = 1.0) -> Communication:
+        """All-to-all in which a chip sends `size / ranks` bytes to each rank, over the two networks in turn.
+
+        Links between domains carry what leaves a domain, at their share of a chip.
+        """
         inner = inner_ranks(ranks, stride, self.node)
         near, far = (inner - 1.0) / ranks * size, (1.0 - inner / ranks) * size
         latency = (inner - 1.0) * self.inner_latency + (ranks - inner) * self.outer_latency
-        return Communication(latency + near / self.inner_bandwidth + far / self.outer_bandwidth, near, far)
+        leaving = (1.0 - inner_ranks(ranks, stride * jnp.asarray(pipeline), self.domain) / ranks) * size
+        slowest = jnp.maximum(far, self.ratio * leaving) / self.outer_bandwidth
+        return Communication(latency + near / self.inner_bandwidth + slowest, near, far)
 
     def ring_pass(self, ranks: Numeric, stride: Numeric, size: Numeric) -> Communication:
         """`ranks - 1` point-to-point hops of `size` bytes around a ring, paced by the slowest hop."""
         hops, size = jnp.asarray(ranks) - 1.0, jnp.asarray(size)
         crosses = jnp.clip(ranks / inner_ranks(ranks, stride, self.node) - 1.0, 0.0, 1.0)
         near = point_to_point_time(size, self.inner_latency, self.inner_bandwidth)
-        far = point_to_point_time(size, self.outer_latency, self.outer_bandwidth)
+        far = point_to_point_time(size, self.outer_latency, self.beyond_node(ranks, stride))
         time = hops * ((1.0 - crosses) * near + crosses * jnp.maximum(near, far))
         return Communication(time, hops * size * (1.0 - crosses), hops * size * crosses)
 
@@ -114,17 +145,21 @@ class Traffic(NamedTuple):
 
 
 def fabric_of(system: TrainingSystem, plan: TrainingPlan) -> Fabric:
-    """Bandwidth and latency that the networks offer one chip at `G / g` nodes [definition].
+    """Bandwidth and latency that the networks offer one of G chips [definition].
 
-    **Returns:** bandwidth [B/s] and latency [s] within and between nodes, and chips per node [1].
+    **Returns:** bandwidth [B/s] and latency [s] within and between nodes, chips per node and per domain of full
+    bandwidth [1], and the oversubscription between domains [1].
     """
-    nodes = system.node.count(plan.chips)
+    network, blocks = system.network, system.node.count(plan.chips)
+    nodes = network.nodes_of(plan.chips, blocks)
     return Fabric(
         inner_bandwidth=system.node.scale_up.bandwidth(),
         inner_latency=jnp.asarray(system.node.scale_up.latency),
-        outer_bandwidth=system.network.bandwidth(nodes),
-        outer_latency=jnp.asarray(system.network.link.latency),
+        outer_bandwidth=network.bandwidth(nodes),
+        outer_latency=jnp.asarray(network.link.latency),
         node=jnp.asarray(system.node.chips),
+        domain=network.topology.domain(nodes) / nodes * plan.chips,
+        ratio=network.topology.uplink_ratio(),
         steps=jnp.asarray(system.software.collective_steps),
     )
 
@@ -164,7 +199,7 @@ def layer_communication(
         tensor=fabric.all_reduce(layout.tensor, 1.0, work.communicated).scaled(all_reduces),
         context=fabric.ring_pass(layout.context, layout.tensor, work.communicated * kv_share).scaled(3.0),
         expert=fabric.all_to_all(
-            layout.expert, layout.tensor, work.communicated / layout.tensor * workload.active_experts
+            layout.expert, layout.tensor, work.communicated / layout.tensor * workload.active_experts, layout.pipeline
         ).scaled(passes * mixture),
     )
 
@@ -197,8 +232,8 @@ def pipeline_communication(plan: TrainingPlan, fabric: Fabric, work: LayerWork) 
     """Activations and gradients between pipeline ranks, `2 (v - 1/p)` messages [Narayanan et al. 2021, sec. 2.2].
 
     Per micro-batch, averaged over ranks: p v - 1 boundaries are crossed twice, those from the last rank to the first
-    among them. Each message has `2 M h / t` bytes. Of the `p - 1` boundaries, at most
-    `G / g - 1` lie between nodes: pipeline ranks are placed as far apart as possible.
+    among them. Each message has `2 M h / t` bytes. Of the `p - 1` boundaries, at most `G / g - 1` lie between nodes:
+    pipeline ranks are placed in different nodes as far as possible.
 
     **Returns:** time [s] and bytes sent [B].
     """
@@ -207,7 +242,8 @@ def pipeline_communication(plan: TrainingPlan, fabric: Fabric, work: LayerWork) 
     boundaries = pipeline_messages(layout)
     crossing = jnp.clip((plan.chips / fabric.node - 1.0) / jnp.maximum(1.0, layout.pipeline - 1.0), 0.0, 1.0)
     near = point_to_point_time(size, fabric.inner_latency, fabric.inner_bandwidth)
-    far = point_to_point_time(size, fabric.outer_latency, fabric.outer_bandwidth)
+    bandwidth = fabric.beyond_node(layout.pipeline, jnp.maximum(fabric.node, layout.tensor * layout.context))
+    far = point_to_point_time(size, fabric.outer_latency, bandwidth)
     time = (1.0 - crossing) * near + crossing * far
     return Communication(time, (1.0 - crossing) * size, crossing * size).scaled(boundaries)
 
@@ -242,7 +278,8 @@ def data_communication(
         size = parameters * halves
         count = 1.0 + size / software.bucket_size
         # An all-reduce is a reduce-scatter and an all-gather of the same bytes, and `halves` counts both.
-        return fabric.faster_all_reduce(ranks, stride, size, count=count, tree=tree).scaled(0.5)
+        found = fabric.faster_all_reduce(ranks, stride, size, count=count, tree=tree, pipeline=layout.pipeline)
+        return found.scaled(0.5)
 
     dense = collective(part.dense_ranks, layout.tensor, part.dense)
     routed = collective(part.routed_ranks, layout.tensor * layout.expert, part.routed)

@@ -214,7 +214,7 @@ def _outcome(
         clock=worst.point.clock,
         memory_per_chip=worst.memory,
         availability=_calendar(system, plan)[0],
-        money=market.price.cost(chip.price, plan.chips, run.time, energy, peak_power),
+        money=market.price.cost(chip.price, plan.chips, run.time, energy, peak_power, system.links_price(plan.chips)),
         carbon_operational=market.carbon.operational(energy),
         carbon_embodied=market.carbon.embodied(chip.embodied_carbon, plan.chips, run.time),
         information=information,

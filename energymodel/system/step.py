@@ -102,7 +102,7 @@ def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) ->
     waiting = communication + time.bubble + time.overhead + time.straggler
     waiting_power = point.static_power + chip.spin_power(point.clock)
     saved = chip.gate.saved_power(chip.leakage(point.voltage, point.temperature), waiting, total)
-    links = system.network.static_power + system.node.scale_up.power() + system.network.link.power()
+    links = system.links_power(plan.chips)
     host = system.node.overhead_per_chip
     power = ChipPower(
         dynamic=layers_worth * load.switching_energy * point.voltage**2 / total,
@@ -127,7 +127,7 @@ def _network_energy(system: TrainingSystem, plan: TrainingPlan, sent: Traffic) -
     """Energy of one chip's traffic in links and switches per step [J]."""
     inner = sum(one.inner_bytes for one in sent)
     outer = sum(one.outer_bytes for one in sent)
-    between_nodes = system.network.energy_per_bit(system.node.count(plan.chips))
+    between_nodes = system.network.energy_per_bit(system.network_nodes(plan.chips))
     return system.node.scale_up.transfer_energy(inner) + network_energy(outer, between_nodes)
 
 

@@ -1,9 +1,10 @@
 """What is given: model, hardware, facility, prices, learning law and failure law."""
 
 import equinox as eqx
+from jaxtyping import Array, Float
 
 from energymodel.learning.learning import AbstractLearning
-from energymodel.numerics import Real, component, real
+from energymodel.numerics import Numeric, Real, component, real
 from energymodel.performance.reliability import Reliability
 from energymodel.performance.workload import Transformer
 from energymodel.system.accelerator import Accelerator
@@ -31,3 +32,15 @@ class TrainingSystem(eqx.Module):
     mixture_exponent: Real = real("1")
     capacity_per_parameter: Real = real("bit")
     other_stages: Real = real("1")
+
+    def network_nodes(self, chips: Numeric) -> Float[Array, "..."]:
+        """Nodes of the scale-out network that so many chips are [1]."""
+        return self.network.nodes_of(chips, self.node.count(chips))
+
+    def links_power(self, chips: Numeric) -> Float[Array, "..."]:
+        """Power per chip of all links and switches, at rest or in use [W]."""
+        return self.network.power(self.network_nodes(chips)) + self.node.scale_up.power()
+
+    def links_price(self, chips: Numeric) -> Float[Array, "..."]:
+        """Price per chip of the links and switches that chip and server do not include [USD]."""
+        return self.network.price(self.network_nodes(chips)) + self.node.scale_up.price()

@@ -168,6 +168,7 @@ def node(own: Node, technology: Technology, choice: Choice) -> Node:
             "lanes": choice.inner_lanes,
             "lane_bandwidth": own.scale_up.lane_bandwidth * technology.rest * rest_size,
             "lane_power": INNER_LANE_POWER * rest_size,
+            "included_lanes": jnp.zeros(()),
             "energy": own.scale_up.energy / technology.rest,
             "latency": INNER_LATENCY + (own.scale_up.latency - INNER_LATENCY) / technology.rest,
         },
@@ -180,19 +181,19 @@ def node(own: Node, technology: Technology, choice: Choice) -> Node:
 
 
 def network(own: Network, technology: Technology, choice: Choice) -> Network:
-    """Today's network with other links; the power of switches at rest goes with the lanes."""
+    """Today's network with other links; the power of switches at rest goes with their lanes."""
     rest_size = choice.size**technology.coupled
     link = _replaced(
         own.link,
         {
             "lanes": choice.outer_lanes,
             "lane_bandwidth": own.link.lane_bandwidth * technology.rest * rest_size,
-            "lane_power": own.static_power / own.link.lanes * rest_size,
+            "lane_power": own.link.lane_power * rest_size,
             "energy": own.link.energy / technology.rest,
             "latency": OUTER_LATENCY + (own.link.latency - OUTER_LATENCY) / technology.rest,
         },
     )
-    values = {"static_power": jnp.zeros(()), "hop_energy": own.hop_energy / technology.rest}
+    values = {"switch_lane_power": own.switch_lane_power * rest_size, "hop_energy": own.hop_energy / technology.rest}
     return eqx.tree_at(lambda network: network.link, _replaced(own, values), link)
 
 

@@ -29,7 +29,7 @@ def planned() -> Scenario:
     changes = {
         "plan.goal": {"tokens": f"{tokens} token"},
         "system.other_stages": share / (1.0 - share),
-        "system.network.static_power": "0 W",  # the meters are those of the nodes
+        "system.network.switch_lane_power": "0 W",  # the meters are those of the nodes
         "system.network.hop_energy": "0 pJ/bit",
     }
     return load_scenario(gpt3.SCENARIO, changes)

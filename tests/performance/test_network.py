@@ -1,3 +1,4 @@
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -47,6 +48,11 @@ def test_link_fields_carry_units_and_gradients():
     assert all(np.isfinite(leaf) for leaf in jax.tree.leaves(gradient))
     # Bandwidth and power are both proportional to the lanes.
     np.testing.assert_allclose(gradient.lanes, (288 + 27) / 18, rtol=1e-12)
+
+
+def test_only_lanes_that_are_not_in_chip_and_node_cost():
+    wide = eqx.tree_at(lambda link: (link.lanes, link.included_lanes, link.lane_price), NVLINK, (20.0, 18.0, 100.0))
+    np.testing.assert_allclose([wide.power(), wide.price()], [2 * 1.5, 2 * 100.0])
 
 
 @few

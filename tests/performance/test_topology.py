@@ -13,12 +13,17 @@ from energymodel.performance.topology import (
     dragonfly_nodes,
     fat_tree_nodes,
     fat_tree_switches,
+    tier_share,
 )
 from gradients import check_grads
 
 TORUS = Torus(dimensions=3)
+TREE = FatTree(radix=32, pod=256)
+POD, RATIO = 3072.0, 7.0
+PODS = FatTree(radix=64, pod=POD, oversubscription=RATIO)  # Llama team 2024, sec. 3.3.1
 DRAGONFLY = Dragonfly(routers_per_group=16, global_links=8, hosts_per_router=8)
-EVERY = pytest.mark.parametrize("topology", [Ring(), TORUS, FatTree(), DRAGONFLY, FullyConnected()], ids=repr)
+NAMES = ("diameter", "bisection_links", "mean_hops", "links_per_node")
+EVERY = pytest.mark.parametrize("topology", [Ring(), TORUS, TREE, PODS, DRAGONFLY, FullyConnected()], ids=repr)
 
 
 def hops_in_graph(neighbors, nodes):
@@ -65,8 +70,53 @@ def test_fat_tree_mean_hops_against_counting():
     edge, pod = host // (k // 2), host // (k**2 // 4)
     same = (host[:, None] == host, edge[:, None] == edge, pod[:, None] == pod)
     hops = np.select(same, (0, 2, 4), 6)
-    np.testing.assert_allclose(FatTree().mean_hops(float(n)), hops.mean(), rtol=1e-12)
-    np.testing.assert_allclose(FatTree().diameter(float(n)), hops.max())
+    tree = FatTree(radix=k, pod=k**2 // 4)
+    np.testing.assert_allclose(tree.mean_hops(float(n)), hops.mean(), rtol=1e-12)
+    np.testing.assert_allclose(tree.diameter(float(n)), hops.max())
+    # Six links pass five switches: one less than links between different nodes, two less of a node with itself.
+    np.testing.assert_allclose(tree.mean_switches(float(n)), np.where(hops > 0, hops - 1, 1).mean(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("nodes", [8, 16, 32, 128, 192, 256])
+def test_links_and_switches_of_trees_that_are_built(nodes):
+    """Trees of 8-port switches, counted switch by switch."""
+    k, pod = 8, 16
+    leaves = 1 if nodes <= k else nodes // (k // 2)
+    up = 0 if leaves == 1 else nodes  # links from leaf to spine
+    top = nodes if nodes > k * k // 2 else 0
+    spines = -(-up // (k // 2 if top else k))
+    cores = top // k
+    tree = FatTree(radix=k, pod=pod)
+    if nodes in (8, 16, 32, 128):  # sizes that fill a tier
+        np.testing.assert_allclose(tree.switches(float(nodes)), leaves + spines + cores)
+    np.testing.assert_allclose(tree.links_per_node(float(nodes)) * nodes, nodes + up + top)
+    np.testing.assert_allclose(tree.switches(float(nodes)) * k, nodes + 2 * up + 2 * top)  # ports in use
+
+
+def test_pods_of_the_llama_3_cluster():
+    # 24,576 chips in 8 pods of 3,072, joined at 1:7: 2 + 1/7 links a chip, both ends but the chip's are ports.
+    np.testing.assert_allclose(PODS.links_per_node(24576.0), 2 + 1 / 7)
+    np.testing.assert_allclose(PODS.switch_ports(24576.0), 3 + 2 / 7)
+    np.testing.assert_allclose(PODS.bisection_links(24576.0), 12288 / 7)
+    np.testing.assert_allclose([PODS.domain(24576.0), PODS.domain(POD)], POD)
+    # A pod by itself has no third tier and is not oversubscribed.
+    np.testing.assert_allclose([PODS.links_per_node(POD), PODS.bisection_links(POD)], [2, POD / 2])
+    np.testing.assert_allclose(np.asarray([PODS.most_nodes, TREE.most_nodes]), np.asarray([64 * POD, 8192.0]))
+
+
+def test_tiers_grow_without_a_jump():
+    for at in (32.0, 512.0, 64.0, 1024.0):  # where a tier begins, and where it is complete
+        for name in ("switch_ports", "mean_switches", "bisection_links", "links_per_node"):
+            below, above = (float(getattr(TREE, name)(at * (1 + e))) for e in (-1e-9, 1e-9))
+            np.testing.assert_allclose(below, above, rtol=1e-6, err_msg=f"{name} at {at}")
+
+
+def test_ports_follow_lanes():
+    # 64 chips of 8 lanes take two ports each, of 2 lanes half a port: 128 and 32 ports of a 32-port switch.
+    np.testing.assert_allclose([TREE.node_count(64.0, 8.0, w) for w in (8.0, 4.0, 2.0)], [128, 64, 32])
+    np.testing.assert_allclose(TREE.switch_ports(TREE.node_count(64.0, 8.0, 2.0)), 1)
+    np.testing.assert_allclose(TREE.switch_ports(TREE.node_count(64.0, 8.0, 4.0)), 3)
+    np.testing.assert_allclose([TORUS.node_count(64.0, 8.0, 4.0), DRAGONFLY.node_count(64.0, 8.0, 4.0)], [8, 64])
 
 
 def test_dragonfly_mean_hops_against_counting():
@@ -90,9 +140,10 @@ def test_dragonfly_mean_hops_against_counting():
 def test_table_of_integer_examples():
     # docs/physics.md B7
     np.testing.assert_allclose(TORUS.links_per_node(4096.0), 3)
-    np.testing.assert_allclose(FatTree().diameter(8192.0), 6)
-    np.testing.assert_allclose(FatTree().links_per_node(8192.0), 3)
-    np.testing.assert_allclose(FatTree().switches(8192.0), 1280, rtol=1e-12)
+    np.testing.assert_allclose(TREE.diameter(8192.0), 6)
+    np.testing.assert_allclose(TREE.links_per_node(8192.0), 3)
+    np.testing.assert_allclose(TREE.switches(8192.0), 1280, rtol=1e-12)
+    np.testing.assert_allclose(TREE.bisection_links(8192.0), 4096)
     np.testing.assert_allclose(DRAGONFLY.diameter(16512.0), 3)
     np.testing.assert_allclose(DRAGONFLY.groups(16512.0), 129)
     np.testing.assert_allclose(
@@ -107,13 +158,16 @@ def test_table_of_integer_examples():
 
 def test_a_ring_is_a_torus_of_one_dimension():
     line = Torus(dimensions=1)
-    for name in ("diameter", "bisection_links", "mean_hops", "links_per_node"):
+    for name in NAMES:
         np.testing.assert_allclose(getattr(line, name)(64.0), getattr(Ring(), name)(64.0), rtol=1e-12)
 
 
 def test_largest_sizes_are_consistent():
-    np.testing.assert_allclose(FatTree().radix(fat_tree_nodes(48.0)), 48, rtol=1e-12)
-    np.testing.assert_allclose(FatTree().switches(fat_tree_nodes(48.0)), fat_tree_switches(48.0), rtol=1e-12)
+    tree = FatTree(radix=48, pod=24 * 24)
+    np.testing.assert_allclose(tree.switches(fat_tree_nodes(48.0)), fat_tree_switches(48.0), rtol=1e-12)
+    # Routers of 8 hosts, 15 local and 8 global links: 31 ports for 8 nodes, of which paths pass up to four.
+    np.testing.assert_allclose(DRAGONFLY.switch_ports(16512.0), 31 / 8)
+    assert 3.0 < DRAGONFLY.mean_switches(16512.0) < 4.0
     np.testing.assert_allclose(DRAGONFLY.groups(dragonfly_nodes(16.0, 8.0, 8.0)), dragonfly_groups(16.0, 8.0))
 
 
@@ -127,7 +181,7 @@ def test_dragonfly_bisection_is_continuous_at_two_groups():
 @EVERY
 def test_values_are_sensible_at_any_size(topology):
     nodes = jnp.asarray([1.0, 2.0, 7.5, 64.0, 129.0, 1e4, 1e6])
-    for name in ("diameter", "bisection_links", "mean_hops", "links_per_node"):
+    for name in (*NAMES, "switch_ports", "mean_switches", "domain"):
         value = getattr(topology, name)(nodes)
         assert value.shape == nodes.shape
         assert np.all(np.isfinite(value)), name
@@ -140,12 +194,10 @@ def test_values_are_sensible_at_any_size(topology):
 @pytest.mark.parametrize("nodes", [1.0, 100.0, 5e3])
 def test_gradients(topology, nodes):
     def everything(nodes, topology):
-        return sum(
-            getattr(topology, name)(nodes) / 100
-            for name in ("diameter", "bisection_links", "mean_hops", "links_per_node")
-        )
+        return sum(getattr(topology, name)(nodes) / 100 for name in (*NAMES, "switch_ports", "mean_switches"))
 
     check_grads(everything, (jnp.asarray(nodes), jax.tree.map(jnp.asarray, topology)), order=1, rtol=1e-5)
+    check_grads(lambda n: tier_share(n, 2.0), (jnp.asarray(3.0),), order=1)
     for function in (fat_tree_nodes, fat_tree_switches):
         check_grads(function, (jnp.asarray(3.0),), order=1)
     check_grads(dragonfly_groups, (jnp.asarray(3.0), jnp.asarray(2.0)), order=1)

@@ -19,6 +19,10 @@ DISTRIBUTION = re.compile(
 # Fields that may be zero; all others are positive.
 ZERO_ALLOWED = {
     "lane_power",
+    "static_power",
+    "included_lanes",
+    "switch_lane_power",
+    "switch_lane_price",
     "fraction",
     "delay_cost",
     "gated",

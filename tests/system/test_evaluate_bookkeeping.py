@@ -49,12 +49,13 @@ def busy_alone(system):
             s.node.overhead_power,
             s.node.scale_up.lane_power,
             s.network.static_power,
+            s.network.switch_lane_power,
             s.network.link.lane_power,
             s.reliability.checkpoint_time,
             s.reliability.restart_time,
         ),
         system,
-        [real(0.0)] * 9,
+        [real(0.0)] * 10,
     )
 
 

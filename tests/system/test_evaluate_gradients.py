@@ -33,7 +33,7 @@ BOUNDS = {
     "warmest chiller": ["plan.coolant_temperature=303.15 K"],
     "full recomputation": ["plan.layout.recomputation=full"],
     "selective recomputation": ["plan.layout.recomputation=selective"],
-    "fully sharded": ["plan.layout.zero=3"],
+    "fully sharded": ["plan.layout.zero=3", "system.software.zero_with_pipeline=3"],
     "no sharding": ["plan.layout.zero=0"],
     "8 bit": ["plan.layout.fp8=1"],
     "offload": ["plan.layout.offload_optimizer=1", "plan.layout.offload_activations=1"],
