@@ -16,6 +16,20 @@ from jaxtyping import Array, Float
 from energymodel.numerics import Numeric
 
 
+def last_round_share(microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Float[Array, "..."]:
+    """Share of a step in which the gradients of a rank become complete, `min(1, r / m)` [derivation below].
+
+    Gradients that micro-batches sum are complete with the last of them, `r = 1`. In the interleaved schedule the
+    virtual stages of a rank take turns in the last round of `r = p` micro-batches, and the first is complete as it
+    begins [Narayanan et al. 2021, sec. 2.2]. Only that part of the backward pass hides their communication.
+
+    **Returns:** share [1].
+    """
+    interleaved = jnp.clip(jnp.asarray(virtual_stages) - 1.0, 0.0, 1.0)
+    last = 1.0 + interleaved * (jnp.asarray(pipeline) - 1.0)
+    return jnp.minimum(1.0, last / jnp.asarray(microbatches))
+
+
 class AbstractGradientSharding(eqx.Module):
     """What a framework does with the gradients of a micro-batch where they are sharded."""
 
@@ -26,6 +40,10 @@ class AbstractGradientSharding(eqx.Module):
     @abstractmethod
     def kept(self, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Float[Array, "..."]:
         """Share of the whole gradient that a chip keeps until it is scattered [1]."""
+
+    @abstractmethod
+    def window(self, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Float[Array, "..."]:
+        """Share of the backward passes of a step that may hide the scatters [1]."""
 
 
 class ScatterEachMicrobatch(AbstractGradientSharding):
@@ -42,6 +60,10 @@ class ScatterEachMicrobatch(AbstractGradientSharding):
         """Nothing but the layer at work [1]."""
         return jnp.zeros_like(jnp.asarray(microbatches) * pipeline * virtual_stages)
 
+    def window(self, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Float[Array, "..."]:
+        """All of them [1]."""
+        return jnp.ones_like(jnp.asarray(microbatches) * pipeline * virtual_stages)
+
 
 class ScatterOnce(AbstractGradientSharding):
     """Micro-batches sum their whole gradients, and the last one scatters them: PyTorch's FSDP with `no_sync`."""
@@ -53,6 +75,10 @@ class ScatterOnce(AbstractGradientSharding):
     def kept(self, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Float[Array, "..."]:
         """All of it, `min(m - 1, 1)`: a single micro-batch has nothing to add to [1]."""
         return jnp.clip(jnp.asarray(microbatches) - 1.0, 0.0, 1.0) * jnp.ones_like(jnp.asarray(pipeline))
+
+    def window(self, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Float[Array, "..."]:
+        """The last round [1]."""
+        return last_round_share(microbatches, pipeline, virtual_stages)
 
 
 class ScatterEachRound(AbstractGradientSharding):
@@ -72,3 +98,7 @@ class ScatterEachRound(AbstractGradientSharding):
         several = jnp.clip(jnp.asarray(pipeline) - 1.0, 0.0, 1.0)
         again = jnp.clip(jnp.asarray(microbatches) - 1.0, 0.0, 1.0)
         return several * again / jnp.asarray(virtual_stages)
+
+    def window(self, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric) -> Float[Array, "..."]:
+        """All of them [1]."""
+        return jnp.ones_like(jnp.asarray(microbatches) * pipeline * virtual_stages)

@@ -50,7 +50,7 @@ class Fabric(NamedTuple):
         Of the n_d ranks of a group in a domain, `stride` chips apart, r send to the next one: a ring leaves a domain
         once, however many ranks it has there [derivation: load of the links upwards].
         """
-        within = inner_ranks(ranks, stride, self.domain)
+        within = jnp.maximum(rings, inner_ranks(ranks, stride, self.domain))
         leaves = jnp.clip(ranks / within - 1.0, 0.0, 1.0)
         return self.outer_bandwidth / jnp.maximum(1.0, self.ratio * leaves * rings / within)
 
@@ -94,7 +94,8 @@ class Fabric(NamedTuple):
         inner = inner_ranks(ranks, stride, self.node)
         near, far = (inner - 1.0) / ranks * size, (1.0 - inner / ranks) * size
         latency = (inner - 1.0) * self.inner_latency + (ranks - inner) * self.outer_latency
-        leaving = (1.0 - inner_ranks(ranks, stride * jnp.asarray(pipeline), self.domain) / ranks) * size
+        within = jnp.maximum(inner, inner_ranks(ranks, stride * jnp.asarray(pipeline), self.domain))
+        leaving = (1.0 - within / ranks) * size
         slowest = jnp.maximum(far, self.ratio * leaving) / self.outer_bandwidth
         return Communication(latency + near / self.inner_bandwidth + slowest, near, far)
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Scalar, p_norm, p_norm_excess
+from energymodel.performance.gradient_sharding import last_round_share
 from energymodel.performance.network import network_energy
 from energymodel.performance.parallelism import (
     balanced_stage_layers,
@@ -181,9 +182,12 @@ def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point:
     hops = division.microbatches * hop
     passes = work_time + hops + bubble
 
-    # Gradient communication hides behind the backward pass for as long as that lasts, unless it starts at its end.
+    # Gradient communication hides behind the backward pass once gradients are complete, unless it starts at its end.
     gradients_time = traffic.data.time
-    window = BACKWARD_SHARE + (1.0 - BACKWARD_SHARE) * layout.shard_parameters
+    counts = (division.microbatches, layout.pipeline, layout.virtual_stages)
+    summed, sharded = last_round_share(*counts), software.sharded_gradients.window(*counts)
+    window = BACKWARD_SHARE * (summed + layout.shard_gradients * (sharded - summed))
+    window = window + (1.0 - BACKWARD_SHARE) * layout.shard_parameters
     early = (1.0 - layout.shard_optimizer) * (1.0 - jnp.minimum(layout.pipeline - 1.0, 1.0))
     overlap = software.data_overlap * (1.0 - software.late_communication * (1.0 - early))
     exposed = gradients_time - jnp.minimum(overlap * gradients_time, passes * window)

@@ -9,9 +9,15 @@ import pytest
 from energymodel.design.layouts import candidates
 from energymodel.design.training_run import TrainingRun
 from energymodel.errors import InputError
-from energymodel.performance.gradient_sharding import ScatterEachMicrobatch, ScatterEachRound, ScatterOnce
+from energymodel.performance.gradient_sharding import (
+    ScatterEachMicrobatch,
+    ScatterEachRound,
+    ScatterOnce,
+    last_round_share,
+)
 from energymodel.presets.scenario import load_scenario
-from energymodel.system.step import step_work
+from energymodel.system.operating_point import operating_point
+from energymodel.system.step import step_time, step_work
 from gradients import check_grads
 
 SCENARIO = "llama-3.1-405b-h100"  # 16 micro-batches on 16 pipeline ranks of 8 virtual stages
@@ -43,6 +49,32 @@ def test_scatters_and_kept_gradients_by_hand(kind, scatters, kept):
     m, p, v = np.array([[1, 1, 1], [8, 1, 1], [5, 8, 16], [64, 8, 4]], dtype=float).T
     np.testing.assert_array_equal(kind().scatters(m, p), scatters)
     np.testing.assert_array_equal(kind().kept(m, p, v), kept)
+
+
+def test_only_the_last_round_hides_gradients_that_are_summed():
+    m, p, v = np.array([[1, 1, 1], [8, 1, 1], [64, 8, 1], [64, 8, 4], [5, 8, 16]], dtype=float).T
+    # One micro-batch of 8 and of 64, one round of 8 of 64, and a step that is a single round.
+    np.testing.assert_array_equal(last_round_share(m, p, v), [1, 1 / 8, 1 / 64, 1 / 8, 1])
+    np.testing.assert_array_equal(ScatterOnce().window(m, p, v), last_round_share(m, p, v))
+    for kind in (ScatterEachMicrobatch, ScatterEachRound):
+        np.testing.assert_array_equal(kind().window(m, p, v), 1.0)
+    check_grads(last_round_share, (16.5, 4.5, 2.5), order=1)
+
+
+@pytest.mark.parametrize("microbatches", [1, 8])
+def test_more_micro_batches_do_not_hide_more_of_one_exchange(microbatches):
+    """A slow network, all of whose time may hide: what does not is the exchange less one backward pass."""
+    changes = {"system.network.link.lane_bandwidth": "0.2 GB/s", "system.software.data_overlap": 1, "plan.chips": 128}
+    changes |= {"plan.batch": f"{microbatches * 128 * 4 * 2048} tokens", "plan.layout.zero": 1}
+    with jax.enable_x64(True):
+        scenario = load_scenario("test-1b-h100", changes)
+        system, plan = scenario.system, scenario.plan
+        work = step_work(system, plan, plan.batch[0])
+        point = operating_point(system, plan, work.load)
+        time = step_time(system, plan, work, point)
+        one = (time.compute + time.memory + time.host + time.bubble) / microbatches
+        np.testing.assert_allclose(work.division.microbatches, microbatches)
+        np.testing.assert_allclose(time.data, work.traffic.data.time - one * 2.0 / 3.0, rtol=1e-9)
 
 
 @pytest.mark.parametrize("kind", RULES)

@@ -1,5 +1,7 @@
 """What do links, switches and oversubscription cost a whole run, and where does a collective meet a narrow tier?"""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -30,6 +32,21 @@ def test_a_ring_meets_the_narrow_tier_only_where_few_of_its_ranks_share_a_pod():
         # Within one pod, and with full bandwidth everywhere, there is nothing to share.
         np.testing.assert_allclose(narrow.beyond_node(3.0, 1024.0), full.outer_bandwidth)
         np.testing.assert_allclose(full.beyond_node(16.0, 1024.0), full.outer_bandwidth)
+
+
+def test_full_bandwidth_is_full_for_every_group():
+    """Groups whose nodes are larger than their share of a pod, too."""
+    with jax.enable_x64(True):
+        full = fabric(oversubscription=1)._replace(node=jnp.asarray(4096.0))
+        for ranks, stride, pipeline in itertools.product((8.0, 64.0, 8192.0), (1.0, 64.0), (1.0, 16.0)):
+            far = full._replace(domain=jnp.asarray(1e12))
+            np.testing.assert_array_equal(
+                full.all_reduce(ranks, stride, 1e9, pipeline=pipeline).time,
+                far.all_reduce(ranks, stride, 1e9, pipeline=pipeline).time,
+            )
+            np.testing.assert_array_equal(
+                full.all_to_all(ranks, stride, 1e9, pipeline).time, far.all_to_all(ranks, stride, 1e9, pipeline).time
+            )
 
 
 def test_an_all_to_all_over_pods_waits_for_the_links_between_them():
