@@ -189,6 +189,7 @@ def _of_hardware(system: TrainingSystem) -> dict[str, Numeric]:
         "temperature": system.accelerator.maximum_temperature,
         "memory": system.accelerator.memory_capacity,
         "heat_flux": system.facility.cooling.heat_flux_limit(),
+        "ramp": jnp.asarray(system.facility.ramp_limit),
     }
 
 

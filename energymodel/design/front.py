@@ -1,17 +1,18 @@
 """Of plans that trade outputs against each other, which are efficient, how good is the set and where does it bend?"""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from energymodel.design.result import SearchResult
+from energymodel.design.result import OBEYS_EVERY_LIMIT, OBEYS_LIMITS_ASKED, SearchResult, exceeded_limits
 from energymodel.presets.scenario import Scenario
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 
 FLATTEST = 1e-4  # of the steepest slope that levels are spread by
+NOT_CONVERGED = "Some plans are feasible but not shown to be optimal: the iteration limit was reached."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +56,15 @@ class Front:
     def table(self) -> Float[np.ndarray, "points objectives"]:
         """Values of the objectives."""
         return np.array([[point.values[name] for name in self.minimize] for point in self.points])
+
+
+def front_message(scenario: Scenario, points: Sequence[FrontPoint], *, converged: bool) -> str:
+    """What all plans of a front have in common."""
+    if not converged:
+        return NOT_CONVERGED
+    exceeded = next(filter(None, (exceeded_limits(scenario, one.plan, one.outcome) for one in points)), "")
+    obeys = f"{OBEYS_LIMITS_ASKED}; of some, {exceeded}" if exceeded else OBEYS_EVERY_LIMIT
+    return f"Every plan is realizable and {obeys}."
 
 
 def efficient(values: Float[np.ndarray, "points objectives"]) -> Bool[np.ndarray, " points"]:

@@ -16,7 +16,16 @@ from energymodel.design.layout_search import LayoutSearch, restart, search_layou
 from energymodel.design.layouts import Lattice, take
 from energymodel.design.problem import Criteria, DesignProblem, formulate
 from energymodel.design.relaxation import evaluate_points, fitting_layouts, layout_bounds, solve_relaxed
-from energymodel.design.result import Conflict, Optimum, Price, RunnerUp, SearchResult
+from energymodel.design.result import (
+    OBEYS_EVERY_LIMIT,
+    OBEYS_LIMITS_ASKED,
+    Conflict,
+    Optimum,
+    Price,
+    RunnerUp,
+    SearchResult,
+    exceeded_limits,
+)
 from energymodel.design.rounding import RelaxedLanes, RoundedPlan, evaluate_plans, plans_at, round_layouts
 from energymodel.presets.question import Limits, Ranges
 from energymodel.presets.scenario import Scenario
@@ -139,11 +148,11 @@ def _optimum(
     searched, solution = plans.searched, plans.searched.solution
     winner = plans.rounded[0] if plans.rounded else None
     lane = winner.lane if winner else searched.best()
-    result, message = _verdict(searched, winner, broken)
     point, counts = (winner.point, [winner.counts]) if winner else (solution.x[lane], None)
     layout = take(searched.lattice, np.array([lane]))
     criteria = jax.tree.map(lambda leaf: np.asarray(leaf)[None], plans.criteria)
     [(plan, outcome)] = plans_at(scenario, problem, point[None], layout, criteria, counts)
+    result, message = _verdict(searched, winner, broken, exceeded_limits(scenario, plan, outcome))
     value = float(objective_value(outcome, problem.minimize))
     prices = _prices(problem, plans, lane, value) if winner and not broken else {}
     runner_up = None
@@ -219,9 +228,9 @@ def _loss_elasticity(problem: DesignProblem, plans: _SearchedPlans, lane: int) -
 
 
 def _verdict(
-    searched: LayoutSearch, winner: RoundedPlan | None, broken: tuple[Conflict, ...]
+    searched: LayoutSearch, winner: RoundedPlan | None, broken: tuple[Conflict, ...], exceeded: str
 ) -> tuple[SearchResult, str]:
-    """Result and message of a search."""
+    """Result and message of a search; `exceeded` says which limits of the system the plan exceeds all the same."""
     if searched.interrupted:
         result = SearchResult.interrupted
         return result, result.message if winner else NOTHING_YET
@@ -231,6 +240,8 @@ def _verdict(
         result = SearchResult.infeasible
     else:
         result = SearchResult.successful if winner.converged else SearchResult.not_converged
+        if exceeded:
+            return result, result.message.replace(OBEYS_EVERY_LIMIT, f"{OBEYS_LIMITS_ASKED}; {exceeded}")
     return result, result.message
 
 

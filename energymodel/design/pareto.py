@@ -9,7 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from energymodel.design.front import Front, FrontPoint, efficient, knee, levels_by_slope, relative_hypervolume, simplex
+from energymodel.design.front import (
+    Front,
+    FrontPoint,
+    efficient,
+    front_message,
+    knee,
+    levels_by_slope,
+    relative_hypervolume,
+    simplex,
+)
 from energymodel.design.layouts import Lattice, concatenate, take
 from energymodel.design.problem import Criteria, DesignProblem, Formulation, formulate
 from energymodel.design.relaxation import (
@@ -47,7 +56,6 @@ ROUNDED = 2  # of which this many are rounded
 ITERATIONS = 24  # of a lane: what takes longer has no plan at its level, or is no better than its neighbors
 SAME = 6  # decimals of the logarithms of objectives to which two plans are one
 AUGMENTATION = 1e-3  # of the Chebyshev norm: excludes weakly efficient points [Steuer & Choo 1983]
-NOT_CONVERGED = "Some plans are feasible but not shown to be optimal: the iteration limit was reached."
 
 
 def pareto(
@@ -290,8 +298,7 @@ class Chebyshev:
         """Objective and rows: those of the formulation, then a distance for each objective."""
         point, radius = jnp.asarray(point)[:-1], jnp.asarray(point)[-1]
         rows = self.formulation(point, layout, criteria, given).inequalities
-        system, plan = self.formulation.at(point, layout, criteria, given)
-        outcome = evaluate(system, plan)
+        outcome = evaluate(*self.formulation.at(point, layout, criteria, given))
         logarithms = jnp.stack([log_objective(outcome, {name: 1.0}) for name in self.names])
         distances = weights * (logarithms - ideal)
         return Values(radius + AUGMENTATION * jnp.sum(distances), jnp.concatenate([rows, distances - radius]))
@@ -389,5 +396,5 @@ def _front(
         layouts_considered=search.considered,
         layouts_searched=len(np.unique(np.stack(jax.tree.leaves(layouts), axis=1), axis=0)),
         result=SearchResult.successful if converged else SearchResult.not_converged,
-        message="Every plan is realizable and obeys every limit." if converged else NOT_CONVERGED,
+        message=front_message(scenario, points, converged=converged),
     )

@@ -21,12 +21,19 @@ from energymodel.presets.validate import check_target
 from energymodel.solver import Values
 from energymodel.system.evaluate import evaluate
 from energymodel.system.outcome import TrainingOutcome
-from energymodel.system.outputs import AT_LEAST, limited_values, log_objective, parse_objective
+from energymodel.system.outputs import (
+    AT_LEAST,
+    LIMIT_OF_SLACK,
+    limited_values,
+    limits_of_system,
+    log_objective,
+    parse_objective,
+)
 from energymodel.system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 
 USUAL_OBJECTIVES = ("energy", "time", "money", "carbon")
-USUAL_ROWS = ("time", "facility_power", "temperature", "memory", "heat_flux", "energy", "money", "carbon")
+USUAL_ROWS = (*LIMIT_OF_SLACK.values(), "time", "energy", "money", "carbon")
 """Outputs that a formulation serves whether they are asked for or not: one compiled program answers most questions."""
 FAR = 1e9  # of the scenario's own value: a limit that was not asked for
 TOKEN_RANGE = 100.0
@@ -167,18 +174,13 @@ def formulate(scenario: Scenario, baseline: TrainingOutcome, free: Sequence[str]
     objective = parse_objective(question.minimize)
     if plan.knots != 1:
         raise InputError("plan.batch: a schedule of several knots is not optimized; give one constant batch.")
-    own = {
-        "time": float(baseline.time),
-        "chips": float(plan.chips),
-        "loss": float(baseline.loss),
-        "facility_power": float(system.facility.power_limit),
-        "temperature": float(system.accelerator.maximum_temperature),
-        "memory": float(system.accelerator.memory_capacity),
-        "heat_flux": float(system.facility.cooling.heat_flux_limit()),
-    }
+    own = {"time": float(baseline.time), "chips": float(plan.chips), "loss": float(baseline.loss)}
     dropped = free or (objective.names() if len(objective.factors) == 1 else ())
-    limits = {**own, **question.limits}
-    limits = {name: value for name, value in limits.items() if name in question.limits or name not in dropped}
+    own = {name: value for name, value in own.items() if name not in dropped}
+    hard = limits_of_system(system, plan, baseline)
+    if float(baseline.slack.information) <= 0.0:  # a warning of the own plan, which its loss leaves no way to obey
+        del hard["capacity_use"]
+    limits = {**own, **hard, **question.limits}
     bounds, layout_ranges = _bounds(scenario, baseline, limits, tokens_vary="loss" in {*objective.names(), *free})
     if "loss" in limits:
         check_target(system, limits["loss"], "limit loss")

@@ -6,7 +6,11 @@ from collections.abc import Mapping
 
 from energymodel.presets.scenario import Scenario
 from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.outputs import LIMIT_OF_SLACK, OUTPUTS, limited_values, limits_of_system
 from energymodel.system.plan import ParallelLayout, TrainingPlan
+from energymodel.units import format_quantity
+
+EXCEEDED = 1e-6  # in the logarithm: by how much a value exceeds its limit before a person is told
 
 
 class SearchResult(enum.StrEnum):
@@ -28,19 +32,37 @@ class SearchResult(enum.StrEnum):
             raise RuntimeError(f"{self}: {message}")
 
 
+OBEYS_EVERY_LIMIT = "obeys every limit"
+OBEYS_LIMITS_ASKED = "obeys the limits that were asked"
+
 _MESSAGES = {
-    SearchResult.successful: "The plan is realizable and obeys every limit.",
+    SearchResult.successful: f"The plan is realizable and {OBEYS_EVERY_LIMIT}.",
     SearchResult.infeasible: (
         "Plans exist only with fractions of replicas or micro-batches. Relax a limit a little, or free plan.batch."
     ),
     SearchResult.not_converged: (
-        "The plan is realizable and obeys every limit, but its optimality is not shown: the iteration limit was "
+        f"The plan is realizable and {OBEYS_EVERY_LIMIT}. Its optimality is not shown: the iteration limit was "
         "reached. Start from it, or vary fewer numbers."
     ),
     SearchResult.interrupted: (
         "The search was interrupted; the plan is the best found so far. Run it again for the optimum."
     ),
 }
+
+
+def exceeded_limits(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOutcome) -> str:
+    """Which limits of hardware, building and model a plan exceeds, and by how much; empty if it keeps all of them.
+
+    A plan of a search exceeds one only where a looser limit was asked for, or where the scenario's own plan does.
+    """
+    system = scenario.system
+    exceeded = []
+    limits, values = limits_of_system(system, plan, outcome), limited_values(system, plan, outcome)
+    for slack, name in LIMIT_OF_SLACK.items():
+        if float(getattr(outcome.slack, slack)) < -EXCEEDED:
+            value, limit = (format_quantity(float(one), OUTPUTS[name]) for one in (values[name], limits[name]))
+            exceeded.append(f"{name} is {value}, above the system's {limit}")
+    return ", ".join(exceeded)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.design.result import Conflict, Optimum, SearchResult
+from energymodel.design.result import OBEYS_LIMITS_ASKED, Conflict, Optimum, SearchResult
 from energymodel.presets.scenario import Scenario
 from energymodel.report.fields import Field, outcome_fields, plan_fields, show, total
 from energymodel.report.tables import PRIOR_MARK, data_parallel, given_priors, provenance_notes, slack_table
@@ -141,6 +141,7 @@ def limit_lines(optimum: Optimum) -> list[str]:
         f"{_word(name)} {format_quantity(value, optimum.limit_units[name])}" for name, value in optimum.limits.items()
     )
     lines = [f"Limits: {asked}." if asked else "No limits."]
+    lines += [optimum.message] if OBEYS_LIMITS_ASKED in optimum.message else []
     if not optimum.active:
         return [*lines, "No constraint is binding."]
     lines.append("Binding constraints and their shadow prices:")

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from energymodel.errors import InputError, suggest
-from energymodel.system.outcome import EnergyBreakdown, StepTime, TrainingOutcome
+from energymodel.system.outcome import EnergyBreakdown, Slack, StepTime, TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 from energymodel.units import parse_quantity
@@ -26,7 +26,7 @@ AT_LEAST = frozenset(
 """Outputs of which more is better: a limit on them is a lower bound."""
 
 LEAST = 1e-30  # smallest output in SI; keeps the logarithm of a zero output finite
-OF_THE_PLAN = {"chips": "1", "heat_flux": "W/m^2"}
+_WITH_UNIT = {"chips": "1", "heat_flux": "W/m^2", "ramp": "K/s"}
 _OTHER_NAMES = {"facility_power": "power_peak", "memory": "memory_per_chip"}
 _FACTOR = re.compile(r"([a-z_.]+)(?:\^([-+0-9.e]+))?$")
 
@@ -39,7 +39,7 @@ def _scalars(component: type[eqx.Module], prefix: str = "") -> dict[str, str]:
     }
 
 
-OUTPUTS: Mapping[str, str] = {
+_OF_RUN: Mapping[str, str] = {
     **_scalars(TrainingOutcome),
     "energy": "J",
     **_scalars(EnergyBreakdown, "energy."),
@@ -48,8 +48,21 @@ OUTPUTS: Mapping[str, str] = {
     "carbon": "kg",
     "facility_power": "W",
     "memory": "B",
-    **OF_THE_PLAN,
 }
+
+LIMIT_OF_SLACK: Mapping[str, str] = {
+    slack: {"clock": "lowest_clock_power", "information": "capacity_use"}.get(slack, slack) for slack in _scalars(Slack)
+}
+"""Name of the limit that each slack of an outcome measures."""
+
+OF_THE_PLAN: Mapping[str, str] = _WITH_UNIT | {
+    limit: "1" for limit in LIMIT_OF_SLACK.values() if limit not in {**_OF_RUN, **_WITH_UNIT}
+}
+"""Outputs that may be limited, but not minimized. Those of a slack without a unit are shares of its limit:
+`lowest_clock_power` is the power at the lowest clock over the power cap, `capacity_use` the information absorbed over
+what the parameters can store."""
+
+OUTPUTS: Mapping[str, str] = {**_OF_RUN, **OF_THE_PLAN}
 """Unit of each output; `energy` and `step_time` are totals of their parts."""
 
 
@@ -136,9 +149,27 @@ def output(outcome: TrainingOutcome, name: str) -> Any:
 
 def limited_values(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, Any]:
     """The value that each limit is compared with, in the unit of `OUTPUTS`."""
-    outputs = {name: output(outcome, name) for name in OUTPUTS if name not in OF_THE_PLAN}
-    heat_flux = outcome.power_busy / system.accelerator.die_area
-    return {**outputs, "chips": jnp.asarray(plan.chips), "heat_flux": heat_flux}
+    chip, slack = system.accelerator, outcome.slack
+    with_unit = {
+        "chips": jnp.asarray(plan.chips),
+        "heat_flux": outcome.power_busy / chip.die_area,
+        "ramp": outcome.power_busy / chip.heat_capacity,
+    }
+    shares = {limit: name for name, limit in LIMIT_OF_SLACK.items() if limit in OF_THE_PLAN and limit not in with_unit}
+    return {
+        **{name: output(outcome, name) for name in OUTPUTS if name not in OF_THE_PLAN},
+        **with_unit,
+        **{limit: jnp.exp(-getattr(slack, name)) for limit, name in shares.items()},
+    }
+
+
+def limits_of_system(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, float]:
+    """Each limit that hardware, building and model set, `value exp(slack)`, in the unit of `OUTPUTS` [definition]."""
+    values = limited_values(system, plan, outcome)
+    return {
+        limit: float(values[limit]) * math.exp(float(getattr(outcome.slack, name)))
+        for name, limit in LIMIT_OF_SLACK.items()
+    }
 
 
 def objective_value(outcome: TrainingOutcome, minimize: str) -> Any:

@@ -10,7 +10,7 @@ import energymodel as em
 from energymodel.design import optimize as optimizing
 from energymodel.design import pareto as trading
 from energymodel.design import replan as replanning
-from energymodel.design.front import Front
+from energymodel.design.front import NOT_CONVERGED, Front
 from energymodel.design.posterior import Posterior
 from energymodel.design.result import SearchResult
 from report.reference_optimum import infeasible, optimum
@@ -60,7 +60,7 @@ def test_replan_throws_where_asked(monkeypatch):
 def test_pareto_throws_where_asked(monkeypatch):
     scenario = optimum().scenario
     result = SearchResult.not_converged
-    front = Front(scenario, ("energy", "time"), {}, (), {}, 0.0, 0, 1, 1, result, trading.NOT_CONVERGED)
+    front = Front(scenario, ("energy", "time"), {}, (), {}, 0.0, 0, 1, 1, result, NOT_CONVERGED)
     for name in ("formulate", "_screened", "_by_levels"):
         monkeypatch.setattr(trading, name, lambda *arguments, **options: None)
     monkeypatch.setattr(trading, "_front", lambda *arguments: front)
