@@ -19,6 +19,7 @@ from energymodel.performance.reliability import Reliability
 from energymodel.performance.workload import Transformer
 from energymodel.presets.files import is_quantity, merge, read_preset
 from energymodel.presets.near_limit import near_limit_accelerator
+from energymodel.presets.ranges import check_range
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.cluster import Network, Node, Software
 from energymodel.system.facility import Facility, Market
@@ -40,6 +41,7 @@ CATEGORY_OF: dict[type, str] = {
     AbstractCriticalBatch: "laws",
     Reliability: "reliability",
 }
+NEAR_LIMIT = "NearLimitAccelerator"
 QUANTITY_KEYS = {"value", "unit", "kind", "source", "distribution"}
 
 
@@ -66,7 +68,7 @@ def expand_presets(table: Any, kind: type, path: str) -> dict[str, Any]:
     if "preset" in table:
         change = {key: value for key, value in table.items() if key != "preset"}
         preset = _read_for(kind, str(table["preset"]), path)
-        near_limit = preset.get("component") == "NearLimitAccelerator"
+        near_limit = preset.get("component") == NEAR_LIMIT
         table = _expand_near_limit(preset, change, path) if near_limit else merge(preset, change)
     final = component_class(kind, table.get("component"), path)
     below = {name: field_class(final, name) for name in _component_fields(final) if name in table}
@@ -87,6 +89,8 @@ def _expand_near_limit(preset: dict[str, Any], change: dict[str, Any], path: str
         for key, value in change.items()
         if is_quantity(preset.get(key))
     }
+    for key, one in chosen.items():
+        check_range(NEAR_LIMIT, key, [one["value"]], one["unit"], f"{path}.{key}")
     table = near_limit_accelerator({**preset, **chosen}, read_preset("hardware", preset["template"]))
     return merge(table, {key: value for key, value in change.items() if key not in chosen})
 
@@ -150,6 +154,7 @@ def build(table: dict[str, Any], kind: type, path: str, provenance: dict[str, Pr
             given, is_array = table[name], field.metadata.get("array", False)
             knots = given if is_array and isinstance(given, list) else [given]
             numbers = [field_quantity(one, field, where) for one in knots]
+            check_range(final.__name__, name, [one["value"] for one in numbers], field.metadata["unit"], where)
             first = numbers[0]
             values[name] = np.array([one["value"] for one in numbers]) if is_array else first["value"]
             distribution = "" if is_array else first.get("distribution", "")

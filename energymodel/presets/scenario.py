@@ -13,7 +13,7 @@ from energymodel.presets.files import names, read_preset, read_toml
 from energymodel.presets.layers import lay, nested, title_of
 from energymodel.presets.question import Limits, Question, Ranges, parse_question
 from energymodel.presets.renamed import current_name, current_names
-from energymodel.presets.validate import check_measured, check_plan, check_supplies
+from energymodel.presets.validate import check_measured, check_plan, check_supplies, check_system, check_values
 from energymodel.system.plan import TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 
@@ -46,10 +46,12 @@ class Scenario:
     ) -> "Scenario":
         """The same scenario with what is stated here laid over its `[optimize]` section.
 
-        **Raises:** `InputError` as `parse_question`, and for power caps below the lowest one measured.
+        **Raises:** `InputError` as `parse_question`, for values that a number cannot have, and for power caps below the
+        lowest one measured.
         """
         section = {"minimize": minimize, "limits": limits, "vary": vary, "fix": fix}
-        question = _question(section, self.system, self.provenance, self.tables.get("calibration"), self.optimize)
+        calibration = self.tables.get("calibration")
+        question = _question(section, self.system, self.plan, self.provenance, calibration, self.optimize)
         units = {path: origin.unit for path, origin in self.provenance.items()}
         return dataclasses.replace(self, optimize=question, tables={**self.tables, "optimize": question.section(units)})
 
@@ -127,6 +129,7 @@ def _build(name: str, tables: dict[str, Any]) -> Scenario:
     for key, default in ("clock", 1.0), ("power_cap", system_tables["accelerator"]["rated_power"]), ("layout", {}):
         plan_tables.setdefault(key, default)
     plan = _build_plan(plan_tables, provenance)
+    check_system(system, plan)
     check_plan(system, plan, str(system_tables["software"].get("title", "The framework")))
     check_supplies(system)
     calibration = tables.get("calibration", {})
@@ -145,7 +148,7 @@ def _build(name: str, tables: dict[str, Any]) -> Scenario:
         title=resolved["title"],
         system=system,
         plan=plan,
-        optimize=_question(resolved["optimize"], system, provenance, calibration),
+        optimize=_question(resolved["optimize"], system, plan, provenance, calibration),
         uncertainty=uncertainty | _uncertainty(own_uncertainty, provenance),
         provenance=provenance,
         tables=resolved,
@@ -168,13 +171,14 @@ def _build_plan(tables: dict[str, Any], provenance: dict[str, Provenance]) -> Tr
 def _question(
     section: Any,
     system: TrainingSystem,
+    plan: TrainingPlan,
     provenance: Mapping[str, Provenance],
     calibration: Any,
     before: Question | None = None,
 ) -> Question:
     question = parse_question(section, {path: origin.unit for path, origin in provenance.items()}, before)
-    if "plan.power_cap" in question.vary:
-        check_measured(system, question.vary["plan.power_cap"][0], calibration)
+    for path, ends in question.vary.items():
+        check_values(system, plan, path, ends, calibration, f"vary {path}")
     return question
 
 

@@ -1,7 +1,7 @@
 """Does a plan make sense on its system? Checked once, at the edge, with messages that name the next step."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -9,6 +9,8 @@ import numpy as np
 
 from energymodel.errors import InputError
 from energymodel.performance.topology import FatTree
+from energymodel.physics.limits import landauer_energy
+from energymodel.presets.ranges import check_number
 from energymodel.system.evaluate import parameters_in_loss
 from energymodel.system.pipeline_rules import check_pipeline
 from energymodel.system.plan import PRECISIONS, TargetLoss, TokenBudget, TrainingPlan
@@ -64,6 +66,7 @@ def check_plan(system: TrainingSystem, plan: TrainingPlan, framework: str = "The
             f"replicas, {format_quantity(needed, 'token')}. Raise it, or take fewer chips or more model parallelism."
         )
     check_pipeline(system, plan)
+    check_power_cap(system, float(plan.power_cap))
     if not float(system.accelerator.minimum_clock) <= clock <= 1.0:
         raise InputError(
             f"plan.clock: {clock:g} is outside {float(system.accelerator.minimum_clock):g} to 1, "
@@ -116,6 +119,75 @@ def check_network(system: TrainingSystem, chips: float) -> None:
             f"{path}: {chips:g} chips take {ports:g} ports, and three tiers of {float(tree.radix):g}-port switches "
             f"have {float(tree.most_nodes):g}. Take fewer chips or lanes, a larger radix or a larger pod."
         )
+
+
+def check_values(
+    system: TrainingSystem, plan: TrainingPlan, path: str, values: Sequence[float], calibration: Any, where: str
+) -> None:
+    """Check values that a number of a system and a plan shall take, such as the ends of a range or of an axis.
+
+    **Arguments:**
+
+    - `path`, `values`: dotted path of the number, and its values in SI.
+    - `calibration`: section of the scenario on the measurements behind its numbers.
+    - `where`: what messages call the number.
+
+    **Raises:** `InputError` for a value that the number cannot have.
+    """
+    root, _, field = path.partition(".")
+    check_number({"system": system, "plan": plan}[root], field, values, where)
+    if path == "plan.power_cap":
+        check_power_cap(system, max(values), where)
+        check_measured(system, min(values), calibration, where)
+    if path == "plan.clock" and min(values) < (lowest := float(system.accelerator.minimum_clock)) * (1.0 - WHOLE):
+        raise InputError(
+            f"{where}: {min(values):g} is below {lowest:g}, the lowest clock of the accelerator "
+            "(system.accelerator.minimum_clock). Raise it."
+        )
+
+
+def check_power_cap(system: TrainingSystem, power_cap: float, path: str = "plan.power_cap") -> None:
+    """Check that a power cap is one that the accelerator has.
+
+    **Raises:** `InputError` for a power cap above the rated power.
+    """
+    rated = float(system.accelerator.rated_power)
+    if power_cap > rated * (1.0 + WHOLE):
+        raise InputError(
+            f"{path}: {format_quantity(power_cap, 'W')} is above {format_quantity(rated, 'W')}, the rated power of the "
+            "accelerator (system.accelerator.rated_power). Lower the cap, or take another accelerator."
+        )
+
+
+def check_system(system: TrainingSystem, plan: TrainingPlan) -> None:
+    """Check what the numbers of a system must be together: parts that are left over are not negative.
+
+    **Raises:** `InputError` that names the numbers.
+    """
+    chip, workload = system.accelerator, system.workload
+    switching, energy = float(np.asarray(chip.dynamic_power)), float(np.asarray(chip.energy_per_flop))
+    parts = {"leakage.power": float(chip.leakage.power), "fixed_power": float(chip.fixed_power)}
+    parts["memory traffic"] = float(chip.busy_power) - switching - sum(parts.values())
+    if switching <= 0.0:
+        taken = ", ".join(f"{name} {format_quantity(power, 'W')}" for name, power in parts.items())
+        raise InputError(
+            f"system.accelerator: {taken} leave {format_quantity(switching, 'W')} of busy_power "
+            f"{format_quantity(float(chip.busy_power), 'W')} for switching. Lower one of them, or raise busy_power."
+        )
+    bound = float(landauer_energy(chip.bits_per_flop, plan.coolant_temperature))
+    if energy < bound:
+        raise InputError(
+            f"system.accelerator: {format_quantity(energy, 'J/FLOP')} for switching is below "
+            f"Landauer's bound, {format_quantity(bound, 'J/FLOP')} for {float(chip.bits_per_flop):g} bits at the "
+            "temperature of the coolant. Lower peak_flops, or raise busy_power."
+        )
+    if float(chip.idle_power) > float(chip.busy_power):
+        idle, busy = (format_quantity(float(one), "W") for one in (chip.idle_power, chip.busy_power))
+        raise InputError(f"system.accelerator.idle_power: {idle} is more than busy_power, {busy}. Lower it.")
+    for name, whole in ("kv_heads", "heads"), ("active_experts", "experts"), ("dense_layers", "layers"):
+        part, most = float(getattr(workload, name)), float(getattr(workload, whole))
+        if part > most:
+            raise InputError(f"system.workload.{name}: {part:g} is more than {whole}, {most:g}. Lower it.")
 
 
 def check_supplies(system: TrainingSystem) -> None:

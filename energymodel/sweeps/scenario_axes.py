@@ -15,7 +15,7 @@ from energymodel.errors import InputError, suggest
 from energymodel.presets.question import Question
 from energymodel.presets.renamed import current_name
 from energymodel.presets.scenario import Scenario, load_scenario
-from energymodel.presets.validate import check_measured
+from energymodel.presets.validate import check_values
 from energymodel.sweeps.axes import Axis, parse_axis
 from energymodel.sweeps.scenario_model import ScenarioModel, follow
 from energymodel.system.evaluate import evaluate_once
@@ -34,7 +34,7 @@ def scenario_axis(scenario: Scenario, path: str, values: Any, minimize: str = "e
       or components by label; for `plan.layout` "all" that fit in memory, or how many of those that a coarse grid ranks
       best by `minimize`.
 
-    **Raises:** `InputError` for an unknown path, preset or unit, or power caps below the lowest one measured.
+    **Raises:** `InputError` for an unknown path, preset or unit, or a value that the number cannot have.
     """
     path = current_name(path)
     if path in scenario.provenance:
@@ -42,9 +42,8 @@ def scenario_axis(scenario: Scenario, path: str, values: Any, minimize: str = "e
         if isinstance(values, Axis) and values.unit not in ("1", unit):
             raise InputError(f"axis {path}: its unit is {values.unit}, not {unit}. Give the values in {unit}.")
         axis = dataclasses.replace(parse_axis(path, values, unit), unit=unit)
-        if path == "plan.power_cap":
-            lowest = float(np.min(axis.values))
-            check_measured(scenario.system, lowest, scenario.tables.get("calibration"), f"axis {path}")
+        ends = [float(end(axis.values)) for end in (np.min, np.max)]
+        check_values(scenario.system, scenario.plan, path, ends, scenario.tables.get("calibration"), f"axis {path}")
         return axis
     if path == LAYOUT and isinstance(values, str | int):
         return layout_axis(scenario, str(values), minimize)

@@ -1,0 +1,140 @@
+"""Which values can a number of a system or a plan not have?
+
+Declared once, by class and field; text with a unit is never negative (`units.parse_quantity`). A number that is not
+named here may be anything from zero up.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from energymodel.constants import ZERO_CELSIUS
+from energymodel.errors import InputError
+from energymodel.units import format_quantity
+
+
+class Range(NamedTuple):
+    """What a number may be, in SI: from `low`, itself excluded if `above`, to `high`."""
+
+    low: float
+    high: float = math.inf
+    above: bool = False
+
+    def holds(self, value: float) -> bool:
+        """Whether a value is possible."""
+        return (self.low < value if self.above else self.low <= value) and value <= self.high
+
+    def describe(self, unit: str) -> str:
+        """What is possible, in words that follow "give"."""
+        low = format_quantity(self.low, unit)
+        if self.high == math.inf:
+            return f"a value above {low}" if self.above else f"a value of at least {low}"
+        high = format_quantity(self.high, unit)
+        what = "a share" if (self.low, self.high) == (0.0, 1.0) else "a value"
+        return f"{what} above {low} and at most {high}" if self.above else f"{what} between {low} and {high}"
+
+
+SHARE = Range(0.0, 1.0)
+SHARE_ABOVE_ZERO = Range(0.0, 1.0, above=True)
+ABOVE_ZERO = Range(0.0, above=True)
+AT_LEAST_ONE = Range(1.0)
+COOLANT = Range(ZERO_CELSIUS - 40.0, ZERO_CELSIUS + 100.0)  # liquids and air that leave a chip below its limit
+
+
+def _fields(owner: str, names: str, allowed: Range) -> dict[tuple[str, str], Range]:
+    return {(owner, name): allowed for name in names.split()}
+
+
+RANGES: dict[tuple[str, str], Range] = {
+    **_fields("Accelerator", "peak_flops peak_flops_fp8 peak_flops_fp4 peak_flops_tf32 peak_flops_fp32", ABOVE_ZERO),
+    **_fields("Accelerator", "reference_clock memory_capacity memory_bandwidth rated_power busy_power", ABOVE_ZERO),
+    **_fields("Accelerator", "reference_voltage die_area heat_capacity maximum_temperature bits_per_flop", ABOVE_ZERO),
+    **_fields("Accelerator", "minimum_clock gemm_efficiency memory_efficiency fp8_energy_ratio", SHARE_ABOVE_ZERO),
+    **_fields("Accelerator", "reference_memory_utilization", SHARE),
+    # A p-norm of times with p below one is more than their sum.
+    **_fields("Accelerator", "roofline_exponent launch_exponent", AT_LEAST_ONE),
+    **_fields("VoltageCurve", "floor knee", SHARE),
+    **_fields("VoltageCurve", "width", ABOVE_ZERO),
+    **_fields("PosynomialVoltage", "cubic_share", SHARE),
+    **_fields("Leakage", "reference_temperature", ABOVE_ZERO),
+    **_fields("PowerGate", "fraction residual_fraction", SHARE),
+    **_fields("PowerGate", "blend_time", ABOVE_ZERO),
+    **_fields("NearLimitAccelerator", "landauer_multiple slope_factor", AT_LEAST_ONE),
+    **_fields("NearLimitAccelerator", "bits_per_flop reference_voltage temperature rated_power die_area", ABOVE_ZERO),
+    **_fields("NearLimitAccelerator", "depth_per_activity", ABOVE_ZERO),
+    **_fields("Node", "chips", AT_LEAST_ONE),
+    **_fields("Node", "host_bandwidth", ABOVE_ZERO),
+    **_fields("Link", "lanes lane_bandwidth payload", ABOVE_ZERO),
+    **_fields("Link", "coding efficiency", SHARE_ABOVE_ZERO),
+    **_fields("Network", "contention_exponent", AT_LEAST_ONE),
+    **_fields("Torus", "dimensions", AT_LEAST_ONE),
+    **_fields("Dragonfly", "routers_per_group global_links hosts_per_router", ABOVE_ZERO),
+    **_fields("Software", "weight_bytes gradient_bytes optimizer_bytes communicated_bytes bucket_size", ABOVE_ZERO),
+    **_fields("Software", "tensor_overlap pipeline_overlap data_overlap context_overlap expert_overlap", SHARE),
+    **_fields("Software", "latency_overlap unmasked tree late_communication balanced_stages", SHARE),
+    **_fields("Software", "fp8_efficiency fp4_efficiency attention_efficiency usable_memory", SHARE_ABOVE_ZERO),
+    **_fields("Transformer", "layers hidden heads kv_heads head_size vocabulary sequence", AT_LEAST_ONE),
+    **_fields("Transformer", "experts active_experts expert_imbalance", AT_LEAST_ONE),
+    **_fields("Transformer", "gated tied flash", SHARE),
+    **_fields("Facility", "transformer_loss", SHARE),
+    **_fields("Facility", "power_limit ramp_limit", ABOVE_ZERO),
+    **_fields("Regulator", "rated_power", ABOVE_ZERO),
+    **_fields("Regulator", "fixed_loss proportional_loss quadratic_loss", SHARE),
+    **_fields("Distribution", "voltage", ABOVE_ZERO),
+    **_fields("Cooling", "blend_width", ABOVE_ZERO),
+    **_fields("SinglePhaseLoop", "flow heat_flux_capability", ABOVE_ZERO),
+    **_fields("SinglePhaseLoop", "mover_power_fraction", SHARE),
+    **_fields("TwoPhaseLoop", "latent_heat vapor_density liquid_density surface_tension", ABOVE_ZERO),
+    **_fields("TwoPhaseLoop", "area_enhancement", ABOVE_ZERO),
+    **_fields("TwoPhaseLoop", "quality heat_flux_margin", SHARE_ABOVE_ZERO),
+    **_fields("TwoPhaseLoop", "mover_power_fraction", SHARE),
+    **_fields("CarnotChiller", "fraction", SHARE_ABOVE_ZERO),
+    **_fields("OwnedPrice", "life facility_life", ABOVE_ZERO),
+    **_fields("OwnedPrice", "utilization", SHARE_ABOVE_ZERO),
+    **_fields("Carbon", "chip_life", ABOVE_ZERO),
+    **_fields("Carbon", "utilization", SHARE_ABOVE_ZERO),
+    **_fields("Reliability", "chip_mtbf checkpoint_time", ABOVE_ZERO),
+    **_fields("TrainingSystem", "mixture_exponent", SHARE),
+    **_fields("TrainingSystem", "capacity_per_parameter", ABOVE_ZERO),
+    **_fields("PowerCriticalBatch", "exponent", SHARE),
+    **_fields("PowerCriticalBatch", "coefficient", ABOVE_ZERO),
+    **_fields("KaplanCriticalBatch", "coefficient", ABOVE_ZERO),
+    **_fields("TrainingPlan", "chips", AT_LEAST_ONE),
+    **_fields("TrainingPlan", "batch power_cap", ABOVE_ZERO),
+    **_fields("TrainingPlan", "clock", SHARE_ABOVE_ZERO),
+    **_fields("TrainingPlan", "coolant_temperature", COOLANT),
+    **_fields("ParallelLayout", "tensor pipeline virtual_stages context expert microbatch", AT_LEAST_ONE),
+    **_fields("ParallelLayout", "sequence_parallel shard_optimizer shard_gradients shard_parameters", SHARE),
+    **_fields("ParallelLayout", "recompute_attention recompute_full fp8 fp4 tf32 fp32 zero_bubble", SHARE),
+    **_fields("ParallelLayout", "offload_optimizer offload_activations offload_parameters offload_gradients", SHARE),
+}
+
+
+def check_range(owner: str, name: str, values: Iterable[float], unit: str, path: str) -> None:
+    """Check numbers of a field against what it may be.
+
+    **Arguments:**
+
+    - `owner`, `name`: class and field.
+    - `values`: in SI.
+    - `path`: what the message calls the field.
+
+    **Raises:** `InputError` that names path, value, unit and what is possible.
+    """
+    allowed = RANGES.get((owner, name))
+    if allowed is None:
+        return
+    for value in values:
+        if not allowed.holds(value):
+            raise InputError(f"{path}: {format_quantity(value, unit)} is impossible; give {allowed.describe(unit)}.")
+
+
+def check_number(component: Any, field: str, values: Iterable[float], path: str) -> None:
+    """Check numbers that shall stand at a dotted field below a component, as `check_range`; `path` is for messages."""
+    *parents, name = field.split(".")
+    for part in parents:
+        component = getattr(component, part)
+    fields = {one.name: one for one in dataclasses.fields(component)}
+    if name in fields:  # the tokens of a plan whose goal is a loss are not
+        check_range(type(component).__name__, name, values, fields[name].metadata["unit"], path)

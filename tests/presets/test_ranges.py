@@ -1,0 +1,105 @@
+"""Is a value that a number cannot have refused by name, wherever it is given?"""
+
+import re
+
+import pytest
+
+import energymodel as em
+from energymodel.presets.components import CATEGORY_OF, NEAR_LIMIT, field_class, final_classes, preset_in_si
+from energymodel.presets.ranges import ABOVE_ZERO, RANGES, SHARE, Range
+from energymodel.sweeps.scenario_axes import scenario_axis
+from energymodel.system.plan import ParallelLayout, TrainingPlan
+from energymodel.system.training_system import TrainingSystem
+
+SMALL = "test-1b-h100"
+
+
+def classes_below(kind, found):
+    """Collect all final classes of components that a scenario can hold, by name."""
+    for name, final in final_classes(kind).items():
+        if name not in found:
+            found[name] = final
+            for field in final.__dataclass_fields__.values():
+                if "unit" not in field.metadata:
+                    classes_below(field_class(final, field.name), found)
+
+
+@pytest.fixture(scope="module")
+def scenario():
+    return em.load_scenario(SMALL)
+
+
+def test_every_range_is_of_a_number_that_exists():
+    known = {}
+    for kind in (TrainingSystem, TrainingPlan, ParallelLayout, *CATEGORY_OF):
+        classes_below(kind, known)
+    chosen = preset_in_si("hardware", "near-limit")
+    for owner, name in RANGES:
+        fields = chosen if owner == NEAR_LIMIT else known[owner].__dataclass_fields__
+        assert name in fields, f"{owner}.{name}"
+
+
+def test_ends_of_a_range():
+    assert SHARE.holds(0.0)
+    assert SHARE.holds(1.0)
+    assert not SHARE.holds(1.0 + 1e-12)
+    assert not ABOVE_ZERO.holds(0.0)
+    assert Range(1.0).describe("1") == "a value of at least 1"
+    assert ABOVE_ZERO.describe("W") == "a value above 0 W"
+    assert SHARE.describe("1") == "a share between 0 and 1"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("plan.power_cap", "2000 W", "2 kW is above 700 W, the rated power"),
+        ("plan.power_cap", "0 W", "0 W is impossible; give a value above 0 W."),
+        ("plan.clock", "1.5", "1.5 is impossible; give a share above 0 and at most 1."),
+        ("plan.coolant_temperature", "25 K", "-248.2 °C is impossible"),
+        ("system.accelerator.gemm_efficiency", "1.5", "1.5 is impossible; give a share above 0 and at most 1."),
+        ("system.accelerator.memory_efficiency", "1.01", "1.01 is impossible"),
+        ("system.accelerator.roofline_exponent", "0.5", "0.5 is impossible; give a value of at least 1."),
+        ("system.software.tensor_overlap", "1.2", "1.2 is impossible; give a share between 0 and 1."),
+        ("system.facility.transformer_loss", "1.1", "1.1 is impossible"),
+        ("system.node.chips", "0", "0 is impossible; give a value of at least 1."),
+        ("system.facility.cooling.loop.flow", "0", "0 is impossible; give a value above 0."),
+        ("system.reliability.chip_mtbf", "0 s", "0 s is impossible; give a value above 0 s."),
+    ],
+)
+def test_an_impossible_value_is_refused_by_name_everywhere(scenario, path, value, message):
+    with pytest.raises(em.InputError, match=re.escape(f"{path}: {message}")):
+        em.load_scenario(SMALL, {path: value})
+    with pytest.raises(em.InputError, match=re.escape(f"vary {path}: {message}")):
+        scenario.with_question(vary={path: (value, value)})
+    with pytest.raises(em.InputError, match=re.escape(f"axis {path}: {message}")):
+        scenario_axis(scenario, path, value)
+
+
+def test_a_clock_below_the_lowest_of_the_chip(scenario):
+    with pytest.raises(em.InputError, match=re.escape("vary plan.clock: 0.1 is below 0.2, the lowest clock")):
+        scenario.with_question(vary={"plan.clock": (0.1, 1.0)})
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("system.accelerator.leakage.power", "700 W", "leakage.power 700 W, fixed_power 70 W, memory traffic 41.81 W"),
+        ("system.accelerator.fixed_power", "760 W", "for switching. Lower one of them, or raise busy_power."),
+        ("system.accelerator.peak_flops", "1e30 FLOP/s", "is below Landauer's bound"),
+        ("system.accelerator.idle_power", "2 kW", "2 kW is more than busy_power, 800 W"),
+        ("system.workload.kv_heads", "1000", "1000 is more than heads"),
+        ("system.workload.active_experts", "9", "9 is more than experts, 1"),
+        ("system.workload.dense_layers", "1000", "1000 is more than layers"),
+    ],
+)
+def test_numbers_that_exclude_each_other(path, value, message):
+    with pytest.raises(em.InputError, match=re.escape(message)):
+        em.load_scenario(SMALL, {path: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("landauer_multiple", "0.5"), ("slope_factor", "0.9"), ("die_area", "0 m^2")]
+)
+def test_a_near_limit_chip_stays_within_physics(name, value):
+    with pytest.raises(em.InputError, match=re.escape(f"system.accelerator.{name}: {value} is impossible")):
+        em.load_scenario("near-limit-hardware", {f"system.accelerator.{name}": value})
