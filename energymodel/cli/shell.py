@@ -56,6 +56,14 @@ Vary = Annotated[
     list[str] | None,
     typer.Option("--vary", metavar="PATH=LOW:HIGH", help="Let a number vary between bounds; repeatable."),
 ]
+Tolerance = Annotated[
+    str | None,
+    typer.Option(
+        "--tolerance",
+        metavar="SHARE",
+        help='Of plans this close to the best, take the one with the least energy, such as "0.5 %"; 0 for the best.',
+    ),
+]
 Fix = Annotated[list[str] | None, typer.Option("--fix", metavar="PATH", help="Keep a number of the plan; repeatable.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in SI, with the unit in each key.")]
 Output = Annotated[

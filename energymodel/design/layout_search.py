@@ -103,7 +103,7 @@ def restart(problem: DesignProblem, searched: LayoutSearch) -> LayoutSearch:
     lanes = np.full(count, best)
     layouts = take(searched.lattice, lanes)
     lower, upper = layout_bounds(problem, layouts)
-    share = _latin_hypercube(count, lower.shape[1])
+    share = latin_hypercube(count, lower.shape[1])
     again = solve_relaxed(problem, layouts, lower + share * (upper - lower))
     converged = obeys_limits(again) & np.asarray(again.result == RESULTS.successful)
     value = float(searched.solution.value[best])
@@ -116,7 +116,7 @@ def restart(problem: DesignProblem, searched: LayoutSearch) -> LayoutSearch:
     return searched._replace(restarts=count, agreeing=agreeing, spread=float(np.ptp(values)))
 
 
-def _latin_hypercube(count: int, dimensions: int) -> Float[np.ndarray, "count dimensions"]:
+def latin_hypercube(count: int, dimensions: int) -> Float[np.ndarray, "count dimensions"]:
     """Points whose every coordinate takes each of `count` equally spaced values once [McKay et al. 1979]."""
     cells = np.tile(np.arange(count), (dimensions, 1))
     return (np.random.default_rng(0).permuted(cells, axis=1).T + 0.5) / count

@@ -14,6 +14,7 @@ import numpy as np
 from energymodel.design.conflicts import SHARED, conflicts
 from energymodel.design.layout_search import LayoutSearch, restart, search_layouts
 from energymodel.design.layouts import Lattice, take
+from energymodel.design.near_ties import EvaluatedPlan, near_tie, saved_beside
 from energymodel.design.problem import Criteria, DesignProblem, formulate
 from energymodel.design.relaxation import evaluate_points, fitting_layouts, layout_bounds, solve_relaxed
 from energymodel.design.result import (
@@ -51,6 +52,7 @@ def optimize(
     fix: Sequence[str] = (),
     progress: Callable[[str], None] | None = None,
     *,
+    tolerance: float | str | None = None,
     throw: bool = False,
 ) -> Optimum:
     """Find the best realizable plan of a scenario.
@@ -70,6 +72,8 @@ def optimize(
     - `vary`: bounds of further variables by dotted path, or other bounds of the usual ones.
     - `fix`: paths that keep the scenario's value.
     - `progress`: called with a sentence at every stage.
+    - `tolerance`: of plans whose objective exceeds the lowest by at most this share, 0.005 unless given, the one with
+      the least energy (money, if energy is minimized) is taken, where that saves more than it costs; 0 for the optimum.
     - `throw`: raise the message of the result unless it is `successful`.
 
     **Returns:** `Optimum`; `result` is a member of `SearchResult` (`interrupted` by Ctrl-C, with the best plan so
@@ -78,7 +82,7 @@ def optimize(
     **Raises:** `InputError` for a limit, path or objective that does not exist; `RuntimeError` if `throw`.
     """
     tell = progress or (lambda sentence: None)
-    scenario = scenario.with_question(minimize, limits, vary, fix)
+    scenario = scenario.with_question(minimize, limits, vary, fix, tolerance)
     with jax.enable_x64(True), _preloaded_solver():
         tell("evaluating the scenario's own plan")
         baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
@@ -108,7 +112,7 @@ def _best_plan(
         tell("looking for the limits that exclude each other")
         broken = conflicts(problem, plans.searched.lattice)
         plans = _nearest(problem, broken, lattice, tell) or plans
-    return _optimum(scenario, problem, baseline, plans, broken, (considered, len(lattice.tensor)))
+    return _optimum(scenario, problem, baseline, plans, broken, (considered, len(lattice.tensor)), tell)
 
 
 def _search_and_round(problem: DesignProblem, lattice: Lattice, tell: Callable[[str], None]) -> _SearchedPlans:
@@ -144,6 +148,7 @@ def _optimum(
     plans: _SearchedPlans,
     broken: tuple[Conflict, ...],
     layouts: tuple[int, int],
+    tell: Callable[[str], None],
 ) -> Optimum:
     searched, solution = plans.searched, plans.searched.solution
     winner = plans.rounded[0] if plans.rounded else None
@@ -152,6 +157,11 @@ def _optimum(
     layout = take(searched.lattice, np.array([lane]))
     criteria = jax.tree.map(lambda leaf: np.asarray(leaf)[None], plans.criteria)
     [(plan, outcome)] = plans_at(scenario, problem, point[None], layout, criteria, counts)
+    best, tie = float(objective_value(outcome, problem.minimize)), None
+    if winner and not broken and not searched.interrupted and scenario.optimize.tolerance > 0.0:
+        saved = saved_beside(problem.minimize)
+        tell(f"looking for less {saved} within {100.0 * scenario.optimize.tolerance:g} % of the optimum")
+        (plan, outcome), tie = near_tie(scenario, problem, searched, plans.rounded, EvaluatedPlan(plan, outcome))
     result, message = _verdict(searched, winner, broken, exceeded_limits(scenario, plan, outcome))
     value = float(objective_value(outcome, problem.minimize))
     prices = _prices(problem, plans, lane, value) if winner and not broken else {}
@@ -161,7 +171,7 @@ def _optimum(
         other = take(searched.lattice, np.array(second.lane))
         runner_up = RunnerUp(other, float(np.expm1(second.value - first.value)))
     relaxed = float(np.exp(np.min(np.where(searched.usable, solution.value, np.inf), initial=np.inf)))
-    relaxed = math.inf if broken else min(relaxed, value)
+    relaxed = math.inf if broken else min(relaxed, best)
     return Optimum(
         scenario=scenario,
         plan=plan,
@@ -179,7 +189,7 @@ def _optimum(
         layouts_feasible=layouts[1],
         runner_up=runner_up,
         relaxed_value=relaxed,
-        gap=max(0.0, value / relaxed - 1.0) if np.isfinite(relaxed) else math.inf,
+        gap=max(0.0, best / relaxed - 1.0) if np.isfinite(relaxed) else math.inf,
         result=result,
         message=message,
         conflicts=broken,
@@ -193,6 +203,7 @@ def _optimum(
             "iterations": int(np.sum(solution.iterations)),
             "converged": int(np.sum(np.asarray(solution.result == RESULTS.successful))),
         },
+        near_tie=tie,
     )
 
 

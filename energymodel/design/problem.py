@@ -24,6 +24,7 @@ from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import (
     AT_LEAST,
     LIMIT_OF_SLACK,
+    OUTPUTS,
     limited_values,
     limits_of_system,
     log_objective,
@@ -74,7 +75,7 @@ class Formulation:
         system, plan = self.at(point, layout, criteria, given)
         outcome = evaluate(system, plan)
         values = limited_values(system, plan, outcome)
-        rows = [excess(name, values[name], criteria.limits[name]) for name in self.rows]
+        rows = [excess(name, _row_value(name, values, outcome), criteria.limits[name]) for name in self.rows]
         group = layout.tensor * layout.pipeline * layout.context
         per_replica = layout.fewest_microbatches * layout.microbatch * system.workload.sequence
         smallest_batch = plan.chips / group * per_replica
@@ -100,6 +101,19 @@ class Formulation:
     def coordinate(self, path: str, value: Any) -> Any:
         """Coordinate of a variable at a value."""
         return value if path in self.affine else np.log(value)
+
+
+def row_of_objective(minimize: str) -> str:
+    """Name of the row that limits an objective: that of its output, or the objective itself."""
+    alone = minimize in OUTPUTS and minimize not in AT_LEAST
+    return minimize if alone else "*".join(f"{name}^{power!r}" for name, power in parse_objective(minimize).factors)
+
+
+def _row_value(name: str, values: Mapping[str, Any], outcome: TrainingOutcome) -> Numeric:
+    """Value of a row: an output, or an objective that is limited."""
+    if name in values:
+        return values[name]
+    return jnp.exp(log_objective(outcome, dict(parse_objective(name).factors)))
 
 
 def excess(name: str, value: Numeric, limit: Numeric) -> Float[Array, "..."]:
@@ -174,7 +188,8 @@ def formulate(scenario: Scenario, baseline: TrainingOutcome, free: Sequence[str]
     objective = parse_objective(question.minimize)
     if plan.knots != 1:
         raise InputError("plan.batch: a schedule of several knots is not optimized; give one constant batch.")
-    own = {"time": float(baseline.time), "chips": float(plan.chips), "loss": float(baseline.loss)}
+    most_chips = question.vary.get("plan.chips", (0.0, float(plan.chips)))[1]
+    own = {"time": float(baseline.time), "chips": most_chips, "loss": float(baseline.loss)}
     dropped = free or (objective.names() if len(objective.factors) == 1 else ())
     own = {name: value for name, value in own.items() if name not in dropped}
     hard = limits_of_system(system, plan, baseline)
@@ -187,9 +202,15 @@ def formulate(scenario: Scenario, baseline: TrainingOutcome, free: Sequence[str]
     not_rows = ("chips",) if TOKENS in bounds else ("chips", "loss")  # a bound of a variable, and the goal
     affine = tuple(path for path, (low, _) in bounds.items() if low <= 0.0)
     objectives = tuple(dict.fromkeys((*USUAL_OBJECTIVES, *objective.names(), *free)))
-    rows = tuple(dict.fromkeys((*USUAL_ROWS, *free, *(name for name in limits if name not in not_rows))))
+    objective_row = row_of_objective(question.minimize)
+    rows = (*USUAL_ROWS, objective_row, *free, *(name for name in limits if name not in not_rows))
+    rows = tuple(dict.fromkeys(rows))
     values = limited_values(system, plan, baseline)
-    far = {name: values[name] * (1.0 / FAR if name in AT_LEAST else FAR) for name in rows if name not in limits}
+    far = {
+        name: _row_value(name, values, baseline) * (1.0 / FAR if name in AT_LEAST else FAR)
+        for name in rows
+        if name not in limits
+    }
     powers = dict.fromkeys(objectives, 0.0) | dict(objective.factors)
     criteria = jax.tree.map(lambda value: np.asarray(value, np.float64), Criteria(powers, {**limits, **far}))
     formulation = Formulation(tuple(bounds), objectives, rows, affine)
@@ -225,6 +246,10 @@ def _bounds(
     if "plan.chips" in bounds:
         low, high = bounds["plan.chips"]
         if low > chips:
-            raise InputError(f"plan.chips: at least {low:g} is more than the limit of {chips:g} chips.")
-        bounds["plan.chips"] = (low, min(high, chips))
+            raise InputError(f"plan.chips: at least {low:,.12g} is more than the limit of {chips:,.12g} chips.")
+        if high > chips:
+            raise InputError(
+                f"vary plan.chips: {high:,.12g} is more than the limit of {chips:,.12g} chips. "
+                "Raise the limit (--limit chips=...), or lower the end of the range."
+            )
     return bounds, layout_ranges

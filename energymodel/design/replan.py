@@ -191,6 +191,7 @@ def rest_of(scenario: Scenario, measured: MeasuredRun, limits: Limits | None = N
         "limits": _limits_left(question.limits, used),
         "vary": {_in_rest(path): list(bounds) for path, bounds in question.vary.items()},
         "fix": [_in_rest(path) for path in question.fix],
+        "tolerance": question.tolerance,
     }
     moved = dataclasses.replace(
         posterior,

@@ -87,6 +87,23 @@ class RunnerUp:
 
 
 @dataclasses.dataclass(frozen=True)
+class NearTie:
+    """The plan with the least of something else, within a tolerance of the optimum, compared with the exact optimum.
+
+    `cost` is the excess of its objective over that of the exact optimum, `saving` what it saves of `saved` (0.02 is
+    2 %); `taken` says whether it is the answer. `plan` and `outcome` are those of the exact optimum.
+    """
+
+    tolerance: float
+    saved: str
+    cost: float
+    saving: float
+    taken: bool
+    plan: TrainingPlan
+    outcome: TrainingOutcome
+
+
+@dataclasses.dataclass(frozen=True)
 class Conflict:
     """One limit of a set that cannot hold together: what was asked, and the nearest value that works."""
 
@@ -101,7 +118,8 @@ class Optimum:
     """The best realizable plan, beside the scenario's own; `scenario.optimize` is the question that it answers.
 
     `relaxed_value` is the lowest objective with counts free to be fractions, a bound on what rounding can reach;
-    `gap` is the relative distance of the plan to it. All numbers are NumPy float64.
+    `gap` is the relative distance of the best realizable plan to it. Where `near_tie` is taken, another plan is the
+    answer, within the tolerance of the question. All numbers are NumPy float64.
     """
 
     scenario: Scenario
@@ -125,6 +143,7 @@ class Optimum:
     message: str
     conflicts: tuple[Conflict, ...]
     statistics: Mapping[str, int | float]
+    near_tie: NearTie | None = None
 
     @property
     def minimize(self) -> str:

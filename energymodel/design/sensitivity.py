@@ -290,7 +290,7 @@ def _of_optimum(
     scenario: Scenario, known: Mapping[str, NumberDistribution], resolve: int, tell: Callable[[str], None]
 ) -> Sensitivity:
     run = TrainingRun(scenario.system, scenario.plan)
-    best = optimize(scenario, progress=tell)
+    best = optimize(scenario, progress=tell, tolerance=0.0)  # derivatives are those of the exact optimum
     name = best.minimize
     if best.result not in (SearchResult.successful, SearchResult.not_converged):
         return Sensitivity(scenario, {name: best.value}, (), best, (), best.result, best.message)

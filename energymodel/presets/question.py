@@ -13,7 +13,8 @@ from energymodel.errors import InputError, suggest
 from energymodel.presets.renamed import current_name
 from energymodel.system.outputs import OUTPUTS, parse_limit, parse_number, parse_objective
 
-KEYS = ("minimize", "limits", "vary", "fix")
+KEYS = ("minimize", "limits", "vary", "fix", "tolerance")
+TOLERANCE = 0.005  # plans this much worse than the best are as good
 TOKENS = "plan.goal.tokens"  # varies where the loss is an objective, also of a scenario that gives the loss
 POSITIVE = ("plan.batch", "plan.chips", TOKENS)
 Limits = Mapping[str, Any] | Sequence[str]
@@ -24,12 +25,16 @@ Ranges = Mapping[str, Any] | Sequence[str]
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """What a search minimizes, the limits of outputs, the ranges of further variables, the paths kept; all in SI."""
+    """What a search minimizes, the limits of outputs, the ranges of further variables, the paths kept; all in SI.
+
+    `tolerance` is the share by which the objective of a plan may exceed the lowest, to save something else.
+    """
 
     minimize: str = "energy"
     limits: Mapping[str, float] = dataclasses.field(default_factory=dict)
     vary: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
     fix: tuple[str, ...] = ()
+    tolerance: float = TOLERANCE
 
     def section(self, units: Mapping[str, str]) -> dict[str, Any]:
         """The `[optimize]` section that asks the same; `units` by path."""
@@ -41,7 +46,8 @@ class Question:
             },
             "fix": list(self.fix),
         }
-        return {key: value for key, value in section.items() if value}
+        asked = {key: value for key, value in section.items() if value}
+        return asked if self.tolerance == TOLERANCE else {**asked, "tolerance": self.tolerance}
 
 
 def parse_question(section: Any, units: Mapping[str, str], before: Question | None = None) -> Question:
@@ -49,7 +55,7 @@ def parse_question(section: Any, units: Mapping[str, str], before: Question | No
 
     **Arguments:**
 
-    - `section`: table with any of the keys `minimize`, `limits`, `vary` and `fix`.
+    - `section`: table with any of the keys `minimize`, `limits`, `vary`, `fix` and `tolerance`.
     - `units`: SI unit of each number of the scenario, by its dotted path.
     - `before`: what holds where the section says nothing.
 
@@ -72,7 +78,16 @@ def parse_question(section: Any, units: Mapping[str, str], before: Question | No
         if path not in units:
             raise InputError(f'fix: unknown path "{path}". {suggest(path, units)}')
     kept = [path for path in before.fix if path not in vary]
-    return Question(minimize, {**before.limits, **limits}, {**before.vary, **vary}, tuple(dict.fromkeys([*kept, *fix])))
+    fixed = tuple(dict.fromkeys([*kept, *fix]))
+    tolerance = before.tolerance if section.get("tolerance") is None else _tolerance(section["tolerance"])
+    return Question(minimize, {**before.limits, **limits}, {**before.vary, **vary}, fixed, tolerance)
+
+
+def _tolerance(given: Any) -> float:
+    tolerance = parse_number(given, "1", "tolerance")
+    if not 0.0 <= tolerance < 1.0:
+        raise InputError(f"tolerance: {given} is not a share of the objective. Give for example 0.005 or 0.5 %.")
+    return tolerance
 
 
 def parse_limits(limits: Limits | None) -> dict[str, float]:

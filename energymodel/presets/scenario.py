@@ -43,13 +43,14 @@ class Scenario:
         limits: Limits | None = None,
         vary: Ranges | None = None,
         fix: Sequence[str] = (),
+        tolerance: float | str | None = None,
     ) -> "Scenario":
         """The same scenario with what is stated here laid over its `[optimize]` section.
 
         **Raises:** `InputError` as `parse_question`, for values that a number cannot have, and for power caps below the
         lowest one measured.
         """
-        section = {"minimize": minimize, "limits": limits, "vary": vary, "fix": fix}
+        section = {"minimize": minimize, "limits": limits, "vary": vary, "fix": fix, "tolerance": tolerance}
         calibration = self.tables.get("calibration")
         question = _question(section, self.system, self.plan, self.provenance, calibration, self.optimize)
         units = {path: origin.unit for path, origin in self.provenance.items()}

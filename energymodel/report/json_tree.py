@@ -64,7 +64,7 @@ def layout_json(layout: ParallelLayout) -> Tree:
 
 def optimum_json(optimum: Optimum) -> Tree:
     """A run with what the search adds; the [optimize] section of its scenario repeats it."""
-    runner_up = optimum.runner_up
+    runner_up, tie = optimum.runner_up, optimum.near_tie
     return {
         **run_json(optimum.scenario, optimum.plan, optimum.outcome),
         "minimize": optimum.minimize,
@@ -88,6 +88,15 @@ def optimum_json(optimum: Optimum) -> Tree:
         "layouts_considered": int(optimum.layouts_considered),
         "layouts_feasible": int(optimum.layouts_feasible),
         "runner_up": runner_up and {"layout": layout_json(runner_up.layout), "excess": float(runner_up.excess)},
+        "tolerance": optimum.scenario.optimize.tolerance,
+        "near_tie": tie
+        and {
+            "saved": tie.saved,
+            "cost": tie.cost,
+            "saving": tie.saving,
+            "taken": tie.taken,
+            "exact": {"plan": plan_json(tie.plan), "outcome": outcome_json(tie.outcome)},
+        },
         "conflicts": [
             {"limit": one.limit, "asked": float(one.asked), "nearest": float(one.nearest), "unit": one.unit}
             for one in optimum.conflicts

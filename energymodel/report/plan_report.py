@@ -8,11 +8,12 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.design.result import OBEYS_LIMITS_ASKED, Conflict, Optimum, SearchResult
+from energymodel.design.result import OBEYS_LIMITS_ASKED, Conflict, NearTie, Optimum, SearchResult
 from energymodel.presets.scenario import Scenario
 from energymodel.report.fields import Field, outcome_fields, plan_fields, show, total
 from energymodel.report.tables import PRIOR_MARK, data_parallel, given_priors, provenance_notes, slack_table
 from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.outputs import OUTPUTS, objective_value
 from energymodel.system.plan import TrainingPlan
 from energymodel.units import format_quantity
 
@@ -30,6 +31,7 @@ _STEPS = {
 }
 _LARGEST_STEP = 0.1  # of the limit: a price holds for small changes
 _LEFT_OUT = {"token_rate", "hfu", "availability", "information", "eei", "ppw", "euf"}
+_TOLD = ("plan.chips", "plan.batch", "plan.clock", "plan.coolant_temperature")
 _DEGREES = ("tensor", "pipeline", "virtual_stages", "context", "expert", "microbatch")
 
 
@@ -198,11 +200,37 @@ def search_lines(optimum: Optimum) -> list[str]:
         shown = ", ".join(f"{_word(name)} {degree:g}" for name, degree in degrees.items() if degree != 1.0)
         excess = f"{100.0 * optimum.runner_up.excess:.2f} % more {optimum.minimize}"
         lines.append(f"Second-best layout ({shown or 'data parallelism alone'}): {excess}.")
+    if optimum.near_tie is not None:
+        lines.append(near_tie_line(optimum, optimum.near_tie))
     if math.isfinite(optimum.gap):
         cost = f"at most {100.0 * optimum.gap:.2g} %" if optimum.gap >= 1e-4 else "less than 0.01 %"
         bound = format_quantity(optimum.relaxed_value, optimum.value_unit)
         lines.append(f"Rounding to whole numbers costs {cost}: the relaxed optimum is {bound}.")
     return lines
+
+
+def near_tie_line(optimum: Optimum, tie: NearTie) -> str:
+    """What the last tenths of a percent of the objective cost in energy or money."""
+    near = f"{100.0 * tie.tolerance:.3g} % of the lowest {optimum.minimize}"
+    saving, cost = (f"{100.0 * share:.2g} %" for share in (tie.saving, max(tie.cost, 0.0)))
+    if not tie.taken:
+        return f"Within {near}, no plan saves more than {saving} {tie.saved}, for {cost} more {optimum.minimize}."
+    exact = {field.name: field for field in plan_fields(tie.plan)}
+    shown = [name for name in _TOLD if exact[name].value != _plan_value(optimum.plan, name)]
+    differs = ", ".join(f"{exact[name].title} {show(exact[name])}" for name in shown)
+    unit = OUTPUTS[tie.saved]
+    least, most = (
+        format_quantity(float(objective_value(outcome, tie.saved)), unit) for outcome in (optimum.outcome, tie.outcome)
+    )
+    return (
+        f"Of the plans within {near}, this one takes the least {tie.saved}: {least}. The last {cost} would cost "
+        f"{saving} of it: {most}{f' ({differs})' if differs else ''}. --tolerance 0 finds that plan."
+    )
+
+
+def _plan_value(plan: TrainingPlan, name: str) -> float:
+    """Number of a plan by its dotted path."""
+    return next(field.value for field in plan_fields(plan) if field.name == name)
 
 
 def failure_line(optimum: Optimum) -> str:

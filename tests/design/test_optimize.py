@@ -25,7 +25,7 @@ def scenario():
 
 @pytest.fixture(scope="module")
 def optimum(scenario, room):
-    return em.optimize(scenario, minimize="energy")
+    return em.optimize(scenario, minimize="energy", tolerance=0.0)
 
 
 def test_plan_is_realizable(scenario, optimum):
@@ -113,7 +113,7 @@ def test_each_objective_improves_on_the_baseline(scenario, minimize):
 @pytest.mark.slow
 def test_price_of_time_is_the_slope_of_the_optimum(scenario, optimum):
     """A relaxed time limit saves what its multiplier says [envelope theorem]."""
-    longer = em.optimize(scenario, limits={"time": optimum.limits["time"] * 1.01})
+    longer = em.optimize(scenario, limits={"time": optimum.limits["time"] * 1.01}, tolerance=0.0)
     predicted = optimum.prices["time"].elasticity * math.log(1.01)
     assert math.log(optimum.relaxed_value / longer.relaxed_value) == pytest.approx(predicted, rel=0.1)
 
@@ -134,7 +134,7 @@ def test_infeasible_names_the_conflict_and_what_each_must_give(scenario):
     obeyed = [optimum.outcome.time <= 70 * 86400 * (1 + 1e-6), optimum.outcome.power_peak <= 12e6 * (1 + 1e-6)]
     assert sum(map(bool, obeyed)) == 1
     # Minimizing an output under the other limits gives the nearest value of its limit.
-    fastest = em.optimize(scenario, minimize="time", limits={"facility_power": "12 MW"})
+    fastest = em.optimize(scenario, minimize="time", limits={"facility_power": "12 MW"}, tolerance=0.0)
     assert conflicts["time"].nearest == pytest.approx(float(fastest.outcome.time), rel=0.02)
 
 

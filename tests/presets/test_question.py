@@ -91,7 +91,7 @@ def test_the_low_bound_may_leave_its_unit_to_the_high_one(scenario, low, high, e
         ({"vary": {"plan.batch": [0.0, 1e6]}}, "vary plan.batch: 0.0 is not positive."),
         ({"vary": {"plan.goal.loss": [1.9, 2.0]}}, "vary plan.goal.loss: the loss is held at its limit."),
         ({"fix": ["plan.clok"]}, 'fix: unknown path "plan.clok". Did you mean "plan.clock"?'),
-        ("time", "[optimize]: a table with minimize, limits, vary, fix is needed"),
+        ("time", "[optimize]: a table with minimize, limits, vary, fix, tolerance is needed"),
     ],
 )
 def test_one_message_for_files_and_for_python(scenario, section, message):
@@ -109,6 +109,23 @@ def test_one_message_for_files_and_for_python(scenario, section, message):
 def test_a_misspelled_key_is_refused_by_python_as_by_the_command():
     with pytest.raises(em.InputError, match="minimise"):
         em.optimize(load_scenario(SMALL, {"optimize.minimise": "time"}))
+
+
+@pytest.mark.parametrize("given", [0.01, "0.01", "1 %"])
+def test_a_tolerance_is_a_share(scenario, given):
+    assert with_section({"tolerance": given}).optimize.tolerance == pytest.approx(0.01)
+    asked = scenario.with_question(tolerance=given)
+    assert asked.optimize.tolerance == pytest.approx(0.01)
+    assert load_scenario(asked.tables).optimize == asked.optimize
+    assert scenario.optimize.tolerance == 0.005
+
+
+@pytest.mark.parametrize("given", ["2 days", "-0.1", 1.0])
+def test_a_bad_tolerance_is_refused(scenario, given):
+    with pytest.raises(em.InputError, match="tolerance"):
+        scenario.with_question(tolerance=given)
+    with pytest.raises(em.InputError, match="tolerance"):
+        with_section({"tolerance": given})
 
 
 def test_old_names_still_work(scenario):
