@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
 from energymodel.design.layout_search import LayoutSearch, latin_hypercube
 from energymodel.design.layouts import Lattice, take
@@ -33,10 +34,11 @@ EQUAL = 1e-4  # in the logarithm: two plans that differ by less are equal
 
 
 class EvaluatedPlan(NamedTuple):
-    """A plan with what it yields and costs."""
+    """A plan with what it yields and costs, and the solver's vector of it."""
 
     plan: TrainingPlan
     outcome: TrainingOutcome
+    point: Float[np.ndarray, " n"]
 
 
 def saved_beside(minimize: str) -> str:
@@ -52,7 +54,7 @@ def evaluated(
     points = np.stack([one.point for one in rounded])
     counts = [one.counts for one in rounded]
     pairs = plans_at(scenario, problem, points, layouts, problem.repeated_criteria(len(rounded)), counts)
-    return [EvaluatedPlan(*pair) for pair in pairs]
+    return [EvaluatedPlan(*pair, point) for pair, point in zip(pairs, points, strict=True)]
 
 
 def near_tie(

@@ -28,6 +28,7 @@ from energymodel.design.result import (
     exceeded_limits,
 )
 from energymodel.design.rounding import RelaxedLanes, RoundedPlan, evaluate_plans, plans_at, round_layouts
+from energymodel.design.saving import saving_by_cause
 from energymodel.presets.question import Limits, Ranges
 from energymodel.presets.scenario import Scenario
 from energymodel.solver import RESULTS
@@ -161,7 +162,9 @@ def _optimum(
     if winner and not broken and not searched.interrupted and scenario.optimize.tolerance > 0.0:
         saved = saved_beside(problem.minimize)
         tell(f"looking for less {saved} within {100.0 * scenario.optimize.tolerance:g} % of the optimum")
-        (plan, outcome), tie = near_tie(scenario, problem, searched, plans.rounded, EvaluatedPlan(plan, outcome))
+        exact = EvaluatedPlan(plan, outcome, point)
+        (plan, outcome, point), tie = near_tie(scenario, problem, searched, plans.rounded, exact)
+    found = problem.values_at(point, plan)
     result, message = _verdict(searched, winner, broken, exceeded_limits(scenario, plan, outcome))
     value = float(objective_value(outcome, problem.minimize))
     prices = _prices(problem, plans, lane, value) if winner and not broken else {}
@@ -203,7 +206,9 @@ def _optimum(
             "iterations": int(np.sum(solution.iterations)),
             "converged": int(np.sum(np.asarray(solution.result == RESULTS.successful))),
         },
+        found=found,
         near_tie=tie,
+        saving=saving_by_cause(scenario, problem, baseline, found, plan.layout) if winner and not broken else {},
     )
 
 

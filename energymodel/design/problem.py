@@ -164,6 +164,16 @@ class DesignProblem:
         """The criteria for each of so many lanes."""
         return jax.tree.map(lambda leaf: np.full(count, leaf), self.criteria)
 
+    def values_at(self, point: Float[np.ndarray, " n"], plan: TrainingPlan) -> dict[str, float]:
+        """Value of each variable in SI at a point of the solver, whose plan has exact counts."""
+        affine = self.formulation.affine
+        values = {
+            path: float(one if path in affine else np.exp(one))
+            for path, one in zip(self.formulation.paths, point, strict=True)
+        }
+        exact = {"plan.chips": float(plan.chips), "plan.batch": float(np.reshape(plan.batch, ()))}
+        return {path: exact.get(path, value) for path, value in values.items()}
+
     def with_limit(self, name: str, value: float) -> "DesignProblem":
         """The same problem with another value of a limit that holds."""
         criteria = Criteria(self.criteria.powers, {**self.criteria.limits, name: np.asarray(value, np.float64)})

@@ -119,7 +119,8 @@ class Optimum:
 
     `relaxed_value` is the lowest objective with counts free to be fractions, a bound on what rounding can reach;
     `gap` is the relative distance of the best realizable plan to it. Where `near_tie` is taken, another plan is the
-    answer, within the tolerance of the question. All numbers are NumPy float64.
+    answer, within the tolerance of the question. `found` are the values of the variables by path, in SI; `saving` is
+    what each cause saves of the objective (`energymodel.design.saving`). All numbers are NumPy float64.
     """
 
     scenario: Scenario
@@ -143,7 +144,9 @@ class Optimum:
     message: str
     conflicts: tuple[Conflict, ...]
     statistics: Mapping[str, int | float]
+    found: Mapping[str, float] = dataclasses.field(default_factory=dict)
     near_tie: NearTie | None = None
+    saving: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def minimize(self) -> str:

@@ -85,6 +85,8 @@ def optimum_json(optimum: Optimum) -> Tree:
         },
         "active": list(optimum.active),
         "varied": list(optimum.varied),
+        "found": dict(optimum.found),
+        "saving": {"unit": optimum.value_unit, "parts": dict(optimum.saving), "total": sum(optimum.saving.values())},
         "layouts_considered": int(optimum.layouts_considered),
         "layouts_feasible": int(optimum.layouts_feasible),
         "runner_up": runner_up and {"layout": layout_json(runner_up.layout), "excess": float(runner_up.excess)},

@@ -9,8 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from energymodel.design.result import OBEYS_LIMITS_ASKED, Conflict, NearTie, Optimum, SearchResult
+from energymodel.design.training_run import TrainingRun
 from energymodel.presets.scenario import Scenario
 from energymodel.report.fields import Field, outcome_fields, plan_fields, show, total
+from energymodel.report.saving_report import saving_table
 from energymodel.report.tables import PRIOR_MARK, data_parallel, given_priors, provenance_notes, slack_table
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import OUTPUTS, objective_value
@@ -40,12 +42,13 @@ def optimum_report(optimum: Optimum) -> RenderableType:
     return Group(
         Text(f"{optimum.scenario.title}\n{headline(optimum)}", style="bold"),
         "",
-        plans_table(optimum.scenario, optimum.scenario.plan, optimum.plan, optimum.varied),
+        _plans_table(optimum),
         "",
         outcomes_table(optimum.baseline, optimum.outcome),
         "",
         energies_table(optimum.baseline, optimum.outcome),
         "",
+        *saving_lines(optimum),
         slack_table(optimum.outcome),
         "",
         Text("\n".join(limit_lines(optimum))),
@@ -55,6 +58,35 @@ def optimum_report(optimum: Optimum) -> RenderableType:
         provenance_notes(optimum.scenario),
         Text(f"To evaluate this plan: {evaluate_command(optimum)}", style="dim", no_wrap=True, overflow="ignore"),
     )
+
+
+def saving_lines(optimum: Optimum) -> list[RenderableType]:
+    """The saving by cause, and an empty line; nothing where it cannot be split."""
+    table = saving_table(optimum)
+    return [] if table is None else [table, ""]
+
+
+def _plans_table(optimum: Optimum) -> Table:
+    """Both plans, and the numbers of the system that the search has chosen."""
+    scenario = optimum.scenario
+    table = plans_table(scenario, scenario.plan, optimum.plan, optimum.varied)
+    for path, (own, found) in _chosen_of_system(optimum).items():
+        table.add_row(escape(path.removeprefix("system.")), show(own), show(found), _ratio(own, found))
+    return table
+
+
+def _chosen_of_system(optimum: Optimum) -> dict[str, tuple[Field, Field]]:
+    """Own and found value of the numbers of the system that were varied, by path."""
+    run, origins = TrainingRun(optimum.scenario.system, optimum.scenario.plan), optimum.scenario.provenance
+
+    def number(path: str, value: float) -> Field:
+        return Field(path, path, path, origins[path].unit, value)
+
+    return {
+        path: (number(path, run.number(path)), number(path, found))
+        for path, found in optimum.found.items()
+        if path.startswith("system.")
+    }
 
 
 def headline(optimum: Optimum) -> str:
@@ -255,7 +287,8 @@ def plan_changes(own: TrainingPlan, found: TrainingPlan) -> Mapping[str, Field]:
 def evaluate_command(optimum: Optimum) -> str:
     """The command that evaluates the found plan."""
     changes = plan_changes(optimum.scenario.plan, optimum.plan)
-    options = [f"--set {_quoted(name, _exact(field))}" for name, field in changes.items()]
+    chosen = {path: found for path, (_, found) in _chosen_of_system(optimum).items()}
+    options = [f"--set {_quoted(name, _exact(field))}" for name, field in {**chosen, **changes}.items()]
     return " ".join([f"energymodel evaluate {optimum.scenario.name}", *options])
 
 
