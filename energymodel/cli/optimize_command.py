@@ -26,9 +26,13 @@ def command(
             from energymodel.design.optimize import optimize
             from energymodel.report.json_tree import optimum_json
             from energymodel.report.plan_report import failure_line, optimum_report
+            from energymodel.uncertainty.first_order import saving_at_risk
 
         with jax.enable_x64(True):
             optimum = optimize(given, progress=progress)
-            tree, report = optimum_json(optimum), optimum_report(optimum)
+            if optimum.success:
+                progress("differentiating the saving by the uncertain numbers")
+            risk = saving_at_risk(optimum) if optimum.success else None
+            tree, report = optimum_json(optimum, risk), optimum_report(optimum, risk)
     shell.deliver(tree, report, as_json=as_json, output=output)
     return shell.verdict(optimum.result, failure_line(optimum))

@@ -14,6 +14,7 @@ from energymodel.presets.scenario import Scenario
 from energymodel.report.fields import outcome_fields, plan_fields, plan_key, total
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import ParallelLayout, TrainingPlan
+from energymodel.uncertainty.first_order import SavingAtRisk
 
 Tree = dict[str, Any]
 
@@ -62,7 +63,7 @@ def layout_json(layout: ParallelLayout) -> Tree:
     return _numbers(layout)
 
 
-def optimum_json(optimum: Optimum) -> Tree:
+def optimum_json(optimum: Optimum, risk: SavingAtRisk | None = None) -> Tree:
     """A run with what the search adds; the [optimize] section of its scenario repeats it."""
     runner_up, tie = optimum.runner_up, optimum.near_tie
     return {
@@ -90,6 +91,17 @@ def optimum_json(optimum: Optimum) -> Tree:
         "layouts_considered": int(optimum.layouts_considered),
         "layouts_feasible": int(optimum.layouts_feasible),
         "runner_up": runner_up and {"layout": layout_json(runner_up.layout), "excess": float(runner_up.excess)},
+        "saving_at_risk": risk
+        and {
+            "deviation": risk.deviation,
+            "own_deviation": risk.own_deviation,
+            "saving_deviation": risk.saving_deviation,
+            "prior_deviation": risk.prior_deviation,
+            "resting_on_priors": risk.resting_on_priors,
+            "prior_variance": risk.prior_variance,
+            "shares": dict(risk.shares),
+            "priors_without_spread": risk.without,
+        },
         "tolerance": optimum.scenario.optimize.tolerance,
         "near_tie": tie
         and {

@@ -12,11 +12,13 @@ from energymodel.design.result import OBEYS_LIMITS_ASKED, Conflict, NearTie, Opt
 from energymodel.design.training_run import TrainingRun
 from energymodel.presets.scenario import Scenario
 from energymodel.report.fields import Field, outcome_fields, plan_fields, show, total
-from energymodel.report.saving_report import saving_table
+from energymodel.report.intervals import FEWEST, MOST, supported_digits, with_interval
+from energymodel.report.saving_report import risk_lines, saving_table
 from energymodel.report.tables import PRIOR_MARK, data_parallel, given_priors, provenance_notes, slack_table
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import OUTPUTS, objective_value
 from energymodel.system.plan import TrainingPlan
+from energymodel.uncertainty.first_order import DEVIATIONS, LEVEL, SavingAtRisk
 from energymodel.units import format_quantity
 
 # Steps of a limit that a person would consider, in SI, by its unit, the largest first.
@@ -37,18 +39,22 @@ _TOLD = ("plan.chips", "plan.batch", "plan.clock", "plan.coolant_temperature")
 _DEGREES = ("tensor", "pipeline", "virtual_stages", "context", "expert", "microbatch")
 
 
-def optimum_report(optimum: Optimum) -> RenderableType:
-    """The found plan beside the scenario's own, the energy of both, what limits cost, how sure the search is."""
+def optimum_report(optimum: Optimum, risk: SavingAtRisk | None = None) -> RenderableType:
+    """The found plan beside the scenario's own, the energy of both, what limits cost, how sure the search is.
+
+    With the uncertainty of the saving, headline and saving have the digits that it supports, and their intervals.
+    """
+    digits = _energy_digits(optimum, risk)
     return Group(
-        Text(f"{optimum.scenario.title}\n{headline(optimum)}", style="bold"),
+        Text(f"{optimum.scenario.title}\n{headline(optimum, risk)}", style="bold"),
         "",
         _plans_table(optimum),
         "",
-        outcomes_table(optimum.baseline, optimum.outcome),
+        outcomes_table(optimum.baseline, optimum.outcome, digits),
         "",
-        energies_table(optimum.baseline, optimum.outcome),
+        energies_table(optimum.baseline, optimum.outcome, digits),
         "",
-        *saving_lines(optimum),
+        *saving_lines(optimum, risk),
         slack_table(optimum.outcome),
         "",
         Text("\n".join(limit_lines(optimum))),
@@ -60,10 +66,20 @@ def optimum_report(optimum: Optimum) -> RenderableType:
     )
 
 
-def saving_lines(optimum: Optimum) -> list[RenderableType]:
-    """The saving by cause, and an empty line; nothing where it cannot be split."""
-    table = saving_table(optimum)
-    return [] if table is None else [table, ""]
+def _energy_digits(optimum: Optimum, risk: SavingAtRisk | None) -> int:
+    """Significant digits of energies: those that the interval of the energy supports, where it is known."""
+    if risk is None or optimum.minimize != "energy":
+        return MOST
+    low, high = risk.interval(optimum.value)
+    return max(FEWEST + 1, supported_digits(optimum.value, 0.5 * (high - low), "J"))
+
+
+def saving_lines(optimum: Optimum, risk: SavingAtRisk | None) -> list[RenderableType]:
+    """The saving by cause and how sure it is, each before an empty line; nothing where there is no saving to split."""
+    table = saving_table(optimum, risk)
+    if table is None:
+        return []
+    return [table, "", *([Text("\n".join(risk_lines(optimum, risk))), ""] if risk and optimum.success else [])]
 
 
 def _plans_table(optimum: Optimum) -> Table:
@@ -89,15 +105,23 @@ def _chosen_of_system(optimum: Optimum) -> dict[str, tuple[Field, Field]]:
     }
 
 
-def headline(optimum: Optimum) -> str:
+def headline(optimum: Optimum, risk: SavingAtRisk | None = None) -> str:
     """What was found, in one line."""
     change = optimum.value / optimum.baseline_value - 1.0 if optimum.baseline_value else math.nan
     what = f"Lowest-{optimum.minimize} plan"
     if not optimum.success:
         shown = "nearest" if optimum.result == SearchResult.infeasible else "best"
         what = f"{optimum.result.capitalize()}; {optimum.minimize} of the {shown} plan found"
-    value = format_quantity(optimum.value, optimum.value_unit)
-    return f"{what}: {value} ({_percent(change)} against the scenario's own plan)"
+    if risk is None or not math.isfinite(risk.saving_deviation):
+        value = format_quantity(optimum.value, optimum.value_unit)
+        return f"{what}: {value} ({_percent(change)} against the scenario's own plan)"
+    value = with_interval(optimum.value, *risk.interval(optimum.value), optimum.value_unit, LEVEL)
+    share = DEVIATIONS * risk.saving_deviation / optimum.baseline_value  # half of the interval of the change
+    decimals = 0 if share >= 0.02 else 1
+    return (
+        f"{what}: {value}, {100.0 * change:+.{decimals}f} % against the scenario's own plan "
+        f"({100.0 * LEVEL:g} %: {100.0 * (change - share):+.{decimals}f} to {100.0 * (change + share):+.{decimals}f} %)"
+    )
 
 
 def _comparison(title: str) -> Table:
@@ -127,11 +151,11 @@ def plans_table(scenario: Scenario, own: TrainingPlan, found: TrainingPlan, vari
     return table
 
 
-def outcomes_table(own: TrainingOutcome, found: TrainingOutcome) -> Table:
-    """Main outcomes of both plans."""
+def outcomes_table(own: TrainingOutcome, found: TrainingOutcome, digits: int = MOST) -> Table:
+    """Main outcomes of both plans; the energy with so many significant digits."""
     table = _comparison("Outcome")
     before, after = ({field.name: field for field in outcome_fields(one)} for one in (own, found))
-    table.add_row("energy", *_both(total(own.energy), total(found.energy), "J"))
+    table.add_row("energy", *_both(total(own.energy), total(found.energy), "J", digits))
     for name in (name for name in before if name not in _LEFT_OUT):
         table.add_row(
             escape(before[name].title), show(before[name]), show(after[name]), _ratio(before[name], after[name])
@@ -141,18 +165,18 @@ def outcomes_table(own: TrainingOutcome, found: TrainingOutcome) -> Table:
     return table
 
 
-def energies_table(own: TrainingOutcome, found: TrainingOutcome) -> Table:
-    """Where the energy of both plans goes."""
+def energies_table(own: TrainingOutcome, found: TrainingOutcome, digits: int = MOST) -> Table:
+    """Where the energy of both plans goes, with so many significant digits."""
     table = _comparison("Energy")
     for before, after in zip(outcome_fields(own.energy), outcome_fields(found.energy), strict=True):
-        table.add_row(escape(before.title), *_both(before.value, after.value, "J"))
-    table.add_row("total", *_both(total(own.energy), total(found.energy), "J"), style="bold")
+        table.add_row(escape(before.title), *_both(before.value, after.value, "J", digits))
+    table.add_row("total", *_both(total(own.energy), total(found.energy), "J", digits), style="bold")
     return table
 
 
-def _both(before: float, after: float, unit: str) -> tuple[str, str, str]:
+def _both(before: float, after: float, unit: str, digits: int = MOST) -> tuple[str, str, str]:
     change = _percent(after / before - 1.0) if before else ""
-    return format_quantity(before, unit), format_quantity(after, unit), change
+    return format_quantity(before, unit, digits=digits), format_quantity(after, unit, digits=digits), change
 
 
 def _ratio(before: Field | None, after: Field) -> str:
