@@ -19,6 +19,7 @@ from energymodel.performance.workload import Transformer
 from energymodel.presets.files import names, read_preset
 from energymodel.presets.renamed import current_name
 from energymodel.presets.scenario import load_scenario
+from energymodel.system.formats import check_formats
 from energymodel.system.operating_point import OperatingPoint, precision_speedup
 from energymodel.system.outcome import StepTime
 from energymodel.system.plan import ParallelLayout, TokenBudget, TrainingPlan
@@ -158,6 +159,7 @@ def predict(
     with jax.enable_x64(True):
         for name in dict.fromkeys(table.cluster):
             system = systems[name] if systems and name in systems else cluster_system(str(name))
+            check_formats(system.accelerator, table.select(table.cluster == name).columns, f"cluster {name}")
             rows = _padded(np.flatnonzero(table.cluster == name))
             inputs = {column.name: table.columns[column.name][rows] for column in INPUTS}
             part = jax.device_get(_compiled()(system, inputs))

@@ -52,10 +52,7 @@ def candidates(given: TrainingRun, chips: float, ranges: Mapping[str, tuple[floa
         for t, p, c, e in itertools.product(tensors, pipelines, contexts, experts)
         if t * p * max(c, e) <= chips
         for v, b, stage, recomputation in itertools.product(
-            stages[p],
-            MICROBATCHES,
-            [stage for stage in ZERO if p == 1 or stage <= with_pipeline],
-            recomputations,
+            stages[p], MICROBATCHES, [stage for stage in ZERO if p == 1 or stage <= with_pipeline], recomputations
         )
     ]
     switches = [sorted(set(ranges.get(name, (float(getattr(own, name)),)))) for name in SWITCHES]

@@ -131,7 +131,8 @@ def _build(name: str, tables: dict[str, Any]) -> Scenario:
         plan_tables.setdefault(key, default)
     plan = _build_plan(plan_tables, provenance)
     check_system(system, plan)
-    check_plan(system, plan, str(system_tables["software"].get("title", "The framework")))
+    titles = {name: str(system_tables[name].get("title", "")) for name in ("software", "accelerator")}
+    check_plan(system, plan, titles)
     check_supplies(system)
     calibration = tables.get("calibration", {})
     check_measured(system, float(plan.power_cap), calibration)

@@ -12,6 +12,7 @@ from energymodel.performance.topology import FatTree
 from energymodel.physics.limits import landauer_energy
 from energymodel.presets.ranges import check_number
 from energymodel.system.evaluate import parameters_in_loss
+from energymodel.system.formats import check_formats
 from energymodel.system.pipeline_rules import check_pipeline
 from energymodel.system.plan import PRECISIONS, TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
@@ -22,12 +23,12 @@ UNLIMITED_TOKENS = 1e20  # a million times the largest run: what is left of the 
 COUNTS = ("tensor", "pipeline", "virtual_stages", "context", "expert", "microbatch")
 
 
-def check_plan(system: TrainingSystem, plan: TrainingPlan, framework: str = "The framework") -> None:
-    """Check counts, divisibility, the pipeline, sharding, clock and goal of a plan.
+def check_plan(system: TrainingSystem, plan: TrainingPlan, titles: Mapping[str, str] | None = None) -> None:
+    """Check counts, divisibility, the pipeline, sharding, number formats, clock and goal of a plan.
 
     **Arguments:**
 
-    - `framework`: what the message calls the software of the system.
+    - `titles`: what messages call the software and the accelerator of the system.
 
     **Raises:** `InputError` for the first thing that cannot be run.
     """
@@ -38,7 +39,9 @@ def check_plan(system: TrainingSystem, plan: TrainingPlan, framework: str = "The
         elif not 0.0 <= value <= 1.0:
             raise InputError(f"plan.layout.{name}: {value:g} is not a share between 0 and 1.")
     check_precisions({name: layout[name] for name in PRECISIONS}, "plan.layout")
-    check_sharding(system, layout, framework)
+    titles = titles or {}
+    check_sharding(system, layout, titles.get("software") or "The framework")
+    check_formats(system.accelerator, layout, "plan.layout", titles.get("accelerator", ""))
     chips, clock = float(plan.chips), float(plan.clock)
     _check_whole("plan.chips", chips)
     check_network(system, chips)
@@ -136,6 +139,9 @@ def check_values(
     """
     root, _, field = path.partition(".")
     check_number({"system": system, "plan": plan}[root], field, values, where)
+    if path.startswith("plan.layout."):
+        name = path.removeprefix("plan.layout.")
+        check_formats(system.accelerator, {name: max(values)}, where.removesuffix(f".{name}"))
     if path == "plan.power_cap":
         check_power_cap(system, max(values), where)
         check_measured(system, min(values), calibration, where)

@@ -14,7 +14,8 @@ from energymodel.physics.voltage import AbstractVoltageCurve
 class Accelerator(eqx.Module):
     """One accelerator package as its power meter sees it: rates, memory, power, heat, price.
 
-    Peak rates are dense and hold at clock 1, which is `reference_clock`. `busy_power` is measured at clock 1 on a
+    Peak rates are dense and hold at clock 1, which is `reference_clock`; zero is a number format that the chip lacks.
+    `busy_power` is measured at clock 1 on a
     reference workload that keeps the matrix units full and uses a share `reference_memory_utilization` of the memory
     bandwidth. Subtracting leakage, fixed power and memory power from it leaves `dynamic_power`, kappa.
     """

@@ -12,6 +12,7 @@ from energymodel.learning.schedule import quadrature_over_progress, schedule_eff
 from energymodel.numerics import Numeric, Real
 from energymodel.performance.reliability import availability, cluster_mtbf, young_interval
 from energymodel.physics.limits import landauer_energy, landauer_multiple
+from energymodel.system.formats import check_formats
 from energymodel.system.operating_point import precision_energy, precision_speedup
 from energymodel.system.outcome import EnergyBreakdown, Slack, StepTime, TrainingOutcome
 from energymodel.system.pipeline_rules import check_pipeline, is_traced
@@ -31,10 +32,12 @@ def evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
     **Returns:** `TrainingOutcome`; its `energy` parts [J] add up to the total, and its `slack` is negative where the
     plan violates a limit of the system.
 
-    **Raises:** `InputError` for a pipeline that cannot run (`system.pipeline_rules`), unless it is traced.
+    **Raises:** `InputError`, outside `jit` and `vmap`, for a pipeline that cannot run (`system.pipeline_rules`) and for a
+    number format that the chip lacks. Inside them, such products are those of the next wider format.
     """
     if not is_traced(system.workload, system.software, plan):
         check_pipeline(system, plan)
+    check_formats(system.accelerator, vars(plan.layout), "plan.layout")
     parameters = parameters_in_loss(system)
     if plan.knots == 1:
         batch = jnp.reshape(plan.batch, ())

@@ -43,6 +43,21 @@ class OperatingPoint(NamedTuple):
     lowest_power: Scalar
 
 
+def rate_or_wider(rate: Numeric, wider: Numeric) -> Scalar:
+    """Rate of the products in a format, or that of a wider one that stands in on a chip without it [definition].
+
+    A chip without FP8 or FP4 products casts to bf16, one without TF32 to FP32: nothing is gained.
+
+    **Arguments:**
+
+    - `rate`, `wider`: peak rates in the format, zero if the chip lacks it, and in the wider one [FLOP/s].
+
+    **Returns:** rate [FLOP/s].
+    """
+    rate = jnp.asarray(rate)
+    return jnp.where(rate > 0.0, rate, wider)
+
+
 def precision_speedup(
     chip: Accelerator, layout: ParallelLayout, fp8_efficiency: Numeric = 1.0, fp4_efficiency: Numeric = 1.0
 ) -> Scalar:
@@ -55,7 +70,8 @@ def precision_speedup(
     **Returns:** speedup [1], below 1 where tf32 and fp32 outweigh fp8 and fp4.
     """
     fp8, fp4 = jnp.asarray(layout.fp8), jnp.asarray(layout.fp4)
-    narrow = fp8 / (chip.peak_flops_fp8 * fp8_efficiency) + fp4 / (chip.peak_flops_fp4 * fp4_efficiency)
+    narrow = fp8 / rate_or_wider(chip.peak_flops_fp8 * jnp.asarray(fp8_efficiency), chip.peak_flops)
+    narrow += fp4 / rate_or_wider(chip.peak_flops_fp4 * jnp.asarray(fp4_efficiency), chip.peak_flops)
     return 1.0 / (wide_slowdown(chip, layout) - fp8 - fp4 + chip.peak_flops * narrow)
 
 
@@ -67,7 +83,8 @@ def wide_slowdown(chip: Accelerator, layout: ParallelLayout) -> Scalar:
 
     **Returns:** slowdown [1].
     """
-    tf32 = layout.tf32 * (jnp.asarray(chip.peak_flops) / chip.peak_flops_tf32 - 1.0)
+    tf32_rate = rate_or_wider(chip.peak_flops_tf32, chip.peak_flops_fp32)
+    tf32 = layout.tf32 * (jnp.asarray(chip.peak_flops) / tf32_rate - 1.0)
     return 1.0 + tf32 + layout.fp32 * (jnp.asarray(chip.peak_flops) / chip.peak_flops_fp32 - 1.0)
 
 
@@ -75,12 +92,14 @@ def precision_energy(chip: Accelerator, layout: ParallelLayout) -> Scalar:
     """Energy per operation relative to bf16, `1 - s_8 (1 - e) - s_4 (1 - e^2) + s_32 (1 / e - 1)` [definition].
 
     Each halving of the width multiplies the energy by e = `chip.fp8_energy_ratio`; for fp4, tf32 and fp32 that is an
-    assumption. s_32 is the share of tf32 and fp32 together.
+    assumption. s_32 is the share of tf32 and fp32 together. Formats that the chip lacks save nothing.
 
     **Returns:** energy ratio [1].
     """
     ratio = jnp.asarray(chip.fp8_energy_ratio)
-    narrow = layout.fp8 * (1.0 - ratio) + layout.fp4 * (1.0 - ratio**2)
+    fp8 = jnp.where(jnp.asarray(chip.peak_flops_fp8) > 0.0, layout.fp8, 0.0)
+    fp4 = jnp.where(jnp.asarray(chip.peak_flops_fp4) > 0.0, layout.fp4, 0.0)
+    narrow = fp8 * (1.0 - ratio) + fp4 * (1.0 - ratio**2)
     return 1.0 - narrow + (jnp.asarray(layout.tf32) + layout.fp32) * (1.0 / ratio - 1.0)
 
 

@@ -31,6 +31,9 @@ ZERO_ALLOWED = {
     "shared_experts",
     "dense_layers",
     "gemm_tile",
+    "peak_flops_fp8",
+    "peak_flops_fp4",
+    "peak_flops_tf32",
 }
 FRACTIONS = {
     "floor",

@@ -1,0 +1,92 @@
+"""Formats that a chip lacks: refused by name wherever a person asks for them, and never offered."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from energymodel.calibration.step_prediction import predict
+from energymodel.design.layouts import candidates
+from energymodel.design.sensitivity import next_values
+from energymodel.design.training_run import TrainingRun
+from energymodel.errors import InputError
+from energymodel.presets.files import names, read_preset
+from energymodel.presets.scenario import load_scenario
+from energymodel.sweeps.scenario_axes import scenario_axis
+from energymodel.system.evaluate import evaluate
+from energymodel.system.formats import formats_of
+from energymodel.system.operating_point import precision_energy, precision_speedup
+from energymodel.system.plan import ParallelLayout
+
+H100 = "llama-3.1-405b-h100"
+LACKING = r"has no fp4; it has: bf16, fp8, tf32, fp32"
+
+
+def test_formats_of_known_devices():
+    # Data sheets: NVIDIA A100 and V100, H100, B200; Google TPU v4; AMD MI250X.
+    expected = {
+        "v100-sxm2-32gb": {"fp32"},
+        "a100-sxm4-80gb": {"tf32", "fp32"},
+        "h100-sxm": {"fp8", "tf32", "fp32"},
+        "h800-sxm": {"fp8", "tf32", "fp32"},
+        "b200-sxm": {"fp8", "fp4", "tf32", "fp32"},
+        "tpu-v4": {"tf32", "fp32"},
+        "mi250x": {"tf32", "fp32"},
+    }
+    for name, formats in expected.items():
+        device = read_preset("hardware", name)
+        rates = {one for one in ("fp8", "fp4", "tf32", "fp32") if device[f"peak_flops_{one}"]["value"] > 0.0}
+        assert rates == formats, name
+    assert {"gb200", "b200-sxm"} == {
+        name for name in names("hardware") if read_preset("hardware", name).get("peak_flops_fp4", {}).get("value")
+    }
+
+
+def test_scenario_that_asks_for_a_lacking_format_is_refused_by_name():
+    with pytest.raises(InputError, match=r"plan\.layout\.fp4: NVIDIA H100 SXM5, 80 GB " + LACKING):
+        load_scenario(H100, ["plan.layout.fp4=0.5"])
+    with pytest.raises(InputError, match="NVIDIA A100 SXM4, 80 GB has no fp8; it has: bf16, tf32, fp32"):
+        load_scenario(H100, ["plan.layout.fp8=1", "system.accelerator=a100-sxm4-80gb"])
+    assert float(load_scenario("llama-3.1-70b-b200", ["plan.layout.fp4=1"]).plan.layout.fp4) == 1.0
+
+
+def test_range_and_axis_of_a_lacking_format_are_refused():
+    scenario = load_scenario(H100)
+    with pytest.raises(InputError, match=LACKING):
+        scenario.with_question(vary={"plan.layout.fp4": (0.0, 1.0)})
+    with pytest.raises(InputError, match=LACKING):
+        scenario_axis(scenario, "plan.layout.fp4", "0, 1")
+    with pytest.raises(InputError, match=r"cluster megatron-bridge-h100\.fp4: .*" + LACKING):
+        predict(
+            [{"cluster": "megatron-bridge-h100", "model": "llama-3.1-8b", "chips": 8, "batch_sequences": 8, "fp4": 1}]
+        )
+
+
+def test_evaluate_refuses_outside_jit_and_gains_nothing_inside():
+    scenario = load_scenario(H100)
+    plan = eqx.tree_at(lambda plan: plan.layout.fp4, scenario.plan, np.asarray(1.0))
+    with pytest.raises(InputError, match=LACKING):
+        evaluate(scenario.system, plan)
+    chip = scenario.system.accelerator
+    for lacking in (ParallelLayout(fp4=1.0), ParallelLayout(fp4=0.3)):
+        assert jax.jit(precision_speedup)(chip, lacking, 0.9, 0.5) == pytest.approx(1.0)
+        assert jax.jit(precision_energy)(chip, lacking) == pytest.approx(1.0)
+    v100 = dataclasses.replace(chip, peak_flops_tf32=0.0)
+    assert precision_speedup(v100, ParallelLayout(tf32=1.0)) == precision_speedup(v100, ParallelLayout(fp32=1.0))
+
+
+def test_search_and_sensitivity_do_not_offer_a_lacking_format():
+    scenario = load_scenario(H100)
+    run = TrainingRun(scenario.system, scenario.plan)
+    assert not np.any(candidates(run, 1024.0).fp4)
+    assert next_values(scenario, "plan.layout.fp4") == (None, None)
+    assert next_values(scenario, "plan.layout.fp8") == (None, 1.0)
+
+
+def test_formats_of_a_changed_accelerator():
+    chip = load_scenario(H100).system.accelerator
+    assert formats_of(chip) == ("bf16", "fp8", "tf32", "fp32")
+    assert formats_of(dataclasses.replace(chip, peak_flops_fp4=jnp.asarray(4e15)))[2] == "fp4"
