@@ -182,7 +182,16 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
         "data_coefficient": "1",
         "data_exponent": "1",
     },
-    "PowerCriticalBatch": {"coefficient": "token", "exponent": "1"},
+    "PowerCriticalBatch": {
+        "at_pivot": "token",
+        "exponent": "1",
+        "pivot": "token",
+        "sharpness": "1",
+        "tested_tokens": "token",
+        "tested_batch": "token",
+        "token_trend": "1",
+        "batch_trend": "1",
+    },
     "KaplanCriticalBatch": {"coefficient": "token", "exponent": "1"},
     "Reliability": {"chip_mtbf": "s", "checkpoint_time": "s", "restart_time": "s", "straggler_variation": "1"},
 }

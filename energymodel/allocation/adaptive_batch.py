@@ -66,7 +66,8 @@ class BatchPlan:
 
     - `plan`, `outcome`: `plan.batch` holds one batch, or its knots, equally spaced in progress [token].
     - `value`: the objective, in its unit.
-    - `rule`: the closed form at the prices of this search, `None` where the law of learning has no critical batch.
+    - `rule`: the closed form at the prices of this search, `None` where the law of learning has no critical batch, or
+      one that bends more sharply than the hyperbola of the closed form (`sharpness`).
     - `prices`: elasticities of the limits, as in `Price`; 0 for those that do not bind.
     - `success`, `message`: whether the search converged, and what next.
     """
@@ -233,7 +234,8 @@ def _adaptive_batch(
     prices = [dict(zip(form.form.rows, map(float, one.multipliers.inequalities), strict=True)) for one in solutions]
     binding = {name for one in prices for name, price in one.items() if abs(price) > LOWEST_PRICE}
     totals_only = {*parse_objective(minimize).names()} <= RUN_TOTALS and binding <= RUN_TOTALS | BATCH_FREE
-    ruled = totals_only and isinstance(system.learning, CriticalBatchLearning)
+    law = system.learning.critical_batch if isinstance(system.learning, CriticalBatchLearning) else None
+    ruled = totals_only and law is not None and float(getattr(law, "sharpness", 1.0)) == 1.0
 
     def found(i: int, system: TrainingSystem, plan: TrainingPlan) -> BatchPlan:
         # All else as in the plan, the batch where the constant search ended.

@@ -86,7 +86,7 @@ class NumberEffects:
     @property
     def is_uncertain(self) -> bool:
         """Whether `low` and `high` are quantiles."""
-        return self.distribution is not None and not self.distribution.is_joint
+        return self.distribution is not None and self.distribution.has_quantiles
 
     def changes(self, output: str, value: float) -> tuple[float, float]:
         """Relative change of an output of this value at `low` and `high`, zero where there is none [1].
@@ -201,7 +201,8 @@ def sensitivity(
     """How outputs, or the optimum, respond to every number of a scenario, and what its uncertainty does to them.
 
     For the plan as given, elasticities are exact derivatives and the outputs at the 5 % and 95 % quantiles of each
-    uncertain number, one at a time, are exact. Numbers of a joint distribution are not varied alone.
+    uncertain number, one at a time, are exact. Numbers of a joint distribution are varied alone if they are hardly
+    correlated.
 
     For the optimum, the derivative of the optimal value by each number is that of the Lagrangian at the relaxed
     optimum of the winning layout [envelope theorem]. It is the derivative of what `optimize` answers for the scenario:
@@ -336,7 +337,7 @@ def _resolved(answer: Sensitivity, found: OptimalValue, count: int, tell: Callab
 
 
 def _quantiles(distribution: NumberDistribution | None, value: float) -> tuple[float, float] | None:
-    if distribution is None or distribution.is_joint:
+    if distribution is None or not distribution.has_quantiles:
         return None
     low, high = map(float, distribution.quantiles(value, SHARES))
     return low, high

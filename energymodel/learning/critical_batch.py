@@ -27,21 +27,58 @@ class AbstractCriticalBatch(eqx.Module):
     def instantaneous(self, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
         """Critical batch [token] at this moment of a run."""
 
+    @abc.abstractmethod
+    def run_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+        """Tokens per effective token [1] of a whole run in batches of `batch` [token] that ends at this progress."""
+
+    @abc.abstractmethod
+    def instantaneous_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+        """Tokens per effective token [1] at this moment of a run in batches of `batch` [token]."""
+
 
 class PowerCriticalBatch(AbstractCriticalBatch):
-    """Critical batch that grows with the tokens, `B_c = c D^xi` [Bergsma et al. 2025; Zhang et al. 2024]."""
+    """Critical batch that grows with the tokens, `B_c = c (D / D_0)^xi` [Bergsma et al. 2025; Zhang et al. 2024].
 
-    coefficient: Real = real("token", doc="c of the run-level law, at D = 1 token")
+    The coefficient stands at the pivot D_0 in the middle of the data behind the law, where it hardly depends on the
+    exponent. Beyond the tested range the law extrapolates: each trend, zero by default and with a spread in the
+    presets, adds to the power of tokens or batch there, so that the interval widens with the distance from the data.
+    """
+
+    at_pivot: Real = real("token", doc="c of the run-level law, at D = D_0")
     exponent: Real = real("1", doc="xi, 0 to 1")
+    pivot: Real = real("token", 1.0, doc="D_0")
+    sharpness: Real = real("1", 1.0, doc="p of `sharp_batch_penalty`; 1 is McCandlish's hyperbola")
+    tested_tokens: Real = real("token", 1e30, doc="D_t, most effective tokens of the runs behind the law")
+    tested_batch: Real = real("token", 1e30, doc="B_t, largest batch of the runs behind the law")
+    token_trend: Real = real("1", 0.0, doc="added to xi for D above D_t")
+    batch_trend: Real = real("1", 0.0, doc="power of B / B_t by which B_c changes for batches above B_t")
 
     def run_level(self, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
-        """See `power_critical_batch`; independent of the loss."""
-        return power_critical_batch(effective_tokens, self.coefficient, self.exponent)
+        """See `power_critical_batch` and `beyond_tested`; for batches in the tested range."""
+        critical = power_critical_batch(jnp.asarray(effective_tokens) / self.pivot, self.at_pivot, self.exponent)
+        return critical * beyond_tested(effective_tokens, self.tested_tokens, self.token_trend)
 
     def instantaneous(self, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
-        """See `instantaneous_coefficient`; independent of the loss."""
-        coefficient = instantaneous_coefficient(self.coefficient, self.exponent)
-        return power_critical_batch(effective_tokens, coefficient, self.exponent)
+        """See `instantaneous_coefficient`; independent of the loss. Exact for a sharpness of 1."""
+        return self.run_level(effective_tokens, loss) / (1.0 - self._exponent_at(effective_tokens))
+
+    def run_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+        """See `sharp_batch_penalty`; independent of the loss."""
+        return sharp_batch_penalty(batch, self._of_batch(batch, effective_tokens, loss), self.sharpness)
+
+    def instantaneous_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+        """See `instantaneous_batch_penalty`; independent of the loss."""
+        critical = self._of_batch(batch, effective_tokens, loss)
+        return instantaneous_batch_penalty(batch, critical, self.sharpness, self._exponent_at(effective_tokens))
+
+    def _of_batch(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+        """Run-level critical batch [token] for a batch of any size."""
+        critical = self.run_level(effective_tokens, loss)
+        return critical * beyond_tested(batch, self.tested_batch, self.batch_trend)
+
+    def _exponent_at(self, effective_tokens: Numeric) -> Float[Array, "..."]:
+        """Slope of the law on logarithmic axes [1]."""
+        return self.exponent + jnp.where(jnp.asarray(effective_tokens) > self.tested_tokens, self.token_trend, 0.0)
 
 
 class KaplanCriticalBatch(AbstractCriticalBatch):
@@ -62,6 +99,14 @@ class KaplanCriticalBatch(AbstractCriticalBatch):
     def instantaneous(self, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
         """The same as `run_level`."""
         return self.run_level(effective_tokens, loss)
+
+    def run_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+        """See `batch_penalty`."""
+        return batch_penalty(batch, self.run_level(effective_tokens, loss))
+
+    def instantaneous_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+        """The same as `run_penalty`."""
+        return self.run_penalty(batch, effective_tokens, loss)
 
 
 def power_critical_batch(tokens: Numeric, coefficient: Numeric, exponent: Numeric) -> Float[Array, "..."]:
@@ -154,6 +199,41 @@ def sharp_batch_penalty(batch: Numeric, critical_batch: Numeric, sharpness: Nume
     """
     power = sharpness * (jnp.log(jnp.asarray(batch)) - jnp.log(jnp.asarray(critical_batch)))
     return jnp.exp(softplus(power) / sharpness)
+
+
+def instantaneous_batch_penalty(
+    batch: Numeric, critical_batch: Numeric, sharpness: Numeric, exponent: Numeric
+) -> Float[Array, "..."]:
+    """Tokens per effective token at a moment, `dD/dx = (1 + u)^(1/p - 1) (1 + (1 - xi) u)`, `u = (B / B_c)^p`.
+
+    [derivation: derivative by x of `D = x (1 + u)^(1/p)` at constant B, with the run-level critical batch
+    B_c growing as x^xi]. At p = 1 it is `batch_penalty` with `B_c / (1 - xi)`, see `instantaneous_coefficient`.
+
+    **Arguments:**
+
+    - `critical_batch`: that of a whole run which ends at this progress, B_c [token].
+    - `sharpness`: p [1], above 0.
+    - `exponent`: xi [1], below 1 and below 1/p, where it rises with the batch.
+
+    **Returns:** penalty [1].
+    """
+    power = sharpness * (jnp.log(jnp.asarray(batch)) - jnp.log(jnp.asarray(critical_batch)))
+    bend = jnp.exp((1.0 / sharpness - 1.0) * softplus(power))
+    return bend * (1.0 + (1.0 - jnp.asarray(exponent)) * jnp.exp(power))
+
+
+def beyond_tested(value: Numeric, tested: Numeric, trend: Numeric) -> Float[Array, "..."]:
+    """Factor on a law beyond the range of its data, `max(x / x_t, 1)^delta` [definition].
+
+    **Arguments:**
+
+    - `value`, `tested`: x and the largest x behind the law, in the same unit [1].
+    - `trend`: delta [1].
+
+    **Returns:** factor [1]; 1 within the range.
+    """
+    ratio = jnp.maximum(jnp.asarray(value) / tested, 1.0)
+    return jnp.power(ratio, jnp.asarray(trend))
 
 
 def tokens_needed(effective_tokens: Numeric, batch: Numeric, critical_batch: Numeric) -> Float[Array, "..."]:

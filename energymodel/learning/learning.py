@@ -8,7 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.learning.critical_batch import AbstractCriticalBatch, tokens_needed
+from energymodel.learning.critical_batch import AbstractCriticalBatch
 from energymodel.learning.loss_law import AbstractLossLaw, tokens_for_gap
 from energymodel.learning.three_term import ThreeTermLaw, at_optimal_batch, batch_term, three_term_loss
 from energymodel.numerics import Numeric, Real, implicit_root, power_law, real
@@ -54,8 +54,9 @@ class AbstractLearning(eqx.Module):
 
 
 class CriticalBatchLearning(AbstractLearning):
-    """A loss law in effective tokens, `D = D_eff (1 + B/B_c(D_eff)) / (1 + a)` [McCandlish et al. 2018, sec. 2.3].
+    """A loss law in effective tokens, `D = D_eff h(B, D_eff) / (1 + a)` [McCandlish et al. 2018, sec. 2.3].
 
+    The penalty h of a batch is that of the critical-batch law: 1 + B/B_c, or a sharper bend.
     The overhead a is the batch overhead of the runs behind the loss law: their effective tokens are fewer than their
     tokens by a factor of 1 + a (5 to 10 % for Chinchilla), which the fitted law has absorbed.
     """
@@ -71,7 +72,7 @@ class CriticalBatchLearning(AbstractLearning):
     def run(
         self, parameters: Numeric, tokens: Numeric, batch: Numeric
     ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-        """See `AbstractLearning.run`; effective tokens solve `D = D_eff (1 + B/B_c(D_eff)) / (1 + a)`."""
+        """See `AbstractLearning.run`; effective tokens solve `D = D_eff h(B, D_eff) / (1 + a)`."""
         size, tokens, batch = jnp.broadcast_arrays(jnp.asarray(parameters), jnp.asarray(tokens), jnp.asarray(batch))
 
         # In ln(D_eff / D), which is of order one: ln D_eff itself would cost two digits in float32.
@@ -97,9 +98,9 @@ class CriticalBatchLearning(AbstractLearning):
         return self.loss_law.effective_tokens(parameters, loss)
 
     def penalty(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
-        """See `AbstractLearning.penalty`: `(1 + B/B_n) / (1 + a)` with the instantaneous critical batch B_n."""
-        critical = self.critical_batch.instantaneous(effective_tokens, self.loss(parameters, effective_tokens))
-        return tokens_needed(1.0, batch, critical) / (1.0 + self.absorbed_overhead)
+        """See `AbstractLearning.penalty`: the instantaneous penalty over `1 + a`."""
+        loss = self.loss(parameters, effective_tokens)
+        return self.critical_batch.instantaneous_penalty(batch, effective_tokens, loss) / (1.0 + self.absorbed_overhead)
 
     def information(self, effective_tokens: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.information`."""
@@ -107,8 +108,8 @@ class CriticalBatchLearning(AbstractLearning):
 
     def _tokens(self, effective_tokens: Array, loss: Numeric, batch: Numeric) -> Array:
         """Tokens [token] of a whole run that ends at `effective_tokens` [token] and at `loss` [nat/token]."""
-        critical = self.critical_batch.run_level(effective_tokens, loss)
-        return tokens_needed(effective_tokens, batch, critical) / (1.0 + self.absorbed_overhead)
+        penalty = self.critical_batch.run_penalty(batch, effective_tokens, loss)
+        return effective_tokens * penalty / (1.0 + self.absorbed_overhead)
 
 
 class ThreeTermLearning(AbstractLearning):

@@ -20,6 +20,7 @@ from energymodel.performance.workload import Transformer
 from energymodel.presets.files import is_quantity, merge, read_preset
 from energymodel.presets.near_limit import near_limit_accelerator
 from energymodel.presets.ranges import check_range
+from energymodel.presets.renamed import current_critical_batch
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.cluster import Network, Node, Software
 from energymodel.system.facility import Facility, Market
@@ -70,6 +71,7 @@ def expand_presets(table: Any, kind: type, path: str) -> dict[str, Any]:
         preset = _read_for(kind, str(table["preset"]), path)
         near_limit = preset.get("component") == NEAR_LIMIT
         table = _expand_near_limit(preset, change, path) if near_limit else merge(preset, change)
+    table = current_critical_batch(table)
     final = component_class(kind, table.get("component"), path)
     below = {name: field_class(final, name) for name in _component_fields(final) if name in table}
     return {**table, **{name: expand_presets(table[name], one, f"{path}.{name}") for name, one in below.items()}}

@@ -4,6 +4,7 @@ import dataclasses
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,10 +12,12 @@ from jaxtyping import Float
 from scipy.special import betaincinv, ndtri
 
 from energymodel.errors import InputError, suggest
+from energymodel.presets.files import ROOT, names
 from energymodel.presets.scenario import Scenario
 from energymodel.units import convert, format_quantity
 
 JOINT = "joint"
+WEAK_CORRELATION = 0.3  # below it, one number of a joint distribution may be varied alone
 
 
 class Family(NamedTuple):
@@ -42,17 +45,25 @@ class NumberDistribution:
     - `normal SIGMA`: the value is the mean, SIGMA the standard deviation in the unit of the number.
     - `uniform LOW HIGH`: in the unit of the number.
     - `beta A B`: a share between 0 and 1 with density proportional to `x^(A-1) (1-x)^(B-1)`.
-    - `joint NAME`: known only together with the other numbers of that name, so that it has no quantiles of its own.
+    - `joint NAME`: known together with the other numbers of that name. It has quantiles of its own, those of its
+      `deviations` (of the logarithm where `logarithmic`), if its draws are hardly correlated with the others.
     """
 
     family: str
     numbers: tuple[float, ...]
     name: str = ""
+    deviations: tuple[float, ...] = ()
+    logarithmic: bool = False
 
     @property
     def is_joint(self) -> bool:
-        """Whether the number is known only together with others."""
+        """Whether the number is drawn together with others."""
         return self.family == JOINT
+
+    @property
+    def has_quantiles(self) -> bool:
+        """Whether the number may be varied alone."""
+        return not self.is_joint or bool(self.deviations)
 
     def quantiles(self, value: float, shares: Sequence[float] | np.ndarray) -> Float[np.ndarray, " shares"]:
         """Values below which the number lies with these probabilities [definition of each family].
@@ -64,10 +75,13 @@ class NumberDistribution:
 
         **Returns:** quantiles, in the unit of `value`.
 
-        **Raises:** `ValueError` for a joint distribution.
+        **Raises:** `ValueError` for a number that is known only together with others.
         """
-        if self.is_joint:
+        if not self.has_quantiles:
             raise ValueError(f"The numbers of the joint distribution {self.name} have no quantiles of their own.")
+        if self.is_joint:
+            moved = np.quantile(self.deviations, shares)
+            return np.asarray(value * np.exp(moved) if self.logarithmic else value + moved, np.float64)
         quantile = FAMILIES[self.family].quantile
         return np.asarray(quantile(np.asarray(shares, np.float64), value, self.numbers), np.float64)
 
@@ -85,7 +99,7 @@ def parse_distribution(text: str, path: str, unit: str, value: float) -> NumberD
     if family == JOINT:
         if len(words) != 1:
             raise InputError(f'{where} needs the name of the joint distribution, such as "joint chinchilla".')
-        return NumberDistribution(JOINT, (), words[0])
+        return NumberDistribution(JOINT, (), words[0], *_marginal(words[0], path.rpartition(".")[2]))
     if family not in FAMILIES:
         raise InputError(f"{where} is no known distribution. {suggest(family, (*FAMILIES, JOINT))}")
     needed, example, _ = FAMILIES[family]
@@ -112,6 +126,33 @@ def parse_distribution(text: str, path: str, unit: str, value: float) -> NumberD
             "Use lognormal, normal or uniform."
         )
     return NumberDistribution(family, numbers)
+
+
+@cache
+def read_joint(name: str) -> tuple[tuple[str, ...], tuple[bool, ...], Float[np.ndarray, "draws numbers"]]:
+    """Draws of a joint distribution as deviations: names of its numbers, whether of their logarithm, the draws.
+
+    **Raises:** `InputError` that suggests the nearest name if there is none.
+    """
+    if name not in names(JOINT):
+        raise InputError(f'uncertainty: unknown joint distribution "{name}". {suggest(name, names(JOINT))}')
+    with (ROOT / JOINT / f"{name}.csv").open(encoding="utf-8") as file:
+        header, draws = file.readline().strip().split(","), np.loadtxt(file, delimiter=",", ndmin=2)
+    numbers = tuple(column.removeprefix("log ") for column in header)
+    return numbers, tuple(column.startswith("log ") for column in header), draws
+
+
+def _marginal(name: str, number: str) -> tuple[tuple[float, ...], bool]:
+    """Deviations of one number of a joint distribution, none if they are correlated with those of the others."""
+    if name not in names(JOINT):
+        return (), False  # drawing from it names the error
+    numbers, logarithmic, draws = read_joint(name)
+    if number not in numbers:
+        return (), False
+    place = numbers.index(number)
+    others = np.delete(np.corrcoef(draws.T)[place], place)
+    weak = bool(np.all(np.abs(others) < WEAK_CORRELATION))
+    return (tuple(draws[:, place].tolist()) if weak else ()), logarithmic[place]
 
 
 def distributions(scenario: Scenario, values: Mapping[str, float]) -> dict[str, NumberDistribution]:

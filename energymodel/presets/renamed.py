@@ -40,3 +40,19 @@ def current_names(tables: Any) -> Any:
     if isinstance(tables, list | tuple):
         return [current_names(value) for value in tables]
     return current_name(tables) if isinstance(tables, str) else tables
+
+
+def current_critical_batch(table: dict[str, Any]) -> dict[str, Any]:
+    """A power law of the critical batch with its coefficient at the pivot; warns where it was at one token.
+
+    The number may be text, a bare number or a table with its origin.
+    """
+    if table.get("component") != "PowerCriticalBatch" or "coefficient" not in table:
+        return table
+    message = (
+        '"coefficient" of a PowerCriticalBatch, at one token, is now "at_pivot", the critical batch at "pivot" tokens. '
+        "The old name works in this version only: change it."
+    )
+    warnings.warn(message, FutureWarning, stacklevel=1)
+    others = {key: one for key, one in table.items() if key != "coefficient"}
+    return {**others, "at_pivot": table["coefficient"], "pivot": {"value": 1.0, "unit": "token"}}

@@ -11,6 +11,7 @@ from rich.text import Text
 from energymodel.design.result import OBEYS_LIMITS_ASKED, Conflict, NearTie, Optimum, SearchResult
 from energymodel.design.training_run import TrainingRun
 from energymodel.presets.scenario import Scenario
+from energymodel.report.batch_report import batch_lines
 from energymodel.report.fields import Field, outcome_fields, plan_fields, show, total
 from energymodel.report.intervals import FEWEST, MOST, supported_digits, with_interval
 from energymodel.report.saving_report import risk_lines, saving_table
@@ -61,6 +62,7 @@ def optimum_report(optimum: Optimum, risk: SavingAtRisk | None = None) -> Render
         "",
         Text("\n".join(search_lines(optimum))),
         "",
+        *(Text(line) for line in batch_lines(optimum.scenario, optimum.plan, optimum.outcome)),
         provenance_notes(optimum.scenario),
         Text(f"To evaluate this plan: {evaluate_command(optimum)}", style="dim", no_wrap=True, overflow="ignore"),
     )

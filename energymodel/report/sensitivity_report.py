@@ -178,7 +178,7 @@ def notes(found: Sensitivity) -> list[str]:
         )
     joint: dict[str, list[str]] = {}
     for row in found.rows:
-        if row.distribution is not None and row.distribution.is_joint:
+        if row.distribution is not None and not row.distribution.has_quantiles:
             joint.setdefault(row.distribution.name, []).append(row.path)
     lines += [
         f"Not varied alone, because their distribution is joint ({name}): {', '.join(_families(paths))}."

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from energymodel.presets.scenario import Scenario
+from energymodel.report.batch_report import batch_lines
 from energymodel.report.fields import Field, outcome_fields, plan_fields, show, total
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import PRECISIONS, SCHEDULES, TrainingPlan
@@ -38,6 +39,7 @@ def outcome_report(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOutc
         "",
         slack_table(outcome),
         "",
+        *(Text(line) for line in batch_lines(scenario, plan, outcome)),
         provenance_notes(scenario),
     )
 

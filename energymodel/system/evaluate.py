@@ -32,8 +32,8 @@ def evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
     **Returns:** `TrainingOutcome`; its `energy` parts [J] add up to the total, and its `slack` is negative where the
     plan violates a limit of the system.
 
-    **Raises:** `InputError`, outside `jit` and `vmap`, for a pipeline that cannot run (`system.pipeline_rules`) and for a
-    number format that the chip lacks. Inside them, such products are those of the next wider format.
+    **Raises:** `InputError`, outside `jit` and `vmap`, for a pipeline that cannot run (`system.pipeline_rules`) and for
+    a number format that the chip lacks. Inside them, such products are those of the next wider format.
     """
     if not is_traced(system.workload, system.software, plan):
         check_pipeline(system, plan)

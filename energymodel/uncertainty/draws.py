@@ -15,9 +15,8 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import ndtr
 
-from energymodel.errors import InputError, suggest
-from energymodel.presets.distributions import FAMILIES, NumberDistribution, parse_distribution
-from energymodel.presets.files import ROOT, names
+from energymodel.errors import InputError
+from energymodel.presets.distributions import FAMILIES, NumberDistribution, parse_distribution, read_joint
 
 JOINT = "joint"
 SHARES = ("efficiency", "utilization", "fraction", "overlap", "minimum_clock", "cubic_share")
@@ -160,11 +159,7 @@ def joint_draws(name: str, members: Sequence[UncertainNumber]) -> JointDraws:
 
     **Raises:** `InputError` for an unknown distribution, or a number that it does not hold.
     """
-    if name not in names(JOINT):
-        raise InputError(f'uncertainty: unknown joint distribution "{name}". {suggest(name, names(JOINT))}')
-    with (ROOT / JOINT / f"{name}.csv").open(encoding="utf-8") as file:
-        header, draws = file.readline().strip().split(","), np.loadtxt(file, delimiter=",", ndmin=2)
-    columns = [column.removeprefix("log ") for column in header]
+    columns, logarithmic, draws = read_joint(name)
     for one in members:
         if one.path.rpartition(".")[2] not in columns:
             raise InputError(f'uncertainty of {one.path}: "joint {name}" holds only {", ".join(columns)}.')
@@ -172,7 +167,7 @@ def joint_draws(name: str, members: Sequence[UncertainNumber]) -> JointDraws:
     return JointDraws(
         draws[:, chosen],
         np.array([one.value for one in members], np.float64),
-        tuple(header[place].startswith("log ") for place in chosen),
+        tuple(logarithmic[place] for place in chosen),
     )
 
 

@@ -152,7 +152,11 @@ def zhang_tables() -> dict[str, list[dict[str, Any]]]:
         "zhang_points": points,
         "zhang_constants": [
             *constants_of("zhang", fitted),
-            {"source": "zhang", "constant": "coefficient at 1 token", "value": float(law.coefficient)},
+            {
+                "source": "zhang",
+                "constant": "coefficient at 1 token",
+                "value": float(law.run_level(1.0, np.asarray(3.0))),
+            },
         ],
         "zhang_summary": [
             {"protocol": "size held out, one run known", "mean_error": mean_error(with_run[~anchor])},

@@ -1,3 +1,5 @@
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -135,3 +137,51 @@ def test_sharp_penalty_is_the_hyperbola_at_one_and_differentiable():
     for batch in (1e4, 3e6, 1e9):
         np.testing.assert_allclose(sharp_batch_penalty(batch, 2e6, 1.0), batch_penalty(batch, 2e6), rtol=1e-12)
     check_grads(sharp_batch_penalty, (1e6, 3e6, 1.4), order=2, modes=("fwd", "rev"))
+
+
+SHARP = PowerCriticalBatch(2.1e6, 0.57, 5e9, 1.25, 2.3e10, 8.4e6, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("trend", [0.0, -0.1, 0.1])
+@pytest.mark.parametrize("batch", [1e5, 4e6, 1e8])
+def test_instantaneous_penalty_is_the_slope_of_the_tokens_of_a_run(batch, trend):
+    law = dataclasses.replace(SHARP, token_trend=trend, batch_trend=trend)
+
+    def tokens(x):
+        return x * law.run_penalty(batch, x, 2.0)
+
+    for x in (1e9, 2e10, 1e12, 1.5e13):
+        np.testing.assert_allclose(jax.grad(tokens)(x), law.instantaneous_penalty(batch, x, 2.0), rtol=1e-9)
+
+
+def test_hyperbola_is_a_sharpness_of_one():
+    law = PowerCriticalBatch(96.4608, 0.462)
+    np.testing.assert_allclose(law.run_penalty(4e6, 1.4e12, 2.0), 1.0 + 4e6 / 3.9433e7, rtol=1e-5)
+    instantaneous = law.instantaneous(1.4e12, 2.0)
+    np.testing.assert_allclose(law.instantaneous_penalty(4e6, 1.4e12, 2.0), 1.0 + 4e6 / instantaneous, rtol=1e-12)
+
+
+def test_pivot_does_not_matter():
+    # 96.4608 (1e10)^0.462 = 96.4608 x e^(0.462 x 23.02585) = 96.4608 x 41686.9 = 4.02116e6
+    same = PowerCriticalBatch(4.02116e6, 0.462, 1e10)
+    np.testing.assert_allclose(same.run_level(1.4e12, 2.0), BERGSMA.run_level(1.4e12, 2.0), rtol=1e-5)
+
+
+def test_trends_act_beyond_the_tested_range_only():
+    law = dataclasses.replace(SHARP, token_trend=-0.1, batch_trend=-0.5)
+    for batch, tokens in ((1e6, 1e9), (8.4e6, 2.3e10)):
+        np.testing.assert_allclose(law.run_penalty(batch, tokens, 2.0), SHARP.run_penalty(batch, tokens, 2.0))
+    # 1000 times the tested tokens: the critical batch falls by 1000^0.1 = 1.9953; four times the batch: by 2.
+    np.testing.assert_allclose(law.run_level(2.3e13, 2.0), SHARP.run_level(2.3e13, 2.0) / 1.995262, rtol=1e-6)
+    halved = dataclasses.replace(law, at_pivot=0.5 * law.at_pivot, batch_trend=0.0)
+    np.testing.assert_allclose(law.run_penalty(3.36e7, 1e12, 2.0), halved.run_penalty(3.36e7, 1e12, 2.0), rtol=1e-12)
+
+
+def test_gradients_of_a_law_beyond_its_data():
+    law = dataclasses.replace(SHARP, token_trend=-0.1, batch_trend=0.2)
+
+    def penalty(log_batch, log_tokens):
+        return law.run_penalty(jnp.exp(log_batch), jnp.exp(log_tokens), 2.0)
+
+    check_grads(penalty, (jnp.log(1e8), jnp.log(1e12)), order=2, modes=("fwd", "rev"))
+    check_grads(penalty, (jnp.log(1e5), jnp.log(1e10)), order=2, modes=("fwd", "rev"))

@@ -32,6 +32,8 @@ ZERO_ALLOWED = {
     "dense_layers",
     "gemm_tile",
     "peak_flops_fp8",
+    "token_trend",
+    "batch_trend",
     "peak_flops_fp4",
     "peak_flops_tf32",
 }

@@ -105,3 +105,17 @@ def _renamed(tables, words):
     if not isinstance(tables, dict):
         return tables
     return {words.get(key, key): _renamed(value, words) for key, value in tables.items()}
+
+
+def test_old_coefficient_of_the_critical_batch():
+    old = {"component": "PowerCriticalBatch", "coefficient": "96.4608 token", "exponent": 0.462}
+    with pytest.warns(FutureWarning, match='is now "at_pivot"'):
+        law = load_scenario(
+            {"base": SMALL, "system": {"learning": {"critical_batch": old}}}
+        ).system.learning.critical_batch
+    assert (float(law.at_pivot), float(law.pivot), float(law.exponent)) == (96.4608, 1.0, 0.462)
+    with pytest.warns(FutureWarning, match='is now "at_pivot"'):
+        law = load_scenario(
+            SMALL, ["system.learning.critical_batch.coefficient=96.4608 token"]
+        ).system.learning.critical_batch
+    assert (float(law.at_pivot), float(law.pivot)) == (96.4608, 1.0)

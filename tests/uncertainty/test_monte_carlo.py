@@ -13,7 +13,7 @@ from scipy.stats import norm
 import energymodel as em
 from cli.shell import SMALL, run
 from energymodel.errors import InputError
-from energymodel.presets.distributions import parse_distribution
+from energymodel.presets.distributions import parse_distribution, read_joint
 from energymodel.uncertainty.draws import UncertainNumber, number_sampler, parse_numbers
 from energymodel.uncertainty.monte_carlo import MonteCarlo, prepare_monte_carlo, sample_axes
 from energymodel.uncertainty.sample_statistics import chance
@@ -289,3 +289,19 @@ def test_a_large_scenario_agrees_with_salib_and_with_a_loop():
 def model_of(function, shares):
     outputs = function.model(**function.sampler.named(function.sampler(shares)))
     return jnp.stack([outputs[name] for name in ("energy", "time", "loss")])
+
+
+def test_numbers_of_the_critical_batch_are_drawn_together_and_hardly_correlated():
+    scenario = em.load_scenario("llama-3.1-405b-h100")
+    path = "system.learning.critical_batch."
+    texts = {name: scenario.uncertainty[path + name] for name in ("at_pivot", "exponent", "sharpness")}
+    assert set(texts.values()) == {"joint critical-batch"}
+    numbers, logarithmic, draws = read_joint("critical-batch")
+    assert numbers == ("at_pivot", "exponent", "sharpness")
+    assert logarithmic == (True, False, True)
+    assert np.max(np.abs(np.corrcoef(draws.T)[np.triu_indices(3, 1)])) < 0.3
+    law = scenario.system.learning.critical_batch
+    one = parse_distribution(texts["at_pivot"], path + "at_pivot", "token", float(law.at_pivot))
+    low, middle, high = one.quantiles(float(law.at_pivot), [0.05, 0.5, 0.95])
+    assert low < 0.98 * middle < float(law.at_pivot) < 1.02 * middle < high
+    assert not parse_distribution("joint chinchilla", "law.data_exponent", "1", 0.37).has_quantiles

@@ -141,12 +141,9 @@ def group_errors(values: Values, runs: BatchRuns) -> Float[Array, "rows 1"]:
 
 
 def family_law(values: Mapping[str, Any]) -> PowerCriticalBatch:
-    """The fitted power law of the critical batch, as a component of a system.
-
-    Where the sharpness p is not one, `batch_penalty` with this law is off by up to `2^(1 - 1/p)` at B = B_c.
-    """
-    exponent = np.asarray(values["exponent"])
-    return PowerCriticalBatch(np.asarray(values["critical_batch_at_pivot"]) * PIVOT**-exponent, exponent)
+    """The fitted power law of the critical batch, as a component of a system."""
+    at_pivot, exponent, pivot = map(np.asarray, (values["critical_batch_at_pivot"], values["exponent"], PIVOT))
+    return PowerCriticalBatch(at_pivot, exponent, pivot, np.asarray(values.get("sharpness", 1.0)))
 
 
 def batch_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
@@ -264,15 +261,17 @@ def _prior_law(prior: Scenario | None) -> PowerCriticalBatch:
 
 def _law_numbers(law: PowerCriticalBatch) -> dict[str, KnownNumber]:
     return {
-        f"{PATH}.coefficient": KnownNumber(float(law.coefficient), "token"),
+        f"{PATH}.at_pivot": KnownNumber(float(law.at_pivot), "token"),
         f"{PATH}.exponent": KnownNumber(float(law.exponent), "1"),
+        f"{PATH}.pivot": KnownNumber(float(law.pivot), "token"),
+        f"{PATH}.sharpness": KnownNumber(float(law.sharpness), "1"),
     }
 
 
 def _single_group_law(group: str, exponent: float, values: Mapping[str, float]) -> dict[str, KnownNumber]:
     """The law that agrees with one group, with the exponent of the prior."""
-    coefficient = values[f"critical_batch[{group}]"] * values[f"effective_tokens[{group}]"] ** -exponent
-    return _law_numbers(PowerCriticalBatch(np.asarray(coefficient), np.asarray(exponent)))
+    at_pivot, pivot = (np.asarray(values[f"{word}[{group}]"]) for word in ("critical_batch", "effective_tokens"))
+    return _law_numbers(PowerCriticalBatch(at_pivot, np.asarray(exponent), pivot))
 
 
 def _candidates(runs: BatchRuns, groups: np.ndarray, unit: str) -> Candidates:

@@ -1,0 +1,75 @@
+"""How sure are the constants of the critical batch together? The fit to Zhang et al. 2024 becomes presets.
+
+`python experiments/06_critical_batch/critical_batch_draws.py` prints the constants of `laws/zhang-2024-runs` and
+writes the draws of `joint/critical-batch`, with where they come from.
+"""
+
+from pathlib import Path
+
+import batch_fits
+import jax
+import numpy as np
+
+from energymodel.calibration.kinds.batch import PIVOT, family_constants, family_errors
+from energymodel.calibration.least_squares import FitProblem, FitResult, fit
+
+PRESET = Path(__file__).parents[2] / "energymodel" / "presets" / "joint" / "critical-batch.toml"
+DRAWS = 1000
+SEED = 1
+COLUMNS = ("log at_pivot", "exponent", "log sharpness")
+BETWEEN_STUDIES = 0.2
+"""Standard deviation of ln B_c at the pivot from one data set, optimizer and criterion to another: with a sharpness of
+one, this fit, the law that Zhang et al. 2024 state and that of Bergsma et al. 2025 give 2.5, 3.2 and 2.9 million tokens
+at 5 billion."""
+
+SHARPNESS_BETWEEN_STUDIES = 0.15
+"""The same of ln p: pre-training benchmarks of MLPerf fit 1.5 to 1.6, these runs 1.25."""
+
+
+def fitted() -> FitResult:
+    """The law of experiment 06, with its sharpness."""
+    sizes, table = batch_fits.zhang()
+    constants = family_constants(sizes, batch_fits.SHARPNESS)
+    return fit(FitProblem(family_errors, constants, table, noise=batch_fits.NOISE))
+
+
+def draws(found: FitResult, count: int = DRAWS) -> np.ndarray:
+    """Deviations of `COLUMNS` from the fit: Laplace's covariance in the fit's coordinates, and the studies' spread."""
+    random = np.random.default_rng(SEED)
+    z = random.multivariate_normal(np.zeros(3), found.covariance[:3, :3], count)
+    exponent = found.values["exponent"]
+    logit = np.log(exponent / (1.0 - exponent))
+    deviations = [z[:, 0], 1.0 / (1.0 + np.exp(-logit - z[:, 1])) - exponent, z[:, 2]]
+    deviations[0] = deviations[0] + BETWEEN_STUDIES * random.standard_normal(count)
+    deviations[2] = deviations[2] + SHARPNESS_BETWEEN_STUDIES * random.standard_normal(count)
+    return np.stack(deviations, axis=1)
+
+
+def tested_tokens(found: FitResult) -> float:
+    """Effective tokens of the largest run [token]."""
+    _, table = batch_fits.zhang()
+    return float(np.max(np.asarray(found.values["effective_share"])[table.group] * table.usual_tokens))
+
+
+def main() -> None:
+    with jax.enable_x64(True):
+        found = fitted()
+    table = draws(found)
+    print(f"pivot {PIVOT:g} token, tested up to {tested_tokens(found):.4g} effective tokens")
+    for name, column in zip(COLUMNS, table.T, strict=True):
+        value = float(found.values[{"log at_pivot": "critical_batch_at_pivot"}.get(name, name.removeprefix("log "))])
+        print(f"{name:<16} {value:12.6g}  standard deviation {column.std():.4f}")
+    print("correlations", np.round(np.corrcoef(table.T)[np.triu_indices(3, 1)], 2))
+    rows = [",".join(COLUMNS), *(",".join(f"{number:.5g}" for number in row) for row in table)]
+    PRESET.write_text(
+        'title = "Constants of the critical batch, fitted to runs at nine batches and five sizes"\n'
+        f'source = "experiments/06_critical_batch: {len(table)} draws from the covariance of the fit to '
+        "zhang2024_batch_vs_steps.csv (MIT), batch at the pivot and sharpness widened by the spread between studies, "
+        f'{BETWEEN_STUDIES:g} and {SHARPNESS_BETWEEN_STUDIES:g} in the logarithm"\n',
+        encoding="utf-8",
+    )
+    PRESET.with_suffix(".csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

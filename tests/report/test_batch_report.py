@@ -1,0 +1,45 @@
+"""What a person is told of the batch: tokens wasted, with an interval that widens beyond the data."""
+
+import re
+
+import jax
+import pytest
+
+import energymodel as em
+from energymodel.report.batch_report import batch_lines
+from energymodel.system.evaluate import evaluate_once
+
+
+def lines(name, *changes):
+    scenario = em.load_scenario(name, changes)
+    with jax.enable_x64(True):
+        outcome = evaluate_once(scenario.system, scenario.plan)
+    return batch_lines(scenario, scenario.plan, outcome)
+
+
+def interval(line):
+    return [float(one) for one in re.findall(r"([\d.]+) %", line) if one != "90"]
+
+
+def test_batch_beyond_the_data_says_so():
+    penalty, beyond = lines("llama-3.1-405b-h100")
+    # By hand: B_c = 2.1145e6 (15.6e12/5e9)^0.5695 = 2.07e8; u = (16.78e6/2.07e8)^1.2526 = 0.0430; 1.0430^0.798 = 1.034.
+    middle, low, high = interval(penalty)
+    assert middle == pytest.approx(3.4, abs=0.06)
+    assert low < middle < high < 40
+    assert "16.78 M tokens is 2 times the largest tested (8.389 M tokens)" in beyond
+    assert "15.6 T tokens are 673 times the largest tested" in beyond
+
+
+def test_interval_widens_with_the_distance_from_the_data():
+    far = interval(lines("llama-3.1-405b-h100")[0])
+    near = interval(lines("llama-3.1-405b-h100", "plan.goal.tokens=20e9 token", "plan.batch=4 Mi tokens")[0])
+    assert far[2] / far[1] > 1.3 * near[2] / near[1]
+
+
+def test_run_within_the_data_has_no_second_line():
+    assert len(lines("test-1b-h100", "plan.goal.tokens=20e9 token")) == 1
+
+
+def test_law_without_a_tested_range_says_nothing():
+    assert lines("test-1b-h100", "system.learning.critical_batch=kaplan-2020") == []
