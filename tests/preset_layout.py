@@ -192,6 +192,13 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
         "token_trend": "1",
         "batch_trend": "1",
     },
+    "Recipe": {"precision": ("NarrowProducts",)},
+    "NarrowProducts": {
+        "fp8_parameter_efficiency": "1",
+        "fp8_token_efficiency": "1",
+        "fp4_parameter_efficiency": "1",
+        "fp4_token_efficiency": "1",
+    },
     "KaplanCriticalBatch": {"coefficient": "token", "exponent": "1"},
     "Reliability": {"chip_mtbf": "s", "checkpoint_time": "s", "restart_time": "s", "straggler_variation": "1"},
 }

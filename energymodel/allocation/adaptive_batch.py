@@ -29,7 +29,7 @@ from energymodel.performance.parallelism import data_parallel_degree
 from energymodel.presets.question import TOKENS
 from energymodel.presets.scenario import Scenario
 from energymodel.solver import RESULTS, Solution, SolverOptions, Values, minimize_first_order, minimize_many
-from energymodel.system.evaluate import evaluate, evaluate_once, parameters_in_loss
+from energymodel.system.evaluate import evaluate, evaluate_once, learning_of, parameters_in_loss
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import limited_values, log_objective, objective_value, parse_objective
 from energymodel.system.plan import TrainingPlan
@@ -278,12 +278,13 @@ def _batch_rule(
     cost, slope = jax.jvp(step, (batch,), (one,))
     fixed = (weights @ cost) / (weights @ slope) - batch
 
-    learning, parameters = system.learning, parameters_in_loss(system)
-    assert isinstance(learning, CriticalBatchLearning)  # the caller asks for no other
+    learning, parameters = learning_of(system, plan), parameters_in_loss(system)
+    law = learning.whole
+    assert isinstance(law, CriticalBatchLearning)  # the caller asks for no other
     end = learning.effective_tokens(parameters, outcome.loss)
     x = end * np.linspace(0.0, 1.0, form.knots)
-    critical = learning.critical_batch.instantaneous(x, learning.loss(parameters, x))
-    mean = learning.critical_batch.run_level(end, outcome.loss)
+    critical = law.critical_batch.instantaneous(x, learning.loss(parameters, x))
+    mean = law.critical_batch.run_level(end, outcome.loss)
     return BatchRule(fixed, best_batch(critical, fixed, 1.0), constant_batch(mean, fixed, 1.0))
 
 

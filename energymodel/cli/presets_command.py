@@ -33,6 +33,7 @@ PLACES = {
     "prices": "market.price",
     "carbon": "market.carbon",
     "learning": "learning",
+    "recipes": "recipe",
     "reliability": "reliability",
 }
 """Where a scenario holds a component of each category."""

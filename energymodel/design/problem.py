@@ -208,7 +208,7 @@ def formulate(scenario: Scenario, baseline: TrainingOutcome, free: Sequence[str]
     limits = {**own, **hard, **question.limits}
     bounds, layout_ranges = _bounds(scenario, baseline, limits, tokens_vary="loss" in {*objective.names(), *free})
     if "loss" in limits:
-        check_target(system, limits["loss"], "limit loss")
+        check_target(system, plan, limits["loss"], "limit loss")
     not_rows = ("chips",) if TOKENS in bounds else ("chips", "loss")  # a bound of a variable, and the goal
     affine = tuple(path for path, (low, _) in bounds.items() if low <= 0.0)
     objectives = tuple(dict.fromkeys((*USUAL_OBJECTIVES, *objective.names(), *free)))

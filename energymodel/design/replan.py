@@ -26,7 +26,7 @@ from energymodel.design.training_run import TrainingRun
 from energymodel.errors import InputError
 from energymodel.presets.question import Limits, Ranges
 from energymodel.presets.scenario import Scenario, load_scenario
-from energymodel.system.evaluate import evaluate_once, parameters_in_loss
+from energymodel.system.evaluate import evaluate_once, learning_of, parameters_in_loss
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import OUTPUTS, output, parse_number
 from energymodel.system.plan import TokenBudget
@@ -175,7 +175,7 @@ def rest_of(scenario: Scenario, measured: MeasuredRun, limits: Limits | None = N
         outcome = jax.tree.map(np.asarray, evaluate_once(now.system, plan))
         batch = float(np.reshape(plan.batch, ()))
         parameters = float(parameters_in_loss(now.system))
-        done = float(now.system.learning.run(parameters, state["tokens"], batch)[1])
+        done = float(learning_of(now.system, plan).run(parameters, state["tokens"], batch)[1])
     used = _used(state, outcome)
     tables["plan"]["goal"] = _goal(scenario, state, outcome)
     tables["system"]["learning"] = {

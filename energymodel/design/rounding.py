@@ -19,7 +19,7 @@ from energymodel.design.relaxation import OPTIONS, evaluate_points, solve_relaxe
 from energymodel.design.training_run import TrainingRun
 from energymodel.presets.scenario import Scenario
 from energymodel.solver import RESULTS, Solution
-from energymodel.system.evaluate import evaluate, parameters_in_loss
+from energymodel.system.evaluate import evaluate, learning_of, parameters_in_loss
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.pipeline_rules import multiple_count
 from energymodel.system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
@@ -302,7 +302,7 @@ def evaluate_plans(
         chips, batch = jnp.where(jnp.isnan(exact), found, exact)
         plan = eqx.tree_at(lambda plan: (plan.chips, plan.batch), plan, (chips, jnp.full(jnp.shape(plan.batch), batch)))
         if goal == "tokens" and isinstance(plan.goal, TargetLoss):
-            tokens = system.learning.tokens(parameters_in_loss(system), plan.goal.loss, batch)
+            tokens = learning_of(system, plan).tokens(parameters_in_loss(system), plan.goal.loss, batch)
             plan = eqx.tree_at(lambda plan: plan.goal, plan, TokenBudget(tokens))
         return plan, evaluate(system, plan)
 

@@ -15,6 +15,7 @@ from energymodel.learning.continued import ContinuedLearning
 from energymodel.learning.critical_batch import AbstractCriticalBatch
 from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.loss_law import AbstractLossLaw
+from energymodel.learning.recipe import Recipe
 from energymodel.performance.reliability import Reliability
 from energymodel.performance.workload import Transformer
 from energymodel.presets.files import is_quantity, merge, read_preset
@@ -38,6 +39,7 @@ CATEGORY_OF: dict[type, str] = {
     Carbon: "carbon",
     AbstractLearning: "learning",
     ContinuedLearning: "learning",
+    Recipe: "recipes",
     AbstractLossLaw: "laws",
     AbstractCriticalBatch: "laws",
     Reliability: "reliability",

@@ -23,6 +23,7 @@ CATEGORIES = {
     "prices": "kinds of price",
     "carbon": "carbon accounting",
     "learning": "laws of learning",
+    "recipes": "training recipes: number formats",
     "laws": "loss laws and critical-batch laws",
     "reliability": "failures and checkpoints",
 }

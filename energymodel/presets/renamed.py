@@ -56,3 +56,12 @@ def current_critical_batch(table: dict[str, Any]) -> dict[str, Any]:
     warnings.warn(message, FutureWarning, stacklevel=1)
     others = {key: one for key, one in table.items() if key != "coefficient"}
     return {**others, "at_pivot": table["coefficient"], "pivot": {"value": 1.0, "unit": "token"}}
+
+
+def current_system(tables: dict[str, Any]) -> dict[str, Any]:
+    """The tables of a system with the recipe that the last version did not have; warns where it is missing."""
+    if "recipe" in tables:
+        return tables
+    message = 'system.recipe is missing: it is now needed and is taken to be "standard". Add recipe = "standard".'
+    warnings.warn(message, FutureWarning, stacklevel=1)
+    return {**tables, "recipe": "standard"}

@@ -12,7 +12,7 @@ from energymodel.presets.components import Provenance, build, expand_presets, in
 from energymodel.presets.files import names, read_preset, read_toml
 from energymodel.presets.layers import lay, nested, title_of
 from energymodel.presets.question import Limits, Question, Ranges, parse_question
-from energymodel.presets.renamed import current_name, current_names
+from energymodel.presets.renamed import current_name, current_names, current_system
 from energymodel.presets.validate import check_measured, check_plan, check_supplies, check_system, check_values
 from energymodel.system.plan import TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
@@ -124,7 +124,7 @@ def _build(name: str, tables: dict[str, Any]) -> Scenario:
         if not isinstance(tables.get(section), dict):
             raise InputError(f'{name}: section [{section}] is missing. Start with base = "llama-3.1-405b-h100".')
     provenance: dict[str, Provenance] = {}
-    system_tables = expand_presets(tables["system"], TrainingSystem, "system")
+    system_tables = expand_presets(current_system(tables["system"]), TrainingSystem, "system")
     system = build(system_tables, TrainingSystem, "system", provenance)
     plan_tables = dict(tables["plan"])
     for key, default in ("clock", 1.0), ("power_cap", system_tables["accelerator"]["rated_power"]), ("layout", {}):

@@ -11,7 +11,7 @@ from energymodel.errors import InputError
 from energymodel.performance.topology import FatTree
 from energymodel.physics.limits import landauer_energy
 from energymodel.presets.ranges import check_number
-from energymodel.system.evaluate import parameters_in_loss
+from energymodel.system.evaluate import learning_of, parameters_in_loss
 from energymodel.system.formats import check_formats
 from energymodel.system.pipeline_rules import check_pipeline
 from energymodel.system.plan import PRECISIONS, TargetLoss, TokenBudget, TrainingPlan
@@ -76,7 +76,7 @@ def check_plan(system: TrainingSystem, plan: TrainingPlan, titles: Mapping[str, 
             "the share of the reference clock that the accelerator allows."
         )
     if isinstance(plan.goal, TargetLoss):
-        check_target(system, float(plan.goal.loss), "plan.goal.loss")
+        check_target(system, plan, float(plan.goal.loss), "plan.goal.loss")
     elif not isinstance(plan.goal, TokenBudget):
         raise InputError("plan.goal: use TokenBudget or TargetLoss.")
     elif float(plan.goal.tokens) <= 0.0:
@@ -257,13 +257,13 @@ def check_fit(system: TrainingSystem, plan: TrainingPlan, memory: float) -> None
         )
 
 
-def check_target(system: TrainingSystem, loss: float, name: str) -> None:
+def check_target(system: TrainingSystem, plan: TrainingPlan, loss: float, name: str) -> None:
     """Check that unlimited data would reach a loss.
 
     **Raises:** `InputError` with the loss that they leave.
     """
     with jax.enable_x64(True):
-        floor = float(system.learning.loss(parameters_in_loss(system), UNLIMITED_TOKENS))
+        floor = float(learning_of(system, plan).loss(parameters_in_loss(system), UNLIMITED_TOKENS))
     if loss <= floor:
         raise InputError(
             f"{name}: {loss:g} nat/token cannot be reached: even unlimited data leave {floor:.4f} nat/token. "

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from energymodel.compilation import Compiled
 from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.loss_law import effective_parameters
+from energymodel.learning.recipe import RecipeLearning
 from energymodel.learning.schedule import quadrature_over_progress, schedule_effective_tokens
 from energymodel.numerics import Numeric, Real
 from energymodel.performance.reliability import availability, cluster_mtbf, young_interval
@@ -41,7 +42,7 @@ def evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
     parameters = parameters_in_loss(system)
     if plan.knots == 1:
         batch = jnp.reshape(plan.batch, ())
-        learned = _learned(system.learning, plan, parameters, batch)
+        learned = _learned(learning_of(system, plan), plan, parameters, batch)
         worst = training_step(system, plan, batch)
         run = jax.tree.map(lambda rate: rate * learned.tokens, _per_token(system, plan, batch, worst))
     else:
@@ -61,6 +62,19 @@ def parameters_in_loss(system: TrainingSystem) -> Real:
     """
     workload = system.workload
     return effective_parameters(workload.active_parameters, workload.parameters, system.mixture_exponent)
+
+
+def learning_of(system: TrainingSystem, plan: TrainingPlan) -> RecipeLearning:
+    """Learning of the system with the number formats of the plan [definition].
+
+    **Returns:** the law, in which a parameter and a token are worth 1 with all products in bf16 [1].
+    """
+    layout, precision = plan.layout, system.recipe.precision
+    return RecipeLearning(
+        whole=system.learning,
+        parameters_worth=precision.parameters_worth(layout.fp8, layout.fp4),
+        tokens_worth=precision.tokens_worth(layout.fp8, layout.fp4),
+    )
 
 
 class LearningResult(NamedTuple):
@@ -160,7 +174,7 @@ def _average_power(system: TrainingSystem, step: Step, productive: Real, losses:
 
 def _along_schedule(system: TrainingSystem, plan: TrainingPlan, parameters: Real) -> tuple[LearningResult, RunTotals]:
     """Learning result and totals of a run whose batch changes with progress."""
-    learning, goal, knots = system.learning, plan.goal, jnp.log(plan.batch)
+    learning, goal, knots = learning_of(system, plan), plan.goal, jnp.log(plan.batch)
     if isinstance(goal, TokenBudget):
         effective = schedule_effective_tokens(goal.tokens, knots, learning, parameters)
     else:

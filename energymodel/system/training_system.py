@@ -4,6 +4,7 @@ import equinox as eqx
 from jaxtyping import Array, Float
 
 from energymodel.learning.learning import AbstractLearning
+from energymodel.learning.recipe import Recipe
 from energymodel.numerics import Numeric, Real, component, real
 from energymodel.performance.reliability import Reliability
 from energymodel.performance.workload import Transformer
@@ -28,6 +29,7 @@ class TrainingSystem(eqx.Module):
     facility: Facility = component()
     market: Market = component()
     learning: AbstractLearning = component()
+    recipe: Recipe = component()
     reliability: Reliability = component()
     mixture_exponent: Real = real("1")
     capacity_per_parameter: Real = real("bit")

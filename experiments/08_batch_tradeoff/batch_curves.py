@@ -19,7 +19,7 @@ from energymodel.learning.learning import CriticalBatchLearning
 from energymodel.learning.optimal_batch import adaptive_batch_cost, constant_batch_cost
 from energymodel.performance.batching import cost_optimal_batch, energy_optimal_batch, time_optimal_batch
 from energymodel.sources import stated_optimal_batch
-from energymodel.system.evaluate import evaluate_once, parameters_in_loss
+from energymodel.system.evaluate import evaluate_once, learning_of, parameters_in_loss
 from energymodel.system.plan import TargetLoss
 
 SCENARIOS = {
@@ -79,7 +79,8 @@ class Run:
         self.least = float(least_batch(self.system, self.plan))
         learning = self.system.learning
         assert isinstance(learning, CriticalBatchLearning)
-        self.progress = float(learning.effective_tokens(parameters_in_loss(self.system), outcome.loss))
+        learned = learning_of(self.system, self.plan)
+        self.progress = float(learned.effective_tokens(parameters_in_loss(self.system), outcome.loss))
         self.critical = float(learning.critical_batch.run_level(self.progress, outcome.loss))
         self.exponent = float(getattr(learning.critical_batch, "exponent", np.nan))
 

@@ -64,6 +64,7 @@ FOLDERS = {
     "prices": {"OwnedPrice", "RentedPrice"},
     "carbon": {"Carbon"},
     "laws": {"ChinchillaLaw", "PowerCriticalBatch", "KaplanCriticalBatch"},
+    "recipes": {"Recipe"},
     "reliability": {"Reliability"},
 }
 FILES = sorted(ROOT / folder / f"{name}.toml" for folder in FOLDERS for name in names(folder))
@@ -185,6 +186,8 @@ CLASSES = {
     "ChinchillaLaw": "energymodel.learning.loss_law",
     "PowerCriticalBatch": "energymodel.learning.critical_batch",
     "KaplanCriticalBatch": "energymodel.learning.critical_batch",
+    "Recipe": "energymodel.learning.recipe",
+    "NarrowProducts": "energymodel.learning.recipe",
     "Reliability": "energymodel.performance.reliability",
 }
 

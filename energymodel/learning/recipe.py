@@ -1,0 +1,115 @@
+"""What do number formats and other choices of a training recipe cost in loss?
+
+Loss laws are fitted to runs with one recipe: 16-bit products. Another recipe acts as if the model had fewer parameters
+and the run fewer tokens. Narrow are the inputs of the products with weights in the layers: weights and activations in
+the forward pass, their gradients in the backward pass. Sums within a product, attention, the output head, embeddings,
+norms, master weights and optimizer states keep 16 or 32 bits.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.learning.learning import AbstractLearning
+from energymodel.numerics import Numeric, Real, component, real
+
+WEIGHT_SENSITIVITY, ACTIVATION_SENSITIVITY = 2.6745, 2.2102
+"""gamma_w and gamma_a [bit] of Kumar et al. 2024 (arXiv 2411.04330), appendix: all tensors fitted together."""
+
+
+def share_worth(share: Numeric, efficiency: Numeric) -> Float[Array, "..."]:
+    """Worth of a parameter or token of which a share of the products is in another format, `w = e^s` [definition].
+
+    The geometric mean of both formats: a share of half costs half as much of the logarithm.
+
+    **Arguments:**
+
+    - `share`: s of the products [1].
+    - `efficiency`: e, worth with all products in the format [1].
+
+    **Returns:** worth [1], 1 for a share of 0.
+    """
+    return jnp.exp(jnp.asarray(share) * jnp.log(jnp.asarray(efficiency)))
+
+
+def quantized_parameters(weight_bits: Numeric, activation_bits: Numeric) -> Float[Array, "..."]:
+    """Parameters that quantized ones are worth, `(1 - e^(-P_w/2.6745)) (1 - e^(-P_a/2.2102))`.
+
+    [Kumar et al. 2024, eq. 4]. Fitted on 30 to 220 million parameters and 1.5 to 26 billion tokens with integers in the
+    forward pass; keys and values stay wide here. Relative to 16 bits divide by the value there.
+
+    **Arguments:**
+
+    - `weight_bits`, `activation_bits`: P_w, P_a [bit].
+
+    **Returns:** worth of a parameter [1], below 1.
+    """
+    weights = -jnp.expm1(-jnp.asarray(weight_bits) / WEIGHT_SENSITIVITY)
+    return weights * -jnp.expm1(-jnp.asarray(activation_bits) / ACTIVATION_SENSITIVITY)
+
+
+class NarrowProducts(eqx.Module):
+    """Worth of parameters and tokens with all products with weights in a narrow format, relative to bf16.
+
+    `N_eff = N e_N`, `D_eff = D e_D` in the loss law [Kumar et al. 2024, eq. 3; Castro et al. 2025, sec. 4]: rounding in
+    the forward pass costs parameters, rounding of gradients tokens.
+    """
+
+    fp8_parameter_efficiency: Real = real("1")
+    fp8_token_efficiency: Real = real("1")
+    fp4_parameter_efficiency: Real = real("1")
+    fp4_token_efficiency: Real = real("1")
+
+    def parameters_worth(self, fp8: Numeric, fp4: Numeric) -> Float[Array, "..."]:
+        """Worth of a parameter at shares of the products in fp8 and fp4 [1], see `share_worth`."""
+        return share_worth(fp8, self.fp8_parameter_efficiency) * share_worth(fp4, self.fp4_parameter_efficiency)
+
+    def tokens_worth(self, fp8: Numeric, fp4: Numeric) -> Float[Array, "..."]:
+        """Worth of a token at shares of the products in fp8 and fp4 [1], see `share_worth`."""
+        return share_worth(fp8, self.fp8_token_efficiency) * share_worth(fp4, self.fp4_token_efficiency)
+
+
+class Recipe(eqx.Module):
+    """How a model is trained, in what the loss law does not know."""
+
+    precision: NarrowProducts = component()
+
+
+class RecipeLearning(AbstractLearning):
+    """Learning under another recipe than that of the loss law: parameters and tokens are worth less or more.
+
+    `L(N, D) = L_law(w_N N, w_D D)` [Castro et al. 2025, eq. 3].
+    """
+
+    whole: AbstractLearning = component()
+    parameters_worth: Real = real("1", doc="w_N")
+    tokens_worth: Real = real("1", doc="w_D")
+
+    def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Float[Array, "..."]:
+        """See `AbstractLearning.loss`."""
+        return self.whole.loss(self._parameters(parameters), effective_tokens)
+
+    def run(
+        self, parameters: Numeric, tokens: Numeric, batch: Numeric
+    ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+        """See `AbstractLearning.run`."""
+        return self.whole.run(self._parameters(parameters), jnp.asarray(tokens) * self.tokens_worth, batch)
+
+    def tokens(self, parameters: Numeric, loss: Numeric, batch: Numeric) -> Float[Array, "..."]:
+        """See `AbstractLearning.tokens`."""
+        return self.whole.tokens(self._parameters(parameters), loss, batch) / self.tokens_worth
+
+    def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Float[Array, "..."]:
+        """See `AbstractLearning.effective_tokens`."""
+        return self.whole.effective_tokens(self._parameters(parameters), loss)
+
+    def penalty(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
+        """See `AbstractLearning.penalty`."""
+        return self.whole.penalty(self._parameters(parameters), effective_tokens, batch) / self.tokens_worth
+
+    def information(self, effective_tokens: Numeric) -> Float[Array, "..."]:
+        """See `AbstractLearning.information`."""
+        return self.whole.information(effective_tokens)
+
+    def _parameters(self, parameters: Numeric) -> Float[Array, "..."]:
+        return jnp.asarray(parameters) * self.parameters_worth
