@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 from energymodel.numerics import Numeric, Scalar, component, vector
 from energymodel.solver import RESULTS, SolverOptions, minimize
 from energymodel.system.accelerator import Accelerator
-from energymodel.system.operating_point import ChipLoad, operating_point
+from energymodel.system.operating_point import ChipLoad, head_energy, operating_point
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.step import step_work
 from energymodel.system.training_system import TrainingSystem
@@ -99,7 +99,7 @@ def _token_load(system: TrainingSystem, plan: TrainingPlan) -> tuple[ChipLoad, A
         arithmetic=layer.arithmetic * with_head,
         product_memory=layer.product_memory * passes,
         elementwise=layer.elementwise * passes + heads * work.head_bytes / chip.sustained_bandwidth,
-        switching_energy=layer.switching_energy * with_head,
+        switching_energy=layer.switching_energy * passes + heads * head_energy(system, plan, work),
         memory_energy=layer.memory_energy * passes + heads * 8.0 * chip.memory_energy * work.head_bytes,
     )
     return token, operating_point(system, plan, layer).temperature

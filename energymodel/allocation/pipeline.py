@@ -13,7 +13,7 @@ from energymodel.numerics import Numeric, Real, component, real
 from energymodel.performance.pipeline_schedule import Schedule, pipeline_makespan, pipeline_schedule
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.communication import pipeline_messages
-from energymodel.system.operating_point import ChipLoad, operating_point
+from energymodel.system.operating_point import ChipLoad, head_energy, operating_point
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.step import step_work
 from energymodel.system.training_system import TrainingSystem
@@ -185,7 +185,7 @@ def pipeline_load(
         arithmetic=load.arithmetic * work.head_share,
         product_memory=jnp.zeros(()),
         elementwise=work.head_bytes / chip.sustained_bandwidth,
-        switching_energy=load.switching_energy * work.head_share,
+        switching_energy=head_energy(system, plan, work),
         memory_energy=8.0 * chip.memory_energy * work.head_bytes,
     )
     last = np.arange(ranks * chunks) == ranks * chunks - 1

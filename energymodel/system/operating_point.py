@@ -97,10 +97,21 @@ def precision_energy(chip: Accelerator, layout: ParallelLayout) -> Scalar:
     **Returns:** energy ratio [1].
     """
     ratio = jnp.asarray(chip.fp8_energy_ratio)
+    wide = wide_energy(chip, layout)
     fp8 = jnp.where(jnp.asarray(chip.peak_flops_fp8) > 0.0, layout.fp8, 0.0)
     fp4 = jnp.where(jnp.asarray(chip.peak_flops_fp4) > 0.0, layout.fp4, 0.0)
     narrow = fp8 * (1.0 - ratio) + fp4 * (1.0 - ratio**2)
-    return 1.0 - narrow + (jnp.asarray(layout.tf32) + layout.fp32) * (1.0 / ratio - 1.0)
+    return wide - narrow
+
+
+def wide_energy(chip: Accelerator, layout: ParallelLayout) -> Scalar:
+    """Energy per operation of products without weights relative to bf16, `1 + s_32 (1 / e - 1)` [definition].
+
+    Attention and the output head stay in bf16 where products with weights are in fp8 or fp4, see `wide_slowdown`.
+
+    **Returns:** energy ratio [1].
+    """
+    return 1.0 + (jnp.asarray(layout.tf32) + layout.fp32) * (1.0 / jnp.asarray(chip.fp8_energy_ratio) - 1.0)
 
 
 def product_efficiency(system: TrainingSystem, plan: TrainingPlan) -> Scalar:
@@ -123,13 +134,15 @@ def chip_load(system: TrainingSystem, plan: TrainingPlan, work: LayerWork) -> Ch
     """
     chip, layout, software = system.accelerator, plan.layout, system.software
     efficiency = product_efficiency(system, plan)
+    with_weights = (work.flops - work.attention_flops) * precision_energy(chip, layout)
+    switched = with_weights + work.attention_flops * wide_energy(chip, layout)
     speedup = precision_speedup(chip, layout, software.fp8_efficiency, software.fp4_efficiency)
     paced = work.product_operations / speedup + work.attention_operations * wide_slowdown(chip, layout)
     return ChipLoad(
         arithmetic=compute_time(paced, chip.peak_flops, efficiency),
         product_memory=work.gemm_bytes / chip.sustained_bandwidth,
         elementwise=work.elementwise_bytes / chip.sustained_bandwidth,
-        switching_energy=work.flops * chip.energy_per_flop * precision_energy(chip, layout),
+        switching_energy=switched * chip.energy_per_flop,
         memory_energy=8.0 * chip.memory_energy * (work.gemm_bytes + work.elementwise_bytes),
     )
 
@@ -144,6 +157,15 @@ def head_time(system: TrainingSystem, plan: TrainingPlan, work: LayerWork) -> Sc
     chip = system.accelerator
     time = compute_time(work.head_operations, chip.peak_flops, product_efficiency(system, plan))
     return time * wide_slowdown(chip, plan.layout)
+
+
+def head_energy(system: TrainingSystem, plan: TrainingPlan, work: LayerWork) -> Scalar:
+    """Switching energy of the output head for one micro-batch at the reference voltage, `E = e F` [definition].
+
+    **Returns:** energy [J].
+    """
+    chip = system.accelerator
+    return work.head_flops * chip.energy_per_flop * wide_energy(chip, plan.layout)
 
 
 BEYOND_LIMIT = 100.0  # [K] above the chip's limit: warmer than any power cap that binds makes it

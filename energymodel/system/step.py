@@ -26,7 +26,14 @@ from energymodel.performance.pipeline_bubble import (
 from energymodel.performance.reliability import straggler_factor
 from energymodel.system.communication import ExposedCommunication, Traffic, exposed_communication, traffic_of
 from energymodel.system.memory import ChipMemory, chip_memory
-from energymodel.system.operating_point import ChipLoad, OperatingPoint, chip_load, head_time, operating_point
+from energymodel.system.operating_point import (
+    ChipLoad,
+    OperatingPoint,
+    chip_load,
+    head_energy,
+    head_time,
+    operating_point,
+)
 from energymodel.system.outcome import StepTime
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
@@ -96,6 +103,8 @@ def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) ->
     total = time.total
 
     layers_worth = division.layer_passes + division.head_passes * work.layer.head_share
+    switched = division.layer_passes * load.switching_energy
+    switched += division.head_passes * head_energy(system, plan, work.layer)
     head_and_optimizer = division.head_passes * work.layer.head_bytes + work.memory.optimizer_traffic
     memory_energy = division.layer_passes * load.memory_energy + 8.0 * chip.memory_energy * head_and_optimizer
     busy = time.compute + time.memory + time.optimizer
@@ -106,7 +115,7 @@ def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) ->
     links = system.links_power(plan.chips)
     host = system.node.overhead_per_chip
     power = ChipPower(
-        dynamic=layers_worth * load.switching_energy * point.voltage**2 / total,
+        dynamic=switched * point.voltage**2 / total,
         static=point.static_power * busy / total,
         memory=memory_energy / total,
         network=_network_energy(system, plan, work.traffic.of_step(division)) / total + links,

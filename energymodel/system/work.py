@@ -31,6 +31,7 @@ class LayerWork(NamedTuple):
     """Work of one layer and micro-batch on one chip, forward and backward, averaged over all layers."""
 
     flops: Scalar
+    attention_flops: Scalar
     product_operations: Scalar
     attention_operations: Scalar
     gemm_bytes: Scalar
@@ -124,6 +125,7 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
     tile = system.accelerator.gemm_tile
     return LayerWork(
         flops=tokens * model_flops * (1.0 + repeated) / layout.tensor,
+        attention_flops=scored * (1.0 + again),
         product_operations=passes * (2.0 * tokens * weights / layout.tensor + quantization + uneven),
         attention_operations=attention_operations / software.attention_efficiency,
         gemm_bytes=passes * (product_traffic + idle_experts),

@@ -18,8 +18,9 @@ from energymodel.presets.scenario import load_scenario
 from energymodel.sweeps.scenario_axes import scenario_axis
 from energymodel.system.evaluate import evaluate
 from energymodel.system.formats import formats_of
-from energymodel.system.operating_point import precision_energy, precision_speedup
+from energymodel.system.operating_point import head_energy, precision_energy, precision_speedup
 from energymodel.system.plan import ParallelLayout
+from energymodel.system.step import step_work
 
 H100 = "llama-3.1-405b-h100"
 LACKING = r"has no fp4; it has: bf16, fp8, tf32, fp32"
@@ -90,3 +91,15 @@ def test_formats_of_a_changed_accelerator():
     chip = load_scenario(H100).system.accelerator
     assert formats_of(chip) == ("bf16", "fp8", "tf32", "fp32")
     assert formats_of(dataclasses.replace(chip, peak_flops_fp4=jnp.asarray(4e15)))[2] == "fp4"
+
+
+def test_attention_and_output_head_keep_their_energy_in_bf16():
+    scenario = load_scenario(H100)
+    system, plan = scenario.system, scenario.plan
+    fp8 = eqx.tree_at(lambda plan: plan.layout.fp8, plan, np.asarray(1.0))
+    wide, narrow = (step_work(system, one, float(one.batch[0])) for one in (plan, fp8))
+    saved = wide.load.switching_energy - narrow.load.switching_energy
+    weights = wide.layer.flops - wide.layer.attention_flops
+    per_operation = system.accelerator.energy_per_flop
+    np.testing.assert_allclose(saved, 0.45 * weights * per_operation, rtol=1e-12)  # fp8_energy_ratio is 0.55
+    assert head_energy(system, fp8, narrow.layer) == head_energy(system, plan, wide.layer)
