@@ -279,7 +279,7 @@ def _batch_rule(
     fixed = (weights @ cost) / (weights @ slope) - batch
 
     learning, parameters = learning_of(system, plan), parameters_in_loss(system)
-    law = learning.whole
+    law = system.learning
     assert isinstance(law, CriticalBatchLearning)  # the caller asks for no other
     end = learning.effective_tokens(parameters, outcome.loss)
     x = end * np.linspace(0.0, 1.0, form.knots)

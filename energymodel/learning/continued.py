@@ -15,7 +15,8 @@ class ContinuedLearning(AbstractLearning):
 
     [derivation: the totals of a run are integrals over its progress, so those of its rest are differences]. Tokens and
     effective tokens count from now on. Past progress is worth its effective tokens at any batch of the rest:
-    `D_rest(x, B) = D(x_0 + x, B) - D(x_0, B)`, with D of the whole run at the constant batch B.
+    `D_rest(x, B) = D(x_0 + x, B) - D(x_0, B)`, with D of the whole run at the constant batch B. A run that begins has
+    x_0 = 0.
     """
 
     whole: AbstractLearning = component()
@@ -37,6 +38,11 @@ class ContinuedLearning(AbstractLearning):
         before = self._tokens_before(parameters, batch)
         return jnp.maximum(self.whole.tokens(parameters, loss, batch) - before, _LEAST_REST * before)
 
+    def tokens_to(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
+        """See `AbstractLearning.tokens_to`."""
+        whole = self.whole.tokens_to(parameters, self.done + jnp.asarray(effective_tokens), batch)
+        return whole - self._tokens_before(parameters, batch)
+
     def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.effective_tokens`."""
         return jnp.maximum(self.whole.effective_tokens(parameters, loss) - self.done, _LEAST_REST * self.done)
@@ -51,4 +57,7 @@ class ContinuedLearning(AbstractLearning):
 
     def _tokens_before(self, parameters: Numeric, batch: Numeric) -> Float[Array, "..."]:
         """Tokens that make the progress so far at a batch [token]."""
-        return self.whole.tokens(parameters, self.whole.loss(parameters, self.done), batch)
+        done = jnp.asarray(self.done)
+        begun = done > 0.0
+        before = self.whole.tokens_to(parameters, jnp.where(begun, done, 1.0), batch)
+        return jnp.where(begun, before, 0.0)

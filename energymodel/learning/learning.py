@@ -41,6 +41,10 @@ class AbstractLearning(eqx.Module):
         """Tokens [token] that reach `loss` [nat/token] in batches of `batch` [token]; huge but finite out of reach."""
 
     @abc.abstractmethod
+    def tokens_to(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
+        """Tokens [token] of a run in batches of `batch` [token] up to a progress of `effective_tokens` [token]."""
+
+    @abc.abstractmethod
     def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Float[Array, "..."]:
         """Effective tokens [token] at which `parameters` reach `loss` [nat/token]: the progress of a run."""
 
@@ -93,6 +97,11 @@ class CriticalBatchLearning(AbstractLearning):
         """See `AbstractLearning.tokens`; explicit, because the critical batch is a function of effective tokens."""
         return self._tokens(self.loss_law.effective_tokens(parameters, loss), loss, batch)
 
+    def tokens_to(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
+        """See `AbstractLearning.tokens_to`."""
+        effective_tokens = jnp.asarray(effective_tokens)
+        return self._tokens(effective_tokens, self.loss(parameters, effective_tokens), batch)
+
     def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.effective_tokens`."""
         return self.loss_law.effective_tokens(parameters, loss)
@@ -141,6 +150,10 @@ class ThreeTermLearning(AbstractLearning):
         # c_1 S^-g = c_1 B^g D^-g: in tokens, so that a loss out of reach costs as much as in other laws.
         coefficient = power_law(batch, law.step_coefficient, law.step_exponent)
         return tokens_for_gap(gap, coefficient, law.step_exponent)
+
+    def tokens_to(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
+        """See `AbstractLearning.tokens_to`."""
+        return self.tokens(parameters, self.loss(parameters, effective_tokens), batch)
 
     def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.effective_tokens`."""

@@ -99,6 +99,10 @@ class RecipeLearning(AbstractLearning):
         """See `AbstractLearning.tokens`."""
         return self.whole.tokens(self._parameters(parameters), loss, batch) / self.tokens_worth
 
+    def tokens_to(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
+        """See `AbstractLearning.tokens_to`."""
+        return self.whole.tokens_to(self._parameters(parameters), effective_tokens, batch) / self.tokens_worth
+
     def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.effective_tokens`."""
         return self.whole.effective_tokens(self._parameters(parameters), loss)

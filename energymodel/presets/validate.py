@@ -77,6 +77,7 @@ def check_plan(system: TrainingSystem, plan: TrainingPlan, titles: Mapping[str, 
         )
     if isinstance(plan.goal, TargetLoss):
         check_target(system, plan, float(plan.goal.loss), "plan.goal.loss")
+        _check_not_reached(system, plan, float(plan.goal.loss))
     elif not isinstance(plan.goal, TokenBudget):
         raise InputError("plan.goal: use TokenBudget or TargetLoss.")
     elif float(plan.goal.tokens) <= 0.0:
@@ -268,6 +269,20 @@ def check_target(system: TrainingSystem, plan: TrainingPlan, loss: float, name: 
         raise InputError(
             f"{name}: {loss:g} nat/token cannot be reached: even unlimited data leave {floor:.4f} nat/token. "
             "Raise the target or take a larger model."
+        )
+
+
+def _check_not_reached(system: TrainingSystem, plan: TrainingPlan, loss: float) -> None:
+    """Check that a continued run has something left to learn."""
+    seen = float(system.tokens_seen)
+    if seen <= 0.0:
+        return
+    with jax.enable_x64(True):
+        now = float(learning_of(system, plan).loss(parameters_in_loss(system), 0.0))
+    if loss >= now:
+        raise InputError(
+            f"plan.goal.loss: {loss:g} nat/token is reached already: after {format_quantity(seen, 'token')} seen the "
+            f"loss is {now:.4f} nat/token. Lower the target, or system.tokens_seen."
         )
 
 

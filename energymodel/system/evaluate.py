@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from energymodel.compilation import Compiled
+from energymodel.learning.continued import ContinuedLearning
 from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.loss_law import effective_parameters
 from energymodel.learning.recipe import RecipeLearning
@@ -65,13 +66,13 @@ def parameters_in_loss(system: TrainingSystem) -> Real:
 
 
 def learning_of(system: TrainingSystem, plan: TrainingPlan) -> RecipeLearning:
-    """Learning of the system with the number formats of the plan [definition].
+    """Learning from the tokens seen on, with the number formats of the plan [definition].
 
     **Returns:** the law, in which a parameter and a token are worth 1 with all products in bf16 [1].
     """
     layout, precision = plan.layout, system.recipe.precision
     return RecipeLearning(
-        whole=system.learning,
+        whole=ContinuedLearning(system.learning, system.tokens_seen),
         parameters_worth=precision.parameters_worth(layout.fp8, layout.fp4),
         tokens_worth=precision.tokens_worth(layout.fp8, layout.fp4),
     )
@@ -210,7 +211,7 @@ def _outcome(
 
     peak_load = worst.point.busy_power + worst.background_power
     peak_power = system.facility.power(peak_load, plan.coolant_temperature).total(peak_load) * plan.chips
-    information = system.learning.information(learned.effective_tokens)
+    information = learning_of(system, plan).information(learned.effective_tokens)
     bits = chip.bits_per_flop * model_flops * tokens
     return TrainingOutcome(
         loss=learned.loss,

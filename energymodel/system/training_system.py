@@ -18,7 +18,8 @@ class TrainingSystem(eqx.Module):
 
     `mixture_exponent` weights the inactive parameters of a mixture of experts in the loss law;
     `capacity_per_parameter` bounds the information the model can hold; `other_stages` is the chip time of stages
-    outside the run (batch ramp, annealing, evaluation, post-training) relative to the run's own.
+    outside the run (batch ramp, annealing, evaluation, post-training) relative to the run's own. `tokens_seen` are
+    effective tokens that the model was trained on before the run; tokens and steps of the run count from there.
     """
 
     workload: Transformer = component()
@@ -34,6 +35,7 @@ class TrainingSystem(eqx.Module):
     mixture_exponent: Real = real("1")
     capacity_per_parameter: Real = real("bit")
     other_stages: Real = real("1")
+    tokens_seen: Real = real("token", 0.0)
 
     def network_nodes(self, chips: Numeric) -> Float[Array, "..."]:
         """Nodes of the scale-out network that so many chips are [1]."""

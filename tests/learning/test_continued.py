@@ -1,5 +1,6 @@
 """Is the rest of a run what is left of the whole, at any moment, batch and law?"""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.test_util import check_grads
 
+import energymodel as em
 from energymodel.learning.continued import ContinuedLearning
 from energymodel.learning.critical_batch import KaplanCriticalBatch, PowerCriticalBatch
 from energymodel.learning.learning import AbstractLearning, CriticalBatchLearning, ThreeTermLearning
@@ -14,6 +16,7 @@ from energymodel.learning.loss_law import ChinchillaLaw
 from energymodel.learning.schedule import schedule_tokens
 from energymodel.learning.three_term import ThreeTermLaw
 from energymodel.numerics import as_real
+from energymodel.system.evaluate import evaluate_once, parameters_in_loss
 
 # docs/physics.md B1; the constants of the three-term law are invented.
 LAW = ChinchillaLaw(*map(as_real, (1.8172, 482.01, 0.3478, 2085.43, 0.3658)))
@@ -83,3 +86,46 @@ def test_gradients(whole):
     # In steps of a thousandth of a nat: tokens are a steep power of what is left of the loss.
     check_grads(lambda shift: jnp.log(rest.tokens(SIZE, 2.0 + 1e-3 * shift, 4e6)), (0.0,), order=1)
     check_grads(lambda scale: rest.run(SIZE, 5e11 * scale, 4e6)[0], (1.0,), order=1)
+
+
+@each
+def test_a_run_that_begins_has_nothing_before_it(whole):
+    begun = ContinuedLearning(whole, 0.0)
+    loss, effective = begun.run(SIZE, 1e12, 4e6)
+    np.testing.assert_allclose((loss, effective), whole.run(SIZE, 1e12, 4e6), rtol=1e-12)
+    np.testing.assert_allclose(begun.tokens(SIZE, loss, 4e6), 1e12, rtol=1e-9)
+    gradient = jax.grad(lambda done: ContinuedLearning(whole, done).tokens(SIZE, loss, 4e6))(0.0)
+    assert np.isfinite(gradient)
+
+
+def test_tokens_seen_continue_a_scenario():
+    """The rest of a run has the loss of the whole; its batch wastes what a late one wastes."""
+    law = "system.learning.critical_batch=bergsma-2025"
+    scenario = em.load_scenario("llama-3.1-405b-h100", [law])
+    with jax.enable_x64(True):
+        whole = evaluate_once(scenario.system, scenario.plan)
+        learning, size = scenario.system.learning, parameters_in_loss(scenario.system)
+        done, batch = 7e12, float(scenario.plan.batch[0])
+        before = float(learning.tokens_to(size, done, batch))
+    changes = [law, f"system.tokens_seen={done!r} token", f"plan.goal.tokens={15.6e12 - before!r} token"]
+    rest = em.load_scenario("llama-3.1-405b-h100", changes)
+    goal = f"plan.goal.loss={float(whole.loss)!r} nat/token"
+    other = em.load_scenario("llama-3.1-405b-h100", [*changes[:2], goal])
+    with jax.enable_x64(True):
+        found, by_loss = (evaluate_once(one.system, one.plan) for one in (rest, other))
+    np.testing.assert_allclose(found.loss, whole.loss, rtol=1e-9)
+    np.testing.assert_allclose(by_loss.tokens, found.tokens, rtol=1e-6)
+    np.testing.assert_allclose(found.energy.total / whole.energy.total, found.tokens / whole.tokens, rtol=1e-9)
+    np.testing.assert_allclose(found.information, whole.information, rtol=1e-9)
+    schedule = em.load_scenario("llama-3.1-405b-h100", [*changes, "plan.batch=[16 Mi tokens, 16 Mi tokens]"])
+    with jax.enable_x64(True):
+        along = evaluate_once(schedule.system, schedule.plan)
+    np.testing.assert_allclose(along.loss, found.loss, rtol=1e-8)
+
+
+def test_tokens_seen_that_leave_nothing_to_learn_are_refused():
+    changes = ["system.tokens_seen=15.6 T tokens", "plan.goal.loss=2.0 nat/token"]
+    with pytest.raises(em.InputError, match=r"plan\.goal\.loss: 2 nat/token is reached already: after 15.6 T tokens"):
+        em.load_scenario("llama-3.1-405b-h100", changes)
+    with pytest.raises(em.InputError, match=r'system\.tokens_seen: "-1 token" is negative'):
+        em.load_scenario("llama-3.1-405b-h100", ["system.tokens_seen=-1 token"])
