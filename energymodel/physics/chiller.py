@@ -1,6 +1,7 @@
 """How much electricity does cold water cost, and how much of the heat does free cooling remove?
 
-Shared arguments: `supply_temperature` T [K].
+Shared arguments: `supply_temperature` T [K]; `condenser_temperature` T_h of what cools the condenser, outside air or
+tower water [K].
 """
 
 import abc
@@ -51,6 +52,44 @@ def carnot_cop(
     return supply * fraction / jnp.maximum(heat_rejection_temperature - supply, LEAST_LIFT)
 
 
+def lift_cop(
+    supply_temperature: Numeric, condenser_temperature: Numeric, quality: Numeric, exchange: Numeric
+) -> Float[Array, "..."]:
+    """Full-load fit to machines, `COP = f T / (T_h - T + a)` [derivation: below].
+
+    An ideal cycle whose refrigerant is colder than the water and warmer than what cools the condenser, by `a` together,
+    times what compressor and motor make of it. Fitted to
+    228 chillers at 7 to 12 °C of water, 15 to 35 °C of air or 18 to 30 °C of tower water, to 3 % within a chiller
+    (experiments/14_cooling).
+
+    **Arguments:**
+
+    - `quality`: share of the ideal COP that compressor and motor reach, f [1].
+    - `exchange`: temperature lost in both heat exchangers, a [K], above `T - T_h`.
+
+    **Returns:** coefficient of performance [1].
+    """
+    supply = jnp.asarray(supply_temperature)
+    return supply * quality / (jnp.asarray(condenser_temperature) - supply + exchange)
+
+
+def part_load_power(load: Numeric, fixed: Numeric, quadratic: Numeric) -> Float[Array, "..."]:
+    """Power of a chiller over that at full load, `p = c_0 + (1 - c_0 - c_2) x + c_2 x^2` [definition].
+
+    Fitted to loads of 0.25 to 1 of water-cooled chillers (experiments/14_cooling).
+
+    **Arguments:**
+
+    - `load`: heat removed over capacity, x [1], 0 to 1.
+    - `fixed`: c_0 [1], what it draws at no load.
+    - `quadratic`: c_2 [1].
+
+    **Returns:** share [1], 1 at full load.
+    """
+    load = jnp.asarray(load)
+    return load**2 * quadratic + load * (1.0 - jnp.asarray(fixed) - quadratic) + fixed
+
+
 def chiller_power(heat: Numeric, performance: Numeric) -> Float[Array, "..."]:
     """Electric power that removes heat, `P = Q / COP` [definition].
 
@@ -87,12 +126,35 @@ class AbstractChiller(eqx.Module):
     """Something that removes heat at a supply temperature for electric work."""
 
     @abc.abstractmethod
-    def performance(self, supply_temperature: Numeric) -> Float[Array, "..."]:
-        """COP [1] at a supply temperature [K]."""
+    def performance(self, supply_temperature: Numeric, condenser_temperature: Numeric) -> Float[Array, "..."]:
+        """COP [1] at temperatures of supply and condenser coolant [K]."""
+
+
+class LiftChiller(AbstractChiller):
+    """Chillers as catalogs state them, see `lift_cop`, that run at a part load.
+
+    Beyond its fit the law is held: water is made at `maximum_temperature` at the warmest, and the condenser stays at
+    least `minimum_lift` above it.
+    """
+
+    quality: Real = real("1", doc="share of the ideal COP that compressor and motor reach")
+    exchange: Real = real("K", doc="temperature lost in both heat exchangers", difference=True)
+    minimum_lift: Real = real("K", doc="condenser coolant above supply, at least", difference=True)
+    maximum_temperature: Real = real("K", doc="warmest supply that the machine makes")
+    load: Real = real("1", doc="heat over capacity of the machines that run")
+    fixed_work: Real = real("1", doc="power at no load over power at full load")
+    quadratic_work: Real = real("1", doc="curvature of power with load")
+
+    def performance(self, supply_temperature: Numeric, condenser_temperature: Numeric) -> Float[Array, "..."]:
+        """COP [1] at temperatures of supply and condenser coolant [K]."""
+        supply = jnp.minimum(jnp.asarray(supply_temperature), self.maximum_temperature)
+        condenser = jnp.maximum(jnp.asarray(condenser_temperature), supply + self.minimum_lift)
+        full = lift_cop(supply, condenser, self.quality, self.exchange)
+        return full * self.load / part_load_power(self.load, self.fixed_work, self.quadratic_work)
 
 
 class QuadraticChiller(AbstractChiller):
-    """Quadratic fit, clamped to its valid range: outside, the COP is that of the nearer end, with zero slope."""
+    """Fit to one machine room's supply air, whatever is outside; clamped to its range, with zero slope beyond."""
 
     curvature: Real = real("1/K^2")
     slope: Real = real("1/K")
@@ -100,7 +162,7 @@ class QuadraticChiller(AbstractChiller):
     minimum_temperature: Real = real("K", doc="lowest supply temperature of the fit")
     maximum_temperature: Real = real("K", doc="highest supply temperature of the fit")
 
-    def performance(self, supply_temperature: Numeric) -> Float[Array, "..."]:
+    def performance(self, supply_temperature: Numeric, condenser_temperature: Numeric) -> Float[Array, "..."]:
         """COP [1] at a supply temperature [K]."""
         within = jnp.clip(jnp.asarray(supply_temperature), self.minimum_temperature, self.maximum_temperature)
         return quadratic_cop(within, self.curvature, self.slope, self.offset)
@@ -110,8 +172,9 @@ class CarnotChiller(AbstractChiller):
     """A fraction of the Carnot limit, for supply temperatures beyond the range of fits, see `carnot_cop`."""
 
     fraction: Real = real("1", doc="share of the Carnot limit")
-    heat_rejection_temperature: Real = real("K")
+    heat_rejection_temperature: Real = real("K", doc="lowest temperature of the condenser")
 
-    def performance(self, supply_temperature: Numeric) -> Float[Array, "..."]:
-        """COP [1] at a supply temperature [K]."""
-        return carnot_cop(supply_temperature, self.heat_rejection_temperature, self.fraction)
+    def performance(self, supply_temperature: Numeric, condenser_temperature: Numeric) -> Float[Array, "..."]:
+        """COP [1] at temperatures of supply and condenser coolant [K]."""
+        rejection = jnp.maximum(jnp.asarray(condenser_temperature), self.heat_rejection_temperature)
+        return carnot_cop(supply_temperature, rejection, self.fraction)

@@ -135,7 +135,9 @@ class Cooling(eqx.Module):
     def power(self, heat: Numeric, supply_temperature: Numeric) -> Float[Array, "..."]:
         """Electric power of the cooling [W] for a heat [W] at a supply temperature [K]."""
         chilled = jnp.asarray(heat) * (1.0 - self.free_fraction(supply_temperature))
-        return chiller_power(chilled, self.chiller.performance(supply_temperature)) + self.loop.mover_power(heat)
+        tower = jnp.asarray(self.wet_bulb_temperature) + self.approach
+        performance = self.chiller.performance(supply_temperature, tower)
+        return chiller_power(chilled, performance) + self.loop.mover_power(heat)
 
     def thermal_resistance(self) -> Float[Array, "..."]:
         """Case to coolant, per chip [K/W]."""
