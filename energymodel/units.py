@@ -55,6 +55,7 @@ _EXAMPLES = {
     "kg/m^3": ("density", "1602 kg/m^3"),
     "m": ("length", "2 mm"),
     "m^2": ("area", "814 mm^2"),
+    "m^3": ("volume", "50000 m^3"),
     "nat": ("amount of information", "2 nat"),
     "nat/token": ("loss", "1.9 nat/token"),
     "ohm": ("resistance", "1 mohm"),
@@ -273,7 +274,7 @@ def parse_quantity(text: Any, unit: str, name: str, *, allow_negative: bool = Fa
 
 _PREFIXES = {-18: "a", -15: "f", -12: "p", -9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
 _UNPREFIXED = frozenset(
-    {"K/W", "1/K", "1/K^2", "J/K", "kg", "kg/J", "kg/m^3", "K/s", "s", "m^2", "1/s", "J s", "USD/W"}
+    {"K/W", "1/K", "1/K^2", "J/K", "kg", "kg/J", "kg/m^3", "K/s", "s", "m^2", "m^3", "1/s", "J s", "USD/W"}
 )
 _SEPARATED = frozenset({"token", "USD", "token/s"})
 _YEAR, _DAY, _HOUR, _KILOWATT_HOUR = 31_536_000.0, 86_400.0, 3_600.0, 3.6e6

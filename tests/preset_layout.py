@@ -5,7 +5,7 @@ from pathlib import Path
 import energymodel
 from energymodel.presets.components import expand_presets
 from energymodel.presets.files import names, read_preset
-from energymodel.system.facility import Market
+from energymodel.system.facility import Facility, Market
 
 __all__ = ["COMPONENTS", "ROOT", "names", "read", "value"]
 
@@ -129,10 +129,33 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
     "Distribution": {"voltage": "V", "resistance": "ohm"},
     "Cooling": {
         "loop": ("SinglePhaseLoop", "TwoPhaseLoop"),
-        "chiller": ("QuadraticChiller", "CarnotChiller"),
-        "wet_bulb_temperature": "K",
-        "approach": "K",
-        "blend_width": "K",
+        "chiller": ("LiftChiller", "QuadraticChiller", "CarnotChiller"),
+        "rejection": ("CoolingTower", "DryCooler", "EvaporativeAir"),
+        "weather": ("Weather",),
+        "inlet": ("InletClass",),
+        "coil_approach": "K",
+    },
+    "CoolingTower": {"approach": "K", "work_fraction": "1", "evaporated_share": "1", "makeup": "1"},
+    "DryCooler": {"approach": "K", "work_fraction": "1"},
+    "EvaporativeAir": {"approach": "K", "effectiveness": "1", "work_fraction": "1", "makeup": "1"},
+    "Weather": {
+        "dry_bulb": "K",
+        "dry_bulb_year": "K",
+        "dry_bulb_day": "K",
+        "wet_bulb": "K",
+        "wet_bulb_year": "K",
+        "wet_bulb_day": "K",
+        "spread": "K",
+    },
+    "InletClass": {"lowest": "K", "highest": "K", "recommended_lowest": "K", "recommended_highest": "K"},
+    "LiftChiller": {
+        "quality": "1",
+        "exchange": "K",
+        "minimum_lift": "K",
+        "maximum_temperature": "K",
+        "load": "1",
+        "fixed_work": "1",
+        "quadratic_work": "1",
     },
     "SinglePhaseLoop": {
         "base_resistance": "K/W",
@@ -153,6 +176,7 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
         "quality": "1",
         "area_enhancement": "1",
         "heat_flux_margin": "1",
+        "water_rise": "K",
     },
     "QuadraticChiller": {
         "curvature": "1/K^2",
@@ -205,9 +229,10 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
 
 
 def read(folder, name):
-    """A preset with its base; a region with the presets of price and carbon that it names."""
+    """A preset with its base; a region or a facility with the presets that it names."""
     tables = read_preset(folder, name)
-    return expand_presets(tables, Market, name) if folder == "regions" else tables
+    kind = {"regions": Market, "facilities": Facility}.get(folder)
+    return expand_presets(tables, kind, name) if kind else tables
 
 
 def value(tables, path):

@@ -1,4 +1,4 @@
-"""How much electricity does cold water cost, and how much of the heat does free cooling remove?
+"""How much electricity does cold water cost?
 
 Shared arguments: `supply_temperature` T [K]; `condenser_temperature` T_h of what cools the condenser, outside air or
 tower water [K].
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.constants import ZERO_CELSIUS
-from energymodel.numerics import Numeric, Real, real, sigmoid
+from energymodel.numerics import Numeric, Real, real
 
 LEAST_LIFT = 1.0
 """Minimum temperature lift of a chiller [K], at which a Carnot fraction of 0.45 gives a COP of about 130."""
@@ -101,25 +101,6 @@ def chiller_power(heat: Numeric, performance: Numeric) -> Float[Array, "..."]:
     **Returns:** power [W].
     """
     return jnp.asarray(heat) / performance
-
-
-def free_cooling_fraction(
-    supply_temperature: Numeric, wet_bulb_temperature: Numeric, approach: Numeric, blend_width: Numeric
-) -> Float[Array, "..."]:
-    """Share of heat that a cooling tower removes without a chiller, `f = sigma((T - T_wb - dT_app) / w)`.
-
-    [derivation: free where the supply is warmer than the tower water, averaged over the hours; docs/physics.md B6].
-
-    **Arguments:**
-
-    - `wet_bulb_temperature`: of the outside air, T_wb [K].
-    - `approach`: tower water above wet bulb, dT_app [K].
-    - `blend_width`: w [K], 1.5 by default, above 0.
-
-    **Returns:** share [1], 0 to 1; one half where the supply is as warm as the tower water.
-    """
-    margin = jnp.asarray(supply_temperature) - wet_bulb_temperature - approach
-    return sigmoid(margin / blend_width)
 
 
 class AbstractChiller(eqx.Module):

@@ -1,15 +1,18 @@
-"""How much power does cooling take: coolant loop, chiller, free cooling and PUE?"""
+"""How much power and water does cooling take over the hours of a year, and how warm may the coolant be?"""
 
 import abc
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, real
-from energymodel.physics.chiller import AbstractChiller, chiller_power, free_cooling_fraction
+from energymodel.numerics import Numeric, Real, component, real
+from energymodel.physics.chiller import AbstractChiller, chiller_power
 from energymodel.physics.flow import convection_resistance, mover_power
+from energymodel.physics.heat_rejection import AbstractHeatRejection, free_cooling_share
 from energymodel.physics.phase_change import coolant_flow, critical_heat_flux
+from energymodel.physics.weather import Hour, Weather
 
 UNLIMITED_HEAT_FLUX = 1e12
 """Stands for "no limit" [W/m^2] in `SinglePhaseLoop.heat_flux_capability`, so that gradients stay finite."""
@@ -55,6 +58,10 @@ class AbstractCoolantLoop(eqx.Module):
     def rise(self) -> Float[Array, "..."]:
         """Coolant at the last row above supply [K]."""
 
+    @abc.abstractmethod
+    def return_rise(self) -> Float[Array, "..."]:
+        """What goes back to the outside, above supply [K]."""
+
 
 class SinglePhaseLoop(AbstractCoolantLoop):
     """Air or liquid without boiling, with `R_th = R_0 + R_1 u^-0.8`, `P = p Q u^3` and `dT = dT_1 / u`."""
@@ -82,6 +89,10 @@ class SinglePhaseLoop(AbstractCoolantLoop):
         """Coolant at the last row above supply [K]; less flow warms up more."""
         return jnp.asarray(self.coolant_rise) / self.flow
 
+    def return_rise(self) -> Float[Array, "..."]:
+        """What goes back to the outside, above supply [K]."""
+        return self.rise()
+
 
 class TwoPhaseLoop(AbstractCoolantLoop):
     """Coolant that boils on the chips: small resistance, and a heat flux below the boiling crisis."""
@@ -96,6 +107,7 @@ class TwoPhaseLoop(AbstractCoolantLoop):
     quality: Real = real("1", doc="share of vapor at the outlet")
     area_enhancement: Real = real("1", doc="boiling area per die area")
     heat_flux_margin: Real = real("1", doc="share of the critical heat flux that is allowed")
+    water_rise: Real = real("K", 8.0, doc="water that condenses the vapor, from supply to return", difference=True)
 
     def thermal_resistance(self) -> Float[Array, "..."]:
         """Case to coolant, per chip [K/W]."""
@@ -114,30 +126,65 @@ class TwoPhaseLoop(AbstractCoolantLoop):
         """Coolant at the last row above supply [K]."""
         return jnp.asarray(self.coolant_rise)
 
+    def return_rise(self) -> Float[Array, "..."]:
+        """What goes back to the outside, above supply [K]."""
+        return jnp.asarray(self.water_rise)
+
     def mass_flow(self, heat: Numeric) -> Float[Array, "..."]:
         """Coolant that must flow [kg/s] for a heat [W]."""
         return coolant_flow(heat, self.latent_heat, self.quality)
 
 
+class InletClass(eqx.Module):
+    """Coolant temperatures that equipment of a class takes [ASHRAE TC 9.9 2021, tables 2.1 and 3.1]."""
+
+    lowest: Real = real("K", doc="allowed")
+    highest: Real = real("K", doc="allowed")
+    recommended_lowest: Real = real("K")
+    recommended_highest: Real = real("K")
+
+
+class CoolingDemand(NamedTuple):
+    """Electric power [W] and water [m^3/s] that a heat takes."""
+
+    power: Float[Array, "..."]
+    water: Float[Array, "..."]
+
+
 class Cooling(eqx.Module):
-    """Loop and chiller with free cooling: `P = Q (1 - f_free) / COP + P_move`."""
+    """From the coolant loop through a heat exchanger to the outside, with a chiller for what the outside leaves.
 
-    loop: AbstractCoolantLoop
-    chiller: AbstractChiller
-    wet_bulb_temperature: Real = real("K", doc="of the outside air, mean of the run")
-    approach: Real = real("K", doc="tower water above wet bulb", difference=True)
-    blend_width: Real = real("K", doc="spread of the wet bulb about its mean", difference=True)
+    `P = Q ((1 - f) / COP + p_out) + P_move`, in the mean over the hours of a year, with f the share that the outside
+    removes and p_out the power of fans and pumps there over the heat. The chiller sees the mean condenser of an hour.
+    """
 
-    def free_fraction(self, supply_temperature: Numeric) -> Float[Array, "..."]:
-        """Share of heat removed without the chiller [1] at a supply temperature [K]."""
-        return free_cooling_fraction(supply_temperature, self.wet_bulb_temperature, self.approach, self.blend_width)
+    loop: AbstractCoolantLoop = component()
+    chiller: AbstractChiller = component()
+    rejection: AbstractHeatRejection = component()
+    weather: Weather = component()
+    inlet: InletClass = component()
+    coil_approach: Real = real("K", doc="supply of coolant above the water or air that cools it", difference=True)
 
-    def power(self, heat: Numeric, supply_temperature: Numeric) -> Float[Array, "..."]:
-        """Electric power of the cooling [W] for a heat [W] at a supply temperature [K]."""
-        chilled = jnp.asarray(heat) * (1.0 - self.free_fraction(supply_temperature))
-        tower = jnp.asarray(self.wet_bulb_temperature) + self.approach
-        performance = self.chiller.performance(supply_temperature, tower)
-        return chiller_power(chilled, performance) + self.loop.mover_power(heat)
+    def demand(self, heat: Numeric, supply_temperature: Numeric) -> CoolingDemand:
+        """Mean power [W] and water [m^3/s] over the year for a heat [W] at a supply temperature [K]."""
+        return self._of_heat(heat, self.weather.year_mean(lambda hour: self._per_heat(supply_temperature, hour)))
+
+    def hottest_demand(self, heat: Numeric, supply_temperature: Numeric) -> CoolingDemand:
+        """The same in the hottest hour, for which a building is sized."""
+        return self._of_heat(heat, self._per_heat(supply_temperature, self.weather.hottest()))
+
+    def _of_heat(self, heat: Numeric, per_heat: CoolingDemand) -> CoolingDemand:
+        heat = jnp.asarray(heat)
+        return CoolingDemand(heat * per_heat.power + self.loop.mover_power(heat), heat * per_heat.water)
+
+    def _per_heat(self, supply_temperature: Numeric, hour: Hour) -> CoolingDemand:
+        """Power [1] and water [m^3/J] over the heat in an hour, beyond the loop."""
+        supply, rise = jnp.asarray(supply_temperature) - self.coil_approach, self.loop.return_rise()
+        free = free_cooling_share(supply, rise, self.rejection.source(hour), hour.spread)
+        dry = free_cooling_share(supply, rise, self.rejection.dry_source(hour), hour.spread)
+        work = chiller_power(1.0 - free, self.chiller.performance(supply, self.rejection.condenser(hour)))
+        power = work + self.rejection.power(free, work)
+        return CoolingDemand(power, jnp.asarray(self.rejection.evaporation(free, dry, work)))
 
     def thermal_resistance(self) -> Float[Array, "..."]:
         """Case to coolant, per chip [K/W]."""

@@ -18,6 +18,8 @@ from energymodel.learning.loss_law import AbstractLossLaw
 from energymodel.learning.recipe import Recipe
 from energymodel.performance.reliability import Reliability
 from energymodel.performance.workload import Transformer
+from energymodel.physics.cooling import InletClass
+from energymodel.physics.weather import Weather
 from energymodel.presets.files import is_quantity, merge, read_preset
 from energymodel.presets.near_limit import near_limit_accelerator
 from energymodel.presets.ranges import check_range
@@ -34,6 +36,8 @@ CATEGORY_OF: dict[type, str] = {
     Software: "software",
     Transformer: "models",
     Facility: "facilities",
+    Weather: "weather",
+    InletClass: "inlets",
     Market: "regions",
     AbstractPrice: "prices",
     Carbon: "carbon",

@@ -19,6 +19,8 @@ CATEGORIES = {
     "networks": "networks between nodes",
     "software": "training frameworks",
     "facilities": "data centers",
+    "weather": "weather of places",
+    "inlets": "classes of coolant temperature",
     "regions": "prices and carbon of places",
     "prices": "kinds of price",
     "carbon": "carbon accounting",

@@ -23,20 +23,39 @@ RENAMED = {
     "nanotron-h100-ring-unmended": "nanotron-h100-ring-before-fix",
 }
 
+MOVED = {
+    "cooling": {
+        "wet_bulb_temperature": ("weather", "wet_bulb"),
+        "approach": ("rejection", "approach"),
+        "blend_width": ("weather", "spread"),
+    }
+}
+"""Numbers that another component of their table holds now."""
+
 
 def current_name(name: str) -> str:
     """The name in this version of a key, a dotted path, a column or a preset; warns where it was another."""
-    current = ".".join(RENAMED.get(part, part) for part in name.split("."))
+    parts = [RENAMED.get(part, part) for part in name.split(".")]
+    if len(parts) > 1:
+        parts[-1:] = MOVED.get(parts[-2], {}).get(parts[-1], parts[-1:])
+    current = ".".join(parts)
     if current != name:
-        message = f'"{name}" is now called "{current}". The old name works in this version only: change it.'
-        warnings.warn(message, FutureWarning, stacklevel=1)
+        _warn(name, current)
     return current
+
+
+def _warn(name: str, current: str) -> None:
+    message = f'"{name}" is now called "{current}". The old name works in this version only: change it.'
+    warnings.warn(message, FutureWarning, stacklevel=1)
 
 
 def current_names(tables: Any) -> Any:
     """The same tables with every key, text and dotted path under its name in this version."""
     if isinstance(tables, Mapping):
-        return {current_name(key): current_names(value) for key, value in tables.items()}
+        return {
+            current_name(key): _moved(key, current_names(value)) if key in MOVED else current_names(value)
+            for key, value in tables.items()
+        }
     if isinstance(tables, list | tuple):
         return [current_names(value) for value in tables]
     return current_name(tables) if isinstance(tables, str) else tables
@@ -65,3 +84,16 @@ def current_system(tables: dict[str, Any]) -> dict[str, Any]:
     message = 'system.recipe is missing: it is now needed and is taken to be "standard". Add recipe = "standard".'
     warnings.warn(message, FutureWarning, stacklevel=1)
     return {**tables, "recipe": "standard"}
+
+
+def _moved(owner: str, table: Any) -> Any:
+    """The table of a component with the numbers that another one holds now where they belong."""
+    if not isinstance(table, Mapping):
+        return table
+    current = {key: value for key, value in table.items() if key not in MOVED[owner]}
+    for key, (holder, name) in MOVED[owner].items():
+        if key in table:
+            _warn(f"{owner}.{key}", f"{owner}.{holder}.{name}")
+            given = current.get(holder, {})
+            current[holder] = {**({"preset": given} if isinstance(given, str) else given), name: table[key]}
+    return current

@@ -95,6 +95,7 @@ class RunTotals(NamedTuple):
     time: Real
     energy: EnergyBreakdown
     equipment_energy: Real
+    water: Real
     hardware_flops: Real
 
 
@@ -132,6 +133,7 @@ def _per_token(system: TrainingSystem, plan: TrainingPlan, batch: Numeric, step:
         time=seconds,
         energy=energy,
         equipment_energy=facility.equipment * chip_seconds,
+        water=facility.water * chip_seconds,
         hardware_flops=step.hardware_flops * plan.chips / batch,
     )
 
@@ -210,7 +212,8 @@ def _outcome(
     euf = useful / energy
 
     peak_load = worst.point.busy_power + worst.background_power
-    peak_power = system.facility.power(peak_load, plan.coolant_temperature).total(peak_load) * plan.chips
+    hottest = system.facility.hottest_power(peak_load, plan.coolant_temperature)
+    peak_power = hottest.total(peak_load) * plan.chips
     information = learning_of(system, plan).information(learned.effective_tokens)
     bits = chip.bits_per_flop * model_flops * tokens
     return TrainingOutcome(
@@ -228,6 +231,7 @@ def _outcome(
         power_busy=worst.point.busy_power,
         power_peak=peak_power,
         pue=energy / run.equipment_energy,
+        water=run.water,
         temperature=worst.point.temperature,
         clock=worst.point.clock,
         memory_per_chip=worst.memory,

@@ -9,17 +9,18 @@ from jaxtyping import Array, Float
 from energymodel.economics.carbon import Carbon
 from energymodel.economics.cost import AbstractPrice
 from energymodel.numerics import Numeric, Real, component, real
-from energymodel.physics.cooling import Cooling
+from energymodel.physics.cooling import Cooling, CoolingDemand
 from energymodel.physics.delivery import Distribution, Regulator
 
 
 class FacilityPower(NamedTuple):
-    """Power per chip at the facility's meter, by where it goes [W]."""
+    """Power per chip at the facility's meter, by where it goes [W], and water taken in [m^3/s]."""
 
     equipment: Float[Array, "..."]
     delivery_loss: Float[Array, "..."]
     cooling: Float[Array, "..."]
     other: Float[Array, "..."]
+    water: Float[Array, "..."]
 
     def total(self, load: Numeric) -> Float[Array, "..."]:
         """Sum of the parts and the load they serve [W]."""
@@ -39,24 +40,36 @@ class Facility(eqx.Module):
     ramp_limit: Real = real("K/s")
 
     def power(self, load: Numeric, supply_temperature: Numeric) -> FacilityPower:
-        """Power at the meter for a direct-current load per chip.
+        """Mean power at the meter over the year for a direct-current load per chip.
 
         The load passes the bus bar and the power supply (both inside the equipment, whose input power is the
-        denominator of PUE), then the uninterruptible supply and the transformer. All equipment heat is cooled.
+        denominator of PUE), then the uninterruptible supply and the transformer. All equipment heat is cooled. Lights,
+        offices and pumps that never stop draw a share of the rated power at any load.
 
         **Arguments:**
 
         - `load`: direct-current power per chip, with its share of host and network [W].
         - `supply_temperature`: coolant supply temperature [K].
         """
-        bus = load + self.distribution.loss(load)
-        equipment = self.power_supply.input_power(bus)
+        equipment = self._equipment(load)
+        return self._power(load, equipment, self.cooling.demand(equipment, supply_temperature))
+
+    def hottest_power(self, load: Numeric, supply_temperature: Numeric) -> FacilityPower:
+        """The same in the hottest hour of the year."""
+        equipment = self._equipment(load)
+        return self._power(load, equipment, self.cooling.hottest_demand(equipment, supply_temperature))
+
+    def _equipment(self, load: Numeric) -> Float[Array, "..."]:
+        return self.power_supply.input_power(load + self.distribution.loss(load))
+
+    def _power(self, load: Numeric, equipment: Numeric, cooling: CoolingDemand) -> FacilityPower:
         meter = self.uninterruptible.input_power(equipment) / (1.0 - self.transformer_loss)
         return FacilityPower(
-            equipment=equipment,
+            equipment=jnp.asarray(equipment),
             delivery_loss=meter - load,
-            cooling=self.cooling.power(equipment, supply_temperature),
-            other=self.miscellaneous_fraction * equipment,
+            cooling=cooling.power,
+            other=jnp.asarray(self.miscellaneous_fraction) * self.power_supply.rated_power,
+            water=cooling.water,
         )
 
 

@@ -92,6 +92,7 @@ class TrainingOutcome(eqx.Module):
     power_busy: Output = _output("W", "power_busy_w", "busy chip power")
     power_peak: Output = _output("W", "power_peak_w", "peak facility power")
     pue: Output = _output("1", "pue", "power usage effectiveness")
+    water: Output = _output("m^3", "water_m3", "water for cooling")
     temperature: Output = _output("K", "temperature_k", "junction temperature")
     clock: Output = _output("1", "clock", "clock relative to reference")
     memory_per_chip: Output = _output("B", "memory_per_chip_b", "memory per chip")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import chillers
+import climates
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs
@@ -45,6 +46,9 @@ def compute(measurements: Path | None) -> outputs.Tables:
         ]
         if kind == "water" and measurements:
             tables["plant"] = chillers.plant(measurements, constants, fixed, quadratic)
+    if measurements:
+        tables["places"] = climates.places(measurements)
+        tables["hours_of_a_year"] = climates.hours_of_a_year(measurements)
     return tables
 
 

@@ -12,7 +12,6 @@ from energymodel.physics.chiller import (
     QuadraticChiller,
     carnot_cop,
     chiller_power,
-    free_cooling_fraction,
     lift_cop,
     part_load_power,
     quadratic_cop,
@@ -72,17 +71,6 @@ def test_part_load_draws_at_most_full_power(load):
     np.testing.assert_allclose(part_load_power(load, 0.0, 0.0), load, atol=1e-6)
 
 
-@given(supply=st.floats(250.0, 350.0), wet_bulb=st.floats(260.0, 305.0), warming=st.floats(0.0, 20.0))
-@settings(max_examples=25, deadline=None)
-def test_free_cooling_is_a_share_that_rises_with_supply(supply, wet_bulb, warming):
-    share = free_cooling_fraction(supply, wet_bulb, 5.0, 1.5)
-    assert 0 <= share <= free_cooling_fraction(supply + warming, wet_bulb, 5.0, 1.5) <= 1
-
-
-def test_free_cooling_is_half_where_supply_meets_tower_water():
-    assert free_cooling_fraction(295.0, 290.0, 5.0, 1.5) == 0.5
-
-
 def test_ideal_chiller_needs_nothing():
     assert chiller_power(1e6, 1e12) == 1e-6
 
@@ -94,4 +82,3 @@ def test_gradients():
     check_grads(part_load_power, (0.6, 0.2, 0.4), order=2)
     check_grads(carnot_cop, (3.0, 5.0, 0.45), order=2)
     check_grads(chiller_power, (2.0, 3.0), order=2)
-    check_grads(free_cooling_fraction, (3.0, 2.5, 0.1, 1.5), order=2)

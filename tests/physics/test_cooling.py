@@ -7,42 +7,75 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from energymodel.physics.chiller import CarnotChiller, QuadraticChiller
+from energymodel.physics.chiller import CarnotChiller, LiftChiller, QuadraticChiller
 from energymodel.physics.cooling import (
     UNLIMITED_HEAT_FLUX,
     Cooling,
+    InletClass,
     SinglePhaseLoop,
     TwoPhaseLoop,
     power_usage_effectiveness,
 )
+from energymodel.physics.heat_rejection import CoolingTower, DryCooler, free_cooling_share
+from energymodel.physics.weather import Weather
 from gradients import check_grads
 
 MOORE = QuadraticChiller(0.0068, 0.0008, 0.458, 283.15, 303.15)
 LOOP = SinglePhaseLoop(0.02, 0.03, 1.0, 0.02, 10.0, UNLIMITED_HEAT_FLUX)
+SEASONS = Weather(285.0, 9.0, 3.0, 280.0, 8.0, 2.0, 3.5)
 BOILING = TwoPhaseLoop(0.015, 0.01, 2.0, 88e3, 13.4, 1602.0, 0.0083, 0.7, 9.0, 0.7)  # FC-72, docs/physics.md B6
-HOT = Cooling(LOOP, MOORE, 320.0, 5.0, 1.5)  # weather that cools nothing
+ANY_INLET = InletClass(273.0, 320.0, 273.0, 320.0)
+NO_FANS = DryCooler(5.0, 0.0)
+
+
+def steady(temperature):
+    """Weather that never changes, dry and wet alike."""
+    return Weather(temperature, 0.0, 0.0, temperature, 0.0, 0.0, 0.1)
+
+
+def cooling_at(weather, chiller=MOORE, loop=LOOP, rejection=NO_FANS):
+    return Cooling(loop, chiller, rejection, weather, ANY_INLET, 0.0)
 
 
 def test_without_free_cooling_power_is_heat_over_cop_and_mover():
     # 1 MW / 3.194 = 313.1 kW (docs/physics.md A2.20), and 2 % of a MW for pumps.
-    np.testing.assert_allclose(HOT.power(1e6, 293.15), 313.1e3 + 20e3, atol=50.0)
+    np.testing.assert_allclose(cooling_at(steady(320.0)).demand(1e6, 293.15).power, 313.1e3 + 20e3, atol=50.0)
 
 
 def test_cold_weather_leaves_the_pumps():
-    cold = Cooling(LOOP, MOORE, 260.0, 5.0, 1.5)
-    np.testing.assert_allclose(cold.free_fraction(298.15), 1.0, rtol=1e-9)
-    np.testing.assert_allclose(cold.power(1e6, 298.15), 20e3, rtol=1e-6)
+    np.testing.assert_allclose(cooling_at(steady(260.0)).demand(1e6, 298.15).power, 20e3, rtol=1e-6)
+
+
+def test_a_tower_pays_for_the_work_of_the_chiller_too():
+    # COP = 0.9 x 293 / (24 + 18) = 6.279 at tower water of 317 K: 1.8 % of 1 + 1 / 6.279, and its vapor.
+    chiller = LiftChiller(0.9, 18.0, 0.0, 400.0, 1.0, 0.0, 0.0)
+    demand = cooling_at(steady(313.0), chiller, rejection=CoolingTower(4.0, 0.018, 0.85, 1.33)).demand(1e6, 293.0)
+    work = 1.0 / 6.2786
+    np.testing.assert_allclose(demand.power, 1e6 * (work + 0.018 * (1.0 + work) + 0.02), rtol=1e-5)
+    np.testing.assert_allclose(demand.water, 0.85 * (1.0 + work) * 1.33 * 1e6 / 2.43e9, rtol=1e-5)
 
 
 @given(heat=st.floats(0.0, 1e8), supply=st.floats(283.0, 320.0), warming=st.floats(0.0, 10.0))
 @settings(max_examples=25, deadline=None)
 def test_power_is_proportional_to_heat_and_falls_with_supply(heat, supply, warming):
     with jax.enable_x64(True):
-        cooling = Cooling(LOOP, CarnotChiller(0.45, 330.0), 290.0, 5.0, 1.5)
-        power = cooling.power(heat, supply)
+        cooling = cooling_at(SEASONS, CarnotChiller(0.45, 330.0))
+        power = cooling.demand(heat, supply).power
         assert power >= 0
-        np.testing.assert_allclose(cooling.power(2 * heat, supply), 2 * power, rtol=1e-12)
-        assert cooling.power(heat, supply + warming) <= power * (1 + 1e-12)
+        np.testing.assert_allclose(cooling.demand(2 * heat, supply).power, 2 * power, rtol=1e-12)
+        assert cooling.demand(heat, supply + warming).power <= power * (1 + 1e-12)
+        assert power <= cooling.hottest_demand(heat, supply).power * (1 + 1e-12)
+
+
+def test_the_year_is_the_mean_of_its_hours():
+    # An independent sum over 365 x 24 phases, with the formulas called one by one: the rule has 8.
+    with jax.enable_x64(True):
+        cooling = cooling_at(SEASONS, CarnotChiller(0.45, 318.15))
+        year, day = np.meshgrid(np.arange(365) / 365, (np.arange(24) + 0.5) / 24, indexing="ij")
+        wave = 9.0 * np.cos(2 * np.pi * year) + 3.0 * np.cos(2 * np.pi * day)
+        chilled = 1.0 - np.asarray(free_cooling_share(293.15, 10.0, 285.0 + wave + 5.0, 3.5))
+        mean = np.mean(chilled / (0.45 * 293.15 / 25.0)) + 0.02
+        np.testing.assert_allclose(cooling.demand(1.0, 293.15).power, mean, rtol=5e-3)
 
 
 def test_flow_trades_power_for_resistance_and_rise():
@@ -50,7 +83,7 @@ def test_flow_trades_power_for_resistance_and_rise():
     np.testing.assert_allclose(half.mover_power(1000.0), 2.5)  # 20 W / 8
     np.testing.assert_allclose(half.thermal_resistance(), 0.072233, atol=1e-6)  # 0.02 + 0.03 x 2^0.8
     np.testing.assert_allclose(half.rise(), 20.0)
-    cooling = Cooling(half, MOORE, 290.0, 5.0, 1.5)
+    cooling = cooling_at(SEASONS, loop=half)
     np.testing.assert_allclose(
         [cooling.thermal_resistance(), cooling.coolant_rise, cooling.heat_flux_limit()],
         [half.thermal_resistance(), 20.0, UNLIMITED_HEAT_FLUX],
@@ -74,11 +107,11 @@ def test_pue_is_one_without_overhead_and_adds_up():
 
 def test_gradients():
     check_grads(power_usage_effectiveness, (0.04, 0.02, 0.2, 4.0, 0.01), order=2)
-    cooling = Cooling(LOOP, MOORE, 290.0, 5.0, 1.5)
-    check_grads(lambda heat, supply: cooling.power(heat, 295.0 + supply), (1.0, 0.5), order=2, rtol=1e-4)
+    cooling = cooling_at(SEASONS)
+    check_grads(lambda heat, supply: cooling.demand(heat, 295.0 + supply).power, (1.0, 0.5), order=2, rtol=1e-4)
     check_grads(
         lambda flow: eqx.tree_at(lambda loop: loop.flow, LOOP, flow).thermal_resistance(), (jnp.array(0.7),), order=2
     )
     for supply in (273.15, 283.15, 295.0, 303.15, 330.0):
-        slopes = jax.grad(lambda system, supply=supply: system.power(1e6, supply))(cooling)
+        slopes = jax.grad(lambda system, supply=supply: system.demand(1e6, supply).power)(cooling)
         assert np.all(np.isfinite(jax.tree.leaves(slopes)))

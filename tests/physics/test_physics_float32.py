@@ -8,16 +8,18 @@ import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
-from energymodel.physics.chiller import CarnotChiller
-from energymodel.physics.cooling import Cooling, TwoPhaseLoop
+from energymodel.physics.chiller import LiftChiller
+from energymodel.physics.cooling import Cooling, InletClass, TwoPhaseLoop
 from energymodel.physics.delivery import Distribution, Regulator
 from energymodel.physics.gating import PowerGate
+from energymodel.physics.heat_rejection import EvaporativeAir
 from energymodel.physics.leakage import Leakage
 from energymodel.physics.limits import landauer_operation_energy, landauer_source_energy
 from energymodel.physics.optimal_clock import energy_optimal_clock
 from energymodel.physics.switching import BusyPower, busy_power_at, clock_at_power_cap, frequency_cubic
 from energymodel.physics.thermal import leakage_temperature, runaway_resistance
 from energymodel.physics.voltage import VoltageCurve
+from energymodel.physics.weather import Weather
 
 PRECISION = 32
 
@@ -26,10 +28,11 @@ SYSTEM = (
     Leakage(70.0, 3.0, 0.015, 338.15),
     Cooling(
         TwoPhaseLoop(0.015, 0.01, 2.0, 88e3, 13.4, 1602.0, 0.0083, 0.7, 9.0, 0.7),
-        CarnotChiller(0.45, 318.15),
-        290.0,
-        5.0,
-        1.5,
+        LiftChiller(0.906, 23.5, 6.0, 293.15, 0.6, 0.162, 0.426),
+        EvaporativeAir(2.0, 0.8, 0.01, 1.33),
+        Weather(287.1, 11.9, 4.15, 283.3, 10.6, 1.85, 3.5),
+        InletClass(283.15, 308.15, 291.15, 300.15),
+        4.0,
     ),
     Regulator(1000.0, 0.02, 0.03, 0.05),
     Distribution(48.0, 1e-3),
@@ -48,7 +51,7 @@ def chain(system, cap):
     wall = regulator.input_power(power + line.loss(power))
     best = energy_optimal_clock(busy_power_at, 0.2, 1.0, 0.2, chip)
     limit = runaway_resistance(chip(clock), leakage.power, 300.0, sensitivity, reference)
-    return wall + cooling.power(wall, 298.15) + 1e-5 * cooling.heat_flux_limit() + 100 * best + 100 * limit
+    return wall + cooling.demand(wall, 298.15).power + 1e-5 * cooling.heat_flux_limit() + 100 * best + 100 * limit
 
 
 @pytest.mark.slow

@@ -1,7 +1,5 @@
 """Are the preset numbers physically consistent, and do they reproduce what their sources publish?"""
 
-import math
-
 import pytest
 
 from preset_layout import COMPONENTS, names, read, value
@@ -131,41 +129,6 @@ def test_parameter_count_is_the_published_one(name):
 
 def test_active_parameters_of_deepseek():
     assert parameters(read("models", "deepseek-v3"))[1] == pytest.approx(37e9, rel=0.02)
-
-
-# Ranges of docs/physics.md B6: air 1.25 to 1.5, hyperscale 1.08 to 1.12, direct liquid 1.03 to 1.15.
-PUE = {
-    "air-cooled": (1.35, 1.45),
-    "hyperscale": (1.08, 1.12),
-    "direct-liquid": (1.04, 1.10),
-    "two-phase-immersion": (1.03, 1.08),
-}
-
-
-@pytest.mark.parametrize("name", names("facilities"))
-def test_facility_reaches_its_pue(name):
-    """PUE of a chip of 700 W with 250 W of host at 25 °C supply, from the formulas of docs/physics.md B5 and B6."""
-    facility = read("facilities", name)
-
-    def supply(regulator, power):
-        x = power / value(regulator, "rated_power")
-        a0, a1, a2 = (value(regulator, f"{kind}_loss") for kind in ("fixed", "proportional", "quadratic"))
-        return power + value(regulator, "rated_power") * (a0 + a1 * x + a2 * x**2)
-
-    load = 950.0
-    wire = (load / value(facility, "distribution.voltage")) ** 2 * value(facility, "distribution.resistance")
-    information_technology = supply(facility["power_supply"], load + wire)
-    upstream = supply(facility["uninterruptible"], information_technology)
-    upstream /= 1 - value(facility, "transformer_loss")
-    cooling = facility["cooling"]
-    lead = 298.15 - value(cooling, "wet_bulb_temperature") - value(cooling, "approach")
-    free = 1 / (1 + math.exp(-lead / value(cooling, "blend_width")))
-    performance = 0.0068 * 25**2 + 0.0008 * 25 + 0.458
-    mover = value(cooling, "loop.mover_power_fraction")
-    total = upstream + information_technology * ((1 - free) / performance + mover)
-    total += value(facility, "miscellaneous_fraction") * information_technology
-    low, high = PUE[name]
-    assert low < total / information_technology < high
 
 
 def test_titanium_supply_meets_its_label():

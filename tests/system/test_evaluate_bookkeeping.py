@@ -30,12 +30,13 @@ def ideal_building(system):
             f.transformer_loss,
             f.distribution.resistance,
             f.cooling.loop.mover_power_fraction,
+            f.cooling.rejection.work_fraction,
             f.miscellaneous_fraction,
         ),
         facility,
-        [real(0.0)] * 10,
+        [real(0.0)] * 11,
     )
-    facility = eqx.tree_at(lambda f: f.cooling.chiller.offset, facility, real(1e15))
+    facility = eqx.tree_at(lambda f: f.cooling.chiller.quality, facility, real(1e15))
     return eqx.tree_at(lambda s: s.facility, system, facility)
 
 

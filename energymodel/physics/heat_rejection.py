@@ -1,0 +1,165 @@
+"""How cold does the outside make the coolant without a chiller, and what does that cost in power and water?
+
+Shared arguments: `free` and `dry`, shares of the heat that the outside removes at all and without evaporating water;
+`work`, electric work of the chiller over the heat [1].
+"""
+
+import abc
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.numerics import Numeric, Real, real, softplus
+from energymodel.physics.weather import LEAST_SPREAD, Hour
+
+LATENT_HEAT = 2.43e9
+"""Heat that evaporates a cubic meter of water at 30 °C [J/m^3] [ASHRAE Fundamentals 2021, ch. 1]."""
+LOGISTIC_SCALE = 0.5513
+"""Scale of a logistic distribution over its standard deviation, sqrt(3) / pi [1]."""
+
+
+def free_cooling_share(
+    supply_temperature: Numeric, rise: Numeric, source_temperature: Numeric, spread: Numeric
+) -> Float[Array, "..."]:
+    """Share of heat that the outside removes before a chiller does the rest, averaged over days.
+
+    A heat exchanger ahead of the chiller cools the return at T + dT towards the source at X, so that the share is
+    `clip((T + dT - X) / dT, 0, 1)`; over days whose X is logistic with scale s it is on average
+    `s / dT (softplus((T + dT - X) / s) - softplus((T - X) / s))` [derivation: integral of the logistic distribution].
+
+    **Arguments:**
+
+    - `supply_temperature`: T [K].
+    - `rise`: of the coolant from supply to return, dT [K], above 0.
+    - `source_temperature`: to which the outside cools it, in the mean of the days, X [K].
+    - `spread`: standard deviation of the days [K]; at least `LEAST_SPREAD` is taken.
+
+    **Returns:** share [1], 0 to 1.
+    """
+    scale = LOGISTIC_SCALE * jnp.maximum(jnp.asarray(spread), LEAST_SPREAD)
+    margin = jnp.asarray(supply_temperature) - source_temperature
+    return (softplus((margin + rise) / scale) - softplus(margin / scale)) * (scale / rise)
+
+
+def evaporated_water(heat: Numeric, makeup: Numeric) -> Float[Array, "..."]:
+    """Water that a heat takes along, `V = m Q / h` with h the latent heat of a volume [definition].
+
+    **Arguments:**
+
+    - `heat`: carried off by evaporation, Q [W] or [J].
+    - `makeup`: water taken in over water evaporated, m [1]: C / (C - 1) for C cycles of concentration.
+
+    **Returns:** water [m^3/s] or [m^3].
+    """
+    return jnp.asarray(heat) * makeup / LATENT_HEAT
+
+
+class AbstractHeatRejection(eqx.Module):
+    """What hands the heat of the building to the outside, by itself or behind a chiller."""
+
+    @abc.abstractmethod
+    def source(self, hour: Hour) -> Numeric:
+        """Temperature to which the outside cools the coolant [K]."""
+
+    @abc.abstractmethod
+    def dry_source(self, hour: Hour) -> Numeric:
+        """The same without evaporating water [K]."""
+
+    @abc.abstractmethod
+    def condenser(self, hour: Hour) -> Numeric:
+        """Temperature of what cools the condenser of a chiller [K]."""
+
+    @abc.abstractmethod
+    def power(self, free: Numeric, work: Numeric) -> Numeric:
+        """Power of fans and pumps over the heat [1]."""
+
+    @abc.abstractmethod
+    def evaporation(self, free: Numeric, dry: Numeric, work: Numeric) -> Numeric:
+        """Water taken in over the heat [m^3/J]."""
+
+
+class CoolingTower(AbstractHeatRejection):
+    """Wet towers, which also cool the condensers of chillers: all heat leaves as vapor and warm air."""
+
+    approach: Real = real("K", doc="tower water above wet bulb", difference=True)
+    work_fraction: Real = real("1", doc="power of tower fans and condenser pumps over the heat rejected")
+    evaporated_share: Real = real("1", doc="of the heat that leaves with water vapor")
+    makeup: Real = real("1", doc="water taken in over water evaporated")
+
+    def source(self, hour: Hour) -> Numeric:
+        """Temperature to which the outside cools the coolant [K]."""
+        return hour.wet_bulb + self.approach
+
+    def dry_source(self, hour: Hour) -> Numeric:
+        """The same: a wet tower has no dry hours [K]."""
+        return self.source(hour)
+
+    def condenser(self, hour: Hour) -> Numeric:
+        """Temperature of what cools the condenser of a chiller [K]."""
+        return self.source(hour)
+
+    def power(self, free: Numeric, work: Numeric) -> Numeric:
+        """Power of fans and pumps over the heat [1]."""
+        return self.work_fraction * (1.0 + jnp.asarray(work))
+
+    def evaporation(self, free: Numeric, dry: Numeric, work: Numeric) -> Numeric:
+        """Water taken in over the heat [m^3/J]."""
+        return evaporated_water(self.evaporated_share * (1.0 + jnp.asarray(work)), self.makeup)
+
+
+class DryCooler(AbstractHeatRejection):
+    """Dry coolers and air-cooled chillers, whose COP holds the fans of their condensers: no water."""
+
+    approach: Real = real("K", doc="coolant above dry bulb", difference=True)
+    work_fraction: Real = real("1", doc="power of fans over the heat that they reject without the chiller")
+
+    def source(self, hour: Hour) -> Numeric:
+        """Temperature to which the outside cools the coolant [K]."""
+        return hour.dry_bulb + self.approach
+
+    def dry_source(self, hour: Hour) -> Numeric:
+        """The same [K]."""
+        return self.source(hour)
+
+    def condenser(self, hour: Hour) -> Numeric:
+        """Temperature of what cools the condenser of a chiller [K]."""
+        return hour.dry_bulb
+
+    def power(self, free: Numeric, work: Numeric) -> Numeric:
+        """Power of fans and pumps over the heat [1]."""
+        return self.work_fraction * jnp.asarray(free)
+
+    def evaporation(self, free: Numeric, dry: Numeric, work: Numeric) -> Numeric:
+        """None [m^3/J]."""
+        return 0.0 * jnp.asarray(free)
+
+
+class EvaporativeAir(AbstractHeatRejection):
+    """Outside air, cooled by evaporating water in the hours that need it, with air-cooled chillers for the rest."""
+
+    approach: Real = real("K", doc="supply above the air that enters", difference=True)
+    effectiveness: Real = real("1", doc="share of the way from dry to wet bulb that evaporation cools the air")
+    work_fraction: Real = real("1", doc="power of fans over the heat that outside air removes")
+    makeup: Real = real("1", doc="water taken in over water evaporated")
+
+    def source(self, hour: Hour) -> Numeric:
+        """Temperature to which the outside cools the coolant [K]."""
+        dry = jnp.asarray(hour.dry_bulb)
+        return dry - self.effectiveness * (dry - hour.wet_bulb) + self.approach
+
+    def dry_source(self, hour: Hour) -> Numeric:
+        """The same without evaporating water [K]."""
+        return hour.dry_bulb + self.approach
+
+    def condenser(self, hour: Hour) -> Numeric:
+        """Temperature of what cools the condenser of a chiller [K]."""
+        return hour.dry_bulb
+
+    def power(self, free: Numeric, work: Numeric) -> Numeric:
+        """Power of fans and pumps over the heat [1]."""
+        return self.work_fraction * jnp.asarray(free)
+
+    def evaporation(self, free: Numeric, dry: Numeric, work: Numeric) -> Numeric:
+        """Water taken in over the heat [m^3/J]."""
+        return evaporated_water(jnp.asarray(free) - dry, self.makeup)
