@@ -82,7 +82,14 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
         "reference_temperature": "K",
     },
     "PowerGate": {"fraction": "1", "residual_fraction": "1", "wake_energy": "J", "wake_time": "s", "blend_time": "s"},
-    "Node": {"chips": "1", "overhead_power": "W", "scale_up": ("Link",), "host_bandwidth": "B/s"},
+    "Node": {
+        "chips": "1",
+        "overhead_power": "W",
+        "scale_up": ("Link",),
+        "host_bandwidth": "B/s",
+        "fan_power": "W",
+        "fan_fraction": "1",
+    },
     "Link": _LINK,
     "Network": {
         "link": ("Link",),
@@ -164,6 +171,9 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
         "mover_power_fraction": "1",
         "coolant_rise": "K",
         "heat_flux_capability": "W/m^2",
+        "air_share": "1",
+        "flow_growth": "1/K",
+        "rated_temperature": "K",
     },
     "TwoPhaseLoop": {
         "resistance": "K/W",

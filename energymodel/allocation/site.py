@@ -13,8 +13,8 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from energymodel.constants import ZERO_CELSIUS
-from energymodel.design.problem import COOLANT_RANGE
 from energymodel.numerics import Numeric, Real, Scalar, component, p_norm, real
+from energymodel.physics.flow import server_fan_power
 from energymodel.solver import RESULTS, Solution, SolverOptions, Values, minimize
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.facility import Facility
@@ -33,6 +33,7 @@ class SiteLoad(eqx.Module):
     - `memory_power`, `network_power`: at full width, in proportion to the width that is powered [W].
     - `background_power`: of host and cards, always on [W].
     - `overlap`: exponent that joins the three times [1].
+    - `fan_power`, `fan_fraction`: of the node's fans when idle [W], and over the power of a chip above idle [1].
     """
 
     chip: Accelerator = component()
@@ -46,6 +47,8 @@ class SiteLoad(eqx.Module):
     background_power: Real = real("W")
     overlap: Real = real("1")
     least_width: Real = real("1", 0.1)
+    fan_power: Real = real("W", 0.0)
+    fan_fraction: Real = real("1", 0.0)
 
 
 class SiteChoice(NamedTuple):
@@ -115,8 +118,10 @@ def site_load(system: TrainingSystem, plan: TrainingPlan) -> SiteLoad:
         network_time=network_time / tokens,
         memory_power=8.0 * chip.memory_energy * chip.memory_bandwidth,
         network_power=energy / network_time + system.links_power(plan.chips),
-        background_power=system.node.overhead_per_chip,
+        background_power=system.node.overhead_power / system.node.chips,
         overlap=chip.roofline_exponent,
+        fan_power=system.node.fan_power / system.node.chips,
+        fan_fraction=system.node.fan_fraction,
     )
 
 
@@ -138,9 +143,12 @@ def site_power(site: SiteLoad, choice: SiteChoice) -> SitePower:
     compute = chip.static_power(voltage, choice.temperature) + chip.dynamic_power * choice.clock * voltage**2
     memory = site.memory_power * choice.memory_width
     network = site.network_power * choice.network_width
-    load = compute + memory + network + site.background_power
+    heat = jnp.maximum(compute + memory - chip.idle_power, 0.0)
+    effort = site.facility.cooling.fan_effort(choice.coolant_temperature)
+    host = site.background_power + server_fan_power(site.fan_power, site.fan_fraction, heat, effort)
+    load = compute + memory + network + host
     building = site.facility.power(load, choice.coolant_temperature)
-    parts = (compute, memory, network, jnp.asarray(site.background_power))
+    parts = (compute, memory, network, host)
     per_chip = (*parts, building.delivery_loss, building.cooling, building.other)
     return SitePower(*(part * site.chips for part in per_chip))
 
@@ -195,9 +203,9 @@ def _choice(x: _Scaled) -> SiteChoice:
 def _heating(site: SiteLoad, choice: SiteChoice) -> Array:
     """By how much the chip is warmer than its state allows, in tens of kelvins."""
     cooling, power = site.facility.cooling, site_power(site, choice)
-    resistance = site.chip.thermal_resistance + cooling.thermal_resistance()
+    resistance = site.chip.thermal_resistance + cooling.thermal_resistance(choice.coolant_temperature)
     heat = (power.compute + power.memory) / site.chips
-    settled = choice.coolant_temperature + cooling.coolant_rise + resistance * heat
+    settled = choice.coolant_temperature + cooling.coolant_rise(choice.coolant_temperature) + resistance * heat
     return (settled - choice.temperature) / KELVIN
 
 
@@ -205,7 +213,9 @@ def _best_split(
     values: Callable[..., Values], site: SiteLoad, limit: Numeric, options: SolverOptions | None
 ) -> tuple[Solution, SiteSplit]:
     """The division that minimizes the first of `values(x, site, limit)`, still without its price."""
-    coldest, warmest = ((bound - ZERO_CELSIUS) / KELVIN for bound in COOLANT_RANGE)
+    inlet = site.facility.cooling.inlet
+    ends = (inlet.recommended_lowest, inlet.recommended_highest)
+    coldest, warmest = ((bound - ZERO_CELSIUS) / KELVIN for bound in ends)
     hottest = (site.chip.maximum_temperature - ZERO_CELSIUS) / KELVIN
     width, clock = jnp.log(jnp.asarray(site.least_width)), jnp.log(jnp.asarray(site.chip.minimum_clock))
     low = _Scaled(clock, width, width, jnp.asarray(coldest), jnp.asarray(coldest))

@@ -85,6 +85,7 @@ def broken_limits(scenario: "Scenario", outcome: "TrainingOutcome") -> list[str]
     flux = float(outcome.power_busy) / float(system.accelerator.die_area)
     ramp = float(outcome.power_busy) / float(system.accelerator.heat_capacity)
     raised = format_quantity(peak, "W")
+    coolant, inlet = float(plan.coolant_temperature), system.facility.cooling.inlet
     limits = {  # value, limit, unit, next step
         "facility_power": (
             *(peak, float(system.facility.power_limit), "W"),
@@ -102,13 +103,18 @@ def broken_limits(scenario: "Scenario", outcome: "TrainingOutcome") -> list[str]
             *(flux, flux * math.exp(float(slack.heat_flux)), "W/m^2"),
             "Lower plan.power_cap, or take another system.facility.",
         ),
+        "coolant": (
+            *(coolant, float(inlet.highest if coolant > inlet.highest else inlet.lowest), "K"),
+            "Change plan.coolant_temperature, or take another class: system.facility.cooling.inlet=ashrae-a4.",
+        ),
         "ramp": (
             *(ramp, float(system.facility.ramp_limit), "K/s"),
             "Lower plan.power_cap, or raise system.facility.ramp_limit.",
         ),
     }
     return [
-        f"{name}: {format_quantity(value, unit)} exceeds the limit {format_quantity(limit, unit)}. {remedy}"
+        f"{name}: {format_quantity(value, unit)} {'exceeds' if value > limit else 'is below'} the limit "
+        f"{format_quantity(limit, unit)}. {remedy}"
         for name, (value, limit, unit, remedy) in limits.items()
         if float(getattr(slack, name)) < 0.0
     ]

@@ -202,6 +202,8 @@ def _through_bounds(
     for path, bound, duals in (
         ("plan.batch", "plan.batch", lower - upper),
         ("plan.clock", "system.accelerator.minimum_clock", lower),
+        ("plan.coolant_temperature", "system.facility.cooling.inlet.recommended_lowest", lower),
+        ("plan.coolant_temperature", "system.facility.cooling.inlet.recommended_highest", -upper),
     ):
         place = problem.index(path)
         if place is not None and path not in vary:

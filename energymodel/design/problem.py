@@ -11,10 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.constants import ZERO_CELSIUS
 from energymodel.design.training_run import TrainingRun, replace_leaf
 from energymodel.errors import InputError
 from energymodel.numerics import Numeric
+from energymodel.physics.cooling import InletClass
 from energymodel.presets.question import TOKENS
 from energymodel.presets.scenario import Scenario
 from energymodel.presets.validate import check_target
@@ -32,6 +32,7 @@ from energymodel.system.outputs import (
 )
 from energymodel.system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
+from energymodel.units import format_quantity
 
 USUAL_OBJECTIVES = ("energy", "time", "money", "carbon")
 USUAL_ROWS = (*LIMIT_OF_SLACK.values(), "time", "energy", "money", "carbon")
@@ -39,8 +40,9 @@ USUAL_ROWS = (*LIMIT_OF_SLACK.values(), "time", "energy", "money", "carbon")
 FAR = 1e9  # of the scenario's own value: a limit that was not asked for
 TOKEN_RANGE = 100.0
 BATCH_RANGE = 64.0
+COOLANT = "plan.coolant_temperature"
+ROUNDING = 1e-9  # of a conversion from °C
 SMALLEST_RATIO = 1e-12  # of an output to its limit: what costs nothing breaks nothing
-COOLANT_RANGE = (ZERO_CELSIUS + 10.0, ZERO_CELSIUS + 45.0)  # docs/physics.md C
 
 
 class Criteria(eqx.Module):
@@ -235,15 +237,18 @@ def _bounds(
     plan, question = scenario.plan, scenario.optimize
     batch, tokens = float(np.reshape(plan.batch, ())), float(baseline.tokens)
     chips = limits.get("chips", float(plan.chips))
+    inlet = scenario.system.facility.cooling.inlet
     bounds = {
         "plan.batch": (batch / BATCH_RANGE, batch * BATCH_RANGE),
         "plan.clock": (float(scenario.system.accelerator.minimum_clock), 1.0),
-        "plan.coolant_temperature": COOLANT_RANGE,
+        COOLANT: (float(inlet.recommended_lowest), float(inlet.recommended_highest)),
         "plan.chips": (min(float(scenario.system.node.chips), chips), chips),
     }
     if tokens_vary:
         bounds[TOKENS] = (tokens / TOKEN_RANGE, tokens * TOKEN_RANGE)
     bounds |= question.vary
+    own = float(plan.coolant_temperature)
+    _check_coolant(bounds.get(COOLANT, (own, own)), inlet)
     for path in question.fix:
         bounds.pop(path, None)
         if path.startswith("plan.layout."):
@@ -263,3 +268,19 @@ def _bounds(
                 "Raise the limit (--limit chips=...), or lower the end of the range."
             )
     return bounds, layout_ranges
+
+
+def _check_coolant(asked: tuple[float, float], inlet: InletClass) -> None:
+    """Refuse coolant that the equipment does not take.
+
+    **Raises:** `InputError` with the range of its class.
+    """
+    low, high = float(inlet.lowest), float(inlet.highest)
+    if asked[0] < low * (1.0 - ROUNDING) or asked[1] > high * (1.0 + ROUNDING):
+        asks, takes = (
+            " to ".join(format_quantity(end, "K") for end in dict.fromkeys(ends)) for ends in (asked, (low, high))
+        )
+        raise InputError(
+            f"{COOLANT}: {asks} is outside {takes}, which the equipment takes (system.facility.cooling.inlet). Stay "
+            "within, or choose equipment of another class, such as system.facility.cooling.inlet=ashrae-a4."
+        )

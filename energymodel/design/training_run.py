@@ -27,7 +27,7 @@ _SLACKS = tuple(f"slack.{field.name}" for field in dataclasses.fields(Slack))
 UNITS: Mapping[str, str] = {**OUTPUTS, **dict.fromkeys(_SLACKS, "1")}
 """Unit of each output; `slack.*` is limit over value, not its logarithm."""
 LIMITS_OF_SYSTEM = tuple(
-    f"slack.{name}" for name in ("memory", "temperature", "facility_power", "clock", "heat_flux", "ramp")
+    f"slack.{name}" for name in ("memory", "temperature", "facility_power", "clock", "heat_flux", "ramp", "coolant")
 )
 MICROBATCHES = "microbatches"
 """The smallest batch of a layout, one micro-batch for each replica, over the batch [1]."""

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, component, real
 from energymodel.physics.chiller import AbstractChiller, chiller_power
-from energymodel.physics.flow import convection_resistance, mover_power
+from energymodel.physics.flow import controlled_flow, convection_resistance, mover_power
 from energymodel.physics.heat_rejection import AbstractHeatRejection, free_cooling_share
 from energymodel.physics.phase_change import coolant_flow, critical_heat_flux
 from energymodel.physics.weather import Hour, Weather
@@ -43,28 +43,35 @@ class AbstractCoolantLoop(eqx.Module):
     """The loop that carries heat from the chip packages to the chiller."""
 
     @abc.abstractmethod
-    def thermal_resistance(self) -> Float[Array, "..."]:
+    def thermal_resistance(self, supply_temperature: Numeric) -> Float[Array, "..."]:
         """Case to coolant, per chip [K/W]."""
 
     @abc.abstractmethod
-    def mover_power(self, heat: Numeric) -> Float[Array, "..."]:
-        """Power of fans or pumps [W] for a heat [W]."""
+    def mover_power(self, heat: Numeric, supply_temperature: Numeric) -> Float[Array, "..."]:
+        """Power of the building's fans or pumps [W] for a heat [W]."""
+
+    @abc.abstractmethod
+    def fan_effort(self, supply_temperature: Numeric) -> Float[Array, "..."]:
+        """Power of the fans inside servers over their rated power [1]."""
 
     @abc.abstractmethod
     def heat_flux_limit(self) -> Float[Array, "..."]:
         """Largest heat flux of a die [W/m^2]."""
 
     @abc.abstractmethod
-    def rise(self) -> Float[Array, "..."]:
+    def rise(self, supply_temperature: Numeric) -> Float[Array, "..."]:
         """Coolant at the last row above supply [K]."""
 
     @abc.abstractmethod
-    def return_rise(self) -> Float[Array, "..."]:
+    def return_rise(self, supply_temperature: Numeric) -> Float[Array, "..."]:
         """What goes back to the outside, above supply [K]."""
 
 
 class SinglePhaseLoop(AbstractCoolantLoop):
-    """Air or liquid without boiling, with `R_th = R_0 + R_1 u^-0.8`, `P = p Q u^3` and `dT = dT_1 / u`."""
+    """Air or liquid without boiling, with `R_th = R_0 + R_1 u^-0.8`, `P = p Q u^3` and `dT = dT_1 / u`.
+
+    Fans speed up with the temperature of the air they get, see `controlled_flow`; pumps do not.
+    """
 
     base_resistance: Real = real("K/W", doc="conduction")
     flow_resistance: Real = real("K/W", doc="convection at rated flow")
@@ -72,26 +79,37 @@ class SinglePhaseLoop(AbstractCoolantLoop):
     mover_power_fraction: Real = real("1", doc="power of fan or pump per heat at rated flow")
     coolant_rise: Real = real("K", doc="coolant at the last row above supply, at rated flow", difference=True)
     heat_flux_capability: Real = real("W/m^2", doc="largest heat flux of a die")
+    air_share: Real = real("1", 0.0, doc="share of the heat that fans inside the servers move")
+    flow_growth: Real = real("1/K", 0.0, doc="relative growth of the flow with supply temperature")
+    rated_temperature: Real = real("K", 295.15, doc="supply temperature up to which the flow is the stated one")
 
-    def thermal_resistance(self) -> Float[Array, "..."]:
+    def flow_at(self, supply_temperature: Numeric) -> Float[Array, "..."]:
+        """Flow over rated flow [1]."""
+        return controlled_flow(self.flow, self.flow_growth, supply_temperature, self.rated_temperature)
+
+    def thermal_resistance(self, supply_temperature: Numeric) -> Float[Array, "..."]:
         """Case to coolant, per chip [K/W]."""
-        return convection_resistance(self.base_resistance, self.flow_resistance, self.flow)
+        return convection_resistance(self.base_resistance, self.flow_resistance, self.flow_at(supply_temperature))
 
-    def mover_power(self, heat: Numeric) -> Float[Array, "..."]:
-        """Power of fan or pump [W] for a heat [W]."""
-        return mover_power(self.mover_power_fraction * jnp.asarray(heat), self.flow)
+    def mover_power(self, heat: Numeric, supply_temperature: Numeric) -> Float[Array, "..."]:
+        """Power of the building's fans or pumps [W] for a heat [W]."""
+        return mover_power(self.mover_power_fraction * jnp.asarray(heat), self.flow_at(supply_temperature))
+
+    def fan_effort(self, supply_temperature: Numeric) -> Float[Array, "..."]:
+        """Power of the fans inside servers over their rated power [1]."""
+        return mover_power(self.air_share, self.flow_at(supply_temperature))
 
     def heat_flux_limit(self) -> Float[Array, "..."]:
         """Largest heat flux of a die [W/m^2]."""
         return jnp.asarray(self.heat_flux_capability)
 
-    def rise(self) -> Float[Array, "..."]:
+    def rise(self, supply_temperature: Numeric) -> Float[Array, "..."]:
         """Coolant at the last row above supply [K]; less flow warms up more."""
-        return jnp.asarray(self.coolant_rise) / self.flow
+        return jnp.asarray(self.coolant_rise) / self.flow_at(supply_temperature)
 
-    def return_rise(self) -> Float[Array, "..."]:
+    def return_rise(self, supply_temperature: Numeric) -> Float[Array, "..."]:
         """What goes back to the outside, above supply [K]."""
-        return self.rise()
+        return self.rise(supply_temperature)
 
 
 class TwoPhaseLoop(AbstractCoolantLoop):
@@ -109,24 +127,28 @@ class TwoPhaseLoop(AbstractCoolantLoop):
     heat_flux_margin: Real = real("1", doc="share of the critical heat flux that is allowed")
     water_rise: Real = real("K", 8.0, doc="water that condenses the vapor, from supply to return", difference=True)
 
-    def thermal_resistance(self) -> Float[Array, "..."]:
+    def thermal_resistance(self, supply_temperature: Numeric) -> Float[Array, "..."]:
         """Case to coolant, per chip [K/W]."""
         return jnp.asarray(self.resistance)
 
-    def mover_power(self, heat: Numeric) -> Float[Array, "..."]:
+    def mover_power(self, heat: Numeric, supply_temperature: Numeric) -> Float[Array, "..."]:
         """Power of the pump [W] for a heat [W]."""
         return jnp.asarray(heat) * self.mover_power_fraction
+
+    def fan_effort(self, supply_temperature: Numeric) -> Float[Array, "..."]:
+        """None: there are no fans in a bath [1]."""
+        return jnp.zeros(())
 
     def heat_flux_limit(self) -> Float[Array, "..."]:
         """Largest heat flux of a die [W/m^2], `margin x enhancement x CHF`."""
         crisis = critical_heat_flux(self.latent_heat, self.vapor_density, self.liquid_density, self.surface_tension)
         return crisis * self.area_enhancement * self.heat_flux_margin
 
-    def rise(self) -> Float[Array, "..."]:
+    def rise(self, supply_temperature: Numeric) -> Float[Array, "..."]:
         """Coolant at the last row above supply [K]."""
         return jnp.asarray(self.coolant_rise)
 
-    def return_rise(self) -> Float[Array, "..."]:
+    def return_rise(self, supply_temperature: Numeric) -> Float[Array, "..."]:
         """What goes back to the outside, above supply [K]."""
         return jnp.asarray(self.water_rise)
 
@@ -142,6 +164,11 @@ class InletClass(eqx.Module):
     highest: Real = real("K", doc="allowed")
     recommended_lowest: Real = real("K")
     recommended_highest: Real = real("K")
+
+    def room(self, supply_temperature: Numeric) -> Float[Array, "..."]:
+        """Logarithm of the nearer allowed end over the temperature [1]; negative outside."""
+        supply = jnp.asarray(supply_temperature)
+        return jnp.minimum(jnp.log(self.highest / supply), jnp.log(supply / self.lowest))
 
 
 class CoolingDemand(NamedTuple):
@@ -167,34 +194,39 @@ class Cooling(eqx.Module):
 
     def demand(self, heat: Numeric, supply_temperature: Numeric) -> CoolingDemand:
         """Mean power [W] and water [m^3/s] over the year for a heat [W] at a supply temperature [K]."""
-        return self._of_heat(heat, self.weather.year_mean(lambda hour: self._per_heat(supply_temperature, hour)))
+        per_heat = self.weather.year_mean(lambda hour: self._per_heat(supply_temperature, hour))
+        return self._of_heat(heat, supply_temperature, per_heat)
 
     def hottest_demand(self, heat: Numeric, supply_temperature: Numeric) -> CoolingDemand:
         """The same in the hottest hour, for which a building is sized."""
-        return self._of_heat(heat, self._per_heat(supply_temperature, self.weather.hottest()))
+        per_heat = self._per_heat(supply_temperature, self.weather.hottest())
+        return self._of_heat(heat, supply_temperature, per_heat)
 
-    def _of_heat(self, heat: Numeric, per_heat: CoolingDemand) -> CoolingDemand:
-        heat = jnp.asarray(heat)
-        return CoolingDemand(heat * per_heat.power + self.loop.mover_power(heat), heat * per_heat.water)
+    def _of_heat(self, heat: Numeric, supply_temperature: Numeric, per_heat: CoolingDemand) -> CoolingDemand:
+        heat, movers = jnp.asarray(heat), self.loop.mover_power(heat, supply_temperature)
+        return CoolingDemand(heat * per_heat.power + movers, heat * per_heat.water)
 
     def _per_heat(self, supply_temperature: Numeric, hour: Hour) -> CoolingDemand:
         """Power [1] and water [m^3/J] over the heat in an hour, beyond the loop."""
-        supply, rise = jnp.asarray(supply_temperature) - self.coil_approach, self.loop.return_rise()
+        supply, rise = jnp.asarray(supply_temperature) - self.coil_approach, self.loop.return_rise(supply_temperature)
         free = free_cooling_share(supply, rise, self.rejection.source(hour), hour.spread)
         dry = free_cooling_share(supply, rise, self.rejection.dry_source(hour), hour.spread)
         work = chiller_power(1.0 - free, self.chiller.performance(supply, self.rejection.condenser(hour)))
         power = work + self.rejection.power(free, work)
         return CoolingDemand(power, jnp.asarray(self.rejection.evaporation(free, dry, work)))
 
-    def thermal_resistance(self) -> Float[Array, "..."]:
+    def thermal_resistance(self, supply_temperature: Numeric) -> Float[Array, "..."]:
         """Case to coolant, per chip [K/W]."""
-        return self.loop.thermal_resistance()
+        return self.loop.thermal_resistance(supply_temperature)
+
+    def fan_effort(self, supply_temperature: Numeric) -> Float[Array, "..."]:
+        """Power of the fans inside servers over their rated power [1]."""
+        return self.loop.fan_effort(supply_temperature)
 
     def heat_flux_limit(self) -> Float[Array, "..."]:
         """Largest heat flux of a die [W/m^2]."""
         return self.loop.heat_flux_limit()
 
-    @property
-    def coolant_rise(self) -> Float[Array, "..."]:
+    def coolant_rise(self, supply_temperature: Numeric) -> Float[Array, "..."]:
         """Coolant at the last row above supply [K]."""
-        return self.loop.rise()
+        return self.loop.rise(supply_temperature)

@@ -8,6 +8,7 @@ from energymodel.numerics import Numeric, Real, component, real
 from energymodel.performance.gradient_sharding import AbstractGradientSharding, ScatterEachMicrobatch
 from energymodel.performance.network import Link, contended_bandwidth, network_energy_per_bit
 from energymodel.performance.topology import AbstractTopology
+from energymodel.physics.flow import server_fan_power
 
 HALF_CROSSING = 0.5  # of uniform random traffic, half of the messages cross the bisection
 
@@ -19,11 +20,19 @@ class Node(eqx.Module):
     overhead_power: Real = real("W")
     scale_up: Link = component()
     host_bandwidth: Real = real("B/s")
+    fan_power: Real = real("W", 0.0, doc="of the fans of the idle node at rated flow; 0 if they are in overhead_power")
+    fan_fraction: Real = real("1", 0.0, doc="more power of the fans over power of the chips above idle")
 
-    @property
-    def overhead_per_chip(self) -> Float[Array, "..."]:
-        """Power of host, fans and network cards per chip [W]."""
-        return jnp.asarray(self.overhead_power) / self.chips
+    def host_power(self, heat: Numeric, fan_effort: Numeric) -> Float[Array, "..."]:
+        """Power of host, fans and network cards per chip [W].
+
+        **Arguments:**
+
+        - `heat`: of a chip above its idle power [W].
+        - `fan_effort`: power of the fans over their power at rated flow [1].
+        """
+        fans = server_fan_power(self.fan_power / self.chips, self.fan_fraction, heat, fan_effort)
+        return jnp.asarray(self.overhead_power) / self.chips + fans
 
     def count(self, chips: Numeric) -> Float[Array, "..."]:
         """Nodes that hold `chips` chips, at least one [1]."""

@@ -118,7 +118,7 @@ def _target(goal: AbstractGoal) -> TargetLoss:
 def _per_token(system: TrainingSystem, plan: TrainingPlan, batch: Numeric, step: Step) -> RunTotals:
     """Time and energy per token at a batch, including failures and the other stages of the run."""
     productive, losses = _calendar(system, plan)
-    load = _average_power(system, step, productive, losses)
+    load = _average_power(system, plan, step, productive, losses)
     facility = system.facility.power(load.total, plan.coolant_temperature)
     step_time = step.time.total
     seconds = step_time / productive * (1.0 + system.other_stages) / batch
@@ -160,15 +160,16 @@ def _calendar(system: TrainingSystem, plan: TrainingPlan) -> tuple[Real, Losses]
     return productive, Losses(checkpoint=scale * rework, rework=scale * rework, restart=scale * restart)
 
 
-def _average_power(system: TrainingSystem, step: Step, productive: Real, losses: Losses) -> ChipPower:
+def _average_power(
+    system: TrainingSystem, plan: TrainingPlan, step: Step, productive: Real, losses: Losses
+) -> ChipPower:
     """Mean power per chip over calendar time: lost work draws full power, checkpoints spin, restarts idle [W]."""
     working = productive + losses.rework
     stopped = losses.checkpoint + losses.restart
     parts = ChipPower(*(part * working for part in step.power))
-    host = system.node.overhead_per_chip
     return parts._replace(
-        network=parts.network + stopped * (step.background_power - host),
-        host=parts.host + stopped * host,
+        network=parts.network + stopped * step.links_power,
+        host=parts.host + stopped * system.host_power(system.accelerator.idle_power, plan.coolant_temperature),
         idle_wait=parts.idle_wait
         + losses.checkpoint * step.waiting_power
         + losses.restart * system.accelerator.idle_power,
@@ -211,9 +212,8 @@ def _outcome(
     useful = tokens * model_flops * _useful_energy_per_flop(system, plan, worst)
     euf = useful / energy
 
-    peak_load = worst.point.busy_power + worst.background_power
-    hottest = system.facility.hottest_power(peak_load, plan.coolant_temperature)
-    peak_power = hottest.total(peak_load) * plan.chips
+    hottest = system.facility.hottest_power(worst.busy_load, plan.coolant_temperature)
+    peak_power = hottest.total(worst.busy_load) * plan.chips
     information = learning_of(system, plan).information(learned.effective_tokens)
     bits = chip.bits_per_flop * model_flops * tokens
     return TrainingOutcome(
@@ -267,5 +267,6 @@ def _slack(system: TrainingSystem, plan: TrainingPlan, step: Step, peak_power: R
         clock=jnp.log(plan.power_cap / point.lowest_power),
         heat_flux=jnp.log(facility.cooling.heat_flux_limit() / heat_flux),
         ramp=jnp.log(facility.ramp_limit / slope),
+        coolant=facility.cooling.inlet.room(plan.coolant_temperature),
         information=jnp.log(system.capacity_per_parameter * system.workload.parameters / information),
     )

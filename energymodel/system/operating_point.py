@@ -190,8 +190,8 @@ def operating_point(
     over a layer and the same at the lowest clock [W].
     """
     chip, cooling = system.accelerator, system.facility.cooling
-    resistance = chip.thermal_resistance + cooling.thermal_resistance()
-    coolant = plan.coolant_temperature + cooling.coolant_rise
+    resistance = chip.thermal_resistance + cooling.thermal_resistance(plan.coolant_temperature)
+    coolant = plan.coolant_temperature + cooling.coolant_rise(plan.coolant_temperature)
 
     def work_power(clock: Numeric, chip: Accelerator, load: ChipLoad, waiting: Scalar) -> Scalar:
         voltage = chip.voltage(clock)

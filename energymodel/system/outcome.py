@@ -72,6 +72,7 @@ class Slack(eqx.Module):
     clock: Output = _output("1", "clock", "power at the lowest clock")
     heat_flux: Output = _output("1", "heat_flux", "heat flux into the coolant")
     ramp: Output = _output("1", "ramp", "temperature ramp after a power step")
+    coolant: Output = _output("1", "coolant", "coolant within its class")
     information: Output = _output("1", "information", "storage capacity of the parameters")
 
 

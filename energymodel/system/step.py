@@ -71,14 +71,18 @@ class ChipPower(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One training step; `memory` is that of the fullest chip, `hardware_flops` that of the mean chip."""
+    """One training step; `memory` is that of the fullest chip, `hardware_flops` that of the mean chip.
+
+    `busy_load` is what a busy chip draws with its share of links and host.
+    """
 
     time: StepTime
     power: ChipPower
     point: OperatingPoint
     memory: Scalar
     hardware_flops: Scalar
-    background_power: Scalar
+    links_power: Scalar
+    busy_load: Scalar
     waiting_power: Scalar
 
 
@@ -113,22 +117,24 @@ def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) ->
     waiting_power = point.static_power + chip.spin_power(point.clock)
     saved = chip.gate.saved_power(chip.leakage(point.voltage, point.temperature), waiting, total)
     links = system.links_power(plan.chips)
-    host = system.node.overhead_per_chip
     power = ChipPower(
         dynamic=switched * point.voltage**2 / total,
         static=point.static_power * busy / total,
         memory=memory_energy / total,
         network=_network_energy(system, plan, work.traffic.of_step(division)) / total + links,
-        host=host,
+        host=jnp.zeros_like(total),
         idle_wait=(waiting_power * waiting + chip.idle_power * time.host) / total - saved,
     )
+    drawn = power.dynamic + power.static + power.memory + power.idle_wait
+    power = power._replace(host=system.host_power(drawn, plan.coolant_temperature))
     return Step(
         time=time,
         power=power,
         point=point,
         memory=work.memory.total,
         hardware_flops=layers_worth * work.layer.flops,
-        background_power=links + host,
+        links_power=links,
+        busy_load=point.busy_power + links + system.host_power(point.busy_power, plan.coolant_temperature),
         waiting_power=waiting_power,
     )
 

@@ -1,6 +1,7 @@
 """What is given: model, hardware, facility, prices, learning law and failure law."""
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.learning.learning import AbstractLearning
@@ -48,3 +49,8 @@ class TrainingSystem(eqx.Module):
     def links_price(self, chips: Numeric) -> Float[Array, "..."]:
         """Price per chip of the links and switches that chip and server do not include [USD]."""
         return self.network.price(self.network_nodes(chips)) + self.node.scale_up.price()
+
+    def host_power(self, chip_power: Numeric, coolant_temperature: Numeric) -> Float[Array, "..."]:
+        """Power of host, fans and network cards per chip [W] while a chip draws `chip_power` [W]."""
+        heat = jnp.maximum(jnp.asarray(chip_power) - self.accelerator.idle_power, 0.0)
+        return self.node.host_power(heat, self.facility.cooling.fan_effort(coolant_temperature))

@@ -80,14 +80,36 @@ def test_the_year_is_the_mean_of_its_hours():
 
 def test_flow_trades_power_for_resistance_and_rise():
     half = eqx.tree_at(lambda loop: loop.flow, LOOP, jnp.array(0.5))
-    np.testing.assert_allclose(half.mover_power(1000.0), 2.5)  # 20 W / 8
-    np.testing.assert_allclose(half.thermal_resistance(), 0.072233, atol=1e-6)  # 0.02 + 0.03 x 2^0.8
-    np.testing.assert_allclose(half.rise(), 20.0)
+    np.testing.assert_allclose(half.mover_power(1000.0, 290.0), 2.5)  # 20 W / 8
+    np.testing.assert_allclose(half.thermal_resistance(290.0), 0.072233, atol=1e-6)  # 0.02 + 0.03 x 2^0.8
+    np.testing.assert_allclose(half.rise(290.0), 20.0)
     cooling = cooling_at(SEASONS, loop=half)
     np.testing.assert_allclose(
-        [cooling.thermal_resistance(), cooling.coolant_rise, cooling.heat_flux_limit()],
-        [half.thermal_resistance(), 20.0, UNLIMITED_HEAT_FLUX],
+        [cooling.thermal_resistance(290.0), cooling.coolant_rise(290.0), cooling.heat_flux_limit()],
+        [half.thermal_resistance(290.0), 20.0, UNLIMITED_HEAT_FLUX],
     )
+
+
+def test_fans_speed_up_with_warm_air_and_cool_better():
+    # Ten kelvins above rated: 2 ln(1 + e^5) = 10.01343 K, u = e^0.150201 = 1.16207, the cube 1.56925; a fifth of the
+    # heat leaves by air.
+    loop = eqx.tree_at(
+        lambda loop: (loop.air_share, loop.flow_growth, loop.rated_temperature), LOOP, (0.2, 0.015, 298.15)
+    )
+    np.testing.assert_allclose(loop.fan_effort(273.15), 0.2, rtol=1e-5)
+    np.testing.assert_allclose(loop.fan_effort(308.15), 0.2 * 1.56925, rtol=1e-4)
+    np.testing.assert_allclose(loop.mover_power(1000.0, 308.15), 20.0 * 1.56925, rtol=1e-4)
+    np.testing.assert_allclose(loop.rise(308.15), 10.0 / 1.16207, rtol=1e-4)
+    assert loop.thermal_resistance(308.15) < loop.thermal_resistance(298.15)
+    assert LOOP.fan_effort(308.15) == BOILING.fan_effort(308.15) == 0.0
+
+
+def test_an_inlet_class_has_room_on_both_sides():
+    a2 = InletClass(283.15, 308.15, 291.15, 300.15)
+    assert a2.room(298.15) > 0.0
+    np.testing.assert_allclose([a2.room(283.15), a2.room(308.15)], 0.0, atol=1e-7)
+    assert a2.room(318.15) < 0.0
+    assert a2.room(280.15) < 0.0
 
 
 def test_two_phase_loop():
@@ -96,7 +118,7 @@ def test_two_phase_loop():
     np.testing.assert_allclose(BOILING.heat_flux_limit(), 0.7 * 9 * 14.23e4, rtol=1e-3)
     assert BOILING.heat_flux_limit() > 86.0e4
     np.testing.assert_allclose(
-        [BOILING.thermal_resistance(), BOILING.rise(), BOILING.mover_power(700.0)], [0.015, 2.0, 7.0]
+        [BOILING.thermal_resistance(290.0), BOILING.rise(290.0), BOILING.mover_power(700.0, 290.0)], [0.015, 2.0, 7.0]
     )
 
 
@@ -110,7 +132,9 @@ def test_gradients():
     cooling = cooling_at(SEASONS)
     check_grads(lambda heat, supply: cooling.demand(heat, 295.0 + supply).power, (1.0, 0.5), order=2, rtol=1e-4)
     check_grads(
-        lambda flow: eqx.tree_at(lambda loop: loop.flow, LOOP, flow).thermal_resistance(), (jnp.array(0.7),), order=2
+        lambda flow: eqx.tree_at(lambda loop: loop.flow, LOOP, flow).thermal_resistance(290.0),
+        (jnp.array(0.7),),
+        order=2,
     )
     for supply in (273.15, 283.15, 295.0, 303.15, 330.0):
         slopes = jax.grad(lambda system, supply=supply: system.demand(1e6, supply).power)(cooling)

@@ -38,5 +38,7 @@ def test_gradients():
     check_grads(flow.mover_power, (20.0, 0.5), order=2)
     check_grads(flow.convection_resistance, (0.02, 0.03, 0.5), order=2)
     check_grads(flow.optimal_flow, (20.0, 10.0, 0.8), order=2)
+    check_grads(flow.server_fan_power, (0.7, 0.1, 4.5, 1.2), order=2, rtol=1e-5)
+    check_grads(flow.controlled_flow, (1.0, 0.14, 1.5, 0.5), order=2, rtol=1e-5)
     check_grads(flow.coolant_warming, (7.0, 0.1, 4.186), order=1, rtol=1e-5)
     check_grads(flow.row_coolant_temperature, (3.0, 0.5, 7.0, 0.5, 4.186), order=2, rtol=1e-5)

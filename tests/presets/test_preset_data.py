@@ -37,6 +37,10 @@ ZERO_ALLOWED = {
     "peak_flops_fp4",
     "peak_flops_tf32",
     "coil_approach",
+    "fan_power",
+    "air_share",
+    "fan_fraction",
+    "flow_growth",
     "work_fraction",
 }
 FRACTIONS = {

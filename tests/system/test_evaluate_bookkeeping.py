@@ -48,6 +48,8 @@ def busy_alone(system):
             s.accelerator.overhead_time,
             s.accelerator.gate.fraction,
             s.node.overhead_power,
+            s.node.fan_power,
+            s.node.fan_fraction,
             s.node.scale_up.lane_power,
             s.network.static_power,
             s.network.switch_lane_power,
@@ -56,7 +58,7 @@ def busy_alone(system):
             s.reliability.restart_time,
         ),
         system,
-        [real(0.0)] * 10,
+        [real(0.0)] * 12,
     )
 
 
