@@ -247,13 +247,13 @@ def _bounds(
     if tokens_vary:
         bounds[TOKENS] = (tokens / TOKEN_RANGE, tokens * TOKEN_RANGE)
     bounds |= question.vary
-    own = float(plan.coolant_temperature)
-    _check_coolant(bounds.get(COOLANT, (own, own)), inlet)
     for path in question.fix:
         bounds.pop(path, None)
         if path.startswith("plan.layout."):
             value = float(getattr(plan.layout, path.removeprefix("plan.layout.")))
             bounds[path] = (value, value)
+    own = float(plan.coolant_temperature)
+    _check_coolant(bounds.get(COOLANT, (own, own)), inlet)
     layout = [path for path in bounds if path.startswith("plan.layout.")]
     layout_ranges = {path.removeprefix("plan.layout."): bounds.pop(path) for path in layout}
     if not bounds:

@@ -156,6 +156,11 @@ def test_bad_questions_are_refused(scenario):
         em.optimize(scenario, limits={"loss": "1 nat/token"})
     with pytest.raises(em.InputError, match="no layout has tensor 3 to 3"):
         em.optimize(scenario, vary={"plan.layout.tensor": (3, 3)})
+    with pytest.raises(em.InputError, match=r"coolant_temperature: 10 °C to 45 °C is outside 10 °C to 35 °C.*inlet"):
+        em.optimize(scenario, vary={"plan.coolant_temperature": (283.15, 318.15)})
+    hot = em.load_scenario("test-1b-h100", ["plan.coolant_temperature=40 °C"])
+    with pytest.raises(em.InputError, match="40 °C is outside"):
+        em.optimize(hot, fix=["plan.coolant_temperature"])
     with pytest.raises(em.InputError, match="loss is held"):
         em.optimize(scenario, vary={"plan.goal.loss": (1.9, 2.0)})
 

@@ -281,7 +281,7 @@ def around(best):
         "system.accelerator.gemm_efficiency",  # energy and, through the own plan's time, the limit
         "system.accelerator.busy_power",  # energy alone
         "system.learning.critical_batch.exponent",  # tokens, through a loss that moves with it
-        "system.facility.cooling.wet_bulb_temperature",
+        "system.facility.cooling.weather.wet_bulb",
         "system.workload.hidden",
         "plan.goal.tokens",
         "plan.clock",  # chosen by the search: only through the limit of time

@@ -31,6 +31,8 @@ def test_every_new_name_exists_and_no_old_one():
         ("plan.layout.interleaving", "plan.layout.virtual_stages"),
         ("system.accelerator.peak_flops_8bit", "system.accelerator.peak_flops_fp8"),
         ("host_time", "launch_overhead"),
+        ("system.facility.cooling.approach", "system.facility.cooling.rejection.approach"),
+        ("system.facility.cooling.wet_bulb_temperature", "system.facility.cooling.weather.wet_bulb"),
     ],
 )
 def test_an_old_name_warns_and_names_the_new_one(old, new):
@@ -59,6 +61,17 @@ def test_old_keys_of_a_file():
     assert set(found.tables["optimize"]["vary"]) == {"plan.layout.fp8"}
     assert found.tables["optimize"]["fix"] == ["plan.layout.virtual_stages"]
     assert found.uncertainty["system.accelerator.launch_exponent"] == "lognormal 0.1"
+
+
+def test_weather_and_approach_of_a_file_move_to_their_components():
+    cooling = {"wet_bulb_temperature": "20 °C", "approach": "7 K", "blend_width": "2 K", "weather": "texas-weather"}
+    with pytest.warns(FutureWarning, match="is now called") as caught:
+        found = load_scenario({"base": SMALL, "system": {"facility": {"cooling": cooling}}}).system.facility.cooling
+    assert len(caught) == 3
+    assert float(found.rejection.approach) == 7.0
+    assert float(found.weather.wet_bulb) == 293.15
+    assert float(found.weather.spread) == 2.0
+    assert float(found.weather.dry_bulb) == 293.55  # of Texas, as before
 
 
 def test_an_old_key_beats_the_new_one_below_it():
