@@ -29,6 +29,8 @@ PLACES = {
     "networks": "network",
     "software": "software",
     "facilities": "facility",
+    "weather": "facility.cooling.weather",
+    "inlets": "facility.cooling.inlet",
     "regions": "market",
     "prices": "market.price",
     "carbon": "market.carbon",

@@ -199,7 +199,8 @@ def check_system(system: TrainingSystem, plan: TrainingPlan) -> None:
 
 def check_supplies(system: TrainingSystem) -> None:
     """Warn where a chip and its share of the host draw more than their power supplies are rated for."""
-    need = float(system.accelerator.rated_power) + float(system.node.overhead_power) / float(system.node.chips)
+    rated, warmest = system.accelerator.rated_power, system.facility.cooling.inlet.recommended_highest
+    need = float(rated) + float(system.host_power(rated, warmest))
     for name in ("power_supply", "uninterruptible"):
         rating = float(getattr(system.facility, name).rated_power)
         if need > rating:

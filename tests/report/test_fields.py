@@ -53,6 +53,7 @@ def test_every_output_has_a_unit_in_its_key():
         "B": "_b",
         "USD": "_usd",
         "kg": "_kg",
+        "m^3": "_m3",
         "bit": "_bit",
         "J s": "_j_s",
         "token/J": "_token_per_j",
