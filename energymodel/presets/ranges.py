@@ -47,7 +47,7 @@ def _fields(owner: str, names: str, allowed: Range) -> dict[tuple[str, str], Ran
 
 
 RANGES: dict[tuple[str, str], Range] = {
-    **_fields("Accelerator", "peak_flops peak_flops_fp8 peak_flops_fp4 peak_flops_tf32 peak_flops_fp32", ABOVE_ZERO),
+    **_fields("Accelerator", "peak_flops", ABOVE_ZERO),
     **_fields("Accelerator", "reference_clock memory_capacity memory_bandwidth rated_power busy_power", ABOVE_ZERO),
     **_fields("Accelerator", "reference_voltage die_area heat_capacity maximum_temperature bits_per_flop", ABOVE_ZERO),
     **_fields("Accelerator", "minimum_clock gemm_efficiency memory_efficiency fp8_energy_ratio", SHARE_ABOVE_ZERO),
@@ -98,7 +98,7 @@ RANGES: dict[tuple[str, str], Range] = {
     **_fields("TrainingSystem", "mixture_exponent", SHARE),
     **_fields("TrainingSystem", "capacity_per_parameter", ABOVE_ZERO),
     **_fields("PowerCriticalBatch", "exponent", SHARE),
-    **_fields("PowerCriticalBatch", "coefficient", ABOVE_ZERO),
+    **_fields("PowerCriticalBatch", "at_pivot pivot", ABOVE_ZERO),
     **_fields("KaplanCriticalBatch", "coefficient", ABOVE_ZERO),
     **_fields("TrainingPlan", "chips", AT_LEAST_ONE),
     **_fields("TrainingPlan", "batch power_cap", ABOVE_ZERO),
