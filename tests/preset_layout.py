@@ -43,6 +43,7 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
         "busy_power": "W",
         "reference_memory_utilization": "1",
         "fp8_energy_ratio": "1",
+        "spin_activity": "1",
         "voltage": ("VoltageCurve", "PolynomialVoltage"),
         "reference_voltage": "V",
         "leakage": ("Leakage",),
