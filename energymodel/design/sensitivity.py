@@ -58,7 +58,7 @@ class NumberEffects:
     """A number of the scenario and what follows from it.
 
     - `value`, `low`, `high`: in `unit`; its 5 % and 95 % quantiles, or for a decision the next values to choose.
-    - `provenance`: kind (prior, measured, specification, derived, given), source.
+    - `provenance`: kind (prior, measured, specification, published, derived, definition, given), source.
     - `distribution`: what is known of it, `None` if the scenario says nothing.
     - `action`: `"change"` for a decision, `"measure"` for knowledge that is uncertain or a prior, `"free"` for a
       decision that the search has taken, `"given"` for the rest.

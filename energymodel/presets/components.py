@@ -62,7 +62,7 @@ class Provenance(NamedTuple):
 
     @property
     def is_prior(self) -> bool:
-        """Whether the number is recalled or assumed, not measured or specified."""
+        """Whether the number is recalled or assumed: neither sourced nor a definition, which nobody could measure."""
         return self.kind == "prior"
 
 
