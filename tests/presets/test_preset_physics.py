@@ -1,9 +1,15 @@
 """Are the preset numbers physically consistent, and do they reproduce what their sources publish?"""
 
+import json
+import math
+import statistics
+from pathlib import Path
+
 import pytest
 
 from preset_layout import COMPONENTS, names, read, value
 
+EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
 DEVICES = [name for name in names("hardware") if name != "near-limit"]
 
 
@@ -45,6 +51,31 @@ def test_h100_is_the_default_of_the_specification():
     assert (value(device, "voltage.floor"), value(device, "voltage.knee")) == (0.70, 0.60)
     # 3.35e12 B/s x 8 x 3.9e-12 J/bit = 104.5 W, printed as 105 W.
     assert value(device, "memory_bandwidth") * 8 * value(device, "memory_energy") == pytest.approx(105, abs=0.5)
+
+
+def test_h100_efficiency_is_that_of_the_fitted_clusters():
+    # Fitted without a half size and with tiles, which take 5 % of the products of Llama 3 405B; at 2048 units per chip.
+    found = json.loads((EXPERIMENTS / "01_step_time" / "result.json").read_text(encoding="utf-8"))["constants"]
+    fitted = [
+        one["value"] for one in found if "h100" in one["cluster"] and one["constant"] == "accelerator.gemm_efficiency"
+    ]
+    assert len(fitted) == 6
+    device = read("hardware", "h100-sxm")
+    alike = [one * 0.95 * (1 + value(device, "gemm_half_size") / 2048) for one in fitted]
+    spread = float(device["gemm_efficiency"]["distribution"].removeprefix("lognormal "))
+    assert spread == pytest.approx(statistics.stdev(map(math.log, fitted)), abs=0.005)
+    mean = statistics.geometric_mean(alike)
+    assert abs(math.log(value(device, "gemm_efficiency") / mean)) < spread
+    assert min(alike) < value(device, "gemm_efficiency") < max(alike)
+
+
+def test_supplies_deliver_what_was_metered():
+    # experiments/04_metered_runs: 97.7 % at the 850 W per chip of busy nodes, six supplies of 3.3 kW for 8 chips.
+    supply = read("facilities", "air-cooled")["power_supply"]
+    load = 850 / value(supply, "rated_power")
+    assert value(supply, "rated_power") == 6 * 3300 / 8
+    a0, a1, a2 = (value(supply, f"{kind}_loss") for kind in ("fixed", "proportional", "quadratic"))
+    assert load / (load + a0 + a1 * load + a2 * load**2) == pytest.approx(0.977, abs=5e-5)
 
 
 @pytest.mark.parametrize("name", names("nodes"))
@@ -185,7 +216,8 @@ def test_prices_in_units_people_use():
     owned, rented = read("prices", "owned"), read("prices", "rented")
     assert value(owned, "demand_charge") * 1000 * 730 * 3600 == pytest.approx(15)
     assert value(owned, "electricity") * 3.6e6 == pytest.approx(0.08)
-    assert value(owned, "life") == 4 * 8760 * 3600
+    assert value(owned, "life") == value(read("carbon", "standard"), "chip_life") == 5.5 * 8760 * 3600
+    assert value(owned, "facility_life") == 25 * 8760 * 3600
     assert value(rented, "chip_time") * 3600 == pytest.approx(2)
 
 
