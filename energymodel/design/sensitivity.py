@@ -153,12 +153,7 @@ class Sensitivity:
     def by_elasticity(self, output: str | None = None) -> list[NumberEffects]:
         """All numbers, the one with the largest elasticity of the output first; those without an elasticity last."""
         name = output or next(iter(self.values))
-
-        def key(row: NumberEffects) -> float:
-            elasticity = row.effects[name].elasticity
-            return math.inf if elasticity is None else -abs(elasticity)
-
-        return sorted(self.rows, key=key)
+        return sorted(self.rows, key=lambda row: math.inf if (e := row.effects[name].elasticity) is None else -abs(e))
 
     def by_step(self, output: str | None = None) -> list[NumberEffects]:
         """Decisions with another value to choose, the one whose next value improves the output most first."""
@@ -172,6 +167,11 @@ class Sensitivity:
         squares = self._squares(output)
         whole = sum(squares.values())
         return {path: square / whole if whole else 0.0 for path, square in squares.items()}
+
+    def prior_share(self, output: str | None = None) -> float:
+        """Share of priors in the variance of an output, as `shares`; zero if nothing uncertain moves it [1]."""
+        shares = self.shares(output)
+        return sum(shares.get(row.path, 0.0) for row in self.rows if row.provenance.is_prior)
 
     def together(self, output: str | None = None) -> float:
         """Relative change of an output that all uncertain numbers together reach in either direction, with the
@@ -355,7 +355,7 @@ def _to_first_order(output: float, slope: float, elasticity: float | None, value
 
 
 def _action(path: str, scenario: Scenario, distribution: NumberDistribution | None) -> str:
-    if distribution is not None:
+    if distribution is not None and not scenario.provenance[path].is_definition:
         return MEASURE
     if path.startswith("plan.") or path in scenario.optimize.vary:
         return CHANGE

@@ -65,6 +65,11 @@ class Provenance(NamedTuple):
         """Whether the number is recalled or assumed: neither sourced nor a definition, which nobody could measure."""
         return self.kind == "prior"
 
+    @property
+    def is_definition(self) -> bool:
+        """Whether the number is a convention of the model, which no measurement could change."""
+        return self.kind == "definition"
+
 
 def expand_presets(table: Any, kind: type, path: str) -> dict[str, Any]:
     """Replace preset names by what their files say, at this component and below."""

@@ -25,7 +25,8 @@ def sensitivity_report(found: Sensitivity, top: int = TOP) -> RenderableType:
     """What is asked, what to measure next, what to change next, and the largest elasticities."""
     parts: list[RenderableType] = [Text(found.scenario.title, style="bold"), Text(headline(found)), ""]
     if found.rows:
-        parts += [measure_table(found, top), Text(together_line(found), style="dim"), ""]
+        lines = f"{together_line(found)}\n{prior_line(found)}"
+        parts += [measure_table(found, top), Text(lines, style="dim"), ""]
         parts += [limits_table(found) if found.optimum else change_table(found, top), ""]
         parts += [elasticity_table(found, top), "", Text("\n".join(notes(found)), style="dim")]
     return Group(*parts)
@@ -79,6 +80,14 @@ def together_line(found: Sensitivity) -> str:
     parts = ", ".join(f"{_word(name)} ± {100 * found.together(name):.2g} %" for name in found.values)
     count = sum(row.is_uncertain for row in found.rows)
     return f"All {count} together, if independent (root of the sum of squares): {parts}."
+
+
+def prior_line(found: Sensitivity) -> str:
+    """What share of the variance of each output rests on numbers that nobody measured."""
+    uncertain = [row for row in found.rows if row.is_uncertain]
+    count = sum(row.provenance.is_prior for row in uncertain)
+    parts = ", ".join(f"{_word(name)} {100 * found.prior_share(name):.0f} %" for name in found.values)
+    return f"Share of the variance that comes from the {count} of them that are priors: {parts}."
 
 
 class Choice(NamedTuple):
@@ -255,7 +264,12 @@ def sensitivity_json(found: Sensitivity) -> dict[str, Any]:
         "message": found.message,
         "quantiles": list(SHARES),
         "outputs": {
-            name: {"value": value, "unit": found.units[name], "together": found.together(name)}
+            name: {
+                "value": value,
+                "unit": found.units[name],
+                "together": found.together(name),
+                "prior_share": found.prior_share(name),
+            }
             for name, value in found.values.items()
         },
         "limits": {

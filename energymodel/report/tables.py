@@ -166,6 +166,7 @@ def provenance_notes(scenario: Scenario) -> RenderableType:
     count = sum(origin.is_prior for origin in system)
     lines.append(
         f"{count} of the {len(system)} numbers of the system are priors; `energymodel presets show {scenario.name}` "
-        "lists each with its source."
+        f"lists each with its source, and `energymodel sensitivity {scenario.name}` says what share of the variance "
+        "rests on them."
     )
     return Text("\n".join(lines), style="dim")

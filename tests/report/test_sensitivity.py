@@ -43,9 +43,11 @@ def test_the_report_says_what_to_measure_and_what_to_change():
     assert "+10.0 %" in measured
     assert "-8.0 %" in measured
     assert "94 %" in measured
-    assert "prior" in measured
+    assert "derived" in measured
     assert "6 %" in _line(lines, "system.facility.cooling.rejection.approach", "5 K", "15 K")
     assert "± 9.3 %" in _line(lines, "All 2 together")
+    # The efficiency has a source, the approach is a prior: 5 of 87.
+    assert "the 1 of them that are priors: energy 6 %, loss 0 %." in _line(lines, "Share of the variance")
     assert "-5.0 %" in _line(lines, "plan.clock", "0.9")
 
 
@@ -85,9 +87,16 @@ def test_the_report_of_an_optimum_has_limits_and_marks_what_was_searched_again()
 def test_json_is_strict_and_complete():
     tree = json.loads(dumps(sensitivity_json(sensitivity())), parse_constant=pytest.fail)
     rows = {row["path"]: row for row in tree["numbers"]}
-    assert tree["outputs"]["energy"] == {"value": 100.0, "unit": "J", "together": pytest.approx(0.0932738, abs=1e-6)}
+    together, from_priors = pytest.approx(0.0932738, abs=1e-6), pytest.approx(5.0 / 87.0)
+    expected = {"value": 100.0, "unit": "J", "together": together, "prior_share": from_priors}
+    assert tree["outputs"]["energy"] == expected
     row = rows["system.accelerator.gemm_efficiency"]
-    assert (row["kind"], row["unit"], row["action"], row["distribution"]) == ("prior", "1", "measure", "lognormal 0.08")
+    assert (row["kind"], row["unit"], row["action"], row["distribution"]) == (
+        "derived",
+        "1",
+        "measure",
+        "lognormal 0.1",
+    )
     assert row["effects"]["energy"]["at_low"] == 110.0
     assert row["effects"]["energy"]["share"] == pytest.approx(82.0 / 87.0)
     assert row["range"] == "quantiles"
