@@ -212,6 +212,14 @@ def test_chip_lifetime_is_that_of_llama_3():
     assert lifetime / 16384 / 3600 == pytest.approx(3.09, abs=5e-3)
 
 
+def test_restarts_leave_the_effective_time_of_llama_3():
+    # Young's interval: checkpoints and lost work cost sqrt(2 x 30 s x 11135 s) = 817 s; a tenth of 11135 s is 1113 s.
+    reliability = read("reliability", "llama-3")
+    between = value(reliability, "chip_mtbf") / 16384
+    lost = math.sqrt(2 * value(reliability, "checkpoint_time") * between)
+    assert lost + value(reliability, "restart_time") == pytest.approx(0.1 * between, rel=0.01)
+
+
 def test_prices_in_units_people_use():
     owned, rented = read("prices", "owned"), read("prices", "rented")
     assert value(owned, "demand_charge") * 1000 * 730 * 3600 == pytest.approx(15)
