@@ -14,10 +14,15 @@ from preset_layout import COMPONENTS, ROOT, names, read
 KINDS = {"measured", "specification", "published", "derived", "definition", "prior"}
 # What no measurement could change: terms that are off, numerical widths, references, conventions of accounting.
 DEFINED = {
+    "absorbed_overhead",
     "bits_per_flop",
     "blend_time",
+    "blend_width",
+    "coding",
+    "contention_exponent",
     "delay_cost",
     "expert_imbalance",
+    "flow",
     "fraction",
     "gemm_tile",
     "reference_temperature",
