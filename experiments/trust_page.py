@@ -18,7 +18,7 @@ Every error below is a held-out error: no constant of the prediction was fitted 
 with, and *held out* says what was kept apart. Mean and largest error are those of the absolute value of predicted over
 measured minus one. Expect errors of this size within the tested range; outside it the error grows, and by how much is
 unknown. Priors are marked wherever they are printed, and `energymodel sensitivity` shows how much a result depends on
-them.
+each, and what share of its variance comes from all of them.
 """
 TAIL = """## Not compared with measurements
 

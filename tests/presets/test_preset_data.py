@@ -26,6 +26,7 @@ DEFINED = {
     "fraction",
     "gemm_tile",
     "reference_temperature",
+    "width",
 }
 DISTRIBUTION = re.compile(
     r"(lognormal|normal) \d*\.?\d+(e-?\d+)?|(uniform|beta) \d*\.?\d+(e-?\d+)? \d*\.?\d+(e-?\d+)?|joint [a-z-]+"
