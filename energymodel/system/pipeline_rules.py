@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from energymodel.errors import InputError
 from energymodel.performance.pipeline_bubble import microbatch_multiple
@@ -118,7 +119,7 @@ def check_pipeline(system: TrainingSystem, plan: TrainingPlan) -> None:
 
 def is_traced(*trees: object) -> bool:
     """Whether some number is not known yet, because a transformation traces it."""
-    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(trees))
+    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(trees))
 
 
 def microbatch_tokens(system: TrainingSystem, plan: TrainingPlan) -> float:

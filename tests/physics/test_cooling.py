@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from energymodel.physics.chiller import CarnotChiller, LiftChiller, QuadraticChiller
+from energymodel.physics.chiller import AbstractChiller, CarnotChiller, LiftChiller, QuadraticChiller
 from energymodel.physics.cooling import (
     UNLIMITED_HEAT_FLUX,
     Cooling,
@@ -16,7 +16,7 @@ from energymodel.physics.cooling import (
     TwoPhaseLoop,
     power_usage_effectiveness,
 )
-from energymodel.physics.heat_rejection import CoolingTower, DryCooler, free_cooling_share
+from energymodel.physics.heat_rejection import AbstractHeatRejection, CoolingTower, DryCooler, free_cooling_share
 from energymodel.physics.weather import Weather
 from gradients import check_grads
 
@@ -33,7 +33,7 @@ def steady(temperature):
     return Weather(temperature, 0.0, 0.0, temperature, 0.0, 0.0, 0.1)
 
 
-def cooling_at(weather, chiller=MOORE, loop=LOOP, rejection=NO_FANS):
+def cooling_at(weather, chiller: AbstractChiller = MOORE, loop=LOOP, rejection: AbstractHeatRejection = NO_FANS):
     return Cooling(loop, chiller, rejection, weather, ANY_INLET, 0.0)
 
 

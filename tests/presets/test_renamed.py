@@ -8,6 +8,9 @@ import pytest
 
 from energymodel.calibration.layout_table import layouts
 from energymodel.calibration.step_prediction import cluster_system
+from energymodel.learning.critical_batch import PowerCriticalBatch
+from energymodel.learning.learning import CriticalBatchLearning
+from energymodel.physics.heat_rejection import CoolingTower, EvaporativeAir
 from energymodel.presets.components import CATEGORY_OF, final_classes
 from energymodel.presets.files import names, read_preset
 from energymodel.presets.renamed import RENAMED, current_name, current_names
@@ -68,6 +71,7 @@ def test_weather_and_approach_of_a_file_move_to_their_components():
     with pytest.warns(FutureWarning, match="is now called") as caught:
         found = load_scenario({"base": SMALL, "system": {"facility": {"cooling": cooling}}}).system.facility.cooling
     assert len(caught) == 3
+    assert isinstance(found.rejection, EvaporativeAir | CoolingTower)
     assert float(found.rejection.approach) == 7.0
     assert float(found.weather.wet_bulb) == 293.15
     assert float(found.weather.spread) == 2.0
@@ -120,15 +124,19 @@ def _renamed(tables, words):
     return {words.get(key, key): _renamed(value, words) for key, value in tables.items()}
 
 
+def critical_batch(source, changes=()):
+    """The power law of the critical batch of a scenario."""
+    learning = load_scenario(source, changes).system.learning
+    assert isinstance(learning, CriticalBatchLearning)
+    assert isinstance(learning.critical_batch, PowerCriticalBatch)
+    return learning.critical_batch
+
+
 def test_old_coefficient_of_the_critical_batch():
     old = {"component": "PowerCriticalBatch", "coefficient": "96.4608 token", "exponent": 0.462}
     with pytest.warns(FutureWarning, match='is now "at_pivot"'):
-        law = load_scenario(
-            {"base": SMALL, "system": {"learning": {"critical_batch": old}}}
-        ).system.learning.critical_batch
+        law = critical_batch({"base": SMALL, "system": {"learning": {"critical_batch": old}}})
     assert (float(law.at_pivot), float(law.pivot), float(law.exponent)) == (96.4608, 1.0, 0.462)
     with pytest.warns(FutureWarning, match='is now "at_pivot"'):
-        law = load_scenario(
-            SMALL, ["system.learning.critical_batch.coefficient=96.4608 token"]
-        ).system.learning.critical_batch
+        law = critical_batch(SMALL, ["system.learning.critical_batch.coefficient=96.4608 token"])
     assert (float(law.at_pivot), float(law.pivot)) == (96.4608, 1.0)

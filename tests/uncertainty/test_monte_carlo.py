@@ -13,6 +13,8 @@ from scipy.stats import norm
 import energymodel as em
 from cli.shell import SMALL, run
 from energymodel.errors import InputError
+from energymodel.learning.critical_batch import PowerCriticalBatch
+from energymodel.learning.learning import CriticalBatchLearning
 from energymodel.presets.distributions import parse_distribution, read_joint
 from energymodel.uncertainty.draws import UncertainNumber, number_sampler, parse_numbers
 from energymodel.uncertainty.monte_carlo import MonteCarlo, prepare_monte_carlo, sample_axes
@@ -300,7 +302,9 @@ def test_numbers_of_the_critical_batch_are_drawn_together_and_hardly_correlated(
     assert numbers == ("at_pivot", "exponent", "sharpness")
     assert logarithmic == (True, False, True)
     assert np.max(np.abs(np.corrcoef(draws.T)[np.triu_indices(3, 1)])) < 0.3
-    law = scenario.system.learning.critical_batch
+    learning = scenario.system.learning
+    assert isinstance(learning, CriticalBatchLearning)
+    assert isinstance(law := learning.critical_batch, PowerCriticalBatch)
     one = parse_distribution(texts["at_pivot"], path + "at_pivot", "token", float(law.at_pivot))
     low, middle, high = one.quantiles(float(law.at_pivot), [0.05, 0.5, 0.95])
     assert low < 0.98 * middle < float(law.at_pivot) < 1.02 * middle < high
