@@ -30,7 +30,7 @@ SUPPLY = "system.facility.power_supply.rated_power"
 PLAN = ("plan.batch", "plan.coolant_temperature", "plan.chips", "system.facility.cooling.loop.flow", SUPPLY)
 BOUNDS = {
     "plan.batch": (2.0**18, 2.0**31),  # token
-    "plan.coolant_temperature": (283.15, 318.15),  # K, docs/physics.md C
+    "plan.coolant_temperature": (283.15, 313.15),  # K, up to that of class W40
     "plan.chips": (8.0, 16384.0),
     "system.facility.cooling.loop.flow": (0.2, 3.0),
     SUPPLY: (0.01, 4000.0),  # W
