@@ -13,7 +13,14 @@ from energymodel.presets.files import names, read_preset, read_toml
 from energymodel.presets.layers import lay, nested, title_of
 from energymodel.presets.question import Limits, Question, Ranges, parse_question
 from energymodel.presets.renamed import current_name, current_names, current_system
-from energymodel.presets.validate import check_measured, check_plan, check_supplies, check_system, check_values
+from energymodel.presets.validate import (
+    check_cooling,
+    check_measured,
+    check_plan,
+    check_supplies,
+    check_system,
+    check_values,
+)
 from energymodel.system.plan import TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 
@@ -133,6 +140,7 @@ def _build(name: str, tables: dict[str, Any]) -> Scenario:
     check_system(system, plan)
     titles = {name: str(system_tables[name].get("title", "")) for name in ("software", "accelerator")}
     check_plan(system, plan, titles)
+    check_cooling(system.facility.cooling)
     check_supplies(system)
     calibration = tables.get("calibration", {})
     check_measured(system, float(plan.power_cap), calibration)

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -9,6 +10,7 @@ import numpy as np
 
 from energymodel.errors import InputError
 from energymodel.performance.topology import FatTree
+from energymodel.physics.cooling import Cooling
 from energymodel.physics.limits import landauer_energy
 from energymodel.presets.ranges import check_number
 from energymodel.system.evaluate import learning_of, parameters_in_loss
@@ -20,6 +22,12 @@ from energymodel.units import format_quantity
 
 WHOLE = 1e-6
 UNLIMITED_TOKENS = 1e20  # a million times the largest run: what is left of the loss then is its floor
+LARGEST_RISE = 200.0  # [K] of any coolant from supply to return
+SHARES_OF_COOLING = {
+    "loop": ("air_share", "quality"),
+    "chiller": ("load", "fixed_work"),
+    "rejection": ("effectiveness", "evaporated_share"),
+}
 COUNTS = ("tensor", "pipeline", "virtual_stages", "context", "expert", "microbatch")
 
 
@@ -210,6 +218,41 @@ def check_supplies(system: TrainingSystem) -> None:
                 UserWarning,
                 stacklevel=1,
             )
+
+
+def check_cooling(cooling: Cooling, path: str = "system.facility.cooling") -> None:
+    """Check that shares of the cooling are shares, that water is made up, and that temperatures are in order.
+
+    **Raises:** `InputError` for the first number that cannot be.
+    """
+    for holder, shares in SHARES_OF_COOLING.items():
+        part = getattr(cooling, holder)
+        for name in shares:
+            share = float(getattr(part, name, 0.0))
+            if share > 1.0 + WHOLE:
+                raise InputError(f"{path}.{holder}.{name}: {share:g} is not a share between 0 and 1. Lower it.")
+    makeup = float(getattr(cooling.rejection, "makeup", 1.0))
+    if makeup < 1.0:
+        raise InputError(
+            f"{path}.rejection.makeup: {makeup:g} of the water evaporated is taken in, but at least 1 must be. Give "
+            "C / (C - 1) for C cycles of concentration, 1.33 for 4."
+        )
+    rise = float(cooling.loop.return_rise(cooling.inlet.recommended_highest))
+    if not 0.0 < rise < LARGEST_RISE:
+        raise InputError(f"{path}.loop: coolant that warms by {rise:g} K carries no heat. Check coolant_rise and flow.")
+    weather, inlet = cooling.weather, cooling.inlet
+    ordered = (
+        (f"{path}.weather", weather, ("wet_bulb", "dry_bulb")),
+        (f"{path}.inlet", inlet, ("lowest", "recommended_lowest", "recommended_highest", "highest")),
+    )
+    for where, part, names in ordered:
+        for low, high in pairwise(names):
+            below, above = float(getattr(part, low)), float(getattr(part, high))
+            if below > above:
+                raise InputError(
+                    f"{where}.{low}: {format_quantity(below, 'K')} is above {high}, {format_quantity(above, 'K')}. "
+                    "Lower the one or raise the other."
+                )
 
 
 def check_precisions(shares: Mapping[str, float], where: str) -> None:
