@@ -24,7 +24,7 @@ from energymodel.design.result import NearTie
 from energymodel.design.rounding import TOLERATED, RelaxedLanes, RoundedPlan, plans_at, round_layouts, solve_at_counts
 from energymodel.presets.scenario import Scenario
 from energymodel.system.outcome import TrainingOutcome
-from energymodel.system.outputs import objective_value
+from energymodel.system.outputs import objective_value, parse_objective
 from energymodel.system.plan import TrainingPlan
 
 MOST = 128  # layouts that are searched, those with the best objective
@@ -46,6 +46,12 @@ def saved_beside(minimize: str) -> str:
     return "money" if minimize == "energy" else "energy"
 
 
+def tolerance_of(scenario: Scenario) -> float:
+    """Share by which the objective may exceed the lowest [1]; none of a loss, of which half a percent is much."""
+    asked = scenario.optimize
+    return 0.0 if "loss" in parse_objective(asked.minimize).names() else asked.tolerance
+
+
 def evaluated(
     scenario: Scenario, problem: DesignProblem, lattice: Lattice, rounded: list[RoundedPlan]
 ) -> list[EvaluatedPlan]:
@@ -65,7 +71,7 @@ def near_tie(
     Of plans that save the same, the cheapest is meant. The exact optimum stays if the other saves less, in percent,
     than it costs.
     """
-    tolerance, saved = scenario.optimize.tolerance, saved_beside(problem.minimize)
+    tolerance, saved = tolerance_of(scenario), saved_beside(problem.minimize)
     within = _least_within(problem, saved, math.exp(rounded[0].value - TOLERATED) * (1.0 + tolerance))
     near = [one for one in rounded if one.value <= rounded[0].value + math.log1p(tolerance)]
     plans = [*_in_layouts(within, searched, near[0].value + math.log1p(tolerance)), *_at_counts(within, searched, near)]

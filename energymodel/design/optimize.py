@@ -14,7 +14,7 @@ import numpy as np
 from energymodel.design.conflicts import SHARED, conflicts
 from energymodel.design.layout_search import LayoutSearch, restart, search_layouts
 from energymodel.design.layouts import Lattice, take
-from energymodel.design.near_ties import EvaluatedPlan, near_tie, saved_beside
+from energymodel.design.near_ties import EvaluatedPlan, near_tie, saved_beside, tolerance_of
 from energymodel.design.problem import Criteria, DesignProblem, formulate
 from energymodel.design.relaxation import evaluate_points, fitting_layouts, layout_bounds, solve_relaxed
 from energymodel.design.result import (
@@ -159,7 +159,7 @@ def _optimum(
     criteria = jax.tree.map(lambda leaf: np.asarray(leaf)[None], plans.criteria)
     [(plan, outcome)] = plans_at(scenario, problem, point[None], layout, criteria, counts)
     best, tie = float(objective_value(outcome, problem.minimize)), None
-    if winner and not broken and not searched.interrupted and scenario.optimize.tolerance > 0.0:
+    if winner and not broken and not searched.interrupted and tolerance_of(scenario) > 0.0:
         saved = saved_beside(problem.minimize)
         tell(f"looking for less {saved} within {100.0 * scenario.optimize.tolerance:g} % of the optimum")
         exact = EvaluatedPlan(plan, outcome, point)

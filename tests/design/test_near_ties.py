@@ -8,7 +8,7 @@ import pytest
 
 import energymodel as em
 from energymodel.compilation import compiler_options
-from energymodel.design.near_ties import saved_beside
+from energymodel.design.near_ties import saved_beside, tolerance_of
 from energymodel.design.problem import formulate, row_of_objective
 from energymodel.report.plan_report import near_tie_line
 from energymodel.system.evaluate import evaluate_once
@@ -35,6 +35,11 @@ def fastest(scenario):
 )
 def test_the_row_of_an_objective_is_below_its_limit_where_the_objective_is(minimize, row):
     assert row_of_objective(minimize) == row
+
+
+def test_a_loss_has_no_near_ties(scenario):
+    assert tolerance_of(scenario.with_question("loss")) == tolerance_of(scenario.with_question("loss^2*time")) == 0.0
+    assert tolerance_of(scenario.with_question("time", tolerance=0.01)) == 0.01
 
 
 def test_energy_is_saved_and_money_where_energy_is_minimized():
