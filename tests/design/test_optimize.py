@@ -12,6 +12,7 @@ from energymodel.design.layouts import candidates
 from energymodel.design.problem import formulate
 from energymodel.design.relaxation import COARSE, screen
 from energymodel.design.result import SearchResult
+from energymodel.presets.validate import check_plan
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outputs import objective_value
 
@@ -37,6 +38,7 @@ def test_plan_is_realizable(scenario, optimum):
     microbatches = float(plan.batch.item() / (data * layout.microbatch * scenario.system.workload.sequence))
     assert microbatches == round(microbatches)
     assert microbatches >= 1
+    check_plan(scenario.system, plan)  # also that the pipeline runs
     assert float(plan.chips) % float(scenario.system.node.chips) == 0
 
 
@@ -81,6 +83,7 @@ def test_not_beaten_by_random_realizable_plans(scenario, optimum, wanted):
         whole_nodes = (data * group) % node == 0
         replica = data * layouts.microbatch * sequence
         tokens = float(scenario.plan.batch.item()) * random.uniform(0.3, 1.5, count)
+        replica = replica * np.where(layouts.virtual_stages > 1.0, layouts.pipeline, 1.0)  # whole groups
         batch = np.maximum(1.0, np.floor(tokens / replica)) * replica
         point = {
             "plan.batch": batch,
