@@ -184,10 +184,13 @@ def adaptive_batch(
 
 
 def least_batch(system: TrainingSystem, plan: TrainingPlan) -> Float[Array, ""]:
-    """One micro-batch for every replica, `d b s` [token] [Narayanan et al. 2021]."""
+    """The fewest micro-batches m of the schedule for every replica, `m d b s` [token] [Narayanan et al. 2021].
+
+    Whole multiples of it are batches that the pipeline runs.
+    """
     layout = plan.layout
     data = data_parallel_degree(plan.chips, layout.tensor, layout.pipeline, layout.context)
-    return data * layout.microbatch * system.workload.sequence
+    return data * layout.fewest_microbatches * layout.microbatch * system.workload.sequence
 
 
 def _best_batches(problem: DesignProblem, knots: int, method: str) -> tuple[ScheduleForm, list[Solution]]:

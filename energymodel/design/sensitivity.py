@@ -26,6 +26,7 @@ from energymodel.presets.distributions import NumberDistribution, distributions
 from energymodel.presets.question import Limits, Ranges
 from energymodel.presets.scenario import Scenario
 from energymodel.presets.validate import COUNTS, check_plan
+from energymodel.system.pipeline_rules import microbatch_tokens, multiple_count
 
 SHARES = (0.05, 0.95)
 """Probabilities of the quantiles at which uncertain numbers are set."""
@@ -366,7 +367,8 @@ def next_values(scenario: Scenario, path: str) -> tuple[float | None, float | No
     """The next lower and the next higher value of a decision with which the plan can still be run, in SI.
 
     Degrees of parallelism halve and double, switches turn, chips and batch change by a tenth in whole replicas and
-    whole micro-batches, temperatures by 5 K, all else by a tenth; the clock stays within what the chip allows.
+    micro-batches as the schedule takes them, temperatures by 5 K, all else by a tenth; the clock stays within what the
+    chip allows.
     """
     run, name = TrainingRun(scenario.system, scenario.plan), path.rpartition(".")[2]
     value, system, plan = run.values[path], run.system, run.plan
@@ -375,8 +377,7 @@ def next_values(scenario: Scenario, path: str) -> tuple[float | None, float | No
     if path.startswith("plan.layout."):
         lower, higher = (value / 2.0, value * 2.0) if name in COUNTS else (0.0, 1.0)
     elif path in ("plan.chips", "plan.batch"):
-        sequence = float(system.workload.sequence)
-        unit = group if name == "chips" else float(plan.chips) / group * float(plan.layout.microbatch) * sequence
+        unit = group if name == "chips" else microbatch_tokens(system, plan) * multiple_count(system, plan.layout)
         lower, higher = unit * math.floor(lower / unit), unit * math.ceil(higher / unit)
     elif path == "plan.clock":
         lower, higher = max(lower, float(system.accelerator.minimum_clock)), min(higher, 1.0)
@@ -396,6 +397,4 @@ def _can_run(run: TrainingRun, path: str, end: float) -> bool:
         check_plan(changed.system, changed.plan)
     except InputError:
         return False
-    layout, layers = changed.plan.layout, float(changed.system.workload.layers)
-    most = math.ceil(layers / float(layout.pipeline)) if float(layout.pipeline) > 1.0 else 1
-    return not in_layout or float(layout.virtual_stages) <= most
+    return True
