@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import energymodel
+from energymodel.learning.recipe import Recipe
 from energymodel.presets.components import expand_presets
 from energymodel.presets.files import names, read_preset
 from energymodel.system.facility import Facility, Market
@@ -227,7 +228,9 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
         "token_trend": "1",
         "batch_trend": "1",
     },
-    "Recipe": {"precision": ("NarrowProducts",)},
+    "Recipe": {"precision": ("NarrowProducts",), "optimizer": ("Optimizer",), "learning_rate": ("LearningRate",)},
+    "Optimizer": {"token_efficiency": "1"},
+    "LearningRate": {"token_efficiency": "1", "stiffness": "nat/token", "ratio": "1"},
     "NarrowProducts": {
         "fp8_parameter_efficiency": "1",
         "fp8_token_efficiency": "1",
@@ -240,9 +243,9 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
 
 
 def read(folder, name):
-    """A preset with its base; a region or a facility with the presets that it names."""
+    """A preset with its base; a region, a facility or a recipe with the presets that it names."""
     tables = read_preset(folder, name)
-    kind = {"regions": Market, "facilities": Facility}.get(folder)
+    kind = {"regions": Market, "facilities": Facility, "recipes": Recipe}.get(folder)
     return expand_presets(tables, kind, name) if kind else tables
 
 

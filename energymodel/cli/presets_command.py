@@ -36,6 +36,8 @@ PLACES = {
     "carbon": "market.carbon",
     "learning": "learning",
     "recipes": "recipe",
+    "optimizers": "recipe.optimizer",
+    "schedules": "recipe.learning_rate",
     "reliability": "reliability",
 }
 """Where a scenario holds a component of each category."""

@@ -1,9 +1,11 @@
-"""What do number formats and other choices of a training recipe cost in loss?
+"""What do number formats, optimizer and learning rate cost in loss, or save?
 
-Loss laws are fitted to runs with one recipe: 16-bit products. Another recipe acts as if the model had fewer parameters
-and the run fewer tokens. Narrow are the inputs of the products with weights in the layers: weights and activations in
-the forward pass, their gradients in the backward pass. Sums within a product, attention, the output head, embeddings,
-norms, master weights and optimizer states keep 16 or 32 bits.
+Loss laws are fitted to runs with one recipe: 16-bit products, AdamW, cosine decay to a tenth at the end of the run.
+Another recipe acts as if the model had fewer parameters and the run fewer tokens, or more.
+
+Narrow are the inputs of the products with weights in the layers: weights and activations in the forward pass, their
+gradients in the backward pass. Sums within a product, attention, the output head, embeddings, norms, master weights and
+optimizer states keep 16 or 32 bits.
 """
 
 import equinox as eqx
@@ -11,6 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.learning.learning import AbstractLearning
+from energymodel.learning.learning_rate import mismatch_loss
 from energymodel.numerics import Numeric, Real, component, real
 
 WEIGHT_SENSITIVITY, ACTIVATION_SENSITIVITY = 2.6745, 2.2102
@@ -69,35 +72,62 @@ class NarrowProducts(eqx.Module):
         return share_worth(fp8, self.fp8_token_efficiency) * share_worth(fp4, self.fp4_token_efficiency)
 
 
+class Optimizer(eqx.Module):
+    """How gradients become updates: tokens of AdamW that one token is worth, both tuned."""
+
+    token_efficiency: Real = real("1")
+
+
+class LearningRate(eqx.Module):
+    """How the learning rate decays, and how far it is from the best.
+
+    Tokens are worth `token_efficiency` of those of cosine decay; a rate of `ratio` times the best of its size, tokens
+    and batch adds `(k/2) ln^2 ratio` to the loss (`mismatch_loss`), valid within a factor of four.
+    """
+
+    token_efficiency: Real = real("1")
+    stiffness: Real = real("nat/token")
+    ratio: Real = real("1", 1.0)
+
+    def added_loss(self) -> Float[Array, ""]:
+        """Loss added by a rate that is not the best [nat/token]."""
+        return mismatch_loss(self.ratio, 1.0, self.stiffness)
+
+
 class Recipe(eqx.Module):
     """How a model is trained, in what the loss law does not know."""
 
     precision: NarrowProducts = component()
+    optimizer: Optimizer = component()
+    learning_rate: LearningRate = component()
 
 
 class RecipeLearning(AbstractLearning):
     """Learning under another recipe than that of the loss law: parameters and tokens are worth less or more.
 
-    `L(N, D) = L_law(w_N N, w_D D)` [Castro et al. 2025, eq. 3].
+    `L(N, D) = L_law(w_N N, w_D D) + dL` [Castro et al. 2025, eq. 3].
     """
 
     whole: AbstractLearning = component()
     parameters_worth: Real = real("1", doc="w_N")
     tokens_worth: Real = real("1", doc="w_D")
+    added_loss: Real = real("nat/token", 0.0, doc="dL")
 
     def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.loss`."""
-        return self.whole.loss(self._parameters(parameters), effective_tokens)
+        return self.whole.loss(self._parameters(parameters), effective_tokens) + self.added_loss
 
     def run(
         self, parameters: Numeric, tokens: Numeric, batch: Numeric
     ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
         """See `AbstractLearning.run`."""
-        return self.whole.run(self._parameters(parameters), jnp.asarray(tokens) * self.tokens_worth, batch)
+        worth = jnp.asarray(tokens) * self.tokens_worth
+        loss, effective_tokens = self.whole.run(self._parameters(parameters), worth, batch)
+        return loss + self.added_loss, effective_tokens
 
     def tokens(self, parameters: Numeric, loss: Numeric, batch: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.tokens`."""
-        return self.whole.tokens(self._parameters(parameters), loss, batch) / self.tokens_worth
+        return self.whole.tokens(self._parameters(parameters), loss - self.added_loss, batch) / self.tokens_worth
 
     def tokens_to(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.tokens_to`."""
@@ -105,7 +135,7 @@ class RecipeLearning(AbstractLearning):
 
     def effective_tokens(self, parameters: Numeric, loss: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.effective_tokens`."""
-        return self.whole.effective_tokens(self._parameters(parameters), loss)
+        return self.whole.effective_tokens(self._parameters(parameters), loss - self.added_loss)
 
     def penalty(self, parameters: Numeric, effective_tokens: Numeric, batch: Numeric) -> Float[Array, "..."]:
         """See `AbstractLearning.penalty`."""

@@ -15,7 +15,7 @@ from energymodel.learning.continued import ContinuedLearning
 from energymodel.learning.critical_batch import AbstractCriticalBatch
 from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.loss_law import AbstractLossLaw
-from energymodel.learning.recipe import Recipe
+from energymodel.learning.recipe import LearningRate, Optimizer, Recipe
 from energymodel.performance.reliability import Reliability
 from energymodel.performance.workload import Transformer
 from energymodel.physics.cooling import InletClass
@@ -44,6 +44,8 @@ CATEGORY_OF: dict[type, str] = {
     AbstractLearning: "learning",
     ContinuedLearning: "learning",
     Recipe: "recipes",
+    Optimizer: "optimizers",
+    LearningRate: "schedules",
     AbstractLossLaw: "laws",
     AbstractCriticalBatch: "laws",
     Reliability: "reliability",

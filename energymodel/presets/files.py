@@ -25,7 +25,9 @@ CATEGORIES = {
     "prices": "kinds of price",
     "carbon": "carbon accounting",
     "learning": "laws of learning",
-    "recipes": "training recipes: number formats",
+    "recipes": "training recipes",
+    "optimizers": "optimizers",
+    "schedules": "schedules of the learning rate",
     "laws": "loss laws and critical-batch laws",
     "reliability": "failures and checkpoints",
 }

@@ -66,15 +66,18 @@ def parameters_in_loss(system: TrainingSystem) -> Real:
 
 
 def learning_of(system: TrainingSystem, plan: TrainingPlan) -> RecipeLearning:
-    """Learning from the tokens seen on, with the number formats of the plan [definition].
+    """Learning from the tokens seen on, with the recipe of the system and the number formats of the plan [definition].
 
-    **Returns:** the law, in which a parameter and a token are worth 1 with all products in bf16 [1].
+    **Returns:** the law, in which a parameter and a token are worth 1 with all products in bf16, AdamW and cosine
+    decay of the best learning rate [1].
     """
-    layout, precision = plan.layout, system.recipe.precision
+    layout, recipe = plan.layout, system.recipe
+    of_recipe = recipe.optimizer.token_efficiency * jnp.asarray(recipe.learning_rate.token_efficiency)
     return RecipeLearning(
         whole=ContinuedLearning(system.learning, system.tokens_seen),
-        parameters_worth=precision.parameters_worth(layout.fp8, layout.fp4),
-        tokens_worth=precision.tokens_worth(layout.fp8, layout.fp4),
+        parameters_worth=recipe.precision.parameters_worth(layout.fp8, layout.fp4),
+        tokens_worth=of_recipe * recipe.precision.tokens_worth(layout.fp8, layout.fp4),
+        added_loss=recipe.learning_rate.added_loss(),
     )
 
 

@@ -115,3 +115,28 @@ def test_scenario_of_the_last_version_takes_the_standard_recipe():
     with pytest.warns(FutureWarning, match=r'system\.recipe is missing.*"standard"'):
         found = em.load_scenario({"name": "old", **tables, "system": system})
     assert bool(eqx.tree_equal(found.system, load_scenario(B200).system))
+
+
+def test_optimizer_and_schedule_are_worth_tokens():
+    base = outcome(B200)
+    for change, worth in (
+        ("system.recipe.optimizer=muon", 1.15),
+        ("system.recipe.learning_rate=wsd", 1.17),
+        ("system.recipe.learning_rate=constant", 0.51),
+    ):
+        more = outcome(B200, f"plan.goal.tokens={15e12 * worth!r} token")
+        found = outcome(B200, change)
+        np.testing.assert_allclose(found.loss, more.loss, rtol=1e-9)
+        np.testing.assert_allclose(found.energy.total, base.energy.total, rtol=1e-12)
+        by_loss = outcome(B200, change, f"plan.goal.loss={float(base.loss)!r} nat/token")
+        np.testing.assert_allclose(by_loss.energy.total, base.energy.total / worth, rtol=1e-6)
+
+
+def test_wrong_learning_rate_adds_loss():
+    # By hand: (0.0357 / 2) ln^2 2 = 0.01785 x 0.480453 = 0.008576, at twice and at half the best rate.
+    base = outcome(B200)
+    for ratio in (2.0, 0.5):
+        change = f"system.recipe.learning_rate.ratio={ratio}"
+        np.testing.assert_allclose(outcome(B200, change).loss - base.loss, 0.008576, atol=1e-6)
+        goal = f"plan.goal.loss={float(base.loss)!r} nat/token"
+        assert outcome(B200, change, goal).tokens > 1.1 * base.tokens

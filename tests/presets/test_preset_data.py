@@ -91,6 +91,8 @@ FOLDERS = {
     "carbon": {"Carbon"},
     "laws": {"ChinchillaLaw", "PowerCriticalBatch", "KaplanCriticalBatch"},
     "recipes": {"Recipe"},
+    "optimizers": {"Optimizer"},
+    "schedules": {"LearningRate"},
     "reliability": {"Reliability"},
 }
 FILES = sorted(ROOT / folder / f"{name}.toml" for folder in FOLDERS for name in names(folder))
@@ -220,6 +222,8 @@ CLASSES = {
     "PowerCriticalBatch": "energymodel.learning.critical_batch",
     "KaplanCriticalBatch": "energymodel.learning.critical_batch",
     "Recipe": "energymodel.learning.recipe",
+    "Optimizer": "energymodel.learning.recipe",
+    "LearningRate": "energymodel.learning.recipe",
     "NarrowProducts": "energymodel.learning.recipe",
     "Reliability": "energymodel.performance.reliability",
 }
