@@ -44,13 +44,21 @@ class Fabric(NamedTuple):
     ratio: Scalar
     steps: Numeric = 0.0
 
-    def beyond_node(self, ranks: Numeric, stride: Numeric, rings: Numeric = 1.0) -> Scalar:
+    def ranks_in_domain(self, ranks: Numeric, stride: Numeric, pipeline: Numeric = 1.0) -> Scalar:
+        """Ranks of a group in one domain, those of a node at least [1].
+
+        Neighbors in a node are `stride` chips apart; in different nodes, p pipeline ranks lie between them.
+        """
+        most = jnp.maximum(self.domain / (jnp.asarray(stride) * pipeline), self.node / stride)
+        return inner_ranks(ranks, 1.0, most)
+
+    def beyond_node(self, ranks: Numeric, stride: Numeric, rings: Numeric = 1.0, pipeline: Numeric = 1.0) -> Scalar:
         """Bandwidth of a chip on the rings of a group, `bw / max(1, o r / n_d)` where the group spans domains [B/s].
 
-        Of the n_d ranks of a group in a domain, `stride` chips apart, r send to the next one: a ring leaves a domain
-        once, however many ranks it has there [derivation: load of the links upwards].
+        Of the n_d ranks of a group in a domain, r send to the next one: a ring leaves a domain once, however many
+        ranks it has there [derivation: load of the links upwards].
         """
-        within = jnp.maximum(rings, inner_ranks(ranks, stride, self.domain))
+        within = self.ranks_in_domain(ranks, stride, pipeline)
         leaves = jnp.clip(ranks / within - 1.0, 0.0, 1.0)
         return self.outer_bandwidth / jnp.maximum(1.0, self.ratio * leaves * rings / within)
 
@@ -71,7 +79,7 @@ class Fabric(NamedTuple):
         """
         size, inner = jnp.asarray(size), inner_ranks(ranks, stride, self.node)
         outer = jnp.asarray(ranks) / inner
-        far = self.beyond_node(ranks, stride * jnp.asarray(pipeline), inner)
+        far = self.beyond_node(ranks, stride, inner, pipeline)
         transfer = hierarchical_transfer_time(inner, outer, size, self.inner_bandwidth, far, tree)
         latency = count * hierarchical_latency(inner, outer, self.inner_latency, self.outer_latency, self.steps, tree)
         inner_bytes, outer_bytes = 2.0 * (1.0 - 1.0 / inner) * size, 2.0 * (1.0 - 1.0 / outer) * size / inner
@@ -94,8 +102,7 @@ class Fabric(NamedTuple):
         inner = inner_ranks(ranks, stride, self.node)
         near, far = (inner - 1.0) / ranks * size, (1.0 - inner / ranks) * size
         latency = (inner - 1.0) * self.inner_latency + (ranks - inner) * self.outer_latency
-        within = jnp.maximum(inner, inner_ranks(ranks, stride * jnp.asarray(pipeline), self.domain))
-        leaving = (1.0 - within / ranks) * size
+        leaving = (1.0 - self.ranks_in_domain(ranks, stride, pipeline) / ranks) * size
         slowest = jnp.maximum(far, self.ratio * leaving) / self.outer_bandwidth
         return Communication(latency + near / self.inner_bandwidth + slowest, near, far)
 
