@@ -172,6 +172,13 @@ def test_elasticities_are_the_slopes_of_differences(small, found):
     np.testing.assert_allclose(elasticities[smooth], central[smooth], rtol=1e-5, atol=1e-5)
 
 
+def test_a_convention_is_nothing_to_measure(found):
+    rows = {row.path: row for row in found.rows}
+    convention = rows["system.accelerator.bits_per_flop"]
+    assert (convention.provenance.kind, convention.is_uncertain, convention.action) == ("definition", True, "given")
+    assert rows["system.accelerator.busy_power"].action == "measure"
+
+
 def test_prices_add_up_to_the_money(found):
     """Money is homogeneous of degree one in prices, so their elasticities add up to one [Euler's theorem]."""
     prices = [row for row in found.rows if row.unit.startswith("USD")]
