@@ -83,11 +83,11 @@ def together_line(found: Sensitivity) -> str:
 
 
 def prior_line(found: Sensitivity) -> str:
-    """What share of the variance of each output rests on numbers that nobody measured."""
-    uncertain = [row for row in found.rows if row.is_uncertain]
-    count = sum(row.provenance.is_prior for row in uncertain)
+    """What rests on numbers that nobody measured: how many matter, and their share of the variance of each output."""
+    priors = [row for row in found.rows if row.provenance.is_prior]
+    moving = sum(any(effect.derivative for effect in row.effects.values()) for row in priors)
     parts = ", ".join(f"{_word(name)} {100 * found.prior_share(name):.0f} %" for name in found.values)
-    return f"Share of the variance that comes from the {count} of them that are priors: {parts}."
+    return f"Share of the variance that comes from priors ({moving} of the {len(priors)} have any effect): {parts}."
 
 
 class Choice(NamedTuple):

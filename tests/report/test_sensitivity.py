@@ -47,7 +47,7 @@ def test_the_report_says_what_to_measure_and_what_to_change():
     assert "6 %" in _line(lines, "system.facility.cooling.rejection.approach", "5 K", "15 K")
     assert "± 9.3 %" in _line(lines, "All 2 together")
     # The efficiency has a source, the approach is a prior: 5 of 87.
-    assert "the 1 of them that are priors: energy 6 %, loss 0 %." in _line(lines, "Share of the variance")
+    assert "priors (1 of the 1 have any effect): energy 6 %, loss 0 %." in _line(lines, "Share of the variance")
     assert "-5.0 %" in _line(lines, "plan.clock", "0.9")
 
 
