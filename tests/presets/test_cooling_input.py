@@ -3,6 +3,7 @@
 import pytest
 
 import energymodel as em
+from energymodel.physics.heat_rejection import DryCooler
 
 SMALL = "test-1b-h100"
 COOLING = "system.facility.cooling"
@@ -32,8 +33,9 @@ def test_what_cannot_be_is_refused_by_name(changes, message):
 def test_another_kind_of_heat_rejection_is_a_table():
     dry = {"component": "DryCooler", "approach": "6 K", "work_fraction": 0.015}
     found = em.load_scenario({"base": SMALL, "system": {"facility": {"cooling": {"rejection": dry}}}})
-    assert type(found.system.facility.cooling.rejection).__name__ == "DryCooler"
-    assert float(found.system.facility.cooling.rejection.approach) == 6.0
+    rejection = found.system.facility.cooling.rejection
+    assert isinstance(rejection, DryCooler)
+    assert float(rejection.approach) == 6.0
 
 
 @pytest.mark.parametrize("place", ["texas-weather", "singapore-weather", "great-britain-weather"])

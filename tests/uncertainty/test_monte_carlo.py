@@ -304,7 +304,8 @@ def test_numbers_of_the_critical_batch_are_drawn_together_and_hardly_correlated(
     assert np.max(np.abs(np.corrcoef(draws.T)[np.triu_indices(3, 1)])) < 0.3
     learning = scenario.system.learning
     assert isinstance(learning, CriticalBatchLearning)
-    assert isinstance(law := learning.critical_batch, PowerCriticalBatch)
+    law = learning.critical_batch
+    assert isinstance(law, PowerCriticalBatch)
     one = parse_distribution(texts["at_pivot"], path + "at_pivot", "token", float(law.at_pivot))
     low, middle, high = one.quantiles(float(law.at_pivot), [0.05, 0.5, 0.95])
     assert low < 0.98 * middle < float(law.at_pivot) < 1.02 * middle < high
