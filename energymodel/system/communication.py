@@ -232,7 +232,7 @@ def pipeline_messages(layout: ParallelLayout) -> Scalar:
 
     **Returns:** messages [1].
     """
-    several = jnp.clip(jnp.asarray(layout.pipeline) - 1.0, 0.0, 1.0)
+    several = jnp.clip(2.0 * (jnp.asarray(layout.pipeline) - 1.0), 0.0, 1.0)  # without a kink at two ranks
     return 2.0 * several * (layout.virtual_stages - (1.0 + layout.zero_bubble_v) / layout.pipeline)
 
 

@@ -52,7 +52,15 @@ BOUNDS = {
     ],
     "tensor over nodes": ["plan.layout.tensor=16"],
     "context": ["plan.layout.context=4", "plan.layout.tensor=2"],
-    "experts": ["system.workload=deepseek-v3", "plan.layout.expert=64", "plan.layout.tensor=1"],
+    "experts": [
+        "system.workload=deepseek-v3",
+        "plan.layout.expert=64",
+        "plan.layout.tensor=1",
+        "plan.layout.virtual_stages=4",
+        "system.software.empty_slots=3",
+        "plan.batch=16 Mi tokens",
+        "plan.chips=2048",
+    ],
     "two experts": ["system.workload.experts=2", "plan.layout.expert=2"],
     "one node": ["plan.chips=8", "plan.layout.tensor=8", "plan.layout.pipeline=1", "plan.layout.virtual_stages=1"],
     "one chip": [
