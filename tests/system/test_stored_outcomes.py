@@ -25,6 +25,10 @@ DEGREES = {
     "plan.layout.context": (1.0, 2.0, 4.0),
     "plan.layout.expert": (1.0, 2.0, 8.0),
     "plan.layout.microbatch": (1.0, 2.0),
+    "plan.layout.gpipe": (0.0,),  # a pipeline has one schedule
+    "plan.layout.zero_bubble_h2": (0.0,),
+    "plan.layout.zero_bubble_v": (0.0,),
+    "plan.layout.dual_pipe": (0.0,),
     "plan.chips": (2048.0, 4096.0, 16384.0),
     "system.workload.experts": (8.0, 64.0),
     "system.workload.active_experts": (2.0, 4.0),
