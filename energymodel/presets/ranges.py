@@ -82,7 +82,6 @@ RANGES: dict[tuple[str, str], Range] = {
     **_fields("Regulator", "rated_power", ABOVE_ZERO),
     **_fields("Regulator", "fixed_loss proportional_loss quadratic_loss", SHARE),
     **_fields("Distribution", "voltage", ABOVE_ZERO),
-    **_fields("Cooling", "blend_width", ABOVE_ZERO),
     **_fields("SinglePhaseLoop", "flow heat_flux_capability", ABOVE_ZERO),
     **_fields("SinglePhaseLoop", "mover_power_fraction", SHARE),
     **_fields("TwoPhaseLoop", "latent_heat vapor_density liquid_density surface_tension", ABOVE_ZERO),

@@ -76,7 +76,7 @@ def test_an_impossible_value_is_refused_by_name_everywhere(scenario, path, value
 
 
 def test_a_clock_below_the_lowest_of_the_chip(scenario):
-    with pytest.raises(em.InputError, match=re.escape("vary plan.clock: 0.1 is below 0.2, the lowest clock")):
+    with pytest.raises(em.InputError, match=re.escape("vary plan.clock: 0.1 is below 0.1885, the lowest clock")):
         scenario.with_question(vary={"plan.clock": (0.1, 1.0)})
 
 
