@@ -94,9 +94,8 @@ def _token_load(system: TrainingSystem, plan: TrainingPlan) -> tuple[ChipLoad, A
     passes = division.layer_passes * plan.chips / batch  # of a layer on one chip, for each token that it accounts for
     heads = division.head_passes * plan.chips / batch
     chip = system.accelerator
-    with_head = passes + heads * work.head_share
     token = ChipLoad(
-        arithmetic=layer.arithmetic * with_head,
+        arithmetic=layer.arithmetic * passes + heads * step.head_time,
         product_memory=layer.product_memory * passes,
         elementwise=layer.elementwise * passes + heads * work.head_bytes / chip.sustained_bandwidth,
         switching_energy=layer.switching_energy * passes + heads * head_energy(system, plan, work),

@@ -182,7 +182,7 @@ def pipeline_load(
     whole = load._replace(elementwise=load.elementwise + exposed, memory_energy=load.memory_energy + spinning)
     backward = jax.tree.map(lambda all_of_it, part: all_of_it - part, whole, forward)
     head = ChipLoad(
-        arithmetic=load.arithmetic * work.head_share,
+        arithmetic=step.head_time,
         product_memory=jnp.zeros(()),
         elementwise=work.head_bytes / chip.sustained_bandwidth,
         switching_energy=head_energy(system, plan, work),

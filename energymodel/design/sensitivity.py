@@ -172,7 +172,7 @@ class Sensitivity:
     def prior_share(self, output: str | None = None) -> float:
         """Share of priors in the variance of an output, as `shares`; zero if nothing uncertain moves it [1]."""
         shares = self.shares(output)
-        return sum(shares.get(row.path, 0.0) for row in self.rows if row.provenance.is_prior)
+        return sum((shares.get(row.path, 0.0) for row in self.rows if row.provenance.is_prior), 0.0)
 
     def together(self, output: str | None = None) -> float:
         """Relative change of an output that all uncertain numbers together reach in either direction, with the

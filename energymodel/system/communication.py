@@ -213,7 +213,7 @@ def layer_communication(
 
 
 def exposed_communication(software: Software, traffic: Traffic) -> ExposedCommunication:
-    """What no kernel of the layer hides, `(1 - overlap) t`; of tensor parallelism, less the latency that one may hide.
+    """What no kernel of a layer hides, `(1 - overlap) t` [definition]; latency of tensor parallelism may hide, too.
 
     **Returns:** times of one layer and micro-batch [s].
     """

@@ -44,7 +44,7 @@ class Facility(eqx.Module):
 
         The load passes the bus bar and the power supply (both inside the equipment, whose input power is the
         denominator of PUE), then the uninterruptible supply and the transformer. All equipment heat is cooled. Lights,
-        offices and pumps that never stop draw a share of the rated power at any load.
+        offices and pumps that never stop draw a share of the rating of the uninterruptible supply at any load.
 
         **Arguments:**
 
@@ -68,7 +68,7 @@ class Facility(eqx.Module):
             equipment=jnp.asarray(equipment),
             delivery_loss=meter - load,
             cooling=cooling.power,
-            other=jnp.asarray(self.miscellaneous_fraction) * self.power_supply.rated_power,
+            other=jnp.asarray(self.miscellaneous_fraction) * self.uninterruptible.rated_power,
             water=cooling.water,
         )
 

@@ -140,6 +140,7 @@ def question() -> Question:
         "system.facility.power_limit": "25 MW",
         "system.other_stages": "0",
         "plan.power_cap": "1200 W",
+        "system.accelerator.rated_power": "1200 W",
     }
     scenario = em.load_scenario("llama-3.1-405b-h100", changes)
     today = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))

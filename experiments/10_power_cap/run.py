@@ -28,6 +28,7 @@ HERE = Path(__file__).parent
 SCENARIO = "llama-3.1-405b-h100"
 SITES = (5.0, 10.0, 15.0, 25.0, 40.0, 65.0, 100.0, 150.0)  # MW
 MOST_CHIPS = 131072.0
+PUBLISHED_BATCH = 16777216.0  # tokens
 CHIP_POWER = 850.0  # W of the site for each chip, a guess: the search starts from chips between half and all of this
 SLACK = 1.1  # deadline over the least time of the site
 CHECKED_SITE = 25.0  # MW, where prices are compared with problems solved again
@@ -42,7 +43,10 @@ Row = dict[str, Any]
 def scenario_for(site: float) -> Scenario:
     """The scenario with about as many chips as the site feeds: whole replicas of the published plan."""
     replicas = 2 ** math.ceil(math.log2(site * MEGAWATT / CHIP_POWER / 128.0))
-    return em.load_scenario(SCENARIO, {"plan.chips": min(128 * replicas, MOST_CHIPS)})
+    chips = min(128 * replicas, MOST_CHIPS)
+    # At least as many micro-batches as pipeline ranks, or the published layout does not run.
+    batch = max(PUBLISHED_BATCH, chips / 128 * 16 * 8192.0)
+    return em.load_scenario(SCENARIO, {"plan.chips": chips, "plan.batch": f"{batch} tokens"})
 
 
 def best(
@@ -106,9 +110,12 @@ def published(sites: Sequence[float], loss: float) -> list[Row]:
     goal = TargetLoss(np.asarray(loss))
     rows = []
     for site in sites:
-        # The published batch stays, whether or not it makes whole micro-batches of so many replicas.
-        chips = 128.0 * math.floor(site * MEGAWATT / replica_power)
-        plan = eqx.tree_at(lambda plan: (plan.chips, plan.goal), scenario.plan, (np.asarray(chips), goal))
+        # The published batch stays where it makes whole rounds of micro-batches of so many replicas.
+        replicas = math.floor(site * MEGAWATT / replica_power)
+        chips, whole = 128.0 * replicas, replicas * 8192.0
+        batch = max(16, round(PUBLISHED_BATCH / whole)) * whole
+        numbers = np.asarray(chips), np.asarray([batch]), goal
+        plan = eqx.tree_at(lambda plan: (plan.chips, plan.batch, plan.goal), scenario.plan, numbers)
         outcome = evaluate_once(scenario.system, plan)
         rows.append(
             {
