@@ -41,6 +41,7 @@ PLACES = {
     "reliability": "reliability",
 }
 """Where a scenario holds a component of each category."""
+CHIPS = 8192  # of the scenario in which a network is shown: every network has so many ports
 LAW_PLACES = {"ChinchillaLaw": "learning.loss_law"}
 
 
@@ -103,7 +104,7 @@ def find(name: str) -> tuple[str, str]:
 def preset_toml(category: str, name: str) -> str:
     """A preset as a scenario file: a scenario in full, a component or a cluster as a change of the scenario `BASE`."""
     from energymodel.presets.components import preset_in_si
-    from energymodel.presets.files import read_preset
+    from energymodel.presets.files import merge, read_preset
     from energymodel.presets.layers import nested
     from energymodel.presets.scenario import load_scenario
     from energymodel.report.toml_text import dumps
@@ -121,5 +122,7 @@ def preset_toml(category: str, name: str) -> str:
         what = f"with this system.{place}. Edit it, or copy parts into another."
     if category in ("clusters", "software"):
         change = change | {"plan": {"layout": {"zero": 1}}}  # all that every framework runs with a pipeline
+    if category in ("clusters", "networks"):
+        change = merge(change, {"plan": {"chips": CHIPS}})
     heading = f"# {preset['title']} ({category}/{name})\n# A scenario file: {BASE} {what}\n"
     return heading + dumps({"base": BASE, **change})

@@ -23,6 +23,7 @@ from energymodel.presets.scenario import Scenario
 from energymodel.report.limits_report import OPERATIONS_PER_JOULE
 
 BASE = "test-1b-h100"
+LAW = {"system.learning.critical_batch": "bergsma-2025"}  # its closed form gives the steps of a run
 TOKENS = tuple(10.0**power for power in range(9, 16))
 HARDWARE = {"h100": ("h100-sxm", "dgx-h100"), "b200": ("b200-sxm", "dgx-b200")}
 DAY = 86400.0
@@ -66,12 +67,13 @@ def shape(parameters: float, vocabulary: float) -> Model:
 
 def run(tokens: float, hardware: str, fewest: bool) -> tuple[Scenario, float]:
     """A scenario from which a search starts, and the loss to hold; `fewest`: no more chips than the model asks for."""
-    base = em.load_scenario(BASE)
+    base = em.load_scenario(BASE, LAW)
     law = _law(base)
     model = shape(compute_optimal_parameters(tokens, law), float(base.system.workload.vocabulary))
     chip, node = HARDWARE[hardware]
     heads, feed_forward = model.hidden // HEAD, 8.0 / 3.0 * model.hidden
     changes: dict[str, Any] = {
+        **LAW,
         "system.accelerator": chip,
         "system.node": node,
         # Only chip and node differ: the supplies of the base stay.
@@ -116,10 +118,12 @@ def run(tokens: float, hardware: str, fewest: bool) -> tuple[Scenario, float]:
 def least_energy(tokens: float, hardware: str) -> dict[str, Any]:
     """The plan of least energy within 100 days; where failures forbid that, at leisure, and the shortest time."""
     scenario, loss = run(tokens, hardware, fewest=False)
-    found = em.optimize(scenario, minimize="energy", limits={"time": DEADLINE, "loss": loss})
+    found = em.optimize(scenario, minimize="energy", limits={"time": DEADLINE, "loss": loss}, tolerance=0.0)
     shortest: dict[str, Any] = {}
     if found.result == "infeasible":
-        fastest: Any = em.optimize(scenario, minimize="time", limits={"loss": loss, "chips": float(MOST_CHIPS)})
+        fastest: Any = em.optimize(
+            scenario, minimize="time", limits={"loss": loss, "chips": float(MOST_CHIPS)}, tolerance=0.0
+        )
         shortest = {
             "shortest_day": float(fastest.outcome.time) / DAY,
             "shortest_chips": float(fastest.plan.chips),
@@ -128,7 +132,7 @@ def least_energy(tokens: float, hardware: str) -> dict[str, Any]:
             "shortest_result": fastest.result,
         }
         scenario, loss = run(tokens, hardware, fewest=True)
-        found = em.optimize(scenario, minimize="energy", limits={"time": NO_DEADLINE, "loss": loss})
+        found = em.optimize(scenario, minimize="energy", limits={"time": NO_DEADLINE, "loss": loss}, tolerance=0.0)
     outcome: Any = found.outcome
     plan: Any = found.plan
     parameters, energy = float(scenario.system.workload.parameters), float(outcome.energy.total)
@@ -157,7 +161,7 @@ def least_energy(tokens: float, hardware: str) -> dict[str, Any]:
 
 def bounds(tokens: float) -> dict[str, Any]:
     """The ladder of bounds at 25 °C for the compute-optimal model, in any number of steps."""
-    base = em.load_scenario(BASE)
+    base = em.load_scenario(BASE, LAW)
     law, system = _law(base), base.system
     theta = float(base.plan.coolant_temperature)
     parameters = compute_optimal_parameters(tokens, law)

@@ -58,7 +58,7 @@ def best(
     scenario, found = scenario_for(site), []
     for family in [None] if families is None else families:
         vary = {} if family is None else {f"plan.layout.{name}": (n, n) for name, n in zip(FAMILY, family, strict=True)}
-        found.append(em.optimize(scenario, minimize=minimize, limits=limits, vary=vary))
+        found.append(em.optimize(scenario, minimize=minimize, limits=limits, vary=vary, tolerance=0.0))
     return least(found)
 
 

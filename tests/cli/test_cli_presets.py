@@ -85,7 +85,7 @@ def _nest(place, name):
 
 def _small_plan():
     layout = {"tensor": 1, "pipeline": 1, "virtual_stages": 1, "context": 1, "expert": 1, "microbatch": 1}
-    return {"chips": 8, "layout": layout, "goal": {"tokens": "1 T tokens"}, "power_cap": "300 W"}
+    return {"chips": 8, "layout": layout, "goal": {"tokens": "1 T tokens"}, "power_cap": "50 W"}
 
 
 def test_every_scenario_reads_back_exactly():

@@ -98,7 +98,7 @@ def test_half_the_load_pays_the_same_fixed_losses():
     full, half = (building.power(load, celsius(25.0)) for load in (1000.0, 500.0))
     assert half.other == full.other
     difference = pue(building, 500.0, celsius(25.0)) - pue(building, 1000.0, celsius(25.0))
-    fixed = float(building.miscellaneous_fraction * building.power_supply.rated_power) + 0.002 * 1500.0 / 0.99
+    fixed = float(building.miscellaneous_fraction * building.uninterruptible.rated_power) + 0.002 * 1500.0 / 0.99
     shares = [1.0 / float(power.equipment) for power in (half, full)]
     conduction = 0.006 / 1500.0 / 0.99 * (float(half.equipment) - float(full.equipment))
     np.testing.assert_allclose(difference, fixed * (shares[0] - shares[1]) + conduction, rtol=1e-3)

@@ -144,7 +144,7 @@ REFUSED = [
 @pytest.mark.parametrize(("changes", "message"), REFUSED, ids=[" ".join(changes) for changes, _ in REFUSED])
 def test_pipelines_that_cannot_run_are_refused_by_name(changes, message):
     with pytest.raises(InputError, match=message):
-        load_scenario("llama-3.1-405b-h100", changes)
+        load_scenario("llama-3.1-405b-h100", ["system.software.whole_groups=1", *changes])
 
 
 def test_odd_ranks_have_no_dualpipe():
