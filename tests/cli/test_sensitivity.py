@@ -53,7 +53,7 @@ def test_the_table_is_printed_with_as_many_lines_as_asked(analysis):
     assert result.exit_code == 0, result.stderr
     assert "Measure next" in result.stdout
     assert "Change next" in result.stdout
-    assert "system.facility.cooling.rejection.approach" not in result.stdout
+    assert "system.facility.cooling.coil_approach" not in result.stdout
 
 
 @pytest.mark.parametrize(

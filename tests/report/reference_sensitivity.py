@@ -20,7 +20,7 @@ def sensitivity() -> Sensitivity:
     known = distributions(scenario, run.values)
     chosen = {  # action, low, high, energy at low and high, loss at low and high
         "system.accelerator.gemm_efficiency": ("measure", 0.6, 0.8, -0.9, (110.0, 92.0), (2.0, 2.0)),
-        "system.facility.cooling.rejection.approach": ("measure", 5.0, 15.0, 0.05, (99.0, 103.0), (2.0, 2.0)),
+        "system.facility.cooling.coil_approach": ("measure", 5.0, 15.0, 0.05, (99.0, 103.0), (2.0, 2.0)),
         "system.learning.loss_law.data_exponent": ("measure", None, None, 0.0, (None, None), (None, None)),
         "system.workload.hidden": ("measure", None, None, 1.5, (None, None), (None, None)),
         "system.accelerator.peak_flops": ("given", None, None, -0.9, (None, None), (None, None)),

@@ -33,7 +33,9 @@ def test_batch_beyond_the_data_says_so():
 
 def test_interval_widens_with_the_distance_from_the_data():
     far = interval(lines("llama-3.1-405b-h100")[0])
-    near = interval(lines("llama-3.1-405b-h100", "plan.goal.tokens=20e9 token", "plan.batch=4 Mi tokens")[0])
+    near = interval(
+        lines("llama-3.1-405b-h100", "plan.goal.tokens=20e9 token", "plan.batch=4 Mi tokens", "plan.chips=4096")[0]
+    )
     assert far[2] / far[1] > 1.3 * near[2] / near[1]
 
 

@@ -44,7 +44,7 @@ def test_the_report_says_what_to_measure_and_what_to_change():
     assert "-8.0 %" in measured
     assert "94 %" in measured
     assert "derived" in measured
-    assert "6 %" in _line(lines, "system.facility.cooling.rejection.approach", "5 K", "15 K")
+    assert "6 %" in _line(lines, "system.facility.cooling.coil_approach", "5 K", "15 K")
     assert "± 9.3 %" in _line(lines, "All 2 together")
     # The efficiency has a source, the approach is a prior: 5 of 87.
     assert "priors (1 of the 1 have any effect): energy 6 %, loss 0 %." in _line(lines, "Share of the variance")
@@ -78,7 +78,7 @@ def test_notes_say_what_the_tables_leave_out():
 def test_the_report_of_an_optimum_has_limits_and_marks_what_was_searched_again():
     lines = _lines(sensitivity_report(of_optimum()))
     assert "-0.250" in _line(lines, "time", "24 hours", "moves with it")
-    assert "≈" in _line(lines, "system.facility.cooling.rejection.approach", "5 K")
+    assert "≈" in _line(lines, "system.facility.cooling.coil_approach", "5 K")
     assert "≈" not in _line(lines, "system.accelerator.gemm_efficiency", "0.6")
     assert not any("plan.clock" in line for line in lines)
     assert any("hold one with --limit" in line for line in lines)
@@ -135,7 +135,7 @@ def test_the_figure_shows_the_changes_and_is_reproducible():
     assert widths == pytest.approx([10.0, -1.0, -8.0, 3.0])
     assert [label.get_text() for label in axes.get_yticklabels()] == [
         "system.accelerator.gemm_efficiency",
-        "system.facility.cooling.rejection.approach",
+        "system.facility.cooling.coil_approach",
     ]
     assert sensitivity_file(sensitivity(), ".svg") == sensitivity_file(sensitivity(), ".svg")
     assert b"<svg" in sensitivity_file(sensitivity(), ".svg")
