@@ -21,12 +21,13 @@ def test_every_leaf_of_a_scenario_has_the_slope_of_differences(name, scenario, r
     assert respond(given.system, given.plan).faults() == []
 
 
-UNLIMITED = ["plan.power_cap=2000 W", "system.accelerator.rated_power=2000 W"]
+SUPPLIES = [f"system.facility.{name}.rated_power=4 kW" for name in ("power_supply", "uninterruptible")]
+UNLIMITED = ["plan.power_cap=2000 W", "system.accelerator.rated_power=2000 W", *SUPPLIES]
 BOUNDS = {
     "lowest clock": ["plan.clock=0.2"],
     "voltage knee": ["plan.clock=0.6", *UNLIMITED],
     "inactive cap": UNLIMITED,
-    "cap that no chip reaches": ["plan.power_cap=1 MW", "system.accelerator.rated_power=1 MW"],
+    "cap that no chip reaches": ["plan.power_cap=2999 W", "system.accelerator.rated_power=2999 W", *SUPPLIES],
     "active cap": ["plan.power_cap=300 W"],
     "cap at the floor of the voltage": ["plan.power_cap=420 W"],
     "cap below the power at the lowest clock": ["plan.power_cap=120 W"],
