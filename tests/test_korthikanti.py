@@ -53,6 +53,7 @@ def scenario(row):
                 "node": "dgx-a100",
                 "network": "infiniband-200g",
                 "facility": "air-cooled",
+                "production_slowdown": 1.0,  # benchmarks
             },
             "plan": {
                 "chips": int(row["n_gpu"]),

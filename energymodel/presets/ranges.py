@@ -94,6 +94,7 @@ RANGES: dict[tuple[str, str], Range] = {
     **_fields("Carbon", "chip_life", ABOVE_ZERO),
     **_fields("Carbon", "utilization", SHARE_ABOVE_ZERO),
     **_fields("Reliability", "chip_mtbf checkpoint_time", ABOVE_ZERO),
+    **_fields("TrainingSystem", "production_slowdown", AT_LEAST_ONE),
     **_fields("TrainingSystem", "mixture_exponent", SHARE),
     **_fields("TrainingSystem", "capacity_per_parameter", ABOVE_ZERO),
     **_fields("PowerCriticalBatch", "exponent", SHARE),

@@ -162,6 +162,10 @@ def provenance_notes(scenario: Scenario) -> RenderableType:
         origin = scenario.provenance["system.other_stages"]
         word = f" {PRIOR_MARK} prior" if origin.is_prior else ""
         lines.append(f"Time and energy include {100 * stages:g} % for other stages{word}: {origin.source}")
+    slowdown = float(scenario.system.production_slowdown)
+    if slowdown > 1.0:
+        origin = scenario.provenance["system.production_slowdown"]
+        lines.append(f"Steps take {slowdown:.3g} times as long as in tuned benchmarks: {origin.source}")
     system = [origin for path, origin in scenario.provenance.items() if path.startswith("system.")]
     count = sum(origin.is_prior for origin in system)
     lines.append(

@@ -4,6 +4,7 @@ import operator
 from functools import reduce
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Scalar, p_norm, p_norm_excess
@@ -90,7 +91,8 @@ def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) ->
     """Time, power and memory of one step at its operating point, `P = E / t` [derivation: docs/physics.md E].
 
     Kernels keep the mean chip busy; launch stalls leave it idle; bubbles, exposed communication and stragglers keep it
-    spinning, less what power gating saves. Links, switches and the host draw power all the time.
+    spinning, less what power gating saves. Links, switches and the host draw power all the time. A run that is not as
+    well tuned (`production_slowdown`) takes longer at the same mean power, as meters of such runs say.
 
     **Arguments:**
 
@@ -105,6 +107,7 @@ def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) ->
     point = operating_point(system, plan, load, sum(work.exposed))
     time = step_time(system, plan, work, point)
     total = time.total
+    tuned = total / system.production_slowdown
 
     layers_worth = division.layer_passes + division.head_passes * work.layer.head_share
     switched = division.layer_passes * load.switching_energy
@@ -118,10 +121,10 @@ def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) ->
     saved = chip.gate.saved_power(chip.leakage(point.voltage, point.temperature), waiting, total)
     links = system.links_power(plan.chips)
     power = ChipPower(
-        dynamic=switched * point.voltage**2 / total,
+        dynamic=switched * point.voltage**2 / tuned,
         static=point.static_power * busy / total,
-        memory=memory_energy / total,
-        network=_network_energy(system, plan, work.traffic.of_step(division)) / total + links,
+        memory=memory_energy / tuned,
+        network=_network_energy(system, plan, work.traffic.of_step(division)) / tuned + links,
         host=jnp.zeros_like(total),
         idle_wait=(waiting_power * waiting + chip.idle_power * time.host) / total - saved,
     )
@@ -166,13 +169,14 @@ def step_work(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Ste
 
 
 def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: OperatingPoint) -> StepTime:
-    """Terms of `t = kappa_n [m t_mb + t_wait + t_data + t_opt + t_fixed]` [derivation: docs/physics.md B3].
+    """Terms of `t = s kappa_n [m t_mb + t_wait + t_data + t_opt + t_fixed]` [derivation: docs/physics.md B3].
 
     `t_mb` is the time of a micro-batch on the mean pipeline rank: the layers' kernels and exposed communication,
     joined with their launch overhead by a p-norm, the output head and the hop to the next rank. `t_wait` is what the
-    schedule makes that rank wait (`performance.pipeline_bubble`), `kappa_n` the straggler factor. The latency of
-    tensor-parallel communication is exposed, or overlaps with kernels as launches do (`latency_overlap`). Sharded
-    parameters are gathered in both passes; all other data-parallel communication hides behind the backward pass.
+    schedule makes that rank wait (`performance.pipeline_bubble`), `kappa_n` the straggler factor, s the
+    `production_slowdown`, which lengthens all terms alike. The latency of tensor-parallel communication is exposed, or
+    overlaps with kernels as launches do (`latency_overlap`). Sharded parameters are gathered in both passes; all other
+    data-parallel communication hides behind the backward pass.
 
     **Returns:** step time by term [s].
     """
@@ -214,8 +218,8 @@ def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point:
     fill = bubble_fraction(layout.pipeline, layout.virtual_stages, division.microbatches)
     overhead = chip.overhead_time + waking + software.microbatch_time * division.microbatches * (1.0 + fill)
     steady = passes + waiting + exposed + update + overhead
-    slowdown = straggler_factor(plan.chips, system.reliability.straggler_variation)
-    return StepTime(
+    stragglers = straggler_factor(plan.chips, system.reliability.straggler_variation)
+    terms = StepTime(
         compute=division.layer_passes * products + division.head_passes * head,
         memory=division.layer_passes * load.elementwise,
         host=division.layer_passes * stall + waiting,
@@ -227,8 +231,9 @@ def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point:
         data=exposed,
         optimizer=update,
         overhead=overhead,
-        straggler=steady * (slowdown - 1.0),
+        straggler=steady * (stragglers - 1.0),
     )
+    return jax.tree.map(lambda term: system.production_slowdown * term, terms)
 
 
 class PassTimes(NamedTuple):

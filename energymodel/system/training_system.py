@@ -21,6 +21,11 @@ class TrainingSystem(eqx.Module):
     `capacity_per_parameter` bounds the information the model can hold; `other_stages` is the chip time of stages
     outside the run (batch ramp, annealing, evaluation, post-training) relative to the run's own. `tokens_seen` are
     effective tokens that the model was trained on before the run; tokens and steps of the run count from there.
+
+    `production_slowdown` is time and energy of a production run over those of the same run with kernels, layout and
+    machines as well tuned as in the benchmarks that the other constants are fitted to. Disclosed runs are that much
+    slower, and their chips draw no less power meanwhile [experiments/07_disclosed_runs]. It is 1 where constants are
+    fitted to the run's own cluster.
     """
 
     workload: Transformer = component()
@@ -37,6 +42,7 @@ class TrainingSystem(eqx.Module):
     capacity_per_parameter: Real = real("bit")
     other_stages: Real = real("1")
     tokens_seen: Real = real("token", 0.0)
+    production_slowdown: Real = real("1", 1.0)
 
     def network_nodes(self, chips: Numeric) -> Float[Array, "..."]:
         """Nodes of the scale-out network that so many chips are [1]."""

@@ -1,6 +1,7 @@
 """Does the model predict the chip hours, energy and carbon of disclosed training runs?
 
-Prints four tables, draws `disclosed_runs` and writes `result.json` beside this file.
+Fits the slowdown of production runs, prints six tables, draws `disclosed_runs` and writes `result.json` beside this
+file.
 """
 
 import sys
@@ -9,6 +10,7 @@ from typing import Any
 
 import disclosed
 import numpy as np
+import slowdown
 
 from energymodel.report.figure import BLUE, GRAY, GREEN, ORANGE, add_axes, new_figure
 
@@ -42,7 +44,7 @@ def figure(runs: list[dict[str, Any]]) -> Any:
             if chosen:
                 label = "energy " + ("not disclosed" if basis == "none" else basis)
                 axes.plot(*zip(*chosen, strict=True), marker, color=color, label=label)
-        axes.set_xlim(0.25, 1.3)
+        axes.set_xlim(0.4, 1.4)
         axes.set_ylim(-0.7, len(runs) - 0.3)
         names = [row["model"].split(" (")[0] for row in runs]
         axes.set_yticks(places, names if column == 0 else [""] * len(runs), fontsize=8)
@@ -56,11 +58,14 @@ def figure(runs: list[dict[str, Any]]) -> Any:
 
 def compute() -> outputs.Tables:
     runs = disclosed.compute()
+    constants, held_out = slowdown.fit(runs)
     return {
         "runs": runs,
         "summary": disclosed.summary(runs),
+        "constants": constants,
+        "held_out": held_out,
         "skipped": disclosed.skipped(),
-        "accuracy": disclosed.accuracy(runs),
+        "accuracy": disclosed.accuracy(runs, held_out),
     }
 
 

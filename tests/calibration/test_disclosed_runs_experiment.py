@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import energymodel as em
 from experiment import Experiment
 
 EXPERIMENT = Experiment("07_disclosed_runs")
@@ -52,6 +53,31 @@ def test_disclosed_layouts_meet_the_hours(stated):
     found = {row["model"]: row for row in stated["runs"]}
     for model in (AGAIN, "DeepSeek-V3"):
         assert abs(found[model]["chip_hours_error"]) < 0.10
+
+
+def test_scenarios_use_the_slowdown_that_was_fitted(stated):
+    used = em.load_scenario("olmo-2-13b-h100").system.production_slowdown
+    np.testing.assert_allclose(used, stated["constants"][0]["value"], rtol=1e-3)
+
+
+def test_slowdown_by_hand():
+    """The median of the geometric means 1.2, 1.5 and sqrt(1.6 x 2.5) = 2; without the second, sqrt(1.2 x 2)."""
+    rows = [
+        {"model": str(place), "organization": name, "slowdown": 1.5, "chip_hours_error": 1.5 / value - 1.0}
+        for place, (name, value) in enumerate([("a", 1.2), ("b", 1.5), ("c", 1.6), ("c", 2.5)])
+    ]
+    own_rate = {"model": "4", "organization": "d", "slowdown": 1.0, "chip_hours_error": 0.0}
+    (constant,), held_out = EXPERIMENT.module("slowdown").fit([*rows, own_rate])
+    np.testing.assert_allclose(constant["value"], 1.5)
+    assert (constant["runs"], constant["organizations"]) == (4, 3)
+    np.testing.assert_allclose(held_out[1]["without"], 2.4**0.5)
+    np.testing.assert_allclose(held_out[1]["error"], 2.4**0.5 / 1.5 - 1.0)
+
+
+def test_hours_of_other_teams_are_met(stated):
+    errors = np.abs([row["error"] for row in stated["held_out"]])
+    assert np.median(errors) < 0.20
+    assert np.mean(errors < 0.25) >= 0.75
 
 
 @pytest.mark.slow

@@ -89,6 +89,17 @@ def test_energy_parts_and_step_times_add_up_and_none_is_negative(name, scenario,
     np.testing.assert_allclose(outcome.token_rate * productive, outcome.tokens, rtol=1e-12)
 
 
+def test_production_slowdown_lengthens_a_run_at_the_same_power(scenario, run):
+    given, slow = scenario(SMALL), scenario(SMALL, "system.production_slowdown=1.5")
+    tuned, found = run(given.system, given.plan), run(slow.system, slow.plan)
+    for name in ("time", "chip_time"):
+        np.testing.assert_allclose(getattr(found, name), 1.5 * getattr(tuned, name), rtol=1e-9)
+    for name in ("power_average", "power_busy", "power_peak", "pue", "memory_per_chip", "loss"):
+        np.testing.assert_allclose(getattr(found, name), getattr(tuned, name), rtol=1e-9)
+    np.testing.assert_allclose(jax.tree.leaves(found.energy), 1.5 * np.array(jax.tree.leaves(tuned.energy)), rtol=1e-9)
+    np.testing.assert_allclose(1.5 * found.mfu, tuned.mfu, rtol=1e-9)
+
+
 @pytest.mark.parametrize("name", [LLAMA, "near-limit-hardware", SMALL])
 def test_an_ideal_building_adds_nothing(name, scenario, run):
     given = scenario(name)
