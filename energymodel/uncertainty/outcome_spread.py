@@ -1,0 +1,171 @@
+"""How uncertain is every output of a run, to first order in the uncertain numbers of its system?
+
+Uncertain numbers x move an output y by its slopes `g = dy/dx`, so that its variance is `g^T C g`; C is the covariance
+of the numbers: independent, but for those of a joint distribution [Taylor 1997, sec. 3.7]. With `C = S S^T`, the
+variance is the sum of squares of the slopes along the columns of S, each one standard deviation long. The slopes are
+differences of two evaluations with the program that evaluates the run itself: a hundred take less time than compiling
+a derivative.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from scipy.special import ndtr, ndtri
+
+from energymodel.design.training_run import TrainingRun
+from energymodel.presets.distributions import NumberDistribution, distributions
+from energymodel.presets.scenario import Scenario
+from energymodel.system.evaluate import evaluate_once
+from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.outputs import AT_LEAST, OUTPUTS, output, parse_objective
+from energymodel.system.plan import TrainingPlan
+from energymodel.uncertainty.draws import UncertainNumber, joint_draws
+
+LEVEL = 0.9
+"""Probability of the intervals that are printed."""
+DEVIATIONS = float(ndtri(0.5 + 0.5 * LEVEL))  # half of such an interval of a normal distribution
+STEP = 1e-4  # standard deviations: the slope errs by as much of its curvature
+_ONE_DEVIATION = ndtr(np.array([-1.0, 1.0]))
+_SHARES = frozenset(name for name in AT_LEAST if OUTPUTS.get(name) == "1") - {"eei"}  # never above one
+
+
+class Directions(NamedTuple):
+    """Independent directions in which the uncertain numbers of a system move, each one standard deviation long.
+
+    - `names`: the path of the number, or "joint NAME", that moves along each.
+    - `steps`: the directions, as changes of the vector of a `TrainingRun`.
+    - `is_prior`: by name, whether nobody measured it.
+    - `without`: priors whose scenario states no spread: they count as exact.
+    """
+
+    names: tuple[str, ...]
+    steps: Float[np.ndarray, "directions n"]
+    is_prior: Mapping[str, bool]
+    without: int
+
+
+class OutcomeSpread(NamedTuple):
+    """An outcome, and how its outputs move along each of some `Directions`.
+
+    - `outcome`: in the middle.
+    - `moved`: the same tree, each leaf with a change for each direction.
+    """
+
+    outcome: TrainingOutcome
+    moved: TrainingOutcome
+
+    def change(self, name: str) -> Float[np.ndarray, " directions"]:
+        """Change of an output along each direction, in its unit; `energy` and `step_time` are totals."""
+        return np.asarray(output(self.moved, name))
+
+    def relative(self, objective: str) -> Float[np.ndarray, " directions"]:
+        """Change of the logarithm of an output, or of a product of powers of outputs; zero where one is zero [1]."""
+        factors = dict(parse_objective(objective).factors) if "*" in objective or "^" in objective else {objective: 1.0}
+        factors = {"energy": 1.0, "time": 1.0} if objective == "etp" else factors
+        changes = [power * self._logarithm(name) for name, power in factors.items()]
+        return np.asarray(sum(changes[1:], start=changes[0]))
+
+    def _logarithm(self, name: str) -> Float[np.ndarray, " directions"]:
+        value, change = float(output(self.outcome, name)), self.change(name)
+        return change / value if value else np.zeros_like(change)
+
+    def deviation(self, objective: str) -> float:
+        """Standard deviation of the logarithm of an output, or of a product of powers of outputs [1]."""
+        return deviation(self.relative(objective))
+
+    def interval(self, name: str) -> tuple[float, float]:
+        """90 % interval of an output, log-normal; a share is at most one."""
+        value, half = float(output(self.outcome, name)), DEVIATIONS * self.deviation(name)
+        low, high = value * math.exp(-half), value * math.exp(half)
+        return low, min(high, max(1.0, value)) if name in _SHARES else high
+
+
+def deviation(changes: Float[np.ndarray, " directions"]) -> float:
+    """Standard deviation of what moves so along independent directions."""
+    return float(np.sqrt(np.sum(np.square(changes))))
+
+
+def outcome_spread(scenario: Scenario, plan: TrainingPlan | None = None) -> OutcomeSpread:
+    """Uncertainty of the outputs of a plan, its own if none is given, by what the scenario says of its system.
+
+    **Raises:** `InputError` for a distribution that cannot be read.
+    """
+    with jax.enable_x64(True):
+        run = in_float64(TrainingRun(scenario.system, scenario.plan if plan is None else plan))
+        return spread_along(run, directions_of(scenario, run).steps)
+
+
+def in_float64(run: TrainingRun) -> TrainingRun:
+    """The run with NumPy numbers."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), run)
+
+
+def spread_along(run: TrainingRun, steps: Float[np.ndarray, "directions n"]) -> OutcomeSpread:
+    """How the outputs of a run move along some directions, in the caller's precision."""
+
+    def outcome_at(vector: Float[np.ndarray, " n"]) -> TrainingOutcome:
+        changed = run.at(vector)
+        return evaluate_once(changed.system, changed.plan)
+
+    vector = run.vector
+    own, *ends = jax.device_get([outcome_at(vector), *(outcome_at(vector + STEP * step) for step in steps)])
+
+    def slope(middle: np.ndarray, *others: np.ndarray) -> Float[np.ndarray, " directions"]:
+        with np.errstate(invalid="ignore"):  # infinite outputs have no slope
+            return (np.array(others, np.float64) - middle) / STEP
+
+    return OutcomeSpread(jax.tree.map(np.asarray, own), jax.tree.map(slope, own, *ends))
+
+
+def directions_of(scenario: Scenario, run: TrainingRun) -> Directions:
+    """The directions of the uncertain numbers of a system.
+
+    **Raises:** `InputError` for a distribution that cannot be read.
+    """
+    values, origins, places = run.values, scenario.provenance, run.places
+    system = {path for path in values if path.startswith("system.")}
+    uncertain = {path: text for path, text in scenario.uncertainty.items() if path in system}
+    known = distributions(dataclasses.replace(scenario, uncertainty=uncertain), values)
+    names: list[str] = []
+    steps: list[np.ndarray] = []
+    joint: dict[str, list[str]] = {}
+    for path, one in known.items():
+        if one.is_joint:
+            joint.setdefault(one.name, []).append(path)
+            continue
+        names.append(path)
+        step = np.zeros(len(run.vector))
+        step[places[path]] = float(np.ptp(one.quantiles(values[path], _ONE_DEVIATION))) / 2.0
+        steps.append(step)
+    for name, paths in joint.items():
+        units = {path: origins[path].unit for path in paths}
+        variances, axes = np.linalg.eigh(_covariance(name, paths, known, values, units))
+        for variance, axis in zip(variances, axes.T, strict=True):
+            names.append(f"joint {name}")
+            step = np.zeros(len(run.vector))
+            for path, part in zip(paths, axis, strict=True):
+                step[places[path]] = part * math.sqrt(max(0.0, variance))
+            steps.append(step)
+    is_prior = {path: origins[path].is_prior for path, one in known.items() if not one.is_joint}
+    is_prior |= {f"joint {name}": all(origins[path].is_prior for path in paths) for name, paths in joint.items()}
+    without = sum(origins[path].is_prior and path not in known for path in system)
+    return Directions(tuple(names), np.reshape(steps, (-1, len(run.vector))), is_prior, without)
+
+
+def _covariance(
+    name: str,
+    paths: list[str],
+    known: Mapping[str, NumberDistribution],
+    values: Mapping[str, float],
+    units: Mapping[str, str],
+) -> Float[np.ndarray, "numbers numbers"]:
+    """Covariance of the numbers of a joint distribution, to first order where the draws are logarithms."""
+    joint = joint_draws(name, [UncertainNumber(path, values[path], units[path], known[path]) for path in paths])
+    scale = np.array([values[path] if log else 1.0 for path, log in zip(paths, joint.logarithmic, strict=True)])
+    draws = np.asarray(joint.deviations) * scale
+    return np.atleast_2d(np.cov(draws, rowvar=False))
