@@ -136,7 +136,8 @@ def test_presets_with_a_base():
     h100, h800 = read_preset("hardware", "h100-sxm"), read_preset("hardware", "h800-sxm")
     assert h800["title"] == "NVIDIA H800 SXM5, 80 GB"
     assert h800["voltage"] == h100["voltage"]
-    assert h800["memory_efficiency"] == read_preset("hardware", "tpu-v4")["memory_efficiency"]
+    assert h800["roofline_exponent"] == read_preset("hardware", "tpu-v4")["roofline_exponent"]
+    assert h800["memory_efficiency"] == h100["memory_efficiency"]
     assert "base" not in h800
     assert "companions" not in h800
     assert not any(name.startswith("_") for name in names("hardware"))
