@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import statistics
 from pathlib import Path
 
@@ -48,9 +49,27 @@ def test_h100_is_the_default_of_the_specification():
     assert value(device, "busy_power") == 800
     assert value(device, "idle_power") == 75
     assert value(device, "leakage.power") == value(device, "fixed_power") == 70
-    assert (value(device, "voltage.floor"), value(device, "voltage.knee")) == (0.70, 0.60)
     # 3.35e12 B/s x 8 x 3.9e-12 J/bit = 104.5 W, printed as 105 W.
     assert value(device, "memory_bandwidth") * 8 * value(device, "memory_energy") == pytest.approx(105, abs=0.5)
+
+
+def test_voltage_curve_is_the_mean_of_the_curves_that_are_known():
+    limits = json.loads((EXPERIMENTS / "02_power_limits" / "result.json").read_text(encoding="utf-8"))
+    clocks = json.loads((EXPERIMENTS / "03_frequency" / "result.json").read_text(encoding="utf-8"))
+    text = json.dumps([limits, clocks])
+    fitted = [re.findall(rf'"voltage_{name}": ([0-9.]+)', text) for name in ("floor", "knee")]
+    for found, name in zip(fitted, ("floor", "knee"), strict=True):
+        found += re.findall(rf'"constant": "voltage_{name}", "value": ([0-9.]+)', text)
+        assert len(found) == 5
+    # Tenstorrent Blackhole: floor 0.87, knee 0.65 (docs/physics.md B2); NVIDIA L4: 0.655 V idle, 0.885 V at 2.04 GHz.
+    floors = [*map(float, fitted[0]), 0.87, 0.655 / 0.885]
+    knees = [*map(float, fitted[1]), 0.65]
+    for name in ("h100-sxm", "a100-sxm4-80gb", "b200-sxm"):
+        device = read("hardware", name)
+        assert value(device, "voltage.floor") == pytest.approx(statistics.fmean(floors), abs=0.005)
+        assert value(device, "voltage.knee") == pytest.approx(statistics.fmean(knees), abs=0.005)
+    # 0.692 V at the lowest clock, over the floor.
+    assert value(read("hardware", "h100-sxm"), "reference_voltage") == pytest.approx(0.692 / 0.79, abs=0.005)
 
 
 def test_h100_efficiency_is_that_of_the_fitted_clusters():
