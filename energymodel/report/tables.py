@@ -9,6 +9,8 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from energymodel.presets.priors import SYSTEM, switched_off
+from energymodel.presets.priors import priors as prior_numbers
 from energymodel.presets.scenario import Scenario
 from energymodel.report.batch_report import batch_lines
 from energymodel.report.fields import Field, outcome_fields, plan_fields, show, total
@@ -166,11 +168,12 @@ def provenance_notes(scenario: Scenario) -> RenderableType:
     if slowdown > 1.0:
         origin = scenario.provenance["system.production_slowdown"]
         lines.append(f"Steps take {slowdown:.3g} times as long as in tuned benchmarks: {origin.source}")
-    system = [origin for path, origin in scenario.provenance.items() if path.startswith("system.")]
-    count = sum(origin.is_prior for origin in system)
+    total_count = sum(path.startswith(SYSTEM) for path in scenario.provenance)
+    off = len(switched_off(scenario))
+    without = f" ({off} more belong to parts that are switched off)" if off else ""
     lines.append(
-        f"{count} of the {len(system)} numbers of the system are priors; `energymodel presets show {scenario.name}` "
-        f"lists each with its source, and `energymodel sensitivity {scenario.name}` says what share of the variance "
-        "rests on them."
+        f"{len(prior_numbers(scenario))} of the {total_count} numbers of the system are priors{without}; "
+        f"`energymodel presets show {scenario.name}` lists each with its source, and "
+        f"`energymodel sensitivity {scenario.name}` says what share of the variance rests on them."
     )
     return Text("\n".join(lines), style="dim")
