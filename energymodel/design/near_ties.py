@@ -30,6 +30,7 @@ from energymodel.system.plan import TrainingPlan
 MOST = 128  # layouts that are searched, those with the best objective
 RESTARTED = 2  # plans of the first search that are searched again at their counts
 EVALUATED = 4  # plans of which the cheapest is taken, if they are equal in what is saved
+MEANINGLESS = 1e-6  # a share of what is saved that nobody would print
 EQUAL = 1e-4  # in the logarithm: two plans that differ by less are equal
 
 
@@ -82,7 +83,7 @@ def near_tie(
     other = min(evaluated(scenario, within, searched.lattice, found), key=lambda one: float(one.outcome.money))
     cost = _ratio(other, exact, problem.minimize) - 1.0
     saving = 1.0 - _ratio(other, exact, saved)
-    if saving <= 0.0:
+    if saving <= MEANINGLESS:
         return exact, None
     taken = saving > cost
     return other if taken else exact, NearTie(tolerance, saved, cost, saving, taken, exact.plan, exact.outcome)
