@@ -23,6 +23,7 @@ from energymodel.system.evaluate import evaluate, learning_of, parameters_in_los
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.pipeline_rules import multiple_count
 from energymodel.system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
+from energymodel.system.torus_shapes import torus_chips, torus_fault
 
 GROUP = 16  # layouts that are rounded at once
 REACH = 3  # micro-batches and replicas up and down that the last search looks at
@@ -78,13 +79,17 @@ def round_layouts(problem: DesignProblem, lanes: RelaxedLanes, usable: np.ndarra
         incumbent = min((plan.value for plan in best.values()), default=math.inf)
         if float(solution.value[group[0]]) > incumbent and len(best) > 1:
             break
-        trials = [counts for lane in group for counts in nearby_counts(problem, lanes, int(lane), solution.x[lane], 1)]
+        trials = [
+            counts for lane in group for counts in nearby_counts(problem, lanes.lattice, int(lane), solution.x[lane], 1)
+        ]
         _keep_best(best, solve_at_counts(problem, lanes, trials))
     tried: set[WholeCounts] = set()
     while best:
         winner = min(best.values(), key=lambda plan: plan.value)
         trials = [
-            counts for counts in nearby_counts(problem, lanes, winner.lane, winner.point, REACH) if counts not in tried
+            counts
+            for counts in nearby_counts(problem, lanes.lattice, winner.lane, winner.point, REACH)
+            if counts not in tried
         ]
         tried.update(trials)
         found = solve_at_counts(problem, lanes, trials)
@@ -116,7 +121,9 @@ def round_points(
     - `candidates`: lanes that are rounded.
     """
     solution = lanes.solution
-    trials = [counts for lane in candidates for counts in nearby_counts(problem, lanes, lane, solution.x[lane], 1)]
+    trials = [
+        counts for lane in candidates for counts in nearby_counts(problem, lanes.lattice, lane, solution.x[lane], 1)
+    ]
     if not trials:
         return []
     # In the order of the values that they promise, until that is hardly better than what a point has.
@@ -147,10 +154,10 @@ def round_points(
 
 
 def nearby_counts(
-    problem: DesignProblem, lanes: RelaxedLanes, lane: int, point: Float[np.ndarray, " n"], reach: int
+    problem: DesignProblem, lattice: Lattice, lane: int, point: Float[np.ndarray, " n"], reach: int
 ) -> list[WholeCounts]:
     """Realizable counts around a point: chips in whole nodes, experts that divide, micro-batches for the schedule."""
-    layout, given = jax.tree.map(lambda leaf: float(leaf[lane]), lanes.lattice), problem.given
+    layout, given = jax.tree.map(lambda leaf: float(leaf[lane]), lattice), problem.given
     group = round(layout.tensor * layout.pipeline * layout.context)
     node = round(float(given.system.node.chips))
     replica = layout.microbatch * float(given.system.workload.sequence)
@@ -167,6 +174,9 @@ def nearby_counts(
         data = [d * step for d in range(middle - reach + 1, middle + reach + 1)]
         if group * step > high:  # fewer chips than a node
             data = [d for d in range(1, math.floor(high / group) + 1) if (d * group) <= node]
+        if any(torus_fault(given.system, float(d * group)) for d in data):  # the nearest that can be built
+            data = [round(whole / group) for whole in torus_chips(given.system, chips, high, group)]
+            data = [d for d in data if d % expert_step == 0]
         data = [d for d in data if d >= 1 and low * (1 - WHOLE) <= d * group <= high * (1 + WHOLE)]
     counts = []
     for d in data:

@@ -9,6 +9,8 @@ import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from energymodel.constants import ZERO_CELSIUS
 from energymodel.errors import InputError
 from energymodel.units import format_quantity
@@ -138,3 +140,24 @@ def check_number(component: Any, field: str, values: Iterable[float], path: str)
     fields = {one.name: one for one in dataclasses.fields(component)}
     if name in fields:  # the tokens of a plan whose goal is a loss are not
         check_range(type(component).__name__, name, values, fields[name].metadata["unit"], path)
+
+
+def check_numbers(component: Any, path: str) -> None:
+    """Check all numbers of a component and its parts, as a file is checked that gives them.
+
+    **Raises:** `InputError` for the first that is negative, not finite or outside its range.
+    """
+    owner = type(component).__name__
+    for field in dataclasses.fields(component):
+        given, where = getattr(component, field.name), f"{path}.{field.name}"
+        if "unit" not in field.metadata:
+            if dataclasses.is_dataclass(given):
+                check_numbers(given, where)
+            continue
+        unit = field.metadata["unit"]
+        values = [float(value) for value in np.ravel(np.asarray(given))]
+        for value in values:
+            if not math.isfinite(value) or value < 0.0:
+                what = "negative" if value < 0.0 else "not a finite number"
+                raise InputError(f"{where}: {value:g} {unit} is {what}. Give a number of at least 0.")
+        check_range(owner, field.name, values, unit, where)

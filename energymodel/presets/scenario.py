@@ -12,6 +12,7 @@ from energymodel.presets.components import Provenance, build, expand_presets, in
 from energymodel.presets.files import names, read_preset, read_toml
 from energymodel.presets.layers import lay, nested, title_of
 from energymodel.presets.question import Limits, Question, Ranges, parse_question
+from energymodel.presets.ranges import check_numbers
 from energymodel.presets.renamed import current_name, current_names, current_system
 from energymodel.presets.validate import (
     check_cooling,
@@ -54,14 +55,24 @@ class Scenario:
     ) -> "Scenario":
         """The same scenario with what is stated here laid over its `[optimize]` section.
 
-        **Raises:** `InputError` as `parse_question`, for values that a number cannot have, and for power caps below the
-        lowest one measured.
+        **Raises:** `InputError` as `parse_question` and `load_scenario`, also for numbers of system and plan that were
+        changed since the scenario was read.
         """
+        self.check()
         section = {"minimize": minimize, "limits": limits, "vary": vary, "fix": fix, "tolerance": tolerance}
         calibration = self.tables.get("calibration")
         question = _question(section, self.system, self.plan, self.provenance, calibration, self.optimize)
         units = {path: origin.unit for path, origin in self.provenance.items()}
         return dataclasses.replace(self, optimize=question, tables={**self.tables, "optimize": question.section(units)})
+
+    def check(self) -> None:
+        """Check system and plan as when they are read from a file.
+
+        **Raises:** `InputError` for the first number that cannot be, and for what cannot be run.
+        """
+        check_numbers(self.system, "system")
+        check_numbers(self.plan, "plan")
+        _check(self.system, self.plan, self.tables)
 
 
 def load_scenario(source: str | Path | Mapping[str, Any], changes: Sequence[str] | Mapping[str, Any] = ()) -> Scenario:
@@ -137,13 +148,9 @@ def _build(name: str, tables: dict[str, Any]) -> Scenario:
     for key, default in ("clock", 1.0), ("power_cap", system_tables["accelerator"]["rated_power"]), ("layout", {}):
         plan_tables.setdefault(key, default)
     plan = _build_plan(plan_tables, provenance)
-    check_system(system, plan)
-    titles = {name: str(system_tables[name].get("title", "")) for name in ("software", "accelerator")}
-    check_plan(system, plan, titles)
-    check_cooling(system.facility.cooling)
+    _check(system, plan, {**tables, "system": system_tables})
     check_supplies(system)
     calibration = tables.get("calibration", {})
-    check_measured(system, float(plan.power_cap), calibration)
     own_uncertainty = tables.get("uncertainty", {})
     uncertainty = {path: origin.distribution for path, origin in provenance.items() if origin.distribution}
     resolved = {
@@ -163,6 +170,16 @@ def _build(name: str, tables: dict[str, Any]) -> Scenario:
         provenance=provenance,
         tables=resolved,
     )
+
+
+def _check(system: TrainingSystem, plan: TrainingPlan, tables: Mapping[str, Any]) -> None:
+    """Check what system and plan must be together; `tables` have the titles of components, and the calibration."""
+    known = tables.get("system", {})
+    titles = {name: str(known.get(name, {}).get("title", "")) for name in ("software", "accelerator")}
+    check_system(system, plan)
+    check_plan(system, plan, titles)
+    check_cooling(system.facility.cooling)
+    check_measured(system, float(plan.power_cap), tables.get("calibration", {}))
 
 
 def _build_plan(tables: dict[str, Any], provenance: dict[str, Provenance]) -> TrainingPlan:

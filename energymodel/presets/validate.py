@@ -2,16 +2,18 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from itertools import pairwise
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 
 from energymodel.errors import InputError
-from energymodel.performance.topology import FatTree
 from energymodel.physics.cooling import Cooling
 from energymodel.physics.limits import landauer_energy
+from energymodel.presets.buildable import check_bytes, check_network
 from energymodel.presets.ranges import check_number
 from energymodel.system.evaluate import learning_of, parameters_in_loss
 from energymodel.system.formats import check_formats
@@ -52,7 +54,6 @@ def check_plan(system: TrainingSystem, plan: TrainingPlan, titles: Mapping[str, 
     check_formats(system.accelerator, layout, "plan.layout", titles.get("accelerator", ""))
     chips, clock = float(plan.chips), float(plan.clock)
     _check_whole("plan.chips", chips)
-    check_network(system, chips)
     group = layout["tensor"] * layout["pipeline"] * layout["context"]
     data = chips / group
     if not _is_whole(data):
@@ -108,31 +109,6 @@ def check_sharding(system: TrainingSystem, layout: Mapping[str, float], framewor
         )
 
 
-def check_network(system: TrainingSystem, chips: float) -> None:
-    """Check that a network can be built, and that a fat tree has ports enough for the chips.
-
-    **Raises:** `InputError` that names the number and its range.
-    """
-    for path, link in ("system.node.scale_up", system.node.scale_up), ("system.network.link", system.network.link):
-        if float(link.lanes) <= 0.0:
-            raise InputError(f"{path}.lanes: {float(link.lanes):g} lanes carry nothing. Give a positive number.")
-    tree = system.network.topology
-    if not isinstance(tree, FatTree):
-        return
-    path = "system.network.topology"
-    for name, least in ("radix", 2.0), ("pod", 1.0), ("oversubscription", 1.0):
-        if (value := float(getattr(tree, name))) < least:
-            raise InputError(f"{path}.{name}: {value:g} is less than {least:g}. Raise it.")
-    if float(tree.port_lanes) <= 0.0:
-        raise InputError(f"{path}.port_lanes: {float(tree.port_lanes):g} is not positive. Give the lanes of a port.")
-    ports = float(system.network_nodes(chips))
-    if ports > float(tree.most_nodes) * (1.0 + WHOLE):
-        raise InputError(
-            f"{path}: {chips:g} chips take {ports:g} ports, and three tiers of {float(tree.radix):g}-port switches "
-            f"have {float(tree.most_nodes):g}. Take fewer chips or lanes, a larger radix or a larger pod."
-        )
-
-
 def check_values(
     system: TrainingSystem, plan: TrainingPlan, path: str, values: Sequence[float], calibration: Any, where: str
 ) -> None:
@@ -151,6 +127,11 @@ def check_values(
     if path.startswith("plan.layout."):
         name = path.removeprefix("plan.layout.")
         check_formats(system.accelerator, {name: max(values)}, where.removesuffix(f".{name}"))
+    if root == "system":
+        for value in dict.fromkeys((min(values), max(values))):
+            _check_changed(system, plan, field, value, where)
+    if path == "plan.chips":
+        check_network(system, max(values))
     if path == "plan.power_cap":
         check_power_cap(system, max(values), where)
         check_measured(system, min(values), calibration, where)
@@ -159,6 +140,25 @@ def check_values(
             f"{where}: {min(values):g} is below {lowest:g}, the lowest clock of the accelerator "
             "(system.accelerator.minimum_clock). Raise it."
         )
+
+
+def _check_changed(system: TrainingSystem, plan: TrainingPlan, field: str, value: float, where: str) -> None:
+    """Check a system in which one number has another value.
+
+    **Raises:** `InputError` that begins with what the message calls the number.
+    """
+
+    def number(system: TrainingSystem) -> Any:
+        return reduce(getattr, field.split("."), system)
+
+    changed = eqx.tree_at(number, system, np.asarray(value, np.float64))
+    try:
+        check_system(changed, plan)
+        check_cooling(changed.facility.cooling)
+    except InputError as error:
+        text, path = str(error), f"system.{field}:"
+        told = text.removeprefix(path).strip() if text.startswith(path) else f"{value:g} cannot be: {text}"
+        raise InputError(f"{where}: {told}") from None
 
 
 def check_power_cap(system: TrainingSystem, power_cap: float, path: str = "plan.power_cap") -> None:
@@ -175,7 +175,8 @@ def check_power_cap(system: TrainingSystem, power_cap: float, path: str = "plan.
 
 
 def check_system(system: TrainingSystem, plan: TrainingPlan) -> None:
-    """Check what the numbers of a system must be together: parts that are left over are not negative.
+    """Check what the numbers of a system must be together: no part that is left over is negative, the network can be
+    built for the chips of the plan, and the chip has the formats in which numbers are stored.
 
     **Raises:** `InputError` that names the numbers.
     """
@@ -203,6 +204,8 @@ def check_system(system: TrainingSystem, plan: TrainingPlan) -> None:
         part, most = float(getattr(workload, name)), float(getattr(workload, whole))
         if part > most:
             raise InputError(f"system.workload.{name}: {part:g} is more than {whole}, {most:g}. Lower it.")
+    check_network(system, float(plan.chips))
+    check_bytes(system)
 
 
 def check_supplies(system: TrainingSystem) -> None:

@@ -1,17 +1,14 @@
 """Does a search see only pipelines that a framework runs?"""
 
-from typing import cast
-
 import numpy as np
 import pytest
 
 from energymodel.design.layouts import candidates
 from energymodel.design.problem import formulate
-from energymodel.design.rounding import RelaxedLanes, nearby_counts
+from energymodel.design.rounding import nearby_counts
 from energymodel.design.training_run import TrainingRun
 from energymodel.errors import InputError
 from energymodel.presets.scenario import load_scenario
-from energymodel.solver import Solution
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.pipeline_rules import OF_STAGES, stage_fault
 from energymodel.system.plan import SCHEDULES
@@ -62,7 +59,6 @@ def test_counts_near_an_optimum_are_those_that_the_schedule_takes():
     scenario = load_scenario("llama-3.1-405b-h100", ["system.software.whole_groups=1"])
     problem = formulate(scenario, evaluate_once(scenario.system, scenario.plan))
     lattice = candidates(problem.given, float(scenario.plan.chips))
-    lanes = RelaxedLanes(lattice, problem.repeated_criteria(1), cast(Solution, None))  # not looked at
     place = problem.index("plan.batch")
     point = np.zeros(len(problem.formulation.paths))
     for path in problem.formulation.paths:
@@ -72,7 +68,7 @@ def test_counts_near_an_optimum_are_those_that_the_schedule_takes():
         point[place] = np.log(batch)
         for lane in range(0, len(lattice.tensor), 97):
             ranks, chunks = float(lattice.pipeline[lane]), float(lattice.virtual_stages[lane])
-            for counts in nearby_counts(problem, lanes, lane, point, 3):
+            for counts in nearby_counts(problem, lattice, lane, point, 3):
                 assert counts.microbatches >= 1
                 if chunks > 1.0:
                     assert counts.microbatches % ranks == 0.0
