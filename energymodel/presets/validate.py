@@ -54,6 +54,8 @@ def check_plan(system: TrainingSystem, plan: TrainingPlan, titles: Mapping[str, 
     check_formats(system.accelerator, layout, "plan.layout", titles.get("accelerator", ""))
     chips, clock = float(plan.chips), float(plan.clock)
     _check_whole("plan.chips", chips)
+    check_bytes(system)
+    check_network(system, chips)
     group = layout["tensor"] * layout["pipeline"] * layout["context"]
     data = chips / group
     if not _is_whole(data):
@@ -154,6 +156,8 @@ def _check_changed(system: TrainingSystem, plan: TrainingPlan, field: str, value
     changed = eqx.tree_at(number, system, np.asarray(value, np.float64))
     try:
         check_system(changed, plan)
+        check_network(changed, float(plan.chips))
+        check_bytes(changed)
         check_cooling(changed.facility.cooling)
     except InputError as error:
         text, path = str(error), f"system.{field}:"
@@ -175,8 +179,7 @@ def check_power_cap(system: TrainingSystem, power_cap: float, path: str = "plan.
 
 
 def check_system(system: TrainingSystem, plan: TrainingPlan) -> None:
-    """Check what the numbers of a system must be together: no part that is left over is negative, the network can be
-    built for the chips of the plan, and the chip has the formats in which numbers are stored.
+    """Check what the numbers of a system must be together: parts that are left over are not negative.
 
     **Raises:** `InputError` that names the numbers.
     """
@@ -204,8 +207,6 @@ def check_system(system: TrainingSystem, plan: TrainingPlan) -> None:
         part, most = float(getattr(workload, name)), float(getattr(workload, whole))
         if part > most:
             raise InputError(f"system.workload.{name}: {part:g} is more than {whole}, {most:g}. Lower it.")
-    check_network(system, float(plan.chips))
-    check_bytes(system)
 
 
 def check_supplies(system: TrainingSystem) -> None:

@@ -77,6 +77,7 @@ def _maxtext(generation: str, node: str, slice_chips: float) -> Cluster:
         **_MAXTEXT,
         "node.chips": (slice_chips, "1"),
         "network.link.lanes": (1.0, "1"),
+        "network.link.included_lanes": (1.0, "1"),
         "network.link.lane_bandwidth": (3.1e9, "B/s"),
     }
     return Cluster(f"MaxText on TPU {generation}", presets, fixed, _MAXTEXT_FITTED, "AI-Hypercomputer/maxtext, README")
