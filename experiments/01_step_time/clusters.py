@@ -83,6 +83,7 @@ _NANOTRON_FITTED = (
 _FOUNDRY = {
     **common(8.0, 0.0),
     "software.attention_efficiency": (0.7, "1"),
+    "software.fp8_efficiency": (1.0, "1"),
     "software.data_overlap": (0.9, "1"),
     "software.bucket_size": (1e9, "B"),
     "accelerator.overhead_time": (0.02, "s"),
