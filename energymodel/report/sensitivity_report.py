@@ -11,6 +11,7 @@ from rich.text import Text
 
 from energymodel.design.sensitivity import CHANGE, FREE, MEASURE, SHARES, NumberEffects, Sensitivity
 from energymodel.design.training_run import is_gain
+from energymodel.presets.priors import SYSTEM
 from energymodel.report.figure import save
 from energymodel.report.json_tree import csv_text, strict
 from energymodel.report.tornado import tornado
@@ -84,7 +85,7 @@ def together_line(found: Sensitivity) -> str:
 
 def prior_line(found: Sensitivity) -> str:
     """What rests on numbers that nobody measured: how many matter, and their share of the variance of each output."""
-    priors = [row for row in found.rows if row.provenance.is_prior]
+    priors = [row for row in found.rows if row.provenance.is_prior and row.path.startswith(SYSTEM)]
     moving = sum(any(effect.derivative for effect in row.effects.values()) for row in priors)
     parts = ", ".join(f"{_word(name)} {100 * found.prior_share(name):.0f} %" for name in found.values)
     return f"Share of the variance that comes from priors ({moving} of the {len(priors)} have any effect): {parts}."
