@@ -26,6 +26,14 @@ def check_network(system: TrainingSystem, chips: float) -> None:
     if fault := torus_fault(system, chips):
         near = " or ".join(f"{one:g}" for one in torus_chips(system, chips, 2.0 * chips))
         raise InputError(f"plan.chips: {fault}. Take {near} chips.")
+    check_ports(system, chips)
+
+
+def check_ports(system: TrainingSystem, chips: float) -> None:
+    """Check that a fat tree is of switches that exist, and has ports enough for the chips.
+
+    **Raises:** `InputError` that names the number and its range.
+    """
     tree = system.network.topology
     if not isinstance(tree, FatTree):
         return

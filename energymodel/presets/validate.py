@@ -13,7 +13,7 @@ import numpy as np
 from energymodel.errors import InputError
 from energymodel.physics.cooling import Cooling
 from energymodel.physics.limits import landauer_energy
-from energymodel.presets.buildable import check_bytes, check_network
+from energymodel.presets.buildable import check_bytes, check_network, check_ports
 from energymodel.presets.ranges import check_number
 from energymodel.system.evaluate import learning_of, parameters_in_loss
 from energymodel.system.formats import check_formats
@@ -133,7 +133,7 @@ def check_values(
         for value in dict.fromkeys((min(values), max(values))):
             _check_changed(system, plan, field, value, where)
     if path == "plan.chips":
-        check_network(system, max(values))
+        check_ports(system, max(values))
     if path == "plan.power_cap":
         check_power_cap(system, max(values), where)
         check_measured(system, min(values), calibration, where)
