@@ -27,6 +27,8 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from energymodel.fusion_barriers import KEEP_BARRIERS, with_barriers
+
 CONFIG: Any = jax.config  # its stub leaves out its settings
 PACKAGE = __name__.partition(".")[0]
 IN_MEMORY = 64  # programs of one function
@@ -40,10 +42,13 @@ def compiler_options(*, once: bool = False) -> Any:
     On CPU, XLA's fusion emitters double the time to compile the thousands of scalar operations of a run and its
     derivatives, and save a third of the milliseconds that a run takes (`benchmarks/compile_time.py`): they are off.
     `once` also turns off the optimization of machine code, for a program that runs for less time than that takes.
+    Barriers of `with_barriers` stay.
     """
     if jax.default_backend() != "cpu":
         return None
-    return {"xla_cpu_use_fusion_emitters": False} | ({"xla_backend_optimization_level": 0} if once else {})
+    return {"xla_cpu_use_fusion_emitters": False, **KEEP_BARRIERS} | (
+        {"xla_backend_optimization_level": 0} if once else {}
+    )
 
 
 class Signature(NamedTuple):
@@ -150,7 +155,7 @@ class Compiled:
             return results
 
         flat.__name__ = self._function.__name__
-        made = make(flat, signature.shapes)
+        made = make(with_barriers(flat), signature.shapes)
         return made, structures[-1]
 
     def _compile_kept(self, kept: Kept) -> Program:
