@@ -19,7 +19,8 @@ from energymodel.report.tables import PRIOR_MARK, data_parallel, given_priors, p
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import OUTPUTS, objective_value
 from energymodel.system.plan import TrainingPlan
-from energymodel.uncertainty.first_order import DEVIATIONS, LEVEL, SavingAtRisk
+from energymodel.uncertainty.first_order import SavingAtRisk
+from energymodel.uncertainty.outcome_spread import DEVIATIONS, LEVEL
 from energymodel.units import format_quantity
 
 # Steps of a limit that a person would consider, in SI, by its unit, the largest first.

@@ -5,7 +5,8 @@ from rich.table import Table
 
 from energymodel.design.result import Optimum
 from energymodel.report.intervals import supported_digits, with_interval
-from energymodel.uncertainty.first_order import DEVIATIONS, LEVEL, SavingAtRisk
+from energymodel.uncertainty.first_order import SavingAtRisk
+from energymodel.uncertainty.outcome_spread import DEVIATIONS, LEVEL
 from energymodel.units import format_quantity
 
 MOST = 3  # numbers that are named
