@@ -52,6 +52,12 @@ def _step(system: TrainingSystem, plan: Any) -> Any:
     return training_step(system, plan, plan.batch[0])
 
 
+def nodes_power(step: Any, system: TrainingSystem, efficiency: float) -> float:
+    """Mean power of a node at its meter [W] with nothing but presets: chips, host and fans, without network."""
+    power = step.power
+    return float(system.node.chips * (power.total - power.network) / efficiency)
+
+
 def compute(measured: dict[str, Any], constants: dict[str, float]) -> list[dict[str, Any]]:
     """Predictions beside the meter: layout as disclosed, layout searched, and time as measured.
 
@@ -96,6 +102,7 @@ def compute(measured: dict[str, Any], constants: dict[str, float]) -> list[dict[
             )
             layout = chosen.layout
             degrees = [round(float(one)) for one in (layout.tensor, layout.pipeline, layout.microbatch)]
+            preset = nodes_power(found, system, constants["supply_efficiency"])
             row: dict[str, Any] = {
                 "known": known,
                 "layout": "tensor {}, pipeline {}, micro-batch {}".format(*degrees),
@@ -103,6 +110,9 @@ def compute(measured: dict[str, Any], constants: dict[str, float]) -> list[dict[
                 "time_s": time,
                 "node_power_w": power,
                 "energy_j": power * time * nodes,
+                "preset_energy_error": preset * time * nodes / measured["energy_j"] - 1.0
+                if step == predicted
+                else None,
             }
             for key in ("time_s", "node_power_w", "energy_j"):
                 row[key.rsplit("_", 1)[0] + "_error"] = row[key] / measured[key] - 1.0

@@ -9,6 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import node_power
 import numpy as np
+import preset_nodes
 
 from energymodel.calibration.intervals import laplace_intervals
 from energymodel.calibration.least_squares import FitProblem, fit, held_out_errors
@@ -145,17 +146,22 @@ def compute() -> dict[str, Any]:
     held = held_out_errors(fitted, [row["benchmark"] for row in ours])[:, 0]
     ends = laplace_intervals(fitted)
     rated = idle + 8.0 * float(given.rated_power[0] * (1.0 - given.idle_chip[0]) / given.efficiency[0])
+    efficiency = float(given.efficiency[0])
+    presets = preset_nodes.compute({**fitted.values, "supply_efficiency": efficiency})
+    preset_idle = next(row["idle_w"] for row in presets if "immersed" in row["node"])
+    predicted = [float(row["node_power_w"] * np.exp(error)) for row, error in zip(ours, held, strict=True)]
     nodes = [
         {
             "system": row["system"],
             "benchmark": row["benchmark"],
             "node_power_w": row["node_power_w"],
             "relative_rate": float(rate),
-            "held_out_w": float(row["node_power_w"] * np.exp(error)),
-            "held_out_error": float(np.expm1(error)),
+            "held_out_w": power,
+            "held_out_error": power / row["node_power_w"] - 1.0,
+            "preset_error": (power + preset_idle - idle) / row["node_power_w"] - 1.0,
             "rated_error": rated / row["node_power_w"] - 1.0,
         }
-        for row, rate, error in zip(ours, given.relative_rate, held, strict=True)
+        for row, rate, power in zip(ours, given.relative_rate, predicted, strict=True)
     ]
     return {
         "runs": table,
@@ -166,8 +172,9 @@ def compute() -> dict[str, Any]:
                 fitted.names, fitted.values.values(), ends.lower, ends.upper, strict=True
             )
         ]
-        + [{"name": "idle_node_w", "value": idle}, {"name": "supply_efficiency", "value": float(given.efficiency[0])}],
+        + [{"name": "idle_node_w", "value": idle}, {"name": "supply_efficiency", "value": efficiency}],
         "nodes": nodes,
+        "preset_nodes": presets,
         "summary": [
             {
                 "quantity": "node power, benchmark held out",

@@ -45,6 +45,24 @@ def test_accuracy_reached(stated):
     assert abs(cases["and measured time"]["energy_error"]) <= 0.05
 
 
+def test_presets_reproduce_metered_nodes(stated):
+    """Within 5 % of every visible row, of the GPT-3 run, and of what is known of other nodes."""
+    assert max(abs(row["preset_error"]) for row in stated["nodes"]) <= 0.05
+    cases = {row["known"]: row for row in stated["gpt3"]}
+    assert abs(cases["and layout"]["preset_energy_error"]) <= 0.05
+    for row in stated["preset_nodes"]:
+        for state in ("idle", "busy"):
+            assert row[f"{state}_error"] is None or abs(row[f"{state}_error"]) <= 0.05, (row["node"], state)
+
+
+def test_nodes_of_presets_again(stated):
+    constants = {row["name"]: row["value"] for row in stated["constants"]}
+    rows = EXPERIMENT.module("preset_nodes").compute(constants)
+    for row, printed in zip(rows, stated["preset_nodes"], strict=True):
+        assert row["node"] == printed["node"]
+        np.testing.assert_allclose([row["idle_w"], row["busy_w"]], [printed["idle_w"], printed["busy_w"]], rtol=1e-6)
+
+
 @pytest.mark.slow
 def test_constants_again(stated, metered):
     again = metered.compute()

@@ -128,7 +128,7 @@ def test_companions_exist_and_suit_the_accelerator(name):
 
 
 def test_supplies_that_are_too_small_are_named():
-    with pytest.warns(UserWarning, match=r"power_supply\.rated_power: 900 W is less than the 1.038 kW of a chip"):
+    with pytest.warns(UserWarning, match=r"power_supply\.rated_power: 900 W is less than the 1.054 kW of a chip"):
         load_scenario(SMALL, ["system.facility.power_supply.rated_power=900 W"])
 
 
