@@ -16,6 +16,7 @@ from energymodel.presets.ranges import check_numbers
 from energymodel.presets.renamed import current_name, current_names, current_system
 from energymodel.presets.validate import (
     check_cooling,
+    check_ends,
     check_measured,
     check_plan,
     check_supplies,
@@ -206,6 +207,7 @@ def _question(
     question = parse_question(section, {path: origin.unit for path, origin in provenance.items()}, before)
     for path, ends in question.vary.items():
         check_values(system, plan, path, ends, calibration, f"vary {path}")
+    check_ends(system, plan, question.vary)
     return question
 
 

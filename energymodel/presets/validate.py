@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import equinox as eqx
@@ -30,6 +30,7 @@ SHARES_OF_COOLING = {
     "chiller": ("load", "fixed_work"),
     "rejection": ("effectiveness", "evaporated_share"),
 }
+MOST_TOGETHER = 4  # ranges, 16 combinations of ends
 COUNTS = ("tensor", "pipeline", "virtual_stages", "context", "expert", "microbatch")
 
 
@@ -149,20 +150,42 @@ def _check_changed(system: TrainingSystem, plan: TrainingPlan, field: str, value
 
     **Raises:** `InputError` that begins with what the message calls the number.
     """
-
-    def number(system: TrainingSystem) -> Any:
-        return reduce(getattr, field.split("."), system)
-
-    changed = eqx.tree_at(number, system, np.asarray(value, np.float64))
     try:
-        check_system(changed, plan)
-        check_network(changed, float(plan.chips))
-        check_bytes(changed)
-        check_cooling(changed.facility.cooling)
+        _check_all(_with_number(system, field, value), plan)
     except InputError as error:
         text, path = str(error), f"system.{field}:"
         told = text.removeprefix(path).strip() if text.startswith(path) else f"{value:g} cannot be: {text}"
         raise InputError(f"{where}: {told}") from None
+
+
+def check_ends(system: TrainingSystem, plan: TrainingPlan, vary: Mapping[str, Sequence[float]]) -> None:
+    """Check that the ends of several ranges may stand together: every combination of up to four of the system.
+
+    **Raises:** `InputError` that names the first combination that cannot be.
+    """
+    fields = [path.removeprefix("system.") for path in vary if path.startswith("system.")]
+    if not 2 <= len(fields) <= MOST_TOGETHER:
+        return
+    for ends in product(*(dict.fromkeys(vary[f"system.{field}"]) for field in fields)):
+        changed = system
+        for field, value in zip(fields, ends, strict=True):
+            changed = _with_number(changed, field, value)
+        try:
+            _check_all(changed, plan)
+        except InputError as error:
+            together = " and ".join(f"system.{field} = {value:g}" for field, value in zip(fields, ends, strict=True))
+            raise InputError(f"vary: {together} cannot be together: {error}") from None
+
+
+def _with_number(system: TrainingSystem, field: str, value: float) -> TrainingSystem:
+    return eqx.tree_at(lambda tree: reduce(getattr, field.split("."), tree), system, np.asarray(value, np.float64))
+
+
+def _check_all(system: TrainingSystem, plan: TrainingPlan) -> None:
+    check_system(system, plan)
+    check_network(system, float(plan.chips))
+    check_bytes(system)
+    check_cooling(system.facility.cooling)
 
 
 def check_power_cap(system: TrainingSystem, power_cap: float, path: str = "plan.power_cap") -> None:

@@ -104,6 +104,16 @@ def test_no_range_ends_where_no_number_may_be(path, ends, words):
         em.load_scenario(LARGE).with_question(vary={path: ends})
 
 
+def test_ranges_that_end_well_alone_end_well_together():
+    power = {f"system.accelerator.{name}": ("10 W", "500 W") for name in ("leakage.power", "fixed_power")}
+    scenario = em.load_scenario(LARGE)
+    for path, ends in power.items():
+        scenario.with_question(vary={path: ends})
+    words = "leakage.power = 500 and system.accelerator.fixed_power = 500 cannot be together"
+    with pytest.raises(em.InputError, match=re.escape(words)):
+        scenario.with_question(vary=power)
+
+
 def test_pipelines_that_cannot_run_are_never_offered():
     for name in (LARGE, BLACKWELL):
         scenario = em.load_scenario(name)
