@@ -1,0 +1,40 @@
+"""Does the hunt still find what it states, and does every plan that it found run?"""
+
+import pytest
+
+from experiment import Experiment
+
+EXPERIMENT = Experiment("16_hunt")
+SMALL = "test-1b-h100"
+
+
+@pytest.fixture(scope="module")
+def stated():
+    return EXPERIMENT.stated()
+
+
+def test_every_plan_that_was_found_runs(stated):
+    assert {row["runs"] for row in stated["plans"]} == {"yes"}
+    assert {row["minimized"].split(",")[0] for row in stated["plans"]} == {"energy", "time", "money", "carbon"}
+
+
+def test_every_listed_change_says_how_much_of_it_rests_on_priors(stated):
+    for row in stated["changes"]:
+        assert row["saving"] > 0.01
+        assert 0.0 <= row["rests_on_priors"] <= 1.0
+        assert row["most_of_it"]
+    [summary] = stated["summary"]
+    assert summary["changes_above_one_percent"] == len(stated["changes"])
+
+
+def test_a_search_finds_what_is_stated(stated):
+    hunt = EXPERIMENT.module("run")
+    optimum, _ = next(hunt.searches(SMALL))
+    [row] = [row for row in stated["plans"] if (row["scenario"], row["minimized"]) == (SMALL, "energy")]
+    found = hunt.plan_row(SMALL, optimum, None)
+    assert found["saving"] == pytest.approx(row["saving"], rel=1e-3)
+    assert found["rests_on_priors"] == pytest.approx(row["rests_on_priors"], rel=1e-2)
+    [change] = hunt.changes(optimum, None)
+    [line] = [one for one in stated["changes"] if (one["scenario"], one["minimized"]) == (SMALL, "energy")][:1]
+    assert change.cause == line["cause"] == "batch"
+    assert change.saving / optimum.baseline_value == pytest.approx(line["saving"], rel=1e-2)
