@@ -146,6 +146,12 @@ def test_narrow_products_cost_loss():
     assert at[0.0] < at[0.5] < at[1.0] < float(outcome(BLACKWELL, plan__layout__fp4=1.0).loss)
 
 
+def test_narrow_products_fall_short_of_the_ratio_of_peaks():
+    # Twice the peak in nine tenths of the products: 1 / (0.1 + 0.9 / 2) = 1.82 times as fast at best.
+    plain, narrow = (float(outcome(LARGE, plan__layout__fp8=share).step_time.compute) for share in (0.0, 0.9))
+    assert 1.2 < plain / narrow < 1.7
+
+
 def test_colder_coolant_takes_more_work_where_it_is_warmer():
     place = "system__facility__cooling__weather"
     here, there = (
