@@ -11,6 +11,7 @@ from energymodel.design.front import Front, FrontPoint
 from energymodel.design.layouts import layout_label
 from energymodel.report.figure import BLUE, COLORS, GRAY, ORANGE, add_axes, new_figure, page, save
 from energymodel.report.json_tree import Tree, csv_text, outcome_json, plan_json
+from energymodel.report.tables import prior_count
 from energymodel.units import format_quantity
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def front_report(front: Front) -> RenderableType:
         f"Hypervolume {front.hypervolume:.4f} of the box between best and worst, in logarithms. "
         f"{front.layouts_considered:,} layouts compared, {front.layouts_searched} of them on the front or next to it.",
         front.message,
+        prior_count(front.scenario),
     ]
     if len(places) < len(front.points):
         lines.insert(0, f"{len(places)} of {len(front.points)} plans are shown; -o front.csv writes all.")

@@ -168,12 +168,17 @@ def provenance_notes(scenario: Scenario) -> RenderableType:
     if slowdown > 1.0:
         origin = scenario.provenance["system.production_slowdown"]
         lines.append(f"Steps take {slowdown:.3g} times as long as in tuned benchmarks: {origin.source}")
+    lines.append(prior_count(scenario))
+    return Text("\n".join(lines), style="dim")
+
+
+def prior_count(scenario: Scenario) -> str:
+    """How many numbers of the system nobody measured, and where to read which they are."""
     total_count = sum(path.startswith(SYSTEM) for path in scenario.provenance)
     off = len(switched_off(scenario))
     without = f" ({off} more belong to parts that are switched off)" if off else ""
-    lines.append(
+    return (
         f"{len(prior_numbers(scenario))} of the {total_count} numbers of the system are priors{without}; "
         f"`energymodel presets show {scenario.name}` lists each with its source, and "
         f"`energymodel sensitivity {scenario.name}` says what share of the variance rests on them."
     )
-    return Text("\n".join(lines), style="dim")

@@ -57,6 +57,7 @@ def test_table_says_what_is_given_up(search):
     assert result.exit_code == 0
     assert "lowest energy against time" in result.stdout
     assert "knee" in result.stdout
+    assert "of the system are priors" in " ".join(result.stdout.split())
     assert "own plan" in result.stdout
     assert search == [(SMALL, ("energy", "time"), 64, {}, ())]
 
