@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
-KEEP_BARRIERS: Mapping[str, Any] = {"xla_disable_hlo_passes": "cse_barrier_expander"}
-"""Option of XLA for CPU, which otherwise removes barriers before it merges operations."""
+KEEP_BARRIERS: Mapping[str, Any] = {"xla_disable_hlo_passes": "cse_barrier_expander,small-while-loop-hoisting"}
+"""Option of XLA for CPU, which otherwise removes barriers before it merges operations. A short loop that it makes one
+kernel of could not hold any, and takes minutes to compile where its body is a whole run."""
 MOST_REPEATED = 4
 """Operations that every kernel may compute anew for a result that it reads."""
-LONG_LOOP = 1000
-"""Operations of a loop that gets barriers; XLA makes a kernel of a short one, in which no barrier may stand."""
 _CALLS = {"jit": "jaxpr", "closed_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr"}
 """Operations that only call a function, which XLA puts in their place, and the parameter that holds it."""
 _LOOPS = ("jaxpr", "cond_jaxpr", "body_jaxpr", "branches")
@@ -82,12 +81,12 @@ def _evaluate(closed: ClosedJaxpr, arguments: Sequence[Any]) -> list[Any]:
 
 
 def _inner(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters of an operation, with barriers in its long loops."""
+    """The parameters of an operation, with barriers in its loops and branches."""
 
     def barred(inner: Any) -> Any:
         if isinstance(inner, tuple):
             return tuple(map(barred, inner))
-        if not isinstance(inner, ClosedJaxpr) or len(_listing(inner).operations) < LONG_LOOP:
+        if not isinstance(inner, ClosedJaxpr):
             return inner
         return jax.make_jaxpr(lambda *arguments: _evaluate(inner, arguments))(*inner.in_avals)
 
