@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from energymodel.compilation import compiler_options
+from energymodel.fusion_barriers import with_barriers
 from energymodel.presets.scenario import Scenario, leaf_paths, load_scenario
 from energymodel.system.evaluate import evaluate, evaluate_once
 
@@ -91,7 +92,7 @@ def run() -> Callable[..., Any]:
 def respond() -> Callable[[Any, Any], Response]:
     """Compare the gradient of each output for each leaf of a system and a plan with differences of fourth order."""
     options = compiler_options(once=True)
-    slopes, values_near = (jax.jit(one, compiler_options=options) for one in (_slopes, _values_near))
+    slopes, values_near = (jax.jit(with_barriers(one), compiler_options=options) for one in (_slopes, _values_near))
 
     def respond(system: Any, plan: Any) -> Response:
         scale, gradient = map(np.asarray, slopes(system, plan))
@@ -143,13 +144,10 @@ def _values_near(system: Any, plan: Any) -> jax.Array:
     x, scale, measure = _leaves(system, plan)
     offsets = jnp.append(jnp.asarray(OFFSETS, x.dtype) * STEP, jnp.nan)
 
-    def at(point: tuple[jax.Array, jax.Array]) -> jax.Array:
-        direction, offset = point
-        return measure(x + jnp.where(direction > 0.0, offset * direction, 0.0))
+    def around(direction: jax.Array) -> jax.Array:
+        return jax.vmap(lambda offset: measure(x + jnp.where(direction > 0.0, offset * direction, 0.0)))(offsets)
 
-    directions = jnp.repeat(jnp.diag(scale), len(offsets), axis=0)
-    values = jax.lax.map(at, (directions, jnp.tile(offsets, len(x))))
-    return values.reshape(len(x), len(offsets), len(MEASURES))
+    return jax.lax.map(around, jnp.diag(scale))
 
 
 def _changed(plan: Any, changes: dict[str, float]) -> Any:
