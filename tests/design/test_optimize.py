@@ -12,6 +12,7 @@ from energymodel.design.layouts import candidates
 from energymodel.design.problem import formulate
 from energymodel.design.relaxation import COARSE, screen
 from energymodel.design.result import SearchResult
+from energymodel.fusion_barriers import with_barriers
 from energymodel.presets.validate import check_plan
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outputs import objective_value
@@ -69,7 +70,8 @@ def test_not_beaten_by_random_realizable_plans(scenario, optimum, wanted):
     random = np.random.default_rng(7)
     sequence, node = float(scenario.system.workload.sequence), int(scenario.system.node.chips)
 
-    values = jax.jit(jax.vmap(problem.formulation, in_axes=(0, 0, None, None)), compiler_options=compiler_options())
+    formulation = with_barriers(jax.vmap(problem.formulation, in_axes=(0, 0, None, None)))
+    values = jax.jit(formulation, compiler_options=compiler_options())
 
     feasible, best = 0, math.inf
     for _ in range(wanted // 5):
