@@ -1,6 +1,7 @@
 """Which plan and hardware together are best at each step, over all layouts?"""
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -51,10 +52,11 @@ FINE = {
 COARSE_MULTIPLES = (0, 5, 10)
 KEPT, SEARCHED = 80, 6  # layouts that a step passes on to the second screening, and to the search
 PASSES = 2  # searches from the optima of the neighbors
-CHUNK = 4096
-VIOLATION_PRICE = 10.0
+CHUNK = 1024
+VIOLATION_PRICE = 10.0  # of a screening; a limit may be worth more, so that what is kept must obey them all
 BROKEN = 1e-5  # violation of all limits in the logarithm that counts as none
-NEARBY, ROUNDS = 2048, 8  # random points about an optimum, and how often
+NEARBY, ROUNDS, ELITE = 1024, 48, 64  # random points about an optimum, how often, and how many shape the next round
+WIDEST, SMALLEST_STEP = 0.03, 1e-6  # of the steps in the logarithm
 OPTIONS = SolverOptions(hessian="differences", max_iterations=150)
 
 
@@ -202,26 +204,41 @@ def grid(asked: Question, axes: Mapping[str, Sequence[float]]) -> np.ndarray:
 
 @eqx.filter_jit(compiler_options=compiler_options())  # pyright: ignore[reportCallIssue]
 def merits(
-    design: Design, points: Array, layouts: Any, target: Criteria, made: Technology, given: TrainingRun
+    design: Design,
+    points: Array,
+    layouts: Any,
+    target: Criteria,
+    made: Technology,
+    given: TrainingRun,
+    tolerated: Array,
 ) -> Array:
-    """Objective with a price on violations, for pairs of point and layout."""
+    """Objective with a price on violations, for pairs of point and layout; infinite beyond what is tolerated."""
 
     def one(point: Array, layout: Any) -> Array:
         values = design(point, layout, target, made, given)
-        merit = values.objective + VIOLATION_PRICE * jnp.sum(jnp.maximum(values.inequalities, 0.0))
+        broken = jnp.sum(jnp.maximum(values.inequalities, 0.0))
+        merit = jnp.where(broken > tolerated, jnp.inf, values.objective + VIOLATION_PRICE * broken)
         return jnp.where(jnp.isfinite(merit), merit, jnp.inf)
 
     return jax.vmap(one)(points, layouts)
 
 
-def merits_of(asked: Question, points: np.ndarray, lattice: Any, owner: np.ndarray, step: Step) -> np.ndarray:
-    """Merits of points, each in the layout at its place, in chunks of one compiled size."""
+def merits_of(
+    asked: Question, points: np.ndarray, lattice: Any, owner: np.ndarray, step: Step, tolerated: float = math.inf
+) -> np.ndarray:
+    """Merits of points, each in the layout at its place, in chunks of one compiled size.
+
+    Points that break all limits together by more than `tolerated`, in the logarithm, are infinitely bad.
+    """
 
     def chunk(first: int) -> np.ndarray:
         index = np.minimum(np.arange(first, first + CHUNK), len(points) - 1)
         layouts = take(lattice, owner[index])
         target, made = asked.target(step), step.technology
-        return np.asarray(merits(asked.design, jnp.asarray(points[index]), layouts, target, made, asked.problem.given))
+        run = asked.problem.given
+        return np.asarray(
+            merits(asked.design, jnp.asarray(points[index]), layouts, target, made, run, np.asarray(tolerated))
+        )
 
     return np.concatenate(concurrently(chunk, range(0, len(points), CHUNK)))[: len(points)]
 
@@ -277,20 +294,37 @@ def _better(one: Found, other: Found) -> Found:
 
 
 def polished(asked: Question, lattice: Any, found: Found) -> tuple[Found, np.ndarray]:
-    """Better points about each optimum, and by how much [1]: at a kink the solver stops before the last digits.
+    """Better points about each optimum within the limits, and by how much a random neighbor still beats them [1].
 
-    Rounds of normal steps of 10 % down to 0.01 % in every coordinate, each from the best point so far.
+    Where gradient communication is just hidden, the objective has a kink that runs askew to the coordinates, and the
+    solver stops on its flank. Each round draws normal steps from the spread of the best of the round before, so that
+    they line up with the kink [estimation of distribution: Larranaga & Lozano 2002]. What breaks a limit is no better.
     """
     rng = np.random.default_rng(0)
-    low, high = asked.box
+    high, place = asked.box[1], asked.names.index("plan.chips")
     x, gains = found.x.copy(), []
+    replica = np.log(chips_per_replica(take(lattice, np.array(found.layout))))
     for index, step in enumerate(STEPS):
         owner = np.full(NEARBY, found.layout[index])
-        own = value = merits_of(asked, x[index][None], lattice, owner[:1], step)[0]
-        for width in np.geomspace(0.1, 1e-4, ROUNDS):
-            points = np.clip(x[index] + width * rng.standard_normal((NEARBY, x.shape[1])), low, high)
-            merit = merits_of(asked, points, lattice, owner, step)
+        low = asked.box[0].copy()
+        low[place] = max(low[place], replica[index])
+
+        def merit_of(points: np.ndarray, owner: np.ndarray = owner, step: Step = step) -> np.ndarray:
+            return merits_of(asked, points, lattice, owner[: len(points)], step, BROKEN)
+
+        value = merit_of(x[index][None])[0]
+        spread = WIDEST * np.eye(x.shape[1])
+        for _ in range(ROUNDS):
+            steps = rng.standard_normal((NEARBY, x.shape[1])) @ spread
+            steps *= 10.0 ** rng.uniform(-1.0, 0.0, (NEARBY, 1))
+            points = np.clip(x[index] + steps, low, high)
+            merit = merit_of(points)
+            elite = points[np.argsort(merit, kind="stable")[:ELITE]] - x[index]
             if np.min(merit) < value:
                 x[index], value = points[np.argmin(merit)], np.min(merit)
-        gains.append(own - value)
+            moments = elite.T @ elite / ELITE + np.diag(np.full(x.shape[1], SMALLEST_STEP**2))
+            spread = np.linalg.cholesky(moments).T
+        widths = np.geomspace(0.1, 1e-4, NEARBY)[:, None]
+        nearby = merit_of(np.clip(x[index] + widths * rng.standard_normal((NEARBY, x.shape[1])), low, high))
+        gains.append(max(0.0, value - np.min(nearby)))
     return found._replace(x=x), np.expm1(np.array(gains))

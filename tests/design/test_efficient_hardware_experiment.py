@@ -76,7 +76,7 @@ def test_stated_parts_add_up_and_nothing_gets_worse(stated):
         assert min(row["energy_parts"].values()) > 0.0
         np.testing.assert_allclose(sum(row["time_shares"].values()), 1.0, rtol=1e-12)
         assert row["energy_j"] > stated["bound_j"]
-        assert row["solved"] or row["gain_nearby"] < 0.02
+        assert row["gain_nearby"] < 5e-3
     for aim, world in {(row["aim"], row["world"]) for row in stated["steps"]}:
         rows = [row for row in stated["steps"] if (row["aim"], row["world"]) == (aim, world)]
         values = [row["energy_j"] * (row["time_s"] if aim == "etp" else 1.0) for row in rows]
@@ -123,5 +123,5 @@ def test_random_points_about_the_stated_ones_are_no_better(experiment, stated):
         widths = 10.0 ** rng.uniform(-4.0, -0.5, (4095, 1))
         points = np.clip(own + widths * rng.standard_normal((4095, len(own))), low, high)
         points = np.concatenate([own[None], points])
-        merit = search.merits_of(asked, points, lattice, np.full(len(points), index), step)
+        merit = search.merits_of(asked, points, lattice, np.full(len(points), index), step, search.BROKEN)
         assert np.min(merit) > merit[0] - 1e-3
