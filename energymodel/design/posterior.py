@@ -19,9 +19,11 @@ from energymodel.design.training_run import TrainingRun, output_gradient
 from energymodel.presets.distributions import NumberDistribution, distributions
 from energymodel.presets.scenario import Scenario
 from energymodel.system.evaluate import evaluate_once
+from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import output
 
 ROUNDS = 4  # of linearization: the outputs are near power laws of the numbers
+STEP_SHARES = (1.0, 0.5, 0.25, 0.1)  # of a step of Gauss-Newton, of which the best is taken
 FARTHEST = 4.0  # standard deviations of the prior that a number may move
 EDGE = 1e-6  # probability at which the tails of a prior are cut
 SLOPE_STEP = 1e-4  # standard deviations
@@ -126,11 +128,29 @@ def posterior_of(prior: Posterior, run: TrainingRun, measured: Sequence[Measured
     start, now = prior.z, prior
     target = np.log([one.value for one in measured])
     noise = np.diag([one.error**2 for one in measured])
+
+    def misfit(moved: Posterior) -> float:
+        """Minus twice the logarithm of the posterior density, up to a constant."""
+        residual = target - _predicted(moved, _moved(run, moved), [one.powers for one in measured])
+        from_prior = moved.z - start
+        return float(
+            residual @ np.linalg.solve(noise, residual) + from_prior @ np.linalg.solve(prior.covariance, from_prior)
+        )
+
+    least = misfit(now)
     for _ in range(ROUNDS):
         predicted, slopes = _slopes(now, _moved(run, now), [one.powers for one in measured])
         gain = prior.covariance @ slopes.T @ np.linalg.inv(slopes @ prior.covariance @ slopes.T + noise)
         z = start + gain @ (target - predicted + slopes @ (now.z - start))
-        now = dataclasses.replace(now, z=np.clip(z, start - FARTHEST, start + FARTHEST))
+        # Beyond a kink of the model the linearization is wrong, and full steps jump to and fro across it.
+        trials = [
+            dataclasses.replace(now, z=np.clip(now.z + share * (z - now.z), start - FARTHEST, start + FARTHEST))
+            for share in STEP_SHARES
+        ]
+        misfits = [misfit(trial) for trial in trials]
+        if min(misfits) >= least:
+            break
+        now, least = trials[int(np.argmin(misfits))], min(misfits)
     _, slopes = _slopes(now, _moved(run, now), [one.powers for one in measured])
     gain = prior.covariance @ slopes.T @ np.linalg.inv(slopes @ prior.covariance @ slopes.T + noise)
     covariance = prior.covariance - gain @ slopes @ prior.covariance
@@ -162,12 +182,25 @@ def _slopes(
     values = {name: float(output(outcome, name)) for powers in products for name in powers}
     by_z = np.array([_slope(now, path, z) for path, z in zip(now.priors, now.z, strict=True)])
     places = run.places
-    rows, logarithms = [], []
+    rows = []
     for powers in products:
         by_number = output_gradient(run, {name: power / values[name] for name, power in powers.items()})
         rows.append([float(by_number[places[path]][0]) for path in now.priors] * by_z)
-        logarithms.append(sum(power * math.log(values[name]) for name, power in powers.items()))
-    return np.array(logarithms), np.array(rows)
+    return _logarithms(outcome, products), np.array(rows)
+
+
+def _predicted(now: Posterior, run: TrainingRun, products: Sequence[Mapping[str, float]]) -> Float[np.ndarray, " k"]:
+    """Logarithms of products of outputs, at the numbers given."""
+    del now  # the run holds its numbers
+    return _logarithms(evaluate_once(run.system, run.plan), products)
+
+
+def _logarithms(outcome: TrainingOutcome, products: Sequence[Mapping[str, float]]) -> Float[np.ndarray, " k"]:
+    """Logarithms of products of outputs."""
+    logarithms = [
+        sum(power * math.log(float(output(outcome, name))) for name, power in powers.items()) for powers in products
+    ]
+    return np.array(logarithms, np.float64)
 
 
 def _moved(run: TrainingRun, now: Posterior) -> TrainingRun:
