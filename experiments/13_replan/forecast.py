@@ -1,4 +1,7 @@
-"""How soon does a run tell its own time and energy? `em.replan` along a metered run, against the plan made once."""
+"""How soon does a run tell its own time and energy?
+
+`em.replan` along a metered run, against the plan made once, and against the mean power so far for the whole run.
+"""
 
 import sys
 from pathlib import Path
@@ -49,7 +52,10 @@ def trace() -> tuple[np.ndarray, np.ndarray]:
 
 
 def compute() -> list[dict[str, Any]]:
-    """Time and energy of the whole run as forecast at each moment, beside the meter."""
+    """Time and energy of the whole run as forecast at each moment, beside the meter and the mean power so far.
+
+    The baseline of constant power, `E(t) T / t`, needs no model: only the share of the tokens that are done.
+    """
     scenario = planned()
     measured = gpt3.measured_run(metered_runs.runs())
     time, power = trace()
@@ -74,6 +80,7 @@ def compute() -> list[dict[str, Any]]:
         for name, total in (("time", length), ("energy", measured["energy_j"] * float(left.pue))):
             one[f"{name}_low"] = found[name].lower / total - 1.0
             one[f"{name}_high"] = found[name].upper / total - 1.0
+        one["constant_power_error"] = float(mean) * length / measured["energy_j"] - 1.0
         one["most_moved"] = rest.updates[0].path if rest.updates else ""
         rows.append(one)
     return rows

@@ -36,6 +36,8 @@ def figure(tables: outputs.Tables) -> Any:
         axes.plot(share, [100.0 * row[f"{key}_error"] for row in rows], "o-", color=color, label=label, linewidth=1.2)
         low, high = ([100.0 * row[f"{key}_{end}"] for row in rows[1:]] for end in ("low", "high"))
         axes.fill_between(share[1:], low, high, color=color, alpha=0.15, linewidth=0)
+    constant = [100.0 * row["constant_power_error"] for row in rows[1:]]
+    axes.plot(share[1:], constant, "x--", color=GRAY, label="energy, mean power so far", linewidth=1.0)
     axes.set_xlabel("share of the run that has been measured [%]")
     axes.set_ylabel("forecast over measured - 1 [%]")
     axes.set_title("GPT-3 175B on 512 H100", fontsize=9, loc="left")
@@ -65,6 +67,7 @@ def compute() -> outputs.Tables:
             [row["energy_error"]],
             "the rest of the run",
             "GPT-3 175B on 512 H100",
+            f"mean power so far: {100.0 * abs(row['constant_power_error']):.2f} %; "
             f"planned once: {100.0 * abs(tables['forecasts'][0]['energy_error']):.1f} %",
         )
         for row in (later[0], later[2])
