@@ -210,7 +210,7 @@ def merits(
     target: Criteria,
     made: Technology,
     given: TrainingRun,
-    tolerated: Array,
+    tolerated: float | Array,
 ) -> Array:
     """Objective with a price on violations, for pairs of point and layout; infinite beyond what is tolerated."""
 
@@ -237,7 +237,7 @@ def merits_of(
         target, made = asked.target(step), step.technology
         run = asked.problem.given
         return np.asarray(
-            merits(asked.design, jnp.asarray(points[index]), layouts, target, made, run, np.asarray(tolerated))
+            merits(asked.design, jnp.asarray(points[index]), layouts, target, made, run, jnp.asarray(tolerated))
         )
 
     return np.concatenate(concurrently(chunk, range(0, len(points), CHUNK)))[: len(points)]
