@@ -9,6 +9,7 @@ from energymodel.cli import shell
 if TYPE_CHECKING:
     from energymodel.presets.scenario import Scenario
     from energymodel.system.outcome import TrainingOutcome
+    from energymodel.uncertainty.outcome_spread import OutcomeSpread
 
 
 @shell.guarded
@@ -22,7 +23,11 @@ def command(
     shell.check_output(output)
     with shell.Progress() as progress:
         given, outcome = evaluate_scenario(scenario, changes, progress)
-    return _deliver(given, outcome, as_json=as_json, output=output)
+        progress("moving the uncertain numbers ...")
+        from energymodel.uncertainty.outcome_spread import outcome_spread
+
+        spread = outcome_spread(given)
+    return _deliver(given, outcome, spread, as_json=as_json, output=output)
 
 
 def evaluate_scenario(
@@ -48,12 +53,14 @@ def evaluate_scenario(
     return scenario, outcome
 
 
-def _deliver(scenario: "Scenario", outcome: "TrainingOutcome", *, as_json: bool, output: Path | None) -> int:
+def _deliver(
+    scenario: "Scenario", outcome: "TrainingOutcome", spread: "OutcomeSpread", *, as_json: bool, output: Path | None
+) -> int:
     from energymodel.report.json_tree import run_json, strict
     from energymodel.report.tables import outcome_report
 
-    tree = {**run_json(scenario, scenario.plan, outcome), "warnings": warnings(outcome)}
-    shell.deliver(tree, outcome_report(scenario, scenario.plan, outcome), as_json=as_json, output=output)
+    tree = {**run_json(scenario, scenario.plan, outcome, spread), "warnings": warnings(outcome)}
+    shell.deliver(tree, outcome_report(scenario, scenario.plan, outcome, spread), as_json=as_json, output=output)
     broken = broken_limits(scenario, outcome)
     if broken:
         return shell.fail(" ".join(broken), shell.NOT_TRUSTED, "infeasible")

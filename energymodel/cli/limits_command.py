@@ -14,8 +14,10 @@ def command(scenario: ScenarioName, changes: Changes = None, as_json: AsJson = F
 
         from energymodel.report.json_tree import run_json
         from energymodel.report.limits_report import limits_json, limits_report
+        from energymodel.uncertainty.outcome_spread import outcome_spread
 
+        spread = outcome_spread(given)
         with jax.enable_x64(True):
-            tree = {**run_json(given, given.plan, outcome), "limits": limits_json(given, outcome)}
-            report = limits_report(given, outcome)
+            tree = {**run_json(given, given.plan, outcome, spread), "limits": limits_json(given, outcome)}
+            report = limits_report(given, outcome, spread)
     deliver(tree, report, as_json=as_json, output=output)

@@ -31,7 +31,7 @@ def command(
         with jax.enable_x64(True):
             optimum = optimize(given, progress=progress)
             if optimum.success:
-                progress("differentiating the saving by the uncertain numbers")
+                progress("moving the uncertain numbers")
             risk = saving_at_risk(optimum) if optimum.success else None
             tree, report = optimum_json(optimum, risk), optimum_report(optimum, risk)
     shell.deliver(tree, report, as_json=as_json, output=output)

@@ -32,10 +32,14 @@ def command(
 
             from energymodel.design.pareto import pareto
             from energymodel.report.front_report import front_file, front_json, front_report
+            from energymodel.uncertainty.outcome_spread import outcome_spread
 
         with jax.enable_x64(True):
             front = pareto(given, minimize or ("energy", "time"), points, progress=progress)
-            tree, report = front_json(front), front_report(front)
-            content = front_file(front, output.suffix) if output is not None and output.suffix != ".json" else None
+            progress("moving the uncertain numbers")
+            spread = outcome_spread(given, front.points[front.knee].plan)
+            tree, report = front_json(front, spread), front_report(front, spread)
+            drawn = "" if output is None or output.suffix == ".json" else output.suffix
+            content = front_file(front, drawn, spread) if drawn else None
     shell.deliver(tree, report, as_json=as_json, output=output, content=content)
     return shell.verdict(front.result, front.message)

@@ -120,13 +120,14 @@ def command(
         with interruptible():
             from energymodel.report import sweep_report as report
             from energymodel.sweeps.sweep import prepare_sweep
+            from energymodel.uncertainty.outcome_spread import outcome_spread
 
         prepared = prepare_sweep(given, axes, keep, minimize, limits, precision=precision)
         if dry_run:
             return _print_cost(prepared, progress, as_json, output)
         swept = prepared.run(progress, polished=polish, resume=resume, engine=engine)
         tree = report.sweep_json(given, swept, asked)
-        shown = report.sweep_report(given, swept, minimize)
+        shown = report.sweep_report(given, swept, minimize, outcome_spread(given) if swept.winners else None)
         content = report.sweep_csv(swept).encode() if output is not None and output.suffix == ".csv" else None
     deliver(tree, shown, as_json=as_json, output=output, content=content, width=WIDTH)
     return _verdict(swept, "infeasible")

@@ -10,9 +10,11 @@ import numpy as np
 from energymodel.system.plan import TrainingPlan
 from energymodel.units import format_quantity
 
-_HOUR = 3600.0
+HOUR = 3600.0
+"""Seconds."""
 _KEY_SUFFIX = {"1": "", "W": "_w", "K": "_k", "token": "_tokens", "nat/token": "_nat_per_token"}
-_PERCENT = {"mfu", "hfu", "availability", "euf", "clock"}
+PERCENT = {"mfu", "hfu", "availability", "euf", "clock"}
+"""Outputs that are read in percent."""
 
 
 class Field(NamedTuple):
@@ -38,7 +40,7 @@ def outcome_fields(component: eqx.Module) -> list[Field]:
 
 def _value(component: eqx.Module, field: "dataclasses.Field[Any]") -> float:
     value = float(getattr(component, field.name))
-    return value / _HOUR if field.metadata["key"].endswith("hours") else value
+    return value / HOUR if field.metadata["key"].endswith("hours") else value
 
 
 def total(parts: eqx.Module) -> float:
@@ -77,8 +79,8 @@ def show(field: Field, *, digits: int = 4) -> str:
     if not math.isfinite(field.value):
         return str(field.value)
     if field.key.endswith("hours"):
-        return f"{format_quantity(field.value * _HOUR, 's')}" if field.value < 1.0 else f"{_large(field.value)} h"
-    if field.name in _PERCENT:
+        return f"{format_quantity(field.value * HOUR, 's')}" if field.value < 1.0 else f"{_large(field.value)} h"
+    if field.name in PERCENT:
         return f"{100.0 * field.value:.1f} %"
     if field.unit == "token/J":
         return f"{field.value:.{digits}g} token/J"

@@ -1,6 +1,7 @@
 """How are efficient plans shown: a table with exchange rates, JSON, CSV, a figure, a page?"""
 
 import html
+import math
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
@@ -10,8 +11,10 @@ from rich.text import Text
 from energymodel.design.front import Front, FrontPoint
 from energymodel.design.layouts import layout_label
 from energymodel.report.figure import BLUE, COLORS, GRAY, ORANGE, add_axes, new_figure, page, save
+from energymodel.report.intervals import percent, quantity, rounded, with_interval
 from energymodel.report.json_tree import Tree, csv_text, outcome_json, plan_json
 from energymodel.report.tables import prior_count
+from energymodel.uncertainty.outcome_spread import DEVIATIONS, LEVEL, OutcomeSpread
 from energymodel.units import format_quantity
 
 if TYPE_CHECKING:
@@ -28,8 +31,11 @@ _WIDE = 3.0  # ratio of the ends of an axis beyond which it is logarithmic
 _SHOWN = 24  # rows of the table on a terminal
 
 
-def front_report(front: Front) -> RenderableType:
-    """Efficient plans, what each gives up for the other objectives, and where the layout changes."""
+def front_report(front: Front, spread: OutcomeSpread | None = None) -> RenderableType:
+    """Efficient plans, what each gives up for the other objectives, and where the layout changes.
+
+    With the spread of the plan at the knee, all plans have the digits that it supports.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in _headings(front):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -40,14 +46,16 @@ def front_report(front: Front) -> RenderableType:
         point = front.points[place]
         layout = layout_label(point.plan.layout)
         marks = {"knee": place == front.knee, "new layout": previous not in (None, layout)}
-        table.add_row(*_cells(front, point), ", ".join(word for word, holds in marks.items() if holds))
+        table.add_row(*_cells(front, point, spread), ", ".join(word for word, holds in marks.items() if holds))
         previous = layout
-    own = ", ".join(f"{name} {format_quantity(front.baseline[name], front.units[name])}" for name in front.minimize)
+    own = ", ".join(f"{name} {_objective(front, name, front.baseline[name], spread)}" for name in front.minimize)
     lines = [
-        f"The scenario's own plan: {own}.",
-        f'The columns "1 % more" say what that saves of {front.minimize[0]}, at the relaxed optimum.',
-        f"Hypervolume {front.hypervolume:.4f} of the box between best and worst, in logarithms. "
-        f"{front.layouts_considered:,} layouts compared, {front.layouts_searched} of them on the front or next to it.",
+        f'The scenario\'s own plan: {own}. The columns "change" compare with it.',
+        f'The columns "1 % more" say how much {front.minimize[0]} that saves.',
+        *([_interval_line(front, spread)] if spread else []),
+        f"The knee is where the front bends most. Hypervolume: {100.0 * front.hypervolume:.0f} % of the box between "
+        f"best and worst, in logarithms. {front.layouts_considered:,} layouts compared, {front.layouts_searched} of "
+        "them on the front or next to it.",
         front.message,
         prior_count(front.scenario),
     ]
@@ -57,15 +65,43 @@ def front_report(front: Front) -> RenderableType:
     return Group(Text(title, style="bold"), "", table, "", Text("\n".join(lines)))
 
 
+def _interval_line(front: Front, spread: OutcomeSpread) -> str:
+    """The interval of each objective at the knee."""
+    knee = front.points[front.knee]
+    shown = ", ".join(
+        f"{name} {with_interval(knee.values[name], *_ends(spread, name, knee.values[name]), front.units[name], LEVEL)}"
+        for name in front.minimize
+    )
+    return (
+        f"At the knee: {shown}, to first order. All plans move together: the changes are known better than the plans."
+    )
+
+
+def _ends(spread: OutcomeSpread, name: str, value: float) -> tuple[float, float]:
+    """Interval of an objective whose logarithm is as uncertain as at the knee."""
+    half = DEVIATIONS * spread.deviation(name)
+    return value * math.exp(-half), value * math.exp(half)
+
+
+def _objective(front: Front, name: str, value: float, spread: OutcomeSpread | None) -> str:
+    field = quantity(value, front.units[name])
+    return rounded(field, *(_ends(spread, name, value) if spread else (value, value)))
+
+
 def _headings(front: Front) -> list[str]:
     rates = [f"1 % more {name}" for name in front.minimize[1:]]
-    return [*front.minimize, *rates, "chips", "clock", "batch", "layout"]
+    objectives = [heading for name in front.minimize for heading in (name, "change")]
+    return [*objectives, *rates, "chips", "clock", "batch", "layout"]
 
 
-def _cells(front: Front, point: FrontPoint) -> list[str]:
+def _cells(front: Front, point: FrontPoint, spread: OutcomeSpread | None) -> list[str]:
+    values = [
+        (_objective(front, name, point.values[name], spread), _change(point.values[name], front.baseline[name]))
+        for name in front.minimize
+    ]
     return [
-        *(format_quantity(point.values[name], front.units[name]) for name in front.minimize),
-        *(f"{point.exchange[name]:+.3f} %" if name in point.exchange else "" for name in front.minimize[1:]),
+        *(cell for pair in values for cell in pair),
+        *(f"{point.exchange[name]:+.2g} %" if name in point.exchange else "" for name in front.minimize[1:]),
         f"{float(point.plan.chips):g}",
         f"{float(point.plan.clock):.3f}",
         format_quantity(float(point.plan.batch[0]), "token"),
@@ -73,13 +109,19 @@ def _cells(front: Front, point: FrontPoint) -> list[str]:
     ]
 
 
+def _change(value: float, own: float) -> str:
+    return percent(value / own - 1.0, sign="+") if own else ""
+
+
 def _spread(count: int, knee: int) -> list[int]:
     step = max(1, -(-count // _SHOWN))
     return sorted({*range(0, count, step), count - 1, knee})
 
 
-def front_json(front: Front) -> Tree:
+def front_json(front: Front, spread: OutcomeSpread | None = None) -> Tree:
     """All plans with objectives, exchange rates and outcomes; the scenario repeats the run."""
+    knee = front.points[front.knee].values if spread else {}
+    intervals = {name: _ends(spread, name, value) for name, value in knee.items()} if spread else {}
     return {
         "scenario": {"name": front.scenario.name, **front.scenario.tables},
         "minimize": list(front.minimize),
@@ -88,6 +130,7 @@ def front_json(front: Front) -> Tree:
         "message": front.message,
         "hypervolume": front.hypervolume,
         "knee": front.knee,
+        "intervals_at_knee": {name: {"low": low, "high": high} for name, (low, high) in intervals.items()},
         "baseline": dict(front.baseline),
         "layouts_considered": front.layouts_considered,
         "layouts_searched": front.layouts_searched,
@@ -158,18 +201,22 @@ def _scaled(front: Front, name: str) -> tuple[list[float], float, str]:
     return [value / size for value in values], 1.0 / size, unit
 
 
-def front_file(front: Front, suffix: str) -> bytes:
+def front_file(front: Front, suffix: str, spread: OutcomeSpread | None = None) -> bytes:
     """The front as a file of one of the kinds `.csv`, `.svg`, `.png`, `.html`."""
     if suffix == ".csv":
         return front_csv(front).encode()
     figure = front_figure(front)
     if suffix == ".html":
-        return page(f"{front.scenario.title}: {' against '.join(front.minimize)}", figure, _rows(front)).encode()
+        return page(
+            f"{front.scenario.title}: {' against '.join(front.minimize)}", figure, _rows(front, spread)
+        ).encode()
     return save(figure, suffix.removeprefix("."))
 
 
-def _rows(front: Front) -> str:
+def _rows(front: Front, spread: OutcomeSpread | None) -> str:
     head = "".join(f"<th>{html.escape(heading)}</th>" for heading in _headings(front))
-    lines = ["".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(front, point)) for point in front.points]
+    lines = [
+        "".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(front, point, spread)) for point in front.points
+    ]
     body = "\n".join(f"<tr>{line}</tr>" for line in lines)
     return f"<table><tr>{head}</tr>\n{body}</table>\n<p>{html.escape(front.message)}</p>"

@@ -12,19 +12,42 @@ import equinox as eqx
 from energymodel.design.result import Optimum
 from energymodel.presets.scenario import Scenario
 from energymodel.report.fields import outcome_fields, plan_fields, plan_key, total
+from energymodel.report.intervals import interval_of
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import ParallelLayout, TrainingPlan
 from energymodel.uncertainty.first_order import SavingAtRisk
+from energymodel.uncertainty.outcome_spread import LEVEL, OutcomeSpread
 
 Tree = dict[str, Any]
 
 
-def run_json(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOutcome) -> Tree:
-    """`{"scenario", "plan", "outcome"}`; the scenario gives the same run when read back."""
+def run_json(
+    scenario: Scenario, plan: TrainingPlan, outcome: TrainingOutcome, spread: OutcomeSpread | None = None
+) -> Tree:
+    """`{"scenario", "plan", "outcome", "intervals"}`; the scenario gives the same run when read back."""
     return {
         "scenario": {"name": scenario.name, **scenario.tables},
         "plan": plan_json(plan),
         "outcome": outcome_json(outcome),
+        **({"intervals": intervals_json(spread)} if spread else {}),
+    }
+
+
+def intervals_json(spread: OutcomeSpread) -> Tree:
+    """Low and high end of the interval of each output, by the keys of `outcome_json`; slack is left out."""
+
+    def ends(component: eqx.Module, group: str = "") -> Tree:
+        found = {field.key: interval_of(field, spread, group) for field in outcome_fields(component)}
+        return {key: {"low": low, "high": high} for key, (low, high) in found.items()}
+
+    outcome, totals = spread.outcome, {name: spread.interval(name) for name in ("energy", "step_time")}
+    whole = {name: {"low": low, "high": high} for name, (low, high) in totals.items()}
+    return {
+        "probability": LEVEL,
+        **ends(outcome),
+        "step_time_s": whole["step_time"],
+        "step_time_terms_s": ends(outcome.step_time, "step_time"),
+        "energy_j": {"total": whole["energy"], **ends(outcome.energy, "energy")},
     }
 
 
@@ -67,7 +90,7 @@ def optimum_json(optimum: Optimum, risk: SavingAtRisk | None = None) -> Tree:
     """A run with what the search adds; the [optimize] section of its scenario repeats it."""
     runner_up, tie = optimum.runner_up, optimum.near_tie
     return {
-        **run_json(optimum.scenario, optimum.plan, optimum.outcome),
+        **run_json(optimum.scenario, optimum.plan, optimum.outcome, risk.found if risk else None),
         "minimize": optimum.minimize,
         "result": optimum.result,
         "message": optimum.message,
@@ -77,6 +100,7 @@ def optimum_json(optimum: Optimum, risk: SavingAtRisk | None = None) -> Tree:
         "relaxed_value": optimum.relaxed_value,
         "gap": optimum.gap,
         "baseline": outcome_json(optimum.baseline),
+        **({"baseline_intervals": intervals_json(risk.own)} if risk and risk.own else {}),
         "limits": {
             name: {"value": float(value), "unit": optimum.limit_units[name]} for name, value in optimum.limits.items()
         },
@@ -93,6 +117,7 @@ def optimum_json(optimum: Optimum, risk: SavingAtRisk | None = None) -> Tree:
         "runner_up": runner_up and {"layout": layout_json(runner_up.layout), "excess": float(runner_up.excess)},
         "saving_at_risk": risk
         and {
+            "interval": list(risk.saving_interval),
             "deviation": risk.deviation,
             "own_deviation": risk.own_deviation,
             "saving_deviation": risk.saving_deviation,

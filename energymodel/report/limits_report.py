@@ -29,12 +29,14 @@ from energymodel.physics.limits import (
 )
 from energymodel.presets.scenario import Scenario
 from energymodel.report.fields import total
+from energymodel.report.intervals import like, percent, with_interval
 from energymodel.system.evaluate import parameters_in_loss
 from energymodel.system.operating_point import precision_energy
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.step import training_step
 from energymodel.system.training_system import TrainingSystem
+from energymodel.uncertainty.outcome_spread import DEVIATIONS, LEVEL, OutcomeSpread
 from energymodel.units import format_quantity
 
 OPERATIONS_PER_JOULE = 4.7e15  # FLOP/J: geometric mean of the fp4 CMOS estimates of Ho et al. 2023
@@ -195,28 +197,31 @@ def _hardware(system: TrainingSystem, plan: TrainingPlan) -> _Hardware:
     )
 
 
-def limits_report(scenario: Scenario, outcome: TrainingOutcome) -> RenderableType:
-    """The ladder as a table, and the speed limits."""
+def limits_report(scenario: Scenario, outcome: TrainingOutcome, spread: OutcomeSpread | None = None) -> RenderableType:
+    """The ladder as a table, and the speed limits, in the digits that the interval of the energy supports."""
     limits = run_limits(scenario, outcome)
+    half, of_bits = (DEVIATIONS * spread.deviation(name) if spread else 0.0 for name in ("energy", "information"))
     table = Table(box=None, title="Lower bounds on energy", title_justify="left", title_style="bold", pad_edge=False)
     table.add_column("bound", no_wrap=True)
     table.add_column("energy", justify="right", no_wrap=True)
     table.add_column("the run is", justify="right", no_wrap=True)
     table.add_column("basis")
     for one in limits.bounds:
-        times = f"x {one.multiple:.3g}".replace("e+0", "e").replace("e+", "e")
+        times = f"x {like(one.multiple, '1', half)}"
         table.add_row(escape(one.title), format_quantity(one.energy, "J"), times, escape(one.basis.replace("e+", "e")))
     share = limits.information / limits.capacity
+    low, high = limits.energy * math.exp(-half), limits.energy * math.exp(half)
     lines = [
-        f"Information absorbed: {limits.information:.4g} bit, {100 * share:.0f} % of the storage capacity of the "
-        f"parameters; {limits.energy_per_bit:.4g} J/bit, {limits.energy_per_bit_multiple:.3g} times k_B T ln 2.",
-        f"Speed limit (Margolus and Levitin): {limits.speed_limit_of_energy:.3g} operations/s with the energy of the "
-        f"whole run, {limits.speed_limit_of_power:.3g} with that of one step; the run does "
-        f"{limits.operation_rate:.3g} FLOP/s.",
+        f"Information absorbed: {like(limits.information, 'bit', of_bits)}, {percent(share, share * of_bits)} of the "
+        f"storage capacity of the parameters; {like(limits.energy_per_bit, 'J/bit', half)}, "
+        f"{like(limits.energy_per_bit_multiple, '1', half)} times k_B T ln 2.",
+        f"Speed limit (Margolus and Levitin): {limits.speed_limit_of_energy:.2g} operations/s with the energy of the "
+        f"whole run, {limits.speed_limit_of_power:.2g} with that of one step; the run does "
+        f"{limits.operation_rate:.2g} FLOP/s.",
     ]
     return Group(
         Text(scenario.title, style="bold"),
-        f"Energy of the run: {format_quantity(limits.energy, 'J')}. Bits are erased at "
+        f"Energy of the run: {with_interval(limits.energy, low, high, 'J', LEVEL)}. Bits are erased at "
         f"{format_quantity(limits.temperature, 'K')}.",
         "",
         table,

@@ -13,14 +13,13 @@ from energymodel.design.training_run import TrainingRun
 from energymodel.presets.scenario import Scenario
 from energymodel.report.batch_report import batch_lines
 from energymodel.report.fields import Field, outcome_fields, plan_fields, show, total
-from energymodel.report.intervals import FEWEST, MOST, supported_digits, with_interval
+from energymodel.report.intervals import ends, half_of_change, interval_of, like, percent, rounded, with_interval
 from energymodel.report.saving_report import risk_lines, saving_table
 from energymodel.report.tables import PRIOR_MARK, data_parallel, given_priors, provenance_notes, slack_table
 from energymodel.system.outcome import TrainingOutcome
-from energymodel.system.outputs import OUTPUTS, objective_value
 from energymodel.system.plan import TrainingPlan
 from energymodel.uncertainty.first_order import SavingAtRisk
-from energymodel.uncertainty.outcome_spread import DEVIATIONS, LEVEL
+from energymodel.uncertainty.outcome_spread import DEVIATIONS, LEVEL, deviation
 from energymodel.units import format_quantity
 
 # Steps of a limit that a person would consider, in SI, by its unit, the largest first.
@@ -38,43 +37,40 @@ _STEPS = {
 _LARGEST_STEP = 0.1  # of the limit: a price holds for small changes
 _LEFT_OUT = {"token_rate", "hfu", "availability", "information", "eei", "ppw", "euf"}
 _TOLD = ("plan.chips", "plan.batch", "plan.clock", "plan.coolant_temperature")
+_INTERVALS = (
+    "The intervals are those of the plan found. They hold with a probability of 90 %, to first order in the uncertain "
+    "numbers of the system, if it trains to the loss that the own plan reaches with them. Both plans move together, so "
+    "that changes are known better than numbers. Numbers have the digits that their intervals support; --json has all."
+)
 _DEGREES = ("tensor", "pipeline", "virtual_stages", "context", "expert", "microbatch")
 
 
 def optimum_report(optimum: Optimum, risk: SavingAtRisk | None = None) -> RenderableType:
     """The found plan beside the scenario's own, the energy of both, what limits cost, how sure the search is.
 
-    With the uncertainty of the saving, headline and saving have the digits that it supports, and their intervals.
+    With the uncertainty of both plans, numbers have the digits that it supports, and their intervals.
     """
-    digits = _energy_digits(optimum, risk)
     return Group(
         Text(f"{optimum.scenario.title}\n{headline(optimum, risk)}", style="bold"),
         "",
         _plans_table(optimum),
         "",
-        outcomes_table(optimum.baseline, optimum.outcome, digits),
+        outcomes_table(optimum.baseline, optimum.outcome, risk),
         "",
-        energies_table(optimum.baseline, optimum.outcome, digits),
+        energies_table(optimum.baseline, optimum.outcome, risk),
         "",
         *saving_lines(optimum, risk),
-        slack_table(optimum.outcome),
+        slack_table(optimum.outcome, risk.found if risk else None),
         "",
-        Text("\n".join(limit_lines(optimum))),
+        Text("\n".join(limit_lines(optimum, risk))),
         "",
         Text("\n".join(search_lines(optimum))),
         "",
+        *([Text(_INTERVALS), ""] if risk and risk.found else []),
         *(Text(line) for line in batch_lines(optimum.scenario, optimum.plan, optimum.outcome)),
         provenance_notes(optimum.scenario),
         Text(f"To evaluate this plan: {evaluate_command(optimum)}", style="dim", no_wrap=True, overflow="ignore"),
     )
-
-
-def _energy_digits(optimum: Optimum, risk: SavingAtRisk | None) -> int:
-    """Significant digits of energies: those that the interval of the energy supports, where it is known."""
-    if risk is None or optimum.minimize != "energy":
-        return MOST
-    low, high = risk.interval(optimum.value)
-    return max(FEWEST + 1, supported_digits(optimum.value, 0.5 * (high - low), "J"))
 
 
 def saving_lines(optimum: Optimum, risk: SavingAtRisk | None) -> list[RenderableType]:
@@ -117,7 +113,7 @@ def headline(optimum: Optimum, risk: SavingAtRisk | None = None) -> str:
         what = f"{optimum.result.capitalize()}; {optimum.minimize} of the {shown} plan found"
     if risk is None or not math.isfinite(risk.saving_deviation):
         value = format_quantity(optimum.value, optimum.value_unit)
-        return f"{what}: {value} ({_percent(change)} against the scenario's own plan)"
+        return f"{what}: {value} ({percent(change, sign='+')} against the scenario's own plan)"
     value = with_interval(optimum.value, *risk.interval(optimum.value), optimum.value_unit, LEVEL)
     share = DEVIATIONS * risk.saving_deviation / optimum.baseline_value  # half of the interval of the change
     decimals = 0 if share >= 0.02 else 1
@@ -127,10 +123,10 @@ def headline(optimum: Optimum, risk: SavingAtRisk | None = None) -> str:
     )
 
 
-def _comparison(title: str) -> Table:
+def _comparison(title: str, *, intervals: bool = False) -> Table:
     table = Table(box=None, title=title, title_justify="left", title_style="bold", pad_edge=False, header_style="")
     table.add_column("", no_wrap=True)
-    for heading in ("own plan", "found", "change"):
+    for heading in ("own plan", "found", *(["90 % interval"] if intervals else []), "change"):
         table.add_column(heading, justify="right", no_wrap=True)
     return table
 
@@ -154,77 +150,96 @@ def plans_table(scenario: Scenario, own: TrainingPlan, found: TrainingPlan, vari
     return table
 
 
-def outcomes_table(own: TrainingOutcome, found: TrainingOutcome, digits: int = MOST) -> Table:
-    """Main outcomes of both plans; the energy with so many significant digits."""
-    table = _comparison("Outcome")
+def outcomes_table(own: TrainingOutcome, found: TrainingOutcome, risk: SavingAtRisk | None = None) -> Table:
+    """Main outcomes of both plans, with the 90 % interval of the found one."""
+    table = _comparison("Outcome", intervals=_has_spreads(risk))
     before, after = ({field.name: field for field in outcome_fields(one)} for one in (own, found))
-    table.add_row("energy", *_both(total(own.energy), total(found.energy), "J", digits))
+    table.add_row(*_compared(_total(own, "energy", "J"), _total(found, "energy", "J"), risk))
     for name in (name for name in before if name not in _LEFT_OUT):
-        table.add_row(
-            escape(before[name].title), show(before[name]), show(after[name]), _ratio(before[name], after[name])
-        )
+        table.add_row(*_compared(before[name], after[name], risk))
         if name == "steps":
-            table.add_row("step time", *_both(total(own.step_time), total(found.step_time), "s"))
+            table.add_row(*_compared(_total(own, "step_time", "s"), _total(found, "step_time", "s"), risk))
     return table
 
 
-def energies_table(own: TrainingOutcome, found: TrainingOutcome, digits: int = MOST) -> Table:
-    """Where the energy of both plans goes, with so many significant digits."""
-    table = _comparison("Energy")
+def energies_table(own: TrainingOutcome, found: TrainingOutcome, risk: SavingAtRisk | None = None) -> Table:
+    """Where the energy of both plans goes."""
+    table = _comparison("Energy", intervals=_has_spreads(risk))
     for before, after in zip(outcome_fields(own.energy), outcome_fields(found.energy), strict=True):
-        table.add_row(escape(before.title), *_both(before.value, after.value, "J", digits))
-    table.add_row("total", *_both(total(own.energy), total(found.energy), "J", digits), style="bold")
+        table.add_row(*_compared(before, after, risk, "energy"))
+    whole = [_total(one, "energy", "J")._replace(title="total") for one in (own, found)]
+    table.add_row(*_compared(whole[0], whole[1], risk), style="bold")
     return table
 
 
-def _both(before: float, after: float, unit: str, digits: int = MOST) -> tuple[str, str, str]:
-    change = _percent(after / before - 1.0) if before else ""
-    return format_quantity(before, unit, digits=digits), format_quantity(after, unit, digits=digits), change
+def _has_spreads(risk: SavingAtRisk | None) -> bool:
+    return risk is not None and risk.own is not None and risk.found is not None
 
 
-def _ratio(before: Field | None, after: Field) -> str:
+def _total(outcome: TrainingOutcome, name: str, unit: str) -> Field:
+    return Field(name, name, name.replace("_", " "), unit, total(getattr(outcome, name)))
+
+
+def _compared(before: Field, after: Field, risk: SavingAtRisk | None, group: str = "") -> list[str]:
+    """Title, both values, the interval of the second where it is known, and the change: in digits that are known."""
+    own, found = (risk.own, risk.found) if risk else (None, None)
+    intervals = interval_of(before, own, group), interval_of(after, found, group)
+    row = [escape(before.title), rounded(before, *intervals[0]), rounded(after, *intervals[1])]
+    if own is None or found is None:
+        return [*row, _ratio(before, after)]
+    name = f"{group}.{before.name}" if group else before.name
+    half = half_of_change(own, found, name)
+    if after.unit == "K":
+        half = DEVIATIONS * deviation(found.change(name) - own.change(name))
+    return [*row, ends(after, *intervals[1]), _ratio(before, after, half)]
+
+
+def _ratio(before: Field | None, after: Field, half_width: float = 0.0) -> str:
+    """Change of a number, in the digits of half the width of its interval: of its logarithm, or in K."""
     if before is None or before.value == 0.0 or after.value == 0.0 or not math.isfinite(before.value):
         return ""
     if after.unit == "K":
-        return f"{after.value - before.value:+.1f} K"
+        difference = after.value - before.value
+        return f"{difference:+.{0 if half_width >= 2.0 and abs(difference) >= 1.0 else 1}f} K"
     ratio = after.value / before.value
-    return _percent(ratio - 1.0) if 0.5 < ratio < 2.0 else f"x {ratio:.3g}"
+    return percent(ratio - 1.0, ratio * half_width, sign="+") if 0.5 < ratio < 2.0 else f"x {ratio:.3g}"
 
 
-def _percent(change: float) -> str:
-    text = f"{100.0 * change:+.1f} %"
-    return "0.0 %" if text in ("-0.0 %", "+0.0 %") else text
-
-
-def limit_lines(optimum: Optimum) -> list[str]:
-    """The limits, which of them bind, and what these cost."""
+def limit_lines(optimum: Optimum, risk: SavingAtRisk | None = None) -> list[str]:
+    """The limits, which of them bind, and what these cost. Limits of shares are 1, and stand in the table of room."""
     asked = ", ".join(
-        f"{_word(name)} {format_quantity(value, optimum.limit_units[name])}" for name, value in optimum.limits.items()
+        f"{_word(name)} {format_quantity(value, optimum.limit_units[name])}"
+        for name, value in optimum.limits.items()
+        if name == "chips" or optimum.limit_units[name] != "1" or not math.isclose(value, 1.0, rel_tol=1e-6)
     )
     lines = [f"Limits: {asked}." if asked else "No limits."]
     lines += [optimum.message] if OBEYS_LIMITS_ASKED in optimum.message else []
     if not optimum.active:
         return [*lines, "No constraint is binding."]
     lines.append("Binding constraints and their shadow prices:")
-    return lines + [f"  {price_line(optimum, name)}" for name in optimum.active]
+    return lines + [f"  {price_line(optimum, name, risk)}" for name in optimum.active]
 
 
-def price_line(optimum: Optimum, name: str) -> str:
-    """What one limit costs: "1 % more saves 0.3 % energy; 1 MW more saves 31 MWh"."""
+def price_line(optimum: Optimum, name: str, risk: SavingAtRisk | None = None) -> str:
+    """What one limit costs: "1 % more saves 0.3 % energy; 1 MW more saves 31 MWh".
+
+    A price is taken to be as uncertain as the objective.
+    """
+    half = DEVIATIONS * risk.deviation if risk else 0.0
     word = _word(name)
     price = optimum.prices.get(name)
     if price is None or not math.isfinite(price.elasticity):
         return word
     # An elasticity compounds: 1 % more of a limit with elasticity 178 saves 83 %, not 178 %.
     share = -math.expm1(-price.elasticity * math.log1p(0.01))
-    saves = _saving(f"{100 * abs(share):.3g} % {optimum.minimize}", price.elasticity)
+    saves = _saving(f"{100 * abs(share):.{2 if half else 3}g} % {optimum.minimize}", price.elasticity)
     line = f"{word}: 1 % more {saves}"
     steps = _STEPS.get(optimum.limit_units.get(name, ""), ())
     if not steps or name not in optimum.limits or not math.isfinite(price.price) or price.price == 0.0:
         return line
     step, text = next((one for one in steps if one[0] <= _LARGEST_STEP * optimum.limits[name]), steps[-1])
     amount = -optimum.value * math.expm1(-price.elasticity * math.log1p(step / optimum.limits[name]))
-    return f"{line}; {text} more {_saving(format_quantity(abs(amount), optimum.value_unit), price.price)}"
+    return f"{line}; {text} more {_saving(like(abs(amount), optimum.value_unit, half), price.price)}"
 
 
 def _saving(amount: str, sign: float) -> str:
@@ -246,44 +261,40 @@ def search_lines(optimum: Optimum) -> list[str]:
     if left:
         lines.append(f"No bound excludes {left:,} of the others: a better plan may be among them.")
     elif math.isfinite(others) and others > 0.0:
-        bound = f"at least {100.0 * others:.3g} % more {optimum.minimize}"
-        lines.append(f"The others need {bound}, by the multipliers of the best on a grid.")
+        bound = f"at least {100.0 * others:.2g} % more {optimum.minimize}"
+        lines.append(f"The others need {bound}: a lower bound, from the prices of the limits at the best plan.")
     if statistics["restarts"]:
         count, agreeing = statistics["restarts"], statistics["restarts_agreeing"]
         spread = f"{100.0 * math.expm1(statistics['restarts_spread']):.2g} %"
-        worst = "" if agreeing == count else f"; the worst ends {spread} above it"
+        worst = "" if agreeing == count else f"; the worst of the others ends {spread} above it"
         lines.append(f"{agreeing} of {count} restarts of the best layout converge to the same optimum{worst}.")
     if optimum.runner_up is not None:
         layout = optimum.runner_up.layout
         degrees = {name: float(getattr(layout, name)) for name in _DEGREES}
         shown = ", ".join(f"{_word(name)} {degree:g}" for name, degree in degrees.items() if degree != 1.0)
-        excess = f"{100.0 * optimum.runner_up.excess:.2f} % more {optimum.minimize}"
-        lines.append(f"Second-best layout ({shown or 'data parallelism alone'}): {excess}.")
-    if optimum.near_tie is not None:
-        lines.append(near_tie_line(optimum, optimum.near_tie))
+        excess = f"{100.0 * optimum.runner_up.excess:.2g} % more {optimum.minimize} than the best"
+        lines.append(f"The second-best layout ({shown or 'data parallelism alone'}) needs {excess}.")
     if math.isfinite(optimum.gap):
         cost = f"at most {100.0 * optimum.gap:.2g} %" if optimum.gap >= 1e-4 else "less than 0.01 %"
-        bound = format_quantity(optimum.relaxed_value, optimum.value_unit)
-        lines.append(f"Rounding to whole numbers costs {cost}: the relaxed optimum is {bound}.")
+        lines.append(f"Rounding to whole numbers costs {cost}.")
+    if optimum.near_tie is not None:
+        lines.append(near_tie_line(optimum, optimum.near_tie))
     return lines
 
 
 def near_tie_line(optimum: Optimum, tie: NearTie) -> str:
     """What the last tenths of a percent of the objective cost in energy or money."""
-    near = f"{100.0 * tie.tolerance:.3g} % of the lowest {optimum.minimize}"
     saving, cost = (f"{100.0 * share:.2g} %" for share in (tie.saving, max(tie.cost, 0.0)))
+    near = f"{100.0 * tie.tolerance:.3g} % of the lowest {optimum.minimize}"
     if not tie.taken:
-        return f"Within {near}, no plan saves more than {saving} {tie.saved}, for {cost} more {optimum.minimize}."
+        return f"No plan within {near} saves more than {saving} {tie.saved}; that one takes {cost} more."
     exact = {field.name: field for field in plan_fields(tie.plan)}
     shown = [name for name in _TOLD if exact[name].value != _plan_value(optimum.plan, name)]
     differs = ", ".join(f"{exact[name].title} {show(exact[name])}" for name in shown)
-    unit = OUTPUTS[tie.saved]
-    least, most = (
-        format_quantity(float(objective_value(outcome, tie.saved)), unit) for outcome in (optimum.outcome, tie.outcome)
-    )
     return (
-        f"Of the plans within {near}, this one takes the least {tie.saved}: {least}. The last {cost} would cost "
-        f"{saving} of it: {most}{f' ({differs})' if differs else ''}. --tolerance 0 finds that plan."
+        f"Many plans come within {near}; of these, this one takes the least {tie.saved}. The plan of the lowest "
+        f"{optimum.minimize}{f' ({differs})' if differs else ''} saves {cost} more {optimum.minimize}, and takes "
+        f"{100.0 * tie.saving / (1.0 - tie.saving):.2g} % more {tie.saved}. --tolerance 0 finds it."
     )
 
 

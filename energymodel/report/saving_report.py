@@ -4,10 +4,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from energymodel.design.result import Optimum
-from energymodel.report.intervals import supported_digits, with_interval
+from energymodel.report.intervals import quantity, rounded, with_interval
 from energymodel.uncertainty.first_order import SavingAtRisk
 from energymodel.uncertainty.outcome_spread import DEVIATIONS, LEVEL
-from energymodel.units import format_quantity
 
 MOST = 3  # numbers that are named
 SMALLEST = 0.01  # share of the variance of one that is
@@ -21,7 +20,7 @@ def saving_table(optimum: Optimum, risk: SavingAtRisk | None = None) -> Table | 
     whole = sum(optimum.saving.values())
     if not whole:
         return None
-    title = f"Saving of {optimum.minimize} by cause"
+    title = "Saving by cause"
     table = Table(box=None, title=title, title_justify="left", title_style="bold", show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
@@ -34,22 +33,24 @@ def saving_table(optimum: Optimum, risk: SavingAtRisk | None = None) -> Table | 
 
 
 def _shown(saved: float, optimum: Optimum, risk: SavingAtRisk | None) -> str:
-    unit = optimum.value_unit
-    digits = supported_digits(saved, DEVIATIONS * risk.saving_deviation, unit) if risk else 4
-    return format_quantity(saved, unit, digits=digits)
+    half = DEVIATIONS * risk.saving_deviation if risk else 0.0
+    return rounded(quantity(saved, optimum.value_unit), saved - half, saved + half)
 
 
 def risk_lines(optimum: Optimum, risk: SavingAtRisk) -> list[str]:
     """How sure the saving is, and how much of it rests on numbers that nobody measured."""
     saving = with_interval(risk.saving, *risk.saving_interval, optimum.value_unit, LEVEL)
+    lost, level = f"{100.0 * risk.resting_on_priors:.0f} %", f"{100.0 * LEVEL:g} %"
     lines = [
-        f"Saving: {saving}, to first order in the uncertain numbers.",
-        f"Of the saving, {100.0 * risk.resting_on_priors:.0f} % rests on numbers that nobody measured: so much their "
-        f"{100.0 * LEVEL:g} % interval can take away. They make {100.0 * risk.prior_variance:.0f} % of its variance.",
+        f"Saving: {saving}.",
+        f"Of the saving, {lost} rests on numbers that nobody measured: with a probability of {level}, what is wrong "
+        f"with these numbers takes away or adds no more than {lost} of it. They cause "
+        f"{100.0 * risk.prior_variance:.0f} % of the variance of the saving.",
     ]
     named = [(name, share) for name, share in risk.shares.items() if share >= SMALLEST][:MOST]
     if named:
-        lines.append("  Most of it: " + ", ".join(f"{name} ({100.0 * share:.0f} %)" for name, share in named) + ".")
+        shown = ", ".join(f"{name} ({100.0 * share:.0f} %)" for name, share in named)
+        lines.append(f"  Measure these first (share of the variance): {shown}.")
     if risk.without:
-        lines.append(f"  {risk.without} more priors state no spread and count as exact.")
+        lines.append(f"  {risk.without} more such numbers have no stated spread; they are taken as exact.")
     return lines

@@ -13,6 +13,7 @@ from energymodel.design.sensitivity import CHANGE, FREE, MEASURE, SHARES, Number
 from energymodel.design.training_run import is_gain
 from energymodel.presets.priors import SYSTEM
 from energymodel.report.figure import save
+from energymodel.report.intervals import percent, with_interval
 from energymodel.report.json_tree import csv_text, strict
 from energymodel.report.tornado import tornado
 from energymodel.units import format_quantity
@@ -34,18 +35,26 @@ def sensitivity_report(found: Sensitivity, top: int = TOP) -> RenderableType:
 
 
 def headline(found: Sensitivity) -> str:
-    """The outputs whose sensitivity is shown."""
+    """The outputs whose sensitivity is shown, with their 90 % intervals."""
     best = found.optimum
     if best is None:
         outputs = ", ".join(
-            f"{_word(name)} {format_quantity(value, found.units[name])}" for name, value in found.values.items()
+            f"{_word(name)} {_with_interval(found, name, value)}" for name, value in found.values.items()
         )
         return f"The scenario's own plan: {outputs}."
     if not found.rows:
         return f"The search for the lowest {best.minimize} ended {found.result}, so the optimum has no sensitivities."
-    own = format_quantity(best.baseline_value, best.value_unit)
-    lowest = format_quantity(found.values[best.minimize], best.value_unit)
-    return f"Lowest {best.minimize} within the limits: {lowest}; the scenario's own plan: {own}."
+    lowest = _with_interval(found, best.minimize, found.values[best.minimize])
+    change = percent(found.values[best.minimize] / best.baseline_value - 1.0, sign="+")
+    return f"Lowest {best.minimize} within the limits: {lowest}, {change} against the scenario's own plan."
+
+
+def _with_interval(found: Sensitivity, name: str, value: float) -> str:
+    """An output with its interval, log-normal, from all uncertain numbers together."""
+    half = found.together(name)
+    return with_interval(
+        value, value * math.exp(-half), value * math.exp(half), found.units[name], SHARES[1] - SHARES[0]
+    )
 
 
 def measure_table(found: Sensitivity, top: int = TOP) -> Table:

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import io
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,11 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from energymodel.presets.scenario import Scenario
+from energymodel.report.intervals import like, percent, with_interval
 from energymodel.report.json_tree import Tree
 from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.kept_points import Winner
 from energymodel.sweeps.scenario_model import UNITS
 from energymodel.sweeps.sweep_result import SweepCost, SweepResult
+from energymodel.uncertainty.outcome_spread import DEVIATIONS, LEVEL, OutcomeSpread
 from energymodel.units import format_quantity
 
 SHOWN = ("energy", "time", "money", "facility_power", "temperature", "loss")
@@ -23,12 +26,17 @@ SHOWN = ("energy", "time", "money", "facility_power", "temperature", "loss")
 ROWS = 24
 
 
-def sweep_report(scenario: Scenario, swept: SweepResult, minimize: str) -> RenderableType:
-    """What was asked, the points that were kept, and how long it took."""
+def sweep_report(
+    scenario: Scenario, swept: SweepResult, minimize: str, spread: OutcomeSpread | None = None
+) -> RenderableType:
+    """What was asked, the points that were kept, and how long it took.
+
+    With the spread of the scenario's own plan, all points have the digits that it supports.
+    """
     title = Text(f"{scenario.title}: sweep of {swept.points:,} points", style="bold")
     parts: list[RenderableType] = [title, "", axes_table(swept.axes)]
     if swept.winners:
-        parts += ["", winners_table(swept.axes, swept.winners[:ROWS])]
+        parts += ["", winners_table(swept.axes, swept.winners[:ROWS], minimize, spread)]
     lines = []
     if len(swept.winners) > ROWS:
         lines.append(f"{ROWS} of {len(swept.winners)} points are shown; -o sweep.csv writes all.")
@@ -36,7 +44,9 @@ def sweep_report(scenario: Scenario, swept: SweepResult, minimize: str) -> Rende
         near = swept.polished
         gain = 100.0 * (1.0 - near.value / swept.winners[0].value)
         at = ", ".join(_shown_value(axis, near.point[axis.name]) for axis in swept.axes)
-        lines.append(f"Between the points, {minimize} is {gain:.3g} % lower ({near.result}): {at}.")
+        lines.append(f"Between the points, {minimize} is {gain:.2g} % lower ({near.result}): {at}.")
+    if swept.winners and spread:
+        lines.append(_interval_line(scenario, swept.winners[0], spread))
     rate = swept.points / swept.seconds if swept.seconds else 0.0
     lines.append(f"{swept.points:,} points in {swept.seconds:.1f} s, {rate / 1e6:.3g} million points/s.")
     lines.append(swept.message)
@@ -55,20 +65,44 @@ def axes_table(axes: Sequence[Axis]) -> Table:
     return table
 
 
-def winners_table(axes: Sequence[Axis], winners: Sequence[Winner]) -> Table:
-    """Points that were kept, with their axes and usual outputs."""
+def winners_table(
+    axes: Sequence[Axis], winners: Sequence[Winner], minimize: str, spread: OutcomeSpread | None = None
+) -> Table:
+    """Points that were kept, with their axes and usual outputs, and what is minimized against the first of them."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     outputs = [name for name in SHOWN if name in winners[0].outputs]
-    for name in outputs:
-        table.add_column(name.replace("_", " "), justify="right", no_wrap=True)
-    for axis in axes:
-        table.add_column(axis.name.rpartition(".")[2].replace("_", " "), justify="right", no_wrap=True)
+    several = len(winners) > 1 and winners[0].value > 0.0
+    headings = [f"{minimize} above first"] if several else []
+    headings += [name.replace("_", " ") for name in outputs]
+    headings += [axis.name.rpartition(".")[2].replace("_", " ") for axis in axes]
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
     for winner in winners:
         table.add_row(
-            *(format_quantity(winner.outputs[name], UNITS[name]) for name in outputs),
+            *([percent(winner.value / winners[0].value - 1.0, sign="+")] if several else []),
+            *(_shown_output(winner, name, spread) for name in outputs),
             *(_shown_value(axis, winner.point[axis.name]) for axis in axes),
         )
     return table
+
+
+def _shown_output(winner: Winner, name: str, spread: OutcomeSpread | None) -> str:
+    value = winner.outputs[name]
+    half = DEVIATIONS * spread.deviation(name) if spread else 0.0
+    return like(value, UNITS[name], half)
+
+
+def _interval_line(scenario: Scenario, best: Winner, spread: OutcomeSpread) -> str:
+    """Intervals of the first point, whose outputs are as uncertain as those of the scenario's own plan."""
+    halves = {name: DEVIATIONS * spread.deviation(name) for name in SHOWN if name in best.outputs}
+    shown = ", ".join(
+        f"{name.replace('_', ' ')} "
+        + with_interval(value, value * math.exp(-half), value * math.exp(half), UNITS[name], LEVEL)
+        for name, half in halves.items()
+        for value in [best.outputs[name]]
+        if half > 0.0
+    )
+    return f"Intervals of the first point, as wide as those of {scenario.name} itself: {shown}." if shown else ""
 
 
 def _shown_value(axis: Axis, value: Any) -> str:

@@ -14,11 +14,16 @@ from energymodel.presets.priors import priors as prior_numbers
 from energymodel.presets.scenario import Scenario
 from energymodel.report.batch_report import batch_lines
 from energymodel.report.fields import Field, outcome_fields, plan_fields, show, total
+from energymodel.report.intervals import ends, half_of_change, interval_of, percent, rounded
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import PRECISIONS, SCHEDULES, TrainingPlan
-from energymodel.units import format_quantity
+from energymodel.uncertainty.outcome_spread import DEVIATIONS, OutcomeSpread, deviation
 
 PRIOR_MARK = "†"
+INTERVALS = (
+    "The intervals hold with a probability of 90 %, to first order in the uncertain numbers of the system. Numbers "
+    "have the digits that their intervals support; --json has all."
+)
 _BAR = 20
 _RECOMPUTATION = {(0.0, 0.0): "none", (1.0, 0.0): "selective", (0.0, 1.0): "full"}
 _ALWAYS = {"tensor", "pipeline", "microbatch"}
@@ -26,31 +31,38 @@ _OFF = {*PRECISIONS, *SCHEDULES}
 _SWITCHES = {"shard_optimizer", "shard_gradients", "shard_parameters", "recompute_attention", "recompute_full"}
 
 
-def outcome_report(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOutcome) -> RenderableType:
-    """Plan and outcome side by side, where energy and time go, room to each limit, and what is assumed."""
+def outcome_report(
+    scenario: Scenario, plan: TrainingPlan, outcome: TrainingOutcome, spread: OutcomeSpread | None = None
+) -> RenderableType:
+    """Plan and outcome side by side, where energy and time go, room to each limit, and what is assumed.
+
+    With the spread of the outcome, its numbers have the digits that this supports, and their intervals.
+    """
     side_by_side = Table.grid(padding=(0, 4))
-    side_by_side.add_row(plan_table(scenario, plan), outcome_table(scenario, outcome))
+    side_by_side.add_row(plan_table(scenario, plan), outcome_table(outcome, spread))
     return Group(
         Text(scenario.title, style="bold"),
         "",
         side_by_side,
         "",
-        shares_table("Energy", outcome.energy, "J"),
+        shares_table("Energy", outcome.energy, spread, "energy"),
         "",
-        shares_table("Time of one step", outcome.step_time, "s"),
+        shares_table("Time of one step", outcome.step_time, spread, "step_time"),
         "",
-        slack_table(outcome),
+        slack_table(outcome, spread),
         "",
+        *([Text(INTERVALS), ""] if spread else []),
         *(Text(line) for line in batch_lines(scenario, plan, outcome)),
         provenance_notes(scenario),
     )
 
 
-def pairs_table(title: str, rows: Iterable[tuple[str, str]]) -> Table:
-    """Two columns, name and value."""
+def pairs_table(title: str, rows: Iterable[tuple[str, ...]], columns: int = 2) -> Table:
+    """Name and value, and what else each row holds."""
     table = Table(box=None, title=title, title_justify="left", title_style="bold", show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
+    for _ in range(columns - 1):
+        table.add_column(justify="right", no_wrap=True)
     for row in rows:
         table.add_row(*map(escape, row))
     return table
@@ -102,28 +114,43 @@ def _is_default(name: str, value: float) -> bool:
     return value == (0.0 if name.startswith("offload") or name in _OFF else 1.0)
 
 
-def outcome_table(scenario: Scenario, outcome: TrainingOutcome) -> Table:
-    """What comes out."""
-    rows = [(field.title, show(field)) for field in outcome_fields(outcome)]
-    position = next(index for index, row in enumerate(rows) if row[0] == "steps") + 1
-    rows.insert(position, ("step time", format_quantity(total(outcome.step_time), "s")))
-    rows.insert(position + 1, ("energy", format_quantity(total(outcome.energy), "J")))
-    return pairs_table("Outcome", rows)
+def outcome_table(outcome: TrainingOutcome, spread: OutcomeSpread | None = None) -> Table:
+    """What comes out, with 90 % intervals where they are known."""
+    fields = outcome_fields(outcome)
+    position = next(index for index, field in enumerate(fields) if field.name == "steps") + 1
+    fields.insert(position, Field("step_time", "step_time_s", "step time", "s", total(outcome.step_time)))
+    fields.insert(position + 1, Field("energy", "energy_j", "energy", "J", total(outcome.energy)))
+    rows = [_shown(field, spread) for field in fields]
+    return pairs_table("Outcome, and its 90 % interval", rows, 3) if spread else pairs_table("Outcome", rows)
 
 
-def shares_table(title: str, parts: eqx.Module, unit: str) -> Table:
-    """Parts of a whole with their shares, the largest first, and a bar."""
-    whole = total(parts)
+def _shown(field: Field, spread: OutcomeSpread | None, group: str = "") -> tuple[str, ...]:
+    """Title, value and interval of an output; no interval where no spread is known."""
+    interval = interval_of(field, spread, group)
+    row = field.title, rounded(field, *interval)
+    return (*row, ends(field, *interval)) if spread else row
+
+
+def shares_table(title: str, parts: eqx.Module, spread: OutcomeSpread | None = None, group: str = "") -> Table:
+    """Parts of a whole with their intervals and shares, the largest first, and a bar.
+
+    **Arguments:**
+
+    - `group`: output whose parts they are, `energy` or `step_time`.
+    """
+    whole, fields = total(parts), outcome_fields(parts)
     table = Table(box=None, title=title, title_justify="left", title_style="bold", show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
+    for _ in range(3 if spread else 2):
+        table.add_column(justify="right", no_wrap=True)
     table.add_column(no_wrap=True)
-    for field in sorted(outcome_fields(parts), key=lambda field: -field.value):
+    for field in sorted(fields, key=lambda field: -field.value):
         share = field.value / whole
         if field.value:
-            table.add_row(escape(field.title), format_quantity(field.value, unit), f"{100 * share:.1f} %", _bar(share))
-    table.add_row("total", format_quantity(whole, unit), "100 %", "", style="bold")
+            half = share * half_of_change(spread, spread, f"{group}.{field.name}", group) if spread else 0.0
+            table.add_row(*map(escape, _shown(field, spread, group)), percent(share, half), _bar(share))
+    of_all = Field(group, group, "total", fields[0].unit, whole)
+    table.add_row(*_shown(of_all, spread), "100 %", "", style="bold")
     return table
 
 
@@ -132,15 +159,15 @@ def _bar(share: float) -> str:
     return "█" * int(filled) + ("▌" if filled - int(filled) >= 0.5 else "")
 
 
-def slack_table(outcome: TrainingOutcome) -> Table:
+def slack_table(outcome: TrainingOutcome, spread: OutcomeSpread | None = None) -> Table:
     """Room to each limit of the system: how far it lies above the value."""
     rows = []
     for field in outcome_fields(outcome.slack):
         room = math.expm1(field.value)
-        rows.append(
-            (field.title, f"{100 * room:.1f} %" if room >= 0 else f"exceeded: limit is {-100 * room:.1f} % below")
-        )
-    return pairs_table("Room to each limit, in percent of the value", rows)
+        half = math.exp(field.value) * DEVIATIONS * deviation(spread.change(f"slack.{field.name}")) if spread else 0.0
+        shown = percent(abs(room), half)
+        rows.append((field.title, shown if room >= 0 else f"exceeded: limit is {shown} below"))
+    return pairs_table("Room to each limit, % of the value", rows)
 
 
 def given_priors(scenario: Scenario) -> Mapping[str, str]:

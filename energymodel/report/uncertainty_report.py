@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from energymodel.presets.scenario import Scenario
+from energymodel.report.intervals import quantity, rounded
 from energymodel.report.json_tree import Tree
 from energymodel.sweeps.scenario_model import HARD_LIMITS
 from energymodel.uncertainty.monte_carlo import MonteCarlo
@@ -46,8 +47,11 @@ def spreads_table(found: MonteCarlo) -> Table:
     for name in found.of:
         one, unit = found.spreads[name], found.units.get(name, "1")
         relative = 100.0 * one.deviation / abs(one.mean) if one.mean else math.nan
-        cells = [_number(one.mean, unit), f"{relative:.3g} %"]
-        table.add_row(name.replace("_", " "), *cells, *(_number(one.quantiles[share], unit) for share in SHOWN))
+        low, high = one.quantiles[SHOWN[0]], one.quantiles[SHOWN[-1]]
+        cells = [_number(one.mean, unit, low, high), f"{relative:.2g} %"]
+        table.add_row(
+            name.replace("_", " "), *cells, *(_number(one.quantiles[share], unit, low, high) for share in SHOWN)
+        )
     return table
 
 
@@ -87,8 +91,8 @@ def _table(title: str) -> Table:
     return table
 
 
-def _number(value: float, unit: str) -> str:
-    return format_quantity(value, unit) if math.isfinite(value) else "undefined"
+def _number(value: float, unit: str, low: float, high: float) -> str:
+    return rounded(quantity(value, unit), low, high) if math.isfinite(value) else "undefined"
 
 
 def _percent(share: float) -> str:

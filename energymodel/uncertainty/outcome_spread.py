@@ -29,6 +29,7 @@ from energymodel.uncertainty.draws import UncertainNumber, joint_draws
 LEVEL = 0.9
 """Probability of the intervals that are printed."""
 DEVIATIONS = float(ndtri(0.5 + 0.5 * LEVEL))  # half of such an interval of a normal distribution
+DECADE = math.log(10.0)
 STEP = 1e-4  # standard deviations: the slope errs by as much of its curvature
 _ONE_DEVIATION = ndtr(np.array([-1.0, 1.0]))
 _SHARES = frozenset(name for name in AT_LEAST if OUTPUTS.get(name) == "1") - {"eei"}  # never above one
@@ -79,9 +80,15 @@ class OutcomeSpread(NamedTuple):
         return deviation(self.relative(objective))
 
     def interval(self, name: str) -> tuple[float, float]:
-        """90 % interval of an output, log-normal; a share is at most one."""
+        """90 % interval of an output, log-normal; a share is at most one.
+
+        Where it reaches over more than a decade in either direction, it is normal, above zero: the slope of what is
+        almost zero, such as a wait that is nearly hidden, says nothing of its logarithm.
+        """
         value, half = float(output(self.outcome, name)), DEVIATIONS * self.deviation(name)
-        low, high = value * math.exp(-half), value * math.exp(half)
+        low, high = max(0.0, value * (1.0 - half)), value * (1.0 + half)
+        if half < DECADE:
+            low, high = value * math.exp(-half), value * math.exp(half)
         return low, min(high, max(1.0, value)) if name in _SHARES else high
 
 

@@ -72,6 +72,16 @@ def test_parts_sum_to_the_whole(small):
     assert sum(outcome["step_time_terms_s"].values()) == pytest.approx(outcome["step_time_s"], rel=1e-9)
 
 
+def test_every_output_has_an_interval_around_it(small):
+    outcome, intervals = small["outcome"], small["intervals"]
+    assert intervals["probability"] == 0.9
+    for key in ("time_s", "money_usd", "power_peak_w", "temperature_k", "chip_hours", "loss_nat_per_token"):
+        assert intervals[key]["low"] < outcome[key] < intervals[key]["high"]
+    energy = intervals["energy_j"]["total"]
+    assert 0.6 < energy["low"] / outcome["energy_j"]["total"] < 1.0 < energy["high"] / energy["low"] < 3.0
+    assert intervals["tokens"]["low"] == outcome["tokens"]
+
+
 def test_a_second_run_is_the_same(small):
     assert run_json("evaluate", SMALL) == small
 

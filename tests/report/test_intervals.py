@@ -4,10 +4,12 @@ import dataclasses
 
 import pytest
 
-from energymodel.report.intervals import supported_digits, with_interval
+from energymodel.report.fields import Field
+from energymodel.report.intervals import ends, percent, quantity, rounded, with_interval
 from energymodel.report.plan_report import headline, optimum_report
 from energymodel.report.saving_report import risk_lines
-from energymodel.uncertainty.first_order import DEVIATIONS, SavingAtRisk
+from energymodel.uncertainty.first_order import SavingAtRisk
+from energymodel.uncertainty.outcome_spread import DEVIATIONS
 from report.reference_optimum import optimum
 from report.test_optimum import _text
 
@@ -15,17 +17,50 @@ GWH = 3.6e12
 
 
 @pytest.mark.parametrize(
-    ("value", "half_width", "digits"),
-    [(26.18, 4.5, 2), (26.18, 0.7, 3), (6.1, 4.9, 1), (26.18, 0.001, 4), (26.18, 0.0, 4), (0.3, 4.9, 1)],
+    ("value", "half_width", "shown"),
+    [
+        (26.18, 4.5, "26 GWh"),
+        (26.18, 0.7, "26.2 GWh"),
+        (6.1, 4.9, "6 GWh"),
+        (26.18, 0.001, "26.18 GWh"),
+        (26.18, 0.0, "26.18 GWh"),
+        (30.0, 1.0, "30.0 GWh"),
+        (0.973, 1.05, "1.0 GWh"),
+    ],
 )
-def test_the_last_digit_is_worth_at_most_half_of_the_interval(value, half_width, digits):
-    assert supported_digits(value * GWH, half_width * GWH, "J") == digits
+def test_the_last_digit_is_worth_at_most_half_of_half_the_interval(value, half_width, shown):
+    assert rounded(quantity(value * GWH, "J"), (value - half_width) * GWH, (value + half_width) * GWH) == shown
 
 
 def test_a_number_and_its_interval():
     assert with_interval(26.18 * GWH, 22.1 * GWH, 31.2 * GWH, "J", 0.9) == "26 GWh (90 %: 22 to 31)"
-    assert with_interval(1.2 * GWH, 0.8 * GWH, 1.6 * GWH, "J", 0.9) == "1.2 GWh (90 %: 800 MWh to 1.6 GWh)"
-    assert with_interval(5.84e6, 5.7e6, 6.0e6, "s", 0.9) == "67.6 days (90 %: 66 to 69.4)"
+    assert with_interval(1.2 * GWH, 0.8 * GWH, 1.6 * GWH, "J", 0.9) == "1.2 GWh (90 %: 0.8 to 1.6)"
+    assert with_interval(5.84e6, 5.7e6, 6.0e6, "s", 0.9) == "67.6 days (90 %: 66.0 to 69.4)"
+    assert with_interval(5.0, 5.0, 5.0, "W", 0.9) == "5 W"
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "unit", "value", "interval", "shown", "between"),
+    [
+        ("temperature", "temperature_k", "K", 347.21, (333.2, 361.9), "74 °C", "60 to 89"),
+        ("mfu", "mfu", "1", 0.3871, (0.329, 0.461), "39 %", "33 to 46"),
+        ("chip_time", "chip_hours", "s", 32443992.0, (26.8e6, 39.3e6), "32 million h", "27 to 39"),
+        ("carbon_operational", "carbon_operational_kg", "kg", 11.94e6, (9.1e6, 15.6e6), "12 kt", "9 to 16"),
+        ("steps", "steps", "1", 929832.0, (929832.0, 929832.0), "929,832", ""),
+    ],
+)
+def test_outputs_are_read_in_their_usual_units(name, key, unit, value, interval, shown, between):
+    field = Field(name, key, name, unit, value)
+    assert rounded(field, *interval) == shown
+    assert ends(field, *interval) == between
+
+
+@pytest.mark.parametrize(
+    ("share", "half_width", "shown"),
+    [(-0.0687, 0.04, "-7 %"), (-0.0687, 0.0, "-6.9 %"), (0.612, 0.3, "+60 %"), (-0.0002, 0.0, "0.0 %")],
+)
+def test_changes_have_the_digits_of_their_interval(share, half_width, shown):
+    assert percent(share, half_width, sign="+") == shown
 
 
 def at_risk(**changes):
@@ -55,10 +90,10 @@ def test_the_report_says_what_rests_on_numbers_that_nobody_measured():
     found = dataclasses.replace(optimum(), saving={"clock": optimum().baseline_value - optimum().value})
     text = " ".join(_text(optimum_report(found, at_risk())).split())
     assert "Of the saving, 33 % rests on numbers that nobody measured" in text
-    assert "They make 64 % of its variance." in text
+    assert "They cause 64 % of the variance of the saving." in text
     assert "system.accelerator.busy_power (50 %)" in text
-    assert "46 more priors state no spread" in text
-    assert "more priors" not in "\n".join(risk_lines(found, at_risk(without=0)))
+    assert "46 more such numbers have no stated spread" in text
+    assert "more such numbers" not in "\n".join(risk_lines(found, at_risk(without=0)))
 
 
 def test_the_headline_has_the_interval_of_the_value_and_of_the_change():

@@ -59,7 +59,9 @@ def test_a_value_that_breaks_a_limit_is_not_proposed():
 
 
 def test_the_headline_says_what_of():
-    assert headline(sensitivity()) == "The scenario's own plan: energy 100 J, loss 2 nat/token."
+    # Roots of half the sums of squares of +10, -8 % and -1, +3 % add up to 9.3 %: 100 J times exp(-+0.093).
+    own = "The scenario's own plan: energy 100 J (90 %: 91 to 110), loss 2 nat/token."
+    assert headline(sensitivity()) == own
     assert "Lowest energy within the limits: 100 J" in headline(of_optimum())
     nothing = dataclasses.replace(of_optimum(), rows=(), result=SearchResult.infeasible)
     assert (
