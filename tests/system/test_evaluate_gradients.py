@@ -1,6 +1,7 @@
 """Is every derivative of a whole run right: inside, at kinks, at bounds, with and without an active limit?"""
 
 import equinox as eqx
+import jax
 import numpy as np
 import pytest
 
@@ -84,10 +85,17 @@ BOUNDS = {
 }
 
 
-@pytest.mark.parametrize("changes", BOUNDS.values(), ids=BOUNDS.keys())
-def test_slopes_at_bounds_kinks_and_limits(changes, scenario, respond):
-    given = scenario(LLAMA, *changes)
-    assert respond(given.system, given.plan).faults() == []
+@pytest.fixture(scope="module")
+def faults(scenario, respond):
+    """Faults of each run, all found before the first test: compiled programs are forgotten between tests."""
+    given = {name: scenario(LLAMA, *changes) for name, changes in BOUNDS.items()}
+    with jax.enable_x64(True):
+        return {name: respond(one.system, one.plan).faults() for name, one in given.items()}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_slopes_at_bounds_kinks_and_limits(name, faults):
+    assert faults[name] == []
 
 
 def test_gradients_stay_finite_at_the_extremes(scenario, extreme_plans, respond):
