@@ -36,6 +36,7 @@ MOST = 512  # layouts that are searched because their bound does not exclude the
 MARGIN = 0.15  # in the logarithm: by how much the minimum of a Lagrangian on a grid may exceed its minimum
 COARSE_MARGIN = 0.5  # the same where the grid keeps the scenario's values of the variables that have no steps
 SAME = 1e-6  # in the logarithm: what two searches of one optimum may differ by
+CLOSE = 1e-4  # the same where one of them ended at a kink without multipliers that hold
 
 
 class LayoutSearch(NamedTuple):
@@ -63,6 +64,10 @@ class LayoutSearch(NamedTuple):
     def interrupted(self) -> bool:
         """Whether Ctrl-C cut the search short."""
         return bool(np.any(self.solution.result == RESULTS.interrupted))
+
+    def solved(self, lane: int) -> bool:
+        """Whether the optimality conditions hold in a lane, so that its multipliers are prices."""
+        return bool(np.asarray(self.solution.result == RESULTS.successful)[lane])
 
     def best(self) -> int:
         """The best usable lane, or the one that breaks its limits least."""
@@ -95,11 +100,14 @@ def search_layouts(problem: DesignProblem, lattice: Lattice) -> LayoutSearch:
     return LayoutSearch(take(lattice, places), solution, float(np.min(bound[rest], initial=np.inf)), need - len(more))
 
 
-def restart(problem: DesignProblem, searched: LayoutSearch) -> LayoutSearch:
-    """The same with restarts of the best lane, spread evenly over its bounds [McKay et al. 1979]."""
+def restart(problem: DesignProblem, searched: LayoutSearch, lane: int | None = None) -> LayoutSearch:
+    """The same with restarts of one lane, the best unless given, spread evenly over its bounds [McKay et al. 1979].
+
+    A restart takes the place of the lane where it is better; or as good, where the lane itself did not converge.
+    """
     if not searched.usable.any() or searched.interrupted:
         return searched
-    best, count = searched.best(), OPTIONS.chunk
+    best, count = searched.best() if lane is None else lane, OPTIONS.chunk
     lanes = np.full(count, best)
     layouts = take(searched.lattice, lanes)
     lower, upper = layout_bounds(problem, layouts)
@@ -108,7 +116,7 @@ def restart(problem: DesignProblem, searched: LayoutSearch) -> LayoutSearch:
     converged = obeys_limits(again) & np.asarray(again.result == RESULTS.successful)
     value = float(searched.solution.value[best])
     values = np.append(again.value[converged], value)
-    if np.min(values) < value:
+    if np.min(values[:-1], initial=np.inf) < value + (0.0 if searched.solved(best) else CLOSE):
         better = int(np.argmin(np.where(converged, again.value, np.inf)))
         solution = jax.tree.map(_with_lane(best, better), searched.solution, again)
         searched = searched._replace(solution=solution)

@@ -41,6 +41,7 @@ from energymodel.units import format_quantity
 EXTRA = 1e-2  # of what a limit must give: more of it for whole numbers
 NOTHING_YET = "The search was interrupted before it found a plan. Run it again."
 SMALLEST_ELASTICITY = 1e-6
+ROOM = 1e-3  # in the logarithm: a limit with more of it costs nothing
 LOSS_STEP = 1e-4
 _GLANCE = 0.02  # [s] between two looks at whether the solver is traced
 
@@ -123,6 +124,8 @@ def _search_and_round(problem: DesignProblem, lattice: Lattice, tell: Callable[[
         tell("rounding to whole replicas and micro-batches")
         criteria = problem.repeated_criteria(len(searched.usable))
         rounded = round_layouts(problem, RelaxedLanes(searched.lattice, criteria, searched.solution), searched.usable)
+        if rounded and not searched.solved(rounded[0].lane):
+            searched = restart(problem, searched, rounded[0].lane)  # for the prices of the limits
     return _SearchedPlans(searched, rounded, problem.criteria)
 
 
@@ -213,9 +216,12 @@ def _optimum(
 
 
 def _prices(problem: DesignProblem, plans: _SearchedPlans, lane: int, value: float) -> dict[str, Price]:
-    """Elasticities from the multipliers of the relaxed optimum of the winning layout."""
-    multipliers = plans.searched.solution.multipliers
-    rows = dict(zip(problem.formulation.rows, map(float, multipliers.inequalities[lane]), strict=False))
+    """Elasticities from the multipliers of the relaxed optimum of the winning layout, zero for limits with room."""
+    solution, multipliers = plans.searched.solution, plans.searched.solution.multipliers
+    layout = take(plans.searched.lattice, np.array([lane]))
+    values = evaluate_points(problem, solution.x[lane][None, None], layout, problem.criteria).inequalities[0, 0]
+    weights = np.where(np.asarray(values) < -ROOM, 0.0, multipliers.inequalities[lane])
+    rows = dict(zip(problem.formulation.rows, map(float, weights), strict=False))
     elasticities = {name: y for name, y in rows.items() if name in problem.limits}
     place = problem.index("plan.chips")
     if place is not None and problem.bounds["plan.chips"][1] == problem.limits["chips"]:
