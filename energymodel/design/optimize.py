@@ -41,6 +41,8 @@ from energymodel.units import format_quantity
 EXTRA = 1e-2  # of what a limit must give: more of it for whole numbers
 NOTHING_YET = "The search was interrupted before it found a plan. Run it again."
 SMALLEST_ELASTICITY = 1e-6
+LARGEST_RESIDUAL = 0.1  # of the optimality conditions, with which multipliers still are prices to a few percent
+STEEPEST = 20.0  # percent of the objective that a percent of a limit can be worth
 ROOM = 1e-3  # in the logarithm: a limit with more of it costs nothing
 LOSS_STEP = 1e-4
 _GLANCE = 0.02  # [s] between two looks at whether the solver is traced
@@ -208,6 +210,7 @@ def _optimum(
             "restarts_spread": searched.spread,
             "iterations": int(np.sum(solution.iterations)),
             "converged": int(np.sum(np.asarray(solution.result == RESULTS.successful))),
+            "residual": float(solution.residual[lane]),
         },
         found=found,
         near_tie=tie,
@@ -216,12 +219,18 @@ def _optimum(
 
 
 def _prices(problem: DesignProblem, plans: _SearchedPlans, lane: int, value: float) -> dict[str, Price]:
-    """Elasticities from the multipliers of the relaxed optimum of the winning layout, zero for limits with room."""
+    """Elasticities from the multipliers of the relaxed optimum of the winning layout, zero for limits with room.
+
+    None where multipliers are no prices: at a kink of the model they do not converge, and where the limits leave no
+    room about the plan they grow beyond all bounds.
+    """
     solution, multipliers = plans.searched.solution, plans.searched.solution.multipliers
     layout = take(plans.searched.lattice, np.array([lane]))
     values = evaluate_points(problem, solution.x[lane][None, None], layout, problem.criteria).inequalities[0, 0]
     weights = np.where(np.asarray(values) < -ROOM, 0.0, multipliers.inequalities[lane])
     rows = dict(zip(problem.formulation.rows, map(float, weights), strict=False))
+    if float(solution.residual[lane]) > LARGEST_RESIDUAL or max(map(abs, rows.values()), default=0.0) > STEEPEST:
+        return {}
     elasticities = {name: y for name, y in rows.items() if name in problem.limits}
     place = problem.index("plan.chips")
     if place is not None and problem.bounds["plan.chips"][1] == problem.limits["chips"]:

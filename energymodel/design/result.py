@@ -120,7 +120,9 @@ class Optimum:
     `relaxed_value` is the lowest objective with counts free to be fractions, a bound on what rounding can reach;
     `gap` is the relative distance of the best realizable plan to it. Where `near_tie` is taken, another plan is the
     answer, within the tolerance of the question. `found` are the values of the variables by path, in SI; `saving` is
-    what each cause saves of the objective (`energymodel.design.saving`). All numbers are NumPy float64.
+    what each cause saves of the objective (`energymodel.design.saving`). `prices` are empty where the limits exclude
+    each other, and where multipliers are no prices: at a kink of the model, or without room about the plan. All numbers
+    are NumPy float64.
     """
 
     scenario: Scenario

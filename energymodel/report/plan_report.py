@@ -214,6 +214,8 @@ def limit_lines(optimum: Optimum, risk: SavingAtRisk | None = None) -> list[str]
     )
     lines = [f"Limits: {asked}." if asked else "No limits."]
     lines += [optimum.message] if OBEYS_LIMITS_ASKED in optimum.message else []
+    if not (optimum.prices or optimum.conflicts):
+        return [*lines, "No shadow prices: the plan is at a kink of the model, or the limits leave no room about it."]
     if not optimum.active:
         return [*lines, "No constraint is binding."]
     lines.append("Binding constraints and their shadow prices:")
