@@ -61,8 +61,9 @@ def shape(parameters: float, vocabulary: float) -> Model:
     step = HEAD if width < 64 * HEAD else 8 * HEAD  # so that eight ranks can share the heads
     hidden = max(1, round(width / step)) * step
     layers = max(1.0, (parameters - vocabulary * hidden) / (12.0 * hidden**2))
-    step = 1 if layers < 32 else 8  # so that pipelines are full
-    return Model(max(1, round(layers / step)) * step, hidden)
+    full = 1 if layers < 32 else 8 if layers < 128 else 32 if layers < 512 else 512  # so that pipelines are full
+    whole = max(1, round(layers / full)) * full
+    return Model(whole, max(1, round(hidden * np.sqrt(layers / whole) / step)) * step)
 
 
 def run(tokens: float, hardware: str, fewest: bool) -> tuple[Scenario, float]:
@@ -86,6 +87,9 @@ def run(tokens: float, hardware: str, fewest: bool) -> tuple[Scenario, float]:
         "system.workload.feed_forward": feed_forward,
         "system.workload.dense_feed_forward": feed_forward,
         "system.facility.power_limit": "1e6 GW",
+        # 64-port switches end at 65,536 chips; three tiers of 102.4 Tbit/s switches connect four million.
+        "system.network.topology.pod": 2**14,
+        "system.network.topology.radix": 256,
     }
     system = em.load_scenario(BASE, changes).system
     parameters = float(system.workload.parameters)
@@ -96,11 +100,14 @@ def run(tokens: float, hardware: str, fewest: bool) -> tuple[Scenario, float]:
     if not fewest:
         rate = UTILIZATION * float(system.accelerator.peak_flops)
         guess = max(guess, 6.0 * parameters * tokens / (rate * DEADLINE))
-    chips = int(np.clip(8 * np.ceil(SPARE * guess / 8.0), LEAST_CHIPS, MOST_CHIPS))
+    # A power of two, which pipelines divide.
+    chips = int(np.clip(2.0 ** np.ceil(np.log2(SPARE * guess)), LEAST_CHIPS, MOST_CHIPS))
     sequence = float(system.workload.sequence)
     batch = BATCH_SHARE * _critical_batch(base, tokens, loss)
     tensor = 8 if heads % 8 == 0 else 1
-    pipeline = next(p for p in 2 ** np.arange(20) if chips / (tensor * p) * sequence <= batch or tensor * p >= chips)
+    pipelines = [p for p in 2 ** np.arange(20) if model.layers % p == 0]
+    few = (p for p in pipelines if chips / (tensor * p) * sequence <= batch or tensor * p >= chips)
+    pipeline = next(few, pipelines[-1])
     group = int(tensor * pipeline)
     replicas = max(1, chips // group)
     micro_batches = max(1, round(batch / (sequence * replicas)))
