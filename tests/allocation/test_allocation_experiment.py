@@ -16,7 +16,10 @@ def test_every_search_ended_well_and_no_time_was_lost():
     assert at_once["operation"]["energy_ratio"] < at_once["phase"]["energy_ratio"] < at_once["rank"]["energy_ratio"]
     for row in result["site"]:
         parts = ["compute", "memory", "network", "host", "delivery_loss", "cooling", "other"]
-        np.testing.assert_allclose(sum(row[f"{part}_w"] for part in parts), row["limit_w"], rtol=1e-7)
+        drawn = sum(row[f"{part}_w"] for part in parts)
+        assert drawn <= row["limit_w"] * (1 + 1e-7)
+        if row["price_token_per_j"] > 1e-6:  # elsewhere every part runs at full rate
+            np.testing.assert_allclose(drawn, row["limit_w"], rtol=1e-7)
 
 
 @pytest.mark.slow
