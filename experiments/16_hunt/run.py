@@ -90,6 +90,7 @@ def plan_row(name: str, optimum: Optimum, earlier: Optimum | None) -> dict[str, 
         "high": high / optimum.baseline_value,
         "rests_on_priors": risk.resting_on_priors if abs(risk.saving) > WORTH * optimum.baseline_value else None,
         "runs": _fault(optimum) or "yes",
+        "converged": optimum.success,
         "chips": chips,
         "parked": 1.0 - chips / float(optimum.scenario.plan.chips),
         "nodes": chips / float(system.node.chips),
@@ -111,7 +112,7 @@ def _fault(optimum: Optimum) -> str:
         dataclasses.replace(optimum.scenario, plan=optimum.plan).check()
     except em.InputError as error:
         return str(error)
-    return "" if optimum.success else optimum.message
+    return ""
 
 
 def changes(optimum: Optimum, earlier: Optimum | None) -> Iterator[Change]:
@@ -171,6 +172,7 @@ def _summary(plans: list[dict[str, Any]], lines: list[dict[str, Any]]) -> dict[s
     return {
         "plans": len(plans),
         "that_run": sum(row["runs"] == "yes" for row in plans),
+        "converged": sum(row["converged"] for row in plans),
         "changes_above_one_percent": len(lines),
         "of_which_half_rests_on_priors": sum(row["rests_on_priors"] > 0.5 for row in lines),
     }

@@ -15,6 +15,8 @@ def stated():
 
 def test_every_plan_that_was_found_runs(stated):
     assert {row["runs"] for row in stated["plans"]} == {"yes"}
+    # Where a limit makes a kink at the own plan, no search converges; the plan runs all the same.
+    assert sum(not row["converged"] for row in stated["plans"]) <= 3
     assert {row["minimized"].split(",")[0] for row in stated["plans"]} == {"energy", "time", "money", "carbon"}
 
 
