@@ -131,9 +131,7 @@ def posterior_of(prior: Posterior, run: TrainingRun, measured: Sequence[Measured
 
     def misfit(moved: Posterior) -> float:
         """Minus twice the logarithm of the posterior density, up to a constant."""
-        moved_run = _moved(run, moved)
-        outcome = evaluate_once(moved_run.system, moved_run.plan)
-        residual = target - _logarithms(outcome, [one.powers for one in measured])
+        residual = target - _predicted(_moved(run, moved), [one.powers for one in measured])
         from_prior = moved.z - start
         return float(
             residual @ np.linalg.solve(noise, residual) + from_prior @ np.linalg.solve(prior.covariance, from_prior)
@@ -189,6 +187,11 @@ def _slopes(
         by_number = output_gradient(run, {name: power / values[name] for name, power in powers.items()})
         rows.append([float(by_number[places[path]][0]) for path in now.priors] * by_z)
     return _logarithms(outcome, products), np.array(rows)
+
+
+def _predicted(run: TrainingRun, products: Sequence[Mapping[str, float]]) -> Float[np.ndarray, " k"]:
+    """Logarithms of products of outputs of a run."""
+    return _logarithms(evaluate_once(run.system, run.plan), products)
 
 
 def _logarithms(outcome: TrainingOutcome, products: Sequence[Mapping[str, float]]) -> Float[np.ndarray, " k"]:
