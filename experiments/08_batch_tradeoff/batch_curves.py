@@ -91,7 +91,7 @@ class Run:
         return Totals(*(np.asarray(part)[: len(batches)] for part in _compiled()(self.system, self.plan, filled)))
 
     def best(self, objective: str) -> tuple[float, float]:
-        """Batch of least cost between one micro-batch per replica and ten critical batches, and that cost."""
+        """Batch of least cost between the smallest of the layout and ten critical batches, and that cost."""
         low, high = np.log(self.least), np.log(MOST * self.critical)
         grid = values = np.zeros(0)
         for _ in range(ROUNDS):
@@ -130,13 +130,14 @@ class Tangent(NamedTuple):
 
 
 def tangent(run: Run, batch: float) -> Tangent:
-    """Fixed and marginal time, energy and money of a step at a batch."""
-    batches = batch * np.array([1.0 - STEP, 1.0, 1.0 + STEP])
+    """Fixed and marginal time, energy and money of a step at a batch; above it, where no smaller batch runs."""
+    runs_below = batch * (1.0 - STEP) >= run.least
+    batches = batch * (1.0 + STEP * (np.array([-1.0, 0.0, 1.0]) if runs_below else np.array([0.0, 1.0, 2.0])))
     totals = run.totals(batches)
     steps = totals.tokens / batches
     per_step = {name: getattr(totals, name) / steps for name in OBJECTIVES}
     slope = {name: (value[2] - value[0]) / (batches[2] - batches[0]) for name, value in per_step.items()}
-    fixed = {name: value[1] - slope[name] * batch for name, value in per_step.items()}
+    fixed = {name: value[1] - slope[name] * batches[1] for name, value in per_step.items()}
     price = run.system.market.price
     energy_price = float(price.electricity) if isinstance(price, OwnedPrice) else 0.0
     idle = fixed["energy"] / fixed["time"]

@@ -37,7 +37,7 @@ def batch_figure(curves: list[Any]) -> Any:
             color="#bbbbbb",
             alpha=0.45,
             linewidth=0,
-            label="below one micro-batch per replica",
+            label="below the smallest batch of the layout",
         )
         axes.set_xscale("log")
         axes.set_xlim(one.batch[0], one.batch[-1])
