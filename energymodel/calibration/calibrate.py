@@ -21,8 +21,8 @@ from energymodel.calibration.constant_priors import flat_values
 from energymodel.calibration.intervals import bootstrap, outer_intervals, quantiles, undetermined
 from energymodel.calibration.kinds import KINDS
 from energymodel.calibration.least_squares import FitOptions, FitProblem, FitResult, fit, held_out_errors
-from energymodel.calibration.measurements import read_measurements
 from energymodel.calibration.next_measurement import next_measurement
+from energymodel.calibration.table_columns import AS_WRITTEN, TableChoices
 from energymodel.errors import InputError, suggest
 
 DRAWS = 96
@@ -85,6 +85,7 @@ def calibrate(
     prior: str | Path | None = None,
     where: Mapping[str, str] | None = None,
     form: str | None = None,
+    choices: TableChoices = AS_WRITTEN,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Calibration:
     """Fit the constants of a kind to the measurements in a CSV file, in float64.
@@ -96,12 +97,13 @@ def calibrate(
     - `prior`: scenario, scenario file (also one that was written before), accelerator or cluster whose numbers are
       the medians of the priors and which the new numbers are laid over.
     - `where`: words that a row must have in some columns.
+    - `choices`: how a table of training steps is read: renamed, constant and ignored columns, bad rows.
     - `form`: of the model, one of `MeasurementKind.forms`; by default what was measured decides.
     - `progress`: called with what is being done.
 
     **Raises:** `InputError`, one line that names file, line and column.
     """
-    case, base = _measured(kind, Path(path), prior, where, form)
+    case, base = _measured(kind, Path(path), prior, choices._replace(where={**choices.where, **(where or {})}), form)
     problem, earlier = _with_earlier(kind, case.fit, base)
     notes = [*case.notes, *earlier]
     used = np.ones(len(case.groups.labels), bool) if problem.weights is None else np.asarray(problem.weights) > 0
@@ -152,7 +154,7 @@ def calibrate(
 
 
 def _measured(
-    kind: str, path: Path, prior: str | Path | None, where: Mapping[str, str] | None, form: str | None
+    kind: str, path: Path, prior: str | Path | None, choices: TableChoices, form: str | None
 ) -> tuple[CalibrationCase, PriorScenario]:
     """What a file asks of a kind, and the scenario whose numbers are the priors."""
     if kind not in KINDS:
@@ -160,9 +162,10 @@ def _measured(
     if form is not None and form not in KINDS[kind].forms:
         known = suggest(form, KINDS[kind].forms) if KINDS[kind].forms else f"Leave it out: {kind} has one form only."
         raise InputError(f'--form: unknown form "{form}". {known}')
-    table = read_measurements(path, KINDS[kind].columns, where=where)
+    table = KINDS[kind].table(path, choices)
     base = prior_scenario(prior)
-    return KINDS[kind].read(table, base.scenario if prior is not None else None, form), base
+    case = KINDS[kind].read(table, base.scenario if prior is not None else None, form)
+    return case._replace(notes=(*table.notes, *case.notes)), base
 
 
 def _with_earlier(kind: str, problem: FitProblem, base: PriorScenario) -> tuple[FitProblem, list[str]]:

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from energymodel.calibration.calibration_case import BASE, CalibrationCase
+from energymodel.calibration.cluster_source import PLACEHOLDER, cluster_tables
 from energymodel.calibration.constant_priors import ConstantPriors, JointPrior, joint_prior, updated_prior
 from energymodel.calibration.least_squares import FitResult
-from energymodel.calibration.step_prediction import PLACEHOLDER, cluster_tables
 from energymodel.errors import InputError, suggest
 from energymodel.presets.files import names
 from energymodel.presets.renamed import current_name

@@ -1,6 +1,7 @@
 """What does a file of measurements ask: what is fitted, what is held out, where do constants belong?"""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,7 +9,9 @@ import numpy as np
 from energymodel.calibration.best_setting import BestSetting
 from energymodel.calibration.constant_priors import Values
 from energymodel.calibration.least_squares import FitProblem
-from energymodel.calibration.measurements import Column, Measurements
+from energymodel.calibration.measurements import Column, Measurements, read_measurements
+from energymodel.calibration.table_columns import AS_WRITTEN, TableChoices
+from energymodel.errors import InputError
 from energymodel.presets.scenario import Scenario
 
 BASE = "llama-3.1-405b-h100"
@@ -102,12 +105,28 @@ class CalibrationCase(NamedTuple):
 
 
 class MeasurementKind(NamedTuple):
-    """A kind of measurement: its columns, and how a table of them becomes a case, in one of some `forms` if any."""
+    """A kind of measurement: its columns, and how a table of them becomes a case, in one of some `forms` if any.
+
+    `reader` reads files of which `columns` do not say everything, as `table` does.
+    """
 
     title: str
     columns: tuple[Column, ...]
     case: Callable[..., CalibrationCase]
     forms: tuple[str, ...] = ()
+    reader: Callable[[Path, TableChoices], Measurements] | None = None
+
+    def table(self, path: Path, choices: TableChoices = AS_WRITTEN) -> Measurements:
+        """Read a file of this kind.
+
+        **Raises:** `InputError` that names file, line and column.
+        """
+        if self.reader is not None:
+            return self.reader(path, choices)
+        for option in ("rename", "constants", "ignore", "skip_bad_rows"):
+            if getattr(choices, option):
+                raise InputError(f"{option}: only tables of training steps are read so, with calibrate step-time.")
+        return read_measurements(path, self.columns, where=choices.where)
 
     def read(self, table: Measurements, prior: Scenario | None, form: str | None = None) -> CalibrationCase:
         """The case of a table; a form that is not given is chosen by what was measured."""

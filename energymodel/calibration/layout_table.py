@@ -3,14 +3,13 @@
 One row is one step of one model in one layout on one cluster. The same columns serve predictions and measurements.
 """
 
-import csv
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from energymodel.calibration.csv_table import Problem, refuse_problems
 from energymodel.errors import InputError, suggest
 from energymodel.performance.workload import Transformer
 from energymodel.presets.components import build, expand_presets
@@ -99,6 +98,7 @@ MEASURED = (
 INPUTS = (*SHAPE, *LAYOUT, *RUN)
 WORDS = ("cluster", "model", "zero", "recomputation")
 """Columns of text or code: cluster and model presets, ZeRO stage 0 to 3, recomputation none, selective or full."""
+SWITCHES = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0, "on": 1.0, "off": 0.0}
 
 
 class Layouts(NamedTuple):
@@ -115,25 +115,6 @@ class Layouts(NamedTuple):
         return Layouts({name: values[chosen] for name, values in self.columns.items()}, self.cluster[chosen])
 
 
-def read_layouts(path: Path) -> Layouts:
-    """Read a CSV file of layouts.
-
-    **Raises:** `InputError` that names file, line and column.
-    """
-    if not path.is_file():
-        raise InputError(
-            f"{path}: no such file. Give a CSV file with a header; `energymodel predict --columns` lists it."
-        )
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = list(csv.DictReader(file))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path}: not a CSV file in UTF-8: {error}.") from None
-    if not rows:
-        raise InputError(f"{path}: no rows. Give a header line and one line for each layout.")
-    return layouts(rows, str(path))
-
-
 def layouts(
     rows: Sequence[Mapping[str, Any]], name: str = "table", lines: Sequence[int] | np.ndarray | None = None
 ) -> Layouts:
@@ -141,36 +122,43 @@ def layouts(
 
     **Arguments:**
 
-    - `rows`: one mapping for each layout, from column to number or text.
+    - `rows`: one mapping for each layout, from column of the schema to number or text; others are left alone
+      (`step_table` reads other names and refuses unknown ones).
     - `name`, `lines`: of the table, and of each row in its file, for messages.
 
-    **Returns:** `Layouts`, without columns that are not part of the schema.
-
-    **Raises:** `InputError` that names line and column.
+    **Raises:** `InputError` that names all rows that cannot be read, by line and column.
     """
-    known = [column.name for column in (*INPUTS, *MEASURED)] + list(WORDS)
-    current = {key: current_name(key) for row in rows for key in row if key}
-    rows = [{current.get(key, key): value for key, value in row.items()} for row in rows]
-    given = set(current.values())
-    near = [key for key in sorted(given - set(known)) if _misspelled(key, known)]
-    if near:
-        raise InputError(f'{name}: unknown column "{near[0]}". {suggest(near[0], known)}')
-    table: dict[str, list[float]] = {column.name: [] for column in (*INPUTS, *MEASURED)}
+    table: list[dict[str, float]] = []
+    cluster: list[str] = []
+    problems: list[Problem] = []
     lines = range(2, len(rows) + 2) if lines is None else lines
     for line, row in zip(lines, rows, strict=True):
-        for key, value in _row(row, f"{name}, line {line}").items():
-            table[key].append(value)
-    columns = {key: np.asarray(values, np.float64) for key, values in table.items()}
-    cluster = np.asarray([str(row.get("cluster", "") or "") for row in rows])
-    if np.any(missing := cluster == ""):
-        line = lines[int(np.argmax(missing))]
-        raise InputError(f"{name}, line {line}: cluster is missing. Known: {', '.join(names('clusters'))}.")
-    return Layouts(columns, cluster)
+        row = {current_name(key): value for key, value in row.items()}
+        found = read_row(row, f"{name}, line {line}", int(line))
+        if isinstance(found, Problem):
+            problems.append(found)
+        else:
+            table.append(found)
+            cluster.append(str(row.get("cluster", "")))
+    refuse_problems(name, problems, len(rows))
+    return as_layouts(table, cluster)
 
 
-def _misspelled(key: str, known: list[str]) -> bool:
-    """Whether a column that is not known looks like one that is (other columns are notes of the table's owner)."""
-    return any(key.lower().replace("-", "_") == one or sorted(key) == sorted(one) for one in known)
+def as_layouts(table: Sequence[Mapping[str, float]], cluster: Sequence[str]) -> Layouts:
+    """Columns of rows that were read, and the cluster of each."""
+    columns = {one.name: np.asarray([row[one.name] for row in table], np.float64) for one in (*INPUTS, *MEASURED)}
+    return Layouts(columns, np.asarray(cluster, dtype=str))
+
+
+def read_row(row: Mapping[str, Any], where: str, line: int) -> dict[str, float] | Problem:
+    """Numbers of a row by column, or what is wrong with it."""
+    try:
+        values = _row(row, where)
+        if not str(row.get("cluster") or ""):
+            raise InputError(f"{where}: cluster is missing. Known: {', '.join(names('clusters'))}.")
+    except InputError as error:
+        return Problem(line, str(error).removeprefix(where).lstrip(",: "))
+    return values
 
 
 def _row(row: Mapping[str, Any], where: str) -> dict[str, float]:
@@ -182,7 +170,13 @@ def _row(row: Mapping[str, Any], where: str) -> dict[str, float]:
         if text is None or text == "":
             values.setdefault(column.name, column.default)
             continue
-        values[column.name] = value = _number(text, f"{where}, {column.name}")
+        values[column.name] = value = cell_number(text, f"{where}: {column.name}")
+        if math.isnan(value) and column not in MEASURED:
+            raise InputError(f"{where}: {column.name}: {text!r} is not finite. Leave the cell empty for the default.")
+        if value <= 0.0 and column.name in ("step_time_s", "memory_b"):
+            raise InputError(
+                f"{where}: {column.name} = {value:g} {column.unit} cannot be; {column.meaning} is above 0."
+            )
         if value < column.lowest:
             raise InputError(f"{where}: {column.name} = {value:g} [{column.unit}] is below {column.lowest:g}.")
         if value > column.highest:
@@ -208,13 +202,16 @@ def _row(row: Mapping[str, Any], where: str) -> dict[str, float]:
     return values
 
 
-def _number(text: Any, where: str) -> float:
-    words = {"true": 1.0, "false": 0.0}
+def cell_number(text: Any, where: str) -> float:
+    """The number in a cell, which may also be yes or no; not a number where nothing is known.
+
+    **Raises:** `InputError` that begins with `where`.
+    """
     try:
-        value = words.get(str(text).strip().lower())
+        value = SWITCHES.get(str(text).strip().lower())
         value = float(text) if value is None else value
     except ValueError:
-        raise InputError(f"{where}: {text!r} is not a number.") from None
+        raise InputError(f"{where}: {text!r} is not a number. Write it without a unit.") from None
     if math.isinf(value):
         raise InputError(f"{where}: {text!r} is not finite.")
     return value
@@ -223,7 +220,7 @@ def _number(text: Any, where: str) -> float:
 def _words(row: Mapping[str, Any], values: dict[str, float], where: str) -> None:
     stage = row.get("zero")
     if stage not in (None, ""):
-        number = _number(stage, f"{where}, zero")
+        number = cell_number(stage, f"{where}: zero")
         if number not in (0.0, 1.0, 2.0, 3.0):
             raise InputError(f"{where}: zero = {stage} is not a ZeRO stage. Choose 0, 1, 2 or 3.")
         for index, name in enumerate(("shard_optimizer", "shard_gradients", "shard_parameters")):

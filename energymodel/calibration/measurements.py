@@ -42,11 +42,14 @@ def optional(name: str, unit: str, meaning: str, *others: str) -> Column:
 
 
 class Measurements(NamedTuple):
-    """What was measured: one array for each column that the file has, and the line of each row in the file."""
+    """What was measured: one array for each column that the file has, and the line of each row in the file; what a
+    reader must know stands in `notes`.
+    """
 
     path: str
     columns: Mapping[str, np.ndarray]
     lines: np.ndarray
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -58,7 +61,7 @@ class Measurements(NamedTuple):
     def select(self, rows: np.ndarray) -> "Measurements":
         """Some of the rows."""
         columns = {name: values[rows] for name, values in self.columns.items()}
-        return Measurements(self.path, columns, self.lines[rows])
+        return Measurements(self.path, columns, self.lines[rows], self.notes)
 
 
 def read_measurements(path: Path, schema: Sequence[Column], *, where: Mapping[str, str] | None = None) -> Measurements:

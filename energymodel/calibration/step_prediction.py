@@ -10,15 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from energymodel.calibration.layout_table import INPUTS, LAYOUT, SHAPE, Columns, Layouts, layouts, read_layouts
+from energymodel.calibration.cluster_source import cluster_system
+from energymodel.calibration.layout_table import INPUTS, LAYOUT, SHAPE, Columns, Layouts
+from energymodel.calibration.step_table import StepTable, read_step_table, step_table
+from energymodel.calibration.table_columns import AS_WRITTEN, TableChoices
 from energymodel.compilation import compiler_options
-from energymodel.errors import InputError, suggest
 from energymodel.numerics import Scalar
 from energymodel.performance.memory_footprint import out_of_memory_probability
 from energymodel.performance.workload import Transformer
-from energymodel.presets.files import names, read_preset
-from energymodel.presets.renamed import current_name
-from energymodel.presets.scenario import load_scenario
 from energymodel.system.formats import check_formats
 from energymodel.system.operating_point import OperatingPoint, precision_speedup
 from energymodel.system.outcome import StepTime
@@ -27,8 +26,6 @@ from energymodel.system.step import step_time, step_work
 from energymodel.system.training_system import TrainingSystem
 
 FEWEST_ROWS = 64  # of a compiled program
-PLACEHOLDER = "test-1b-h100"
-"""Scenario with a model and a plan that run on most accelerators and clusters."""
 
 
 class Prediction(NamedTuple):
@@ -122,43 +119,38 @@ def _compiled() -> Any:
     return jax.jit(jax.vmap(predict_row, in_axes=(None, 0)), compiler_options=compiler_options())
 
 
-def cluster_tables(name: str) -> dict[str, Any]:
-    """The tables of a scenario on a cluster preset, with a model and a plan that only fill the form.
-
-    **Raises:** `InputError` that suggests the nearest name.
-    """
-    name = current_name(name)
-    if name not in names("clusters"):
-        raise InputError(f'Unknown cluster "{name}". {suggest(name, names("clusters"))}')
-    return {"base": PLACEHOLDER, "system": read_preset("clusters", name)["system"]}
-
-
-@cache
-def cluster_system(name: str) -> TrainingSystem:
-    """The system of a cluster preset."""
-    return load_scenario({**cluster_tables(name), "name": name}).system
-
-
 def predict(
-    table: Path | str | Sequence[Mapping[str, Any]] | Layouts, systems: Mapping[str, TrainingSystem] | None = None
+    table: Path | str | Sequence[Mapping[str, Any]] | Layouts,
+    systems: Mapping[str, TrainingSystem] | None = None,
+    *,
+    cluster: str | Path | None = None,
+    changes: Sequence[str] = (),
+    choices: TableChoices = AS_WRITTEN,
 ) -> StepPredictions:
     """Predict the step time, its terms, and the memory, for each row of a table, in float64.
 
     **Arguments:**
 
-    - `table`: path of a CSV file, rows as mappings, or `Layouts`; the columns are in `layout_table.INPUTS`.
-    - `systems`: clusters by name; by default the presets that the column `cluster` names.
+    - `table`: path of a CSV file, rows as mappings, or `Layouts`; `table_columns` says which columns are read.
+    - `systems`: clusters by name; by default the presets and files that the column `cluster` names.
+    - `cluster`: preset or file of the cluster of all rows.
+    - `changes`: of the clusters, such as `["system.network.link.efficiency=0.5"]`.
+    - `choices`: how the table is read: renamed, constant and ignored columns, bad rows.
 
     **Returns:** `StepPredictions`; its `table()` has the columns of the output.
 
     **Raises:** `InputError` that names line and column.
     """
     if not isinstance(table, Layouts):
-        table = read_layouts(Path(table)) if isinstance(table, Path | str) else layouts(table)
+        choices = choices._replace(
+            cluster=choices.cluster if cluster is None else str(cluster), clusters=tuple(systems or ())
+        )
+        read = read_step_table(Path(table), choices) if isinstance(table, Path | str) else step_table(table, choices)
+        table = read.layouts
     found: Any = None
     with jax.enable_x64(True):
         for name in dict.fromkeys(table.cluster):
-            system = systems[name] if systems and name in systems else cluster_system(str(name))
+            system = systems[name] if systems and name in systems else cluster_system(str(name), changes)
             check_formats(system.accelerator, table.select(table.cluster == name).columns, f"cluster {name}")
             rows = _padded(np.flatnonzero(table.cluster == name))
             inputs = {column.name: table.columns[column.name][rows] for column in INPUTS}
@@ -168,3 +160,48 @@ def predict(
             # Repeated rows are written again, with the same values.
             jax.tree.map(lambda all_of_it, values, rows=rows: all_of_it.__setitem__(rows, values), found, part)
     return StepPredictions(table, found)
+
+
+class TablePrediction(NamedTuple):
+    """A table that was read, and what is predicted for its rows, by column.
+
+    `predicted` has the columns of `StepPredictions.table`.
+    """
+
+    read: StepTable
+    predicted: Columns
+
+    @property
+    def measured_time(self) -> np.ndarray:
+        """Of each row [s]; not a number where none was measured."""
+        return self.read.layouts.columns["step_time_s"]
+
+    def errors(self) -> dict[str, dict[str, float]]:
+        """Errors over the rows that were measured, in percent, by what was measured; nothing where nothing was."""
+        columns, found = self.read.layouts.columns, {}
+        for name, column in (("step_time", "step_time_s"), ("memory", "memory_b")):
+            error = 100.0 * (self.predicted[column] / columns[column] - 1.0)
+            error = error[np.isfinite(error)]
+            if len(error):
+                found[name] = {
+                    "rows": len(error),
+                    "mean_percent": float(np.mean(np.abs(error))),
+                    "median_percent": float(np.median(np.abs(error))),
+                    "bias_percent": float(np.mean(error)),
+                }
+        failed = columns["out_of_memory"]
+        ran = np.isfinite(failed) | np.isfinite(self.measured_time)
+        if np.any(failed > 0.0):
+            right = (self.predicted["out_of_memory_probability"] > 0.5) == (failed > 0.0)
+            found["out_of_memory"] = {
+                "rows": int(np.sum(ran)),
+                "right": int(np.sum(right & ran)),
+                "failed": int(np.sum(failed > 0.0)),
+                "right_failed": int(np.sum(right & (failed > 0.0))),
+            }
+        return found
+
+
+def predict_table(read: StepTable, changes: Sequence[str] = ()) -> TablePrediction:
+    """Predict the rows of a table that was read, see `predict`."""
+    return TablePrediction(read, predict(read.layouts, changes=changes).table())

@@ -17,6 +17,7 @@ from energymodel.cli.shell import (
     guarded,
     interruptible,
 )
+from energymodel.cli.table_options import Constant, Ignore, Rename, SkipBadRows, Where, table_choices
 from energymodel.errors import InputError
 
 EXTENSIONS = (".toml", ".json")
@@ -29,7 +30,6 @@ Prior = Annotated[
     str | None,
     typer.Option(metavar="PRESET", help="Scenario, scenario file, accelerator or cluster with what was known before."),
 ]
-Where = Annotated[list[str] | None, typer.Option(metavar="COLUMN=VALUE", help="Take these rows only; repeatable.")]
 FormName = Annotated[
     str | None,
     typer.Option(
@@ -50,6 +50,10 @@ def command(
     kind: Kind,
     table: TableFile = None,
     prior: Prior = None,
+    rename: Rename = None,
+    column: Constant = None,
+    ignore_columns: Ignore = None,
+    skip_bad_rows: SkipBadRows = False,
     where: Where = None,
     form: FormName = None,
     columns: Columns = False,
@@ -60,7 +64,6 @@ def command(
     """Fit the constants of a system to measurements: values, intervals, held-out errors, what to measure next."""
     check_output(output, EXTENSIONS)
     check_output(plot, FIGURES)
-    chosen = dict(_pair(text) for text in where or ())
     with Progress(lines=True) as progress:
         with interruptible():
             from energymodel.calibration.calibrate import calibrate
@@ -81,7 +84,8 @@ def command(
             return fail(
                 f"give a CSV file; `energymodel calibrate {kind} --columns` lists its columns.", BAD_INPUT, "error"
             )
-        found = calibrate(kind, table, prior=prior, where=chosen, form=form, progress=progress)
+        choices = table_choices(rename, column, ignore_columns, skip_bad_rows, where)
+        found = calibrate(kind, table, prior=prior, form=form, choices=choices, progress=progress)
         if plot is not None:
             plot.write_bytes(residual_figure(found, plot.suffix[1:]))
         content = calibration_toml(found).encode() if output is not None and output.suffix == ".toml" else None
@@ -89,17 +93,14 @@ def command(
     return TRUSTED if found.converged else fail(found.message, NOT_TRUSTED)
 
 
-def _pair(text: str) -> tuple[str, str]:
-    name, separator, value = text.partition("=")
-    if not separator or not name.strip() or not value.strip():
-        raise InputError(f'--where "{text}" is not COLUMN=VALUE. Write for example --where gpu=V100.')
-    return name.strip(), value.strip()
-
-
 def _list_columns(kind: str) -> int:
     from energymodel.calibration.kinds import KINDS
+    from energymodel.calibration.table_columns import column_lines
 
     print(f"{kind}: {KINDS[kind].title}")
+    if kind == "step-time":
+        print("\n".join(f"  {line}" for line in column_lines()))
+        return TRUSTED
     for column in KINDS[kind].columns:
         needed = "needed" if column.needed else "optional"
         also = f"; also called {', '.join(column.others)}" if column.others else ""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 @shell.guarded
 def command(
     scenario: shell.ScenarioName,
+    cluster: shell.Cluster = None,
     changes: shell.Changes = None,
     as_json: shell.AsJson = False,
     output: shell.Output = None,
@@ -22,7 +23,7 @@ def command(
     """Evaluate a training run: loss, time, energy, power, temperature, money and carbon."""
     shell.check_output(output)
     with shell.Progress() as progress:
-        given, outcome = evaluate_scenario(scenario, changes, progress)
+        given, outcome = evaluate_scenario(scenario, changes, cluster, progress)
         progress("moving the uncertain numbers ...")
         from energymodel.uncertainty.outcome_spread import outcome_spread
 
@@ -31,7 +32,7 @@ def command(
 
 
 def evaluate_scenario(
-    source: str, changes: list[str] | None, progress: shell.Progress
+    source: str, changes: list[str] | None, cluster: str | None, progress: shell.Progress
 ) -> "tuple[Scenario, TrainingOutcome]":
     """A scenario and its outcome in float64, as NumPy numbers.
 
@@ -45,7 +46,7 @@ def evaluate_scenario(
         from energymodel.system.evaluate import evaluate_once
 
     progress(f"loading {source} ...")
-    scenario = shell.read_scenario(source, changes)
+    scenario = shell.read_scenario(source, changes, cluster)
     progress("compiling and evaluating the model ...")
     with jax.enable_x64(True):
         outcome = jax.device_get(evaluate_once(scenario.system, scenario.plan))

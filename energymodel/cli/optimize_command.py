@@ -11,6 +11,7 @@ def command(
     vary: shell.Vary = None,
     fix: shell.Fix = None,
     tolerance: shell.Tolerance = None,
+    cluster: shell.Cluster = None,
     changes: shell.Changes = None,
     as_json: shell.AsJson = False,
     output: shell.Output = None,
@@ -18,7 +19,9 @@ def command(
     """Find the best plan within limits, and print it beside the scenario's own."""
     shell.check_output(output)
     with shell.Progress(lines=True) as progress:
-        given = shell.read_scenario(scenario, changes).with_question(minimize, limit, vary, fix or (), tolerance)
+        given = shell.read_scenario(scenario, changes, cluster).with_question(
+            minimize, limit, vary, fix or (), tolerance
+        )
         progress(f"loading the design search for {given.name} ...")
         with shell.interruptible():
             import jax

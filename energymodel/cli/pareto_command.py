@@ -18,6 +18,7 @@ def command(
     limit: shell.Limit = None,
     vary: shell.Vary = None,
     fix: shell.Fix = None,
+    cluster: shell.Cluster = None,
     changes: shell.Changes = None,
     as_json: shell.AsJson = False,
     output: shell.Output = None,
@@ -25,7 +26,7 @@ def command(
     """Draw the front of plans that trade objectives, by default energy against time, with exchange rates."""
     shell.check_output(output, (".json", ".csv", *shell.FIGURES))
     with shell.Progress(lines=True) as progress:
-        given = shell.read_scenario(scenario, changes).with_question(None, limit, vary, fix or ())
+        given = shell.read_scenario(scenario, changes, cluster).with_question(None, limit, vary, fix or ())
         progress(f"loading the design search for {given.name} ...")
         with shell.interruptible():
             import jax

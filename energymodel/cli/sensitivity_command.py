@@ -31,6 +31,7 @@ def command(
     vary: shell.Vary = None,
     fix: shell.Fix = None,
     top: Annotated[int, typer.Option("--top", min=1, metavar="N", help="Lines of each table.")] = 12,
+    cluster: shell.Cluster = None,
     changes: shell.Changes = None,
     as_json: shell.AsJson = False,
     output: shell.Output = None,
@@ -43,7 +44,7 @@ def command(
     if optimum and of:
         raise InputError("--of is about the plan as given: leave out --optimum, or name the objective by --minimize.")
     with shell.Progress(lines=optimum) as progress:
-        given = shell.read_scenario(scenario, changes)
+        given = shell.read_scenario(scenario, changes, cluster)
         if optimum:
             given = given.with_question(minimize, limit, vary, fix or ())
         progress(f"loading the model for {given.name} ...")

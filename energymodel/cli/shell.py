@@ -36,6 +36,14 @@ Changes = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Change a number, such as plan.clock=0.8; repeatable."),
 ]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="NAME",
+        help="Put the run on this cluster: a preset, or a file that `calibrate step-time -o` wrote.",
+    ),
+]
 Minimize = Annotated[
     str | None,
     typer.Option(
@@ -73,9 +81,9 @@ Output = Annotated[
 
 
 def fail(message: str, code: int, word: str = "") -> int:
-    """Write one line to stderr and give the exit code back."""
-    line = " ".join(message.split())
-    print(f"energymodel: {f'{word}: ' if word else ''}{line}", file=sys.stderr)
+    """Write a line to stderr, with what it lists on lines of their own, and give the exit code back."""
+    first, *listed = (" ".join(line.split()) for line in message.splitlines())
+    print("\n  ".join((f"energymodel: {f'{word}: ' if word else ''}{first}", *listed)), file=sys.stderr)
     return code
 
 
@@ -171,8 +179,8 @@ def interruptible() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def read_scenario(source: str, changes: list[str] | None) -> "Scenario":
-    """A preset, a TOML file, or the scenario within the JSON of an earlier run.
+def read_scenario(source: str, changes: list[str] | None, cluster: str | None = None) -> "Scenario":
+    """A preset, a TOML file, or the scenario within the JSON of an earlier run; on another cluster if one is named.
 
     **Raises:** `InputError`.
     """
@@ -180,8 +188,8 @@ def read_scenario(source: str, changes: list[str] | None) -> "Scenario":
 
     path = Path(source)
     if path.suffix == ".json":
-        return load_scenario(_scenario_of_run(path), changes or [])
-    return load_scenario(path if path.is_file() else source, changes or [])
+        return load_scenario(_scenario_of_run(path), changes or [], cluster)
+    return load_scenario(path if path.is_file() else source, changes or [], cluster)
 
 
 def _scenario_of_run(path: Path) -> Mapping[str, Any]:

@@ -11,6 +11,7 @@ from energymodel.cli.shell import (
     TRUSTED,
     AsJson,
     Changes,
+    Cluster,
     Output,
     Progress,
     ScenarioName,
@@ -90,6 +91,7 @@ def command(
     samples: Samples = None,
     of: Of = None,
     seed: Seed = 0,
+    cluster: Cluster = None,
     changes: Changes = None,
     as_json: AsJson = False,
     output: Output = None,
@@ -105,7 +107,7 @@ def command(
             if given:
                 raise InputError(f"{option} needs a grid: leave it out, or leave out --samples.")
         drawn = {"samples": samples, "of": of, "limits": limits, "seed": seed, "precision": precision}
-        return _draw(read_scenario(scenario, changes), drawn, resume, engine, dry_run, as_json, output)
+        return _draw(read_scenario(scenario, changes, cluster), drawn, resume, engine, dry_run, as_json, output)
     if of:
         raise InputError("--of needs samples: add --samples 100000.")
     axes = dict(parse_axis_option(text) for text in axis or ())
@@ -115,7 +117,7 @@ def command(
         )
     asked: dict[str, Any] = {"keep": keep, "minimize": minimize, "limits": limits}
     with Progress(lines=True) as progress:
-        given = read_scenario(scenario, changes)
+        given = read_scenario(scenario, changes, cluster)
         progress(f"loading the model for {given.name} ...")
         with interruptible():
             from energymodel.report import sweep_report as report

@@ -8,8 +8,9 @@ from typing import Any
 import jax
 
 from energymodel.errors import InputError, suggest
+from energymodel.presets.bases import read_scenario_tables, with_bases
+from energymodel.presets.cluster_parts import on_cluster
 from energymodel.presets.components import Provenance, build, expand_presets, in_si
-from energymodel.presets.files import names, read_preset, read_toml
 from energymodel.presets.layers import lay, nested, title_of
 from energymodel.presets.question import Limits, Question, Ranges, parse_question
 from energymodel.presets.ranges import check_numbers
@@ -25,8 +26,6 @@ from energymodel.presets.validate import (
 )
 from energymodel.system.plan import TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
-
-SECTIONS = ("title", "base", "note", "abstract", "system", "plan", "optimize", "uncertainty", "calibration")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +75,11 @@ class Scenario:
         _check(self.system, self.plan, self.tables)
 
 
-def load_scenario(source: str | Path | Mapping[str, Any], changes: Sequence[str] | Mapping[str, Any] = ()) -> Scenario:
+def load_scenario(
+    source: str | Path | Mapping[str, Any],
+    changes: Sequence[str] | Mapping[str, Any] = (),
+    cluster: str | Path | None = None,
+) -> Scenario:
     """Read a scenario.
 
     **Arguments:**
@@ -84,40 +87,20 @@ def load_scenario(source: str | Path | Mapping[str, Any], changes: Sequence[str]
     - `source`: name of a preset, path of a TOML file, or tables.
     - `changes`: `"path=value"` texts or a mapping from dotted path to value, laid over the source one after the
       other; a preset name at the path of a component replaces the component.
+    - `cluster`: a cluster preset, or a file such as `energymodel calibrate step-time -o` writes it, whose accelerator,
+      node, network, software and their numbers replace those of the source, below the changes.
 
     **Raises:** `InputError`, one line that names the thing, its value, its unit and the next step.
     """
     if isinstance(source, Mapping):
         name, tables = str(source.get("name", "scenario")), dict(source)
     else:
-        name, tables = _read(source)
+        name, tables = read_scenario_tables(source)
     pairs = changes.items() if isinstance(changes, Mapping) else map(_split, changes)
-    return _build(name, lay(_with_bases(tables, name), *(_layer(path, value) for path, value in pairs)))
-
-
-def _read(source: str | Path) -> tuple[str, dict[str, Any]]:
-    text = str(source)
-    if isinstance(source, Path) or text.endswith(".toml") or "/" in text:
-        path = Path(source)
-        return path.stem, read_toml(path)
-    if text not in names("scenarios"):
-        raise InputError(f'Unknown scenario "{text}". {suggest(text, names("scenarios"))}')
-    return text, read_preset("scenarios", text)
-
-
-def _with_bases(tables: dict[str, Any], name: str, seen: tuple[str, ...] = ()) -> dict[str, Any]:
-    if unknown := sorted(set(tables) - set(SECTIONS) - {"name"}):
-        raise InputError(f'{name}: unknown key "{unknown[0]}". {suggest(unknown[0], SECTIONS)}')
-    base = tables.get("base")
-    own = current_names({key: value for key, value in tables.items() if key != "base"})
-    if base is None:
-        return lay({}, own)
-    if base in seen:
-        raise InputError(f'{name}: base "{base}" refers to itself.')
-    if not isinstance(base, str):
-        raise InputError(f"{name}: base must be the name of a scenario, not {base!r}.")
-    below = read_preset("scenarios", base) if base.startswith("_") else _read(base)[1]
-    return lay(_with_bases(below, base, (*seen, base)), own)
+    below = with_bases(tables, name)
+    if cluster is not None:
+        below = lay(below, on_cluster(below, cluster))
+    return _build(name, lay(below, *(_layer(path, value) for path, value in pairs)))
 
 
 def _split(change: str) -> tuple[str, str]:

@@ -209,7 +209,7 @@ def test_time_and_memory_are_differentiable(system):
         ({"model": "megatron-176b"}, ["megatron-175b"]),
         ({"cluster": "megatron-a10"}, ["megatron-a100"]),
         ({"recomputation": "some"}, ["recomputation", "some"]),
-        ({"Pipeline": 2}, ["Pipeline", "pipeline"]),
+        ({"pipelin": 2}, ["pipelin", "pipeline"]),
         ({"microbatch": "two"}, ["microbatch", "two"]),
     ],
     ids=str,

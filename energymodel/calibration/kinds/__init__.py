@@ -4,6 +4,7 @@ from energymodel.calibration.calibration_case import MeasurementKind
 from energymodel.calibration.device_power import FORMS
 from energymodel.calibration.kinds.batch import BATCH_COLUMNS, batch_case
 from energymodel.calibration.kinds.loss import LOSS_COLUMNS, loss_case
+from energymodel.calibration.kinds.measured_steps import measured_steps
 from energymodel.calibration.kinds.power import POWER_COLUMNS, power_case
 from energymodel.calibration.kinds.step_time import STEP_TIME_COLUMNS, step_time_case
 
@@ -12,7 +13,7 @@ KINDS: dict[str, MeasurementKind] = {
         "time and power of one device at power limits or clocks", POWER_COLUMNS, power_case, FORMS
     ),
     "step-time": MeasurementKind(
-        "time of a training step of some layouts on a cluster", STEP_TIME_COLUMNS, step_time_case
+        "time of a training step of some layouts on a cluster", STEP_TIME_COLUMNS, step_time_case, reader=measured_steps
     ),
     "loss": MeasurementKind("loss of trained models of some sizes after some tokens", LOSS_COLUMNS, loss_case),
     "batch": MeasurementKind("tokens or steps to a target at some batches", BATCH_COLUMNS, batch_case),

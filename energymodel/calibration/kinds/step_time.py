@@ -27,28 +27,11 @@ from energymodel.calibration.layout_table import INPUTS, layouts
 from energymodel.calibration.least_squares import FitOptions, FitProblem
 from energymodel.calibration.measurements import Column, Measurements, check_repeats, optional
 from energymodel.calibration.step_prediction import predict_row
+from energymodel.calibration.table_columns import OTHER_NAMES
 from energymodel.errors import InputError
 from energymodel.presets.scenario import Scenario, load_scenario
 from energymodel.system.training_system import TrainingSystem
 
-OTHER_NAMES = {
-    "layers": ("num_layers",),
-    "hidden": ("hidden_size",),
-    "heads": ("num_heads",),
-    "kv_heads": ("num_kv_heads",),
-    "feed_forward": ("ffn_hidden_size",),
-    "vocabulary": ("vocab_size",),
-    "sequence": ("seq_len_tokens",),
-    "tied": ("tie_word_embeddings",),
-    "tensor": ("tp",),
-    "pipeline": ("pp",),
-    "context": ("cp",),
-    "expert": ("ep",),
-    "microbatch": ("microbatch_sequences", "micro_batch"),
-    "chips": ("n_gpu", "n_accelerators", "gpus"),
-    "batch_sequences": ("global_batch_sequences", "global_batch_size"),
-}
-"""Names under which public files have the columns of `predict`."""
 MEASURED = Column("step_time_s", "s", "measured step time", others=("iteration_time_s",))
 SETTING_COLUMNS = (
     *(optional(one.name, "text", f"{one.meaning} [{one.unit}]", *OTHER_NAMES.get(one.name, ())) for one in INPUTS),

@@ -1,0 +1,150 @@
+"""Which cluster does a person mean: a preset, a file, or a chip and a framework that nobody has fitted?"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from energymodel.errors import InputError, suggest
+from energymodel.presets.cluster_parts import cluster_parts
+from energymodel.presets.files import companions, names
+from energymodel.presets.renamed import current_name
+from energymodel.presets.scenario import load_scenario
+from energymodel.system.training_system import TrainingSystem
+
+PLACEHOLDER = "test-1b-h100"
+"""Scenario with a model and a plan that run on most accelerators and clusters."""
+UNFITTED = " + "
+"""Between the parts of a cluster that nobody has fitted: accelerator, framework, and node and network if given."""
+FRAMEWORK = "megatron"
+"""Of rows that name no framework."""
+FRAMEWORKS = {
+    "deepspeed": "deepspeed",
+    "torchtitan": "fsdp",
+    "fsdp": "fsdp",
+    "llmfoundry": "fsdp",
+    "mosaicml": "fsdp",
+    "pytorch": "fsdp",
+    "megatron": "megatron",
+    "nemo": "megatron",
+    "mcore": "megatron",
+    "nanotron": "megatron",
+}
+"""Software presets by a part of the usual names of frameworks, the first that fits."""
+ACCELERATORS = {
+    "a10040gb": "a100-sxm4-40gb",
+    "a100sxm440gb": "a100-sxm4-40gb",
+    "h100pcie": "h100-pcie",
+    "a100": "a100-sxm4-80gb",
+    "h100": "h100-sxm",
+    "h200": "h200-sxm",
+    "h800": "h800-sxm",
+    "gb200": "gb200",
+    "b200": "b200-sxm",
+    "v100": "v100-sxm2-32gb",
+}
+"""Accelerator presets by a part of the usual names, the first that fits."""
+
+
+def cluster_word(words: Mapping[str, str], folder: Path, option: str, where: str, assumed: Counter[str]) -> str:
+    """The cluster of a row: the option's, the column's, or the accelerator and framework of the row.
+
+    **Arguments:**
+
+    - `words`: of the row by column.
+    - `folder`: of the table, from which files are found.
+    - `option`: cluster of all rows, which comes first; files are found from the working folder.
+    - `assumed`: counts what rows do not state.
+
+    **Raises:** `InputError` that begins with `where`.
+    """
+    if option:
+        return option
+    word = words.get("cluster", "")
+    if word:
+        return str(folder / word) if word.endswith(".toml") else _known(word, "clusters", where, "cluster")
+    chip = words.get("accelerator", "")
+    if not chip:
+        raise InputError(
+            f"{where}: cluster is missing. Give it in a column or with --cluster: a preset "
+            f"({', '.join(names('clusters')[:3])} ...) or a file that `calibrate step-time -o` wrote; or give "
+            "accelerator and framework, in columns or with --column accelerator=h100-sxm."
+        )
+    accelerator = _preset_of(chip, "hardware", ACCELERATORS, where, "accelerator")
+    framework = words.get("framework", "")
+    if not framework:
+        assumed[f"framework is not stated: {FRAMEWORK} (--column framework=NAME for another)."] += 1
+        framework = FRAMEWORK
+    parts = [accelerator, _preset_of(framework, "software", FRAMEWORKS, where, "framework")]
+    node, network = words.get("node", ""), words.get("network", "")
+    if node or network:
+        usual = companions(accelerator)
+        parts.append(_known(node or str(usual.get("node", "")), "nodes", where, "node"))
+        parts.append(_known(network or str(usual.get("network", "infiniband-400g")), "networks", where, "network"))
+    return UNFITTED.join(parts)
+
+
+def _known(word: str, category: str, where: str, what: str) -> str:
+    name = current_name(word)
+    if name not in names(category):
+        raise InputError(f'{where}: unknown {what} "{word}". {suggest(word, names(category))}')
+    return name
+
+
+@cache
+def _plain(word: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", word.lower())
+
+
+def _preset_of(word: str, category: str, usual: Mapping[str, str], where: str, what: str) -> str:
+    known = names(category)
+    if (name := current_name(word)) in known:
+        return name
+    plain = _plain(word)
+    by_plain = {_plain(name): name for name in known}
+    found = by_plain.get(plain) or next((name for part, name in usual.items() if part in plain), None)
+    if found is None:
+        raise InputError(f'{where}: unknown {what} "{word}". {suggest(word.lower(), known)}')
+    return found
+
+
+def cluster_tables(name: str) -> dict[str, Any]:
+    """The tables of a scenario on a cluster, with a model and a plan that only fill the form.
+
+    **Arguments:**
+
+    - `name`: preset, file, or the parts of a cluster that nobody has fitted (`cluster_word`).
+
+    **Raises:** `InputError` that suggests the nearest name.
+    """
+    if UNFITTED in name:
+        title, parts = f"{name}, not fitted", unfitted_cluster(*name.split(UNFITTED))
+    else:
+        title, parts = cluster_parts(name)
+    return {"base": PLACEHOLDER, "title": title, "system": parts}
+
+
+def unfitted_cluster(accelerator: str, framework: str, *connected: str) -> dict[str, Any]:
+    """System tables of a cluster that nobody has fitted, from the presets of its components.
+
+    **Arguments:**
+
+    - `connected`: node and network; by default the usual ones of the accelerator.
+    """
+    parts: dict[str, Any] = {"accelerator": {"preset": accelerator}, "software": {"preset": framework}}
+    parts["production_slowdown"] = {"value": 1.0, "unit": "1", "kind": "prior", "source": "steps as benchmarks run"}
+    return parts | dict(zip(("node", "network"), ({"preset": one} for one in connected), strict=False))
+
+
+def cluster_system(name: str, changes: Sequence[str] = ()) -> TrainingSystem:
+    """The system of a cluster, with some numbers changed, such as `system.network.link.efficiency=0.5`."""
+    if not changes and not name.endswith(".toml"):
+        return _preset_system(name)
+    return load_scenario({**cluster_tables(name), "name": name}, changes).system
+
+
+@cache
+def _preset_system(name: str) -> TrainingSystem:
+    return load_scenario({**cluster_tables(name), "name": name}).system

@@ -1,0 +1,67 @@
+"""Which parts of a system does a cluster state, in a preset or in a file?"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from energymodel.errors import InputError, suggest
+from energymodel.presets.bases import with_bases
+from energymodel.presets.files import ROOT, merge, names, read_preset, read_toml
+from energymodel.presets.renamed import current_name, current_names
+
+MACHINE = ("accelerator", "node", "network", "software")
+"""Parts that a file has from the scenario that it is based on."""
+PARTS = (*MACHINE, "reliability", "production_slowdown")
+"""Parts that a file may state itself."""
+
+
+def cluster_parts(source: str | Path) -> tuple[str, dict[str, Any]]:
+    """Title of a cluster, and its parts of `system`.
+
+    **Arguments:**
+
+    - `source`: name of a preset among clusters, or path of a TOML file: a scenario, such as `calibrate step-time -o`
+      writes it, or tables like those of a preset.
+
+    **Raises:** `InputError` that suggests the nearest name, or says what a file lacks.
+    """
+    text = str(source)
+    if not isinstance(source, Path) and not text.endswith(".toml"):
+        name = current_name(text)
+        if name not in names("clusters"):
+            raise InputError(f'Unknown cluster "{text}". {suggest(text, names("clusters"))} A file ends with .toml.')
+        preset = read_preset("clusters", name)
+        return str(preset.get("title", name)), preset["system"]
+    path = Path(text)
+    tables = read_toml(path)
+    if not isinstance(tables.get("system"), dict):
+        raise InputError(
+            f"{path}: holds no [system], so it describes no cluster. Give a file that `energymodel calibrate step-time "
+            "-o` wrote, or a preset."
+        )
+    title = str(tables.get("title", path.stem))
+    own = {key: value for key, value in current_names(tables["system"]).items() if key in PARTS}
+    found = merge(_below(tables.get("base"), path), own)
+    missing = [part for part in ("accelerator", "software") if part not in found]
+    if missing:
+        raise InputError(f"{path}: [system.{missing[0]}] is missing, so it describes no cluster. Add it, or a base.")
+    return title, found
+
+
+def _below(base: Any, path: Path) -> dict[str, Any]:
+    """The parts of a base: a cluster preset, or the scenarios below a scenario."""
+    if base is None:
+        return {}
+    if isinstance(base, str) and (ROOT / "clusters" / f"{base}.toml").is_file():
+        return read_preset("clusters", base)["system"]
+    system = with_bases({"base": base}, path.stem).get("system", {})
+    return {key: value for key, value in system.items() if key in MACHINE}
+
+
+def on_cluster(tables: Mapping[str, Any], source: str | Path) -> dict[str, Any]:
+    """The layer that puts a scenario on a cluster, whose title then names both."""
+    title, parts = cluster_parts(source)
+    layer: dict[str, Any] = {"system": parts}
+    if "title" in tables:
+        layer["title"] = f"{tables['title']}, on {title}"
+    return layer
