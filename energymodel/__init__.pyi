@@ -16,6 +16,7 @@ from . import (
 )
 from .calibration.calibrate import Calibration, calibrate
 from .calibration.step_prediction import predict
+from .calibration.table_columns import TableChoices
 from .design.front import Front
 from .design.optimize import optimize
 from .design.pareto import pareto
@@ -51,6 +52,7 @@ __all__ = [
     "SearchResult",
     "Sensitivity",
     "SweepResult",
+    "TableChoices",
     "TargetLoss",
     "TokenBudget",
     "TrainingOutcome",

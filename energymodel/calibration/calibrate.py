@@ -223,6 +223,7 @@ def _constants(case: CalibrationCase, fitted: FitResult, draws: np.ndarray | Non
                 (float(ends.lower[place]), float(ends.upper[place])) if known else None,
                 bootstrapped,
                 known,
+                (float(ends.lower[place]), float(ends.upper[place])),
             )
         )
     return tuple(rows)

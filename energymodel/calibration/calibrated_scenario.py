@@ -1,5 +1,6 @@
 """Over which scenario are constants fitted, and how do they become a scenario of their own?"""
 
+import copy
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,10 +12,12 @@ from energymodel.calibration.cluster_source import PLACEHOLDER, cluster_tables
 from energymodel.calibration.constant_priors import ConstantPriors, JointPrior, joint_prior, updated_prior
 from energymodel.calibration.least_squares import FitResult
 from energymodel.errors import InputError, suggest
-from energymodel.presets.files import names
+from energymodel.presets.files import names, read_preset, read_toml
 from energymodel.presets.renamed import current_name
 from energymodel.presets.scenario import Scenario, load_scenario
 
+CALIBRATED = "calibrated from "
+"""Begins the title of a scenario that was written: a file of measurements, and what they are of."""
 NORMAL_90 = 1.645  # standard deviations to each end of a 90 % interval
 
 
@@ -24,11 +27,13 @@ class PriorScenario(NamedTuple):
     - `name`: as the user wrote it, or the default's.
     - `scenario`: medians of the priors, which new numbers are laid over.
     - `tables`: the beginning of the scenario that is written.
+    - `title`: of the machine or the run that the measurements are of.
     """
 
     name: str
     scenario: Scenario
     tables: Mapping[str, Any]
+    title: str
 
 
 def prior_scenario(prior: str | Path | None) -> PriorScenario:
@@ -36,13 +41,27 @@ def prior_scenario(prior: str | Path | None) -> PriorScenario:
     text = BASE if prior is None else current_name(str(prior))
     if text in names("hardware"):
         tables = {"base": PLACEHOLDER, "system": {"accelerator": {"preset": text}}}
-        return PriorScenario(PLACEHOLDER, load_scenario(PLACEHOLDER, {"system.accelerator": text}), tables)
+        scenario = load_scenario(PLACEHOLDER, {"system.accelerator": text})
+        return PriorScenario(text, scenario, tables, str(read_preset("hardware", text)["title"]))
     if text in names("clusters"):
-        return PriorScenario(PLACEHOLDER, load_scenario({**cluster_tables(text), "name": text}), cluster_tables(text))
-    if text not in names("scenarios") and not text.endswith(".toml"):
+        return _cluster_prior(text)
+    if text.endswith(".toml"):
+        tables = read_toml(Path(text))
+        if "plan" not in tables and tables.get("base") not in names("scenarios"):
+            return _cluster_prior(text)
+        scenario = load_scenario(Path(text))
+        # The file's own tables, not the file as a base, so that it may be written over.
+        return PriorScenario(text, scenario, {"system": {}, **tables}, scenario.title)
+    if text not in names("scenarios"):
         known = [*names("scenarios"), *names("hardware"), *names("clusters")]
         raise InputError(f'Unknown prior "{text}". {suggest(text, known)}')
-    return PriorScenario(text, load_scenario(text), {"base": text, "system": {}})
+    scenario = load_scenario(text)
+    return PriorScenario(text, scenario, {"base": text, "system": {}}, scenario.title)
+
+
+def _cluster_prior(name: str) -> PriorScenario:
+    tables = cluster_tables(name)
+    return PriorScenario(name, load_scenario({**tables, "name": name}), tables, str(tables["title"]))
 
 
 def earlier_calibration(kind: str, constants: ConstantPriors, scenario: Scenario) -> tuple[JointPrior, str] | None:
@@ -65,7 +84,8 @@ class FittedConstant(NamedTuple):
     """A constant: value, 90 % intervals by Laplace's method (`outer_intervals`) and by the bootstrap of groups,
     prior's median.
 
-    The bootstrap is `None` with fewer than three groups; an undetermined constant has no interval but its prior's.
+    The bootstrap is `None` with fewer than three groups; an undetermined constant has no interval but `ends`, which are
+    those of measurements and prior together.
     """
 
     name: str
@@ -75,6 +95,7 @@ class FittedConstant(NamedTuple):
     laplace: tuple[float, float] | None
     bootstrap: tuple[float, float] | None
     determined: bool
+    ends: tuple[float, float]
 
 
 def undetermined_for_law(case: CalibrationCase, constants: tuple[FittedConstant, ...]) -> list[str]:
@@ -93,9 +114,17 @@ def scenario_tables(
     fitted: FitResult,
     constants: tuple[FittedConstant, ...],
 ) -> dict[str, Any]:
-    """A scenario: the prior's, and over it every number that the measurements determine, with its interval."""
+    """A scenario: the prior's, and over it all constants at their values in the fit, with their intervals.
+
+    Constants that the measurements do not determine are written as well, as priors: the others were fitted beside
+    these values, and predict what was measured only with them.
+    """
     what = f"calibrate {kind} {Path(source).name}"
-    tables: dict[str, Any] = {"title": f"{prior.scenario.title}, calibrated ({kind})", **prior.tables}
+    title = prior.title.partition(" on ")[2] if prior.title.startswith(CALIBRATED) else prior.title
+    tables: dict[str, Any] = copy.deepcopy(dict(prior.tables))
+    tables = {"title": f"{CALIBRATED}{Path(source).name} on {title}"} | {
+        name: value for name, value in tables.items() if name != "title"
+    }
     known = dict(case.known_numbers)
     if case.law is not None and not undetermined_for_law(case, constants):
         known |= case.law({one.name: one.value for one in constants})
@@ -104,27 +133,29 @@ def scenario_tables(
     by_name = {one.name: one for one in constants}
     for path, number in case.fitted_numbers.items():
         one = by_name[number.constant]
-        if not one.determined or one.laplace is None:
-            continue
-        low, high = (max(number.offset + end * number.factor, 1e-300) for end in one.laplace)
+        low, high = (max(number.offset + end * number.factor, 1e-300) for end in one.ends)
         parent = path.rpartition(".")[0]
         if parent in case.components:
             _lay(tables, f"{parent}.component", case.components[parent])
+        sure = "90 % interval" if one.determined else "not determined; with its prior, 90 % interval"
         quantity = {
             "value": number.offset + one.value * number.factor,
             "unit": number.unit,
-            "kind": "measured",
-            "source": f"{what}: 90 % interval {low:.4g} to {high:.4g} {number.unit}",
+            "kind": "measured" if one.determined else "prior",
+            "source": f"{what}: {sure} {low:.4g} to {high:.4g} {number.unit}",
             "distribution": f"lognormal {np.log(high / low) / (2.0 * NORMAL_90):.3g}",
         }
         _lay(tables, path, quantity)
     numbers = {"coordinates": fitted.coordinates.tolist(), "covariance": fitted.covariance.tolist()}
-    tables["calibration"] = {kind: {"source": what, **case.range, "names": list(fitted.names), **numbers}}
+    own = {kind: {"source": what, **case.range, "names": list(fitted.names), **numbers}}
+    tables["calibration"] = {**tables.get("calibration", {}), **own}
     return tables
 
 
 def _lay(tables: dict[str, Any], path: str, quantity: dict[str, Any] | str) -> None:
     *parts, last = path.split(".")
     for part in parts:
+        if isinstance(below := tables.get(part), str):
+            tables[part] = {"preset": below}
         tables = tables.setdefault(part, {})
     tables[last] = quantity

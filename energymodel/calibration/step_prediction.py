@@ -176,9 +176,10 @@ class TablePrediction(NamedTuple):
         """Of each row [s]; not a number where none was measured."""
         return self.read.layouts.columns["step_time_s"]
 
-    def errors(self) -> dict[str, dict[str, float]]:
+    def errors(self) -> dict[str, dict[str, float | int]]:
         """Errors over the rows that were measured, in percent, by what was measured; nothing where nothing was."""
-        columns, found = self.read.layouts.columns, {}
+        columns = self.read.layouts.columns
+        found: dict[str, dict[str, float | int]] = {}
         for name, column in (("step_time", "step_time_s"), ("memory", "memory_b")):
             error = 100.0 * (self.predicted[column] / columns[column] - 1.0)
             error = error[np.isfinite(error)]

@@ -1,18 +1,24 @@
 """Which parts of a system does a cluster state, in a preset or in a file?"""
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from energymodel.errors import InputError, suggest
 from energymodel.presets.bases import with_bases
-from energymodel.presets.files import ROOT, merge, names, read_preset, read_toml
+from energymodel.presets.components import expand_presets
+from energymodel.presets.files import ROOT, is_quantity, merge, names, read_preset, read_toml
 from energymodel.presets.renamed import current_name, current_names
+from energymodel.system.cluster import Software
+from energymodel.units import parse_quantity
 
 MACHINE = ("accelerator", "node", "network", "software")
 """Parts that a file has from the scenario that it is based on."""
 PARTS = (*MACHINE, "reliability", "production_slowdown")
 """Parts that a file may state itself."""
+SHARDED = {"shard_gradients": 2.0, "shard_parameters": 3.0}
+"""Lowest ZeRO stage that shards these."""
 
 
 def cluster_parts(source: str | Path) -> tuple[str, dict[str, Any]]:
@@ -65,3 +71,30 @@ def on_cluster(tables: Mapping[str, Any], source: str | Path) -> dict[str, Any]:
     if "title" in tables:
         layer["title"] = f"{tables['title']}, on {title}"
     return layer
+
+
+def sharding_it_runs(tables: Mapping[str, Any], cluster: str | Path) -> dict[str, Any]:
+    """The layer that lowers a plan's ZeRO stage to what the framework of a cluster runs with pipelines; warns if so.
+
+    Without it, a scenario of a framework that shards more could not be put on the cluster at all.
+    """
+    layout = tables.get("plan", {}).get("layout", {})
+    if _number(layout.get("pipeline", 1.0)) <= 1.0:
+        return {}
+    software = expand_presets(
+        {"preset": one} if isinstance(one := tables["system"]["software"], str) else one, Software, "system.software"
+    )
+    highest = max(1.0, _number(software.get("zero_with_pipeline", 1.0)))
+    whole = [name for name, stage in SHARDED.items() if stage > highest and _number(layout.get(name, 0.0)) > 0.0]
+    if not whole:
+        return {}
+    warnings.warn(
+        f"{cluster}: its framework runs ZeRO {highest:g} with pipeline parallelism: plan.layout.zero = {highest:g} is "
+        "taken. Set it, or plan.layout.pipeline=1, to choose.",
+        stacklevel=2,
+    )
+    return {"plan": {"layout": dict.fromkeys(whole, 0.0)}}
+
+
+def _number(given: Any) -> float:
+    return parse_quantity(given["value"] if is_quantity(given) else given, "1", "plan.layout")

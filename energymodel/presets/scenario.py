@@ -9,7 +9,7 @@ import jax
 
 from energymodel.errors import InputError, suggest
 from energymodel.presets.bases import read_scenario_tables, with_bases
-from energymodel.presets.cluster_parts import on_cluster
+from energymodel.presets.cluster_parts import on_cluster, sharding_it_runs
 from energymodel.presets.components import Provenance, build, expand_presets, in_si
 from energymodel.presets.layers import lay, nested, title_of
 from energymodel.presets.question import Limits, Question, Ranges, parse_question
@@ -26,6 +26,9 @@ from energymodel.presets.validate import (
 )
 from energymodel.system.plan import TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
+
+SHARDING_PATHS = ("plan.layout.zero", "plan.layout.shard_")
+"""Begin the paths by which a person chooses a ZeRO stage."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,11 +99,14 @@ def load_scenario(
         name, tables = str(source.get("name", "scenario")), dict(source)
     else:
         name, tables = read_scenario_tables(source)
-    pairs = changes.items() if isinstance(changes, Mapping) else map(_split, changes)
-    below = with_bases(tables, name)
+    pairs = list(changes.items() if isinstance(changes, Mapping) else map(_split, changes))
+    tables = with_bases(tables, name)
     if cluster is not None:
-        below = lay(below, on_cluster(below, cluster))
-    return _build(name, lay(below, *(_layer(path, value) for path, value in pairs)))
+        tables = lay(tables, on_cluster(tables, cluster))
+    tables = lay(tables, *(_layer(path, value) for path, value in pairs))
+    if cluster is not None and not any(path.startswith(SHARDING_PATHS) for path, _ in pairs):
+        tables = lay(tables, sharding_it_runs(tables, cluster))
+    return _build(name, tables)
 
 
 def _split(change: str) -> tuple[str, str]:

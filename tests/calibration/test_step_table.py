@@ -209,7 +209,7 @@ def test_all_bad_rows_are_listed_and_good_ones_can_be_kept(tmp_path):
 
 
 def test_rows_in_python_are_refused_as_those_of_files_are():
-    row = dict(zip(HEADER.split(","), ROW.split(","), strict=True))
+    row: dict[str, str] = dict(zip(HEADER.split(","), ROW.split(","), strict=True))
     assert step_table([row]).layouts.cluster[0] == "h100-sxm + megatron"
     with pytest.raises(InputError, match='unknown column "pipelin"'):
         step_table([{**row, "pipelin": 2}])

@@ -1,0 +1,115 @@
+"""Is the cluster that `calibrate step-time` writes the one that was fitted, and does it work everywhere?"""
+
+import csv
+import json
+
+import jax
+import numpy as np
+import pytest
+
+import energymodel as em
+from cli.shell import run
+from energymodel.calibration.kinds.step_time import with_constants
+from energymodel.calibration.step_prediction import cluster_system, predict
+from energymodel.report.calibration_report import calibration_toml
+
+ROWS = [
+    {"model": "megatron-22b", "chips": 8 * n, "tensor": t, "pipeline": 1, "batch_sequences": 16 * n, "microbatch": m}
+    for n, t, m in ((1, 8, 2), (1, 4, 1), (2, 8, 4), (4, 8, 1), (8, 4, 2))
+]
+COMMON = {"zero": 0, "recomputation": "full", "sequence_parallel": 0, "flash": 0}
+TRUTH = {"accelerator.gemm_efficiency": 0.6, "node.scale_up.efficiency": 0.5}
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """A table of steps of a slower cluster, what was fitted to it, and the file that was written."""
+    folder = tmp_path_factory.mktemp("written")
+    rows = [row | COMMON | {"cluster": "slower"} for row in ROWS]
+    with jax.enable_x64(True):
+        slower = with_constants(cluster_system("megatron-a100"), {name: np.asarray(one) for name, one in TRUTH.items()})
+    times = predict(rows, {"slower": slower}).table()["step_time_s"]
+    times = times * np.exp(np.random.default_rng(1).normal(0.0, 0.03, len(times)))
+    table = folder / "steps.csv"
+    with table.open("w", newline="") as file:
+        writer = csv.DictWriter(file, [*rows[0], "step_time_ms", "our notes"])
+        writer.writeheader()
+        writer.writerows(row | {"cluster": "", "step_time_ms": 1e3 * one} for row, one in zip(rows, times, strict=True))
+    found = em.calibrate("step-time", table, prior="megatron-a100", choices=em.TableChoices(ignore=("our notes",)))
+    (folder / "mine.toml").write_text(calibration_toml(found), encoding="utf-8")
+    return table, found, folder / "mine.toml", times
+
+
+def test_the_written_file_has_the_printed_errors(measured):
+    table, found, written, times = measured
+    assert len(found.undetermined) > 1  # five rows cannot tell all constants
+    predicted = predict(table, cluster=written, choices=em.TableChoices(ignore=("all",))).table()["step_time_s"]
+    error = 100.0 * np.mean(np.abs(predicted / times - 1.0))
+    assert error == pytest.approx(found.in_fit["step time"], rel=1e-6)
+
+
+def test_all_fitted_constants_are_written_and_undetermined_ones_flagged(measured):
+    _, found, written, _ = measured
+    origins = em.load_scenario(written).provenance
+    for one in found.constants:
+        origin = origins[f"system.{one.name}"]
+        assert origin.kind == ("measured" if one.determined else "prior")
+        assert ("not determined" in origin.source) != one.determined
+
+
+def test_the_title_names_the_table_and_the_cluster(measured):
+    _, _, written, _ = measured
+    title = "calibrated from steps.csv on Megatron-LM 2022 on DGX A100 (Selene)"
+    assert em.load_scenario(written).title == title
+    again = em.load_scenario("test-1b-h100", cluster=written)
+    assert again.title == f"{em.load_scenario('test-1b-h100').title}, on {title}"
+
+
+def test_every_command_takes_the_file_as_a_cluster(measured):
+    _, found, written, _ = measured
+    values = {one.name: one.value for one in found.constants}
+    scenario = em.load_scenario("test-1b-h100", {"system.network.link.efficiency": 0.5}, written)
+    assert float(scenario.system.accelerator.gemm_efficiency) == pytest.approx(values["accelerator.gemm_efficiency"])
+    assert float(scenario.system.node.scale_up.efficiency) == pytest.approx(values["node.scale_up.efficiency"])
+    assert float(scenario.system.network.link.efficiency) == 0.5
+    assert scenario.tables["system"]["accelerator"]["title"] == "NVIDIA A100 SXM4, 80 GB"
+    for command in ("evaluate", "optimize", "pareto", "limits", "sensitivity", "sweep"):
+        assert "--cluster" in run(command, "--help").stdout
+        refused = run(command, "test-1b-h100", "--cluster", str(written.with_name("none.toml")), *GRID.get(command, ()))
+        assert refused.exit_code == 2
+        assert "none.toml: no such file" in refused.stderr
+
+
+GRID = {"sweep": ("--axis", "plan.clock=0.5:1:3")}
+
+
+def test_predict_names_the_file_in_a_table_and_keeps_the_columns_of_the_input(measured, tmp_path):
+    table, found, written, times = measured
+    lines = table.read_text(encoding="utf-8").splitlines()
+    place = lines[0].split(",").index("cluster")
+    named = [",".join([*(cells := line.split(","))[:place], "mine.toml", *cells[place + 1 :]]) for line in lines[1:]]
+    beside, output = written.with_name("named.csv"), tmp_path / "out.csv"
+    beside.write_text("\n".join((lines[0], *named)) + "\n", encoding="utf-8")
+    result = run("predict", str(beside), "--ignore-columns", "our notes", "--json", "-o", str(output))
+    assert result.exit_code == 0, result.stderr
+    tree = json.loads(result.stdout)
+    assert tree["errors"]["step_time"]["mean_percent"] == pytest.approx(found.in_fit["step time"], rel=1e-6)
+    written_rows = list(csv.DictReader(output.read_text(encoding="utf-8").splitlines()))
+    assert list(written_rows[0])[: len(lines[0].split(","))] == lines[0].split(",")
+    assert float(written_rows[0]["step_time_ms"]) == pytest.approx(1e3 * times[0])
+    assert float(written_rows[0]["predicted_step_time_s"]) == pytest.approx(tree["rows"][0]["step_time_s"])
+    slower = run(
+        "predict", str(beside), "--ignore-columns", "all", "--json", "--set", "system.node.scale_up.efficiency=0.2"
+    )
+    assert json.loads(slower.stdout)["rows"][0]["step_time_s"] > tree["rows"][0]["step_time_s"]
+
+
+def test_a_framework_that_shards_less_lowers_the_stage_with_a_warning(measured):
+    _, _, written, _ = measured
+    layout = {"layout": {"zero": 2, "pipeline": 2}}
+    tables = {"base": "test-1b-h100", "system": {"software": "meta-fsdp"}, "plan": layout}
+    with pytest.warns(UserWarning, match="runs ZeRO 1 with pipeline parallelism"):
+        scenario = em.load_scenario(tables, (), written)
+    assert float(scenario.plan.layout.shard_gradients) == 0.0
+    with pytest.raises(em.InputError, match="does not shard gradients"):
+        em.load_scenario(tables, {"plan.layout.zero": 2}, written)
