@@ -17,10 +17,12 @@ from energymodel.calibration.calibrated_scenario import (
     undetermined_for_law,
 )
 from energymodel.calibration.calibration_case import CalibrationCase
+from energymodel.calibration.cluster_source import is_known
 from energymodel.calibration.constant_priors import flat_values
 from energymodel.calibration.intervals import bootstrap, outer_intervals, quantiles, undetermined
 from energymodel.calibration.kinds import KINDS
 from energymodel.calibration.least_squares import FitOptions, FitProblem, FitResult, fit, held_out_errors
+from energymodel.calibration.measurements import Measurements
 from energymodel.calibration.next_measurement import next_measurement
 from energymodel.calibration.table_columns import AS_WRITTEN, TableChoices
 from energymodel.errors import InputError, suggest
@@ -95,7 +97,8 @@ def calibrate(
     - `kind`: one of `kinds.KINDS`, such as "power".
     - `path`: of the file; its columns are those of the kind.
     - `prior`: scenario, scenario file (also one that was written before), accelerator or cluster whose numbers are
-      the medians of the priors and which the new numbers are laid over.
+      the medians of the priors and which the new numbers are laid over. Without it, tables of training steps may name
+      it: the cluster of their rows, or their accelerator and framework.
     - `where`: words that a row must have in some columns.
     - `choices`: how a table of training steps is read: renamed, constant and ignored columns, bad rows.
     - `form`: of the model, one of `MeasurementKind.forms`; by default what was measured decides.
@@ -163,9 +166,18 @@ def _measured(
         known = suggest(form, KINDS[kind].forms) if KINDS[kind].forms else f"Leave it out: {kind} has one form only."
         raise InputError(f'--form: unknown form "{form}". {known}')
     table = KINDS[kind].table(path, choices)
+    notes = table.notes
+    if prior is None and (prior := named_cluster(table)) is not None:
+        notes = (*notes, f"The prior is {prior}, which the table names: --prior names another.")
     base = prior_scenario(prior)
     case = KINDS[kind].read(table, base.scenario if prior is not None else None, form)
-    return case._replace(notes=(*table.notes, *case.notes)), base
+    return case._replace(notes=(*notes, *case.notes)), base
+
+
+def named_cluster(table: Measurements) -> str | None:
+    """The cluster that all rows name, if it is known."""
+    named = {*table.text("cluster", "").tolist()}
+    return next(iter(named)) if len(named) == 1 and is_known(min(named)) else None
 
 
 def _with_earlier(kind: str, problem: FitProblem, base: PriorScenario) -> tuple[FitProblem, list[str]]:

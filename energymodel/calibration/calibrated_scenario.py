@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from energymodel.calibration.calibration_case import BASE, CalibrationCase
-from energymodel.calibration.cluster_source import PLACEHOLDER, cluster_tables
+from energymodel.calibration.cluster_source import PLACEHOLDER, UNFITTED, cluster_tables
 from energymodel.calibration.constant_priors import ConstantPriors, JointPrior, joint_prior, updated_prior
 from energymodel.calibration.least_squares import FitResult
 from energymodel.errors import InputError, suggest
@@ -43,7 +43,7 @@ def prior_scenario(prior: str | Path | None) -> PriorScenario:
         tables = {"base": PLACEHOLDER, "system": {"accelerator": {"preset": text}}}
         scenario = load_scenario(PLACEHOLDER, {"system.accelerator": text})
         return PriorScenario(text, scenario, tables, str(read_preset("hardware", text)["title"]))
-    if text in names("clusters"):
+    if text in names("clusters") or UNFITTED in text:
         return _cluster_prior(text)
     if text.endswith(".toml"):
         tables = read_toml(Path(text))

@@ -86,6 +86,22 @@ def cluster_word(words: Mapping[str, str], folder: Path, option: str, where: str
     return UNFITTED.join(parts)
 
 
+def measured_cluster(words: Mapping[str, str], folder: Path, default: str) -> str:
+    """The cluster on which a row was measured: any word that tells it apart, and one that is known if there is one."""
+    word = words.get("cluster", "")
+    if word:
+        return str(folder / word) if word.endswith(".toml") else current_name(word)
+    try:
+        return cluster_word({**words, "cluster": ""}, folder, "", "", Counter())
+    except InputError:
+        return default
+
+
+def is_known(cluster: str) -> bool:
+    """Whether a word names a cluster: a preset, a file, or the parts of one that nobody has fitted."""
+    return UNFITTED in cluster or cluster in names("clusters") or Path(cluster).suffix == ".toml"
+
+
 def _known(word: str, category: str, where: str, what: str) -> str:
     name = current_name(word)
     if name not in names(category):

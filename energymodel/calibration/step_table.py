@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.calibration.cluster_source import cluster_word
+from energymodel.calibration.cluster_source import cluster_word, measured_cluster
 from energymodel.calibration.csv_table import CsvTable, Problem, listed_problems, read_csv, refuse_problems
 from energymodel.calibration.layout_table import INPUTS, MEASURED, SHAPE, Layouts, as_layouts, cell_number, read_row
 from energymodel.calibration.model_words import model_preset
@@ -128,9 +128,10 @@ def _step_table(csv: CsvTable, choices: TableChoices, folder: Path, default_clus
             _check_modelled({name: cells[place] for place, name in switches.items()}, where)
             row = _Row(words, where, assumed)
             schema = row.schema()
-            if default_cluster or words.get("cluster", "") in choices.clusters:
-                # Any word tells the clusters of measurements apart.
-                schema["cluster"] = words.get("cluster") or default_cluster
+            if default_cluster:
+                schema["cluster"] = measured_cluster(words, folder, default_cluster)
+            elif words.get("cluster", "") in choices.clusters:
+                schema["cluster"] = words["cluster"]
             else:
                 schema["cluster"] = cluster_word(words, folder, choices.cluster, where, assumed)
         except InputError as error:
@@ -146,7 +147,7 @@ def _step_table(csv: CsvTable, choices: TableChoices, folder: Path, default_clus
         texts.append({name: words.get(name, "") for name in ("group", "run")})
         kept.append(at)
         failed.append(row.failed)
-    notes = [*csv.notes, *(f"{count:,} rows: {what}" for what, count in assumed.items())]
+    notes = [*csv.notes, *(f"{counted(count)}: {what}" for what, count in assumed.items())]
     if choices.where and not taken:
         shown = ", ".join(f"{name}={word}" for name, word in choices.where.items())
         raise InputError(f"{csv.path}: no row has {shown}. Check the words in these columns.")
@@ -154,8 +155,8 @@ def _step_table(csv: CsvTable, choices: TableChoices, folder: Path, default_clus
         refuse_problems(csv.path, problems, taken + len(csv.problems))
     elif problems:
         first, *others = listed_problems(sorted(problems))
-        count = f"{len(problems):,} of {taken + len(csv.problems):,} rows are left out, which cannot be read"
-        notes.append(f"{count}: {first}" + (f" ({len(others):,} other reasons.)" if others else ""))
+        count = f"Left out because they cannot be read: {len(problems):,} of {counted(taken + len(csv.problems))}"
+        notes.append(f"{count}. {first}" + (" And for other reasons." if others else ""))
     if not table:
         shown = f"{len(problems)} rows cannot be read, the first: {min(problems).reason}" if problems else "no rows."
         raise InputError(f"{csv.path}: {shown} Give a header line and one line for each layout.")
@@ -166,6 +167,11 @@ def _step_table(csv: CsvTable, choices: TableChoices, folder: Path, default_clus
     notes += _fill_step_times(layouts, rates)
     words = {name: np.array([row[name] for row in texts]) for name in ("group", "run") if name in given}
     return StepTable(csv, layouts, np.array(kept), given, words, np.array(failed), tuple(notes))
+
+
+def counted(rows: int) -> str:
+    """A number of rows in words."""
+    return f"{rows:,} row{'s' * (rows != 1)}"
 
 
 def _target(name: str) -> ColumnTarget:
@@ -361,7 +367,7 @@ def _fill_step_times(layouts: Layouts, rates: Sequence[tuple[float, float]]) -> 
     from_tokens = np.isnan(time) & (per_second > 0.0)
     time[from_tokens] = tokens[from_tokens] / per_second[from_tokens]
     if np.any(from_tokens):
-        notes.append(f"{np.sum(from_tokens):,} step times follow from tokens per second.")
+        notes.append(f"{counted(int(np.sum(from_tokens)))}: the step time follows from tokens per second.")
     from_flops = np.isnan(time) & (operations > 0.0)
     if np.any(from_flops):
         with jax.enable_x64(True):
@@ -369,8 +375,8 @@ def _fill_step_times(layouts: Layouts, rates: Sequence[tuple[float, float]]) -> 
             each = jax.vmap(_published_flops_per_token)(shapes)
         time[from_flops] = tokens[from_flops] * np.asarray(each) / operations[from_flops]
         notes.append(
-            f"{np.sum(from_flops):,} step times follow from FLOP/s, with all attention scores counted, masked or not, "
-            "as most papers do."
+            f"{counted(int(np.sum(from_flops)))}: the step time follows from FLOP/s, with all attention scores counted, "
+            "masked or not, as most papers do."
         )
     return notes
 

@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 
+from energymodel.calibration.calibrate import named_cluster
+from energymodel.calibration.calibrated_scenario import prior_scenario
+from energymodel.calibration.calibration_case import BASE
 from energymodel.calibration.kinds import KINDS
 from energymodel.calibration.step_table import read_step_table, step_table
 from energymodel.calibration.table_columns import TableChoices
@@ -166,7 +169,7 @@ def test_a_row_without_a_time_is_no_error_but_not_measured_either(tmp_path, word
     measured = KINDS["step-time"].table(file)
     np.testing.assert_array_equal(measured.columns["step_time_s"], [2.5])
     np.testing.assert_array_equal(measured.lines, [3])
-    assert any("1 rows without a step time" in note for note in measured.notes)
+    assert any("Not fitted: 1 row without a step time" in note for note in measured.notes)
 
 
 BAD = {
@@ -204,7 +207,7 @@ def test_all_bad_rows_are_listed_and_good_ones_can_be_kept(tmp_path):
     assert "and 18 more: 1 chips are fewer" in lines[3]
     found = table_of(tmp_path, HEADER, *rows, skip_bad_rows=True)
     np.testing.assert_array_equal(found.lines, [2, 35])
-    assert any(note.startswith("32 of 34 rows are left out") for note in found.notes)
+    assert any("cannot be read: 32 of 34 rows. line 3" in note for note in found.notes)
     assert "cannot be read, the first" in refused(tmp_path, HEADER, rows[1], skip_bad_rows=True)
 
 
@@ -239,3 +242,16 @@ def test_chip_and_framework_stand_for_a_cluster(tmp_path, gpu, framework, cluste
 def test_a_file_of_a_cluster_is_found_beside_the_table(tmp_path):
     found = read(tmp_path, cluster="mine.toml")
     assert found.layouts.cluster[0] == str(tmp_path / "mine.toml")
+
+
+@pytest.mark.parametrize(
+    ("cells", "cluster"),
+    [({}, "h100-sxm + megatron"), ({"cluster": "megatron-a100"}, "megatron-a100"), ({"cluster": "our own"}, "our own")],
+    ids=str,
+)
+def test_measured_rows_say_on_which_cluster(tmp_path, cells, cluster):
+    file = tmp_path / "t.csv"
+    file.write_text("\n".join(with_cells(HEADER, ROW, step_time_s="2.5", **cells)) + "\n", encoding="utf-8")
+    measured = KINDS["step-time"].table(file)
+    assert measured.columns["cluster"].tolist() == [cluster]
+    assert prior_scenario(named_cluster(measured)).name == (BASE if cluster == "our own" else cluster)

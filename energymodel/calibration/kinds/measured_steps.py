@@ -6,7 +6,7 @@ import numpy as np
 
 from energymodel.calibration.layout_table import INPUTS
 from energymodel.calibration.measurements import Measurements
-from energymodel.calibration.step_table import read_step_table
+from energymodel.calibration.step_table import counted, read_step_table
 from energymodel.calibration.table_columns import TableChoices
 from energymodel.errors import InputError
 
@@ -31,7 +31,7 @@ def measured_steps(path: Path, choices: TableChoices) -> Measurements:
     if not np.all(timed):
         memory = int(np.sum(read.layouts.columns["out_of_memory"][~timed] > 0.0))
         ran_out = f", of which {memory:,} ran out of memory" if memory else ""
-        notes.append(f"{np.sum(~timed):,} rows without a step time{ran_out} are left out of the fit.")
+        notes.append(f"Not fitted: {counted(int(np.sum(~timed)))} without a step time{ran_out}.")
     columns = {one.name: read.layouts.columns[one.name][timed] for one in INPUTS}
     clusters = read.layouts.cluster[timed]
     if np.any(clusters != THIS_CLUSTER):
