@@ -132,7 +132,7 @@ def fit(problem: FitProblem) -> FitResult:
     best, and the search repeated from there. Intervals follow from `covariance`, see `intervals.laplace_intervals`.
     """
     options, prior = problem.options, problem.prior or joint_prior(problem.constants)
-    shape = _shape(problem, problem.table)
+    shape = table_shape(problem, problem.table)
     weights = _full_weights(problem, shape)
     scale, starts = np.full(shape[1], float(problem.noise)), _starts(prior, options)
     rounds = ROUNDS if options.estimate_noise else 1
@@ -192,15 +192,9 @@ def held_out_errors(
     return found.errors[lane_of_row, np.arange(len(groups))]
 
 
-def linearized(
-    fitted: FitResult, table: Any
-) -> tuple[Float[np.ndarray, "rows outputs"], Float[np.ndarray, "rows outputs n"]]:
-    """Errors and their slopes by coordinate at a fit, on another table: a search of no steps."""
-    problem = fitted.problem._replace(table=table, options=fitted.problem.options._replace(steps=0))
-    shape = _shape(problem, table)
-    weights, rows = np.ones((1, *shape)), len(fitted.errors)
-    at = minimize_lanes(problem, fitted.prior, fitted.coordinates[None], weights, fitted.scale, fewest_rows=rows)
-    return at.errors[0], at.slopes[0]
+def program_rows(rows: int) -> int:
+    """Rows of the program that a table is padded to."""
+    return max(FEWEST_ROWS, 1 << (rows - 1).bit_length())
 
 
 def minimize_lanes(
@@ -225,7 +219,7 @@ def minimize_lanes(
     """
     options, rows = problem.options, weights.shape[1]
     held = np.zeros(starts.shape) if held is None else held
-    padded = max(FEWEST_ROWS, 1 << (max(rows, fewest_rows) - 1).bit_length())
+    padded = program_rows(max(rows, fewest_rows))
     known = (prior.mean, prior.whiten, *coordinate_bounds(problem.constants))
     frozen = tuple((name, one._replace(median=0.0, spread=0.0)) for name, one in problem.constants.items())
     knobs = (options.threshold, float(options.steps), options.tolerance)
@@ -376,7 +370,7 @@ def _starts(prior: JointPrior, options: FitOptions) -> Float[np.ndarray, "starts
     return prior.mean + draws
 
 
-def _shape(problem: FitProblem, table: Any) -> tuple[int, int]:
+def table_shape(problem: FitProblem, table: Any) -> tuple[int, int]:
     """Rows and outputs of a table."""
     with jax.enable_x64(True):
         middle = jnp.asarray(joint_prior(problem.constants).mean)

@@ -1,11 +1,13 @@
 """Which setting should be measured next, so that the model predicts most precisely?"""
 
+from functools import partial
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
-from energymodel.calibration.least_squares import FitResult, linearized
+from energymodel.calibration.least_squares import FitResult, minimize_lanes, program_rows, table_shape
 
 
 class NextMeasurement(NamedTuple):
@@ -32,7 +34,7 @@ def next_measurement(fitted: FitResult, candidates: Any) -> NextMeasurement:
 
     - `candidates`: a table like the measured one, with any finite numbers in place of measurements.
     """
-    slopes, covariance = linearized(fitted, candidates)[1], fitted.covariance
+    slopes, covariance = _linearized(fitted, candidates)[1], fitted.covariance
     spread = np.einsum("rai,ij,rbj->rab", slopes, covariance, slopes)
     total = np.einsum("raa->", spread)
     crossing = np.einsum("ij,rbj->rib", covariance, slopes)
@@ -42,3 +44,30 @@ def next_measurement(fitted: FitResult, candidates: Any) -> NextMeasurement:
     gains = np.einsum("rqab,rbc,rqac->r", shift, weight, shift) / total
     best = int(np.argmax(gains))
     return NextMeasurement(best, float(gains[best]), gains)
+
+
+def _linearized(
+    fitted: FitResult, table: Any
+) -> tuple[Float[np.ndarray, "rows outputs"], Float[np.ndarray, "rows outputs n"]]:
+    """Errors and their slopes by coordinate at a fit, on another table: searches of no steps, with the program of the
+    fit, which takes so many rows at a time.
+    """
+    rows, outputs = table_shape(fitted.problem, table)
+    size = program_rows(len(fitted.errors))
+    problem = fitted.problem._replace(options=fitted.problem.options._replace(steps=0))
+    parts = []
+    for begin in range(0, rows, size):
+        chosen = np.arange(begin, min(begin + size, rows))
+        some = problem._replace(table=jax.tree.map(partial(_taken, rows=rows, chosen=chosen), table))
+        weights = np.ones((1, len(chosen), outputs))
+        parts.append(
+            minimize_lanes(some, fitted.prior, fitted.coordinates[None], weights, fitted.scale, fewest_rows=size)
+        )
+    errors, slopes = (np.concatenate([getattr(part, name)[0] for part in parts]) for name in ("errors", "slopes"))
+    return errors, slopes
+
+
+def _taken(leaf: Any, rows: int, chosen: np.ndarray) -> Any:
+    """Some entries of a column; what is no column is left alone."""
+    leaf = np.asarray(leaf)
+    return leaf if leaf.ndim == 0 or len(leaf) != rows else leaf[chosen]

@@ -374,10 +374,8 @@ def _fill_step_times(layouts: Layouts, rates: Sequence[tuple[float, float]]) -> 
             shapes = {one.name: columns[one.name][from_flops] for one in SHAPE}
             each = jax.vmap(_published_flops_per_token)(shapes)
         time[from_flops] = tokens[from_flops] * np.asarray(each) / operations[from_flops]
-        notes.append(
-            f"{counted(int(np.sum(from_flops)))}: the step time follows from FLOP/s, with all attention scores counted, "
-            "masked or not, as most papers do."
-        )
+        rows = counted(int(np.sum(from_flops)))
+        notes.append(f"{rows}: the step time follows from FLOP/s that count all attention scores, masked or not.")
     return notes
 
 

@@ -25,7 +25,7 @@ from energymodel.calibration.calibration_case import (
 from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Rows, Values
 from energymodel.calibration.layout_table import INPUTS, layouts
 from energymodel.calibration.least_squares import FitOptions, FitProblem
-from energymodel.calibration.measurements import Column, Measurements, check_repeats, optional
+from energymodel.calibration.measurements import Column, Measurements, optional
 from energymodel.calibration.step_prediction import predict_row
 from energymodel.calibration.table_columns import OTHER_NAMES
 from energymodel.errors import InputError
@@ -99,7 +99,6 @@ def step_time_case(measured: Measurements, prior: Scenario | None) -> Calibratio
             f'{measured.path}: column "cluster" holds {", ".join(clusters)}; constants belong to one cluster. Choose '
             f"it with --where cluster={clusters[0] or clusters[1]}."
         )
-    check_repeats(measured, SETTING)
     everything = len(measured)
     if everything > MOST_FITTED:
         measured = measured.select(np.unique(np.linspace(0, everything - 1, MOST_FITTED).round().astype(int)))
