@@ -171,7 +171,7 @@ def _row(row: Mapping[str, Any], where: str) -> dict[str, float]:
             values.setdefault(column.name, column.default)
             continue
         values[column.name] = value = cell_number(text, f"{where}: {column.name}")
-        if math.isnan(value) and column not in MEASURED:
+        if math.isnan(value) and not math.isnan(column.default):
             raise InputError(f"{where}: {column.name}: {text!r} is not finite. Leave the cell empty for the default.")
         if value <= 0.0 and column.name in ("step_time_s", "memory_b"):
             raise InputError(

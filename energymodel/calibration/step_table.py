@@ -15,12 +15,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from energymodel.calibration.cluster_source import cluster_word, measured_cluster
+from energymodel.calibration.column_names import UNMODELLED
 from energymodel.calibration.csv_table import CsvTable, Problem, listed_problems, read_csv, refuse_problems
 from energymodel.calibration.layout_table import INPUTS, MEASURED, SHAPE, Layouts, as_layouts, cell_number, read_row
 from energymodel.calibration.model_words import model_preset
 from energymodel.calibration.table_columns import (
     AS_WRITTEN,
-    UNMODELLED,
     ColumnTarget,
     TableChoices,
     column_target,
@@ -57,6 +57,9 @@ RECOMPUTATION = {
     **dict.fromkeys(("true", "1", "1.0", "yes", "on", "uniform", "block"), "full"),
     **dict.fromkeys(("core_attn", "core_attention", "attention"), "selective"),
 }
+OVERLAPS = tuple(name for name in ("data_overlap", "tensor_overlap") if name in {one.name for one in INPUTS})
+"""Columns for which a table may say whether there is any overlap."""
+NUMBERS = frozenset(one.name for one in INPUTS)
 BACK_AND_FORTH = 4.0 / 3.0  # operations with full recomputation over those without
 
 
@@ -200,11 +203,17 @@ def _check_modelled(words: Mapping[str, str], where: str) -> None:
             )
 
 
+def _says_nothing(name: str, word: str) -> bool:
+    """Whether a cell is as good as empty; `nan` is in measured columns only, elsewhere it is no number."""
+    word = word.lower()
+    return word in NOTHING and (word != "nan" or name not in NUMBERS)
+
+
 class _Row:
     """One row: what its words say in the columns of the schema."""
 
     def __init__(self, words: Mapping[str, str], where: str, assumed: Counter[str]) -> None:
-        self.words = {name: word for name, word in words.items() if word.lower() not in NOTHING}
+        self.words = {name: word for name, word in words.items() if not _says_nothing(name, word)}
         self.blank_recomputation = words.get("recomputation", "")
         self.where = where
         self.assumed = assumed
@@ -230,6 +239,10 @@ class _Row:
         self._read_precision(found)
         if "schedule" in self.words:
             self._read_schedule(found)
+        for name in OVERLAPS:
+            # What is switched on hides the share that the cluster has.
+            if self.number(f"{name}_switch") == 0.0:
+                found.setdefault(name, 0.0)
         self._read_counts(found)
         return found
 

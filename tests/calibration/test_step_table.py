@@ -178,6 +178,7 @@ BAD = {
     "n_gpu": ("inf", "chips: 'inf' is not finite"),
     "tp": ("-2", "tensor = -2"),
     "num_heads": ("nan", "heads is missing"),
+    "pp": ("nan", "pipeline: 'nan' is not finite. Leave the cell empty"),
     "zero_stage": ("7", "7 is not a ZeRO stage"),
     "gpu": ("X100", 'unknown accelerator "X100"'),
 }

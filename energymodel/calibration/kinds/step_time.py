@@ -22,12 +22,12 @@ from energymodel.calibration.calibration_case import (
     Grouping,
     KnownNumber,
 )
+from energymodel.calibration.column_names import OTHER_NAMES
 from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Rows, Values
 from energymodel.calibration.layout_table import INPUTS, layouts
 from energymodel.calibration.least_squares import FitOptions, FitProblem
 from energymodel.calibration.measurements import Column, Measurements, optional
 from energymodel.calibration.step_prediction import predict_row
-from energymodel.calibration.table_columns import OTHER_NAMES
 from energymodel.errors import InputError
 from energymodel.presets.scenario import Scenario, load_scenario
 from energymodel.system.training_system import TrainingSystem
