@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from energymodel.calibration.calibration_case import BASE, CalibrationCase
+from energymodel.calibration.calibration_case import BASE, CalibrationCase, FittedNumber
 from energymodel.calibration.cluster_source import PLACEHOLDER, UNFITTED, cluster_tables
 from energymodel.calibration.constant_priors import ConstantPriors, JointPrior, joint_prior, updated_prior
 from energymodel.calibration.least_squares import FitResult
@@ -19,6 +19,7 @@ from energymodel.presets.scenario import Scenario, load_scenario
 CALIBRATED = "calibrated from "
 """Begins the title of a scenario that was written: a file of measurements, and what they are of."""
 NORMAL_90 = 1.645  # standard deviations to each end of a 90 % interval
+FAR = 3.0  # standard deviations: beyond it hardly a sample lies
 
 
 class PriorScenario(NamedTuple):
@@ -143,13 +144,31 @@ def scenario_tables(
             "unit": number.unit,
             "kind": "measured" if one.determined else "prior",
             "source": f"{what}: {sure} {low:.4g} to {high:.4g} {number.unit}",
-            "distribution": f"lognormal {np.log(high / low) / (2.0 * NORMAL_90):.3g}",
+            "distribution": _distribution(one.value, low, high, share=_is_share(number, fitted)),
         }
         _lay(tables, path, quantity)
     numbers = {"coordinates": fitted.coordinates.tolist(), "covariance": fitted.covariance.tolist()}
     own = {kind: {"source": what, **case.range, "names": list(fitted.names), **numbers}}
     tables["calibration"] = {**tables.get("calibration", {}), **own}
     return tables
+
+
+def _is_share(number: FittedNumber, fitted: FitResult) -> bool:
+    """Whether a number cannot exceed 1."""
+    constant = fitted.problem.constants.get(number.constant.partition("[")[0])
+    plain = (number.factor, number.offset) == (1.0, 0.0)
+    return plain and constant is not None and constant.unit == "1" and constant.upper == 1.0
+
+
+def _distribution(value: float, low: float, high: float, *, share: bool) -> str:
+    """Lognormal by the ends of a 90 % interval; beta, of that width about the value, for a share that lies near 1."""
+    deviation = np.log(high / low) / (2.0 * NORMAL_90)
+    if not share or value * np.exp(FAR * deviation) < 1.0:
+        return f"lognormal {deviation:.3g}"
+    width = (high - low) / (2.0 * NORMAL_90)
+    # No wider than a beta distribution with a maximum inside can be.
+    count = max(value * (1.0 - value) / width**2 - 1.0, 1.01 / min(value, 1.0 - value))
+    return f"beta {value * count:.3g} {(1.0 - value) * count:.3g}"
 
 
 def _lay(tables: dict[str, Any], path: str, quantity: dict[str, Any] | str) -> None:

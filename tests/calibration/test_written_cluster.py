@@ -11,6 +11,7 @@ import energymodel as em
 from cli.shell import run
 from energymodel.calibration.kinds.step_time import with_constants
 from energymodel.calibration.step_prediction import cluster_system, predict
+from energymodel.presets.distributions import parse_distribution
 from energymodel.report.calibration_report import calibration_toml
 
 ROWS = [
@@ -55,6 +56,16 @@ def test_all_fitted_constants_are_written_and_undetermined_ones_flagged(measured
         origin = origins[f"system.{one.name}"]
         assert origin.kind == ("measured" if one.determined else "prior")
         assert ("not determined" in origin.source) != one.determined
+
+
+def test_hardly_a_sample_of_a_share_exceeds_one(measured):
+    _, found, written, _ = measured
+    uncertainty = em.load_scenario(written).uncertainty
+    shares = [one for one in found.constants if one.name.endswith("efficiency")]
+    assert len(shares) == 3
+    for one in shares:
+        distribution = parse_distribution(uncertainty[f"system.{one.name}"], one.name, "1", one.value)
+        assert distribution.quantiles(one.value, [0.998])[0] < 1.0
 
 
 def test_the_title_names_the_table_and_the_cluster(measured):
