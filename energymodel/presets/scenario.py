@@ -9,7 +9,7 @@ import jax
 
 from energymodel.errors import InputError, suggest
 from energymodel.presets.bases import read_scenario_tables, with_bases
-from energymodel.presets.cluster_parts import on_cluster, sharding_it_runs
+from energymodel.presets.cluster_parts import cluster_parts, sharding_it_runs
 from energymodel.presets.components import Provenance, build, expand_presets, in_si
 from energymodel.presets.layers import lay, nested, title_of
 from energymodel.presets.question import Limits, Question, Ranges, parse_question
@@ -101,12 +101,14 @@ def load_scenario(
         name, tables = read_scenario_tables(source)
     pairs = list(changes.items() if isinstance(changes, Mapping) else map(_split, changes))
     tables = with_bases(tables, name)
-    if cluster is not None:
-        tables = lay(tables, on_cluster(tables, cluster))
-    tables = lay(tables, *(_layer(path, value) for path, value in pairs))
-    if cluster is not None and not any(path.startswith(SHARDING_PATHS) for path, _ in pairs):
+    layers = [_layer(path, value) for path, value in pairs]
+    if cluster is None:
+        return _build(name, lay(tables, *layers))
+    title, parts = cluster_parts(cluster)
+    tables = lay(lay(tables, {"system": parts}), *layers)
+    if not any(path.startswith(SHARDING_PATHS) for path, _ in pairs):
         tables = lay(tables, sharding_it_runs(tables, cluster))
-    return _build(name, tables)
+    return _build(name, {**tables, "title": f"{title_of(tables, name)} ({title})"})
 
 
 def _split(change: str) -> tuple[str, str]:

@@ -73,7 +73,7 @@ def test_the_title_names_the_table_and_the_cluster(measured):
     title = "calibrated from steps.csv on Megatron-LM 2022 on DGX A100 (Selene)"
     assert em.load_scenario(written).title == title
     again = em.load_scenario("test-1b-h100", cluster=written)
-    assert again.title == f"{em.load_scenario('test-1b-h100').title}, on {title}"
+    assert again.title == f"Test model of 1.2B parameters on 8 NVIDIA A100 SXM4 ({title})"
 
 
 def test_every_command_takes_the_file_as_a_cluster(measured):
