@@ -120,7 +120,8 @@ def _preset_of(word: str, category: str, usual: Mapping[str, str], where: str, w
         return name
     plain = _plain(word)
     by_plain = {_plain(name): name for name in known}
-    found = by_plain.get(plain) or next((name for part, name in usual.items() if part in plain), None)
+    contained = max((one for one in by_plain if one in plain), key=len, default="")
+    found = by_plain.get(contained) or next((name for part, name in usual.items() if part in plain), None)
     if found is None:
         raise InputError(f'{where}: unknown {what} "{word}". {suggest(word.lower(), known)}')
     return found

@@ -227,10 +227,10 @@ def test_what_is_not_modelled_is_refused_by_name(tmp_path):
 @pytest.mark.parametrize(
     ("gpu", "framework", "cluster"),
     [
-        ("A100 (see caveat)", "Megatron-DeepSpeed", "a100-sxm4-80gb + deepspeed"),
+        ("A100 (see caveat)", "DeepSpeed 0.9", "a100-sxm4-80gb + deepspeed"),
         ("dgx_h100", "NeMo 24.07", "h100-sxm + megatron"),
-        ("gb200", "torchtitan", "gb200 + fsdp"),
-        ("a100_40gb", "MosaicML llm-foundry (FSDP)", "a100-sxm4-40gb + fsdp"),
+        ("gb200", "PyTorch FSDP 2", "gb200 + fsdp"),
+        ("a100_40gb", "our trainer (FSDP)", "a100-sxm4-40gb + fsdp"),
     ],
 )
 def test_chip_and_framework_stand_for_a_cluster(tmp_path, gpu, framework, cluster):
