@@ -27,8 +27,10 @@ def experiment():
 
 
 def rows_of(experiment, module, adapter, file):
+    """Without what only the experiment reads: the release of a framework, and runs that a fault slowed."""
     data = experiment["adapters"].read(FOLDER.parent / "data" / file)
-    return getattr(experiment[module], adapter)(data)
+    rows = getattr(experiment[module], adapter)(data)
+    return [{key: value for key, value in row.items() if key not in ("release", "degraded")} for row in rows]
 
 
 def errors(rows):
