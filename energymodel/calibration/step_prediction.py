@@ -1,7 +1,7 @@
 """How long does a step of each layout of a table take, and does it fit in memory?"""
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,6 +57,12 @@ class StepPredictions(NamedTuple):
             "memory_b": np.asarray(self.prediction.memory),
             "out_of_memory_probability": np.asarray(self.prediction.out_of_memory_probability),
         }
+
+
+def with_constants(system: TrainingSystem, values: Mapping[str, Any]) -> TrainingSystem:
+    """The system with values at dotted paths replaced."""
+    paths = [path.split(".") for path in values]
+    return eqx.tree_at(lambda tree: [reduce(getattr, path, tree) for path in paths], system, list(values.values()))
 
 
 def predict_row(system: TrainingSystem, row: Mapping[str, Any]) -> Prediction:

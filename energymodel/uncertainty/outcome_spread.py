@@ -30,6 +30,8 @@ LEVEL = 0.9
 """Probability of the intervals that are printed."""
 DEVIATIONS = float(ndtri(0.5 + 0.5 * LEVEL))  # half of such an interval of a normal distribution
 DECADE = math.log(10.0)
+SLOWDOWN = "system.production_slowdown"
+SAME = 1e-6  # relative difference of a number that nobody changed
 STEP = 1e-4  # standard deviations: the slope errs by as much of its curvature
 _ONE_DEVIATION = ndtr(np.array([-1.0, 1.0]))
 _SHARES = frozenset(name for name in AT_LEAST if OUTPUTS.get(name) == "1") - {"eei"}  # never above one
@@ -38,7 +40,7 @@ _SHARES = frozenset(name for name in AT_LEAST if OUTPUTS.get(name) == "1") - {"e
 class Directions(NamedTuple):
     """Independent directions in which the uncertain numbers of a system move, each one standard deviation long.
 
-    - `names`: the path of the number, or "joint NAME", that moves along each.
+    - `names`: the path of the number, "joint NAME", or "calibration KIND", that moves along each.
     - `steps`: the directions, as changes of the vector of a `TrainingRun`.
     - `is_prior`: by name, whether nobody measured it.
     - `without`: priors whose scenario states no spread: they count as exact.
@@ -141,7 +143,21 @@ def directions_of(scenario: Scenario, run: TrainingRun) -> Directions:
     names: list[str] = []
     steps: list[np.ndarray] = []
     joint: dict[str, list[str]] = {}
+    together = _calibrated(scenario, values)
+    for kind, (paths, root) in together.items():
+        for column in root.T:
+            names.append(f"calibration {kind}")
+            step = np.zeros(len(run.vector))
+            for path, part in zip(paths, column, strict=True):
+                step[places[path]] = part
+            steps.append(step)
+        names.append(f"calibration {kind}")
+        steps.append(np.zeros(len(run.vector)))
+        steps[-1][places[SLOWDOWN]] = values[SLOWDOWN] * scenario.tables["calibration"][kind]["scatter"]
+    calibrated = {path for paths, _ in together.values() for path in paths}
     for path, one in known.items():
+        if path in calibrated:
+            continue
         if one.is_joint:
             joint.setdefault(one.name, []).append(path)
             continue
@@ -160,8 +176,27 @@ def directions_of(scenario: Scenario, run: TrainingRun) -> Directions:
             steps.append(step)
     is_prior = {path: origins[path].is_prior for path, one in known.items() if not one.is_joint}
     is_prior |= {f"joint {name}": all(origins[path].is_prior for path in paths) for name, paths in joint.items()}
+    is_prior |= {f"calibration {kind}": False for kind in together}
     without = sum(origins[path].is_prior and path not in known for path in system)
     return Directions(tuple(names), np.reshape(steps, (-1, len(run.vector))), is_prior, without)
+
+
+def _calibrated(
+    scenario: Scenario, values: Mapping[str, float]
+) -> dict[str, tuple[list[str], Float[np.ndarray, "numbers numbers"]]]:
+    """By kind of calibration that keeps values and slopes: the numbers, and a root of their covariance.
+
+    Numbers that were changed since, by `--set` or in Python, are known exactly.
+    """
+    found = {}
+    for kind, one in scenario.tables.get("calibration", {}).items():
+        if "slopes" not in one:
+            continue
+        paths = [f"system.{name}" for name in one["names"]]
+        unchanged = np.isclose([values[path] for path in paths], one["values"], rtol=SAME)
+        root = np.linalg.cholesky(np.asarray(one["covariance"], np.float64))
+        found[kind] = (paths, (unchanged * np.asarray(one["slopes"]))[:, None] * root)
+    return found
 
 
 def _covariance(

@@ -23,7 +23,7 @@ def parallelism_points(rows: list[Row]) -> list[Row]:
             {
                 "set": "mt-nlg" if row["source"].startswith("MT") else "narayanan",
                 "group": row["num_layers"],
-                "cluster": "megatron-a100",
+                "cluster": "mt-nlg-a100" if row["source"].startswith("MT") else "megatron-a100-2021",
                 "layers": layers,
                 "hidden": hidden,
                 "heads": row["num_heads"],
@@ -56,7 +56,7 @@ def mlperf(rows: list[Row]) -> list[Row]:
             {
                 "set": "mlperf gpt3",
                 "group": row["n_accelerators"],
-                "cluster": "nemo-h100",
+                "cluster": "mlperf-h100",
                 "model": "gpt3-175b",
                 "sequence": sequence,
                 "chips": number(row, "n_accelerators"),

@@ -22,12 +22,13 @@ from energymodel.calibration.calibration_case import (
     Grouping,
     KnownNumber,
 )
-from energymodel.calibration.column_names import OTHER_NAMES
-from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Rows, Values
+from energymodel.calibration.constant_priors import ConstantPriors, JointPrior, Rows, Values
 from energymodel.calibration.layout_table import INPUTS, layouts
 from energymodel.calibration.least_squares import FitOptions, FitProblem
 from energymodel.calibration.measurements import Column, Measurements, optional
-from energymodel.calibration.step_prediction import predict_row
+from energymodel.calibration.step_population import NAMES, STEP_CONSTANTS, step_population
+from energymodel.calibration.step_prediction import predict_row, with_constants
+from energymodel.calibration.unseen_cluster import labels_of
 from energymodel.errors import InputError
 from energymodel.presets.scenario import Scenario, load_scenario
 from energymodel.system.training_system import TrainingSystem
@@ -45,20 +46,9 @@ SETTING_COLUMNS = (
 STEP_TIME_COLUMNS = (*SETTING_COLUMNS, MEASURED)
 SETTING = tuple(one.name for one in SETTING_COLUMNS)
 
-CONSTANTS: ConstantPriors = {
-    "accelerator.gemm_efficiency": ConstantPrior(0.75, 0.1, 0.1, 1.0),
-    "accelerator.launch_overhead": ConstantPrior(1e-3, 1.0, unit="s", widest=10.0),
-    "node.scale_up.efficiency": ConstantPrior(0.7, 0.15, 0.1, 1.0),
-    "node.scale_up.latency": ConstantPrior(1e-5, 1.5, unit="s", widest=10.0),
-    "network.link.efficiency": ConstantPrior(0.6, 0.2, 0.02, 1.0),
-    "network.link.latency": ConstantPrior(3e-5, 1.5, unit="s", widest=10.0),
-    "software.microbatch_time": ConstantPrior(1e-3, 1.0, unit="s", widest=10.0),
-}
-"""Priors of the constants, by path in a system; medians are those of the prior scenario, where they are positive."""
-OPTIONS = FitOptions(starts=4, tolerance=1e-6, steps=60)
+OPTIONS = FitOptions(loss="cauchy", estimate_noise=False, starts=1, tolerance=1e-5, steps=40)
 MOST_FITTED = 256
 """Rows that are fitted; of a longer file evenly chosen ones, because a row takes many formulas."""
-LOWEST_SHARE = 0.02  # of the range of a bounded constant, that a median stays from its ends
 
 
 class MeasuredSteps(NamedTuple):
@@ -69,12 +59,6 @@ class MeasuredSteps(NamedTuple):
     system: TrainingSystem
     rows: Mapping[str, Rows]
     measured: Rows
-
-
-def with_constants(system: TrainingSystem, values: Mapping[str, Any]) -> TrainingSystem:
-    """The system with values at dotted paths replaced."""
-    paths = [path.split(".") for path in values]
-    return eqx.tree_at(lambda tree: [reduce(getattr, path, tree) for path in paths], system, list(values.values()))
 
 
 def step_time_errors(values: Values, steps: MeasuredSteps) -> Float[Array, "rows 1"]:
@@ -110,14 +94,17 @@ def step_time_case(measured: Measurements, prior: Scenario | None) -> Calibratio
     # What a run of the cluster takes longer than a tuned benchmark is in the constants fitted to it.
     system = eqx.tree_at(lambda system: system.production_slowdown, system, np.asarray(1.0))
     steps = MeasuredSteps(system, rows, measured.columns[MEASURED.name])
+    constants, joint = population_prior(labels_of((prior or load_scenario(BASE)).tables))
     return CalibrationCase(
-        fit=FitProblem(step_time_errors, _constants(system), steps, noise=0.1, options=OPTIONS),
+        fit=FitProblem(
+            step_time_errors, constants, steps, noise=step_population().scatter, options=OPTIONS, prior=joint
+        ),
         groups=_groups(measured, rows),
         outputs={"step time": (1.0,)},
         along=("accelerators", rows["chips"]),
         candidates=_candidates(system, rows),
         known_numbers={"system.production_slowdown": KnownNumber(1.0, "1")},
-        fitted_numbers={f"system.{path}": FittedNumber(path, 1.0, one.unit) for path, one in CONSTANTS.items()},
+        fitted_numbers={f"system.{path}": FittedNumber(path, 1.0, one.unit) for path, one in constants.items()},
         notes=notes,
     )
 
@@ -133,15 +120,17 @@ def _rows(measured: Measurements) -> dict[str, np.ndarray]:
     return {one.name: columns[one.name] for one in INPUTS}
 
 
-def _constants(system: TrainingSystem) -> ConstantPriors:
+def population_prior(labels: Mapping[str, str]) -> tuple[ConstantPriors, JointPrior]:
+    """Constants of a cluster that nobody has fitted, by framework and chip: priors of each, and of all together."""
+    known = step_population().of(labels)
+    spread = np.sqrt(np.diag(known.covariance))
     constants = {}
-    for path, one in CONSTANTS.items():
-        value = float(reduce(getattr, path.split("."), system))
-        if one.bounded:
-            edge = LOWEST_SHARE * (one.upper - one.lower)
-            value = min(max(value, one.lower + edge), one.upper - edge)
-        constants[path] = one._replace(median=value if value > 0.0 else one.median)
-    return constants
+    for (path, one), z, deviation in zip(STEP_CONSTANTS.items(), known.mean, spread, strict=True):
+        value = float(one.prior.value(z))
+        width = value * (one.prior.upper - value) / one.prior.upper if one.prior.bounded else 1.0
+        constants[path] = one.prior._replace(median=value, spread=float(deviation) * width)
+    whiten = np.linalg.inv(np.linalg.cholesky(known.covariance))
+    return constants, JointPrior(NAMES, known.mean, spread, whiten)
 
 
 def _groups(measured: Measurements, rows: Mapping[str, np.ndarray]) -> Grouping:

@@ -1,0 +1,157 @@
+"""Which constants does a cluster have that nobody has fitted, and how sure is that?
+
+Partial pooling [Gelman & Hill 2007, ch. 12]: the coordinate of each constant of a cluster is a mean plus effects of its
+framework, its chip and itself, all normal about zero. `experiments/14_unseen_clusters` fits all effects to all measured
+clusters together. A cluster that it has not seen has a mean, the effects of its framework and chip, as far as known, and
+an effect of its own, of which only the spread is known.
+"""
+
+import csv
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from energymodel.calibration.constant_priors import ConstantPrior
+from energymodel.presets.files import ROOT, read_toml
+
+FOLDER = ROOT / "population"
+LEVELS = ("mean", "framework", "chip", "cluster")
+EVERYWHERE = "all"
+"""The label of the mean."""
+
+
+class StepConstant(NamedTuple):
+    """A constant that is fitted to step times: prior of its mean, and standard deviations of its coordinate between
+    frameworks, chips and clusters; none where the constant is the same for all of them.
+    """
+
+    prior: ConstantPrior
+    framework: float
+    chip: float
+    cluster: float
+
+    def spread(self, level: str) -> float:
+        """Standard deviation of the effects of a level, before any measurement."""
+        return self.prior.coordinate_prior()[1] if level == "mean" else float(getattr(self, level))
+
+
+def _share(median: float, mean: float, framework: float, chip: float, cluster: float, upper: float = 1.0) -> StepConstant:
+    """A share between zero and `upper`; all spreads are those of the logarithm of its odds."""
+    odds = median * (upper - median) / upper
+    return StepConstant(ConstantPrior(median, mean * odds, 0.0, upper), framework, chip, cluster)
+
+
+def _positive(
+    median: float, mean: float, framework: float, chip: float, cluster: float, unit: str = "1"
+) -> StepConstant:
+    """A positive number; all spreads are those of its logarithm."""
+    return StepConstant(ConstantPrior(median, mean, unit=unit, widest=10.0), framework, chip, cluster)
+
+
+STEP_CONSTANTS: Mapping[str, StepConstant] = {
+    "accelerator.gemm_efficiency": _share(0.68, 0.4, 0.5, 0.3, 0.25),
+    "software.attention_efficiency": _positive(0.6, 0.3, 0.3, 0.2, 0.1),
+    "software.elementwise_passes": _positive(4.0, 0.4, 0.4, 0.2, 0.2),
+    "software.score_passes": _positive(8.0, 0.4, 0.3, 0.0, 0.2),
+    "accelerator.launch_overhead": _positive(1e-3, 0.7, 0.8, 0.2, 0.3, "s"),
+    "software.microbatch_time": _positive(1e-3, 0.7, 0.8, 0.0, 0.5, "s"),
+    "accelerator.overhead_time": _positive(5e-3, 1.0, 1.0, 0.0, 0.7, "s"),
+    "node.scale_up.efficiency": _share(0.7, 0.7, 0.5, 0.3, 0.3),
+    "node.scale_up.latency": _positive(2e-5, 0.7, 0.7, 0.3, 0.3, "s"),
+    "network.link.efficiency": _share(0.6, 0.5, 0.5, 0.0, 0.7),
+    "network.link.latency": _positive(3e-5, 1.0, 1.0, 0.0, 1.0, "s"),
+    "software.fp8_efficiency": _positive(0.8, 0.15, 0.1, 0.1, 0.1),
+    "software.fp4_efficiency": _positive(0.55, 0.2, 0.1, 0.15, 0.1),
+    "software.data_overlap": _share(0.8, 0.7, 0.7, 0.0, 0.3),
+    "software.tensor_overlap": _share(0.4, 0.7, 0.7, 0.0, 0.3),
+    "software.expert_overlap": _share(0.4, 0.7, 0.7, 0.0, 0.3),
+    "software.pipeline_overlap": _share(0.7, 0.7, 0.7, 0.0, 0.3),
+    "reliability.straggler_variation": _positive(0.01, 0.7, 0.5, 0.0, 0.3),
+    # What none of the others explains: by definition 1 on average over frameworks and clusters.
+    "production_slowdown": _positive(1.0, 0.0, 0.05, 0.0, 0.1),
+}
+"""The constants of a step, by path in a system."""
+NAMES = tuple(STEP_CONSTANTS)
+
+
+class Effects(NamedTuple):
+    """Effects in the order of a vector of all: level, label and place of the constant."""
+
+    keys: tuple[tuple[str, str, int], ...]
+
+    def design(self, labels: Mapping[str, str]) -> Float[np.ndarray, "constants effects"]:
+        """Matrix that adds up the effects of a cluster with these labels by level."""
+        found = np.zeros((len(NAMES), len(self.keys)))
+        for place, (level, label, constant) in enumerate(self.keys):
+            found[constant, place] = float(labels.get(level) == label)
+        return found
+
+
+class Coordinates(NamedTuple):
+    """What is known of the constants of a cluster: mean and covariance of their coordinates, in the order of `NAMES`."""
+
+    mean: Float[np.ndarray, " constants"]
+    covariance: Float[np.ndarray, "constants constants"]
+
+
+class StepPopulation(NamedTuple):
+    """All effects with their covariance.
+
+    - `spreads`: standard deviations of the effects of a level, by level and constant.
+    - `group_scatter`, `row_scatter`: errors that no constant explains, as standard deviations of the logarithm of a
+      step time: those that runs of one model have in common, and the rest.
+    """
+
+    effects: Effects
+    mean: Float[np.ndarray, " effects"]
+    covariance: Float[np.ndarray, "effects effects"]
+    spreads: Mapping[str, Float[np.ndarray, " constants"]]
+    group_scatter: float
+    row_scatter: float
+
+    @property
+    def scatter(self) -> float:
+        """Standard deviation of the logarithm of the step time of a run whose constants are known."""
+        return float(np.hypot(self.group_scatter, self.row_scatter))
+
+    def of(self, labels: Mapping[str, str]) -> Coordinates:
+        """Constants of a cluster with labels by level; of a label that is not in the population only the spread."""
+        design = self.effects.design({"mean": EVERYWHERE, **labels})
+        covariance = design @ self.covariance @ design.T
+        known = {(level, label, at) for level, label, at in self.effects.keys}
+        for at in range(len(NAMES)):
+            unknown = [level for level in LEVELS[1:] if (level, labels.get(level, ""), at) not in known]
+            covariance[at, at] += sum(float(self.spreads[level][at]) ** 2 for level in unknown)
+        middle = np.array([one.prior.coordinate_prior()[0] for one in STEP_CONSTANTS.values()])
+        return Coordinates(middle + design @ self.mean, covariance)
+
+
+def effects_of(labels: Mapping[str, set[str]]) -> Effects:
+    """The effects of all labels by level."""
+    keys = [
+        (level, label, at)
+        for level in LEVELS
+        for label in sorted(labels.get(level, {EVERYWHERE}))
+        for at, one in enumerate(STEP_CONSTANTS.values())
+        if one.spread(level) > 0.0
+    ]
+    return Effects(tuple(keys))
+
+
+@cache
+def step_population() -> StepPopulation:
+    """The population that `experiments/14_unseen_clusters` fitted."""
+    tables = read_toml(FOLDER / "step-time.toml")
+    effects = effects_of({level: set(tables[level]) for level in LEVELS[1:-1]} | {"cluster": set()})
+    with (FOLDER / "step-time.csv").open(encoding="utf-8") as file:
+        rows = [[float(text) for text in row] for row in csv.reader(file)]
+    root = np.zeros((len(rows), len(rows)))
+    for at, row in enumerate(rows):
+        root[at, : at + 1] = row[1:]
+    mean = np.array([row[0] for row in rows])
+    spreads = {level: np.array([tables["spread"][level][name] for name in NAMES]) for level in LEVELS}
+    scatter = tables["scatter"]
+    return StepPopulation(effects, mean, root @ root.T, spreads, scatter["group"], scatter["row"])

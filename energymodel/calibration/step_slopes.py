@@ -1,0 +1,70 @@
+"""How does the predicted time of a step follow the constants that are fitted to step times?"""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from energymodel.calibration.constant_priors import Values
+from energymodel.calibration.step_population import STEP_CONSTANTS, Coordinates
+from energymodel.calibration.step_prediction import predict_row, with_constants
+from energymodel.compilation import compiler_options
+from energymodel.system.training_system import TrainingSystem
+
+ROWS = 128  # of the compiled program; longer tables take it several times
+
+
+def constants_at(coordinates: Float[Array | np.ndarray, " constants"]) -> Values:
+    """Values of the constants at coordinates, by path in a system."""
+    return {path: one.prior.value(jnp.asarray(z)) for (path, one), z in zip(STEP_CONSTANTS.items(), coordinates)}
+
+
+def log_step_time(coordinates: Float[Array, " constants"], system: TrainingSystem, row: Mapping[str, Any]) -> Array:
+    """Logarithm of the time of a step on a system with the constants at coordinates."""
+    return jnp.log(predict_row(with_constants(system, constants_at(coordinates)), row).step_time.total)
+
+
+@cache
+def _program() -> Any:
+    def with_slopes(coordinates: Array, system: TrainingSystem, rows: Mapping[str, Array]) -> tuple[Array, Array]:
+        def one(row: Mapping[str, Array]) -> tuple[Array, Array]:
+            value, push = jax.linearize(lambda z: log_step_time(z, system, row), coordinates)
+            return value, jax.vmap(push)(jnp.eye(len(STEP_CONSTANTS)))
+
+        return jax.vmap(one)(rows)
+
+    return jax.jit(with_slopes, compiler_options=compiler_options())
+
+
+def log_step_times(
+    coordinates: Float[np.ndarray, " constants"], system: TrainingSystem, rows: Mapping[str, np.ndarray]
+) -> tuple[Float[np.ndarray, " rows"], Float[np.ndarray, "rows constants"]]:
+    """Logarithms of the times of steps, and their slopes by coordinate, in float64."""
+    count = len(next(iter(rows.values())))
+    values, slopes = np.zeros(count), np.zeros((count, len(STEP_CONSTANTS)))
+    with jax.enable_x64(True):
+        for begin in range(0, count, ROWS):
+            places = np.arange(begin, min(count, begin + ROWS))
+            part = {name: np.asarray(column, np.float64)[np.resize(places, ROWS)] for name, column in rows.items()}
+            found = jax.device_get(_program()(coordinates, system, part))
+            values[places], slopes[places] = (one[: len(places)] for one in found)
+    return values, slopes
+
+
+def step_time_spread(
+    known: Coordinates, scatter: float, system: TrainingSystem, rows: Mapping[str, np.ndarray]
+) -> Float[np.ndarray, " rows"]:
+    """Standard deviation of the logarithm of step times, `sqrt(g^T C g + s^2)` [Taylor 1997, sec. 3.7].
+
+    **Arguments:**
+
+    - `known`: mean and covariance C of the coordinates; g are the slopes there.
+    - `scatter`: s, of the logarithm of a time whose constants are known [1].
+    - `rows`: the columns of `layout_table.INPUTS`.
+    """
+    _, slopes = log_step_times(known.mean, system, rows)
+    return np.sqrt(np.einsum("ri,ij,rj->r", slopes, known.covariance, slopes) + scatter**2)
