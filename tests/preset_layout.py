@@ -91,6 +91,14 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
         "host_bandwidth": "B/s",
         "fan_power": "W",
         "fan_fraction": "1",
+        "collectives": ("CollectiveLibrary",),
+    },
+    "CollectiveLibrary": {
+        "start_latency": "s",
+        "protocol_latency": "s",
+        "small_rate": "1",
+        "own_share": "1",
+        "reduction_rate": "1",
     },
     "Link": _LINK,
     "Network": {

@@ -162,7 +162,7 @@ class Link(eqx.Module):
     overhead: Real = real("B", doc="headers, checks and gaps of a packet")
     coding: Real = real("1", doc="data bits per line bit")
     efficiency: Real = real("1", doc="share of the protocol's rate that a collective library reaches")
-    latency: Real = real("s", doc="of one message")
+    latency: Real = real("s", doc="of one message, or of one step of a collective")
     energy: Real = real("J/bit", doc="from chip to chip, interfaces and switches included")
     lane_power: Real = real("W", doc="of a lane at rest or in use, on the side of the chip")
     included_lanes: Real = real("1", 0.0, doc="lanes whose power and price are in those of chip and node")

@@ -69,6 +69,8 @@ RANGES: dict[tuple[str, str], Range] = {
     **_fields("Node", "host_bandwidth", ABOVE_ZERO),
     **_fields("Link", "lanes lane_bandwidth payload", ABOVE_ZERO),
     **_fields("Link", "coding efficiency", SHARE_ABOVE_ZERO),
+    **_fields("CollectiveLibrary", "small_rate", SHARE_ABOVE_ZERO),
+    **_fields("CollectiveLibrary", "reduction_rate", SHARE),
     **_fields("Network", "contention_exponent", AT_LEAST_ONE),
     **_fields("Torus", "dimensions", AT_LEAST_ONE),
     **_fields("Dragonfly", "routers_per_group global_links hosts_per_router", ABOVE_ZERO),

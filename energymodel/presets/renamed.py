@@ -32,6 +32,9 @@ MOVED = {
 }
 """Numbers that another component of their table holds now."""
 
+DROPPED = {"collective_steps": "node.collectives.start_latency, as measured, and software.collective_latency"}
+"""Numbers without a successor of the same unit, and what now says what they said."""
+
 
 def current_name(name: str) -> str:
     """The name in this version of a key, a dotted path, a column or a preset; warns where it was another."""
@@ -52,6 +55,10 @@ def _warn(name: str, current: str) -> None:
 def current_names(tables: Any) -> Any:
     """The same tables with every key, text and dotted path under its name in this version."""
     if isinstance(tables, Mapping):
+        for key in DROPPED.keys() & tables.keys():
+            message = f'"{key}" is not used any more; see {DROPPED[key]}. This version ignores it: remove it.'
+            warnings.warn(message, FutureWarning, stacklevel=1)
+        tables = {key: value for key, value in tables.items() if key not in DROPPED}
         return {
             current_name(key): _moved(key, current_names(value)) if key in MOVED else current_names(value)
             for key, value in tables.items()

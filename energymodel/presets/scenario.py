@@ -126,7 +126,7 @@ def _layer(path: str, value: Any) -> dict[str, Any]:
         )
     if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
         value = [part.strip() for part in value[1:-1].split(",")]
-    return nested(current_name(path), current_names(value))
+    return current_names(nested(current_name(path), value))
 
 
 def _build(name: str, tables: dict[str, Any]) -> Scenario:

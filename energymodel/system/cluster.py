@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, component, real
+from energymodel.performance.collectives import CollectiveLibrary
 from energymodel.performance.gradient_sharding import AbstractGradientSharding, ScatterEachMicrobatch
 from energymodel.performance.network import Link, contended_bandwidth, network_energy_per_bit
 from energymodel.performance.topology import AbstractTopology
@@ -22,6 +23,7 @@ class Node(eqx.Module):
     host_bandwidth: Real = real("B/s")
     fan_power: Real = real("W", 0.0, doc="of the fans of the idle node at rated flow; 0 if they are in overhead_power")
     fan_fraction: Real = real("1", 0.0, doc="more power of the fans over power of the chips above idle")
+    collectives: CollectiveLibrary = component(CollectiveLibrary())
 
     def host_power(self, heat: Numeric, fan_effort: Numeric) -> Float[Array, "..."]:
         """Power of host, fans and network cards per chip [W].
@@ -99,7 +101,7 @@ class Software(eqx.Module):
     attention_efficiency: Real = real("1", 1.0, doc="rate of attention products relative to other products")
     unmasked: Real = real("1", 0.0, doc="1 if unfused attention also computes the masked half of the scores")
     latency_overlap: Real = real("1", 0.0, doc="share of tensor-parallel latency hidden behind kernels")
-    collective_steps: Real = real("1", 0.0, doc="latencies to start and end a collective")
+    collective_latency: Real = real("s", 0.0, doc="what a framework adds to the start of each collective")
     tree: Real = real("1", 0.0, doc="1 if all-reduces may use a tree, 0 if all use a ring")
     late_communication: Real = real("1", 0.0, doc="1 if gradients are sent after the backward pass")
     bucket_size: Real = real("B", 1e21, doc="gradient bytes per collective")

@@ -5,7 +5,13 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Scalar
-from energymodel.performance.collectives import hierarchical_latency, hierarchical_transfer_time, point_to_point_time
+from energymodel.performance.collectives import (
+    CollectiveLibrary,
+    hierarchical_latency,
+    hierarchical_transfer_time,
+    point_to_point_time,
+    protocol_time,
+)
 from energymodel.performance.parallelism import inner_ranks
 from energymodel.system.cluster import Software
 from energymodel.system.memory import ChipMemory
@@ -28,7 +34,7 @@ class Communication(NamedTuple):
 
 
 class Fabric(NamedTuple):
-    """Bandwidth per chip and direction, latency, and chips per node.
+    """Bandwidth per chip and direction, latency, chips per node, and what library and framework add to a collective.
 
     Bandwidth between nodes is full within a `domain` of chips; links between domains have `ratio` times less than the
     chips below them. Nodes of one pipeline are neighbors, so that replicas of the model, not their pipelines, lie in
@@ -42,7 +48,8 @@ class Fabric(NamedTuple):
     node: Scalar
     domain: Scalar
     ratio: Scalar
-    steps: Numeric = 0.0
+    library: CollectiveLibrary
+    framework_latency: Scalar
 
     def ranks_in_domain(self, ranks: Numeric, stride: Numeric, pipeline: Numeric = 1.0) -> Scalar:
         """Ranks of a group in one domain, those of a node at least [1].
@@ -68,43 +75,62 @@ class Fabric(NamedTuple):
         stride: Numeric,
         size: Numeric,
         *,
+        fused: Numeric,
         count: Numeric = 1.0,
         tree: bool = False,
         pipeline: Numeric = 1.0,
     ) -> Communication:
-        """Hierarchical all-reduce of `size` bytes in `count` collectives, each with its own latency.
+        """Hierarchical all-reduce of `size` bytes in `count` parts, each with its own latency.
 
         A ring within the node, then a ring or a tree over the shards between nodes, which lie `pipeline` times as far
-        apart.
+        apart. One collective each, where `fused` = 1; else a reduce-scatter and an all-gather.
         """
         size, inner = jnp.asarray(size), inner_ranks(ranks, stride, self.node)
-        outer = jnp.asarray(ranks) / inner
+        outer, library, kernels = jnp.asarray(ranks) / inner, self.library, count * (2.0 - fused)
         far = self.beyond_node(ranks, stride, inner, pipeline)
-        transfer = hierarchical_transfer_time(inner, outer, size, self.inner_bandwidth, far, tree)
-        latency = count * hierarchical_latency(inner, outer, self.inner_latency, self.outer_latency, self.steps, tree)
+        start = kernels * (library.start_latency + self.framework_latency)
+        latency = hierarchical_latency(
+            inner, outer, self.inner_latency, self.outer_latency, 2.0 * jnp.asarray(count), start, tree
+        )
+        own, adding = (2.0 - fused) * library.own_share, fused * library.reduction_rate
+        transfer = hierarchical_transfer_time(inner, outer, size, self.inner_bandwidth, far, 2.0, own, adding, tree)
+        transfer += protocol_time(transfer, kernels * library.protocol_latency, library.small_rate)
         inner_bytes, outer_bytes = 2.0 * (1.0 - 1.0 / inner) * size, 2.0 * (1.0 - 1.0 / outer) * size / inner
         return Communication(transfer + latency, inner_bytes, outer_bytes, latency)
 
     def faster_all_reduce(
-        self, ranks: Numeric, stride: Numeric, size: Numeric, *, count: Numeric, tree: Numeric, pipeline: Numeric
+        self,
+        ranks: Numeric,
+        stride: Numeric,
+        size: Numeric,
+        *,
+        fused: Numeric,
+        count: Numeric,
+        tree: Numeric,
+        pipeline: Numeric,
     ) -> Communication:
         """All-reduce on a ring, or on a tree where `tree` = 1 and it is faster: small sizes, many nodes."""
-        ring = self.all_reduce(ranks, stride, size, count=count, pipeline=pipeline)
-        other = self.all_reduce(ranks, stride, size, count=count, pipeline=pipeline, tree=True)
+        ring = self.all_reduce(ranks, stride, size, fused=fused, count=count, pipeline=pipeline)
+        other = self.all_reduce(ranks, stride, size, fused=fused, count=count, pipeline=pipeline, tree=True)
         gained = jnp.maximum(ring.time - other.time, 0.0)
         return Communication(ring.time - tree * gained, ring.inner_bytes, ring.outer_bytes)
 
     def all_to_all(self, ranks: Numeric, stride: Numeric, size: Numeric, pipeline: Numeric = 1.0) -> Communication:
         """All-to-all in which a chip sends `size / ranks` bytes to each rank, over the two networks in turn.
 
-        Links between domains carry what leaves a domain, at their share of a chip.
+        What goes to another node is sent there at once, so that latency between nodes counts per node. Links between
+        domains carry what leaves a domain, at their share of a chip.
         """
-        inner = inner_ranks(ranks, stride, self.node)
-        near, far = (inner - 1.0) / ranks * size, (1.0 - inner / ranks) * size
-        latency = (inner - 1.0) * self.inner_latency + (ranks - inner) * self.outer_latency
-        leaving = (1.0 - self.ranks_in_domain(ranks, stride, pipeline) / ranks) * size
+        inner, library, n = inner_ranks(ranks, stride, self.node), self.library, jnp.asarray(ranks)
+        near, far = (inner - 1.0) / n * size, (1.0 - inner / n) * size
+        start = jnp.minimum(n - 1.0, 1.0) * (library.start_latency + self.framework_latency)
+        latency = start + (inner - 1.0) * self.inner_latency + (n / inner - 1.0) * self.outer_latency
+        leaving = (1.0 - self.ranks_in_domain(ranks, stride, pipeline) / n) * size
         slowest = jnp.maximum(far, self.ratio * leaving) / self.outer_bandwidth
-        return Communication(latency + near / self.inner_bandwidth + slowest, near, far)
+        own = library.own_share * jnp.minimum(inner - 1.0, 1.0) * size / n
+        transfer = (near + own) / self.inner_bandwidth + slowest
+        transfer += protocol_time(transfer, library.protocol_latency, library.small_rate)
+        return Communication(latency + transfer, near, far, latency)
 
     def ring_pass(self, ranks: Numeric, stride: Numeric, size: Numeric) -> Communication:
         """`ranks - 1` point-to-point hops of `size` bytes around a ring, paced by the slowest hop."""
@@ -168,7 +194,8 @@ def fabric_of(system: TrainingSystem, plan: TrainingPlan) -> Fabric:
         node=jnp.asarray(system.node.chips),
         domain=network.topology.domain(nodes) / nodes * plan.chips,
         ratio=network.topology.uplink_ratio(),
-        steps=jnp.asarray(system.software.collective_steps),
+        library=system.node.collectives,
+        framework_latency=jnp.asarray(system.software.collective_latency),
     )
 
 
@@ -204,7 +231,9 @@ def layer_communication(
     passes = 4.0 + 2.0 * layout.recompute_full
     mixture = (workload.layers - workload.dense_layers) / workload.layers
     return LayerCommunication(
-        tensor=fabric.all_reduce(layout.tensor, 1.0, work.communicated).scaled(all_reduces),
+        tensor=fabric.all_reduce(
+            layout.tensor, 1.0, work.communicated, fused=1.0 - jnp.asarray(layout.sequence_parallel)
+        ).scaled(all_reduces),
         context=fabric.ring_pass(layout.context, layout.tensor, work.communicated * kv_share).scaled(3.0),
         expert=fabric.all_to_all(
             layout.expert, layout.tensor, work.communicated / layout.tensor * workload.active_experts, layout.pipeline
@@ -286,7 +315,9 @@ def data_communication(
         size = parameters * halves
         count = 1.0 + size / software.bucket_size
         # An all-reduce is a reduce-scatter and an all-gather of the same bytes, and `halves` counts both.
-        found = fabric.faster_all_reduce(ranks, stride, size, count=count, tree=tree, pipeline=layout.pipeline)
+        found = fabric.faster_all_reduce(
+            ranks, stride, size, fused=1.0 - sharded, count=count, tree=tree, pipeline=layout.pipeline
+        )
         return found.scaled(0.5)
 
     dense = collective(part.dense_ranks, layout.tensor, part.dense)

@@ -6,11 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from energymodel.performance.collectives import (
+    CollectiveLibrary,
     all_gather_time,
     all_reduce_time,
     all_to_all_time,
     fastest_all_reduce_time,
     hierarchical_all_reduce_time,
+    node_collective_time,
     point_to_point_time,
     reduce_scatter_time,
     tree_all_reduce_time,
@@ -104,3 +106,49 @@ def test_gradients_of_the_others():
     check_grads(
         jax.jit(hierarchical_all_reduce_time), tuple(map(jnp.asarray, (3.0, 4.0, 2.0, 0.3, 1.5, 0.2, 1.2))), order=1
     )
+
+
+MEASURED = CollectiveLibrary(5e-6, 2e-5, 0.35, 0.4, 0.64)
+
+
+def in_node(n, size, latency=8e-7, bandwidth=3.6e11, library=MEASURED, passes=1.0, fused=1.0):
+    return node_collective_time(n, size, latency, bandwidth, library, passes, fused)
+
+
+@few
+@given(n=st.floats(1.0, 100.0), size=st.floats(1.0, 1e10), passes=st.sampled_from([1.0, 2.0]))
+def test_measured_collectives_take_longer_with_ranks_and_size(n, size, passes):
+    time = float(in_node(n, size, passes=passes))
+    assert 0 <= time <= float(in_node(n * 1.1, size, passes=passes)) * (1 + 1e-12)
+    assert time < float(in_node(n + 1.0, size * 1.1, passes=passes))
+
+
+@few
+@given(n=st.floats(1.0, 100.0), size=st.floats(0.0, 1e10))
+def test_without_what_libraries_add_the_law_is_that_of_rings(n, size):
+    plain = CollectiveLibrary()
+    np.testing.assert_allclose(in_node(n, size, 1e-6, 3e11, plain), all_gather_time(n, size, 1e-6, 3e11), rtol=1e-12)
+    ring = in_node(n, size, 1e-6, 3e11, plain, passes=2.0)
+    np.testing.assert_allclose(ring, all_reduce_time(n, size, 1e-6, 3e11), rtol=1e-12)
+
+
+def test_small_messages_take_their_latency_and_large_ones_their_transfer():
+    np.testing.assert_allclose(in_node(8.0, 0.0), 5e-6 + 7 * 8e-7, rtol=1e-12)
+    np.testing.assert_allclose(in_node(8.0, 1e12), 7.4 / 8 * 1e12 / 3.6e11, rtol=1e-4)
+
+
+def test_switches_that_add_help_large_groups_only():
+    ring = MEASURED.__class__(5e-6, 2e-5, 0.35, 0.4, 0.0)
+    assert in_node(8.0, 1e9, passes=2.0) < in_node(8.0, 1e9, passes=2.0, library=ring)
+    np.testing.assert_allclose(in_node(2.0, 1e9, passes=2.0), in_node(2.0, 1e9, passes=2.0, library=ring), rtol=1e-12)
+    # Two collectives cannot be added by switches on their way.
+    np.testing.assert_allclose(in_node(8.0, 1e9, passes=2.0, fused=0.0), 2 * in_node(8.0, 1e9), rtol=1e-12)
+
+
+@pytest.mark.parametrize("n", [1.0, 1.5, 3.0, 6.0, 12.0])
+def test_gradients_of_measured_collectives(n):
+    arguments = tuple(map(jnp.asarray, (n, 2.0, 0.3, 1.5)))
+    law = lambda *numbers: in_node(*numbers, library=CollectiveLibrary(0.1, 0.7, 0.4, 0.3, 0.6))  # noqa: E731
+    assert np.all(np.isfinite(jax.grad(law, argnums=(0, 1, 2, 3))(*arguments)))
+    if n > 1.0:
+        check_grads(jax.jit(law), arguments, order=1)

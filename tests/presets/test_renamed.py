@@ -140,3 +140,9 @@ def test_old_coefficient_of_the_critical_batch():
     with pytest.warns(FutureWarning, match='is now "at_pivot"'):
         law = critical_batch(SMALL, ["system.learning.critical_batch.coefficient=96.4608 token"])
     assert (float(law.at_pivot), float(law.pivot)) == (96.4608, 1.0)
+
+
+def test_a_dropped_number_warns_with_what_says_it_now():
+    with pytest.warns(FutureWarning, match=r'"collective_steps" is not used any more; see node.collectives'):
+        found = load_scenario(SMALL, {"system.software.collective_steps": 2})
+    assert found.system.software == load_scenario(SMALL).system.software
