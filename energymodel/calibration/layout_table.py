@@ -84,6 +84,7 @@ LAYOUT = (
     _share("zero_bubble_h2", "1 for ZB-H2"),
     _share("zero_bubble_v", "1 for ZB-V"),
     _share("dual_pipe", "1 for DualPipe"),
+    _share("cuda_graphs", "share of kernel launches replayed from CUDA graphs"),
 )
 RUN = (
     LayoutColumn("chips", "1", NEEDED, "accelerators"),

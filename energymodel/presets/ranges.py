@@ -112,6 +112,7 @@ RANGES: dict[tuple[str, str], Range] = {
     **_fields("ParallelLayout", "sequence_parallel shard_optimizer shard_gradients shard_parameters", SHARE),
     **_fields("ParallelLayout", "recompute_attention recompute_full fp8 fp4 tf32 fp32 zero_bubble", SHARE),
     **_fields("ParallelLayout", "offload_optimizer offload_activations offload_parameters offload_gradients", SHARE),
+    **_fields("ParallelLayout", "cuda_graphs", SHARE),
 }
 
 

@@ -109,6 +109,7 @@ class Software(eqx.Module):
     empty_slots: Real = real("1", 0.0, doc="layer slots that a pipeline may leave empty: 0 where stages must be equal")
     whole_groups: Real = real("1", 1.0, doc="1 if interleaving needs micro-batches in multiples of the pipeline")
     microbatch_time: Real = real("s", 0.0, doc="launch overhead of a micro-batch outside its layers")
+    expert_launch: Real = real("1", 0.0, doc="more launch overhead of a layer with experts, over that of one without")
     activation_copies: Real = real("1", 1.0, doc="activation memory over what the backward pass needs")
     logit_bytes: Real = real("B", 8.0, doc="logits, softmax and gradients, per token and vocabulary entry")
     kept_logit_bytes: Real = real("B", 0.0, doc="the same, kept from the previous micro-batch")

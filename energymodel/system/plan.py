@@ -35,7 +35,8 @@ class ParallelLayout(eqx.Module):
     """How the model is divided over chips. Degrees are counts >= 1; switches are 0, 1 or a share between.
 
     `data = chips / (tensor pipeline context)` is derived; `expert` divides data x context. The pipeline runs 1F1B,
-    interleaved with several `virtual_stages`, or what one of `SCHEDULES` says (`zero_bubble` is ZB-H1).
+    interleaved with several `virtual_stages`, or what one of `SCHEDULES` says (`zero_bubble` is ZB-H1). `cuda_graphs`
+    is the share of kernel launches that are replayed from graphs and cost the host nothing.
     """
 
     tensor: Real = real("1", 1.0)
@@ -63,6 +64,7 @@ class ParallelLayout(eqx.Module):
     zero_bubble_h2: Real = real("1", 0.0)
     zero_bubble_v: Real = real("1", 0.0)
     dual_pipe: Real = real("1", 0.0)
+    cuda_graphs: Real = real("1", 0.0)
 
     @property
     def interleaved(self) -> Float[Array, "..."]:

@@ -175,13 +175,14 @@ def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point:
     joined with their launch overhead by a p-norm, the output head and the hop to the next rank. `t_wait` is what the
     schedule makes that rank wait (`performance.pipeline_bubble`), `kappa_n` the straggler factor, s the
     `production_slowdown`, which lengthens all terms alike. The latency of tensor-parallel communication is exposed, or
-    overlaps with kernels as launches do (`latency_overlap`). Sharded parameters are gathered in both passes; all other
+    overlaps with kernels as launches do (`latency_overlap`). Layers with experts launch more kernels (`expert_launch`);
+    launches in CUDA graphs take no time. Sharded parameters are gathered in both passes; all other
     data-parallel communication hides behind the backward pass.
 
     **Returns:** step time by term [s].
     """
     division, memory, load, traffic = work.division, work.memory, work.load, work.traffic
-    chip, layout, software = system.accelerator, plan.layout, system.software
+    chip, layout, software, workload = system.accelerator, plan.layout, system.software, system.workload
 
     # One layer and micro-batch: kernels and exposed communication, joined with the launch overhead.
     products = load.product_time(chip, point.clock)
@@ -189,7 +190,10 @@ def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point:
     tensor, context, expert = work.exposed
     spill = 2.0 * layout.offload_activations * memory.activations / system.node.host_bandwidth
     on_chip = products + load.elementwise + tensor + context + expert
-    launch = p_norm(chip.launch_exponent, chip.launch_overhead, hidden)
+    launched = 1.0 - layout.cuda_graphs
+    routed = workload.mixture * (1.0 - workload.dense_layers / workload.layers)
+    per_layer = chip.launch_overhead * (1.0 + software.expert_launch * routed) * launched
+    launch = p_norm(chip.launch_exponent, per_layer, hidden)
     stall = jnp.maximum(p_norm_excess(chip.launch_exponent, on_chip, launch), spill - on_chip)
     layer = on_chip + stall
 
@@ -216,7 +220,8 @@ def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point:
     update = memory.optimizer_traffic / chip.sustained_bandwidth + memory.copied / system.node.host_bandwidth
     waking = chip.gate.wake_delay(chip.leakage(point.voltage, point.temperature), passes / division.microbatches)
     fill = bubble_fraction(layout.pipeline, layout.virtual_stages, division.microbatches)
-    overhead = chip.overhead_time + waking + software.microbatch_time * division.microbatches * (1.0 + fill)
+    outside = launched * software.microbatch_time * division.microbatches * (1.0 + fill)
+    overhead = chip.overhead_time + waking + outside
     steady = passes + waiting + exposed + update + overhead
     stragglers = straggler_factor(plan.chips, system.reliability.straggler_variation)
     terms = StepTime(
