@@ -59,8 +59,8 @@ STEP_CONSTANTS: Mapping[str, StepConstant] = {
     "accelerator.launch_overhead": _positive(1e-3, 0.7, 0.8, 0.2, 0.3, "s"),
     "software.microbatch_time": _positive(1e-3, 0.7, 0.8, 0.0, 0.5, "s"),
     "accelerator.overhead_time": _positive(5e-3, 1.0, 1.0, 0.0, 0.7, "s"),
-    "node.scale_up.efficiency": _share(0.7, 0.7, 0.5, 0.3, 0.3),
-    "node.scale_up.latency": _positive(2e-5, 0.7, 0.7, 0.3, 0.3, "s"),
+    "node.scale_up.latency": _positive(1e-6, 0.3, 0.0, 0.3, 1.5, "s"),
+    "software.collective_latency": _positive(2e-5, 0.7, 0.7, 0.0, 0.5, "s"),
     "network.link.efficiency": _share(0.6, 0.5, 0.5, 0.0, 0.7),
     "network.link.latency": _positive(3e-5, 1.0, 1.0, 0.0, 1.0, "s"),
     "software.fp8_efficiency": _positive(0.8, 0.15, 0.1, 0.1, 0.1),
@@ -69,7 +69,7 @@ STEP_CONSTANTS: Mapping[str, StepConstant] = {
     "software.tensor_overlap": _share(0.4, 0.7, 0.7, 0.0, 0.3),
     "software.expert_overlap": _share(0.4, 0.7, 0.7, 0.0, 0.3),
     "software.pipeline_overlap": _share(0.7, 0.7, 0.7, 0.0, 0.3),
-    "reliability.straggler_variation": _positive(0.01, 0.7, 0.5, 0.0, 0.3),
+    "reliability.straggler_variation": _positive(0.02, 0.4, 0.3, 0.0, 0.3),
     # What none of the others explains: by definition 1 on average over frameworks and clusters.
     "production_slowdown": _positive(1.0, 0.0, 0.05, 0.0, 0.1),
 }
