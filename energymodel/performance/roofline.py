@@ -6,44 +6,6 @@ from jaxtyping import Array, Float
 from energymodel.numerics import Numeric, p_norm
 
 
-def gemm_efficiency(maximum: Numeric, half_size: Numeric, tensor: Numeric, hidden: Numeric) -> Float[Array, "..."]:
-    """Share of the peak rate that a matrix product reaches, `eta = eta_max / (1 + h0 t / h)`.
-
-    Tile and wave quantization grows as tensor parallelism narrows the matrices. Fitted on h/t from 768 to 3,200
-    [derivation: docs/physics.md B3, after Korthikanti et al. 2022, table 5].
-
-    **Arguments:**
-
-    - `maximum`: efficiency eta_max of large products [1].
-    - `half_size`: h0, the width per chip at which efficiency has halved [1].
-    - `tensor`: tensor-parallel degree t [1].
-    - `hidden`: hidden size h [1].
-
-    **Returns:** eta [1].
-    """
-    return jnp.asarray(maximum) / (1.0 + half_size * tensor / hidden)
-
-
-def tile_quantization(
-    tile: Numeric, rows: Numeric, columns: Numeric, inner: Numeric, count: Numeric = 1.0
-) -> Float[Array, "..."]:
-    """Operations that a matrix product loses to tile and wave quantization, `2 d_0 (m n + m k + c n k)`.
-
-    The product then takes `2 m n k [1 + d_0 (1/m + 1/n + c/k ...)]`: rounding up to whole tiles lengthens each edge by
-    d_0 on average. Half of a GPU's tile of 128 to 256, times the waves, is 100 to 250 [derivation: docs/step_time.md].
-
-    **Arguments:**
-
-    - `tile`: d_0 [1].
-    - `rows`, `columns`, `inner`: m, n, k of the product (m x k)(k x n) [1].
-    - `count`: c, equal products that share the rows (experts) [1].
-
-    **Returns:** operations [FLOP].
-    """
-    m, n, k = map(jnp.asarray, (rows, columns, inner))
-    return 2.0 * jnp.asarray(tile) * (m * n + m * k + count * n * k)
-
-
 def compute_time(operations: Numeric, peak_rate: Numeric, efficiency: Numeric) -> Float[Array, "..."]:
     """Time of arithmetic, `t = F / (eta Fdot)` [definition].
 

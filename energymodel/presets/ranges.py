@@ -52,7 +52,11 @@ RANGES: dict[tuple[str, str], Range] = {
     **_fields("Accelerator", "peak_flops", ABOVE_ZERO),
     **_fields("Accelerator", "reference_clock memory_capacity memory_bandwidth rated_power busy_power", ABOVE_ZERO),
     **_fields("Accelerator", "reference_voltage die_area heat_capacity maximum_temperature bits_per_flop", ABOVE_ZERO),
-    **_fields("Accelerator", "minimum_clock gemm_efficiency memory_efficiency fp8_energy_ratio", SHARE_ABOVE_ZERO),
+    **_fields(
+        "Accelerator",
+        "minimum_clock gemm_efficiency fp8_gemm_efficiency fp4_gemm_efficiency memory_efficiency fp8_energy_ratio",
+        SHARE_ABOVE_ZERO,
+    ),
     **_fields("Accelerator", "reference_memory_utilization", SHARE),
     # A p-norm of times with p below one is more than their sum.
     **_fields("Accelerator", "roofline_exponent launch_exponent", AT_LEAST_ONE),

@@ -17,6 +17,7 @@ RENAMED = {
     "eight_bit_energy_ratio": "fp8_energy_ratio",
     "eight_bit_efficiency": "fp8_efficiency",
     "four_bit_efficiency": "fp4_efficiency",
+    "gemm_tile": "gemm_edge",
     "host_time": "launch_overhead",
     "host_exponent": "launch_exponent",
     "late_exchange": "late_communication",

@@ -42,8 +42,8 @@ class Accelerator(eqx.Module):
     leakage: Leakage = component()
     gate: PowerGate = component()
     memory_energy: Real = real("J/bit")
-    gemm_efficiency: Real = real("1")
-    gemm_half_size: Real = real("1")
+    gemm_efficiency: Real = real("1", doc="share of the peak rate that large products reach by themselves")
+    gemm_edge: Real = real("1", doc="steps along the inner edge that starting and writing a tile are worth")
     memory_efficiency: Real = real("1")
     roofline_exponent: Real = real("1")
     launch_exponent: Real = real("1")
@@ -56,7 +56,13 @@ class Accelerator(eqx.Module):
     price: Real = real("USD")
     embodied_carbon: Real = real("kg")
     bits_per_flop: Real = real("bit/FLOP", 32.0)
-    gemm_tile: Real = real("1", 0.0, doc="rows lost to tile and wave quantization on each edge of a matrix product")
+    fp8_gemm_efficiency: Real = real("1", 0.8, doc="the same of the fp8 peak")
+    fp8_gemm_edge: Real = real("1", 0.0, doc="the same in fp8")
+    fp4_gemm_efficiency: Real = real("1", 0.45, doc="the same of the fp4 peak")
+    fp4_gemm_edge: Real = real("1", 0.0, doc="the same in fp4")
+    product_latency: Real = real("s", 0.0, doc="of a matrix product without operations")
+    alignment_exponent: Real = real("1", 0.0, doc="of the slowdown by edges that are no multiples of 64")
+    expert_tile: Real = real("1", 0.0, doc="rows with which each expert's product is padded to whole tiles")
 
     @property
     def dynamic_power(self) -> Numeric:

@@ -5,13 +5,14 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Scalar, p_norm
-from energymodel.performance.roofline import compute_time, gemm_efficiency
+from energymodel.performance.products import product_time
+from energymodel.performance.roofline import compute_time
 from energymodel.physics.switching import clock_at_power_cap
 from energymodel.physics.thermal import leakage_temperature
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.plan import ParallelLayout, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
-from energymodel.system.work import LayerWork
+from energymodel.system.work import LayerWork, Products
 
 
 class ChipLoad(NamedTuple):
@@ -58,20 +59,16 @@ def rate_or_wider(rate: Numeric, wider: Numeric) -> Scalar:
     return jnp.where(rate > 0.0, rate, wider)
 
 
-def precision_speedup(
-    chip: Accelerator, layout: ParallelLayout, fp8_efficiency: Numeric = 1.0, fp4_efficiency: Numeric = 1.0
-) -> Scalar:
-    """Rate of products with weights relative to bf16, `1 / (1 - sum_i s_i + sum_i s_i F_16 / (x_i F_i))`.
+def precision_speedup(chip: Accelerator, layout: ParallelLayout) -> Scalar:
+    """Peak rate of products with weights relative to bf16, `1 / (1 - sum_i s_i + sum_i s_i F_16 / F_i)`.
 
     Amdahl's law over the shares s_i of operations in i = fp8, fp4, tf32 and fp32 [Amdahl 1967], with peak rates F_i.
-    Casting and scaling lower the share of the fp8 and fp4 peaks that products reach by x_i (`fp8_efficiency`,
-    `fp4_efficiency`), relative to bf16.
 
     **Returns:** speedup [1], below 1 where tf32 and fp32 outweigh fp8 and fp4.
     """
     fp8, fp4 = jnp.asarray(layout.fp8), jnp.asarray(layout.fp4)
-    narrow = fp8 / rate_or_wider(chip.peak_flops_fp8 * jnp.asarray(fp8_efficiency), chip.peak_flops)
-    narrow += fp4 / rate_or_wider(chip.peak_flops_fp4 * jnp.asarray(fp4_efficiency), chip.peak_flops)
+    narrow = fp8 / rate_or_wider(chip.peak_flops_fp8, chip.peak_flops)
+    narrow += fp4 / rate_or_wider(chip.peak_flops_fp4, chip.peak_flops)
     return 1.0 / (wide_slowdown(chip, layout) - fp8 - fp4 + chip.peak_flops * narrow)
 
 
@@ -114,49 +111,63 @@ def wide_energy(chip: Accelerator, layout: ParallelLayout) -> Scalar:
     return 1.0 + (jnp.asarray(layout.tf32) + layout.fp32) * (1.0 / jnp.asarray(chip.fp8_energy_ratio) - 1.0)
 
 
-def product_efficiency(system: TrainingSystem, plan: TrainingPlan) -> Scalar:
-    """Share of the peak rate that a layer's products reach, `eta_max / (1 + h_0 t / h)` [definition].
+def products_time(system: TrainingSystem, plan: TrainingPlan, products: Products, weights: bool = True) -> Scalar:
+    """Time of products at clock 1 by their formats, `t = n t_0 + sum_i s_i (F + d_i E) / (x_i eta_i F_i)` [definition].
 
-    **Returns:** efficiency [1].
+    Of the products with weights, a share s_i runs in fp8 and fp4; tf32 and fp32 slow all products. eta_i and d_i are
+    measured on the chip (`performance.products.product_time`), x_i is what software loses of the rate.
+
+    **Returns:** time [s].
     """
-    chip = system.accelerator
-    return gemm_efficiency(chip.gemm_efficiency, chip.gemm_half_size, plan.layout.tensor, system.workload.hidden)
+    chip, layout, software = system.accelerator, plan.layout, system.software
+
+    def time(peak: Numeric, efficiency: Numeric, edge: Numeric) -> Scalar:
+        return product_time(products.operations, products.edges, jnp.asarray(peak) * efficiency, edge)
+
+    whole = time(chip.peak_flops, chip.gemm_efficiency, chip.gemm_edge)
+    found = wide_slowdown(chip, layout) * whole
+    if weights:
+        for share, peak, efficiency, edge, lost in (
+            (layout.fp8, chip.peak_flops_fp8, chip.fp8_gemm_efficiency, chip.fp8_gemm_edge, software.fp8_efficiency),
+            (layout.fp4, chip.peak_flops_fp4, chip.fp4_gemm_efficiency, chip.fp4_gemm_edge, software.fp4_efficiency),
+        ):
+            has = jnp.asarray(peak) > 0.0
+            narrow = jnp.where(has, time(jnp.where(has, peak, 1.0), jnp.asarray(efficiency) * lost, edge), whole)
+            found = found + share * (narrow - whole)
+    return products.count * chip.product_latency + found / software.product_efficiency
 
 
 def chip_load(system: TrainingSystem, plan: TrainingPlan, work: LayerWork) -> ChipLoad:
-    """Times and energies of a layer, `t = F_p / (eta Fdot)`, `t = Q / bw`, `E = e F`, `E = 8 e_m Q`.
+    """Times and energies of a layer, `t = F_p / (eta Fdot)`, `t = Q / bw`, `E = e F / x`, `E = 8 e_m Q`.
 
-    F_p includes tile and wave quantization and the lower rate of attention. fp8 and fp4 speed up products with weights
-    only; tf32 and fp32 slow all products. The roofline joins arithmetic and memory later [Williams et al. 2009].
+    The roofline joins arithmetic and memory later [Williams et al. 2009]. Products that take longer than by themselves
+    (x, `software.product_efficiency`) keep the chip as busy.
 
     **Returns:** times at clock 1 of arithmetic, product traffic and element-wise traffic [s]; energies at the
     reference voltage of switching and memory [J].
     """
     chip, layout, software = system.accelerator, plan.layout, system.software
-    efficiency = product_efficiency(system, plan)
     with_weights = (work.flops - work.attention_flops) * precision_energy(chip, layout)
     switched = with_weights + work.attention_flops * wide_energy(chip, layout)
-    speedup = precision_speedup(chip, layout, software.fp8_efficiency, software.fp4_efficiency)
-    paced = work.product_operations / speedup + work.attention_operations * wide_slowdown(chip, layout)
+    attention = work.attention_operations * wide_slowdown(chip, layout)
+    rate = jnp.asarray(chip.gemm_efficiency) * software.product_efficiency
     return ChipLoad(
-        arithmetic=compute_time(paced, chip.peak_flops, efficiency),
+        arithmetic=products_time(system, plan, work.products) + compute_time(attention, chip.peak_flops, rate),
         product_memory=work.gemm_bytes / chip.sustained_bandwidth,
         elementwise=work.elementwise_bytes / chip.sustained_bandwidth,
-        switching_energy=switched * chip.energy_per_flop,
+        switching_energy=switched * chip.energy_per_flop / software.product_efficiency,
         memory_energy=8.0 * chip.memory_energy * (work.gemm_bytes + work.elementwise_bytes),
     )
 
 
 def head_time(system: TrainingSystem, plan: TrainingPlan, work: LayerWork) -> Scalar:
-    """Arithmetic time of the output head for one micro-batch at clock 1, `t = F_p / (eta Fdot)` [definition].
+    """Arithmetic time of the output head for one micro-batch at clock 1 [definition].
 
     In bf16 even where other products are in fp8 or fp4, as frameworks do it.
 
     **Returns:** time [s].
     """
-    chip = system.accelerator
-    time = compute_time(work.head_operations, chip.peak_flops, product_efficiency(system, plan))
-    return time * wide_slowdown(chip, plan.layout)
+    return products_time(system, plan, work.head_products, weights=False)
 
 
 def head_energy(system: TrainingSystem, plan: TrainingPlan, work: LayerWork) -> Scalar:
@@ -165,7 +176,8 @@ def head_energy(system: TrainingSystem, plan: TrainingPlan, work: LayerWork) -> 
     **Returns:** energy [J].
     """
     chip = system.accelerator
-    return work.head_flops * chip.energy_per_flop * wide_energy(chip, plan.layout)
+    switched = work.head_flops * chip.energy_per_flop * wide_energy(chip, plan.layout)
+    return switched / system.software.product_efficiency
 
 
 BEYOND_LIMIT = 100.0  # [K] above the chip's limit: warmer than any power cap that binds makes it

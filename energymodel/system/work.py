@@ -7,7 +7,8 @@ import jax.numpy as jnp
 from energymodel.numerics import Numeric, Scalar
 from energymodel.performance.hierarchy import gemm_traffic
 from energymodel.performance.parallelism import data_parallel_degree, microbatch_count, recomputed_share
-from energymodel.performance.roofline import elementwise_traffic, expert_bytes, tile_quantization
+from energymodel.performance.products import alignment_slowdown, training_edges
+from energymodel.performance.roofline import elementwise_traffic, expert_bytes
 from energymodel.performance.workload import attention_flops_per_token
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
@@ -27,18 +28,32 @@ class Division(NamedTuple):
     head_passes: Scalar
 
 
+class Products(NamedTuple):
+    """Matrix products of a layer, forward and backward: operations [FLOP] and twice the elements of their results [1],
+    both times the slowdown of edges that are not aligned, and how many there are.
+    """
+
+    operations: Scalar
+    edges: Scalar
+    count: Scalar
+
+    def scaled(self, factor: Numeric) -> "Products":
+        """So many times the same."""
+        return Products(*(jnp.asarray(factor) * one for one in self))
+
+
 class LayerWork(NamedTuple):
     """Work of one layer and micro-batch on one chip, forward and backward, averaged over all layers."""
 
     flops: Scalar
     attention_flops: Scalar
-    product_operations: Scalar
+    products: "Products"
     attention_operations: Scalar
     gemm_bytes: Scalar
     elementwise_bytes: Scalar
     communicated: Scalar
     head_flops: Scalar
-    head_operations: Scalar
+    head_products: "Products"
     head_bytes: Scalar
 
     @property
@@ -77,8 +92,8 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
     A micro-batch has M tokens; r is the recomputed share [Narayanan et al. 2021]. The matrix products of a layer with w
     parameters count as one product, M by `w / (h t)` by h, whose memory traffic the cache bounds [Hong & Kung 1981].
     Element-wise kernels add theirs, and unfused attention adds `5 n a s M / t` bytes for scores moved n times. The
-    output head has `6 M h V / t` operations and moves `16 M V / t` bytes of logits. `product_operations` and
-    `attention_operations` include tile and wave quantization and the lower rate of attention.
+    output head has `6 M h V / t` operations and moves `16 M V / t` bytes of logits. `products` are those that kernels
+    run, with padding and slowdown; `attention_operations` include the lower rate of attention.
 
     **Returns:** operations [FLOP] and memory traffic [B] of a layer and of the output head, and the activation bytes
     that tensor parallelism communicates [B].
@@ -104,8 +119,6 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
     scored = tokens * attention / layout.tensor
     again = (layout.recompute_full + (1.0 - layout.recompute_full) * layout.recompute_attention) / 3.0
     attention_operations = scored * (1.0 + again) * (1.0 + (1.0 - workload.flash) * software.unmasked)
-    quantization = layer_tile_quantization(system, plan, tokens)
-    uneven = (workload.expert_imbalance - 1.0) * 2.0 * tokens * active_routed
 
     scores = (1.0 - workload.flash) * 5.0 * workload.heads * workload.sequence * tokens / layout.tensor
     of_experts = expert_bytes(
@@ -122,45 +135,58 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
     elementwise = software.elementwise_passes * moved * full + software.score_passes * scores * scored_again
     head_width = workload.vocabulary / layout.tensor
     head_flops = 6.0 * tokens * workload.hidden * head_width
-    tile = system.accelerator.gemm_tile
+    exponent = system.accelerator.alignment_exponent
+    slow = alignment_slowdown(head_width, workload.hidden, exponent)
+    head = Products(head_flops / 3.0, training_edges(tokens, head_width, workload.hidden), jnp.asarray(1.0))
     return LayerWork(
         flops=tokens * model_flops * (1.0 + repeated) / layout.tensor,
         attention_flops=scored * (1.0 + again),
-        product_operations=passes * (2.0 * tokens * weights / layout.tensor + quantization + uneven),
+        products=layer_products(system, plan, tokens).scaled(passes),
         attention_operations=attention_operations / software.attention_efficiency,
         gemm_bytes=passes * (product_traffic + idle_experts),
         elementwise_bytes=elementwise * layout.width,
         communicated=tokens * workload.hidden * element,
         head_flops=head_flops,
-        head_operations=head_flops + 3.0 * tile_quantization(tile, tokens, head_width, workload.hidden),
+        head_products=head.scaled(3.0 * slow),
         head_bytes=16.0 * tokens * head_width,
     )
 
 
-def layer_tile_quantization(system: TrainingSystem, plan: TrainingPlan, tokens: Numeric) -> Scalar:
-    """Tile and wave quantization of the mean layer's forward products, `sum_i 2 d_0 (m n + n k + k m)`.
+def layer_products(system: TrainingSystem, plan: TrainingPlan, tokens: Numeric) -> Products:
+    """Products of a forward pass through the mean layer on a chip, `sum_i a_i 2 m_i n_i k_i`, `sum_i a_i 2 m_i n_i`.
 
-    The products are query-key-value, attention output, up (and gate) and down projection, each divided by the tensor
-    degree along the side that is not the hidden size. Resident experts have their own [derivation: docs/step_time.md].
+    They are query-key-value, attention output, up (and gate) and down projection, each divided by the tensor degree
+    along the side that is not the hidden size; a_i is the slowdown of unaligned edges. Each of the resident experts is
+    padded to whole tiles, half a tile on average, and the fullest one paces the others [derivation: docs/step_time.md].
 
     **Arguments:**
 
     - `tokens`: M of a micro-batch on a chip [token].
 
-    **Returns:** operations [FLOP].
+    **Returns:** products of one forward pass.
     """
-    layout, workload, tile = plan.layout, system.workload, system.accelerator.gemm_tile
-    h, t, M = workload.hidden, layout.tensor, jnp.asarray(tokens)
-    inputs = (workload.heads + 2.0 * workload.kv_heads) * workload.head_size / t
-    attention = tile_quantization(tile, M, inputs, h) + tile_quantization(tile, M, h, workload.attention_width / t)
-
-    def block(rows: Numeric, width: Numeric, count: Numeric) -> Scalar:
-        up = tile_quantization(tile, rows, (1.0 + workload.gated) * width / t, h, count)
-        return up + tile_quantization(tile, rows, h, width / t, count)
-
-    mixture = (workload.layers - workload.dense_layers) / workload.layers
+    layout, workload, chip = plan.layout, system.workload, system.accelerator
+    h, t, M = jnp.asarray(workload.hidden), layout.tensor, jnp.asarray(tokens)
+    gate = 1.0 + workload.gated
+    dense = 1.0 - (workload.layers - workload.dense_layers) / workload.layers
     held = 1.0 + workload.mixture * (workload.experts / layout.expert - 1.0)
-    routed = block(M * workload.active_experts * workload.expert_imbalance, workload.feed_forward, held)
-    shared = block(M * workload.shared_experts, workload.feed_forward, workload.shared_experts)
-    dense = block(M, workload.dense_feed_forward, 1.0)
-    return attention + mixture * (routed + shared) + (1.0 - mixture) * dense
+    routed = M * workload.active_experts * workload.expert_imbalance + workload.mixture * held * chip.expert_tile
+    inner, dense_inner = workload.feed_forward / t, workload.dense_feed_forward / t
+    inputs = (workload.heads + 2.0 * workload.kv_heads) * workload.head_size / t
+    # Share of the layers that have the product, rows, columns, inner edge, equal products that share the rows.
+    every = 1.0 - dense
+    shapes = (
+        (1.0, M, inputs, h, 1.0),
+        (1.0, M, h, workload.attention_width / t, 1.0),
+        (every, routed, gate * inner, h, held),
+        (every, routed, h, inner, held),
+        (every * workload.shared_experts, M, gate * inner, h, 1.0),
+        (every * workload.shared_experts, M, h, inner, 1.0),
+        (dense, M, gate * dense_inner, h, 1.0),
+        (dense, M, h, dense_inner, 1.0),
+    )
+    columns = zip(*shapes, strict=True)
+    share, m, n, k, count = (jnp.stack([jnp.asarray(one, h.dtype) for one in column]) for column in columns)
+    share = share * alignment_slowdown(n, k, chip.alignment_exponent)
+    operations, edges = jnp.sum(share * 2.0 * m * n * k), jnp.sum(share * training_edges(m, n, k, count))
+    return Products(operations, edges, 4.0 + 2.0 * jnp.minimum(1.0, workload.shared_experts))

@@ -7,27 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from energymodel.performance.roofline import (
-    compute_time,
-    elementwise_traffic,
-    gemm_efficiency,
-    roofline_time,
-    token_rate,
-)
+from energymodel.performance.roofline import compute_time, elementwise_traffic, roofline_time, token_rate
 from gradients import check_grads
 
 few = settings(max_examples=25, deadline=None)
 times = st.floats(1e-6, 1e3)
 exponents = st.floats(1.0, 64.0)
-
-
-@few
-@given(tensor=st.floats(1.0, 64.0), hidden=st.floats(256.0, 65536.0))
-def test_efficiency_falls_with_tensor_parallelism_from_its_maximum(tensor, hidden):
-    efficiency = float(gemm_efficiency(0.8, 165.0, tensor, hidden))
-    assert 0.0 < float(gemm_efficiency(0.8, 165.0, 1.1 * tensor, hidden)) < efficiency < 0.8
-    np.testing.assert_allclose(gemm_efficiency(0.8, 165.0, tensor, 1e12 * tensor), 0.8, rtol=1e-9)
-    assert gemm_efficiency(0.8, 0.0, tensor, hidden) == 0.8
 
 
 @few
@@ -81,7 +66,6 @@ def test_sequence_parallelism_divides_all_of_the_traffic(tokens, hidden, tensor)
 @pytest.mark.parametrize(
     ("function", "arguments"),
     [
-        (gemm_efficiency, (0.8, 165.0, 8.0, 20480.0)),
         (compute_time, (3.0, 2.0, 0.5)),
         (roofline_time, (3.0, 2.0, 0.5, 4.0)),
         (token_rate, (3.0, 2.0, 0.5, 1.0, 1.5, 0.25, 4.0)),

@@ -37,12 +37,6 @@ def test_device_is_physically_consistent(name):
     assert floor >= (1 - floor) / (1 - knee) * knee
 
 
-def test_half_sizes_scale_with_balance():
-    # docs/physics.md E: 165 on A100; by hand 165 x (989.4/3.35)/(312/2.039) = 165 x 295.34/153.02 = 318.5 on H100.
-    assert value(read("hardware", "h100-sxm"), "gemm_half_size") == pytest.approx(318.5, abs=0.05)
-    assert value(read("hardware", "a100-sxm4-80gb"), "gemm_half_size") == 165.0
-
-
 def test_h100_is_the_default_of_the_specification():
     # docs/physics.md B2 and B2.2.
     device = read("hardware", "h100-sxm")
@@ -70,22 +64,6 @@ def test_voltage_curve_is_the_mean_of_the_curves_that_are_known():
         assert value(device, "voltage.knee") == pytest.approx(statistics.fmean(knees), abs=0.005)
     # 0.692 V at the lowest clock, over the floor.
     assert value(read("hardware", "h100-sxm"), "reference_voltage") == pytest.approx(0.692 / 0.79, abs=0.005)
-
-
-def test_h100_efficiency_is_that_of_the_fitted_clusters():
-    # Fitted without a half size and with tiles, which take 5 % of the products of Llama 3 405B; at 2048 units per chip.
-    found = json.loads((EXPERIMENTS / "01_step_time" / "result.json").read_text(encoding="utf-8"))["constants"]
-    fitted = [
-        one["value"] for one in found if "h100" in one["cluster"] and one["constant"] == "accelerator.gemm_efficiency"
-    ]
-    assert len(fitted) == 6
-    device = read("hardware", "h100-sxm")
-    alike = [one * 0.95 * (1 + value(device, "gemm_half_size") / 2048) for one in fitted]
-    spread = float(device["gemm_efficiency"]["distribution"].removeprefix("lognormal "))
-    assert spread == pytest.approx(statistics.stdev(map(math.log, fitted)), abs=0.005)
-    mean = statistics.geometric_mean(alike)
-    assert abs(math.log(value(device, "gemm_efficiency") / mean)) < spread
-    assert min(alike) < value(device, "gemm_efficiency") < max(alike)
 
 
 def test_supplies_deliver_what_was_metered():

@@ -51,7 +51,7 @@ ZEROS = {
     "leakage_feedback": lambda s: s.accelerator.leakage.temperature_sensitivity,
     "memory_energy": lambda s: s.accelerator.memory_energy,
     "thermal_resistance": lambda s: s.accelerator.thermal_resistance,
-    "gemm_half_size": lambda s: s.accelerator.gemm_half_size,
+    "gemm_edge": lambda s: s.accelerator.gemm_edge,
     "gate": lambda s: s.accelerator.gate.fraction,
     "wake_energy": lambda s: s.accelerator.gate.wake_energy,
     "scale_up_latency": lambda s: s.node.scale_up.latency,

@@ -34,7 +34,7 @@ DEGREES = {
     "system.workload.active_experts": (2.0, 4.0),
     "system.workload.shared_experts": (0.0, 1.0),
     "system.workload.dense_layers": (0.0, 3.0),
-    "system.accelerator.gemm_tile": (0.0, 128.0),
+    "system.accelerator.gemm_edge": (0.0, 128.0),
     "system.software.bucket_size": (1e8, 1e9),
     "system.software.microbatch_time": (0.0, 1e-3),
 }
