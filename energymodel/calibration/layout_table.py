@@ -85,7 +85,20 @@ LAYOUT = (
     _share("zero_bubble_v", "1 for ZB-V"),
     _share("dual_pipe", "1 for DualPipe"),
     _share("cuda_graphs", "share of kernel launches replayed from CUDA graphs"),
+    _share("async_tensor", "1 if tensor-parallel collectives and products are divided to overlap"),
+    _share("context_all_to_all", "1 if context parallelism turns tokens into heads (Ulysses), 0 for a ring"),
 )
+OF_CLUSTER = (
+    _share("tensor_overlap", "share of tensor-parallel communication that kernels hide", NEEDED),
+    _share("context_overlap", "the same of context parallelism", NEEDED),
+    _share("expert_overlap", "the same of expert parallelism", NEEDED),
+    _share("pipeline_overlap", "the same of messages between pipeline ranks", NEEDED),
+    _share("data_overlap", "share of data-parallel communication that the backward pass may hide", NEEDED),
+    LayoutColumn(
+        "fp8_efficiency", "1", NEEDED, "share of the fp8 peak reached, relative to bf16, by recipe", 0.01, 1.0
+    ),
+)
+"""Columns that replace a number of the cluster's software; where they are left out, that number holds."""
 RUN = (
     LayoutColumn("chips", "1", NEEDED, "accelerators"),
     LayoutColumn("batch_sequences", "1", NEEDED, "sequences in the global batch"),
@@ -96,7 +109,7 @@ MEASURED = (
     LayoutColumn("memory_b", "B", NEEDED, "measured memory of the fullest chip", 0.0),
     LayoutColumn("out_of_memory", "1", NEEDED, "1 if the run ended out of memory", 0.0),
 )
-INPUTS = (*SHAPE, *LAYOUT, *RUN)
+INPUTS = (*SHAPE, *LAYOUT, *OF_CLUSTER, *RUN)
 WORDS = ("cluster", "model", "zero", "recomputation")
 """Columns of text or code: cluster and model presets, ZeRO stage 0 to 3, recomputation none, selective or full."""
 SWITCHES = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0, "on": 1.0, "off": 0.0}
@@ -190,7 +203,7 @@ def _row(row: Mapping[str, Any], where: str) -> dict[str, float]:
     ):
         if math.isnan(values[name]):
             values[name] = fallback
-    for column in INPUTS:
+    for column in (*SHAPE, *LAYOUT, *RUN):
         if math.isnan(values[column.name]):
             raise InputError(f"{where}: {column.name} is missing: {column.meaning} [{column.unit}].")
     check_precisions({name: values[name] for name in PRECISIONS}, where)

@@ -10,14 +10,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from energymodel.calibration.cluster_source import cluster_system
-from energymodel.calibration.layout_table import INPUTS, LAYOUT, SHAPE, Columns, Layouts
-from energymodel.calibration.step_table import StepTable, read_step_table, step_table
-from energymodel.calibration.table_columns import AS_WRITTEN, TableChoices
+from energymodel.calibration.layout_table import (
+    INPUTS,
+    LAYOUT,
+    OF_CLUSTER,
+    SHAPE,
+    Columns,
+    Layouts,
+    layouts,
+    read_layouts,
+)
 from energymodel.compilation import compiler_options
 from energymodel.numerics import Scalar
 from energymodel.performance.memory_footprint import out_of_memory_probability
 from energymodel.performance.workload import Transformer
+from energymodel.presets.files import names, read_preset
+from energymodel.presets.renamed import current_name
+from energymodel.presets.scenario import load_scenario
+from energymodel.system.cluster import Software
 from energymodel.system.formats import check_formats
 from energymodel.system.operating_point import OperatingPoint, precision_speedup
 from energymodel.system.outcome import StepTime
@@ -79,7 +89,7 @@ def predict_row(system: TrainingSystem, row: Mapping[str, Any]) -> Prediction:
     **Returns:** `Prediction`.
     """
     workload = Transformer(**{column.name: row[column.name] for column in SHAPE})
-    system = eqx.tree_at(lambda system: system.workload, system, workload)
+    system = eqx.tree_at(lambda system: (system.workload, system.software), system, (workload, _software(system, row)))
     batch = jnp.asarray(row["batch_sequences"]) * row["sequence"]
     plan = TrainingPlan(
         chips=row["chips"],
@@ -113,6 +123,14 @@ def predict_row(system: TrainingSystem, row: Mapping[str, Any]) -> Prediction:
             memory, system.software.usable_memory * chip.memory_capacity, system.software.memory_spread
         ),
     )
+
+
+def _software(system: TrainingSystem, row: Mapping[str, Any]) -> Software:
+    """The cluster's software, with what the row says instead."""
+    own = {column.name: getattr(system.software, column.name) for column in OF_CLUSTER}
+    given = {name: jnp.asarray(row[name]) for name in own}
+    values = [jnp.where(jnp.isnan(given[name]), own[name], given[name]) for name in own]
+    return eqx.tree_at(lambda software: [getattr(software, name) for name in own], system.software, values)
 
 
 def _padded(places: np.ndarray) -> np.ndarray:

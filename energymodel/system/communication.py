@@ -13,6 +13,7 @@ from energymodel.performance.collectives import (
     protocol_time,
 )
 from energymodel.performance.parallelism import inner_ranks
+from energymodel.performance.workload import Transformer
 from energymodel.system.cluster import Software
 from energymodel.system.memory import ChipMemory
 from energymodel.system.plan import ParallelLayout, TrainingPlan
@@ -27,6 +28,10 @@ class Communication(NamedTuple):
     inner_bytes: Scalar
     outer_bytes: Scalar
     latency: Numeric = 0.0
+
+    def plus(self, other: "Communication") -> "Communication":
+        """One collective, then another."""
+        return Communication(*(jnp.asarray(one) + two for one, two in zip(self, other, strict=True)))
 
     def scaled(self, count: Numeric) -> "Communication":
         """The same collective, `count` times in a row."""
@@ -50,6 +55,11 @@ class Fabric(NamedTuple):
     ratio: Scalar
     library: CollectiveLibrary
     framework_latency: Scalar
+
+    @property
+    def message_latency(self) -> Scalar:
+        """Latency of a message within a node, which is a collective of two [s]."""
+        return self.inner_latency + self.library.start_latency + self.framework_latency
 
     def ranks_in_domain(self, ranks: Numeric, stride: Numeric, pipeline: Numeric = 1.0) -> Scalar:
         """Ranks of a group in one domain, those of a node at least [1].
@@ -136,8 +146,8 @@ class Fabric(NamedTuple):
         """`ranks - 1` point-to-point hops of `size` bytes around a ring, paced by the slowest hop."""
         hops, size = jnp.asarray(ranks) - 1.0, jnp.asarray(size)
         crosses = jnp.clip(ranks / inner_ranks(ranks, stride, self.node) - 1.0, 0.0, 1.0)
-        near = point_to_point_time(size, self.inner_latency, self.inner_bandwidth)
-        far = point_to_point_time(size, self.outer_latency, self.beyond_node(ranks, stride))
+        near = point_to_point_time(size, self.message_latency, self.inner_bandwidth)
+        far = point_to_point_time(size, self.outer_latency + self.framework_latency, self.beyond_node(ranks, stride))
         time = hops * ((1.0 - crosses) * near + crosses * jnp.maximum(near, far))
         return Communication(time, hops * size * (1.0 - crosses), hops * size * crosses)
 
@@ -221,7 +231,8 @@ def layer_communication(
 
     Tensor: `4 + 2 r` all-reduces of `2 M h` bytes, six with full recomputation. Context: keys and values travel
     around the ring in the forward pass, keys, values and their gradients in the backward pass: three times `c - 1`
-    hops. Expert: `4 + 2 r` all-to-alls (dispatch and combine, forward and backward) in layers that have experts.
+    hops; or all-to-alls turn tokens into heads (`context_all_to_all`). Expert: `4 + 2 r` all-to-alls (dispatch and
+    combine, forward and backward) in layers that have experts.
 
     **Returns:** time [s] and bytes sent within and between nodes [B], for each kind of parallelism.
     """
@@ -230,23 +241,54 @@ def layer_communication(
     kv_share = 2.0 * workload.kv_heads * workload.head_size / (workload.hidden * layout.tensor)
     passes = 4.0 + 2.0 * layout.recompute_full
     mixture = (workload.layers - workload.dense_layers) / workload.layers
+    in_turn = fabric.ring_pass(layout.context, layout.tensor, work.communicated * kv_share).scaled(3.0)
+    at_once = context_all_to_all(workload, layout, fabric, work)
+    turned = layout.context_all_to_all
     return LayerCommunication(
         tensor=fabric.all_reduce(
             layout.tensor, 1.0, work.communicated, fused=1.0 - jnp.asarray(layout.sequence_parallel)
         ).scaled(all_reduces),
-        context=fabric.ring_pass(layout.context, layout.tensor, work.communicated * kv_share).scaled(3.0),
+        context=in_turn.scaled(1.0 - turned).plus(at_once.scaled(turned)),
         expert=fabric.all_to_all(
             layout.expert, layout.tensor, work.communicated / layout.tensor * workload.active_experts, layout.pipeline
         ).scaled(passes * mixture),
     )
 
 
-def exposed_communication(software: Software, traffic: Traffic) -> ExposedCommunication:
+def context_all_to_all(workload: Transformer, layout: ParallelLayout, fabric: Fabric, work: LayerWork) -> Communication:
+    """All-to-alls of queries, keys, values and outputs, which divide heads instead of tokens [Jacobs et al. 2023].
+
+    Four in the forward pass, four in the backward pass and four where it is recomputed, of `2 M a d / t` bytes or, for
+    keys and values, `2 M k d / t`; keys and values of fewer than `t c` heads are sent more than once.
+
+    **Returns:** time [s] and bytes sent within and between nodes [B] in one layer and micro-batch.
+    """
+    copies = jnp.maximum(1.0, layout.tensor * layout.context / jnp.asarray(workload.kv_heads))
+    heads = workload.heads + copies * workload.kv_heads
+    size = work.communicated * 0.5 * heads * workload.head_size / (workload.hidden * layout.tensor)
+    return fabric.all_to_all(layout.context, layout.tensor, size).scaled(8.0 + 4.0 * layout.recompute_full)
+
+
+def exposed_communication(
+    software: Software, layout: ParallelLayout, traffic: Traffic, products: Numeric
+) -> ExposedCommunication:
     """What no kernel of a layer hides, `(1 - overlap) t` [definition]; latency of tensor parallelism may hide, too.
+
+    Asynchronous tensor parallelism divides each collective and its product into t parts, and sends one while it
+    computes another: it can hide `(t - 1) / t` of the transfer, or of the products if these are shorter, and hides a
+    share of that (`software.async_efficiency`): smaller products and copies beside them are slower [Wang et al. 2023,
+    "Overlap communication with dependent computation via decomposition", sec. 4].
+
+    **Arguments:**
+
+    - `products`: time of the matrix products of one layer and micro-batch at the reference clock [s].
 
     **Returns:** times of one layer and micro-batch [s].
     """
+    parts = 1.0 - 1.0 / jnp.asarray(layout.tensor)
+    transfer = traffic.tensor.time - traffic.tensor.latency
     hidden = software.latency_overlap * traffic.tensor.latency
+    hidden += layout.async_tensor * software.async_efficiency * parts * jnp.minimum(transfer, products)
     return ExposedCommunication(
         tensor=(1.0 - software.tensor_overlap) * (traffic.tensor.time - hidden),
         context=(1.0 - software.context_overlap) * traffic.context.time,
@@ -278,9 +320,9 @@ def pipeline_communication(plan: TrainingPlan, fabric: Fabric, work: LayerWork) 
     size = work.communicated / layout.tensor  # scattered to send, then gathered [Narayanan et al. 2021, sec. 4.1]
     boundaries = pipeline_messages(layout)
     crossing = jnp.clip((plan.chips / fabric.node - 1.0) / jnp.maximum(1.0, layout.pipeline - 1.0), 0.0, 1.0)
-    near = point_to_point_time(size, fabric.inner_latency, fabric.inner_bandwidth)
+    near = point_to_point_time(size, fabric.message_latency, fabric.inner_bandwidth)
     bandwidth = fabric.beyond_node(layout.pipeline, jnp.maximum(fabric.node, layout.tensor * layout.context))
-    far = point_to_point_time(size, fabric.outer_latency, bandwidth)
+    far = point_to_point_time(size, fabric.outer_latency + fabric.framework_latency, bandwidth)
     time = (1.0 - crossing) * near + crossing * far
     return Communication(time, (1.0 - crossing) * size, crossing * size).scaled(boundaries)
 
@@ -323,4 +365,4 @@ def data_communication(
     dense = collective(part.dense_ranks, layout.tensor, part.dense)
     routed = collective(part.routed_ranks, layout.tensor * layout.expert, part.routed)
     routed = routed.scaled(system.workload.mixture)  # a dense model starts no second collective
-    return Communication(*(jnp.asarray(one) + other for one, other in zip(dense, routed, strict=True)))
+    return dense.plus(routed)

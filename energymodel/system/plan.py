@@ -65,6 +65,8 @@ class ParallelLayout(eqx.Module):
     zero_bubble_v: Real = real("1", 0.0)
     dual_pipe: Real = real("1", 0.0)
     cuda_graphs: Real = real("1", 0.0)
+    async_tensor: Real = real("1", 0.0)
+    context_all_to_all: Real = real("1", 0.0)
 
     @property
     def interleaved(self) -> Float[Array, "..."]:

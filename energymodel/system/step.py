@@ -163,8 +163,9 @@ def step_work(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Ste
     layer = layer_work(system, plan, division)
     memory = chip_memory(system, plan, division)
     traffic = traffic_of(system, plan, division, layer, memory)
-    exposed = exposed_communication(system.software, traffic)
     load = chip_load(system, plan, layer)
+    products = load.product_time(system.accelerator, 1.0)
+    exposed = exposed_communication(system.software, plan.layout, traffic, products)
     return StepWork(division, layer, memory, traffic, exposed, load, head_time(system, plan, layer))
 
 

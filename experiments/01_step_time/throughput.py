@@ -302,6 +302,9 @@ def torchtitan(rows: list[Row]) -> list[Row]:
                 "group": row["model"] + ("" if number(row, "seq_len_tokens") <= 8192 else " long"),
                 "zero": 3,
                 "recompute_full": 1.0 if row["activation_checkpointing"] == "full" else 0.5,
+                "async_tensor": float("asynctp" in row["note"].lower().replace(" ", "")),
+                # Scales of rows: with them fp8 products are no faster than bf16.
+                **({"fp8_efficiency": 0.5} if "rowwise" in row["note"] else {}),
                 "step_time_s": _timed({**row, **common}),
                 "note": row["note"],
             }

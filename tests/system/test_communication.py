@@ -1,0 +1,142 @@
+"""Do overlaps, asynchronous collectives and the kinds of context parallelism cost what their definitions say?"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from energymodel.calibration.layout_table import INPUTS, OF_CLUSTER, layouts
+from energymodel.calibration.step_prediction import cluster_system, predict_row
+from energymodel.errors import InputError
+from energymodel.performance.collectives import CollectiveLibrary, node_collective_time
+from energymodel.presets.scenario import load_scenario
+from energymodel.system.communication import Communication, Fabric, Traffic, exposed_communication, fabric_of
+from energymodel.system.plan import ParallelLayout
+
+ROW = {
+    "cluster": "torchtitan-h100",
+    "model": "llama-3.1-70b",
+    "chips": 256,
+    "batch_sequences": 512,
+    "sequence": 8192,
+    "tensor": 8,
+    "microbatch": 16,
+    "zero": 3,
+}
+MIXTURE = {"experts": 64, "active_experts": 8, "feed_forward": 4096, "expert": 8, "tensor": 1}
+
+
+@pytest.fixture(scope="module")
+def system():
+    return cluster_system("torchtitan-h100")
+
+
+@pytest.fixture(scope="module")
+def run():
+    return jax.jit(predict_row)
+
+
+def columns(**changes):
+    table = layouts([{**ROW, **changes}])
+    return {column.name: table.columns[column.name][0] for column in INPUTS}
+
+
+@pytest.fixture(scope="module")
+def fabric() -> Fabric:
+    scenario = load_scenario("llama-3.1-405b-h100")
+    return fabric_of(scenario.system, scenario.plan)
+
+
+@pytest.mark.parametrize("name", [column.name for column in OF_CLUSTER])
+def test_a_column_replaces_the_number_of_the_cluster(name, system, run):
+    changes = {**MIXTURE, "pipeline": 2, "context": 2, "tensor": 2, "fp8": 1}
+    own = run(system, columns(**changes)).step_time.total
+    there = run(eqx.tree_at(lambda s: getattr(s.software, name), system, 0.25), columns(**changes)).step_time.total
+    here = run(system, columns(**changes, **{name: 0.25})).step_time.total
+    np.testing.assert_allclose(here, there, rtol=1e-12)
+    assert abs(float(here / own) - 1.0) > 1e-6
+
+
+@pytest.mark.parametrize("value", [1.5, -0.1])
+def test_an_impossible_overlap_is_named(value):
+    with pytest.raises(InputError, match="tensor_overlap"):
+        columns(tensor_overlap=value)
+
+
+def test_full_overlap_hides_all(system, run):
+    time = run(
+        system, columns(**{**MIXTURE, "context": 2}, context_overlap=1, expert_overlap=1, data_overlap=1)
+    ).step_time
+    assert time.context == 0.0
+    assert time.expert == 0.0
+    assert run(system, columns(tensor_overlap=1)).step_time.tensor == 0.0
+
+
+def hidden(tensor, products, transfer=3.0, latency=0.5):
+    software = eqx.tree_at(
+        lambda s: (s.async_efficiency, s.tensor_overlap, s.latency_overlap),
+        cluster_system("torchtitan-h100").software,
+        (1.0, 0.0, 0.0),
+    )
+    none = Communication(*map(jnp.asarray, (0.0, 0.0, 0.0, 0.0)))
+    sent = Communication(*map(jnp.asarray, (transfer + latency, 0.0, 0.0, latency)))
+    found = [
+        exposed_communication(
+            software,
+            ParallelLayout(tensor=tensor, async_tensor=switch),
+            Traffic(sent, none, none, none, none),
+            products,
+        )
+        for switch in (0.0, 1.0)
+    ]
+    return float(found[0].tensor - found[1].tensor)
+
+
+def test_asynchronous_collectives_hide_all_parts_but_one():
+    np.testing.assert_allclose(hidden(8.0, 10.0), 7 / 8 * 3.0, rtol=1e-12)
+    np.testing.assert_allclose(hidden(8.0, 2.0), 7 / 8 * 2.0, rtol=1e-12)
+    assert hidden(1.0, 10.0) == 0.0
+
+
+def test_asynchronous_tensor_parallelism_is_faster_and_differentiable(system, run):
+    assert run(system, columns(async_tensor=1)).step_time.total < run(system, columns()).step_time.total
+    total = lambda row: run(system, row).step_time.total  # noqa: E731
+    slopes = jax.grad(total)({name: jnp.asarray(value) for name, value in columns(async_tensor=0.5).items()})
+    assert np.isfinite(slopes["async_tensor"])
+    assert slopes["async_tensor"] < 0.0
+    assert np.isfinite(slopes["tensor"])
+
+
+@pytest.mark.parametrize("context", [2, 4, 8])
+def test_heads_instead_of_tokens_send_less_than_a_ring_of_whole_keys(context, system, run):
+    """Per chip: 4 (c - 1)/c M h of activations forward, against (c - 1) of keys and values, as wide with 64 heads."""
+    at = lambda s: (s.node.collectives, s.node.scale_up.latency)  # noqa: E731
+    system = eqx.tree_at(at, system, (CollectiveLibrary(), 0.0))
+    row = columns(tensor=1, context=context, context_overlap=0, kv_heads=64, microbatch=context)
+    ring, heads = (run(system, {**row, "context_all_to_all": kind}).step_time.context for kind in (0.0, 1.0))
+    # 8 of M h (c - 1)/c, forward and backward, against three times 2 M h (c - 1): a ratio of 3 c / 4.
+    np.testing.assert_allclose(ring / heads, 0.75 * context, rtol=1e-9)
+
+
+@pytest.mark.parametrize("tensor", [3.0, 6.0, 12.0])
+def test_tensor_degrees_that_are_no_power_of_two(tensor, fabric):
+    less, at, more = (float(fabric.all_reduce(n, 1.0, 1e8, fused=1.0).time) for n in (tensor - 1, tensor, tensor + 1))
+    assert 0.0 < less < at * 1.01 < more * 1.02
+    if tensor < 8.0:
+        link = fabric.inner_latency, fabric.inner_bandwidth
+        alone = node_collective_time(tensor, 1e8, *link, fabric.library, 2.0)
+        np.testing.assert_allclose(at, alone, rtol=1e-12)
+
+
+def test_an_all_to_all_waits_once_for_each_other_node(fabric):
+    two, three = (fabric.all_to_all(8.0 * nodes, 1.0, 0.0).time for nodes in (2.0, 3.0))
+    np.testing.assert_allclose(three - two, fabric.outer_latency, rtol=1e-9)
+
+
+def test_what_a_framework_adds_is_added_to_each_collective(fabric):
+    slower = fabric._replace(framework_latency=jnp.asarray(1e-3))
+    for fused, collectives in ((1.0, 1.0), (0.0, 2.0)):
+        more = slower.all_reduce(8.0, 1.0, 1e8, fused=fused).time - fabric.all_reduce(8.0, 1.0, 1e8, fused=fused).time
+        np.testing.assert_allclose(more, 1e-3 * collectives, rtol=1e-9)
+    assert slower.all_reduce(1.0, 1.0, 1e8, fused=1.0).time == 0.0
