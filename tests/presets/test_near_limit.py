@@ -81,10 +81,10 @@ def test_device_by_hand(device):
     # Operation: 1000 x 32 x 1.380649e-23 x 338.15 x 0.693147 = 1.03555e-16 J.
     # Matrix units full at efficiency 0.8164: peak 40.0354 / (1.03555e-16 x 0.8164) = 4.7356e17 FLOP/s.
     assert device["peak_flops"]["value"] == pytest.approx(4.7356e17, rel=3e-5)
-    # 5.6854e17 / (989.4e12 / 3.35e12 = 295.343) = 1.9250e15 B/s.
-    assert device["memory_bandwidth"]["value"] == pytest.approx(1.9250e15, rel=5e-5)
-    # 3.9e-12 x 1.03555e-16 / (618.192 / (0.68 x 989.4e12) = 9.18845e-13) = 4.3954e-16 J/bit.
-    assert device["memory_energy"]["value"] == pytest.approx(4.3954e-16, rel=3e-5)
+    # 4.7356e17 / (989.4e12 / 3.35e12 = 295.343) = 1.6034e15 B/s.
+    assert device["memory_bandwidth"]["value"] == pytest.approx(1.6034e15, rel=5e-5)
+    # 3.9e-12 x 1.03555e-16 / (618.192 / (0.8164 x 989.4e12) = 7.65340e-13) = 5.2769e-16 J/bit.
+    assert device["memory_energy"]["value"] == pytest.approx(5.2769e-16, rel=1e-4)
     # 0.056376 x 40.0354 = 2.2570 W.
     assert device["leakage"]["power"]["value"] == pytest.approx(2.2570, rel=2e-4)
 
