@@ -57,6 +57,7 @@ SHAPE = (
     LayoutColumn("dense_feed_forward", "1", 0.0, "inner width of those layers", 0.0),
     LayoutColumn("flash", "1", 1.0, "1 if attention is one fused kernel", 0.0),
     LayoutColumn("expert_imbalance", "1", 1.0, "load of the fullest expert over the mean"),
+    _share("alternating_dense", "1 if dense layers alternate with those of experts, 0 if they come first"),
 )
 LAYOUT = (
     LayoutColumn("tensor", "1", 1.0, "tensor-parallel degree"),
@@ -87,6 +88,9 @@ LAYOUT = (
     _share("cuda_graphs", "share of kernel launches replayed from CUDA graphs"),
     _share("async_tensor", "1 if tensor-parallel collectives and products are divided to overlap"),
     _share("context_all_to_all", "1 if context parallelism turns tokens into heads (Ulysses), 0 for a ring"),
+    LayoutColumn("first_stage_layers", "1", 0.0, "layers of the first pipeline rank; 0: as many as the others", 0.0),
+    LayoutColumn("last_stage_layers", "1", 0.0, "layers of the last pipeline rank; 0: as many as the others", 0.0),
+    _share("embedding_balanced", "1 if embedding and output head may take a layer's slot each"),
 )
 OF_CLUSTER = (
     _share("tensor_overlap", "share of tensor-parallel communication that kernels hide", NEEDED),

@@ -11,7 +11,7 @@ import numpy as np
 
 from energymodel.design.training_run import TrainingRun
 from energymodel.errors import InputError
-from energymodel.system.pipeline_rules import OF_STAGES, stage_fault
+from energymodel.system.pipeline_rules import CUTS, OF_STAGES, stage_fault
 from energymodel.system.plan import PRECISIONS, SCHEDULES, ParallelLayout
 from energymodel.system.training_system import TrainingSystem
 
@@ -40,7 +40,7 @@ def candidates(given: TrainingRun, chips: float, ranges: Mapping[str, tuple[floa
     workload, own = given.system.workload, given.plan.layout
     layers, node = round(float(workload.layers)), round(float(given.system.node.chips))
     tensors = [t for t in _powers(min(node, chips)) if float(workload.heads) % t == 0]
-    schedules = [set(ranges.get(name, (float(getattr(own, name)),))) for name in SCHEDULES]
+    schedules = [set(ranges.get(name, (float(getattr(own, name)),))) for name in (*SCHEDULES, *CUTS)]
     stages = _stages(given.system, layers, list(itertools.product(*schedules)))
     pipelines = [p for p in stages if p <= chips]
     contexts = [c for c in _powers(chips) if c == 1 or float(workload.sequence) / c >= SMALLEST_CONTEXT]

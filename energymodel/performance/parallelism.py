@@ -4,6 +4,8 @@ Shared arguments, all counts [1]: `chips` G; the degrees `tensor` t, `pipeline` 
 pipeline rank; `layers` L; `microbatches` m; `ranks` n of a group; `head` r, the time of the output head over a layer's.
 """
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -117,6 +119,37 @@ def balanced_stage_layers(
     fullest = jnp.minimum(L, jnp.floor(part * (1.0 + STAGE_TOLERANCE)) + 1.0)
     last = jnp.maximum(0.0, L - jnp.floor((p - 1.0) * part * (1.0 + STAGE_TOLERANCE)) - 1.0)
     return jnp.where(several, fullest, L), jnp.where(several, last, L)
+
+
+class StageLayers(NamedTuple):
+    """Layers of the first pipeline rank, of each one between, and of the last one, which has the output head [1]."""
+
+    first: Float[Array, "..."]
+    middle: Float[Array, "..."]
+    last: Float[Array, "..."]
+
+    @property
+    def fullest(self) -> Float[Array, "..."]:
+        """Layers of the rank that has the most [1]."""
+        return jnp.maximum(jnp.maximum(self.first, self.last), self.middle)
+
+
+def uneven_stage_layers(layers: Numeric, pipeline: Numeric, first: Numeric, last: Numeric) -> StageLayers:
+    """Layers of the ranks of a pipeline whose ends are cut by hand, `M = (L - F - Z) / (p - f - z)` for each other one.
+
+    f and z are 1 where F and Z are given; an end that is not given has M layers [definition],
+    `--decoder-first-pipeline-num-layers` and `--decoder-last-pipeline-num-layers` of Megatron Core.
+
+    **Arguments:**
+
+    - `first`, `last`: layers F and Z of the first and the last rank; 0 for as many as the others [1].
+
+    **Returns:** layers of the first, a middle and the last rank [1].
+    """
+    F, Z = jnp.asarray(first), jnp.asarray(last)
+    f, z = jnp.minimum(F, 1.0), jnp.minimum(Z, 1.0)
+    middle = (jnp.asarray(layers) - F - Z) / jnp.maximum(pipeline - f - z, 1.0)
+    return StageLayers(F + (1.0 - f) * middle, middle, Z + (1.0 - z) * middle)
 
 
 def bubble_fraction(pipeline: Numeric, virtual_stages: Numeric, microbatches: Numeric) -> Float[Array, "..."]:

@@ -102,6 +102,9 @@ class Transformer(eqx.Module):
     dense_feed_forward: Real = real("1", 0.0)
     flash: Real = real("1", 1.0)
     expert_imbalance: Real = real("1", 1.0)
+    alternating_dense: Real = real(
+        "1", 0.0, doc="1 if dense layers alternate with those of experts, 0 if they come first"
+    )
 
     @property
     def attention_width(self) -> Float[Array, ""]:

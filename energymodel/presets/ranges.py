@@ -84,7 +84,7 @@ RANGES: dict[tuple[str, str], Range] = {
     **_fields("Software", "fp8_efficiency fp4_efficiency attention_efficiency usable_memory", SHARE_ABOVE_ZERO),
     **_fields("Transformer", "layers hidden heads kv_heads head_size vocabulary sequence", AT_LEAST_ONE),
     **_fields("Transformer", "experts active_experts expert_imbalance", AT_LEAST_ONE),
-    **_fields("Transformer", "gated tied flash", SHARE),
+    **_fields("Transformer", "gated tied flash alternating_dense", SHARE),
     **_fields("Facility", "transformer_loss", SHARE),
     **_fields("Facility", "power_limit ramp_limit", ABOVE_ZERO),
     **_fields("Regulator", "rated_power", ABOVE_ZERO),
@@ -117,7 +117,7 @@ RANGES: dict[tuple[str, str], Range] = {
     **_fields("ParallelLayout", "async_tensor context_all_to_all", SHARE),
     **_fields("ParallelLayout", "recompute_attention recompute_full fp8 fp4 tf32 fp32 zero_bubble", SHARE),
     **_fields("ParallelLayout", "offload_optimizer offload_activations offload_parameters offload_gradients", SHARE),
-    **_fields("ParallelLayout", "cuda_graphs", SHARE),
+    **_fields("ParallelLayout", "cuda_graphs embedding_balanced", SHARE),
 }
 
 

@@ -31,6 +31,8 @@ SHARES_OF_COOLING = {
     "rejection": ("effectiveness", "evaporated_share"),
 }
 MOST_TOGETHER = 4  # ranges, 16 combinations of ends
+ENDS = ("first_stage_layers", "last_stage_layers")
+"""Counts that are 0 where they are not given."""
 COUNTS = ("tensor", "pipeline", "virtual_stages", "context", "expert", "microbatch")
 
 
@@ -45,7 +47,7 @@ def check_plan(system: TrainingSystem, plan: TrainingPlan, titles: Mapping[str, 
     """
     layout = {name: float(getattr(plan.layout, name)) for name in type(plan.layout).__dataclass_fields__}
     for name, value in layout.items():
-        if name in COUNTS:
+        if name in COUNTS or (name in ENDS and value > 0.0):
             _check_whole(f"plan.layout.{name}", value)
         elif not 0.0 <= value <= 1.0:
             raise InputError(f"plan.layout.{name}: {value:g} is not a share between 0 and 1.")

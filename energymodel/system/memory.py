@@ -12,7 +12,13 @@ from energymodel.performance.memory_footprint import (
     state_bytes_per_parameter,
     stored_bytes_per_unit,
 )
-from energymodel.performance.parallelism import balanced_stage_layers, fullest_stage_layers, zero_share
+from energymodel.performance.parallelism import (
+    StageLayers,
+    balanced_stage_layers,
+    fullest_stage_layers,
+    uneven_stage_layers,
+    zero_share,
+)
 from energymodel.performance.pipeline_bubble import group_size, held_chunks
 from energymodel.performance.workload import feed_forward_parameters
 from energymodel.system.plan import ParallelLayout, TrainingPlan
@@ -32,28 +38,59 @@ class Shard(NamedTuple):
     routed_ranks: Scalar
 
 
+def _stage_cut(system: TrainingSystem, plan: TrainingPlan) -> StageLayers:
+    """Layers of the first, a middle and the last pipeline rank where the plan cuts the ends by hand [1]."""
+    layout = plan.layout
+    given = layout.first_stage_layers, layout.last_stage_layers
+    return uneven_stage_layers(system.workload.layers, layout.pipeline, *given)
+
+
+def _fullest_rank_layers(system: TrainingSystem, plan: TrainingPlan) -> Scalar:
+    """Layers of the pipeline rank that has the most, divided evenly or cut by hand [1]."""
+    layout, by_hand = plan.layout, plan.layout.cut_by_hand
+    even = fullest_stage_layers(system.workload.layers, layout.pipeline, layout.virtual_stages)
+    return (1.0 - by_hand) * even + by_hand * _stage_cut(system, plan).fullest
+
+
 def shard(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Shard:
-    """Parameters on the fullest chip, `(N_blocks l / L + V h) / t`, `N_routed l / (L t e)`.
+    """Parameters on the fullest chip, `(N_blocks l / L + V h) / t`, `N_routed min(l, L - d) / ((L - d) t e)`.
 
     With l layers on the fullest pipeline rank. The first rank adds the embedding, the last the output head
-    [derivation: docs/physics.md B3]. DualPipe keeps two stages on each rank, so that twice as many ranks share each
-    [DeepSeek-AI 2024, table 2]; there and in ZB-V the first rank has embedding and output head.
+    [derivation: docs/physics.md B3]; the first has a layer less where the embedding takes its slot
+    (`embedding_balanced`). The d dense layers of a
+    mixture come first, so that other ranks hold only layers with experts, unless they alternate (`alternating_dense`).
+    DualPipe keeps two stages on each rank, so that twice as many ranks share each [DeepSeek-AI 2024, table 2]; there
+    and in ZB-V the first rank has embedding and output head.
 
     **Returns:** dense and routed parameters [1], each with the number of ranks that hold a copy [1].
     """
     layout, workload = plan.layout, system.workload
+    layers, fullest = workload.layers, _fullest_rank_layers(system, plan)
     copies = 1.0 + jnp.asarray(layout.dual_pipe)
-    share = fullest_stage_layers(workload.layers, layout.pipeline, layout.virtual_stages) * copies / workload.layers
+    share = fullest * copies / layers
     # The embedding is on the first rank and the output head on the last; a single rank holds both.
     one_rank = jnp.maximum(jnp.maximum(0.0, 2.0 - layout.pipeline), layout.zero_bubble_v + layout.dual_pipe)
     own_head = (1.0 - workload.tied) * one_rank
+    spare = layout.pipeline * fullest - layers
+    missing = layout.embedding_balanced * (1.0 - one_rank) * jnp.clip(spare - 1.0, 0.0, 1.0)
     embeddings = workload.vocabulary * workload.hidden * (1.0 + own_head)
+    more = jnp.maximum(0.0, embeddings - missing * workload.replicated_parameters / layers)
+    with_experts = _expert_layer_share(system, plan, share * layers) * share * layers
+    of_routed = with_experts / jnp.maximum(1.0, layers - workload.dense_layers)
     return Shard(
-        dense=(workload.replicated_parameters * share + embeddings) / layout.tensor,
+        dense=(workload.replicated_parameters * share + more) / layout.tensor,
         dense_ranks=division.ranks * copies,
-        routed=workload.routed_parameters * share / (layout.tensor * layout.expert),
+        routed=workload.routed_parameters * of_routed / (layout.tensor * layout.expert),
         routed_ranks=division.ranks * copies / layout.expert,
     )
+
+
+def _expert_layer_share(system: TrainingSystem, plan: TrainingPlan, held: Numeric) -> Scalar:
+    """Share of the layers of the fullest rank that have experts, `min(l, L - d) / l` of l held [1]; 1 if dense."""
+    workload = system.workload
+    with_experts = workload.layers - workload.dense_layers
+    mean, fullest = with_experts / workload.layers, jnp.minimum(held, with_experts) / held
+    return workload.alternating_dense * mean + (1.0 - workload.alternating_dense) * fullest
 
 
 class KeptBytes(NamedTuple):
@@ -163,14 +200,18 @@ def memory_per_chip(
     several = jnp.minimum(layout.pipeline - 1.0, 1.0)
     in_weights = embedding * workload.layers / workload.active_layer_parameters
     opening, final = balanced_stage_layers(workload.layers, layout.pipeline, in_weights)
-    own_head = (1.0 - several) * (1.0 - workload.tied)
+    tables = 1.0 + (1.0 - several) * (1.0 - workload.tied)
 
-    def rank(layers: Numeric, flying: Numeric, head: Numeric) -> Scalar:
-        stored = (layers * weights + (1.0 + own_head) * embedding) / layout.tensor * states(part.dense_ranks)
+    def rank(layers: Numeric, flying: Numeric, tables: Numeric, head: Numeric) -> Scalar:
+        stored = (layers * weights + tables * embedding) / layout.tensor * states(part.dense_ranks)
         return stored + flying * layers * per_layer + head * logits
 
-    ranks = jnp.maximum(rank(opening, held.opening, 1.0 - several), rank(final, held.final, 1.0))
-    stored = routed + (1.0 - software.balanced_stages) * even + software.balanced_stages * ranks
+    ranks = jnp.maximum(rank(opening, held.opening, tables, 1.0 - several), rank(final, held.final, tables, 1.0))
+    cut, by_hand = _stage_cut(system, plan), layout.cut_by_hand
+    ends = jnp.maximum(rank(cut.first, held.opening, 1.0, 0.0), rank(cut.last, held.final, 1.0, 1.0))
+    by_hands = jnp.maximum(ends, rank(cut.middle, held.second, 0.0, 0.0))
+    divided = (1.0 - software.balanced_stages) * even + software.balanced_stages * ranks
+    stored = routed + (1.0 - by_hand) * divided + by_hand * by_hands
 
     def buffers(layer: Numeric, ranks: Numeric) -> Scalar:
         per_parameter = layer_buffer_bytes(
@@ -187,13 +228,14 @@ def memory_per_chip(
 class _HeldLayers(NamedTuple):
     """Activations of a layer and micro-batch that ranks hold at once [1].
 
-    On the rank that holds `most` and on the `last` one, which has the output head; `opening` and `final` are the
-    micro-batches of the first and the last rank.
+    On the rank that holds `most` and on the `last` one, which has the output head; `opening`, `second` and `final` are
+    the micro-batches of the first, the second and the last rank.
     """
 
     most: Scalar
     last: Scalar
     opening: Scalar
+    second: Scalar
     final: Scalar
 
 
@@ -209,11 +251,11 @@ def _held_layers(system: TrainingSystem, plan: TrainingPlan, microbatches: Numer
     fullest = fullest_stage_layers(layers, p, v)
     chunk, spare = fullest / v, p * fullest - layers
     # The last virtual stage lacks the first spare layer, the first one the second: then the second rank holds most.
-    first = held_chunks(m, v, p - 1.0, group)
+    opening, final = held_chunks(m, v, p - 1.0, group), held_chunks(m, v, 0.0, group)
+    after = held_chunks(m, v, jnp.maximum(p - 2.0, 0.0), group)
     of_first_chunk = jnp.minimum(m, group + jnp.clip(2.0 * p - 1.0 - group, 0.0, group) * jnp.minimum(v - 1.0, 1.0))
-    first = first * chunk - jnp.clip(spare - 1.0, 0.0, 1.0) * of_first_chunk
-    second = held_chunks(m, v, jnp.maximum(p - 2.0, 0.0), group) * chunk
-    last = held_chunks(m, v, 0.0, group) * chunk - jnp.minimum(spare, 1.0)
+    first = opening * chunk - jnp.clip(spare - 1.0, 0.0, 1.0) * of_first_chunk
+    last = final * chunk - jnp.minimum(spare, 1.0)
     deepest = layout.gpipe * m + layout.zero_bubble_h2 * (2.0 * p - 1.0) + layout.dual_pipe * (p + 1.0)
     even = jnp.asarray(layout.gpipe) + layout.zero_bubble + layout.zero_bubble_h2
     even = even + layout.zero_bubble_v + layout.dual_pipe
@@ -221,29 +263,34 @@ def _held_layers(system: TrainingSystem, plan: TrainingPlan, microbatches: Numer
     # The first rank of ZB-V, which is also the last, starts backward passes before the others are full.
     at_head = flying - layout.zero_bubble_v * jnp.maximum(jnp.minimum(m, p) - 0.5 * (m + 1.0), 0.0)
     return _HeldLayers(
-        most=(1.0 - even) * jnp.maximum(first, second) + flying * fullest,
+        most=(1.0 - even) * jnp.maximum(first, after * chunk) + flying * fullest,
         last=(1.0 - even) * last + at_head * fullest,
-        opening=(1.0 - even) * jnp.minimum(m, p) + flying,
-        final=(1.0 - even) + flying,
+        opening=(1.0 - even) * opening / v + flying,
+        second=after / v,
+        final=(1.0 - even) * final / v + flying,
     )
 
 
 def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Division) -> Scalar:
     """Activations of one layer and micro-batch on a chip, `M h [q/t + 5 a s k / (h t)]`, times the copies kept.
 
-    `layer_activation_bytes` [Korthikanti et al. 2022, eqs. 1-6], averaged over dense and mixture-of-experts layers.
+    `layer_activation_bytes` [Korthikanti et al. 2022, eqs. 1-6], averaged over the dense and mixture-of-experts layers
+    of the fullest rank. A routed expert also keeps its sorted copy of a token, two bytes, and if gated the product that
+    enters its last projection, `2 r` [Megatron Core, MoE token dispatcher and grouped products].
 
     **Returns:** memory [B].
     """
     layout, workload, software = plan.layout, system.workload, system.software
-    copies = workload.active_experts + workload.shared_experts
+    routed = workload.active_experts * workload.expert_imbalance
+    copies = routed + workload.shared_experts
     feed_forward = feed_forward_parameters(workload.hidden, workload.dense_feed_forward, workload.gated)
-    dense_share = workload.dense_layers / workload.layers
+    with_experts = _expert_layer_share(system, plan, _fullest_rank_layers(system, plan))
     ratio = workload.feed_forward / workload.hidden
-    effective = (1.0 - dense_share) * copies + dense_share * feed_forward / workload.expert_block
+    effective = with_experts * copies + (1.0 - with_experts) * feed_forward / workload.expert_block
     stored = stored_bytes_per_unit(
         workload.gated, ratio, workload.kv_heads * workload.head_size / workload.hidden, effective
     )
+    stored = stored + workload.mixture * with_experts * routed * (2.0 + 2.0 * ratio * workload.gated)
     keep_scores = (1.0 - workload.flash) * (1.0 - layout.recompute_attention)
     per_copy = layer_activation_bytes(
         division.tokens,

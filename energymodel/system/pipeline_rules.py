@@ -24,7 +24,9 @@ SCHEDULE_NAMES: dict[str, str] = {
     "zero_bubble_v": "ZB-V",
     "dual_pipe": "DualPipe",
 }
-OF_STAGES: tuple[str, ...] = ("pipeline", "virtual_stages", *SCHEDULES)
+CUTS: tuple[str, ...] = ("first_stage_layers", "last_stage_layers", "embedding_balanced")
+"""Fields of a layout that say how layers are divided over the stages other than evenly."""
+OF_STAGES: tuple[str, ...] = ("pipeline", "virtual_stages", *SCHEDULES, *CUTS)
 """Fields of a layout that decide whether its stages can be laid out."""
 
 
@@ -51,10 +53,43 @@ def stage_fault(system: TrainingSystem, layout: Mapping[str, float]) -> str | No
             f"plan.layout.pipeline: {ranks:g} ranks, but DualPipe pairs ranks from both ends. Set pipeline to an even "
             'number, or plan.layout.schedule to "1f1b".'
         )
-    return _layer_fault(system, ranks, chunks)
+    first, last, embedding = (layout[name] for name in CUTS)
+    if first > 0.0 or last > 0.0:
+        return _cut_fault(system, layout, name)
+    return _layer_fault(system, ranks, chunks, embedding)
 
 
-def _layer_fault(system: TrainingSystem, ranks: float, chunks: float) -> str | None:
+def _cut_fault(system: TrainingSystem, layout: Mapping[str, float], schedule: str) -> str | None:
+    """What is wrong with ends of a pipeline that are cut by hand: Megatron Core's rules."""
+    ranks, chunks, layers = layout["pipeline"], layout["virtual_stages"], float(system.workload.layers)
+    given = {name: layout[name] for name in CUTS[:2] if layout[name] > 0.0}
+    words = " and ".join(f"{name} = {count:g}" for name, count in given.items())
+    where = f"plan.layout: {words}"
+    if ranks == 1.0:
+        return f"{where}, but one pipeline rank has all layers. Set them to 0, or pipeline to 2 or more."
+    if schedule or layout["embedding_balanced"] > 0.0 or float(system.software.balanced_stages) > 0.0:
+        other = schedule or ("embedding_balanced" if layout["embedding_balanced"] > 0.0 else "balanced_stages")
+        return f"{where}, but {other} divides the layers itself. Set them to 0, or choose 1F1B without {other}."
+    for name, count in given.items():
+        if abs(count / chunks - round(count / chunks)) > WHOLE or count < chunks:
+            return (
+                f"plan.layout.{name}: {count:g} layers are not the same whole number in each of {chunks:g} virtual "
+                "stages. Give a multiple of them."
+            )
+    others, left = ranks - len(given), layers - sum(given.values())
+    if others == 0.0:
+        wrong = f"{where} are not the {layers:g} layers. Let them add up, or leave one out."
+        return wrong if abs(left) > WHOLE else None
+    each = left / (others * chunks)
+    if each < 1.0 - WHOLE or abs(each - round(each)) > WHOLE:
+        return (
+            f"{where} leave {left:g} of {layers:g} layers for {others * chunks:g} stages on the other {others:g} "
+            "pipeline ranks, which must hold the same whole number of them. Change them, pipeline or virtual_stages."
+        )
+    return None
+
+
+def _layer_fault(system: TrainingSystem, ranks: float, chunks: float, embedding: float) -> str | None:
     layers, slots = float(system.workload.layers), ranks * chunks
     if float(system.software.balanced_stages) > 0.0:
         if chunks > 1.0 or ranks > layers:
@@ -65,13 +100,14 @@ def _layer_fault(system: TrainingSystem, ranks: float, chunks: float) -> str | N
             )
         return None
     empty = math.ceil(layers / slots - WHOLE) * slots - layers
-    allowed = float(system.software.empty_slots)
+    allowed = max(float(system.software.empty_slots), 2.0 * embedding)
     if empty <= allowed + WHOLE:
         return None
     allows = f"allows {allowed:g} (system.software.empty_slots)" if allowed else "needs equal stages (empty_slots = 0)"
     return (
         f"plan.layout: {layers:g} layers leave {empty:g} of pipeline {ranks:g} x virtual stages {chunks:g} = {slots:g} "
-        f"slots empty, but the framework {allows}. Choose degrees whose product divides the layers, or set "
+        f"slots empty, but the framework {allows}. Choose degrees whose product divides the layers, set "
+        "plan.layout.embedding_balanced to 1 if embedding and output head take a slot each, or "
         "system.software.empty_slots to what your framework allows."
     )
 

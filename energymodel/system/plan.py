@@ -37,6 +37,8 @@ class ParallelLayout(eqx.Module):
     `data = chips / (tensor pipeline context)` is derived; `expert` divides data x context. The pipeline runs 1F1B,
     interleaved with several `virtual_stages`, or what one of `SCHEDULES` says (`zero_bubble` is ZB-H1). `cuda_graphs`
     is the share of kernel launches that are replayed from graphs and cost the host nothing.
+    `first_stage_layers` and `last_stage_layers` cut the ends of the pipeline by hand (0: as many layers as the others);
+    with `embedding_balanced` = 1 embedding and output head may take a layer's slot each.
     """
 
     tensor: Real = real("1", 1.0)
@@ -67,6 +69,9 @@ class ParallelLayout(eqx.Module):
     cuda_graphs: Real = real("1", 0.0)
     async_tensor: Real = real("1", 0.0)
     context_all_to_all: Real = real("1", 0.0)
+    first_stage_layers: Real = real("1", 0.0)
+    last_stage_layers: Real = real("1", 0.0)
+    embedding_balanced: Real = real("1", 0.0)
 
     @property
     def interleaved(self) -> Float[Array, "..."]:
@@ -77,6 +82,12 @@ class ParallelLayout(eqx.Module):
     def fewest_microbatches(self) -> Float[Array, "..."]:
         """Micro-batches that the pipeline schedule needs in a step [1]."""
         return fewest_microbatches(self.pipeline, self.interleaved, self.dual_pipe)
+
+    @property
+    def cut_by_hand(self) -> Float[Array, "..."]:
+        """1 where an end of the pipeline has a number of layers of its own, else 0 [1]."""
+        several = jnp.clip(jnp.asarray(self.pipeline) - 1.0, 0.0, 1.0)
+        return several * jnp.minimum(jnp.asarray(self.first_stage_layers) + self.last_stage_layers, 1.0)
 
     @property
     def width(self) -> Numeric:

@@ -16,6 +16,7 @@ from energymodel.performance.parallelism import (
     fullest_stage_layers,
     idle_stage_layers,
     slowest_chunk_layers,
+    uneven_stage_layers,
 )
 from energymodel.performance.pipeline_bubble import (
     dual_pipe_wait,
@@ -252,7 +253,8 @@ class PassTimes(NamedTuple):
 
 def _pipeline_wait(system: TrainingSystem, plan: TrainingPlan, microbatches: Scalar, passes: PassTimes) -> Scalar:
     """Time of a step in which the mean pipeline rank waits for the others [s], by the schedule of the layout."""
-    workload, layout, balanced = system.workload, plan.layout, system.software.balanced_stages
+    workload, layout = system.workload, plan.layout
+    balanced = jnp.maximum(system.software.balanced_stages, layout.cut_by_hand)
     head = passes.head / passes.layer
     idle = passes.layer * _idle_layers(system, plan, head)
     rank = (workload.layers * passes.layer + passes.head) / layout.pipeline + passes.hop + idle
@@ -281,9 +283,13 @@ def _head_excess(system: TrainingSystem, plan: TrainingPlan, head: Numeric) -> S
 def _idle_layers(system: TrainingSystem, plan: TrainingPlan, head: Numeric) -> Scalar:
     """Layers' worth of time that the mean pipeline rank idles beside the slowest [1], by how stages are balanced."""
     workload, layout, balanced = system.workload, plan.layout, system.software.balanced_stages
+    layers, ranks, by_hand = workload.layers, layout.pipeline, layout.cut_by_hand
     ends, share = 1.0 + jnp.asarray(layout.zero_bubble_v) + layout.dual_pipe, 1.0 - 0.5 * layout.dual_pipe
-    even = idle_stage_layers(workload.layers, layout.pipeline, layout.virtual_stages, head, ends, share)
-    in_weights = workload.vocabulary * workload.hidden * workload.layers / workload.active_layer_parameters
-    fullest, last = balanced_stage_layers(workload.layers, layout.pipeline, in_weights)
-    slowest = jnp.maximum(fullest, last + head)
-    return (1.0 - balanced) * even + balanced * (slowest - (workload.layers + head) / layout.pipeline)
+    even = idle_stage_layers(layers, ranks, layout.virtual_stages, head, ends, share)
+    in_weights = workload.vocabulary * workload.hidden * layers / workload.active_layer_parameters
+    fullest, last = balanced_stage_layers(layers, ranks, in_weights)
+    cut = uneven_stage_layers(layers, ranks, layout.first_stage_layers, layout.last_stage_layers)
+    before = (1.0 - by_hand) * fullest + by_hand * jnp.maximum(cut.first, cut.middle)
+    slowest = jnp.maximum(before, (1.0 - by_hand) * last + by_hand * cut.last + head)
+    own = jnp.maximum(balanced, by_hand)
+    return (1.0 - own) * even + own * (slowest - (layers + head) / ranks)

@@ -136,6 +136,7 @@ MODELS: dict[str, dict[str, Any]] = {
         "active_experts": 1,
         "shared_experts": 1,
         "dense_layers": 24,
+        "alternating_dense": 1,
         "dense_feed_forward": 16384,
         "vocabulary": 202048,
     },

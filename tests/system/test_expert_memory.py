@@ -1,0 +1,105 @@
+"""How much memory do layers with experts take on the rank that holds nothing else?"""
+
+import csv
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+from energymodel.calibration.layout_table import INPUTS, layouts
+from energymodel.calibration.step_prediction import cluster_system, predict_row
+from energymodel.performance.workload import Transformer
+from energymodel.presets.scenario import load_scenario
+from energymodel.system.memory import activation_bytes, shard
+from energymodel.system.work import divide
+
+DATA = Path(__file__).parents[2] / "experiments" / "data"
+SHAPE = {
+    "layers": 4.0,
+    "hidden": 1024.0,
+    "heads": 8.0,
+    "kv_heads": 8.0,
+    "head_size": 128.0,
+    "feed_forward": 512.0,
+    "gated": 1.0,
+    "vocabulary": 32000.0,
+    "sequence": 2048.0,
+    "experts": 16.0,
+    "active_experts": 4.0,
+    "shared_experts": 1.0,
+    "dense_layers": 1.0,
+    "dense_feed_forward": 2560.0,
+}
+
+
+def case(pipeline=4.0, **shape):
+    """A system with the shape above, a plan with so many pipeline ranks, and the counts that follow."""
+    scenario = load_scenario("test-1b-h100")
+    system = eqx.tree_at(lambda s: s.workload, scenario.system, Transformer(**{**SHAPE, **shape}))
+    layout = eqx.tree_at(lambda one: (one.pipeline, one.microbatch), scenario.plan.layout, (pipeline, 1.0))
+    plan = eqx.tree_at(lambda p: (p.chips, p.layout), scenario.plan, (np.asarray(8.0), layout))
+    return system, plan, divide(system, plan, 8.0 * 2048.0)
+
+
+@pytest.mark.parametrize(("pipeline", "alternating", "share"), [(4.0, 0.0, 1 / 3), (4.0, 1.0, 1 / 4), (1.0, 0.0, 1.0)])
+def test_routed_parameters_by_hand(pipeline, alternating, share):
+    # Three of four layers have experts, and a rank with one layer has one of these three.
+    given = case(pipeline, alternating_dense=alternating)
+    routed = 3 * 16 * 3 * 1024 * 512
+    np.testing.assert_allclose(shard(*given).routed, share * routed, rtol=1e-6)
+
+
+def test_activations_by_hand():
+    # 12 + 4 for norms, query, keys and values, output; five experts keep 4 r each, r = 1/2, and each of the four routed
+    # ones a sorted copy of the token, 2, and the product behind its gate, 2 r.
+    per_unit = 12 + 4 + 5 * 4 * 0.5 + 4 * (2 + 2 * 0.5)
+    np.testing.assert_allclose(activation_bytes(*case()), 2048 * 1024 * per_unit, rtol=1e-6)
+    # On a single rank a fourth of the layers is dense: 4 r with r = 5/2.
+    mean = 12 + 4 + 0.75 * (5 * 4 * 0.5 + 4 * (2 + 2 * 0.5)) + 0.25 * 4 * 2.5
+    np.testing.assert_allclose(activation_bytes(*case(1.0)), 2048 * 1024 * mean, rtol=1e-6)
+    # An expert with half more tokens than the mean keeps half more.
+    more = per_unit + 0.5 * 4 * (4 * 0.5 + 2 + 2 * 0.5)
+    np.testing.assert_allclose(activation_bytes(*case(expert_imbalance=1.5)), 2048 * 1024 * more, rtol=1e-6)
+
+
+# Moonlight 16B as its configuration has it; latent attention as heads of as many stored bytes. The recipe keeps 16-bit
+# gradients and 16-bit moments beside 32-bit master weights.
+MOONLIGHT = {
+    "cluster": "megatron-bridge-h100",
+    "gated": 1,
+    "layers": 27,
+    "hidden": 2048,
+    "heads": 16,
+    "kv_heads": 16,
+    "head_size": 160,
+    "feed_forward": 1408,
+    "experts": 64,
+    "active_experts": 6,
+    "shared_experts": 2,
+    "dense_layers": 1,
+    "dense_feed_forward": 11264,
+    "vocabulary": 163840,
+    "sequence": 4096,
+    "chips": 8,
+    "batch_sequences": 4,
+    "tensor": 2,
+    "expert": 4,
+    "zero": 1,
+}
+
+
+def test_measured_peak_of_moonlight():
+    with (DATA / "megatron_bridge_ablations.csv").open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["model"] == "Moonlight 16B" and row["variant"] == "none"]
+    at = lambda s: tuple(  # noqa: E731
+        getattr(s.software, name)
+        for name in ("gradient_bytes", "optimizer_bytes", "memory_overhead", "reserved_memory")
+    )
+    # What tensors occupy, without what the allocator and the driver add.
+    system = eqx.tree_at(at, cluster_system("megatron-bridge-h100"), (2.0, 8.0, 1.0, 0.0))
+    table = layouts([MOONLIGHT])
+    row = {column.name: table.columns[column.name][0] for column in INPUTS}
+    memory = float(jax.jit(predict_row)(system, row).memory)
+    np.testing.assert_allclose(memory, 1e9 * float(rows[0]["peak_allocated_gb"]), rtol=0.03)
