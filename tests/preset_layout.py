@@ -137,6 +137,7 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
         "dense_feed_forward": "1",
         "flash": "1",
         "expert_imbalance": "1",
+        "alternating_dense": "1",
     },
     "Facility": {
         "power_supply": ("Regulator",),

@@ -107,6 +107,7 @@ RUN = (
     LayoutColumn("chips", "1", NEEDED, "accelerators"),
     LayoutColumn("batch_sequences", "1", NEEDED, "sequences in the global batch"),
     LayoutColumn("clock", "1", 1.0, "clock over the reference clock", 0.0),
+    _share("trained_share", "share of the parameters that are trained; below 1 with adapters", 1.0),
 )
 MEASURED = (
     LayoutColumn("step_time_s", "s", NEEDED, "measured step time", 0.0),

@@ -99,6 +99,7 @@ def predict_row(system: TrainingSystem, row: Mapping[str, Any]) -> Prediction:
         power_cap=system.accelerator.rated_power,
         coolant_temperature=0.0,
         layout=ParallelLayout(**{column.name: row[column.name] for column in LAYOUT}),
+        trained_share=row["trained_share"],
     )
     chip = system.accelerator
     work = step_work(system, plan, batch)
@@ -114,7 +115,8 @@ def predict_row(system: TrainingSystem, row: Mapping[str, Any]) -> Prediction:
     time = step_time(system, plan, work, point)
     memory = work.memory.total
     peak = chip.peak_flops * precision_speedup(chip, plan.layout)
-    flops = batch * workload.flops_per_token / (row["chips"] * peak)
+    frozen = 2.0 * (1.0 - plan.trained_share) * workload.active_parameters  # operations per token that are not done
+    flops = batch * (workload.flops_per_token - frozen) / (row["chips"] * peak)
     return Prediction(
         step_time=time,
         mfu=flops / time.total,

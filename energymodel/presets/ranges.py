@@ -110,7 +110,7 @@ RANGES: dict[tuple[str, str], Range] = {
     **_fields("KaplanCriticalBatch", "coefficient", ABOVE_ZERO),
     **_fields("TrainingPlan", "chips", AT_LEAST_ONE),
     **_fields("TrainingPlan", "batch power_cap", ABOVE_ZERO),
-    **_fields("TrainingPlan", "clock", SHARE_ABOVE_ZERO),
+    **_fields("TrainingPlan", "clock trained_share", SHARE_ABOVE_ZERO),
     **_fields("TrainingPlan", "coolant_temperature", COOLANT),
     **_fields("ParallelLayout", "tensor pipeline virtual_stages context expert microbatch", AT_LEAST_ONE),
     **_fields("ParallelLayout", "sequence_parallel shard_optimizer shard_gradients shard_parameters", SHARE),

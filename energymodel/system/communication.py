@@ -349,7 +349,8 @@ def data_communication(
     gathers = (1.0 - layout.shard_parameters) * once_or_each + 2.0 * layout.shard_parameters * microbatches
     scatters = 1.0 + layout.shard_gradients * (often - 1.0)
     sharded = jnp.maximum(layout.shard_optimizer, layout.shard_parameters)
-    halves = scatters * kept.sent + gathers * (sharded * kept.weight + (1.0 - sharded) * kept.sent)
+    updated = kept.weight * (layout.shard_parameters + (1.0 - layout.shard_parameters) * kept.trained)
+    halves = scatters * kept.sent + gathers * (sharded * updated + (1.0 - sharded) * kept.sent)
     # Reduce-scatter and all-gather use rings; only an all-reduce may use a tree.
     tree = software.tree * (1.0 - sharded)
 

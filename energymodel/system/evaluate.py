@@ -209,7 +209,7 @@ def _outcome(
     energy = run.energy.total
     chip_time = run.time * plan.chips
     productive_rate = tokens / run.productive_time
-    model_flops = 6.0 * workload.active_parameters
+    model_flops = (4.0 + 2.0 * plan.trained_share) * workload.active_parameters
     peak = plan.chips * chip.peak_flops * precision_speedup(chip, plan.layout)
     mfu = productive_rate * (model_flops / peak)
     useful = tokens * model_flops * _useful_energy_per_flop(system, plan, worst)

@@ -94,27 +94,33 @@ def _expert_layer_share(system: TrainingSystem, plan: TrainingPlan, held: Numeri
 
 
 class KeptBytes(NamedTuple):
-    """Bytes per parameter of weight, gradient and optimizer states, and of the gradient as communicated."""
+    """Bytes per parameter of weight, gradient and optimizer states, and of the gradient as communicated.
+
+    On the mean of all parameters, of which a share is `trained`: the others are frozen and have only weights.
+    """
 
     weight: Numeric
     gradient: Numeric
     optimizer: Numeric
     sent: Numeric
+    trained: Numeric = 1.0
 
 
 def kept_bytes(system: TrainingSystem, plan: TrainingPlan) -> KeptBytes:
-    """Bytes per parameter at the width x of the products, `w x`, `g`, `o - 4 (x - 1)`, `c x` [definition].
+    """Bytes per parameter at the width x of the products, `w x`, `u g`, `u (o - 4 (x - 1))`, `u c x` [definition].
 
-    For 32-bit products x = 2: their weights are the master copy, which the optimizer then does not store.
+    For 32-bit products x = 2: their weights are the master copy, which the optimizer then does not store. A share u of
+    the parameters is trained.
 
     **Returns:** bytes of each [B].
     """
-    software, width = system.software, plan.layout.width
+    software, width, trained = system.software, plan.layout.width, plan.trained_share
     return KeptBytes(
         weight=software.weight_bytes * width,
-        gradient=software.gradient_bytes,
-        optimizer=software.optimizer_bytes - MASTER_BYTES * (width - 1.0),
-        sent=software.communicated_bytes * width,
+        gradient=trained * software.gradient_bytes,
+        optimizer=trained * (software.optimizer_bytes - MASTER_BYTES * (width - 1.0)),
+        sent=trained * software.communicated_bytes * width,
+        trained=trained,
     )
 
 
@@ -314,7 +320,7 @@ def optimizer_traffic(layout: ParallelLayout, part: Shard, kept: KeptBytes) -> S
 
     **Returns:** traffic [B].
     """
-    touched = 2.0 * kept.optimizer + kept.gradient + kept.weight
+    touched = 2.0 * kept.optimizer + kept.gradient + kept.trained * kept.weight
     dense = part.dense * zero_share(layout.shard_optimizer, part.dense_ranks)
     routed = part.routed * zero_share(layout.shard_optimizer, part.routed_ranks)
     return touched * (1.0 - layout.offload_optimizer) * (dense + routed)
@@ -345,7 +351,7 @@ def copied_bytes(layout: ParallelLayout, part: Shard, kept: KeptBytes) -> Scalar
     **Returns:** traffic [B].
     """
     gradients = kept.gradient * _apart(layout.offload_optimizer, layout.offload_gradients)
-    weights = kept.weight * _apart(layout.offload_optimizer, layout.offload_parameters)
+    weights = kept.trained * kept.weight * _apart(layout.offload_optimizer, layout.offload_parameters)
     return jnp.asarray(gradients + weights) * (part.dense + part.routed)
 
 

@@ -99,7 +99,9 @@ class TrainingPlan(eqx.Module):
     """Everything that may be decided for a run.
 
     `batch` holds the global batch size at knots equally spaced in progress (the fraction of effective tokens);
-    one knot is a constant batch. The chip runs at the lower of `clock` and the clock that `power_cap` allows.
+    one knot is a constant batch. The chip runs at the lower of `clock` and the clock that `power_cap` allows. Less than
+    all parameters are trained where some are frozen, as by low-rank adapters: they have no gradients of weights, no
+    optimizer states, and are not communicated again.
     """
 
     chips: Real = real("1")
@@ -109,6 +111,7 @@ class TrainingPlan(eqx.Module):
     power_cap: Real = real("W")
     coolant_temperature: Real = real("K")
     layout: ParallelLayout = component()
+    trained_share: Real = real("1", 1.0)
 
     @property
     def knots(self) -> int:

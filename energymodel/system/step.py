@@ -41,8 +41,6 @@ from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 from energymodel.system.work import Division, LayerWork, divide, layer_work
 
-BACKWARD_SHARE = 2.0 / 3.0  # of the work of a layer: two products backward for each one forward
-
 
 class StepWork(NamedTuple):
     """Work of a step on a chip, independent of the clock."""
@@ -211,8 +209,10 @@ def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point:
     gradients_time = traffic.data.time
     counts = (division.microbatches, layout.pipeline, layout.virtual_stages)
     summed, sharded = last_round_share(*counts), software.sharded_gradients.window(*counts)
-    window = BACKWARD_SHARE * (summed + layout.shard_gradients * (sharded - summed))
-    window = window + (1.0 - BACKWARD_SHARE) * layout.shard_parameters
+    # Of the work of a layer, two products are backward for each one forward; frozen weights have one.
+    forward = 1.0 / (2.0 + jnp.asarray(plan.trained_share))
+    window = (1.0 - forward) * (summed + layout.shard_gradients * (sharded - summed))
+    window = window + forward * layout.shard_parameters
     early = (1.0 - layout.shard_optimizer) * (1.0 - jnp.minimum(layout.pipeline - 1.0, 1.0))
     overlap = software.data_overlap * (1.0 - software.late_communication * (1.0 - early))
     exposed = gradients_time - jnp.minimum(overlap * gradients_time, passes * window)

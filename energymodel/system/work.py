@@ -89,7 +89,8 @@ def divide(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Divisi
 def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -> LayerWork:
     """Work of the mean layer on a chip, `F = M (6 w + 6 a d s) (1 + r) / t`, `Q = (3 + r_f) 2 Q_gemm`.
 
-    A micro-batch has M tokens; r is the recomputed share [Narayanan et al. 2021]. The matrix products of a layer with w
+    A micro-batch has M tokens; r is the recomputed share [Narayanan et al. 2021]; of `6 w`, `2 w (1 - u)` is not there
+    with a share u of the parameters trained. The matrix products of a layer with w
     parameters count as one product, M by `w / (h t)` by h, whose memory traffic the cache bounds [Hong & Kung 1981].
     Element-wise kernels add theirs, and unfused attention adds `5 n a s M / t` bytes for scores moved n times. The
     output head has `6 M h V / t` operations and moves `16 M V / t` bytes of logits. `products` are those that kernels
@@ -101,9 +102,12 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
     layout, workload, software, tokens = plan.layout, system.workload, system.software, division.tokens
     weights = workload.active_layer_parameters / workload.layers
     attention = attention_flops_per_token(1.0, workload.attention_width, workload.sequence)
-    model_flops = 6.0 * weights + attention
-    repeated = recomputed_share(layout.recompute_full, layout.recompute_attention, attention / model_flops)
-    passes = 3.0 + layout.recompute_full
+    # Frozen weights are multiplied forward and backward, but have no gradient; the forward pass may be repeated.
+    passes = 2.0 + plan.trained_share
+    trained_flops, model_flops = 6.0 * weights + attention, 2.0 * passes * weights + attention
+    repeated = recomputed_share(layout.recompute_full, layout.recompute_attention, attention / trained_flops)
+    repeated = repeated * trained_flops / model_flops
+    head_passes, passes = passes, passes + layout.recompute_full
 
     # The products of a layer count as one of equal depth. Resident experts are read even if no token uses them.
     width = weights / (workload.hidden * layout.tensor)
@@ -134,10 +138,11 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
     scored_again = full + 0.5 * (1.0 - layout.recompute_full) * layout.recompute_attention
     elementwise = software.elementwise_passes * moved * full + software.score_passes * scores * scored_again
     head_width = workload.vocabulary / layout.tensor
-    head_flops = 6.0 * tokens * workload.hidden * head_width
+    head_flops = 2.0 * head_passes * tokens * workload.hidden * head_width
     exponent = system.accelerator.alignment_exponent
     slow = alignment_slowdown(head_width, workload.hidden, exponent)
-    head = Products(head_flops / 3.0, training_edges(tokens, head_width, workload.hidden), jnp.asarray(1.0))
+    forward = 2.0 * tokens * workload.hidden * head_width
+    head = Products(forward, training_edges(tokens, head_width, workload.hidden), jnp.asarray(1.0))
     return LayerWork(
         flops=tokens * model_flops * (1.0 + repeated) / layout.tensor,
         attention_flops=scored * (1.0 + again),
@@ -147,7 +152,7 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
         elementwise_bytes=elementwise * layout.width,
         communicated=tokens * workload.hidden * element,
         head_flops=head_flops,
-        head_products=head.scaled(3.0 * slow),
+        head_products=head.scaled(head_passes * slow),
         head_bytes=16.0 * tokens * head_width,
     )
 
