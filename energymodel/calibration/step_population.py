@@ -52,7 +52,7 @@ def _positive(
 
 
 STEP_CONSTANTS: Mapping[str, StepConstant] = {
-    "accelerator.gemm_efficiency": _share(0.68, 0.4, 0.5, 0.3, 0.25),
+    "software.product_efficiency": _positive(0.85, 0.15, 0.12, 0.1, 0.08),
     "software.attention_efficiency": _positive(0.6, 0.3, 0.3, 0.2, 0.1),
     "software.elementwise_passes": _positive(4.0, 0.4, 0.4, 0.2, 0.2),
     "software.score_passes": _positive(8.0, 0.4, 0.3, 0.0, 0.2),
@@ -63,8 +63,8 @@ STEP_CONSTANTS: Mapping[str, StepConstant] = {
     "software.collective_latency": _positive(2e-5, 0.7, 0.7, 0.0, 0.5, "s"),
     "network.link.efficiency": _share(0.6, 0.5, 0.5, 0.0, 0.7),
     "network.link.latency": _positive(3e-5, 1.0, 1.0, 0.0, 1.0, "s"),
-    "software.fp8_efficiency": _positive(0.8, 0.15, 0.1, 0.1, 0.1),
-    "software.fp4_efficiency": _positive(0.55, 0.2, 0.1, 0.15, 0.1),
+    "software.fp8_efficiency": _positive(0.9, 0.15, 0.1, 0.1, 0.1),
+    "software.fp4_efficiency": _positive(0.9, 0.2, 0.1, 0.15, 0.1),
     "software.data_overlap": _share(0.8, 0.7, 0.7, 0.0, 0.3),
     "software.tensor_overlap": _share(0.4, 0.7, 0.7, 0.0, 0.3),
     "software.expert_overlap": _share(0.4, 0.7, 0.7, 0.0, 0.3),
