@@ -95,6 +95,7 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
         "overhead_power": "W",
         "scale_up": ("Link",),
         "host_bandwidth": "B/s",
+        "host_update_bandwidth": "B/s",
         "fan_power": "W",
         "fan_fraction": "1",
         "collectives": ("CollectiveLibrary",),

@@ -70,7 +70,7 @@ RANGES: dict[tuple[str, str], Range] = {
     **_fields("NearLimitAccelerator", "bits_per_flop reference_voltage temperature rated_power die_area", ABOVE_ZERO),
     **_fields("NearLimitAccelerator", "depth_per_activity", ABOVE_ZERO),
     **_fields("Node", "chips", AT_LEAST_ONE),
-    **_fields("Node", "host_bandwidth", ABOVE_ZERO),
+    **_fields("Node", "host_bandwidth host_update_bandwidth", ABOVE_ZERO),
     **_fields("Link", "lanes lane_bandwidth payload", ABOVE_ZERO),
     **_fields("Link", "coding efficiency", SHARE_ABOVE_ZERO),
     **_fields("CollectiveLibrary", "small_rate", SHARE_ABOVE_ZERO),

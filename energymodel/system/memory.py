@@ -127,14 +127,16 @@ def kept_bytes(system: TrainingSystem, plan: TrainingPlan) -> KeptBytes:
 class ChipMemory(NamedTuple):
     """What a chip stores, and the bytes that its states move over memory and host link.
 
-    `activations` are those of one layer and micro-batch; a step has the `optimizer_traffic` and what is `copied`, each
-    micro-batch what is `fetched`; `total` is the memory of the fullest chip [B].
+    `activations` are those of one layer and micro-batch; a step has the `optimizer_traffic`, the same in the memory of
+    the host, `host_traffic`, and what is `copied`, each micro-batch what is `fetched`; `total` is the memory of the
+    fullest chip [B].
     """
 
     shard: Shard
     kept: KeptBytes
     activations: Scalar
     optimizer_traffic: Scalar
+    host_traffic: Scalar
     fetched: Scalar
     copied: Scalar
     total: Scalar
@@ -153,6 +155,7 @@ def chip_memory(system: TrainingSystem, plan: TrainingPlan, division: Division) 
         kept=kept,
         activations=activations,
         optimizer_traffic=optimizer_traffic(layout, part, kept),
+        host_traffic=host_traffic(layout, part, kept),
         fetched=fetched_bytes(layout, part, kept),
         copied=copied_bytes(layout, part, kept),
         total=memory_per_chip(system, plan, division, part, kept, activations),
@@ -182,7 +185,8 @@ def memory_per_chip(
         return state_bytes_per_parameter(
             kept.weight * (1.0 - layout.offload_parameters),
             kept.gradient * (1.0 - layout.offload_gradients),
-            kept.optimizer * (1.0 - layout.offload_optimizer),
+            kept.optimizer * (1.0 - layout.offload_optimizer)
+            + layout.offload_optimizer * jnp.minimum(kept.trained * software.offload_kept_bytes, kept.optimizer),
             layout.shard_parameters,
             layout.shard_gradients * (1.0 - whole),
             layout.shard_optimizer,
@@ -320,10 +324,22 @@ def optimizer_traffic(layout: ParallelLayout, part: Shard, kept: KeptBytes) -> S
 
     **Returns:** traffic [B].
     """
+    return (1.0 - jnp.asarray(layout.offload_optimizer)) * _updated_bytes(layout, part, kept)
+
+
+def host_traffic(layout: ParallelLayout, part: Shard, kept: KeptBytes) -> Scalar:
+    """Memory traffic of the optimizer step in the host, `(2 o + g + w) n` of a chip's n [Rajbhandari et al. 2021].
+
+    **Returns:** traffic [B]; zero unless the optimizer is offloaded.
+    """
+    return jnp.asarray(layout.offload_optimizer) * _updated_bytes(layout, part, kept)
+
+
+def _updated_bytes(layout: ParallelLayout, part: Shard, kept: KeptBytes) -> Scalar:
     touched = 2.0 * kept.optimizer + kept.gradient + kept.trained * kept.weight
     dense = part.dense * zero_share(layout.shard_optimizer, part.dense_ranks)
     routed = part.routed * zero_share(layout.shard_optimizer, part.routed_ranks)
-    return touched * (1.0 - layout.offload_optimizer) * (dense + routed)
+    return jnp.asarray(touched) * (dense + routed)
 
 
 def fetched_bytes(layout: ParallelLayout, part: Shard, kept: KeptBytes) -> Scalar:

@@ -216,9 +216,11 @@ def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point:
     early = (1.0 - layout.shard_optimizer) * (1.0 - jnp.minimum(layout.pipeline - 1.0, 1.0))
     overlap = software.data_overlap * (1.0 - software.late_communication * (1.0 - early))
     exposed = gradients_time - jnp.minimum(overlap * gradients_time, passes * window)
-    # Fetches from the host hide behind all passes; states on different sides of the link are copied after them.
+    # Fetches from the host hide behind all passes. After them the host updates what it keeps, and states on different
+    # sides of the link are copied.
     fetched = division.microbatches * memory.fetched / system.node.host_bandwidth
     waiting = jnp.maximum(fetched - passes, 0.0)
+    waiting = waiting + memory.host_traffic / system.node.host_update_bandwidth
     update = memory.optimizer_traffic / chip.sustained_bandwidth + memory.copied / system.node.host_bandwidth
     waking = chip.gate.wake_delay(chip.leakage(point.voltage, point.temperature), passes / division.microbatches)
     fill = bubble_fraction(layout.pipeline, layout.virtual_stages, division.microbatches)

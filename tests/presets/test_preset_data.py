@@ -58,6 +58,7 @@ ZERO_ALLOWED = {
     "shared_experts",
     "dense_layers",
     "gemm_edge",
+    "alternating_dense",
     "peak_flops_fp8",
     "token_trend",
     "batch_trend",

@@ -1,0 +1,155 @@
+"""Does the model change by as much as a run did when one thing of it was changed?
+
+`python experiments/17_kernels/ablations.py [--data FOLDER]`
+
+Megatron-Bridge's performance cards change one thing at a time on one workload. They state memory as allocated by
+tensors, and leave out layout or batch of some rows: what is filled in here is said beside it. Levels are those of the
+cluster preset; the changes are what is compared.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+
+from energymodel.calibration.layout_table import INPUTS, layouts
+from energymodel.calibration.step_prediction import cluster_system, predict_row
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "01_step_time"))
+import outputs
+from adapters import Row, number, read  # pyright: ignore[reportMissingImports]
+from throughput import MODELS  # pyright: ignore[reportMissingImports]
+
+DATA = Path(__file__).parents[1] / "data"
+CLUSTER = "megatron-bridge-h100"
+# Latent attention as heads that keep as many bytes.
+MOONLIGHT = {
+    "gated": 1,
+    "layers": 27,
+    "hidden": 2048,
+    "heads": 16,
+    "kv_heads": 16,
+    "head_size": 160,
+    "feed_forward": 1408,
+    "experts": 64,
+    "active_experts": 6,
+    "shared_experts": 2,
+    "dense_layers": 1,
+    "dense_feed_forward": 11264,
+    "vocabulary": 163840,
+    "sequence": 4096,
+}
+QWEN = {**MODELS["Qwen3_30B_a3B"], "sequence": 4096, "chips": 16, "zero": 1}
+NARROW = {"gradient_bytes": 2.0, "optimizer_bytes": 8.0}  # 16-bit gradients and moments
+OF_TENSORS = {"memory_overhead": 1.0, "reserved_memory": 0.0}
+HIDDEN, EXPOSED = {"expert_overlap": 1.0}, {"expert_overlap": 0.0}
+# Experts are divided by tensor x expert here, by EP alone (with TP 1 for experts) in Megatron.
+SMALL = {**MOONLIGHT, "chips": 8, "batch_sequences": 4, "tensor": 2, "expert": 4, "zero": 1}
+GRAPHS = {**QWEN, "batch_sequences": 32, "tensor": 2, "pipeline": 2, "expert": 2}  # batch assumed
+OVERLAP = {**QWEN, "batch_sequences": 1024, "expert": 16, "recompute_full": 0}
+OFFLOAD = {**QWEN, "batch_sequences": 16, "expert": 16}  # chips, layout and batch assumed
+LLAMA = {"model": "llama-3.1-70b", "sequence": 4096, "chips": 32, "batch_sequences": 32, "virtual_stages": 5, "fp8": 1}
+
+
+class Change(NamedTuple):
+    """Two rows of a study, by variant, and what they are to the model: columns, and numbers of its software."""
+
+    study: str
+    model: str
+    variants: tuple[str, str]
+    before: dict[str, Any]
+    after: dict[str, Any]
+    software: tuple[dict[str, float], dict[str, float]] = ({}, {})
+
+
+def _offload(share: str) -> Change:
+    after = {**OFFLOAD, "offload_optimizer": float(share.split()[0]) / 100.0}
+    return Change("optimizer_offload", "Qwen3-30B-A3B", ("0 %", share), OFFLOAD, after, (OF_TENSORS, OF_TENSORS))
+
+
+CHANGES = (
+    Change(
+        "recompute",
+        "Moonlight 16B",
+        ("none", "core_attn"),
+        SMALL,
+        {**SMALL, "recompute_attention": 1},
+        (OF_TENSORS | NARROW, OF_TENSORS | NARROW),
+    ),
+    *(_offload(share) for share in ("25 %", "50 %", "75 %", "100 %")),
+    Change(
+        "cuda_graphs", "Qwen3-30B-A3B", ("off", "attention+router+preprocess"), GRAPHS, {**GRAPHS, "cuda_graphs": 0.5}
+    ),
+    Change("expert_overlap", "Qwen3-30B-A3B", ("off (HybridEP)", "on (HybridEP)"), OVERLAP, OVERLAP, (EXPOSED, HIDDEN)),
+    Change(
+        "layout",
+        "Llama3 70B (SFT)",
+        ("tp4 pp4 expandable_segments", "tp4 pp8"),
+        {**LLAMA, "tensor": 4, "pipeline": 4},
+        {**LLAMA, "tensor": 4, "pipeline": 8},
+        (OF_TENSORS, OF_TENSORS),
+    ),
+    Change(
+        "layout",
+        "Llama3 70B (SFT)",
+        ("tp4 pp4 expandable_segments", "tp8 pp4"),
+        {**LLAMA, "tensor": 4, "pipeline": 4},
+        {**LLAMA, "tensor": 8, "pipeline": 4},
+        (OF_TENSORS, OF_TENSORS),
+    ),
+)
+
+
+def predicted(columns: dict[str, Any], software: dict[str, float]) -> tuple[float, float]:
+    """Step time [s] and memory [B] of a row on the cluster, with some numbers of its software changed."""
+    with jax.enable_x64(True):
+        system = cluster_system(CLUSTER)
+        for name, value in software.items():
+            system = eqx.tree_at(lambda s, name=name: getattr(s.software, name), system, value)
+        table = layouts([{"cluster": CLUSTER, "zero": 1, **columns}])
+        found = jax.jit(predict_row)(system, {column.name: table.columns[column.name][0] for column in INPUTS})
+        return float(found.step_time.total), float(found.memory)
+
+
+def compare(change: Change, rows: list[Row]) -> dict[str, Any]:
+    """Measured and predicted change of step time and memory."""
+    own = [row for row in rows if row["study"] == change.study and row["model"] == change.model]
+    old, new = (next(row for row in own if row["variant"] == name) for name in change.variants)
+    (one, memory), (other, new_memory) = (
+        predicted(columns, software)
+        for columns, software in zip((change.before, change.after), change.software, strict=True)
+    )
+    if old["step_ms"]:
+        measured = number(new, "step_ms") / number(old, "step_ms") - 1.0
+    else:  # step times at equal work
+        measured = number(old, "tflops_per_gpu") / number(new, "tflops_per_gpu") - 1.0
+    found = {
+        "study": change.study,
+        "change": f"{change.variants[0]} -> {change.variants[1]}"[:44],
+        "time, %": 100.0 * measured,
+        "predicted, %": 100.0 * (other / one - 1.0),
+        "time, s": (number(new, "step_ms") - number(old, "step_ms")) / 1e3 if old["step_ms"] else None,
+        "predicted, s": other - one if old["step_ms"] else None,
+    }
+    if old["peak_allocated_gb"] and new["peak_allocated_gb"]:
+        found["memory, GB"] = number(new, "peak_allocated_gb") - number(old, "peak_allocated_gb")
+        found["predicted, GB"] = (new_memory - memory) / 1e9
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=DATA, help="folder of the CSV files")
+    rows = read(parser.parse_args().data / "megatron_bridge_ablations.csv")
+    print(outputs.table([compare(change, rows) for change in CHANGES]))
+    first = next(row for row in rows if row["variant"] == "none")
+    memory = predicted(SMALL, OF_TENSORS | NARROW)[1] / 1e9
+    print(f"\nMoonlight 16B allocates {number(first, 'peak_allocated_gb'):.1f} GB, predicted {memory:.1f} GB")
+
+
+if __name__ == "__main__":
+    main()
