@@ -1,5 +1,6 @@
 """How does the predicted time of a step follow the constants that are fitted to step times?"""
 
+import math
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -9,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.calibration.constant_priors import Values
-from energymodel.calibration.step_population import STEP_CONSTANTS, Coordinates
+from energymodel.calibration.constant_priors import ConstantPrior, Values
 from energymodel.calibration.step_prediction import predict_row, with_constants
 from energymodel.compilation import compiler_options
+from energymodel.presets.step_population import STEP_CONSTANTS, Coordinates, StepConstant
 from energymodel.system.training_system import TrainingSystem
 
 ROWS = 128  # of the compiled program; longer tables take it several times
@@ -20,7 +21,17 @@ ROWS = 128  # of the compiled program; longer tables take it several times
 
 def constants_at(coordinates: Float[Array | np.ndarray, " constants"]) -> Values:
     """Values of the constants at coordinates, by path in a system."""
-    return {path: one.prior.value(jnp.asarray(z)) for (path, one), z in zip(STEP_CONSTANTS.items(), coordinates)}
+    return {
+        path: prior_of(one).value(jnp.asarray(z))
+        for (path, one), z in zip(STEP_CONSTANTS.items(), coordinates, strict=True)
+    }
+
+
+def prior_of(one: StepConstant, coordinate: float | None = None, deviation: float = 1.0) -> ConstantPrior:
+    """A constant as one that is fitted, with a median at a coordinate and a standard deviation of it."""
+    z = one.middle if coordinate is None else coordinate
+    spread = deviation * (one.slope(z) if math.isfinite(one.upper) else 1.0)
+    return ConstantPrior(one.value(z), spread, 0.0, one.upper, one.unit, widest=10.0)
 
 
 def log_step_time(coordinates: Float[Array, " constants"], system: TrainingSystem, row: Mapping[str, Any]) -> Array:

@@ -150,7 +150,10 @@ def tables(cluster: Cluster) -> dict[str, Any]:
             table = table.setdefault(part, {})
         table[last] = {"value": value, "unit": unit, "kind": "published", "source": source}
     system["production_slowdown"] = {
-        "value": 1.0, "unit": "1", "kind": "definition", "source": "constants are fitted to the runs of the cluster"
+        "value": 1.0,
+        "unit": "1",
+        "kind": "definition",
+        "source": "constants are fitted to the runs of the cluster",
     }
     return system
 

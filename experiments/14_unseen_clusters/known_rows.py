@@ -3,7 +3,7 @@
 import numpy as np
 from pooled_fit import FREEDOM, ClusterRuns
 
-from energymodel.calibration.step_population import Coordinates
+from energymodel.presets.step_population import Coordinates
 
 STEPS = 25
 

@@ -1,6 +1,6 @@
 """What do all clusters together say of the constants of chips, frameworks and clusters?
 
-Effects of `energymodel.calibration.step_population`, fitted together by Gauss-Newton with the damping of Levenberg and
+Effects of `energymodel.presets.step_population`, fitted together by Gauss-Newton with the damping of Levenberg and
 Marquardt. Errors have Student's distribution, so that outliers lose their weight, about an error that runs of one group
 (a model) have in common, which is integrated out. The covariance is Laplace's.
 """
@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from energymodel.calibration.step_population import (
+from energymodel.calibration.step_slopes import log_step_times
+from energymodel.presets.step_population import (
     EVERYWHERE,
     LEVELS,
     NAMES,
@@ -20,7 +21,6 @@ from energymodel.calibration.step_population import (
     StepPopulation,
     effects_of,
 )
-from energymodel.calibration.step_slopes import log_step_times
 from energymodel.system.training_system import TrainingSystem
 
 FREEDOM = 4.0  # of Student's distribution
@@ -34,7 +34,8 @@ FARTHEST = 1.5  # that a coordinate moves in one step
 
 class ClusterRuns(NamedTuple):
     """Measured steps of one cluster: its labels by level, the system with its fixed numbers, the columns of a layout
-    table, times [s], and the group of each row."""
+    table, times [s], and the group of each row.
+    """
 
     labels: Mapping[str, str]
     system: TrainingSystem
@@ -60,7 +61,8 @@ class ClusterRuns(NamedTuple):
 
 class Spreads(NamedTuple):
     """Standard deviations: of effects by level and constant; of the logarithm of a time, of what a group has in common
-    and of the rest."""
+    and of the rest.
+    """
 
     effects: Mapping[str, np.ndarray]
     group: float
@@ -115,9 +117,7 @@ def pooled_fit(
     return StepPopulation(effects, theta, covariance, spreads.effects, spreads.group, TAILS * spreads.row)
 
 
-def _estimated(
-    effects: Effects, theta: np.ndarray, covariance: np.ndarray, found: _Sums, spreads: Spreads
-) -> Spreads:
+def _estimated(effects: Effects, theta: np.ndarray, covariance: np.ndarray, found: _Sums, spreads: Spreads) -> Spreads:
     """Spreads by expectation and maximization, with the first ones counting as much as some labels."""
     first, squares = first_spreads(), theta**2 + np.diag(covariance)
     new = {"mean": first.effects["mean"]}
@@ -134,11 +134,7 @@ def _estimated(
 
 
 def _search(
-    runs: Sequence[ClusterRuns],
-    effects: Effects,
-    theta: np.ndarray,
-    spreads: Spreads,
-    progress: Callable[[str], None],
+    runs: Sequence[ClusterRuns], effects: Effects, theta: np.ndarray, spreads: Spreads, progress: Callable[[str], None]
 ) -> tuple[np.ndarray, _Sums]:
     trial, best, damping = theta, None, 1e-3
     for step in range(MOST_STEPS):

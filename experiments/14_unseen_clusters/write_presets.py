@@ -1,11 +1,8 @@
 """How are the population and the clusters of it kept as presets of energymodel?"""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
-from energymodel.calibration.step_population import FOLDER, LEVELS, NAMES, StepPopulation
+from energymodel.presets.step_population import FOLDER, LEVELS, NAMES, StepPopulation
 
 SOURCE = "experiments/14_unseen_clusters"
 

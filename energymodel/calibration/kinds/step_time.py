@@ -4,9 +4,8 @@ The columns are those of `energymodel predict` with the measured step time.
 """
 
 from collections.abc import Mapping
-from functools import reduce
 from itertools import product
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -26,11 +25,13 @@ from energymodel.calibration.constant_priors import ConstantPriors, JointPrior, 
 from energymodel.calibration.layout_table import INPUTS, layouts
 from energymodel.calibration.least_squares import FitOptions, FitProblem
 from energymodel.calibration.measurements import Column, Measurements, optional
-from energymodel.calibration.step_population import NAMES, STEP_CONSTANTS, step_population
 from energymodel.calibration.step_prediction import predict_row, with_constants
-from energymodel.calibration.unseen_cluster import labels_of
+from energymodel.calibration.step_slopes import prior_of
+from energymodel.calibration.table_columns import OTHER_NAMES
 from energymodel.errors import InputError
 from energymodel.presets.scenario import Scenario, load_scenario
+from energymodel.presets.step_population import NAMES, STEP_CONSTANTS, step_population
+from energymodel.presets.unseen_cluster import labels_of
 from energymodel.system.training_system import TrainingSystem
 
 MEASURED = Column("step_time_s", "s", "measured step time", others=("iteration_time_s",))
@@ -124,11 +125,8 @@ def population_prior(labels: Mapping[str, str]) -> tuple[ConstantPriors, JointPr
     """Constants of a cluster that nobody has fitted, by framework and chip: priors of each, and of all together."""
     known = step_population().of(labels)
     spread = np.sqrt(np.diag(known.covariance))
-    constants = {}
-    for (path, one), z, deviation in zip(STEP_CONSTANTS.items(), known.mean, spread, strict=True):
-        value = float(one.prior.value(z))
-        width = value * (one.prior.upper - value) / one.prior.upper if one.prior.bounded else 1.0
-        constants[path] = one.prior._replace(median=value, spread=float(deviation) * width)
+    each = zip(STEP_CONSTANTS.items(), known.mean.tolist(), spread.tolist(), strict=True)
+    constants = {path: prior_of(one, z, deviation) for (path, one), z, deviation in each}
     whiten = np.linalg.inv(np.linalg.cholesky(known.covariance))
     return constants, JointPrior(NAMES, known.mean, spread, whiten)
 

@@ -4,12 +4,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import jax
 import numpy as np
 
-from energymodel.calibration.step_population import NAMES, STEP_CONSTANTS, Coordinates, step_population
 from energymodel.errors import InputError, suggest
 from energymodel.presets.files import names, read_preset
+from energymodel.presets.step_population import NAMES, STEP_CONSTANTS, Coordinates, step_population
 
 KIND = "step-time"
 ALIKE = {
@@ -54,9 +53,9 @@ def with_coordinates(
     """
     spread = np.sqrt(np.diag(known.covariance))
     found = {**tables}
-    for (path, one), z, deviation in zip(STEP_CONSTANTS.items(), known.mean, spread, strict=True):
-        value = float(one.prior.value(z))
-        _lay(found, f"system.{path}", value, one.prior.unit, kind, source, _distribution(value, deviation, one.prior.upper))
+    for (path, one), z, deviation in zip(STEP_CONSTANTS.items(), known.mean.tolist(), spread.tolist(), strict=True):
+        value = one.value(z)
+        _lay(found, f"system.{path}", value, one.unit, kind, source, _distribution(value, deviation, one.upper))
     found["calibration"] = {KIND: {"source": source, **calibration_table(known), "scatter": scatter}}
     return found
 
@@ -66,8 +65,8 @@ def calibration_table(known: Coordinates) -> dict[str, Any]:
     each = list(zip(STEP_CONSTANTS.values(), known.mean.tolist(), strict=True))
     return {
         "names": list(NAMES),
-        "values": [rounded(float(one.prior.value(z))) for one, z in each],
-        "slopes": [float(jax.grad(one.prior.value)(z)) for one, z in each],
+        "values": [rounded(one.value(z)) for one, z in each],
+        "slopes": [one.slope(z) for one, z in each],
         "coordinates": known.mean.tolist(),
         "covariance": known.covariance.tolist(),
     }

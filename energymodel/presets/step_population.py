@@ -7,14 +7,14 @@ an effect of its own, of which only the spread is known.
 """
 
 import csv
+import math
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from energymodel.calibration.constant_priors import ConstantPrior
 from energymodel.presets.files import ROOT, read_toml
 
 FOLDER = ROOT / "population"
@@ -24,54 +24,63 @@ EVERYWHERE = "all"
 
 
 class StepConstant(NamedTuple):
-    """A constant that is fitted to step times: prior of its mean, and standard deviations of its coordinate between
-    frameworks, chips and clusters; none where the constant is the same for all of them.
+    """A constant that is fitted to step times.
+
+    Its coordinate is its logarithm, or below an `upper` end that of its odds, `ln(value / (upper - value))`.
+
+    - `median`: before any measurement, with `mean`, the standard deviation of its coordinate.
+    - `framework`, `chip`, `cluster`: those of the coordinate between frameworks, chips and clusters, before any
+      measurement; zero where the constant is the same for all.
     """
 
-    prior: ConstantPrior
+    median: float
+    mean: float
     framework: float
     chip: float
     cluster: float
+    unit: str = "1"
+    upper: float = math.inf
 
     def spread(self, level: str) -> float:
         """Standard deviation of the effects of a level, before any measurement."""
-        return self.prior.coordinate_prior()[1] if level == "mean" else float(getattr(self, level))
+        return float(getattr(self, level))
 
+    @property
+    def middle(self) -> float:
+        """Coordinate of the median."""
+        return math.log(self.median if math.isinf(self.upper) else self.median / (self.upper - self.median))
 
-def _share(median: float, mean: float, framework: float, chip: float, cluster: float, upper: float = 1.0) -> StepConstant:
-    """A share between zero and `upper`; all spreads are those of the logarithm of its odds."""
-    odds = median * (upper - median) / upper
-    return StepConstant(ConstantPrior(median, mean * odds, 0.0, upper), framework, chip, cluster)
+    def value(self, coordinate: float) -> float:
+        """Value at a coordinate, in the unit of the constant."""
+        return math.exp(coordinate) if math.isinf(self.upper) else self.upper / (1.0 + math.exp(-coordinate))
 
-
-def _positive(
-    median: float, mean: float, framework: float, chip: float, cluster: float, unit: str = "1"
-) -> StepConstant:
-    """A positive number; all spreads are those of its logarithm."""
-    return StepConstant(ConstantPrior(median, mean, unit=unit, widest=10.0), framework, chip, cluster)
+    def slope(self, coordinate: float) -> float:
+        """Change of the value with the coordinate."""
+        value = self.value(coordinate)
+        return value if math.isinf(self.upper) else value * (self.upper - value) / self.upper
 
 
 STEP_CONSTANTS: Mapping[str, StepConstant] = {
-    "software.product_efficiency": _positive(0.85, 0.15, 0.12, 0.1, 0.08),
-    "software.attention_efficiency": _positive(0.6, 0.3, 0.3, 0.2, 0.1),
-    "software.elementwise_passes": _positive(4.0, 0.4, 0.4, 0.2, 0.2),
-    "software.score_passes": _positive(8.0, 0.4, 0.3, 0.0, 0.2),
-    "accelerator.launch_overhead": _positive(1e-3, 0.7, 0.8, 0.2, 0.3, "s"),
-    "software.microbatch_time": _positive(1e-3, 0.7, 0.8, 0.0, 0.5, "s"),
-    "accelerator.overhead_time": _positive(5e-3, 1.0, 1.0, 0.0, 0.7, "s"),
-    "node.scale_up.latency": _positive(1e-6, 0.3, 0.0, 0.3, 1.5, "s"),
-    "software.collective_latency": _positive(2e-5, 0.7, 0.7, 0.0, 0.5, "s"),
-    "network.link.efficiency": _share(0.6, 0.5, 0.5, 0.0, 0.7),
-    "network.link.latency": _positive(3e-5, 1.0, 1.0, 0.0, 1.0, "s"),
-    "software.fp8_efficiency": _positive(0.9, 0.15, 0.1, 0.1, 0.1),
-    "software.fp4_efficiency": _positive(0.9, 0.2, 0.1, 0.15, 0.1),
-    "software.data_overlap": _share(0.8, 0.7, 0.7, 0.0, 0.3),
-    "software.tensor_overlap": _share(0.4, 0.7, 0.7, 0.0, 0.3),
-    "software.expert_overlap": _share(0.4, 0.7, 0.7, 0.0, 0.3),
-    "software.pipeline_overlap": _share(0.7, 0.7, 0.7, 0.0, 0.3),
-    "reliability.straggler_variation": _positive(0.02, 0.4, 0.3, 0.0, 0.3),
+    "software.product_efficiency": StepConstant(0.85, 0.15, 0.12, 0.1, 0.08),
+    "software.attention_efficiency": StepConstant(0.6, 0.3, 0.3, 0.2, 0.1),
+    "software.elementwise_passes": StepConstant(4.0, 0.4, 0.4, 0.2, 0.2),
+    "software.score_passes": StepConstant(8.0, 0.4, 0.3, 0.0, 0.2),
+    "accelerator.launch_overhead": StepConstant(1e-3, 0.7, 0.8, 0.2, 0.3, "s"),
+    "software.microbatch_time": StepConstant(1e-3, 0.7, 0.8, 0.0, 0.5, "s"),
+    "accelerator.overhead_time": StepConstant(5e-3, 1.0, 1.0, 0.0, 0.7, "s"),
+    "node.scale_up.latency": StepConstant(1e-6, 0.3, 0.0, 0.3, 1.5, "s"),
+    "software.collective_latency": StepConstant(2e-5, 0.7, 0.7, 0.0, 0.5, "s"),
+    "network.link.efficiency": StepConstant(0.6, 0.5, 0.5, 0.0, 0.7, upper=1.0),
+    "network.link.latency": StepConstant(3e-5, 1.0, 1.0, 0.0, 1.0, "s"),
+    "software.fp8_efficiency": StepConstant(0.9, 0.15, 0.1, 0.1, 0.1),
+    "software.fp4_efficiency": StepConstant(0.9, 0.2, 0.1, 0.15, 0.1),
+    "software.data_overlap": StepConstant(0.8, 0.7, 0.7, 0.0, 0.3, upper=1.0),
+    "software.tensor_overlap": StepConstant(0.4, 0.7, 0.7, 0.0, 0.3, upper=1.0),
+    "software.expert_overlap": StepConstant(0.4, 0.7, 0.7, 0.0, 0.3, upper=1.0),
+    "software.pipeline_overlap": StepConstant(0.7, 0.7, 0.7, 0.0, 0.3, upper=1.0),
+    "reliability.straggler_variation": StepConstant(0.02, 0.4, 0.3, 0.0, 0.3),
     # What none of the others explains: by definition 1 on average over frameworks and clusters.
-    "production_slowdown": _positive(1.0, 0.0, 0.05, 0.0, 0.1),
+    "production_slowdown": StepConstant(1.0, 0.0, 0.05, 0.0, 0.1),
 }
 """The constants of a step, by path in a system."""
 NAMES = tuple(STEP_CONSTANTS)
@@ -125,7 +134,7 @@ class StepPopulation(NamedTuple):
         for at in range(len(NAMES)):
             unknown = [level for level in LEVELS[1:] if (level, labels.get(level, ""), at) not in known]
             covariance[at, at] += sum(float(self.spreads[level][at]) ** 2 for level in unknown)
-        middle = np.array([one.prior.coordinate_prior()[0] for one in STEP_CONSTANTS.values()])
+        middle = np.array([one.middle for one in STEP_CONSTANTS.values()])
         return Coordinates(middle + design @ self.mean, covariance)
 
 
