@@ -139,6 +139,13 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
         "flash": "1",
         "expert_imbalance": "1",
         "alternating_dense": "1",
+        "kv_rank": "1",
+        "query_rank": "1",
+        "rope_head_size": "1",
+        "value_head_size": "1",
+        "window": "token",
+        "local_layers": "1",
+        "parallel_block": "1",
     },
     "Facility": {
         "power_supply": ("Regulator",),

@@ -12,6 +12,7 @@ import numpy as np
 from energymodel.calibration.csv_table import Problem, refuse_problems
 from energymodel.errors import InputError, suggest
 from energymodel.performance.workload import Transformer
+from energymodel.presets.attention_shape import check_attention_shape
 from energymodel.presets.components import build, expand_presets
 from energymodel.presets.files import names, read_preset
 from energymodel.presets.layers import RECOMPUTATION
@@ -58,6 +59,13 @@ SHAPE = (
     LayoutColumn("flash", "1", 1.0, "1 if attention is one fused kernel", 0.0),
     LayoutColumn("expert_imbalance", "1", 1.0, "load of the fullest expert over the mean"),
     _share("alternating_dense", "1 if dense layers alternate with those of experts, 0 if they come first"),
+    LayoutColumn("kv_rank", "1", 0.0, "width of the key-value latent; 0 without latent attention", 0.0),
+    LayoutColumn("query_rank", "1", 0.0, "width of the query latent of latent attention; 0 if it has none", 0.0),
+    LayoutColumn("rope_head_size", "1", 0.0, "rotated part of head_size in latent attention", 0.0),
+    LayoutColumn("value_head_size", "1", 0.0, "width of a value head in latent attention", 0.0),
+    LayoutColumn("window", "token", 0.0, "tokens that a layer with a sliding window attends to", 0.0),
+    _share("local_layers", "share of the layers that have a sliding window"),
+    _share("parallel_block", "1 if attention and feed-forward block run in parallel"),
 )
 LAYOUT = (
     LayoutColumn("tensor", "1", 1.0, "tensor-parallel degree"),
@@ -212,6 +220,7 @@ def _row(row: Mapping[str, Any], where: str) -> dict[str, float]:
         if math.isnan(values[column.name]):
             raise InputError(f"{where}: {column.name} is missing: {column.meaning} [{column.unit}].")
     check_precisions({name: values[name] for name in PRECISIONS}, where)
+    check_attention_shape(values, f"{where}, ")
     ranks = values["tensor"] * values["pipeline"] * values["context"]
     if values["chips"] < ranks * (1.0 - 1e-9):
         raise InputError(

@@ -82,7 +82,7 @@ def shaped(workload: Transformer, layers: Numeric, shape: Mapping[str, Numeric])
     """
     full = {**proportions(workload), **shape}
     hidden = full["hidden"]
-    heads = full["attention_ratio"] * hidden / workload.head_size
+    heads = full["attention_ratio"] * hidden * workload.heads / workload.attention_width
     active_width = full["feed_forward_ratio"] * hidden
     changes = {
         "layers": layers,

@@ -57,26 +57,26 @@ def layer_buffer_bytes(
 
 
 def stored_bytes_per_unit(
-    gated: Numeric, feed_forward_ratio: Numeric, kv_ratio: Numeric, copies: Numeric
+    gated: Numeric, feed_forward_ratio: Numeric, attention_ratio: Numeric, copies: Numeric
 ) -> Float[Array, "..."]:
     """Bytes that one layer stores per token and hidden unit for the backward pass, without attention scores.
 
     Plain block with dropout masks: `18 + 4 r` (34 at r = 4) [Korthikanti et al. 2022, eq. 1]. Gated block without
-    dropout: `12 + 4 k + 4 r` for two norms (input and output), query and attention output at 2 bytes each, keys and
-    values, gate and up projection; their product is recomputed. `copies` experts store r each.
+    dropout: `8 + 2 w + 4 r` for two norms (input and output), query, keys, values and attention output at 2 bytes each,
+    gate and up projection; their product is recomputed. `copies` experts store r each.
 
     **Arguments:**
 
     - `gated`: 1 if gated without dropout, 0 if plain with dropout [1].
     - `feed_forward_ratio`: r, inner width over hidden size [1].
-    - `kv_ratio`: k, key-value width over hidden size [1].
+    - `attention_ratio`: w, width of query, keys, values, output and latents together over hidden size [1].
     - `copies`: feed-forward blocks that act on a token [1].
 
     **Returns:** bytes per token and hidden unit [B].
     """
     inner = 4.0 * jnp.asarray(feed_forward_ratio) * copies
     gated = jnp.asarray(gated)
-    return gated * (12.0 + 4.0 * jnp.asarray(kv_ratio) + inner) + (1.0 - gated) * (18.0 + inner)
+    return gated * (8.0 + 2.0 * jnp.asarray(attention_ratio) + inner) + (1.0 - gated) * (18.0 + inner)
 
 
 def layer_activation_bytes(

@@ -1,7 +1,7 @@
 """How many parameters and floating-point operations does a transformer have?
 
-Shared arguments: `hidden` size h, `layers` L, `attention_width` a d (heads times head size) [1]; `sequence`, the
-context length s [token].
+Shared arguments: `hidden` size h, `layers` L, `attention_width` a d (heads times head size; with latent attention the
+mean of the sizes of keys and values) [1]; `sequence`, the context length s [token].
 """
 
 import equinox as eqx
@@ -14,7 +14,7 @@ from energymodel.numerics import Numeric, Real, real
 def attention_parameters(hidden: Numeric, heads: Numeric, kv_heads: Numeric, head_size: Numeric) -> Float[Array, "..."]:
     """Weights of one attention block, `2 h (a + a_kv) d`: query, key, value and output projection.
 
-    Exact for multi-head and grouped-query attention [Ainslie et al. 2023]; latent attention stores a little less.
+    Exact for multi-head and grouped-query attention [Ainslie et al. 2023].
 
     **Arguments:**
 
@@ -24,6 +24,52 @@ def attention_parameters(hidden: Numeric, heads: Numeric, kv_heads: Numeric, hea
     **Returns:** parameters [1].
     """
     return 2.0 * jnp.asarray(hidden) * (heads + kv_heads) * head_size
+
+
+def latent_attention_parameters(
+    hidden: Numeric,
+    heads: Numeric,
+    head_size: Numeric,
+    value_head_size: Numeric,
+    rope_head_size: Numeric,
+    query_rank: Numeric,
+    kv_rank: Numeric,
+) -> Float[Array, "..."]:
+    """Weights of one block of latent attention, norms excluded [DeepSeek-AI 2024, arXiv 2405.04434, sec. 2.1].
+
+    Queries `h r_q + r_q a d`, or `h a d` where they have no latent (r_q = 0); keys and values
+    `h (r + d_r) + r a (d - d_r + d_v)`, where all heads share the d_r rotated entries of a key; output `a d_v h`.
+
+    **Arguments:**
+
+    - `heads`: query heads a, each with its own key and value [1].
+    - `head_size`: d of queries and keys, of which `rope_head_size`, d_r, carry the position [1].
+    - `value_head_size`: d_v of values [1].
+    - `query_rank`, `kv_rank`: widths r_q and r of the latents [1].
+
+    **Returns:** parameters [1].
+    """
+    h, a, rank = jnp.asarray(hidden), jnp.asarray(heads), jnp.asarray(query_rank)
+    compressed = rank > 0.0
+    query = jnp.where(compressed, rank * (h + a * head_size), h * a * head_size)
+    own = a * (head_size - jnp.asarray(rope_head_size) + value_head_size)
+    return query + h * (kv_rank + jnp.asarray(rope_head_size)) + kv_rank * own + a * value_head_size * h
+
+
+def window_length(window: Numeric, sequence: Numeric) -> Float[Array, "..."]:
+    """Context whose causal attention has as many scores as a sliding window, `w (2 - w / s)`, w at most s.
+
+    A token attends to itself and the w - 1 before it, but the first w tokens have fewer: `s w (1 - w / (2 s))` scores
+    instead of the `s^2 / 2` of all pairs [Beltagy et al. 2020; the count is elementary, to one part in w].
+
+    **Arguments:**
+
+    - `window`: w [token].
+
+    **Returns:** length [token], `sequence` where the window reaches it.
+    """
+    w = jnp.minimum(jnp.asarray(window), sequence)
+    return w * (2.0 - w / sequence)
 
 
 def feed_forward_parameters(hidden: Numeric, feed_forward: Numeric, gated: Numeric) -> Float[Array, "..."]:
@@ -83,6 +129,10 @@ class Transformer(eqx.Module):
     routed blocks, of which `active_experts` act on a token, and `shared_experts` that always act. A dense model has one
     expert and no shared ones. `expert_imbalance` is the load of the fullest expert, including padding up to its
     capacity, over the mean load. Norms and biases (below 0.1 % of the weights) are left out.
+
+    Attention is multi-head or grouped-query, with keys and values of `head_size`, unless `kv_rank` is above zero: then
+    it is latent attention (`latent_attention_parameters`). A share `local_layers` of the layers sees only the last
+    `window` tokens. Shapes with state-space layers cannot be described.
     """
 
     layers: Real = real("1")
@@ -105,16 +155,66 @@ class Transformer(eqx.Module):
     alternating_dense: Real = real(
         "1", 0.0, doc="1 if dense layers alternate with those of experts, 0 if they come first"
     )
+    kv_rank: Real = real("1", 0.0, doc="width of the latent of keys and values; 0 without latent attention")
+    query_rank: Real = real("1", 0.0, doc="width of the latent of queries in latent attention; 0 if they have none")
+    rope_head_size: Real = real("1", 0.0, doc="rotated entries of a head, shared by all keys of latent attention")
+    value_head_size: Real = real("1", 0.0, doc="width of a value head in latent attention")
+    window: Real = real("token", 0.0, doc="tokens that a layer with a sliding window attends to")
+    local_layers: Real = real("1", 0.0, doc="share of the layers that have a sliding window")
+    parallel_block: Real = real("1", 0.0, doc="1 if attention and feed-forward block share their input and their sum")
+
+    @property
+    def latent(self) -> Float[Array, ""]:
+        """1 with latent attention, 0 without."""
+        return jnp.minimum(1.0, jnp.asarray(self.kv_rank))
+
+    @property
+    def query_width(self) -> Float[Array, ""]:
+        """Width of all queries of a token [1]."""
+        return jnp.asarray(self.heads) * self.head_size
+
+    @property
+    def value_width(self) -> Float[Array, ""]:
+        """Width of what attention gives to the output projection [1]."""
+        return self.heads * (jnp.asarray(self.head_size) + self.latent * (self.value_head_size - self.head_size))
 
     @property
     def attention_width(self) -> Float[Array, ""]:
-        """Heads times head size, the width of the score and value products."""
-        return jnp.asarray(self.heads) * self.head_size
+        """Mean width of the score and value products, heads times head size [1]."""
+        return 0.5 * (self.query_width + self.value_width)
+
+    @property
+    def kv_width(self) -> Float[Array, ""]:
+        """Width of the keys and values of a token as attention reads them [1]; latent attention expands its latent."""
+        grouped = 2.0 * jnp.asarray(self.kv_heads) * self.head_size
+        return grouped + self.latent * (self.query_width + self.value_width - grouped)
+
+    @property
+    def kept_attention_width(self) -> Float[Array, ""]:
+        """Entries of a token that fused attention keeps for the backward pass: q, k, v, output and latents [1]."""
+        latents = jnp.asarray(self.query_rank) + self.kv_rank + self.rope_head_size
+        return self.query_width + self.kv_width + self.value_width + self.latent * latents
+
+    @property
+    def attended_length(self) -> Float[Array, ""]:
+        """Context with as many scores as the mean layer has, full causal ones and those with a window [token]."""
+        local = jnp.asarray(self.local_layers)
+        return (1.0 - local) * self.sequence + local * window_length(self.window, self.sequence)
 
     @property
     def attention_block(self) -> Float[Array, ""]:
         """Parameters of the attention block of one layer [1]."""
-        return attention_parameters(self.hidden, self.heads, self.kv_heads, self.head_size)
+        grouped = attention_parameters(self.hidden, self.heads, self.kv_heads, self.head_size)
+        latent = latent_attention_parameters(
+            self.hidden,
+            self.heads,
+            self.head_size,
+            self.value_head_size,
+            self.rope_head_size,
+            self.query_rank,
+            self.kv_rank,
+        )
+        return grouped + self.latent * (latent - grouped)
 
     @property
     def expert_block(self) -> Float[Array, ""]:
@@ -165,4 +265,4 @@ class Transformer(eqx.Module):
     @property
     def flops_per_token(self) -> Float[Array, ""]:
         """Operations to train on one token, without recomputation [FLOP/token]."""
-        return training_flops_per_token(self.active_parameters, self.layers, self.attention_width, self.sequence)
+        return training_flops_per_token(self.active_parameters, self.layers, self.attention_width, self.attended_length)

@@ -84,7 +84,7 @@ RANGES: dict[tuple[str, str], Range] = {
     **_fields("Software", "fp8_efficiency fp4_efficiency attention_efficiency usable_memory", SHARE_ABOVE_ZERO),
     **_fields("Transformer", "layers hidden heads kv_heads head_size vocabulary sequence", AT_LEAST_ONE),
     **_fields("Transformer", "experts active_experts expert_imbalance", AT_LEAST_ONE),
-    **_fields("Transformer", "gated tied flash alternating_dense", SHARE),
+    **_fields("Transformer", "gated tied flash alternating_dense local_layers parallel_block", SHARE),
     **_fields("Facility", "transformer_loss", SHARE),
     **_fields("Facility", "power_limit ramp_limit", ABOVE_ZERO),
     **_fields("Regulator", "rated_power", ABOVE_ZERO),

@@ -13,6 +13,7 @@ import numpy as np
 from energymodel.errors import InputError
 from energymodel.physics.cooling import Cooling
 from energymodel.physics.limits import landauer_energy
+from energymodel.presets.attention_shape import ATTENTION_SHAPE, check_attention_shape
 from energymodel.presets.buildable import check_bytes, check_network, check_ports
 from energymodel.presets.ranges import check_number
 from energymodel.system.evaluate import learning_of, parameters_in_loss
@@ -232,6 +233,7 @@ def check_system(system: TrainingSystem, plan: TrainingPlan) -> None:
         part, most = float(getattr(workload, name)), float(getattr(workload, whole))
         if part > most:
             raise InputError(f"system.workload.{name}: {part:g} is more than {whole}, {most:g}. Lower it.")
+    check_attention_shape({name: float(getattr(workload, name)) for name in ATTENTION_SHAPE}, "system.workload.")
 
 
 def check_supplies(system: TrainingSystem) -> None:

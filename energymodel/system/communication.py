@@ -229,7 +229,8 @@ def layer_communication(
 ) -> LayerCommunication:
     """Collectives of one layer and micro-batch, before overlap [Korthikanti et al. 2022, sec. 4; Liu et al. 2023].
 
-    Tensor: `4 + 2 r` all-reduces of `2 M h` bytes, six with full recomputation. Context: keys and values travel
+    Tensor: `4 + 2 r` all-reduces of `2 M h` bytes, six with full recomputation; half of them where attention and
+    feed-forward block run in parallel and share one [Chowdhery et al. 2022, sec. 2]. Context: keys and values travel
     around the ring in the forward pass, keys, values and their gradients in the backward pass: three times `c - 1`
     hops; or all-to-alls turn tokens into heads (`context_all_to_all`). Expert: `4 + 2 r` all-to-alls (dispatch and
     combine, forward and backward) in layers that have experts.
@@ -237,8 +238,8 @@ def layer_communication(
     **Returns:** time [s] and bytes sent within and between nodes [B], for each kind of parallelism.
     """
     layout, workload = plan.layout, system.workload
-    all_reduces = 4.0 + 2.0 * layout.recompute_full
-    kv_share = 2.0 * workload.kv_heads * workload.head_size / (workload.hidden * layout.tensor)
+    all_reduces = (4.0 + 2.0 * layout.recompute_full) * (1.0 - 0.5 * workload.parallel_block)
+    kv_share = workload.kv_width / (workload.hidden * layout.tensor)
     passes = 4.0 + 2.0 * layout.recompute_full
     mixture = (workload.layers - workload.dense_layers) / workload.layers
     in_turn = fabric.ring_pass(layout.context, layout.tensor, work.communicated * kv_share).scaled(3.0)

@@ -297,8 +297,9 @@ def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Divis
     with_experts = _expert_layer_share(system, plan, _fullest_rank_layers(system, plan))
     ratio = workload.feed_forward / workload.hidden
     effective = with_experts * copies + (1.0 - with_experts) * feed_forward / workload.expert_block
+    attention = workload.kept_attention_width / workload.hidden
     stored = stored_bytes_per_unit(
-        workload.gated, ratio, workload.kv_heads * workload.head_size / workload.hidden, effective
+        workload.gated, ratio, attention, effective
     )
     stored = stored + workload.mixture * with_experts * routed * (2.0 + 2.0 * ratio * workload.gated)
     keep_scores = (1.0 - workload.flash) * (1.0 - layout.recompute_attention)

@@ -101,7 +101,7 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
     """
     layout, workload, software, tokens = plan.layout, system.workload, system.software, division.tokens
     weights = workload.active_layer_parameters / workload.layers
-    attention = attention_flops_per_token(1.0, workload.attention_width, workload.sequence)
+    attention = attention_flops_per_token(1.0, workload.attention_width, workload.attended_length)
     # Frozen weights are multiplied forward and backward, but have no gradient; the forward pass may be repeated.
     passes = 2.0 + plan.trained_share
     trained_flops, model_flops = 6.0 * weights + attention, 2.0 * passes * weights + attention
@@ -160,7 +160,7 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
 def layer_products(system: TrainingSystem, plan: TrainingPlan, tokens: Numeric) -> Products:
     """Products of a forward pass through the mean layer on a chip, `sum_i a_i 2 m_i n_i k_i`, `sum_i a_i 2 m_i n_i`.
 
-    They are query-key-value, attention output, up (and gate) and down projection, each divided by the tensor degree
+    They are query-key-value (with latent attention those of latents and heads), attention output, up (and gate) and down projection, each divided by the tensor degree
     along the side that is not the hidden size; a_i is the slowdown of unaligned edges. Each of the resident experts is
     padded to whole tiles, half a tile on average, and the fullest one paces the others [derivation: docs/step_time.md].
 
@@ -177,12 +177,18 @@ def layer_products(system: TrainingSystem, plan: TrainingPlan, tokens: Numeric) 
     held = 1.0 + workload.mixture * (workload.experts / layout.expert - 1.0)
     routed = M * workload.active_experts * workload.expert_imbalance + workload.mixture * held * chip.expert_tile
     inner, dense_inner = workload.feed_forward / t, workload.dense_feed_forward / t
-    inputs = (workload.heads + 2.0 * workload.kv_heads) * workload.head_size / t
+    # Latents come from the hidden state on every tensor rank, and heads from the latents.
+    latent, compressed = workload.latent, workload.latent * jnp.minimum(1.0, workload.query_rank)
+    inputs = ((1.0 - compressed) * workload.query_width + (1.0 - latent) * workload.kv_width) / t
+    inputs += latent * (workload.query_rank + workload.kv_rank + workload.rope_head_size)
+    own = workload.heads * (workload.head_size - workload.rope_head_size + workload.value_head_size) / t
     # Share of the layers that have the product, rows, columns, inner edge, equal products that share the rows.
     every = 1.0 - dense
     shapes = (
         (1.0, M, inputs, h, 1.0),
-        (1.0, M, h, workload.attention_width / t, 1.0),
+        (compressed, M, workload.query_width / t, workload.query_rank, 1.0),
+        (latent, M, own, workload.kv_rank, 1.0),
+        (1.0, M, h, workload.value_width / t, 1.0),
         (every, routed, gate * inner, h, held),
         (every, routed, h, inner, held),
         (every * workload.shared_experts, M, gate * inner, h, 1.0),

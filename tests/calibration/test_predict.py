@@ -140,6 +140,23 @@ def test_late_gradients_do_not_hide(layout, hidden, system, run):
     np.testing.assert_allclose(times[0].step_time.data, (1.0 - hidden) * times[1].step_time.data, rtol=1e-9)
 
 
+def test_parallel_blocks_share_their_all_reduces(system, run):
+    """Attention and feed-forward block that run in parallel: two all-reduces a layer instead of four."""
+    alone, shared = (run(system, columns(parallel_block=one)).step_time.tensor for one in (0, 1))
+    np.testing.assert_allclose(shared, alone / 2.0, rtol=1e-9)
+
+
+def test_windows_shorten_attention_and_change_nothing_where_they_reach_everything(system, run):
+    """The steps of layers with a window of 2048 tokens at 2,048 and 16,384 tokens."""
+    long = {"sequence": 16384, "batch_sequences": 8, "flash": 1}
+    full, windows, halves, wide = (
+        run(system, columns(**long, local_layers=share, window=window)).step_time.compute
+        for share, window in ((0, 0), (1, 2048), (0.5, 2048), (1, 16384))
+    )
+    np.testing.assert_allclose(wide, full, rtol=1e-9)
+    assert windows < halves < full
+
+
 @pytest.mark.parametrize(("tensor", "kept"), [(1, 0.0), (8, 100.0 * 2048 * 12288)])
 def test_buffers_of_gathered_inputs_stay_whole(tensor, kept, system, run):
     """100 bytes for each of 2,048 tokens and 12,288 hidden units of Megatron's 175B, not divided."""
@@ -211,6 +228,8 @@ def test_time_and_memory_are_differentiable(system):
         ({"offload_parameters": 2}, ["line 2", "offload_parameters", "2", "above 1"]),
         ({"tf32": 0.5, "fp8": 0.7}, ["line 2", "tf32", "1.2"]),
         ({"model": "megatron-176b"}, ["megatron-175b"]),
+        ({"local_layers": 0.5}, ["line 2", "window", "0.5"]),
+        ({"kv_rank": 512, "value_head_size": 128, "rope_head_size": 192}, ["line 2", "rope_head_size", "192"]),
         ({"cluster": "megatron-a10"}, ["megatron-a100"]),
         ({"recomputation": "some"}, ["recomputation", "some"]),
         ({"pipelin": 2}, ["pipelin", "pipeline"]),

@@ -49,9 +49,9 @@ def test_a_single_rank_has_nothing_to_shard():
 
 
 def test_stored_bytes_grow_with_the_experts_that_act():
-    one, two = (float(stored_bytes_per_unit(1.0, 3.25, 0.0625, copies)) for copies in (1.0, 2.0))
+    one, two = (float(stored_bytes_per_unit(1.0, 3.25, 2.125, copies)) for copies in (1.0, 2.0))
     np.testing.assert_allclose(two - one, 4.0 * 3.25)
-    np.testing.assert_allclose(stored_bytes_per_unit(0.0, 4.0, 1.0, 1.0), 34.0)
+    np.testing.assert_allclose(stored_bytes_per_unit(0.0, 4.0, 4.0, 1.0), 34.0)
 
 
 def test_activations_of_gpt3_in_the_cases_of_the_paper():

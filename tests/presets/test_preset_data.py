@@ -59,6 +59,13 @@ ZERO_ALLOWED = {
     "dense_layers",
     "gemm_edge",
     "alternating_dense",
+    "kv_rank",
+    "query_rank",
+    "rope_head_size",
+    "value_head_size",
+    "window",
+    "local_layers",
+    "parallel_block",
     "peak_flops_fp8",
     "token_trend",
     "batch_trend",
@@ -76,6 +83,8 @@ ZERO_ALLOWED = {
     "work_fraction",
 }
 FRACTIONS = {
+    "local_layers",
+    "parallel_block",
     "floor",
     "knee",
     "minimum_clock",

@@ -114,6 +114,10 @@ def parameters(model):
     """Count by hand: attention 2 h d (a + a_kv), feed-forward (2 + gated) h f, embeddings (2 - tied) V h."""
     v = {name: value(model, name) for name in COMPONENTS["Transformer"]}
     attention = 2 * v["hidden"] * v["head_size"] * (v["heads"] + v["kv_heads"])
+    if v["kv_rank"]:  # the matrices q_a, q_b (or q), kv_a, kv_b and o of a checkpoint of DeepSeek's architecture
+        h, a, d, rope, d_v = (v[name] for name in ("hidden", "heads", "head_size", "rope_head_size", "value_head_size"))
+        q = v["query_rank"] * (h + a * d) if v["query_rank"] else h * a * d
+        attention = q + h * (v["kv_rank"] + rope) + v["kv_rank"] * a * (d - rope + d_v) + a * d_v * h
     block = (2 + v["gated"]) * v["hidden"]
     embeddings = (2 - v["tied"]) * v["vocabulary"] * v["hidden"]
     fixed = v["layers"] * attention + v["dense_layers"] * block * v["dense_feed_forward"] + embeddings
@@ -136,7 +140,8 @@ PUBLISHED = {
     "llama-3.1-405b": (405.9e9, 0.001),
     "olmo-2-7b": (7.3e9, 0.01),
     "olmo-2-13b": (13.7e9, 0.01),
-    "deepseek-v3": (671e9, 0.002),
+    "deepseek-v3": (671e9, 0.0005),
+    "moonlight-16b": (15.96e9, 0.001),
     "test-1b": (1.18e9, 0.01),
     "megatron-22b": (22e9, 0.01),
     "megatron-175b": (175e9, 0.01),

@@ -91,6 +91,10 @@ def test_a_clock_below_the_lowest_of_the_chip(scenario):
         ("system.workload.kv_heads", "1000", "1000 is more than heads"),
         ("system.workload.active_experts", "9", "9 is more than experts, 1"),
         ("system.workload.dense_layers", "1000", "1000 is more than layers"),
+        ("system.workload.kv_rank", "512", "value_head_size: missing beside kv_rank = 512"),
+        ("system.workload.query_rank", "1536", "query_rank: 1536 belongs to latent attention, but kv_rank is 0"),
+        ("system.workload.local_layers", "0.5", "window: 0 token, but local_layers = 0.5"),
+        ("system.workload.local_layers", "1.5", "1.5 is impossible"),
     ],
 )
 def test_numbers_that_exclude_each_other(path, value, message):
