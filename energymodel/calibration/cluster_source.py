@@ -11,26 +11,27 @@ from energymodel.errors import InputError, suggest
 from energymodel.presets.cluster_parts import cluster_parts
 from energymodel.presets.files import companions, names
 from energymodel.presets.renamed import current_name
-from energymodel.presets.scenario import load_scenario
+from energymodel.presets.scenario import Scenario, load_scenario
+from energymodel.presets.unseen_cluster import UNFITTED
 from energymodel.system.training_system import TrainingSystem
 
 PLACEHOLDER = "test-1b-h100"
 """Scenario with a model and a plan that run on most accelerators and clusters."""
-UNFITTED = " + "
-"""Between the parts of a cluster that nobody has fitted: accelerator, framework, and node and network if given."""
 FRAMEWORK = "megatron"
 """Of rows that name no framework."""
 FRAMEWORKS = {
+    "megatrondeepspeed": "megatron-deepspeed",
     "deepspeed": "deepspeed",
-    "torchtitan": "fsdp",
+    "torchtitan": "torchtitan",
     "fsdp": "fsdp",
-    "llmfoundry": "fsdp",
-    "mosaicml": "fsdp",
+    "llmfoundry": "llm-foundry",
+    "mosaicml": "llm-foundry",
     "pytorch": "fsdp",
+    "maxtext": "maxtext",
+    "nanotron": "nanotron",
     "megatron": "megatron",
     "nemo": "megatron",
     "mcore": "megatron",
-    "nanotron": "megatron",
 }
 """Software presets by a part of the usual names of frameworks, the first that fits."""
 ACCELERATORS = {
@@ -41,7 +42,9 @@ ACCELERATORS = {
     "h100": "h100-sxm",
     "h200": "h200-sxm",
     "h800": "h800-sxm",
+    "gb300": "gb300",
     "gb200": "gb200",
+    "b300": "b300-sxm",
     "b200": "b200-sxm",
     "v100": "v100-sxm2-32gb",
 }
@@ -136,32 +139,21 @@ def cluster_tables(name: str) -> dict[str, Any]:
 
     **Raises:** `InputError` that suggests the nearest name.
     """
-    if UNFITTED in name:
-        title, parts = f"{name}, not fitted", unfitted_cluster(*name.split(UNFITTED))
-    else:
-        title, parts = cluster_parts(name)
-    return {"base": PLACEHOLDER, "title": title, "system": parts}
+    return {"base": PLACEHOLDER, **cluster_parts(name)}
 
 
-def unfitted_cluster(accelerator: str, framework: str, *connected: str) -> dict[str, Any]:
-    """System tables of a cluster that nobody has fitted, from the presets of its components.
-
-    **Arguments:**
-
-    - `connected`: node and network; by default the usual ones of the accelerator.
-    """
-    parts: dict[str, Any] = {"accelerator": {"preset": accelerator}, "software": {"preset": framework}}
-    parts["production_slowdown"] = {"value": 1.0, "unit": "1", "kind": "prior", "source": "steps as benchmarks run"}
-    return parts | dict(zip(("node", "network"), ({"preset": one} for one in connected), strict=False))
-
-
-def cluster_system(name: str, changes: Sequence[str] = ()) -> TrainingSystem:
-    """The system of a cluster, with some numbers changed, such as `system.network.link.efficiency=0.5`."""
+def cluster_scenario(name: str, changes: Sequence[str] = ()) -> Scenario:
+    """A scenario on a cluster, with some numbers changed, such as `system.network.link.efficiency=0.5`."""
     if not changes and not name.endswith(".toml"):
-        return _preset_system(name)
-    return load_scenario({**cluster_tables(name), "name": name}, changes).system
+        return _preset_scenario(name)
+    return load_scenario({**cluster_tables(name), "name": name}, changes)
 
 
 @cache
-def _preset_system(name: str) -> TrainingSystem:
-    return load_scenario({**cluster_tables(name), "name": name}).system
+def _preset_scenario(name: str) -> Scenario:
+    return load_scenario({**cluster_tables(name), "name": name})
+
+
+def cluster_system(name: str, changes: Sequence[str] = ()) -> TrainingSystem:
+    """The system of a cluster, with some numbers changed."""
+    return cluster_scenario(name, changes).system

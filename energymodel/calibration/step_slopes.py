@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Mapping
-from functools import cache
-from typing import Any
+from functools import cache, reduce
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +11,14 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from energymodel.calibration.constant_priors import ConstantPrior, Values
-from energymodel.calibration.step_prediction import predict_row, with_constants
+from energymodel.calibration.predicted_step import predict_row, with_constants
 from energymodel.compilation import compiler_options
-from energymodel.presets.step_population import STEP_CONSTANTS, Coordinates, StepConstant
+from energymodel.presets.scenario import Scenario
+from energymodel.presets.step_population import NAMES, STEP_CONSTANTS, Coordinates, StepConstant
+from energymodel.presets.unseen_cluster import KIND
 from energymodel.system.training_system import TrainingSystem
 
+SAME = 1e-4  # relative difference of a number that nobody changed
 ROWS = 128  # of the compiled program; longer tables take it several times
 
 
@@ -66,16 +69,44 @@ def log_step_times(
     return values, slopes
 
 
+class KnownConstants(NamedTuple):
+    """What a scenario knows of the constants of its cluster together.
+
+    `scatter` is the standard deviation of the logarithm of a step time whose constants are known.
+    """
+
+    coordinates: Coordinates
+    scatter: float
+
+
+def known_constants(scenario: Scenario) -> KnownConstants | None:
+    """The constants of a fitted cluster, or of the population; nothing where the scenario states neither.
+
+    Numbers that were changed since, by `--set` or in Python, are known exactly.
+    """
+    table = scenario.tables.get("calibration", {}).get(KIND)
+    if table is None or "slopes" not in table or tuple(table["names"]) != NAMES:
+        return None
+    paths = [path.split(".") for path in NAMES]
+    values = np.array([float(reduce(getattr, path, scenario.system)) for path in paths])
+    changed = ~np.isclose(values, table["values"], rtol=SAME)
+    mean = np.asarray(table["coordinates"], np.float64)
+    for at in np.flatnonzero(changed & (values > 0.0)).tolist():
+        mean[at] = STEP_CONSTANTS[NAMES[at]].coordinate(float(values[at]))
+    covariance = np.where(changed[:, None] | changed, 0.0, np.asarray(table["covariance"], np.float64))
+    return KnownConstants(Coordinates(mean, covariance), float(table["scatter"]))
+
+
 def step_time_spread(
-    known: Coordinates, scatter: float, system: TrainingSystem, rows: Mapping[str, np.ndarray]
+    known: KnownConstants, system: TrainingSystem, rows: Mapping[str, np.ndarray]
 ) -> Float[np.ndarray, " rows"]:
     """Standard deviation of the logarithm of step times, `sqrt(g^T C g + s^2)` [Taylor 1997, sec. 3.7].
 
+    C is the covariance of the coordinates, g are the slopes at their mean, s is the scatter.
+
     **Arguments:**
 
-    - `known`: mean and covariance C of the coordinates; g are the slopes there.
-    - `scatter`: s, of the logarithm of a time whose constants are known [1].
     - `rows`: the columns of `layout_table.INPUTS`.
     """
-    _, slopes = log_step_times(known.mean, system, rows)
-    return np.sqrt(np.einsum("ri,ij,rj->r", slopes, known.covariance, slopes) + scatter**2)
+    _, slopes = log_step_times(known.coordinates.mean, system, rows)
+    return np.sqrt(np.einsum("ri,ij,rj->r", slopes, known.coordinates.covariance, slopes) + known.scatter**2)

@@ -10,6 +10,7 @@ from energymodel.presets.bases import with_bases
 from energymodel.presets.components import expand_presets
 from energymodel.presets.files import ROOT, is_quantity, merge, names, read_preset, read_toml
 from energymodel.presets.renamed import current_name, current_names
+from energymodel.presets.unseen_cluster import UNFITTED, unseen_cluster
 from energymodel.system.cluster import Software
 from energymodel.units import parse_quantity
 
@@ -17,27 +18,35 @@ MACHINE = ("accelerator", "node", "network", "software")
 """Parts that a file has from the scenario that it is based on."""
 PARTS = (*MACHINE, "reliability", "production_slowdown")
 """Parts that a file may state itself."""
+KEPT = ("title", "system", "calibration")
+"""Tables of a preset that a scenario takes over."""
 SHARDED = {"shard_gradients": 2.0, "shard_parameters": 3.0}
 """Lowest ZeRO stage that shards these."""
 
 
-def cluster_parts(source: str | Path) -> tuple[str, dict[str, Any]]:
-    """Title of a cluster, and its parts of `system`.
+def cluster_parts(source: str | Path) -> dict[str, Any]:
+    """Tables of a cluster: its title, its parts of `system`, and its `calibration`, if it has one.
 
     **Arguments:**
 
-    - `source`: name of a preset among clusters, or path of a TOML file: a scenario, such as `calibrate step-time -o`
-      writes it, or tables like those of a preset.
+    - `source`: name of a preset among clusters; accelerator and framework of one that nobody has fitted, such as
+      "h100-sxm + megatron"; or path of a TOML file: a scenario, such as `calibrate step-time -o` writes it, or tables
+      like those of a preset.
 
     **Raises:** `InputError` that suggests the nearest name, or says what a file lacks.
     """
     text = str(source)
     if not isinstance(source, Path) and not text.endswith(".toml"):
+        if UNFITTED in text:
+            return unseen_cluster(*text.split(UNFITTED))
         name = current_name(text)
         if name not in names("clusters"):
-            raise InputError(f'Unknown cluster "{text}". {suggest(text, names("clusters"))} A file ends with .toml.')
+            raise InputError(
+                f'Unknown cluster "{text}". {suggest(text, names("clusters"))} A file ends with .toml; a cluster that '
+                'nobody has fitted has an accelerator and a framework, as in "h100-sxm + megatron".'
+            )
         preset = read_preset("clusters", name)
-        return str(preset.get("title", name)), preset["system"]
+        return {"title": name, **{key: preset[key] for key in KEPT if key in preset}}
     path = Path(text)
     tables = read_toml(path)
     if not isinstance(tables.get("system"), dict):
@@ -51,7 +60,7 @@ def cluster_parts(source: str | Path) -> tuple[str, dict[str, Any]]:
     missing = [part for part in ("accelerator", "software") if part not in found]
     if missing:
         raise InputError(f"{path}: [system.{missing[0]}] is missing, so it describes no cluster. Add it, or a base.")
-    return title, found
+    return {"title": title, "system": found, **{key: tables[key] for key in ("calibration",) if key in tables}}
 
 
 def _below(base: Any, path: Path) -> dict[str, Any]:
@@ -62,6 +71,15 @@ def _below(base: Any, path: Path) -> dict[str, Any]:
         return read_preset("clusters", base)["system"]
     system = with_bases({"base": base}, path.stem).get("system", {})
     return {key: value for key, value in system.items() if key in MACHINE}
+
+
+def on_cluster(tables: Mapping[str, Any], source: str | Path) -> dict[str, Any]:
+    """The layer that puts a scenario on a cluster, whose title then names both."""
+    layer = cluster_parts(source)
+    title = layer.pop("title")
+    if "title" in tables:
+        layer["title"] = f"{tables['title']}, on {title}"
+    return layer
 
 
 def sharding_it_runs(tables: Mapping[str, Any], cluster: str | Path) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from energymodel.presets.files import ROOT, read_toml
 
 FOLDER = ROOT / "population"
 LEVELS = ("mean", "framework", "chip", "cluster")
+NEARLY = 1e-6  # of the range: values nearer to an end count as there
 EVERYWHERE = "all"
 """The label of the mean."""
 
@@ -48,7 +49,14 @@ class StepConstant(NamedTuple):
     @property
     def middle(self) -> float:
         """Coordinate of the median."""
-        return math.log(self.median if math.isinf(self.upper) else self.median / (self.upper - self.median))
+        return self.coordinate(self.median)
+
+    def coordinate(self, value: float) -> float:
+        """Coordinate of a value within the range."""
+        if math.isinf(self.upper):
+            return math.log(value)
+        share = min(max(value / self.upper, NEARLY), 1.0 - NEARLY)
+        return math.log(share / (1.0 - share))
 
     def value(self, coordinate: float) -> float:
         """Value at a coordinate, in the unit of the constant."""

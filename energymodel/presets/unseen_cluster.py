@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 
 from energymodel.errors import InputError, suggest
-from energymodel.presets.files import names, read_preset
+from energymodel.presets.files import companions, names, read_preset
 from energymodel.presets.step_population import NAMES, STEP_CONSTANTS, Coordinates, step_population
 
 KIND = "step-time"
+UNFITTED = " + "
+"""Between the parts of a cluster that nobody has fitted: accelerator, framework, and node and network if given."""
+USUAL_NETWORK = "infiniband-400g"
 ALIKE = {
     "deepspeed": "megatron-deepspeed",
     "fsdp": "torchtitan",
@@ -20,23 +23,31 @@ ALIKE = {
 """Frameworks of which no cluster was measured, and the one whose effects they have."""
 
 
-def unseen_cluster(accelerator: str, framework: str) -> dict[str, Any]:
-    """The tables of a cluster that nobody has fitted, with the usual node and network of its accelerator.
+def unseen_cluster(accelerator: str, framework: str, node: str = "", network: str = "") -> dict[str, Any]:
+    """The tables of a cluster that nobody has fitted, by default with the usual node and network of its accelerator.
 
     Constants are those of the population for the accelerator and the framework; those of either that the population
     does not know are as wide as accelerators or frameworks differ.
 
     **Raises:** `InputError` for an unknown accelerator or framework.
     """
-    for category, word, name in (("hardware", "accelerator", accelerator), ("software", "framework", framework)):
+    usual = companions(accelerator) if accelerator in names("hardware") else {}
+    parts = {
+        "accelerator": ("hardware", accelerator),
+        "node": ("nodes", node or str(usual.get("node", ""))),
+        "network": ("networks", network or str(usual.get("network", USUAL_NETWORK))),
+        "software": ("software", framework),
+    }
+    for word, (category, name) in parts.items():
         if name not in names(category):
+            word = {"software": "framework"}.get(word, word)
             raise InputError(f'Unknown {word} "{name}". {suggest(name, names(category))}')
     population = step_population()
     known = population.of({"framework": ALIKE.get(framework, framework), "chip": accelerator})
-    system = {"accelerator": {"preset": accelerator}, "software": {"preset": framework}}
+    system = {part: {"preset": name} for part, (_, name) in parts.items()}
     source = "population of clusters fitted in experiments/14_unseen_clusters"
     return {
-        "title": f"{framework} on {accelerator}, a cluster that nobody has fitted",
+        "title": f"{framework} on {accelerator}, not fitted",
         **with_coordinates({"system": system}, known, population.scatter, source, "derived"),
     }
 

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,12 @@ def prediction_report(found: TablePrediction) -> RenderableType:
     """The first rows, and the errors over all measured ones."""
     columns, measured = found.predicted, found.measured_time
     timed = bool(np.any(np.isfinite(measured)))
+    known = bool(np.any(np.isfinite(columns["step_time_low_s"])))
     table = Table(title="Predicted steps", title_justify="left", box=None)
     names = (
         "line",
         "step time",
+        *(("90 % interval",) if known else ()),
         *(("measured", "error") if timed else ()),
         "MFU",
         "tokens/s",
@@ -40,6 +43,7 @@ def prediction_report(found: TablePrediction) -> RenderableType:
         table.add_row(
             str(found.read.lines[at]),
             format_quantity(time, "s"),
+            *((_interval(columns, at),) if known else ()),
             *(beside if timed else ()),
             f"{100 * columns['mfu'][at]:.1f} %",
             f"{columns['tokens_per_s'][at]:.4g}",
@@ -52,6 +56,11 @@ def prediction_report(found: TablePrediction) -> RenderableType:
     return Group(table, *(Text(line) for line in _error_lines(found)))
 
 
+def _interval(columns: Mapping[str, np.ndarray], at: int) -> str:
+    low, high = (float(columns[f"step_time_{end}_s"][at]) for end in ("low", "high"))
+    return "" if np.isnan(low) else f"{format_quantity(low, 's')} to {format_quantity(high, 's')}"
+
+
 def _error_lines(found: TablePrediction) -> list[str]:
     errors = found.errors()
     lines = []
@@ -61,6 +70,8 @@ def _error_lines(found: TablePrediction) -> list[str]:
             f"Step time of {one['rows']:,} measured rows: mean error {one['mean_percent']:.1f} %, median "
             f"{one['median_percent']:.1f} %, bias {one['bias_percent']:+.1f} %."
         )
+        if "inside_90" in one:
+            lines[-1] += f" The 90 % interval holds {one['inside_90']:,} of them."
     if "memory" in errors:
         one = errors["memory"]
         lines.append(

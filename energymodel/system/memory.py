@@ -298,9 +298,7 @@ def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Divis
     ratio = workload.feed_forward / workload.hidden
     effective = with_experts * copies + (1.0 - with_experts) * feed_forward / workload.expert_block
     attention = workload.kept_attention_width / workload.hidden
-    stored = stored_bytes_per_unit(
-        workload.gated, ratio, attention, effective
-    )
+    stored = stored_bytes_per_unit(workload.gated, ratio, attention, effective)
     stored = stored + workload.mixture * with_experts * routed * (2.0 + 2.0 * ratio * workload.gated)
     keep_scores = (1.0 - workload.flash) * (1.0 - layout.recompute_attention)
     per_copy = layer_activation_bytes(

@@ -9,8 +9,8 @@ from cluster_fit import fit_cluster
 from clusters import CLUSTERS, MEMORY, system_of
 from scipy.optimize import minimize
 
-from energymodel.calibration.kinds.step_time import with_constants
 from energymodel.calibration.layout_table import layouts
+from energymodel.calibration.predicted_step import with_constants
 from energymodel.calibration.step_prediction import predict
 from energymodel.performance.memory_footprint import out_of_memory_probability
 

@@ -20,8 +20,8 @@ from cluster_presets import write_presets
 from clusters import CLUSTERS, system_of, unit_of
 from table_clusters import TABLE_CLUSTERS
 
-from energymodel.calibration.kinds.step_time import with_constants
 from energymodel.calibration.layout_table import layouts
+from energymodel.calibration.predicted_step import with_constants
 from energymodel.calibration.step_prediction import predict
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

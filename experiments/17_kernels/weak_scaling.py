@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import numpy as np
 
+from energymodel.calibration.cluster_source import cluster_system
 from energymodel.calibration.layout_table import INPUTS, MEASURED, WORDS, layouts
-from energymodel.calibration.step_prediction import cluster_system, predict
+from energymodel.calibration.step_prediction import predict
 from energymodel.performance.reliability import largest_deviation, straggler_factor
 from energymodel.presets.files import read_preset
 

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from energymodel.calibration.kinds.step_time import with_constants
+from energymodel.calibration.cluster_source import cluster_system
 from energymodel.calibration.layout_table import layouts
-from energymodel.calibration.step_prediction import cluster_system, predict
+from energymodel.calibration.predicted_step import with_constants
+from energymodel.calibration.step_prediction import predict
 from experiment import Experiment
 
 TRUTH = {"accelerator.gemm_efficiency": 0.66, "node.scale_up.efficiency": 0.55}

@@ -6,8 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from energymodel.calibration.cluster_source import cluster_system
 from energymodel.calibration.layout_table import INPUTS, layouts
-from energymodel.calibration.step_prediction import cluster_system, predict, predict_row
+from energymodel.calibration.predicted_step import predict_row
+from energymodel.calibration.step_prediction import predict
 from energymodel.errors import InputError
 from energymodel.performance.collectives import CollectiveLibrary
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from energymodel.calibration.step_prediction import cluster_system, predict
+from energymodel.calibration.cluster_source import cluster_system
+from energymodel.calibration.step_prediction import predict
 from energymodel.presets.files import names
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "01_step_time"

@@ -9,9 +9,9 @@ import pytest
 
 import energymodel as em
 from cli.shell import run
-from energymodel.calibration.kinds.step_time import with_constants
-from energymodel.calibration.step_prediction import cluster_system, predict
-from energymodel.presets.distributions import parse_distribution
+from energymodel.calibration.cluster_source import cluster_system
+from energymodel.calibration.predicted_step import with_constants
+from energymodel.calibration.step_prediction import predict
 from energymodel.report.calibration_report import calibration_toml
 
 ROWS = [

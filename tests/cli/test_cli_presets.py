@@ -7,7 +7,7 @@ import pytest
 
 import energymodel as em
 from cli.shell import SMALL, run
-from energymodel.calibration.step_prediction import cluster_system
+from energymodel.calibration.cluster_source import cluster_system
 from energymodel.cli.presets_command import find, preset_toml
 from energymodel.errors import InputError
 from energymodel.presets.files import CATEGORIES, names, read_preset

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from energymodel.calibration.cluster_source import cluster_system
 from energymodel.calibration.layout_table import layouts
-from energymodel.calibration.step_prediction import cluster_system
 from energymodel.learning.critical_batch import PowerCriticalBatch
 from energymodel.learning.learning import CriticalBatchLearning
 from energymodel.physics.heat_rejection import CoolingTower, EvaporativeAir

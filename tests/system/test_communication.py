@@ -6,8 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from energymodel.calibration.cluster_source import cluster_system
 from energymodel.calibration.layout_table import INPUTS, OF_CLUSTER, layouts
-from energymodel.calibration.step_prediction import cluster_system, predict_row
+from energymodel.calibration.predicted_step import predict_row
 from energymodel.errors import InputError
 from energymodel.performance.collectives import CollectiveLibrary, node_collective_time
 from energymodel.presets.scenario import load_scenario

@@ -25,7 +25,7 @@ from energymodel.calibration.constant_priors import ConstantPriors, JointPrior, 
 from energymodel.calibration.layout_table import INPUTS, layouts
 from energymodel.calibration.least_squares import FitOptions, FitProblem
 from energymodel.calibration.measurements import Column, Measurements, optional
-from energymodel.calibration.step_prediction import predict_row, with_constants
+from energymodel.calibration.predicted_step import predict_row, with_constants
 from energymodel.calibration.step_slopes import prior_of
 from energymodel.calibration.table_columns import OTHER_NAMES
 from energymodel.errors import InputError
