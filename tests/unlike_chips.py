@@ -54,4 +54,4 @@ def arithmetic_load(seconds, power) -> ChipLoad:
     """Work that takes so many seconds at clock 1 and draws so much switching power there, and no memory."""
     seconds = jnp.asarray(seconds, float)
     none = jnp.zeros_like(seconds)
-    return ChipLoad(seconds, none, none, seconds * power, none)
+    return ChipLoad(seconds, none, none, none, seconds * power, none)

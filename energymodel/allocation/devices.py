@@ -96,6 +96,7 @@ def _token_load(system: TrainingSystem, plan: TrainingPlan) -> tuple[ChipLoad, A
     chip = system.accelerator
     token = ChipLoad(
         arithmetic=layer.arithmetic * passes + heads * step.head_time,
+        attention=layer.attention * passes,
         product_memory=layer.product_memory * passes,
         elementwise=layer.elementwise * passes + heads * work.head_bytes / chip.sustained_bandwidth,
         switching_energy=layer.switching_energy * passes + heads * head_energy(system, plan, work),

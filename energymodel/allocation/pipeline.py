@@ -174,6 +174,7 @@ def pipeline_load(
     forward_bytes = work.gemm_bytes * traffic_share + work.elementwise_bytes * kernels_share
     forward = ChipLoad(
         arithmetic=load.arithmetic * products,
+        attention=load.attention * work.attention.forward / work.attention.total,
         product_memory=load.product_memory * traffic_share,
         elementwise=load.elementwise * kernels_share + exposed * exposed_share,
         switching_energy=load.switching_energy * products,
@@ -183,6 +184,7 @@ def pipeline_load(
     backward = jax.tree.map(lambda all_of_it, part: all_of_it - part, whole, forward)
     head = ChipLoad(
         arithmetic=step.head_time,
+        attention=jnp.zeros(()),
         product_memory=jnp.zeros(()),
         elementwise=work.head_bytes / chip.sustained_bandwidth,
         switching_energy=head_energy(system, plan, work),

@@ -107,12 +107,13 @@ def site_load(system: TrainingSystem, plan: TrainingPlan) -> SiteLoad:
     near, far = system.node.scale_up, system.network
     energy = 8.0 * (inner * near.energy + outer * far.energy_per_bit(system.network_nodes(plan.chips)))
     network_time = sum(part.time for part in sent)
+    products = division.layer_passes * (load.arithmetic + load.attention)
     memory = division.layer_passes * (load.product_memory + load.elementwise)
     return SiteLoad(
         chip=chip,
         facility=system.facility,
         chips=plan.chips,
-        arithmetic=(division.layer_passes * load.arithmetic + division.head_passes * step.head_time) / tokens,
+        arithmetic=(products + division.head_passes * step.head_time) / tokens,
         memory_time=(memory + division.head_passes * work.head_bytes / chip.sustained_bandwidth) / tokens,
         network_time=network_time / tokens,
         memory_power=8.0 * chip.memory_energy * chip.memory_bandwidth,

@@ -57,6 +57,7 @@ RANGES: dict[tuple[str, str], Range] = {
         "minimum_clock gemm_efficiency fp8_gemm_efficiency fp4_gemm_efficiency memory_efficiency fp8_energy_ratio",
         SHARE_ABOVE_ZERO,
     ),
+    **_fields("Accelerator", "attention_efficiency", SHARE_ABOVE_ZERO),
     **_fields("Accelerator", "reference_memory_utilization", SHARE),
     # A p-norm of times with p below one is more than their sum.
     **_fields("Accelerator", "roofline_exponent launch_exponent", AT_LEAST_ONE),
@@ -103,7 +104,7 @@ RANGES: dict[tuple[str, str], Range] = {
     **_fields("Carbon", "chip_life", ABOVE_ZERO),
     **_fields("Carbon", "utilization", SHARE_ABOVE_ZERO),
     **_fields("Reliability", "chip_mtbf checkpoint_time", ABOVE_ZERO),
-    **_fields("TrainingSystem", "production_slowdown", AT_LEAST_ONE),
+    **_fields("TrainingSystem", "production_slowdown", ABOVE_ZERO),
     **_fields("TrainingSystem", "mixture_exponent", SHARE),
     **_fields("TrainingSystem", "capacity_per_parameter", ABOVE_ZERO),
     **_fields("PowerCriticalBatch", "exponent", SHARE),

@@ -44,6 +44,13 @@ class Accelerator(eqx.Module):
     memory_energy: Real = real("J/bit")
     gemm_efficiency: Real = real("1", doc="share of the peak rate that large products reach by themselves")
     gemm_edge: Real = real("1", doc="steps along the inner edge that starting and writing a tile are worth")
+    attention_efficiency: Real = real("1", doc="share of the peak rate of fused attention with wide heads")
+    attention_half_keys: Real = real("1", doc="keys per query at which fused attention has half that rate")
+    attention_tail: Real = real("1", doc="rows of queries and heads that the last wave of a kernel is worth")
+    attention_half_head: Real = real("1", doc="head size whose exponentials take as long as its products")
+    attention_backward: Real = real(
+        "1", doc="time of the backward pass of fused attention over that of the forward pass"
+    )
     memory_efficiency: Real = real("1")
     roofline_exponent: Real = real("1")
     launch_exponent: Real = real("1")

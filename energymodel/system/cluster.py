@@ -100,7 +100,7 @@ class Software(eqx.Module):
     fp4_efficiency: Real = real("1", 1.0, doc="the same of products in fp4 over those in bf16")
     elementwise_passes: Real = real("1", 4.0, doc="times a stored byte of a layer is moved, forward and backward")
     score_passes: Real = real("1", 4.0, doc="the same for attention scores, without a fused attention kernel")
-    attention_efficiency: Real = real("1", 1.0, doc="rate of attention products relative to other products")
+    attention_efficiency: Real = real("1", 1.0, doc="rate of attention kernels over that of the kernels measured")
     unmasked: Real = real("1", 0.0, doc="1 if unfused attention also computes the masked half of the scores")
     latency_overlap: Real = real("1", 0.0, doc="share of tensor-parallel latency hidden behind kernels")
     async_efficiency: Real = real("1", 1.0, doc="share of what asynchronous tensor parallelism can hide that it hides")

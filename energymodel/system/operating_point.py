@@ -19,6 +19,7 @@ class ChipLoad(NamedTuple):
     """One layer's work on one chip: seconds at clock 1 and joules at the reference voltage."""
 
     arithmetic: Scalar
+    attention: Scalar
     product_memory: Scalar
     elementwise: Scalar
     switching_energy: Scalar
@@ -29,8 +30,8 @@ class ChipLoad(NamedTuple):
         return self.product_time(chip, clock) + self.elementwise
 
     def product_time(self, chip: Accelerator, clock: Numeric) -> Scalar:
-        """Time of the matrix products at a clock [s]."""
-        return p_norm(chip.roofline_exponent, self.arithmetic / clock, self.product_memory)
+        """Time of the matrix products at a clock [s]: those with weights under the roofline, then attention."""
+        return p_norm(chip.roofline_exponent, self.arithmetic / clock, self.product_memory) + self.attention / clock
 
 
 class OperatingPoint(NamedTuple):
@@ -143,16 +144,15 @@ def chip_load(system: TrainingSystem, plan: TrainingPlan, work: LayerWork) -> Ch
     The roofline joins arithmetic and memory later [Williams et al. 2009]. Products that take longer than by themselves
     (x, `software.product_efficiency`) keep the chip as busy.
 
-    **Returns:** times at clock 1 of arithmetic, product traffic and element-wise traffic [s]; energies at the
-    reference voltage of switching and memory [J].
+    **Returns:** times at clock 1 of arithmetic, attention, product traffic and element-wise traffic [s]; energies at
+    the reference voltage of switching and memory [J].
     """
     chip, layout, software = system.accelerator, plan.layout, system.software
     with_weights = (work.flops - work.attention_flops) * precision_energy(chip, layout)
     switched = with_weights + work.attention_flops * wide_energy(chip, layout)
-    attention = work.attention_operations * wide_slowdown(chip, layout)
-    rate = jnp.asarray(chip.gemm_efficiency) * software.product_efficiency
     return ChipLoad(
-        arithmetic=products_time(system, plan, work.products) + compute_time(attention, chip.peak_flops, rate),
+        arithmetic=products_time(system, plan, work.products),
+        attention=work.attention.total * wide_slowdown(chip, layout),
         product_memory=work.gemm_bytes / chip.sustained_bandwidth,
         elementwise=work.elementwise_bytes / chip.sustained_bandwidth,
         switching_energy=switched * chip.energy_per_flop / software.product_efficiency,

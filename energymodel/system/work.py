@@ -10,6 +10,7 @@ from energymodel.performance.parallelism import data_parallel_degree, microbatch
 from energymodel.performance.products import alignment_slowdown, training_edges
 from energymodel.performance.roofline import elementwise_traffic, expert_bytes
 from energymodel.performance.workload import attention_flops_per_token
+from energymodel.system.attention_passes import AttentionPasses, attention_passes
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 
@@ -48,7 +49,7 @@ class LayerWork(NamedTuple):
     flops: Scalar
     attention_flops: Scalar
     products: "Products"
-    attention_operations: Scalar
+    attention: AttentionPasses
     gemm_bytes: Scalar
     elementwise_bytes: Scalar
     communicated: Scalar
@@ -94,10 +95,10 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
     parameters count as one product, M by `w / (h t)` by h, whose memory traffic the cache bounds [Hong & Kung 1981].
     Element-wise kernels add theirs, and unfused attention adds `5 n a s M / t` bytes for scores moved n times. The
     output head has `6 M h V / t` operations and moves `16 M V / t` bytes of logits. `products` are those that kernels
-    run, with padding and slowdown; `attention_operations` include the lower rate of attention.
+    run, with padding and slowdown; attention has kernels of its own.
 
-    **Returns:** operations [FLOP] and memory traffic [B] of a layer and of the output head, and the activation bytes
-    that tensor parallelism communicates [B].
+    **Returns:** operations [FLOP] and memory traffic [B] of a layer and of the output head, time of attention [s], and
+    the activation bytes that tensor parallelism communicates [B].
     """
     layout, workload, software, tokens = plan.layout, system.workload, system.software, division.tokens
     weights = workload.active_layer_parameters / workload.layers
@@ -118,11 +119,9 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
     active_routed = resident * layout.expert * workload.active_experts / workload.experts
     idle_experts = jnp.maximum(0.0, resident - active_routed) * element
 
-    # Recomputing attention or the whole layer repeats attention's forward products. An unfused kernel may also compute
-    # the masked half of the scores; a fused one recomputes the scores in the backward pass.
+    # Recomputing attention or the whole layer repeats attention's forward products.
     scored = tokens * attention / layout.tensor
-    again = (layout.recompute_full + (1.0 - layout.recompute_full) * layout.recompute_attention) / 3.0
-    attention_operations = scored * (1.0 + again) * (1.0 + (1.0 - workload.flash) * software.unmasked)
+    again = layout.recompute_full + (1.0 - layout.recompute_full) * layout.recompute_attention
 
     scores = (1.0 - workload.flash) * 5.0 * workload.heads * workload.sequence * tokens / layout.tensor
     of_experts = expert_bytes(
@@ -145,9 +144,9 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
     head = Products(forward, training_edges(tokens, head_width, workload.hidden), jnp.asarray(1.0))
     return LayerWork(
         flops=tokens * model_flops * (1.0 + repeated) / layout.tensor,
-        attention_flops=scored * (1.0 + again),
+        attention_flops=scored * (1.0 + again / 3.0),
         products=layer_products(system, plan, tokens).scaled(passes),
-        attention_operations=attention_operations / software.attention_efficiency,
+        attention=attention_passes(system, plan, tokens, scored, again),
         gemm_bytes=passes * (product_traffic + idle_experts),
         elementwise_bytes=elementwise * layout.width,
         communicated=tokens * workload.hidden * element,
@@ -160,8 +159,8 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
 def layer_products(system: TrainingSystem, plan: TrainingPlan, tokens: Numeric) -> Products:
     """Products of a forward pass through the mean layer on a chip, `sum_i a_i 2 m_i n_i k_i`, `sum_i a_i 2 m_i n_i`.
 
-    They are query-key-value (with latent attention those of latents and heads), attention output, up (and gate) and down projection, each divided by the tensor degree
-    along the side that is not the hidden size; a_i is the slowdown of unaligned edges. Each of the resident experts is
+    They are query-key-value (with latent attention those of latents and heads), attention output, up (and gate) and
+    down projection, each divided by the tensor degree along the side that is not the hidden size; a_i is the slowdown of unaligned edges. Each of the resident experts is
     padded to whole tiles, half a tile on average, and the fullest one paces the others [derivation: docs/step_time.md].
 
     **Arguments:**

@@ -182,6 +182,7 @@ def pipeline_of(front: Front, values: Values, switching: float) -> PipelineLoad:
     )
     load = ChipLoad(
         arithmetic=(1.0 - memory_time) * pass_time,
+        attention=0.0 * pass_time,
         product_memory=0.0 * pass_time,
         elementwise=memory_time * pass_time,
         switching_energy=switching * pass_time,

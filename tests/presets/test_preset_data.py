@@ -94,6 +94,7 @@ FRACTIONS = {
     "small_rate",
     "reduction_rate",
     "coding",
+    "attention_efficiency",
     "gemm_efficiency",
     "memory_efficiency",
     "reference_memory_utilization",
