@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, ceil_count, square_root
+from energymodel.numerics import Numeric, square_root
 
 ALIGNMENT = 8.0  # entries: 16 bytes of a 16-bit number, the width of a load from memory
 
@@ -25,9 +25,8 @@ def padded_head_size(head_size: Numeric) -> Float[Array, "..."]:
     **Returns:** size [1].
     """
     size = jax.lax.stop_gradient(jnp.asarray(head_size))
-    whole = jnp.abs(size - jnp.round(size)) < 1e-4 * size
-    padding = jnp.where(whole, ALIGNMENT * ceil_count(size / ALIGNMENT) - size, 0.0)
-    return jnp.asarray(head_size) + jnp.maximum(padding, 0.0)
+    padding = jnp.where(size == jnp.floor(size), ALIGNMENT * jnp.ceil(size / ALIGNMENT) - size, 0.0)
+    return jnp.asarray(head_size) + padding
 
 
 def exponential_slowdown(head_size: Numeric, half_head: Numeric) -> Float[Array, "..."]:

@@ -179,9 +179,14 @@ class Transformer(eqx.Module):
         return self.heads * (jnp.asarray(self.head_size) + self.latent * (self.value_head_size - self.head_size))
 
     @property
+    def mean_head_size(self) -> Float[Array, ""]:
+        """Mean of the head sizes of keys and values [1]."""
+        return self.head_size + 0.5 * self.latent * (self.value_head_size - jnp.asarray(self.head_size))
+
+    @property
     def attention_width(self) -> Float[Array, ""]:
         """Mean width of the score and value products, heads times head size [1]."""
-        return 0.5 * (self.query_width + self.value_width)
+        return self.heads * self.mean_head_size
 
     @property
     def kv_width(self) -> Float[Array, ""]:

@@ -41,7 +41,7 @@ def attention_passes(
     """
     chip, workload, layout, software = system.accelerator, system.workload, plan.layout, system.software
     forward = scored / 3.0
-    head = workload.attention_width / workload.heads
+    head = workload.mean_head_size
     padded = padded_head_size(head)
     fused = forward_attention_time(
         forward * padded / head,
