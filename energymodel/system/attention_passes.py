@@ -5,6 +5,7 @@ from typing import NamedTuple
 from energymodel.numerics import Numeric, Scalar
 from energymodel.performance.attention import exponential_slowdown, forward_attention_time, padded_head_size
 from energymodel.performance.products import alignment_slowdown
+from energymodel.performance.roofline import compute_time
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 
@@ -53,8 +54,7 @@ def attention_passes(
     )
     square = 1.0 + software.unmasked * (2.0 * workload.sequence / workload.attended_length - 1.0)
     slow = alignment_slowdown(workload.sequence, head, chip.alignment_exponent)
-    rate = chip.peak_flops * chip.gemm_efficiency * software.product_efficiency
-    unfused = forward * square * slow / rate
+    unfused = compute_time(forward * square * slow, chip.peak_flops, chip.gemm_efficiency * software.product_efficiency)
     share = workload.flash / software.attention_efficiency
     rest = (1.0 - workload.flash) / software.attention_efficiency
     return AttentionPasses(

@@ -6,7 +6,6 @@ import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Scalar, p_norm
 from energymodel.performance.products import product_time
-from energymodel.performance.roofline import compute_time
 from energymodel.physics.switching import clock_at_power_cap
 from energymodel.physics.thermal import leakage_temperature
 from energymodel.system.accelerator import Accelerator

@@ -160,8 +160,9 @@ def layer_products(system: TrainingSystem, plan: TrainingPlan, tokens: Numeric) 
     """Products of a forward pass through the mean layer on a chip, `sum_i a_i 2 m_i n_i k_i`, `sum_i a_i 2 m_i n_i`.
 
     They are query-key-value (with latent attention those of latents and heads), attention output, up (and gate) and
-    down projection, each divided by the tensor degree along the side that is not the hidden size; a_i is the slowdown of unaligned edges. Each of the resident experts is
-    padded to whole tiles, half a tile on average, and the fullest one paces the others [derivation: docs/step_time.md].
+    down projection, each divided by the tensor degree along the side that is not the hidden size; a_i is the slowdown
+    of unaligned edges. Each of the resident experts is padded to whole tiles, half a tile on average, and the fullest
+    one paces the others [derivation: docs/step_time.md].
 
     **Arguments:**
 
