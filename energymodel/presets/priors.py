@@ -8,6 +8,9 @@ SYSTEM = "system."
 GATED = ("system.accelerator.gate.residual_fraction", "system.accelerator.gate.wake_energy")
 GATED += ("system.accelerator.gate.wake_time",)
 UNFUSED = ("system.software.score_passes",)
+FUSED = ("system.accelerator.attention_efficiency", "system.accelerator.attention_half_keys")
+FUSED += ("system.accelerator.attention_tail", "system.accelerator.attention_half_head")
+FUSED += ("system.accelerator.attention_backward",)
 SPARSE = ("system.software.expert_overlap", "system.mixture_exponent")
 
 
@@ -22,13 +25,15 @@ def priors(scenario: Scenario) -> Sequence[str]:
 
 
 def switched_off(scenario: Scenario) -> Sequence[str]:
-    """Paths of priors without effect on the scenario: of power gates, unfused attention and experts that it has not."""
+    """Paths of priors without effect on the scenario: of power gates, attention and experts that it has not."""
     system = scenario.system
     off: tuple[str, ...] = ()
     if float(system.accelerator.gate.fraction) == 0.0:
         off += GATED
     if float(system.workload.flash) == 1.0:
         off += UNFUSED
+    if float(system.workload.flash) == 0.0:
+        off += FUSED
     if float(system.workload.experts) == 1.0:
         off += SPARSE
     return [path for path in off if path in scenario.provenance and scenario.provenance[path].is_prior]
