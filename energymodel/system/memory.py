@@ -285,8 +285,8 @@ def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Divis
     """Activations of one layer and micro-batch on a chip, `M h [q/t + 5 a s k / (h t)]`, times the copies kept.
 
     `layer_activation_bytes` [Korthikanti et al. 2022, eqs. 1-6], averaged over the dense and mixture-of-experts layers
-    of the fullest rank. A routed expert also keeps its sorted copy of a token, two bytes, and if gated the product that
-    enters its last projection, `2 r` [Megatron Core, MoE token dispatcher and grouped products].
+    of the fullest rank. A routed expert also keeps what enters its products, in their number format: a sorted copy of a token,
+    two bytes in 16 bits, and if gated what enters its last projection, `2 r` (`software.kept_expert_inputs`).
 
     **Returns:** memory [B].
     """
@@ -299,7 +299,9 @@ def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Divis
     effective = with_experts * copies + (1.0 - with_experts) * feed_forward / workload.expert_block
     attention = workload.kept_attention_width / workload.hidden
     stored = stored_bytes_per_unit(workload.gated, ratio, attention, effective)
-    stored = stored + workload.mixture * with_experts * routed * (2.0 + 2.0 * ratio * workload.gated)
+    narrow = 1.0 - 0.5 * jnp.asarray(layout.fp8) - 0.75 * layout.fp4
+    inputs = workload.mixture * with_experts * routed * (2.0 + 2.0 * ratio * workload.gated) * narrow
+    stored = stored + software.kept_expert_inputs * inputs
     keep_scores = (1.0 - workload.flash) * (1.0 - layout.recompute_attention)
     per_copy = layer_activation_bytes(
         division.tokens,

@@ -13,6 +13,7 @@ from energymodel.calibration.layout_table import INPUTS, layouts
 from energymodel.calibration.predicted_step import predict_row
 from energymodel.performance.workload import Transformer
 from energymodel.presets.scenario import load_scenario
+from energymodel.system.evaluate import evaluate_once
 from energymodel.system.memory import activation_bytes, shard
 from energymodel.system.work import divide
 
@@ -63,6 +64,25 @@ def test_activations_by_hand():
     # An expert with half more tokens than the mean keeps half more.
     more = per_unit + 0.5 * 4 * (4 * 0.5 + 2 + 2 * 0.5)
     np.testing.assert_allclose(activation_bytes(*case(expert_imbalance=1.5)), 2048 * 1024 * more, rtol=1e-6)
+
+
+def test_inputs_of_expert_products_in_their_format():
+    system, plan, division = case()
+    kept = 4 * (2 + 2 * 0.5)
+    without = eqx.tree_at(lambda s: s.software.kept_expert_inputs, system, 0.0)
+    np.testing.assert_allclose(activation_bytes(without, plan, division), 2048 * 1024 * (12 + 4 + 10), rtol=1e-6)
+    for change, share in ({"fp8": 1.0}, 0.5), ({"fp4": 1.0}, 0.25), ({"fp8": 0.5}, 0.75):
+        (name, value), *_ = change.items()
+        narrow = eqx.tree_at(lambda p, name=name: getattr(p.layout, name), plan, value)
+        expected = 2048 * 1024 * (12 + 4 + 10 + share * kept)
+        np.testing.assert_allclose(activation_bytes(system, narrow, division), expected, rtol=1e-6)
+
+
+def test_the_disclosed_layout_of_deepseek_fits():
+    scenario = load_scenario("deepseek-v3-h800")
+    with jax.enable_x64(True):
+        memory = float(evaluate_once(scenario.system, scenario.plan).memory_per_chip)
+    assert memory < float(scenario.system.accelerator.memory_capacity)
 
 
 # Moonlight 16B as its configuration has it; latent attention as heads of as many stored bytes. The recipe keeps 16-bit
