@@ -219,6 +219,13 @@ def _row(row: Mapping[str, Any], where: str) -> dict[str, float]:
             raise InputError(f"{where}: {column.name} is missing: {column.meaning} [{column.unit}].")
     check_precisions({name: values[name] for name in PRECISIONS}, where)
     check_attention_shape(values, f"{where}, ")
+    ends = {name: values[name] for name in ("first_stage_layers", "last_stage_layers") if values[name] > 0.0}
+    if ends and (values["pipeline"] < 2.0 or sum(ends.values()) > values["layers"]):
+        words = " and ".join(f"{name} = {count:g}" for name, count in ends.items())
+        raise InputError(
+            f"{where}: {words} [1] do not cut {values['layers']:g} layers over {values['pipeline']:g} pipeline ranks. "
+            "Give fewer layers, or pipeline of 2 or more."
+        )
     ranks = values["tensor"] * values["pipeline"] * values["context"]
     if values["chips"] < ranks * (1.0 - 1e-9):
         raise InputError(

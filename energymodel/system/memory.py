@@ -285,8 +285,8 @@ def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Divis
     """Activations of one layer and micro-batch on a chip, `M h [q/t + 5 a s k / (h t)]`, times the copies kept.
 
     `layer_activation_bytes` [Korthikanti et al. 2022, eqs. 1-6], averaged over the dense and mixture-of-experts layers
-    of the fullest rank. A routed expert also keeps what enters its products, in their number format: a sorted copy of a token,
-    two bytes in 16 bits, and if gated what enters its last projection, `2 r` (`software.kept_expert_inputs`).
+    of the fullest rank. A routed expert also keeps what enters its products, in their number format: a sorted copy of a
+    token, two bytes in 16 bits, and if gated what enters its last projection, `2 r` (`software.kept_expert_inputs`).
 
     **Returns:** memory [B].
     """

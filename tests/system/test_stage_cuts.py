@@ -122,6 +122,13 @@ def test_a_table_may_cut_the_ends():
     assert heavy.memory > even.memory
 
 
+def test_a_table_with_a_cut_that_cannot_be_is_refused():
+    with pytest.raises(InputError, match=r"line 2: first_stage_layers = 81 .* do not cut 80 layers over 8 pipeline"):
+        layouts([{**ROW, "pipeline": 8, "first_stage_layers": 81}])
+    with pytest.raises(InputError, match="over 1 pipeline ranks"):
+        layouts([{**ROW, "last_stage_layers": 8}])
+
+
 REFUSED = [
     ({"first_stage_layers": 4}, "one pipeline rank has all layers"),
     ({"first_stage_layers": 16, "pipeline": 8}, "leave 110 of 126 layers for 7 stages"),
