@@ -40,6 +40,7 @@ def _share(name: str, meaning: str, default: float = 0.0) -> LayoutColumn:
 
 
 NEEDED = math.nan
+NONE = (None, "", 0, "0", "0.0")
 SHAPE = (
     LayoutColumn("layers", "1", NEEDED, "transformer layers"),
     LayoutColumn("hidden", "1", NEEDED, "hidden size"),

@@ -29,6 +29,7 @@ from energymodel.calibration.table_columns import (
 )
 from energymodel.errors import InputError, suggest
 from energymodel.performance.workload import Transformer, attention_flops_per_token
+from energymodel.presets.attention_shape import refuse_state_space
 from energymodel.presets.files import names
 from energymodel.presets.layers import SCHEDULE_WORDS
 
@@ -108,6 +109,8 @@ def step_table(rows: Sequence[Mapping[str, Any]], choices: TableChoices = AS_WRI
 
 
 def _step_table(csv: CsvTable, choices: TableChoices, folder: Path, default_cluster: str = "") -> StepTable:
+    filled = [name for at, name in enumerate(csv.header) if any(row[at].lower() not in NOTHING for row in csv.rows)]
+    refuse_state_space(sorted(set(filled) - set(choices.ignore)), csv.path)
     places, unused = matched_columns(csv.path, csv.header, choices)
     constants = {_target(name).name: (_target(name), word) for name, word in choices.constants.items()}
     chosen = {csv.header.index(name): word for name, word in choices.where.items()}

@@ -1,10 +1,24 @@
-"""Do the numbers of a model's attention make sense together? Checked once, at the edge."""
+"""Do the numbers of a model's attention make sense together, and is there attention? Checked once, at the edge."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from energymodel.errors import InputError
 
 ATTENTION_SHAPE = ("head_size", "kv_rank", "query_rank", "rope_head_size", "value_head_size", "window", "local_layers")
+STATE_SPACE = ("mamba", "ssm", "state_space")
+
+
+def refuse_state_space(names: Iterable[str], where: str) -> None:
+    """Refuse the keys or columns that describe state-space layers, by name.
+
+    **Raises:** `InputError` for the first one.
+    """
+    for name in names:
+        if any(word in name.lower().replace("-", "_") for word in STATE_SPACE):
+            raise InputError(
+                f"{where}: {name} describes state-space layers, which the model does not have: their time and memory "
+                "are unlike those of attention. Leave such a model out."
+            )
 
 
 def check_attention_shape(shape: Mapping[str, float], prefix: str) -> None:

@@ -20,6 +20,7 @@ from energymodel.performance.reliability import Reliability
 from energymodel.performance.workload import Transformer
 from energymodel.physics.cooling import InletClass
 from energymodel.physics.weather import Weather
+from energymodel.presets.attention_shape import refuse_state_space
 from energymodel.presets.files import is_quantity, merge, read_preset
 from energymodel.presets.near_limit import near_limit_accelerator
 from energymodel.presets.ranges import check_range
@@ -153,6 +154,7 @@ def build(table: dict[str, Any], kind: type, path: str, provenance: dict[str, Pr
     final = component_class(kind, table.get("component"), path)
     fields = {field.name: field for field in dataclasses.fields(final)}
     if unknown := sorted(set(table) - set(fields) - {"component", "title"}):
+        refuse_state_space(unknown, path)
         raise InputError(f'{path}: unknown quantity "{unknown[0]}". {suggest(unknown[0], fields)}')
     values = {}
     for name, field in fields.items():

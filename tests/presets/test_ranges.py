@@ -95,6 +95,7 @@ def test_a_clock_below_the_lowest_of_the_chip(scenario):
         ("system.workload.query_rank", "1536", "query_rank: 1536 belongs to latent attention, but kv_rank is 0"),
         ("system.workload.local_layers", "0.5", "window: 0 token, but local_layers = 0.5"),
         ("system.workload.local_layers", "1.5", "1.5 is impossible"),
+        ("system.workload.ssm_state_size", "128", "ssm_state_size describes state-space layers"),
     ],
 )
 def test_numbers_that_exclude_each_other(path, value, message):
