@@ -107,7 +107,10 @@ OF_CLUSTER = (
     _share("expert_overlap", "the same of expert parallelism", NEEDED),
     _share("pipeline_overlap", "the same of messages between pipeline ranks", NEEDED),
     _share("data_overlap", "share of data-parallel communication that the backward pass may hide", NEEDED),
-    LayoutColumn("fp8_efficiency", "1", NEEDED, "rate of fp8 products over that of the chip's kernels, by recipe", 0.01),
+    _share("node_dispatch", "1 if a token goes once to each node with some of its experts (DeepEP, HybridEP)", NEEDED),
+    LayoutColumn(
+        "fp8_efficiency", "1", NEEDED, "rate of fp8 products over that of the chip's kernels, by recipe", 0.01
+    ),
 )
 """Columns that replace a number of the cluster's software; where they are left out, that number holds."""
 RUN = (

@@ -139,6 +139,25 @@ def in_network_gain(share: Numeric, reduction_rate: Numeric) -> Float[Array, "..
     return jnp.maximum(1.0, jnp.asarray(reduction_rate) * share)
 
 
+def sent_once_share(groups: Numeric, copies: Numeric) -> Float[Array, "..."]:
+    """Bytes sent between nodes where a token goes to each node once, over those of all copies.
+
+    `s = N (1 - (1 - 1/N)^k) / k`: nodes that have one of k experts drawn evenly, over copies
+    [derivation: coupon collection].
+
+    **Arguments:**
+
+    - `groups`: nodes N, at least 1 [1].
+    - `copies`: experts of a token k, at least 1 [1].
+
+    **Returns:** share [1], between 1/k and 1.
+    """
+    N, k = jnp.asarray(groups), jnp.asarray(copies)
+    several = N > 1.0
+    missed = jnp.where(several, jnp.power(1.0 - 1.0 / jnp.where(several, N, 2.0), k), 0.0)
+    return N * (1.0 - missed) / k
+
+
 def protocol_time(transfer: Numeric, protocol_latency: Numeric, small_rate: Numeric) -> Float[Array, "..."]:
     """What the protocols of a library add to a transfer u, `1 / (1/tau + 1/(u (1/r - 1)))`.
 
@@ -156,8 +175,8 @@ def protocol_time(transfer: Numeric, protocol_latency: Numeric, small_rate: Nume
     """
     slower = jnp.asarray(transfer) * (1.0 / jnp.asarray(small_rate) - 1.0)
     both = slower + protocol_latency
-    some = both > 0
-    return jnp.where(some, slower * protocol_latency / jnp.where(some, both, 1.0), 0.0)
+    none = both <= 0.0
+    return jnp.where(none, 0.0, slower * protocol_latency / jnp.where(none, 1.0, both))
 
 
 def node_collective_time(

@@ -224,4 +224,7 @@ def inner_ranks(ranks: Numeric, stride: Numeric, node: Numeric) -> Float[Array, 
 
     **Returns:** ranks in one node [1].
     """
-    return jnp.minimum(jnp.asarray(ranks), jnp.maximum(1.0, jnp.asarray(node) / stride))
+    n, room = jnp.asarray(ranks), jnp.asarray(node) / stride
+    # At one rank with room for one, minimum and maximum would give slopes along the room, which does not matter there.
+    alone = jnp.where(room > 1.0, n, 0.5 * (n + jnp.minimum(n, 1.0)))
+    return jnp.where(n > 1.0, jnp.minimum(n, jnp.maximum(1.0, room)), alone)

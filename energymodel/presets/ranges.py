@@ -81,7 +81,11 @@ RANGES: dict[tuple[str, str], Range] = {
     **_fields("Dragonfly", "routers_per_group global_links hosts_per_router", ABOVE_ZERO),
     **_fields("Software", "weight_bytes gradient_bytes optimizer_bytes communicated_bytes bucket_size", ABOVE_ZERO),
     **_fields("Software", "tensor_overlap pipeline_overlap data_overlap context_overlap expert_overlap", SHARE),
-    **_fields("Software", "latency_overlap async_efficiency unmasked tree late_communication balanced_stages", SHARE),
+    **_fields(
+        "Software",
+        "latency_overlap async_efficiency node_dispatch unmasked tree late_communication balanced_stages",
+        SHARE,
+    ),
     **_fields("Software", "usable_memory", SHARE_ABOVE_ZERO),
     **_fields("Software", "product_efficiency fp8_efficiency fp4_efficiency attention_efficiency", ABOVE_ZERO),
     **_fields("Software", "kept_expert_inputs", SHARE),

@@ -104,6 +104,7 @@ class Software(eqx.Module):
     unmasked: Real = real("1", 0.0, doc="1 if unfused attention also computes the masked half of the scores")
     latency_overlap: Real = real("1", 0.0, doc="share of tensor-parallel latency hidden behind kernels")
     async_efficiency: Real = real("1", 1.0, doc="share of what asynchronous tensor parallelism can hide that it hides")
+    node_dispatch: Real = real("1", 0.0, doc="1 if a token goes once to each node that has some of its experts")
     collective_latency: Real = real("s", 0.0, doc="what a framework adds to the start of each collective")
     tree: Real = real("1", 0.0, doc="1 if all-reduces may use a tree, 0 if all use a ring")
     late_communication: Real = real("1", 0.0, doc="1 if gradients are sent after the backward pass")

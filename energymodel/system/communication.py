@@ -11,6 +11,7 @@ from energymodel.performance.collectives import (
     hierarchical_transfer_time,
     point_to_point_time,
     protocol_time,
+    sent_once_share,
 )
 from energymodel.performance.parallelism import inner_ranks
 from energymodel.performance.workload import Transformer
@@ -88,23 +89,27 @@ class Fabric(NamedTuple):
         fused: Numeric,
         count: Numeric = 1.0,
         tree: bool = False,
+        large: bool = False,
         pipeline: Numeric = 1.0,
     ) -> Communication:
         """Hierarchical all-reduce of `size` bytes in `count` parts, each with its own latency.
 
         A ring within the node, then a ring or a tree over the shards between nodes, which lie `pipeline` times as far
-        apart. One collective each, where `fused` = 1; else a reduce-scatter and an all-gather.
+        apart. One collective each, where `fused` = 1; else a reduce-scatter and an all-gather. All messages take the
+        protocol of large ones, where they are `large`.
         """
-        size, inner = jnp.asarray(size), inner_ranks(ranks, stride, self.node)
-        outer, library, kernels = jnp.asarray(ranks) / inner, self.library, count * (2.0 - fused)
+        ranks, size, inner = jnp.asarray(ranks), jnp.asarray(size), inner_ranks(ranks, stride, self.node)
+        outer, library, kernels = ranks / inner, self.library, count * (2.0 - fused)
         far = self.beyond_node(ranks, stride, inner, pipeline)
-        start = kernels * (library.start_latency + self.framework_latency)
+        waits = library.protocol_latency if large else 0.0
+        start = kernels * (library.start_latency + self.framework_latency + waits)
         latency = hierarchical_latency(
             inner, outer, self.inner_latency, self.outer_latency, 2.0 * jnp.asarray(count), start, tree
         )
         own, adding = (2.0 - fused) * library.own_share, fused * library.reduction_rate
         transfer = hierarchical_transfer_time(inner, outer, size, self.inner_bandwidth, far, 2.0, own, adding, tree)
-        transfer += protocol_time(transfer, kernels * library.protocol_latency, library.small_rate)
+        if not large:
+            transfer += protocol_time(transfer, kernels * library.protocol_latency, library.small_rate)
         inner_bytes, outer_bytes = 2.0 * (1.0 - 1.0 / inner) * size, 2.0 * (1.0 - 1.0 / outer) * size / inner
         return Communication(transfer + latency, inner_bytes, outer_bytes, latency)
 
@@ -119,26 +124,38 @@ class Fabric(NamedTuple):
         tree: Numeric,
         pipeline: Numeric,
     ) -> Communication:
-        """All-reduce on a ring, or on a tree where `tree` = 1 and it is faster: small sizes, many nodes."""
-        ring = self.all_reduce(ranks, stride, size, fused=fused, count=count, pipeline=pipeline)
-        other = self.all_reduce(ranks, stride, size, fused=fused, count=count, pipeline=pipeline, tree=True)
+        """All-reduce of large buckets on a ring, or on a tree where `tree` = 1 and it is faster: many nodes."""
+        ring = self.all_reduce(ranks, stride, size, fused=fused, count=count, large=True, pipeline=pipeline)
+        other = self.all_reduce(ranks, stride, size, fused=fused, count=count, large=True, pipeline=pipeline, tree=True)
         gained = jnp.maximum(ring.time - other.time, 0.0)
         return Communication(ring.time - tree * gained, ring.inner_bytes, ring.outer_bytes)
 
-    def all_to_all(self, ranks: Numeric, stride: Numeric, size: Numeric, pipeline: Numeric = 1.0) -> Communication:
+    def all_to_all(
+        self,
+        ranks: Numeric,
+        stride: Numeric,
+        size: Numeric,
+        pipeline: Numeric = 1.0,
+        copies: Numeric = 1.0,
+        once: Numeric = 0.0,
+    ) -> Communication:
         """All-to-all in which a chip sends `size / ranks` bytes to each rank, over the two networks in turn.
 
         What goes to another node is sent there at once, so that latency between nodes counts per node. Links between
-        domains carry what leaves a domain, at their share of a chip.
+        domains carry what leaves a domain, at their share of a chip. With `once` = 1, of `copies` of a token one goes
+        to each node, where others are made of it while more arrive.
         """
         inner, library, n = inner_ranks(ranks, stride, self.node), self.library, jnp.asarray(ranks)
-        near, far = (inner - 1.0) / n * size, (1.0 - inner / n) * size
+        kept = 1.0 - once * (1.0 - sent_once_share(n / inner, copies))
+        near = (inner - 1.0) / n * (1.0 + once * (n / inner - 1.0)) * size
+        far = (1.0 - inner / n) * kept * size
         start = jnp.minimum(n - 1.0, 1.0) * (library.start_latency + self.framework_latency)
         latency = start + (inner - 1.0) * self.inner_latency + (n / inner - 1.0) * self.outer_latency
-        leaving = (1.0 - self.ranks_in_domain(ranks, stride, pipeline) / n) * size
+        leaving = (1.0 - self.ranks_in_domain(ranks, stride, pipeline) / n) * kept * size
         slowest = jnp.maximum(far, self.ratio * leaving) / self.outer_bandwidth
         own = library.own_share * jnp.minimum(inner - 1.0, 1.0) * size / n
-        transfer = (near + own) / self.inner_bandwidth + slowest
+        within = (near + own) / self.inner_bandwidth
+        transfer = within + slowest - once * jnp.minimum(within, slowest)
         transfer += protocol_time(transfer, library.protocol_latency, library.small_rate)
         return Communication(latency + transfer, near, far, latency)
 
@@ -251,7 +268,12 @@ def layer_communication(
         ).scaled(all_reduces),
         context=in_turn.scaled(1.0 - turned).plus(at_once.scaled(turned)),
         expert=fabric.all_to_all(
-            layout.expert, layout.tensor, work.communicated / layout.tensor * workload.active_experts, layout.pipeline
+            layout.expert,
+            layout.tensor,
+            work.communicated / layout.tensor * workload.active_experts,
+            layout.pipeline,
+            workload.active_experts,
+            system.software.node_dispatch,
         ).scaled(passes * mixture),
     )
 

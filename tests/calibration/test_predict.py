@@ -123,8 +123,10 @@ def test_all_reduced_gradients_are_sent_both_ways(system, run):
     """4 bytes of gradients beside 2 of weights: 4 + 4 instead of 2 + 2 without ZeRO, 4 + 2 with it."""
     at = lambda s: (s.software.communicated_bytes, s.software.data_overlap)  # noqa: E731
     narrow, wide = (eqx.tree_at(at, system, [size, 0.0]) for size in (2.0, 4.0))
-    latency = lambda s: (s.node.scale_up.latency, s.network.link.latency, s.node.collectives)  # noqa: E731
-    narrow, wide = (eqx.tree_at(latency, one, [0.0, 0.0, CollectiveLibrary()]) for one in (narrow, wide))
+    latency = lambda s: (s.node.scale_up.latency, s.network.link.latency, s.software.collective_latency)  # noqa: E731
+    narrow, wide = (eqx.tree_at(latency, one, [0.0, 0.0, 0.0]) for one in (narrow, wide))
+    library = lambda s: s.node.collectives  # noqa: E731
+    narrow, wide = (eqx.tree_at(library, one, CollectiveLibrary()) for one in (narrow, wide))
     for zero, ratio in ((0, 2.0), (1, 1.5)):
         row = columns(chips=512, zero=zero)
         np.testing.assert_allclose(run(wide, row).step_time.data / run(narrow, row).step_time.data, ratio, rtol=1e-9)
