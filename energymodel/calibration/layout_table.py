@@ -17,7 +17,7 @@ from energymodel.presets.components import build, expand_presets
 from energymodel.presets.files import names, read_preset
 from energymodel.presets.layers import RECOMPUTATION
 from energymodel.presets.renamed import current_name
-from energymodel.presets.validate import check_precisions
+from energymodel.presets.validate import check_context_heads, check_precisions
 from energymodel.system.plan import PRECISIONS
 
 Columns = dict[str, np.ndarray]
@@ -230,6 +230,7 @@ def _row(row: Mapping[str, Any], where: str) -> dict[str, float]:
             f"{where}: {words} [1] do not cut {values['layers']:g} layers over {values['pipeline']:g} pipeline ranks. "
             "Give fewer layers, or pipeline of 2 or more."
         )
+    check_context_heads(values, values["heads"], where)
     ranks = values["tensor"] * values["pipeline"] * values["context"]
     if values["chips"] < ranks * (1.0 - 1e-9):
         raise InputError(

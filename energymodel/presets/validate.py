@@ -53,6 +53,7 @@ def check_plan(system: TrainingSystem, plan: TrainingPlan, titles: Mapping[str, 
         elif not 0.0 <= value <= 1.0:
             raise InputError(f"plan.layout.{name}: {value:g} is not a share between 0 and 1.")
     check_precisions({name: layout[name] for name in PRECISIONS}, "plan.layout")
+    check_context_heads(layout, float(system.workload.heads), "plan.layout")
     titles = titles or {}
     check_sharding(system, layout, titles.get("software") or "The framework")
     check_formats(system.accelerator, layout, "plan.layout", titles.get("accelerator", ""))
@@ -284,6 +285,19 @@ def check_cooling(cooling: Cooling, path: str = "system.facility.cooling") -> No
                     f"{where}.{low}: {format_quantity(below, 'K')} is above {high}, {format_quantity(above, 'K')}. "
                     "Lower the one or raise the other."
                 )
+
+
+def check_context_heads(layout: Mapping[str, float], heads: float, where: str) -> None:
+    """Refuse to divide fewer heads than chips where context parallelism turns tokens into heads.
+
+    **Raises:** `InputError` that begins with `where`.
+    """
+    parts = layout["tensor"] * layout["context"]
+    if layout["context_all_to_all"] > 0.0 and layout["context"] > 1.0 and heads < parts * (1.0 - WHOLE):
+        raise InputError(
+            f"{where}: context_all_to_all = {layout['context_all_to_all']:g} divides {heads:g} heads over tensor x "
+            f"context = {parts:g} chips. Choose smaller degrees, or context_all_to_all = 0 for a ring."
+        )
 
 
 def check_precisions(shares: Mapping[str, float], where: str) -> None:

@@ -65,6 +65,13 @@ def test_an_impossible_overlap_is_named(value):
         columns(tensor_overlap=value)
 
 
+def test_fewer_heads_than_chips_are_refused():
+    with pytest.raises(InputError, match="divides 64 heads over tensor x context = 128 chips"):
+        columns(context=16, context_all_to_all=1)
+    with pytest.raises(InputError, match=r"plan\.layout: context_all_to_all = 1 divides 128 heads"):
+        load_scenario("llama-3.1-405b-h100", {"plan.layout.context": 32, "plan.layout.context_all_to_all": 1})
+
+
 def test_full_overlap_hides_all(system, run):
     time = run(
         system, columns(**{**MIXTURE, "context": 2}, context_overlap=1, expert_overlap=1, data_overlap=1)
