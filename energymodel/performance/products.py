@@ -10,7 +10,6 @@ from jaxtyping import Array, Float
 from energymodel.numerics import Numeric
 
 ALIGNED = 64  # elements: 128 bytes of a 16-bit format
-_POWERS = tuple(2**exponent for exponent in range(1, ALIGNED.bit_length()))
 
 
 def product_time(
@@ -51,23 +50,32 @@ def training_edges(rows: Numeric, columns: Numeric, inner: Numeric, count: Numer
     return 2.0 / 3.0 * (m * n + m * k + count * n * k)
 
 
-def alignment(size: Numeric) -> Float[Array, "..."]:
-    """Largest power of two up to 64 that divides an edge of a matrix [1].
+def alignment(columns: Numeric, inner: Numeric = 0.0) -> Float[Array, "..."]:
+    """Largest power of two up to 64 that divides two edges of a matrix, `g = lowest bit of (n | k | 64)` [definition].
 
     Sizes that are no integers lie between those that a search may choose and count as aligned; slopes are zero.
+
+    **Arguments:**
+
+    - `columns`, `inner`: n and k, in elements, below 2^31 [1].
+
+    **Returns:** g, a power of two from 1 to 64 [1].
     """
-    value = jax.lax.stop_gradient(jnp.asarray(size))
-    divides = jnp.mod(value[..., None], jnp.asarray(_POWERS, value.dtype)) == 0.0
-    found = 2.0 ** jnp.sum(jnp.where(divides, 1.0, 0.0), axis=-1)
-    return jnp.where(value == jnp.round(value), found, float(ALIGNED))
+
+    def whole(size: Numeric) -> Array:
+        value = jax.lax.stop_gradient(jnp.asarray(size))
+        floor = value.astype(jnp.int32)
+        return jnp.where(floor.astype(value.dtype) == value, floor, 0)
+
+    bits = whole(columns) | whole(inner) | ALIGNED
+    return (bits & -bits).astype(jnp.result_type(columns, inner, 0.0))
 
 
 def alignment_slowdown(columns: Numeric, inner: Numeric, exponent: Numeric) -> Float[Array, "..."]:
     """Time of a product whose edges are no multiples of 64, over that of an aligned one, `(64 / g)^x`.
 
-    g is the smaller of the powers of two up to 64 that divide the two edges. Tensor cores load 128 bytes at a time
-    [NVIDIA, Matrix Multiplication Background, sec. 2.1; Anthony et al. 2024, "The Case for Co-Designing Model
-    Architectures with Hardware", sec. 6].
+    Tensor cores are fastest where edges are multiples of 128 bytes (A100 and later; NVIDIA, "Matrix Multiplication
+    Background"), and slow down with every power of two that is missing [Anthony et al. 2024, arXiv 2401.14489].
 
     **Arguments:**
 
@@ -75,4 +83,4 @@ def alignment_slowdown(columns: Numeric, inner: Numeric, exponent: Numeric) -> F
 
     **Returns:** factor [1], at least one.
     """
-    return (ALIGNED / jnp.minimum(alignment(columns), alignment(inner))) ** jnp.asarray(exponent)
+    return (ALIGNED / alignment(columns, inner)) ** jnp.asarray(exponent)

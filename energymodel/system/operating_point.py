@@ -134,7 +134,7 @@ def products_time(system: TrainingSystem, plan: TrainingPlan, products: Products
             has = jnp.asarray(peak) > 0.0
             narrow = jnp.where(has, time(jnp.where(has, peak, 1.0), jnp.asarray(efficiency) * lost, edge), whole)
             found = found + share * (narrow - whole)
-    return products.count * chip.product_latency + found / software.product_efficiency
+    return products.number * chip.product_latency + found / software.product_efficiency
 
 
 def chip_load(system: TrainingSystem, plan: TrainingPlan, work: LayerWork) -> ChipLoad:

@@ -36,7 +36,7 @@ class Products(NamedTuple):
 
     operations: Scalar
     edges: Scalar
-    count: Scalar
+    number: Scalar
 
     def scaled(self, factor: Numeric) -> "Products":
         """So many times the same."""
@@ -91,8 +91,8 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
     """Work of the mean layer on a chip, `F = M (6 w + 6 a d s) (1 + r) / t`, `Q = (3 + r_f) 2 Q_gemm`.
 
     A micro-batch has M tokens; r is the recomputed share [Narayanan et al. 2021]; of `6 w`, `2 w (1 - u)` is not there
-    with a share u of the parameters trained. The matrix products of a layer with w
-    parameters count as one product, M by `w / (h t)` by h, whose memory traffic the cache bounds [Hong & Kung 1981].
+    with a share u of the parameters trained. The matrix products of a layer with w parameters count as one product, M by
+    `w / (h t)` by h, whose memory traffic the cache bounds [Hong & Kung 1981].
     Element-wise kernels add theirs, and unfused attention adds `5 n a s M / t` bytes for scores moved n times. The
     output head has `6 M h V / t` operations and moves `16 M V / t` bytes of logits. `products` are those that kernels
     run, with padding and slowdown; attention has kernels of its own.
@@ -137,10 +137,9 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
     scored_again = full + 0.5 * (1.0 - layout.recompute_full) * layout.recompute_attention
     elementwise = software.elementwise_passes * moved * full + software.score_passes * scores * scored_again
     head_width = workload.vocabulary / layout.tensor
-    head_flops = 2.0 * head_passes * tokens * workload.hidden * head_width
-    exponent = system.accelerator.alignment_exponent
-    slow = alignment_slowdown(head_width, workload.hidden, exponent)
     forward = 2.0 * tokens * workload.hidden * head_width
+    # Frameworks pad the vocabulary, so that its side is aligned.
+    slow = alignment_slowdown(workload.hidden, workload.hidden, system.accelerator.alignment_exponent)
     head = Products(forward, training_edges(tokens, head_width, workload.hidden), jnp.asarray(1.0))
     return LayerWork(
         flops=tokens * model_flops * (1.0 + repeated) / layout.tensor,
@@ -150,19 +149,20 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
         gemm_bytes=passes * (product_traffic + idle_experts),
         elementwise_bytes=elementwise * layout.width,
         communicated=tokens * workload.hidden * element,
-        head_flops=head_flops,
+        head_flops=head_passes * forward,
         head_products=head.scaled(head_passes * slow),
         head_bytes=16.0 * tokens * head_width,
     )
 
 
 def layer_products(system: TrainingSystem, plan: TrainingPlan, tokens: Numeric) -> Products:
-    """Products of a forward pass through the mean layer on a chip, `sum_i a_i 2 m_i n_i k_i`, `sum_i a_i 2 m_i n_i`.
+    """Products of a forward pass through the mean layer on a chip, `a (2 M w / t + F_e)`, `sum_i a_i 2 m_i n_i`.
 
-    They are query-key-value (with latent attention those of latents and heads), attention output, up (and gate) and
-    down projection, each divided by the tensor degree along the side that is not the hidden size; a_i is the slowdown
-    of unaligned edges. Each of the resident experts is padded to whole tiles, half a tile on average, and the fullest
-    one paces the others [derivation: docs/step_time.md].
+    They are query-key-value (with latent attention, latents and the heads made of them), attention output, up (and
+    gate) and down projection, each divided by the tensor degree along the side that is not the hidden size, w weights
+    in all; a_i is the slowdown of unaligned edges, a its mean.
+    F_e are the rows that each resident expert is padded to whole tiles with, half a tile on average, and those that the
+    fullest expert, which paces the others, has beyond the mean [derivation: docs/step_time.md].
 
     **Arguments:**
 
@@ -173,31 +173,42 @@ def layer_products(system: TrainingSystem, plan: TrainingPlan, tokens: Numeric) 
     layout, workload, chip = plan.layout, system.workload, system.accelerator
     h, t, M = jnp.asarray(workload.hidden), layout.tensor, jnp.asarray(tokens)
     gate = 1.0 + workload.gated
-    dense = 1.0 - (workload.layers - workload.dense_layers) / workload.layers
+    expert = (workload.layers - workload.dense_layers) / workload.layers
     held = 1.0 + workload.mixture * (workload.experts / layout.expert - 1.0)
-    routed = M * workload.active_experts * workload.expert_imbalance + workload.mixture * held * chip.expert_tile
+    even = M * workload.active_experts
+    extra = even * (workload.expert_imbalance - 1.0) + workload.mixture * held * chip.expert_tile
     inner, dense_inner = workload.feed_forward / t, workload.dense_feed_forward / t
-    # Latents come from the hidden state on every tensor rank, and heads from the latents.
+    # Every tensor rank makes the latents from the hidden state, and its own heads from the latents.
     latent, compressed = workload.latent, workload.latent * jnp.minimum(1.0, workload.query_rank)
     inputs = ((1.0 - compressed) * workload.query_width + (1.0 - latent) * workload.kv_width) / t
     inputs += latent * (workload.query_rank + workload.kv_rank + workload.rope_head_size)
-    own = workload.heads * (workload.head_size - workload.rope_head_size + workload.value_head_size) / t
-    # Share of the layers that have the product, rows, columns, inner edge, equal products that share the rows.
-    every = 1.0 - dense
-    shapes = (
-        (1.0, M, inputs, h, 1.0),
-        (compressed, M, workload.query_width / t, workload.query_rank, 1.0),
-        (latent, M, own, workload.kv_rank, 1.0),
-        (1.0, M, h, workload.value_width / t, 1.0),
-        (every, routed, gate * inner, h, held),
-        (every, routed, h, inner, held),
-        (every * workload.shared_experts, M, gate * inner, h, 1.0),
-        (every * workload.shared_experts, M, h, inner, 1.0),
-        (dense, M, gate * dense_inner, h, 1.0),
-        (dense, M, h, dense_inner, 1.0),
+    queries, query_rank, kv_rank = workload.query_width / t, workload.query_rank, workload.kv_rank
+    made = workload.heads * (workload.head_size - workload.rope_head_size + workload.value_head_size) / t
+    exponent = chip.alignment_exponent
+    slow, dense_slow = alignment_slowdown(inner, h, exponent), alignment_slowdown(dense_inner, h, exponent)
+    rows, shared = even + extra, expert * workload.shared_experts
+    out = workload.value_width / t
+    total = slowed = edges = jnp.zeros_like(h)
+    # Share of the layers that have the product, rows, columns, inner edge, slowdown, products that share the rows.
+    for share, m, n, k, a, count in (
+        (1.0, M, inputs, h, alignment_slowdown(inputs, h, exponent), 1.0),
+        (compressed, M, queries, query_rank, alignment_slowdown(queries, query_rank, exponent), 1.0),
+        (latent, M, made, kv_rank, alignment_slowdown(made, kv_rank, exponent), 1.0),
+        (1.0, M, h, out, alignment_slowdown(out, h, exponent), 1.0),
+        (expert, rows, gate * inner, h, slow, held),
+        (expert, rows, h, inner, slow, held),
+        (shared, M, gate * inner, h, slow, 1.0),
+        (shared, M, h, inner, slow, 1.0),
+        (1.0 - expert, M, gate * dense_inner, h, dense_slow, 1.0),
+        (1.0 - expert, M, h, dense_inner, dense_slow, 1.0),
+    ):
+        weight = share * m * (n * k / h)
+        total, slowed = total + weight, slowed + a * weight
+        edges += a * share * training_edges(m, n, k, count)
+    operations = 2.0 * M * workload.active_layer_parameters / (workload.layers * t)
+    operations += 2.0 * expert * extra * (gate + 1.0) * inner * h
+    return Products(
+        operations=operations * slowed / total,
+        edges=edges,
+        number=4.0 + latent + compressed + 2.0 * jnp.minimum(1.0, workload.shared_experts),
     )
-    columns = zip(*shapes, strict=True)
-    share, m, n, k, count = (jnp.stack([jnp.asarray(one, h.dtype) for one in column]) for column in columns)
-    share = share * alignment_slowdown(n, k, chip.alignment_exponent)
-    operations, edges = jnp.sum(share * 2.0 * m * n * k), jnp.sum(share * training_edges(m, n, k, count))
-    return Products(operations, edges, 4.0 + 2.0 * jnp.minimum(1.0, workload.shared_experts))
