@@ -17,7 +17,6 @@ RENAMED = {
     "eight_bit_energy_ratio": "fp8_energy_ratio",
     "eight_bit_efficiency": "fp8_efficiency",
     "four_bit_efficiency": "fp4_efficiency",
-    "gemm_tile": "gemm_edge",
     "host_time": "launch_overhead",
     "host_exponent": "launch_exponent",
     "late_exchange": "late_communication",
@@ -33,7 +32,11 @@ MOVED = {
 }
 """Numbers that another component of their table holds now."""
 
-DROPPED = {"collective_steps": "node.collectives.start_latency, as measured, and software.collective_latency"}
+DROPPED = {
+    "collective_steps": "node.collectives.start_latency, as measured, and software.collective_latency",
+    "gemm_half_size": "accelerator.gemm_edge, as measured, and software.product_efficiency",
+    "gemm_tile": "accelerator.gemm_edge and accelerator.expert_tile, as measured",
+}
 """Numbers without a successor of the same unit, and what now says what they said."""
 
 

@@ -146,3 +146,11 @@ def test_a_dropped_number_warns_with_what_says_it_now():
     with pytest.warns(FutureWarning, match=r'"collective_steps" is not used any more; see node.collectives'):
         found = load_scenario(SMALL, {"system.software.collective_steps": 2})
     assert found.system.software == load_scenario(SMALL).system.software
+
+def test_numbers_that_measured_ones_replace_are_left_out():
+    chip = {"system": {"accelerator": {"preset": "h100-sxm", "gemm_half_size": 165.0}}}
+    with pytest.warns(FutureWarning, match='"gemm_half_size" is not used any more'):
+        assert current_names(chip) == {"system": {"accelerator": {"preset": "h100-sxm"}}}
+    with pytest.warns(FutureWarning, match='"gemm_tile" is not used any more'):
+        changed = load_scenario(SMALL, ["system.accelerator.gemm_tile=200"])
+    assert changed.system.accelerator.gemm_edge == load_scenario(SMALL).system.accelerator.gemm_edge
