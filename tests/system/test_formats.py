@@ -41,7 +41,7 @@ def test_formats_of_known_devices():
         device = read_preset("hardware", name)
         rates = {one for one in ("fp8", "fp4", "tf32", "fp32") if device[f"peak_flops_{one}"]["value"] > 0.0}
         assert rates == formats, name
-    assert {"gb200", "b200-sxm"} == {
+    assert {"gb200", "gb300", "b200-sxm", "b300-sxm"} == {
         name for name in names("hardware") if read_preset("hardware", name).get("peak_flops_fp4", {}).get("value")
     }
 
@@ -73,7 +73,7 @@ def test_evaluate_refuses_outside_jit_and_gains_nothing_inside():
         evaluate(scenario.system, plan)
     chip = scenario.system.accelerator
     for lacking in (ParallelLayout(fp4=1.0), ParallelLayout(fp4=0.3)):
-        assert jax.jit(precision_speedup)(chip, lacking, 0.9, 0.5) == pytest.approx(1.0)
+        assert jax.jit(precision_speedup)(chip, lacking) == pytest.approx(1.0)
         assert jax.jit(precision_energy)(chip, lacking) == pytest.approx(1.0)
     v100 = dataclasses.replace(chip, peak_flops_tf32=0.0)
     assert precision_speedup(v100, ParallelLayout(tf32=1.0)) == precision_speedup(v100, ParallelLayout(fp32=1.0))
@@ -100,6 +100,6 @@ def test_attention_and_output_head_keep_their_energy_in_bf16():
     wide, narrow = (step_work(system, one, float(one.batch[0])) for one in (plan, fp8))
     saved = wide.load.switching_energy - narrow.load.switching_energy
     weights = wide.layer.flops - wide.layer.attention_flops
-    per_operation = system.accelerator.energy_per_flop
+    per_operation = system.accelerator.energy_per_flop / system.software.product_efficiency
     np.testing.assert_allclose(saved, 0.45 * weights * per_operation, rtol=1e-12)  # fp8_energy_ratio is 0.55
     assert head_energy(system, fp8, narrow.layer) == head_energy(system, plan, wide.layer)
