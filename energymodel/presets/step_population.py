@@ -1,9 +1,9 @@
 """Which constants does a cluster have that nobody has fitted, and how sure is that?
 
-Partial pooling [Gelman & Hill 2007, ch. 12]: the coordinate of each constant of a cluster is a mean plus effects of its
-framework, its chip and itself, all normal about zero. `experiments/14_unseen_clusters` fits all effects to all measured
-clusters together. A cluster that it has not seen has a mean, the effects of its framework and chip, as far as known, and
-an effect of its own, of which only the spread is known.
+Partial pooling [Gelman & Hill 2007, ch. 12]: the coordinate of each constant of a cluster is a mean plus effects of
+its framework, its chip and itself, all normal about zero. `experiments/14_unseen_clusters` fits all effects to all
+measured clusters together. A cluster that it has not seen has the mean, the effects of its framework and chip, as far
+as known, and an effect of its own, of which only the spread is known.
 """
 
 import csv
@@ -108,7 +108,7 @@ class Effects(NamedTuple):
 
 
 class Coordinates(NamedTuple):
-    """What is known of the constants of a cluster: mean and covariance of their coordinates, in the order of `NAMES`."""
+    """What is known of the constants of a cluster: mean and covariance of coordinates, in the order of `NAMES`."""
 
     mean: Float[np.ndarray, " constants"]
     covariance: Float[np.ndarray, "constants constants"]

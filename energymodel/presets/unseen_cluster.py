@@ -18,7 +18,6 @@ ALIKE = {
     "deepspeed": "megatron-deepspeed",
     "fsdp": "torchtitan",
     "fsdp-no-sync": "torchtitan",
-    "meta-fsdp": "torchtitan",
 }
 """Frameworks of which no cluster was measured, and the one whose effects they have."""
 

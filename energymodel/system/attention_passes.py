@@ -47,7 +47,7 @@ def attention_passes(
     fused = forward_attention_time(
         forward * padded / head,
         chip.peak_flops * chip.attention_efficiency / exponential_slowdown(padded, chip.attention_half_head),
-        0.5 * workload.attended_length / layout.context,
+        0.5 * workload.attended_length / (1.0 + (layout.context - 1.0) * (1.0 - layout.context_all_to_all)),
         tokens * workload.heads / layout.tensor,
         chip.attention_half_keys,
         chip.attention_tail,

@@ -20,7 +20,7 @@ class Cluster(NamedTuple):
     title: str
     presets: dict[str, str]
     source: str
-    numbers: Numbers = {}
+    numbers: Numbers = {}  # noqa: RUF012 (never changed)
     timed_as: str = ""
 
     @property
@@ -46,7 +46,13 @@ def _blackwell(chip: str) -> dict[str, str]:
     return _presets({"b200": "b200-sxm", "b300": "b300-sxm"}.get(chip, chip), node, "infiniband-400g", "megatron")
 
 
-_800G: Numbers = {"network.link.lane_bandwidth": (25e9, "B/s", "ConnectX-8 beside Blackwell Ultra, 800 Gbit/s")}
+_DISPATCH: Numbers = {
+    "software.node_dispatch": (1.0, "1", "dispatchers of DeepEP and HybridEP, NVIDIA-NeMo/Megatron-Bridge recipes")
+}
+_800G: Numbers = {
+    **_DISPATCH,
+    "network.link.lane_bandwidth": (25e9, "B/s", "ConnectX-8 beside Blackwell Ultra, 800 Gbit/s"),
+}
 _TITAN: Numbers = {
     "accelerator.memory_bandwidth": (2.4e12, "B/s", "H100 with HBM2e, pytorch/torchtitan, benchmarks"),
     "accelerator.memory_capacity": (96e9, "B", "pytorch/torchtitan, benchmarks"),
@@ -114,12 +120,14 @@ CLUSTERS = {
     "llm-foundry-a100": Cluster(
         "llm-foundry (FSDP) on A100", _a100("llm-foundry"), "mosaicml/llm-foundry 2023, throughput tables"
     ),
-    "megatron-bridge-h100": Cluster("Megatron-Bridge on H100", _h100("megatron"), _BRIDGE),
-    "megatron-bridge-b200": Cluster("Megatron-Bridge on B200", _blackwell("b200"), _BRIDGE),
+    "megatron-bridge-h100": Cluster("Megatron-Bridge on H100", _h100("megatron"), _BRIDGE, _DISPATCH),
+    "megatron-bridge-b200": Cluster("Megatron-Bridge on B200", _blackwell("b200"), _BRIDGE, _DISPATCH),
     "megatron-bridge-b300": Cluster("Megatron-Bridge on B300", _blackwell("b300"), _BRIDGE, _800G),
     # GB200 and GB300 have enough rows to tell two generations of the software apart.
-    "megatron-bridge-gb200": Cluster("Megatron-Bridge on GB200", _blackwell("gb200"), _BRIDGE),
-    "megatron-bridge-gb200-26.06": Cluster("Megatron-Bridge from 26.06 on GB200", _blackwell("gb200"), _BRIDGE),
+    "megatron-bridge-gb200": Cluster("Megatron-Bridge on GB200", _blackwell("gb200"), _BRIDGE, _DISPATCH),
+    "megatron-bridge-gb200-26.06": Cluster(
+        "Megatron-Bridge from 26.06 on GB200", _blackwell("gb200"), _BRIDGE, _DISPATCH
+    ),
     "megatron-bridge-gb300": Cluster("Megatron-Bridge on GB300", _blackwell("gb300"), _BRIDGE, _800G),
     "megatron-bridge-gb300-26.06": Cluster("Megatron-Bridge from 26.06 on GB300", _blackwell("gb300"), _BRIDGE, _800G),
     "torchtitan-h100": Cluster(

@@ -6,6 +6,7 @@ Marquardt. Errors have Student's distribution, so that outliers lose their weigh
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -27,8 +28,8 @@ FREEDOM = 4.0  # of Student's distribution
 TAILS = 1.3  # standard deviation of the normal distribution with as wide a 90 % interval, of Student's of scale 1
 SHARED_ROUNDS = 5  # of the error that a group has in common, and the weights that it depends on
 PSEUDO = 4.0  # labels for which what is assumed of a spread counts
-MOST_STEPS = 40
-LEFT = 0.02  # of the objective, half a deviance, that a converged search may leave to gain
+MOST_STEPS = 25
+LEFT = 0.1  # of the objective, half a deviance, that a converged search may leave to gain
 FARTHEST = 1.5  # that a coordinate moves in one step
 
 
@@ -80,7 +81,7 @@ def first_spreads() -> Spreads:
 
 
 class _Sums(NamedTuple):
-    """Objective, gradient and Gauss-Newton matrix; squares of what groups have in common, and of the rest, and counts."""
+    """Objective, gradient and Gauss-Newton matrix; squares of what groups have in common, and of the rest."""
 
     objective: float
     gradient: np.ndarray
@@ -93,6 +94,7 @@ def pooled_fit(
     runs: Sequence[ClusterRuns],
     *,
     start: StepPopulation | None = None,
+    hints: Mapping[tuple[str, str, str], float] = MappingProxyType({}),
     spreads: Spreads | None = None,
     rounds: int = 3,
     progress: Callable[[str], None] = lambda _: None,
@@ -102,13 +104,15 @@ def pooled_fit(
     **Arguments:**
 
     - `start`: a fit to other runs, from whose effects the search starts.
+    - `hints`: effects by level, label and constant from which it starts otherwise.
     - `spreads`: with which the first of some `rounds` begins, each of which estimates them anew.
     """
     effects = effects_of({level: {one.labels[level] for one in runs} for level in runs[0].labels})
-    theta, spreads = np.zeros(len(effects.keys)), spreads or first_spreads()
+    theta = np.array([hints.get((level, label, NAMES[at]), 0.0) for level, label, at in effects.keys])
+    spreads = spreads or first_spreads()
     if start is not None:
         earlier = dict(zip(start.effects.keys, start.mean, strict=True))
-        theta = np.array([earlier.get(key, 0.0) for key in effects.keys])
+        theta = np.array([earlier.get(key, own) for key, own in zip(effects.keys, theta, strict=True)])
     for at in range(rounds):
         theta, found = _search(runs, effects, theta, spreads, lambda text, at=at: progress(f"round {at}, {text}"))
         covariance = np.linalg.inv(found.matrix)

@@ -1,0 +1,183 @@
+"""How accurately is the step time of a cluster predicted that nobody has fitted, and after a few of its rows?
+
+`python experiments/14_unseen_clusters/run.py [--data FOLDER] [--write-presets] [--fit-only]`
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import measured_runs
+import numpy as np
+from known_rows import updated
+from pooled_fit import TAILS, ClusterRuns, Spreads, pooled_fit
+from scipy.special import ndtri
+from write_presets import write_clusters, write_population
+
+from energymodel.presets.step_population import NAMES, STEP_CONSTANTS, Coordinates, StepPopulation
+from energymodel.report.figure import BLUE, GRAY, ORANGE, add_axes, new_figure
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import outputs
+
+HERE = Path(__file__).parent
+MOST_ROWS = 100  # of a cluster that are fitted, drawn by chance: a long table knows no more of other clusters
+LEFT_OUT_ROUNDS = 1  # of fits in which a part is left out: spreads are those of all clusters
+FEWEST_ROWS = 8  # of a cluster whose learning curve is drawn
+KNOWN = (1, 3, 10, 30)
+DRAWS = 8
+LEVELS = {"cluster": "a cluster", "chip": "all clusters of a chip", "framework": "all clusters of a framework"}
+
+
+class Prediction(NamedTuple):
+    """Logarithms of predicted over measured times of one cluster, and their predicted standard deviations."""
+
+    runs: ClusterRuns
+    error: np.ndarray
+    spread: np.ndarray
+
+    def inside(self, level: float) -> np.ndarray:
+        """Whether the interval of a level holds each row."""
+        return np.abs(self.error) < ndtri(0.5 + 0.5 * level) * self.spread
+
+
+def predicted(known: Coordinates, scatter: float, runs: ClusterRuns) -> Prediction:
+    """Predictions with what is known of the constants."""
+    error, slopes = runs.errors(known)
+    return Prediction(runs, error, np.sqrt(np.einsum("ri,ij,rj->r", slopes, known.covariance, slopes) + scatter**2))
+
+
+def without(level: str, runs: Sequence[ClusterRuns], full: StepPopulation) -> list[Prediction]:
+    """Predictions of the runs of each label of a level, by a population that has not seen them."""
+    spreads = Spreads(full.spreads, full.group_scatter, full.row_scatter / TAILS)
+    found = []
+    for label in sorted({one.labels[level] for one in runs}):
+        rest = [one for one in runs if one.labels[level] != label]
+        population = pooled_fit(rest, start=full, spreads=spreads, rounds=LEFT_OUT_ROUNDS)
+        own = [one for one in runs if one.labels[level] == label]
+        found += [predicted(population.of(one.labels), population.scatter, one) for one in own]
+        print(f"without {level} {label}", flush=True)
+    return found
+
+
+def summary(what: str, found: Sequence[Prediction]) -> dict[str, object]:
+    error = np.concatenate([one.error for one in found])
+    size = np.abs(np.expm1(error))
+    return {
+        "left_out": what,
+        "rows": len(error),
+        "median_percent": 100 * float(np.median(size)),
+        "mean_percent": 100 * float(np.mean(size)),
+        "bias_percent": 100 * float(np.expm1(np.median(error))),
+        "inside_90_percent": 100 * float(np.mean(np.concatenate([one.inside(0.9) for one in found]))),
+        "inside_50_percent": 100 * float(np.mean(np.concatenate([one.inside(0.5) for one in found]))),
+        "median_spread_percent": 100 * float(np.median(np.concatenate([one.spread for one in found]))),
+    }
+
+
+def learning_curve(runs: Sequence[ClusterRuns], full: StepPopulation) -> list[dict[str, object]]:
+    """Mean error on other rows of a left-out cluster once some are known; that of one scalar on all times beside it."""
+    spreads = Spreads(full.spreads, full.group_scatter, full.row_scatter / TAILS)
+    generator, rows = np.random.default_rng(0), []
+    for one in runs:
+        if len(one.measured) < FEWEST_ROWS:
+            continue
+        rest = [other for other in runs if other.name != one.name]
+        population = pooled_fit(rest, start=full, spreads=spreads, rounds=LEFT_OUT_ROUNDS)
+        known = population.of(one.labels)
+        before = one.errors(known)[0]
+        for count in KNOWN:
+            if count > len(before) // 2:
+                continue
+            errors, scalar = [], []
+            for _ in range(DRAWS):
+                order = generator.permutation(len(before))
+                seen, other = order[:count], order[count:]
+                after = updated(known, population.scatter, one.select(seen))
+                errors.append(np.mean(np.abs(np.expm1(one.select(other).errors(after)[0]))))
+                scalar.append(np.mean(np.abs(np.expm1(before[other] - np.mean(before[seen])))))
+            row = {"cluster": one.name, "known_rows": count, "rows": len(before) - count}
+            row |= {"percent": 100 * float(np.mean(errors)), "scalar_percent": 100 * float(np.mean(scalar))}
+            rows.append(row | {"unfitted_percent": 100 * float(np.mean(np.abs(np.expm1(before))))})
+        print(f"learning curve of {one.name}", flush=True)
+    return rows
+
+
+def constants(found: StepPopulation, runs: Sequence[ClusterRuns]) -> list[dict[str, object]]:
+    """Constants of every cluster with 90 % intervals."""
+    rows: list[dict[str, object]] = []
+    for one in runs:
+        known = found.of(one.labels)
+        half = ndtri(0.95) * np.sqrt(np.diag(known.covariance))
+        for name, z, width in zip(NAMES, known.mean, half, strict=True):
+            constant = STEP_CONSTANTS[name]
+            value, low, high = (constant.value(float(at)) for at in (z, z - width, z + width))
+            rows.append({"cluster": one.name, "constant": name, "value": value, "low": low, "high": high})
+            rows[-1]["unit"] = constant.unit
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=measured_runs.DATA, help="folder of the CSV files")
+    parser.add_argument("--write-presets", action="store_true", help="write the population and the cluster presets")
+    parser.add_argument("--fit-only", action="store_true", help="leave nothing out")
+    chosen = parser.parse_args()
+    runs = measured_runs.cluster_runs(measured_runs.read_all(chosen.data), MOST_ROWS)
+    full = pooled_fit(runs, hints=measured_runs.HINTS, progress=lambda text: print(text, flush=True))
+    if chosen.write_presets:
+        write_population(full)
+        write_clusters(full)
+    fitted = [predicted(full.of(one.labels), full.scatter, one) for one in runs]
+    print(outputs.table([summary(one.runs.name, [one]) for one in fitted]))
+    if chosen.fit_only:
+        return
+    left_out = {level: without(level, runs, full) for level in LEVELS}
+    curve = learning_curve(runs, full)
+    tables: outputs.Tables = {
+        "accuracy": [
+            outputs.accuracy(
+                f"time of a training step, {what} left out",
+                np.expm1(np.concatenate([one.error for one in left_out[level]])),
+                level,
+                "25 clusters of A100, H100, Blackwell and TPUs, 7 frameworks",
+            )
+            for level, what in LEVELS.items()
+        ],
+        "left_out": [summary(what, left_out[level]) for level, what in LEVELS.items()],
+        "known": [summary("nothing", fitted)],
+        "clusters": [
+            {"level": level, **summary(one.runs.name, [one])} for level, found in left_out.items() for one in found
+        ],
+        "learning": curve,
+        "constants": constants(full, runs),
+    }
+    outputs.keep(tables, HERE)
+    draw(left_out["cluster"], curve)
+
+
+def draw(found: Sequence[Prediction], curve: Sequence[dict[str, object]]) -> None:
+    """Errors of each cluster left out with the 90 % interval, and the learning curve."""
+    figure = new_figure(11.0, 4.8)
+    axes = add_axes(figure, 1, 2, 1)
+    for place, one in enumerate(found):
+        half = 100 * np.expm1(ndtri(0.95) * float(np.median(one.spread)))
+        axes.plot([-half, half], [place, place], "-", color=GRAY, lw=6, alpha=0.4, solid_capstyle="butt")
+        axes.plot(100 * np.expm1(one.error), np.full(len(one.error), place), ".", ms=3, color=BLUE)
+    axes.set_yticks(range(len(found)), [one.runs.name for one in found], fontsize=7)
+    axes.set(
+        xlim=(-70, 100), xlabel="predicted over measured, less one [%]", title="Each cluster predicted by the others"
+    )
+    axes = add_axes(figure, 1, 2, 2)
+    for name, color, label in (("percent", BLUE, "constants"), ("scalar_percent", ORANGE, "one scalar")):
+        means = [np.mean([row[name] for row in curve if row["known_rows"] == count]) for count in KNOWN]
+        axes.semilogx(KNOWN, means, "o-", color=color, label=label)
+    axes.set(xlabel="known rows", ylabel="mean error on other rows [%]", title="A few rows make it right")
+    axes.legend()
+    outputs.draw(figure, HERE, "unseen")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
