@@ -26,6 +26,8 @@ from energymodel.calibration.measurements import Measurements
 from energymodel.calibration.next_measurement import next_measurement
 from energymodel.calibration.table_columns import AS_WRITTEN, TableChoices
 from energymodel.errors import InputError, suggest
+from energymodel.presets.files import names
+from energymodel.presets.unseen_cluster import UNFITTED
 
 DRAWS = 96
 RESAMPLING: dict[str, Any] = {"tolerance": 1e-5, "steps": 40}
@@ -182,11 +184,14 @@ def named_cluster(table: Measurements) -> str | None:
 
 def _with_earlier(kind: str, problem: FitProblem, base: PriorScenario) -> tuple[FitProblem, list[str]]:
     """The problem with what an earlier calibration of the scenario knows as prior, and a note that says so."""
+    if base.name in names("clusters") or UNFITTED in base.name:
+        return problem, [f"Priors are those of clusters with the framework and chip of {base.title}."]
     earlier = earlier_calibration(kind, problem.constants, base.scenario)
     if earlier is None:
         return problem, []
+    noise_is_known = problem.prior is not None  # it came with the prior of the kind
     problem = problem._replace(prior=earlier[0])
-    if not problem.options.estimate_noise:
+    if not problem.options.estimate_noise and not noise_is_known:
         # What was known before and what is new must be weighed by the noise that there is.
         problem = problem._replace(options=FitOptions(), noise=WEIGHED_NOISE)
     return problem, [f"Priors with their intervals are those of {earlier[1]}."]

@@ -9,7 +9,7 @@ import numpy as np
 
 from energymodel.calibration.calibration_case import BASE, CalibrationCase, FittedNumber
 from energymodel.calibration.cluster_source import PLACEHOLDER, UNFITTED, cluster_tables
-from energymodel.calibration.constant_priors import ConstantPriors, JointPrior, joint_prior, updated_prior
+from energymodel.calibration.constant_priors import ConstantPriors, JointPrior, flat_values, joint_prior, updated_prior
 from energymodel.calibration.least_squares import FitResult
 from energymodel.errors import InputError, suggest
 from energymodel.presets.files import names, read_preset, read_toml
@@ -18,6 +18,7 @@ from energymodel.presets.scenario import Scenario, load_scenario
 
 CALIBRATED = "calibrated from "
 """Begins the title of a scenario that was written: a file of measurements, and what they are of."""
+STEP = 1e-4  # of a coordinate, for a slope
 NORMAL_90 = 1.645  # standard deviations to each end of a 90 % interval
 FAR = 3.0  # standard deviations: beyond it hardly a sample lies
 
@@ -149,8 +150,18 @@ def scenario_tables(
         _lay(tables, path, quantity)
     numbers = {"coordinates": fitted.coordinates.tolist(), "covariance": fitted.covariance.tolist()}
     own = {kind: {"source": what, **case.range, "names": list(fitted.names), **numbers}}
+    if all(f"system.{name}" in case.fitted_numbers for name in fitted.names):
+        own[kind] |= _together(fitted)
     tables["calibration"] = {**tables.get("calibration", {}), **own}
     return tables
+
+
+def _together(fitted: FitResult) -> dict[str, Any]:
+    """Values of constants that are numbers of a system, their slopes by coordinate, and the scatter about the fit."""
+    constants, z = fitted.problem.constants, fitted.coordinates
+    values, above, below = flat_values(constants, np.stack([z, z + STEP, z - STEP]))
+    slopes = (above - below) / (2.0 * STEP)
+    return {"values": values.tolist(), "slopes": slopes.tolist(), "scatter": float(fitted.noise[0])}
 
 
 def _is_share(number: FittedNumber, fitted: FitResult) -> bool:

@@ -349,7 +349,9 @@ def _search_lanes(
     def search(start: Array, weights: Array, held: Array) -> tuple[Array, Array, Array, Array, Array]:
         lane = _Lane(evaluate, robust, weights, held, scale, mean, whiten, prior, low, high)
         state = jax.lax.while_loop(lasts, lane.step, lane.start(start))
-        return state.point, state.objective, state.left <= LEFT * (1.0 + state.objective), state.errors, state.slopes
+        # At a kink of the model no step gains anything.
+        converged = (state.left <= LEFT * (1.0 + state.objective)) | (state.damping >= HIGHEST_DAMPING)
+        return state.point, state.objective, converged, state.errors, state.slopes
 
     return jax.vmap(search)(starts, weights, held)
 

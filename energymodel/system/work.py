@@ -91,9 +91,8 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
     """Work of the mean layer on a chip, `F = M (6 w + 6 a d s) (1 + r) / t`, `Q = (3 + r_f) 2 Q_gemm`.
 
     A micro-batch has M tokens; r is the recomputed share [Narayanan et al. 2021]; of `6 w`, `2 w (1 - u)` is not there
-    with a share u of the parameters trained. The matrix products of a layer with w parameters count as one product, M by
-    `w / (h t)` by h, whose memory traffic the cache bounds [Hong & Kung 1981].
-    Element-wise kernels add theirs, and unfused attention adds `5 n a s M / t` bytes for scores moved n times. The
+    with a share u of the parameters trained. The matrix products of a layer with w parameters count as one product,
+    M by `w / (h t)` by h, whose memory traffic the cache bounds [Hong & Kung 1981]. Element-wise kernels add theirs, and unfused attention adds `5 n a s M / t` bytes for scores moved n times. The
     output head has `6 M h V / t` operations and moves `16 M V / t` bytes of logits. `products` are those that kernels
     run, with padding and slowdown; attention has kernels of its own.
 

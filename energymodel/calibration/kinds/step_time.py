@@ -7,20 +7,13 @@ from collections.abc import Mapping
 from itertools import product
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.calibration.calibration_case import (
-    BASE,
-    CalibrationCase,
-    Candidates,
-    FittedNumber,
-    Grouping,
-    KnownNumber,
-)
+from energymodel.calibration.calibration_case import BASE, CalibrationCase, Candidates, FittedNumber, Grouping
+from energymodel.calibration.column_names import OTHER_NAMES
 from energymodel.calibration.constant_priors import ConstantPriors, JointPrior, Rows, Values
 from energymodel.calibration.layout_table import INPUTS, layouts
 from energymodel.calibration.least_squares import FitOptions, FitProblem
@@ -47,7 +40,7 @@ SETTING_COLUMNS = (
 STEP_TIME_COLUMNS = (*SETTING_COLUMNS, MEASURED)
 SETTING = tuple(one.name for one in SETTING_COLUMNS)
 
-OPTIONS = FitOptions(loss="cauchy", estimate_noise=False, starts=1, tolerance=1e-5, steps=40)
+OPTIONS = FitOptions(loss="cauchy", estimate_noise=False, starts=1, tolerance=1e-6, steps=80)
 MOST_FITTED = 256
 """Rows that are fitted; of a longer file evenly chosen ones, because a row takes many formulas."""
 
@@ -77,7 +70,7 @@ def memory_errors(values: Values, steps: MeasuredSteps) -> Float[Array, "rows 1"
 
 
 def step_time_case(measured: Measurements, prior: Scenario | None) -> CalibrationCase:
-    """Seven constants of a cluster: rates, latencies and times of the host, see `CONSTANTS`."""
+    """The constants of `step_population`, with the population of framework and chip of the prior as their prior."""
     clusters = sorted({*measured.text("cluster", "").tolist()})
     if len(clusters) > 1:
         raise InputError(
@@ -92,8 +85,6 @@ def step_time_case(measured: Measurements, prior: Scenario | None) -> Calibratio
     notes = [] if prior is not None else [f"The cluster is that of {BASE}: name yours with --prior."]
     if everything > len(measured):
         notes.append(f"{len(measured)} of {everything} rows, evenly chosen, are fitted.")
-    # What a run of the cluster takes longer than a tuned benchmark is in the constants fitted to it.
-    system = eqx.tree_at(lambda system: system.production_slowdown, system, np.asarray(1.0))
     steps = MeasuredSteps(system, rows, measured.columns[MEASURED.name])
     constants, joint = population_prior(labels_of((prior or load_scenario(BASE)).tables))
     return CalibrationCase(
@@ -104,7 +95,6 @@ def step_time_case(measured: Measurements, prior: Scenario | None) -> Calibratio
         outputs={"step time": (1.0,)},
         along=("accelerators", rows["chips"]),
         candidates=_candidates(system, rows),
-        known_numbers={"system.production_slowdown": KnownNumber(1.0, "1")},
         fitted_numbers={f"system.{path}": FittedNumber(path, 1.0, one.unit) for path, one in constants.items()},
         notes=notes,
     )
