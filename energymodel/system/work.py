@@ -92,9 +92,10 @@ def layer_work(system: TrainingSystem, plan: TrainingPlan, division: Division) -
 
     A micro-batch has M tokens; r is the recomputed share [Narayanan et al. 2021]; of `6 w`, `2 w (1 - u)` is not there
     with a share u of the parameters trained. The matrix products of a layer with w parameters count as one product,
-    M by `w / (h t)` by h, whose memory traffic the cache bounds [Hong & Kung 1981]. Element-wise kernels add theirs, and unfused attention adds `5 n a s M / t` bytes for scores moved n times. The
-    output head has `6 M h V / t` operations and moves `16 M V / t` bytes of logits. `products` are those that kernels
-    run, with padding and slowdown; attention has kernels of its own.
+    M by `w / (h t)` by h, whose memory traffic the cache bounds [Hong & Kung 1981]. Element-wise kernels add theirs,
+    and unfused attention adds `5 n a s M / t` bytes for scores moved n times. The output head has `6 M h V / t`
+    operations and moves `16 M V / t` bytes of logits. `products` are those that kernels run, with padding and slowdown;
+    attention has kernels of its own.
 
     **Returns:** operations [FLOP] and memory traffic [B] of a layer and of the output head, time of attention [s], and
     the activation bytes that tensor parallelism communicates [B].
