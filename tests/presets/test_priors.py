@@ -32,7 +32,7 @@ def test_few_numbers_are_priors_and_each_has_a_spread(name):
 def test_what_is_switched_off_has_no_effect():
     scenario = em.load_scenario("test-1b-h100")
     paths = switched_off(scenario)
-    assert len(paths) == 6
+    assert len(paths) == 4
 
     @eqx.filter_jit
     def outcome(system):

@@ -61,7 +61,7 @@ def test_ends_of_a_range():
         ("system.accelerator.roofline_exponent", "0.5", "0.5 is impossible; give a value of at least 1."),
         ("system.software.tensor_overlap", "1.2", "1.2 is impossible; give a share between 0 and 1."),
         ("system.facility.transformer_loss", "1.1", "1.1 is impossible"),
-        ("system.production_slowdown", "0.9", "0.9 is impossible; give a value of at least 1."),
+        ("system.production_slowdown", "0", "0 is impossible; give a value above 0."),
         ("system.node.chips", "0", "0 is impossible; give a value of at least 1."),
         ("system.facility.cooling.loop.flow", "0", "0 is impossible; give a value above 0."),
         ("system.reliability.chip_mtbf", "0 s", "0 s is impossible; give a value above 0 s."),
