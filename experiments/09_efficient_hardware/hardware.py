@@ -18,7 +18,7 @@ from energymodel.performance.sram import Sram, sram_access_energy
 from energymodel.physics.limits import landauer_energy
 from energymodel.presets.near_limit import thermal_voltage
 from energymodel.system.accelerator import Accelerator
-from energymodel.system.cluster import Network, Node
+from energymodel.system.cluster import Network, Node, Software
 from energymodel.system.training_system import TrainingSystem
 
 TODAY = 6.163e8  # k_B T ln 2 per operation of a whole H100 at 700 W and 40 % of its peak, docs/physics.md A0.8
@@ -138,7 +138,6 @@ def accelerator(chip: Accelerator, technology: Technology, choice: Choice, lanes
     memory_energy = chip.memory_energy / technology.rest
     memory = 8.0 * memory_energy * chip.reference_memory_utilization * bandwidth
     dynamic = operation_energy(chip, technology, choice) * chip.gemm_efficiency * peak
-    per_byte = (peak / bandwidth) / (chip.peak_flops / chip.memory_bandwidth)
     values = {
         "peak_flops": peak,
         "peak_flops_fp8": peak * chip.peak_flops_fp8 / chip.peak_flops,
@@ -151,7 +150,7 @@ def accelerator(chip: Accelerator, technology: Technology, choice: Choice, lanes
         "fixed_power": fixed,
         "idle_power": chip.idle_power * (leakage + fixed) / (chip.leakage.power + chip.fixed_power),
         "busy_power": dynamic + leakage + fixed + memory,
-        "gemm_half_size": chip.gemm_half_size * per_byte,  # as the presets scale it with FLOP per byte
+        "product_latency": chip.product_latency / technology.logic,
         "launch_overhead": chip.launch_overhead / technology.logic,
         "overhead_time": chip.overhead_time / technology.logic,
     }
@@ -173,9 +172,18 @@ def node(own: Node, technology: Technology, choice: Choice) -> Node:
             "latency": INNER_LATENCY + (own.scale_up.latency - INNER_LATENCY) / technology.rest,
         },
     )
+    library = _replaced(
+        own.collectives,
+        {
+            "start_latency": own.collectives.start_latency / technology.rest,
+            "protocol_latency": own.collectives.protocol_latency / technology.rest,
+        },
+    )
     values = {
         "overhead_power": own.overhead_power * rest_size,
         "host_bandwidth": own.host_bandwidth * technology.rest * rest_size,
+        "host_update_bandwidth": own.host_update_bandwidth * technology.rest * rest_size,
+        "collectives": library,
     }
     return eqx.tree_at(lambda node: node.scale_up, _replaced(own, values), link)
 
@@ -197,6 +205,12 @@ def network(own: Network, technology: Technology, choice: Choice) -> Network:
     return eqx.tree_at(lambda network: network.link, _replaced(own, values), link)
 
 
+def software(own: Software, technology: Technology) -> Software:
+    """Today's software, whose waits are control and keep pace with the logic."""
+    waits = ("microbatch_time", "collective_latency")
+    return _replaced(own, {name: getattr(own, name) / technology.logic for name in waits})
+
+
 def build(system: TrainingSystem, technology: Technology, choice: Choice) -> TrainingSystem:
     """A system of today (H100) with other technology and choices; the choices of today give today's back."""
     return _replaced(
@@ -205,6 +219,7 @@ def build(system: TrainingSystem, technology: Technology, choice: Choice) -> Tra
             "accelerator": accelerator(system.accelerator, technology, choice, system.node.scale_up.lanes),
             "node": node(system.node, technology, choice),
             "network": network(system.network, technology, choice),
+            "software": software(system.software, technology),
         },
     )
 

@@ -3,8 +3,10 @@
 Prints its tables, draws `efficient_hardware.png`, and writes `result.json` beside this file.
 """
 
+import operator
 import sys
 from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -45,32 +47,29 @@ Row = dict[str, Any]
 def sped_up(system: Any, rates: Any) -> Any:
     """The same system with each of `RATES` multiplied."""
     arithmetic, memory, within, beyond, latency, control = rates
-    chip, up, out = system.accelerator, system.node.scale_up, system.network.link
-    return eqx.tree_at(
-        lambda s: (
-            s.accelerator.peak_flops,
-            s.accelerator.memory_bandwidth,
-            s.accelerator.gemm_half_size,
-            s.node.scale_up.lane_bandwidth,
-            s.network.link.lane_bandwidth,
-            s.node.scale_up.latency,
-            s.network.link.latency,
-            s.accelerator.launch_overhead,
-            s.accelerator.overhead_time,
-        ),
-        system,
-        (
-            chip.peak_flops * arithmetic,
-            chip.memory_bandwidth * memory,
-            chip.gemm_half_size * arithmetic / memory,
-            up.lane_bandwidth * within,
-            out.lane_bandwidth * beyond,
-            up.latency / latency,
-            out.latency / latency,
-            chip.launch_overhead / control,
-            chip.overhead_time / control,
-        ),
-    )
+    rate_of = {
+        "accelerator.peak_flops": arithmetic,
+        "accelerator.memory_bandwidth": memory,
+        "node.scale_up.lane_bandwidth": within,
+        "network.link.lane_bandwidth": beyond,
+    }
+    time_of = {
+        "node.scale_up.latency": latency,
+        "network.link.latency": latency,
+        "node.collectives.start_latency": latency,
+        "node.collectives.protocol_latency": latency,
+        "accelerator.product_latency": control,
+        "accelerator.launch_overhead": control,
+        "accelerator.overhead_time": control,
+        "software.microbatch_time": control,
+        "software.collective_latency": control,
+    }
+
+    def fields(s: Any) -> tuple[Any, ...]:
+        return tuple(attrgetter(path)(s) for path in (*rate_of, *time_of))
+
+    factors = (*rate_of.values(), *(1.0 / rate for rate in time_of.values()))
+    return eqx.tree_at(fields, system, tuple(map(operator.mul, fields(system), factors)))
 
 
 @eqx.filter_jit(compiler_options=compiler_options(once=True))  # pyright: ignore[reportCallIssue]
