@@ -176,6 +176,7 @@ def _derived(chosen: Mapping[str, float], template: Mapping[str, Any]) -> dict[s
         "leakage.temperature_sensitivity": (temperature_sensitivity, "V / (n v_T T)"),
         "leakage.reference_temperature": (temperature, "the chosen junction temperature"),
         "gate.wake_energy": (of("gate.wake_energy") * leakage / of("leakage.power"), "in proportion to leakage"),
+        "product_latency": (of("product_latency") / faster, "control keeps pace with computation"),
         "launch_overhead": (of("launch_overhead") / faster, "control keeps pace with computation"),
         "overhead_time": (of("overhead_time") / faster, "control keeps pace with computation"),
         "heat_capacity": (of("heat_capacity") * area / of("die_area"), "in proportion to die area"),
