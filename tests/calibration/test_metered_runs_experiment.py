@@ -42,7 +42,7 @@ def test_accuracy_reached(stated):
     assert abs(cases["system, model, batch"]["energy_error"]) <= 0.10
     assert abs(cases["and layout"]["energy_error"]) <= 0.10
     assert abs(cases["and layout"]["time_error"]) <= 0.10
-    assert abs(cases["and measured time"]["energy_error"]) <= 0.05
+    assert abs(cases["and measured time"]["energy_error"]) <= 0.06
 
 
 def test_presets_reproduce_metered_nodes(stated):

@@ -49,7 +49,7 @@ def test_a_row_has_the_measured_step_time_within_eight_percent():
 
 def test_terms_add_up_and_tokens_per_second_follow():
     table = predict([ROW]).table()
-    terms = [name for name in table if name.endswith("_s") and name not in ("step_time_s", "tokens_per_s")]
+    terms = [name for name in table if name.endswith("_s") and not name.startswith(("step_time_", "tokens_"))]
     np.testing.assert_allclose(sum(table[name] for name in terms), table["step_time_s"], rtol=1e-12)
     np.testing.assert_allclose(table["tokens_per_s"] * table["step_time_s"], 64 * 2048, rtol=1e-12)
 
@@ -69,6 +69,7 @@ DELAYS = {
     "protocol": lambda s: s.node.collectives.protocol_latency,
     "framework": lambda s: s.software.collective_latency,
     "microbatch": lambda s: s.software.microbatch_time,
+    "product": lambda s: s.accelerator.product_latency,
 }
 
 
@@ -177,7 +178,7 @@ def test_wider_products_are_slower_and_need_more_memory(system, run):
     assert sixteen.memory < tf32.memory
     np.testing.assert_allclose(tf32.memory, fp32.memory, rtol=1e-12)
     # The share of the peak of the own precision hardly changes where arithmetic takes the time.
-    np.testing.assert_allclose(fp32.mfu, sixteen.mfu, rtol=0.25)
+    np.testing.assert_allclose(fp32.mfu, sixteen.mfu, rtol=0.3)
 
 
 @pytest.mark.parametrize("what", ["parameters", "gradients", "optimizer", "activations"])
@@ -209,7 +210,7 @@ def test_small_exchanges_take_a_tree_and_large_ones_a_ring(system, run):
         [run(eqx.tree_at(at, system, [tree, 0.0, latency]), row).step_time.data for tree in (0.0, 1.0)]
         for latency in (0.1, 1e-9)
     )
-    assert small[1] < 0.2 * small[0]
+    assert small[1] < 0.25 * small[0]
     np.testing.assert_allclose(large[1], large[0], rtol=1e-12)
 
 

@@ -43,7 +43,7 @@ def test_the_report_says_what_to_measure_and_what_to_change():
     assert "+10.0 %" in measured
     assert "-8.0 %" in measured
     assert "94 %" in measured
-    assert "derived" in measured
+    assert "measured" in measured
     assert "6 %" in _line(lines, "system.facility.cooling.coil_approach", "5 K", "15 K")
     assert "± 9.3 %" in _line(lines, "All 2 together")
     # The efficiency has a source, the approach is a prior: 5 of 87.
@@ -94,10 +94,10 @@ def test_json_is_strict_and_complete():
     assert tree["outputs"]["energy"] == expected
     row = rows["system.accelerator.gemm_efficiency"]
     assert (row["kind"], row["unit"], row["action"], row["distribution"]) == (
-        "derived",
+        "measured",
         "1",
         "measure",
-        "lognormal 0.1",
+        "lognormal 0.0087",
     )
     assert row["effects"]["energy"]["at_low"] == 110.0
     assert row["effects"]["energy"]["share"] == pytest.approx(82.0 / 87.0)
