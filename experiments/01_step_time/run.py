@@ -1,37 +1,28 @@
-"""Predict published step times and memory with constants fitted to other groups, and say the error.
+"""Predict published step times and memory with constants fitted to other groups of all clusters, and say the error.
 
 `python experiments/01_step_time/run.py [--data FOLDER] [--write-presets]`
 """
 
 import argparse
 import sys
-import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import adapters
+import held_out_groups
 import memory_labels
 import numpy as np
-import runs
-import throughput
-from cluster_fit import ClusterFit, fit_cluster
-from cluster_presets import write_presets
-from clusters import CLUSTERS, system_of, unit_of
-from table_clusters import TABLE_CLUSTERS
 
-from energymodel.calibration.layout_table import layouts
-from energymodel.calibration.predicted_step import with_constants
-from energymodel.calibration.step_prediction import predict
+from energymodel.presets.files import ROOT, read_toml
+from energymodel.report import toml_text
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs
 
 HERE = Path(__file__).parent
 DATA = HERE.parent / "data"
-ALL_CLUSTERS = {**CLUSTERS, **TABLE_CLUSTERS}
 BUSY = "nanotron, MFU > 25 %"
-MODEL, NOTHING_FITTED = "model", "all rows; constants of the cluster from other runs"
+MODEL = "model"
 SETS = {
     "korthikanti": (MODEL, "Megatron-LM, 22B to 1T on 8 to 512 A100", "Calculon 3.65 %, largest 8.87 %"),
     "vtrain-single": ("hidden size and depth", "Megatron-DeepSpeed on 2 to 8 A100", "Calculon 42 %, llm-analysis 60 %"),
@@ -41,12 +32,12 @@ SETS = {
     "mpt": (MODEL, "llm-foundry on 8 to 512 A100 and H100", ""),
     "megatron-bridge": (MODEL, "Megatron-Bridge on H100, B200, B300, GB200, GB300", ""),
     "torchtitan": ("model; long sequences apart", "torchtitan on H100 at 500 W", ""),
-    "maxtext": (MODEL, "MaxText on TPU v5p and v5e", ""),
-    "nemo": (MODEL, "NeMo on H100", ""),
-    "dgxc": (MODEL, "dgxc-benchmarking on H100 and GB200", ""),
-    "narayanan": (NOTHING_FITTED, "Megatron-LM, weak scaling, 1.7B to 1T on A100", ""),
-    "mt-nlg": (NOTHING_FITTED, "MT-NLG 530B on A100", ""),
-    "mlperf gpt3": (NOTHING_FITTED, "MLPerf GPT-3 175B on H100 in 8 bits", ""),
+    "maxtext": (MODEL, "MaxText on TPU v5p, v5e and v6e", ""),
+    "nemo": (MODEL, "NeMo on H100 and B200", ""),
+    "dgxc": (MODEL, "dgxc-benchmarking on H100, B200 and GB200", ""),
+    "narayanan": (MODEL, "Megatron-LM, weak scaling, 1.7B to 1T on A100", ""),
+    "mt-nlg": ("all rows of the cluster", "MT-NLG 530B on A100", ""),
+    "mlperf gpt3": ("GPU count", "MLPerf GPT-3 175B on H100 in 8 bits", ""),
 }
 """What was held out of the fit of each set, what it covers, and what peers achieve on the same rows, on the mean."""
 
@@ -61,11 +52,10 @@ class Error(NamedTuple):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=DATA, help="folder of the CSV files")
-    parser.add_argument("--write-presets", action="store_true", help="write fitted constants to the cluster presets")
+    parser.add_argument("--write-presets", action="store_true", help="write memory constants to the cluster presets")
     chosen = parser.parse_args()
-    rows = read_all(chosen.data)
-    fits, errors = fit_all(rows)
-    errors += unfitted(chosen.data, fits)
+    rows = held_out_groups.measured_runs.read_all(chosen.data)
+    errors = [Error(*found) for found in held_out_groups.held_out_errors(rows)]
     sets = by_set(errors)
     for name, own in sets.items():
         print_set(name, own)
@@ -76,11 +66,6 @@ def main() -> None:
         ],
         "sets": [{"set": name, **summary(own)} for name, own in sets.items()],
         "best_layout": [regret([one for one in errors if one.row["set"] in ("nanotron", "vtrain-multi")])],
-        "constants": [
-            {"cluster": name, "constant": one.path, "value": value, "low": low, "high": high, "unit": unit_of(one.path)}
-            for name, found in fits.items()
-            for one, value, low, high in zip(found.constants, found.values, found.low, found.high, strict=True)
-        ],
     }
     remembered, memory_constants = [row for row in rows if row["set"] == "nanotron"], {}
     if remembered:
@@ -95,70 +80,19 @@ def main() -> None:
     outputs.keep(tables, HERE)
     draw(sets)
     if chosen.write_presets:
-        write_presets(ALL_CLUSTERS, fits, memory_constants)
+        write_memory(memory_constants)
 
 
-def read_all(folder: Path) -> list[dict[str, Any]]:
-    """All sets that the folder has, in the columns of the table."""
-    sources = [
-        ("megatron_a100_iteration_times.csv", adapters.korthikanti),
-        ("vtrain_a100_iteration_times.csv", adapters.vtrain),
-        ("nanotron_h100_sweep.csv", adapters.nanotron),
-        ("throughput_tables.csv", adapters.mpt),
-        ("throughput_tables.csv", throughput.megatron_bridge),
-        ("throughput_tables.csv", throughput.torchtitan),
-        ("throughput_tables.csv", throughput.maxtext),
-        ("throughput_tables.csv", throughput.nemo),
-    ]
-    rows: list[dict[str, Any]] = []
-    for name, adapter in sources:
-        if (folder / name).is_file():
-            rows += adapter(adapters.read(folder / name))
-    return rows
-
-
-def timed_as(row: dict[str, Any]) -> str:
-    """The cluster to which the times of a row's cluster are fitted."""
-    return ALL_CLUSTERS[row["cluster"]].timed_as or row["cluster"]
-
-
-def fit_all(rows: list[dict[str, Any]]) -> tuple[dict[str, ClusterFit], list[Error]]:
-    """Constants of each cluster from all of its timed rows, and the error of each row where its group is held out."""
-    timed: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in rows:
-        if row["step_time_s"] != "" and not row.get("degraded"):
-            timed[timed_as(row)].append(row)
-    fits: dict[str, ClusterFit] = {}
-    errors: list[Error] = []
-    for name, cluster in ALL_CLUSTERS.items():
-        own = timed[name]
-        if len(own) < len(cluster.constants) + 2:
-            continue
-        began = time.perf_counter()
-        groups = [row["group"] for row in own]
-        fits[name] = found = fit_cluster(system_of(cluster), layouts(own), cluster.constants, groups)
-        errors += map(Error, own, found.held_out)
-        print(f"\n{name}: {cluster.title}, {len(own)} rows, {time.perf_counter() - began:.0f} s\n{found}", flush=True)
-    return fits, errors
-
-
-def unfitted(folder: Path, fits: dict[str, ClusterFit]) -> list[Error]:
-    """Errors of runs that no fit has seen, with the constants of a cluster like theirs."""
-    rows: list[dict[str, Any]] = []
-    for name, adapter in (
-        ("published_parallelism_points.csv", runs.parallelism_points),
-        ("mlperf_gpt3_h100.csv", runs.mlperf),
-    ):
-        if (folder / name).is_file():
-            rows += adapter(adapters.read(folder / name))
-    rows = [row for row in rows if row["cluster"] in fits]
-    if not rows:
-        return []
-    names = {row["cluster"] for row in rows}
-    systems = {name: with_constants(system_of(ALL_CLUSTERS[name]), fits[name].by_path) for name in names}
-    predicted = predict(layouts(rows), systems).table()["step_time_s"]
-    measured = np.asarray([float(row["step_time_s"]) for row in rows])
-    return list(map(Error, rows, np.log(predicted / measured)))
+def write_memory(constants: dict[str, dict[str, float]]) -> None:
+    """The memory constants of clusters, into their presets."""
+    for name, own in constants.items():
+        path = ROOT / "clusters" / f"{name}.toml"
+        preset = read_toml(path)
+        software = preset["system"]["software"]
+        for constant, value in own.items():
+            key = constant.removeprefix("software.")
+            software[key] = {**software[key], "value": float(f"{value:.5g}")}
+        path.write_text(toml_text.dumps(preset), encoding="utf-8")
 
 
 def by_set(errors: list[Error]) -> dict[str, list[Error]]:
@@ -201,7 +135,7 @@ def regret(errors: list[Error]) -> dict[str, float]:
     groups: dict[Any, list[tuple[float, float]]] = defaultdict(list)
     for row, log in errors:
         measured = float(row["step_time_s"]) / float(row["batch_sequences"])
-        key = (row["set"], timed_as(row), row["hidden"], row["layers"], row["chips"])
+        key = (row["set"], row["cluster"], row["hidden"], row["layers"], row["chips"])
         groups[key].append((measured * np.exp(log), measured))
     losses = [
         min(pairs)[1] / min(measured for _, measured in pairs) - 1.0 for pairs in groups.values() if len(pairs) >= 3

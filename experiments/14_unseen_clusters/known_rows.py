@@ -1,6 +1,7 @@
 """What does a cluster that nobody has fitted look like once a few of its rows are known?"""
 
 import numpy as np
+from jaxtyping import Float
 from pooled_fit import FREEDOM, ClusterRuns
 
 from energymodel.presets.step_population import Coordinates
@@ -8,10 +9,16 @@ from energymodel.presets.step_population import Coordinates
 STEPS = 25
 
 
-def updated(known: Coordinates, scatter: float, rows: ClusterRuns) -> Coordinates:
-    """Constants after some rows, by Gauss-Newton with Student's weights from what was known before."""
+def updated(
+    known: Coordinates, scatter: float, rows: ClusterRuns, start: Float[np.ndarray, " constants"] | None = None
+) -> Coordinates:
+    """Constants after some rows, by Gauss-Newton with Student's weights from what was known before.
+
+    The search may start elsewhere than at the mean of what was known.
+    """
     information = np.linalg.inv(known.covariance)
-    trial, z, best, damping, state = known.mean, known.mean, np.inf, 1e-3, None
+    trial = known.mean if start is None else start
+    z, best, damping, state = trial, np.inf, 1e-3, None
     scale = scatter / 1.3
     for _ in range(STEPS):
         e, J = rows.errors(Coordinates(trial, known.covariance))

@@ -3,7 +3,6 @@
 import importlib
 import json
 import sys
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -97,15 +96,6 @@ def test_the_layouts_that_are_picked_are_nearly_the_fastest():
     (best,) = RESULT["best_layout"]
     assert best["groups"] > 50
     assert best["mean_percent"] <= 4.0
-
-
-def test_fitted_constants_lie_within_their_physical_range():
-    per_cluster = Counter(row["cluster"] for row in RESULT["constants"])
-    assert max(per_cluster.values()) <= 6
-    for row in RESULT["constants"]:
-        assert row["low"] <= row["value"] <= row["high"]
-        if row["constant"].endswith("efficiency"):
-            assert 0.0 < row["low"] <= row["high"] <= 1.0
 
 
 def test_presets_tell_which_runs_fail(experiment):
