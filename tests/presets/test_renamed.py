@@ -147,6 +147,7 @@ def test_a_dropped_number_warns_with_what_says_it_now():
         found = load_scenario(SMALL, {"system.software.collective_steps": 2})
     assert found.system.software == load_scenario(SMALL).system.software
 
+
 def test_numbers_that_measured_ones_replace_are_left_out():
     chip = {"system": {"accelerator": {"preset": "h100-sxm", "gemm_half_size": 165.0}}}
     with pytest.warns(FutureWarning, match='"gemm_half_size" is not used any more'):
