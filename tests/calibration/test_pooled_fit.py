@@ -1,0 +1,97 @@
+"""Does the joint fit of experiment 14 find the effects that made the data, despite outliers?"""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from energymodel.calibration.cluster_source import cluster_system
+from energymodel.calibration.layout_table import INPUTS, layouts
+from energymodel.calibration.step_slopes import log_step_times
+from energymodel.presets.step_population import NAMES, STEP_CONSTANTS
+from experiment import Experiment
+
+PRODUCTS, SLOWDOWN = "software.product_efficiency", "production_slowdown"
+CLUSTERS = [(framework, f"{framework}-{at}") for framework in ("fast", "slow") for at in range(3)]
+TRUTH = {"fast": {PRODUCTS: 0.15, SLOWDOWN: -0.05}, "slow": {PRODUCTS: -0.15, SLOWDOWN: 0.05}}
+"""Effects of frameworks on coordinates; on average none."""
+NOISE = 0.01
+
+
+@pytest.fixture(scope="module")
+def pooled():
+    return Experiment("14_unseen_clusters").module("pooled_fit")
+
+
+@pytest.fixture(scope="module")
+def runs(pooled):
+    rng = np.random.default_rng(1)
+    rows = [
+        {
+            "cluster": "megatron-a100",
+            "layers": 24,
+            "hidden": hidden,
+            "heads": hidden // 128,
+            "vocabulary": 51200,
+            "sequence": 2048,
+            "chips": 8,
+            "batch_sequences": 32,
+            "tensor": tensor,
+            "microbatch": micro,
+        }
+        for hidden in (2048, 4096, 8192)
+        for tensor in (1, 4, 8)
+        for micro in (1, 4)
+    ]
+    table = layouts(rows).columns
+    columns = {column.name: table[column.name] for column in INPUTS}
+    groups = np.array([str(row["hidden"]) for row in rows])
+    system, found = cluster_system("megatron-a100"), []
+    middle = np.array([one.middle for one in STEP_CONSTANTS.values()])
+    for framework, cluster in CLUSTERS:
+        effects = np.array([TRUTH[framework].get(name, 0.0) for name in NAMES])
+        times, _ = log_step_times(middle + effects, system, columns)
+        times = np.exp(times + rng.normal(0.0, NOISE, len(rows)))
+        times[3] *= 4.0  # a run that something else slowed
+        labels = {"framework": framework, "chip": "a100-sxm4-80gb", "cluster": cluster}
+        found.append(pooled.ClusterRuns(labels, system, columns, times, groups))
+    return found
+
+
+@pytest.fixture(scope="module")
+def found(pooled, runs):
+    return pooled.pooled_fit(runs)
+
+
+def test_labels_have_their_effects(found):
+    counts = Counter(level for level, _, _ in found.effects.keys)
+    varying = {level: sum(one.spread(level) > 0.0 for one in STEP_CONSTANTS.values()) for level in counts}
+    assert counts == {
+        level: varying[level] * n for level, n in (("mean", 1), ("framework", 2), ("chip", 1), ("cluster", 6))
+    }
+
+
+def test_frameworks_differ_as_they_were_made_to(found):
+    """Rate of products and slowdown together, to which times of products say little of each alone."""
+    known = [found.of({"framework": name, "chip": "a100-sxm4-80gb"}).mean for name in ("fast", "slow")]
+    faster = known[0] - known[1]
+    made = [TRUTH["fast"].get(name, 0.0) - TRUTH["slow"].get(name, 0.0) for name in (PRODUCTS, SLOWDOWN)]
+    here = [faster[NAMES.index(name)] for name in (PRODUCTS, SLOWDOWN)]
+    np.testing.assert_allclose(here[0] - here[1], made[0] - made[1], rtol=0.25)
+    assert here[0] > 0.0 > here[1]
+
+
+def test_every_cluster_is_predicted_within_its_noise_and_the_outlier_stands_out(found, runs):
+    for one in runs:
+        errors, _ = one.errors(found.of(one.labels))
+        assert np.median(np.abs(np.delete(errors, 3))) < 2.0 * NOISE
+        np.testing.assert_allclose(errors[3], -np.log(4.0), atol=0.1)
+
+
+def test_a_cluster_that_it_has_not_seen_is_less_certain(found, runs):
+    seen, unseen = runs[0].labels, {**runs[0].labels, "cluster": "new"}
+    _, slopes = runs[0].errors(found.of(seen))
+    spread = [np.einsum("ri,ij,rj->r", slopes, found.of(one).covariance, slopes) for one in (seen, unseen)]
+    assert np.all(spread[0] < spread[1])
+    # What a level was made to differ by lies within what another framework may differ by.
+    assert found.scatter < 0.1
