@@ -34,7 +34,7 @@ SETS = {
     "torchtitan": ("model; long sequences apart", "torchtitan on H100 at 500 W", ""),
     "maxtext": (MODEL, "MaxText on TPU v5p, v5e and v6e", ""),
     "nemo": (MODEL, "NeMo on H100 and B200", ""),
-    "dgxc": (MODEL, "dgxc-benchmarking on H100, B200 and GB200", ""),
+    "dgxc": (MODEL, "dgxc-benchmarking on H100 and GB200", ""),
     "narayanan": (MODEL, "Megatron-LM, weak scaling, 1.7B to 1T on A100", ""),
     "mt-nlg": ("all rows of the cluster", "MT-NLG 530B on A100", ""),
     "mlperf gpt3": ("GPU count", "MLPerf GPT-3 175B on H100 in 8 bits", ""),
