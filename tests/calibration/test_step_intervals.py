@@ -1,0 +1,97 @@
+"""Are predictions as unsure as what is known of the cluster, and surer after measured rows?"""
+
+import math
+
+import numpy as np
+import pytest
+
+import energymodel as em
+from energymodel.calibration.cluster_source import cluster_scenario, cluster_system
+from energymodel.calibration.layout_table import INPUTS, layouts
+from energymodel.calibration.step_prediction import predict
+from energymodel.calibration.step_slopes import known_constants, step_time_spread
+from energymodel.presets.step_population import NAMES
+from energymodel.report.calibration_report import calibration_toml
+
+FITTED, UNFITTED = "megatron-a100", "a100-sxm4-80gb + megatron"
+PATH = "software.product_efficiency"
+ROWS = [
+    {"model": "megatron-22b", "chips": 8, "tensor": t, "pipeline": 1, "batch_sequences": 16, "microbatch": m}
+    for t, m in ((8, 2), (4, 1), (8, 4))
+]
+
+
+def interval(cluster, level="", changes=()):
+    found = predict(ROWS, cluster=cluster, changes=changes).table()
+    return found[f"step_time_low{level}_s"], found["step_time_s"], found[f"step_time_high{level}_s"]
+
+
+@pytest.mark.parametrize("cluster", [FITTED, UNFITTED])
+def test_ends_are_those_of_a_lognormal_distribution(cluster):
+    # 1.64485 and 0.67449 standard deviations: 90 and 50 % of the normal distribution.
+    (low, middle, high), (low_50, _, high_50) = interval(cluster), interval(cluster, "_50")
+    assert np.all(low < low_50)
+    assert np.all(high_50 < high)
+    np.testing.assert_allclose(low * high, middle**2, rtol=1e-9)
+    np.testing.assert_allclose(np.log(high / middle) / np.log(high_50 / middle), 1.64485 / 0.67449, rtol=1e-4)
+
+
+def test_a_fitted_cluster_is_surer_than_one_of_its_chip_and_framework_and_that_than_a_new_framework():
+    fitted, unfitted, unknown = (
+        np.log(high / low) for low, _, high in map(interval, (FITTED, UNFITTED, "mi300x + maxtext"))
+    )
+    assert np.all(fitted < unfitted)
+    assert np.all(unfitted < unknown)
+
+
+def test_a_number_that_is_set_is_exact():
+    free = known_constants(cluster_scenario(UNFITTED))
+    held = known_constants(cluster_scenario(UNFITTED, [f"system.{PATH}=0.7"]))
+    at = NAMES.index(PATH)
+    assert held.coordinates.mean[at] == pytest.approx(math.log(0.7))
+    assert not held.coordinates.covariance[at].any()
+    assert not held.coordinates.covariance[:, at].any()
+    others = np.arange(len(NAMES)) != at
+    np.testing.assert_array_equal(
+        held.coordinates.covariance[np.ix_(others, others)], free.coordinates.covariance[np.ix_(others, others)]
+    )
+    assert free.coordinates.covariance[at, at] > 0.0
+
+
+def test_with_all_constants_exact_the_scatter_is_left():
+    scenario = cluster_scenario(UNFITTED)
+    known = known_constants(scenario)
+    exact = known._replace(coordinates=known.coordinates._replace(covariance=np.zeros((len(NAMES), len(NAMES)))))
+    columns = layouts([{**row, "cluster": UNFITTED} for row in ROWS]).columns
+    spread = step_time_spread(exact, scenario.system, {column.name: columns[column.name] for column in INPUTS})
+    np.testing.assert_allclose(spread, known.scatter, rtol=1e-12)
+
+
+@pytest.fixture(scope="module")
+def calibrated(tmp_path_factory):
+    """Calibrations of the unfitted cluster to one row that is 1.5 times slower, without noise."""
+    rows = [
+        {"model": model, "chips": 8 * n, "tensor": t, "pipeline": 1, "batch_sequences": 16 * n, "microbatch": m}
+        for model in ("megatron-22b",)
+        for n, t, m in [(n, t, m) for n in (1, 2, 4) for t, m in ((8, 2), (8, 4), (4, 1), (8, 1))]
+    ]
+    times = 1.5 * predict(rows, {"it": cluster_system(UNFITTED)}, cluster="it").table()["step_time_s"]
+    folder, found = tmp_path_factory.mktemp("few"), {}
+    for count in (1,):
+        table = folder / f"{count}.csv"
+        chosen = [{**row, "step_time_s": time} for row, time in zip(rows[:count], times[:count], strict=True)]
+        lines = [",".join(map(str, one)) for one in (chosen[0], *(row.values() for row in chosen))]
+        table.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        written = folder / f"{count}.toml"
+        fitted = em.calibrate("step-time", table, prior=UNFITTED)
+        written.write_text(calibration_toml(fitted), encoding="utf-8")
+        found[count] = predict(rows, cluster=written).table()
+    found["before"] = predict(rows, cluster=UNFITTED).table()
+    return found, times
+
+
+def test_one_row_moves_the_level_of_all(calibrated):
+    found, times = calibrated
+    before, after = (np.mean(np.log(found[which]["step_time_s"] / times)) for which in ("before", 1))
+    assert before == pytest.approx(-math.log(1.5))
+    assert abs(after) < 0.5 * abs(before)
