@@ -41,6 +41,7 @@ class FitOptions(NamedTuple):
     - `loss`: how errors far above the noise count: linearly ("huber", and smoothly so "pseudo-huber"), by their
       logarithm ("cauchy") or in full ("squares").
     - `threshold`: where that begins [noise].
+    - `noise_is_known`: take the given noise for that of the errors, however they scatter.
     - `estimate_noise`: find the noise of each output from the errors; else keep what was given.
     - `starts`: points from which the search begins, the first is the prior's median.
     - `steps`: at most, of a search.
@@ -50,6 +51,7 @@ class FitOptions(NamedTuple):
 
     loss: Loss = "pseudo-huber"
     threshold: float = 2.0
+    noise_is_known: bool = False
     estimate_noise: bool = True
     starts: int = 8
     steps: int = 200
@@ -146,7 +148,8 @@ def fit(problem: FitProblem) -> FitResult:
             break
         scale = estimate.noise
         starts = np.where(np.isfinite(found.coordinates), found.coordinates, prior.mean)
-    data = information(slopes, weights, estimate.noise, _thresholds(options, scale, estimate.noise))
+    noise = scale if options.noise_is_known else estimate.noise
+    data = information(slopes, weights, noise, _thresholds(options, scale, noise))
     with jax.enable_x64(True):
         values = values_of(problem.constants, found.coordinates[best])
     return FitResult(
@@ -156,7 +159,7 @@ def fit(problem: FitProblem) -> FitResult:
         coordinates=found.coordinates[best],
         covariance=np.linalg.inv(data + prior.information),
         weights=weights,
-        noise=estimate.noise,
+        noise=noise,
         scale=scale,
         freedom=estimate.freedom,
         errors=errors,

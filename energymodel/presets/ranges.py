@@ -88,7 +88,7 @@ RANGES: dict[tuple[str, str], Range] = {
     ),
     **_fields("Software", "usable_memory", SHARE_ABOVE_ZERO),
     **_fields("Software", "product_efficiency fp8_efficiency fp4_efficiency attention_efficiency", ABOVE_ZERO),
-    **_fields("Software", "kept_expert_inputs", SHARE),
+    **_fields("Software", "kept_expert_inputs kept_latent_heads", SHARE),
     **_fields("Transformer", "layers hidden heads kv_heads head_size vocabulary sequence", AT_LEAST_ONE),
     **_fields("Transformer", "experts active_experts expert_imbalance", AT_LEAST_ONE),
     **_fields("Transformer", "gated tied flash alternating_dense local_layers parallel_block", SHARE),

@@ -116,6 +116,9 @@ class Software(eqx.Module):
     microbatch_time: Real = real("s", 0.0, doc="launch overhead of a micro-batch outside its layers")
     expert_launch: Real = real("1", 0.0, doc="more launch overhead of a layer with experts, over that of one without")
     activation_copies: Real = real("1", 1.0, doc="activation memory over what the backward pass needs")
+    kept_latent_heads: Real = real(
+        "1", 1.0, doc="share of the queries, keys and values made from latents that is kept for the backward pass"
+    )
     kept_expert_inputs: Real = real("1", 1.0, doc="share of what enters products of routed experts kept for backward")
     logit_bytes: Real = real("B", 8.0, doc="logits, softmax and gradients, per token and vocabulary entry")
     kept_logit_bytes: Real = real("B", 0.0, doc="the same, kept from the previous micro-batch")

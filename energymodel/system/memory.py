@@ -297,7 +297,8 @@ def activation_bytes(system: TrainingSystem, plan: TrainingPlan, division: Divis
     with_experts = _expert_layer_share(system, plan, _fullest_rank_layers(system, plan))
     ratio = workload.feed_forward / workload.hidden
     effective = with_experts * copies + (1.0 - with_experts) * feed_forward / workload.expert_block
-    attention = workload.kept_attention_width / workload.hidden
+    made_again = workload.latent * (1.0 - software.kept_latent_heads) * (workload.query_width + workload.kv_width)
+    attention = (workload.kept_attention_width - made_again) / workload.hidden
     stored = stored_bytes_per_unit(workload.gated, ratio, attention, effective)
     narrow = 1.0 - 0.5 * jnp.asarray(layout.fp8) - 0.75 * layout.fp4
     inputs = workload.mixture * with_experts * routed * (2.0 + 2.0 * ratio * workload.gated) * narrow

@@ -56,9 +56,11 @@ def busy_alone(system):
             s.network.link.lane_power,
             s.reliability.checkpoint_time,
             s.reliability.restart_time,
+            s.software.microbatch_time,
+            s.accelerator.product_latency,
         ),
         system,
-        [real(0.0)] * 12,
+        [real(0.0)] * 14,
     )
 
 

@@ -39,8 +39,13 @@ def run():
 
 @pytest.fixture(scope="module")
 def system():
-    at = lambda s: (s.accelerator.launch_overhead, s.software.expert_launch, s.software.microbatch_time)  # noqa: E731
-    return eqx.tree_at(at, cluster_system(ROW["cluster"]), (LAUNCH, 0.85, 0.003))
+    at = lambda s: (  # noqa: E731
+        s.accelerator.launch_overhead,
+        s.software.expert_launch,
+        s.software.microbatch_time,
+        s.production_slowdown,
+    )
+    return eqx.tree_at(at, cluster_system(ROW["cluster"]), (LAUNCH, 0.85, 0.003, 1.0))
 
 
 def columns(**changes):

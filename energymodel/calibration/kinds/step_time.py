@@ -40,7 +40,7 @@ SETTING_COLUMNS = (
 STEP_TIME_COLUMNS = (*SETTING_COLUMNS, MEASURED)
 SETTING = tuple(one.name for one in SETTING_COLUMNS)
 
-OPTIONS = FitOptions(loss="cauchy", estimate_noise=False, starts=1, tolerance=1e-6, steps=80)
+OPTIONS = FitOptions(loss="cauchy", estimate_noise=False, noise_is_known=True, starts=1, tolerance=1e-6, steps=80)
 MOST_FITTED = 256
 """Rows that are fitted; of a longer file evenly chosen ones, because a row takes many formulas."""
 
