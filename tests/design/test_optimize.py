@@ -59,7 +59,7 @@ def test_plan_is_what_evaluate_says(optimum):
     np.testing.assert_allclose(outcome.energy.total, optimum.value, rtol=1e-12)
 
 
-@pytest.mark.parametrize("wanted", [3_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("wanted", [50, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_not_beaten_by_random_realizable_plans(scenario, optimum, wanted):
     """So many plans that obey every limit at the same loss: promising layouts, whole counts, other clocks."""
     problem = formulate(scenario, optimum.baseline)
@@ -74,7 +74,7 @@ def test_not_beaten_by_random_realizable_plans(scenario, optimum, wanted):
     values = jax.jit(formulation, compiler_options=compiler_options())
 
     feasible, best = 0, math.inf
-    for _ in range(wanted // 5):
+    for _ in range(12 * wanted):
         count = 4096
         pick = random.integers(len(lattice.tensor), size=count)
         layouts = jax.tree.map(lambda leaf, pick=pick: leaf[pick], lattice)

@@ -192,7 +192,8 @@ def test_elasticities_that_are_known_in_advance(found):
     assert rows["plan.goal.tokens"]["energy"].elasticity == pytest.approx(1.0, rel=1e-9)
     assert rows["plan.goal.tokens"]["time"].elasticity == pytest.approx(1.0, rel=1e-9)
     peak, efficiency = (rows[f"system.accelerator.{name}"]["energy"] for name in ("peak_flops", "gemm_efficiency"))
-    assert peak.elasticity == pytest.approx(efficiency.elasticity, rel=1e-9)
+    # Attention has an efficiency of its own.
+    assert peak.elasticity < efficiency.elasticity < 0.0
     assert rows["system.market.price.electricity"]["energy"].elasticity == 0.0
 
 

@@ -65,7 +65,14 @@ BOUNDS = {
         "plan.chips=2048",
     ],
     "two experts": ["system.workload.experts=2", "plan.layout.expert=2"],
-    "one node": ["plan.chips=8", "plan.layout.tensor=8", "plan.layout.pipeline=1", "plan.layout.virtual_stages=1"],
+    "one node": [
+        "plan.chips=8",
+        "plan.layout.tensor=8",
+        "plan.layout.pipeline=1",
+        "plan.layout.virtual_stages=1",
+        # The start of a collective that a single rank does not have is a kink.
+        "system.software.collective_latency=5 us",
+    ],
     "one chip": [
         "plan.chips=1",
         "plan.layout.tensor=1",
