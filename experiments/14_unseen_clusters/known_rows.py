@@ -18,7 +18,8 @@ def updated(
     """
     information = np.linalg.inv(known.covariance)
     trial = known.mean if start is None else start
-    z, best, damping, state = trial, np.inf, 1e-3, None
+    z, best, damping = trial, np.inf, 1e-3
+    gradient, matrix = np.zeros(len(trial)), information
     scale = scatter / 1.3
     for _ in range(STEPS):
         e, J = rows.errors(Coordinates(trial, known.covariance))
@@ -28,12 +29,11 @@ def updated(
         if objective < best:
             weight = (FREEDOM + 1) / (FREEDOM + (e / scale) ** 2) / scale**2
             best, z, damping = objective, trial, 0.2 * damping
-            state = (information @ away + J.T @ (weight * e), information + (J.T * weight) @ J)
+            gradient, matrix = information @ away + J.T @ (weight * e), information + (J.T * weight) @ J
         else:
             damping *= 8.0
-        gradient, matrix = state
         move = np.linalg.solve(matrix + damping * np.diag(np.diag(matrix)), gradient)
         if 0.5 * gradient @ move < 0.01 or (0 < gained < 0.01):
             break
         trial = z - min(1.0, 1.5 / np.max(np.abs(move))) * move
-    return Coordinates(z, np.linalg.inv(state[1]))
+    return Coordinates(z, np.linalg.inv(matrix))

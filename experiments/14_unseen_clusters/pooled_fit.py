@@ -113,11 +113,11 @@ def pooled_fit(
     if start is not None:
         earlier = dict(zip(start.effects.keys, start.mean, strict=True))
         theta = np.array([earlier.get(key, own) for key, own in zip(effects.keys, theta, strict=True)])
-    for at in range(rounds):
+    for at in range(rounds - 1):
         theta, found = _search(runs, effects, theta, spreads, lambda text, at=at: progress(f"round {at}, {text}"))
-        covariance = np.linalg.inv(found.matrix)
-        if at + 1 < rounds:
-            spreads = _estimated(effects, theta, covariance, found, spreads)
+        spreads = _estimated(effects, theta, np.linalg.inv(found.matrix), found, spreads)
+    theta, found = _search(runs, effects, theta, spreads, lambda text: progress(f"last round, {text}"))
+    covariance = np.linalg.inv(found.matrix)
     return StepPopulation(effects, theta, covariance, spreads.effects, spreads.group, TAILS * spreads.row)
 
 
@@ -140,15 +140,8 @@ def _estimated(effects: Effects, theta: np.ndarray, covariance: np.ndarray, foun
 def _search(
     runs: Sequence[ClusterRuns], effects: Effects, theta: np.ndarray, spreads: Spreads, progress: Callable[[str], None]
 ) -> tuple[np.ndarray, _Sums]:
-    trial, best, damping = theta, None, 1e-3
+    best, damping, gained = _sums(runs, effects, theta, spreads), 1e-3, np.inf
     for step in range(MOST_STEPS):
-        found = _sums(runs, effects, trial, spreads)
-        gained = np.inf
-        if best is None or found.objective < best.objective:
-            gained = np.inf if best is None else best.objective - found.objective
-            theta, best, damping = trial, found, 0.2 * damping
-        else:
-            damping *= 8.0
         move = np.linalg.solve(best.matrix + damping * np.diag(np.diag(best.matrix)), best.gradient)
         left = 0.5 * float(best.gradient @ move)
         progress(f"step {step}: {best.objective:.3f}, {left:.3g} left")
@@ -156,6 +149,12 @@ def _search(
             break
         farthest = max(float(np.max(np.abs(effects.design(_all(one)) @ move))) for one in runs)
         trial = theta - min(1.0, FARTHEST / max(farthest, 1e-12)) * move
+        found, gained = _sums(runs, effects, trial, spreads), np.inf
+        if found.objective < best.objective:
+            gained = best.objective - found.objective
+            theta, best, damping = trial, found, 0.2 * damping
+        else:
+            damping *= 8.0
     return theta, best
 
 
@@ -175,11 +174,8 @@ def _sums(runs: Sequence[ClusterRuns], effects: Effects, theta: np.ndarray, spre
         slopes = slopes @ design
         for group in dict.fromkeys(one.groups.tolist()):
             own = one.groups == group
-            e, J, shared = errors[own], slopes[own], 0.0
-            for _ in range(SHARED_ROUNDS):
-                weight = (FREEDOM + 1.0) / (FREEDOM + ((e - shared) / spreads.row) ** 2) / spreads.row**2
-                inner = 1.0 / (1.0 / spreads.group**2 + float(np.sum(weight)))
-                shared = inner * float(np.sum(weight * e))
+            e, J = errors[own], slopes[own]
+            weight, inner, shared = _shared_error(e, spreads)
             WJ, We = weight[:, None] * J, weight * e
             matrix += J.T @ WJ - inner * np.outer(np.sum(WJ, 0), np.sum(WJ, 0))
             gradient = gradient + J.T @ We - inner * np.sum(WJ, 0) * np.sum(We)
@@ -188,3 +184,17 @@ def _sums(runs: Sequence[ClusterRuns], effects: Effects, theta: np.ndarray, spre
             group_squares.append(shared**2 + inner)
             row_squares += (weight * spreads.row**2 * ((e - shared) ** 2 + inner / len(e))).tolist()
     return _Sums(objective, gradient, matrix, np.array(group_squares), np.array(row_squares))
+
+
+def _shared_error(errors: np.ndarray, spreads: Spreads) -> tuple[np.ndarray, float, float]:
+    """Weights of the errors of a group by Student's distribution, and the error that they share, with its variance."""
+
+    def weights(shared: float) -> np.ndarray:
+        return (FREEDOM + 1.0) / (FREEDOM + ((errors - shared) / spreads.row) ** 2) / spreads.row**2
+
+    shared = 0.0
+    for _ in range(SHARED_ROUNDS):
+        weight = weights(shared)
+        shared = float(np.sum(weight * errors)) / (1.0 / spreads.group**2 + float(np.sum(weight)))
+    weight = weights(shared)
+    return weight, 1.0 / (1.0 / spreads.group**2 + float(np.sum(weight))), shared

@@ -172,7 +172,7 @@ def draw(found: Sequence[Prediction], curve: Sequence[dict[str, object]]) -> Non
     )
     axes = add_axes(figure, 1, 2, 2)
     for name, color, label in (("percent", BLUE, "constants"), ("scalar_percent", ORANGE, "one scalar")):
-        means = [np.mean([row[name] for row in curve if row["known_rows"] == count]) for count in KNOWN]
+        means = [np.mean([float(str(row[name])) for row in curve if row["known_rows"] == count]) for count in KNOWN]
         axes.semilogx(KNOWN, means, "o-", color=color, label=label)
     axes.set(xlabel="known rows", ylabel="mean error on other rows [%]", title="A few rows make it right")
     axes.legend()
