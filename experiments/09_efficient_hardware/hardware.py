@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric
+from energymodel.performance.network import Link
 from energymodel.performance.sram import Sram, sram_access_energy
 from energymodel.physics.limits import landauer_energy
 from energymodel.presets.near_limit import thermal_voltage
@@ -158,9 +159,10 @@ def accelerator(chip: Accelerator, technology: Technology, choice: Choice, lanes
     return _replaced(chip, values)
 
 
-def node(own: Node, technology: Technology, choice: Choice) -> Node:
-    """Today's node with other links; the power of the host goes with the rest."""
+def node(own: Node, cards: Link, technology: Technology, choice: Choice) -> Node:
+    """Today's node with other links; the power of the host, less its network cards, goes with the rest."""
     rest_size = choice.size**technology.coupled
+    host = own.overhead_power - own.chips * cards.included_lanes * cards.lane_power  # `network` counts all lanes
     link = _replaced(
         own.scale_up,
         {
@@ -180,7 +182,7 @@ def node(own: Node, technology: Technology, choice: Choice) -> Node:
         },
     )
     values = {
-        "overhead_power": own.overhead_power * rest_size,
+        "overhead_power": host * rest_size,
         "host_bandwidth": own.host_bandwidth * technology.rest * rest_size,
         "host_update_bandwidth": own.host_update_bandwidth * technology.rest * rest_size,
         "collectives": library,
@@ -197,6 +199,7 @@ def network(own: Network, technology: Technology, choice: Choice) -> Network:
             "lanes": choice.outer_lanes,
             "lane_bandwidth": own.link.lane_bandwidth * technology.rest * rest_size,
             "lane_power": own.link.lane_power * rest_size,
+            "included_lanes": jnp.zeros(()),
             "energy": own.link.energy / technology.rest,
             "latency": OUTER_LATENCY + (own.link.latency - OUTER_LATENCY) / technology.rest,
         },
@@ -217,7 +220,7 @@ def build(system: TrainingSystem, technology: Technology, choice: Choice) -> Tra
         system,
         {
             "accelerator": accelerator(system.accelerator, technology, choice, system.node.scale_up.lanes),
-            "node": node(system.node, technology, choice),
+            "node": node(system.node, system.network.link, technology, choice),
             "network": network(system.network, technology, choice),
             "software": software(system.software, technology),
         },
