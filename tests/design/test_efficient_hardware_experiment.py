@@ -89,7 +89,9 @@ def test_the_best_cache_is_about_that_of_the_closed_form(stated):
     np.testing.assert_allclose(stated["closed_form_cache_mb"], 4.089, rtol=1e-3)
     for row in stated["steps"]:
         if row["aim"] == "etp" and (row["world"] == "all" or row["multiple"] > 6e8):
-            assert 4.0 < row["cache_mb"] < 6.5  # the whole model adds waiting for the memory, and the price of time
+            assert (
+                3.5 < row["cache_mb"] < 6.5
+            )  # the whole model adds waiting for memory, and what cache takes of the units
 
 
 def test_stated_points_give_the_stated_outcomes(experiment, stated):
