@@ -73,15 +73,6 @@ def _below(base: Any, path: Path) -> dict[str, Any]:
     return {key: value for key, value in system.items() if key in MACHINE}
 
 
-def on_cluster(tables: Mapping[str, Any], source: str | Path) -> dict[str, Any]:
-    """The layer that puts a scenario on a cluster, whose title then names both."""
-    layer = cluster_parts(source)
-    title = layer.pop("title")
-    if "title" in tables:
-        layer["title"] = f"{tables['title']}, on {title}"
-    return layer
-
-
 def sharding_it_runs(tables: Mapping[str, Any], cluster: str | Path) -> dict[str, Any]:
     """The layer that lowers a plan's ZeRO stage to what the framework of a cluster runs with pipelines; warns if so.
 

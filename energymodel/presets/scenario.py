@@ -104,8 +104,9 @@ def load_scenario(
     layers = [_layer(path, value) for path, value in pairs]
     if cluster is None:
         return _build(name, lay(tables, *layers))
-    title, parts = cluster_parts(cluster)
-    tables = lay(lay(tables, {"system": parts}), *layers)
+    parts = cluster_parts(cluster)
+    title = parts.pop("title")
+    tables = lay(lay(tables, parts), *layers)
     if not any(path.startswith(SHARDING_PATHS) for path, _ in pairs):
         tables = lay(tables, sharding_it_runs(tables, cluster))
     return _build(name, {**tables, "title": f"{title_of(tables, name)} ({title})"})

@@ -70,7 +70,7 @@ class StepConstant(NamedTuple):
 
 STEP_CONSTANTS: Mapping[str, StepConstant] = {
     "software.product_efficiency": StepConstant(0.85, 0.15, 0.12, 0.1, 0.08),
-    "software.attention_efficiency": StepConstant(0.6, 0.3, 0.3, 0.2, 0.1),
+    "software.attention_efficiency": StepConstant(0.75, 0.25, 0.25, 0.15, 0.1),
     "software.elementwise_passes": StepConstant(4.0, 0.4, 0.4, 0.2, 0.2),
     "software.score_passes": StepConstant(8.0, 0.4, 0.3, 0.0, 0.2),
     "accelerator.launch_overhead": StepConstant(1e-3, 0.7, 0.8, 0.2, 0.3, "s"),

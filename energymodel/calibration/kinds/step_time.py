@@ -20,7 +20,6 @@ from energymodel.calibration.least_squares import FitOptions, FitProblem
 from energymodel.calibration.measurements import Column, Measurements, optional
 from energymodel.calibration.predicted_step import predict_row, with_constants
 from energymodel.calibration.step_slopes import prior_of
-from energymodel.calibration.table_columns import OTHER_NAMES
 from energymodel.errors import InputError
 from energymodel.presets.scenario import Scenario, load_scenario
 from energymodel.presets.step_population import NAMES, STEP_CONSTANTS, step_population
