@@ -8,7 +8,7 @@ import numpy as np
 
 from energymodel.errors import InputError, suggest
 from energymodel.presets.files import companions, names, read_preset
-from energymodel.presets.step_population import NAMES, STEP_CONSTANTS, Coordinates, step_population
+from energymodel.presets.step_population import NAMES, STEP_CONSTANTS, Coordinates, StepConstant, step_population
 
 KIND = "step-time"
 UNFITTED = " + "
@@ -60,10 +60,16 @@ def with_coordinates(
     spread = np.sqrt(np.diag(known.covariance))
     found = {**tables}
     for (path, one), z, deviation in zip(STEP_CONSTANTS.items(), known.mean.tolist(), spread.tolist(), strict=True):
-        value = one.value(z)
-        _lay(found, f"system.{path}", value, one.unit, kind, source, _distribution(value, deviation, one.upper))
+        _lay(found, f"system.{path}", quantity(one, z, deviation, source, kind))
     found["calibration"] = {KIND: {"source": source, **calibration_table(known), "scatter": scatter}}
     return found
+
+
+def quantity(one: StepConstant, coordinate: float, deviation: float, source: str, kind: str) -> dict[str, Any]:
+    """A constant as presets state it, with the distribution that a standard deviation of its coordinate makes."""
+    value = one.value(coordinate)
+    distribution = _distribution(value, deviation, one.upper)
+    return {"value": rounded(value), "unit": one.unit, "kind": kind, "distribution": distribution, "source": source}
 
 
 def calibration_table(known: Coordinates) -> dict[str, Any]:
@@ -93,13 +99,12 @@ def _distribution(value: float, deviation: float, upper: float) -> str:
     return f"beta {share * count:.3g} {(1.0 - share) * count:.3g}"
 
 
-def _lay(tables: dict[str, Any], path: str, value: float, unit: str, kind: str, source: str, distribution: str) -> None:
+def _lay(tables: dict[str, Any], path: str, number: dict[str, Any]) -> None:
     *parts, last = path.split(".")
     for part in parts:
         tables[part] = dict(tables.get(part, {}))
         tables = tables[part]
-    quantity = {"value": rounded(value), "unit": unit, "kind": kind, "source": source}
-    tables[last] = quantity | {"distribution": distribution}
+    tables[last] = number
 
 
 def labels_of(tables: Mapping[str, Any]) -> dict[str, str]:

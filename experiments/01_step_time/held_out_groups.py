@@ -11,12 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from energymodel.presets.step_population import StepPopulation
-
 sys.path.insert(0, str(Path(__file__).parents[1] / "14_unseen_clusters"))
 import measured_runs
-from known_rows import updated
-from pooled_fit import TAILS, ClusterRuns, Spreads, pooled_fit
+from known_rows import KnownCluster, updated
+from pooled_fit import ClusterRuns, PooledFit, pooled_fit
 
 MOST_ROWS = 100  # of a cluster that are fitted, drawn by chance; all rows are predicted
 
@@ -33,16 +31,14 @@ def held_out_errors(rows: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any]
         yield from zip((row for row in timed if row["cluster"] == own.name), errors.tolist(), strict=True)
 
 
-def _errors(
-    full: StepPopulation, others: Sequence[ClusterRuns], fitted: ClusterRuns, everything: ClusterRuns
-) -> np.ndarray:
+def _errors(full: PooledFit, others: Sequence[ClusterRuns], fitted: ClusterRuns, everything: ClusterRuns) -> np.ndarray:
     """Errors of all rows of a cluster, of which some are fitted."""
-    spreads = Spreads(full.spreads, full.group_scatter, full.row_scatter / TAILS)
-    population = pooled_fit(others, start=full, spreads=spreads, rounds=1)
-    known, start = population.of(fitted.labels), full.of(fitted.labels).mean
+    population = pooled_fit(others, start=full).population
+    known = KnownCluster(population.of(fitted.labels), population.scatter)
+    start = full.population.of(fitted.labels).mean
     errors = np.zeros(len(everything.measured))
     for group in np.unique(everything.groups):
         rest, inside = fitted.select(fitted.groups != group), everything.groups == group
-        found = updated(known, population.scatter, rest, start) if len(rest.measured) else known
-        errors[inside] = everything.select(inside).errors(found)[0]
+        found = updated(known, rest, start) if len(rest.measured) else known
+        errors[inside] = everything.select(inside).errors(found.coordinates)[0]
     return errors

@@ -1,29 +1,50 @@
 """What does a cluster that nobody has fitted look like once a few of its rows are known?"""
 
+from typing import NamedTuple
+
 import numpy as np
 from jaxtyping import Float
-from pooled_fit import FREEDOM, ClusterRuns
+from pooled_fit import FREEDOM, TAILS, ClusterRuns, pooled_spread
 
 from energymodel.presets.step_population import Coordinates
 
 STEPS = 25
+ROUNDS = 10  # of searches, each with the scatter that the one before it finds
+
+
+class KnownCluster(NamedTuple):
+    """What is known of the constants of a cluster, and the standard deviation of the logarithm of a time about them."""
+
+    coordinates: Coordinates
+    scatter: float
 
 
 def updated(
-    known: Coordinates, scatter: float, rows: ClusterRuns, start: Float[np.ndarray, " constants"] | None = None
-) -> Coordinates:
+    known: KnownCluster, rows: ClusterRuns, start: Float[np.ndarray, " constants"] | None = None
+) -> KnownCluster:
     """Constants after some rows, by Gauss-Newton with Student's weights from what was known before.
 
-    The search may start elsewhere than at the mean of what was known.
+    What was known of the scatter counts as some rows. The search may start elsewhere than at the mean.
     """
-    information = np.linalg.inv(known.covariance)
-    trial = known.mean if start is None else start
-    z, best, damping = trial, np.inf, 1e-3
-    gradient, matrix = np.zeros(len(trial)), information
-    scale = scatter / 1.3
+    found = known if start is None else known._replace(coordinates=known.coordinates._replace(mean=start))
+    for _ in range(ROUNDS):
+        found = _search(known.coordinates, found, rows)
+        scale = found.scatter / TAILS
+        errors, slopes = rows.errors(found.coordinates)
+        squares = errors**2 + np.einsum("ri,ij,rj->r", slopes, found.coordinates.covariance, slopes)
+        squares *= (FREEDOM + 1) / (FREEDOM + (errors / scale) ** 2)
+        found = found._replace(scatter=TAILS * pooled_spread(known.scatter / TAILS, squares))
+    return found
+
+
+def _search(prior: Coordinates, start: KnownCluster, rows: ClusterRuns) -> KnownCluster:
+    """Constants of the highest posterior density for a given scatter."""
+    information, scale = np.linalg.inv(prior.covariance), start.scatter / TAILS
+    trial, best, damping = start.coordinates.mean, np.inf, 1e-3
+    z, gradient, matrix = trial, np.zeros(len(trial)), information
     for _ in range(STEPS):
-        e, J = rows.errors(Coordinates(trial, known.covariance))
-        away = trial - known.mean
+        e, J = rows.errors(Coordinates(trial, prior.covariance))
+        away = trial - prior.mean
         objective = 0.5 * away @ information @ away + 0.5 * (FREEDOM + 1) * np.sum(np.log1p((e / scale) ** 2 / FREEDOM))
         gained = best - objective
         if objective < best:
@@ -36,4 +57,4 @@ def updated(
         if 0.5 * gradient @ move < 0.01 or (0 < gained < 0.01):
             break
         trial = z - min(1.0, 1.5 / np.max(np.abs(move))) * move
-    return Coordinates(z, np.linalg.inv(matrix))
+    return start._replace(coordinates=Coordinates(z, np.linalg.inv(matrix)))

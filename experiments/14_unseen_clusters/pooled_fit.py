@@ -5,7 +5,7 @@ Marquardt. Errors have Student's distribution, so that outliers lose their weigh
 (a model) have in common, which is integrated out. The covariance is Laplace's.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -24,12 +24,15 @@ from energymodel.presets.step_population import (
 )
 from energymodel.system.training_system import TrainingSystem
 
-FREEDOM = 4.0  # of Student's distribution
-TAILS = 1.3  # standard deviation of the normal distribution with as wide a 90 % interval, of Student's of scale 1
+FREEDOM = 2.0  # of Student's distribution
+TAILS = 1.8  # standard deviation of the normal distribution with as wide a 90 % interval, of Student's of scale 1
 SHARED_ROUNDS = 5  # of the error that a group has in common, and the weights that it depends on
-PSEUDO = 4.0  # labels for which what is assumed of a spread counts
-MOST_STEPS = 25
+PSEUDO = 4.0  # labels or rows for which what is assumed of a spread counts
+FIRST_GROUP, FIRST_ROW = 0.06, 0.05  # spreads of a group and of the rest, before any measurement
+ROUNDS = 6  # of searches, each with the spreads that the one before it finds
+MOST_STEPS = 30
 LEFT = 0.1  # of the objective, half a deviance, that a converged search may leave to gain
+SMALL = 3  # steps in a row that gain less: at a kink of the model, what is left to gain says little
 FARTHEST = 1.5  # that a coordinate moves in one step
 
 
@@ -62,68 +65,87 @@ class ClusterRuns(NamedTuple):
 
 class Spreads(NamedTuple):
     """Standard deviations: of effects by level and constant; of the logarithm of a time, of what a group has in common
-    and of the rest.
+    and, by cluster, of the rest.
     """
 
     effects: Mapping[str, np.ndarray]
     group: float
-    row: float
+    row: Mapping[str, float]
+
+    @property
+    def typical_row(self) -> float:
+        """Of the rows of a cluster that is not known."""
+        return float(np.sqrt(np.mean(np.square(list(self.row.values())))))
+
+    def of_clusters(self, names: Collection[str]) -> "Spreads":
+        """Without those of other clusters."""
+        return self._replace(row={name: row for name, row in self.row.items() if name in names})
 
     def of(self, effects: Effects) -> np.ndarray:
         """Of each effect."""
         return np.array([self.effects[level][at] for level, _, at in effects.keys])
 
 
-def first_spreads() -> Spreads:
+def first_spreads(runs: Sequence[ClusterRuns]) -> Spreads:
     """Before any measurement."""
     each = STEP_CONSTANTS.values()
-    return Spreads({level: np.array([one.spread(level) for one in each]) for level in LEVELS}, 0.06, 0.05)
+    effects = {level: np.array([one.spread(level) for one in each]) for level in LEVELS}
+    return Spreads(effects, FIRST_GROUP, {one.name: FIRST_ROW for one in runs})
 
 
 class _Sums(NamedTuple):
-    """Objective, gradient and Gauss-Newton matrix; squares of what groups have in common, and of the rest."""
+    """Objective, gradient and Gauss-Newton matrix; squares of what groups share, and by cluster of the rest."""
 
     objective: float
     gradient: np.ndarray
     matrix: np.ndarray
     group_squares: np.ndarray
-    row_squares: np.ndarray
+    row_squares: Mapping[str, np.ndarray]
+
+
+class PooledFit(NamedTuple):
+    """What all runs together say, and the spreads with which they do."""
+
+    population: StepPopulation
+    spreads: Spreads
 
 
 def pooled_fit(
     runs: Sequence[ClusterRuns],
     *,
-    start: StepPopulation | None = None,
+    start: PooledFit | None = None,
     hints: Mapping[tuple[str, str, str], float] = MappingProxyType({}),
-    spreads: Spreads | None = None,
-    rounds: int = 3,
     progress: Callable[[str], None] = lambda _: None,
-) -> StepPopulation:
+) -> PooledFit:
     """Fit the effects of all levels to the runs of some clusters, and how far they spread [Dempster et al. 1977].
 
     **Arguments:**
 
-    - `start`: a fit to other runs, from whose effects the search starts.
+    - `start`: a fit to more runs, whose spreads are kept, and from whose effects the search starts.
     - `hints`: effects by level, label and constant from which it starts otherwise.
-    - `spreads`: with which the first of some `rounds` begins, each of which estimates them anew.
     """
     effects = effects_of({level: {one.labels[level] for one in runs} for level in runs[0].labels})
     theta = np.array([hints.get((level, label, NAMES[at]), 0.0) for level, label, at in effects.keys])
-    spreads = spreads or first_spreads()
+    spreads, rounds = first_spreads(runs), ROUNDS
     if start is not None:
-        earlier = dict(zip(start.effects.keys, start.mean, strict=True))
+        earlier = dict(zip(start.population.effects.keys, start.population.mean, strict=True))
         theta = np.array([earlier.get(key, own) for key, own in zip(effects.keys, theta, strict=True)])
+        spreads, rounds = start.spreads.of_clusters({one.name for one in runs}), 1
     for at in range(rounds - 1):
         theta, found = _search(runs, effects, theta, spreads, lambda text, at=at: progress(f"round {at}, {text}"))
-        spreads = _estimated(effects, theta, np.linalg.inv(found.matrix), found, spreads)
+        spreads = _estimated(effects, theta, np.linalg.inv(found.matrix), found, first_spreads(runs))
     theta, found = _search(runs, effects, theta, spreads, lambda text: progress(f"last round, {text}"))
     covariance = np.linalg.inv(found.matrix)
-    return StepPopulation(effects, theta, covariance, spreads.effects, spreads.group, TAILS * spreads.row)
+    row = TAILS * spreads.typical_row
+    return PooledFit(StepPopulation(effects, theta, covariance, spreads.effects, spreads.group, row), spreads)
 
 
-def _estimated(effects: Effects, theta: np.ndarray, covariance: np.ndarray, found: _Sums, spreads: Spreads) -> Spreads:
-    """Spreads by expectation and maximization, with the first ones counting as much as some labels."""
-    first, squares = first_spreads(), theta**2 + np.diag(covariance)
+def _estimated(effects: Effects, theta: np.ndarray, covariance: np.ndarray, found: _Sums, first: Spreads) -> Spreads:
+    """Spreads by expectation and maximization, with the first ones counting as much as some labels.
+
+    Those of effects are roots of the mean variance: few labels leave it open [Gelman et al. 2013, sec. 2.6].
+    """
+    squares = theta**2 + np.diag(covariance)
     new = {"mean": first.effects["mean"]}
     for level in LEVELS[1:]:
         total, count = PSEUDO * first.effects[level] ** 2, np.full(len(NAMES), PSEUDO)
@@ -131,27 +153,32 @@ def _estimated(effects: Effects, theta: np.ndarray, covariance: np.ndarray, foun
             if own == level:
                 total[at] += square
                 count[at] += 1.0
-        new[level] = np.sqrt(total / count)
-    group = np.sqrt((PSEUDO * first.group**2 + np.sum(found.group_squares)) / (PSEUDO + len(found.group_squares)))
-    row = np.sqrt((PSEUDO * first.row**2 + np.sum(found.row_squares)) / (PSEUDO + len(found.row_squares)))
-    return Spreads(new, float(group), float(row))
+        new[level] = np.sqrt(total / (count - 2.0))
+    group = pooled_spread(first.group, found.group_squares)
+    row = {name: pooled_spread(first.row[name], own) for name, own in found.row_squares.items()}
+    return Spreads(new, group, row)
+
+
+def pooled_spread(first: float, squares: np.ndarray) -> float:
+    """Root of the mean of squares, with a first guess that counts as some of them."""
+    return float(np.sqrt((PSEUDO * first**2 + np.sum(squares)) / (PSEUDO + len(squares))))
 
 
 def _search(
     runs: Sequence[ClusterRuns], effects: Effects, theta: np.ndarray, spreads: Spreads, progress: Callable[[str], None]
 ) -> tuple[np.ndarray, _Sums]:
-    best, damping, gained = _sums(runs, effects, theta, spreads), 1e-3, np.inf
+    best, damping, small = _sums(runs, effects, theta, spreads), 1e-3, 0
     for step in range(MOST_STEPS):
         move = np.linalg.solve(best.matrix + damping * np.diag(np.diag(best.matrix)), best.gradient)
         left = 0.5 * float(best.gradient @ move)
         progress(f"step {step}: {best.objective:.3f}, {left:.3g} left")
-        if min(left, gained) < LEFT:
+        if left < LEFT or small == SMALL:
             break
         farthest = max(float(np.max(np.abs(effects.design(_all(one)) @ move))) for one in runs)
         trial = theta - min(1.0, FARTHEST / max(farthest, 1e-12)) * move
-        found, gained = _sums(runs, effects, trial, spreads), np.inf
+        found = _sums(runs, effects, trial, spreads)
         if found.objective < best.objective:
-            gained = best.objective - found.objective
+            small = small + 1 if best.objective - found.objective < LEFT else 0
             theta, best, damping = trial, found, 0.2 * damping
         else:
             damping *= 8.0
@@ -164,37 +191,40 @@ def _all(runs: ClusterRuns) -> dict[str, str]:
 
 def _sums(runs: Sequence[ClusterRuns], effects: Effects, theta: np.ndarray, spreads: Spreads) -> _Sums:
     no_covariance, own_spread = np.zeros((len(theta), len(theta))), spreads.of(effects)
-    population = StepPopulation(effects, theta, no_covariance, spreads.effects, spreads.group, spreads.row)
+    population = StepPopulation(effects, theta, no_covariance, spreads.effects, spreads.group, spreads.typical_row)
     objective, gradient = 0.5 * float(np.sum((theta / own_spread) ** 2)), theta / own_spread**2
     matrix = np.diag(1.0 / own_spread**2)
-    group_squares, row_squares = [], []
+    group_squares: list[float] = []
+    row_squares: dict[str, list[float]] = {one.name: [] for one in runs}
     for one in runs:
+        row = spreads.row[one.name]
         design = effects.design(_all(one))
         errors, slopes = one.errors(population.of(one.labels))
         slopes = slopes @ design
         for group in dict.fromkeys(one.groups.tolist()):
             own = one.groups == group
             e, J = errors[own], slopes[own]
-            weight, inner, shared = _shared_error(e, spreads)
+            weight, inner, shared = _shared_error(e, row, spreads.group)
             WJ, We = weight[:, None] * J, weight * e
             matrix += J.T @ WJ - inner * np.outer(np.sum(WJ, 0), np.sum(WJ, 0))
             gradient = gradient + J.T @ We - inner * np.sum(WJ, 0) * np.sum(We)
-            objective += 0.5 * (FREEDOM + 1.0) * float(np.sum(np.log1p(((e - shared) / spreads.row) ** 2 / FREEDOM)))
+            objective += 0.5 * (FREEDOM + 1.0) * float(np.sum(np.log1p(((e - shared) / row) ** 2 / FREEDOM)))
             objective += 0.5 * shared**2 / spreads.group**2
             group_squares.append(shared**2 + inner)
-            row_squares += (weight * spreads.row**2 * ((e - shared) ** 2 + inner / len(e))).tolist()
-    return _Sums(objective, gradient, matrix, np.array(group_squares), np.array(row_squares))
+            row_squares[one.name] += (weight * row**2 * ((e - shared) ** 2 + inner / len(e))).tolist()
+    squares = {name: np.array(own) for name, own in row_squares.items()}
+    return _Sums(objective, gradient, matrix, np.array(group_squares), squares)
 
 
-def _shared_error(errors: np.ndarray, spreads: Spreads) -> tuple[np.ndarray, float, float]:
+def _shared_error(errors: np.ndarray, row: float, group: float) -> tuple[np.ndarray, float, float]:
     """Weights of the errors of a group by Student's distribution, and the error that they share, with its variance."""
 
     def weights(shared: float) -> np.ndarray:
-        return (FREEDOM + 1.0) / (FREEDOM + ((errors - shared) / spreads.row) ** 2) / spreads.row**2
+        return (FREEDOM + 1.0) / (FREEDOM + ((errors - shared) / row) ** 2) / row**2
 
     shared = 0.0
     for _ in range(SHARED_ROUNDS):
         weight = weights(shared)
-        shared = float(np.sum(weight * errors)) / (1.0 / spreads.group**2 + float(np.sum(weight)))
+        shared = float(np.sum(weight * errors)) / (1.0 / group**2 + float(np.sum(weight)))
     weight = weights(shared)
-    return weight, 1.0 / (1.0 / spreads.group**2 + float(np.sum(weight))), shared
+    return weight, 1.0 / (1.0 / group**2 + float(np.sum(weight))), shared

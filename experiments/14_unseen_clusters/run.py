@@ -5,17 +5,19 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import measured_runs
 import numpy as np
-from known_rows import updated
-from pooled_fit import TAILS, ClusterRuns, Spreads, pooled_fit
+from known_rows import KnownCluster, updated
+from pooled_fit import ClusterRuns, PooledFit, pooled_fit
 from scipy.special import ndtri
-from write_presets import write_clusters, write_population
+from write_presets import write_clusters, write_frameworks, write_population
 
+from energymodel.calibration.kinds.step_time import MeasuredSteps, step_time_problem
+from energymodel.calibration.least_squares import fit
 from energymodel.presets.step_population import NAMES, STEP_CONSTANTS, Coordinates, StepPopulation
 from energymodel.report.figure import BLUE, GRAY, ORANGE, add_axes, new_figure
 
@@ -24,7 +26,6 @@ import outputs
 
 HERE = Path(__file__).parent
 MOST_ROWS = 100  # of a cluster that are fitted, drawn by chance: a long table knows no more of other clusters
-LEFT_OUT_ROUNDS = 1  # of fits in which a part is left out: spreads are those of all clusters
 FEWEST_ROWS = 8  # of a cluster whose learning curve is drawn
 KNOWN = (1, 3, 10, 30)
 DRAWS = 8
@@ -43,21 +44,35 @@ class Prediction(NamedTuple):
         return np.abs(self.error) < ndtri(0.5 + 0.5 * level) * self.spread
 
 
-def predicted(known: Coordinates, scatter: float, runs: ClusterRuns) -> Prediction:
+def predicted(known: KnownCluster, runs: ClusterRuns) -> Prediction:
     """Predictions with what is known of the constants."""
-    error, slopes = runs.errors(known)
-    return Prediction(runs, error, np.sqrt(np.einsum("ri,ij,rj->r", slopes, known.covariance, slopes) + scatter**2))
+    error, slopes = runs.errors(known.coordinates)
+    variance = np.einsum("ri,ij,rj->r", slopes, known.coordinates.covariance, slopes) + known.scatter**2
+    return Prediction(runs, error, np.sqrt(variance))
 
 
-def without(level: str, runs: Sequence[ClusterRuns], full: StepPopulation) -> list[Prediction]:
+def known_clusters(runs: Sequence[ClusterRuns], full: PooledFit) -> dict[str, KnownCluster]:
+    """Each measured cluster by name: what frameworks and chips say of it, updated by all of its rows."""
+    found = {}
+    for one in runs:
+        before = unseen(full.population, {**one.labels, "cluster": ""})
+        found[one.name] = updated(before, one, full.population.of(one.labels).mean)
+    return found
+
+
+def unseen(population: StepPopulation, labels: Mapping[str, str]) -> KnownCluster:
+    """What a population says of a cluster that it has not seen."""
+    return KnownCluster(population.of(labels), population.scatter)
+
+
+def without(level: str, runs: Sequence[ClusterRuns], full: PooledFit) -> list[Prediction]:
     """Predictions of the runs of each label of a level, by a population that has not seen them."""
-    spreads = Spreads(full.spreads, full.group_scatter, full.row_scatter / TAILS)
     found = []
     for label in sorted({one.labels[level] for one in runs}):
         rest = [one for one in runs if one.labels[level] != label]
-        population = pooled_fit(rest, start=full, spreads=spreads, rounds=LEFT_OUT_ROUNDS)
+        population = pooled_fit(rest, start=full).population
         own = [one for one in runs if one.labels[level] == label]
-        found += [predicted(population.of(one.labels), population.scatter, one) for one in own]
+        found += [predicted(unseen(population, one.labels), one) for one in own]
         print(f"without {level} {label}", flush=True)
     return found
 
@@ -77,17 +92,16 @@ def summary(what: str, found: Sequence[Prediction]) -> dict[str, object]:
     }
 
 
-def learning_curve(runs: Sequence[ClusterRuns], full: StepPopulation) -> list[dict[str, object]]:
-    """Mean error on other rows of a left-out cluster once some are known; that of one scalar on all times beside it."""
-    spreads = Spreads(full.spreads, full.group_scatter, full.row_scatter / TAILS)
+def learning_curve(runs: Sequence[ClusterRuns], full: PooledFit) -> list[dict[str, object]]:
+    """Mean error on other rows of a left-out cluster once `calibrate step-time` has some, and that of one scalar."""
     generator, rows = np.random.default_rng(0), []
     for one in runs:
         if len(one.measured) < FEWEST_ROWS:
             continue
         rest = [other for other in runs if other.name != one.name]
-        population = pooled_fit(rest, start=full, spreads=spreads, rounds=LEFT_OUT_ROUNDS)
-        known = population.of(one.labels)
-        before = one.errors(known)[0]
+        population = pooled_fit(rest, start=full).population
+        known = unseen(population, one.labels)
+        before = one.errors(known.coordinates)[0]
         for count in KNOWN:
             if count > len(before) // 2:
                 continue
@@ -95,8 +109,9 @@ def learning_curve(runs: Sequence[ClusterRuns], full: StepPopulation) -> list[di
             for _ in range(DRAWS):
                 order = generator.permutation(len(before))
                 seen, other = order[:count], order[count:]
-                after = updated(known, population.scatter, one.select(seen))
-                errors.append(np.mean(np.abs(np.expm1(one.select(other).errors(after)[0]))))
+                errors.append(
+                    np.mean(np.abs(np.expm1(one.select(other).errors(calibrated(known, one.select(seen)))[0])))
+                )
                 scalar.append(np.mean(np.abs(np.expm1(before[other] - np.mean(before[seen])))))
             row = {"cluster": one.name, "known_rows": count, "rows": len(before) - count}
             row |= {"percent": 100 * float(np.mean(errors)), "scalar_percent": 100 * float(np.mean(scalar))}
@@ -105,16 +120,22 @@ def learning_curve(runs: Sequence[ClusterRuns], full: StepPopulation) -> list[di
     return rows
 
 
-def constants(found: StepPopulation, runs: Sequence[ClusterRuns]) -> list[dict[str, object]]:
+def calibrated(known: KnownCluster, rows: ClusterRuns) -> Coordinates:
+    """Constants that `calibrate step-time` finds."""
+    steps = MeasuredSteps(rows.system, rows.columns, rows.measured)
+    found = fit(step_time_problem(known.coordinates, known.scatter, steps))
+    return Coordinates(found.coordinates, found.covariance)
+
+
+def constants(found: Mapping[str, KnownCluster]) -> list[dict[str, object]]:
     """Constants of every cluster with 90 % intervals."""
     rows: list[dict[str, object]] = []
-    for one in runs:
-        known = found.of(one.labels)
+    for cluster, (known, _) in found.items():
         half = ndtri(0.95) * np.sqrt(np.diag(known.covariance))
         for name, z, width in zip(NAMES, known.mean, half, strict=True):
             constant = STEP_CONSTANTS[name]
             value, low, high = (constant.value(float(at)) for at in (z, z - width, z + width))
-            rows.append({"cluster": one.name, "constant": name, "value": value, "low": low, "high": high})
+            rows.append({"cluster": cluster, "constant": name, "value": value, "low": low, "high": high})
             rows[-1]["unit"] = constant.unit
     return rows
 
@@ -127,10 +148,13 @@ def main() -> None:
     chosen = parser.parse_args()
     runs = measured_runs.cluster_runs(measured_runs.read_all(chosen.data), MOST_ROWS)
     full = pooled_fit(runs, hints=measured_runs.HINTS, progress=lambda text: print(text, flush=True))
+    everything = measured_runs.cluster_runs(measured_runs.read_all(chosen.data))
+    known = known_clusters(everything, full)
     if chosen.write_presets:
-        write_population(full)
-        write_clusters(full)
-    fitted = [predicted(full.of(one.labels), full.scatter, one) for one in runs]
+        write_population(full.population)
+        write_frameworks(full.population)
+        write_clusters(known)
+    fitted = [predicted(known[one.name], one) for one in everything]
     print(outputs.table([summary(one.runs.name, [one]) for one in fitted]))
     if chosen.fit_only:
         return
@@ -152,7 +176,7 @@ def main() -> None:
             {"level": level, **summary(one.runs.name, [one])} for level, found in left_out.items() for one in found
         ],
         "learning": curve,
-        "constants": constants(full, runs),
+        "constants": constants(known),
     }
     outputs.keep(tables, HERE)
     draw(left_out["cluster"], curve)

@@ -1,17 +1,36 @@
 """How are the population and its clusters kept as presets of energymodel?"""
 
+import json
+import re
+from collections.abc import Mapping
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from clusters import CLUSTERS, Cluster, tables
+from known_rows import KnownCluster
 
 from energymodel.presets.files import ROOT, read_toml
-from energymodel.presets.step_population import FOLDER, LEVELS, NAMES, StepPopulation
-from energymodel.presets.unseen_cluster import with_coordinates
+from energymodel.presets.step_population import FOLDER, LEVELS, NAMES, STEP_CONSTANTS, Coordinates, StepPopulation
+from energymodel.presets.unseen_cluster import quantity, with_coordinates
 from energymodel.report import toml_text
 
 SOURCE = "experiments/14_unseen_clusters"
+UNSEEN = "what a cluster that nobody has fitted has"
+FRAMEWORKS = {
+    "_mixed-precision": ("", "of all frameworks"),
+    "fsdp": ("torchtitan", "with torchtitan"),
+    "llm-foundry": ("llm-foundry", "with llm-foundry"),
+    "maxtext": ("maxtext", "with MaxText"),
+    "megatron": ("megatron", "with Megatron-Bridge, NeMo and MLPerf submissions"),
+    "megatron-2022": ("megatron-2022", "with Megatron-LM of 2021 and 2022"),
+    "megatron-deepspeed": ("megatron-deepspeed", "with the Megatron-DeepSpeed of MT-NLG"),
+    "megatron-deepspeed-2023": ("megatron-deepspeed-2023", "with the Megatron-DeepSpeed of vTrain"),
+    "nanotron": ("nanotron", "with nanotron"),
+}
+"""Presets of software, each with its label in the population, if it has one, and the clusters that say most of it."""
+KNOWN = 0.93  # of the spread before any measurement: a constant that is hardly surer is left out
 MEMORY = ("activation_copies", "gather_buffers", "usable_memory", "memory_spread")
 """Numbers of software that experiments/01_step_time fits to memory."""
 
@@ -35,20 +54,51 @@ def write_population(found: StepPopulation) -> None:
     (FOLDER / "step-time.toml").write_text(toml_text.dumps(table), encoding="utf-8")
 
 
-def write_clusters(found: StepPopulation) -> None:
+def write_frameworks(population: StepPopulation) -> None:
+    """What each framework has on a cluster that nobody has fitted, into the presets of software; times of the host
+    into those of all accelerators.
+    """
+    count = sum(not one.timed_as for one in CLUSTERS.values())
+    for preset, (label, words) in FRAMEWORKS.items():
+        source = f"fitted together to {count} measured clusters, here those {words} ({SOURCE}): {UNSEEN}"
+        _write_numbers(ROOT / "software" / f"{preset}.toml", "software", population.of({"framework": label}), source)
+    source = f"host time, fitted together to {count} measured clusters ({SOURCE}): {UNSEEN}"
+    _write_numbers(ROOT / "hardware" / "_accelerator.toml", "accelerator", population.of({}), source)
+
+
+def _write_numbers(path: Path, part: str, known: Coordinates, source: str) -> None:
+    """The constants of a part of which the population knows something; all other text of a preset is kept."""
+    text = path.read_text(encoding="utf-8")
+    spread = np.sqrt(np.diag(known.covariance))
+    for (name, one), z, deviation in zip(STEP_CONSTANTS.items(), known.mean.tolist(), spread.tolist(), strict=True):
+        owner, _, key = name.rpartition(".")
+        if owner != part:
+            continue
+        assumed = np.sqrt(sum(one.spread(level) ** 2 for level in LEVELS))
+        stated = path.stem.startswith("_") or deviation < KNOWN * assumed  # what all share has a number for each
+        number = quantity(one, z, deviation, source, "measured") if stated else {}
+        section = "".join(f"{word} = {json.dumps(own)}\n" for word, own in number.items())
+        section = f"[{key}]\n{section}\n" * bool(number)
+        text, count = re.subn(rf"\[{key}\]\n(?:[^\[\n].*\n)*\n?", lambda _, new=section: new, text)
+        text = text if count else f"{text}\n{section}" * bool(section) or text
+        text = text.rstrip("\n") + "\n"
+    path.write_text(text, encoding="utf-8")
+
+
+def write_clusters(found: Mapping[str, KnownCluster]) -> None:
     """A preset for each cluster: its parts, its own numbers, and the fitted constants with their covariance."""
     for name, cluster in CLUSTERS.items():
-        labels = {**cluster.labels, "cluster": cluster.timed_as or name}
-        if not any(label == labels["cluster"] for level, label, _ in found.effects.keys if level == "cluster"):
+        if (cluster.timed_as or name) not in found:
             continue
         path = ROOT / "clusters" / f"{name}.toml"
         system = _with_memory(tables(cluster), path)
-        written = with_coordinates({"system": system}, found.of(labels), found.scatter, _origin(cluster), "measured")
+        known, scatter = found[cluster.timed_as or name]
+        written = with_coordinates({"system": system}, known, scatter, _origin(cluster), "measured")
         written["calibration"]["step-time"] |= {
-            "covariance": [[float(f"{one:.6g}") for one in row] for row in found.of(labels).covariance.tolist()],
-            "coordinates": [round(one, 4) for one in found.of(labels).mean.tolist()],
+            "covariance": [[float(f"{one:.6g}") for one in row] for row in known.covariance.tolist()],
+            "coordinates": [round(one, 4) for one in known.mean.tolist()],
             "slopes": [float(f"{one:.4g}") for one in written["calibration"]["step-time"]["slopes"]],
-            "scatter": round(found.scatter, 4),
+            "scatter": round(scatter, 4),
         }
         path.write_text(toml_text.dumps({"title": cluster.title, **written}), encoding="utf-8")
 
