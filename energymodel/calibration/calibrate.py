@@ -189,9 +189,8 @@ def _with_earlier(kind: str, problem: FitProblem, base: PriorScenario) -> tuple[
     earlier = earlier_calibration(kind, problem.constants, base.scenario)
     if earlier is None:
         return problem, []
-    noise_is_known = problem.prior is not None  # it came with the prior of the kind
     problem = problem._replace(prior=earlier[0])
-    if not problem.options.estimate_noise and not noise_is_known:
+    if not problem.options.estimate_noise:
         # What was known before and what is new must be weighed by the noise that there is.
         problem = problem._replace(options=FitOptions(), noise=WEIGHED_NOISE)
     return problem, [f"Priors with their intervals are those of {earlier[1]}."]

@@ -41,8 +41,8 @@ class FitOptions(NamedTuple):
     - `loss`: how errors far above the noise count: linearly ("huber", and smoothly so "pseudo-huber"), by their
       logarithm ("cauchy") or in full ("squares").
     - `threshold`: where that begins [noise].
-    - `noise_is_known`: take the given noise for that of the errors, however they scatter.
     - `estimate_noise`: find the noise of each output from the errors; else keep what was given.
+    - `noise_counts`: measurements as which the given noise counts beside the errors, where it is estimated.
     - `starts`: points from which the search begins, the first is the prior's median.
     - `steps`: at most, of a search.
     - `tolerance`: share of the objective that a search may leave to gain.
@@ -51,8 +51,8 @@ class FitOptions(NamedTuple):
 
     loss: Loss = "pseudo-huber"
     threshold: float = 2.0
-    noise_is_known: bool = False
     estimate_noise: bool = True
+    noise_counts: float = 0.0
     starts: int = 8
     steps: int = 200
     tolerance: float = 1e-9
@@ -143,13 +143,13 @@ def fit(problem: FitProblem) -> FitResult:
         best = int(np.argmin(found.objective))
         errors, slopes = found.errors[best], found.slopes[best]
         estimate = estimate_noise(errors, slopes, weights, prior.information, scale, options.loss)
+        estimate = estimate.pooled(problem.noise, options.noise_counts)
         rounds -= 1
         if rounds == 0:
             break
         scale = estimate.noise
         starts = np.where(np.isfinite(found.coordinates), found.coordinates, prior.mean)
-    noise = scale if options.noise_is_known else estimate.noise
-    data = information(slopes, weights, noise, _thresholds(options, scale, noise))
+    data = information(slopes, weights, estimate.noise, _thresholds(options, scale, estimate.noise))
     with jax.enable_x64(True):
         values = values_of(problem.constants, found.coordinates[best])
     return FitResult(
@@ -159,7 +159,7 @@ def fit(problem: FitProblem) -> FitResult:
         coordinates=found.coordinates[best],
         covariance=np.linalg.inv(data + prior.information),
         weights=weights,
-        noise=noise,
+        noise=estimate.noise,
         scale=scale,
         freedom=estimate.freedom,
         errors=errors,

@@ -53,6 +53,11 @@ class ErrorEstimate(NamedTuple):
     noise: Float[np.ndarray, " outputs"]
     freedom: float
 
+    def pooled(self, guess: float, counts: float) -> "ErrorEstimate":
+        """With a guess of the noise that counts as some measurements beside the errors."""
+        squares = counts * guess**2 + self.freedom * self.noise**2
+        return self._replace(noise=np.sqrt(squares / (counts + self.freedom)))
+
 
 def estimate_noise(
     errors: Float[np.ndarray, "rows outputs"],

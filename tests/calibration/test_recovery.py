@@ -13,6 +13,7 @@ from energymodel.calibration.least_squares import FitOptions, FitProblem, fit
 from energymodel.learning.critical_batch import batch_penalty
 from energymodel.learning.loss_law import ChinchillaLaw, chinchilla_loss
 from energymodel.presets.scenario import load_scenario
+from energymodel.presets.step_population import step_population
 
 REPETITIONS, NOISE = 200, 0.02
 LEAST_DETERMINED = 100  # repetitions, of a constant that is counted
@@ -38,10 +39,11 @@ def coverage(problem, repetition):
     return {name: share for name, share, yes in zip(names, shares, often, strict=True) if yes}, converged / REPETITIONS
 
 
-def drawn(constants, generator):
+def drawn(constants, generator, prior=None):
     """Constants drawn from their priors: what an interval from data and prior is to hold in 90 % of all cases."""
-    prior = joint_prior(constants)
-    values = values_of(constants, prior.mean + prior.spread * generator.standard_normal(len(prior.mean)))
+    prior = prior or joint_prior(constants)
+    standard = generator.standard_normal(len(prior.mean))
+    values = values_of(constants, prior.mean + np.linalg.solve(prior.whiten, standard))
     values: Values = {name: np.asarray(value) for name, value in values.items()}
     return values, np.concatenate([np.atleast_1d(value) for value in values.values()])
 
@@ -158,14 +160,14 @@ def test_constants_of_a_cluster_are_covered():
     columns = layouts([row | common for row in rows]).columns
     given = {one.name: columns[one.name] for one in INPUTS}
     system = load_scenario("llama-3.1-405b-h100").system
-    constants = step_time.CONSTANTS
+    known = step_population().of({"framework": "megatron", "chip": "h100-sxm"})
     steps = step_time.MeasuredSteps(system, given, np.ones(len(rows)))
     exact = jax.jit(step_time.step_time_errors)
 
     def repetition(generator):
-        values, truth = drawn(constants, generator)
+        values, truth = drawn(problem.constants, generator, problem.prior)
         time = np.exp(np.asarray(exact(values, steps)))[:, 0]
         return truth, steps._replace(measured=multiplied(time, generator))
 
-    problem = FitProblem(step_time.step_time_errors, constants, steps, noise=0.1, options=step_time.OPTIONS)
+    problem = step_time.step_time_problem(known, NOISE, steps)
     assert_covered(coverage(problem, repetition))

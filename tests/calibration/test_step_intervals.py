@@ -47,6 +47,8 @@ def test_a_fitted_cluster_is_surer_than_one_of_its_chip_and_framework_and_that_t
 def test_a_number_that_is_set_is_exact():
     free = known_constants(cluster_scenario(UNFITTED))
     held = known_constants(cluster_scenario(UNFITTED, [f"system.{PATH}=0.7"]))
+    assert free is not None
+    assert held is not None
     at = NAMES.index(PATH)
     assert held.coordinates.mean[at] == pytest.approx(math.log(0.7))
     assert not held.coordinates.covariance[at].any()
@@ -61,6 +63,7 @@ def test_a_number_that_is_set_is_exact():
 def test_with_all_constants_exact_the_scatter_is_left():
     scenario = cluster_scenario(UNFITTED)
     known = known_constants(scenario)
+    assert known is not None
     exact = known._replace(coordinates=known.coordinates._replace(covariance=np.zeros((len(NAMES), len(NAMES)))))
     columns = layouts([{**row, "cluster": UNFITTED} for row in ROWS]).columns
     spread = step_time_spread(exact, scenario.system, {column.name: columns[column.name] for column in INPUTS})

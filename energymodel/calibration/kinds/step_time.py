@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from energymodel.calibration.calibration_case import BASE, CalibrationCase, Candidates, FittedNumber, Grouping
 from energymodel.calibration.column_names import OTHER_NAMES
-from energymodel.calibration.constant_priors import ConstantPriors, JointPrior, Rows, Values
+from energymodel.calibration.constant_priors import JointPrior, Rows, Values
 from energymodel.calibration.layout_table import INPUTS, layouts
 from energymodel.calibration.least_squares import FitOptions, FitProblem
 from energymodel.calibration.measurements import Column, Measurements, optional
@@ -22,7 +22,7 @@ from energymodel.calibration.predicted_step import predict_row, with_constants
 from energymodel.calibration.step_slopes import prior_of
 from energymodel.errors import InputError
 from energymodel.presets.scenario import Scenario, load_scenario
-from energymodel.presets.step_population import NAMES, STEP_CONSTANTS, step_population
+from energymodel.presets.step_population import NAMES, STEP_CONSTANTS, Coordinates, step_population
 from energymodel.presets.unseen_cluster import labels_of
 from energymodel.system.training_system import TrainingSystem
 
@@ -39,7 +39,7 @@ SETTING_COLUMNS = (
 STEP_TIME_COLUMNS = (*SETTING_COLUMNS, MEASURED)
 SETTING = tuple(one.name for one in SETTING_COLUMNS)
 
-OPTIONS = FitOptions(loss="cauchy", estimate_noise=False, noise_is_known=True, starts=1, tolerance=1e-6, steps=80)
+OPTIONS = FitOptions(loss="cauchy", noise_counts=12.0, tolerance=1e-6, steps=80)
 MOST_FITTED = 256
 """Rows that are fitted; of a longer file evenly chosen ones, because a row takes many formulas."""
 
@@ -85,16 +85,16 @@ def step_time_case(measured: Measurements, prior: Scenario | None) -> Calibratio
     if everything > len(measured):
         notes.append(f"{len(measured)} of {everything} rows, evenly chosen, are fitted.")
     steps = MeasuredSteps(system, rows, measured.columns[MEASURED.name])
-    constants, joint = population_prior(labels_of((prior or load_scenario(BASE)).tables))
+    population = step_population()
+    known = population.of(labels_of((prior or load_scenario(BASE)).tables))
+    problem = step_time_problem(known, population.scatter, steps)
     return CalibrationCase(
-        fit=FitProblem(
-            step_time_errors, constants, steps, noise=step_population().scatter, options=OPTIONS, prior=joint
-        ),
+        fit=problem,
         groups=_groups(measured, rows),
         outputs={"step time": (1.0,)},
         along=("accelerators", rows["chips"]),
         candidates=_candidates(system, rows),
-        fitted_numbers={f"system.{path}": FittedNumber(path, 1.0, one.unit) for path, one in constants.items()},
+        fitted_numbers={f"system.{path}": FittedNumber(path, 1.0, one.unit) for path, one in problem.constants.items()},
         notes=notes,
     )
 
@@ -110,14 +110,13 @@ def _rows(measured: Measurements) -> dict[str, np.ndarray]:
     return {one.name: columns[one.name] for one in INPUTS}
 
 
-def population_prior(labels: Mapping[str, str]) -> tuple[ConstantPriors, JointPrior]:
-    """Constants of a cluster that nobody has fitted, by framework and chip: priors of each, and of all together."""
-    known = step_population().of(labels)
+def step_time_problem(known: Coordinates, scatter: float, steps: MeasuredSteps) -> FitProblem:
+    """The fit of all constants to measured steps, from what is known of them, and of the scatter about them, before."""
     spread = np.sqrt(np.diag(known.covariance))
     each = zip(STEP_CONSTANTS.items(), known.mean.tolist(), spread.tolist(), strict=True)
     constants = {path: prior_of(one, z, deviation) for (path, one), z, deviation in each}
-    whiten = np.linalg.inv(np.linalg.cholesky(known.covariance))
-    return constants, JointPrior(NAMES, known.mean, spread, whiten)
+    prior = JointPrior(NAMES, known.mean, spread, np.linalg.inv(np.linalg.cholesky(known.covariance)))
+    return FitProblem(step_time_errors, constants, steps, noise=scatter, options=OPTIONS, prior=prior)
 
 
 def _groups(measured: Measurements, rows: Mapping[str, np.ndarray]) -> Grouping:
