@@ -37,6 +37,14 @@ def updated(
     return found
 
 
+def held(known: Coordinates, at: int, value: float, deviation: float) -> Coordinates:
+    """What is known once one coordinate is within a standard deviation of a value, by conditioning."""
+    mean, covariance = known
+    slope = covariance[:, at] / covariance[at, at]
+    covariance = covariance + np.outer(slope, slope) * (deviation**2 - covariance[at, at])
+    return Coordinates(mean + slope * (value - mean[at]), covariance)
+
+
 def _search(prior: Coordinates, start: KnownCluster, rows: ClusterRuns) -> KnownCluster:
     """Constants of the highest posterior density for a given scatter."""
     information, scale = np.linalg.inv(prior.covariance), start.scatter / TAILS
