@@ -1,12 +1,12 @@
 """Which cluster does a person mean: a preset, a file, or a chip and a framework that nobody has fitted?"""
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from energymodel.calibration.model_words import plain_word
 from energymodel.errors import InputError, suggest
 from energymodel.presets.cluster_parts import cluster_parts
 from energymodel.presets.files import companions, names
@@ -112,17 +112,12 @@ def _known(word: str, category: str, where: str, what: str) -> str:
     return name
 
 
-@cache
-def _plain(word: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", word.lower())
-
-
 def _preset_of(word: str, category: str, usual: Mapping[str, str], where: str, what: str) -> str:
     known = names(category)
     if (name := current_name(word)) in known:
         return name
-    plain = _plain(word)
-    by_plain = {_plain(name): name for name in known}
+    plain = plain_word(word)
+    by_plain = {plain_word(name): name for name in known}
     contained = max((one for one in by_plain if one in plain), key=len, default="")
     found = by_plain.get(contained) or next((name for part, name in usual.items() if part in plain), None)
     if found is None:

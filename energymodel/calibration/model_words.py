@@ -4,7 +4,7 @@ import re
 
 from energymodel.presets.files import names
 
-ALIKE = {"llama3": "llama31", "gpt3": "gpt3", "llama2": "llama2"}
+ALIKE = {"llama3": "llama31"}
 """Families of one shape: Llama 3 has that of Llama 3.1."""
 
 
@@ -13,8 +13,8 @@ def model_preset(word: str) -> str | None:
     presets = names("models")
     if word in presets:
         return word
-    plain = _plain(word)
-    by_plain = {_plain(name): name for name in presets}
+    plain = plain_word(word)
+    by_plain = {plain_word(name): name for name in presets}
     if plain in by_plain:
         return by_plain[plain]
     for family, shape in ALIKE.items():
@@ -23,5 +23,6 @@ def model_preset(word: str) -> str | None:
     return None
 
 
-def _plain(word: str) -> str:
+def plain_word(word: str) -> str:
+    """Letters and digits only, in lower case."""
     return re.sub(r"[^a-z0-9]", "", word.lower())

@@ -81,8 +81,8 @@ def _error_lines(found: TablePrediction) -> list[str]:
     if "out_of_memory" in errors:
         one = errors["out_of_memory"]
         lines.append(
-            f"Out of memory: {one['right']:,.0f} of {one['rows']:,.0f} rows predicted right (risk above 50 %), of them "
-            f"{one['right_failed']:,.0f} of {one['failed']:,.0f} that ran out."
+            f"Out of memory: {one['right']:,.0f} of {one['rows']:,.0f} rows classified correctly (risk above 50 %), "
+            f"among them {one['right_failed']:,.0f} of {one['failed']:,.0f} out-of-memory failures."
         )
     return lines
 

@@ -30,8 +30,8 @@ def measured_steps(path: Path, choices: TableChoices) -> Measurements:
     notes = list(read.notes)
     if not np.all(timed):
         memory = int(np.sum(read.layouts.columns["out_of_memory"][~timed] > 0.0))
-        ran_out = f", of which {memory:,} ran out of memory" if memory else ""
-        notes.append(f"Not fitted: {counted(int(np.sum(~timed)))} without a step time{ran_out}.")
+        failed = f", {memory:,} of them out-of-memory failures" if memory else ""
+        notes.append(f"Not fitted: {counted(int(np.sum(~timed)))} without a step time{failed}.")
     columns = {one.name: read.layouts.columns[one.name][timed] for one in INPUTS}
     clusters = read.layouts.cluster[timed]
     if np.any(clusters != THIS_CLUSTER):
