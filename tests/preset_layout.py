@@ -75,6 +75,7 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
         "fp4_gemm_edge": "1",
         "product_latency": "s",
         "alignment_exponent": "1",
+        "unaligned_slowdown": "1",
         "expert_tile": "1",
     },
     "NearLimitAccelerator": {

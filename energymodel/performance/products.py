@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 from energymodel.numerics import Numeric
 
 ALIGNED = 64  # elements: 128 bytes of a 16-bit format
+VECTOR = 8  # elements that are loaded at once
 
 
 def product_time(
@@ -71,16 +72,21 @@ def alignment(columns: Numeric, inner: Numeric = 0.0) -> Float[Array, "..."]:
     return (bits & -bits).astype(jnp.result_type(columns, inner, 0.0))
 
 
-def alignment_slowdown(columns: Numeric, inner: Numeric, exponent: Numeric) -> Float[Array, "..."]:
-    """Time of a product whose edges are no multiples of 64, over that of an aligned one, `(64 / g)^x`.
+def alignment_slowdown(
+    columns: Numeric, inner: Numeric, exponent: Numeric, unaligned: Numeric = 1.0
+) -> Float[Array, "..."]:
+    """Time of a product whose edges are no multiples of 64, over that of an aligned one, `(64 / g)^x u^[g < 8]`.
 
     Tensor cores are fastest where edges are multiples of 128 bytes (A100 and later; NVIDIA, "Matrix Multiplication
-    Background"), and slow down with every power of two that is missing [Anthony et al. 2024, arXiv 2401.14489].
+    Background"), and slow down with every power of two that is missing [Anthony et al. 2024, arXiv 2401.14489]. Rows
+    that are no multiples of 16 bytes, 8 elements, are not loaded as vectors.
 
     **Arguments:**
 
     - `exponent`: x [1].
+    - `unaligned`: u, for edges that are no multiples of 8 [1].
 
     **Returns:** factor [1], at least one.
     """
-    return (ALIGNED / alignment(columns, inner)) ** jnp.asarray(exponent)
+    shared = alignment(columns, inner)
+    return (ALIGNED / shared) ** jnp.asarray(exponent) * jnp.where(shared < VECTOR, unaligned, 1.0)

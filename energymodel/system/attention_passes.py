@@ -53,7 +53,7 @@ def attention_passes(
         chip.attention_tail,
     )
     square = 1.0 + software.unmasked * (2.0 * workload.sequence / workload.attended_length - 1.0)
-    slow = alignment_slowdown(workload.sequence, head, chip.alignment_exponent)
+    slow = alignment_slowdown(workload.sequence, head, chip.alignment_exponent, chip.unaligned_slowdown)
     unfused = compute_time(forward * square * slow, chip.peak_flops, chip.gemm_efficiency * software.product_efficiency)
     share = workload.flash / software.attention_efficiency
     rest = (1.0 - workload.flash) / software.attention_efficiency

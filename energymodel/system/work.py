@@ -1,5 +1,6 @@
 """How much arithmetic and memory traffic does a layout give one chip?"""
 
+from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -184,17 +185,17 @@ def layer_products(system: TrainingSystem, plan: TrainingPlan, tokens: Numeric) 
     inputs += latent * (workload.query_rank + workload.kv_rank + workload.rope_head_size)
     queries, query_rank, kv_rank = workload.query_width / t, workload.query_rank, workload.kv_rank
     made = workload.heads * (workload.head_size - workload.rope_head_size + workload.value_head_size) / t
-    exponent = chip.alignment_exponent
-    slow, dense_slow = alignment_slowdown(inner, h, exponent), alignment_slowdown(dense_inner, h, exponent)
+    slowdown = partial(alignment_slowdown, exponent=chip.alignment_exponent, unaligned=chip.unaligned_slowdown)
+    slow, dense_slow = slowdown(inner, h), slowdown(dense_inner, h)
     rows, shared = even + extra, expert * workload.shared_experts
     out = workload.value_width / t
     total = slowed = edges = jnp.zeros_like(h)
     # Share of the layers that have the product, rows, columns, inner edge, slowdown, products that share the rows.
     for share, m, n, k, a, count in (
-        (1.0, M, inputs, h, alignment_slowdown(inputs, h, exponent), 1.0),
-        (compressed, M, queries, query_rank, alignment_slowdown(queries, query_rank, exponent), 1.0),
-        (latent, M, made, kv_rank, alignment_slowdown(made, kv_rank, exponent), 1.0),
-        (1.0, M, h, out, alignment_slowdown(out, h, exponent), 1.0),
+        (1.0, M, inputs, h, slowdown(inputs, h), 1.0),
+        (compressed, M, queries, query_rank, slowdown(queries, query_rank), 1.0),
+        (latent, M, made, kv_rank, slowdown(made, kv_rank), 1.0),
+        (1.0, M, h, out, slowdown(out, h), 1.0),
         (expert, rows, gate * inner, h, slow, held),
         (expert, rows, h, inner, slow, held),
         (shared, M, gate * inner, h, slow, 1.0),

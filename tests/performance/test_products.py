@@ -51,6 +51,12 @@ def test_the_worse_edge_slows_a_product():
     assert float(alignment_slowdown(1800.0, 14400.0, 0.0)) == 1.0
 
 
+def test_rows_that_are_no_multiples_of_16_bytes_take_another_factor():
+    # 108 = 4 x 27: (64 / 4)^0.25 = 2, times 8; 104 = 8 x 13: (64 / 8)^0.25 = 1.68179.
+    assert float(alignment_slowdown(108.0, 2048.0, 0.25, 8.0)) == pytest.approx(16.0)
+    assert float(alignment_slowdown(104.0, 2048.0, 0.25, 8.0)) == pytest.approx(1.68179, abs=1e-5)
+
+
 def test_gradients():
     check_grads(product_time, (3.0, 2.0, 0.5, 0.3, 0.1), order=2, modes=("fwd", "rev"))
     check_grads(training_edges, (3.0, 2.0, 0.5, 2.0), order=2, modes=("fwd", "rev"))
