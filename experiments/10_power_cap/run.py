@@ -31,7 +31,8 @@ MOST_CHIPS = 131072.0
 PUBLISHED_BATCH = 16777216.0  # tokens
 CHIP_POWER = 850.0  # W of the site for each chip, a guess: the search starts from chips between half and all of this
 SLACK = 1.1  # deadline over the least time of the site
-CHECKED_SITE = 25.0  # MW, where prices are compared with problems solved again
+CHECKED_SITE = 25.0  # MW, where the deadline is varied
+PRICED_SITE = 15.0  # MW, where the price is compared with problems solved again: its optimum is at no kink
 DEADLINES = (1.02, 1.05, 1.1, 1.2, 1.4)  # over the least time, at that site
 STEP = 0.01  # of the site, for the difference quotient
 DAY, MEGAWATT, GWH = 86400.0, 1e6, 3.6e12
@@ -200,11 +201,11 @@ def solved_again(loss: float, row: Row) -> Row:
     """Price of a megawatt against the central difference of the relaxed least time of the same family of layouts."""
     family = tuple(row["layout"][name] for name in FAMILY)
     low, middle, high = (
-        best(CHECKED_SITE * (1.0 + sign * STEP), loss, "time", None, [family]) for sign in (-1.0, 0.0, 1.0)
+        best(PRICED_SITE * (1.0 + sign * STEP), loss, "time", None, [family]) for sign in (-1.0, 0.0, 1.0)
     )
-    quotient = (low.relaxed_value - high.relaxed_value) / DAY / (2.0 * STEP * CHECKED_SITE)
-    price = elasticity(middle, "facility_power") * middle.value / DAY / CHECKED_SITE
-    return {"site_mw": CHECKED_SITE, "price": price, "quotient": quotient}
+    quotient = (low.relaxed_value - high.relaxed_value) / DAY / (2.0 * STEP * PRICED_SITE)
+    price = elasticity(middle, "facility_power") * middle.value / DAY / PRICED_SITE
+    return {"site_mw": PRICED_SITE, "price": price, "quotient": quotient}
 
 
 def compute() -> dict[str, Any]:
@@ -219,7 +220,7 @@ def compute() -> dict[str, Any]:
         checked = {minimize: rows[index] for minimize, rows in sites.items()}
         degrees = {tuple(checked[name]["layout"][one] for one in FAMILY[:-1]) for name in ("time", "money")}
         families = [(*one, sharded) for one in sorted(degrees) for sharded in (0.0, 1.0)]
-        check = solved_again(loss, checked["time"])
+        check = solved_again(loss, sites["time"][SITES.index(PRICED_SITE)])
         deadlines = at_deadlines(loss, checked["time"], families)
         return {"loss": loss, **sites, "published": old, "check": check, "deadlines": deadlines}
 
@@ -280,7 +281,10 @@ def draw(result: dict[str, Any]) -> Any:
     use.set(ylabel="energy [GWh]", xlabel="power of the site [MW]")
 
     price = add_axes(figure, 2, 2, 4)
-    price.loglog(site, column(time, "days_per_mw"), "o-", color=BLUE, ms=4, label="a megawatt saves [d]")
+    priced = [row for row in time if row["power_elasticity"]]  # at a kink there is no price
+    price.loglog(
+        column(priced, "site_mw"), column(priced, "days_per_mw"), "o-", color=BLUE, ms=4, label="a megawatt saves [d]"
+    )
     middle = np.sqrt(site[1:] * site[:-1])
     price.loglog(middle, column(time[:-1], "quotient"), "x", color="black", ms=5, label="the same by solving again")
     price.loglog(site, column(money, "per_day"), "v-", color=ORANGE, ms=4, label="a day saves [million USD]")

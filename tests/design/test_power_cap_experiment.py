@@ -63,7 +63,9 @@ def test_a_larger_site_is_faster_and_a_stated_plan_beats_the_published_one(state
 def test_the_price_of_a_megawatt_is_what_solving_again_gives(stated):
     check = stated["check"]
     np.testing.assert_allclose(check["price"], check["quotient"], rtol=0.01)
-    for row in stated["time"][:-1]:
+    known = [(one, two) for one, two in itertools.pairwise(stated["time"]) if one["active"] and two["active"]]
+    assert len(known) >= 5  # a search that ends at a kink has no price
+    for row, _ in known:
         # Between sites the price is not constant: the mean of both elasticities says the way to a few percent.
         np.testing.assert_allclose(row["next_by_prices"], row["next_found"], rtol=0.06)
     money = stated["deadlines"]
