@@ -3,12 +3,13 @@
 `python experiments/17_kernels/weak_scaling.py [--data FOLDER]`
 
 A family is one model in one layout on one cluster, with as many sequences per chip, on several numbers of chips: only
-data parallelism grows. Constants of a cluster shift the level of its families, not their slope.
+data parallelism grows.
 """
 
 import argparse
 import sys
 from collections import defaultdict
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,14 +19,15 @@ import numpy as np
 from energymodel.calibration.cluster_source import cluster_system
 from energymodel.calibration.layout_table import INPUTS, MEASURED, WORDS, layouts
 from energymodel.calibration.step_prediction import predict
-from energymodel.performance.reliability import largest_deviation, straggler_factor
-from energymodel.presets.files import read_preset
+from energymodel.presets.unseen_cluster import UNFITTED
+from energymodel.system.training_system import TrainingSystem
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "01_step_time"))
 import adapters  # pyright: ignore[reportMissingImports]
 import outputs
 import throughput  # pyright: ignore[reportMissingImports]
+from clusters import CLUSTERS  # pyright: ignore[reportMissingImports]
 
 DATA = Path(__file__).parents[1] / "data"
 KNOWN = {column.name for column in (*INPUTS, *MEASURED)} | set(WORDS)
@@ -37,26 +39,41 @@ NOT_A_TRANSFORMER = "Nemotron-H 56b FP8"
 
 
 class Family(NamedTuple):
-    """Chips of each member, and the logarithm of its measured over its predicted step time without stragglers."""
+    """Chips of each member, and the logarithm of its measured over its predicted step time."""
 
     cluster: str
     name: str
     chips: np.ndarray
     excess: np.ndarray
 
-    def slope(self, variation: float, per: np.ndarray) -> tuple[float, float]:
-        """Growth of the excess with `per` that a variation leaves, and the squares of `per` about its mean."""
-        left = self.excess - np.log(np.asarray(straggler_factor(self.chips, variation)))
-        centered = per - np.mean(per)
-        return float(centered @ left / (centered @ centered)), float(centered @ centered)
-
-    def per_doubling(self, variation: float) -> float:
-        """Growth that a variation leaves with every doubling of the chips [1]."""
-        return self.slope(variation, np.log2(self.chips))[0]
+    @property
+    def per_doubling(self) -> float:
+        """Growth of the excess with every doubling of the chips [1]."""
+        doublings = np.log2(self.chips)
+        centered = doublings - np.mean(doublings)
+        return float(centered @ self.excess / (centered @ centered))
 
 
-def families(data: Path) -> list[Family]:
-    """Weak-scaling families of the published tables."""
+def without_stragglers(cluster: str) -> TrainingSystem:
+    """A cluster as fitted, but that its chips all take the same time."""
+    return eqx.tree_at(lambda system: system.reliability.straggler_variation, cluster_system(cluster), 0.0)
+
+
+def of_its_kind(cluster: str) -> TrainingSystem:
+    """What framework and chip say of a cluster, without its own rows."""
+    presets = CLUSTERS[cluster].presets
+    return cluster_system(UNFITTED.join([presets["accelerator"], presets["software"]]))
+
+
+SYSTEMS: Mapping[str, Callable[[str], TrainingSystem]] = {
+    "cluster preset": cluster_system,
+    "without stragglers": without_stragglers,
+    "framework and chip": of_its_kind,
+}
+
+
+def families(data: Path, system_of: Callable[[str], TrainingSystem]) -> list[Family]:
+    """Weak-scaling families of the published tables, predicted with the system of each cluster."""
     tables = adapters.read(data / "throughput_tables.csv")
     rows = adapters.mpt(tables) + throughput.maxtext(tables) + throughput.torchtitan(tables)
     rows += throughput.megatron_bridge(tables) + throughput.nemo(tables)
@@ -66,15 +83,13 @@ def families(data: Path) -> list[Family]:
         if row["step_time_s"] != "" and not row["degraded"]
     ]
     table = layouts([{key: value for key, value in row.items() if key in KNOWN} for row in rows])
-    systems = {
-        str(name): eqx.tree_at(lambda system: system.reliability.straggler_variation, cluster_system(str(name)), 0.0)
-        for name in np.unique(table.cluster)
-    }
+    systems = {str(name): system_of(str(name)) for name in np.unique(table.cluster)}
     columns = table.columns
     excess = np.log(columns["step_time_s"] / predict(table, systems).table()["step_time_s"])
     members: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     for index, row in enumerate(rows):
-        own = [float(columns[name][index]) for name in columns if name not in NOT_THE_SAME]
+        # As text, because a number that is not given equals no other.
+        own = [str(columns[name][index]) for name in columns if name not in NOT_THE_SAME]
         share = round(columns["batch_sequences"][index] / columns["chips"][index], 4)
         words = [row["cluster"], *(str(row.get(key, "")) for key in ("group", "release", "precision", "note"))]
         if row["set"] == "nanotron":
@@ -92,58 +107,38 @@ def families(data: Path) -> list[Family]:
     return [one for one in found if max(one.chips) >= SPANS_MORE_THAN]
 
 
-def fitted_variation(found: list[Family]) -> float:
-    """Variation at the median of the families' slopes against the largest deviation, weighted by their span [1]."""
-    slopes = [one.slope(0.0, np.asarray(largest_deviation(one.chips))) for one in found]
-    values, weights = np.asarray(slopes).T
-    order = np.argsort(values)
-    passed = np.cumsum(weights[order]) / np.sum(weights)
-    return float(values[order][np.searchsorted(passed, 0.5)])
-
-
 def interval(found: list[Family]) -> tuple[float, float]:
-    """95 % interval of the variation, from whole clusters drawn with replacement."""
+    """95 % interval of the median growth with every doubling, from whole clusters drawn with replacement [1]."""
     draw = np.random.default_rng(0)
     clusters = sorted({one.cluster for one in found})
     drawn = [
-        fitted_variation([one for name in draw.choice(clusters, len(clusters)) for one in found if one.cluster == name])
+        np.median(
+            [one.per_doubling for name in draw.choice(clusters, len(clusters)) for one in found if one.cluster == name]
+        )
         for _ in range(DRAWS)
     ]
     low, high = np.quantile(drawn, (0.025, 0.975))
     return float(low), float(high)
 
 
-def held_out(found: list[Family]) -> list[float]:
-    """Growth with every doubling that is left in each family when its cluster is left out of the fit [1]."""
-    return [
-        one.per_doubling(fitted_variation([other for other in found if other.cluster != one.cluster])) for one in found
-    ]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=DATA, help="folder of the CSV files")
-    found = families(parser.parse_args().data)
-    before, after = [one.per_doubling(0.0) for one in found], held_out(found)
+    data = parser.parse_args().data
+    found = {what: families(data, system_of) for what, system_of in SYSTEMS.items()}
     rows = [
-        {
-            "cluster": one.cluster,
-            "model": one.name,
-            "chips": f"{min(one.chips):g} to {max(one.chips):g}",
-            "% a doubling": 100.0 * old,
-            "held out": 100.0 * new,
-        }
-        for one, old, new in zip(found, before, after, strict=True)
+        {"cluster": one.cluster, "model": one.name, "chips": f"{min(one.chips):g} to {max(one.chips):g}"}
+        | {what: 100.0 * own[place].per_doubling for what, own in found.items()}
+        for place, one in enumerate(next(iter(found.values())))
     ]
-    print(outputs.table(rows))
-    low, high = interval(found)
-    value = float(read_preset("reliability", "llama-3")["straggler_variation"]["value"])
-    print(
-        f"\nstraggler_variation {fitted_variation(found):.4f}, 95 % interval {low:.4f} to {high:.4f}; preset {value:g}"
-    )
-    for name, left in ("without", before), ("with, held out", after):
-        positive = sum(one > 0.0 for one in left)
-        print(f"{name}: {100.0 * np.median(left):.2f} % a doubling in the median, slower in {positive} of {len(left)}")
+    print(f"Growth of measured over predicted time, % a doubling of the chips\n{outputs.table(rows)}\n")
+    for what, own in found.items():
+        left = np.array([one.per_doubling for one in own])
+        low, high = interval(own)
+        print(
+            f"{what}: {100.0 * np.median(left):.2f} % a doubling in the median (95 % interval {100.0 * low:.2f} to "
+            f"{100.0 * high:.2f} %), slower than predicted in {np.sum(left > 0.0)} of {len(left)}"
+        )
 
 
 if __name__ == "__main__":

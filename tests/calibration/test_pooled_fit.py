@@ -8,19 +8,24 @@ import pytest
 from energymodel.calibration.cluster_source import cluster_system
 from energymodel.calibration.layout_table import INPUTS, layouts
 from energymodel.calibration.step_slopes import log_step_times
-from energymodel.presets.step_population import NAMES, STEP_CONSTANTS
+from energymodel.presets.step_population import NAMES, STEP_CONSTANTS, Coordinates
 from experiment import Experiment
 
 PRODUCTS, SLOWDOWN = "software.product_efficiency", "production_slowdown"
 CLUSTERS = [(framework, f"{framework}-{at}") for framework in ("fast", "slow") for at in range(3)]
 TRUTH = {"fast": {PRODUCTS: 0.15, SLOWDOWN: -0.05}, "slow": {PRODUCTS: -0.15, SLOWDOWN: 0.05}}
 """Effects of frameworks on coordinates; on average none."""
-NOISE = 0.01
+NOISE, NOISIER, NOISY = 0.01, 6.0, "slow-2"
 
 
 @pytest.fixture(scope="module")
 def pooled():
     return Experiment("14_unseen_clusters").module("pooled_fit")
+
+
+@pytest.fixture(scope="module")
+def known_rows():
+    return Experiment("14_unseen_clusters").module("known_rows")
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +56,7 @@ def runs(pooled):
     for framework, cluster in CLUSTERS:
         effects = np.array([TRUTH[framework].get(name, 0.0) for name in NAMES])
         times, _ = log_step_times(middle + effects, system, columns)
-        times = np.exp(times + rng.normal(0.0, NOISE, len(rows)))
+        times = np.exp(times + rng.normal(0.0, NOISIER * NOISE if cluster == NOISY else NOISE, len(rows)))
         times[3] *= 4.0  # a run that something else slowed
         labels = {"framework": framework, "chip": "a100-sxm4-80gb", "cluster": cluster}
         found.append(pooled.ClusterRuns(labels, system, columns, times, groups))
@@ -59,8 +64,13 @@ def runs(pooled):
 
 
 @pytest.fixture(scope="module")
-def found(pooled, runs):
+def fitted(pooled, runs):
     return pooled.pooled_fit(runs)
+
+
+@pytest.fixture(scope="module")
+def found(fitted):
+    return fitted.population
 
 
 def test_labels_have_their_effects(found):
@@ -83,9 +93,34 @@ def test_frameworks_differ_as_they_were_made_to(found):
 
 def test_every_cluster_is_predicted_within_its_noise_and_the_outlier_stands_out(found, runs):
     for one in runs:
+        noise = NOISIER * NOISE if one.name == NOISY else NOISE
         errors, _ = one.errors(found.of(one.labels))
-        assert np.median(np.abs(np.delete(errors, 3))) < 2.0 * NOISE
-        np.testing.assert_allclose(errors[3], -np.log(4.0), atol=0.1)
+        assert np.median(np.abs(np.delete(errors, 3))) < 2.0 * noise
+        np.testing.assert_allclose(errors[3], -np.log(4.0), atol=max(0.1, 3.0 * noise))
+
+
+def test_a_cluster_with_more_scatter_has_more(fitted):
+    own = fitted.spreads.row
+    assert all(own[NOISY] > 1.5 * scatter for name, scatter in own.items() if name != NOISY)
+    assert min(own.values()) < fitted.spreads.typical_row < max(own.values())
+
+
+def test_one_row_tells_a_new_cluster_apart_and_its_scatter_stays_near_that_of_others(known_rows, found, runs):
+    one = runs[0]
+    before = known_rows.KnownCluster(found.of({**one.labels, "cluster": "new"}), found.scatter)
+    slower = one._replace(measured=1.3 * one.measured)
+    after = known_rows.updated(before, slower.select(np.array([0])))
+    errors = [np.median(np.abs(slower.errors(state.coordinates)[0])) for state in (before, after)]
+    assert errors[1] < 0.5 * errors[0]
+    assert 0.5 < after.scatter / before.scatter < 1.5
+
+
+def test_a_coordinate_that_is_held_moves_the_others_with_it(known_rows):
+    # Of two normal numbers with correlation 1/2 the second has mean 1/2 and variance 3/4 once the first is 1.
+    known = Coordinates(np.zeros(2), np.array([[1.0, 0.5], [0.5, 1.0]]))
+    found = known_rows.held(known, 0, 1.0, 0.0)
+    np.testing.assert_allclose(found.mean, [1.0, 0.5], rtol=1e-12)
+    np.testing.assert_allclose(found.covariance, [[0.0, 0.0], [0.0, 0.75]], atol=1e-12)
 
 
 def test_a_cluster_that_it_has_not_seen_is_less_certain(found, runs):

@@ -178,7 +178,7 @@ def test_wider_products_are_slower_and_need_more_memory(system, run):
     assert sixteen.memory < tf32.memory
     np.testing.assert_allclose(tf32.memory, fp32.memory, rtol=1e-12)
     # The share of the peak of the own precision hardly changes where arithmetic takes the time.
-    np.testing.assert_allclose(fp32.mfu, sixteen.mfu, rtol=0.3)
+    np.testing.assert_allclose(fp32.mfu, sixteen.mfu, rtol=0.35)
 
 
 @pytest.mark.parametrize("what", ["parameters", "gradients", "optimizer", "activations"])

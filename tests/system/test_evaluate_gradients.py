@@ -71,7 +71,7 @@ BOUNDS = {
         "plan.layout.pipeline=1",
         "plan.layout.virtual_stages=1",
         # The start of a collective that a single rank does not have is a kink.
-        "system.software.collective_latency=5 us",
+        "system.software.collective_latency=1 us",
     ],
     "one chip": [
         "plan.chips=1",

@@ -108,6 +108,6 @@ def test_published_runs_with_adapters():
         for share in (1.0, ADAPTERS)
     ]
     assert np.mean(errors[0]) > 0.4
-    assert np.max(errors[1]) < 0.25
+    assert np.max(errors[1]) < 0.3
     memory = predict([{**row, "trained_share": ADAPTERS} for row in rows]).table()["memory_b"]
     assert np.all(memory[[row["cluster"].endswith("h100") for row in rows]] < 80e9)
