@@ -9,7 +9,7 @@ from energymodel.calibration.constant_priors import ConstantPrior, flat_values, 
 from energymodel.calibration.intervals import bootstrap, laplace_intervals, posterior_intervals, quantiles, undetermined
 from energymodel.calibration.least_squares import FitOptions, FitProblem, fit, held_out_errors
 from energymodel.calibration.next_measurement import next_measurement
-from energymodel.calibration.robust_loss import robust_error
+from energymodel.calibration.robust_loss import ErrorEstimate, robust_error
 
 TRUE = {"amplitude": 3.0, "exponent": 0.4, "share": 0.3}
 CONSTANTS = {
@@ -234,3 +234,23 @@ def test_posterior_intervals_are_those_of_the_density_integrated_on_a_grid():
     laplace = laplace_intervals(found)
     assert ends.lower[0] < 0.8 * laplace.lower[0]
     np.testing.assert_array_equal(posterior_intervals(found, np.zeros(2, bool)), laplace)
+
+
+def test_a_guess_of_the_noise_counts_as_measurements():
+    # (12 x 0.1^2 + 4 x 0.3^2) / 16 = 0.03
+    pooled = ErrorEstimate(np.array([0.3]), 4.0).pooled(0.1, 12.0)
+    np.testing.assert_allclose(pooled.noise, np.sqrt(0.03), rtol=1e-12)
+    assert pooled.freedom == 4.0
+
+
+def test_few_exact_rows_do_not_make_a_fit_certain():
+    x = np.array([1.0, 2.0, 4.0, 8.0])
+    table = (x, np.exp(np.asarray(model(TRUE, x))))
+    free, guessed = (
+        fit(FitProblem(errors, CONSTANTS, table, noise=0.1, options=FitOptions(noise_counts=counts)))
+        for counts in (0.0, 12.0)
+    )
+    assert free.noise[0] < 0.02
+    # At least one measurement is beside the twelve of the guess.
+    assert 0.08 < guessed.noise[0] < 0.1
+    assert np.all(np.diag(free.covariance) < np.diag(guessed.covariance))
