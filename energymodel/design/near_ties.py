@@ -1,7 +1,8 @@
 """Which plan saves most among those that are as good as the best, within a tolerance?
 
 Where an objective is flat, its exact optimum may cost a lot of something else: the fastest plan cools throttled chips
-for the last tenth of a percent. A second search therefore minimizes the energy (the money, where energy is the objective)
+for the last tenth of a percent. A second search therefore minimizes the energy (the money, where energy is the
+objective)
 
     min { g(x) : c(x) <= 0, f(x) <= (1 + tolerance) f* }        [epsilon-constraint: Haimes et al. 1971]
 
