@@ -61,7 +61,7 @@ def test_schedules_save_what_the_closed_form_allows(stated):
     # The search begins at a 64th of the own batch.
     least = {row["scenario"]: max(row["least_token"], row["own_token"] / 64) for row in stated["batches"]}
     for row in stated["schedules"]:
-        if not row["solved"]:  # where the least batch is nearly the best, at a kink
+        if "saved_closed" not in row:  # where the least batch is nearly the best, at a kink
             assert 0.0 <= row["saved"] < 1e-3
             continue
         assert row["saved"] <= row["saved_closed"], row["scenario"]
@@ -69,6 +69,9 @@ def test_schedules_save_what_the_closed_form_allows(stated):
         if row["first_token"] > 1.01 * least[row["scenario"]]:
             assert row["saved"] >= 0.85 * row["saved_closed"], row["scenario"]
             np.testing.assert_allclose(row["last_token"], row["last_closed_token"], rtol=1e-3)
+    # README: these reach the iteration limit; the closed form holds for DeepSeek-V3 all the same.
+    unsolved = {row["scenario"] for row in stated["schedules"] if not row["solved"]}
+    assert unsolved <= {"llama-3.1-405b-h100", "deepseek-v3-h800"}
 
 
 @pytest.mark.slow
