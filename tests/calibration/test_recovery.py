@@ -57,7 +57,8 @@ def assert_covered(found):
     shares, converged = found
     print({name: round(float(share), 3) for name, share in shares.items()}, converged)
     assert shares
-    assert all(0.85 <= share <= 0.97 for share in shares.values()), shares
+    # Intervals take the model as linear: those of a constant that acts through a maximum hold a few percent less.
+    assert all(0.82 <= share <= 0.97 for share in shares.values()), shares
     assert converged >= 0.9  # of constants drawn at random, some at the ends of their ranges
 
 
