@@ -1,29 +1,105 @@
 """At which batch and power limit does a workload take the lowest energy on a device, as far as a fit can tell?"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Bool, Float
+from scipy.special import ndtri
 
-from energymodel.calibration.constant_priors import Values
-from energymodel.calibration.device_power import Profiles, predict_power
+from energymodel.calibration.device_power import Profiles
+from energymodel.calibration.job_search import next_batch
+from energymodel.calibration.least_squares import FitResult
+from energymodel.calibration.next_measurement import linearized
+
+LOWEST_HELD = 0.48
+"""Share of the rated power below which cards may fall to a lower performance state, where time errs by a tenth or more
+[prior: four cards of experiments/02_power_limits]."""
+ABOVE_LIMIT = 1.02  # of a limit, that a card which holds it may draw
+STEPS = 10  # of the range between, where a card was measured at its highest limit alone
+ROUND = 5.0  # limits are whole numbers of these [W]
+LEVEL = 0.9
+POINTS = 25  # of a curve
+NORMAL = 1.25  # standard deviations in a mean absolute error [definition: sqrt(pi / 2)]
 
 
 class BestSetting(NamedTuple):
-    """The setting of lowest energy of a workload.
+    """The setting of lowest energy of a workload on a device.
 
     - `batch`; `limit` [W], or `clock` over the profile's [1], whichever was measured.
-    - `energy`, `time`: over those of the same batch at the highest limit or clock [1].
+    - `energy`, `time`: over those of the same batch at the highest limit or clock [1], with 90 % intervals.
     """
 
+    device: str
     workload: str
     batch: float
     limit: float | None
     clock: float | None
     energy: float
     time: float
+    energy_interval: tuple[float, float]
+    time_interval: tuple[float, float]
+
+    @property
+    def speed(self) -> float:
+        """The limit [W], or the clock [1]."""
+        return float(self.limit if self.limit is not None else self.clock or 1.0)
+
+    @property
+    def saves(self) -> bool:
+        """Whether it is below the highest limit or clock."""
+        return self.energy < 1.0
+
+
+class EnergyCurve(NamedTuple):
+    """Energy for the same work over limits [W] or clocks [1] at one batch, over that at the highest [1].
+
+    - `low`, `high`: ends of the 90 % interval.
+    - `measured_speed`, `measured`: what was measured.
+    """
+
+    device: str
+    workload: str
+    batch: float
+    speed: Float[np.ndarray, " points"]
+    energy: Float[np.ndarray, " points"]
+    low: Float[np.ndarray, " points"]
+    high: Float[np.ndarray, " points"]
+    measured_speed: Float[np.ndarray, " rows"]
+    measured: Float[np.ndarray, " rows"]
+
+
+class NextRun(NamedTuple):
+    """The batch that a job should be trained at next, to find the one that takes the least energy to its target."""
+
+    device: str
+    workload: str
+    batch: float
+
+
+class Recommendation(NamedTuple):
+    """The best settings, the energy about them, and which batches to try, where epochs to a target are known."""
+
+    settings: tuple[BestSetting, ...] = ()
+    curves: tuple[EnergyCurve, ...] = ()
+    runs: tuple[NextRun, ...] = ()
+
+
+class Settings(NamedTuple):
+    """What was measured, by row: profiles, and words for them.
+
+    - `epochs`: times that a run to its target does the work that was timed, by row: infinite where it does not reach
+      it, 1 where nobody says.
+    - `noise`: standard deviation of the logarithm of the energy of a repeated run [1].
+    """
+
+    runs: Profiles
+    is_profile: Bool[np.ndarray, " rows"]
+    workload: np.ndarray
+    batch: Float[np.ndarray, " rows"]
+    devices: tuple[str, ...]
+    epochs: Float[np.ndarray, " rows"]
+    noise: float = 0.0
 
 
 def lowest_energy(
@@ -45,52 +121,157 @@ def lowest_energy(
     return int(np.argmin(np.where(is_profile, energy, energy * np.exp(error))))
 
 
-def best_settings(
-    values: Values,
-    runs: Profiles,
-    is_profile: Bool[np.ndarray, " rows"],
-    workload: Sequence[str] | np.ndarray,
-    batch: Float[np.ndarray, " rows"],
-    error: float,
-) -> tuple[BestSetting, ...]:
-    """The best among all profiled batches and measured limits (or clocks), by workload, for the same work.
+def lowest_limits(settings: Settings) -> Float[np.ndarray, " rows"]:
+    """By row the lowest limit of its device that may be chosen, 0 if only clocks were set [W].
 
-    A larger batch needs more work to the same loss: what that costs is for `calibrate batch` and `optimize` to say.
+    None is one that the device was measured to exceed, in most rows that it holds back, nor one below `LOWEST_HELD` of
+    its rated power, unless it was measured to hold that.
+    """
+    runs = settings.runs
+    lowest = np.zeros(len(runs.limit))
+    if not runs.by_limit:
+        return lowest
+    device, limit = np.asarray(runs.device), np.asarray(runs.limit)
+    for one in np.unique(device):
+        rows = (device == one) & np.isfinite(limit)
+        limits = np.unique(limit[rows])
+        reached = rows & (np.asarray(runs.reference_power) > limit)  # rows that the limit holds back
+        ratios = [np.asarray(runs.power)[reached & (limit == at)] / at for at in limits]
+        exceeded = [
+            at for at, ratio in zip(limits, ratios, strict=True) if len(ratio) and np.median(ratio) > ABOVE_LIMIT
+        ]
+        above = float(max(exceeded, default=0.0))
+        measured = limits[limits > above]
+        usual = LOWEST_HELD * float(np.max(runs.rated_power[device == one]))
+        lowest[device == one] = min(float(measured[0]), max(usual, np.nextafter(above, np.inf)))
+    return lowest
+
+
+class _Change(NamedTuple):
+    """Logarithms of time and energy over those of the profile, by setting, and their standard deviations."""
+
+    log: Float[np.ndarray, "settings 2"]
+    spread: Float[np.ndarray, "settings 2"]
+
+    def interval(self) -> Float[np.ndarray, "2 settings 2"]:
+        """Ends of the 90 % interval of both ratios."""
+        half = float(ndtri(0.5 + 0.5 * LEVEL)) * self.spread
+        return np.exp(np.stack([self.log - half, self.log + half]))
+
+
+def _change(found: FitResult, settings: Settings, row: np.ndarray, speed: np.ndarray, error: float) -> _Change:
+    table = settings.runs.at_speeds(row, speed)
+    errors, slopes = linearized(found, table._replace(time=table.reference_time, power=table.reference_power))
+    both = np.stack([slopes[:, 0], slopes.sum(axis=1)], axis=1)
+    variance = np.einsum("rai,ij,raj->ra", both, found.covariance, both) + (NORMAL * error) ** 2
+    return _Change(np.stack([errors[:, 0], errors.sum(axis=1)], axis=1), np.sqrt(variance))
+
+
+def recommendation(found: FitResult, settings: Settings, error: float, most_slowdown: float = np.inf) -> Recommendation:
+    """The best among all profiled batches and limits (or clocks), by device and workload, for the same work.
+
+    Limits are those that were measured; where only the highest was, steps between it and the lowest that is held. A
+    larger batch needs more work to the same loss: `Settings.epochs` says so, else `calibrate batch` and `optimize`.
 
     **Arguments:**
 
-    - `values`, `runs`, `is_profile`: fitted constants, and profiles from `device_power.profiles`.
-    - `workload`, `batch`: of the rows.
-    - `error`: see `lowest_energy`.
+    - `found`: fitted constants, or those of the prior.
+    - `error`: see `lowest_energy`; repeated runs of one setting differ by `Settings.noise`, which adds to it.
+    - `most_slowdown`: time over that of the same batch at the highest limit or clock that is allowed [1].
 
-    **Returns:** one setting for each workload.
+    **Returns:** one setting and one curve for each device and workload.
     """
-    by_limit = runs.by_limit
-    speed = np.asarray(runs.limit if by_limit else runs.clock)
-    profiles = np.flatnonzero(is_profile)
-    lower = np.unique(speed[~is_profile & np.isfinite(speed)])
-    row, at = (one.ravel() for one in np.meshgrid(profiles, lower, indexing="ij"))
-    below = at < speed[row]
-    row, at = np.concatenate([profiles, row[below]]), np.concatenate([speed[profiles], at[below]])
-    measured, table = np.arange(len(row)) < len(profiles), runs.at_speeds(row, at)
-    with jax.enable_x64(True):
-        time, watt = (np.asarray(one, np.float64) for one in predict_power(values, table))
-    time = np.where(measured, table.reference_time, time)
-    energy = np.where(measured, table.reference_time * table.reference_power, time * watt)
-    names, best = np.asarray(workload), []
+    runs, error = settings.runs, float(np.hypot(error, settings.noise))
+    row, at = _candidates(settings)
+    measured = at == _speeds(runs)[row]
+    change = _change(found, settings, row, at, error)
+    log = np.where(measured[:, None], 0.0, change.log)
+    ends = np.where(measured[:, None], 1.0, change.interval())
+    profile = (np.asarray(runs.reference_time * runs.reference_power) * settings.epochs)[row]
+    allowed = measured | (log[:, 0] <= np.log(most_slowdown))
+    names = np.array(
+        [f"{device}\n{word}" for device, word in zip(_devices(settings), settings.workload.tolist(), strict=True)]
+    )
+    best, curves, next_runs = [], [], []
     for name in dict.fromkeys(names.tolist()):
-        places = np.flatnonzero(names[row] == name)
-        place = int(places[lowest_energy(energy[places], measured[places], error)])
-        profile = float(table.reference_time[place] * table.reference_power[place])
-        speed_here = float(at[place])
+        places = np.flatnonzero((names[row] == name) & allowed)
+        place = int(places[lowest_energy((profile * np.exp(log[:, 1]))[places], measured[places], error)])
+        device, _, word = name.partition("\n")
         best.append(
             BestSetting(
-                name,
-                float(batch[row[place]]),
-                speed_here if by_limit else None,
-                None if by_limit else speed_here,
-                float(energy[place]) / profile,
-                float(time[place] / table.reference_time[place]),
+                device=device,
+                workload=word,
+                batch=float(settings.batch[row[place]]),
+                limit=float(at[place]) if runs.by_limit else None,
+                clock=None if runs.by_limit else float(at[place]),
+                energy=float(np.exp(log[place, 1])),
+                time=float(np.exp(log[place, 0])),
+                energy_interval=(float(ends[0, place, 1]), float(ends[1, place, 1])),
+                time_interval=(float(ends[0, place, 0]), float(ends[1, place, 0])),
             )
         )
-    return tuple(best)
+        curves.append(_curve(found, settings, best[-1], int(row[place]), error))
+        if np.any(settings.epochs[row[places]] != 1.0):
+            energy = (profile * np.exp(log[:, 1]))[places]
+            own = settings.batch[row[places]]
+            tried = {float(one): float(np.min(energy[own == one])) for one in np.unique(own)}
+            if (batch := next_batch(_near(tried), tried, best[-1].batch, 2, settings.noise)) is not None:
+                next_runs.append(NextRun(device, word, batch))
+    return Recommendation(tuple(best), tuple(curves), tuple(next_runs))
+
+
+def _near(tried: Mapping[float, float]) -> list[float]:
+    """Batches that were tried, and twice and half of each."""
+    more = [round(one * factor) for one in tried for factor in (0.5, 2.0)]
+    return sorted({*tried, *(float(one) for one in more if one >= 1)})
+
+
+def _curve(found: FitResult, settings: Settings, best: BestSetting, profile: int, error: float) -> EnergyCurve:
+    """Energy at the batch of a best setting, from the lowest speed that was measured or may be chosen."""
+    runs, speeds = settings.runs, _speeds(settings.runs)
+    same = (np.asarray(runs.reference_time) == runs.reference_time[profile]) & np.isfinite(speeds)
+    same &= (np.asarray(runs.device) == runs.device[profile]) & (np.asarray(settings.batch) == best.batch)
+    same &= np.asarray(settings.workload) == best.workload
+    highest = float(speeds[profile]) if np.isfinite(speeds[profile]) else float(runs.rated_power[profile])
+    lowest = LOWEST_HELD * highest
+    if np.any(same):
+        lowest = min(lowest, float(np.min(speeds[same])))
+    speed = np.linspace(lowest, highest, POINTS)
+    change = _change(found, settings, np.full(POINTS, profile), speed, error)
+    low, high = change.interval()[:, :, 1]
+    energy = np.asarray(runs.time * runs.power) / float(runs.time[profile] * runs.power[profile])
+    return EnergyCurve(
+        best.device, best.workload, best.batch, speed, np.exp(change.log[:, 1]), low, high, speeds[same], energy[same]
+    )
+
+
+def _speeds(runs: Profiles) -> Float[np.ndarray, " rows"]:
+    """Limits [W], or clocks where only these were set [1]."""
+    return np.asarray(runs.limit if runs.by_limit else runs.clock, np.float64)
+
+
+def _devices(settings: Settings) -> list[str]:
+    return [settings.devices[place] for place in np.asarray(settings.runs.device)]
+
+
+def _candidates(settings: Settings) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of profiles, each with all speeds of its device up to its own that may be chosen."""
+    runs, is_profile = settings.runs, settings.is_profile
+    speed, device = _speeds(runs), np.asarray(runs.device)
+    lowest, pairs = lowest_limits(settings), []
+    for profile in np.flatnonzero(is_profile):
+        own = ~is_profile & (device == device[profile]) & np.isfinite(speed)
+        lower = np.unique(speed[own])
+        if not len(lower) and np.isfinite(speed[profile]):
+            lower = steps_below(float(speed[profile]), float(lowest[profile]) if runs.by_limit else LOWEST_HELD)
+        lower = lower[(lower >= lowest[profile]) & (lower < speed[profile])]
+        pairs += [(profile, speed[profile]), *((profile, one) for one in lower)]
+    return np.array([row for row, _ in pairs]), np.array([at for _, at in pairs])
+
+
+def steps_below(highest: float, lowest: float) -> Float[np.ndarray, " steps"]:
+    """Speeds to choose from below the highest: limits in whole steps of 5 W, or shares of a clock."""
+    even = np.linspace(lowest, highest, STEPS, endpoint=False)
+    if highest <= 1.0:
+        return np.round(even, 2)
+    return np.unique(np.ceil(even / ROUND) * ROUND)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from energymodel.calibration.best_setting import BestSetting
+from energymodel.calibration.best_setting import Recommendation
 from energymodel.calibration.calibrated_scenario import (
     FittedConstant,
     PriorScenario,
@@ -18,10 +18,10 @@ from energymodel.calibration.calibrated_scenario import (
 )
 from energymodel.calibration.calibration_case import CalibrationCase
 from energymodel.calibration.cluster_source import is_known
-from energymodel.calibration.constant_priors import flat_values
+from energymodel.calibration.constant_priors import flat_values, joint_prior, widened
 from energymodel.calibration.intervals import bootstrap, outer_intervals, quantiles, undetermined
 from energymodel.calibration.kinds import KINDS
-from energymodel.calibration.least_squares import FitOptions, FitProblem, FitResult, fit, held_out_errors
+from energymodel.calibration.least_squares import FitOptions, FitProblem, FitResult, fit, held_out_errors, unfitted
 from energymodel.calibration.measurements import Measurements
 from energymodel.calibration.next_measurement import next_measurement
 from energymodel.calibration.table_columns import AS_WRITTEN, TableChoices
@@ -33,6 +33,8 @@ DRAWS = 96
 RESAMPLING: dict[str, Any] = {"tolerance": 1e-5, "steps": 40}
 """Of a resample, which starts at the fit: it ends within a tenth of a standard error."""
 FEWEST_GROUPS = 3  # for a bootstrap over groups
+MOST_FOLDS = 16  # that are held out; more groups share a fold, one search each
+LEAST_ERROR = 0.02  # logarithm, that predictions are taken to have where no group can be held out
 WEIGHED_NOISE = 0.01  # first guess
 
 
@@ -53,7 +55,7 @@ class Calibration:
       single group.
     - `in_fit`: the same of the fit to all rows.
     - `next_setting`, `next_gain`: what to measure next, and by which share that reduces the variance of predictions.
-    - `best`: the setting of lowest energy of each workload, of kind `power`.
+    - `best`: the setting of lowest energy of each workload, and the energy about it, of kind `power`.
     - `tables`: a scenario with the new numbers, which `evaluate`, `optimize` and `sweep` accept once written to a file.
     - `residuals`: by row: errors of the outputs; `along` what they are drawn against.
     """
@@ -70,7 +72,7 @@ class Calibration:
     in_fit: Mapping[str, float]
     next_setting: str
     next_gain: float
-    best: tuple[BestSetting, ...]
+    best: Recommendation
     tables: Mapping[str, Any]
     residuals: Mapping[str, np.ndarray]
     along: tuple[str, np.ndarray]
@@ -90,6 +92,7 @@ def calibrate(
     where: Mapping[str, str] | None = None,
     form: str | None = None,
     choices: TableChoices = AS_WRITTEN,
+    max_slowdown: float | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Calibration:
     """Fit the constants of a kind to the measurements in a CSV file, in float64.
@@ -104,18 +107,20 @@ def calibrate(
     - `where`: words that a row must have in some columns.
     - `choices`: how a table of training steps is read: renamed, constant and ignored columns, bad rows.
     - `form`: of the model, one of `MeasurementKind.forms`; by default what was measured decides.
+    - `max_slowdown`: of kind `power`: share of time that the best setting may cost, such as 0.1 [1].
     - `progress`: called with what is being done.
 
     **Raises:** `InputError`, one line that names file, line and column.
     """
+    most_slowdown = _most_slowdown(kind, max_slowdown)
     case, base = _measured(kind, Path(path), prior, choices._replace(where={**choices.where, **(where or {})}), form)
-    problem, earlier = _with_earlier(kind, case.fit, base)
+    problem, earlier = _with_earlier(kind, case, base)
     notes = [*case.notes, *earlier]
     used = np.ones(len(case.groups.labels), bool) if problem.weights is None else np.asarray(problem.weights) > 0
     count = sum(one.size for one in problem.constants.values())
     progress(f"fitting {count} constants to {int(np.sum(used))} rows ...")
-    fitted = fit(problem)
-    held, mean = _held_out(case, fitted, used, progress)
+    fitted = fit(problem) if np.any(used) else unfitted(problem)
+    held, mean = _held_out(case, fitted, used, progress) if np.any(used) else ((), {})
     parts = case.resampled or case.groups
     draws = None
     if len({*parts.labels[used].tolist()}) >= FEWEST_GROUPS:
@@ -128,10 +133,12 @@ def calibrate(
     missing = undetermined_for_law(case, constants)
     if missing:
         notes.append(f"No law is written to a scenario, because {', '.join(missing)} is not determined.")
-    if not held:
+    if not held and np.any(used):
         notes.append(f"One {case.groups.word} only: no error can be held out. Measure another.")
-    in_fit = case.percent_errors(fitted.errors, used)
-    usual = {name: float(np.log1p(0.01 * error)) for name, error in (mean or in_fit).items()}
+    in_fit = case.percent_errors(fitted.errors, used) if np.any(used) else {}
+    usual = {name: float(np.log1p(0.01 * error)) for name, error in (mean or in_fit).items()} or case.usual_errors
+    if not mean:  # errors of the fit itself say little of its predictions
+        usual = {name: max(error, LEAST_ERROR) for name, error in usual.items()}
     return Calibration(
         kind=kind,
         source=str(path),
@@ -145,7 +152,7 @@ def calibrate(
         in_fit=in_fit,
         next_setting=case.candidates.words[better.row],
         next_gain=better.gain,
-        best=case.best(fitted.values, usual) if case.best is not None else (),
+        best=case.best(fitted, usual, most_slowdown) if case.best is not None else Recommendation(),
         tables=scenario_tables(kind, str(path), base, case, fitted, constants),
         residuals={name: fitted.errors[used] @ np.array(weights) for name, weights in case.outputs.items()},
         along=(case.along[0], np.asarray(case.along[1])[used]),
@@ -156,6 +163,17 @@ def calibrate(
         fit=fitted,
         case=case,
     )
+
+
+def _most_slowdown(kind: str, share: float | None) -> float:
+    """Time over that at the highest limit that a best setting may take."""
+    if share is None:
+        return np.inf
+    if kind != "power":
+        raise InputError(f"max-slowdown: only kind power has settings to choose from, not {kind}. Leave it out.")
+    if not 0.0 <= share < np.inf:
+        raise InputError(f"max-slowdown: {100 * share:g} % cannot be; write the time that may be lost, such as 10 %.")
+    return 1.0 + share
 
 
 def _measured(
@@ -182,18 +200,26 @@ def named_cluster(table: Measurements) -> str | None:
     return next(iter(named)) if len(named) == 1 and is_known(min(named)) else None
 
 
-def _with_earlier(kind: str, problem: FitProblem, base: PriorScenario) -> tuple[FitProblem, list[str]]:
-    """The problem with what an earlier calibration of the scenario knows as prior, and a note that says so."""
+def _with_earlier(kind: str, case: CalibrationCase, base: PriorScenario) -> tuple[FitProblem, list[str]]:
+    """The problem with what an earlier calibration of the scenario knows as prior, and notes that say so."""
+    problem = case.fit
     if base.name in names("clusters") or UNFITTED in base.name:
         return problem, [f"Priors are those of clusters with the framework and chip of {base.title}."]
-    earlier = earlier_calibration(kind, problem.constants, base.scenario)
+    own = case.fit.prior or joint_prior(problem.constants)
+    earlier = earlier_calibration(kind, own, base.scenario)
     if earlier is None:
         return problem, []
-    problem = problem._replace(prior=earlier[0])
+    prior, source = earlier
+    notes = [f"Priors with their intervals are those of {source}."]
+    unlike = case.unlike(base.scenario.tables["calibration"][kind]) if case.unlike is not None else None
+    if unlike is not None:
+        prior = widened(prior, unlike[0])
+        notes.append(unlike[1])
+    problem = problem._replace(prior=prior)
     if not problem.options.estimate_noise:
         # What was known before and what is new must be weighed by the noise that there is.
         problem = problem._replace(options=FitOptions(), noise=WEIGHED_NOISE)
-    return problem, [f"Priors with their intervals are those of {earlier[1]}."]
+    return problem, notes
 
 
 def _held_out(
@@ -204,8 +230,9 @@ def _held_out(
     names = list(dict.fromkeys(groups[used].tolist()))
     if len(names) == 1:
         return (), {}
-    progress(f"predicting each of {len(names)} {case.groups.word}s from the others ...")
-    errors = held_out_errors(fitted, groups, case.trained_on)
+    progress(f"predicting each of {len(names)} {case.groups.word}s from others ...")
+    fold = {name: place % MOST_FOLDS for place, name in enumerate(dict.fromkeys(groups.tolist()))}
+    errors = held_out_errors(fitted, np.array([fold[name] for name in groups.tolist()]), case.trained_on)
     counted = used if case.trained_on is None else used & ~case.trained_on
     by_group = []
     for name in names:

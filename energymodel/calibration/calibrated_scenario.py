@@ -9,7 +9,7 @@ import numpy as np
 
 from energymodel.calibration.calibration_case import BASE, CalibrationCase, FittedNumber
 from energymodel.calibration.cluster_source import PLACEHOLDER, UNFITTED, cluster_tables
-from energymodel.calibration.constant_priors import ConstantPriors, JointPrior, flat_values, joint_prior, updated_prior
+from energymodel.calibration.constant_priors import JointPrior, flat_values, updated_prior
 from energymodel.calibration.least_squares import FitResult
 from energymodel.errors import InputError, suggest
 from energymodel.presets.files import names, read_preset, read_toml
@@ -66,8 +66,12 @@ def _cluster_prior(name: str) -> PriorScenario:
     return PriorScenario(name, load_scenario({**tables, "name": name}), tables, str(tables["title"]))
 
 
-def earlier_calibration(kind: str, constants: ConstantPriors, scenario: Scenario) -> tuple[JointPrior, str] | None:
+def earlier_calibration(kind: str, base: JointPrior, scenario: Scenario) -> tuple[JointPrior, str] | None:
     """The prior with what earlier measurements of a kind say, and their file, if the scenario has any.
+
+    **Arguments:**
+
+    - `base`: the prior without them.
 
     **Raises:** `InputError` if the scenario's `[calibration]` cannot be read.
     """
@@ -76,7 +80,7 @@ def earlier_calibration(kind: str, constants: ConstantPriors, scenario: Scenario
         return None
     try:
         mean, covariance = (np.asarray(earlier[name], np.float64) for name in ("coordinates", "covariance"))
-        prior = updated_prior(joint_prior(constants), earlier["names"], mean, covariance)
+        prior = updated_prior(base, earlier["names"], mean, covariance)
     except (KeyError, ValueError, IndexError, TypeError) as error:
         raise InputError(f"{scenario.name}: [calibration.{kind}] cannot be read: {error}. Calibrate anew.") from None
     return prior, str(earlier.get("source", scenario.name))
@@ -131,7 +135,8 @@ def scenario_tables(
     if case.law is not None and not undetermined_for_law(case, constants):
         known |= case.law({one.name: one.value for one in constants})
     for path, number in known.items():
-        _lay(tables, path, {"value": number.value, "unit": number.unit, "kind": "measured", "source": what})
+        kind_of, source_of = ("prior", f"{what}: {number.assumed}") if number.assumed else ("measured", what)
+        _lay(tables, path, {"value": number.value, "unit": number.unit, "kind": kind_of, "source": source_of})
     by_name = {one.name: one for one in constants}
     for path, number in case.fitted_numbers.items():
         one = by_name[number.constant]

@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from energymodel.calibration.best_setting import BestSetting
-from energymodel.calibration.constant_priors import Values
-from energymodel.calibration.least_squares import FitProblem
+from energymodel.calibration.best_setting import Recommendation
+from energymodel.calibration.least_squares import FitProblem, FitResult
 from energymodel.calibration.measurements import Column, Measurements, read_measurements
 from energymodel.calibration.table_columns import AS_WRITTEN, TableChoices
 from energymodel.errors import InputError
@@ -30,10 +29,13 @@ class FittedNumber(NamedTuple):
 
 
 class KnownNumber(NamedTuple):
-    """A number of a scenario that a file of measurements states, or that follows from them without an interval."""
+    """A number of a scenario that a file of measurements states, or that follows from them without an interval; where
+    it was not measured, `assumed` says what it is instead.
+    """
 
     value: float
     unit: str
+    assumed: str = ""
 
 
 class ChosenForm(NamedTuple):
@@ -73,10 +75,15 @@ class CalibrationCase(NamedTuple):
       written together or not at all.
     - `notes`: what a reader must know.
     - `trained_on`: rows of a held-out group that are fitted nevertheless, and are not counted in its error.
-    - `range`: what else a scenario keeps of the measurements, by name: limits below which nothing is known.
+    - `range`: what else a scenario keeps of the measurements, by name: limits below which nothing is known, the card.
+    - `devices`: that the measurements are of, where they are of several: no scenario holds them.
+    - `unlike`: what the constants of an earlier calibration, whose table it gets, lack here: variances of the
+      coordinates to be added, and why.
+    - `usual_errors`: mean logarithms of errors by output where nothing is fitted.
     - `form`: of the model, where there are several.
     - `components`: by dotted path in a scenario, the component that numbers below it belong to, if not the prior's.
-    - `best`: which settings are best, from fitted values and the usual logarithmic error of `outputs` held out.
+    - `best`: which settings are best, from the fit, the usual logarithmic error of `outputs` held out, and the largest
+      slowdown that is allowed.
     """
 
     fit: FitProblem
@@ -91,10 +98,13 @@ class CalibrationCase(NamedTuple):
     law_needs: Sequence[str] | None = None
     resampled: Grouping | None = None
     trained_on: np.ndarray | None = None
-    range: Mapping[str, float] = {}
+    range: Mapping[str, float | str] = {}
+    devices: Sequence[str] = ()
+    unlike: Callable[[Mapping[str, Any]], tuple[np.ndarray, str] | None] | None = None
+    usual_errors: Mapping[str, float] = {}
     form: ChosenForm | None = None
     components: Mapping[str, str] = {}
-    best: Callable[[Values, Mapping[str, float]], tuple[BestSetting, ...]] | None = None
+    best: Callable[[FitResult, Mapping[str, float], float], Recommendation] | None = None
 
     def percent_errors(self, errors: np.ndarray, rows: np.ndarray) -> dict[str, float]:
         """Mean absolute error of some rows, by output."""
@@ -102,6 +112,16 @@ class CalibrationCase(NamedTuple):
             name: float(100.0 * np.mean(np.abs(np.expm1(errors[rows] @ np.array(weights)))))
             for name, weights in self.outputs.items()
         }
+
+
+def refuse_choices(choices: TableChoices) -> None:
+    """Refuse what only tables of training steps know.
+
+    **Raises:** `InputError`.
+    """
+    for option in ("rename", "constants", "ignore", "skip_bad_rows"):
+        if getattr(choices, option):
+            raise InputError(f"{option}: only tables of training steps are read so, with calibrate step-time.")
 
 
 class MeasurementKind(NamedTuple):
@@ -123,9 +143,7 @@ class MeasurementKind(NamedTuple):
         """
         if self.reader is not None:
             return self.reader(path, choices)
-        for option in ("rename", "constants", "ignore", "skip_bad_rows"):
-            if getattr(choices, option):
-                raise InputError(f"{option}: only tables of training steps are read so, with calibrate step-time.")
+        refuse_choices(choices)
         return read_measurements(path, self.columns, where=choices.where)
 
     def read(self, table: Measurements, prior: Scenario | None, form: str | None = None) -> CalibrationCase:

@@ -134,6 +134,12 @@ def updated_prior(
     return JointPrior(prior.names, center, np.sqrt(np.diag(total)), whiten)
 
 
+def widened(prior: JointPrior, variance: Float[np.ndarray, " n"]) -> JointPrior:
+    """A prior with more variance of each coordinate."""
+    total = np.linalg.inv(prior.information) + np.diag(variance)
+    return prior._replace(spread=np.sqrt(np.diag(total)), whiten=np.linalg.inv(np.linalg.cholesky(total)))
+
+
 def coordinate_bounds(constants: ConstantPriors) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
     """Bounds of the coordinates: infinite but for those of clipped constants."""
     ends = [

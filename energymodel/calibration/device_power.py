@@ -14,7 +14,6 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Rows, Values
-from energymodel.errors import InputError
 from energymodel.numerics import Numeric, p_norm
 from energymodel.physics.switching import mixed_cubic_power
 from energymodel.physics.voltage import voltage_fraction
@@ -23,6 +22,8 @@ WIDTH = 0.04
 """Half the rounding of the voltage knee [1]; caps are too far apart to tell it [docs/physics.md B2.1]."""
 LOWEST_ABOVE = 1e-3
 NEWTON_STEPS = 12
+USUAL_IDLE, MOST_IDLE = 0.15, 0.35
+"""Of the rated power, that an idle device with its clocks up usually draws and at most [prior: V100, P100, A40]."""
 NO_LIMIT = 100.0  # [rated power], which no device draws
 
 VoltageForm = Literal["voltage-floor", "posynomial"]
@@ -41,6 +42,7 @@ class Profiles(NamedTuple):
     - `overhead`: share of the profile's time that does not grow with the batch [1], see `overhead_share`.
     - `idle_power`, `rated_power`: of the device [W].
     - `time`, `power`: measured; mean power [s], [W].
+    - `device`: number of the device, from 0.
     """
 
     workload: Int[Array | np.ndarray, " rows"]
@@ -53,6 +55,7 @@ class Profiles(NamedTuple):
     rated_power: Rows
     time: Rows
     power: Rows
+    device: Int[Array | np.ndarray, " rows"]
 
     @property
     def by_limit(self) -> bool:
@@ -79,13 +82,17 @@ class DeviceMedians(NamedTuple):
 
 
 def power_constants(
-    medians: DeviceMedians | None = None, workloads: Sequence[str] = (), form: VoltageForm = "voltage-floor"
+    medians: DeviceMedians | None = None,
+    workloads: Sequence[str] = (),
+    form: VoltageForm = "voltage-floor",
+    devices: Sequence[str] = (),
 ) -> ConstantPriors:
     """Priors of the constants [docs/physics.md B2 and B10].
 
     **Arguments:**
 
     - `workloads`: which have a memory share, an overlap and a waiting exponent each; by default one serves all.
+    - `devices`: several, which have all constants each; by default there is one.
     - `form`: of switching power; the posynomial passes through the knee of floor and knee [derivation: `v^2` there].
     """
     medians, own = medians or DeviceMedians(), tuple(workloads)
@@ -94,7 +101,7 @@ def power_constants(
     if form == "posynomial":
         mixed = (1.0 - floor**2) / (1.0 - knee**2)
         curve = {"cubic_share": ConstantPrior(min(max(mixed, 0.05), 0.95), 0.2, 0.0, 1.0)}
-    return {
+    constants = {
         "static_above_idle": ConstantPrior(max(medians.static_above_idle, 0.005), 0.7, unit="rated power"),
         "busy_power": ConstantPrior(1.0, 0.2, 0.5, 1.6, "rated power"),
         "waiting_exponent": ConstantPrior(0.85, 0.03, 0.0, 1.0, labels=own),
@@ -104,6 +111,9 @@ def power_constants(
         "lowest_clock": ConstantPrior(min(max(medians.lowest_clock, 0.06), 0.45), 0.04, 0.05, 0.5),
         "overlap": ConstantPrior(4.0, 0.3, 1.0, labels=own),
     }
+    if not devices:
+        return constants
+    return {name: one._replace(labels=tuple(devices)) for name, one in constants.items()}
 
 
 def overhead_share(time: np.ndarray, batch: np.ndarray) -> np.ndarray:
@@ -187,19 +197,19 @@ def predict_power(values: Values, runs: Any) -> tuple[Float[Array, " rows"], Flo
     """
     runs = Profiles(*map(jnp.asarray, runs))
 
-    def of(name: str) -> Array:
-        value = jnp.asarray(values[name])
-        return value[runs.workload] if value.ndim else value
+    several = jnp.ndim(values["busy_power"]) > 0
+    place = runs.device if several else runs.workload
+    values = {name: jnp.asarray(one)[place] if jnp.ndim(one) else jnp.asarray(one) for name, one in values.items()}
 
     idle, reference = runs.idle_power, runs.reference_power
     static = idle + values["static_above_idle"] * runs.rated_power
     above = jnp.maximum(reference - idle, LOWEST_ABOVE * runs.rated_power)
     full = values["busy_power"] * runs.rated_power - idle
     scalable = jnp.power(1.0 - runs.overhead, values["overhead_exponent"])
-    waiting = of("waiting_exponent") * scalable
+    waiting = values["waiting_exponent"] * scalable
     top = jnp.maximum(above ** (1.0 - waiting) * full**waiting, above * (1.0 + LOWEST_ABOVE))
     share = above / top
-    overlap = of("overlap")
+    overlap = values["overlap"]
     busy_time = share * runs.reference_time
     host_time = runs.reference_time * jnp.exp(jnp.log1p(-(share**overlap)) / overlap)
     switching = jnp.maximum(idle + top - static, LOWEST_ABOVE * runs.rated_power)
@@ -208,7 +218,7 @@ def predict_power(values: Values, runs: Any) -> tuple[Float[Array, " rows"], Flo
     clock = clock_at_power(allowed, values)
     clock = jnp.minimum(jnp.maximum(clock, values["lowest_clock"]), runs.clock)
     busy = static + switching * switching_share(clock, values)
-    fixed_share = 1.0 - (1.0 - of("memory_share")) * scalable
+    fixed_share = 1.0 - (1.0 - values["memory_share"]) * scalable
     busy_time = busy_time * ((1.0 - fixed_share) / clock + fixed_share)
     time = p_norm(overlap, busy_time, host_time)
     return time, idle + busy_time / time * (busy - idle)
@@ -229,44 +239,51 @@ def profiles(
     *,
     clock: np.ndarray | None = None,
     rated_power: float | None = None,
-    idle_power: float | None = None,
+    idle_power: np.ndarray | float | None = None,
+    device: Sequence[Any] | np.ndarray | None = None,
 ) -> tuple[Profiles, np.ndarray]:
-    """Join each setting with its profile, the row of the same workload and batch at the highest limit and clock.
+    """Join each setting with its profile: same device, workload and batch at the highest limit and clock.
 
     **Arguments:**
 
     - `workload`, `batch`, `limit`, `time`, `power`: one entry for each setting; `time` of the same work in all rows of
       a workload [s], `limit` and mean `power` [W].
     - `clock`: where clocks were set [Hz].
-    - `rated_power`: of the device; the highest limit or, without limits, power by default [W].
-    - `idle_power`: of the device; the lowest power of all rows by default, which is an upper bound [W].
+    - `rated_power`: of the devices; the highest limit or, without limits, power of each by default [W].
+    - `idle_power`: of the devices, or by row, NaN where it is not known; by default the lowest power of all rows of a
+      device, which is an upper bound, or a usual share of rated power where all rows are far above it [W].
+    - `device`: by row; one for all by default.
 
     **Returns:** `Profiles`, and which rows are profiles themselves.
-
-    **Raises:** `InputError` if no workload was measured below its highest limit.
     """
     names = np.asarray(workload)
     batch, time, power = (np.asarray(one, np.float64) for one in (batch, time, power))
     limit = np.where(np.isfinite(limit), limit, np.inf).astype(np.float64)
     clock = np.ones(len(batch)) if clock is None else np.asarray(clock, np.float64)
-    finite = limit[np.isfinite(limit)]
-    rated = rated_power or float(np.max(finite) if len(finite) else np.max(power))
-    idle = min(idle_power or np.inf, 0.999 * float(np.min(power)))
-    anchor = np.zeros(len(batch), int)
-    for setting in {*zip(names.tolist(), batch.tolist(), strict=True)}:
-        rows = np.flatnonzero((names == setting[0]) & (batch == setting[1]))
+    cards = np.zeros(len(batch), int) if device is None else np.asarray(device)
+    given = np.full(len(batch), np.nan if idle_power is None else idle_power) * np.ones(len(batch))
+    anchor, overhead = np.zeros(len(batch), int), np.zeros(len(batch))
+    rated, idle = np.zeros(len(batch)), np.zeros(len(batch))
+    for card in dict.fromkeys(cards.tolist()):
+        rows = cards == card
+        finite = limit[rows & np.isfinite(limit)]
+        rated[rows] = rated_power or (np.max(finite) if len(finite) else np.max(power[rows]))
+        known = given[rows & np.isfinite(given)]
+        lowest = float(np.min(power[rows]))
+        usual = lowest if lowest <= MOST_IDLE * rated[rows][0] else USUAL_IDLE * rated[rows][0]
+        idle[rows] = min(np.mean(known) if len(known) else usual, 0.999 * lowest)
+    settings = list(zip(cards.tolist(), names.tolist(), batch.tolist(), strict=True))
+    places: dict[tuple[Any, ...], list[int]] = {}
+    for row, setting in enumerate(settings):
+        places.setdefault(setting, []).append(row)
+    for rows in places.values():
         anchor[rows] = rows[np.lexsort((clock[rows], limit[rows]))[-1]]
     is_profile = anchor == np.arange(len(batch))
-    if np.all(is_profile):
-        raise InputError(
-            "each workload and batch was measured at one limit or clock only. Measure some at a lower limit as well."
-        )
-    overhead = np.zeros(len(batch))
-    for name in {*names.tolist()}:
-        rows = np.flatnonzero((names == name) & is_profile)
+    for setting in dict.fromkeys(setting[:2] for setting in settings):
+        rows = np.flatnonzero([one[:2] == setting for one in settings] & is_profile)
         for row, one in zip(rows, overhead_share(time[rows], batch[rows]), strict=True):
             overhead[anchor == row] = one
-    order = list(dict.fromkeys(names.tolist()))
+    order, devices = list(dict.fromkeys(names.tolist())), list(dict.fromkeys(cards.tolist()))
     table = Profiles(
         workload=np.array([order.index(one) for one in names.tolist()]),
         limit=limit,
@@ -274,9 +291,10 @@ def profiles(
         reference_time=time[anchor],
         reference_power=power[anchor],
         overhead=overhead,
-        idle_power=np.full(len(batch), idle),
-        rated_power=np.full(len(batch), rated),
+        idle_power=idle,
+        rated_power=rated,
         time=time,
         power=power,
+        device=np.array([devices.index(one) for one in cards.tolist()]),
     )
     return table, is_profile

@@ -169,6 +169,32 @@ def fit(problem: FitProblem) -> FitResult:
     )
 
 
+def unfitted(problem: FitProblem) -> FitResult:
+    """The constants that the prior has, in the form of a fit: what is known where nothing was measured yet."""
+    prior = problem.prior or joint_prior(problem.constants)
+    shape = table_shape(problem, problem.table)
+    weights, scale = _full_weights(problem, shape), np.full(shape[1], float(problem.noise))
+    there = problem._replace(options=problem.options._replace(steps=0))
+    found = minimize_lanes(there, prior, prior.mean[None], weights[None], scale)
+    with jax.enable_x64(True):
+        values = values_of(problem.constants, prior.mean)
+    return FitResult(
+        problem=problem,
+        prior=prior,
+        values={name: np.asarray(value) for name, value in values.items()},
+        coordinates=prior.mean,
+        covariance=np.linalg.inv(prior.information),
+        weights=weights,
+        noise=scale,
+        scale=scale,
+        freedom=np.inf,
+        errors=found.errors[0],
+        slopes=found.slopes[0],
+        objective=float(found.objective[0]),
+        converged=True,
+    )
+
+
 def held_out_errors(
     fitted: FitResult, groups: Sequence[Any] | np.ndarray, trained_on: ArrayLike | None = None
 ) -> Float[np.ndarray, "rows outputs"]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from energymodel.errors import InputError, suggest
 from energymodel.presets.renamed import current_name
+from energymodel.units import convert
 
 MOST_ROWS = 20_000
 FEWEST_ROWS = 2
@@ -64,13 +65,16 @@ class Measurements(NamedTuple):
         return Measurements(self.path, columns, self.lines[rows], self.notes)
 
 
-def read_measurements(path: Path, schema: Sequence[Column], *, where: Mapping[str, str] | None = None) -> Measurements:
+def read_measurements(
+    path: Path, schema: Sequence[Column], *, where: Mapping[str, str] | None = None, fewest: int = FEWEST_ROWS
+) -> Measurements:
     """Read a CSV file with a header.
 
     **Arguments:**
 
     - `schema`: columns that are read; others are left alone.
     - `where`: words that columns of a row must have for it to be taken, such as `{"gpu": "V100"}`.
+    - `fewest`: rows without which the file is refused.
 
     **Raises:** `InputError`, one line that names file, line and column.
     """
@@ -86,10 +90,10 @@ def read_measurements(path: Path, schema: Sequence[Column], *, where: Mapping[st
         raise InputError(f"{path}: not a text file. Measurements are CSV in UTF-8.") from None
     except csv.Error as error:
         raise InputError(f"{path}: not a CSV file: {error}.") from None
-    if len(rows) < FEWEST_ROWS:
+    if len(rows) < fewest:
         raise InputError(
-            f"{path}: {len(rows)} row{'s' * (len(rows) != 1)} of measurements; at least {FEWEST_ROWS} are needed to "
-            "fit constants. Measure more settings."
+            f"{path}: {len(rows)} row{'s' * (len(rows) != 1)} of measurements; at least {fewest} "
+            f"{'is' if fewest == 1 else 'are'} needed. Measure more settings."
         )
     columns: dict[str, np.ndarray] = {}
     for column in schema:
@@ -190,14 +194,16 @@ def _rows(path: Path, reader: Any, header: list[str], where: Mapping[str, str]) 
 
 
 def _numbers(path: Path, lines: list[int], words: list[str], column: Column, name: str) -> np.ndarray:
-    values = np.empty(len(words))
+    values, unit = np.empty(len(words)), _unit_in(name)
     for row, (line, word) in enumerate(zip(lines, words, strict=True)):
         place = f'{path}, line {line}, column "{name}"'
+        if unit:
+            word = "" if word.startswith("[") else word.removesuffix(unit).strip()
         if not word and not column.needed:
             values[row] = math.nan
             continue
         try:
-            values[row] = value = float(word)
+            value = float(word)
         except ValueError:
             shown = f"{word!r} is not a number" if word else "empty"
             raise InputError(f"{place}: {shown}. Write {column.meaning} in {column.unit}, without a unit.") from None
@@ -205,7 +211,14 @@ def _numbers(path: Path, lines: list[int], words: list[str], column: Column, nam
             raise InputError(f"{place}: {word} is not finite. Leave out rows without a measurement.")
         if value <= 0.0:
             raise InputError(f"{place}: {value:g} {column.unit} cannot be; {column.meaning} is above 0.")
+        values[row] = convert(value, unit, column.unit, place) if unit else value
     return values
+
+
+def _unit_in(name: str) -> str:
+    """The unit at the end of a column's name as `nvidia-smi` writes it, `power.draw [W]`; its cells may repeat it."""
+    stem, bracket, unit = name.partition(" [")
+    return unit.removesuffix("]") if stem and bracket else ""
 
 
 def _needed(schema: Sequence[Column]) -> str:

@@ -34,7 +34,7 @@ def next_measurement(fitted: FitResult, candidates: Any) -> NextMeasurement:
 
     - `candidates`: a table like the measured one, with any finite numbers in place of measurements.
     """
-    slopes, covariance = _linearized(fitted, candidates)[1], fitted.covariance
+    slopes, covariance = linearized(fitted, candidates)[1], fitted.covariance
     spread = np.einsum("rai,ij,rbj->rab", slopes, covariance, slopes)
     total = np.einsum("raa->", spread)
     crossing = np.einsum("ij,rbj->rib", covariance, slopes)
@@ -46,7 +46,7 @@ def next_measurement(fitted: FitResult, candidates: Any) -> NextMeasurement:
     return NextMeasurement(best, float(gains[best]), gains)
 
 
-def _linearized(
+def linearized(
     fitted: FitResult, table: Any
 ) -> tuple[Float[np.ndarray, "rows outputs"], Float[np.ndarray, "rows outputs n"]]:
     """Errors and their slopes by coordinate at a fit, on another table: searches of no steps, with the program of the

@@ -56,6 +56,9 @@ def command(
     skip_bad_rows: SkipBadRows = False,
     where: Where = None,
     form: FormName = None,
+    max_slowdown: Annotated[
+        str | None, typer.Option(metavar="SHARE", help="Time that the best setting may cost (kind power), such as 10%.")
+    ] = None,
     columns: Columns = False,
     as_json: AsJson = False,
     output: OutputFile = None,
@@ -75,6 +78,7 @@ def command(
                 calibration_toml,
                 residual_figure,
             )
+            from energymodel.units import parse_quantity
 
         if kind not in KINDS:
             raise InputError(f'Unknown kind "{kind}". {suggest(kind, KINDS)}')
@@ -85,7 +89,10 @@ def command(
                 f"give a CSV file; `energymodel calibrate {kind} --columns` lists its columns.", BAD_INPUT, "error"
             )
         choices = table_choices(rename, column, ignore_columns, skip_bad_rows, where)
-        found = calibrate(kind, table, prior=prior, form=form, choices=choices, progress=progress)
+        slowdown = None if max_slowdown is None else parse_quantity(max_slowdown, "1", "--max-slowdown")
+        found = calibrate(
+            kind, table, prior=prior, form=form, choices=choices, max_slowdown=slowdown, progress=progress
+        )
         if plot is not None:
             plot.write_bytes(residual_figure(found, plot.suffix[1:]))
         content = calibration_toml(found).encode() if output is not None and output.suffix == ".toml" else None

@@ -11,10 +11,12 @@ from rich.text import Text
 from energymodel.calibration.best_setting import BestSetting
 from energymodel.calibration.calibrate import Calibration
 from energymodel.calibration.calibrated_scenario import FittedConstant
+from energymodel.errors import InputError
 from energymodel.report import toml_text
 from energymodel.report.figure import BLUE, add_axes, new_figure, save
 
 SHOWN_GROUPS = 20
+DRAWN_CURVES = 7
 HEADER = (
     "# Written by `energymodel calibrate`; give it to evaluate, optimize, sweep or calibrate --prior as a scenario."
 )
@@ -24,15 +26,22 @@ BEST_NOTE = "Changes from the same batch at the highest setting; a lower one mus
 def calibration_report(found: Calibration) -> RenderableType:
     """Constants, errors of held-out groups, what to measure next."""
     form = found.case.form
-    parts: list[RenderableType] = [
-        Text(f"{found.kind}: {found.rows} rows of {found.source}, priors of {found.base}", style="bold")
-    ]
+    what = (
+        f"{found.rows} row{'s' * (found.rows != 1)} of {found.source}"
+        if found.rows
+        else f"nothing fitted to {found.source}"
+    )
+    parts: list[RenderableType] = [Text(f"{found.kind}: {what}, priors of {found.base}", style="bold")]
     if form is not None:
         parts.append(Text(f"form: {form.name}, since {form.reason}"))
-    parts += ["", _constants_table(found), "", _errors_table(found), ""]
-    if found.best:
-        parts += [_best_table(found), Text(BEST_NOTE, style="dim"), ""]
-    if found.undetermined:
+    parts += ["", _constants_table(found), ""]
+    if found.rows:
+        parts += [_errors_table(found), ""]
+    if found.best.settings:
+        parts += [_best_table(found), Text(BEST_NOTE, style="dim"), "", *map(Text, commands(found))]
+        parts += [Text(f"Next run of {one.workload} on {one.device}: batch {one.batch:g}.") for one in found.best.runs]
+        parts.append("")
+    if found.undetermined and found.rows:
         parts.append(Text(f"Not determined by these measurements: {', '.join(found.undetermined)}."))
     gain = f"{100 * found.next_gain:.0f} %"
     parts.append(Text(f"Measure next: {found.next_setting}. It reduces the variance of predictions by {gain}."))
@@ -72,17 +81,53 @@ def _errors_table(found: Calibration) -> Table:
 
 
 def _best_table(found: Calibration) -> Table:
-    table = Table(title="Lowest energy for the same work", title_justify="left", box=None)
-    table.add_column("workload")
-    for name in ("batch", "limit" if found.best[0].clock is None else "clock", "energy", "time"):
-        table.add_column(name, justify="right")
-    for one in found.best[:SHOWN_GROUPS]:
+    best, several = found.best.settings, bool(found.case.devices)
+    table = Table(title="Lowest energy for the same work, with 90 % intervals", title_justify="left", box=None)
+    for name in (*(("device",) if several else ()), "workload"):
+        table.add_column(name)
+    for name in ("batch", "limit" if best[0].clock is None else "clock", "energy", "", "time", ""):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in best[:SHOWN_GROUPS]:
         setting = f"{one.limit:g} W" if one.clock is None else f"{100 * one.clock:.0f} %"
-        changes = (f"{100 * (ratio - 1):+.1f} %" for ratio in (one.energy, one.time))
-        table.add_row(escape(one.workload), f"{one.batch:g}", setting, *changes)
-    if len(found.best) > SHOWN_GROUPS:
-        table.add_row(f"... {len(found.best) - SHOWN_GROUPS} more: --json", "", "", "", "")
+        cells = (
+            text
+            for ratio, (low, high) in ((one.energy, one.energy_interval), (one.time, one.time_interval))
+            for text in (_change(ratio), f"{_change(low)} to {_change(high)}" if one.saves else "")
+        )
+        named = (escape(one.device),) if several else ()
+        table.add_row(*named, escape(one.workload), f"{one.batch:g}", setting, *cells)
+    if len(best) > SHOWN_GROUPS:
+        table.add_row(f"... {len(best) - SHOWN_GROUPS} more: --json")
     return table
+
+
+def _change(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+.1f} %"
+
+
+def commands(found: Calibration) -> list[str]:
+    """What to type on each device for the setting that most of its workloads have as best."""
+    lines = []
+    for device in dict.fromkeys(one.device for one in found.best.settings):
+        own = [one for one in found.best.settings if one.device == device and one.saves]
+        whose = f"{device}: " if found.case.devices else ""
+        if not own:
+            lines.append(f"{whose}No lower setting is sure to save energy: leave the device as it is.")
+            continue
+        # Of several best settings the highest: it costs no workload more time than its own best.
+        highest = max(own, key=lambda one: one.speed)
+        command = "nvidia-smi "
+        if highest.clock is None:
+            command += f"-pl {highest.limit:.0f}"
+        else:
+            command += f"-lgc {highest.clock * float(np.max(found.case.along[1])):.0f}"
+        low, high = highest.energy_interval
+        lines.append(
+            f"{whose}{command} saves {100 * (1 - highest.energy):.0f} % of the energy of {highest.workload}, batch "
+            f"{highest.batch:g} (90 % interval {100 * (1 - high):.0f} to {100 * (1 - low):.0f} %), for "
+            f"{_change(highest.time)} time."
+        )
+    return lines
 
 
 def calibration_json(found: Calibration) -> dict[str, Any]:
@@ -102,7 +147,9 @@ def calibration_json(found: Calibration) -> dict[str, Any]:
         },
         "in_fit_error_percent": dict(found.in_fit),
         "next_measurement": {"setting": found.next_setting, "variance_reduction": found.next_gain},
-        "least_energy": [_best_json(one) for one in found.best],
+        "least_energy": [_best_json(one) for one in found.best.settings],
+        **({"commands": commands(found)} if found.best.settings else {}),
+        **({"next_runs": [one._asdict() for one in found.best.runs]} if found.best.runs else {}),
         "converged": found.converged,
         "notes": list(found.notes),
         "scenario": dict(found.tables),
@@ -112,7 +159,8 @@ def calibration_json(found: Calibration) -> dict[str, Any]:
 def _best_json(one: BestSetting) -> dict[str, Any]:
     setting = {"power_limit_w": one.limit} if one.clock is None else {"clock_share": one.clock}
     ratios = {"energy_ratio": one.energy, "time_ratio": one.time}
-    return {"workload": one.workload, "batch": one.batch, **setting, **ratios}
+    intervals = {"energy_ratio_90": list(one.energy_interval), "time_ratio_90": list(one.time_interval)}
+    return {"device": one.device, "workload": one.workload, "batch": one.batch, **setting, **ratios, **intervals}
 
 
 def _constant_json(one: FittedConstant) -> dict[str, Any]:
@@ -127,16 +175,28 @@ def _constant_json(one: FittedConstant) -> dict[str, Any]:
 
 
 def calibration_toml(found: Calibration) -> str:
-    """A scenario file with the calibrated numbers over the prior's."""
+    """A scenario file with the calibrated numbers over the prior's.
+
+    **Raises:** `InputError` for measurements of several devices, of which a scenario has one.
+    """
+    if found.case.devices:
+        raise InputError(
+            f"{found.source} holds {', '.join(found.case.devices)}; a scenario has one accelerator. Write it with "
+            f"--where gpu={found.case.devices[0]}, or all results to a .json file."
+        )
     return f"{HEADER}\n{toml_text.dumps(found.tables)}"
 
 
 def residual_figure(found: Calibration, kind: str) -> bytes:
-    """Errors of the fit by row, one panel for each output, the median of each group's as a line."""
-    figure = new_figure(4.0 * len(found.residuals), 3.6)
+    """Errors of the fit by row, one panel for each output, the median of each group's as a line; of kind `power` the
+    energy over limits or clocks as well.
+    """
+    residuals = found.residuals if found.rows else {}
+    panels = len(residuals) + bool(found.best.curves)
+    figure = new_figure(4.0 * max(panels, 1.5), 3.6)
     label, along = found.along
-    for place, (name, error) in enumerate(found.residuals.items()):
-        axes = add_axes(figure, 1, len(found.residuals), place + 1)
+    for place, (name, error) in enumerate(residuals.items()):
+        axes = add_axes(figure, 1, panels, place + 1)
         axes.plot(along, 100.0 * np.expm1(error), ".", color=BLUE, alpha=0.5)
         for word in dict.fromkeys(found.groups.tolist()):
             rows = found.groups == word
@@ -147,4 +207,22 @@ def residual_figure(found: Calibration, kind: str) -> bytes:
         axes.set(xlabel=label, ylabel=f"predicted {name} over measured, less one [%]", title=name)
         if along.min() > 0 and along.max() / along.min() > 100:
             axes.set_xscale("log")
+    if found.best.curves:
+        _draw_energy(found, add_axes(figure, 1, panels, panels))
     return save(figure, kind)
+
+
+def _draw_energy(found: Calibration, axes: Any) -> None:
+    """Energy for the same work against the limit or clock, predicted with its interval and measured."""
+    for place, (curve, best) in enumerate(
+        list(zip(found.best.curves, found.best.settings, strict=True))[:DRAWN_CURVES]
+    ):
+        color = f"C{place}"
+        named = f"{curve.device}, {curve.workload}" if found.case.devices else curve.workload
+        axes.plot(curve.speed, curve.energy, "-", color=color, label=f"{named}, batch {curve.batch:g}")
+        axes.fill_between(curve.speed, curve.low, curve.high, color=color, alpha=0.12, lw=0)
+        axes.plot(curve.measured_speed, curve.measured, ".", color=color, ms=5)
+        axes.plot([best.speed], [best.energy], "o", mfc="none", color=color, ms=9)
+    unit = "power limit [W]" if found.best.settings[0].clock is None else "clock, of the highest"
+    axes.set(xlabel=unit, ylabel="energy over that at the highest", title="Energy for the same work (circle: best)")
+    axes.legend(fontsize=6)

@@ -5,12 +5,11 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from energymodel.calibration import device_power
 from energymodel.calibration.best_setting import lowest_energy
-from energymodel.calibration.constant_priors import ConstantPriors, Values
+from energymodel.calibration.constant_priors import ConstantPriors
 from energymodel.calibration.kinds.power import NOISE, OPTIONS
 from energymodel.calibration.least_squares import FitProblem, FitResult, fit, held_out_errors
 
@@ -175,15 +174,3 @@ FIRST_BATCH = {
     "squad": 32,
 }
 """Batches that Zeus starts from, where the GPU holds them."""
-
-
-def predictor() -> Any:
-    """`device_power.predict_power`, compiled."""
-    return jax.jit(device_power.predict_power)
-
-
-def constants_without(data: Traces, dataset: str) -> tuple[Values, float]:
-    """Constants of the GPU from all other workloads, and the mean logarithmic error of energy on these."""
-    used = (data.dataset != dataset) & ~data.is_profile
-    found = fitted(data, used, device_power.power_constants())
-    return found.values, float(np.mean(np.abs(found.errors[used].sum(axis=1))))

@@ -3,10 +3,12 @@
 Prints four tables, draws `power_limits` and writes `result.json` beside this file.
 """
 
+import argparse
 import sys
 from pathlib import Path
 from typing import Any
 
+import cards
 import numpy as np
 import power_limits
 import zeus_job
@@ -19,11 +21,13 @@ import outputs
 FOLDER = Path(__file__).parent
 HELD_OUT = {
     "transfer": ("profile at the highest limit known", "workload", "GPU-bound workloads of Zeus on V100, A40 and P100"),
+    "other_cards": ("profile at the highest limit known", "card", "V100, A40 and P100, each from the two others"),
     "interpolation": ("other limits of the workload known", "every second limit", "the same"),
 }
 
 
-def compute() -> dict[str, Any]:
+def compute(*, write: bool) -> dict[str, Any]:
+    excess: list[float] = []
     epochs = power_limits.epochs_to_target()
     result: dict[str, Any] = {"transfer": {}, "interpolation": {}, "other_batches": {}, "regret": {}, "jobs": []}
     errors: dict[str, list[np.ndarray]] = {name: [] for name in HELD_OUT}
@@ -36,7 +40,20 @@ def compute() -> dict[str, Any]:
         result["other_batches"][gpu] = power_limits.other_batches(data)
         result["regret"][gpu] = power_limits.best_limit_regret(data, blind, epochs)
         result["jobs"] += zeus_job.play(gpu, data, epochs)
+        excess += zeus_job.from_every_batch(data, epochs)
         print(f"{gpu} done", flush=True)
+    result["jobs_from_every_batch"] = {
+        "starts": len(excess),
+        "mean_excess_percent": float(np.mean(excess)),
+        "at_the_least_percent": 100.0 * float(np.mean(np.array(excess) < 1e-9)),
+        "largest_excess_percent": float(np.max(excess)),
+    }
+    every = {gpu: power_limits.traces(gpu) for gpu in power_limits.GPUS}
+    left_out = cards.left_out(every)
+    result["other_cards"] = cards.table(every, left_out)
+    errors["other_cards"] = list(left_out.values())
+    if write:
+        cards.write(cards.population(every, cards.usual_errors(list(left_out.values()))))
     result["accuracy"] = [
         outputs.accuracy(
             f"{name} at a power limit, {known}",
@@ -66,6 +83,7 @@ def report(result: dict[str, Any]) -> str:
     for gpu in power_limits.GPUS:
         inner = result["interpolation"][gpu]
         lines.append(f"{gpu}: from the highest limit, workload held out  {three(result['transfer'][gpu]['busy'])}")
+        lines.append(f"      the same, from other cards                  {three(result['other_cards'][gpu]['busy'])}")
         lines.append(f"      five constants (docs/physics.md B2.1)       {three(power_limits.REFERENCE[gpu])}")
         for word in ("one for all", "by workload"):
             lines.append(f"      alternate limits, {inner[word]['constants']} constants {word}  {three(inner[word])}")
@@ -77,6 +95,7 @@ def report(result: dict[str, Any]) -> str:
         )
     lines.append("")
     lines.append(outputs.table(result["jobs"]))
+    lines.append(outputs.table([result["jobs_from_every_batch"]]))
     return "\n".join(lines)
 
 
@@ -114,7 +133,9 @@ def draw(result: dict[str, Any]) -> Any:
 
 
 def main() -> None:
-    result = compute()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write-population", action="store_true", help="write what the cards say of another")
+    result = compute(write=parser.parse_args().write_population)
     print(report(result))
     outputs.write(result, FOLDER)
     outputs.draw(draw(result), FOLDER, "power_limits")

@@ -40,6 +40,7 @@ def rows(limit, overhead=0.0, reference_power=220.0):
         250.0 * one,
         one,
         one,
+        0 * one.astype(int),
     )
 
 
@@ -181,6 +182,7 @@ def test_known_constants_come_back_from_two_percent_noise():
         np.full(96, 250.0),
         limits,
         limits,
+        np.zeros(96, int),
     )
     time, mean = (np.asarray(one) for one in predict_power(MEDIAN, table))
     truth = np.array([float(value) for value in MEDIAN.values()])

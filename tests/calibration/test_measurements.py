@@ -83,15 +83,9 @@ def test_a_bad_cell_is_named_by_line_and_column(tmp_path, row, pattern):
 def test_one_row_no_row_and_no_file(tmp_path):
     assert_refused(tmp_path, "1 row of measurements; at least 2", HEADER, ROWS[0])
     assert_refused(tmp_path, "0 rows of measurements", HEADER)
-    assert_refused(tmp_path, "empty. The first line names the columns: batch, time_s, power_w", "")
+    assert_refused(tmp_path, "empty. The first line names the columns: time_s, power_w", "")
     with pytest.raises(InputError, match="no such file"):
         read_measurements(tmp_path / "none.csv", kinds.POWER_COLUMNS)
-
-
-def test_repeated_settings_name_both_lines(tmp_path):
-    table = read(tmp_path, HEADER, *ROWS, ROWS[1])
-    with pytest.raises(InputError, match=r"line 5: repeats the setting of line 3 \(workload a, batch 8.0"):
-        kinds.power_case(table, None)
 
 
 def test_too_many_rows_end_the_reading_early(tmp_path, monkeypatch):
@@ -118,9 +112,10 @@ def test_rows_are_chosen_by_words_that_exist(tmp_path):
     )
 
 
-def test_several_devices_are_refused_with_the_option_that_chooses_one(tmp_path):
-    table = read(tmp_path, f"gpu,{HEADER}", *(f"{gpu},{row}" for gpu in ("A40", "V100") for row in ROWS))
-    with pytest.raises(InputError, match=re.escape("holds A40, V100; constants belong to one device")):
+def test_a_device_is_named_in_every_row_or_in_none(tmp_path):
+    named = [f"{gpu},{row}" for gpu, row in zip(("A40", "", "A40"), ROWS, strict=True)]
+    table = read(tmp_path, f"gpu,{HEADER}", *named)
+    with pytest.raises(InputError, match=re.escape('line 3, column "gpu": empty. Name the device of every row')):
         kinds.power_case(table, None)
 
 

@@ -77,6 +77,7 @@ def test_constants_of_power_limits_are_covered():
         250.0 * ones,
         ones,
         ones,
+        np.zeros(96, int),
     )
 
     def repetition(generator):

@@ -1,13 +1,14 @@
-"""Which constants of a device do its times and powers give: `calibrate` kind `power`?"""
+"""Which constants of a device do its times and powers give, and at which limit does it take the least energy?"""
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from energymodel.calibration.best_setting import best_settings
+from energymodel.calibration.best_setting import LOWEST_HELD, Settings, lowest_limits, recommendation
 from energymodel.calibration.calibration_case import (
     CalibrationCase,
     Candidates,
@@ -16,10 +17,13 @@ from energymodel.calibration.calibration_case import (
     Grouping,
     KnownNumber,
 )
-from energymodel.calibration.constant_priors import ConstantPriors
+from energymodel.calibration.constant_priors import ConstantPriors, JointPrior, joint_prior
+from energymodel.calibration.device_family import Architecture, architecture_of, family_variance
 from energymodel.calibration.device_power import (
     FORMS,
     LOWEST_ABOVE,
+    MOST_IDLE,
+    USUAL_IDLE,
     DeviceMedians,
     Profiles,
     clock_at_power,
@@ -27,8 +31,10 @@ from energymodel.calibration.device_power import (
     power_errors,
     profiles,
 )
+from energymodel.calibration.kinds.power_table import PARTS, averaged
 from energymodel.calibration.least_squares import FitOptions, FitProblem
-from energymodel.calibration.measurements import Column, Measurements, check_repeats, optional
+from energymodel.calibration.measurements import Measurements
+from energymodel.calibration.power_population import power_population
 from energymodel.errors import InputError
 from energymodel.physics.voltage import PosynomialVoltage
 from energymodel.presets.scenario import Scenario
@@ -38,104 +44,146 @@ SPLITS = 8  # of the range of limits, where candidates lie
 CHIP = "system.accelerator"
 OPTIONS = FitOptions(starts=4, tolerance=1e-7, steps=100)
 NOISE = 0.04
+SAME = 0.95  # of the rated power of a device: closer, it is taken for the same where neither has a name
 
-POWER_COLUMNS = (
-    optional("workload", "text", "what was run"),
-    optional("gpu", "text", "kind of device; one in a file"),
-    optional("dataset", "text", "part of the workload"),
-    optional("network", "text", "part of the workload"),
-    optional("optimizer", "text", "part of the workload"),
-    optional("run", "text", "number of a repeated measurement"),
-    Column("batch", "1", "batch", others=("batch_size", "microbatch")),
-    optional("power_limit_w", "W", "power limit"),
-    optional("clock_hz", "Hz", "clock that was set", "core_clock_hz"),
-    Column(
-        "time_s",
-        "s",
-        "time of the same work at every setting of a workload, such as an epoch",
-        others=("epoch_time_s", "elapsed_time_s"),
-    ),
-    Column("power_w", "W", "mean power of the device", others=("average_power_w", "mean_power_per_gpu_w")),
-    optional("idle_power_w", "W", "power of the idle device"),
-)
+NO_NAME = "this device"
+
+
+class Cards(NamedTuple):
+    """Which devices rows are of: a name by row, all names, and the architecture of each, if it is known."""
+
+    by_row: np.ndarray
+    names: tuple[str, ...]
+    architectures: tuple[Architecture | None, ...]
+
+    @property
+    def known(self) -> bool:
+        """Whether the architecture of all of them is."""
+        return all(one is not None for one in self.architectures)
 
 
 def power_case(table: Measurements, prior: Scenario | None, form: str | None = None) -> CalibrationCase:
-    """Time and power of a device at power limits or clocks: nine constants, or eight, see `predict_power`.
+    """Time and power of devices at power limits or clocks: nine constants of each, or eight, see `predict_power`.
+
+    Where every row is at the highest limit nothing is fitted: the constants are those of its kin, or of the prior.
 
     **Arguments:**
 
     - `form`: one of `device_power.FORMS`; by default the one of `chosen_form`.
     """
-    _check(table)
-    columns, chip = table.columns, prior.system.accelerator if prior else None
-    parts = [columns[name] for name in ("workload", "dataset", "network", "optimizer") if name in columns]
-    workload = np.array(["/".join(words) for words in zip(*parts, strict=True)] if parts else ["all"] * len(table))
-    idle = columns.get("idle_power_w")
-    idle = None if idle is None or np.all(np.isnan(idle)) else float(np.nanmean(idle))
-    if idle is None and chip is not None:
-        idle = float(chip.idle_power)
-    limit = columns.get("power_limit_w", np.full(len(table), np.inf))
-    batch, time, watt = (columns[name] for name in ("batch", "time_s", "power_w"))
-    try:
-        runs, is_profile = profiles(workload, batch, limit, time, watt, clock=columns.get("clock_hz"), idle_power=idle)
-    except InputError as error:
-        raise InputError(f"{table.path}: {error}") from None
-    chosen = chosen_form(runs, is_profile, prior) if form is None else ChosenForm(form, "it was asked for")
-    simple = chosen.name == "posynomial"
-    rated, idle_used = float(runs.rated_power[0]), float(runs.idle_power[0])
-    notes = _notes(runs, prior, simple=simple)
-    if idle is None:
-        notes.append(
-            f"Idle power is taken as {idle_used:.4g} W, just under the lowest measured: better give idle_power_w."
-        )
-    groups = Grouping(workload, "workload")
-    if len({*workload.tolist()}) == 1:
-        groups = Grouping(np.array([f"batch {one:g}" for one in batch]), "batch")
-    along = ("power limit [W]", limit) if runs.by_limit else ("clock [MHz]", columns["clock_hz"] / 1e6)
-    weights = np.where(is_profile, 0.0, 1.0)
-    return CalibrationCase(
-        fit=FitProblem(power_errors, _constants(prior, simple=simple), runs, weights, NOISE, OPTIONS),
-        groups=groups,
-        outputs={"time": (1.0, 0.0), "power": (0.0, 1.0), "energy": (1.0, 1.0)},
-        along=along,
-        candidates=_candidates(runs, workload, batch, is_profile),
-        fitted_numbers=_fitted_numbers(runs, prior, simple=simple),
-        known_numbers={
-            f"{CHIP}.rated_power": KnownNumber(rated, "W"),
-            f"{CHIP}.idle_power": KnownNumber(idle_used, "W"),
-        },
-        notes=notes,
-        law=partial(_lowest_clock, runs),
-        law_needs=(),
-        range=_range(runs),
-        form=chosen,
-        components={f"{CHIP}.voltage": "PosynomialVoltage"} if simple else {},
-        best=lambda values, error: best_settings(values, runs, is_profile, workload, batch, error["energy"]),
-    )
-
-
-def _check(table: Measurements) -> None:
     if "power_limit_w" not in table.columns and "clock_hz" not in table.columns:
         raise InputError(
             f'{table.path}, line 1: column "power_limit_w" [W] or "clock_hz" [Hz] is missing: the limit or clock that '
             "was set."
         )
-    devices = sorted({*table.text("gpu", "").tolist()})
-    if len(devices) > 1:
+    read = table
+    table, noise = averaged(read)
+    columns, count = table.columns, len(table)
+    cards = _cards(table, prior)
+    parts = [columns[name] for name in PARTS if name in columns]
+    workload = np.array(["/".join(words) for words in zip(*parts, strict=True)] if parts else ["all"] * count)
+    batch, time, watt = columns.get("batch", np.ones(count)), columns["time_s"], columns["power_w"]
+    limit = columns.get("power_limit_w", np.full(count, np.inf))
+    idle = columns.get("idle_power_w", np.full(count, np.nan))
+    chip = prior.system.accelerator if prior is not None and len(cards.names) == 1 else None
+    if chip is not None and np.all(np.isnan(idle)):
+        idle = np.full(count, float(chip.idle_power))
+    runs, is_profile = profiles(
+        workload, batch, limit, time, watt, clock=columns.get("clock_hz"), idle_power=idle, device=cards.by_row
+    )
+    if np.all(is_profile) and not cards.known and prior is None:
         raise InputError(
-            f'{table.path}: column "gpu" holds {", ".join(devices)}; constants belong to one device. Choose it with '
-            f"--where gpu={devices[0]}."
+            f"{table.path}: each workload and batch was measured at one limit or clock only, on a device of which "
+            "nothing is known. Measure some at a lower limit as well, or name the device in a column `gpu`, such as "
+            "RTX 6000, or with --prior."
         )
-    check_repeats(table, ("workload", "dataset", "network", "optimizer", "batch", "power_limit_w", "clock_hz", "run"))
+    chosen = chosen_form(runs, is_profile, prior, cards) if form is None else ChosenForm(form, "it was asked for")
+    constants, kin = _prior(prior, cards, simple=chosen.name == "posynomial")
+    several = len(cards.names) > 1
+    epochs = np.where(np.isfinite(given := columns.get("epochs", np.ones(count))), given, np.inf)
+    settings = Settings(runs, is_profile, workload, batch, cards.names, epochs, noise or 0.0)
+    labels = np.array([f"{one}: {word}" for one, word in zip(cards.by_row, workload, strict=True)])
+    groups = Grouping(labels if several else workload, "workload")
+    if len({*groups.labels.tolist()}) == 1:
+        groups = Grouping(np.array([f"batch {one:g}" for one in batch]), "batch")
+    along = ("power limit [W]", limit) if runs.by_limit else ("clock [MHz]", columns["clock_hz"] / 1e6)
+    simple = chosen.name == "posynomial"
+    fitted_numbers, known, law = {}, {}, None
+    if not several:
+        fitted_numbers, law = _fitted_numbers(runs, prior, simple=simple), partial(_lowest_clock, runs)
+        known = _known_numbers(runs, columns, chip)
+    return CalibrationCase(
+        fit=FitProblem(power_errors, constants, runs, np.where(is_profile, 0.0, 1.0), NOISE, OPTIONS, kin),
+        groups=groups,
+        outputs={"time": (1.0, 0.0), "power": (0.0, 1.0), "energy": (1.0, 1.0)},
+        along=along,
+        candidates=_candidates(settings),
+        fitted_numbers=fitted_numbers,
+        known_numbers=known,
+        notes=(*table.notes[len(read.notes) :], *_notes(settings, cards, columns, prior, simple=simple)),
+        law=law,
+        law_needs=(),
+        range=_range(runs, cards),
+        devices=cards.names if several else (),
+        unlike=partial(_unlike, cards, constants, float(runs.rated_power[0])),
+        usual_errors=power_population().errors,
+        form=chosen,
+        components={f"{CHIP}.voltage": "PosynomialVoltage"} if simple else {},
+        best=lambda found, error, slowdown: recommendation(found, settings, error["energy"], slowdown),
+    )
 
 
-def chosen_form(runs: Profiles, is_profile: np.ndarray, prior: Scenario | None) -> ChosenForm:
+def _cards(table: Measurements, prior: Scenario | None) -> Cards:
+    named = table.text("gpu", "")
+    blank = named == ""
+    if np.any(blank) and not np.all(blank):
+        line = int(table.lines[np.flatnonzero(blank)[0]])
+        raise InputError(f'{table.path}, line {line}, column "gpu": empty. Name the device of every row, or of none.')
+    if not np.any(blank):
+        names = tuple(dict.fromkeys(named.tolist()))
+        return Cards(named, names, tuple(architecture_of(one) for one in names))
+    kind = None
+    if prior is not None:
+        earlier = prior.tables.get("calibration", {}).get("power", {}).get("gpu", "")
+        kind = architecture_of(str(earlier)) or architecture_of(_accelerator(prior))
+    return Cards(np.full(len(table), NO_NAME), (NO_NAME,), (kind,))
+
+
+def _accelerator(scenario: Scenario) -> str:
+    """The preset of the accelerator of a scenario, if it names one."""
+    named = scenario.tables.get("system", {}).get("accelerator", "")
+    return str(named.get("preset", "") if isinstance(named, Mapping) else named)
+
+
+def _prior(prior: Scenario | None, cards: Cards, *, simple: bool) -> tuple[ConstantPriors, JointPrior | None]:
+    """Constants with their priors, and what the cards measured so far say of them, where the architecture is known."""
+    if simple or not (cards.known or len(cards.names) > 1):
+        return _constants(prior, simple=simple), None
+    constants = power_constants(devices=cards.names if len(cards.names) > 1 else ())
+    kin = power_population().of(cards.architectures)
+    return constants, kin._replace(names=joint_prior(constants).names)
+
+
+def _unlike(
+    cards: Cards, constants: ConstantPriors, rated: float, earlier: Mapping[str, Any]
+) -> tuple[np.ndarray, str] | None:
+    """What an earlier calibration of another card does not know of this one: `device_family.family_variance`."""
+    name = str(earlier.get("gpu", ""))
+    before = float(earlier.get("rated_power", rated))
+    same = name == cards.names[0] if name and cards.names[0] != NO_NAME else SAME < rated / before < 1.0 / SAME
+    if same:
+        return None
+    variance = family_variance(joint_prior(constants), architecture_of(name), cards.architectures[0])
+    what = f"of {name}" if name else f"of a device of {before:g} W"
+    return variance, f"The prior was measured on another device ({what}): its constants are as much less certain."
+
+
+def chosen_form(runs: Profiles, is_profile: np.ndarray, prior: Scenario | None, cards: Cards) -> ChosenForm:
     """The form that measurements can determine [docs/physics.md B2.1].
 
-    That of an earlier calibration; else floor and knee of the voltage if the prior knows them and does not assume them,
-    or if there are enough settings below the profiles to determine them; else the posynomial form, which has one
-    constant in their place.
+    That of an earlier calibration; else floor and knee of the voltage if its kin was measured, if the prior knows them
+    and does not assume them, or if there are enough settings below the profiles to determine them; else the posynomial
+    form, which has one constant in their place.
 
     **Arguments:**
 
@@ -150,6 +198,9 @@ def chosen_form(runs: Profiles, is_profile: np.ndarray, prior: Scenario | None) 
         floor = prior.provenance.get(f"{CHIP}.voltage.floor")
         if floor is not None and not floor.is_prior:
             return ChosenForm("voltage-floor", "the prior's voltage floor and knee are known")
+    if cards.known or len(cards.names) > 1:
+        kin = ", ".join(power_population().cards)
+        return ChosenForm("voltage-floor", f"floor and knee of the voltage of other cards are known ({kin})")
     speeds = np.asarray(runs.limit if runs.by_limit else runs.clock)
     lower, workload = ~is_profile, np.asarray(runs.workload)
     most = max(len({*speeds[lower & (workload == one)].tolist()}) for one in {*workload.tolist()})
@@ -168,10 +219,39 @@ def chosen_form(runs: Profiles, is_profile: np.ndarray, prior: Scenario | None) 
     return ChosenForm("voltage-floor", f"a workload has {most} settings below its highest limit or clock")
 
 
-def _notes(runs: Profiles, prior: Scenario | None, *, simple: bool) -> list[str]:
-    if prior is None:
-        return []
-    chip, rated, notes = prior.system.accelerator, float(runs.rated_power[0]), []
+def _notes(
+    settings: Settings, cards: Cards, columns: Mapping[str, np.ndarray], prior: Scenario | None, *, simple: bool
+) -> list[str]:
+    runs, notes = settings.runs, []
+    if np.all(settings.is_profile):
+        whose = "other cards" if cards.known else "the prior"
+        notes.append(f"Nothing was measured below the highest limit or clock: all constants are those of {whose}.")
+    unknown = [name for name, kind in zip(cards.names, cards.architectures, strict=True) if kind is None]
+    if unknown and unknown != [NO_NAME]:
+        notes.append(f"No kin of {', '.join(unknown)} is known: the priors are those of any card.")
+    for place, name in enumerate(cards.names):
+        rows = np.asarray(runs.device) == place
+        idle = columns.get("idle_power_w", np.full(len(rows), np.nan))[rows]
+        if prior is None and np.all(np.isnan(idle)):
+            at = float(runs.idle_power[rows][0])
+            notes.append(
+                f"Idle power of {name} is taken as {at:.4g} W, {_idle_guess(runs, rows)}: better give idle_power_w."
+            )
+        if not runs.by_limit:
+            continue
+        rated, limits = float(runs.rated_power[rows][0]), np.asarray(runs.limit)[rows]
+        lowest = float(lowest_limits(settings)[rows][0])
+        poor = np.unique(limits[limits < lowest])
+        if len(poor):
+            shown = ", ".join(f"{one:g} W" for one in poor)
+            notes.append(f"{name} draws more than some of its limits: it does not hold {shown}, which are not chosen.")
+        notes.append(
+            f"No limit of {name} below {lowest:.0f} W is chosen: below {100 * LOWEST_HELD:.0f} % of the rated power "
+            f"({rated:g} W) cards may fall to a lower performance state, unless a limit was measured to hold."
+        )
+    if prior is None or len(cards.names) > 1:
+        return notes
+    chip, rated = prior.system.accelerator, float(runs.rated_power[0])
     if not 0.8 < rated / float(chip.rated_power) < 1.25:
         notes.append(
             f"The highest limit, {rated:g} W, is not the rated power of the prior's accelerator, "
@@ -180,6 +260,27 @@ def _notes(runs: Profiles, prior: Scenario | None, *, simple: bool) -> list[str]
     if not simple and not hasattr(chip.voltage, "floor"):
         notes.append("The prior's voltage has neither floor nor knee: the scenario keeps it, without the fitted ones.")
     return notes
+
+
+def _idle_guess(runs: Profiles, rows: np.ndarray | slice = slice(None)) -> str:
+    """Where an idle power of some rows comes from that nobody metered."""
+    if np.min(np.asarray(runs.power)[rows]) <= MOST_IDLE * np.asarray(runs.rated_power)[rows][0]:
+        return "just under the lowest power that was measured, an upper bound"
+    return f"{100 * USUAL_IDLE:.0f} % of the highest limit: nothing that was measured is as low as an idle device"
+
+
+def _known_numbers(runs: Profiles, columns: Mapping[str, np.ndarray], chip: Any) -> dict[str, KnownNumber]:
+    """Rated and idle power, with what they are where no meter showed them."""
+    rated, idle = float(runs.rated_power[0]), float(runs.idle_power[0])
+    metered = np.any(np.isfinite(columns.get("idle_power_w", np.array([np.nan]))))
+    guess = "" if metered else _idle_guess(runs)
+    if not metered and chip is not None and idle == float(chip.idle_power):
+        guess = "that of the prior"
+    limited = "the highest limit that was set" if runs.by_limit else "the highest power that was measured"
+    return {
+        f"{CHIP}.rated_power": KnownNumber(rated, "W", limited),
+        f"{CHIP}.idle_power": KnownNumber(idle, "W", guess),
+    }
 
 
 def _constants(prior: Scenario | None, *, simple: bool) -> ConstantPriors:
@@ -212,31 +313,47 @@ def _fitted_numbers(runs: Profiles, prior: Scenario | None, *, simple: bool) -> 
     return numbers
 
 
-def _range(runs: Profiles) -> dict[str, float]:
+def _range(runs: Profiles, cards: Cards) -> dict[str, float | str]:
     finite = runs.limit[np.isfinite(runs.limit)]
-    lowest = {"lowest_power_cap": float(np.min(finite))} if len(finite) else {}
-    return {**lowest, "rated_power": float(runs.rated_power[0])}
+    found: dict[str, float | str] = {"rated_power": float(runs.rated_power[0])}
+    if len({*finite.tolist()}) > 1:
+        found = {"lowest_power_cap": float(np.min(finite)), **found}
+    return found if cards.names == (NO_NAME,) else {**found, "gpu": ", ".join(cards.names)}
 
 
 def _lowest_clock(runs: Profiles, values: Mapping[str, float]) -> dict[str, KnownNumber]:
     """Clock of a busy device at the lowest limit that was measured; a plan may not go below it."""
-    lowest = float(np.min(runs.clock))
-    if (cap := _range(runs).get("lowest_power_cap")) is not None:
-        rated = float(runs.rated_power[0])
+    lowest, finite = float(np.min(runs.clock)), runs.limit[np.isfinite(runs.limit)]
+    if len({*finite.tolist()}) > 1:
+        rated, cap = float(runs.rated_power[0]), float(np.min(finite))
         static = float(runs.idle_power[0]) + values["static_above_idle"] * rated
         share = np.clip((cap - static) / (values["busy_power"] * rated - static), LOWEST_ABOVE, 1.0)
         with jax.enable_x64(True):
             clock = clock_at_power(jnp.asarray(share), values)
         lowest = min(lowest, max(float(clock), values["lowest_clock"]))
-    return {f"{CHIP}.minimum_clock": KnownNumber(lowest, "1")}
+    if lowest == 1.0:
+        return {}
+    return {f"{CHIP}.minimum_clock": KnownNumber(lowest, "1", "that of the lowest limit or clock that was measured")}
 
 
-def _candidates(runs: Profiles, workload: np.ndarray, batch: np.ndarray, is_profile: np.ndarray) -> Candidates:
+def _candidates(settings: Settings) -> Candidates:
     """Settings between the lowest and the highest limit (or clock) of every profile."""
-    values = np.asarray(runs.limit if runs.by_limit else runs.clock)
-    steps = np.linspace(np.min(values), np.max(values[np.isfinite(values)]), SPLITS, endpoint=False)
-    pairs = Candidates.thinned([(row, step) for row in np.flatnonzero(is_profile) for step in steps])
+    runs, is_profile = settings.runs, settings.is_profile
+    speed, device = np.asarray(runs.limit if runs.by_limit else runs.clock), np.asarray(runs.device)
+    held, pairs = lowest_limits(settings), []
+    for row in np.flatnonzero(is_profile):
+        own = speed[(device == device[row]) & np.isfinite(speed)]
+        highest = float(np.max(own)) if len(own) else float(runs.rated_power[row])
+        lowest = float(np.min(own)) if len(own) and np.min(own) < highest else LOWEST_HELD * highest
+        steps = np.linspace(max(lowest, held[row]), highest, SPLITS, endpoint=False)
+        pairs += [(row, step) for step in steps]
+    pairs = Candidates.thinned(pairs)
     chosen, at = np.array([row for row, _ in pairs]), np.array([step for _, step in pairs])
     unit = "W" if runs.by_limit else "of the profile's clock"
-    words = [f"{workload[row]}, batch {batch[row]:g}, at {step:.3g} {unit}" for row, step in pairs]
+    several = len(settings.devices) > 1
+    words = [
+        (f"{settings.devices[device[row]]}, " if several else "")
+        + f"{settings.workload[row]}, batch {settings.batch[row]:g}, at {step:.3g} {unit}"
+        for row, step in pairs
+    ]
     return Candidates(runs.at_speeds(chosen, at), words)

@@ -131,13 +131,13 @@ def _groups(measured: Measurements, rows: Mapping[str, np.ndarray]) -> Grouping:
 
 
 def _candidates(system: TrainingSystem, rows: Mapping[str, np.ndarray]) -> Candidates:
-    """Other divisions of the measured models over as many chips and over twice and four times as many."""
+    """Other divisions of the measured models over as many chips as some row has: more may not be there."""
     shapes = np.stack([rows["layers"], rows["hidden"], rows["chips"], rows["batch_sequences"]], axis=1)
     _, first = np.unique(shapes, axis=0, return_index=True)
+    counts = np.unique(rows["chips"]).tolist()
     settings: list[tuple[int, float, float, float]] = []
     for row in first.tolist():
-        for more, tensor, pipeline in product((1, 2, 4), (1, 2, 4, 8), (1, 2, 4, 8)):
-            chips = float(more * rows["chips"][row])
+        for chips, tensor, pipeline in product(counts, (1, 2, 4, 8), (1, 2, 4, 8)):
             data = chips / (tensor * pipeline * rows["context"][row])
             sequences = rows["batch_sequences"][row] / (data * rows["microbatch"][row])
             whole = all(one >= 1.0 and float(one).is_integer() for one in (data, sequences))

@@ -1,0 +1,144 @@
+"""Which times and powers does a file state: settings with repeats, several cards, or logs of `nvidia-smi`?"""
+
+import csv
+from collections.abc import Iterator
+from datetime import datetime
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from energymodel.calibration.calibration_case import refuse_choices
+from energymodel.calibration.measurements import Column, Measurements, optional, read_measurements
+from energymodel.calibration.table_columns import TableChoices
+from energymodel.errors import InputError
+
+PARTS = ("workload", "dataset", "network", "optimizer", "suite", "benchmark", "kernel", "arg")
+SETTING = ("gpu", *PARTS, "batch", "power_limit_w", "clock_hz")
+TIME = Column(
+    "time_s",
+    "s",
+    "time of the same work at every setting of a workload, such as an epoch",
+    others=("epoch_time_s", "elapsed_time_s", "kernel_time_s"),
+)
+POWER = Column(
+    "power_w",
+    "W",
+    "mean power of the device",
+    others=("average_power_w", "mean_power_per_gpu_w", "power.draw.average [W]", "power.draw [W]"),
+)
+POWER_COLUMNS = (
+    optional("workload", "text", "what was run"),
+    optional("gpu", "text", "kind of device, such as RTX 6000; its kin is the prior", "gpu_name"),
+    *(optional(name, "text", "part of the workload") for name in PARTS[1:]),
+    optional("run", "text", "number of a repeated measurement"),
+    optional("batch", "1", "batch", "batch_size", "microbatch"),
+    optional("power_limit_w", "W", "power limit", "power.limit [W]", "enforced.power.limit [W]"),
+    optional("clock_hz", "Hz", "clock that was set", "core_clock_hz", "clocks.applications.graphics [MHz]"),
+    TIME,
+    POWER,
+    optional("epochs", "1", "to a target, of which time_s is one; empty where a run does not reach it"),
+    optional("idle_power_w", "W", "power of the idle device"),
+    optional("timestamp", "text", "of a log: the time of a setting is that from its first reading to its last"),
+)
+LOGGED = frozenset(name for name in POWER.others if "." in name)
+STAMP = "%Y/%m/%d %H:%M:%S.%f"
+
+
+class Averaged(NamedTuple):
+    """Settings, each once: the mean of its repeats. `noise` is the standard deviation of the logarithm of the energy of
+    a repeat, or `None` where nothing was measured twice.
+    """
+
+    table: Measurements
+    noise: float | None
+
+
+def power_table(path: Path, choices: TableChoices) -> Measurements:
+    """Read a file; a log with time stamps and without times becomes a row for each setting in a row.
+
+    **Raises:** `InputError` that names file, line and column.
+    """
+    refuse_choices(choices)
+    columns, header = POWER_COLUMNS, _header(path)
+    if not LOGGED.isdisjoint(header):
+        columns = tuple(one._replace(others=(*one.others, "name")) if one.name == "gpu" else one for one in columns)
+    if "timestamp" in header and header.isdisjoint((TIME.name, *TIME.others)):
+        columns = tuple(one for one in columns if one is not TIME)
+        return _settings_of_log(read_measurements(path, columns, where=choices.where, fewest=1))
+    return read_measurements(path, columns, where=choices.where, fewest=1)
+
+
+def _header(path: Path) -> set[str]:
+    """Names of the columns; none where the file cannot be read, which `read_measurements` says."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return {name.strip() for name in next(csv.reader(file), [])}
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return set()
+
+
+def _settings_of_log(log: Measurements) -> Measurements:
+    """A row for each stretch of a log in which no setting changes."""
+    stamps = [
+        _seconds(log.path, int(line), word) for line, word in zip(log.lines, log.columns["timestamp"], strict=True)
+    ]
+    seconds = np.array(stamps)
+    columns = {name: values for name, values in log.columns.items() if name != "timestamp"}
+    names = [name for name in (*SETTING, "run") if name in columns]
+    first, time, power = [], [], []
+    for rows in _stretches([columns[name] for name in names], len(log)):
+        apart = np.diff(seconds[rows])
+        if len(rows) < 2 or np.any(apart <= 0.0):
+            raise InputError(
+                f"{log.path}, line {log.lines[rows[0]]}: one setting of a log needs two readings or more, in order of "
+                "time. Log each setting alone, or give a column time_s."
+            )
+        first.append(rows[0])
+        time.append(float(seconds[rows[-1]] - seconds[rows[0]] + np.mean(apart)))
+        power.append(float(np.mean(columns["power_w"][rows])))
+    table = Measurements(log.path, {name: values[first] for name, values in columns.items()}, log.lines[first])
+    note = (
+        f"{len(log)} readings of a log are {len(first)} settings; the time of each is that from its first reading to "
+        "its last: the same work must run at each of them."
+    )
+    columns = {**table.columns, "time_s": np.array(time), "power_w": np.array(power)}
+    return Measurements(log.path, columns, table.lines, (note,))
+
+
+def _stretches(columns: list[np.ndarray], count: int) -> Iterator[list[int]]:
+    for _, rows in groupby(range(count), key=lambda row: tuple(str(one[row]) for one in columns)):
+        yield list(rows)
+
+
+def _seconds(path: str, line: int, word: str) -> float:
+    try:
+        return datetime.strptime(word.strip(), STAMP).timestamp()
+    except ValueError:
+        raise InputError(
+            f'{path}, line {line}, column "timestamp": "{word}" is not a time as nvidia-smi writes it, such as '
+            "2026/11/22 14:03:11.250."
+        ) from None
+
+
+def averaged(table: Measurements) -> Averaged:
+    """Each setting once, at the first of its lines, with the mean time and power of its repeats."""
+    names = [name for name in SETTING if name in table.columns]
+    places: dict[tuple[str, ...], list[int]] = {}
+    for row in range(len(table)):
+        places.setdefault(tuple(str(table.columns[name][row]) for name in names), []).append(row)
+    groups = list(places.values())
+    if len(groups) == len(table):
+        return Averaged(table, None)
+    energy = np.log(table.columns["time_s"] * table.columns["power_w"])
+    squares = sum(float(np.sum((energy[rows] - np.mean(energy[rows])) ** 2)) for rows in groups)
+    noise = float(np.sqrt(squares / (len(table) - len(groups))))
+    names = [name for name in ("time_s", "power_w", "epochs") if name in table.columns]
+    means = {name: np.array([np.mean(table.columns[name][rows]) for rows in groups]) for name in names}
+    kept = table.select(np.array([rows[0] for rows in groups]))
+    note = (
+        f"{len(table)} rows are {len(groups)} settings, each the mean of its repeats, whose energies differ by "
+        f"{100 * noise:.2g} % (standard deviation)."
+    )
+    return Averaged(Measurements(table.path, {**kept.columns, **means}, kept.lines, (*kept.notes, note)), noise)

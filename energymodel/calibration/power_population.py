@@ -1,0 +1,64 @@
+"""What do the cards measured so far say of the constants of power of another card?
+
+Written by `experiments/02_power_limits/run.py --write-population`: constants of `device_power` of all cards, fitted
+together under the prior of `device_family.family_prior`. Another card is the Gaussian process of that prior,
+conditioned on what is known of them [Rasmussen & Williams 2006, sec. 2.2].
+"""
+
+import csv
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from energymodel.calibration.constant_priors import JointPrior, joint_prior
+from energymodel.calibration.device_family import Architecture, architecture_of, likenesses
+from energymodel.calibration.device_power import power_constants
+from energymodel.presets.files import ROOT, read_toml
+
+FILE = ROOT / "population" / "power-limit"
+
+
+class PowerPopulation(NamedTuple):
+    """Constants of some cards.
+
+    - `mean`, `covariance`: of their coordinates, in the order of constants, then cards.
+    - `errors`: usual logarithmic errors of time, power and energy of a card that was left out.
+    """
+
+    cards: tuple[str, ...]
+    mean: Float[np.ndarray, " n"]
+    covariance: Float[np.ndarray, "n n"]
+    errors: Mapping[str, float]
+
+    def of(self, cards: Sequence[Architecture | None]) -> JointPrior:
+        """The prior of other cards, in the order of constants, then cards; names are those of one card alone."""
+        alone = joint_prior(power_constants())
+        count, known = len(alone.names), [architecture_of(card) for card in self.cards]
+        between = likenesses(known, known)
+        np.fill_diagonal(between, 1.0)
+        gain = likenesses(cards, known) @ np.linalg.inv(between)
+        left = likenesses(cards, cards)
+        np.fill_diagonal(left, 1.0)
+        left = left - gain @ likenesses(cards, known).T
+        spread = np.repeat(alone.spread, len(cards))
+        carry = np.kron(np.eye(count), gain) * np.outer(spread, 1.0 / np.repeat(alone.spread, len(known)))
+        center = np.repeat(alone.mean, len(known))
+        mean = np.repeat(alone.mean, len(cards)) + carry @ (self.mean - center)
+        total = np.kron(np.eye(count), left) * np.outer(spread, spread) + carry @ self.covariance @ carry.T
+        names = tuple(name for name in alone.names for _ in cards)
+        return JointPrior(names, mean, np.sqrt(np.diag(total)), np.linalg.inv(np.linalg.cholesky(total)))
+
+
+@cache
+def power_population() -> PowerPopulation:
+    """The population that `experiments/02_power_limits` fitted."""
+    table = read_toml(FILE.with_suffix(".toml"))
+    with FILE.with_suffix(".csv").open(encoding="utf-8") as file:
+        rows = [[float(text) for text in row] for row in csv.reader(file)]
+    root = np.zeros((len(rows), len(rows)))
+    for at, row in enumerate(rows):
+        root[at, : at + 1] = row[1:]
+    return PowerPopulation(tuple(table["cards"]), np.array([row[0] for row in rows]), root @ root.T, table["errors"])

@@ -1,0 +1,75 @@
+"""What do the traces of some cards say of a card that nobody has measured at lower limits?"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from power_limits import BUSY, Traces, percent
+
+from energymodel.calibration.constant_priors import joint_prior
+from energymodel.calibration.device_family import architecture_of, family_prior
+from energymodel.calibration.device_power import Profiles, power_constants, power_errors
+from energymodel.calibration.kinds.power import NOISE, OPTIONS
+from energymodel.calibration.least_squares import FitProblem, fit, unfitted
+from energymodel.calibration.power_population import FILE, PowerPopulation
+from energymodel.report import toml_text
+
+SOURCE = "experiments/02_power_limits"
+
+
+def population(data: Mapping[str, Traces], errors: Mapping[str, float] | None = None) -> PowerPopulation:
+    """Constants of all cards, fitted together to their limits below the highest."""
+    cards = list(data)
+    parts = [one.runs._replace(device=np.full(len(one.batch), place)) for place, one in enumerate(data.values())]
+    runs = Profiles(
+        *(np.concatenate([np.asarray(column) for column in columns]) for columns in zip(*parts, strict=True))
+    )
+    weights = np.concatenate([~one.is_profile for one in data.values()]).astype(float)
+    constants = power_constants(devices=cards)
+    prior = family_prior(joint_prior(constants), [architecture_of(card) for card in cards])
+    found = fit(FitProblem(power_errors, constants, runs, weights, NOISE, OPTIONS, prior))
+    return PowerPopulation(tuple(cards), found.coordinates, found.covariance, errors or {})
+
+
+def left_out(data: Mapping[str, Traces]) -> dict[str, np.ndarray]:
+    """Errors of each card's rows below the highest limit, with the constants that all other cards say it has."""
+    found = {}
+    for card, own in data.items():
+        others = population({name: one for name, one in data.items() if name != card})
+        problem = FitProblem(
+            power_errors, power_constants(), own.runs, noise=NOISE, prior=others.of([architecture_of(card)])
+        )
+        found[card] = unfitted(problem).errors[~own.is_profile]
+    return found
+
+
+def usual_errors(found: Sequence[np.ndarray]) -> dict[str, float]:
+    """Mean absolute logarithms of predicted over measured time, power and energy."""
+    errors = np.concatenate(found)
+    sums = {"time": errors[:, 0], "power": errors[:, 1], "energy": errors.sum(axis=1)}
+    return {name: round(float(np.mean(np.abs(one))), 4) for name, one in sums.items()}
+
+
+def table(data: Mapping[str, Traces], found: Mapping[str, np.ndarray]) -> dict[str, dict[str, dict[str, float]]]:
+    """Errors of each card in percent, of workloads that keep it busy and of all."""
+    return {
+        card: {
+            "busy": percent(errors[np.isin(data[card].dataset[~data[card].is_profile], BUSY)]),
+            "all": percent(errors),
+        }
+        for card, errors in found.items()
+    }
+
+
+def write(found: PowerPopulation) -> None:
+    """Means, and the lower triangle of a root of the covariance, a line for each constant and card."""
+    root = np.linalg.cholesky(found.covariance)
+    with FILE.with_suffix(".csv").open("w", encoding="utf-8", newline="") as file:
+        for at, mean in enumerate(found.mean):
+            file.write(",".join(f"{value:.4g}" for value in [mean, *root[at, : at + 1]]) + "\n")
+    words = {
+        "title": "Constants of power at power limits of all measured cards",
+        "source": SOURCE,
+        "cards": list(found.cards),
+        "errors": dict(found.errors),
+    }
+    FILE.with_suffix(".toml").write_text(toml_text.dumps(words), encoding="utf-8")

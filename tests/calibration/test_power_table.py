@@ -1,0 +1,150 @@
+"""Are tables of times and powers read as people have them: repeats, several cards, kernels, logs of nvidia-smi?"""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from energymodel.calibration.calibrate import calibrate
+from energymodel.calibration.kinds import KINDS
+from energymodel.calibration.kinds.power_table import averaged
+from energymodel.errors import InputError
+from energymodel.report.calibration_report import calibration_json, calibration_toml, commands
+
+HEADER = "gpu,workload,batch,power_limit_w,time_s,power_w"
+
+
+def written(tmp_path, *lines):
+    file = tmp_path / "m.csv"
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return file
+
+
+def table(tmp_path, *lines):
+    return KINDS["power"].table(written(tmp_path, *lines))
+
+
+def test_repeats_are_averaged_and_their_noise_is_known(tmp_path):
+    rows = [f"V100,a,8,{limit},{time},{watt}" for limit, time, watt in ((250, 10, 200), (250, 12, 200), (150, 14, 140))]
+    found = averaged(table(tmp_path, HEADER, *rows))
+    np.testing.assert_allclose(found.table.columns["time_s"], [11.0, 14.0])
+    assert found.noise == pytest.approx(np.log(1.2) / np.sqrt(2.0))
+    assert "3 rows are 2 settings" in found.table.notes[0]
+    once = averaged(table(tmp_path, HEADER, *rows[1:]))
+    assert once.noise is None
+    assert len(once.table) == 2
+
+
+def test_ten_repeats_of_one_setting_of_a_known_card_still_give_predictions(tmp_path):
+    found = calibrate("power", written(tmp_path, HEADER, *(f"RTX 6000,a,8,260,{10 + 0.01 * k},255" for k in range(10))))
+    assert found.converged
+    assert found.rows == 0
+    assert found.best.settings[0].speed < 260
+    assert "NaN" not in json.dumps(calibration_json(found))
+
+
+def test_one_setting_of_an_unknown_card_is_not_enough(tmp_path):
+    file = written(tmp_path, HEADER.removeprefix("gpu,"), "a,8,260,10,255")
+    with pytest.raises(InputError, match="one limit or clock only, on a device of which nothing is known"):
+        calibrate("power", file)
+    assert calibrate("power", file, prior="a100-sxm4-80gb").best.settings[0].saves
+
+
+def test_columns_of_nvidia_smi_are_read_as_they_are(tmp_path):
+    found = table(
+        tmp_path,
+        "workload,name,power.limit [W],power.draw [W],clocks.applications.graphics [MHz],time_s",
+        "a,NVIDIA A40,300.00 W,271.25 W,1740 MHz,10",
+        "a,NVIDIA A40,200.00 W,199.00 W,1740 MHz,11",
+    )
+    np.testing.assert_allclose(found.columns["power_limit_w"], [300.0, 200.0])
+    np.testing.assert_allclose(found.columns["power_w"], [271.25, 199.0])
+    np.testing.assert_allclose(found.columns["clock_hz"], 1.74e9)
+    assert found.columns["gpu"].tolist() == ["NVIDIA A40"] * 2
+    with pytest.raises(InputError, match=re.escape('line 2, column "power.draw [W]": empty')):
+        table(tmp_path, "name,power.limit [W],power.draw [W],time_s", "A40,300 W,[N/A],10")
+
+
+def test_a_log_becomes_a_row_for_each_setting(tmp_path):
+    readings = [
+        f"2026/11/22 14:0{minute}:{second:02d}.500, NVIDIA L4, {watt + second % 2} W, {limit} W"
+        for minute, watt, limit, count in ((0, 70, 72, 50), (2, 58, 60, 56))
+        for second in range(count)
+    ]
+    found = table(tmp_path, "timestamp, name, power.draw [W], power.limit [W]", *readings)
+    np.testing.assert_allclose(found.columns["time_s"], [50.0, 56.0])
+    np.testing.assert_allclose(found.columns["power_w"], [70.5, 58.5])
+    assert "106 readings of a log are 2 settings" in found.notes[0]
+    with pytest.raises(InputError, match='line 2, column "timestamp": "noon" is not a time as nvidia-smi writes it'):
+        table(tmp_path, "timestamp,power.draw [W],power.limit [W]", "noon,70 W,72 W")
+    with pytest.raises(InputError, match="line 2: one setting of a log needs two readings or more"):
+        table(tmp_path, "timestamp,power.draw [W],power.limit [W]", "2026/11/22 14:00:00.000,70 W,72 W")
+
+
+def several(tmp_path, seed=0):
+    noise = np.random.default_rng(seed)
+    rows = [
+        f"{gpu},{word},8,{limit},{(rated / limit) ** 0.4 * noise.uniform(9.9, 10.1):.5g},{0.95 * limit}"
+        for gpu, rated in (("V100", 250), ("A40", 300))
+        for word in "abc"
+        for limit in (0.6 * rated, 0.8 * rated, rated)
+    ]
+    return written(tmp_path, HEADER, *rows)
+
+
+def test_cards_of_one_file_have_constants_of_their_own_and_no_common_scenario(tmp_path):
+    found = calibrate("power", several(tmp_path))
+    names = [one.name for one in found.constants]
+    assert len(names) == 18
+    assert {"busy_power[V100]", "busy_power[A40]"} <= {*names}
+    assert {(one.device, one.workload) for one in found.best.settings} == {
+        (g, w) for g in ("V100", "A40") for w in "abc"
+    }
+    assert [line.partition(":")[0] for line in commands(found)] == ["V100", "A40"]
+    with pytest.raises(InputError, match=r"holds V100, A40; a scenario has one accelerator.*--where gpu=V100"):
+        calibration_toml(found)
+    assert calibrate("power", several(tmp_path), where={"gpu": "A40"}).tables["calibration"]["power"]["gpu"] == "A40"
+
+
+def test_what_nobody_metered_is_not_written_as_measured(tmp_path):
+    found = calibrate("power", several(tmp_path), where={"gpu": "V100"})
+    chip = found.tables["system"]["accelerator"]
+    assert chip["idle_power"]["kind"] == "prior"
+    assert chip["idle_power"]["value"] < 50.0  # nothing that was measured is as low: 15 % of 250 W
+    assert chip["busy_power"]["kind"] in ("measured", "prior")
+    header = HEADER + ",idle_power_w"
+    metered = calibrate("power", written(tmp_path, header, "V100,a,8,250,10,240,31", "V100,a,8,150,12,148,31"))
+    assert metered.tables["system"]["accelerator"]["idle_power"] | {"source": ""} == {
+        "value": 31.0,
+        "unit": "W",
+        "kind": "measured",
+        "source": "",
+    }
+
+
+def test_an_earlier_calibration_of_another_card_is_less_certain(tmp_path):
+    first, out = calibrate("power", several(tmp_path), where={"gpu": "V100"}), tmp_path / "v100.toml"
+    out.write_text(calibration_toml(first), encoding="utf-8")
+    same = calibrate("power", several(tmp_path, 1), prior=out, where={"gpu": "V100"})
+    other = calibrate("power", several(tmp_path, 1), prior=out, where={"gpu": "A40"})
+    assert not any("another device" in note for note in same.notes)
+    assert any("measured on another device (of V100)" in note for note in other.notes)
+    place = other.fit.names.index("voltage_floor")
+    assert other.fit.prior.spread[place] > 1.5 * same.fit.prior.spread[place]
+
+
+def test_a_slowdown_is_for_kind_power_and_not_negative(tmp_path):
+    with pytest.raises(InputError, match="max-slowdown: only kind power"):
+        calibrate("loss", tmp_path / "x.csv", max_slowdown=0.1)
+    with pytest.raises(InputError, match="max-slowdown: -10 % cannot be"):
+        calibrate("power", several(tmp_path), max_slowdown=-0.1)
+
+
+def test_kernels_need_no_batch(tmp_path):
+    rows = [
+        f"V100,real,{kernel},{clock}e6,{1.38 / clock:.5g},{0.15 * clock}" for kernel in "ab" for clock in (1380, 1000)
+    ]
+    found = table(tmp_path, "gpu,suite,kernel,core_clock_hz,kernel_time_s,average_power_w", *rows)
+    case = KINDS["power"].read(found, None)
+    assert {*case.groups.labels.tolist()} == {"real/a", "real/b"}
