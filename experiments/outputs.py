@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from energymodel.calibration.power_population import FOLDER as POPULATIONS
+from energymodel.calibration.power_population import PowerPopulation
+from energymodel.report import toml_text
 from energymodel.report.figure import save
 
 DIGITS = 9  # kept in result.json, so that the last bits of another machine change nothing
@@ -37,6 +40,17 @@ def accuracy(
         "range": within,
         "reference": reference,
     }
+
+
+def write_population(found: PowerPopulation, name: str, title: str, folder: Path) -> None:
+    """What some cards say of another, as a preset: means, and the lower triangle of a root of the covariance."""
+    root = np.linalg.cholesky(found.covariance)
+    with (POPULATIONS / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
+        for at, mean in enumerate(found.mean):
+            file.write(",".join(f"{value:.4g}" for value in [mean, *root[at, : at + 1]]) + "\n")
+    words = {"title": title, "source": f"experiments/{folder.name}", "cards": list(found.cards)}
+    text = toml_text.dumps({**words, "errors": dict(found.errors)})
+    (POPULATIONS / f"{name}.toml").write_text(text, encoding="utf-8")
 
 
 def table(rows: list[dict[str, Any]]) -> str:

@@ -9,6 +9,7 @@ from scipy.special import ndtri
 
 from energymodel.calibration.device_power import Profiles
 from energymodel.calibration.job_search import next_batch
+from energymodel.calibration.kernel_clock import Kernels
 from energymodel.calibration.least_squares import FitResult
 from energymodel.calibration.next_measurement import linearized
 
@@ -93,7 +94,7 @@ class Settings(NamedTuple):
     - `noise`: standard deviation of the logarithm of the energy of a repeated run [1].
     """
 
-    runs: Profiles
+    runs: Profiles | Kernels
     is_profile: Bool[np.ndarray, " rows"]
     workload: np.ndarray
     batch: Float[np.ndarray, " rows"]
@@ -128,7 +129,7 @@ def lowest_limits(settings: Settings) -> Float[np.ndarray, " rows"]:
     its rated power, unless it was measured to hold that.
     """
     runs = settings.runs
-    lowest = np.zeros(len(runs.limit))
+    lowest = np.zeros(len(runs.clock))
     if not runs.by_limit:
         return lowest
     device, limit = np.asarray(runs.device), np.asarray(runs.limit)
@@ -245,7 +246,7 @@ def _curve(found: FitResult, settings: Settings, best: BestSetting, profile: int
     )
 
 
-def _speeds(runs: Profiles) -> Float[np.ndarray, " rows"]:
+def _speeds(runs: Profiles | Kernels) -> Float[np.ndarray, " rows"]:
     """Limits [W], or clocks where only these were set [1]."""
     return np.asarray(runs.limit if runs.by_limit else runs.clock, np.float64)
 

@@ -7,6 +7,7 @@ the device, the same for all kernels, carry profiles to lower clocks at a fixed 
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Rows, Values
@@ -39,6 +40,30 @@ class Kernels(NamedTuple):
     device_power: Rows
     time: Rows
     power: Rows
+
+    @property
+    def by_limit(self) -> bool:
+        """No power limits are set, only clocks."""
+        return False
+
+    @property
+    def limit(self) -> np.ndarray:
+        """Power limit of each row, none [W]."""
+        return np.full(len(self.clock), np.inf)
+
+    @property
+    def rated_power(self) -> Rows:
+        """The power of the device that shares are of [W]."""
+        return self.device_power
+
+    @property
+    def device(self) -> np.ndarray:
+        """Number of the device of each row, of which there is one."""
+        return np.zeros(len(self.clock), int)
+
+    def at_speeds(self, rows: np.ndarray, speeds: np.ndarray) -> "Kernels":
+        """Profiles of some rows at other clocks."""
+        return Kernels(*(np.asarray(column)[rows] for column in self))._replace(clock=speeds)
 
 
 class KernelPower(NamedTuple):

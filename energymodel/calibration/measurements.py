@@ -28,6 +28,7 @@ class Column(NamedTuple):
     - `meaning`: in a few words.
     - `needed`: whether a file without it is refused.
     - `others`: names under which public files have it, taken as well.
+    - `may_be_zero`: whether a number of 0 is no mistake.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Column(NamedTuple):
     meaning: str
     needed: bool = True
     others: tuple[str, ...] = ()
+    may_be_zero: bool = False
 
 
 def optional(name: str, unit: str, meaning: str, *others: str) -> Column:
@@ -209,7 +211,7 @@ def _numbers(path: Path, lines: list[int], words: list[str], column: Column, nam
             raise InputError(f"{place}: {shown}. Write {column.meaning} in {column.unit}, without a unit.") from None
         if not math.isfinite(value):
             raise InputError(f"{place}: {word} is not finite. Leave out rows without a measurement.")
-        if value <= 0.0:
+        if value < 0.0 or (value == 0.0 and not column.may_be_zero):
             raise InputError(f"{place}: {value:g} {column.unit} cannot be; {column.meaning} is above 0.")
         values[row] = convert(value, unit, column.unit, place) if unit else value
     return values

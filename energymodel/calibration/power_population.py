@@ -1,8 +1,9 @@
 """What do the cards measured so far say of the constants of power of another card?
 
-Written by `experiments/02_power_limits/run.py --write-population`: constants of `device_power` of all cards, fitted
-together under the prior of `device_family.family_prior`. Another card is the Gaussian process of that prior,
-conditioned on what is known of them [Rasmussen & Williams 2006, sec. 2.2].
+Constants of all cards, fitted together under the prior of `device_family.family_prior`. `run.py --write-population` of
+`experiments/02_power_limits` writes those of `device_power`, of `experiments/03_frequency` those of `kernel_clock`.
+Another card is the Gaussian process of that prior, conditioned on what is known of them [Rasmussen & Williams 2006,
+sec. 2.2].
 """
 
 import csv
@@ -13,21 +14,25 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from energymodel.calibration.constant_priors import JointPrior, joint_prior
+from energymodel.calibration.constant_priors import ConstantPriors, JointPrior, joint_prior
 from energymodel.calibration.device_family import Architecture, architecture_of, likenesses
 from energymodel.calibration.device_power import power_constants
+from energymodel.calibration.kernel_clock import CONSTANTS
 from energymodel.presets.files import ROOT, read_toml
 
-FILE = ROOT / "population" / "power-limit"
+FOLDER = ROOT / "population"
+LIMITS, KERNELS = "power-limit", "kernel-clock"
 
 
 class PowerPopulation(NamedTuple):
     """Constants of some cards.
 
+    - `constants`: of one card alone, before any was measured.
     - `mean`, `covariance`: of their coordinates, in the order of constants, then cards.
     - `errors`: usual logarithmic errors of time, power and energy of a card that was left out.
     """
 
+    constants: ConstantPriors
     cards: tuple[str, ...]
     mean: Float[np.ndarray, " n"]
     covariance: Float[np.ndarray, "n n"]
@@ -35,7 +40,7 @@ class PowerPopulation(NamedTuple):
 
     def of(self, cards: Sequence[Architecture | None]) -> JointPrior:
         """The prior of other cards, in the order of constants, then cards; names are those of one card alone."""
-        alone = joint_prior(power_constants())
+        alone = joint_prior(self.constants)
         count, known = len(alone.names), [architecture_of(card) for card in self.cards]
         between = likenesses(known, known)
         np.fill_diagonal(between, 1.0)
@@ -54,11 +59,22 @@ class PowerPopulation(NamedTuple):
 
 @cache
 def power_population() -> PowerPopulation:
-    """The population that `experiments/02_power_limits` fitted."""
-    table = read_toml(FILE.with_suffix(".toml"))
-    with FILE.with_suffix(".csv").open(encoding="utf-8") as file:
+    """Cards at power limits, that `experiments/02_power_limits` fitted."""
+    return _read(LIMITS, power_constants())
+
+
+@cache
+def kernel_population() -> PowerPopulation:
+    """Cards whose kernels ran at several clocks, that `experiments/03_frequency` fitted."""
+    return _read(KERNELS, CONSTANTS)
+
+
+def _read(name: str, constants: ConstantPriors) -> PowerPopulation:
+    table = read_toml(FOLDER / f"{name}.toml")
+    with (FOLDER / f"{name}.csv").open(encoding="utf-8") as file:
         rows = [[float(text) for text in row] for row in csv.reader(file)]
     root = np.zeros((len(rows), len(rows)))
     for at, row in enumerate(rows):
         root[at, : at + 1] = row[1:]
-    return PowerPopulation(tuple(table["cards"]), np.array([row[0] for row in rows]), root @ root.T, table["errors"])
+    mean = np.array([row[0] for row in rows])
+    return PowerPopulation(constants, tuple(table["cards"]), mean, root @ root.T, table["errors"])

@@ -10,10 +10,7 @@ from energymodel.calibration.device_family import architecture_of, family_prior
 from energymodel.calibration.device_power import Profiles, power_constants, power_errors
 from energymodel.calibration.kinds.power import NOISE, OPTIONS
 from energymodel.calibration.least_squares import FitProblem, fit, unfitted
-from energymodel.calibration.power_population import FILE, PowerPopulation
-from energymodel.report import toml_text
-
-SOURCE = "experiments/02_power_limits"
+from energymodel.calibration.power_population import PowerPopulation
 
 
 def population(data: Mapping[str, Traces], errors: Mapping[str, float] | None = None) -> PowerPopulation:
@@ -27,7 +24,7 @@ def population(data: Mapping[str, Traces], errors: Mapping[str, float] | None = 
     constants = power_constants(devices=cards)
     prior = family_prior(joint_prior(constants), [architecture_of(card) for card in cards])
     found = fit(FitProblem(power_errors, constants, runs, weights, NOISE, OPTIONS, prior))
-    return PowerPopulation(tuple(cards), found.coordinates, found.covariance, errors or {})
+    return PowerPopulation(power_constants(), tuple(cards), found.coordinates, found.covariance, errors or {})
 
 
 def left_out(data: Mapping[str, Traces]) -> dict[str, np.ndarray]:
@@ -58,18 +55,3 @@ def table(data: Mapping[str, Traces], found: Mapping[str, np.ndarray]) -> dict[s
         }
         for card, errors in found.items()
     }
-
-
-def write(found: PowerPopulation) -> None:
-    """Means, and the lower triangle of a root of the covariance, a line for each constant and card."""
-    root = np.linalg.cholesky(found.covariance)
-    with FILE.with_suffix(".csv").open("w", encoding="utf-8", newline="") as file:
-        for at, mean in enumerate(found.mean):
-            file.write(",".join(f"{value:.4g}" for value in [mean, *root[at, : at + 1]]) + "\n")
-    words = {
-        "title": "Constants of power at power limits of all measured cards",
-        "source": SOURCE,
-        "cards": list(found.cards),
-        "errors": dict(found.errors),
-    }
-    FILE.with_suffix(".toml").write_text(toml_text.dumps(words), encoding="utf-8")

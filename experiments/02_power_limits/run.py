@@ -13,6 +13,7 @@ import numpy as np
 import power_limits
 import zeus_job
 
+from energymodel.calibration.power_population import LIMITS
 from energymodel.report.figure import BLUE, add_axes, new_figure
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -53,7 +54,8 @@ def compute(*, write: bool) -> dict[str, Any]:
     result["other_cards"] = cards.table(every, left_out)
     errors["other_cards"] = list(left_out.values())
     if write:
-        cards.write(cards.population(every, cards.usual_errors(list(left_out.values()))))
+        found = cards.population(every, cards.usual_errors(list(left_out.values())))
+        outputs.write_population(found, LIMITS, "Constants of power at power limits of all measured cards", FOLDER)
     result["accuracy"] = [
         outputs.accuracy(
             f"{name} at a power limit, {known}",

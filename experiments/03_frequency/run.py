@@ -3,6 +3,7 @@
 Prints eleven tables, draws `kernel_clocks` and `frontiers` and writes `result.json` beside this file.
 """
 
+import argparse
 import itertools
 import sys
 from pathlib import Path
@@ -11,7 +12,11 @@ from typing import Any
 import frontiers
 import kernel_runs
 import numpy as np
+from scipy.linalg import block_diag
 
+from energymodel.calibration.kernel_clock import CONSTANTS
+from energymodel.calibration.least_squares import FitResult
+from energymodel.calibration.power_population import KERNELS, PowerPopulation
 from energymodel.report.figure import BLUE, COLORS, GRAY, add_axes, new_figure
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -21,8 +26,8 @@ FOLDER = Path(__file__).parent
 SHOWN = ("matrixMul", "binomialOptions", "BlackScholes", "fastWalshTransform", "transpose")
 
 
-def kernel_tables(gpu: str) -> tuple[outputs.Tables, kernel_runs.Measured, np.ndarray]:
-    """Tables of one GPU, its measurements, and the errors with the benchmark held out."""
+def kernel_tables(gpu: str) -> tuple[outputs.Tables, kernel_runs.Measured, kernel_runs.Protocol]:
+    """Tables of one GPU, its measurements, and its prediction with the benchmark held out."""
     data = kernel_runs.measured(gpu)
     tables: outputs.Tables = {"kernel_errors": [], "kernel_choices": []}
     first: kernel_runs.Protocol | None = None
@@ -62,7 +67,7 @@ def kernel_tables(gpu: str) -> tuple[outputs.Tables, kernel_runs.Measured, np.nd
         for clock in np.unique(data.clock_hz)[:-1]
     ]
     tables["kernel_split"] = _splits(gpu, data, first)
-    return tables, data, first.errors
+    return tables, data, first
 
 
 def _choice(gpu: str, rule: str, choice: kernel_runs.Choice) -> dict[str, Any]:
@@ -289,15 +294,37 @@ def frontier_figure(tables: outputs.Tables) -> Any:
     return drawn
 
 
+def write_population(fits: dict[str, FitResult], errors: list[dict[str, Any]]) -> None:
+    """Constants of kernels of all cards, the prior of `calibrate power` for another card."""
+    cards = tuple(fits)
+    parts = list(fits.values())
+    order = [place + card * len(CONSTANTS) for place in range(len(CONSTANTS)) for card in range(len(cards))]
+    mean = np.concatenate([one.coordinates for one in parts])[order]
+    covariance = np.asarray(block_diag(*(one.covariance for one in parts)))[np.ix_(order, order)]
+    usual = {
+        name: float(np.log1p(np.mean([row[f"{name}_error"] for row in errors if row["held_out"] == "benchmark"])))
+        for name in ("time", "power", "energy")
+    }
+    found = PowerPopulation(CONSTANTS, cards, mean, covariance, {name: round(one, 4) for name, one in usual.items()})
+    outputs.write_population(found, KERNELS, "Constants of power of kernels at clocks of all measured cards", FOLDER)
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write-population", action="store_true", help="write what the cards say of another")
+    chosen = parser.parse_args()
     tables: outputs.Tables = {"accuracy": []}
+    fits: dict[str, FitResult] = {}
     for place, gpu in enumerate(kernel_runs.gpus()):
-        part, data, errors = kernel_tables(gpu)
-        tables["accuracy"] += kernel_accuracy(gpu, data, errors)
+        part, data, blind = kernel_tables(gpu)
+        tables["accuracy"] += kernel_accuracy(gpu, data, blind.errors)
+        fits[gpu] = blind.fit
         for name, rows in part.items():
             tables.setdefault(name, []).extend(rows)
         name = "kernel_clocks" if place == 0 else f"kernel_clocks_{gpu.lower()}"
-        outputs.draw(kernel_figure(data, errors), FOLDER, name)
+        outputs.draw(kernel_figure(data, blind.errors), FOLDER, name)
+    if chosen.write_population:
+        write_population(fits, [row for row in tables["kernel_errors"] if row["known"] == "one clock"])
     part, found = frontier_tables()
     tables["accuracy"] += frontier_accuracy(part, found)
     tables |= part

@@ -1,17 +1,16 @@
 """Which kinds of measurement are there: what a file of each holds, which constants it gives, where they belong?"""
 
 from energymodel.calibration.calibration_case import MeasurementKind
-from energymodel.calibration.device_power import FORMS
 from energymodel.calibration.kinds.batch import BATCH_COLUMNS, batch_case
 from energymodel.calibration.kinds.loss import LOSS_COLUMNS, loss_case
 from energymodel.calibration.kinds.measured_steps import measured_steps
-from energymodel.calibration.kinds.power import power_case
+from energymodel.calibration.kinds.power import POWER_FORMS, power_case
 from energymodel.calibration.kinds.power_table import POWER_COLUMNS, power_table
 from energymodel.calibration.kinds.step_time import STEP_TIME_COLUMNS, step_time_case
 
 KINDS: dict[str, MeasurementKind] = {
     "power": MeasurementKind(
-        "time and power of devices at power limits or clocks", POWER_COLUMNS, power_case, FORMS, power_table
+        "time and power of devices at power limits or clocks", POWER_COLUMNS, power_case, POWER_FORMS, power_table
     ),
     "step-time": MeasurementKind(
         "time of a training step of some layouts on a cluster", STEP_TIME_COLUMNS, step_time_case, reader=measured_steps

@@ -31,6 +31,8 @@ from energymodel.calibration.device_power import (
     power_errors,
     profiles,
 )
+from energymodel.calibration.kinds.kernels import FORM as COUNTERS
+from energymodel.calibration.kinds.kernels import has_counters, kernel_case
 from energymodel.calibration.kinds.power_table import PARTS, averaged
 from energymodel.calibration.least_squares import FitOptions, FitProblem
 from energymodel.calibration.measurements import Measurements
@@ -41,6 +43,7 @@ from energymodel.presets.scenario import Scenario
 
 FEWEST_LIMITS = 3  # below the highest, in a workload, that floor and knee of the voltage need
 SPLITS = 8  # of the range of limits, where candidates lie
+POWER_FORMS = (*FORMS, COUNTERS)
 CHIP = "system.accelerator"
 OPTIONS = FitOptions(starts=4, tolerance=1e-7, steps=100)
 NOISE = 0.04
@@ -69,8 +72,11 @@ def power_case(table: Measurements, prior: Scenario | None, form: str | None = N
 
     **Arguments:**
 
-    - `form`: one of `device_power.FORMS`; by default the one of `chosen_form`.
+    - `form`: one of `POWER_FORMS`; by default that of kernels where their counters are there, else the one of
+      `chosen_form`.
     """
+    if form == COUNTERS or (form is None and has_counters(table)):
+        return kernel_case(table, prior, asked=form is not None)
     if "power_limit_w" not in table.columns and "clock_hz" not in table.columns:
         raise InputError(
             f'{table.path}, line 1: column "power_limit_w" [W] or "clock_hz" [Hz] is missing: the limit or clock that '
@@ -120,7 +126,7 @@ def power_case(table: Measurements, prior: Scenario | None, form: str | None = N
         candidates=_candidates(settings),
         fitted_numbers=fitted_numbers,
         known_numbers=known,
-        notes=(*table.notes[len(read.notes) :], *_notes(settings, cards, columns, prior, simple=simple)),
+        notes=(*table.notes[len(read.notes) :], *_notes(runs, settings, cards, columns, prior, simple=simple)),
         law=law,
         law_needs=(),
         range=_range(runs, cards),
@@ -220,9 +226,15 @@ def chosen_form(runs: Profiles, is_profile: np.ndarray, prior: Scenario | None, 
 
 
 def _notes(
-    settings: Settings, cards: Cards, columns: Mapping[str, np.ndarray], prior: Scenario | None, *, simple: bool
+    runs: Profiles,
+    settings: Settings,
+    cards: Cards,
+    columns: Mapping[str, np.ndarray],
+    prior: Scenario | None,
+    *,
+    simple: bool,
 ) -> list[str]:
-    runs, notes = settings.runs, []
+    notes = []
     if np.all(settings.is_profile):
         whose = "other cards" if cards.known else "the prior"
         notes.append(f"Nothing was measured below the highest limit or clock: all constants are those of {whose}.")

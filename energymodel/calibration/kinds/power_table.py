@@ -15,6 +15,7 @@ from energymodel.calibration.table_columns import TableChoices
 from energymodel.errors import InputError
 
 PARTS = ("workload", "dataset", "network", "optimizer", "suite", "benchmark", "kernel", "arg")
+ACTIVITY = "dram_active_frac"
 SETTING = ("gpu", *PARTS, "batch", "power_limit_w", "clock_hz")
 TIME = Column(
     "time_s",
@@ -38,6 +39,7 @@ POWER_COLUMNS = (
     optional("clock_hz", "Hz", "clock that was set", "core_clock_hz", "clocks.applications.graphics [MHz]"),
     TIME,
     POWER,
+    Column(ACTIVITY, "1", "share of time in which the memory transfers, of DCGM", needed=False, may_be_zero=True),
     optional("epochs", "1", "to a target, of which time_s is one; empty where a run does not reach it"),
     optional("idle_power_w", "W", "power of the idle device"),
     optional("timestamp", "text", "of a log: the time of a setting is that from its first reading to its last"),
