@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from energymodel.calibration.best_setting import LOWEST_HELD, Settings, lowest_limits, recommendation
+from energymodel.calibration.busy_power import busy_line
 from energymodel.calibration.calibration_case import (
     CalibrationCase,
     Candidates,
@@ -314,7 +315,8 @@ def _fitted_numbers(runs: Profiles, prior: Scenario | None, *, simple: bool) -> 
     rated, idle = float(runs.rated_power[0]), float(runs.idle_power[0])
     chip = prior.system.accelerator if prior else None
     leakage = 0.5 if chip is None else float(chip.leakage.power) / float(chip.leakage.power + chip.fixed_power)
-    numbers = {f"{CHIP}.busy_power": FittedNumber("busy_power", rated, "W")}
+    intercept, slope = (0.0, 1.0) if prior is None else busy_line(prior)
+    numbers = {f"{CHIP}.busy_power": FittedNumber("busy_power", rated / slope, "W", -intercept / slope)}
     for name, share in (("leakage.power", leakage), ("fixed_power", 1.0 - leakage)):
         numbers[f"{CHIP}.{name}"] = FittedNumber("static_above_idle", share * rated, "W", share * idle)
     if simple:
