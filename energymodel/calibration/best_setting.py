@@ -20,6 +20,7 @@ ABOVE_LIMIT = 1.02  # of a limit, that a card which holds it may draw
 STEPS = 10  # of the range between, where a card was measured at its highest limit alone
 ROUND = 5.0  # limits are whole numbers of these [W]
 LEVEL = 0.9
+NEAR = 0.2  # of the highest speed
 POINTS = 25  # of a curve
 NORMAL = 1.25  # standard deviations in a mean absolute error [definition: sqrt(pi / 2)]
 
@@ -164,7 +165,10 @@ def _change(found: FitResult, settings: Settings, row: np.ndarray, speed: np.nda
     table = settings.runs.at_speeds(row, speed)
     errors, slopes = linearized(found, table._replace(time=table.reference_time, power=table.reference_power))
     both = np.stack([slopes[:, 0], slopes.sum(axis=1)], axis=1)
-    variance = np.einsum("rai,ij,raj->ra", both, found.covariance, both) + (NORMAL * error) ** 2
+    # At the highest speed the profile itself is known; from NEAR below it on errors are what they usually are.
+    highest = np.where(np.isfinite(top := _speeds(settings.runs)[row]), top, np.asarray(settings.runs.rated_power)[row])
+    usual = NORMAL * error * np.clip((1.0 - speed / highest) / NEAR, 0.0, 1.0)
+    variance = np.einsum("rai,ij,raj->ra", both, found.covariance, both) + usual[:, None] ** 2
     return _Change(np.stack([errors[:, 0], errors.sum(axis=1)], axis=1), np.sqrt(variance))
 
 

@@ -225,4 +225,4 @@ def _draw_energy(found: Calibration, axes: Any) -> None:
         axes.plot([best.speed], [best.energy], "o", mfc="none", color=color, ms=9)
     unit = "power limit [W]" if found.best.settings[0].clock is None else "clock, of the highest"
     axes.set(xlabel=unit, ylabel="energy over that at the highest", title="Energy for the same work (circle: best)")
-    axes.legend(fontsize=6)
+    axes.legend(fontsize=6, loc="lower right")
