@@ -145,7 +145,8 @@ def lowest_limits(settings: Settings) -> Float[np.ndarray, " rows"]:
         above = float(max(exceeded, default=0.0))
         measured = limits[limits > above]
         usual = LOWEST_HELD * float(np.max(runs.rated_power[device == one]))
-        lowest[device == one] = min(float(measured[0]), max(usual, np.nextafter(above, np.inf)))
+        seen = float(measured[0]) if len(measured) else float(limits[-1])
+        lowest[device == one] = min(seen, max(usual, np.nextafter(above, np.inf)))
     return lowest
 
 

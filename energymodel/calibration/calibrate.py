@@ -1,6 +1,7 @@
 """What do the measurements in a file say of the constants of a system, and how well does it predict?"""
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -187,7 +188,7 @@ def _measured(
         raise InputError(f'--form: unknown form "{form}". {known}')
     table = KINDS[kind].table(path, choices)
     notes = table.notes
-    if prior is None and (prior := named_cluster(table)) is not None:
+    if prior is None and (prior := named_cluster(table) or named_accelerator(table)) is not None:
         notes = (*notes, f"The prior is {prior}, which the table names: --prior names another.")
     base = prior_scenario(prior)
     case = KINDS[kind].read(table, base.scenario if prior is not None else None, form)
@@ -198,6 +199,13 @@ def named_cluster(table: Measurements) -> str | None:
     """The cluster that all rows name, if it is known."""
     named = {*table.text("cluster", "").tolist()}
     return next(iter(named)) if len(named) == 1 and is_known(min(named)) else None
+
+
+def named_accelerator(table: Measurements) -> str | None:
+    """The preset of the accelerator that all rows name, if there is one of just that name."""
+    named = {re.sub(r"[^a-z0-9]", "", str(one).lower()) for one in table.text("gpu", "").tolist()}
+    presets = {name.replace("-", ""): name for name in names("hardware")}
+    return presets.get(min(named)) if len(named) == 1 else None
 
 
 def _with_earlier(kind: str, case: CalibrationCase, base: PriorScenario) -> tuple[FitProblem, list[str]]:

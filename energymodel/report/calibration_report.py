@@ -11,12 +11,18 @@ from rich.text import Text
 from energymodel.calibration.best_setting import BestSetting
 from energymodel.calibration.calibrate import Calibration
 from energymodel.calibration.calibrated_scenario import FittedConstant
+from energymodel.calibration.device_family import architecture_of
 from energymodel.errors import InputError
 from energymodel.report import toml_text
 from energymodel.report.figure import BLUE, add_axes, new_figure, save
 
 SHOWN_GROUPS = 20
 DRAWN_CURVES = 7
+COMMANDS = {
+    "nvidia": ("nvidia-smi -pl", "nvidia-smi -lgc"),
+    "amd": ("rocm-smi --setpoweroverdrive", "rocm-smi --setperfdeterminism"),
+}
+"""What sets a power limit [W] and a clock [MHz], by lineage."""
 HEADER = (
     "# Written by `energymodel calibrate`; give it to evaluate, optimize, sweep or calibrate --prior as a scenario."
 )
@@ -116,11 +122,7 @@ def commands(found: Calibration) -> list[str]:
             continue
         # Of several best settings the highest: it costs no workload more time than its own best.
         highest = max(own, key=lambda one: one.speed)
-        command = "nvidia-smi "
-        if highest.clock is None:
-            command += f"-pl {highest.limit:.0f}"
-        else:
-            command += f"-lgc {highest.clock * float(np.max(found.case.along[1])):.0f}"
+        command = _command(device, highest, float(np.max(found.case.along[1])))
         low, high = highest.energy_interval
         lines.append(
             f"{whose}{command} saves {100 * (1 - highest.energy):.0f} % of the energy of {highest.workload}, batch "
@@ -128,6 +130,15 @@ def commands(found: Calibration) -> list[str]:
             f"{_change(highest.time)} time."
         )
     return lines
+
+
+def _command(device: str, best: BestSetting, highest_clock: float) -> str:
+    """What sets a limit [W], or a clock of which the highest is given [MHz]."""
+    kind = architecture_of(device)
+    if kind is not None and kind.lineage not in COMMANDS:
+        return f"A limit of {best.speed:.0f} W" if best.clock is None else f"A clock of {100 * best.speed:.0f} %"
+    limit, clock = COMMANDS["nvidia" if kind is None else kind.lineage]
+    return f"{limit} {best.speed:.0f}" if best.clock is None else f"{clock} {best.speed * highest_clock:.0f}"
 
 
 def calibration_json(found: Calibration) -> dict[str, Any]:

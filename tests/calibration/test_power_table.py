@@ -206,3 +206,15 @@ def test_bad_counters_are_named(tmp_path, rows, pattern):
 def test_the_form_of_counters_needs_them(tmp_path):
     with pytest.raises(InputError, match="form counters needs columns clock_hz"):
         calibrate("power", several(tmp_path), form="counters")
+
+
+def test_a_card_with_a_preset_of_its_name_is_its_own_prior(tmp_path):
+    found = calibrate("power", written(tmp_path, HEADER, "MI300X,a,8,750,10,700", "MI300X,a,8,600,10.5,598"))
+    assert found.base == "mi300x"
+    assert any("The prior is mi300x, which the table names" in note for note in found.notes)
+    assert commands(found)[0].startswith(("rocm-smi --setpoweroverdrive 600", "No lower setting"))
+
+
+def test_a_power_far_above_its_limit_is_refused(tmp_path):
+    with pytest.raises(InputError, match='line 2, column "power_w": 2000 W at a limit of 250 W cannot be'):
+        KINDS["power"].read(table(tmp_path, HEADER, "V100,a,8,250,10,2000", "V100,a,8,150,10,140"), None)

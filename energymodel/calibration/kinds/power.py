@@ -34,7 +34,7 @@ from energymodel.calibration.device_power import (
 )
 from energymodel.calibration.kinds.kernels import FORM as COUNTERS
 from energymodel.calibration.kinds.kernels import has_counters, kernel_case
-from energymodel.calibration.kinds.power_table import PARTS, averaged
+from energymodel.calibration.kinds.power_table import PARTS, averaged, check_limits
 from energymodel.calibration.least_squares import FitOptions, FitProblem
 from energymodel.calibration.measurements import Measurements
 from energymodel.calibration.power_population import power_population
@@ -83,6 +83,7 @@ def power_case(table: Measurements, prior: Scenario | None, form: str | None = N
             f'{table.path}, line 1: column "power_limit_w" [W] or "clock_hz" [Hz] is missing: the limit or clock that '
             "was set."
         )
+    check_limits(table)
     read = table
     table, noise = averaged(read)
     columns, count = table.columns, len(table)

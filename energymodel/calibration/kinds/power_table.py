@@ -45,6 +45,7 @@ POWER_COLUMNS = (
     optional("timestamp", "text", "of a log: the time of a setting is that from its first reading to its last"),
 )
 LOGGED = frozenset(name for name in POWER.others if "." in name)
+MOST_ABOVE = 1.5  # of its limit, that a device may draw at the lowest limits
 STAMP = "%Y/%m/%d %H:%M:%S.%f"
 
 
@@ -122,6 +123,21 @@ def _seconds(path: str, line: int, word: str) -> float:
             f'{path}, line {line}, column "timestamp": "{word}" is not a time as nvidia-smi writes it, such as '
             "2026/11/22 14:03:11.250."
         ) from None
+
+
+def check_limits(table: Measurements) -> None:
+    """Refuse powers far above their limit.
+
+    **Raises:** `InputError` that names the line.
+    """
+    if "power_limit_w" not in table.columns:
+        return
+    power, limit = table.columns["power_w"], table.columns["power_limit_w"]
+    for row in np.flatnonzero(np.isfinite(limit) & (power > MOST_ABOVE * limit)):
+        raise InputError(
+            f'{table.path}, line {table.lines[row]}, column "power_w": {power[row]:g} W at a limit of {limit[row]:g} W '
+            "cannot be. Write both in W for one device, not for a node."
+        )
 
 
 def averaged(table: Measurements) -> Averaged:
