@@ -32,12 +32,15 @@ PRESETS = {
     "b300_sxm": "b300-sxm",
     "gb200": "gb200",
     "gb300": "gb300",
+    "l40s": "l40s",
 }
 PEAK = {"bfloat16": "peak_flops", "fp8": "peak_flops_fp8", "nvfp4": "peak_flops_fp4"}
 FOLDS = 5
 SOFT = 0.03  # residual of ln(time) above which a measurement counts less: tables scatter
 WITHOUT_EDGE = ("b200_sxm", "b300_sxm", "gb200", "gb300")
 """Chips whose bf16 products have no time at the ends of a tile that the tables show."""
+WITHOUT_LATENCY = ("l40s",)
+"""Chips whose bf16 products have no time before they start that the tables show."""
 BALANCED = "balanced"
 
 
@@ -81,16 +84,23 @@ def products() -> dict[tuple[str, str], Measured]:
     return found
 
 
-def product_law(precision: str, with_edge: bool) -> tuple[tuple[str, ...], np.ndarray, Callable[..., np.ndarray]]:
+def product_law(precision: str, system: str) -> tuple[tuple[str, ...], np.ndarray, Callable[..., np.ndarray]]:
     """Names of the constants, where a fit starts, and the time, `(F + d E) / (eta Fdot) + q m k / bw + t_0`."""
-    names = ["efficiency", "latency"] + ["edge"] * with_edge + ["cast_bytes"] * (precision != "bfloat16")
+    casts = precision != "bfloat16"
+    shown = {
+        "efficiency": True,
+        "latency": casts or system not in WITHOUT_LATENCY,
+        "edge": casts or system not in WITHOUT_EDGE,
+        "cast_bytes": casts,
+    }
+    names = [name for name, shows in shown.items() if shows]
     start = {"efficiency": 0.75, "latency": 5e-6, "edge": 100.0, "cast_bytes": 5.0}
 
     def time(values: np.ndarray, columns: np.ndarray) -> np.ndarray:
         one = dict(zip(names, values, strict=True))
         operations, edges, casts, launches = columns
         work = (operations + one.get("edge", 0.0) * edges) / one["efficiency"]
-        return work + one.get("cast_bytes", 0.0) * casts + one["latency"] * launches
+        return work + one.get("cast_bytes", 0.0) * casts + one.get("latency", 0.0) * launches
 
     return tuple(names), np.array([start[name] for name in names]), time
 
@@ -161,7 +171,7 @@ def fit(measured: Measured, names: tuple[str, ...], start: np.ndarray, time: Cal
 
 def main() -> None:
     fits = {
-        (system, precision): fit(one, *product_law(precision, precision != "bfloat16" or system not in WITHOUT_EDGE))
+        (system, precision): fit(one, *product_law(precision, system))
         for (system, precision), one in products().items()
     }
     fits |= {(system, "experts"): fit(one, *expert_law()) for system, one in experts().items()}
