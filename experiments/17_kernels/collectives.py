@@ -31,7 +31,12 @@ LINE_RATE = {"a100_sxm": 300e9, "h100_sxm": 450e9, "h200_sxm": 450e9}
 SWITCHES_ADD = {"h100_sxm", "h200_sxm", "b200_sxm", "b300_sxm", "gb200", "gb300"}
 """Nodes whose switches have an adder (NVLink SHARP)."""
 WITHOUT_LINKS = {"l40s", "rtx_pro_6000_server"}
-"""Nodes on PCIe, which no preset describes."""
+"""Nodes on PCIe, whose cards have no links of their own: they are read apart, and the law is not fitted to them."""
+PCIE_RATE = {"l40s": 32e9, "rtx_pro_6000_server": 64e9}
+"""One direction of 16 lanes [B/s]."""
+PCIE_PROTOCOL = (256.0, 24.0, 128.0 / 130.0)
+"""Payload and header of a packet [B], and line coding: those of the presets of nodes on PCIe."""
+HUGE = 2.0**28  # bytes from which the time of a collective over PCIe is its transfer
 LARGE = 2.0**20  # bytes from which errors are judged
 SMALL_WEIGHT = 0.5  # of the residual of a smaller message
 SOFT = 0.1  # residual of ln(time) above which a measurement counts less, as at a change of protocol
@@ -65,10 +70,10 @@ class Curves(NamedTuple):
         return np.unique(keys, return_inverse=True)[1]
 
 
-def measured() -> Curves:
-    """The NCCL table; its sizes count elements of two bytes."""
+def measured(*, on_pcie: bool = False) -> Curves:
+    """The NCCL table of nodes with links, or of those on PCIe; its sizes count elements of two bytes."""
     with (DATA / "nccl_intranode_measured.csv").open() as file:
-        rows = [row for row in csv.DictReader(file) if row["system"] not in WITHOUT_LINKS]
+        rows = [row for row in csv.DictReader(file) if (row["system"] in WITHOUT_LINKS) == on_pcie]
     return Curves(
         np.array([row["system"] for row in rows]),
         np.array([row["op_name"] for row in rows]),
@@ -211,6 +216,26 @@ def between_nodes() -> list[dict[str, Any]]:
     return found
 
 
+def over_pcie() -> list[dict[str, Any]]:
+    """What NCCL moves per card over PCIe in its largest collectives, `c S (n - 1) / n / t`, by node and cards.
+
+    An all-reduce passes the buffer of S bytes twice (c = 2), the others once.
+    """
+    curves = measured(on_pcie=True)
+    curves = curves.where(curves.size >= HUGE)
+    passes = np.where(curves.operation == "all_reduce", 2.0, 1.0)
+    rate = passes * curves.size * (curves.ranks - 1.0) / curves.ranks / curves.time
+    found = []
+    for node, nominal in PCIE_RATE.items():
+        line = nominal * float(protocol_efficiency(*PCIE_PROTOCOL))
+        for ranks in np.unique(curves.ranks[curves.node == node]):
+            own = rate[(curves.node == node) & (curves.ranks == ranks)]
+            median, ends = float(np.median(own)), np.quantile(own, (0.0, 1.0)).tolist()
+            row = {"node": node, "cards": float(ranks), "rate": median, "lowest": ends[0], "highest": ends[1]}
+            found.append({**row, "share_of_line": median / line})
+    return found
+
+
 def figure(curves: Curves, best: Fit) -> Any:
     """Time of an all-gather and an all-reduce over 8 chips (4 for GB200) against size, measured and fitted."""
     drawn = new_figure(7.2, 3.2)
@@ -242,6 +267,7 @@ def compute() -> outputs.Tables:
         "errors_by_node": errors_by(curves, errors, "node"),
         "errors_by_operation": errors_by(curves, errors, "operation"),
         "between_nodes": between_nodes(),
+        "over_pcie": over_pcie(),
         "accuracy": [
             outputs.accuracy(
                 "time of a collective of 1 MiB and more within a node",
