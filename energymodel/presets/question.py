@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from energymodel.errors import InputError, suggest
+from energymodel.presets.clock_scale import CLOCK, ClockScale, is_frequency
 from energymodel.presets.renamed import current_name
 from energymodel.system.outputs import OUTPUTS, parse_limit, parse_number, parse_objective
 
@@ -50,7 +51,9 @@ class Question:
         return asked if self.tolerance == TOLERANCE else {**asked, "tolerance": self.tolerance}
 
 
-def parse_question(section: Any, units: Mapping[str, str], before: Question | None = None) -> Question:
+def parse_question(
+    section: Any, units: Mapping[str, str], before: Question | None = None, clocks: ClockScale | None = None
+) -> Question:
     """Read a question and lay it over another: what it states replaces what was asked before.
 
     **Arguments:**
@@ -58,6 +61,7 @@ def parse_question(section: Any, units: Mapping[str, str], before: Question | No
     - `section`: table with any of the keys `minimize`, `limits`, `vary`, `fix` and `tolerance`.
     - `units`: SI unit of each number of the scenario, by its dotted path.
     - `before`: what holds where the section says nothing.
+    - `clocks`: of the accelerator, so that a range of clocks may be in MHz.
 
     **Raises:** `InputError` for an unknown key, output, path or unit, and for what is no limit or range.
     """
@@ -71,7 +75,7 @@ def parse_question(section: Any, units: Mapping[str, str], before: Question | No
     parse_objective(minimize)
     limits = parse_limits(section.get("limits"))
     ranges = _pairs(section.get("vary"), "vary", "PATH=LOW:HIGH", "plan.clock=0.5:1")
-    vary = {path: _range(path, bounds, units) for path, bounds in ranges}
+    vary = {path: _range(path, bounds, units, clocks) for path, bounds in ranges}
     fix = section.get("fix") or ()
     fix = [current_name(str(path)) for path in ([fix] if isinstance(fix, str) else fix)]
     for path in fix:
@@ -118,7 +122,7 @@ def _unit(path: str, units: Mapping[str, str]) -> str:
     return "token" if path == TOKENS else units[path]
 
 
-def _range(path: str, bounds: Any, units: Mapping[str, str]) -> tuple[float, float]:
+def _range(path: str, bounds: Any, units: Mapping[str, str], clocks: ClockScale | None) -> tuple[float, float]:
     """Range of a variable in SI: numbers are in SI, a low text without a unit has that of the high one."""
     if path == "plan.goal.loss":
         raise InputError(f"vary {path}: the loss is held at its limit. Limit the loss instead, or minimize it.")
@@ -128,6 +132,9 @@ def _range(path: str, bounds: Any, units: Mapping[str, str]) -> tuple[float, flo
     if not isinstance(ends, Sequence) or len(ends) != 2 or "" in ends:
         raise InputError(f"vary {path}: {bounds!r} is not a range. Give LOW:HIGH, such as plan.clock=0.5:1.")
     unit, (low, high) = _unit(path, units), ends
+    if path == CLOCK and clocks and is_frequency(high):
+        low = f"{low} {_unit_of(high)}" if isinstance(low, str) and not _unit_of(low) else low
+        low, high = (clocks.share(end, f"vary {path}") for end in (low, high))
     if unit != "1" and isinstance(low, str) and isinstance(high, str) and not _unit_of(low):
         low = f"{low} {_unit_of(high)}"
     name = f"vary {path}"

@@ -1,6 +1,7 @@
 """What is asked? A system, a plan, and what may be optimized, read from a preset or a file."""
 
 import dataclasses
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import jax
 
 from energymodel.errors import InputError, suggest
 from energymodel.presets.bases import read_scenario_tables, with_bases
+from energymodel.presets.clock_scale import CLOCK, REFERENCE_CLOCK, ClockScale, is_frequency
 from energymodel.presets.cluster_parts import cluster_parts, sharding_it_runs
 from energymodel.presets.components import Provenance, build, expand_presets, in_si
 from energymodel.presets.layers import lay, nested, title_of
@@ -140,6 +142,7 @@ def _build(name: str, tables: dict[str, Any]) -> Scenario:
     plan_tables = dict(tables["plan"])
     for key, default in ("clock", 1.0), ("power_cap", system_tables["accelerator"]["rated_power"]), ("layout", {}):
         plan_tables.setdefault(key, default)
+    plan_tables["clock"] = _clock_share(plan_tables["clock"], system, provenance)
     plan = _build_plan(plan_tables, provenance)
     _check(system, plan, {**tables, "system": system_tables})
     check_supplies(system)
@@ -175,6 +178,18 @@ def _check(system: TrainingSystem, plan: TrainingPlan, tables: Mapping[str, Any]
     check_measured(system, float(plan.power_cap), tables.get("calibration", {}))
 
 
+def _clock_share(given: Any, system: TrainingSystem, provenance: Mapping[str, Provenance]) -> Any:
+    """The clock of a plan as a share of the reference clock; warns where the MHz are those of a prior."""
+    if is_frequency(given) and provenance[REFERENCE_CLOCK].is_prior:
+        scale = ClockScale.of(system.accelerator)
+        warnings.warn(
+            f"{CLOCK}: the accelerator's reference clock, {scale.megahertz(1.0)}, is a prior, so that MHz are only "
+            f"about right. Set {REFERENCE_CLOCK} to what your chips report, or give a share of it.",
+            stacklevel=1,
+        )
+    return ClockScale.of(system.accelerator).share(given, CLOCK)
+
+
 def _build_plan(tables: dict[str, Any], provenance: dict[str, Provenance]) -> TrainingPlan:
     layout, goal = tables["layout"], tables.get("goal")
     if not isinstance(layout, dict):
@@ -196,7 +211,8 @@ def _question(
     calibration: Any,
     before: Question | None = None,
 ) -> Question:
-    question = parse_question(section, {path: origin.unit for path, origin in provenance.items()}, before)
+    units = {path: origin.unit for path, origin in provenance.items()}
+    question = parse_question(section, units, before, ClockScale.of(system.accelerator))
     for path, ends in question.vary.items():
         check_values(system, plan, path, ends, calibration, f"vary {path}")
     check_ends(system, plan, question.vary)

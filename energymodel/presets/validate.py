@@ -15,6 +15,7 @@ from energymodel.physics.cooling import Cooling
 from energymodel.physics.limits import landauer_energy
 from energymodel.presets.attention_shape import ATTENTION_SHAPE, check_attention_shape
 from energymodel.presets.buildable import check_bytes, check_network, check_ports
+from energymodel.presets.clock_scale import ClockScale
 from energymodel.presets.ranges import check_number
 from energymodel.system.evaluate import learning_of, parameters_in_loss
 from energymodel.system.formats import check_formats
@@ -87,9 +88,10 @@ def check_plan(system: TrainingSystem, plan: TrainingPlan, titles: Mapping[str, 
     check_pipeline(system, plan)
     check_power_cap(system, float(plan.power_cap))
     if not float(system.accelerator.minimum_clock) <= clock <= 1.0:
+        scale = ClockScale.of(system.accelerator)
         raise InputError(
-            f"plan.clock: {clock:g} is outside {float(system.accelerator.minimum_clock):g} to 1, "
-            "the share of the reference clock that the accelerator allows."
+            f"plan.clock: {clock:g} is outside {scale.minimum:g} to 1, the share of the reference clock that the "
+            f"accelerator allows ({scale.megahertz(scale.minimum)} to {scale.megahertz(1.0)}; MHz may be given too)."
         )
     if isinstance(plan.goal, TargetLoss):
         check_target(system, plan, float(plan.goal.loss), "plan.goal.loss")

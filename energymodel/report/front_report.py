@@ -138,7 +138,7 @@ def front_json(front: Front, spread: OutcomeSpread | None = None) -> Tree:
             {
                 "values": dict(point.values),
                 "exchange": dict(point.exchange),
-                "plan": plan_json(point.plan),
+                "plan": plan_json(point.plan, front.scenario),
                 "outcome": outcome_json(point.outcome),
             }
             for point in front.points

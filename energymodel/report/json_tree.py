@@ -27,7 +27,7 @@ def run_json(
     """`{"scenario", "plan", "outcome", "intervals"}`; the scenario gives the same run when read back."""
     return {
         "scenario": {"name": scenario.name, **scenario.tables},
-        "plan": plan_json(plan),
+        "plan": plan_json(plan, scenario),
         "outcome": outcome_json(outcome),
         **({"intervals": intervals_json(spread)} if spread else {}),
     }
@@ -67,14 +67,15 @@ def outcome_json(outcome: TrainingOutcome) -> Tree:
     return tree
 
 
-def plan_json(plan: TrainingPlan) -> Tree:
-    """Plan in SI with the unit in each key; a batch schedule is a list."""
+def plan_json(plan: TrainingPlan, scenario: Scenario) -> Tree:
+    """Plan in SI with the unit in each key, its clock also as a frequency; a batch schedule is a list."""
     batch = [field.value for field in plan_fields(plan) if field.name.split("[")[0] == "plan.batch"]
     return {
         "chips": float(plan.chips),
         "batch_tokens": batch[0] if len(batch) == 1 else batch,
         "goal": _numbers(plan.goal),
         "clock": float(plan.clock),
+        "clock_hz": float(plan.clock) * float(scenario.system.accelerator.reference_clock),
         "power_cap_w": float(plan.power_cap),
         "coolant_temperature_k": float(plan.coolant_temperature),
         "layout": layout_json(plan.layout),
@@ -134,7 +135,7 @@ def optimum_json(optimum: Optimum, risk: SavingAtRisk | None = None) -> Tree:
             "cost": tie.cost,
             "saving": tie.saving,
             "taken": tie.taken,
-            "exact": {"plan": plan_json(tie.plan), "outcome": outcome_json(tie.outcome)},
+            "exact": {"plan": plan_json(tie.plan, optimum.scenario), "outcome": outcome_json(tie.outcome)},
         },
         "conflicts": [
             {"limit": one.limit, "asked": float(one.asked), "nearest": float(one.nearest), "unit": one.unit}

@@ -15,7 +15,7 @@ from energymodel.report.batch_report import batch_lines
 from energymodel.report.fields import Field, outcome_fields, plan_fields, show, total
 from energymodel.report.intervals import ends, half_of_change, interval_of, like, percent, rounded, with_interval
 from energymodel.report.saving_report import risk_lines, saving_table
-from energymodel.report.tables import PRIOR_MARK, data_parallel, given_priors, provenance_notes, slack_table
+from energymodel.report.tables import PRIOR_MARK, data_parallel, given_priors, provenance_notes, show_plan, slack_table
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.uncertainty.first_order import SavingAtRisk
@@ -141,9 +141,9 @@ def plans_table(scenario: Scenario, own: TrainingPlan, found: TrainingPlan, vari
         differs = old is None or old.value != field.value
         if differs or field.name.split("[")[0] in varied:
             mark = f" {PRIOR_MARK}" if old and field.name.split("[")[0] in priors else ""
-            shown = show(old) + mark if old else ""
+            shown = show_plan(scenario, old) + mark if old else ""
             name = field.name.removeprefix("plan.").removeprefix("layout.").replace("_", " ")
-            table.add_row(escape(name), shown, show(field), _ratio(old, field) if differs else "")
+            table.add_row(escape(name), shown, show_plan(scenario, field), _ratio(old, field) if differs else "")
     replicas = [data_parallel(plan) for plan in (own, found)]
     if replicas[0] != replicas[1]:
         table.add_row("data (follows)", *(f"{count:g}" for count in replicas), f"x {replicas[1] / replicas[0]:.3g}")
@@ -292,7 +292,7 @@ def near_tie_line(optimum: Optimum, tie: NearTie) -> str:
         return f"No plan within {near} saves more than {saving} {tie.saved}; that one takes {cost} more."
     exact = {field.name: field for field in plan_fields(tie.plan)}
     shown = [name for name in _TOLD if exact[name].value != _plan_value(optimum.plan, name)]
-    differs = ", ".join(f"{exact[name].title} {show(exact[name])}" for name in shown)
+    differs = ", ".join(f"{exact[name].title} {show_plan(optimum.scenario, exact[name])}" for name in shown)
     return (
         f"Many plans come within {near}; of these, this one takes the least {tie.saved}. The plan of the lowest "
         f"{optimum.minimize}{f' ({differs})' if differs else ''} saves {cost} more {optimum.minimize}, and takes "

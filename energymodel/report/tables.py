@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from energymodel.presets.clock_scale import CLOCK, REFERENCE_CLOCK, ClockScale
 from energymodel.presets.priors import SYSTEM, switched_off
 from energymodel.presets.priors import priors as prior_numbers
 from energymodel.presets.scenario import Scenario
@@ -82,7 +83,7 @@ def plan_rows(scenario: Scenario, plan: TrainingPlan) -> list[tuple[str, str]]:
         if parent == "layout" and (name in _SWITCHES or (name not in _ALWAYS and _is_default(name, field.value))):
             continue
         mark = f" {PRIOR_MARK}" if field.name.split("[")[0] in priors else ""
-        rows.append((_name(name, field), show(field) + mark))
+        rows.append((_name(name, field), show_plan(scenario, field) + mark))
         if name == "pipeline":
             rows.append(("data", f"{data_parallel(plan):g}"))
     stages = [float(layout.shard_optimizer), float(layout.shard_gradients), float(layout.shard_parameters)]
@@ -91,6 +92,14 @@ def plan_rows(scenario: Scenario, plan: TrainingPlan) -> list[tuple[str, str]]:
     words = _RECOMPUTATION.get(recomputed, f"attention {recomputed[0]:g}, all {recomputed[1]:g}")
     rows.append(("recomputation", words))
     return rows
+
+
+def show_plan(scenario: Scenario, field: Field) -> str:
+    """A number of a plan as a person reads it; a clock also in MHz, marked where the reference clock is a prior."""
+    if field.name != CLOCK:
+        return show(field)
+    prior = f" {PRIOR_MARK}" if scenario.provenance[REFERENCE_CLOCK].is_prior else ""
+    return f"{show(field)} ({ClockScale.of(scenario.system.accelerator).megahertz(field.value)}{prior})"
 
 
 def data_parallel(plan: TrainingPlan) -> float:

@@ -12,6 +12,7 @@ from energymodel.design.layouts import candidates, layout_label, take
 from energymodel.design.problem import formulate
 from energymodel.design.relaxation import COARSE, fits, screen
 from energymodel.errors import InputError, suggest
+from energymodel.presets.clock_scale import CLOCK, ClockScale
 from energymodel.presets.question import Question
 from energymodel.presets.renamed import current_name
 from energymodel.presets.scenario import Scenario, load_scenario
@@ -41,6 +42,9 @@ def scenario_axis(scenario: Scenario, path: str, values: Any, minimize: str = "e
         unit = scenario.provenance[path].unit
         if isinstance(values, Axis) and values.unit not in ("1", unit):
             raise InputError(f"axis {path}: its unit is {values.unit}, not {unit}. Give the values in {unit}.")
+        if path == CLOCK and isinstance(values, str) and "hz" in values.lower():
+            clocks, scale = parse_axis(path, values, "Hz"), ClockScale.of(scenario.system.accelerator)
+            values = Axis.of(path, [scale.share_of(float(one), f"axis {path}") for one in clocks.values])
         axis = dataclasses.replace(parse_axis(path, values, unit), unit=unit)
         ends = [float(end(axis.values)) for end in (np.min, np.max)]
         check_values(scenario.system, scenario.plan, path, ends, scenario.tables.get("calibration"), f"axis {path}")

@@ -84,6 +84,7 @@ def test_energy_fields_in_order():
 
 
 def test_a_batch_schedule_is_a_list_of_knots():
-    plan = em.load_scenario("test-1b-h100", ["plan.batch=[262144 token, 1048576 token]"]).plan
-    assert plan_json(plan)["batch_tokens"] == [262144, 1048576]
+    scenario = em.load_scenario("test-1b-h100", ["plan.batch=[262144 token, 1048576 token]"])
+    plan = scenario.plan
+    assert plan_json(plan, scenario)["batch_tokens"] == [262144, 1048576]
     assert [field.name for field in plan_fields(plan) if "batch[" in field.name] == ["plan.batch[0]", "plan.batch[1]"]
