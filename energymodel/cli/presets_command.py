@@ -5,16 +5,18 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from energymodel.cli.shell import AsJson, guarded
+from energymodel.cli.shell import AsJson, deliver, guarded
 from energymodel.errors import InputError
 
 
 class _ListByDefault(typer.core.TyperGroup):
-    """`presets` alone is `presets list`."""
+    """`presets` alone is `presets list`, and `presets hardware` is `presets list hardware`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Name the command that was left out."""
-        left_out = not args or args[0] == "--json"
+        from energymodel.presets.files import CATEGORIES
+
+        left_out = not args or args[0] == "--json" or args[0] in CATEGORIES
         return super().parse_args(ctx, ["list", *args] if left_out else args)
 
 
@@ -47,9 +49,21 @@ LAW_PLACES = {"ChinchillaLaw": "learning.loss_law"}
 
 @app.command("list")
 @guarded
-def listing(as_json: AsJson = False) -> None:
-    """List all presets with their titles; also what `presets` alone does."""
+def listing(
+    category: Annotated[str | None, typer.Argument(help="Only one category, with main numbers and kinds.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List all presets with their titles; also what `presets` alone does. `presets hardware` lists accelerators."""
+    from energymodel.errors import suggest
     from energymodel.presets.files import CATEGORIES, names, read_preset
+
+    if category is not None:
+        from energymodel.report.preset_table import category_json, category_report
+
+        if category not in CATEGORIES:
+            raise InputError(f'Unknown category "{category}". {suggest(category, CATEGORIES)}')
+        deliver(category_json(category), category_report(category), as_json=as_json, output=None)
+        return
 
     titles = {
         category: {name: str(read_preset(category, name).get("title", "")) for name in names(category)}
@@ -66,7 +80,8 @@ def listing(as_json: AsJson = False) -> None:
         for name, title in group.items():
             print(f"  {name:<{width}}  {title}".rstrip())
         print()
-    print("`energymodel presets show NAME` prints one, ready to be copied and edited.")
+    print("`energymodel presets show NAME` prints one, ready to be copied and edited; `energymodel presets hardware`")
+    print("compares the presets of a category.")
 
 
 @app.command("show")

@@ -27,6 +27,30 @@ def test_the_list_as_json():
     assert {category: list(group) for category, group in listed.items()} == {one: names(one) for one in CATEGORIES}
 
 
+def test_a_category_has_main_numbers_and_marks_priors():
+    lines = {line.split()[0]: line for line in run("presets", "hardware").stdout.splitlines() if line.strip()}
+    assert set(names("hardware")) <= set(lines)
+    for word in ("989.4 TFLOP/s", "80 GB", "3.35 TB/s", "700 W", "1830 MHz", "dgx-h100"):
+        assert word in lines["h100-sxm"]
+    assert "†" not in lines["h100-sxm"]
+    assert "165.2 TFLOP/s †" in lines["rtx-4090"]
+    assert run("presets", "list", "hardware").stdout == run("presets", "hardware").stdout
+
+
+def test_a_category_as_json_counts_numbers_of_each_kind():
+    listed = json.loads(run("presets", "nodes", "--json").stdout)
+    assert [name for name in listed if name != "warnings"] == names("nodes")
+    node = listed["mi355x-node"]
+    assert node["numbers"]["chips"] == {"value": 8.0, "unit": "1", "kind": "specification"}
+    assert sum(node["kinds"].values()) == sum(listed["dgx-h100"]["kinds"].values())
+
+
+def test_an_unknown_category_is_told():
+    result = run("presets", "list", "hardwar")
+    assert result.exit_code == 2
+    assert 'Did you mean "hardware"?' in result.stderr
+
+
 def test_a_preset_shows_units_sources_and_uncertainty():
     result = run("presets", "show", "h100-sxm")
     assert result.exit_code == 0
