@@ -92,6 +92,7 @@ def test_link_rates_are_those_of_the_product(name):
         "server-h100-pcie": 64e9,
         "dgx-b200": 900e9,
         "gb200-nvl72": 900e9,
+        "gb300-nvl72": 900e9,
         "mi250x-node": 350e9,
         "mi300x-node": 448e9,
         "tpu-v3-block": 400e9,
