@@ -1,0 +1,90 @@
+"""What does energy storage take out of a swing or a ramp of power, and what is lost in it?
+
+Shared arguments: `height` of the swing or step, dP [W]; what the storage can take or give, `power` p [W], and its
+usable `energy` e [J]; `efficiency`, energy given over energy taken, eta [1].
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.numerics import Numeric, Real, real
+from energymodel.physics.power_swing import steepest_ramp
+
+
+class Smoothed(NamedTuple):
+    """A swing that storage has smoothed."""
+
+    swing: Float[Array, "..."]
+    loss: Float[Array, "..."]
+
+
+def smoothed_swing(
+    height: Numeric, low_time: Numeric, period: Numeric, power: Numeric, energy: Numeric, efficiency: Numeric
+) -> Smoothed:
+    """Swing left between two levels, `dP - x (1 + eta w / (T - w))`, `x = min(p, p b/(eta w), e/(eta w), x_flat)`.
+
+    The storage takes the power x while power is low, for w of each period T, and gives `eta w x / b` for the
+    rest, `b = T - w`. `x_flat = dP b / (b + eta w)` leaves no swing. [definition]
+
+    **Arguments:**
+
+    - `low_time`: w [s], below the period.
+    - `period`: T [s].
+
+    **Returns:** swing left [W], and the mean power lost, `x w (1 - eta) / T` [W].
+    """
+    dP, w, T = map(jnp.asarray, (height, low_time, period))
+    b, returned = T - w, w * efficiency
+    some = returned > 0.0
+    back = jnp.where(some, returned, 1.0)
+    flat = dP * b / (b + returned)
+    most = jnp.minimum(jnp.asarray(power), jnp.minimum(power * b / back, energy / back))
+    taken = jnp.where(some, jnp.minimum(most, flat), 0.0)
+    return Smoothed(dP - taken * (1.0 + returned / b), taken * w * (1.0 - jnp.asarray(efficiency)) / T)
+
+
+def stored_ramp(
+    height: Numeric, rise_time: Numeric, lag: Numeric, power: Numeric, energy: Numeric
+) -> Float[Array, "..."]:
+    """Steepest slope of a step of power of which storage spreads a part, `s(dP - q, r) + s(q, r + 2 e / q)`.
+
+    The storage bridges `q = min(p, dP)` and lets it reach the grid along a line, which takes q r' / 2 = e. What it does
+    not bridge comes at once. s is `steepest_ramp`. [definition]
+
+    **Arguments:**
+
+    - `rise_time`: r of the step itself [s].
+    - `lag`: time constant of the supply [s].
+
+    **Returns:** slope [W/s]; that of the whole step without storage.
+    """
+    dP = jnp.asarray(height)
+    bridged = jnp.minimum(jnp.asarray(power), dP)
+    some = bridged > 0.0
+    spread = rise_time + 2.0 * jnp.asarray(energy) / jnp.where(some, bridged, 1.0)
+    return steepest_ramp(dP - bridged, rise_time, lag) + steepest_ramp(bridged, spread, lag)
+
+
+class EnergyStorage(eqx.Module):
+    """Capacitors or batteries behind the power supplies, per chip; without capacity there are none."""
+
+    energy: Real = real("J", 0.0, doc="usable, per chip")
+    power: Real = real("W", 0.0, doc="that it can take or give, per chip")
+    efficiency: Real = real("1", 0.9, doc="energy given over energy taken")
+    energy_price: Real = real("USD/J", 0.0, doc="purchase price of capacity")
+    power_price: Real = real("USD/W", 0.0, doc="purchase price of converters")
+
+    def price(self) -> Float[Array, "..."]:
+        """Purchase price per chip [USD]."""
+        return jnp.asarray(self.energy_price) * self.energy + jnp.asarray(self.power_price) * self.power
+
+    def smoothed(self, height: Numeric, low_time: Numeric, period: Numeric) -> Smoothed:
+        """See `smoothed_swing`."""
+        return smoothed_swing(height, low_time, period, self.power, self.energy, self.efficiency)
+
+    def ramp(self, height: Numeric, rise_time: Numeric, lag: Numeric) -> Float[Array, "..."]:
+        """See `stored_ramp` [W/s]."""
+        return stored_ramp(height, rise_time, lag, self.power, self.energy)
