@@ -46,6 +46,7 @@ _EXAMPLES = {
     "USD/s": ("price of time", "2 USD/h"),
     "V": ("voltage", "48 V"),
     "W": ("power", "25 MW"),
+    "W/s": ("power ramp", "10 MW/min"),
     "W/m^2": ("heat flux", "86 W/cm^2"),
     "bit": ("amount of information", "8.8e10 bit"),
     "bit/FLOP": ("number of bits per operation", "32 bit/FLOP"),

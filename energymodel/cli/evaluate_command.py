@@ -119,6 +119,14 @@ def broken_limits(scenario: "Scenario", outcome: "TrainingOutcome") -> list[str]
             *(ramp, float(system.facility.ramp_limit), "K/s"),
             "Lower plan.power_cap, or raise system.facility.ramp_limit.",
         ),
+        "power_swing": (
+            *(float(outcome.power_swing), float(system.facility.swing_limit), "W"),
+            "Raise plan.power_floor, or give system.facility.storage power and energy (per chip).",
+        ),
+        "power_ramp": (
+            *(float(outcome.power_ramp), float(system.facility.power_ramp_limit), "W/s"),
+            "Raise plan.power_floor, or give system.facility.storage power and energy (per chip).",
+        ),
     }
     return [
         f"{name}: {format_quantity(value, unit)} {'exceeds' if value > limit else 'is below'} the limit "

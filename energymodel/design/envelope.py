@@ -190,6 +190,8 @@ def _of_hardware(system: TrainingSystem) -> dict[str, Numeric]:
         "memory": system.accelerator.memory_capacity,
         "heat_flux": system.facility.cooling.heat_flux_limit(),
         "ramp": jnp.asarray(system.facility.ramp_limit),
+        "power_swing": jnp.asarray(system.facility.swing_limit),
+        "power_ramp": jnp.asarray(system.facility.power_ramp_limit),
     }
 
 

@@ -26,9 +26,7 @@ CHUNK = 64  # vectors in one call of the compiled model
 _SLACKS = tuple(f"slack.{field.name}" for field in dataclasses.fields(Slack))
 UNITS: Mapping[str, str] = {**OUTPUTS, **dict.fromkeys(_SLACKS, "1")}
 """Unit of each output; `slack.*` is limit over value, not its logarithm."""
-LIMITS_OF_SYSTEM = tuple(
-    f"slack.{name}" for name in ("memory", "temperature", "facility_power", "clock", "heat_flux", "ramp", "coolant")
-)
+LIMITS_OF_SYSTEM = tuple(f"slack.{field.name}" for field in dataclasses.fields(Slack) if field.name != "information")
 MICROBATCHES = "microbatches"
 """The smallest batch of a layout, one micro-batch for each replica, over the batch [1]."""
 NAMES = (*UNITS, MICROBATCHES)

@@ -163,8 +163,7 @@ def build(table: dict[str, Any], kind: type, path: str, provenance: dict[str, Pr
             if field.default is dataclasses.MISSING:
                 raise InputError(f"{path}: {name} is missing. Give it, or start from a preset.")
             values[name] = field.default
-            if name not in _component_fields(final):
-                provenance[where] = Provenance(field.metadata["unit"], "prior", "default", "")
+            _record_default(field, where, provenance)
         elif name in _component_fields(final):
             values[name] = build(table[name], field_class(final, name), where, provenance)
         else:
@@ -177,6 +176,15 @@ def build(table: dict[str, Any], kind: type, path: str, provenance: dict[str, Pr
             distribution = "" if is_array else first.get("distribution", "")
             provenance[where] = Provenance(first["unit"], first["kind"], first["source"], distribution)
     return final(**values)
+
+
+def _record_default(field: "dataclasses.Field[Any]", path: str, provenance: dict[str, Provenance]) -> None:
+    """Record that a number, or each number of a component, was not given."""
+    if not dataclasses.is_dataclass(field.default):
+        provenance[path] = Provenance(field.metadata["unit"], "prior", "default", "")
+        return
+    for below in dataclasses.fields(field.default):
+        _record_default(below, f"{path}.{below.name}", provenance)
 
 
 def preset_in_si(category: str, name: str) -> dict[str, Any]:

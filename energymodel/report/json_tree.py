@@ -78,6 +78,7 @@ def plan_json(plan: TrainingPlan, scenario: Scenario) -> Tree:
         "clock_hz": float(plan.clock) * float(scenario.system.accelerator.reference_clock),
         "power_cap_w": float(plan.power_cap),
         "coolant_temperature_k": float(plan.coolant_temperature),
+        "power_floor": float(plan.power_floor),
         "layout": layout_json(plan.layout),
     }
 

@@ -16,6 +16,7 @@ from energymodel.report.fields import Field, outcome_fields, plan_fields, show, 
 from energymodel.report.intervals import ends, half_of_change, interval_of, like, percent, rounded, with_interval
 from energymodel.report.saving_report import risk_lines, saving_table
 from energymodel.report.tables import PRIOR_MARK, data_parallel, given_priors, provenance_notes, show_plan, slack_table
+from energymodel.system.facility import NO_LIMIT
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.uncertainty.first_order import SavingAtRisk
@@ -211,6 +212,7 @@ def limit_lines(optimum: Optimum, risk: SavingAtRisk | None = None) -> list[str]
         f"{_word(name)} {format_quantity(value, optimum.limit_units[name])}"
         for name, value in optimum.limits.items()
         if name == "chips" or optimum.limit_units[name] != "1" or not math.isclose(value, 1.0, rel_tol=1e-6)
+        if value < NO_LIMIT or optimum.limit_units[name] not in ("W", "W/s")
     )
     lines = [f"Limits: {asked}." if asked else "No limits."]
     lines += [optimum.message] if OBEYS_LIMITS_ASKED in optimum.message else []

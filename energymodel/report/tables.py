@@ -26,6 +26,7 @@ INTERVALS = (
     "have the digits that their intervals support; --json has all."
 )
 _BAR = 20
+_BOUNDLESS = 14.0  # of a slack: a limit a million times beyond the value is none
 _RECOMPUTATION = {(0.0, 0.0): "none", (1.0, 0.0): "selective", (0.0, 1.0): "full"}
 _ALWAYS = {"tensor", "pipeline", "microbatch"}
 _OFF = {*PRECISIONS, *SCHEDULES}
@@ -169,9 +170,11 @@ def _bar(share: float) -> str:
 
 
 def slack_table(outcome: TrainingOutcome, spread: OutcomeSpread | None = None) -> Table:
-    """Room to each limit of the system: how far it lies above the value."""
+    """Room to each limit of the system: how far it lies above the value. What nobody limits is left out."""
     rows = []
     for field in outcome_fields(outcome.slack):
+        if field.value > _BOUNDLESS:
+            continue
         room = math.expm1(field.value)
         half = math.exp(field.value) * DEVIATIONS * deviation(spread.change(f"slack.{field.name}")) if spread else 0.0
         shown = percent(abs(room), half)

@@ -19,8 +19,11 @@ from energymodel.system.operating_point import precision_energy, precision_speed
 from energymodel.system.outcome import EnergyBreakdown, Slack, StepTime, TrainingOutcome
 from energymodel.system.pipeline_rules import check_pipeline, is_traced
 from energymodel.system.plan import AbstractGoal, TargetLoss, TokenBudget, TrainingPlan
+from energymodel.system.power_over_time import PowerOverTime, power_over_time
 from energymodel.system.step import ChipPower, Step, training_step
 from energymodel.system.training_system import TrainingSystem
+
+SMALLEST_SHARE = 1e-12  # of a limit: what is smaller, or zero, has room enough
 
 
 def evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
@@ -45,11 +48,12 @@ def evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
         batch = jnp.reshape(plan.batch, ())
         learned = _learned(learning_of(system, plan), plan, parameters, batch)
         worst = training_step(system, plan, batch)
-        run = jax.tree.map(lambda rate: rate * learned.tokens, _per_token(system, plan, batch, worst))
+        swings = power_over_time(system, plan, worst)
+        run = jax.tree.map(lambda rate: rate * learned.tokens, _per_token(system, plan, batch, worst, swings))
     else:
         learned, run = _along_schedule(system, plan, parameters)
-        worst = _worst_step(system, plan)
-    return _outcome(system, plan, run, worst, learned)
+        worst, swings = _worst_step(system, plan)
+    return _outcome(system, plan, run, worst, swings, learned)
 
 
 evaluate_once = Compiled(evaluate)
@@ -118,7 +122,9 @@ def _target(goal: AbstractGoal) -> TargetLoss:
     return goal
 
 
-def _per_token(system: TrainingSystem, plan: TrainingPlan, batch: Numeric, step: Step) -> RunTotals:
+def _per_token(
+    system: TrainingSystem, plan: TrainingPlan, batch: Numeric, step: Step, swings: PowerOverTime
+) -> RunTotals:
     """Time and energy per token at a batch, including failures and the other stages of the run."""
     productive, losses = _calendar(system, plan)
     load = _average_power(system, plan, step, productive, losses)
@@ -126,9 +132,8 @@ def _per_token(system: TrainingSystem, plan: TrainingPlan, batch: Numeric, step:
     step_time = step.time.total
     seconds = step_time / productive * (1.0 + system.other_stages) / batch
     chip_seconds = seconds * plan.chips
-    energy = EnergyBreakdown(
-        *(part * chip_seconds for part in (*load, facility.delivery_loss, facility.cooling, facility.other))
-    )
+    conversion = facility.delivery_loss + productive * swings.storage_loss
+    energy = EnergyBreakdown(*(part * chip_seconds for part in (*load, conversion, facility.cooling, facility.other)))
     return RunTotals(
         steps=1.0 / jnp.asarray(batch),
         step_time=jax.tree.map(lambda term: term / batch, step.time),
@@ -174,7 +179,7 @@ def _average_power(
         network=parts.network + stopped * step.links_power,
         host=parts.host + stopped * system.host_power(system.accelerator.idle_power, plan.coolant_temperature),
         idle_wait=parts.idle_wait
-        + losses.checkpoint * step.waiting_power
+        + losses.checkpoint * step.levels.waiting
         + losses.restart * system.accelerator.idle_power,
     )
 
@@ -188,20 +193,30 @@ def _along_schedule(system: TrainingSystem, plan: TrainingPlan, parameters: Real
         effective = learning.effective_tokens(parameters, _target(goal).loss)
 
     def rates(batch: Real) -> RunTotals:
-        return _per_token(system, plan, batch, training_step(system, plan, batch))
+        step = training_step(system, plan, batch)
+        return _per_token(system, plan, batch, step, power_over_time(system, plan, step))
 
     run, tokens = quadrature_over_progress(rates, effective, knots, learning, parameters)
     return LearningResult(tokens, effective, learning.loss(parameters, effective)), run
 
 
-def _worst_step(system: TrainingSystem, plan: TrainingPlan) -> Step:
+def _worst_step(system: TrainingSystem, plan: TrainingPlan) -> tuple[Step, PowerOverTime]:
     """Largest value of each quantity over the knots of the schedule."""
-    steps = jax.vmap(lambda batch: training_step(system, plan, batch))(plan.batch)
-    return jax.tree.map(lambda values: jnp.max(values, axis=0), steps)
+
+    def at(batch: Real) -> tuple[Step, PowerOverTime]:
+        step = training_step(system, plan, batch)
+        return step, power_over_time(system, plan, step)
+
+    return jax.tree.map(lambda values: jnp.max(values, axis=0), jax.vmap(at)(plan.batch))
 
 
 def _outcome(
-    system: TrainingSystem, plan: TrainingPlan, run: RunTotals, worst: Step, learned: LearningResult
+    system: TrainingSystem,
+    plan: TrainingPlan,
+    run: RunTotals,
+    worst: Step,
+    swings: PowerOverTime,
+    learned: LearningResult,
 ) -> TrainingOutcome:
     """Outcome of a run from its totals and its most demanding step."""
     chip, workload, market = system.accelerator, system.workload, system.market
@@ -219,6 +234,7 @@ def _outcome(
     peak_power = hottest.total(worst.busy_load) * plan.chips
     information = learning_of(system, plan).information(learned.effective_tokens)
     bits = chip.bits_per_flop * model_flops * tokens
+    equipment_price = system.links_price(plan.chips) + system.facility.storage.price()
     return TrainingOutcome(
         loss=learned.loss,
         tokens=tokens,
@@ -233,13 +249,20 @@ def _outcome(
         power_average=energy / run.time,
         power_busy=worst.point.busy_power,
         power_peak=peak_power,
+        power_swing=swings.swing,
+        power_ramp=swings.ramp,
+        swing_frequency=swings.frequency,
+        checkpoint_swing=swings.checkpoint_swing,
+        checkpoint_frequency=swings.checkpoint_frequency,
+        stop_swing=swings.stop_swing,
+        stop_ramp=swings.stop_ramp,
         pue=energy / run.equipment_energy,
         water=run.water,
         temperature=worst.point.temperature,
         clock=worst.point.clock,
         memory_per_chip=worst.memory,
         availability=_calendar(system, plan)[0],
-        money=market.price.cost(chip.price, plan.chips, run.time, energy, peak_power, system.links_price(plan.chips)),
+        money=market.price.cost(chip.price, plan.chips, run.time, energy, peak_power, equipment_price),
         carbon_operational=market.carbon.operational(energy),
         carbon_embodied=market.carbon.embodied(chip.embodied_carbon, plan.chips, run.time),
         information=information,
@@ -248,7 +271,7 @@ def _outcome(
         ppw=tokens / energy,
         euf=euf,
         landauer_multiple=landauer_multiple(energy, landauer_energy(bits, plan.coolant_temperature)),
-        slack=_slack(system, plan, worst, peak_power, information),
+        slack=_slack(system, plan, worst, swings, peak_power, information),
     )
 
 
@@ -258,7 +281,9 @@ def _useful_energy_per_flop(system: TrainingSystem, plan: TrainingPlan, step: St
     return chip.energy_per_flop * precision_energy(chip, plan.layout) * step.point.voltage**2
 
 
-def _slack(system: TrainingSystem, plan: TrainingPlan, step: Step, peak_power: Real, information: Real) -> Slack:
+def _slack(
+    system: TrainingSystem, plan: TrainingPlan, step: Step, swings: PowerOverTime, peak_power: Real, information: Real
+) -> Slack:
     """Logarithm of limit over value for each limit of the system."""
     chip, facility, point = system.accelerator, system.facility, step.point
     slope = point.busy_power / chip.heat_capacity  # right after a step from zero to busy power
@@ -271,5 +296,12 @@ def _slack(system: TrainingSystem, plan: TrainingPlan, step: Step, peak_power: R
         heat_flux=jnp.log(facility.cooling.heat_flux_limit() / heat_flux),
         ramp=jnp.log(facility.ramp_limit / slope),
         coolant=facility.cooling.inlet.room(plan.coolant_temperature),
+        power_swing=_room(facility.swing_limit, swings.swing),
+        power_ramp=_room(facility.power_ramp_limit, swings.ramp),
         information=jnp.log(system.capacity_per_parameter * system.workload.parameters / information),
     )
+
+
+def _room(limit: Numeric, value: Real) -> Real:
+    """Logarithm of a limit over a value that may be zero [1]."""
+    return -jnp.log(jnp.maximum(value / limit, SMALLEST_SHARE))

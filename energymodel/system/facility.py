@@ -11,6 +11,10 @@ from energymodel.economics.cost import AbstractPrice
 from energymodel.numerics import Numeric, Real, component, real
 from energymodel.physics.cooling import Cooling, CoolingDemand
 from energymodel.physics.delivery import Distribution, Regulator
+from energymodel.physics.energy_storage import EnergyStorage
+
+NO_LIMIT = 1e15
+"""Swing [W] or ramp [W/s] beyond any site: that of a grid which states no limit."""
 
 
 class FacilityPower(NamedTuple):
@@ -28,7 +32,10 @@ class FacilityPower(NamedTuple):
 
 
 class Facility(eqx.Module):
-    """Power delivery and cooling. Supply ratings are per chip, with its share of the host."""
+    """Power delivery and cooling. Ratings of supplies and storage are per chip, with its share of the host.
+
+    `swing_limit` is what the grid allows to recur with every step, `power_ramp_limit` with steps and checkpoints.
+    """
 
     power_supply: Regulator = component()
     uninterruptible: Regulator = component()
@@ -38,6 +45,10 @@ class Facility(eqx.Module):
     miscellaneous_fraction: Real = real("1")
     power_limit: Real = real("W")
     ramp_limit: Real = real("K/s")
+    response_time: Real = real("s", 0.016, doc="time constant of the supplies, from the chips' power to the meter's")
+    storage: EnergyStorage = component(EnergyStorage())
+    swing_limit: Real = real("W", NO_LIMIT, doc="at the meter, within a step")
+    power_ramp_limit: Real = real("W/s", NO_LIMIT, doc="at the meter, within steps and at checkpoints")
 
     def power(self, load: Numeric, supply_temperature: Numeric) -> FacilityPower:
         """Mean power at the meter over the year for a direct-current load per chip.
@@ -59,14 +70,17 @@ class Facility(eqx.Module):
         equipment = self._equipment(load)
         return self._power(load, equipment, self.cooling.hottest_demand(equipment, supply_temperature))
 
+    def meter_power(self, load: Numeric) -> Float[Array, "..."]:
+        """Power at the meter per chip for a direct-current load per chip, without cooling and the rest [W]."""
+        return self.uninterruptible.input_power(self._equipment(load)) / (1.0 - self.transformer_loss)
+
     def _equipment(self, load: Numeric) -> Float[Array, "..."]:
         return self.power_supply.input_power(load + self.distribution.loss(load))
 
     def _power(self, load: Numeric, equipment: Numeric, cooling: CoolingDemand) -> FacilityPower:
-        meter = self.uninterruptible.input_power(equipment) / (1.0 - self.transformer_loss)
         return FacilityPower(
             equipment=jnp.asarray(equipment),
-            delivery_loss=meter - load,
+            delivery_loss=self.meter_power(load) - load,
             cooling=cooling.power,
             other=jnp.asarray(self.miscellaneous_fraction) * self.uninterruptible.rated_power,
             water=cooling.water,

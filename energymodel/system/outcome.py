@@ -73,6 +73,8 @@ class Slack(eqx.Module):
     heat_flux: Output = _output("1", "heat_flux", "heat flux into the coolant")
     ramp: Output = _output("1", "ramp", "temperature ramp after a power step")
     coolant: Output = _output("1", "coolant", "coolant within its class")
+    power_swing: Output = _output("1", "power_swing", "power swing within a step")
+    power_ramp: Output = _output("1", "power_ramp", "power ramp of steps and checkpoints")
     information: Output = _output("1", "information", "storage capacity of the parameters")
 
 
@@ -92,6 +94,13 @@ class TrainingOutcome(eqx.Module):
     power_average: Output = _output("W", "power_average_w", "average facility power")
     power_busy: Output = _output("W", "power_busy_w", "busy chip power")
     power_peak: Output = _output("W", "power_peak_w", "peak facility power")
+    power_swing: Output = _output("W", "power_swing_w", "power swing within a step")
+    power_ramp: Output = _output("W/s", "power_ramp_w_per_s", "power ramp of steps and checkpoints")
+    swing_frequency: Output = _output("Hz", "swing_frequency_hz", "frequency of steps")
+    checkpoint_swing: Output = _output("W", "checkpoint_swing_w", "power swing at a checkpoint")
+    checkpoint_frequency: Output = _output("Hz", "checkpoint_frequency_hz", "frequency of checkpoints")
+    stop_swing: Output = _output("W", "stop_swing_w", "power swing at start and stop")
+    stop_ramp: Output = _output("W/s", "stop_ramp_w_per_s", "power ramp at start and stop")
     pue: Output = _output("1", "pue", "power usage effectiveness")
     water: Output = _output("m^3", "water_m3", "water for cooling")
     temperature: Output = _output("K", "temperature_k", "junction temperature")

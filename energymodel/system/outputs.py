@@ -164,12 +164,16 @@ def limited_values(system: TrainingSystem, plan: TrainingPlan, outcome: Training
 
 
 def limits_of_system(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, float]:
-    """Each limit that hardware, building and model set, `value exp(slack)`, in the unit of `OUTPUTS` [definition]."""
-    values = limited_values(system, plan, outcome)
-    return {
+    """Each limit that hardware, building and model set, `value exp(slack)`, in the unit of `OUTPUTS` [definition].
+
+    Limits of the grid are read where they are stated: what they limit may be zero.
+    """
+    values, facility = limited_values(system, plan, outcome), system.facility
+    limits = {
         limit: float(values[limit]) * math.exp(float(getattr(outcome.slack, name)))
         for name, limit in LIMIT_OF_SLACK.items()
     }
+    return limits | {"power_swing": float(facility.swing_limit), "power_ramp": float(facility.power_ramp_limit)}
 
 
 def objective_value(outcome: TrainingOutcome, minimize: str) -> Any:

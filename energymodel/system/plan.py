@@ -112,6 +112,7 @@ class TrainingPlan(eqx.Module):
     coolant_temperature: Real = real("K")
     layout: ParallelLayout = component()
     trained_share: Real = real("1", 1.0)
+    power_floor: Real = real("1", 0.0, doc="least power of a chip in a job, waiting or not, over its busy power")
 
     @property
     def knots(self) -> int:

@@ -69,6 +69,25 @@ class ChipPower(NamedTuple):
         """Sum of the parts [W]."""
         return reduce(operator.add, self)
 
+    @property
+    def chip(self) -> Scalar:
+        """What the chip draws itself [W]."""
+        return self.dynamic + self.static + self.memory + self.idle_wait
+
+
+class PowerLevels(NamedTuple):
+    """Power of a chip without links and host [W].
+
+    While it works (the mean over its kernels and the communication within a layer), waits for others between steps,
+    stands awake at a checkpoint, and is stopped; and what a power floor adds to the mean over a step.
+    """
+
+    working: Scalar
+    waiting: Scalar
+    writing: Scalar
+    stopped: Scalar
+    added: Scalar
+
 
 class Step(NamedTuple):
     """One training step; `memory` is that of the fullest chip, `hardware_flops` that of the mean chip.
@@ -83,7 +102,7 @@ class Step(NamedTuple):
     hardware_flops: Scalar
     links_power: Scalar
     busy_load: Scalar
-    waiting_power: Scalar
+    levels: PowerLevels
 
 
 def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Step:
@@ -127,8 +146,11 @@ def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) ->
         host=jnp.zeros_like(total),
         idle_wait=(waiting_power * waiting + chip.idle_power * time.host) / total - saved,
     )
-    drawn = power.dynamic + power.static + power.memory + power.idle_wait
-    power = power._replace(host=system.host_power(drawn, plan.coolant_temperature))
+    some = waiting > 0.0
+    gated = jnp.where(some, saved * total / jnp.where(some, waiting, 1.0), 0.0)
+    levels = _power_levels(system, plan, power.chip, time, point, waiting_power - gated)
+    power = power._replace(idle_wait=power.idle_wait + levels.added)
+    power = power._replace(host=system.host_power(power.chip, plan.coolant_temperature))
     return Step(
         time=time,
         power=power,
@@ -137,7 +159,28 @@ def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) ->
         hardware_flops=layers_worth * work.layer.flops,
         links_power=links,
         busy_load=point.busy_power + links + system.host_power(point.busy_power, plan.coolant_temperature),
-        waiting_power=waiting_power,
+        levels=levels,
+    )
+
+
+def _power_levels(
+    system: TrainingSystem, plan: TrainingPlan, drawn: Scalar, time: StepTime, point: OperatingPoint, waiting: Scalar
+) -> PowerLevels:
+    """Levels between which the power of a chip alternates, none below the floor of the plan [definition].
+
+    The working level is what leaves the mean power `drawn` [W] of the step, with the chip at its `waiting` power [W] in
+    bubbles, exposed gradient communication, fixed overhead and behind stragglers.
+    """
+    total, apart = time.total, time.bubble + time.data + time.overhead + time.straggler
+    working = (drawn * total - waiting * apart) / (total - apart)
+    floor = plan.power_floor * point.busy_power
+    raised = jnp.maximum(floor - working, 0.0) * (total - apart) + jnp.maximum(floor - waiting, 0.0) * apart
+    return PowerLevels(
+        working=jnp.maximum(working, floor),
+        waiting=jnp.maximum(waiting, floor),
+        writing=jnp.maximum(point.static_power, floor),
+        stopped=jnp.asarray(system.accelerator.idle_power),
+        added=raised / total,
     )
 
 
