@@ -25,6 +25,7 @@ from energymodel.calibration.kinds import KINDS
 from energymodel.calibration.least_squares import FitOptions, FitProblem, FitResult, fit, held_out_errors, unfitted
 from energymodel.calibration.measurements import Measurements
 from energymodel.calibration.next_measurement import next_measurement
+from energymodel.calibration.predicted_amount import PredictedAmount
 from energymodel.calibration.table_columns import AS_WRITTEN, TableChoices
 from energymodel.errors import InputError, suggest
 from energymodel.presets.files import names
@@ -56,6 +57,7 @@ class Calibration:
       single group.
     - `in_fit`: the same of the fit to all rows.
     - `next_setting`, `next_gain`: what to measure next, and by which share that reduces the variance of predictions.
+    - `predictions`: amounts at batches that were not measured, of kind `batch`.
     - `best`: the setting of lowest energy of each workload, and the energy about it, of kind `power`.
     - `tables`: a scenario with the new numbers, which `evaluate`, `optimize` and `sweep` accept once written to a file.
     - `residuals`: by row: errors of the outputs; `along` what they are drawn against.
@@ -73,6 +75,7 @@ class Calibration:
     in_fit: Mapping[str, float]
     next_setting: str
     next_gain: float
+    predictions: tuple[PredictedAmount, ...]
     best: Recommendation
     tables: Mapping[str, Any]
     residuals: Mapping[str, np.ndarray]
@@ -153,6 +156,7 @@ def calibrate(
         in_fit=in_fit,
         next_setting=case.candidates.words[better.row],
         next_gain=better.gain,
+        predictions=case.predictions(fitted) if case.predictions is not None else (),
         best=case.best(fitted, usual, most_slowdown) if case.best is not None else Recommendation(),
         tables=scenario_tables(kind, str(path), base, case, fitted, constants),
         residuals={name: fitted.errors[used] @ np.array(weights) for name, weights in case.outputs.items()},
@@ -236,7 +240,7 @@ def _held_out(
     """Errors of each group predicted by the others, and their mean over rows; none with a single group."""
     groups = case.groups.labels
     names = list(dict.fromkeys(groups[used].tolist()))
-    if len(names) == 1:
+    if len(names) == 1 or (case.trained_on is not None and np.all(case.trained_on[used])):
         return (), {}
     progress(f"predicting each of {len(names)} {case.groups.word}s from others ...")
     fold = {name: place % MOST_FOLDS for place, name in enumerate(dict.fromkeys(groups.tolist()))}

@@ -131,30 +131,37 @@ def scenario_tables(
     tables = {"title": f"{CALIBRATED}{Path(source).name} on {title}"} | {
         name: value for name, value in tables.items() if name != "title"
     }
-    known = dict(case.known_numbers)
+    known, values = dict(case.known_numbers), {one.name: one.value for one in constants}
     if case.law is not None and not undetermined_for_law(case, constants):
-        known |= case.law({one.name: one.value for one in constants})
+        known |= case.law(values)
     for path, number in known.items():
         kind_of, source_of = ("prior", f"{what}: {number.assumed}") if number.assumed else ("measured", what)
         _lay(tables, path, {"value": number.value, "unit": number.unit, "kind": kind_of, "source": source_of})
     by_name = {one.name: one for one in constants}
     for path, number in case.fitted_numbers.items():
-        one = by_name[number.constant]
-        low, high = (max(number.offset + end * number.factor, 1e-300) for end in one.ends)
+        one, factor = by_name[number.constant], number.factor_at(values)
+        low, high = (max(number.offset + end * factor, 1e-300) for end in one.ends)
         parent = path.rpartition(".")[0]
         if parent in case.components:
             _lay(tables, f"{parent}.component", case.components[parent])
         sure = "90 % interval" if one.determined else "not determined; with its prior, 90 % interval"
         quantity = {
-            "value": number.offset + one.value * number.factor,
+            "value": number.offset + one.value * factor,
             "unit": number.unit,
             "kind": "measured" if one.determined else "prior",
             "source": f"{what}: {sure} {low:.4g} to {high:.4g} {number.unit}",
             "distribution": _distribution(one.value, low, high, share=_is_share(number, fitted)),
         }
         _lay(tables, path, quantity)
-    numbers = {"coordinates": fitted.coordinates.tolist(), "covariance": fitted.covariance.tolist()}
-    own = {kind: {"source": what, **case.range, "names": list(fitted.names), **numbers}}
+    kept = [place for place, name in enumerate(fitted.names) if name not in case.not_kept]
+    if not kept:
+        return tables
+    numbers = {
+        "names": [fitted.names[place] for place in kept],
+        "coordinates": fitted.coordinates[kept].tolist(),
+        "covariance": fitted.covariance[np.ix_(kept, kept)].tolist(),
+    }
+    own = {kind: {"source": what, **case.range, **numbers}}
     if all(f"system.{name}" in case.fitted_numbers for name in fitted.names):
         own[kind] |= _together(fitted)
     tables["calibration"] = {**tables.get("calibration", {}), **own}

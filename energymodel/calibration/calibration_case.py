@@ -8,7 +8,8 @@ import numpy as np
 
 from energymodel.calibration.best_setting import Recommendation
 from energymodel.calibration.least_squares import FitProblem, FitResult
-from energymodel.calibration.measurements import Column, Measurements, read_measurements
+from energymodel.calibration.measurements import FEWEST_ROWS, Column, Measurements, read_measurements
+from energymodel.calibration.predicted_amount import PredictedAmount
 from energymodel.calibration.table_columns import AS_WRITTEN, TableChoices
 from energymodel.errors import InputError
 from energymodel.presets.scenario import Scenario
@@ -20,12 +21,19 @@ MOST_CANDIDATES = 256
 
 
 class FittedNumber(NamedTuple):
-    """A number of a scenario that follows from a fitted constant: `offset + factor x constant`, in a unit."""
+    """A number of a scenario that follows from a fitted constant: `offset + factor x constant`, in a unit.
+
+    The factor may depend on the values of all constants in the fit.
+    """
 
     constant: str
-    factor: float
+    factor: float | Callable[[Mapping[str, float]], float]
     unit: str
     offset: float = 0.0
+
+    def factor_at(self, values: Mapping[str, float]) -> float:
+        """The factor at values of the constants by name."""
+        return self.factor(values) if callable(self.factor) else self.factor
 
 
 class KnownNumber(NamedTuple):
@@ -81,7 +89,9 @@ class CalibrationCase(NamedTuple):
       coordinates to be added, and why.
     - `usual_errors`: mean logarithms of errors by output where nothing is fitted.
     - `form`: of the model, where there are several.
+    - `not_kept`: constants that a written scenario does not keep as a prior, as they are not nearly normal.
     - `components`: by dotted path in a scenario, the component that numbers below it belong to, if not the prior's.
+    - `predictions`: of settings that were not measured, from a fit.
     - `best`: which settings are best, from the fit, the usual logarithmic error of `outputs` held out, and the largest
       slowdown that is allowed.
     """
@@ -103,7 +113,9 @@ class CalibrationCase(NamedTuple):
     unlike: Callable[[Mapping[str, Any]], tuple[np.ndarray, str] | None] | None = None
     usual_errors: Mapping[str, float] = {}
     form: ChosenForm | None = None
+    not_kept: Sequence[str] = ()
     components: Mapping[str, str] = {}
+    predictions: Callable[[FitResult], tuple[PredictedAmount, ...]] | None = None
     best: Callable[[FitResult, Mapping[str, float], float], Recommendation] | None = None
 
     def percent_errors(self, errors: np.ndarray, rows: np.ndarray) -> dict[str, float]:
@@ -127,7 +139,7 @@ def refuse_choices(choices: TableChoices) -> None:
 class MeasurementKind(NamedTuple):
     """A kind of measurement: its columns, and how a table of them becomes a case, in one of some `forms` if any.
 
-    `reader` reads files of which `columns` do not say everything, as `table` does.
+    `reader` reads files of which `columns` do not say everything, as `table` does; `fewest_rows` say something.
     """
 
     title: str
@@ -135,6 +147,7 @@ class MeasurementKind(NamedTuple):
     case: Callable[..., CalibrationCase]
     forms: tuple[str, ...] = ()
     reader: Callable[[Path, TableChoices], Measurements] | None = None
+    fewest_rows: int = FEWEST_ROWS
 
     def table(self, path: Path, choices: TableChoices = AS_WRITTEN) -> Measurements:
         """Read a file of this kind.
@@ -144,7 +157,7 @@ class MeasurementKind(NamedTuple):
         if self.reader is not None:
             return self.reader(path, choices)
         refuse_choices(choices)
-        return read_measurements(path, self.columns, where=choices.where)
+        return read_measurements(path, self.columns, where=choices.where, fewest=self.fewest_rows)
 
     def read(self, table: Measurements, prior: Scenario | None, form: str | None = None) -> CalibrationCase:
         """The case of a table; a form that is not given is chosen by what was measured."""

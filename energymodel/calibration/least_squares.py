@@ -43,6 +43,7 @@ class FitOptions(NamedTuple):
     - `threshold`: where that begins [noise].
     - `estimate_noise`: find the noise of each output from the errors; else keep what was given.
     - `noise_counts`: measurements as which the given noise counts beside the errors, where it is estimated.
+    - `noise_freedom`: degrees of freedom that it adds to those of the errors, where it is known from other data.
     - `starts`: points from which the search begins, the first is the prior's median.
     - `steps`: at most, of a search.
     - `tolerance`: share of the objective that a search may leave to gain.
@@ -53,6 +54,7 @@ class FitOptions(NamedTuple):
     threshold: float = 2.0
     estimate_noise: bool = True
     noise_counts: float = 0.0
+    noise_freedom: float = 0.0
     starts: int = 8
     steps: int = 200
     tolerance: float = 1e-9
@@ -161,7 +163,7 @@ def fit(problem: FitProblem) -> FitResult:
         weights=weights,
         noise=estimate.noise,
         scale=scale,
-        freedom=estimate.freedom,
+        freedom=estimate.freedom + options.noise_freedom,
         errors=errors,
         slopes=slopes,
         objective=float(found.objective[best]),

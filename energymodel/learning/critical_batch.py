@@ -143,6 +143,29 @@ def kaplan_critical_batch(loss: Numeric, coefficient: Numeric, exponent: Numeric
     return power_law(jnp.minimum(loss, UNTRAINED_LOSS), coefficient, -jnp.asarray(exponent))
 
 
+def rest_critical_batch(
+    critical_batch: Numeric, tokens_seen: Numeric, rest: Numeric, exponent: Numeric
+) -> Float[Array, "..."]:
+    """Critical batch of what is left of a run, `B_r = B_c (1 - u) / (1 - u^(1 - xi))`, `u = x_0 / (x_0 + x)`.
+
+    [derivation: `D_rest = D(x_0 + x, B) - D(x_0, B)` with `D = x + B x^(1 - xi) / c` is `x (1 + B / B_r)`]. It grows
+    from B_c of the whole run, where nothing was seen, to the instantaneous `B_c / (1 - xi)` of a short rest.
+
+    **Arguments:**
+
+    - `critical_batch`: that of a whole run to the end of the rest, B_c at `x_0 + x` [token].
+    - `tokens_seen`: effective tokens before the rest, x_0 [token].
+    - `rest`: effective tokens of the rest, x [token], above 0.
+    - `exponent`: xi [1], below 1.
+
+    **Returns:** critical batch [token].
+    """
+    begun = jnp.asarray(tokens_seen) > 0.0
+    share = jnp.where(begun, rest / jnp.where(begun, tokens_seen + rest, 2.0 * jnp.asarray(rest)), 0.5)
+    spent = -jnp.expm1((1.0 - jnp.asarray(exponent)) * jnp.log1p(-share))
+    return jnp.asarray(critical_batch) * jnp.where(begun, share / spent, 1.0)
+
+
 def critical_batch_from_overhead(batch: Numeric, overhead: Numeric) -> Float[Array, "..."]:
     """Critical batch from the batch with a stated overhead, `B_c = B / w` [derivation: `batch_penalty` = 1 + w].
 

@@ -1,5 +1,6 @@
 """How are fitted constants shown: tables, JSON, a scenario file, a figure of residuals?"""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,14 @@ from energymodel.calibration.best_setting import BestSetting
 from energymodel.calibration.calibrate import Calibration
 from energymodel.calibration.calibrated_scenario import FittedConstant
 from energymodel.calibration.device_family import architecture_of
+from energymodel.calibration.predicted_amount import PredictedAmount
 from energymodel.errors import InputError
 from energymodel.report import toml_text
 from energymodel.report.figure import BLUE, add_axes, new_figure, save
 
 SHOWN_GROUPS = 20
 DRAWN_CURVES = 7
+SHOWN_PREDICTIONS = 16
 COMMANDS = {
     "nvidia": ("nvidia-smi -pl", "nvidia-smi -lgc"),
     "amd": ("rocm-smi --setpoweroverdrive", "rocm-smi --setperfdeterminism"),
@@ -43,6 +46,8 @@ def calibration_report(found: Calibration) -> RenderableType:
     parts += ["", _constants_table(found), ""]
     if found.rows:
         parts += [_errors_table(found), ""]
+    if found.predictions:
+        parts += [_predictions_table(found.predictions), ""]
     if found.best.settings:
         parts += [_best_table(found), Text(BEST_NOTE, style="dim"), "", *map(Text, commands(found))]
         parts += [Text(f"Next run of {one.workload} on {one.device}: batch {one.batch:g}.") for one in found.best.runs]
@@ -83,6 +88,18 @@ def _errors_table(found: Calibration) -> Table:
     if found.held_out:
         table.add_row("all, held out", str(found.rows), *(f"{found.held_out_mean[name]:.2f}" for name in outputs))
     table.add_row("all, in the fit", str(found.rows), *(f"{found.in_fit[name]:.2f}" for name in outputs))
+    return table
+
+
+def _predictions_table(predictions: Sequence[PredictedAmount]) -> Table:
+    table = Table(title="Predicted amount to the target", title_justify="left", box=None)
+    table.add_column("group")
+    for name in (f"batch [{predictions[0].unit}]", f"amount [{predictions[0].unit}]", "90 % interval"):
+        table.add_column(name, justify="right")
+    for one in predictions[:SHOWN_PREDICTIONS]:
+        table.add_row(escape(one.group), f"{one.batch:.4g}", f"{one.amount:.4g}", _range((one.low, one.high)))
+    if len(predictions) > SHOWN_PREDICTIONS:
+        table.add_row(f"... {len(predictions) - SHOWN_PREDICTIONS} more: --json", "", "", "")
     return table
 
 
@@ -157,6 +174,7 @@ def calibration_json(found: Calibration) -> dict[str, Any]:
             "groups": {one.group: {"rows": one.rows, **one.errors} for one in found.held_out},
         },
         "in_fit_error_percent": dict(found.in_fit),
+        **({"predictions": [one._asdict() for one in found.predictions]} if found.predictions else {}),
         "next_measurement": {"setting": found.next_setting, "variance_reduction": found.next_gain},
         "least_energy": [_best_json(one) for one in found.best.settings],
         **({"commands": commands(found)} if found.best.settings else {}),

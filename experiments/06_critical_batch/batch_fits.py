@@ -6,25 +6,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
-from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Values
+from energymodel.calibration.batch_curves import (
+    SHARPNESS,
+    BatchRuns,
+    batch_runs,
+    family_constants,
+    family_errors,
+    family_law,
+)
+from energymodel.calibration.constant_priors import ConstantPrior
 from energymodel.calibration.intervals import laplace_intervals
-from energymodel.calibration.kinds.batch import BatchRuns, batch_runs, family_constants, family_errors, family_law
 from energymodel.calibration.least_squares import FitProblem, FitResult, fit, held_out_errors
-from energymodel.learning.critical_batch import sharp_batch_penalty
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs
+import reference_batches
 
 DATA = Path(__file__).parents[1] / "data"
 ANCHOR = 131072.0
 """Batch [token] of the one run of a held-out size that states its tokens: the reference batch of Zhang et al. 2024."""
-LANGUAGE = ("gpt3", "llama31_405b", "llama31_8b", "llama2_70b_lora", "bert")
 NOISE = 0.04
-SHARPNESS = ConstantPrior(1.0, 0.7)
+TENFOLD = 10.0
+"""Times the smallest batch of a benchmark: up to here most of them have reference points."""
 HYPERBOLA = ConstantPrior(1.0, 1e-6)
 """A sharpness that no measurement moves: the hyperbola of McCandlish et al. 2018."""
 
@@ -44,58 +49,6 @@ def zhang() -> tuple[list[str], BatchRuns]:
     return sizes, batch_runs(
         sizes, column["batch_size_tokens"], column["tokens_to_target"], column["chinchilla_tokens"]
     )
-
-
-def convergence() -> tuple[list[str], BatchRuns, np.ndarray]:
-    """Benchmarks, samples to converge, and which rows are reference points; other rows are submissions.
-
-    Means of submissions at one batch are one row, whatever their number.
-    """
-    found = [
-        (row["benchmark"], float(row["global_batch_size"]), float(row["converge_mean_sequences"]), True)
-        for row in rows_of("mlperf_rcp.csv")
-        if row["suite"] == "training"
-        and row["benchmark"] in LANGUAGE
-        and row["repeat_of_earlier_round"] == "0"
-        and not row["suspect"]
-    ]
-    runs: dict[tuple[str, float], list[tuple[float, float]]] = {}
-    for row in rows_of("mlperf_training_summary.csv"):
-        if row["benchmark"] in LANGUAGE and row["division"] == "closed" and row["train_sequences_mean"]:
-            key = row["benchmark"], float(row["global_batch_size"])
-            runs.setdefault(key, []).append((float(row["train_sequences_mean"]), float(row["n_runs"])))
-    known = {benchmark for benchmark, *_ in found}
-    for (benchmark, batch), group in runs.items():
-        if benchmark in known:
-            samples, counts = np.array(group).T
-            found.append((benchmark, batch, float(np.average(samples, weights=counts)), False))
-    found.sort(key=lambda row: (LANGUAGE.index(row[0]), row[1]))
-    names = [row[0] for row in found]
-    table = batch_runs(names, [row[1] for row in found], [row[2] for row in found])
-    return names, table, np.array([row[3] for row in found])
-
-
-def separate_constants(groups: Sequence[str]) -> ConstantPriors:
-    """Priors of each group by itself: within a factor of some seven, and a sharpness of 0.5 to 2."""
-    labels = tuple(dict.fromkeys(groups))
-    return {
-        "effective_tokens": ConstantPrior(1.0, 2.0, unit="usual tokens", labels=labels),
-        "critical_batch": ConstantPrior(1.0, 2.0, unit="usual batch", labels=labels),
-        "sharpness": SHARPNESS._replace(labels=labels),
-    }
-
-
-def separate_errors(values: Values, runs: BatchRuns) -> Float[Array, "rows 1"]:
-    """Logarithmic errors of groups with effective tokens, critical batch and sharpness of their own."""
-    effective = values["effective_tokens"][runs.group] * runs.usual_tokens
-    critical = values["critical_batch"][runs.group] * runs.usual_batch
-    penalty = sharp_batch_penalty(runs.batch, critical, values["sharpness"][runs.group])
-    return jnp.log(effective * penalty / runs.tokens)[:, None]
-
-
-def part(table: BatchRuns, chosen: np.ndarray) -> BatchRuns:
-    """Some rows of a table."""
-    return BatchRuns(*(np.asarray(column)[chosen] for column in table))
 
 
 def constants_of(source: str, fitted: FitResult) -> list[dict[str, Any]]:
@@ -181,63 +134,81 @@ def zhang_tables() -> dict[str, list[dict[str, Any]]]:
 
 
 def convergence_tables() -> dict[str, list[dict[str, Any]]]:
-    """Samples to converge against batch, each batch of a benchmark held out, with and without submissions."""
-    names, table, reference = convergence()
-    problem = FitProblem(separate_errors, separate_constants(names), table, noise=NOISE)
-    groups = [f"{name} {batch:g}" for name, batch in zip(names, table.batch, strict=True)]
-    fitted = fit(problem)
-    with_submissions = held_out_errors(fitted, groups)[:, 0]
-    alone = held_out_errors(fit(problem._replace(weights=reference.astype(float))), groups)[:, 0]
-    points = [
-        {
-            "benchmark": name,
-            "batch": float(batch),
-            "samples": float(samples),
-            "held_out": float(samples * np.exp(error)),
-            "held_out_from_reference_points": float(samples * np.exp(other)),
-            "reference_point": bool(is_reference),
-        }
-        for name, batch, samples, error, other, is_reference in zip(
-            names, table.batch, table.tokens, with_submissions, alone, reference, strict=True
-        )
-    ]
+    """Samples to converge against batch: benchmarks held out, of which one point is known, and batches held out."""
+    found = reference_batches.benchmarks()
+    known = reference_batches.population(found)
+    points, batches = reference_batches.held_out_benchmarks(found), reference_batches.held_out_batches(found)
+    for row in points:
+        row["within_tenfold"] = row["batch_over_smallest"] <= TENFOLD
+
+    def errors(rows: Sequence[dict[str, Any]], name: str, truth: str = "") -> np.ndarray:
+        return np.array([row[name] / (row[truth] if truth else 1.0) - 1.0 for row in rows])
+
+    def of(rows: Sequence[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+        return [row for row in rows if row["benchmark"] == name]
+
+    curves = ("predicted", "straight_line", "sharpness_one", "sharpness_fitted")
+    guesses = ("predicted", "same_samples")
+    amount = "amount_over_smallest"
     rows = []
-    for name in dict.fromkeys(names):
-        chosen = reference & np.array([one == name for one in names])
+    for one in found:
+        own = [row for row in of(points, one.name) if row["within_tenfold"]]
+        known_others = of(batches, one.name)
         rows.append(
             {
-                "benchmark": name,
-                "reference_points": int(chosen.sum()),
-                "held_out": mean_error(with_submissions[chosen]),
-                "held_out_from_reference_points": mean_error(alone[chosen]),
+                "benchmark": one.name,
+                "points": len(one.batch),
+                "largest_over_smallest": float(one.batch[-1] / one.batch[0]),
+                "multiple": reference_batches.own_multiple(one),
+                **{f"one_known_{name}": _mean(errors(own, name, amount)) for name in guesses},
+                **{f"others_known_{name}": _mean(errors(known_others, name)) for name in curves},
             }
         )
+    near = [row for row in points if row["within_tenfold"]]
+    summary = [
+        {"protocol": f"{words}, {name}", "count": len(chosen), "mean_error": _mean(errors(chosen, name, truth))}
+        for words, chosen, truth, names in (
+            ("benchmark held out, smallest batch known, up to ten times it", near, amount, guesses),
+            ("benchmark held out, smallest batch known, all batches", points, amount, guesses),
+            ("batch held out, others known", batches, "", curves),
+            ("batch held out between others", [row for row in batches if row["inside"]], "", curves),
+        )
+        for name in names
+    ]
+    covered = {
+        "protocol": "benchmark held out, smallest batch known: points within the 90 % interval",
+        "count": len(points),
+        "share": float(np.mean([row["in_interval"] for row in points])),
+    }
+    same, line = (mean_error(np.log1p(one)) for one in (errors(near, "same_samples", amount), errors(batches, "straight_line")))
     return {
+        "reference_population": [{"benchmarks": len(found), **known._asdict()}],
         "convergence_benchmarks": rows,
-        "convergence_points": points,
-        "convergence_constants": constants_of("mlperf", fitted),
-        "convergence_summary": [
-            {
-                "protocol": "batch held out, reference points and submissions",
-                "mean_error": mean_error(with_submissions[reference]),
-            },
-            {"protocol": "batch held out, reference points alone", "mean_error": mean_error(alone[reference])},
-        ],
+        "convergence_from_smallest": points,
+        "convergence_batches": batches,
+        "convergence_summary": [*summary, covered],
+        "convergence_by_law": reference_batches.by_law(found),
         "accuracy": [
             outputs.accuracy(
-                "samples to converge against batch, other batches of the benchmark known",
-                np.expm1(with_submissions[reference]),
-                "batch",
-                "four MLPerf language benchmarks, batches that differ by 5 to 64 times",
+                "samples to converge against batch, smallest reference batch known",
+                errors(near, "predicted", amount),
+                "benchmark",
+                f"{len(found)} MLPerf benchmarks, up to ten times the smallest batch",
+                f"the same samples at every batch: {100 * same:.0f} %",
             ),
             outputs.accuracy(
-                "samples to converge against batch, known from reference points alone",
-                np.expm1(alone[reference]),
+                "samples to converge against batch, other batches of the benchmark known",
+                errors(batches, "predicted"),
                 "batch",
-                "the same; four points of the smallest benchmark",
+                f"{len(found)} MLPerf benchmarks, batches that differ by 2 to 64 times",
+                f"a straight line: {100 * line:.1f} %",
             ),
         ],
     }
+
+
+def _mean(errors: np.ndarray) -> float | None:
+    return float(np.mean(np.abs(errors))) if len(errors) else None
 
 
 def compute() -> dict[str, list[dict[str, Any]]]:

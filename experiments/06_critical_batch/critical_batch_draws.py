@@ -10,7 +10,7 @@ import batch_fits
 import jax
 import numpy as np
 
-from energymodel.calibration.kinds.batch import PIVOT, family_constants, family_errors
+from energymodel.calibration.batch_curves import PIVOT, SHARPNESS, family_constants, family_errors
 from energymodel.calibration.least_squares import FitProblem, FitResult, fit
 
 PRESET = Path(__file__).parents[2] / "energymodel" / "presets" / "joint" / "critical-batch.toml"
@@ -29,7 +29,7 @@ SHARPNESS_BETWEEN_STUDIES = 0.15
 def fitted() -> FitResult:
     """The law of experiment 06, with its sharpness."""
     sizes, table = batch_fits.zhang()
-    constants = family_constants(sizes, batch_fits.SHARPNESS)
+    constants = family_constants(sizes, SHARPNESS)
     return fit(FitProblem(family_errors, constants, table, noise=batch_fits.NOISE))
 
 

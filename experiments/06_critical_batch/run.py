@@ -1,6 +1,6 @@
 """How do steps to a loss depend on the batch, and are sizes and batches predicted that were held out?
 
-Prints nine tables, draws `critical_batch` and writes `result.json` beside this file.
+Prints its tables, draws `critical_batch` and writes `result.json` beside this file.
 """
 
 import sys
@@ -8,17 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import batch_fits
+import numpy as np
 
+from energymodel.calibration.calibrated_scenario import NORMAL_90
 from energymodel.report.figure import COLORS, GRAY, add_axes, new_figure
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs
 
 FOLDER = Path(__file__).parent
+SHOWN = ("gpt3", "llama31_8b", "llama2_70b_lora", "bert", "flux1", "resnet")
+"""Benchmarks in the figure."""
 
 
 def figure(tables: outputs.Tables) -> Any:
-    """Steps against batch by size, and samples against batch by benchmark: points measured, lines held out."""
+    """Steps against batch by size, held out, and samples against batch by benchmark, with the population's curve."""
     drawn = new_figure(7.2, 3.6)
     axes = add_axes(drawn, 1, 2, 1)
     points = tables["zhang_points"]
@@ -35,18 +39,24 @@ def figure(tables: outputs.Tables) -> Any:
     axes.set_title("Zhang et al. 2024, size held out", fontsize=9, loc="left")
     axes.legend(fontsize=7)
     axes = add_axes(drawn, 1, 2, 2)
-    points = tables["convergence_points"]
-    for name, color in zip(dict.fromkeys(row["benchmark"] for row in points), COLORS, strict=False):
-        rows = [row for row in points if row["benchmark"] == name and row["reference_point"]]
-        least_batch, least = rows[0]["batch"], min(row["samples"] for row in rows)
-        ratios = [row["batch"] / least_batch for row in rows]
-        axes.plot(ratios, [row["samples"] / least for row in rows], "o", color=color, markersize=4, label=name)
-        axes.plot(ratios, [row["held_out"] / least for row in rows], color=color, linewidth=1.2)
+    points = tables["convergence_from_smallest"]
+    for name, color in zip(SHOWN, COLORS, strict=False):
+        rows = [row for row in points if row["benchmark"] == name]
+        ratios = [row["batch_over_smallest"] for row in rows]
+        axes.plot(ratios, [row["amount_over_smallest"] for row in rows], "o", color=color, markersize=4, label=name)
+    multiple = tables["reference_population"][0]["multiple"]
+    spread = tables["reference_population"][0]["spread"]
+    ratios = np.geomspace(1.0, 64.0, 60)
+    for sign in (-1.0, 0.0, 1.0):
+        one = multiple * np.exp(sign * NORMAL_90 * spread)
+        style = {"linewidth": 1.2} if sign == 0.0 else {"linewidth": 0.9, "linestyle": (0, (5, 2))}
+        axes.plot(ratios, (1.0 + ratios / one) / (1.0 + 1.0 / one), color=GRAY, **style)
+    axes.set_ylim(0.8, 10.0)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_xlabel("batch over the least")
-    axes.set_ylabel("samples to converge, over the least")
-    axes.set_title("MLPerf reference points, batch held out", fontsize=9, loc="left")
+    axes.set_xlabel("batch over the smallest")
+    axes.set_ylabel("samples to converge, over those of the smallest")
+    axes.set_title("MLPerf, from the smallest batch", fontsize=9, loc="left")
     axes.legend(fontsize=7)
     return drawn
 

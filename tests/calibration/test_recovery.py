@@ -4,10 +4,11 @@ import jax
 import numpy as np
 import pytest
 
+from energymodel.calibration import batch_curves as batch
 from energymodel.calibration import device_power
 from energymodel.calibration.constant_priors import Values, joint_prior, values_of
 from energymodel.calibration.intervals import outer_intervals, undetermined
-from energymodel.calibration.kinds import batch, loss, power, step_time
+from energymodel.calibration.kinds import loss, power, step_time
 from energymodel.calibration.layout_table import INPUTS, layouts
 from energymodel.calibration.least_squares import FitOptions, FitProblem, fit
 from energymodel.learning.critical_batch import batch_penalty

@@ -18,6 +18,7 @@ from energymodel.learning.critical_batch import (
     per_token_progress,
     power_critical_batch,
     progress_rate,
+    rest_critical_batch,
     sharp_batch_penalty,
     steps_needed,
     tokens_effective,
@@ -185,3 +186,19 @@ def test_gradients_of_a_law_beyond_its_data():
 
     check_grads(penalty, (jnp.log(1e8), jnp.log(1e12)), order=2, modes=("fwd", "rev"))
     check_grads(penalty, (jnp.log(1e5), jnp.log(1e10)), order=2, modes=("fwd", "rev"))
+
+
+def test_the_rest_of_a_run_wastes_what_the_whole_wastes_after_its_beginning():
+    """`D(x_0 + x) - D(x_0)` of the whole law is `x (1 + B / B_r)`; its limits are the law and the local law."""
+    at_pivot, exponent, batch, seen, rest = 2e6, 0.57, 3e6, 4e11, 1e11
+
+    def whole(effective):
+        return effective * batch_penalty(batch, power_critical_batch(effective / 5e9, at_pivot, exponent))
+
+    end = power_critical_batch((seen + rest) / 5e9, at_pivot, exponent)
+    found = rest * batch_penalty(batch, rest_critical_batch(end, seen, rest, exponent))
+    np.testing.assert_allclose(found, whole(seen + rest) - whole(seen), rtol=1e-9)
+    np.testing.assert_allclose(rest_critical_batch(end, 0.0, rest, exponent), end, rtol=1e-12)
+    np.testing.assert_allclose(rest_critical_batch(end, seen, 1e3, exponent), end / (1.0 - exponent), rtol=1e-6)
+    check_grads(lambda seen, rest: jnp.log(rest_critical_batch(2.0, seen, rest, exponent)), (3.0, 1.0), order=2)
+    assert jax.grad(lambda seen: rest_critical_batch(2.0, seen, 1.0, exponent))(0.0) == 0.0

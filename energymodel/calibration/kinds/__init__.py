@@ -1,7 +1,8 @@
 """Which kinds of measurement are there: what a file of each holds, which constants it gives, where they belong?"""
 
 from energymodel.calibration.calibration_case import MeasurementKind
-from energymodel.calibration.kinds.batch import BATCH_COLUMNS, batch_case
+from energymodel.calibration.kinds.batch import batch_case
+from energymodel.calibration.kinds.batch_table import BATCH_COLUMNS
 from energymodel.calibration.kinds.loss import LOSS_COLUMNS, loss_case
 from energymodel.calibration.kinds.measured_steps import measured_steps
 from energymodel.calibration.kinds.power import POWER_FORMS, power_case
@@ -16,5 +17,5 @@ KINDS: dict[str, MeasurementKind] = {
         "time of a training step of some layouts on a cluster", STEP_TIME_COLUMNS, step_time_case, reader=measured_steps
     ),
     "loss": MeasurementKind("loss of trained models of some sizes after some tokens", LOSS_COLUMNS, loss_case),
-    "batch": MeasurementKind("tokens or steps to a target at some batches", BATCH_COLUMNS, batch_case),
+    "batch": MeasurementKind("tokens or steps to a target at some batches", BATCH_COLUMNS, batch_case, fewest_rows=1),
 }

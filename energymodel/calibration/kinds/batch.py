@@ -1,252 +1,227 @@
 """How do tokens to a target grow with the batch: `calibrate` kind `batch`, from batch and tokens (or steps)?
 
-Each group (a benchmark, a task) has its own effective tokens and critical batch; or groups are sizes of one model
-family on the same data, whose critical batches follow one power law of the tokens, so that a size that was never
-measured at large batches is predicted.
+Each group (a benchmark, a task) has its own effective tokens and critical batch; a group that was measured at one batch
+has the usual multiple of it. Or groups are sizes of one model family on the same data, whose critical batches follow
+one power law of the tokens, so that a size that was never measured at large batches is predicted.
 """
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
 
-from energymodel.calibration.calibration_case import BASE, CalibrationCase, Candidates, Grouping, KnownNumber
-from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Rows, Values
-from energymodel.calibration.least_squares import FitOptions, FitProblem
-from energymodel.calibration.measurements import Measurements, check_repeats, optional
-from energymodel.errors import InputError
-from energymodel.learning.critical_batch import (
-    PowerCriticalBatch,
-    batch_penalty,
-    power_critical_batch,
-    sharp_batch_penalty,
+from energymodel.calibration.batch_curves import (
+    OPTIONS,
+    PIVOT,
+    SHARPNESS,
+    BatchRuns,
+    batch_runs,
+    excluded_hyperbolas,
+    family_constants,
+    family_errors,
+    family_law,
+    group_constants,
+    group_errors,
+    reference_population,
 )
+from energymodel.calibration.calibrated_scenario import NORMAL_90
+from energymodel.calibration.calibration_case import (
+    BASE,
+    CalibrationCase,
+    Candidates,
+    FittedNumber,
+    Grouping,
+    KnownNumber,
+)
+from energymodel.calibration.constant_priors import ConstantPriors
+from energymodel.calibration.kinds.batch_table import SETTING, counted_once, in_one_unit, tokens_seen
+from energymodel.calibration.least_squares import FitOptions, FitProblem, FitResult
+from energymodel.calibration.measurements import Measurements, check_repeats
+from energymodel.calibration.predicted_amount import PredictedAmount, predicted_amounts
+from energymodel.errors import InputError
+from energymodel.learning.critical_batch import PowerCriticalBatch, rest_critical_batch
 from energymodel.presets.scenario import Scenario, load_scenario
 
-PIVOT = 5e9
-"""Tokens [token] at which the coefficient of the shared law is fitted, so that it hardly depends on the exponent."""
 TOKENS_PER_PARAMETER = 20.0
 """Usual tokens of a size, of which the fit finds a multiple [Hoffmann et al. 2022, table 3]."""
 PATH = "system.learning.critical_batch"
 REACH = 4.0  # times the largest batch, up to which batches are proposed to be measured next
 STEPS = 8
-OPTIONS = FitOptions(starts=4, tolerance=1e-7, steps=100)
-
-BATCH_COLUMNS = (
-    optional("group", "text", "what has one target: a size, a benchmark", "model", "benchmark"),
-    optional("batch_tokens", "token", "batch in tokens", "batch_size_tokens"),
-    optional(
-        "batch_sequences",
-        "sequence",
-        "batch in sequences or samples",
-        "batch_size_sequences",
-        "global_batch_size",
-        "batch_size",
-        "batch",
-    ),
-    optional("steps", "1", "steps to the target", "steps_to_target", "steps_mean"),
-    optional("tokens", "token", "tokens to the target", "tokens_to_target"),
-    optional(
-        "sequences",
-        "sequence",
-        "sequences or samples to the target",
-        "converge_mean_sequences",
-        "train_sequences_mean",
-        "samples",
-    ),
-    optional("parameters", "1", "parameters of the model, where groups are sizes of one family", "params_n", "params"),
-    optional("usual_tokens", "token", "tokens of the group's order of magnitude", "chinchilla_tokens"),
-    optional("run", "text", "number of a repeated measurement", "round", "seed"),
-)
+FAMILY_NOISE = 0.04
+FAMILY_OPTIONS = FitOptions(starts=4, tolerance=1e-7, steps=100)
+FARTHEST, BEYOND = 16.0, 2.0
+"""Amounts are predicted up to so many times the smallest and the largest measured batch."""
 
 
-class BatchRuns(NamedTuple):
-    """Runs to a target, one row each; batch and tokens in one unit (token or sequence).
+class _Runs(NamedTuple):
+    """Rows that count: their groups by name, what was measured, in which unit, and what a reader must know."""
 
-    - `group`: number of the group, from 0.
-    - `batch`: B.
-    - `tokens`: to the target, D.
-    - `usual_batch`: a batch of the group's order of magnitude: the prior's median of its critical batch.
-    - `usual_tokens`: tokens of the group's order of magnitude: the prior's median of its effective tokens. For sizes of
-      a family they say how the sizes differ, such as 20 tokens per parameter.
-    """
+    table: Measurements
+    groups: np.ndarray
+    batch: np.ndarray
+    amount: np.ndarray
+    seen: np.ndarray
+    unit: str
+    notes: tuple[str, ...]
 
-    group: Int[Array | np.ndarray, " rows"]
-    batch: Rows
-    tokens: Rows
-    usual_batch: Rows
-    usual_tokens: Rows
+    @property
+    def names(self) -> list[str]:
+        return list(dict.fromkeys(self.groups.tolist()))
 
-
-def batch_runs(groups: Sequence[Any] | np.ndarray, batch: Any, tokens: Any, usual_tokens: Any = None) -> BatchRuns:
-    """The table of some runs; what is usual is the geometric mean of a group, unless it is given."""
-    batch, tokens = np.asarray(batch, np.float64), np.asarray(tokens, np.float64)
-    labels = np.asarray(groups).tolist()
-    names = list(dict.fromkeys(labels))
-    group = np.array([names.index(name) for name in labels])
-
-    def usual(values: np.ndarray) -> np.ndarray:
-        means = [np.exp(np.mean(np.log(values[group == number]))) for number in range(len(names))]
-        return np.array(means)[group]
-
-    given = usual(tokens) if usual_tokens is None else np.asarray(usual_tokens, np.float64)
-    return BatchRuns(group, batch, tokens, usual(batch), given)
-
-
-def family_constants(groups: Sequence[str] = (), sharpness: ConstantPrior | None = None) -> ConstantPriors:
-    """Priors of the law of a family; the tokens of each group are its own, or one multiple of the usual ones.
-
-    **Arguments:**
-
-    - `groups`: of which the effective tokens are fitted one by one; none: one share for all.
-    - `sharpness`: of the penalty, if it is fitted.
-    """
-    return {
-        "critical_batch_at_pivot": ConstantPrior(2e6, 1.0, unit="token"),
-        "exponent": ConstantPrior(0.5, 0.25, 0.0, 1.0),
-        **({} if sharpness is None else {"sharpness": sharpness}),
-        "effective_share": ConstantPrior(0.9, 0.5, unit="usual tokens", labels=tuple(dict.fromkeys(groups))),
-    }
-
-
-def family_errors(values: Values, runs: BatchRuns) -> Float[Array, "rows 1"]:
-    """Logarithmic errors of one law for all groups, with a `sharpness` of one where there is none (a hyperbola)."""
-    share = jnp.atleast_1d(values["effective_share"])
-    effective = share[jnp.minimum(runs.group, share.shape[0] - 1)] * runs.usual_tokens
-    critical = power_critical_batch(effective / PIVOT, values["critical_batch_at_pivot"], values["exponent"])
-    penalty = sharp_batch_penalty(runs.batch, critical, values.get("sharpness", jnp.ones(())))
-    return jnp.log(effective * penalty / runs.tokens)[:, None]
-
-
-def group_constants(runs: BatchRuns, groups: Sequence[str], unit: str) -> ConstantPriors:
-    """Effective tokens and critical batch of each group by name, in the unit of its batches, within a factor of some
-    seven of what is usual in it.
-    """
-    first = {name: place for place, name in reversed([*enumerate(groups)])}
-    return {
-        f"{word}[{name}]": ConstantPrior(float(usual[first[name]]), 2.0, unit=unit)
-        for word, usual in (("effective_tokens", runs.usual_tokens), ("critical_batch", runs.usual_batch))
-        for name in dict.fromkeys(groups)
-    }
-
-
-def group_errors(values: Values, runs: BatchRuns) -> Float[Array, "rows 1"]:
-    """Logarithmic errors of one hyperbola for each group [McCandlish et al. 2018, sec. 2.3], see `group_constants`."""
-    constants = jnp.stack([jnp.asarray(value) for value in values.values()])
-    effective, critical = constants.reshape(2, -1)[:, runs.group]
-    return jnp.log(effective * batch_penalty(runs.batch, critical) / runs.tokens)[:, None]
-
-
-def family_law(values: Mapping[str, Any]) -> PowerCriticalBatch:
-    """The fitted power law of the critical batch, as a component of a system."""
-    at_pivot, exponent, pivot = map(np.asarray, (values["critical_batch_at_pivot"], values["exponent"], PIVOT))
-    return PowerCriticalBatch(at_pivot, exponent, pivot, np.asarray(values.get("sharpness", 1.0)))
+    def measured_once(self) -> np.ndarray:
+        """Rows of groups that were measured at one batch only."""
+        once = {name for name in self.names if len(np.unique(self.batch[self.groups == name])) == 1}
+        return np.array([name in once for name in self.groups.tolist()])
 
 
 def batch_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
     """Effective tokens of each group and its critical batch, or one power law for the sizes of a family."""
-    batch, measured, unit = _in_one_unit(table)
-    columns = table.columns
-    check_repeats(table, ("group", "parameters", "batch_tokens", "batch_sequences", "run"))
-    sizes = columns.get("parameters")
+    runs = _counted_runs(table, prior)
+    law = _prior_law(prior)
+    if runs.unit == "token" and len(runs.names) > 1 and {"parameters", "usual_tokens"} & {*table.columns}:
+        return _family_case(runs, law)
+    return _groups_case(runs, law)
+
+
+def _counted_runs(table: Measurements, prior: Scenario | None) -> _Runs:
+    table, notes = counted_once(table)
+    batch, amount, unit = in_one_unit(table)
+    check_repeats(table, (*SETTING, "round"))
+    sizes = table.columns.get("parameters")
     default = np.array(["all"] * len(table) if sizes is None else [f"{size:g} parameters" for size in sizes])
-    groups = columns.get("group", default)
-    names = list(dict.fromkeys(groups.tolist()))
-    for name in names:
-        if len(np.unique(batch[groups == name])) < 2:
-            line = table.lines[int(np.flatnonzero(groups == name)[0])]
-            raise InputError(
-                f'{table.path}, line {line}: "{name}" was measured at one batch only; a critical batch needs several. '
-                "Measure another batch to the same target, or leave the group out."
-            )
-    if unit == "token" and len(names) > 1 and {"parameters", "usual_tokens"} & {*columns}:
-        return _family_case(table, groups, batch, measured, _prior_law(prior))
-    runs = batch_runs(groups, batch, measured)
-    notes, law = (), None
-    if unit == "token" and len(names) == 1:
-        law = partial(_single_group_law, names[0], float(_prior_law(prior).exponent))
-    else:
-        notes = (
-            "No scenario follows from these rows: it takes one group, or sizes of one family with `parameters`, and "
-            "batches in tokens.",
+    groups = table.columns.get("group", default)
+    if unit == "sequence" and prior is not None and len(np.unique(groups)) == 1:
+        length = float(prior.system.workload.sequence)
+        notes = (*notes, f"Sequences have {length:g} tokens, as those of {prior.name}.")
+        batch, amount, unit = batch * length, amount * length, "token"
+    seen = tokens_seen(table, groups)
+    if unit == "sequence" and np.any(seen > 0.0):
+        raise InputError(
+            f'{table.path}: "tokens_seen" needs batches in tokens. Add a column "sequence_length", the tokens of a '
+            "sequence, or write batch_tokens."
         )
-    labels = np.array([f"{group}, batch {one:g}" for group, one in zip(groups, batch, strict=True)])
-    constants = group_constants(runs, groups.tolist(), unit)
+    return _Runs(table, groups, batch, amount, seen, unit, notes)
+
+
+def _groups_case(runs: _Runs, prior_law: PowerCriticalBatch) -> CalibrationCase:
+    """A curve for each group, see `batch_curves.group_constants`."""
+    known, names = reference_population(), runs.groups.tolist()
+    table = batch_runs(runs.groups, runs.batch, runs.amount, tokens_seen=runs.seen)
+    constants = partial(group_constants, table, names, runs.unit)
+    free = FitProblem(group_errors, constants(runs.names), table, noise=known.noise, options=OPTIONS)
+    excluded = excluded_hyperbolas(free)
+    sharp = [name for name in runs.names if f"sharpness[{name}]" in excluded]
+    notes = [*runs.notes, *_sharpness_notes(excluded)]
+    once = runs.measured_once()
+    for name in dict.fromkeys(runs.groups[once].tolist()):
+        low, high = (known.multiple * np.exp(sign * NORMAL_90 * known.spread) for sign in (-1.0, 1.0))
+        notes.append(
+            f'"{name}" was measured at one batch: its critical batch is taken as {known.multiple:g} times that, as in '
+            f"the benchmarks of MLPerf (90 %: {low:.2g} to {high:.2g} times). A second batch says more."
+        )
+    numbers: dict[str, FittedNumber] = {}
+    rest: dict[str, KnownNumber] = {}
+    law = None
+    if runs.unit == "token" and len(runs.names) == 1:
+        group, seen = runs.names[0], float(runs.seen[0])
+        factor = partial(_whole_over_rest, group, seen, float(prior_law.exponent))
+        numbers[f"{PATH}.at_pivot"] = FittedNumber(f"critical_batch[{group}]", factor, "token")
+        if sharp:
+            numbers[f"{PATH}.sharpness"] = FittedNumber(f"sharpness[{group}]", 1.0, "1")
+        else:
+            rest[f"{PATH}.sharpness"] = KnownNumber(1.0, "1", "the usual one, not fitted")
+        rest[f"{PATH}.exponent"] = KnownNumber(float(prior_law.exponent), "1", "that of the prior, not fitted")
+        rest[f"{PATH}.tested_batch"] = KnownNumber(float(np.max(runs.batch)), "token")
+        if seen > 0.0:
+            rest["system.tokens_seen"] = KnownNumber(seen, "token")
+        law = partial(_where_measured, group, seen)
+    else:
+        notes.append(
+            "No scenario follows from these rows: it takes one group, or sizes of one family with `parameters`, and "
+            "batches in tokens (or a `sequence_length`)."
+        )
+    labels = np.array([f"{group}, batch {one:g}" for group, one in zip(runs.groups, runs.batch, strict=True)])
     return CalibrationCase(
-        fit=FitProblem(group_errors, constants, runs, noise=0.04, options=OPTIONS),
+        fit=free._replace(constants=constants(sharp)),
         groups=Grouping(labels, "batch"),
         outputs={"amount to target": (1.0,)},
-        along=(f"batch [{unit}]", batch),
-        candidates=_candidates(runs, groups, unit),
+        along=(f"batch [{runs.unit}]", runs.batch),
+        candidates=_candidates(table, runs.groups, runs.unit),
+        fitted_numbers=numbers,
+        known_numbers=rest,
         notes=notes,
         law=law,
+        law_needs=(),
+        trained_on=once if np.any(once) else None,
+        not_kept=[f"{word}[{name}]" for name in runs.groups[once] for word in ("effective_tokens", "critical_batch")],
+        predictions=partial(_predictions, table, runs.groups, runs.unit),
     )
 
 
-def _family_case(
-    table: Measurements, groups: np.ndarray, batch: np.ndarray, tokens: np.ndarray, prior_law: PowerCriticalBatch
-) -> CalibrationCase:
-    columns = table.columns
+def _whole_over_rest(group: str, seen: float, exponent: float, values: Mapping[str, float]) -> float:
+    """Critical batch of a whole run that ends where these runs end, over that of these runs."""
+    rest = values[f"effective_tokens[{group}]"]
+    return 1.0 / float(rest_critical_batch(np.asarray(1.0), np.asarray(seen), np.asarray(rest), np.asarray(exponent)))
+
+
+def _where_measured(group: str, seen: float, values: Mapping[str, float]) -> dict[str, KnownNumber]:
+    """Tokens at the end of the runs, where the law agrees with them and begins to extrapolate."""
+    end = seen + values[f"effective_tokens[{group}]"]
+    return {f"{PATH}.{name}": KnownNumber(end, "token") for name in ("pivot", "tested_tokens")}
+
+
+def _family_case(runs: _Runs, prior_law: PowerCriticalBatch) -> CalibrationCase:
+    """One law for the sizes of a family, see `batch_curves.family_errors`."""
+    columns, names = runs.table.columns, runs.groups.tolist()
     usual = columns.get("usual_tokens")
-    usual = TOKENS_PER_PARAMETER * columns["parameters"] if usual is None or np.any(np.isnan(usual)) else usual
-    if np.any(np.isnan(usual)):
-        line = table.lines[int(np.flatnonzero(np.isnan(usual))[0])]
-        raise InputError(f'{table.path}, line {line}, column "parameters": empty. Write it in every row or in none.')
-    runs = batch_runs(groups, batch, tokens, usual)
-    names = groups.tolist()
+    if (usual is None or np.any(np.isnan(usual))) and "parameters" in columns:
+        usual = TOKENS_PER_PARAMETER * columns["parameters"]
+    if usual is None or np.any(np.isnan(usual)):
+        column = "parameters" if "parameters" in columns else "usual_tokens"
+        line = runs.table.lines[int(np.flatnonzero(np.isnan(columns[column]))[0])]
+        raise InputError(f'{runs.table.path}, line {line}, column "{column}": empty. Write it in every row or in none.')
+    if np.any(runs.seen > 0.0) and "usual_tokens" not in columns:
+        usual = None  # of the rest of a run the parameters say nothing
+    table = batch_runs(runs.groups, runs.batch, runs.amount, usual, runs.seen)
     medians = {
         "critical_batch_at_pivot": float(prior_law.run_level(PIVOT, np.asarray(3.0))),
         "exponent": min(max(float(prior_law.exponent), 0.02), 0.98),
     }
-    constants = {
-        name: one._replace(median=medians.get(name, one.median)) for name, one in family_constants(names).items()
-    }
-    middle = np.zeros(len(table), bool)
-    for name in dict.fromkeys(names):
-        rows = np.flatnonzero(groups == name)
-        middle[rows[np.argsort(batch[rows], kind="stable")[(len(rows) - 1) // 2]]] = True
+
+    def problem(constants: ConstantPriors) -> FitProblem:
+        known = {name: one._replace(median=medians.get(name, one.median)) for name, one in constants.items()}
+        return FitProblem(family_errors, known, table, noise=FAMILY_NOISE, options=FAMILY_OPTIONS)
+
+    excluded = excluded_hyperbolas(problem(family_constants(names, SHARPNESS)))
+    middle = np.zeros(len(names), bool)
+    for name in runs.names:
+        rows = np.flatnonzero(runs.groups == name)
+        middle[rows[np.argsort(runs.batch[rows], kind="stable")[(len(rows) - 1) // 2]]] = True
     return CalibrationCase(
-        fit=FitProblem(family_errors, constants, runs, noise=0.04, options=OPTIONS),
-        groups=Grouping(groups, "size"),
+        fit=problem(family_constants(names, SHARPNESS if excluded else None)),
+        groups=Grouping(runs.groups, "size"),
         outputs={"tokens to target": (1.0,)},
-        along=("batch [token]", batch),
-        candidates=_candidates(runs, groups, "token"),
+        along=("batch [token]", runs.batch),
+        candidates=_candidates(table, runs.groups, "token"),
         notes=(
+            *runs.notes,
+            *_sharpness_notes(excluded),
             f"critical_batch_at_pivot is that of a run of {PIVOT:g} effective tokens.",
             "A held-out size is predicted from the law and one of its runs, at its middle batch.",
         ),
         law=lambda values: _law_numbers(family_law(values)),
         law_needs=("critical_batch_at_pivot", "exponent"),
         trained_on=middle,
+        predictions=partial(_predictions, table, runs.groups, "token"),
     )
 
 
-def _in_one_unit(table: Measurements) -> tuple[np.ndarray, np.ndarray, str]:
-    """Batch and amount to the target, both in tokens or both in sequences."""
-    numbers = {name: values for name, values in table.columns.items() if values.dtype.kind == "f"}
-    full = {name: values for name, values in numbers.items() if not np.any(np.isnan(values))}
-    for batch, amount in (("batch_tokens", "tokens"), ("batch_sequences", "sequences")):
-        if batch in full and amount in full:
-            return full[batch], full[amount], amount[:-1]
-        if batch in full and "steps" in full:
-            return full[batch], full[batch] * full["steps"], amount[:-1]
-    for name, values in numbers.items():
-        if name not in full:
-            line = table.lines[int(np.flatnonzero(np.isnan(values))[0])]
-            raise InputError(
-                f'{table.path}, line {line}, column "{name}": empty. Write it in every row, leave it out, or choose '
-                "rows that have it with --where COLUMN=WORD."
-            )
-    batch = "batch_tokens" if "batch_tokens" in full else "batch_sequences"
-    missing, meaning = (
-        ("batch_tokens", "batch in tokens (or batch_sequences, in sequences)")
-        if batch not in full
-        else ("steps", f"steps to the target (or {batch.removeprefix('batch_')}, the amount to it)")
-    )
-    raise InputError(f'{table.path}, line 1: column "{missing}" is missing: {meaning}.')
+def _sharpness_notes(excluded: Mapping[str, tuple[float, float]]) -> list[str]:
+    return [
+        f"{name} is fitted, since the measurements exclude 1 (99 %: {low:.3g} to {high:.3g})."
+        for name, (low, high) in excluded.items()
+    ] or ["The sharpness is 1, McCandlish's hyperbola, which the measurements do not exclude."]
 
 
 def _prior_law(prior: Scenario | None) -> PowerCriticalBatch:
@@ -268,10 +243,11 @@ def _law_numbers(law: PowerCriticalBatch) -> dict[str, KnownNumber]:
     }
 
 
-def _single_group_law(group: str, exponent: float, values: Mapping[str, float]) -> dict[str, KnownNumber]:
-    """The law that agrees with one group, with the exponent of the prior."""
-    at_pivot, pivot = (np.asarray(values[f"{word}[{group}]"]) for word in ("critical_batch", "effective_tokens"))
-    return _law_numbers(PowerCriticalBatch(at_pivot, np.asarray(exponent), pivot))
+def _settings(runs: BatchRuns, settings: Sequence[tuple[int, float]]) -> BatchRuns:
+    """The groups of some rows at other batches, with an amount of 1."""
+    rows = np.array([row for row, _ in settings])
+    table = BatchRuns(*(np.asarray(column)[rows] for column in runs))
+    return table._replace(batch=np.array([one for _, one in settings]), tokens=np.ones(len(rows)))
 
 
 def _candidates(runs: BatchRuns, groups: np.ndarray, unit: str) -> Candidates:
@@ -282,7 +258,17 @@ def _candidates(runs: BatchRuns, groups: np.ndarray, unit: str) -> Candidates:
         lowest, highest = np.min(runs.batch[rows]), np.max(runs.batch[rows])
         settings += [(int(rows[0]), float(one)) for one in np.geomspace(lowest, REACH * highest, STEPS)]
     settings = Candidates.thinned(settings)
-    rows = np.array([row for row, _ in settings])
-    table = BatchRuns(*(np.asarray(column)[rows] for column in runs))
     words = [f"{groups[row]}, batch {one:.3g} {unit}s" for row, one in settings]
-    return Candidates(table._replace(batch=np.array([one for _, one in settings])), words)
+    return Candidates(_settings(runs, settings), words)
+
+
+def _predictions(runs: BatchRuns, groups: np.ndarray, unit: str, fitted: FitResult) -> tuple[PredictedAmount, ...]:
+    """Amounts of every group at its smallest batch and its doublings."""
+    settings: list[tuple[int, float]] = []
+    for name in dict.fromkeys(groups.tolist()):
+        rows = np.flatnonzero(groups == name)
+        lowest, highest = float(np.min(runs.batch[rows])), float(np.max(runs.batch[rows]))
+        doublings = int(np.ceil(np.log2(max(FARTHEST, BEYOND * highest / lowest)) - 1e-9))
+        settings += [(int(rows[0]), lowest * 2.0**power) for power in range(doublings + 1)]
+    names = [str(groups[row]) for row, _ in settings]
+    return predicted_amounts(fitted, _settings(runs, settings), names, [one for _, one in settings], unit)

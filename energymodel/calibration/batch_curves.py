@@ -1,0 +1,188 @@
+"""Which curve do tokens to a target follow with the batch, and what is known of it before any measurement?
+
+`D = D_eff (1 + (B / B_c)^p)^(1/p)`, with p = 1, McCandlish's hyperbola, unless the measurements exclude it. Each group
+(a benchmark, a task) has its own effective tokens and critical batch, of which the smallest batch gives a first guess;
+or groups are sizes of one family, whose critical batches follow one power law of all tokens seen.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Rows, Values
+from energymodel.calibration.intervals import laplace_intervals
+from energymodel.calibration.least_squares import FitOptions, FitProblem, fit
+from energymodel.learning.critical_batch import (
+    PowerCriticalBatch,
+    power_critical_batch,
+    rest_critical_batch,
+    sharp_batch_penalty,
+)
+from energymodel.presets.files import ROOT, read_toml
+
+PIVOT = 5e9
+"""Tokens [token] at which the coefficient of the shared law is fitted, so that it hardly depends on the exponent."""
+SHARPNESS = ConstantPrior(1.0, 0.7)
+"""Of the bend, where it is fitted: 0.5 to 2."""
+SHARPNESS_LEVEL = 0.99
+"""Share of cases in which a sharpness of 1 is kept where it is true."""
+OPTIONS = FitOptions(starts=4, tolerance=1e-7, steps=100, noise_counts=8.0, noise_freedom=8.0)
+"""The scatter of other benchmarks counts as 8 rows, so that one or two rows have an interval."""
+
+
+class BatchRuns(NamedTuple):
+    """Runs to a target, one row each; batch and tokens in one unit (token or sequence).
+
+    - `group`: number of the group, from 0.
+    - `batch`: B.
+    - `tokens`: to the target, D.
+    - `smallest_batch`: of the group.
+    - `usual_tokens`: tokens of the group's order of magnitude: the prior's median of its effective tokens. For sizes of
+      a family they say how the sizes differ, such as 20 tokens per parameter.
+    - `tokens_seen`: before the runs, x_0 [token].
+    """
+
+    group: Int[Array | np.ndarray, " rows"]
+    batch: Rows
+    tokens: Rows
+    smallest_batch: Rows
+    usual_tokens: Rows
+    tokens_seen: Rows
+
+
+class ReferencePopulation(NamedTuple):
+    """What the benchmarks of MLPerf have in common [experiments/06_critical_batch].
+
+    - `multiple`: median of the critical batch over the smallest reference batch [1].
+    - `spread`: standard deviation of its logarithm between benchmarks [1].
+    - `noise`: scatter of reference points about the curve of their benchmark [1].
+    """
+
+    multiple: float
+    spread: float
+    noise: float
+
+
+@cache
+def reference_population() -> ReferencePopulation:
+    """Read `presets/population/reference-batch.toml`."""
+    tables = read_toml(ROOT / "population" / "reference-batch.toml")
+    return ReferencePopulation(*(float(tables[name]["value"]) for name in ReferencePopulation._fields))
+
+
+def batch_runs(
+    groups: Sequence[Any] | np.ndarray, batch: Any, tokens: Any, usual_tokens: Any = None, tokens_seen: Any = 0.0
+) -> BatchRuns:
+    """The table of some runs; what is usual is the geometric mean of a group, unless it is given."""
+    batch, tokens = np.asarray(batch, np.float64), np.asarray(tokens, np.float64)
+    labels = np.asarray(groups).tolist()
+    names = list(dict.fromkeys(labels))
+    group = np.array([names.index(name) for name in labels])
+    members = [group == number for number in range(len(names))]
+    smallest = np.array([np.min(batch[rows]) for rows in members])[group]
+    usual = np.array([np.exp(np.mean(np.log(tokens[rows]))) for rows in members])[group]
+    given = usual if usual_tokens is None else np.asarray(usual_tokens, np.float64)
+    seen = np.broadcast_to(np.asarray(tokens_seen, np.float64), batch.shape).copy()
+    return BatchRuns(group, batch, tokens, smallest, given, seen)
+
+
+def family_constants(groups: Sequence[str] = (), sharpness: ConstantPrior | None = None) -> ConstantPriors:
+    """Priors of the law of a family; the tokens of each group are its own, or one multiple of the usual ones.
+
+    **Arguments:**
+
+    - `groups`: of which the effective tokens are fitted one by one; none: one share for all.
+    - `sharpness`: of the penalty, if it is fitted.
+    """
+    return {
+        "critical_batch_at_pivot": ConstantPrior(2e6, 1.0, unit="token"),
+        "exponent": ConstantPrior(0.5, 0.25, 0.0, 1.0),
+        **({} if sharpness is None else {"sharpness": sharpness}),
+        "effective_share": ConstantPrior(0.9, 0.5, unit="usual tokens", labels=tuple(dict.fromkeys(groups))),
+    }
+
+
+def family_errors(values: Values, runs: BatchRuns) -> Float[Array, "rows 1"]:
+    """Logarithmic errors of one law for all groups, with a `sharpness` of one where there is none (a hyperbola).
+
+    The law counts all tokens, those before the runs as well: see `rest_critical_batch`.
+    """
+    share = jnp.atleast_1d(values["effective_share"])
+    effective = share[jnp.minimum(runs.group, share.shape[0] - 1)] * runs.usual_tokens
+    seen = jnp.asarray(runs.tokens_seen)
+    whole = power_critical_batch((seen + effective) / PIVOT, values["critical_batch_at_pivot"], values["exponent"])
+    critical = rest_critical_batch(whole, seen, effective, values["exponent"])
+    penalty = sharp_batch_penalty(runs.batch, critical, values.get("sharpness", jnp.ones(())))
+    return jnp.log(effective * penalty / runs.tokens)[:, None]
+
+
+def family_law(values: Mapping[str, Any]) -> PowerCriticalBatch:
+    """The fitted power law of the critical batch, as a component of a system."""
+    at_pivot, exponent, pivot = map(np.asarray, (values["critical_batch_at_pivot"], values["exponent"], PIVOT))
+    return PowerCriticalBatch(at_pivot, exponent, pivot, np.asarray(values.get("sharpness", 1.0)))
+
+
+def group_constants(
+    runs: BatchRuns,
+    groups: Sequence[str],
+    unit: str,
+    sharp: Sequence[str] = (),
+    known: ReferencePopulation | None = None,
+) -> ConstantPriors:
+    """Effective tokens and critical batch of each group by name, in the unit of its batches.
+
+    The effective tokens lie within a factor of some seven of what is usual in the group. The critical batch is
+    `ReferencePopulation.multiple` times the smallest batch, before any other is known.
+
+    **Arguments:**
+
+    - `sharp`: groups whose sharpness is fitted; that of the others is 1.
+    - `known`: of other benchmarks, by default that of the presets.
+    """
+    first = {name: place for place, name in reversed([*enumerate(groups)])}
+    known = known or reference_population()
+    names = list(dict.fromkeys(groups))
+    effective = {
+        f"effective_tokens[{name}]": ConstantPrior(float(runs.usual_tokens[first[name]]), 2.0, unit=unit)
+        for name in names
+    }
+    critical = {
+        f"critical_batch[{name}]": ConstantPrior(
+            known.multiple * float(runs.smallest_batch[first[name]]), known.spread, unit=unit
+        )
+        for name in names
+    }
+    return {**effective, **critical, **{f"sharpness[{name}]": SHARPNESS for name in names if name in sharp}}
+
+
+def group_errors(values: Values, runs: BatchRuns) -> Float[Array, "rows 1"]:
+    """Logarithmic errors of one curve for each group [McCandlish et al. 2018, sec. 2.3], see `group_constants`."""
+    names = [name.partition("[")[2] for name in values if name.startswith("critical_batch[")]
+    effective, critical, sharpness = (
+        jnp.stack([jnp.asarray(values.get(f"{word}[{name}", 1.0)) for name in names])[runs.group]
+        for word in ("effective_tokens", "critical_batch", "sharpness")
+    )
+    return jnp.log(effective * sharp_batch_penalty(runs.batch, critical, sharpness) / runs.tokens)[:, None]
+
+
+def excluded_hyperbolas(problem: FitProblem) -> dict[str, tuple[float, float]]:
+    """Sharpnesses that measurements determine: those whose 99 % interval does not hold 1, by name.
+
+    A sharpness that is fitted without need costs more at batches that were held out than it gains
+    [experiments/06_critical_batch].
+
+    **Arguments:**
+
+    - `problem`: with the sharpness of every group, or of a family, among its constants.
+    """
+    fitted = fit(problem)
+    ends = laplace_intervals(fitted, SHARPNESS_LEVEL)
+    return {
+        name: (float(low), float(high))
+        for name, low, high in zip(fitted.names, ends.lower, ends.upper, strict=True)
+        if name.startswith("sharpness") and not low <= 1.0 <= high
+    }

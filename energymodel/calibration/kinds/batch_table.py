@@ -1,0 +1,140 @@
+"""What does a file of runs to a target hold, which of its rows count, and in which unit are its batches?"""
+
+import numpy as np
+
+from energymodel.calibration.measurements import Measurements, optional
+from energymodel.errors import InputError
+
+SHOWN_LINES = 8
+SAME = 1e-9  # relative: amounts of a carry-over
+
+BATCH_COLUMNS = (
+    optional("group", "text", "what has one target: a size, a benchmark", "model", "benchmark"),
+    optional("batch_tokens", "token", "batch in tokens", "batch_size_tokens"),
+    optional(
+        "batch_sequences",
+        "sequence",
+        "batch in sequences or samples",
+        "batch_size_sequences",
+        "global_batch_size",
+        "batch_size",
+        "batch",
+    ),
+    optional("steps", "1", "steps to the target", "steps_to_target", "steps_mean"),
+    optional("tokens", "token", "tokens to the target", "tokens_to_target"),
+    optional(
+        "sequences",
+        "sequence",
+        "sequences or samples to the target",
+        "converge_mean_sequences",
+        "train_sequences_mean",
+        "samples",
+    ),
+    optional("parameters", "1", "parameters of the model, where groups are sizes of one family", "params_n", "params"),
+    optional("usual_tokens", "token", "tokens of the group's order of magnitude", "chinchilla_tokens"),
+    optional("tokens_seen", "token", "tokens of the checkpoint that the group's runs start from; empty from scratch"),
+    optional("sequence_length", "token", "tokens of a sequence, which turn sequences into tokens", "context"),
+    optional("run", "text", "number of a repeated measurement", "seed"),
+    optional("round", "text", "round of a benchmark; a value that a later round repeats counts once"),
+    optional("repeat_of_earlier_round", "text", "1 for a value that was carried over from an earlier round"),
+    optional("suspect", "text", "why a row is doubtful: such rows are left out"),
+)
+SETTING = ("group", "parameters", "batch_tokens", "batch_sequences", "run")
+AMOUNTS = ("tokens", "sequences", "steps")
+
+
+def counted_once(table: Measurements) -> tuple[Measurements, tuple[str, ...]]:
+    """The rows that count: none that is suspect, and none that carries over the value of another row.
+
+    A carry-over has the setting and the amount of another row, and another `round`, or it says so itself.
+
+    **Returns:** the rows, and notes that count those left out.
+
+    **Raises:** `InputError` if none is left.
+    """
+    suspect = table.text("suspect", "") != ""
+    carried = np.zeros(len(table), bool)
+    flagged = np.isin(np.char.lower(table.text("repeat_of_earlier_round", "")), ("1", "yes", "true"))
+    rounds, present = table.text("round", ""), [name for name in SETTING if name in table.columns]
+    amount = next((table.columns[name] for name in AMOUNTS if name in table.columns), np.zeros(len(table)))
+    first: dict[tuple[str, ...], list[int]] = {}
+    for row in [*np.flatnonzero(~flagged & ~suspect), *np.flatnonzero(flagged & ~suspect)]:
+        twins = first.setdefault(tuple(str(table.columns[name][row]) for name in present), [])
+        carried[row] = any(
+            np.isclose(amount[row], amount[twin], rtol=SAME, atol=0.0) and (flagged[row] or rounds[row] != rounds[twin])
+            for twin in twins
+        )
+        if not carried[row]:
+            twins.append(int(row))
+    notes = []
+    for left_out, words in (
+        (suspect, "left out, because the column `suspect` says why"),
+        (carried, "carried over from an earlier round, counted once"),
+    ):
+        if np.any(left_out):
+            notes.append(f"{_rows(int(np.sum(left_out)))} {words}: {_lines(table.lines[left_out])}.")
+    kept = table.select(~suspect & ~carried)
+    if not len(kept):
+        raise InputError(f"{table.path}: every row is marked in the column `suspect`. Clear it in rows to be fitted.")
+    return kept, tuple(notes)
+
+
+def _rows(count: int) -> str:
+    return f"{count} row{'s' * (count != 1)}"
+
+
+def _lines(lines: np.ndarray) -> str:
+    shown = ", ".join(str(line) for line in lines[:SHOWN_LINES])
+    more = f" and {len(lines) - SHOWN_LINES} more" if len(lines) > SHOWN_LINES else ""
+    return f"line{'s' * (len(lines) != 1)} {shown}{more}"
+
+
+def in_one_unit(table: Measurements) -> tuple[np.ndarray, np.ndarray, str]:
+    """Batch and amount to the target, both in tokens or both in sequences.
+
+    **Raises:** `InputError` for a column that is missing, or empty in some row.
+    """
+    numbers = {name: values for name, values in table.columns.items() if values.dtype.kind == "f"}
+    full = {name: values for name, values in numbers.items() if not np.any(np.isnan(values))}
+    for batch, amount in (("batch_tokens", "tokens"), ("batch_sequences", "sequences")):
+        to_target = (
+            full[amount] if amount in full else full[batch] * full["steps"] if {batch, "steps"} <= {*full} else None
+        )
+        if batch not in full or to_target is None:
+            continue
+        if batch == "batch_sequences" and "sequence_length" in full:
+            return full[batch] * full["sequence_length"], to_target * full["sequence_length"], "token"
+        return full[batch], to_target, amount[:-1]
+    needed = ("batch_tokens", "batch_sequences", *AMOUNTS, "sequence_length")
+    for name, values in numbers.items():
+        if name in needed and name not in full:
+            line = table.lines[int(np.flatnonzero(np.isnan(values))[0])]
+            raise InputError(
+                f'{table.path}, line {line}, column "{name}": empty. Write it in every row, leave it out, or choose '
+                "rows that have it with --where COLUMN=WORD."
+            )
+    batch = "batch_tokens" if "batch_tokens" in full else "batch_sequences"
+    missing, meaning = (
+        ("batch_tokens", "batch in tokens (or batch_sequences, in sequences)")
+        if batch not in full
+        else ("steps", f"steps to the target (or {batch.removeprefix('batch_')}, the amount to it)")
+    )
+    raise InputError(f'{table.path}, line 1: column "{missing}" is missing: {meaning}.')
+
+
+def tokens_seen(table: Measurements, groups: np.ndarray) -> np.ndarray:
+    """Tokens before the runs of each row's group [token]; 0 from scratch.
+
+    **Raises:** `InputError` for a group with more than one value.
+    """
+    seen = np.nan_to_num(table.columns.get("tokens_seen", np.zeros(len(table))))
+    for name in dict.fromkeys(groups.tolist()):
+        rows = np.flatnonzero(groups == name)
+        other = rows[seen[rows] != seen[rows[0]]]
+        if len(other):
+            raise InputError(
+                f'{table.path}, line {table.lines[other[0]]}, column "tokens_seen": {seen[other[0]]:g} token where '
+                f'line {table.lines[rows[0]]} has {seen[rows[0]]:g}. The runs of "{name}" start from one checkpoint: '
+                "write the same in all of its rows, or give runs from another checkpoint a group of their own."
+            )
+    return seen

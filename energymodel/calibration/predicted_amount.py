@@ -1,0 +1,60 @@
+"""How much does a fitted curve say that a setting takes that was not measured, and how sure is that?"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy import stats
+
+from energymodel.calibration.intervals import LEVEL
+from energymodel.calibration.least_squares import FitResult, LaneOptima, minimize_lanes
+
+
+class PredictedAmount(NamedTuple):
+    """Tokens or samples to the target of a group at a batch, with a 90 % interval, all in one unit."""
+
+    group: str
+    batch: float
+    amount: float
+    low: float
+    high: float
+    unit: str
+
+
+def predicted_amounts(
+    fitted: FitResult, table: Any, groups: Sequence[str], batches: Sequence[float], unit: str
+) -> tuple[PredictedAmount, ...]:
+    """Predictions at settings, with what is uncertain in the constants and the scatter of one measurement.
+
+    The ends are the model's at the constants that move a setting most for their likelihood, `z +- t C J / sqrt(J C J)`
+    [Hasofer & Lind 1974], so that they keep the shape of the curve; the scatter adds in squares.
+
+    **Arguments:**
+
+    - `table`: like the measured one, with 1 in place of the measured amounts.
+    - `groups`, `batches`: of its rows.
+    """
+    at_fit = _evaluated(fitted, table, fitted.coordinates[None], len(batches))
+    middle, slopes = at_fit.errors[0, :, 0], at_fit.slopes[0, :, 0]
+    quantile = stats.t.ppf(0.5 + 0.5 * LEVEL, fitted.freedom)
+    spread = np.sqrt(np.einsum("ri,ij,rj->r", slopes, fitted.covariance, slopes))
+    shift = quantile * slopes @ fitted.covariance / spread[:, None]
+    moved = _evaluated(
+        fitted, table, np.concatenate([fitted.coordinates - shift, fitted.coordinates + shift]), len(batches)
+    )
+    place = np.arange(len(batches))
+    ends = moved.errors[:, :, 0].reshape(2, len(batches), -1)[:, place, place] - middle
+    reach = np.hypot(ends, quantile * fitted.noise[0])
+    columns = (np.exp(middle + change) for change in (0.0, -reach[0], reach[1]))
+    return tuple(
+        PredictedAmount(group, float(batch), float(amount), float(low), float(high), unit)
+        for group, batch, amount, low, high in zip(groups, batches, *columns, strict=True)
+    )
+
+
+def _evaluated(fitted: FitResult, table: Any, points: Float[np.ndarray, "lanes n"], rows: int) -> LaneOptima:
+    """The model at points: searches of no steps, with the program of the fit."""
+    problem = fitted.problem
+    still = problem._replace(table=table, options=problem.options._replace(steps=0))
+    return minimize_lanes(still, fitted.prior, points, np.ones((1, rows, 1)), fitted.scale, held=np.ones(points.shape))

@@ -1,0 +1,233 @@
+"""How many times its smallest reference batch is the critical batch of a benchmark, and what does that predict?
+
+Held out are whole benchmarks, of which the smallest reference batch is known, and batches of a benchmark.
+"""
+
+import csv
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from scipy import optimize, special
+
+from energymodel.calibration.batch_curves import (
+    OPTIONS,
+    ReferencePopulation,
+    batch_runs,
+    excluded_hyperbolas,
+    group_constants,
+    group_errors,
+)
+from energymodel.calibration.calibrated_scenario import NORMAL_90
+from energymodel.calibration.calibration_case import BASE
+from energymodel.calibration.least_squares import FitProblem, fit
+from energymodel.learning.continued import ContinuedLearning
+from energymodel.learning.critical_batch import batch_penalty
+from energymodel.learning.learning import AbstractLearning
+from energymodel.presets.scenario import load_scenario
+
+DATA = Path(__file__).parents[1] / "data"
+FREEDOM = 4.0
+"""Of Student's distribution of the logarithm of the multiple: some benchmarks are far from all others."""
+MULTIPLES = np.geomspace(0.3, 3000.0, 200)
+NOISE, NOISE_ROWS = 0.04, 2.0
+"""First guess of the scatter of a benchmark's points, and the rows as which it counts: scatters differ."""
+PRETRAINING = {"gpt3": (2048.0, 1.0, 4000 * 1536 * 2048.0), "llama31_8b": (8192.0, 8192.0, 0.0)}
+"""Tokens of a sequence, of a unit of the amount, and of the checkpoint. GPT-3 has seen 4,000 steps of 1,536 sequences
+[mlcommons/training, large_language_model/megatron-lm/README.md, section 4]; Llama 3.1 8B begins from scratch."""
+SIZE = 1e11
+"""Parameters, which this law of critical batches does not depend on."""
+NAME = "all"
+"""Of the group in every fit, so that one compiled program serves all benchmarks."""
+
+Curve = Callable[[np.ndarray], np.ndarray]
+
+
+class Benchmark(NamedTuple):
+    """Reference points of a benchmark: batches in rising order, and mean amounts to its target."""
+
+    name: str
+    batch: np.ndarray
+    amount: np.ndarray
+
+
+def benchmarks() -> list[Benchmark]:
+    """The reference points in force: of each benchmark those of its last round, each carried-over value once.
+
+    A benchmark with the runs of another is the same under a new name, and counts once. Suspect rows are left out.
+    """
+    with (DATA / "mlperf_rcp.csv").open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if not row["suspect"]]
+    rounds: dict[str, dict[str, list[dict[str, str]]]] = {}
+    for row in rows:
+        rounds.setdefault(row["benchmark"], {}).setdefault(row["round"], []).append(row)
+    found: dict[frozenset[str], Benchmark] = {}
+    for name, by_round in sorted(rounds.items()):
+        several = [one for one, points in by_round.items() if len({row["global_batch_size"] for row in points}) > 1]
+        points = {float(row["global_batch_size"]): row for row in by_round[max(several)]}
+        batch = np.array(sorted(points))
+        amount = np.array([float(points[one]["converge_mean"]) for one in batch])
+        found.setdefault(frozenset(row["converge_list"] for row in points.values()), Benchmark(name, batch, amount))
+    return list(found.values())
+
+
+def log_likelihood(one: Benchmark) -> np.ndarray:
+    """Of `MULTIPLES` given the points of a benchmark, whose level and scatter are integrated out."""
+    ratio = one.batch / one.batch[0]
+    error = np.log(one.amount)[:, None] - np.log1p(ratio[:, None] / MULTIPLES)
+    squares = np.sum((error - error.mean(axis=0)) ** 2, axis=0)
+    return -0.5 * (len(ratio) - 1 + NOISE_ROWS) * np.log(NOISE_ROWS * NOISE**2 + squares)
+
+
+def population(known: Sequence[Benchmark]) -> ReferencePopulation:
+    """Median and spread of the multiple between benchmarks, of the highest marginal likelihood, and scatter of points.
+
+    The median is that of Student's distribution, the spread that of a normal one, which counts the far ones in full.
+    """
+    likelihoods = [log_likelihood(one) for one in known]
+    places = np.log(MULTIPLES)
+    centers, spreads = np.linspace(np.log(4.0), np.log(20.0), 81), np.geomspace(0.3, 2.0, 40)
+
+    def best(shape: Callable[[np.ndarray], np.ndarray]) -> tuple[float, float]:
+        prior = shape((places - centers[:, None, None]) / spreads[:, None])
+        prior -= special.logsumexp(prior, axis=-1, keepdims=True)
+        total = np.sum([np.asarray(special.logsumexp(prior + one, axis=-1)) for one in likelihoods], axis=0)
+        center, spread = np.unravel_index(np.argmax(total), total.shape)
+        return float(centers[center]), float(spreads[spread])
+
+    center, _ = best(lambda z: -0.5 * (FREEDOM + 1.0) * np.log1p(z**2 / FREEDOM))
+    _, spread = best(lambda z: -0.5 * z**2)
+    return ReferencePopulation(float(np.exp(center)), spread, float(np.median([scatter(one) for one in known])))
+
+
+def own_multiple(one: Benchmark) -> float:
+    """The multiple that fits all points of a benchmark best."""
+    return float(MULTIPLES[np.argmax(log_likelihood(one))])
+
+
+def scatter(one: Benchmark) -> float:
+    """Standard deviation of the points about the best hyperbola of a benchmark [1]; the guess counts as well."""
+    error = np.log(one.amount) - np.log1p(one.batch / one.batch[0] / own_multiple(one))
+    squares = float(np.sum((error - error.mean()) ** 2))
+    return float(np.sqrt((squares + NOISE_ROWS * NOISE**2) / (max(len(error) - 2, 0) + NOISE_ROWS)))
+
+
+def from_smallest(one: Benchmark, known: ReferencePopulation, deviations: float = 0.0) -> np.ndarray:
+    """Amounts at the larger batches of a benchmark from that at the smallest."""
+    critical = known.multiple * np.exp(deviations * known.spread) * one.batch[0]
+    penalty = np.asarray(batch_penalty(one.batch, critical))
+    return one.amount[0] * penalty[1:] / penalty[0]
+
+
+def held_out_benchmarks(found: Sequence[Benchmark]) -> list[dict[str, Any]]:
+    """Every larger batch of every benchmark, from its smallest and from all other benchmarks."""
+    rows = []
+    for one in found:
+        known = population([other for other in found if other.name != one.name])
+        low, high = (from_smallest(one, known, sign * NORMAL_90) for sign in (1.0, -1.0))
+        noise = np.exp(NORMAL_90 * np.sqrt(2.0) * known.noise)  # of both points
+        for batch, amount, predicted, least, most in zip(
+            one.batch[1:], one.amount[1:], from_smallest(one, known), low, high, strict=True
+        ):
+            rows.append(
+                {
+                    "benchmark": one.name,
+                    "batch_over_smallest": float(batch / one.batch[0]),
+                    "amount_over_smallest": float(amount / one.amount[0]),
+                    "predicted": float(predicted / one.amount[0]),
+                    "same_samples": 1.0,
+                    "in_interval": bool(least / noise <= amount <= most * noise),
+                }
+            )
+    return rows
+
+
+def straight_line(batch: np.ndarray, amount: np.ndarray) -> Curve:
+    """Amount as a straight line of the batch, by least squares of relative errors."""
+    slope, offset = np.polyfit(batch, amount, 1, w=1.0 / amount)
+    return lambda other: slope * other + offset
+
+
+def calibrated(batch: np.ndarray, amount: np.ndarray, known: ReferencePopulation, sharp: bool | None = None) -> Curve:
+    """The curve of `calibrate batch`; the sharpness is fitted if the points exclude 1, or always, or never."""
+    names = [NAME] * len(batch)
+    runs = batch_runs(names, batch, amount)
+
+    def problem(free: bool) -> FitProblem:
+        constants = group_constants(runs, names, "sequence", [NAME] if free else (), known)
+        return FitProblem(group_errors, constants, runs, noise=known.noise, options=OPTIONS)
+
+    fitted = fit(problem(bool(excluded_hyperbolas(problem(True))) if sharp is None else sharp))
+
+    def amounts(other: np.ndarray) -> np.ndarray:
+        table = batch_runs([NAME] * len(other), other, np.ones(len(other)))
+        return np.exp(np.asarray(group_errors(fitted.values, table))[:, 0])
+
+    return amounts
+
+
+def held_out_batches(found: Sequence[Benchmark]) -> list[dict[str, Any]]:
+    """Every batch of every benchmark from its other batches, at least two, and from all other benchmarks."""
+    rows = []
+    for one in found:
+        known = population([other for other in found if other.name != one.name])
+        for place, batch in enumerate(one.batch):
+            kept = np.arange(len(one.batch)) != place
+            if kept.sum() < 2:
+                continue
+            given = one.batch[kept], one.amount[kept]
+            curves = {
+                "predicted": calibrated(*given, known),
+                "sharpness_fitted": calibrated(*given, known, sharp=True),
+                "sharpness_one": calibrated(*given, known, sharp=False),
+                "straight_line": straight_line(*given),
+            }
+            guesses = {name: float(curve(one.batch[[place]])[0] / one.amount[place]) for name, curve in curves.items()}
+            rows.append(
+                {
+                    "benchmark": one.name,
+                    "batch": float(batch),
+                    "inside": bool(0 < place < len(one.batch) - 1),
+                    **guesses,
+                }
+            )
+    return rows
+
+
+def by_law(found: Sequence[Benchmark]) -> list[dict[str, Any]]:
+    """Pre-training benchmarks from their smallest batch by the law that `evaluate` has, with and without the tokens of
+    their checkpoint.
+    """
+    learning = load_scenario(BASE).system.learning
+    rows = []
+    for one in found:
+        if one.name not in PRETRAINING:
+            continue
+        length, unit, checkpoint = PRETRAINING[one.name]
+        for seen in dict.fromkeys((0.0, checkpoint)):
+            errors = _by_rest(ContinuedLearning(learning, np.asarray(seen)), one.batch * length, one.amount * unit)
+            rows.append(
+                {
+                    "benchmark": one.name,
+                    "tokens_seen": seen,
+                    "mean_error": float(np.mean(np.abs(errors))),
+                    "mean_signed_error": float(np.mean(errors)),
+                }
+            )
+    return rows
+
+
+def _by_rest(learning: AbstractLearning, batch: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    """Relative errors at the larger batches, where the effective tokens are those of the smallest."""
+
+    def needed(effective: float, batch: np.ndarray) -> np.ndarray:
+        with jax.enable_x64(True):
+            return np.asarray(learning.tokens_to(SIZE, np.full(batch.shape, effective), batch))
+
+    def excess(effective: float) -> float:
+        return float(needed(effective, batch[:1])[0] - tokens[0])
+
+    effective = float(optimize.brentq(excess, 1e-3 * tokens[0], 2.0 * tokens[0]))  # pyright: ignore[reportArgumentType]
+    return needed(effective, batch[1:]) / tokens[1:] - 1.0
