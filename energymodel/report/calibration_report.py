@@ -86,7 +86,8 @@ def _errors_table(found: Calibration) -> Table:
     if len(found.held_out) > SHOWN_GROUPS:
         table.add_row(f"... {len(found.held_out) - SHOWN_GROUPS} more: --json", "", *("" for _ in outputs))
     if found.held_out:
-        table.add_row("all, held out", str(found.rows), *(f"{found.held_out_mean[name]:.2f}" for name in outputs))
+        counted = sum(one.rows for one in found.held_out)
+        table.add_row("all, held out", str(counted), *(f"{found.held_out_mean[name]:.2f}" for name in outputs))
     table.add_row("all, in the fit", str(found.rows), *(f"{found.in_fit[name]:.2f}" for name in outputs))
     return table
 

@@ -159,3 +159,14 @@ def test_sequences_become_tokens_by_the_prior(tmp_path):
     assert any("Sequences have 8192 tokens" in note for note in found.notes)
     assert {one.unit for one in found.constants} == {"token"}
     assert json.dumps(calibration_json(found)["scenario"]).count("at_pivot") == 1
+
+
+def test_rows_without_an_amount_are_predicted(tmp_path):
+    rows = ["a,8,100", "a,16,120", "a,24,", "b,4,50", "b,40,"]
+    found = calibrated(tmp_path, "group,batch,samples", *rows)
+    assert found.rows == 3
+    assert [(one.group, one.batch) for one in found.predictions] == [("a", 24.0), ("b", 40.0)]
+    np.testing.assert_allclose(found.predictions[0].amount, 140.0, rtol=0.04)
+    np.testing.assert_allclose(found.predictions[1].amount, 50.0 * (MULTIPLE + 10.0) / (MULTIPLE + 1.0), rtol=0.01)
+    with pytest.raises(InputError, match='line 3: nothing was measured of "b"'):
+        calibrated(tmp_path, "group,batch,samples", "a,8,100", "b,16,")

@@ -98,6 +98,8 @@ def test_a_missing_column_is_named(tmp_path, kind):
     ],
 )
 def test_a_bad_cell_is_named_by_line_and_column(tmp_path, kind, word, pattern):
+    if kind == "batch" and not word:
+        return  # asks for a prediction, see test_batch_calibration.py
     header, rows, name = with_cell(kind, word)
     assert_refused(tmp_path, kind, header, rows, rf'm\.csv, line 3, column "{name}": {pattern}')
 
@@ -133,7 +135,8 @@ def test_laws_need_models_of_several_sizes(tmp_path):
         tmp_path, "batch", "batch_tokens,samples", ["8,1", "16,2"], '"steps" is missing: steps to the target'
     )
     assert_refused(tmp_path, "batch", "steps,samples", ["8,1", "16,2"], '"batch_tokens" is missing: batch in tokens')
-    assert_refused(tmp_path, "batch", "batch,steps", ["8,100", "16,"], 'line 3, column "steps": empty')
+    assert_refused(tmp_path, "batch", "batch,steps", ["8,", "16,"], 'line 2, column "steps": empty, as in all rows')
+    assert_refused(tmp_path, "batch", "batch,samples,tokens", ["8,100,", "16,,5"], 'line 2, column "tokens": empty')
 
 
 def test_a_layout_is_told_what_it_lacks_by_line(tmp_path):

@@ -35,7 +35,7 @@ from energymodel.calibration.calibration_case import (
     KnownNumber,
 )
 from energymodel.calibration.constant_priors import ConstantPriors
-from energymodel.calibration.kinds.batch_table import SETTING, counted_once, in_one_unit, tokens_seen
+from energymodel.calibration.kinds.batch_table import SETTING, counted_once, in_one_unit, tokens_seen, without_amount
 from energymodel.calibration.least_squares import FitOptions, FitProblem, FitResult
 from energymodel.calibration.measurements import Measurements, check_repeats
 from energymodel.calibration.predicted_amount import PredictedAmount, predicted_amounts
@@ -55,7 +55,10 @@ FARTHEST, BEYOND = 16.0, 2.0
 
 
 class _Runs(NamedTuple):
-    """Rows that count: their groups by name, what was measured, in which unit, and what a reader must know."""
+    """Rows that count: their groups by name, what was measured, in which unit, and what a reader must know.
+
+    `asked` are batches of rows without an amount, each with a measured row of its group.
+    """
 
     table: Measurements
     groups: np.ndarray
@@ -63,6 +66,7 @@ class _Runs(NamedTuple):
     amount: np.ndarray
     seen: np.ndarray
     unit: str
+    asked: list[tuple[int, float]]
     notes: tuple[str, ...]
 
     @property
@@ -86,8 +90,9 @@ def batch_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
 
 def _counted_runs(table: Measurements, prior: Scenario | None) -> _Runs:
     table, notes = counted_once(table)
+    table, without = without_amount(table)
     batch, amount, unit = in_one_unit(table)
-    check_repeats(table, (*SETTING, "round"))
+    check_repeats(table.select(~without), (*SETTING, "round"))
     sizes = table.columns.get("parameters")
     default = np.array(["all"] * len(table) if sizes is None else [f"{size:g} parameters" for size in sizes])
     groups = table.columns.get("group", default)
@@ -95,13 +100,24 @@ def _counted_runs(table: Measurements, prior: Scenario | None) -> _Runs:
         length = float(prior.system.workload.sequence)
         notes = (*notes, f"Sequences have {length:g} tokens, as those of {prior.name}.")
         batch, amount, unit = batch * length, amount * length, "token"
+    measured = np.flatnonzero(~without)
+    asked = []
+    for row in np.flatnonzero(without):
+        own = np.flatnonzero(groups[measured] == groups[row])
+        if not len(own):
+            raise InputError(
+                f'{table.path}, line {table.lines[row]}: nothing was measured of "{groups[row]}". Write the amount to '
+                "the target in one of its rows; those without are predicted."
+            )
+        asked.append((int(own[0]), float(batch[row])))
+    table, groups = table.select(measured), groups[measured]
     seen = tokens_seen(table, groups)
     if unit == "sequence" and np.any(seen > 0.0):
         raise InputError(
             f'{table.path}: "tokens_seen" needs batches in tokens. Add a column "sequence_length", the tokens of a '
             "sequence, or write batch_tokens."
         )
-    return _Runs(table, groups, batch, amount, seen, unit, notes)
+    return _Runs(table, groups, batch[measured], amount[measured], seen, unit, asked, notes)
 
 
 def _groups_case(runs: _Runs, prior_law: PowerCriticalBatch) -> CalibrationCase:
@@ -139,7 +155,7 @@ def _groups_case(runs: _Runs, prior_law: PowerCriticalBatch) -> CalibrationCase:
     else:
         notes.append(
             "No scenario follows from these rows: it takes one group, or sizes of one family with `parameters`, and "
-            "batches in tokens (or a `sequence_length`)."
+            "batches in tokens (or a `sequence_length`, or --prior SCENARIO with the same sequences)."
         )
     labels = np.array([f"{group}, batch {one:g}" for group, one in zip(runs.groups, runs.batch, strict=True)])
     return CalibrationCase(
@@ -155,7 +171,7 @@ def _groups_case(runs: _Runs, prior_law: PowerCriticalBatch) -> CalibrationCase:
         law_needs=(),
         trained_on=once if np.any(once) else None,
         not_kept=[f"{word}[{name}]" for name in runs.groups[once] for word in ("effective_tokens", "critical_batch")],
-        predictions=partial(_predictions, table, runs.groups, runs.unit),
+        predictions=partial(_predictions, table, runs),
     )
 
 
@@ -213,7 +229,7 @@ def _family_case(runs: _Runs, prior_law: PowerCriticalBatch) -> CalibrationCase:
         law=lambda values: _law_numbers(family_law(values)),
         law_needs=("critical_batch_at_pivot", "exponent"),
         trained_on=middle,
-        predictions=partial(_predictions, table, runs.groups, "token"),
+        predictions=partial(_predictions, table, runs),
     )
 
 
@@ -262,13 +278,13 @@ def _candidates(runs: BatchRuns, groups: np.ndarray, unit: str) -> Candidates:
     return Candidates(_settings(runs, settings), words)
 
 
-def _predictions(runs: BatchRuns, groups: np.ndarray, unit: str, fitted: FitResult) -> tuple[PredictedAmount, ...]:
-    """Amounts of every group at its smallest batch and its doublings."""
-    settings: list[tuple[int, float]] = []
-    for name in dict.fromkeys(groups.tolist()):
-        rows = np.flatnonzero(groups == name)
+def _predictions(table: BatchRuns, runs: _Runs, fitted: FitResult) -> tuple[PredictedAmount, ...]:
+    """Amounts at the batches of rows without one, or else of every group at its smallest batch and its doublings."""
+    settings = list(runs.asked)
+    for name in () if settings else runs.names:
+        rows = np.flatnonzero(runs.groups == name)
         lowest, highest = float(np.min(runs.batch[rows])), float(np.max(runs.batch[rows]))
         doublings = int(np.ceil(np.log2(max(FARTHEST, BEYOND * highest / lowest)) - 1e-9))
         settings += [(int(rows[0]), lowest * 2.0**power) for power in range(doublings + 1)]
-    names = [str(groups[row]) for row, _ in settings]
-    return predicted_amounts(fitted, _settings(runs, settings), names, [one for _, one in settings], unit)
+    names = [str(runs.groups[row]) for row, _ in settings]
+    return predicted_amounts(fitted, _settings(table, settings), names, [one for _, one in settings], runs.unit)

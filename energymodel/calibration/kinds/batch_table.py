@@ -79,6 +79,24 @@ def counted_once(table: Measurements) -> tuple[Measurements, tuple[str, ...]]:
     return kept, tuple(notes)
 
 
+def without_amount(table: Measurements) -> tuple[Measurements, np.ndarray]:
+    """Which rows have no amount to the target, and so ask for a prediction; the table has 1 in its place.
+
+    **Raises:** `InputError` if no row has one.
+    """
+    present = [name for name in AMOUNTS if name in table.columns]
+    if not present:
+        return table, np.zeros(len(table), bool)
+    without = np.all([np.isnan(table.columns[name]) for name in present], axis=0)
+    if np.all(without):
+        raise InputError(
+            f'{table.path}, line {table.lines[0]}, column "{present[0]}": empty, as in all rows. Write it in '
+            "those that were measured; the others are predicted."
+        )
+    filled = {name: np.where(without, 1.0, table.columns[name]) for name in present}
+    return Measurements(table.path, {**table.columns, **filled}, table.lines, table.notes), without
+
+
 def _rows(count: int) -> str:
     return f"{count} row{'s' * (count != 1)}"
 
