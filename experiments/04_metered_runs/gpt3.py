@@ -9,8 +9,8 @@ import equinox as eqx
 import jax
 import numpy as np
 from metered_runs import METERS, rows_of
-from node_power import node_power
 
+from energymodel.calibration.node_power import node_power
 from energymodel.compilation import compiler_options
 from energymodel.presets.scenario import load_scenario
 from energymodel.system.step import training_step

@@ -6,13 +6,13 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
-import node_power
 import numpy as np
 import preset_nodes
 
-from energymodel.calibration.intervals import laplace_intervals
-from energymodel.calibration.least_squares import FitProblem, fit, held_out_errors
+from energymodel.calibration.constant_priors import Values
+from energymodel.calibration.intervals import laplace_intervals, undetermined
+from energymodel.calibration.least_squares import FitProblem, FitResult, fit, held_out_errors
+from energymodel.calibration.node_power import CONSTANTS, NodeRuns, idle_reading, node_power_errors, node_runs
 from energymodel.presets.scenario import load_scenario
 
 DATA = Path(__file__).parents[1] / "data"
@@ -96,8 +96,15 @@ def traces() -> list[dict[str, Any]]:
 
 
 def idle_power(found: list[dict[str, Any]], submitter: str) -> float:
-    """Lowest power that a meter shows before a run [W]."""
-    return min(row["idle_w"] for row in found if row["submitter"] == submitter and row["idle_w"] is not None)
+    """Power of an idle node [W]: the lowest reading of each trace, but for those that began warm.
+
+    **Raises:** `ValueError` if every run began warm.
+    """
+    rows = [row for row in found if row["submitter"] == submitter]
+    reading = idle_reading(np.array([row["least_w"] for row in rows]), np.array([row["plateau_w"] for row in rows]))
+    if reading.power is None:
+        raise ValueError(f"{submitter}: no trace falls below half of its plateau. Take the idle power of a preset.")
+    return reading.power
 
 
 def relative_rates(found: list[dict[str, Any]]) -> dict[tuple[str, str], float]:
@@ -113,26 +120,32 @@ def relative_rates(found: list[dict[str, Any]]) -> dict[tuple[str, str], float]:
     return rates
 
 
-def node_runs(found: list[dict[str, Any]], idle: float, rates: dict[tuple[str, str], float]) -> node_power.NodeRuns:
-    """The table that the constants are fitted to."""
+def table_of(found: list[dict[str, Any]], idle: float, rates: dict[tuple[str, str], float]) -> NodeRuns:
+    """The table that the constants are fitted to: immersed nodes, which have no fans."""
     chip = load_scenario("gpt3-175b-h100").system.accelerator
-    efficiency = [row["supply_efficiency"] for row in found if row["supply_efficiency"]]
-    count = len(found)
     rated = float(chip.rated_power)
-
-    def same(value: float) -> Any:
-        return np.full(count, value)
-
-    return node_power.NodeRuns(
-        idle_power=same(idle),
-        chips=same(8.0),
-        rated_power=same(rated),
-        busy_power=same(float(chip.busy_power) / rated),
-        idle_chip=same(float(chip.idle_power) / rated),
-        efficiency=same(statistics.median(efficiency)),
-        relative_rate=jnp.array([rates[row["system"], row["benchmark"]] for row in found]),
-        power=jnp.array([row["node_power_w"] for row in found]),
+    return node_runs(
+        np.array([row["node_power_w"] for row in found]),
+        idle_power=idle,
+        chips=8.0,
+        rated_power=rated,
+        busy_power=float(chip.busy_power) / rated,
+        idle_chip=float(chip.idle_power) / rated,
+        efficiency=statistics.median(row["supply_efficiency"] for row in found if row["supply_efficiency"]),
+        relative_rate=np.array([rates[row["system"], row["benchmark"]] for row in found]),
+        fan_effort=0.0,
     )
+
+
+def errors_from(given: NodeRuns, fitted: FitResult, idle: float, groups: list[str] | None) -> np.ndarray:
+    """Relative errors with an idle power [W], and constants of the other groups or (`None`) of no run."""
+    if groups is None:
+        values: Values = {name: np.asarray(one.median) for name, one in CONSTANTS.items()}
+        logarithmic = np.asarray(node_power_errors(values, given))[:, 0]
+    else:
+        logarithmic = held_out_errors(fitted, groups)[:, 0]
+    predicted = np.asarray(given.power) * np.exp(logarithmic) + idle - np.asarray(given.idle_power)
+    return predicted / np.asarray(given.power) - 1.0
 
 
 def compute() -> dict[str, Any]:
@@ -141,33 +154,41 @@ def compute() -> dict[str, Any]:
     rates = relative_rates(table)
     idle = idle_power(shapes, METERS["AC"])
     ours = [row for row in table if (row["system"], row["benchmark"]) in rates and row["submitter"] == METERS["AC"]]
-    given = node_runs(ours, idle, rates)
-    fitted = fit(FitProblem(node_power.node_power_errors, node_power.CONSTANTS, given, noise=0.03))
-    held = held_out_errors(fitted, [row["benchmark"] for row in ours])[:, 0]
-    ends = laplace_intervals(fitted)
-    rated = idle + 8.0 * float(given.rated_power[0] * (1.0 - given.idle_chip[0]) / given.efficiency[0])
+    given = table_of(ours, idle, rates)
+    fitted = fit(FitProblem(node_power_errors, CONSTANTS, given, noise=0.03))
+    ends, unknown = laplace_intervals(fitted), undetermined(fitted)
     efficiency = float(given.efficiency[0])
     presets = preset_nodes.compute({**fitted.values, "supply_efficiency": efficiency})
     preset_idle = next(row["idle_w"] for row in presets if "immersed" in row["node"])
-    predicted = [float(row["node_power_w"] * np.exp(error)) for row, error in zip(ours, held, strict=True)]
+    parts = given.chips * given.rated_power * (1.0 - given.idle_chip) / given.efficiency
+    by = {word: [row[word] for row in ours] for word in ("benchmark", "system")}
+    errors = {
+        f"{known}{suffix}": errors_from(given, fitted, power, groups)
+        for known, power in (("", idle), ("preset_idle_", preset_idle))
+        for suffix, groups in (
+            ("benchmark_held_out", by["benchmark"]),
+            ("system_held_out", by["system"]),
+            ("priors_alone", None),
+        )
+    }
+    errors["rated"] = np.asarray((idle + parts) / given.power - 1.0)
     nodes = [
         {
             "system": row["system"],
             "benchmark": row["benchmark"],
             "node_power_w": row["node_power_w"],
-            "relative_rate": float(rate),
-            "held_out_w": power,
-            "held_out_error": power / row["node_power_w"] - 1.0,
-            "preset_error": (power + preset_idle - idle) / row["node_power_w"] - 1.0,
-            "rated_error": rated / row["node_power_w"] - 1.0,
+            "relative_rate": float(given.relative_rate[place]),
+            "held_out_w": row["node_power_w"] * (1.0 + float(errors["benchmark_held_out"][place])),
+            **{f"{name}_error": float(values[place]) for name, values in errors.items()},
         }
-        for row, rate, power in zip(ours, given.relative_rate, predicted, strict=True)
+        for place, row in enumerate(ours)
     ]
     return {
         "runs": table,
         "traces": shapes,
         "constants": [
             {"name": name, "value": float(value), "lower": float(lower), "upper": float(upper)}
+            | ({"determined": "no"} if name in unknown else {})
             for name, value, lower, upper in zip(
                 fitted.names, fitted.values.values(), ends.lower, ends.upper, strict=True
             )
@@ -177,14 +198,10 @@ def compute() -> dict[str, Any]:
         "preset_nodes": presets,
         "summary": [
             {
-                "quantity": "node power, benchmark held out",
-                "mean_error": float(np.mean([abs(row["held_out_error"]) for row in nodes])),
-                "largest_error": float(np.max([abs(row["held_out_error"]) for row in nodes])),
-            },
-            {
-                "quantity": "node power from the rated power of the chips",
-                "mean_error": float(np.mean([abs(row["rated_error"]) for row in nodes])),
-                "largest_error": float(np.max([abs(row["rated_error"]) for row in nodes])),
-            },
+                "known": name.replace("_", " "),
+                "mean_error": float(np.mean(np.abs(values))),
+                "largest_error": float(np.max(np.abs(values))),
+            }
+            for name, values in errors.items()
         ],
     }

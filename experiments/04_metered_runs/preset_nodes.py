@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from node_power import chip_power
 
+from energymodel.calibration.node_power import chip_power
 from energymodel.numerics import Numeric
 from energymodel.presets.scenario import load_scenario
 from energymodel.system.training_system import TrainingSystem

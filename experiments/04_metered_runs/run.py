@@ -32,24 +32,25 @@ def compute() -> outputs.Tables:
 
 def accuracy(tables: outputs.Tables) -> list[dict[str, Any]]:
     """Errors of node power of held-out benchmarks, and of the energy of the GPT-3 run by what is known of it."""
-    rated = next(row for row in tables["summary"] if "rated" in row["quantity"])
+    summary = {row["known"]: row for row in tables["summary"]}
+    rated = summary["rated"]["mean_error"]
+    cases = {
+        "benchmark held out": ("mean power of a node over a run", "benchmark"),
+        "system held out": ("mean power of a node over a run, idle power metered", "system"),
+        "preset idle benchmark held out": ("the same, idle power of the node from presets", "benchmark"),
+        "preset idle system held out": ("the same, idle power of the node from presets", "system"),
+        "preset idle priors alone": ("the same, from presets and priors without a fit", "every run"),
+    }
     rows = [
         outputs.accuracy(
-            "mean power of a node over a run",
-            [row["held_out_error"] for row in tables["nodes"]],
-            "benchmark",
-            "8 to 512 H100 of one cluster, five benchmarks and one fine-tuning",
-            f"rated power of the chips: {100.0 * rated['mean_error']:.0f} %; Newkirk et al. 2025: 11.4 %",
+            prediction,
+            [row[f"{known.replace(' ', '_')}_error"] for row in tables["nodes"]],
+            held_out,
+            "8 to 512 H100 of one immersed cluster, five benchmarks and one fine-tuning",
+            f"rated power of the chips: {100.0 * rated:.0f} %; Newkirk et al. 2025: 11.4 %",
         )
+        for known, (prediction, held_out) in cases.items()
     ]
-    rows.append(
-        outputs.accuracy(
-            "the same, idle power of the node from presets",
-            [row["preset_error"] for row in tables["nodes"]],
-            "benchmark",
-            "8 to 512 H100 of one immersed cluster",
-        )
-    )
     known = {row["known"]: row for row in tables["gpt3"]}
     for key, text in {
         "system, model, batch": "system, model and batch known",

@@ -1,0 +1,212 @@
+"""What does a node draw while its chips are busy a share of the time, and what do meters of nodes say about it?
+
+Four constants of a kind of node: its idle power, the power of a chip that waits, how busy a node by itself keeps its
+chips, and the share of the chips' power that its fans add.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Rows, Values
+from energymodel.numerics import Numeric
+from energymodel.physics.flow import server_fan_power
+from energymodel.physics.switching import average_power
+from energymodel.system.training_system import TrainingSystem
+
+HIGHEST_IDLE = 0.5
+"""Of the mean power of a run: a node that draws more is not idle. Idle nodes draw 0.25 to 0.42 of it."""
+LOWEST_SHARE = 0.05
+"""Of readings of idle power, which a gap in the log may have made too low: the idle power is their 5 % quantile."""
+
+
+class NodeRuns(NamedTuple):
+    """Metered runs, one row each; `node_runs` fills in what rows share.
+
+    - `idle_power`: of the idle node, at the meter [W]; a constant "idle_power" takes precedence.
+    - `chips`: in the node [1].
+    - `rated_power`: of a chip [W].
+    - `busy_power`: of a chip that computes all the time at full clock, were there no limit, over the rated power [1].
+    - `idle_chip`: power of an idle chip over the rated power [1].
+    - `efficiency`: from the meter to the chips, power supplies [1].
+    - `relative_rate`: samples per second and chip over those of one node by itself [1].
+    - `fan_effort`: power of the fans over their power at rated flow [1]: 0 for immersed nodes.
+    - `nodes`: of the run [1]; only a constant "node_exponent" needs them.
+    - `chip_power`: metered mean power of a chip over its rated power [1]; 0 where nobody metered it.
+    - `running`: 1 for a run, 0 for a reading of the idle node.
+    - `power`: mean power of a node over the run, at the meter [W].
+    """
+
+    idle_power: Rows
+    chips: Rows
+    rated_power: Rows
+    busy_power: Rows
+    idle_chip: Rows
+    efficiency: Rows
+    relative_rate: Rows
+    fan_effort: Rows
+    nodes: Rows
+    chip_power: Rows
+    running: Rows
+    power: Rows
+
+
+CONSTANTS: ConstantPriors = {
+    "waiting_power": ConstantPrior(0.25, 0.10, 0.05, 0.9, "1"),
+    "busy_share": ConstantPrior(0.80, 0.10, 0.2, 1.0, "1"),
+    "fan_fraction": ConstantPrior(0.10, 0.30, unit="1"),
+}
+"""Waiting power over rated power (prior: docs/physics.md B2, 140 of 700 W, and spinning kernels), the share of the time
+that chips of a node by itself are busy (prior: communication and idle gaps of a fifth), and power of the fans at rated
+flow over power of the chips above idle (prior: preset `dgx-h100`)."""
+
+
+def node_runs(power: Numeric, **columns: Numeric) -> NodeRuns:
+    """Rows of metered runs, where one number stands for all rows.
+
+    **Arguments:**
+
+    - `power`: of each run [W].
+    - `columns`: other fields of `NodeRuns`. By default a run is that of one node by itself, in a bath without fans,
+      whose chips nobody metered.
+    """
+    usual = {"relative_rate": 1.0, "fan_effort": 0.0, "nodes": 1.0, "chip_power": 0.0, "running": 1.0}
+    rows = np.shape(power)
+    given = {**usual, **columns, "power": power}
+    return NodeRuns(**{name: np.broadcast_to(np.asarray(value, np.float64), rows) for name, value in given.items()})
+
+
+def system_columns(system: TrainingSystem, coolant_temperature: Numeric) -> dict[str, float]:
+    """What a system says of its nodes: columns of `node_runs`.
+
+    **Arguments:**
+
+    - `coolant_temperature`: of the air or liquid that nodes get [K].
+
+    **Returns:** the idle power at the meter [W], with idle fans; chips, rated and relative powers; the fans' effort;
+    the efficiency of the power supplies at the load of a busy node.
+    """
+    chip, node = system.accelerator, system.node
+    idle_load = chip.idle_power + system.host_power(chip.idle_power, coolant_temperature)
+    busy_load = chip.rated_power + system.host_power(chip.rated_power, coolant_temperature)
+    efficiency = busy_load / system.facility.power_supply.input_power(busy_load)
+    return {
+        "idle_power": float(node.chips * idle_load / efficiency),
+        "chips": float(node.chips),
+        "rated_power": float(chip.rated_power),
+        "busy_power": float(jnp.asarray(chip.busy_power) / chip.rated_power),
+        "idle_chip": float(jnp.asarray(chip.idle_power) / chip.rated_power),
+        "efficiency": float(efficiency),
+        "fan_effort": float(system.facility.cooling.fan_effort(coolant_temperature)),
+    }
+
+
+def chip_power(busy_share: Numeric, busy_power: Numeric, waiting_power: Numeric) -> Float[Array, "..."]:
+    """Mean power of a chip over its rated power, `p = min(1, p_w + u (p_b - p_w))` [definition].
+
+    The law of `energymodel.system.operating_point` for runs of which only the busy share is known: the limit holds for
+    the mixture of busy and waiting, not for the busy part.
+
+    **Arguments:**
+
+    - `busy_share`: u, share of the time with kernels that compute [1].
+    - `busy_power`: p_b, over rated power, without a limit [1].
+    - `waiting_power`: p_w, over rated power [1].
+
+    **Returns:** share of the rated power [1], at most 1.
+    """
+    return jnp.minimum(1.0, average_power(waiting_power, busy_power, busy_share))
+
+
+def node_power(
+    idle_power: Numeric,
+    chips: Numeric,
+    rated_power: Numeric,
+    chip: Numeric,
+    idle_chip: Numeric,
+    efficiency: Numeric,
+    fan_fraction: Numeric = 0.0,
+    fan_effort: Numeric = 1.0,
+) -> Float[Array, "..."]:
+    """Power of a node at the meter, `P = P_idle + n P_rated (p - p_idle) (1 + f e) / eta` [definition].
+
+    Fans remove what the chips draw above idle, as in `energymodel.system.training_system.TrainingSystem.host_power`;
+    everything else draws as when idle. It agrees with `evaluate` up to power supplies whose efficiency depends on load.
+
+    **Arguments:**
+
+    - `idle_power`: P_idle of the node with its idle fans, at the meter [W].
+    - `chips`: n [1].
+    - `rated_power`: P_rated of a chip [W].
+    - `chip`, `idle_chip`: power of a chip, now and idle, over its rated power: p, p_idle [1].
+    - `efficiency`: of the power supplies between meter and chips, eta [1].
+    - `fan_fraction`: power of the fans at rated flow over power of the chips above idle, f [1].
+    - `fan_effort`: power of the fans over their power at rated flow, e [1]: `cooling.fan_effort` of a facility, which
+      is 0 in a bath, 0.15 behind cold plates, 1 in air and more in warm air.
+
+    **Returns:** power at the meter [W].
+    """
+    heat = jnp.asarray(chips) * rated_power * (jnp.asarray(chip) - idle_chip)
+    return jnp.asarray(idle_power) + (heat + server_fan_power(0.0, fan_fraction, heat, fan_effort)) / efficiency
+
+
+def predicted_power(values: Values, runs: NodeRuns) -> Float[Array, " rows"]:
+    """Mean node power [W] of runs.
+
+    The busy share falls with the rate that communication between nodes costs. Beside `CONSTANTS`, values may hold
+    "idle_power" [W], and "node_exponent" b [1] where rates are not known: `u = u_1 N^-b` on N nodes.
+    """
+    share = values.get("busy_share", jnp.ones(())) * runs.relative_rate
+    share = share * jnp.asarray(runs.nodes) ** -values.get("node_exponent", jnp.zeros(()))
+    metered = jnp.asarray(runs.chip_power) > 0.0
+    chip = jnp.where(metered, runs.chip_power, chip_power(share, runs.busy_power, values["waiting_power"]))
+    return node_power(
+        values.get("idle_power", jnp.asarray(runs.idle_power)),
+        runs.chips,
+        runs.rated_power,
+        jnp.where(jnp.asarray(runs.running) > 0.0, chip, runs.idle_chip),
+        runs.idle_chip,
+        runs.efficiency,
+        values["fan_fraction"],
+        runs.fan_effort,
+    )
+
+
+def node_power_errors(values: Values, runs: Any) -> Float[Array, "rows 1"]:
+    """Logarithmic errors."""
+    return jnp.log(predicted_power(values, runs) / runs.power)[:, None]
+
+
+class IdleReading(NamedTuple):
+    """What lowest readings of runs say of the idle power.
+
+    - `power`: of the idle node [W]; `None` where no reading can be one.
+    - `warm`, `lost`: whether a reading is too high for an idle node, or so low that the meter or its log had a gap.
+    """
+
+    power: float | None
+    warm: Bool[np.ndarray, " rows"]
+    lost: Bool[np.ndarray, " rows"]
+
+
+def idle_reading(lowest: Rows, mean: Rows, floor: float = 0.0) -> IdleReading:
+    """The idle power of a kind of node by the lowest readings of its runs.
+
+    A run often starts warm, so that its first readings are two or three times the idle power: of many runs the lowest
+    readings count, and none above `HIGHEST_IDLE` of the mean power of its run.
+
+    **Arguments:**
+
+    - `lowest`: reading of each run [W], before or in it; NaN where there is none.
+    - `mean`: power of each run [W].
+    - `floor`: what the idle chips draw by themselves [W]: a reading below it is none of the node.
+    """
+    lowest, mean = np.asarray(lowest, np.float64), np.asarray(mean, np.float64)
+    read = np.isfinite(lowest)
+    warm = read & (lowest > HIGHEST_IDLE * mean)
+    lost = read & (lowest <= floor)
+    idle = lowest[read & ~warm & ~lost]
+    power = float(np.quantile(idle, LOWEST_SHARE, method="lower")) if idle.size else None
+    return IdleReading(power, warm, lost)
