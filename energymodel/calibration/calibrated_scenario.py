@@ -131,6 +131,8 @@ def scenario_tables(
     tables = {"title": f"{CALIBRATED}{Path(source).name} on {title}"} | {
         name: value for name, value in tables.items() if name != "title"
     }
+    for path, preset in case.presets.items():
+        _lay(tables, f"{path}.preset", preset)
     known, values = dict(case.known_numbers), {one.name: one.value for one in constants}
     if case.law is not None and not undetermined_for_law(case, constants):
         known |= case.law(values)

@@ -91,6 +91,7 @@ class CalibrationCase(NamedTuple):
     - `form`: of the model, where there are several.
     - `not_kept`: constants that a written scenario does not keep as a prior, as they are not nearly normal.
     - `components`: by dotted path in a scenario, the component that numbers below it belong to, if not the prior's.
+    - `presets`: by dotted path in a scenario, the preset that takes the place of the prior's.
     - `predictions`: of settings that were not measured, from a fit.
     - `best`: which settings are best, from the fit, the usual logarithmic error of `outputs` held out, and the largest
       slowdown that is allowed.
@@ -115,6 +116,7 @@ class CalibrationCase(NamedTuple):
     form: ChosenForm | None = None
     not_kept: Sequence[str] = ()
     components: Mapping[str, str] = {}
+    presets: Mapping[str, str] = {}
     predictions: Callable[[FitResult], tuple[PredictedAmount, ...]] | None = None
     best: Callable[[FitResult, Mapping[str, float], float], Recommendation] | None = None
 

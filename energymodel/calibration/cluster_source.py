@@ -100,6 +100,14 @@ def measured_cluster(words: Mapping[str, str], folder: Path, default: str) -> st
         return default
 
 
+def chip_preset(word: str, where: str) -> str:
+    """The accelerator preset that a word means, such as "NVIDIA H100-SXM5-80GB".
+
+    **Raises:** `InputError` that begins with `where`.
+    """
+    return _preset_of(word, "hardware", ACCELERATORS, where, "accelerator")
+
+
 def is_known(cluster: str) -> bool:
     """Whether a word names a cluster: a preset, a file, or the parts of one that nobody has fitted."""
     return UNFITTED in cluster or cluster in names("clusters") or Path(cluster).suffix == ".toml"

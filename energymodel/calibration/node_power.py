@@ -156,12 +156,14 @@ def predicted_power(values: Values, runs: NodeRuns) -> Float[Array, " rows"]:
     """Mean node power [W] of runs.
 
     The busy share falls with the rate that communication between nodes costs. Beside `CONSTANTS`, values may hold
-    "idle_power" [W], and "node_exponent" b [1] where rates are not known: `u = u_1 N^-b` on N nodes.
+    "idle_power" [W], and "node_exponent" b [1] where rates are not known: `u = u_1 N^-b` on N nodes. Where all chips
+    are metered, neither their waiting power nor a busy share is needed; a bath needs no fans.
     """
     share = values.get("busy_share", jnp.ones(())) * runs.relative_rate
     share = share * jnp.asarray(runs.nodes) ** -values.get("node_exponent", jnp.zeros(()))
     metered = jnp.asarray(runs.chip_power) > 0.0
-    chip = jnp.where(metered, runs.chip_power, chip_power(share, runs.busy_power, values["waiting_power"]))
+    waiting = values.get("waiting_power", jnp.asarray(runs.idle_chip))
+    chip = jnp.where(metered, runs.chip_power, chip_power(share, runs.busy_power, waiting))
     return node_power(
         values.get("idle_power", jnp.asarray(runs.idle_power)),
         runs.chips,
@@ -169,7 +171,7 @@ def predicted_power(values: Values, runs: NodeRuns) -> Float[Array, " rows"]:
         jnp.where(jnp.asarray(runs.running) > 0.0, chip, runs.idle_chip),
         runs.idle_chip,
         runs.efficiency,
-        values["fan_fraction"],
+        values.get("fan_fraction", jnp.zeros(())),
         runs.fan_effort,
     )
 

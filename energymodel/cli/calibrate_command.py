@@ -24,7 +24,7 @@ EXTENSIONS = (".toml", ".json")
 FIGURES = (".svg", ".png")
 
 
-Kind = Annotated[str, typer.Argument(metavar="KIND", help="power, step-time, loss or batch; see --columns.")]
+Kind = Annotated[str, typer.Argument(metavar="KIND", help="power, step-time, loss, batch or node; see --columns.")]
 TableFile = Annotated[Path | None, typer.Argument(metavar="CSV", help="Measurements, one row each, with a header.")]
 Prior = Annotated[
     str | None,

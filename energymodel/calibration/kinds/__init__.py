@@ -5,9 +5,11 @@ from energymodel.calibration.kinds.batch import batch_case
 from energymodel.calibration.kinds.batch_table import BATCH_COLUMNS
 from energymodel.calibration.kinds.loss import LOSS_COLUMNS, loss_case
 from energymodel.calibration.kinds.measured_steps import measured_steps
+from energymodel.calibration.kinds.node import node_case
 from energymodel.calibration.kinds.power import POWER_FORMS, power_case
 from energymodel.calibration.kinds.power_table import POWER_COLUMNS, power_table
 from energymodel.calibration.kinds.step_time import STEP_TIME_COLUMNS, step_time_case
+from energymodel.calibration.node_table import NODE_COLUMNS, read_node_table
 
 KINDS: dict[str, MeasurementKind] = {
     "power": MeasurementKind(
@@ -18,4 +20,7 @@ KINDS: dict[str, MeasurementKind] = {
     ),
     "loss": MeasurementKind("loss of trained models of some sizes after some tokens", LOSS_COLUMNS, loss_case),
     "batch": MeasurementKind("tokens or steps to a target at some batches", BATCH_COLUMNS, batch_case, fewest_rows=1),
+    "node": MeasurementKind(
+        "mean power of whole nodes in some runs, and idle", NODE_COLUMNS, node_case, reader=read_node_table
+    ),
 }
