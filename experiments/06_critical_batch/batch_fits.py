@@ -180,7 +180,9 @@ def convergence_tables() -> dict[str, list[dict[str, Any]]]:
         "count": len(points),
         "share": float(np.mean([row["in_interval"] for row in points])),
     }
-    same, line = (mean_error(np.log1p(one)) for one in (errors(near, "same_samples", amount), errors(batches, "straight_line")))
+    same, line = (
+        mean_error(np.log1p(one)) for one in (errors(near, "same_samples", amount), errors(batches, "straight_line"))
+    )
     return {
         "reference_population": [{"benchmarks": len(found), **known._asdict()}],
         "convergence_benchmarks": rows,
