@@ -36,12 +36,15 @@ def test_formats_of_known_devices():
         "b200-sxm": {"fp8", "fp4", "tf32", "fp32"},
         "tpu-v4": {"tf32", "fp32"},
         "mi250x": {"tf32", "fp32"},
+        "mi355x": {"fp8", "fp4", "fp32"},
+        "rtx-3090": {"tf32", "fp32"},
+        "rtx-4090": {"fp8", "tf32", "fp32"},
     }
     for name, formats in expected.items():
         device = read_preset("hardware", name)
         rates = {one for one in ("fp8", "fp4", "tf32", "fp32") if device[f"peak_flops_{one}"]["value"] > 0.0}
         assert rates == formats, name
-    assert {"gb200", "gb300", "b200-sxm", "b300-sxm"} == {
+    assert {"gb200", "gb300", "b200-sxm", "b300-sxm", "rtx-5090", "rtx-pro-6000", "mi355x"} == {
         name for name in names("hardware") if read_preset("hardware", name).get("peak_flops_fp4", {}).get("value")
     }
 
