@@ -4,6 +4,7 @@ The model knows shares: at 1 the chip runs at its reference clock, at which its 
 MHz (`nvidia-smi -lgc 1200`), so that both are read and written.
 """
 
+import math
 from typing import Any, NamedTuple
 
 from energymodel.errors import InputError
@@ -14,6 +15,9 @@ from energymodel.units import convert, parse_quantity
 CLOCK = "plan.clock"
 REFERENCE_CLOCK = "system.accelerator.reference_clock"
 ROUNDING = 2e-3  # of a clock: presets state the ends of its range to four digits
+
+LEAST_MEGAHERTZ = 50.0
+"""A bare number from here on is no share with a slip of the decimal point, but MHz without their unit."""
 
 
 class ClockScale(NamedTuple):
@@ -42,11 +46,27 @@ class ClockScale(NamedTuple):
         **Raises:** `InputError` for a clock outside the range of the accelerator.
         """
         if not is_frequency(given):
+            self._refuse_bare_megahertz(given, where)
             return given
         if is_quantity(given):
             value = convert(float(given["value"]), given["unit"], "Hz", where)
             return {**given, "value": self.share_of(value, where), "unit": "1"}
         return self.share_of(parse_quantity(given, "Hz", where), where)
+
+    def _refuse_bare_megahertz(self, given: Any, where: str) -> None:
+        """Refuse a number that can only have been meant in MHz.
+
+        **Raises:** `InputError` that says how to write it.
+        """
+        try:
+            number = float(given["value"] if is_quantity(given) else given)
+        except (TypeError, ValueError):
+            return  # what it is instead is told where it is read
+        if LEAST_MEGAHERTZ <= number < math.inf:
+            raise InputError(
+                f"{where}: {number:g} has no unit, and as a share of the reference clock it is above 1. "
+                f'Did you mean "{number:g} MHz"?'
+            )
 
     def share_of(self, frequency: float, where: str) -> float:
         """A frequency [Hz] as a share of the reference clock [1].

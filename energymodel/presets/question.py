@@ -132,8 +132,9 @@ def _range(path: str, bounds: Any, units: Mapping[str, str], clocks: ClockScale 
     if not isinstance(ends, Sequence) or len(ends) != 2 or "" in ends:
         raise InputError(f"vary {path}: {bounds!r} is not a range. Give LOW:HIGH, such as plan.clock=0.5:1.")
     unit, (low, high) = _unit(path, units), ends
-    if path == CLOCK and clocks and is_frequency(high):
-        low = f"{low} {_unit_of(high)}" if isinstance(low, str) and not _unit_of(low) else low
+    if path == CLOCK and clocks:
+        if is_frequency(high) and isinstance(low, str) and not _unit_of(low):
+            low = f"{low} {_unit_of(high)}"
         low, high = (clocks.share(end, f"vary {path}") for end in (low, high))
     if unit != "1" and isinstance(low, str) and isinstance(high, str) and not _unit_of(low):
         low = f"{low} {_unit_of(high)}"

@@ -45,6 +45,8 @@ def test_the_ends_of_the_range_are_in_it(end):
         ("1200 W", ["plan.clock", "1200 W"]),
         ("0 MHz", ["plan.clock: 0 MHz is below"]),
         ("1.2", ["plan.clock", "1.2"]),
+        ("1200", ["plan.clock: 1200 has no unit", 'Did you mean "1200 MHz"?']),
+        (1200.0, ["plan.clock: 1200 has no unit"]),
         ("0.1", ["0.1 is outside 0.1885 to 1", "345 MHz to 1830 MHz"]),
     ],
 )
@@ -58,8 +60,13 @@ def test_clock_out_of_range_is_refused_in_both_units(given, words):
 def test_a_range_of_clocks_may_be_in_megahertz(ends):
     question = load_scenario(SMALL).with_question(vary={"plan.clock": ends}).optimize
     assert question.vary["plan.clock"] == pytest.approx((0.5, 0.8))
+
+
+def test_a_range_beyond_the_chip_is_refused():
     with pytest.raises(InputError, match=r"vary plan\.clock: 1900 MHz is above"):
         load_scenario(SMALL).with_question(vary=["plan.clock=915:1900 MHz"])
+    with pytest.raises(InputError, match=r'900 has no unit.*Did you mean "900 MHz"'):
+        load_scenario(SMALL).with_question(vary=["plan.clock=900:1500"])
 
 
 def test_an_axis_of_clocks_may_be_in_megahertz():
