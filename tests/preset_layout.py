@@ -162,7 +162,12 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
         "miscellaneous_fraction": "1",
         "power_limit": "W",
         "ramp_limit": "K/s",
+        "response_time": "s",
+        "storage": ("EnergyStorage",),
+        "swing_limit": "W",
+        "power_ramp_limit": "W/s",
     },
+    "EnergyStorage": {"energy": "J", "power": "W", "efficiency": "1", "energy_price": "USD/J", "power_price": "USD/W"},
     "Regulator": {"rated_power": "W", "fixed_loss": "1", "proportional_loss": "1", "quadratic_loss": "1"},
     "Distribution": {"voltage": "V", "resistance": "ohm"},
     "Cooling": {

@@ -43,7 +43,8 @@ def smoothed_swing(
     flat = dP * b / (b + returned)
     most = jnp.minimum(jnp.asarray(power), jnp.minimum(power * b / back, energy / back))
     taken = jnp.where(some, jnp.minimum(most, flat), 0.0)
-    return Smoothed(dP - taken * (1.0 + returned / b), taken * w * (1.0 - jnp.asarray(efficiency)) / T)
+    left = jnp.maximum(dP - taken * (1.0 + returned / b), 0.0)  # rounding leaves less than nothing
+    return Smoothed(left, taken * w * (1.0 - jnp.asarray(efficiency)) / T)
 
 
 def stored_ramp(

@@ -28,7 +28,11 @@ DEFINED = {
     "fraction",
     "included_lanes",
     "own_share",
+    "energy",  # of storage that a scenario may give
+    "power",
     "power_limit",
+    "power_ramp_limit",
+    "swing_limit",
     "protocol_latency",
     "ramp_limit",
     "ratio",
@@ -45,6 +49,8 @@ DISTRIBUTION = re.compile(
 
 # Fields that may be zero; all others are positive.
 ZERO_ALLOWED = {
+    "energy",
+    "power",
     "lane_power",
     "static_power",
     "included_lanes",
@@ -255,6 +261,7 @@ CLASSES = {
     "Transformer": "energymodel.performance.workload",
     "Regulator": "energymodel.physics.delivery",
     "Distribution": "energymodel.physics.delivery",
+    "EnergyStorage": "energymodel.physics.energy_storage",
     "Cooling": "energymodel.physics.cooling",
     "SinglePhaseLoop": "energymodel.physics.cooling",
     "TwoPhaseLoop": "energymodel.physics.cooling",

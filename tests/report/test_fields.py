@@ -48,6 +48,8 @@ def test_every_output_has_a_unit_in_its_key():
     suffixes = {
         "J": "",
         "W": "_w",
+        "W/s": "_w_per_s",
+        "Hz": "_hz",
         "s": "_s",
         "K": "_k",
         "B": "_b",
