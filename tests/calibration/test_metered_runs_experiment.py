@@ -1,7 +1,10 @@
 """Does the experiment on metered runs still give what it states, and does its law of node power hold by hand?"""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.test_util import check_grads
 
 from energymodel.calibration import node_power
 from energymodel.calibration.node_power import CONSTANTS, idle_reading, node_runs, predicted_power
@@ -60,6 +63,17 @@ def test_the_law_is_that_of_evaluate(facility, coolant):
     found = np.asarray(predicted_power({name: np.asarray(one) for name, one in values.items()}, runs))
     host = np.asarray(system.host_power(chip, temperature))
     np.testing.assert_allclose(found * columns["efficiency"], 8.0 * (chip + host), rtol=1e-6)
+
+
+def test_gradients_of_node_power_are_finite_at_the_limit_and_without_fans():
+    for effort in (0.0, 1.3):
+
+        def power(share, fraction, effort=effort):
+            chip = node_power.chip_power(share, 1.2, 0.3)
+            return node_power.node_power(2000.0, 8.0, 0.7, chip, 0.1, 0.97, fraction, effort) / 2000.0
+
+        check_grads(power, (jnp.asarray(0.6), jnp.asarray(0.1)), order=2, modes=("fwd", "rev"))
+        assert np.all(np.isfinite(jax.grad(power, argnums=(0, 1))(1.0, 0.1)))
 
 
 def test_warm_starts_and_gaps_are_no_idle_readings():

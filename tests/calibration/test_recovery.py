@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from energymodel.calibration import batch_curves as batch
-from energymodel.calibration import device_power
-from energymodel.calibration.constant_priors import Values, joint_prior, values_of
+from energymodel.calibration import device_power, node_power
+from energymodel.calibration.constant_priors import ConstantPrior, Values, joint_prior, values_of
 from energymodel.calibration.intervals import outer_intervals, undetermined
-from energymodel.calibration.kinds import loss, power, step_time
+from energymodel.calibration.kinds import loss, node, power, step_time
 from energymodel.calibration.layout_table import INPUTS, layouts
 from energymodel.calibration.least_squares import FitOptions, FitProblem, fit
 from energymodel.learning.critical_batch import batch_penalty
@@ -103,6 +103,33 @@ def test_constants_of_the_loss_law_are_covered(weighed):
     problem = loss.loss_law_problem(loss.TrainedModels(size, tokens, size))
     if weighed:
         problem = problem._replace(options=FitOptions(), noise=0.01)
+    assert_covered(coverage(problem, repetition))
+
+
+@pytest.mark.slow
+def test_constants_of_metered_nodes_are_covered():
+    """Twenty nodes in air at five rates, every other one with metered chips, and their idle power."""
+    rate, chip = np.tile(np.linspace(0.3, 1.0, 5), 4), np.tile([0.0, 0.4, 0.0, 0.9], 5)
+    given = node_power.node_runs(
+        np.ones(21),
+        idle_power=0.0,
+        chips=8.0,
+        rated_power=700.0,
+        busy_power=8.0 / 7.0,
+        idle_chip=75.0 / 700.0,
+        efficiency=0.975,
+        fan_effort=1.0,
+        relative_rate=np.append(rate, 1.0),
+        chip_power=np.append(chip, 0.0),
+        running=np.append(np.ones(20), 0.0),
+    )
+    constants = {"idle_power": ConstantPrior(2900.0, 0.25, 1300.0, unit="W"), **node_power.CONSTANTS}
+
+    def repetition(generator):
+        values, truth = drawn(constants, generator)
+        return truth, given._replace(power=multiplied(node_power.predicted_power(values, given), generator))
+
+    problem = FitProblem(node_power.node_power_errors, constants, given, noise=node.NOISE, options=node.OPTIONS)
     assert_covered(coverage(problem, repetition))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from energymodel.calibration.calibration_case import BASE, CalibrationCase, Candidates, FittedNumber, Grouping
 from energymodel.calibration.cluster_source import PLACEHOLDER, chip_preset
-from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors
+from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Values
 from energymodel.calibration.least_squares import FitOptions, FitProblem
 from energymodel.calibration.measurements import Measurements
 from energymodel.calibration.node_power import (
@@ -29,13 +29,23 @@ from energymodel.presets.scenario import Scenario, load_scenario
 from energymodel.system.training_system import TrainingSystem
 
 CHIP, NODE = "system.accelerator", "system.node"
-OPTIONS = FitOptions(starts=4, tolerance=1e-7, steps=100, noise_counts=8.0)
-NOISE = 0.03
+OPTIONS = FitOptions(starts=4, tolerance=1e-7, steps=100, noise_counts=4.0)
+NOISE = 0.02
 IDLE_WEIGHT = 3.0  # of an idle reading, which knows nothing of busy shares
-IDLE_SPREAD = 0.25  # of what a node draws beside idle chips and fans
+IDLE_SPREAD, UNREAD_SPREAD = 0.25, 0.1  # of what a node draws beside idle chips and fans; without an idle reading
 FACILITIES = {"air": "air-cooled", "liquid": "direct-liquid", "immersion": "immersion"}
 """Facility of each cooling type, where that of the prior has another."""
-COOLING_WORDS = {"immers": "immersion", "liquid": "liquid", "water": "liquid", "cold plate": "liquid", "air": "air"}
+COOLING_WORDS = {
+    "immers": "immersion",
+    "liquid": "liquid",
+    "water": "liquid",
+    "cold plate": "liquid",
+    "neptune": "liquid",
+    "dlc": "liquid",
+    "air": "air",
+    "fan": "air",
+}
+"""Parts of what submitters call the cooling of their nodes; the first that fits."""
 AIR, NONE = 0.5, 0.0  # effort of fans above which nodes are in air, and without fans
 ANY_IDLE = "idle node"
 SAME_CHIP = 0.05  # difference of rated powers
@@ -85,7 +95,9 @@ def node_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
     if not np.all(np.isfinite(metered)):
         rate, chip_constants = _busy_law(settings, notes)
         chip_constants["waiting_power"] = _waiting(static / rated, (static + spin) / rated)
-    constants = _constants(chip_constants, shared, floor, system)
+    spread = UNREAD_SPREAD if idle is None else IDLE_SPREAD
+    idle_prior = ConstantPrior(max(shared["idle_power"], 1.05 * floor), spread, floor, unit="W")
+    constants = {"idle_power": idle_prior, **chip_constants, **_fan_constants(shared["fan_effort"], system)}
     runs = node_runs(
         np.append(power, idle or shared["idle_power"]),
         **{**shared, "fan_effort": np.append(efforts, shared["fan_effort"])},
@@ -94,6 +106,9 @@ def node_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
         chip_power=np.append(np.nan_to_num(metered) / rated, 0.0),
         running=np.append(np.ones(len(power)), 0.0),
     )
+    medians: Values = {name: np.asarray(one.median) for name, one in constants.items()}
+    errors = np.expm1(np.abs(np.asarray(node_power_errors(medians, runs))[: len(power)]))
+    notes.append(f"The priors alone, without any of these rows, err by {100 * np.mean(errors):.1f} % on average.")
     groups, word = _groups(settings)
     if len(table) > len(power):
         notes.append(f"{len(table):,} rows are averaged to {len(power)} settings.")
@@ -164,7 +179,7 @@ def _cooled(table: Measurements, scenario: Scenario, notes: list[str]) -> tuple[
             if kind is None:
                 raise InputError(
                     f'{table.path}, line {line}, column "cooling": unknown cooling "{word}". Write air, liquid or '
-                    "immersion."
+                    "immersion, or for all rows --column cooling=WORD."
                 )
             kinds.setdefault(kind, int(line))
     if len(kinds) > 1:
@@ -181,7 +196,8 @@ def _cooled(table: Measurements, scenario: Scenario, notes: list[str]) -> tuple[
     name = FACILITIES[wanted]
     other_cooling = load_scenario(PLACEHOLDER, {"system.facility": name}).system.facility.cooling
     notes.append(
-        f"The scenario takes the facility {name}: the nodes are cooled by {wanted}, those of the prior by {own}."
+        f"The scenario takes the facility {name}: the nodes are cooled by {wanted}, those of the prior by {own}. The "
+        "power and limits of the prior's site are lost: lay your own over it."
     )
     return eqx.tree_at(lambda one: one.facility.cooling, system, other_cooling), name
 
@@ -244,7 +260,7 @@ def _idle(table: Measurements, floor: float, preset: float, notes: list[str]) ->
     names = [name for name in ("idle_power_w", "pre_run_min_power_w", "min_power_w") if name in table.columns]
     mean = table.columns["node_power_w"]
     if not names:
-        notes.append(f"No idle power and no lowest reading: the idle power is that of the prior, {preset:.0f} W.")
+        notes.append(f"No idle power and no lowest reading: the prior's {preset:.0f} W are used.")
         return None
     lowest = np.fmin.reduce([table.columns[name] for name in names])
     found = idle_reading(lowest, mean, floor)
@@ -313,16 +329,12 @@ def _waiting(static: float, waiting: float) -> ConstantPrior:
     return ConstantPrior(min(max(waiting, lowest + 0.02), 0.88), 0.08, lowest, 0.9)
 
 
-def _constants(
-    of_chips: Mapping[str, ConstantPrior], shared: Mapping[str, float], floor: float, system: TrainingSystem
-) -> ConstantPriors:
-    """Priors of all constants: idle power and fans are those of the prior's node."""
-    idle = ConstantPrior(max(shared["idle_power"], 1.05 * floor), IDLE_SPREAD, floor, unit="W")
-    constants = {"idle_power": idle, **of_chips}
-    if shared["fan_effort"] > NONE:
-        median = max(float(system.node.fan_fraction), 0.01)
-        constants["fan_fraction"] = CONSTANTS["fan_fraction"]._replace(median=median)
-    return constants
+def _fan_constants(effort: float, system: TrainingSystem) -> ConstantPriors:
+    """Prior of the share of the fans, that of the prior's node, unless there are none."""
+    if effort <= NONE:
+        return {}
+    median = max(float(system.node.fan_fraction), 0.01)
+    return {"fan_fraction": CONSTANTS["fan_fraction"]._replace(median=median)}
 
 
 def _fitted_numbers(
