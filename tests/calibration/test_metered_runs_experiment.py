@@ -82,6 +82,9 @@ def test_warm_starts_and_gaps_are_no_idle_readings():
     assert found.power == 2100.0
     assert found.warm.tolist() == [False, False, True, False, False]
     assert found.lost.tolist() == [False, False, False, True, False]
+    # Of a hundred readings, three gaps do not count, and neither do the warmer half.
+    many = np.concatenate([np.full(3, 1200.0), np.linspace(2100.0, 3400.0, 97)])
+    assert idle_reading(many, np.full(100, 7000.0)).power == pytest.approx(2120.0, abs=20.0)
     assert idle_reading(np.array([4000.0]), np.array([7000.0])).power is None
 
 

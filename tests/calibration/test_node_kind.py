@@ -114,7 +114,11 @@ def test_metered_runs_of_a_cluster_are_predicted_held_out():
     assert waiting.laplace[0] < 0.308 < waiting.laplace[1]  # experiments/04_metered_runs
     assert found.tables["system"]["facility"]["preset"] == "immersion"
     assert not any(one.name == "fan_fraction" for one in found.constants)
-    assert load_scenario({**found.tables, "name": "immersed"}).system.node.overhead_power > 1000.0
+    system = load_scenario({**found.tables, "name": "immersed"}).system
+    assert float(system.node.overhead_power) > 1000.0
+    chip = system.accelerator
+    spinning = float(chip.leakage.power) + float(chip.fixed_power) + float(chip.spin_power(1.0))
+    np.testing.assert_allclose(spinning / float(chip.rated_power), waiting.value, rtol=1e-5)
 
 
 def test_a_run_at_two_meters_is_refused():
@@ -127,6 +131,7 @@ def test_a_run_at_two_meters_is_refused():
     [
         (["1x,a,7000,4000", "1x,b,7200,4100"], r"No reading .* can be idle: the prior's \d+ W are used.*line 2"),
         (["1x,a,7000,2900", "1x,b,7200,-43"], r"2900 W.*1 at or below the \d+ W that idle chips .*line 3"),
+        (["1x,a,9000,4100", "1x,b,9200,4200"], r"4100 W, are 4\d % above the idle power of the prior.*warm"),
         (["1x,a,7000,2900", "1x,b,7200,6000"], r"2900 W.*1 above 50 % .* began warm \(line 3"),
     ],
 )
@@ -138,7 +143,7 @@ def test_readings_that_cannot_be_idle_are_named(tmp_path, rows, note):
         assert not idle.determined
         assert idle.value == pytest.approx(idle.prior, rel=0.1)
     else:
-        assert idle.value == pytest.approx(2900.0, rel=0.02)
+        assert idle.value == pytest.approx(float(note[:4]), rel=0.03)
 
 
 @pytest.mark.parametrize(

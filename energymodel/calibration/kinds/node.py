@@ -48,6 +48,7 @@ COOLING_WORDS = {
 """Parts of what submitters call the cooling of their nodes; the first that fits."""
 AIR, NONE = 0.5, 0.0  # effort of fans above which nodes are in air, and without fans
 ANY_IDLE = "idle node"
+DOUBTFUL_IDLE = 1.3  # of the prior's idle power, whose spread is 0.1 to 0.15
 SAME_CHIP = 0.05  # difference of rated powers
 RATES = (0.25, 0.5, 0.75, 1.0)
 EXPONENT = ConstantPrior(0.15, 0.10, 0.0, 0.6)
@@ -281,6 +282,12 @@ def _idle(table: Measurements, floor: float, preset: float, notes: list[str]) ->
     if found.power is None:
         notes.append(f"No reading in {', '.join(names)} can be idle: the prior's {preset:.0f} W are used.{without}")
     else:
+        if found.power > DOUBTFUL_IDLE * preset:
+            above = 100 * (found.power / preset - 1)
+            notes.append(
+                f"The lowest readings, {found.power:.0f} W, are {above:.0f} % above the idle power of the prior, "
+                f"{preset:.0f} W. If all runs began warm, leave them out (--ignore-columns) or meter the idle node."
+            )
         notes.append(f"Idle power is the lowest 5 % of {', '.join(names)}, {found.power:.0f} W.{without}")
     return found.power
 
