@@ -11,9 +11,16 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, ArrayLike, Float, Int
 
-from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Rows, Values
+from energymodel.calibration.constant_priors import (
+    ConstantPrior,
+    ConstantPriors,
+    Rows,
+    Values,
+    joint_prior,
+    updated_prior,
+)
 from energymodel.calibration.intervals import laplace_intervals
 from energymodel.calibration.least_squares import FitOptions, FitProblem, fit
 from energymodel.learning.critical_batch import (
@@ -30,6 +37,8 @@ SHARPNESS = ConstantPrior(1.0, 0.7)
 """Of the bend, where it is fitted: 0.5 to 2."""
 SHARPNESS_LEVEL = 0.99
 """Share of cases in which a sharpness of 1 is kept where it is true."""
+DEVIATION = "deviation["
+"""Begins the name of the smooth deviation from the curve at a measured batch."""
 OPTIONS = FitOptions(starts=4, tolerance=1e-7, steps=100, noise_counts=8.0, noise_freedom=8.0)
 """The scatter of other benchmarks counts as 8 rows, so that one or two rows have an interval."""
 
@@ -44,6 +53,7 @@ class BatchRuns(NamedTuple):
     - `usual_tokens`: tokens of the group's order of magnitude: the prior's median of its effective tokens. For sizes of
       a family they say how the sizes differ, such as 20 tokens per parameter.
     - `tokens_seen`: before the runs, x_0 [token].
+    - `nodes`: weight of each smooth deviation from the curve, see `deviation_weights`; none without deviations.
     """
 
     group: Int[Array | np.ndarray, " rows"]
@@ -52,6 +62,7 @@ class BatchRuns(NamedTuple):
     smallest_batch: Rows
     usual_tokens: Rows
     tokens_seen: Rows
+    nodes: Float[Array | np.ndarray, "rows nodes"]
 
 
 class ReferencePopulation(NamedTuple):
@@ -59,11 +70,15 @@ class ReferencePopulation(NamedTuple):
 
     - `multiple`: median of the critical batch over the smallest reference batch [1].
     - `spread`: standard deviation of its logarithm between benchmarks [1].
-    - `noise`: scatter of reference points about the curve of their benchmark [1].
+    - `deviation`: standard deviation of a benchmark's logarithm of the amount from its curve, as smooth as `reach`,
+      the logarithm of the ratio of two batches at which its correlation has fallen to 1/e [1].
+    - `noise`: scatter of single points beside it [1].
     """
 
     multiple: float
     spread: float
+    deviation: float
+    reach: float
     noise: float
 
 
@@ -87,7 +102,7 @@ def batch_runs(
     usual = np.array([np.exp(np.mean(np.log(tokens[rows]))) for rows in members])[group]
     given = usual if usual_tokens is None else np.asarray(usual_tokens, np.float64)
     seen = np.broadcast_to(np.asarray(tokens_seen, np.float64), batch.shape).copy()
-    return BatchRuns(group, batch, tokens, smallest, given, seen)
+    return BatchRuns(group, batch, tokens, smallest, given, seen, np.zeros((len(batch), 0)))
 
 
 def family_constants(groups: Sequence[str] = (), sharpness: ConstantPrior | None = None) -> ConstantPriors:
@@ -166,7 +181,65 @@ def group_errors(values: Values, runs: BatchRuns) -> Float[Array, "rows 1"]:
         jnp.stack([jnp.asarray(values.get(f"{word}[{name}", 1.0)) for name in names])[runs.group]
         for word in ("effective_tokens", "critical_batch", "sharpness")
     )
-    return jnp.log(effective * sharp_batch_penalty(runs.batch, critical, sharpness) / runs.tokens)[:, None]
+    curve = effective * sharp_batch_penalty(runs.batch, critical, sharpness)
+    deviations = [jnp.asarray(value) for name, value in values.items() if name.startswith(DEVIATION)]
+    moved = runs.nodes @ jnp.stack(deviations) if deviations else 0.0
+    return (jnp.log(curve / runs.tokens) + moved)[:, None]
+
+
+def group_problem(
+    runs: BatchRuns,
+    groups: Sequence[str],
+    unit: str,
+    sharp: Sequence[str] = (),
+    known: ReferencePopulation | None = None,
+) -> FitProblem:
+    """The fit of `group_errors`, with a smooth deviation from the curve at each measured batch.
+
+    What is left of a curve is similar at neighboring batches, which were tuned alike: a Gaussian process of the
+    logarithm of the batch with the covariance `s^2 exp(-|ln B - ln B'| / l)` [Rasmussen & Williams 2006, eq. 4.18 with
+    nu = 1/2], whose values at the measured batches are constants with that joint prior.
+
+    **Arguments:** as those of `group_constants`.
+    """
+    known = known or reference_population()
+    group, batch = deviation_places(runs)
+    names = [f"{DEVIATION}{number}]" for number in range(len(batch))]
+    constants = {
+        **group_constants(runs, groups, unit, sharp, known),
+        **{name: ConstantPrior(0.0, known.deviation, lower=-np.inf) for name in names},
+    }
+    table = runs._replace(nodes=deviation_weights(runs, runs.group, runs.batch, known)[0])
+    covariance = known.deviation**2 * _correlation(group, batch, group, batch, known)
+    prior = updated_prior(joint_prior(constants), names, np.zeros(len(names)), covariance)
+    return FitProblem(group_errors, constants, table, noise=known.noise, options=OPTIONS, prior=prior)
+
+
+def deviation_places(runs: BatchRuns) -> tuple[np.ndarray, np.ndarray]:
+    """Group and batch of each smooth deviation, in order."""
+    places = np.unique(np.stack([np.asarray(runs.group, float), np.asarray(runs.batch)]), axis=1)
+    return places[0], places[1]
+
+
+def deviation_weights(
+    runs: BatchRuns, group: ArrayLike, batch: ArrayLike, known: ReferencePopulation | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """What settings have of the deviations at measured batches: weights by setting and deviation, and the variance
+    that is left [Rasmussen & Williams 2006, eq. 2.19, without noise].
+    """
+    known = known or reference_population()
+    places = deviation_places(runs)
+    across = _correlation(np.asarray(group, float), np.asarray(batch, float), *places, known)
+    weights = np.linalg.solve(_correlation(*places, *places, known), across.T).T
+    left = known.deviation**2 * np.maximum(1.0 - np.sum(weights * across, axis=1), 0.0)
+    return weights, left
+
+
+def _correlation(
+    group: np.ndarray, batch: np.ndarray, other_group: np.ndarray, other_batch: np.ndarray, known: ReferencePopulation
+) -> np.ndarray:
+    apart = np.abs(np.log(batch)[:, None] - np.log(other_batch)[None])
+    return np.where(group[:, None] == other_group[None], np.exp(-apart / known.reach), 0.0)
 
 
 def excluded_hyperbolas(problem: FitProblem) -> dict[str, tuple[float, float]]:

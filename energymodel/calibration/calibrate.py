@@ -265,6 +265,8 @@ def _constants(case: CalibrationCase, fitted: FitResult, draws: np.ndarray | Non
     drawn = {*case.groups.labels.tolist()} if case.resampled is None else set()
     rows = []
     for place, name in enumerate(fitted.names):
+        if name.startswith(case.nuisance):
+            continue
         known = name not in unknown
         bootstrapped = None
         if spread is not None and known and name.partition("[")[2].removesuffix("]") not in drawn:

@@ -90,6 +90,7 @@ class CalibrationCase(NamedTuple):
     - `usual_errors`: mean logarithms of errors by output where nothing is fitted.
     - `form`: of the model, where there are several.
     - `not_kept`: constants that a written scenario does not keep as a prior, as they are not nearly normal.
+    - `nuisance`: beginnings of the names of constants that say nothing beyond these measurements and are not reported.
     - `components`: by dotted path in a scenario, the component that numbers below it belong to, if not the prior's.
     - `presets`: by dotted path in a scenario, the preset that takes the place of the prior's.
     - `predictions`: of settings that were not measured, from a fit.
@@ -115,6 +116,7 @@ class CalibrationCase(NamedTuple):
     usual_errors: Mapping[str, float] = {}
     form: ChosenForm | None = None
     not_kept: Sequence[str] = ()
+    nuisance: tuple[str, ...] = ()
     components: Mapping[str, str] = {}
     presets: Mapping[str, str] = {}
     predictions: Callable[[FitResult], tuple[PredictedAmount, ...]] | None = None

@@ -123,7 +123,7 @@ def updated_prior(
     """
     known = [place for place, name in enumerate(names) if name in prior.names]
     at = np.array([prior.names.index(names[place]) for place in known], int)
-    total = np.diag(prior.spread**2)
+    total = np.linalg.inv(prior.information)
     center = prior.mean.copy()
     total[np.ix_(at, at)] = np.asarray(covariance)[np.ix_(known, known)]
     center[at] = np.asarray(mean)[known]

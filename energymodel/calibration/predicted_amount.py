@@ -23,7 +23,12 @@ class PredictedAmount(NamedTuple):
 
 
 def predicted_amounts(
-    fitted: FitResult, table: Any, groups: Sequence[str], batches: Sequence[float], unit: str
+    fitted: FitResult,
+    table: Any,
+    groups: Sequence[str],
+    batches: Sequence[float],
+    unit: str,
+    left: np.ndarray | float = 0.0,
 ) -> tuple[PredictedAmount, ...]:
     """Predictions at settings, with what is uncertain in the constants and the scatter of one measurement.
 
@@ -34,6 +39,7 @@ def predicted_amounts(
 
     - `table`: like the measured one, with 1 in place of the measured amounts.
     - `groups`, `batches`: of its rows.
+    - `left`: variance of the logarithm at these settings that is in no constant.
     """
     at_fit = _evaluated(fitted, table, fitted.coordinates[None], len(batches))
     middle, slopes = at_fit.errors[0, :, 0], at_fit.slopes[0, :, 0]
@@ -45,7 +51,7 @@ def predicted_amounts(
     )
     place = np.arange(len(batches))
     ends = moved.errors[:, :, 0].reshape(2, len(batches), -1)[:, place, place] - middle
-    reach = np.hypot(ends, quantile * fitted.noise[0])
+    reach = np.hypot(ends, quantile * np.sqrt(fitted.noise[0] ** 2 + left))
     columns = (np.exp(middle + change) for change in (0.0, -reach[0], reach[1]))
     return tuple(
         PredictedAmount(group, float(batch), float(amount), float(low), float(high), unit)

@@ -136,7 +136,8 @@ def zhang_tables() -> dict[str, list[dict[str, Any]]]:
 def convergence_tables() -> dict[str, list[dict[str, Any]]]:
     """Samples to converge against batch: benchmarks held out, of which one point is known, and batches held out."""
     found = reference_batches.benchmarks()
-    known = reference_batches.population(found)
+    by = reference_batches.deviations(found)
+    known = reference_batches.population(found, by)
     points, batches = reference_batches.held_out_benchmarks(found), reference_batches.held_out_batches(found)
     for row in points:
         row["within_tenfold"] = row["batch_over_smallest"] <= TENFOLD
@@ -159,7 +160,7 @@ def convergence_tables() -> dict[str, list[dict[str, Any]]]:
                 "benchmark": one.name,
                 "points": len(one.batch),
                 "largest_over_smallest": float(one.batch[-1] / one.batch[0]),
-                "multiple": reference_batches.own_multiple(one),
+                "multiple": reference_batches.own_multiple(one, by),
                 **{f"one_known_{name}": _mean(errors(own, name, amount)) for name in guesses},
                 **{f"others_known_{name}": _mean(errors(known_others, name)) for name in curves},
             }

@@ -13,12 +13,12 @@ import numpy as np
 from scipy import optimize, special
 
 from energymodel.calibration.batch_curves import (
-    OPTIONS,
     ReferencePopulation,
     batch_runs,
+    deviation_weights,
     excluded_hyperbolas,
-    group_constants,
     group_errors,
+    group_problem,
 )
 from energymodel.calibration.calibrated_scenario import NORMAL_90
 from energymodel.calibration.calibration_case import BASE
@@ -32,8 +32,11 @@ DATA = Path(__file__).parents[1] / "data"
 FREEDOM = 4.0
 """Of Student's distribution of the logarithm of the multiple: some benchmarks are far from all others."""
 MULTIPLES = np.geomspace(0.3, 3000.0, 200)
-NOISE, NOISE_ROWS = 0.04, 2.0
-"""First guess of the scatter of a benchmark's points, and the rows as which it counts: scatters differ."""
+WIDE = (8.0, 1.0)
+"""Median of the multiple and spread of its logarithm, while deviations are fitted."""
+GUESS, BOUNDS = (0.06, 0.7, 0.02), ((0.01, 0.5), (0.1, 5.0), (0.01, 0.1))
+"""Means of 20 runs that scatter by 4 % are no more exact than 1 %."""
+SEARCH = {"xatol": 0.01, "fatol": 0.01}
 PRETRAINING = {"gpt3": (2048.0, 1.0, 4000 * 1536 * 2048.0), "llama31_8b": (8192.0, 8192.0, 0.0)}
 """Tokens of a sequence, of a unit of the amount, and of the checkpoint. GPT-3 has seen 4,000 steps of 1,536 sequences
 [mlcommons/training, large_language_model/megatron-lm/README.md, section 4]; Llama 3.1 8B begins from scratch."""
@@ -73,45 +76,71 @@ def benchmarks() -> list[Benchmark]:
     return list(found.values())
 
 
-def log_likelihood(one: Benchmark) -> np.ndarray:
-    """Of `MULTIPLES` given the points of a benchmark, whose level and scatter are integrated out."""
-    ratio = one.batch / one.batch[0]
-    error = np.log(one.amount)[:, None] - np.log1p(ratio[:, None] / MULTIPLES)
-    squares = np.sum((error - error.mean(axis=0)) ** 2, axis=0)
-    return -0.5 * (len(ratio) - 1 + NOISE_ROWS) * np.log(NOISE_ROWS * NOISE**2 + squares)
+class Deviations(NamedTuple):
+    """Of the points of a benchmark from its curve, see `batch_curves.group_problem`."""
+
+    deviation: float
+    reach: float
+    noise: float
 
 
-def population(known: Sequence[Benchmark]) -> ReferencePopulation:
-    """Median and spread of the multiple between benchmarks, of the highest marginal likelihood, and scatter of points.
+def log_likelihood(one: Benchmark, by: Deviations) -> np.ndarray:
+    """Of `MULTIPLES` given the points of a benchmark, whose level is integrated out.
+
+    Its deviations are larger or smaller than usual by a factor, also integrated out: Student's distribution.
+    """
+    places = np.log(one.batch)
+    apart = np.abs(places[:, None] - places[None])
+    covariance = by.deviation**2 * np.exp(-apart / by.reach) + by.noise**2 * np.eye(len(places))
+    inverse = np.linalg.inv(covariance)
+    level = inverse.sum()
+    error = np.log(one.amount)[:, None] - np.log1p(one.batch[:, None] / one.batch[0] / MULTIPLES)
+    error -= inverse.sum(axis=0) @ error / level
+    squares = np.sum(error * (inverse @ error), axis=0)
+    size = float(np.linalg.slogdet(covariance)[1]) + np.log(level)
+    freedom, count = FREEDOM, len(places) - 1
+    constant = special.gammaln(0.5 * (freedom + count)) - special.gammaln(0.5 * freedom) - 0.5 * count * np.log(freedom)
+    return constant - 0.5 * (freedom + count) * np.log1p(squares / freedom) - 0.5 * size
+
+
+def deviations(known: Sequence[Benchmark]) -> Deviations:
+    """Deviations of the highest marginal likelihood, for multiples as a wide prior has them."""
+    prior = -0.5 * ((np.log(MULTIPLES) - np.log(WIDE[0])) / WIDE[1]) ** 2
+    prior -= np.logaddexp.reduce(prior)
+
+    def lost(logarithms: np.ndarray) -> float:
+        by = Deviations(*np.exp(logarithms))
+        return -sum(float(np.logaddexp.reduce(prior + log_likelihood(one, by))) for one in known)
+
+    found = optimize.minimize(lost, np.log(GUESS), bounds=np.log(BOUNDS), method="Nelder-Mead", options=SEARCH)
+    return Deviations(*map(float, np.exp(found.x)))
+
+
+def population(known: Sequence[Benchmark], by: Deviations | None = None) -> ReferencePopulation:
+    """Median and spread of the multiple between benchmarks, of the highest marginal likelihood, and their deviations.
 
     The median is that of Student's distribution, the spread that of a normal one, which counts the far ones in full.
     """
-    likelihoods = [log_likelihood(one) for one in known]
+    by = by or deviations(known)
+    likelihoods = [log_likelihood(one, by) for one in known]
     places = np.log(MULTIPLES)
     centers, spreads = np.linspace(np.log(4.0), np.log(20.0), 81), np.geomspace(0.3, 2.0, 40)
 
     def best(shape: Callable[[np.ndarray], np.ndarray]) -> tuple[float, float]:
         prior = shape((places - centers[:, None, None]) / spreads[:, None])
-        prior -= special.logsumexp(prior, axis=-1, keepdims=True)
-        total = np.sum([np.asarray(special.logsumexp(prior + one, axis=-1)) for one in likelihoods], axis=0)
+        prior -= np.logaddexp.reduce(prior, axis=-1, keepdims=True)
+        total = np.sum([np.logaddexp.reduce(prior + one, axis=-1) for one in likelihoods], axis=0)
         center, spread = np.unravel_index(np.argmax(total), total.shape)
         return float(centers[center]), float(spreads[spread])
 
     center, _ = best(lambda z: -0.5 * (FREEDOM + 1.0) * np.log1p(z**2 / FREEDOM))
     _, spread = best(lambda z: -0.5 * z**2)
-    return ReferencePopulation(float(np.exp(center)), spread, float(np.median([scatter(one) for one in known])))
+    return ReferencePopulation(float(np.exp(center)), spread, *by)
 
 
-def own_multiple(one: Benchmark) -> float:
+def own_multiple(one: Benchmark, by: Deviations) -> float:
     """The multiple that fits all points of a benchmark best."""
-    return float(MULTIPLES[np.argmax(log_likelihood(one))])
-
-
-def scatter(one: Benchmark) -> float:
-    """Standard deviation of the points about the best hyperbola of a benchmark [1]; the guess counts as well."""
-    error = np.log(one.amount) - np.log1p(one.batch / one.batch[0] / own_multiple(one))
-    squares = float(np.sum((error - error.mean()) ** 2))
-    return float(np.sqrt((squares + NOISE_ROWS * NOISE**2) / (max(len(error) - 2, 0) + NOISE_ROWS)))
+    return float(MULTIPLES[np.argmax(log_likelihood(one, by))])
 
 
 def from_smallest(one: Benchmark, known: ReferencePopulation, deviations: float = 0.0) -> np.ndarray:
@@ -127,7 +156,7 @@ def held_out_benchmarks(found: Sequence[Benchmark]) -> list[dict[str, Any]]:
     for one in found:
         known = population([other for other in found if other.name != one.name])
         low, high = (from_smallest(one, known, sign * NORMAL_90) for sign in (1.0, -1.0))
-        noise = np.exp(NORMAL_90 * np.sqrt(2.0) * known.noise)  # of both points
+        noise = np.exp(NORMAL_90 * np.sqrt(2.0 * (known.noise**2 + known.deviation**2)))  # of both points
         for batch, amount, predicted, least, most in zip(
             one.batch[1:], one.amount[1:], from_smallest(one, known), low, high, strict=True
         ):
@@ -156,13 +185,13 @@ def calibrated(batch: np.ndarray, amount: np.ndarray, known: ReferencePopulation
     runs = batch_runs(names, batch, amount)
 
     def problem(free: bool) -> FitProblem:
-        constants = group_constants(runs, names, "sequence", [NAME] if free else (), known)
-        return FitProblem(group_errors, constants, runs, noise=known.noise, options=OPTIONS)
+        return group_problem(runs, names, "sequence", [NAME] if free else (), known)
 
     fitted = fit(problem(bool(excluded_hyperbolas(problem(True))) if sharp is None else sharp))
 
     def amounts(other: np.ndarray) -> np.ndarray:
         table = batch_runs([NAME] * len(other), other, np.ones(len(other)))
+        table = table._replace(nodes=deviation_weights(runs, table.group, other, known)[0])
         return np.exp(np.asarray(group_errors(fitted.values, table))[:, 0])
 
     return amounts

@@ -11,7 +11,6 @@ from energymodel.calibration.intervals import outer_intervals, undetermined
 from energymodel.calibration.kinds import loss, node, power, step_time
 from energymodel.calibration.layout_table import INPUTS, layouts
 from energymodel.calibration.least_squares import FitOptions, FitProblem, fit
-from energymodel.learning.critical_batch import batch_penalty
 from energymodel.learning.loss_law import ChinchillaLaw, chinchilla_loss
 from energymodel.presets.scenario import load_scenario
 from energymodel.presets.step_population import step_population
@@ -150,17 +149,18 @@ def test_constants_of_one_law_of_critical_batches_are_covered():
 
 @pytest.mark.slow
 def test_constants_of_groups_with_batches_of_their_own_are_covered():
+    """Also where points deviate smoothly from the curve of their group."""
     names = ["a"] * 10 + ["b"] * 10
     batches = np.tile(np.geomspace(1e4, 1e7, 10), 2)
-    truth = np.array([1e9, 3e10, 3e5, 1e6])
-    exact = np.repeat(truth[:2], 10) * np.asarray(batch_penalty(batches, np.repeat(truth[2:], 10)))
-    runs = batch.batch_runs(names, batches, exact)
-    constants = batch.group_constants(runs, names, "token")
+    problem = batch.group_problem(batch.batch_runs(names, batches, np.ones(20)), names, "token")
 
     def repetition(generator):
-        return truth, batch.batch_runs(names, batches, multiplied(exact, generator))
+        values, truth = drawn(problem.constants, generator, problem.prior)
+        exact = np.exp(np.asarray(batch.group_errors(values, problem.table)))[:, 0]
+        scatter = np.exp(batch.reference_population().noise * generator.standard_normal(20))
+        return truth, problem.table._replace(tokens=exact * scatter)
 
-    assert_covered(coverage(FitProblem(batch.group_errors, constants, runs, noise=0.04), repetition))
+    assert_covered(coverage(problem, repetition))
 
 
 @pytest.mark.slow

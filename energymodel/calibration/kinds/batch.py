@@ -12,17 +12,17 @@ from typing import NamedTuple
 import numpy as np
 
 from energymodel.calibration.batch_curves import (
-    OPTIONS,
+    DEVIATION,
     PIVOT,
     SHARPNESS,
     BatchRuns,
     batch_runs,
+    deviation_weights,
     excluded_hyperbolas,
     family_constants,
     family_errors,
     family_law,
-    group_constants,
-    group_errors,
+    group_problem,
     reference_population,
 )
 from energymodel.calibration.calibrated_scenario import NORMAL_90
@@ -124,9 +124,7 @@ def _groups_case(runs: _Runs, prior_law: PowerCriticalBatch) -> CalibrationCase:
     """A curve for each group, see `batch_curves.group_constants`."""
     known, names = reference_population(), runs.groups.tolist()
     table = batch_runs(runs.groups, runs.batch, runs.amount, tokens_seen=runs.seen)
-    constants = partial(group_constants, table, names, runs.unit)
-    free = FitProblem(group_errors, constants(runs.names), table, noise=known.noise, options=OPTIONS)
-    excluded = excluded_hyperbolas(free)
+    excluded = excluded_hyperbolas(group_problem(table, names, runs.unit, runs.names))
     sharp = [name for name in runs.names if f"sharpness[{name}]" in excluded]
     notes = [*runs.notes, *_sharpness_notes(excluded)]
     once = runs.measured_once()
@@ -157,9 +155,10 @@ def _groups_case(runs: _Runs, prior_law: PowerCriticalBatch) -> CalibrationCase:
             "No scenario follows from these rows: it takes one group, or sizes of one family with `parameters`, and "
             "batches in tokens (or a `sequence_length`, or --prior SCENARIO with the same sequences)."
         )
+    problem = group_problem(table, names, runs.unit, sharp)
     labels = np.array([f"{group}, batch {one:g}" for group, one in zip(runs.groups, runs.batch, strict=True)])
     return CalibrationCase(
-        fit=free._replace(constants=constants(sharp)),
+        fit=problem,
         groups=Grouping(labels, "batch"),
         outputs={"amount to target": (1.0,)},
         along=(f"batch [{runs.unit}]", runs.batch),
@@ -170,7 +169,11 @@ def _groups_case(runs: _Runs, prior_law: PowerCriticalBatch) -> CalibrationCase:
         law=law,
         law_needs=(),
         trained_on=once if np.any(once) else None,
-        not_kept=[f"{word}[{name}]" for name in runs.groups[once] for word in ("effective_tokens", "critical_batch")],
+        not_kept=[
+            *(f"{word}[{name}]" for name in runs.groups[once] for word in ("effective_tokens", "critical_batch")),
+            *(name for name in problem.constants if name.startswith(DEVIATION)),
+        ],
+        nuisance=(DEVIATION,),
         predictions=partial(_predictions, table, runs),
     )
 
@@ -263,7 +266,9 @@ def _settings(runs: BatchRuns, settings: Sequence[tuple[int, float]]) -> BatchRu
     """The groups of some rows at other batches, with an amount of 1."""
     rows = np.array([row for row, _ in settings])
     table = BatchRuns(*(np.asarray(column)[rows] for column in runs))
-    return table._replace(batch=np.array([one for _, one in settings]), tokens=np.ones(len(rows)))
+    batch = np.array([one for _, one in settings])
+    nodes = deviation_weights(runs, table.group, batch)[0]
+    return table._replace(batch=batch, tokens=np.ones(len(rows)), nodes=nodes)
 
 
 def _candidates(runs: BatchRuns, groups: np.ndarray, unit: str) -> Candidates:
@@ -287,4 +292,6 @@ def _predictions(table: BatchRuns, runs: _Runs, fitted: FitResult) -> tuple[Pred
         doublings = int(np.ceil(np.log2(max(FARTHEST, BEYOND * highest / lowest)) - 1e-9))
         settings += [(int(rows[0]), lowest * 2.0**power) for power in range(doublings + 1)]
     names = [str(runs.groups[row]) for row, _ in settings]
-    return predicted_amounts(fitted, _settings(table, settings), names, [one for _, one in settings], runs.unit)
+    asked = _settings(table, settings)
+    left = deviation_weights(table, asked.group, asked.batch)[1] if DEVIATION in " ".join(fitted.names) else 0.0
+    return predicted_amounts(fitted, asked, names, [one for _, one in settings], runs.unit, left)
