@@ -22,19 +22,20 @@ def batch_lines(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOutcome
     """The penalty of the largest batch with its 90 % interval, and how far batch and tokens are from tested ones.
 
     The numbers of the law count as independent: the interval is the root of the sum of squares of what each does to
-    the logarithm of the tokens wasted. Empty for a law without a tested range.
+    the logarithm of the tokens wasted. The tokens of a checkpoint, `system.tokens_seen`, count as in the model: a late
+    batch wastes less than an early one. Empty for a law without a tested range.
     """
     path, law = _law_of(scenario.system.learning, "system.learning")
-    batch, tokens = float(np.max(plan.batch)), float(outcome.tokens)
+    batch, tokens, seen = float(np.max(plan.batch)), float(outcome.tokens), float(scenario.system.tokens_seen)
     if not isinstance(law, PowerCriticalBatch) or not math.isfinite(tokens):
         return []
     values = {f"{path}.{name}": float(getattr(law, name)) for name in _fields(law)}
     known = {one: found for one, found in distributions(scenario, _values(scenario)).items() if one in values}
     with jax.enable_x64(True):
-        wasted = _log_waste(law, batch, tokens)
+        wasted = _log_waste(law, batch, tokens, seen)
         moved = {
             one: [
-                _log_waste(dataclasses.replace(law, **{one.rpartition(".")[2]: np.asarray(end)}), batch, tokens)
+                _log_waste(dataclasses.replace(law, **{one.rpartition(".")[2]: np.asarray(end)}), batch, tokens, seen)
                 - wasted
                 for end in found.quantiles(values[one], SHARES)
             ]
@@ -44,15 +45,15 @@ def batch_lines(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOutcome
     low = wasted - math.hypot(*(min(*ends, 0.0) for ends in moved.values()), 0.0)
     high = wasted + math.hypot(*(max(*ends, 0.0) for ends in moved.values()), 0.0)
     spread = f" (90 % interval {_percent(low)} to {_percent(high)})" if moved else ""
-    lines = [
-        f"A batch of {format_quantity(batch, 'token')} takes {_percent(wasted)} more tokens than a small one{spread}."
-    ]
+    begun = f" after {format_quantity(seen, 'token')} seen" if seen > 0.0 else ""
+    amount = format_quantity(batch, "token")
+    lines = [f"A batch of {amount} takes {_percent(wasted)} more tokens than a small one{begun}{spread}."]
     beyond = [
         f"{what} of {format_quantity(value, 'token')} {'is' if what == 'the batch' else 'are'} "
         f"{value / tested:.3g} times the largest tested ({format_quantity(tested, 'token')})"
         for what, value, tested in (
             ("the batch", batch, float(law.tested_batch)),
-            ("the tokens of the run", tokens, float(law.tested_tokens)),
+            ("all tokens seen" if seen > 0.0 else "the tokens of the run", seen + tokens, float(law.tested_tokens)),
         )
         if value > tested
     ]
@@ -79,8 +80,13 @@ def _values(scenario: Scenario) -> dict[str, float]:
     return {path: float(np.mean(leaf)) for path, leaf in zip(paths, leaves, strict=True)}
 
 
-def _log_waste(law: PowerCriticalBatch, batch: float, tokens: float) -> float:
-    return float(np.log(law.run_penalty(batch, tokens, np.asarray(math.nan)) - 1.0))
+def _log_waste(law: PowerCriticalBatch, batch: float, tokens: float, seen: float) -> float:
+    """Logarithm of what a batch wastes of each token of the rest of a run, see `ContinuedLearning`."""
+
+    def wasted(end: float) -> float:
+        return end * float(law.run_penalty(batch, end, np.asarray(math.nan)) - 1.0) if end > 0.0 else 0.0
+
+    return math.log((wasted(seen + tokens) - wasted(seen)) / tokens)
 
 
 def _percent(log_waste: float) -> str:

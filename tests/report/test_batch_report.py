@@ -45,3 +45,20 @@ def test_run_within_the_data_has_no_second_line():
 
 def test_law_without_a_tested_range_says_nothing():
     assert lines("test-1b-h100", "system.learning.critical_batch=kaplan-2020") == []
+
+
+def test_a_run_from_a_checkpoint_wastes_what_a_late_batch_wastes():
+    """Of GPT-3 in MLPerf: 1.2 billion tokens after 12.58 billion, by hand with the law at p = 1."""
+    changes = (
+        "system.tokens_seen=12.58 G tokens",
+        "plan.goal.tokens=1.2 G tokens",
+        "system.learning.critical_batch.sharpness=1",
+        "system.learning.critical_batch.exponent=0.5",
+        "system.learning.critical_batch.at_pivot=2 M tokens",
+    )
+    # B_c(13.78e9) = 2e6 sqrt(2.756) = 3.32e6; u = 0.9129, B_r = 3.32e6 (1 - u) / (1 - sqrt(u)) = 6.49e6; 16.78 / 6.49.
+    wasted = lines("llama-3.1-405b-h100", *changes)[0]
+    assert "more tokens than a small one after 12.58 G tokens seen" in wasted
+    assert interval(wasted)[0] == pytest.approx(258.0, abs=2.0)
+    # Without the checkpoint: B_c(1.2e9) = 0.98e6.
+    assert interval(lines("llama-3.1-405b-h100", *changes[1:])[0])[0] == pytest.approx(1713.0, abs=5.0)
