@@ -220,7 +220,11 @@ def test_without_rates_the_busy_share_falls_with_the_nodes(tmp_path):
     found = calibrate("node", write(tmp_path, rows, f"{HEADER},nodes"), prior="h100-sxm")
     exponent = next(one for one in found.constants if one.name == "node_exponent")
     assert exponent.value > 0.05
-    assert any("better give samples_per_second" in note for note in found.notes)
+    assert any("fall with a power of the nodes" in note for note in found.notes)
+    found = calibrate(
+        "node", write(tmp_path, [row for row in rows if row[0] == "8"], f"{HEADER},nodes"), prior="h100-sxm"
+    )
+    assert any("busy for the same share" in note for note in found.notes)
     assert CONSTANTS.keys() >= {"waiting_power", "busy_share", "fan_fraction"}
 
 

@@ -321,12 +321,13 @@ def _busy_law(settings: _Settings, notes: list[str]) -> tuple[np.ndarray, dict[s
                 f"{', '.join(sorted(alone))}."
             )
         return relative, share
-    if np.all(nodes == nodes[0]):
+    if np.all(nodes == 1.0):
         return np.ones(count), share
-    notes.append(
-        "Without samples per second, or the time of the same work, the busy share falls with a power of the nodes; "
-        "better give samples_per_second or time_s."
-    )
+    known = "better give samples_per_second, or the time_s of the same work."
+    if np.all(nodes == nodes[0]):
+        notes.append(f"All runs are taken to be busy for the same share of the time: {known}")
+        return np.ones(count), share
+    notes.append(f"The busy share is taken to fall with a power of the nodes, whatever the job: {known}")
     return np.ones(count), {**share, "node_exponent": EXPONENT}
 
 
