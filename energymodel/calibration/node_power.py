@@ -103,6 +103,17 @@ def system_columns(system: TrainingSystem, coolant_temperature: Numeric) -> dict
     }
 
 
+def system_constants(system: TrainingSystem) -> Values:
+    """Constants of nodes that nobody metered: waiting power and fans of the presets, and the usual busy share."""
+    chip = system.accelerator
+    waiting = chip.leakage.power + chip.fixed_power + chip.spin_power(1.0)
+    return {
+        "waiting_power": np.asarray(waiting / chip.rated_power, np.float64),
+        "busy_share": np.asarray(CONSTANTS["busy_share"].median),
+        "fan_fraction": np.asarray(system.node.fan_fraction, np.float64),
+    }
+
+
 def chip_power(busy_share: Numeric, busy_power: Numeric, waiting_power: Numeric) -> Float[Array, "..."]:
     """Mean power of a chip over its rated power, `p = min(1, p_w + u (p_b - p_w))` [definition].
 

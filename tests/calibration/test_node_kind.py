@@ -12,7 +12,7 @@ from energymodel.calibration.calibrate import calibrate
 from energymodel.calibration.constant_priors import Values
 from energymodel.calibration.csv_table import MOST_ROWS
 from energymodel.calibration.kinds.node import node_case
-from energymodel.calibration.node_power import CONSTANTS, node_runs, predicted_power
+from energymodel.calibration.node_power import CONSTANTS, node_runs, predicted_power, system_columns, system_constants
 from energymodel.calibration.node_table import read_node_table
 from energymodel.calibration.table_columns import AS_WRITTEN, TableChoices
 from energymodel.errors import InputError
@@ -119,6 +119,20 @@ def test_metered_runs_of_a_cluster_are_predicted_held_out():
     chip = system.accelerator
     spinning = float(chip.leakage.power) + float(chip.fixed_power) + float(chip.spin_power(1.0))
     np.testing.assert_allclose(spinning / float(chip.rated_power), waiting.value, rtol=1e-5)
+
+
+def test_nodes_that_nobody_metered_are_predicted_from_presets():
+    """8 x B200 behind cold plates: 9.6 to 10.0 kW [MLPerf 5.0, notes to mlperf_power_runs.csv]; more in air."""
+    powers = {}
+    for name in ("direct-liquid", "air-cooled"):
+        scenario = load_scenario("llama-3.1-70b-b200", {"system.facility": name})
+        columns = system_columns(scenario.system, scenario.plan.coolant_temperature)
+        powers[name] = float(predicted_power(system_constants(scenario.system), node_runs(np.ones(1), **columns))[0])
+    assert powers["direct-liquid"] == pytest.approx(9800.0, rel=0.02)
+    assert powers["air-cooled"] > 1.1 * powers["direct-liquid"]
+    # 70 W of leakage, 70 W fixed, 0.123 x 618 W of switching, over 700 W [tests/system/test_operating_point.py]
+    waiting = system_constants(load_scenario("test-1b-h100").system)["waiting_power"]
+    assert float(waiting) == pytest.approx(216.0 / 700.0, rel=2e-3)
 
 
 def test_a_run_at_two_meters_is_refused():

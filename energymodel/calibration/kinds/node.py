@@ -22,6 +22,7 @@ from energymodel.calibration.node_power import (
     node_power_errors,
     node_runs,
     system_columns,
+    system_constants,
 )
 from energymodel.errors import InputError
 from energymodel.presets.files import read_preset
@@ -82,7 +83,7 @@ def node_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
         shared = system_columns(system, scenario.plan.coolant_temperature)
         efforts = _efforts(settings, system, shared["fan_effort"])
         static = float(system.accelerator.leakage.power) + float(system.accelerator.fixed_power)
-        spin = float(system.accelerator.spin_power(1.0))
+        usual = system_constants(system)
     shared |= {name: one for name in ("chips", "rated_power") if (one := _same(table, name)) is not None}
     if (efficiency := _same(table, "supply_efficiency")) is not None:
         shared["efficiency"] = efficiency
@@ -95,10 +96,14 @@ def node_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
     rate, chip_constants = np.ones(len(power)), {}
     if not np.all(np.isfinite(metered)):
         rate, chip_constants = _busy_law(settings, notes)
-        chip_constants["waiting_power"] = _waiting(static / rated, (static + spin) / rated)
+        chip_constants["waiting_power"] = _waiting(static / rated, float(usual["waiting_power"]))
     spread = UNREAD_SPREAD if idle is None else IDLE_SPREAD
     idle_prior = ConstantPrior(max(shared["idle_power"], 1.05 * floor), spread, floor, unit="W")
-    constants = {"idle_power": idle_prior, **chip_constants, **_fan_constants(shared["fan_effort"], system)}
+    constants = {
+        "idle_power": idle_prior,
+        **chip_constants,
+        **_fan_constants(shared["fan_effort"], float(usual["fan_fraction"])),
+    }
     runs = node_runs(
         np.append(power, idle or shared["idle_power"]),
         **{**shared, "fan_effort": np.append(efforts, shared["fan_effort"])},
@@ -337,12 +342,9 @@ def _waiting(static: float, waiting: float) -> ConstantPrior:
     return ConstantPrior(min(max(waiting, lowest + 0.02), 0.88), 0.08, lowest, 0.9)
 
 
-def _fan_constants(effort: float, system: TrainingSystem) -> ConstantPriors:
+def _fan_constants(effort: float, usual: float) -> ConstantPriors:
     """Prior of the share of the fans, that of the prior's node, unless there are none."""
-    if effort <= NONE:
-        return {}
-    median = max(float(system.node.fan_fraction), 0.01)
-    return {"fan_fraction": CONSTANTS["fan_fraction"]._replace(median=median)}
+    return {"fan_fraction": CONSTANTS["fan_fraction"]._replace(median=max(usual, 0.01))} if effort > NONE else {}
 
 
 def _fitted_numbers(
