@@ -1,5 +1,6 @@
 """Which cluster does a person mean: a preset, a file, or a chip and a framework that nobody has fitted?"""
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -124,13 +125,18 @@ def _preset_of(word: str, category: str, usual: Mapping[str, str], where: str, w
     known = names(category)
     if (name := current_name(word)) in known:
         return name
-    plain = plain_word(word)
     by_plain = {plain_word(name): name for name in known}
-    contained = max((one for one in by_plain if one in plain), key=len, default="")
-    found = by_plain.get(contained) or next((name for part, name in usual.items() if part in plain), None)
+    contained = max((one for one in by_plain if _contains(word, one)), key=len, default="")
+    found = by_plain.get(contained) or next((name for part, name in usual.items() if _contains(word, part)), None)
     if found is None:
         raise InputError(f'{where}: unknown {what} "{word}". {suggest(word.lower(), known)}')
     return found
+
+
+def _contains(word: str, part: str) -> bool:
+    """Whether a word holds the letters and digits of a part, whatever stands between; a number must end there."""
+    ends = r"(?!\d)" if part[-1].isdigit() else ""
+    return re.search(r"[^a-z0-9]*".join(map(re.escape, part)) + ends, word.lower()) is not None
 
 
 def cluster_tables(name: str) -> dict[str, Any]:
