@@ -286,8 +286,13 @@ def _batch_rule(
     assert isinstance(law, CriticalBatchLearning)  # the caller asks for no other
     end = learning.effective_tokens(parameters, outcome.loss)
     x = end * np.linspace(0.0, 1.0, form.knots)
-    critical = law.critical_batch.instantaneous(x, learning.loss(parameters, x))
-    mean = law.critical_batch.run_level(end, outcome.loss)
+    # The law is that of all tokens seen, the progress that of this run.
+    seen, loss = jnp.asarray(system.tokens_seen), learning.loss(parameters, x)
+    critical = law.critical_batch.instantaneous(seen + x, loss)
+    begun = seen > 0.0
+    start = jnp.where(begun, seen, end)
+    before = jnp.where(begun, start / law.critical_batch.run_level(start, loss[0]), 0.0)
+    mean = end / ((seen + end) / law.critical_batch.run_level(seen + end, outcome.loss) - before)
     return BatchRule(fixed, best_batch(critical, fixed, 1.0), constant_batch(mean, fixed, 1.0))
 
 

@@ -8,7 +8,7 @@ import energymodel as em
 from energymodel.allocation.adaptive_batch import adaptive_batch, least_batch
 from energymodel.errors import InputError
 from energymodel.learning.optimal_batch import adaptive_batch_cost, constant_batch_cost
-from energymodel.system.evaluate import evaluate_once
+from energymodel.system.evaluate import evaluate_once, learning_of, parameters_in_loss
 
 KNOTS = 8
 
@@ -44,6 +44,30 @@ def test_constant_batch_is_the_closed_form(fastest, thriftiest):
     for one in (fastest, thriftiest):
         assert one.constant.success
         np.testing.assert_allclose(one.constant.plan.batch.item(), one.constant.rule.constant, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_the_rule_of_a_continued_run_counts_all_tokens_seen():
+    """The rule's critical batches are those of the whole law from the checkpoint on, of 1e12 tokens."""
+    seen = 1e12
+    changes = {
+        "system.learning.critical_batch": "bergsma-2025",
+        "system.tokens_seen": f"{seen:g} tokens",
+        "plan.goal.tokens": "1 T tokens",
+    }
+    found = adaptive_batch(em.load_scenario("llama-3.1-405b-h100", changes), 4, minimize="time")
+    rule, law = found.schedule.rule, found.scenario.system.learning.critical_batch  # pyright: ignore[reportAttributeAccessIssue]
+    assert rule is not None
+    system, plan = found.scenario.system, found.schedule.plan
+    with jax.enable_x64(True):
+        end = learning_of(system, plan).effective_tokens(parameters_in_loss(system), found.schedule.outcome.loss)
+    critical = np.square(rule.batch) / rule.fixed_cost_batch
+    np.testing.assert_allclose(critical[0], law.instantaneous(seen, np.asarray(2.0)), rtol=1e-6)
+    # The mean of 1/B_n over the effective tokens of the rest.
+    rest = np.linspace(0.0, float(end), 2001)
+    mean = 1.0 / np.mean(1.0 / np.asarray(law.instantaneous(seen + rest, np.asarray(2.0))))
+    np.testing.assert_allclose(rule.constant**2 / rule.fixed_cost_batch, mean, rtol=1e-3)
+    assert critical[-1] < 2.0**0.5 * critical[0]
 
 
 @pytest.mark.slow
