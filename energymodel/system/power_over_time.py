@@ -54,15 +54,17 @@ def power_over_time(system: TrainingSystem, plan: TrainingPlan, step: Step) -> P
 
     of_step = storage.smoothed(lagged_swing(height(levels.waiting), waiting, period, lag), waiting, period)
     writing = jnp.asarray(reliability.checkpoint_time)
-    cycle = young_interval(writing, cluster_mtbf(reliability.chip_mtbf, plan.chips)) + writing
-    of_checkpoint = storage.smoothed(height(levels.writing), writing, cycle)
-    recurring = jnp.maximum(height(levels.waiting), height(levels.writing))
+    writes = writing > 0.0  # what takes no time is no checkpoint
+    interval = young_interval(writing, cluster_mtbf(reliability.chip_mtbf, plan.chips))
+    cycle = jnp.where(writes, interval + writing, 1.0)
+    of_checkpoint = storage.smoothed(jnp.where(writes, height(levels.writing), 0.0), writing, cycle)
+    recurring = jnp.maximum(height(levels.waiting), jnp.where(writes, height(levels.writing), 0.0))
     return PowerOverTime(
         swing=gain * of_step.swing,
         ramp=gain * storage.ramp(recurring, time.bubble, lag),
         frequency=1.0 / jnp.asarray(period),
         checkpoint_swing=gain * of_checkpoint.swing,
-        checkpoint_frequency=1.0 / cycle,
+        checkpoint_frequency=jnp.where(writes, 1.0 / cycle, 0.0),
         stop_swing=gain * height(levels.stopped),
         stop_ramp=gain * storage.ramp(height(levels.stopped), 0.0, lag),
         storage_loss=of_step.loss + of_checkpoint.loss,

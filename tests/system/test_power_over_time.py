@@ -73,6 +73,17 @@ def test_fast_steps_are_smoothed_by_the_supplies(large):
     np.testing.assert_allclose(slow.energy.total, large.energy.total, rtol=1e-12)
 
 
+def test_what_takes_no_time_is_no_checkpoint():
+    run = outcome(SMALL)
+    scenario = em.load_scenario(SMALL)
+    system = eqx.tree_at(lambda system: system.reliability.checkpoint_time, scenario.system, np.asarray(0.0))
+    with jax.enable_x64(True):
+        none = evaluate_once(system, scenario.plan)
+    assert float(none.checkpoint_swing) == float(none.checkpoint_frequency) == 0.0
+    np.testing.assert_allclose(none.power_swing, run.power_swing)
+    assert float(none.power_ramp) < run.power_ramp
+
+
 def test_a_floor_trades_energy_for_swing(large):
     """At a floor of 1 chips draw busy power throughout: no swing in steps, and all waiting costs full power."""
     half, full = outcome(LARGE, plan__power_floor=0.6), outcome(LARGE, plan__power_floor=1)
