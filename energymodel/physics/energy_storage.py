@@ -74,7 +74,7 @@ class EnergyStorage(eqx.Module):
 
     energy: Real = real("J", 0.0, doc="usable, per chip")
     power: Real = real("W", 0.0, doc="that it can take or give, per chip")
-    efficiency: Real = real("1", 0.9, doc="energy given over energy taken")
+    efficiency: Real = real("1", 0.95, doc="energy given over energy taken")
     energy_price: Real = real("USD/J", 0.0, doc="purchase price of capacity")
     power_price: Real = real("USD/W", 0.0, doc="purchase price of converters")
 

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import energymodel as em
+from energymodel.presets.components import build, preset_in_si
 from energymodel.system.evaluate import evaluate_once
+from energymodel.system.facility import NO_LIMIT, Facility
 from energymodel.system.step import training_step
 
 LARGE, SMALL = "llama-3.1-405b-h100", "test-1b-h100"
@@ -169,6 +171,16 @@ def test_bad_values_are_refused_by_name(path, value, words):
     with pytest.raises(em.InputError, match=words) as caught:
         em.load_scenario(LARGE, {path: value})
     assert path.rsplit(".", 1)[0] in str(caught.value)
+
+
+def test_a_facility_of_the_last_version_has_neither_storage_nor_limits():
+    table = preset_in_si("facilities", "hyperscale")
+    old = {key: one for key, one in table.items() if key not in ("storage", "swing_limit", "power_ramp_limit")}
+    origins = {}
+    facility = build(old, Facility, "system.facility", origins)
+    assert float(facility.storage.energy) == float(facility.storage.power) == 0.0
+    assert origins[f"{STORAGE}.energy"].source == "default"
+    assert float(facility.swing_limit) == float(facility.power_ramp_limit) == NO_LIMIT
 
 
 def test_limits_of_the_grid_are_limits_of_the_run(large):
