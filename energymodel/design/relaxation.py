@@ -46,6 +46,13 @@ and a search stands still: it starts below.
 """
 
 
+TO_THE_TOP = ("plan.chips", "plan.power_floor")
+"""Variables whose upper bound is on the grid too: all chips that there may be, and a floor without a swing.
+
+A floor below what waiting chips draw changes nothing, so a search that starts there stands still.
+"""
+
+
 def fitting_layouts(problem: DesignProblem) -> tuple[Lattice, int]:
     """Layouts that fit in memory, and how many were considered.
 
@@ -143,7 +150,7 @@ def _grid(problem: DesignProblem, steps: dict[str, np.ndarray]) -> np.ndarray:
     axes = []
     for path in problem.formulation.paths:
         values = np.clip(problem.start(path) * steps.get(path, np.ones(1)), *problem.bounds[path])
-        if path == "plan.chips":  # as many as there may be, however few the scenario has
+        if path in TO_THE_TOP:
             values = np.append(values, problem.bounds[path][1])
         axes.append(np.unique(problem.formulation.coordinate(path, values)))
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))

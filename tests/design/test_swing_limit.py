@@ -5,6 +5,8 @@ import pytest
 
 import energymodel as em
 from cli.shell import run
+from energymodel.design.problem import formulate
+from energymodel.design.relaxation import COARSE, fitting_layouts, grid_points
 from energymodel.system.outputs import parse_limit
 
 SMALL = "test-1b-h100"
@@ -38,6 +40,16 @@ def test_a_limit_on_the_swing_binds_and_has_a_price():
     wider = search({}, {"power_swing": 1.02 * half})
     np.testing.assert_allclose(price, (asked.value - wider.value) / (0.02 * half), rtol=0.1)
     assert asked.prices["power_swing"].price_unit == "J/(W)"
+
+
+def test_the_search_of_layouts_looks_at_floors_without_a_swing():
+    """Below what waiting chips draw a floor changes nothing: a search from the scenario's zero stands still."""
+    scenario = em.load_scenario(SMALL, {"system.facility.swing_limit": "500 W"})
+    scenario = scenario.with_question("energy", None, {"plan.power_floor": (0.0, 1.0)}, (), None)
+    problem = formulate(scenario, em.evaluate(scenario.system, scenario.plan))
+    lattice = fitting_layouts(problem)[0]
+    floors = grid_points(problem, lattice, COARSE)[..., problem.index("plan.power_floor")]
+    assert set(np.unique(floors)) == {0.0, 1.0}
 
 
 def test_a_swing_beyond_the_limit_exits_with_3_and_says_what_to_do():
