@@ -152,22 +152,9 @@ def fit(problem: FitProblem) -> FitResult:
         scale = estimate.noise
         starts = np.where(np.isfinite(found.coordinates), found.coordinates, prior.mean)
     data = information(slopes, weights, estimate.noise, _thresholds(options, scale, estimate.noise))
-    with jax.enable_x64(True):
-        values = values_of(problem.constants, found.coordinates[best])
-    return FitResult(
-        problem=problem,
-        prior=prior,
-        values={name: np.asarray(value) for name, value in values.items()},
-        coordinates=found.coordinates[best],
-        covariance=np.linalg.inv(data + prior.information),
-        weights=weights,
-        noise=estimate.noise,
-        scale=scale,
-        freedom=estimate.freedom + options.noise_freedom,
-        errors=errors,
-        slopes=slopes,
-        objective=float(found.objective[best]),
-        converged=bool(found.converged[best]),
+    freedom = estimate.freedom + options.noise_freedom
+    return _result(
+        problem, prior, found, best, data, weights=weights, noise=estimate.noise, scale=scale, freedom=freedom
     )
 
 
@@ -175,25 +162,31 @@ def unfitted(problem: FitProblem) -> FitResult:
     """The constants that the prior has, in the form of a fit: what is known where nothing was measured yet."""
     prior = problem.prior or joint_prior(problem.constants)
     shape = table_shape(problem, problem.table)
-    weights, scale = _full_weights(problem, shape), np.full(shape[1], float(problem.noise))
+    weights, noise = _full_weights(problem, shape), np.full(shape[1], float(problem.noise))
     there = problem._replace(options=problem.options._replace(steps=0))
-    found = minimize_lanes(there, prior, prior.mean[None], weights[None], scale)
+    found = minimize_lanes(there, prior, prior.mean[None], weights[None], noise)
+    found = found._replace(coordinates=prior.mean[None], converged=np.ones(1, bool))
+    nothing = np.zeros((len(prior.mean), len(prior.mean)))
+    return _result(problem, prior, found, 0, nothing, weights=weights, noise=noise, scale=noise, freedom=np.inf)
+
+
+def _result(
+    problem: FitProblem, prior: JointPrior, found: LaneOptima, lane: int, data: np.ndarray, **known: Any
+) -> FitResult:
+    """A lane as a fit, with the information of the data and what else is known: weights, noise, scale, freedom."""
     with jax.enable_x64(True):
-        values = values_of(problem.constants, prior.mean)
+        values = values_of(problem.constants, found.coordinates[lane])
     return FitResult(
         problem=problem,
         prior=prior,
         values={name: np.asarray(value) for name, value in values.items()},
-        coordinates=prior.mean,
-        covariance=np.linalg.inv(prior.information),
-        weights=weights,
-        noise=scale,
-        scale=scale,
-        freedom=np.inf,
-        errors=found.errors[0],
-        slopes=found.slopes[0],
-        objective=float(found.objective[0]),
-        converged=True,
+        coordinates=found.coordinates[lane],
+        covariance=np.linalg.inv(data + prior.information),
+        errors=found.errors[lane],
+        slopes=found.slopes[lane],
+        objective=float(found.objective[lane]),
+        converged=bool(found.converged[lane]),
+        **known,
     )
 
 
