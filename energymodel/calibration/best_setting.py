@@ -71,6 +71,31 @@ class EnergyCurve(NamedTuple):
     measured: Float[np.ndarray, " rows"]
 
 
+class Asked(NamedTuple):
+    """A setting to be predicted: its line in the file, the row of its profile, and its limit [W] or clock over the
+    profile's [1].
+    """
+
+    line: int
+    profile: int
+    speed: float
+
+
+class PredictedSetting(NamedTuple):
+    """Time [s] and mean power [W] of a setting that was not measured, with 90 % intervals."""
+
+    line: int
+    device: str
+    workload: str
+    batch: float
+    limit: float | None
+    clock: float | None
+    time: float
+    time_interval: tuple[float, float]
+    power: float
+    power_interval: tuple[float, float]
+
+
 class NextRun(NamedTuple):
     """The batch that a job should be trained at next, to find the one that takes the least energy to its target."""
 
@@ -80,11 +105,14 @@ class NextRun(NamedTuple):
 
 
 class Recommendation(NamedTuple):
-    """The best settings, the energy about them, and which batches to try, where epochs to a target are known."""
+    """The best settings, the energy about them, which batches to try, where epochs to a target are known, and the
+    settings that were asked for.
+    """
 
     settings: tuple[BestSetting, ...] = ()
     curves: tuple[EnergyCurve, ...] = ()
     runs: tuple[NextRun, ...] = ()
+    asked: tuple[PredictedSetting, ...] = ()
 
 
 class Settings(NamedTuple):
@@ -93,6 +121,7 @@ class Settings(NamedTuple):
     - `epochs`: times that a run to its target does the work that was timed, by row: infinite where it does not reach
       it, 1 where nobody says.
     - `noise`: standard deviation of the logarithm of the energy of a repeated run [1].
+    - `asked`: settings to be predicted.
     """
 
     runs: Profiles | Kernels
@@ -102,6 +131,7 @@ class Settings(NamedTuple):
     devices: tuple[str, ...]
     epochs: Float[np.ndarray, " rows"]
     noise: float = 0.0
+    asked: tuple[Asked, ...] = ()
 
 
 def lowest_energy(
@@ -151,13 +181,13 @@ def lowest_limits(settings: Settings) -> Float[np.ndarray, " rows"]:
 
 
 class _Change(NamedTuple):
-    """Logarithms of time and energy over those of the profile, by setting, and their standard deviations."""
+    """Logarithms of time, energy and power over those of the profile, by setting, and their standard deviations."""
 
-    log: Float[np.ndarray, "settings 2"]
-    spread: Float[np.ndarray, "settings 2"]
+    log: Float[np.ndarray, "settings 3"]
+    spread: Float[np.ndarray, "settings 3"]
 
-    def interval(self) -> Float[np.ndarray, "2 settings 2"]:
-        """Ends of the 90 % interval of both ratios."""
+    def interval(self) -> Float[np.ndarray, "2 settings 3"]:
+        """Ends of the 90 % interval of the ratios."""
         half = float(ndtri(0.5 + 0.5 * LEVEL)) * self.spread
         return np.exp(np.stack([self.log - half, self.log + half]))
 
@@ -165,12 +195,38 @@ class _Change(NamedTuple):
 def _change(found: FitResult, settings: Settings, row: np.ndarray, speed: np.ndarray, error: float) -> _Change:
     table = settings.runs.at_speeds(row, speed)
     errors, slopes = linearized(found, table._replace(time=table.reference_time, power=table.reference_power))
-    both = np.stack([slopes[:, 0], slopes.sum(axis=1)], axis=1)
+    slopes = np.stack([slopes[:, 0], slopes.sum(axis=1), slopes[:, 1]], axis=1)
     # At the highest speed the profile itself is known; from NEAR below it on errors are what they usually are.
     highest = np.where(np.isfinite(top := _speeds(settings.runs)[row]), top, np.asarray(settings.runs.rated_power)[row])
     usual = NORMAL * error * np.clip((1.0 - speed / highest) / NEAR, 0.0, 1.0)
-    variance = np.einsum("rai,ij,raj->ra", both, found.covariance, both) + usual[:, None] ** 2
-    return _Change(np.stack([errors[:, 0], errors.sum(axis=1)], axis=1), np.sqrt(variance))
+    variance = np.einsum("rai,ij,raj->ra", slopes, found.covariance, slopes) + usual[:, None] ** 2
+    return _Change(np.stack([errors[:, 0], errors.sum(axis=1), errors[:, 1]], axis=1), np.sqrt(variance))
+
+
+def _asked(found: FitResult, settings: Settings, error: float) -> tuple[PredictedSetting, ...]:
+    if not settings.asked:
+        return ()
+    runs, row = settings.runs, np.array([one.profile for one in settings.asked])
+    speed = np.array([one.speed for one in settings.asked])
+    change = _change(found, settings, row, speed, error)
+    reference = np.stack([runs.reference_time, runs.reference_power], axis=1)[row]
+    middle, ends = reference * np.exp(change.log[:, ::2]), reference * change.interval()[:, :, ::2]
+    devices = _devices(settings)
+    return tuple(
+        PredictedSetting(
+            line=one.line,
+            device=devices[one.profile],
+            workload=str(settings.workload[one.profile]),
+            batch=float(settings.batch[one.profile]),
+            limit=one.speed if runs.by_limit else None,
+            clock=None if runs.by_limit else one.speed,
+            time=float(middle[place, 0]),
+            time_interval=(float(ends[0, place, 0]), float(ends[1, place, 0])),
+            power=float(middle[place, 1]),
+            power_interval=(float(ends[0, place, 1]), float(ends[1, place, 1])),
+        )
+        for place, one in enumerate(settings.asked)
+    )
 
 
 def recommendation(found: FitResult, settings: Settings, error: float, most_slowdown: float = np.inf) -> Recommendation:
@@ -185,7 +241,7 @@ def recommendation(found: FitResult, settings: Settings, error: float, most_slow
     - `error`: see `lowest_energy`; repeated runs of one setting differ by `Settings.noise`, which adds to it.
     - `most_slowdown`: time over that of the same batch at the highest limit or clock that is allowed [1].
 
-    **Returns:** one setting and one curve for each device and workload.
+    **Returns:** one setting and one curve for each device and workload, and the settings that were asked for.
     """
     runs, error = settings.runs, float(np.hypot(error, settings.noise))
     row, at = _candidates(settings)
@@ -223,7 +279,7 @@ def recommendation(found: FitResult, settings: Settings, error: float, most_slow
             tried = {float(one): float(np.min(energy[own == one])) for one in np.unique(own)}
             if (batch := next_batch(_near(tried), tried, best[-1].batch, 2, settings.noise)) is not None:
                 next_runs.append(NextRun(device, word, batch))
-    return Recommendation(tuple(best), tuple(curves), tuple(next_runs))
+    return Recommendation(tuple(best), tuple(curves), tuple(next_runs), _asked(found, settings, error))
 
 
 def _near(tried: Mapping[float, float]) -> list[float]:

@@ -20,7 +20,7 @@ from energymodel.calibration.calibrated_scenario import (
 from energymodel.calibration.calibration_case import CalibrationCase
 from energymodel.calibration.cluster_source import is_known
 from energymodel.calibration.constant_priors import flat_values, joint_prior, widened
-from energymodel.calibration.intervals import bootstrap, outer_intervals, quantiles, undetermined
+from energymodel.calibration.intervals import bootstrap, laplace_intervals, outer_intervals, quantiles, undetermined
 from energymodel.calibration.kinds import KINDS
 from energymodel.calibration.least_squares import FitOptions, FitProblem, FitResult, fit, held_out_errors, unfitted
 from energymodel.calibration.measurements import Measurements
@@ -256,8 +256,9 @@ def _held_out(
 
 def _constants(case: CalibrationCase, fitted: FitResult, draws: np.ndarray | None) -> tuple[FittedConstant, ...]:
     constants = fitted.problem.constants
-    ends = outer_intervals(fitted)
-    unknown = undetermined(fitted, ends)
+    measured = np.isfinite(fitted.freedom)
+    ends = outer_intervals(fitted) if measured else laplace_intervals(fitted)
+    unknown = undetermined(fitted, ends) if measured else fitted.names
     medians, values = flat_values(constants, np.stack([fitted.prior.mean, fitted.coordinates]))
     units = [one.unit for one in constants.values() for _ in range(one.size)]
     spread = quantiles(draws) if draws is not None else None

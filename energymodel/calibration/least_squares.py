@@ -101,7 +101,7 @@ class FitResult(NamedTuple):
     - `coordinates`, `covariance`: of the constants; by Laplace's approximation, prior included.
     - `weights`: by row and output.
     - `noise`: standard deviation of an error, by output; `scale`: the one that weighed the errors in the search.
-    - `freedom`: measurements less constants that they determine.
+    - `freedom`: measurements less constants that they determine; infinite where nothing was fitted.
     - `errors`, `slopes`: at the fit, by row and output, and coordinate.
     """
 

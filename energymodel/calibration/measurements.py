@@ -28,7 +28,7 @@ class Column(NamedTuple):
     - `meaning`: in a few words.
     - `needed`: whether a file without it is refused.
     - `others`: names under which public files have it, taken as well.
-    - `may_be_zero`: whether a number of 0 is no mistake.
+    - `may_be_zero`, `may_be_empty`: whether a number of 0, or none in a row, is no mistake.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Column(NamedTuple):
     needed: bool = True
     others: tuple[str, ...] = ()
     may_be_zero: bool = False
+    may_be_empty: bool = False
 
 
 def optional(name: str, unit: str, meaning: str, *others: str) -> Column:
@@ -201,7 +202,7 @@ def _numbers(path: Path, lines: list[int], words: list[str], column: Column, nam
         place = f'{path}, line {line}, column "{name}"'
         if unit:
             word = "" if word.startswith("[") else word.removesuffix(unit).strip()
-        if not word and not column.needed:
+        if not word and (not column.needed or column.may_be_empty):
             values[row] = math.nan
             continue
         try:

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.calibration.best_setting import BestSetting
+from energymodel.calibration.best_setting import BestSetting, PredictedSetting
 from energymodel.calibration.calibrate import Calibration
 from energymodel.calibration.calibrated_scenario import FittedConstant
 from energymodel.calibration.device_family import architecture_of
@@ -52,6 +52,8 @@ def calibration_report(found: Calibration) -> RenderableType:
         parts += [_best_table(found), Text(BEST_NOTE, style="dim"), "", *map(Text, commands(found))]
         parts += [Text(f"Next run of {one.workload} on {one.device}: batch {one.batch:g}.") for one in found.best.runs]
         parts.append("")
+    if found.best.asked:
+        parts += [_asked_table(found), ""]
     if found.undetermined and found.rows:
         parts.append(Text(f"Not determined by these measurements: {', '.join(found.undetermined)}."))
     gain = f"{100 * found.next_gain:.0f} %"
@@ -125,6 +127,27 @@ def _best_table(found: Calibration) -> Table:
     return table
 
 
+def _asked_table(found: Calibration) -> Table:
+    table = Table(title="Predicted time and power, with 90 % intervals", title_justify="left", box=None)
+    for name in ("line", "workload", "batch", "setting", "time [s]", "", "power [W]", ""):
+        table.add_column(name, justify="left" if name == "workload" else "right", no_wrap=True)
+    for one in found.best.asked[:SHOWN_PREDICTIONS]:
+        setting = f"{one.limit:g} W" if one.clock is None else f"{100 * one.clock:.0f} %"
+        ends = _range(one.time_interval), _range(one.power_interval)
+        cells = (f"{one.time:.4g}", ends[0], f"{one.power:.4g}", ends[1])
+        table.add_row(str(one.line), escape(one.workload), f"{one.batch:g}", setting, *cells)
+    if len(found.best.asked) > SHOWN_PREDICTIONS:
+        table.add_row("...", f"{len(found.best.asked) - SHOWN_PREDICTIONS} more: --json")
+    return table
+
+
+def _asked_json(one: PredictedSetting) -> dict[str, Any]:
+    setting = {"power_limit_w": one.limit} if one.clock is None else {"clock_share": one.clock}
+    values = {"time_s": one.time, "time_s_90": list(one.time_interval)}
+    values |= {"power_w": one.power, "power_w_90": list(one.power_interval), "energy_j": one.time * one.power}
+    return {"line": one.line, "device": one.device, "workload": one.workload, "batch": one.batch, **setting, **values}
+
+
 def _change(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.1f} %"
 
@@ -176,6 +199,7 @@ def calibration_json(found: Calibration) -> dict[str, Any]:
         },
         "in_fit_error_percent": dict(found.in_fit),
         **({"predictions": [one._asdict() for one in found.predictions]} if found.predictions else {}),
+        **({"predictions": [_asked_json(one) for one in found.best.asked]} if found.best.asked else {}),
         "next_measurement": {"setting": found.next_setting, "variance_reduction": found.next_gain},
         "least_energy": [_best_json(one) for one in found.best.settings],
         **({"commands": commands(found)} if found.best.settings else {}),

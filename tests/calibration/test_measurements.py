@@ -69,7 +69,6 @@ def test_a_wrong_unit_suffix_is_told_from_a_missing_column(tmp_path):
     [
         ("a,8,150,fast,140", "line 3, column \"time_s\": 'fast' is not a number"),
         ("a,8,150,15 s,140", "line 3, column \"time_s\": '15 s' is not a number.*without a unit"),
-        ("a,8,150,,140", 'line 3, column "time_s": empty'),
         ("a,8,150,nan,140", 'line 3, column "time_s": nan is not finite'),
         ("a,8,150,inf,140", 'line 3, column "time_s": inf is not finite'),
         ("a,8,150,-1,140", 'line 3, column "time_s": -1 s cannot be'),

@@ -1,7 +1,6 @@
 """Are tables of times and powers read as people have them: repeats, several cards, kernels, logs of nvidia-smi?"""
 
 import json
-import re
 
 import jax
 import numpy as np
@@ -67,8 +66,9 @@ def test_columns_of_nvidia_smi_are_read_as_they_are(tmp_path):
     np.testing.assert_allclose(found.columns["power_w"], [271.25, 199.0])
     np.testing.assert_allclose(found.columns["clock_hz"], 1.74e9)
     assert found.columns["gpu"].tolist() == ["NVIDIA A40"] * 2
-    with pytest.raises(InputError, match=re.escape('line 2, column "power.draw [W]": empty')):
-        table(tmp_path, "name,power.limit [W],power.draw [W],time_s", "A40,300 W,[N/A],10")
+    unread = written(tmp_path, "name,power.limit [W],power.draw [W],time_s", "A40,300 W,[N/A],10")
+    with pytest.raises(InputError, match='line 2, column "power_w": empty'):
+        calibrate("power", unread)
 
 
 def test_a_log_becomes_a_row_for_each_setting(tmp_path):
@@ -218,3 +218,44 @@ def test_a_card_with_a_preset_of_its_name_is_its_own_prior(tmp_path):
 def test_a_power_far_above_its_limit_is_refused(tmp_path):
     with pytest.raises(InputError, match='line 2, column "power_w": 2000 W at a limit of 250 W cannot be'):
         KINDS["power"].read(table(tmp_path, HEADER, "V100,a,8,250,10,2000", "V100,a,8,150,10,140"), None)
+
+
+def test_rows_without_time_and_power_are_predicted(tmp_path):
+    rows = ["A40,a,8,300,10,270", "A40,a,8,200,,", "A40,a,8,150,,", "A40,b,16,300,20,100", "A40,b,16,200,,"]
+    found = calibrate("power", written(tmp_path, HEADER, *rows))
+    assert [(one.line, one.workload, one.limit) for one in found.best.asked] == [
+        (3, "a", 200.0),
+        (4, "a", 150.0),
+        (6, "b", 200.0),
+    ]
+    middle, low, waiting = found.best.asked
+    assert 10.0 < middle.time < low.time
+    assert 270.0 > middle.power > low.power
+    assert waiting.time == pytest.approx(20.0, rel=0.02)  # it draws less than the limit: nothing holds it back
+    for one in found.best.asked:
+        assert one.time_interval[0] < one.time < one.time_interval[1]
+        assert one.power_interval[0] < one.power < one.power_interval[1]
+    assert all(one.determined is False for one in found.constants)
+    tree = calibration_json(found)["predictions"]
+    assert tree[0]["energy_j"] == pytest.approx(middle.time * middle.power)
+
+
+@pytest.mark.parametrize(
+    ("rows", "pattern"),
+    [
+        (["A40,a,8,300,10,", "A40,a,8,200,11,190"], 'line 2, column "power_w": empty.*or leave time and power empty'),
+        (["A40,a,8,300,,", "A40,a,8,200,,"], "no row has time_s and power_w"),
+        (["A40,a,8,300,10,270", "A40,c,8,200,,"], "line 3: c, batch 8, was not measured"),
+        (["A40,a,8,300,10,270", "A40,a,8,,,"], 'line 3, column "power_limit_w": empty. Write what is to be predicted'),
+    ],
+)
+def test_rows_that_cannot_be_predicted_are_named(tmp_path, rows, pattern):
+    with pytest.raises(InputError, match=pattern):
+        calibrate("power", written(tmp_path, HEADER, *rows))
+
+
+def test_an_idle_power_that_the_prior_assumes_gives_way_to_the_lowest_reading(tmp_path):
+    rows = ["RTX 8000,a,8,260,10,250", "RTX 8000,b,8,260,10,60", "RTX 8000,a,8,200,11,195"]
+    found = calibrate("power", written(tmp_path, HEADER, *rows))
+    assert found.base == "rtx-8000"
+    assert found.tables["system"]["accelerator"]["idle_power"]["value"] == pytest.approx(0.999 * 60.0)

@@ -19,7 +19,7 @@ from energymodel.calibration.calibration_case import (
 )
 from energymodel.calibration.device_family import architecture_of
 from energymodel.calibration.kernel_clock import CONSTANTS, Kernels, kernel_errors
-from energymodel.calibration.kinds.power_table import ACTIVITY, PARTS, averaged
+from energymodel.calibration.kinds.power_table import ACTIVITY, asked_settings, averaged, labels_of
 from energymodel.calibration.least_squares import FitOptions, FitProblem
 from energymodel.calibration.measurements import Measurements
 from energymodel.calibration.power_population import kernel_population
@@ -40,12 +40,13 @@ def has_counters(table: Measurements) -> bool:
     return ACTIVITY in table.columns and "clock_hz" in table.columns and "power_limit_w" not in table.columns
 
 
-def kernel_case(table: Measurements, prior: Scenario | None, asked: bool) -> CalibrationCase:
+def kernel_case(table: Measurements, asked: Measurements, prior: Scenario | None, *, named: bool) -> CalibrationCase:
     """Nine constants of a device from its kernels at several clocks, see `kernel_clock.split_power`.
 
     **Arguments:**
 
-    - `asked`: whether the form was asked for by name.
+    - `asked`: rows to be predicted.
+    - `named`: whether the form was asked for by name.
 
     **Raises:** `InputError` for several devices, or where the counter is missing at the highest clock.
     """
@@ -61,18 +62,16 @@ def kernel_case(table: Measurements, prior: Scenario | None, asked: bool) -> Cal
         )
     table, noise = averaged(table)
     columns, count = table.columns, len(table)
-    named = [columns[name] for name in (*PARTS, "batch") if name in columns]
-    kernel = np.array(["/".join(map(str, words)) for words in zip(*named, strict=True)] if named else ["all"] * count)
-    runs, is_profile = _joined(table, kernel)
+    kernel, batch = labels_of(table), columns.get("batch", np.ones(count))
+    runs, is_profile = _joined(table, kernel, batch)
     card = architecture_of(devices[0]) if devices[0] else None
     tested = ~is_profile & (np.asarray(runs.clock) >= LOWEST)
     population = kernel_population()
     words = columns.get("benchmark", kernel)
     groups = Grouping(words, "benchmark") if len({*words.tolist()}) > 1 else Grouping(kernel, "kernel")
-    settings = Settings(
-        runs, is_profile, kernel, columns.get("batch", np.ones(count)), tuple(devices), np.ones(count), noise or 0.0
-    )
-    reason = "it was asked for" if asked else f"the table has the counter {ACTIVITY}"
+    predicted = asked_settings(asked, table, kernel, is_profile, by_limit=False)
+    settings = Settings(runs, is_profile, kernel, batch, tuple(devices), np.ones(count), noise or 0.0, predicted)
+    reason = "it was asked for" if named else f"the table has the counter {ACTIVITY}"
     power = float(runs.device_power[0])
     highest = f"of the highest power that was measured, {power:g} W"
     numbers = {f"{CHIP}.{name}": FittedNumber("static", 0.5 * power, "W") for name in ("leakage.power", "fixed_power")}
@@ -102,12 +101,12 @@ def kernel_case(table: Measurements, prior: Scenario | None, asked: bool) -> Cal
     )
 
 
-def _joined(table: Measurements, kernel: np.ndarray) -> tuple[Kernels, np.ndarray]:
+def _joined(table: Measurements, kernel: np.ndarray, batch: np.ndarray) -> tuple[Kernels, np.ndarray]:
     """Each row with the profile of its kernel, at the highest clock; and which rows are profiles."""
     columns, count = table.columns, len(table)
     clock, anchor = columns["clock_hz"], np.zeros(count, int)
-    for name in dict.fromkeys(kernel.tolist()):
-        own = np.flatnonzero(kernel == name)
+    for name, size in dict.fromkeys(zip(kernel.tolist(), batch.tolist(), strict=True)):
+        own = np.flatnonzero((kernel == name) & (batch == size))
         anchor[own] = own[np.argmax(clock[own])]
     activity = columns[ACTIVITY][anchor]
     if not np.all(np.isfinite(activity)):

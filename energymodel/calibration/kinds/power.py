@@ -34,7 +34,7 @@ from energymodel.calibration.device_power import (
 )
 from energymodel.calibration.kinds.kernels import FORM as COUNTERS
 from energymodel.calibration.kinds.kernels import has_counters, kernel_case
-from energymodel.calibration.kinds.power_table import PARTS, averaged, check_limits
+from energymodel.calibration.kinds.power_table import asked_settings, averaged, check_limits, labels_of, split_asked
 from energymodel.calibration.least_squares import FitOptions, FitProblem
 from energymodel.calibration.measurements import Measurements
 from energymodel.calibration.power_population import power_population
@@ -76,8 +76,9 @@ def power_case(table: Measurements, prior: Scenario | None, form: str | None = N
     - `form`: one of `POWER_FORMS`; by default that of kernels where their counters are there, else the one of
       `chosen_form`.
     """
+    table, asked = split_asked(table)
     if form == COUNTERS or (form is None and has_counters(table)):
-        return kernel_case(table, prior, asked=form is not None)
+        return kernel_case(table, asked, prior, named=form is not None)
     if "power_limit_w" not in table.columns and "clock_hz" not in table.columns:
         raise InputError(
             f'{table.path}, line 1: column "power_limit_w" [W] or "clock_hz" [Hz] is missing: the limit or clock that '
@@ -88,17 +89,17 @@ def power_case(table: Measurements, prior: Scenario | None, form: str | None = N
     table, noise = averaged(read)
     columns, count = table.columns, len(table)
     cards = _cards(table, prior)
-    parts = [columns[name] for name in PARTS if name in columns]
-    workload = np.array(["/".join(words) for words in zip(*parts, strict=True)] if parts else ["all"] * count)
+    workload = labels_of(table)
     batch, time, watt = columns.get("batch", np.ones(count)), columns["time_s"], columns["power_w"]
     limit = columns.get("power_limit_w", np.full(count, np.inf))
     idle = columns.get("idle_power_w", np.full(count, np.nan))
-    chip = prior.system.accelerator if prior is not None and len(cards.names) == 1 else None
-    if chip is not None and np.all(np.isnan(idle)):
-        idle = np.full(count, float(chip.idle_power))
+    known_idle = _idle_of(prior) if len(cards.names) == 1 else None
+    if known_idle is not None and np.all(np.isnan(idle)):
+        idle = np.full(count, known_idle)
     runs, is_profile = profiles(
         workload, batch, limit, time, watt, clock=columns.get("clock_hz"), idle_power=idle, device=cards.by_row
     )
+    predicted = asked_settings(asked, table, workload, is_profile, by_limit=runs.by_limit)
     if np.all(is_profile) and not cards.known and prior is None:
         raise InputError(
             f"{table.path}: each workload and batch was measured at one limit or clock only, on a device of which "
@@ -109,7 +110,7 @@ def power_case(table: Measurements, prior: Scenario | None, form: str | None = N
     constants, kin = _prior(prior, cards, simple=chosen.name == "posynomial")
     several = len(cards.names) > 1
     epochs = np.where(np.isfinite(given := columns.get("epochs", np.ones(count))), given, np.inf)
-    settings = Settings(runs, is_profile, workload, batch, cards.names, epochs, noise or 0.0)
+    settings = Settings(runs, is_profile, workload, batch, cards.names, epochs, noise or 0.0, predicted)
     labels = np.array([f"{one}: {word}" for one, word in zip(cards.by_row, workload, strict=True)])
     groups = Grouping(labels if several else workload, "workload")
     if len({*groups.labels.tolist()}) == 1:
@@ -119,7 +120,7 @@ def power_case(table: Measurements, prior: Scenario | None, form: str | None = N
     fitted_numbers, known, law = {}, {}, None
     if not several:
         fitted_numbers, law = _fitted_numbers(runs, prior, simple=simple), partial(_lowest_clock, runs)
-        known = _known_numbers(runs, columns, chip)
+        known = _known_numbers(runs, columns, known_idle)
     return CalibrationCase(
         fit=FitProblem(power_errors, constants, runs, np.where(is_profile, 0.0, 1.0), NOISE, OPTIONS, kin),
         groups=groups,
@@ -128,7 +129,10 @@ def power_case(table: Measurements, prior: Scenario | None, form: str | None = N
         candidates=_candidates(settings),
         fitted_numbers=fitted_numbers,
         known_numbers=known,
-        notes=(*table.notes[len(read.notes) :], *_notes(runs, settings, cards, columns, prior, simple=simple)),
+        notes=(
+            *table.notes[len(read.notes) :],
+            *_notes(runs, settings, cards, columns, prior, known_idle, simple=simple),
+        ),
         law=law,
         law_needs=(),
         range=_range(runs, cards),
@@ -233,6 +237,7 @@ def _notes(
     cards: Cards,
     columns: Mapping[str, np.ndarray],
     prior: Scenario | None,
+    known_idle: float | None,
     *,
     simple: bool,
 ) -> list[str]:
@@ -246,7 +251,7 @@ def _notes(
     for place, name in enumerate(cards.names):
         rows = np.asarray(runs.device) == place
         idle = columns.get("idle_power_w", np.full(len(rows), np.nan))[rows]
-        if prior is None and np.all(np.isnan(idle)):
+        if known_idle is None and np.all(np.isnan(idle)):
             at = float(runs.idle_power[rows][0])
             notes.append(
                 f"Idle power of {name} is taken as {at:.4g} W, {_idle_guess(runs, rows)}: better give idle_power_w."
@@ -283,12 +288,22 @@ def _idle_guess(runs: Profiles, rows: np.ndarray | slice = slice(None)) -> str:
     return f"{100 * USUAL_IDLE:.0f} % of the highest limit: nothing that was measured is as low as an idle device"
 
 
-def _known_numbers(runs: Profiles, columns: Mapping[str, np.ndarray], chip: Any) -> dict[str, KnownNumber]:
+def _idle_of(prior: Scenario | None) -> float | None:
+    """Idle power of the prior's accelerator [W], where it is known: one that was assumed tells less than the rows."""
+    if prior is None:
+        return None
+    source = prior.provenance.get(f"{CHIP}.idle_power")
+    return None if source is None or source.is_prior else float(prior.system.accelerator.idle_power)
+
+
+def _known_numbers(
+    runs: Profiles, columns: Mapping[str, np.ndarray], known_idle: float | None
+) -> dict[str, KnownNumber]:
     """Rated and idle power, with what they are where no meter showed them."""
     rated, idle = float(runs.rated_power[0]), float(runs.idle_power[0])
     metered = np.any(np.isfinite(columns.get("idle_power_w", np.array([np.nan]))))
     guess = "" if metered else _idle_guess(runs)
-    if not metered and chip is not None and idle == float(chip.idle_power):
+    if not metered and idle == known_idle:
         guess = "that of the prior"
     limited = "the highest limit that was set" if runs.by_limit else "the highest power that was measured"
     return {

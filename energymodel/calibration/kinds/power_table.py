@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from energymodel.calibration.best_setting import Asked
 from energymodel.calibration.calibration_case import refuse_choices
 from energymodel.calibration.measurements import Column, Measurements, optional, read_measurements
 from energymodel.calibration.table_columns import TableChoices
@@ -22,12 +23,14 @@ TIME = Column(
     "s",
     "time of the same work at every setting of a workload, such as an epoch",
     others=("epoch_time_s", "elapsed_time_s", "kernel_time_s"),
+    may_be_empty=True,
 )
 POWER = Column(
     "power_w",
     "W",
     "mean power of the device",
     others=("average_power_w", "mean_power_per_gpu_w", "power.draw.average [W]", "power.draw [W]"),
+    may_be_empty=True,
 )
 POWER_COLUMNS = (
     optional("workload", "text", "what was run"),
@@ -123,6 +126,63 @@ def _seconds(path: str, line: int, word: str) -> float:
             f'{path}, line {line}, column "timestamp": "{word}" is not a time as nvidia-smi writes it, such as '
             "2026/11/22 14:03:11.250."
         ) from None
+
+
+def split_asked(table: Measurements) -> tuple[Measurements, Measurements]:
+    """Rows that were measured, and rows without time and power, which are to be predicted.
+
+    **Raises:** `InputError` for a row with one of both, or if no row was measured.
+    """
+    time, power = (np.isfinite(table.columns[one.name]) for one in (TIME, POWER))
+    for row in np.flatnonzero(time != power):
+        missing = POWER if time[row] else TIME
+        raise InputError(
+            f'{table.path}, line {table.lines[row]}, column "{missing.name}": empty. Write {missing.meaning} in '
+            f"{missing.unit}, or leave time and power empty to have both predicted."
+        )
+    if not np.any(time):
+        raise InputError(
+            f"{table.path}: no row has {TIME.name} and {POWER.name}. Measure each workload and batch at the highest "
+            "limit."
+        )
+    return table.select(np.flatnonzero(time)), table.select(np.flatnonzero(~time))
+
+
+def labels_of(table: Measurements, names: tuple[str, ...] = PARTS) -> np.ndarray:
+    """The workload of each row, put together from its columns."""
+    parts = [table.columns[name] for name in names if name in table.columns]
+    if not parts:
+        return np.full(len(table), "all")
+    return np.array(["/".join(map(str, words)) for words in zip(*parts, strict=True)])
+
+
+def asked_settings(
+    asked: Measurements, table: Measurements, workload: np.ndarray, is_profile: np.ndarray, *, by_limit: bool
+) -> tuple[Asked, ...]:
+    """Settings to be predicted, each with the row of its profile in the table of those that were measured.
+
+    **Raises:** `InputError` for a row whose device, workload and batch was not measured, or that has no limit or clock.
+    """
+
+    def settings(one: Measurements, words: np.ndarray) -> list[tuple[str, str, float]]:
+        batch = one.columns.get("batch", np.ones(len(one)))
+        return list(zip(one.text("gpu", "").tolist(), words.tolist(), batch.tolist(), strict=True))
+
+    rows = {setting: row for row, setting in enumerate(settings(table, workload)) if is_profile[row]}
+    found = []
+    for row, setting in enumerate(settings(asked, labels_of(asked))):
+        line, column = int(asked.lines[row]), "power_limit_w" if by_limit else "clock_hz"
+        if setting not in rows:
+            raise InputError(
+                f"{asked.path}, line {line}: {setting[1]}, batch {setting[2]:g}, was not measured. Give a row with its "
+                "time and power at the highest limit or clock."
+            )
+        speed = float(asked.columns[column][row])
+        if not np.isfinite(speed):
+            raise InputError(f'{asked.path}, line {line}, column "{column}": empty. Write what is to be predicted.')
+        profile = rows[setting]
+        found.append(Asked(line, profile, speed if by_limit else speed / float(table.columns[column][profile])))
+    return tuple(found)
 
 
 def check_limits(table: Measurements) -> None:
