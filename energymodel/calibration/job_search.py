@@ -56,12 +56,11 @@ def next_batch(
         return float(grid[open_places[int(np.argmax(distance))]])
     best = known[int(np.argmin(energy))]
     beside = [place for place in (best - 1, best + 1) if place in open_places]
-    if beside and runs_left <= len(beside):
-        return float(grid[beside[0]])
     log = np.log(np.where(reached, energy, np.max(energy[reached])))
     log = np.where(reached, log, np.max(log) + FAILED)
     gain = _expected_improvement(np.log2(grid), known, log, max(noise, NOISE))
-    return float(grid[max(open_places, key=lambda place: gain[place])])
+    options = beside if beside and runs_left <= len(beside) else open_places
+    return float(grid[max(options, key=lambda place: gain[place])])
 
 
 def _expected_improvement(x: np.ndarray, known: list[int], log: np.ndarray, noise: float) -> np.ndarray:
