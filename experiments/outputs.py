@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from energymodel.calibration.power_population import FOLDER as POPULATIONS
 from energymodel.calibration.power_population import PowerPopulation
+from energymodel.presets.normal_table import Normal, write_normal
+from energymodel.presets.step_population import FOLDER as POPULATIONS
 from energymodel.report import toml_text
 from energymodel.report.figure import save
 
@@ -43,11 +44,8 @@ def accuracy(
 
 
 def write_population(found: PowerPopulation, name: str, title: str, folder: Path) -> None:
-    """What some cards say of another, as a preset: means, and the lower triangle of a root of the covariance."""
-    root = np.linalg.cholesky(found.covariance)
-    with (POPULATIONS / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
-        for at, mean in enumerate(found.mean):
-            file.write(",".join(f"{value:.4g}" for value in [mean, *root[at, : at + 1]]) + "\n")
+    """What some cards say of another, as a preset."""
+    write_normal(POPULATIONS / f"{name}.csv", Normal(found.mean, found.covariance))
     words = {"title": title, "source": f"experiments/{folder.name}", "cards": list(found.cards)}
     text = toml_text.dumps({**words, "errors": dict(found.errors)})
     (POPULATIONS / f"{name}.toml").write_text(text, encoding="utf-8")

@@ -6,7 +6,6 @@ Another card is the Gaussian process of that prior, conditioned on what is known
 sec. 2.2].
 """
 
-import csv
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
@@ -18,9 +17,10 @@ from energymodel.calibration.constant_priors import ConstantPriors, JointPrior, 
 from energymodel.calibration.device_family import Architecture, architecture_of, likenesses
 from energymodel.calibration.device_power import power_constants
 from energymodel.calibration.kernel_clock import CONSTANTS
-from energymodel.presets.files import ROOT, read_toml
+from energymodel.presets.files import read_toml
+from energymodel.presets.normal_table import read_normal
+from energymodel.presets.step_population import FOLDER
 
-FOLDER = ROOT / "population"
 LIMITS, KERNELS = "power-limit", "kernel-clock"
 
 
@@ -71,10 +71,4 @@ def kernel_population() -> PowerPopulation:
 
 def _read(name: str, constants: ConstantPriors) -> PowerPopulation:
     table = read_toml(FOLDER / f"{name}.toml")
-    with (FOLDER / f"{name}.csv").open(encoding="utf-8") as file:
-        rows = [[float(text) for text in row] for row in csv.reader(file)]
-    root = np.zeros((len(rows), len(rows)))
-    for at, row in enumerate(rows):
-        root[at, : at + 1] = row[1:]
-    mean = np.array([row[0] for row in rows])
-    return PowerPopulation(constants, tuple(table["cards"]), mean, root @ root.T, table["errors"])
+    return PowerPopulation(constants, tuple(table["cards"]), *read_normal(FOLDER / f"{name}.csv"), table["errors"])

@@ -6,7 +6,6 @@ measured clusters together. A cluster that it has not seen has the mean, the eff
 as known, and an effect of its own, of which only the spread is known.
 """
 
-import csv
 import math
 from collections.abc import Mapping
 from functools import cache
@@ -16,6 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from energymodel.presets.files import ROOT, read_toml
+from energymodel.presets.normal_table import read_normal
 
 FOLDER = ROOT / "population"
 LEVELS = ("mean", "framework", "chip", "cluster")
@@ -163,12 +163,7 @@ def step_population() -> StepPopulation:
     """The population that `experiments/14_unseen_clusters` fitted."""
     tables = read_toml(FOLDER / "step-time.toml")
     effects = effects_of({level: set(tables[level]) for level in LEVELS[1:-1]} | {"cluster": set()})
-    with (FOLDER / "step-time.csv").open(encoding="utf-8") as file:
-        rows = [[float(text) for text in row] for row in csv.reader(file)]
-    root = np.zeros((len(rows), len(rows)))
-    for at, row in enumerate(rows):
-        root[at, : at + 1] = row[1:]
-    mean = np.array([row[0] for row in rows])
+    known = read_normal(FOLDER / "step-time.csv")
     spreads = {level: np.array([tables["spread"][level][name] for name in NAMES]) for level in LEVELS}
     scatter = tables["scatter"]
-    return StepPopulation(effects, mean, root @ root.T, spreads, scatter["group"], scatter["row"])
+    return StepPopulation(effects, known.mean, known.covariance, spreads, scatter["group"], scatter["row"])

@@ -12,6 +12,7 @@ from clusters import CLUSTERS, Cluster, tables
 from known_rows import KnownCluster
 
 from energymodel.presets.files import ROOT, read_toml
+from energymodel.presets.normal_table import Normal, write_normal
 from energymodel.presets.step_population import FOLDER, LEVELS, NAMES, STEP_CONSTANTS, Coordinates, StepPopulation
 from energymodel.presets.unseen_cluster import quantity, with_coordinates
 from energymodel.report import toml_text
@@ -36,13 +37,10 @@ MEMORY = ("activation_copies", "gather_buffers", "usable_memory", "memory_spread
 
 
 def write_population(found: StepPopulation) -> None:
-    """Means, and the lower triangle of a root of the covariance, a line for each effect but those of clusters."""
+    """Mean and covariance of all effects but those of clusters, and a table of spreads and labels."""
     keys = [place for place, (level, *_) in enumerate(found.effects.keys) if level != "cluster"]
-    root = np.linalg.cholesky(found.covariance[np.ix_(keys, keys)])
     FOLDER.mkdir(exist_ok=True)
-    with (FOLDER / "step-time.csv").open("w", encoding="utf-8", newline="") as file:
-        for at, place in enumerate(keys):
-            file.write(",".join(f"{value:.4g}" for value in [found.mean[place], *root[at, : at + 1]]) + "\n")
+    write_normal(FOLDER / "step-time.csv", Normal(found.mean[keys], found.covariance[np.ix_(keys, keys)]))
     table: dict[str, Any] = {"title": "Constants of a training step on all measured clusters", "source": SOURCE}
     for level in LEVELS[1:-1]:
         table[level] = sorted({label for own, label, _ in found.effects.keys if own == level})
