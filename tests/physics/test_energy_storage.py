@@ -42,7 +42,7 @@ def test_storage_keeps_to_its_power_and_energy(low, high, power, energy, efficie
         removed = 400.0 - float(swing)
         taken = removed / (1.0 + efficiency * low / high)
         given_back = removed - taken
-        assert max(taken, given_back) <= power * (1.0 + 1e-9)
+        assert max(taken, given_back) <= power * (1.0 + 1e-9) + 1e-9
         assert given_back * high <= energy * (1.0 + 1e-9) + 1e-9
         np.testing.assert_allclose(float(loss) * (low + high), taken * low - given_back * high, atol=1e-7)
 
