@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float
 from scipy.special import ndtri
 
 from energymodel.calibration.device_power import Profiles
+from energymodel.calibration.intervals import LEVEL
 from energymodel.calibration.job_search import next_batch
 from energymodel.calibration.kernel_clock import Kernels
 from energymodel.calibration.least_squares import FitResult
@@ -19,7 +20,6 @@ LOWEST_HELD = 0.48
 ABOVE_LIMIT = 1.02  # of a limit, that a card which holds it may draw
 STEPS = 10  # of the range between, where a card was measured at its highest limit alone
 ROUND = 5.0  # limits are whole numbers of these [W]
-LEVEL = 0.9
 NEAR = 0.2  # of the highest speed
 POINTS = 25  # of a curve
 NORMAL = 1.25  # standard deviations in a mean absolute error [definition: sqrt(pi / 2)]
@@ -291,9 +291,8 @@ def _near(tried: Mapping[float, float]) -> list[float]:
 def _curve(found: FitResult, settings: Settings, best: BestSetting, profile: int, error: float) -> EnergyCurve:
     """Energy at the batch of a best setting, from the lowest speed that was measured or may be chosen."""
     runs, speeds = settings.runs, _speeds(settings.runs)
-    same = (np.asarray(runs.reference_time) == runs.reference_time[profile]) & np.isfinite(speeds)
-    same &= (np.asarray(runs.device) == runs.device[profile]) & (np.asarray(settings.batch) == best.batch)
-    same &= np.asarray(settings.workload) == best.workload
+    same = (np.asarray(runs.device) == runs.device[profile]) & (settings.workload == best.workload)
+    same &= (settings.batch == best.batch) & np.isfinite(speeds)
     highest = float(speeds[profile]) if np.isfinite(speeds[profile]) else float(runs.rated_power[profile])
     lowest = LOWEST_HELD * highest
     if np.any(same):

@@ -1,7 +1,6 @@
 """What do the measurements in a file say of the constants of a system, and how well does it predict?"""
 
 import dataclasses
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +23,7 @@ from energymodel.calibration.intervals import bootstrap, laplace_intervals, oute
 from energymodel.calibration.kinds import KINDS
 from energymodel.calibration.least_squares import FitOptions, FitProblem, FitResult, fit, held_out_errors, unfitted
 from energymodel.calibration.measurements import Measurements
+from energymodel.calibration.model_words import plain_word
 from energymodel.calibration.next_measurement import next_measurement
 from energymodel.calibration.predicted_amount import PredictedAmount
 from energymodel.calibration.table_columns import AS_WRITTEN, TableChoices
@@ -207,8 +207,8 @@ def named_cluster(table: Measurements) -> str | None:
 
 def named_accelerator(table: Measurements) -> str | None:
     """The preset of the accelerator that all rows name, if there is one of just that name."""
-    named = {re.sub(r"[^a-z0-9]", "", str(one).lower()) for one in table.text("gpu", "").tolist()}
-    presets = {name.replace("-", ""): name for name in names("hardware")}
+    named = {plain_word(one) for one in table.text("gpu", "").tolist()}
+    presets = {plain_word(name): name for name in names("hardware")}
     return presets.get(min(named)) if len(named) == 1 else None
 
 

@@ -16,6 +16,8 @@ from energymodel.presets.scenario import Scenario
 
 BASE = "llama-3.1-405b-h100"
 """Scenario that new numbers are laid over if no other is named."""
+CHIP = "system.accelerator"
+"""Where the numbers of a device stand in a scenario."""
 MOST_CANDIDATES = 256
 """Settings among which the next measurement is looked for."""
 

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Rows, Values
+from energymodel.calibration.least_squares import FitOptions
 from energymodel.numerics import Numeric, p_norm
 from energymodel.physics.switching import mixed_cubic_power
 from energymodel.physics.voltage import voltage_fraction
@@ -25,6 +26,10 @@ NEWTON_STEPS = 12
 USUAL_IDLE, MOST_IDLE = 0.15, 0.35
 """Of the rated power, that an idle device with its clocks up usually draws and at most [prior: V100, P100, A40]."""
 NO_LIMIT = 100.0  # [rated power], which no device draws
+
+OPTIONS = FitOptions(starts=4, tolerance=1e-7, steps=100)
+NOISE = 0.04
+"""Of times and powers of a device: how they are fitted, and the first guess of their noise."""
 
 VoltageForm = Literal["voltage-floor", "posynomial"]
 FORMS: tuple[VoltageForm, ...] = get_args(VoltageForm)

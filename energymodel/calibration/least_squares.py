@@ -163,9 +163,7 @@ def unfitted(problem: FitProblem) -> FitResult:
     prior = problem.prior or joint_prior(problem.constants)
     shape = table_shape(problem, problem.table)
     weights, noise = _full_weights(problem, shape), np.full(shape[1], float(problem.noise))
-    there = problem._replace(options=problem.options._replace(steps=0))
-    found = minimize_lanes(there, prior, prior.mean[None], weights[None], noise)
-    found = found._replace(coordinates=prior.mean[None], converged=np.ones(1, bool))
+    found = evaluate_lanes(problem, prior, prior.mean[None], noise)._replace(converged=np.ones(1, bool))
     nothing = np.zeros((len(prior.mean), len(prior.mean)))
     return _result(problem, prior, found, 0, nothing, weights=weights, noise=noise, scale=noise, freedom=np.inf)
 
@@ -261,6 +259,23 @@ def minimize_lanes(
     z, objective, converged, errors, slopes = (np.concatenate(part)[: len(starts)] for part in zip(*parts, strict=True))
     objective = np.where(np.isfinite(objective), objective, np.inf)
     return LaneOptima(z, objective, converged, errors[:, :rows], slopes[:, :rows])
+
+
+def evaluate_lanes(
+    problem: FitProblem,
+    prior: JointPrior,
+    points: Float[np.ndarray, "lanes n"],
+    scale: Float[np.ndarray, " outputs"],
+    *,
+    fewest_rows: int = FEWEST_ROWS,
+) -> LaneOptima:
+    """Errors and slopes at points: searches of no steps, by the program of the searches.
+
+    **Arguments:** as those of `minimize_lanes`.
+    """
+    still = problem._replace(options=problem.options._replace(steps=0))
+    weights = np.ones((1, *table_shape(problem, problem.table)))
+    return minimize_lanes(still, prior, points, weights, scale, held=np.ones(points.shape), fewest_rows=fewest_rows)
 
 
 @cache

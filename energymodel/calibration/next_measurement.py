@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from energymodel.calibration.least_squares import FitResult, minimize_lanes, program_rows, table_shape
+from energymodel.calibration.least_squares import FitResult, evaluate_lanes, program_rows, table_shape
 
 
 class NextMeasurement(NamedTuple):
@@ -49,20 +49,16 @@ def next_measurement(fitted: FitResult, candidates: Any) -> NextMeasurement:
 def linearized(
     fitted: FitResult, table: Any
 ) -> tuple[Float[np.ndarray, "rows outputs"], Float[np.ndarray, "rows outputs n"]]:
-    """Errors and their slopes by coordinate at a fit, on another table: searches of no steps, with the program of the
-    fit, which takes so many rows at a time.
+    """Errors and their slopes by coordinate at a fit, on another table; the program of the fit takes so many rows at a
+    time.
     """
-    rows, outputs = table_shape(fitted.problem, table)
-    size = program_rows(len(fitted.errors))
-    problem = fitted.problem._replace(options=fitted.problem.options._replace(steps=0))
+    rows, size = table_shape(fitted.problem, table)[0], program_rows(len(fitted.errors))
     parts = []
     for begin in range(0, rows, size):
         chosen = np.arange(begin, min(begin + size, rows))
-        some = problem._replace(table=jax.tree.map(partial(_taken, rows=rows, chosen=chosen), table))
-        weights = np.ones((1, len(chosen), outputs))
-        parts.append(
-            minimize_lanes(some, fitted.prior, fitted.coordinates[None], weights, fitted.scale, fewest_rows=size)
-        )
+        some = fitted.problem._replace(table=jax.tree.map(partial(_taken, rows=rows, chosen=chosen), table))
+        at = fitted.coordinates[None]
+        parts.append(evaluate_lanes(some, fitted.prior, at, fitted.scale, fewest_rows=size))
     errors, slopes = (np.concatenate([getattr(part, name)[0] for part in parts]) for name in ("errors", "slopes"))
     return errors, slopes
 

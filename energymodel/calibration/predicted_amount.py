@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
 from scipy import stats
 
 from energymodel.calibration.intervals import LEVEL
-from energymodel.calibration.least_squares import FitResult, LaneOptima, minimize_lanes
+from energymodel.calibration.least_squares import FitResult, evaluate_lanes
 
 
 class PredictedAmount(NamedTuple):
@@ -41,14 +40,14 @@ def predicted_amounts(
     - `groups`, `batches`: of its rows.
     - `left`: variance of the logarithm at these settings that is in no constant.
     """
-    at_fit = _evaluated(fitted, table, fitted.coordinates[None], len(batches))
+    problem = fitted.problem._replace(table=table)
+    at_fit = evaluate_lanes(problem, fitted.prior, fitted.coordinates[None], fitted.scale)
     middle, slopes = at_fit.errors[0, :, 0], at_fit.slopes[0, :, 0]
     quantile = stats.t.ppf(0.5 + 0.5 * LEVEL, fitted.freedom)
     spread = np.sqrt(np.einsum("ri,ij,rj->r", slopes, fitted.covariance, slopes))
     shift = quantile * slopes @ fitted.covariance / spread[:, None]
-    moved = _evaluated(
-        fitted, table, np.concatenate([fitted.coordinates - shift, fitted.coordinates + shift]), len(batches)
-    )
+    ends_of_walks = np.concatenate([fitted.coordinates - shift, fitted.coordinates + shift])
+    moved = evaluate_lanes(problem, fitted.prior, ends_of_walks, fitted.scale)
     place = np.arange(len(batches))
     ends = moved.errors[:, :, 0].reshape(2, len(batches), -1)[:, place, place] - middle
     reach = np.hypot(ends, quantile * np.sqrt(fitted.noise[0] ** 2 + left))
@@ -57,10 +56,3 @@ def predicted_amounts(
         PredictedAmount(group, float(batch), float(amount), float(low), float(high), unit)
         for group, batch, amount, low, high in zip(groups, batches, *columns, strict=True)
     )
-
-
-def _evaluated(fitted: FitResult, table: Any, points: Float[np.ndarray, "lanes n"], rows: int) -> LaneOptima:
-    """The model at points: searches of no steps, with the program of the fit."""
-    problem = fitted.problem
-    still = problem._replace(table=table, options=problem.options._replace(steps=0))
-    return minimize_lanes(still, fitted.prior, points, np.ones((1, rows, 1)), fitted.scale, held=np.ones(points.shape))

@@ -7,8 +7,7 @@ from power_limits import BUSY, Traces, percent
 
 from energymodel.calibration.constant_priors import joint_prior
 from energymodel.calibration.device_family import architecture_of, family_prior
-from energymodel.calibration.device_power import Profiles, power_constants, power_errors
-from energymodel.calibration.kinds.power import NOISE, OPTIONS
+from energymodel.calibration.device_power import NOISE, OPTIONS, Profiles, power_constants, power_errors
 from energymodel.calibration.least_squares import FitProblem, fit, unfitted
 from energymodel.calibration.power_population import PowerPopulation
 

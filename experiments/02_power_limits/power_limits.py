@@ -10,7 +10,7 @@ import numpy as np
 from energymodel.calibration import device_power
 from energymodel.calibration.best_setting import lowest_energy
 from energymodel.calibration.constant_priors import ConstantPriors
-from energymodel.calibration.kinds.power import NOISE, OPTIONS
+from energymodel.calibration.device_power import NOISE, OPTIONS
 from energymodel.calibration.least_squares import FitProblem, FitResult, fit, held_out_errors
 
 DATA = Path(__file__).parents[1] / "data"

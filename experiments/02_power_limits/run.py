@@ -32,8 +32,8 @@ def compute(*, write: bool) -> dict[str, Any]:
     epochs = power_limits.epochs_to_target()
     result: dict[str, Any] = {"transfer": {}, "interpolation": {}, "other_batches": {}, "regret": {}, "jobs": []}
     errors: dict[str, list[np.ndarray]] = {name: [] for name in HELD_OUT}
-    for gpu in power_limits.GPUS:
-        data = power_limits.traces(gpu)
+    every = {gpu: power_limits.traces(gpu) for gpu in power_limits.GPUS}
+    for gpu, data in every.items():
         result["transfer"][gpu], blind, busy = power_limits.transfer(data)
         errors["transfer"].append(blind[busy])
         result["interpolation"][gpu], between = power_limits.interpolation(data)
@@ -49,7 +49,6 @@ def compute(*, write: bool) -> dict[str, Any]:
         "at_the_least_percent": 100.0 * float(np.mean(np.array(excess) < 1e-9)),
         "largest_excess_percent": float(np.max(excess)),
     }
-    every = {gpu: power_limits.traces(gpu) for gpu in power_limits.GPUS}
     left_out = cards.left_out(every)
     result["other_cards"] = cards.table(every, left_out)
     errors["other_cards"] = list(left_out.values())

@@ -12,8 +12,8 @@ from jaxtyping import Array, Float
 
 from energymodel.calibration import device_power
 from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Values
+from energymodel.calibration.device_power import NOISE, OPTIONS
 from energymodel.calibration.kernel_clock import CONSTANTS, Kernels, kernel_errors, split_power
-from energymodel.calibration.kinds.power import NOISE, OPTIONS
 from energymodel.calibration.least_squares import ErrorFunction, FitProblem, FitResult, fit, held_out_errors
 from energymodel.physics.switching import clock_stretch, mixed_cubic_power
 

@@ -34,7 +34,7 @@ def test_repeats_are_averaged_and_their_noise_is_known(tmp_path):
     found = averaged(table(tmp_path, HEADER, *rows))
     np.testing.assert_allclose(found.table.columns["time_s"], [11.0, 14.0])
     assert found.noise == pytest.approx(np.log(1.2) / np.sqrt(2.0))
-    assert "3 rows are 2 settings" in found.table.notes[0]
+    assert "3 rows are 2 settings" in found.notes[0]
     once = averaged(table(tmp_path, HEADER, *rows[1:]))
     assert once.noise is None
     assert len(once.table) == 2

@@ -8,7 +8,7 @@ from energymodel.calibration import batch_curves as batch
 from energymodel.calibration import device_power, node_power
 from energymodel.calibration.constant_priors import ConstantPrior, Values, joint_prior, values_of
 from energymodel.calibration.intervals import outer_intervals, undetermined
-from energymodel.calibration.kinds import loss, node, power, step_time
+from energymodel.calibration.kinds import loss, node, step_time
 from energymodel.calibration.layout_table import INPUTS, layouts
 from energymodel.calibration.least_squares import FitOptions, FitProblem, fit
 from energymodel.learning.loss_law import ChinchillaLaw, chinchilla_loss
@@ -85,7 +85,9 @@ def test_constants_of_power_limits_are_covered():
         time, watt = device_power.predict_power(values, given)
         return truth, given._replace(time=multiplied(time, generator), power=multiplied(watt, generator))
 
-    problem = FitProblem(device_power.power_errors, constants, given, noise=power.NOISE, options=power.OPTIONS)
+    problem = FitProblem(
+        device_power.power_errors, constants, given, noise=device_power.NOISE, options=device_power.OPTIONS
+    )
     assert_covered(coverage(problem, repetition))
 
 

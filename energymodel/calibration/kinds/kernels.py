@@ -10,6 +10,7 @@ import numpy as np
 
 from energymodel.calibration.best_setting import Settings, recommendation
 from energymodel.calibration.calibration_case import (
+    CHIP,
     CalibrationCase,
     Candidates,
     ChosenForm,
@@ -18,9 +19,10 @@ from energymodel.calibration.calibration_case import (
     KnownNumber,
 )
 from energymodel.calibration.device_family import architecture_of
+from energymodel.calibration.device_power import NOISE, OPTIONS
 from energymodel.calibration.kernel_clock import CONSTANTS, Kernels, kernel_errors
 from energymodel.calibration.kinds.power_table import ACTIVITY, asked_settings, averaged, labels_of
-from energymodel.calibration.least_squares import FitOptions, FitProblem
+from energymodel.calibration.least_squares import FitProblem
 from energymodel.calibration.measurements import Measurements
 from energymodel.calibration.power_population import kernel_population
 from energymodel.errors import InputError
@@ -30,9 +32,6 @@ FORM = "counters"
 LOWEST = 0.35
 """Of the highest clock: below it the voltage has another floor, and cores do not run at the clock that is set."""
 SPLITS = 8  # of the range of clocks, where candidates lie
-CHIP = "system.accelerator"
-OPTIONS = FitOptions(starts=4, tolerance=1e-7, steps=100)
-NOISE = 0.04
 
 
 def has_counters(table: Measurements) -> bool:
@@ -60,7 +59,7 @@ def kernel_case(table: Measurements, asked: Measurements, prior: Scenario | None
             f'{table.path}: column "gpu" holds {", ".join(devices)}; form {FORM} is of one device. Choose it with '
             f"--where gpu={devices[0]}."
         )
-    table, noise = averaged(table)
+    table, noise, repeats = averaged(table)
     columns, count = table.columns, len(table)
     kernel, batch = labels_of(table), columns.get("batch", np.ones(count))
     runs, is_profile = _joined(table, kernel, batch)
@@ -91,7 +90,7 @@ def kernel_case(table: Measurements, asked: Measurements, prior: Scenario | None
         along=("clock [MHz]", columns["clock_hz"] / 1e6),
         candidates=_candidates(settings),
         fitted_numbers=numbers,
-        notes=(*table.notes, *notes),
+        notes=(*repeats, *notes),
         law=partial(_lowest_clock, float(np.min(np.asarray(runs.clock)[tested], initial=1.0))),
         law_needs=(),
         range={"gpu": devices[0]} if devices[0] else {},

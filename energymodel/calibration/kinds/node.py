@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from energymodel.calibration.calibration_case import BASE, CalibrationCase, Candidates, FittedNumber, Grouping
+from energymodel.calibration.calibration_case import BASE, CHIP, CalibrationCase, Candidates, FittedNumber, Grouping
 from energymodel.calibration.cluster_source import PLACEHOLDER, chip_preset
 from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Values
 from energymodel.calibration.least_squares import FitOptions, FitProblem
@@ -29,7 +29,7 @@ from energymodel.presets.files import read_preset
 from energymodel.presets.scenario import Scenario, load_scenario
 from energymodel.system.training_system import TrainingSystem
 
-CHIP, NODE = "system.accelerator", "system.node"
+NODE = "system.node"
 OPTIONS = FitOptions(starts=4, tolerance=1e-7, steps=100, noise_counts=4.0)
 NOISE = 0.02
 IDLE_WEIGHT = 3.0  # of an idle reading, which knows nothing of busy shares

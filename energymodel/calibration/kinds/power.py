@@ -11,6 +11,7 @@ import numpy as np
 from energymodel.calibration.best_setting import LOWEST_HELD, Settings, lowest_limits, recommendation
 from energymodel.calibration.busy_power import busy_line
 from energymodel.calibration.calibration_case import (
+    CHIP,
     CalibrationCase,
     Candidates,
     ChosenForm,
@@ -24,6 +25,8 @@ from energymodel.calibration.device_power import (
     FORMS,
     LOWEST_ABOVE,
     MOST_IDLE,
+    NOISE,
+    OPTIONS,
     USUAL_IDLE,
     DeviceMedians,
     Profiles,
@@ -35,7 +38,7 @@ from energymodel.calibration.device_power import (
 from energymodel.calibration.kinds.kernels import FORM as COUNTERS
 from energymodel.calibration.kinds.kernels import has_counters, kernel_case
 from energymodel.calibration.kinds.power_table import asked_settings, averaged, check_limits, labels_of, split_asked
-from energymodel.calibration.least_squares import FitOptions, FitProblem
+from energymodel.calibration.least_squares import FitProblem
 from energymodel.calibration.measurements import Measurements
 from energymodel.calibration.power_population import power_population
 from energymodel.errors import InputError
@@ -45,9 +48,6 @@ from energymodel.presets.scenario import Scenario
 FEWEST_LIMITS = 3  # below the highest, in a workload, that floor and knee of the voltage need
 SPLITS = 8  # of the range of limits, where candidates lie
 POWER_FORMS = (*FORMS, COUNTERS)
-CHIP = "system.accelerator"
-OPTIONS = FitOptions(starts=4, tolerance=1e-7, steps=100)
-NOISE = 0.04
 SAME = 0.95  # of the rated power of a device: closer, it is taken for the same where neither has a name
 
 NO_NAME = "this device"
@@ -85,8 +85,7 @@ def power_case(table: Measurements, prior: Scenario | None, form: str | None = N
             "was set."
         )
     check_limits(table)
-    read = table
-    table, noise = averaged(read)
+    table, noise, repeats = averaged(table)
     columns, count = table.columns, len(table)
     cards = _cards(table, prior)
     workload = labels_of(table)
@@ -129,10 +128,7 @@ def power_case(table: Measurements, prior: Scenario | None, form: str | None = N
         candidates=_candidates(settings),
         fitted_numbers=fitted_numbers,
         known_numbers=known,
-        notes=(
-            *table.notes[len(read.notes) :],
-            *_notes(runs, settings, cards, columns, prior, known_idle, simple=simple),
-        ),
+        notes=(*repeats, *_notes(runs, settings, cards, columns, prior, known_idle, simple=simple)),
         law=law,
         law_needs=(),
         range=_range(runs, cards),

@@ -54,11 +54,12 @@ STAMP = "%Y/%m/%d %H:%M:%S.%f"
 
 class Averaged(NamedTuple):
     """Settings, each once: the mean of its repeats. `noise` is the standard deviation of the logarithm of the energy of
-    a repeat, or `None` where nothing was measured twice.
+    a repeat, `None` where nothing was measured twice; `notes` say what was averaged.
     """
 
     table: Measurements
-    noise: float | None
+    noise: float | None = None
+    notes: tuple[str, ...] = ()
 
 
 def power_table(path: Path, choices: TableChoices) -> Measurements:
@@ -148,12 +149,10 @@ def split_asked(table: Measurements) -> tuple[Measurements, Measurements]:
     return table.select(np.flatnonzero(time)), table.select(np.flatnonzero(~time))
 
 
-def labels_of(table: Measurements, names: tuple[str, ...] = PARTS) -> np.ndarray:
+def labels_of(table: Measurements) -> np.ndarray:
     """The workload of each row, put together from its columns."""
-    parts = [table.columns[name] for name in names if name in table.columns]
-    if not parts:
-        return np.full(len(table), "all")
-    return np.array(["/".join(map(str, words)) for words in zip(*parts, strict=True)])
+    parts = [table.columns[name] for name in PARTS if name in table.columns]
+    return np.array(["/".join(words) for words in zip(*parts, strict=True)] if parts else ["all"] * len(table))
 
 
 def asked_settings(
@@ -208,7 +207,7 @@ def averaged(table: Measurements) -> Averaged:
         places.setdefault(tuple(str(table.columns[name][row]) for name in names), []).append(row)
     groups = list(places.values())
     if len(groups) == len(table):
-        return Averaged(table, None)
+        return Averaged(table)
     energy = np.log(table.columns["time_s"] * table.columns["power_w"])
     squares = sum(float(np.sum((energy[rows] - np.mean(energy[rows])) ** 2)) for rows in groups)
     noise = float(np.sqrt(squares / (len(table) - len(groups))))
@@ -219,4 +218,5 @@ def averaged(table: Measurements) -> Averaged:
         f"{len(table)} rows are {len(groups)} settings, each the mean of its repeats, whose energies differ by "
         f"{100 * noise:.2g} % (standard deviation)."
     )
-    return Averaged(Measurements(table.path, {**kept.columns, **means}, kept.lines, (*kept.notes, note)), noise)
+    averages = Measurements(table.path, {**kept.columns, **means}, kept.lines, table.notes)
+    return Averaged(averages, noise, (note,))
