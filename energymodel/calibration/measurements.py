@@ -29,6 +29,7 @@ class Column(NamedTuple):
     - `needed`: whether a file without it is refused.
     - `others`: names under which public files have it, taken as well.
     - `may_be_zero`, `may_be_empty`: whether a number of 0, or none in a row, is no mistake.
+    - `lowest`: that a number may be; `highest`: 1 for a share of time or power.
     """
 
     name: str
@@ -38,6 +39,8 @@ class Column(NamedTuple):
     others: tuple[str, ...] = ()
     may_be_zero: bool = False
     may_be_empty: bool = False
+    lowest: float = 0.0
+    highest: float = math.inf
 
 
 def optional(name: str, unit: str, meaning: str, *others: str) -> Column:
@@ -143,7 +146,7 @@ def _places(path: Path, header: list[str], schema: Sequence[Column]) -> dict[str
             places[column.name] = header.index(found)
             continue
         known = {name for one in schema for name in (one.name, *one.others)}
-        _check_unit(path, [name for name in header if name not in known], column)
+        check_unit(str(path), [name for name in header if name not in known], column)
         if column.needed:
             given = [name for name in header if name]
             near = suggest(column.name, given) if given else ""
@@ -154,8 +157,11 @@ def _places(path: Path, header: list[str], schema: Sequence[Column]) -> dict[str
     return places
 
 
-def _check_unit(path: Path, header: list[str], column: Column) -> None:
-    """Refuse a column of the right name with another unit."""
+def check_unit(path: str, header: Sequence[str], column: Column) -> None:
+    """Refuse a column of the right name with another unit.
+
+    **Raises:** `InputError`.
+    """
     if column.unit == "text":
         return
     stem, separator, suffix = column.name.rpartition("_")
@@ -202,20 +208,29 @@ def _numbers(path: Path, lines: list[int], words: list[str], column: Column, nam
         place = f'{path}, line {line}, column "{name}"'
         if unit:
             word = "" if word.startswith("[") else word.removesuffix(unit).strip()
-        if not word and (not column.needed or column.may_be_empty):
-            values[row] = math.nan
-            continue
-        try:
-            value = float(word)
-        except ValueError:
-            shown = f"{word!r} is not a number" if word else "empty"
-            raise InputError(f"{place}: {shown}. Write {column.meaning} in {column.unit}, without a unit.") from None
-        if not math.isfinite(value):
-            raise InputError(f"{place}: {word} is not finite. Leave out rows without a measurement.")
-        if value < 0.0 or (value == 0.0 and not column.may_be_zero):
-            raise InputError(f"{place}: {value:g} {column.unit} cannot be; {column.meaning} is above 0.")
-        values[row] = convert(value, unit, column.unit, place) if unit else value
+        value, reason = number(word, column)
+        if reason:
+            raise InputError(f"{place}: {reason}")
+        values[row] = convert(value, unit, column.unit, place) if unit and math.isfinite(value) else value
     return values
+
+
+def number(word: str, column: Column) -> tuple[float, str]:
+    """The number in a cell of a column, NaN where it may be empty; or why it is none, with the next step."""
+    if not word and (not column.needed or column.may_be_empty):
+        return math.nan, ""
+    try:
+        value = float(word)
+    except ValueError:
+        shown = f"{word!r} is not a number" if word else "empty"
+        return math.nan, f"{shown}. Write {column.meaning} in {column.unit}, without a unit."
+    if not math.isfinite(value):
+        return math.nan, f"{word} is not finite. Leave out rows without a measurement."
+    if value < column.lowest or (value == 0.0 and not column.may_be_zero):
+        return math.nan, f"{value:g} {column.unit} cannot be; {column.meaning} is above 0."
+    if value > column.highest:
+        return math.nan, f"{value:g} cannot be; {column.meaning} is at most 1. Divide percentages by 100."
+    return value, ""
 
 
 def _unit_in(name: str) -> str:

@@ -10,9 +10,15 @@ from pathlib import Path
 import numpy as np
 
 from energymodel.calibration.csv_table import CsvTable, Problem, read_csv, refuse_problems
-from energymodel.calibration.measurements import FEWEST_ROWS, Column, Measurements, optional
+from energymodel.calibration.measurements import FEWEST_ROWS, Column, Measurements, check_unit, number, optional
 from energymodel.calibration.table_columns import TableChoices
 from energymodel.errors import InputError, suggest
+
+
+def _reading(name: str, meaning: str) -> Column:
+    """A column in which a gap of the meter may stand."""
+    return optional(name, "W", meaning)._replace(may_be_zero=True, lowest=-math.inf)
+
 
 NODE_COLUMNS = (
     optional("submitter", "text", "whose nodes, or which meter"),
@@ -23,24 +29,24 @@ NODE_COLUMNS = (
     optional("accelerator", "text", "kind of chip; it must be that of the prior", "gpu"),
     optional("cooling", "text", "air, liquid or immersion; by default that of the prior"),
     Column("node_power_w", "W", "mean power of a node over the run", others=("mean_power_w", "mean_power_per_node_w")),
-    optional("min_power_w", "W", "lowest reading of the node in the run"),
-    optional("pre_run_min_power_w", "W", "lowest reading of the node before the run"),
+    _reading("min_power_w", "lowest reading of the node in the run"),
+    _reading("pre_run_min_power_w", "lowest reading of the node before the run"),
     optional("idle_power_w", "W", "power of the idle node"),
     optional("chip_power_w", "W", "mean power of a chip over the run", "gpu_power_w", "mean_power_per_gpu_w"),
     optional("chips", "1", "chips in a node", "accelerators_per_node", "gpus_per_node"),
     optional("nodes", "1", "nodes of the run; 1 where empty", "n_nodes_with_power", "n_nodes"),
     optional("rated_power_w", "W", "rated power of a chip", "tdp_w"),
-    optional("busy_share", "1", "share of the time in which kernels compute"),
+    optional("busy_share", "1", "share of the time in which kernels compute")._replace(highest=1.0),
     optional("samples_per_second", "1/s", "samples per second of the whole run"),
     optional(
         "time_s", "s", "time of the run; of the same work on all systems, unless samples say otherwise", "run_time_s"
     ),
     optional("samples", "1", "samples of the run", "samples_count_at_stop"),
     optional("inlet_temperature_k", "K", "temperature of the air or liquid that the nodes get"),
-    optional("supply_efficiency", "1", "efficiency of the power supplies behind the meter; 1 for a meter behind them"),
+    optional(
+        "supply_efficiency", "1", "efficiency of the power supplies behind the meter; 1 for a meter behind them"
+    )._replace(highest=1.0),
 )
-READINGS = ("min_power_w", "pre_run_min_power_w")
-"""Columns in which a gap of the meter may stand."""
 
 
 def read_node_table(path: Path, choices: TableChoices) -> Measurements:
@@ -69,7 +75,7 @@ def read_node_table(path: Path, choices: TableChoices) -> Measurements:
         shown = column.name if column.name in choices.constants else table.header[places[column.name]]
         values = []
         for row, word in zip(chosen, words, strict=True):
-            value, reason = _number(word, column)
+            value, reason = number(word, column)
             if reason:
                 problems.append(Problem(table.lines[row], f'column "{shown}": {reason}'))
             values.append(value)
@@ -136,7 +142,9 @@ def _places(table: CsvTable, choices: TableChoices) -> dict[str, int]:
             )
         else:
             places[one.name] = place
-    _check_units(table.path, unknown, [one for one in NODE_COLUMNS if one.name not in places])
+    for one in NODE_COLUMNS:
+        if one.name not in places:
+            check_unit(table.path, unknown, one)
     needed = next(one for one in NODE_COLUMNS if one.needed)
     if needed.name not in places and needed.name not in choices.constants:
         raise InputError(
@@ -144,33 +152,3 @@ def _places(table: CsvTable, choices: TableChoices) -> dict[str, int]:
             f"{', '.join(table.header[:12])}; say which it is with --rename THEIRS={needed.name}."
         )
     return places
-
-
-def _check_units(path: str, unknown: Sequence[str], missing: Sequence[Column]) -> None:
-    for column in missing:
-        stem, separator, suffix = column.name.rpartition("_")
-        for name in unknown:
-            other_stem, _, other = name.rpartition("_")
-            if separator and column.unit not in ("1", "text") and other_stem == stem and other != suffix:
-                raise InputError(
-                    f'{path}, line 1: column "{name}" has the unit "{other}"; {column.meaning}: read in {column.unit}. '
-                    f'Convert the numbers and call it "{column.name}".'
-                )
-
-
-def _number(word: str, column: Column) -> tuple[float, str]:
-    """A number, or why it is none."""
-    if not word and not column.needed:
-        return math.nan, ""
-    try:
-        value = float(word)
-    except ValueError:
-        shown = f"{word!r} is not a number" if word else "empty"
-        return math.nan, f"{shown}. Write {column.meaning} in {column.unit}, without a unit."
-    if not math.isfinite(value):
-        return math.nan, f"{word} is not finite. Leave out rows without a measurement."
-    if value <= 0.0 and column.name not in READINGS:
-        return math.nan, f"{value:g} {column.unit} cannot be; {column.meaning} is above 0."
-    if value > 1.0 and column.name in ("busy_share", "supply_efficiency"):
-        return math.nan, f"{value:g} cannot be; {column.meaning} is at most 1. Divide percentages by 100."
-    return value, ""
