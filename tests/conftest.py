@@ -18,6 +18,7 @@ os.environ["XLA_FLAGS"] = " ".join(
     )
 )
 
+import hypothesis
 import jax
 import pytest
 
@@ -30,11 +31,17 @@ PEAKS = pytest.StashKey[list[int]]()
 
 
 def pytest_configure(config):
-    """Keep compiled programs for the other processes of this run, and for the next run."""
+    """Keep compiled programs for the other processes and the next run; draw the same examples in every run."""
     os.environ["JAX_COMPILATION_CACHE_DIR"] = folder = str(config.cache.mkdir("jax"))
     jax.config.update("jax_compilation_cache_dir", folder)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    # A run of all tests says whether a change broke something: new examples are another question, asked by
+    # `--hypothesis-profile=search`.
+    hypothesis.settings.register_profile("repeat", derandomize=True, database=None)
+    hypothesis.settings.register_profile("search", derandomize=False)
+    if not config.getoption("--hypothesis-profile"):
+        hypothesis.settings.load_profile("repeat")
     config.stash[PEAKS] = []
     config.stash[ALLOWED] = MEMORY
 
