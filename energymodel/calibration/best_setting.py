@@ -15,8 +15,8 @@ from energymodel.calibration.least_squares import FitResult
 from energymodel.calibration.next_measurement import linearized
 
 LOWEST_HELD = 0.48
-"""Share of the rated power below which cards may fall to a lower performance state, where time errs by a tenth or more
-[prior: four cards of experiments/02_power_limits]."""
+"""Share of the rated power below which cards may fall to a lower performance state, where the error of the
+time is 10 % or more [prior: four cards of experiments/02_power_limits]."""
 ABOVE_LIMIT = 1.02  # of a limit, that a card which holds it may draw
 STEPS = 10  # of the range between, where a card was measured at its highest limit alone
 ROUND = 5.0  # limits are whole numbers of these [W]

@@ -91,7 +91,7 @@ def cluster_word(words: Mapping[str, str], folder: Path, option: str, where: str
 
 
 def measured_cluster(words: Mapping[str, str], folder: Path, default: str) -> str:
-    """The cluster on which a row was measured: any word that tells it apart, and one that is known if there is one."""
+    """The cluster on which a row was measured: any word that identifies it, and one that is known if there is one."""
     word = words.get("cluster", "")
     if word:
         return str(folder / word) if word.endswith(".toml") else current_name(word)

@@ -195,7 +195,7 @@ UNMODELLED: Mapping[str, frozenset[str]] = {
     "mla": frozenset({"", "0", "0.0", "false", "no"}),
     "hybrid": frozenset({"", "0", "0.0", "false", "no"}),
 }
-"""Columns of public files for what is not told apart, and the words that a row may have there."""
+"""Columns of public files for what the model does not distinguish, and the words that a row may have there."""
 MEANINGS: Mapping[str, str] = {
     "cluster": "preset, or a file that `calibrate step-time -o` wrote; relative to the table's folder",
     "accelerator": "preset or the maker's name; with `framework` in the place of a cluster that was fitted",

@@ -191,8 +191,8 @@ def node_collective_time(
     """Time of a collective within a node, `t = c t_0 + k (n-1) alpha + u + u_p`.
 
     With the transfer `u = x S / bw` (`ring_share`, `in_network_gain`) and `u_p` of `protocol_time`. Fitted to NCCL 2.27
-    to 2.29 on 2, 4 and 8 of A100 to GB300, 512 B to 512 MiB: half of the held-out times of 1 MiB and more err by less
-    than 7 % [derivation: experiments/17_kernels].
+    to 2.29 on 2, 4 and 8 of A100 to GB300, 512 B to 512 MiB: half of the held-out times of 1 MiB and more are
+    predicted within 7 % [derivation: experiments/17_kernels].
 
     **Arguments:**
 

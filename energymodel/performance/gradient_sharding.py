@@ -49,7 +49,7 @@ class AbstractGradientSharding(eqx.Module):
 class ScatterEachMicrobatch(AbstractGradientSharding):
     """Every micro-batch scatters its gradients, layer by layer: `m` times the traffic, nothing kept.
 
-    DeepSpeed's ZeRO 2 and 3, Megatron-FSDP and PyTorch's FSDP, unless told otherwise.
+    DeepSpeed's ZeRO 2 and 3, Megatron-FSDP and PyTorch's FSDP by default.
     """
 
     def scatters(self, microbatches: Numeric, pipeline: Numeric) -> Float[Array, "..."]:

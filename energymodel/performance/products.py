@@ -20,8 +20,8 @@ def product_time(
 
     A tile of the result needs a time to start and to be written, worth d more steps along its inner edge, so that
     the rate falls where k is short [derivation: docs/step_time.md; fitted in experiments/17_kernels]. Held out by
-    shape, half of the products of 1,024 to 65,536 err by less than 3 % on A100, B200 and GB300 in bf16, 6 % on H100 and
-    H200, 8 % on B300 and 12 % on GB200, whose tables scatter; by 6 to 8 % in fp4, 6 to 11 % in fp8, casts included.
+    shape, the median error of products of 1,024 to 65,536 is below 3 % on A100, B200 and GB300 in bf16, 6 % on H100 and
+    H200, 8 % on B300 and 12 % on GB200, whose tables scatter; 6 to 8 % in fp4, 6 to 11 % in fp8, casts included.
 
     **Arguments:**
 

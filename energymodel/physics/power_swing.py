@@ -40,6 +40,6 @@ def steepest_ramp(height: Numeric, rise_time: Numeric, lag: Numeric) -> Float[Ar
     **Returns:** slope [W/s].
     """
     r, tau = map(jnp.asarray, (rise_time, lag))
-    rises = r > 1e-3 * tau  # below, the series errs by 2e-7; the quotient's slope would lose its digits in float32
+    rises = r > 1e-3 * tau  # below, the series is exact to 2e-7; the quotient's slope would lose digits in float32
     long = jnp.where(rises, r, tau) / tau
     return jnp.asarray(height) / tau * jnp.where(rises, -jnp.expm1(-long) / long, 1.0 - 0.5 * r / tau)

@@ -33,7 +33,7 @@ class Weather(eqx.Module):
 
     `theta = theta_0 + A_y cos(year) + A_d cos(day)` for dry and wet bulb alike [definition]. Fitted to month-by-hour
     means of 15 places to 0.7 to 2.2 K (dry bulb) and 0.4 to 1.9 K (wet bulb) in the root mean square; the share of free
-    cooling of a year errs by 2 points at most (experiments/14_cooling).
+    cooling of a year is within 2 points (experiments/14_cooling).
     """
 
     dry_bulb: Real = real("K", doc="mean of the year")

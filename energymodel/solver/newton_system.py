@@ -147,7 +147,7 @@ class Aim(NamedTuple):
 
 
 def predictor_corrector(system: NewtonSystem, tolerance: float) -> Aim:
-    """Mehrotra: an affine step tells how much the complementarity can fall and how far it is from linear."""
+    """Mehrotra: an affine step shows how much the complementarity can fall and how far it is from linear."""
     at = system.at
     both = jnp.stack([at.gap, at.price])
     count = jnp.maximum(2 * at.c.size + jnp.sum(at.box.bounded), 1)

@@ -32,7 +32,7 @@ DEVIATIONS = float(ndtri(0.5 + 0.5 * LEVEL))  # half of such an interval of a no
 DECADE = math.log(10.0)
 SLOWDOWN = "system.production_slowdown"
 SAME = 1e-4  # relative difference of a number that nobody changed
-STEP = 1e-4  # standard deviations: the slope errs by as much of its curvature
+STEP = 1e-4  # standard deviations: the slope's error is as much of its curvature
 _ONE_DEVIATION = ndtr(np.array([-1.0, 1.0]))
 _SHARES = frozenset(name for name in AT_LEAST if OUTPUTS.get(name) == "1") - {"eei"}  # never above one
 

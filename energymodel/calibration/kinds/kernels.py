@@ -1,7 +1,7 @@
 """What do the times and powers of kernels at several clocks say of a device: form `counters` of `calibrate power`?
 
 The constants are those of `kernel_clock`: a share of time in which the memory transfers, read from a counter at the
-highest clock, tells how a kernel's time and power fall with the clock.
+highest clock, determines how a kernel's time and power fall with the clock.
 """
 
 from functools import partial

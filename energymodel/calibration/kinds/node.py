@@ -114,7 +114,7 @@ def node_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
     )
     medians: Values = {name: np.asarray(one.median) for name, one in constants.items()}
     errors = np.expm1(np.abs(np.asarray(node_power_errors(medians, runs))[: len(power)]))
-    notes.append(f"The priors alone, without any of these rows, err by {100 * np.mean(errors):.1f} % on average.")
+    notes.append(f"The priors alone, without any of these rows, have a mean error of {100 * np.mean(errors):.1f} %.")
     groups, word = _groups(settings)
     if len(table) > len(power):
         notes.append(f"{len(table):,} rows are averaged to {len(power)} settings.")

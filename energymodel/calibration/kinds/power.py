@@ -285,7 +285,7 @@ def _idle_guess(runs: Profiles, rows: np.ndarray | slice = slice(None)) -> str:
 
 
 def _idle_of(prior: Scenario | None) -> float | None:
-    """Idle power of the prior's accelerator [W], where it is known: one that was assumed tells less than the rows."""
+    """Idle power of the prior's accelerator [W], where it is known: the rows know more than one that was assumed."""
     if prior is None:
         return None
     source = prior.provenance.get(f"{CHIP}.idle_power")
