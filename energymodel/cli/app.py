@@ -19,6 +19,7 @@ from energymodel.cli import (
     presets_command,
     sensitivity_command,
     sweep_command,
+    timeline_command,
 )
 from energymodel.cli.shell import DEFECT, INTERRUPTED, fail
 
@@ -57,6 +58,7 @@ app.command("sweep")(sweep_command.command)
 app.command("predict")(predict_command.command)
 app.command("calibrate")(calibrate_command.command)
 app.command("limits")(limits_command.command)
+app.command("timeline")(timeline_command.command)
 app.add_typer(presets_command.app, name="presets")
 
 

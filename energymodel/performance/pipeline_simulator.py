@@ -30,6 +30,15 @@ class PassTimes(NamedTuple):
     overlap: float = 1.0
 
 
+class SimulatedPass(NamedTuple):
+    """A pass on a rank, from `start` to `end` [s]; passes that overlap in a slot share both."""
+
+    rank: int
+    operation: Operation
+    start: float
+    end: float
+
+
 class SimulatedStep(NamedTuple):
     """What the simulation gives.
 
@@ -37,6 +46,7 @@ class SimulatedStep(NamedTuple):
     - `busy`, `first`, `last`: of each rank, time spent working, start of its first and end of its last pass [s].
     - `held`: the most activations that each rank holds at once, of a virtual stage and micro-batch [1], or in the unit
       of `sizes`.
+    - `passes`: all of them, each rank's in order.
     """
 
     time: float
@@ -44,6 +54,7 @@ class SimulatedStep(NamedTuple):
     first: Float[np.ndarray, " ranks"]
     last: Float[np.ndarray, " ranks"]
     held: Float[np.ndarray, " ranks"]
+    passes: list[SimulatedPass]
 
     @property
     def idle(self) -> Float[np.ndarray, " ranks"]:
@@ -92,6 +103,7 @@ def run_orders(order: PipelineOrder, times: PassTimes, sizes: PerStage = 1.0) ->
     clock, busy, first = np.zeros(ranks), np.zeros(ranks), np.zeros(ranks)
     held, most = np.zeros(ranks), np.zeros(ranks)
     done = [0] * ranks
+    passes: list[SimulatedPass] = []
 
     def arrival(operation: Operation, rank: int) -> float | None:
         """When what an operation needs is there, or None if that has not been computed."""
@@ -130,7 +142,8 @@ def run_orders(order: PipelineOrder, times: PassTimes, sizes: PerStage = 1.0) ->
                         held[rank] += size[stage]
                         most[rank] = max(most[rank], held[rank])
                 held[rank] -= sum(float(size[stage]) for kind, stage, _ in slot if kind in ("B", "W"))
+                passes += [SimulatedPass(rank, operation, start, start + spent) for operation in slot]
                 done[rank] += 1
         if sum(done) == before:
             raise ValueError("run_orders: the ranks wait for each other. Correct the order of their operations.")
-    return SimulatedStep(float(clock.max()), busy, first, clock, most)
+    return SimulatedStep(float(clock.max()), busy, first, clock, most, passes)

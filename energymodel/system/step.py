@@ -225,26 +225,15 @@ def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point:
     **Returns:** step time by term [s].
     """
     division, memory, load, traffic = work.division, work.memory, work.load, work.traffic
-    chip, layout, software, workload = system.accelerator, plan.layout, system.software, system.workload
-
-    # One layer and micro-batch: kernels and exposed communication, joined with the launch overhead.
+    chip, layout, software = system.accelerator, plan.layout, system.software
     products = load.product_time(chip, point.clock)
-    hidden = software.latency_overlap * traffic.tensor.latency
     tensor, context, expert = work.exposed
-    spill = 2.0 * layout.offload_activations * memory.activations / system.node.host_bandwidth
-    on_chip = products + load.elementwise + tensor + context + expert
-    launched = 1.0 - layout.cuda_graphs
-    routed = workload.mixture * (1.0 - workload.dense_layers / workload.layers)
-    per_layer = chip.launch_overhead * (1.0 + software.expert_launch * routed) * launched
-    launch = p_norm(chip.launch_exponent, per_layer, hidden)
-    stall = jnp.maximum(p_norm_excess(chip.launch_exponent, on_chip, launch), spill - on_chip)
-    layer = on_chip + stall
+    one = pass_times(system, plan, work, point)
+    head, hop = one.head, one.hop
 
     # The pipeline: the slowest rank paces all others, and the last one adds the output head.
-    head = work.head_time / point.clock + work.layer.head_bytes / chip.sustained_bandwidth
-    hop = (1.0 - software.pipeline_overlap) * traffic.pipeline.time
-    work_time = division.layer_passes * layer + division.head_passes * head
-    bubble = _pipeline_wait(system, plan, division.microbatches, PassTimes(layer, head, hop))
+    work_time = division.layer_passes * one.layer + division.head_passes * head
+    bubble = _pipeline_wait(system, plan, division.microbatches, one)
     hops = division.microbatches * hop
     passes = work_time + hops + bubble
 
@@ -267,14 +256,14 @@ def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point:
     update = memory.optimizer_traffic / chip.sustained_bandwidth + memory.copied / system.node.host_bandwidth
     waking = chip.gate.wake_delay(chip.leakage(point.voltage, point.temperature), passes / division.microbatches)
     fill = bubble_fraction(layout.pipeline, layout.virtual_stages, division.microbatches)
-    outside = launched * software.microbatch_time * division.microbatches * (1.0 + fill)
+    outside = (1.0 - layout.cuda_graphs) * software.microbatch_time * division.microbatches * (1.0 + fill)
     overhead = chip.overhead_time + waking + outside
     steady = passes + waiting + exposed + update + overhead
     stragglers = straggler_factor(plan.chips, system.reliability.straggler_variation)
     terms = StepTime(
         compute=division.layer_passes * products + division.head_passes * head,
         memory=division.layer_passes * load.elementwise,
-        host=division.layer_passes * stall + waiting,
+        host=division.layer_passes * one.stall + waiting,
         tensor=division.layer_passes * tensor,
         context=division.layer_passes * context,
         expert=division.layer_passes * expert,
@@ -289,11 +278,44 @@ def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point:
 
 
 class PassTimes(NamedTuple):
-    """Time of a micro-batch, forward and backward, in a layer, in the output head, and in a rank's exchange [s]."""
+    """Time of a micro-batch, forward and backward [s].
 
-    layer: Scalar
+    In a layer, working and communicating (`on_chip`) and waiting for launches or for the host (`stall`); in the output
+    head; and in the communication of a rank with its neighbors (`hop`).
+    """
+
+    on_chip: Scalar
+    stall: Scalar
     head: Scalar
     hop: Scalar
+
+    @property
+    def layer(self) -> Scalar:
+        """Time in a layer [s]."""
+        return self.on_chip + self.stall
+
+
+def pass_times(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: OperatingPoint) -> PassTimes:
+    """Times of a micro-batch at an operating point: kernels and exposed communication, joined with launch overhead.
+
+    `t_l = (t_k^p + t_launch^p)^(1/p)`, no shorter than what is spilled to the host takes [derivation:
+    docs/physics.md B3].
+
+    **Returns:** times of a layer, of the output head and of the communication with other pipeline ranks [s].
+    """
+    chip, layout, software, workload = system.accelerator, plan.layout, system.software, system.workload
+    hidden = software.latency_overlap * work.traffic.tensor.latency
+    spill = 2.0 * layout.offload_activations * work.memory.activations / system.node.host_bandwidth
+    on_chip = work.load.product_time(chip, point.clock) + work.load.elementwise + sum(work.exposed)
+    routed = workload.mixture * (1.0 - workload.dense_layers / workload.layers)
+    per_layer = chip.launch_overhead * (1.0 + software.expert_launch * routed) * (1.0 - layout.cuda_graphs)
+    launch = p_norm(chip.launch_exponent, per_layer, hidden)
+    return PassTimes(
+        on_chip=on_chip,
+        stall=jnp.maximum(p_norm_excess(chip.launch_exponent, on_chip, launch), spill - on_chip),
+        head=work.head_time / point.clock + work.layer.head_bytes / chip.sustained_bandwidth,
+        hop=(1.0 - software.pipeline_overlap) * work.traffic.pipeline.time,
+    )
 
 
 def _pipeline_wait(system: TrainingSystem, plan: TrainingPlan, microbatches: Scalar, passes: PassTimes) -> Scalar:

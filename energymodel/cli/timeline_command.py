@@ -1,0 +1,40 @@
+"""`energymodel timeline`: what does each pipeline rank do during a step?"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from energymodel.cli import shell
+
+Plot = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE", help="Draw the passes of all ranks against time (SVG or PNG).")
+]
+FIGURES = (".svg", ".png")
+
+
+@shell.guarded
+def command(
+    scenario: shell.ScenarioName,
+    cluster: shell.Cluster = None,
+    changes: shell.Changes = None,
+    as_json: shell.AsJson = False,
+    plot: Plot = None,
+    output: shell.Output = None,
+) -> None:
+    """Simulate the pipeline of a step pass by pass: who works, who waits, what `evaluate` says of it."""
+    shell.check_output(output)
+    shell.check_output(plot, FIGURES)
+    with shell.Progress() as progress:
+        progress("loading JAX ...")
+        with shell.interruptible():
+            from energymodel.allocation.timeline import step_timeline
+            from energymodel.report import timeline_report
+        given = shell.read_scenario(scenario, changes, cluster)
+        progress("simulating the step ...")
+        timeline = step_timeline(given.system, given.plan)
+    tree = {"scenario": {"name": given.name, **given.tables}, **timeline_report.timeline_json(timeline)}
+    content = timeline_report.timeline_csv(timeline).encode() if output and output.suffix == ".csv" else None
+    if plot is not None:
+        plot.write_bytes(timeline_report.timeline_figure(timeline, plot.suffix[1:]))
+    shell.deliver(tree, timeline_report.timeline_report(timeline), as_json=as_json, output=output, content=content)
