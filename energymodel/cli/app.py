@@ -11,6 +11,7 @@ import typer
 from energymodel import __version__
 from energymodel.cli import (
     calibrate_command,
+    documents_command,
     evaluate_command,
     limits_command,
     optimize_command,
@@ -58,6 +59,7 @@ app.command("sweep")(sweep_command.command)
 app.command("predict")(predict_command.command)
 app.command("calibrate")(calibrate_command.command)
 app.command("limits")(limits_command.command)
+app.command("documents")(documents_command.command)
 app.command("timeline")(timeline_command.command)
 app.add_typer(presets_command.app, name="presets")
 

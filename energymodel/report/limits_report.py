@@ -106,7 +106,7 @@ def _erasure_minima(scenario: Scenario, outcome: TrainingOutcome, operations: fl
     system, temperature = scenario.system, float(scenario.plan.coolant_temperature)
     parameters, tokens = float(system.workload.parameters), float(outcome.tokens)
     weight_bits, capacity = 8.0 * float(system.software.weight_bytes), float(system.capacity_per_parameter)
-    erased, entropy = float(system.accelerator.bits_per_flop), _entropy_floor(scenario)
+    erased, entropy = float(system.accelerator.bits_per_flop), entropy_floor(scenario.system)
     period = 1.0 / (float(system.accelerator.reference_clock) * float(outcome.clock))
     return (
         (
@@ -167,14 +167,14 @@ def _hardware_minima(scenario: Scenario, outcome: TrainingOutcome, operations: f
     )
 
 
-def _entropy_floor(scenario: Scenario) -> float:
+def entropy_floor(system: TrainingSystem) -> float:
     """Loss at unlimited data and parameters [nat/token]; at unlimited data alone if the law has no floor."""
-    learning = scenario.system.learning
+    learning = system.learning
     for name in ("loss_law", "law"):
         law = getattr(learning, name, None)
         if law is not None and hasattr(law, "entropy_floor"):
             return float(law.entropy_floor)
-    return float(learning.loss(parameters_in_loss(scenario.system), _UNLIMITED_TOKENS))
+    return float(learning.loss(parameters_in_loss(system), _UNLIMITED_TOKENS))
 
 
 class _Hardware(NamedTuple):
