@@ -29,6 +29,7 @@ from energymodel.design.result import (
 )
 from energymodel.design.rounding import RelaxedLanes, RoundedPlan, evaluate_plans, plans_at, round_layouts
 from energymodel.design.saving import saving_by_cause
+from energymodel.design.schedule_search import with_schedule
 from energymodel.presets.question import Limits, Ranges
 from energymodel.presets.scenario import Scenario
 from energymodel.solver import RESULTS
@@ -73,7 +74,8 @@ def optimize(
     - `minimize`: `"energy"` [J], the default, `"time"` [s], `"money"` [USD], `"carbon"` [kg] or `"etp"` [J s].
     - `limits`: `{"time": "60 days", "facility_power": 25e6}`, text with a unit or SI; also `money`, `carbon`, `loss`,
       `chips`, `temperature`, `memory`. Unless given, loss, time and chips are those of the scenario's own plan.
-    - `vary`: bounds of further variables by dotted path, or other bounds of the usual ones.
+    - `vary`: bounds of further variables by dotted path, or other bounds of the usual ones. `"plan.batch@0..1"` is a
+      batch at 8 knots of progress, `"plan.batch@0..1:16"` at 16.
     - `fix`: paths that keep the scenario's value.
     - `progress`: called with a sentence at every stage.
     - `tolerance`: of plans whose objective exceeds the lowest by at most this share, 0.005 unless given, the one with
@@ -116,7 +118,11 @@ def _best_plan(
         tell("looking for the limits that exclude each other")
         broken = conflicts(problem, plans.searched.lattice)
         plans = _nearest(problem, broken, lattice, tell) or plans
-    return _optimum(scenario, problem, baseline, plans, broken, (considered, len(lattice.tensor)), tell)
+    optimum = _optimum(scenario, problem, baseline, plans, broken, (considered, len(lattice.tensor)), tell)
+    if scenario.optimize.knots and plans.rounded and not broken and not plans.searched.interrupted:
+        tell(f"searching a batch at {scenario.optimize.knots} knots of progress")
+        optimum = with_schedule(scenario, problem, plans.searched, plans.rounded, optimum)
+    return optimum
 
 
 def _search_and_round(problem: DesignProblem, lattice: Lattice, tell: Callable[[str], None]) -> _SearchedPlans:

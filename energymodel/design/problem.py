@@ -59,12 +59,14 @@ class Formulation:
     Calling it gives the logarithm of the objective and of value over limit (limit over value where more is better),
     at the coordinates of the variables: their logarithms, or for paths in `affine` their values. What is minimized
     and how much is allowed are numbers, so that one compiled program answers all questions of this structure.
+    With `knots` the logarithms of the batch at so many knots of progress come before the other coordinates.
     """
 
     paths: tuple[str, ...]
     objectives: tuple[str, ...] = USUAL_OBJECTIVES
     rows: tuple[str, ...] = USUAL_ROWS
     affine: tuple[str, ...] = ()
+    knots: int = 0
 
     def __call__(
         self, point: Float[Array | np.ndarray, " n"], layout: ParallelLayout, criteria: Criteria, given: TrainingRun
@@ -81,7 +83,7 @@ class Formulation:
         group = layout.tensor * layout.pipeline * layout.context
         per_replica = layout.fewest_microbatches * layout.microbatch * system.workload.sequence
         smallest_batch = plan.chips / group * per_replica
-        rows.append(jnp.log(smallest_batch / jnp.reshape(plan.batch, ())))
+        rows.append(jnp.log(smallest_batch / jnp.min(plan.batch)))
         powers = {name: criteria.powers[name] for name in self.objectives}
         return Values(log_objective(outcome, powers), jnp.stack(rows))
 
@@ -92,7 +94,9 @@ class Formulation:
         system, plan = given.system, given.plan
         goal = TokenBudget(jnp.ones(())) if TOKENS in self.paths else TargetLoss(criteria.limits["loss"])
         plan = eqx.tree_at(lambda plan: (plan.layout, plan.goal), plan, (layout, goal))
-        for index, path in enumerate(self.paths):
+        if self.knots:
+            plan = eqx.tree_at(lambda plan: plan.batch, plan, jnp.exp(jnp.asarray(point)[: self.knots]))
+        for index, path in enumerate(self.paths, self.knots):
             value = point[index] if path in self.affine else jnp.exp(point[index])
             if path.startswith("system."):
                 system = replace_leaf(system, path.removeprefix("system."), value)
@@ -196,10 +200,9 @@ def formulate(scenario: Scenario, baseline: TrainingOutcome, free: Sequence[str]
 
     **Raises:** `InputError` for a loss that cannot be reached, or bounds that exclude each other.
     """
+    scenario = _with_constant_batch(scenario, baseline)
     question, system, plan = scenario.optimize, scenario.system, scenario.plan
     objective = parse_objective(question.minimize)
-    if plan.knots != 1:
-        raise InputError("plan.batch: a schedule of several knots is not optimized; give one constant batch.")
     most_chips = question.vary.get("plan.chips", (0.0, float(plan.chips)))[1]
     own = {"time": float(baseline.time), "chips": most_chips, "loss": float(baseline.loss)}
     dropped = free or (objective.names() if len(objective.factors) == 1 else ())
@@ -228,6 +231,23 @@ def formulate(scenario: Scenario, baseline: TrainingOutcome, free: Sequence[str]
     formulation = Formulation(tuple(bounds), objectives, rows, affine)
     given = TrainingRun(system, plan)
     return DesignProblem(formulation, given, criteria, question.minimize, limits, bounds, layout_ranges)
+
+
+def _with_constant_batch(scenario: Scenario, baseline: TrainingOutcome) -> Scenario:
+    """The scenario with the mean batch of its schedule, if it has one: layouts are searched with a constant batch.
+
+    **Raises:** `InputError` unless a schedule may be the answer.
+    """
+    plan, knots = scenario.plan, scenario.plan.knots
+    if knots == 1:
+        return scenario
+    if not scenario.optimize.knots:
+        raise InputError(
+            f"plan.batch: it has {knots} knots, but a constant batch was asked for. "
+            "Vary them (--vary plan.batch@0..1), or give one batch."
+        )
+    mean = np.asarray([float(baseline.tokens) / float(baseline.steps)])
+    return dataclasses.replace(scenario, plan=eqx.tree_at(lambda one: one.batch, plan, mean))
 
 
 def _bounds(

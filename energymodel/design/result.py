@@ -104,6 +104,21 @@ class NearTie:
 
 
 @dataclasses.dataclass(frozen=True)
+class ScheduleGain:
+    """What a batch that follows the progress of the run saves of the objective beside the best constant batch.
+
+    `saving` is in the unit of the objective, 0 where the constant batch of `plan` stays; `converged` says whether the
+    search of the schedule did. `plan` and `outcome` are those of the best constant batch.
+    """
+
+    knots: int
+    saving: float
+    converged: bool
+    plan: TrainingPlan
+    outcome: TrainingOutcome
+
+
+@dataclasses.dataclass(frozen=True)
 class Conflict:
     """One limit of a set that cannot hold together: what was asked, and the nearest value that works."""
 
@@ -148,6 +163,7 @@ class Optimum:
     statistics: Mapping[str, int | float]
     found: Mapping[str, float] = dataclasses.field(default_factory=dict)
     near_tie: NearTie | None = None
+    schedule: ScheduleGain | None = None
     saving: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     @property

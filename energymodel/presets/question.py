@@ -14,9 +14,11 @@ from energymodel.presets.clock_scale import CLOCK, ClockScale, is_frequency
 from energymodel.presets.renamed import current_name
 from energymodel.system.outputs import OUTPUTS, parse_limit, parse_number, parse_objective
 
-KEYS = ("minimize", "limits", "vary", "fix", "tolerance")
+KEYS = ("minimize", "limits", "vary", "fix", "tolerance", "knots")
 TOLERANCE = 0.005  # plans this much worse than the best are as good
 TOKENS = "plan.goal.tokens"  # varies where the loss is an objective, also of a scenario that gives the loss
+OVER_PROGRESS = "@0..1"
+USUAL_KNOTS, MOST_KNOTS = 8, 512
 POSITIVE = ("plan.batch", "plan.chips", TOKENS)
 Limits = Mapping[str, Any] | Sequence[str]
 """Limits by output, as text with a unit or in SI; or texts such as "time=60 days"."""
@@ -28,7 +30,8 @@ Ranges = Mapping[str, Any] | Sequence[str]
 class Question:
     """What a search minimizes, the limits of outputs, the ranges of further variables, the paths kept; all in SI.
 
-    `tolerance` is the share by which the objective of a plan may exceed the lowest, to save something else.
+    `tolerance` is the share by which the objective of a plan may exceed the lowest, to save something else; `knots`
+    those of a batch that follows the progress of the run, 0 for a constant one.
     """
 
     minimize: str = "energy"
@@ -36,6 +39,7 @@ class Question:
     vary: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
     fix: tuple[str, ...] = ()
     tolerance: float = TOLERANCE
+    knots: int = 0
 
     def section(self, units: Mapping[str, str]) -> dict[str, Any]:
         """The `[optimize]` section that asks the same; `units` by path."""
@@ -46,6 +50,7 @@ class Question:
                 path: [f"{bound!r} {_unit(path, units)}" for bound in bounds] for path, bounds in self.vary.items()
             },
             "fix": list(self.fix),
+            "knots": self.knots,
         }
         asked = {key: value for key, value in section.items() if value}
         return asked if self.tolerance == TOLERANCE else {**asked, "tolerance": self.tolerance}
@@ -74,7 +79,8 @@ def parse_question(
     minimize = str(section.get("minimize") or before.minimize)
     parse_objective(minimize)
     limits = parse_limits(section.get("limits"))
-    ranges = _pairs(section.get("vary"), "vary", "PATH=LOW:HIGH", "plan.clock=0.5:1")
+    asked, knots = _schedule(section.get("vary"), section.get("knots"), before.knots)
+    ranges = _pairs(asked, "vary", "PATH=LOW:HIGH", "plan.clock=0.5:1")
     vary = {path: _range(path, bounds, units, clocks) for path, bounds in ranges}
     fix = section.get("fix") or ()
     fix = [current_name(str(path)) for path in ([fix] if isinstance(fix, str) else fix)]
@@ -84,7 +90,45 @@ def parse_question(
     kept = [path for path in before.fix if path not in vary]
     fixed = tuple(dict.fromkeys([*kept, *fix]))
     tolerance = before.tolerance if section.get("tolerance") is None else _tolerance(section["tolerance"])
-    return Question(minimize, {**before.limits, **limits}, {**before.vary, **vary}, fixed, tolerance)
+    if knots and "plan.batch" in fixed:
+        raise InputError(f"fix: plan.batch is to vary at {knots} knots (plan.batch{OVER_PROGRESS}). Leave one out.")
+    return Question(minimize, {**before.limits, **limits}, {**before.vary, **vary}, fixed, tolerance, knots)
+
+
+def _schedule(vary: Any, knots: Any, before: int) -> tuple[Any, int]:
+    """Ranges without the schedule that they ask for, and its knots: `plan.batch@0..1`, `plan.batch@0..1:16=LOW:HIGH`.
+
+    **Raises:** `InputError` for another path over progress, and for a number of knots that makes no schedule.
+    """
+    found = before if knots is None else knots
+    if isinstance(vary, Mapping):
+        rest: Any = {}
+        for path, bounds in vary.items():
+            name, over, count = str(path).partition(OVER_PROGRESS)
+            found = _knots(name, count) if over else found
+            if not over or bounds:
+                rest[name if over else path] = bounds
+    else:
+        rest = []
+        for text in (vary,) if isinstance(vary, str) else vary or ():
+            path, separator, bounds = str(text).partition("=")
+            name, over, count = path.strip().partition(OVER_PROGRESS)
+            found = _knots(name, count) if over else found
+            rest += [f"{name}={bounds}"] if over and separator else [] if over else [text]
+    if isinstance(found, bool) or not isinstance(found, int) or found < 0 or found == 1 or found > MOST_KNOTS:
+        raise InputError(f"knots: {found!r} make no schedule of the batch. Give 2 to {MOST_KNOTS}, or 0 for none.")
+    return rest, found
+
+
+def _knots(path: str, count: str) -> int:
+    if current_name(path) != "plan.batch":
+        raise InputError(f"vary {path}{OVER_PROGRESS}: only plan.batch follows the progress of a run. Leave out @0..1.")
+    if not count:
+        return USUAL_KNOTS
+    number = count.removeprefix(":").strip()
+    if not count.startswith(":") or not number.isdecimal():
+        raise InputError(f"vary {path}{OVER_PROGRESS}{count}: give the knots as {OVER_PROGRESS}:8, a whole number.")
+    return int(number)
 
 
 def _tolerance(given: Any) -> float:

@@ -90,7 +90,7 @@ def layout_json(layout: ParallelLayout) -> Tree:
 
 def optimum_json(optimum: Optimum, risk: SavingAtRisk | None = None) -> Tree:
     """A run with what the search adds; the [optimize] section of its scenario repeats it."""
-    runner_up, tie = optimum.runner_up, optimum.near_tie
+    runner_up, tie, schedule = optimum.runner_up, optimum.near_tie, optimum.schedule
     return {
         **run_json(optimum.scenario, optimum.plan, optimum.outcome, risk.found if risk else None),
         "minimize": optimum.minimize,
@@ -130,6 +130,13 @@ def optimum_json(optimum: Optimum, risk: SavingAtRisk | None = None) -> Tree:
             "priors_without_spread": risk.without,
         },
         "tolerance": optimum.scenario.optimize.tolerance,
+        "schedule": schedule
+        and {
+            "knots": schedule.knots,
+            "saving": {"value": schedule.saving, "unit": optimum.value_unit},
+            "converged": schedule.converged,
+            "constant": plan_json(schedule.plan, optimum.scenario),
+        },
         "near_tie": tie
         and {
             "saved": tie.saved,

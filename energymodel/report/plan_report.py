@@ -3,12 +3,13 @@
 import math
 from collections.abc import Mapping
 
+import numpy as np
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.design.result import OBEYS_LIMITS_ASKED, Conflict, NearTie, Optimum, SearchResult
+from energymodel.design.result import OBEYS_LIMITS_ASKED, Conflict, NearTie, Optimum, ScheduleGain, SearchResult
 from energymodel.design.training_run import TrainingRun
 from energymodel.presets.scenario import Scenario
 from energymodel.report.batch_report import batch_lines
@@ -37,7 +38,8 @@ _STEPS = {
 }
 _LARGEST_STEP = 0.1  # of the limit: a price holds for small changes
 _LEFT_OUT = {"token_rate", "hfu", "availability", "information", "eei", "ppw", "euf"}
-_TOLD = ("plan.chips", "plan.batch", "plan.clock", "plan.coolant_temperature")
+_BATCH = "plan.batch"
+_TOLD = ("plan.chips", _BATCH, "plan.clock", "plan.coolant_temperature")
 _INTERVALS = (
     "The intervals are those of the plan found. They hold with a probability of 90 %, to first order in the uncertain "
     "numbers of the system, if it trains to the loss that the own plan reaches with them. Both plans move together, so "
@@ -283,7 +285,23 @@ def search_lines(optimum: Optimum) -> list[str]:
         lines.append(f"Rounding to whole numbers costs {cost}.")
     if optimum.near_tie is not None:
         lines.append(near_tie_line(optimum, optimum.near_tie))
+    if optimum.schedule is not None:
+        lines.append(schedule_line(optimum, optimum.schedule))
     return lines
+
+
+def schedule_line(optimum: Optimum, found: ScheduleGain) -> str:
+    """What a batch that follows the progress saves beside the best constant one."""
+    unsure = "" if found.converged else " The search of the schedule did not converge: a better one may exist."
+    constant = format_quantity(float(np.ravel(found.plan.batch)[0]), "token")
+    if found.saving <= 0.0:
+        return f"No batch at {found.knots} knots beats the constant one of {constant}.{unsure}"
+    first, last = (format_quantity(float(one), "token") for one in np.ravel(optimum.plan.batch)[[0, -1]])
+    share = 100.0 * found.saving / (optimum.value + found.saving)
+    return (
+        f"A batch that follows the progress at {found.knots} knots, {first} to {last}, saves {share:.2g} % of the "
+        f"{optimum.minimize} beside the best constant batch of {constant}.{unsure}"
+    )
 
 
 def near_tie_line(optimum: Optimum, tie: NearTie) -> str:
@@ -330,7 +348,12 @@ def evaluate_command(optimum: Optimum) -> str:
     """The command that evaluates the found plan."""
     changes = plan_changes(optimum.scenario.plan, optimum.plan)
     chosen = {path: found for path, (_, found) in _chosen_of_system(optimum).items()}
-    options = [f"--set {_quoted(name, _exact(field))}" for name, field in {**chosen, **changes}.items()]
+    values = {name: _exact(field) for name, field in {**chosen, **changes}.items()}
+    if optimum.plan.knots > 1:
+        batch = [_exact(field) for field in plan_fields(optimum.plan) if field.name.startswith(f"{_BATCH}[")]
+        values = {name: value for name, value in values.items() if not name.startswith(_BATCH)}
+        values |= {_BATCH: f"[{', '.join(batch)}]"}
+    options = [f"--set {_quoted(name, value)}" for name, value in values.items()]
     return " ".join([f"energymodel evaluate {optimum.scenario.name}", *options])
 
 

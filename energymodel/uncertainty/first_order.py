@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
 from energymodel.design.result import Optimum
 from energymodel.design.training_run import TrainingRun
@@ -71,7 +72,7 @@ def saving_at_risk(optimum: Optimum) -> SavingAtRisk:
         own_run = in_float64(TrainingRun(scenario.system, scenario.plan))
         directions = directions_of(scenario, own_run)
         own = spread_along(own_run, directions.steps)
-        found = _spread_of_found(optimum, own, directions.steps)
+        found = _spread_of_found(optimum, own, own_run, directions.steps)
     moved = optimum.baseline_value * own.relative(optimum.minimize) - optimum.value * found.relative(optimum.minimize)
     variances = dict.fromkeys(directions.names, 0.0)
     for name, change in zip(directions.names, moved, strict=True):
@@ -92,7 +93,9 @@ def saving_at_risk(optimum: Optimum) -> SavingAtRisk:
     )
 
 
-def _spread_of_found(optimum: Optimum, own: OutcomeSpread, steps: np.ndarray) -> OutcomeSpread:
+def _spread_of_found(
+    optimum: Optimum, own: OutcomeSpread, own_run: TrainingRun, steps: Float[np.ndarray, "directions n"]
+) -> OutcomeSpread:
     """Of the found plan, whose tokens follow so that it reaches the loss of the own plan, or a loss that was asked.
 
     A plan that minimizes the loss keeps its tokens.
@@ -101,6 +104,7 @@ def _spread_of_found(optimum: Optimum, own: OutcomeSpread, steps: np.ndarray) ->
     for path, value in optimum.found.items():
         if path.startswith("system."):
             run = run.at(run.changed(path, value))
+    steps = _along(run, own_run, steps)
     gives_loss = "loss" in parse_objective(optimum.minimize).names()
     if not isinstance(optimum.plan.goal, TokenBudget) or gives_loss:
         return spread_along(run, steps)
@@ -112,3 +116,15 @@ def _spread_of_found(optimum: Optimum, own: OutcomeSpread, steps: np.ndarray) ->
     tokens = (wanted - loss[:-1]) / loss[-1] if loss[-1] else np.zeros(len(steps))
     moved = jax.tree.map(lambda change: change[:-1] + tokens * change[-1], both.moved)
     return both._replace(moved=moved)
+
+
+def _along(
+    run: TrainingRun, other: TrainingRun, steps: Float[np.ndarray, "directions n"]
+) -> Float[np.ndarray, "directions m"]:
+    """Directions of the numbers of the system of another run, in this one, whose batch may have other knots."""
+    places = run.places
+    found = np.zeros((len(steps), len(run.vector)))
+    for path, place in other.places.items():
+        if path.startswith("system."):
+            found[:, places[path]] = steps[:, place]
+    return found
