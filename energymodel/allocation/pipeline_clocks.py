@@ -24,6 +24,7 @@ MOST_ROUNDS = 60
 FEWEST_PATHS = 32  # rows that are compiled for at least; unused ones are empty
 NUDGE = 1e-2  # by which a pass is stretched to find the longest path through it
 ROOM = 1e-6  # relative time without which a shortest step would leave the search no interior
+GRID = 65  # clocks of all ranks together that are evaluated, evenly spaced in the logarithm
 BROKEN = 1e-9  # relative excess of the makespan that calls for one more search
 
 
@@ -119,6 +120,43 @@ def stage_clocks(
             result=result,
             paths=paths,
         )
+
+
+class OneClock(NamedTuple):
+    """Steps of a pipeline with one clock for all ranks: clock [1], makespan [s], and energy of all chips [J]."""
+
+    clock: Float[np.ndarray, " clocks"]
+    step_time: Float[np.ndarray, " clocks"]
+    energy: Float[np.ndarray, " clocks"]
+
+
+def one_clock(
+    pipeline: PipelineLoad, schedule: Schedule, step_times: Float[np.ndarray, " times"] | None = None
+) -> OneClock:
+    """Makespan and energy with one clock for all ranks, `T(phi)` and `E(phi)` [definition].
+
+    **Arguments:**
+
+    - `step_times`: makespans whose clocks are found, to 1e-4 of them [s]; by default a grid from the lowest clock of
+      the chip to the highest.
+    """
+    case, (lowest, highest) = _clock_problem(pipeline, schedule, "rank")
+    shares = np.linspace(0.0, 1.0, GRID)
+    logs = lowest.min() + shares * (highest.max() - lowest.min())
+    times = _makespans_at(logs, case)
+    if step_times is not None:
+        logs = np.interp(-np.log(step_times), -np.log(times), logs)
+        times = _makespans_at(logs, case)
+    energy = np.asarray(_energies(_everywhere(logs, case), case, times))
+    return OneClock(np.exp(logs), times, energy)
+
+
+def _everywhere(logs: Float[np.ndarray, " clocks"], case: "_ClockProblem") -> Float[np.ndarray, "clocks 2 ranks 1"]:
+    return np.broadcast_to(logs[:, None, None, None], (len(logs), 2, case.schedule.ranks, 1))
+
+
+def _makespans_at(logs: Float[np.ndarray, " clocks"], case: "_ClockProblem") -> Float[np.ndarray, " clocks"]:
+    return np.asarray(_makespans(_everywhere(logs, case), case))
 
 
 def _clock_problem(

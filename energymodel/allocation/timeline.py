@@ -13,14 +13,17 @@ from jaxtyping import Float
 
 from energymodel.allocation.pipeline import layers_per_stage
 from energymodel.compilation import Compiled
+from energymodel.errors import InputError
+from energymodel.numerics import Scalar
 from energymodel.performance.parallelism import balanced_stage_layers, uneven_stage_layers
 from energymodel.performance.pipeline_simulator import PassTimes, SimulatedStep, simulate_pipeline
 from energymodel.system import step
 from energymodel.system.operating_point import operating_point
 from energymodel.system.outcome import StepTime
-from energymodel.system.plan import SCHEDULES, TrainingPlan
+from energymodel.system.pipeline_ranks import PassTimes as MeanPassTimes
+from energymodel.system.pipeline_ranks import rank_stages
+from energymodel.system.plan import SCHEDULES, StagePower, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
-from energymodel.system.work import Division
 
 SIMULATED = {
     "gpipe": "gpipe",
@@ -60,32 +63,41 @@ def step_timeline(system: TrainingSystem, plan: TrainingPlan) -> Timeline:
     recomputation the forward pass runs again before the backward one. Who sends is busy for the exposed part of the
     communication. Of a batch that changes along the run, the last one is shown.
 
-    **Raises:** `ValueError` for counts that the schedule cannot run, which `evaluate` refuses as well.
+    **Raises:** `ValueError` for counts that the schedule cannot run, which `evaluate` refuses as well;
+    `InputError` for DualPipe with power by stage.
     """
     with jax.enable_x64(True):
-        passes, stated, division = _passes(system, plan)
-    layout = plan.layout
-    ranks, chunks, count = (
-        round(float(one)) for one in (layout.pipeline, layout.virtual_stages, division.microbatches)
-    )
+        times = jax.tree.map(np.asarray, _times_of_step(system, plan))
+    layout, passes = plan.layout, times.passes
+    ranks, chunks, count = (round(float(one)) for one in (layout.pipeline, layout.virtual_stages, times.microbatches))
     chosen = [name for name in SCHEDULES if float(getattr(layout, name)) > 0.0]
     schedule = SIMULATED[chosen[0]] if chosen and ranks > 1 else "1f1b"
+    if schedule == "dualpipe" and isinstance(plan.power, StagePower):
+        raise InputError("timeline: DualPipe with power by stage (plan.power) is not simulated. Leave out plan.power.")
     layers = stage_layers(system, plan, ranks, chunks)
+    kinds = _kind_of_stage(ranks, len(layers), schedule)
     slowed = float(system.production_slowdown)
-    stages = slowed * float(passes.layer) * layers
-    stages[-1] += slowed * float(passes.head)
+    stages = slowed * passes.layer[kinds] * layers
+    stages[-1] += slowed * passes.head[kinds[-1]]
     places = np.arange(ranks * chunks)
     turns = schedule == "zb-v"  # the two stages beside the turn of the V are on one rank
     after = (places < ranks * chunks - 1) & ~(turns & (places == ranks - 1))
     before = (places > 0) & ~(turns & (places == ranks))
     crossed = np.sum(after) + np.sum(before)
-    hop = slowed * float(passes.hop) * ranks / crossed if crossed else 0.0
+    hop = slowed * float(passes.hop[-1]) * ranks / crossed if crossed else 0.0
     again = float(layout.recompute_full)
     part = stages / (3.0 + again)
-    times = PassTimes(part + hop * after, (1.0 + again) * part + hop * before, part)
-    in_passes = division.layer_passes * passes.layer + division.head_passes * passes.head + count * passes.hop
-    stated_time = slowed * float(in_passes) + float(stated.bubble)
-    return Timeline(schedule, layers, simulate_pipeline(schedule, ranks, count, chunks, times), stated, stated_time)
+    in_thirds = PassTimes(part + hop * after, (1.0 + again) * part + hop * before, part)
+    stated_time = slowed * float(times.work) + float(times.stated.bubble)
+    simulated = simulate_pipeline(schedule, ranks, count, chunks, in_thirds)
+    return Timeline(schedule, layers, simulated, times.stated, stated_time)
+
+
+def _kind_of_stage(ranks: int, stages: int, schedule: str) -> np.ndarray:
+    """Whether a virtual stage is on the first rank (0), on one between (1) or on the last one (2)."""
+    places = np.arange(stages)
+    rank = np.minimum(places, stages - 1 - places) if schedule == "zb-v" else places % ranks
+    return np.where(rank == ranks - 1, 2, np.minimum(rank, 1))
 
 
 def stage_layers(system: TrainingSystem, plan: TrainingPlan, ranks: int, chunks: int) -> Float[np.ndarray, " stages"]:
@@ -104,10 +116,24 @@ def stage_layers(system: TrainingSystem, plan: TrainingPlan, ranks: int, chunks:
     return layers_per_stage(round(layers), ranks * chunks)
 
 
+class _TimesOfStep(NamedTuple):
+    """Times of a micro-batch on the three kinds of ranks, work of the mean rank in a step, terms of the step [s]."""
+
+    passes: MeanPassTimes
+    work: Scalar
+    microbatches: Scalar
+    stated: StepTime
+
+
 @Compiled
-def _passes(system: TrainingSystem, plan: TrainingPlan) -> tuple[step.PassTimes, StepTime, Division]:
-    """Times of a micro-batch, terms of the step, counts of the step."""
-    work = step.step_work(system, plan, jnp.ravel(plan.batch)[-1])
-    point = operating_point(system, plan, work.load, sum(work.exposed))
-    times = step.pass_times(system, plan, work, point), step.step_time(system, plan, work, point)
-    return *times, work.division
+def _times_of_step(system: TrainingSystem, plan: TrainingPlan) -> _TimesOfStep:
+    batch = jnp.ravel(plan.batch)[-1]
+    work, stages = step.step_work(system, plan, batch), rank_stages(system, plan)
+    if isinstance(plan.power, StagePower):
+        passes = step.settle_stages(system, plan, plan.power, work).passes
+    else:
+        one = step.pass_times(system, plan, work, operating_point(system, plan, work.load, sum(work.exposed)))
+        passes = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, stages.ranks.shape), one)
+    count = work.division.microbatches
+    own = count * jnp.sum(stages.ranks * stages.work(passes)) / plan.layout.pipeline
+    return _TimesOfStep(passes, own, count, step.training_step(system, plan, batch).time)

@@ -19,6 +19,7 @@ from energymodel.cli import (
     predict_command,
     presets_command,
     sensitivity_command,
+    stage_clocks_command,
     sweep_command,
     timeline_command,
 )
@@ -60,6 +61,7 @@ app.command("predict")(predict_command.command)
 app.command("calibrate")(calibrate_command.command)
 app.command("limits")(limits_command.command)
 app.command("documents")(documents_command.command)
+app.command("stage-clocks")(stage_clocks_command.command)
 app.command("timeline")(timeline_command.command)
 app.add_typer(presets_command.app, name="presets")
 

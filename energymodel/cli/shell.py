@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 TRUSTED, DEFECT, BAD_INPUT, NOT_TRUSTED, INTERRUPTED = 0, 1, 2, 3, 130
 EXTENSIONS = (".json", ".csv")
 FIGURES = (".svg", ".png", ".html")
+PICTURES = (".svg", ".png")
 _WIDTH = 112  # of tables where the output is no terminal
 
 ScenarioName = Annotated[
@@ -74,6 +75,7 @@ Tolerance = Annotated[
 ]
 Fix = Annotated[list[str] | None, typer.Option("--fix", metavar="PATH", help="Keep a number of the plan; repeatable.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in SI, with the unit in each key.")]
+Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw a figure (.svg, .png).")]
 Output = Annotated[
     Path | None,
     typer.Option("-o", "--output", metavar="FILE", help="Write the result as well; the extension chooses the kind."),

@@ -1,16 +1,6 @@
 """`energymodel timeline`: what does each pipeline rank do during a step?"""
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
 from energymodel.cli import shell
-
-Plot = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE", help="Draw the passes of all ranks against time (SVG or PNG).")
-]
-FIGURES = (".svg", ".png")
 
 
 @shell.guarded
@@ -19,12 +9,12 @@ def command(
     cluster: shell.Cluster = None,
     changes: shell.Changes = None,
     as_json: shell.AsJson = False,
-    plot: Plot = None,
+    plot: shell.Plot = None,
     output: shell.Output = None,
 ) -> None:
     """Simulate the pipeline of a step pass by pass: who works, who waits, what `evaluate` says of it."""
     shell.check_output(output)
-    shell.check_output(plot, FIGURES)
+    shell.check_output(plot, shell.PICTURES)
     with shell.Progress() as progress:
         progress("loading JAX ...")
         with shell.interruptible():

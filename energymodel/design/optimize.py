@@ -1,5 +1,6 @@
 """Which plan is best for a scenario, over all layouts and everything that may vary?"""
 
+import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,7 @@ from energymodel.design.layout_search import LayoutSearch, restart, search_layou
 from energymodel.design.layouts import Lattice, take
 from energymodel.design.near_ties import EvaluatedPlan, near_tie, saved_beside, tolerance_of
 from energymodel.design.problem import Criteria, DesignProblem, formulate
+from energymodel.design.refinement import refine, without_refinements
 from energymodel.design.relaxation import evaluate_points, fitting_layouts, layout_bounds, solve_relaxed
 from energymodel.design.result import (
     OBEYS_EVERY_LIMIT,
@@ -29,7 +31,6 @@ from energymodel.design.result import (
 )
 from energymodel.design.rounding import RelaxedLanes, RoundedPlan, evaluate_plans, plans_at, round_layouts
 from energymodel.design.saving import saving_by_cause
-from energymodel.design.schedule_search import with_schedule
 from energymodel.presets.question import Limits, Ranges
 from energymodel.presets.scenario import Scenario
 from energymodel.solver import RESULTS
@@ -75,7 +76,7 @@ def optimize(
     - `limits`: `{"time": "60 days", "facility_power": 25e6}`, text with a unit or SI; also `money`, `carbon`, `loss`,
       `chips`, `temperature`, `memory`. Unless given, loss, time and chips are those of the scenario's own plan.
     - `vary`: bounds of further variables by dotted path, or other bounds of the usual ones. `"plan.batch@0..1"` is a
-      batch at 8 knots of progress, `"plan.batch@0..1:16"` at 16.
+      batch at 8 knots of progress, `"plan.batch@0..1:16"` at 16; `"plan.power.*"` are power caps by pipeline stage.
     - `fix`: paths that keep the scenario's value.
     - `progress`: called with a sentence at every stage.
     - `tolerance`: of plans whose objective exceeds the lowest by at most this share, 0.005 unless given, the one with
@@ -92,7 +93,8 @@ def optimize(
     with jax.enable_x64(True), _preloaded_solver():
         tell("evaluating the scenario's own plan")
         baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
-        optimum = _best_plan(scenario, formulate(scenario, baseline), baseline, tell)
+        plain = without_refinements(scenario, baseline) if scenario.optimize.refined else scenario
+        optimum = _best_plan(scenario, plain, formulate(plain, baseline), baseline, tell)
     if throw:
         optimum.result.throw_unless_successful(optimum.message)
     return optimum
@@ -107,21 +109,22 @@ class _SearchedPlans(NamedTuple):
 
 
 def _best_plan(
-    scenario: Scenario, problem: DesignProblem, baseline: TrainingOutcome, tell: Callable[[str], None]
+    scenario: Scenario, plain: Scenario, problem: DesignProblem, baseline: TrainingOutcome, tell: Callable[[str], None]
 ) -> Optimum:
+    """The best plan of a scenario, whose layouts are searched as the `plain` one, without refinements."""
     lattice, considered = fitting_layouts(problem)
     tell(f"searching {considered:,} layouts")
-    with _preloaded_programs(scenario, problem, take(lattice, np.array([0]))):
+    with _preloaded_programs(plain, problem, take(lattice, np.array([0]))):
         plans = _search_and_round(problem, lattice, tell)
     broken: tuple[Conflict, ...] = ()
     if not (plans.rounded or plans.searched.usable.any() or plans.searched.interrupted):
         tell("looking for the limits that exclude each other")
         broken = conflicts(problem, plans.searched.lattice)
         plans = _nearest(problem, broken, lattice, tell) or plans
-    optimum = _optimum(scenario, problem, baseline, plans, broken, (considered, len(lattice.tensor)), tell)
-    if scenario.optimize.knots and plans.rounded and not broken and not plans.searched.interrupted:
-        tell(f"searching a batch at {scenario.optimize.knots} knots of progress")
-        optimum = with_schedule(scenario, problem, plans.searched, plans.rounded, optimum)
+    optimum = _optimum(plain, problem, baseline, plans, broken, (considered, len(lattice.tensor)), tell)
+    optimum = dataclasses.replace(optimum, scenario=scenario)
+    if scenario.optimize.refined and plans.rounded and not broken and not plans.searched.interrupted:
+        optimum = refine(scenario, problem, plans.searched, plans.rounded, optimum, tell)
     return optimum
 
 

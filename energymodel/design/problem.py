@@ -198,9 +198,10 @@ def formulate(scenario: Scenario, baseline: TrainingOutcome, free: Sequence[str]
 
     Outputs in `free` have no limit unless it is given, but a row and a power in the objective that lanes may set.
 
-    **Raises:** `InputError` for a loss that cannot be reached, or bounds that exclude each other.
+    **Raises:** `InputError` for a loss that cannot be reached, bounds that exclude each other, and a batch schedule or
+    power by stage (`design.refinement`).
     """
-    scenario = _with_constant_batch(scenario, baseline)
+    _check_plain(scenario)
     question, system, plan = scenario.optimize, scenario.system, scenario.plan
     objective = parse_objective(question.minimize)
     most_chips = question.vary.get("plan.chips", (0.0, float(plan.chips)))[1]
@@ -233,21 +234,20 @@ def formulate(scenario: Scenario, baseline: TrainingOutcome, free: Sequence[str]
     return DesignProblem(formulation, given, criteria, question.minimize, limits, bounds, layout_ranges)
 
 
-def _with_constant_batch(scenario: Scenario, baseline: TrainingOutcome) -> Scenario:
-    """The scenario with the mean batch of its schedule, if it has one: layouts are searched with a constant batch.
+def _check_plain(scenario: Scenario) -> None:
+    """Refuse what only `optimize` searches, in its best layouts.
 
-    **Raises:** `InputError` unless a schedule may be the answer.
+    **Raises:** `InputError` that names it.
     """
-    plan, knots = scenario.plan, scenario.plan.knots
-    if knots == 1:
-        return scenario
-    if not scenario.optimize.knots:
+    knots, stages, own = scenario.optimize.knots, scenario.optimize.stages, scenario.plan.knots
+    if own > 1:
         raise InputError(
-            f"plan.batch: it has {knots} knots, but a constant batch was asked for. "
-            "Vary them (--vary plan.batch@0..1), or give one batch."
+            f"plan.batch: it has {own} knots, but a constant batch was asked for. "
+            "Vary them (optimize --vary plan.batch@0..1), or give one batch."
         )
-    mean = np.asarray([float(baseline.tokens) / float(baseline.steps)])
-    return dataclasses.replace(scenario, plan=eqx.tree_at(lambda one: one.batch, plan, mean))
+    if knots or stages:
+        named = stages[0] if stages else "plan.batch@0..1"
+        raise InputError(f"vary {named}: only optimize lets it vary. Leave it out here.")
 
 
 def _bounds(

@@ -104,14 +104,16 @@ class NearTie:
 
 
 @dataclasses.dataclass(frozen=True)
-class ScheduleGain:
-    """What a batch that follows the progress of the run saves of the objective beside the best constant batch.
+class Refinement:
+    """What a batch that follows the progress of the run, or power by pipeline stage, saves of the objective.
 
-    `saving` is in the unit of the objective, 0 where the constant batch of `plan` stays; `converged` says whether the
-    search of the schedule did. `plan` and `outcome` are those of the best constant batch.
+    `knots` of the batch, 0 for a constant one, and paths of the power caps of `stages`. `saving` is beside the best
+    plan with one batch and one clock, `plan` with its `outcome`, in the unit of the objective, and 0 where that plan
+    stays; `converged` says whether the search did.
     """
 
     knots: int
+    stages: tuple[str, ...]
     saving: float
     converged: bool
     plan: TrainingPlan
@@ -163,7 +165,7 @@ class Optimum:
     statistics: Mapping[str, int | float]
     found: Mapping[str, float] = dataclasses.field(default_factory=dict)
     near_tie: NearTie | None = None
-    schedule: ScheduleGain | None = None
+    refinements: tuple[Refinement, ...] = ()
     saving: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     @property

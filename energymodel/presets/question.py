@@ -18,6 +18,7 @@ KEYS = ("minimize", "limits", "vary", "fix", "tolerance", "knots")
 TOLERANCE = 0.005  # plans this much worse than the best are as good
 TOKENS = "plan.goal.tokens"  # varies where the loss is an objective, also of a scenario that gives the loss
 OVER_PROGRESS = "@0..1"
+STAGE_POWER = "plan.power."
 USUAL_KNOTS, MOST_KNOTS = 8, 512
 POSITIVE = ("plan.batch", "plan.chips", TOKENS)
 Limits = Mapping[str, Any] | Sequence[str]
@@ -40,6 +41,16 @@ class Question:
     fix: tuple[str, ...] = ()
     tolerance: float = TOLERANCE
     knots: int = 0
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """Paths of the power caps of pipeline stages that vary."""
+        return tuple(path for path in self.vary if path.startswith(STAGE_POWER))
+
+    @property
+    def refined(self) -> bool:
+        """Whether a batch schedule or power by stage is to be found."""
+        return bool(self.knots or self.stages)
 
     def section(self, units: Mapping[str, str]) -> dict[str, Any]:
         """The `[optimize]` section that asks the same; `units` by path."""

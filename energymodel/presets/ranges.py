@@ -121,6 +121,7 @@ RANGES: dict[tuple[str, str], Range] = {
     **_fields("TrainingPlan", "clock trained_share", SHARE_ABOVE_ZERO),
     **_fields("TrainingPlan", "power_floor", SHARE),
     **_fields("TrainingPlan", "coolant_temperature", COOLANT),
+    **_fields("StagePower", "first_stage middle_stages last_stage", ABOVE_ZERO),
     **_fields("ParallelLayout", "tensor pipeline virtual_stages context expert microbatch", AT_LEAST_ONE),
     **_fields("ParallelLayout", "sequence_parallel shard_optimizer shard_gradients shard_parameters", SHARE),
     **_fields("ParallelLayout", "async_tensor context_all_to_all", SHARE),

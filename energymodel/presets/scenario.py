@@ -17,6 +17,8 @@ from energymodel.presets.layers import lay, nested, title_of
 from energymodel.presets.question import Limits, Question, Ranges, parse_question
 from energymodel.presets.ranges import check_numbers
 from energymodel.presets.renamed import current_name, current_names, current_system
+from energymodel.presets.stage_power import PATH as POWER
+from energymodel.presets.stage_power import STAGES, stage_power_table, with_stage_power
 from energymodel.presets.validate import (
     check_cooling,
     check_ends,
@@ -65,10 +67,7 @@ class Scenario:
         """
         self.check()
         section = {"minimize": minimize, "limits": limits, "vary": vary, "fix": fix, "tolerance": tolerance}
-        calibration = self.tables.get("calibration")
-        question = _question(section, self.system, self.plan, self.provenance, calibration, self.optimize)
-        units = {path: origin.unit for path, origin in self.provenance.items()}
-        return dataclasses.replace(self, optimize=question, tables={**self.tables, "optimize": question.section(units)})
+        return _asking(self, section)
 
     def check(self) -> None:
         """Check system and plan as when they are read from a file.
@@ -143,6 +142,8 @@ def _build(name: str, tables: dict[str, Any]) -> Scenario:
     for key, default in ("clock", 1.0), ("power_cap", system_tables["accelerator"]["rated_power"]), ("layout", {}):
         plan_tables.setdefault(key, default)
     plan_tables["clock"] = _clock_share(plan_tables["clock"], system, provenance)
+    if "power" in plan_tables:
+        plan_tables["power"] = stage_power_table(plan_tables["power"], plan_tables["power_cap"])
     plan = _build_plan(plan_tables, provenance)
     _check(system, plan, {**tables, "system": system_tables})
     check_supplies(system)
@@ -156,16 +157,17 @@ def _build(name: str, tables: dict[str, Any]) -> Scenario:
         "optimize": tables.get("optimize", {}),
         "uncertainty": own_uncertainty,
     } | ({"calibration": calibration} if calibration else {})
-    return Scenario(
+    scenario = Scenario(
         name=name,
         title=resolved["title"],
         system=system,
         plan=plan,
-        optimize=_question(resolved["optimize"], system, plan, provenance, calibration),
+        optimize=Question(),
         uncertainty=uncertainty | _uncertainty(own_uncertainty, provenance),
         provenance=provenance,
         tables=resolved,
     )
+    return _asking(scenario, resolved["optimize"])
 
 
 def _check(system: TrainingSystem, plan: TrainingPlan, tables: Mapping[str, Any]) -> None:
@@ -203,20 +205,23 @@ def _build_plan(tables: dict[str, Any], provenance: dict[str, Provenance]) -> Tr
     return build(tables, TrainingPlan, "plan", provenance)
 
 
-def _question(
-    section: Any,
-    system: TrainingSystem,
-    plan: TrainingPlan,
-    provenance: Mapping[str, Provenance],
-    calibration: Any,
-    before: Question | None = None,
-) -> Question:
+def _asking(scenario: Scenario, section: Any) -> Scenario:
+    """The scenario with a section laid over its question; its plan then has the numbers that the question varies."""
+    section, plan = with_stage_power(section, scenario.plan)
+    provenance, tables = scenario.provenance, scenario.tables
+    if plan is not scenario.plan:
+        caps = {name: f"{float(getattr(plan.power, name))!r} W" for name in STAGES}
+        tables = {**tables, "plan": {**tables["plan"], "power": stage_power_table(caps, plan.power_cap)}}
+        origin = dict.fromkeys((f"{POWER}.{name}" for name in STAGES), provenance["plan.power_cap"])
+        provenance = {**provenance, **origin}
+    system, calibration = scenario.system, tables.get("calibration", {})
     units = {path: origin.unit for path, origin in provenance.items()}
-    question = parse_question(section, units, before, ClockScale.of(system.accelerator))
+    question = parse_question(section, units, scenario.optimize, ClockScale.of(system.accelerator))
     for path, ends in question.vary.items():
         check_values(system, plan, path, ends, calibration, f"vary {path}")
     check_ends(system, plan, question.vary)
-    return question
+    tables = {**tables, "optimize": question.section(units)}
+    return dataclasses.replace(scenario, plan=plan, optimize=question, provenance=provenance, tables=tables)
 
 
 def _uncertainty(given: Any, provenance: Mapping[str, Provenance]) -> dict[str, str]:

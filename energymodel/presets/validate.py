@@ -20,7 +20,7 @@ from energymodel.presets.ranges import check_number
 from energymodel.system.evaluate import learning_of, parameters_in_loss
 from energymodel.system.formats import check_formats
 from energymodel.system.pipeline_rules import check_pipeline
-from energymodel.system.plan import PRECISIONS, TargetLoss, TokenBudget, TrainingPlan
+from energymodel.system.plan import PRECISIONS, StagePower, TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 from energymodel.units import format_quantity
 
@@ -87,6 +87,9 @@ def check_plan(system: TrainingSystem, plan: TrainingPlan, titles: Mapping[str, 
         )
     check_pipeline(system, plan)
     check_power_cap(system, float(plan.power_cap))
+    if isinstance(plan.power, StagePower):
+        for name, cap in vars(plan.power).items():
+            check_power_cap(system, float(cap), f"plan.power.{name}")
     if not float(system.accelerator.minimum_clock) <= clock <= 1.0:
         scale = ClockScale.of(system.accelerator)
         raise InputError(
@@ -141,7 +144,7 @@ def check_values(
             _check_changed(system, plan, field, value, where)
     if path == "plan.chips":
         check_ports(system, max(values))
-    if path == "plan.power_cap":
+    if path == "plan.power_cap" or path.startswith("plan.power."):
         check_power_cap(system, max(values), where)
         check_measured(system, min(values), calibration, where)
     if path == "plan.clock" and min(values) < (lowest := float(system.accelerator.minimum_clock)) * (1.0 - WHOLE):

@@ -90,7 +90,7 @@ def layout_json(layout: ParallelLayout) -> Tree:
 
 def optimum_json(optimum: Optimum, risk: SavingAtRisk | None = None) -> Tree:
     """A run with what the search adds; the [optimize] section of its scenario repeats it."""
-    runner_up, tie, schedule = optimum.runner_up, optimum.near_tie, optimum.schedule
+    runner_up, tie = optimum.runner_up, optimum.near_tie
     return {
         **run_json(optimum.scenario, optimum.plan, optimum.outcome, risk.found if risk else None),
         "minimize": optimum.minimize,
@@ -130,13 +130,16 @@ def optimum_json(optimum: Optimum, risk: SavingAtRisk | None = None) -> Tree:
             "priors_without_spread": risk.without,
         },
         "tolerance": optimum.scenario.optimize.tolerance,
-        "schedule": schedule
-        and {
-            "knots": schedule.knots,
-            "saving": {"value": schedule.saving, "unit": optimum.value_unit},
-            "converged": schedule.converged,
-            "constant": plan_json(schedule.plan, optimum.scenario),
-        },
+        "refinements": [
+            {
+                "knots": one.knots,
+                "stages": list(one.stages),
+                "saving": {"value": one.saving, "unit": optimum.value_unit},
+                "converged": one.converged,
+                "beside": plan_json(one.plan, optimum.scenario),
+            }
+            for one in optimum.refinements
+        ],
         "near_tie": tie
         and {
             "saved": tie.saved,

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.design.result import OBEYS_LIMITS_ASKED, Conflict, NearTie, Optimum, ScheduleGain, SearchResult
+from energymodel.design.result import OBEYS_LIMITS_ASKED, Conflict, NearTie, Optimum, Refinement, SearchResult
 from energymodel.design.training_run import TrainingRun
 from energymodel.presets.scenario import Scenario
 from energymodel.report.batch_report import batch_lines
@@ -19,6 +19,7 @@ from energymodel.report.saving_report import risk_lines, saving_table
 from energymodel.report.tables import PRIOR_MARK, data_parallel, given_priors, provenance_notes, show_plan, slack_table
 from energymodel.system.facility import NO_LIMIT
 from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.outputs import objective_value
 from energymodel.system.plan import TrainingPlan
 from energymodel.uncertainty.first_order import SavingAtRisk
 from energymodel.uncertainty.outcome_spread import DEVIATIONS, LEVEL, deviation
@@ -285,23 +286,22 @@ def search_lines(optimum: Optimum) -> list[str]:
         lines.append(f"Rounding to whole numbers costs {cost}.")
     if optimum.near_tie is not None:
         lines.append(near_tie_line(optimum, optimum.near_tie))
-    if optimum.schedule is not None:
-        lines.append(schedule_line(optimum, optimum.schedule))
+    lines += [refinement_line(optimum, one) for one in optimum.refinements]
     return lines
 
 
-def schedule_line(optimum: Optimum, found: ScheduleGain) -> str:
-    """What a batch that follows the progress saves beside the best constant one."""
-    unsure = "" if found.converged else " The search of the schedule did not converge: a better one may exist."
-    constant = format_quantity(float(np.ravel(found.plan.batch)[0]), "token")
+def refinement_line(optimum: Optimum, found: Refinement) -> str:
+    """What a batch that follows the progress, or power by stage, saves beside the best plan without."""
+    parts = [f"a batch at {found.knots} knots of progress"] if found.knots else []
+    what = " and ".join([*parts, *["power by pipeline stage"] * bool(found.stages)]).capitalize()
+    batch, clock = format_quantity(float(np.ravel(found.plan.batch)[0]), "token"), float(found.outcome.clock)
+    parts = [f"a batch of {batch}"] if found.knots else []
+    plain = " and ".join([*parts, *[f"a clock of {clock:.3g}"] * bool(found.stages)])
+    unsure = "" if found.converged else " Its search did not converge: a better one may exist."
     if found.saving <= 0.0:
-        return f"No batch at {found.knots} knots beats the constant one of {constant}.{unsure}"
-    first, last = (format_quantity(float(one), "token") for one in np.ravel(optimum.plan.batch)[[0, -1]])
-    share = 100.0 * found.saving / (optimum.value + found.saving)
-    return (
-        f"A batch that follows the progress at {found.knots} knots, {first} to {last}, saves {share:.2g} % of the "
-        f"{optimum.minimize} beside the best constant batch of {constant}.{unsure}"
-    )
+        return f"{what} saves nothing beside the best plan with {plain}.{unsure}"
+    share = 100.0 * found.saving / float(objective_value(found.outcome, optimum.minimize))
+    return f"{what} saves {share:.2g} % {optimum.minimize} beside the best plan with {plain}.{unsure}"
 
 
 def near_tie_line(optimum: Optimum, tie: NearTie) -> str:

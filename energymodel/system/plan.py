@@ -95,6 +95,25 @@ class ParallelLayout(eqx.Module):
         return 1.0 + jnp.asarray(self.tf32) + self.fp32
 
 
+class AbstractStagePower(eqx.Module):
+    """Which chips of a pipeline may draw more power than others?"""
+
+
+class EvenPower(AbstractStagePower):
+    """Every chip has the power cap of the plan."""
+
+
+class StagePower(AbstractStagePower):
+    """Power caps of the chips of the first pipeline stage, of those between, and of the last one.
+
+    A chip obeys the lower of the cap of its stage and that of the plan. A pipeline of one stage is the last.
+    """
+
+    first_stage: Real = real("W")
+    middle_stages: Real = real("W")
+    last_stage: Real = real("W")
+
+
 class TrainingPlan(eqx.Module):
     """Everything that may be decided for a run.
 
@@ -112,6 +131,7 @@ class TrainingPlan(eqx.Module):
     coolant_temperature: Real = real("K")
     layout: ParallelLayout = component()
     trained_share: Real = real("1", 1.0)
+    power: AbstractStagePower = component(EvenPower())
     power_floor: Real = real("1", 0.0, doc="least power of a chip in a job, waiting or not, over its busy power")
 
     @property

@@ -4,27 +4,14 @@ import operator
 from functools import reduce
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Scalar, p_norm, p_norm_excess
 from energymodel.performance.gradient_sharding import last_round_share
 from energymodel.performance.network import network_energy
-from energymodel.performance.parallelism import (
-    balanced_stage_layers,
-    bubble_fraction,
-    fullest_stage_layers,
-    idle_stage_layers,
-    slowest_chunk_layers,
-    uneven_stage_layers,
-)
-from energymodel.performance.pipeline_bubble import (
-    dual_pipe_wait,
-    interleaved_bubble,
-    zero_bubble_h1_wait,
-    zero_bubble_h2_wait,
-    zero_bubble_v_wait,
-)
+from energymodel.performance.parallelism import bubble_fraction
 from energymodel.performance.reliability import straggler_factor
 from energymodel.system.communication import ExposedCommunication, Traffic, exposed_communication, traffic_of
 from energymodel.system.memory import ChipMemory, chip_memory
@@ -37,7 +24,16 @@ from energymodel.system.operating_point import (
     operating_point,
 )
 from energymodel.system.outcome import StepTime
-from energymodel.system.plan import TrainingPlan
+from energymodel.system.pipeline_ranks import (
+    PassTimes,
+    RankStages,
+    Stages,
+    even_ranks,
+    pipeline_wait,
+    rank_stages,
+    staged_wait,
+)
+from energymodel.system.plan import StagePower, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 from energymodel.system.work import Division, LayerWork, divide, layer_work
 
@@ -119,11 +115,22 @@ def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) ->
     **Returns:** step time by term [s], mean power per chip by where it goes [W], operating point, memory of the
     fullest chip [B], operations of the mean chip [FLOP].
     """
-    chip = system.accelerator
     work = step_work(system, plan, batch)
-    division, load = work.division, work.load
-    point = operating_point(system, plan, load, sum(work.exposed))
+    if isinstance(plan.power, StagePower):
+        return _staged_step(system, plan, plan.power, work)
+    point = operating_point(system, plan, work.load, sum(work.exposed))
     time = step_time(system, plan, work, point)
+    return step_at(system, plan, work, point, time)
+
+
+def step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: OperatingPoint, time: StepTime) -> Step:
+    """Power of a step with such work at an operating point, from the energy of each term [definition].
+
+    **Arguments:**
+
+    - `time`: of the step by term [s].
+    """
+    chip, division, load = system.accelerator, work.division, work.load
     total = time.total
     tuned = total / system.production_slowdown
 
@@ -211,7 +218,9 @@ def step_work(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Ste
     return StepWork(division, layer, memory, traffic, exposed, load, head_time(system, plan, layer))
 
 
-def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: OperatingPoint) -> StepTime:
+def step_time(
+    system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: OperatingPoint, passes_end: Scalar | None = None
+) -> StepTime:
     """Terms of `t = s kappa_n [m t_mb + t_wait + t_data + t_opt + t_fixed]` [derivation: docs/physics.md B3].
 
     `t_mb` is the time of a micro-batch on the mean pipeline rank: the layers' kernels and exposed communication,
@@ -221,6 +230,10 @@ def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point:
     overlaps with kernels as launches do (`latency_overlap`). Layers with experts launch more kernels (`expert_launch`);
     launches in CUDA graphs take no time. Sharded parameters are gathered in both passes; all other
     data-parallel communication hides behind the backward pass.
+
+    **Arguments:**
+
+    - `passes_end`: when the last rank has ended its passes [s], unless all ranks have the clock of this one.
 
     **Returns:** step time by term [s].
     """
@@ -233,8 +246,11 @@ def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point:
 
     # The pipeline: the slowest rank paces all others, and the last one adds the output head.
     work_time = division.layer_passes * one.layer + division.head_passes * head
-    bubble = _pipeline_wait(system, plan, division.microbatches, one)
     hops = division.microbatches * hop
+    if passes_end is None:
+        bubble = pipeline_wait(plan.layout, division.microbatches, even_ranks(system, plan, one))
+    else:
+        bubble = passes_end - work_time - hops
     passes = work_time + hops + bubble
 
     # Gradient communication hides behind the backward pass once gradients are complete, unless it starts at its end.
@@ -277,24 +293,6 @@ def step_time(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point:
     return jax.tree.map(lambda term: system.production_slowdown * term, terms)
 
 
-class PassTimes(NamedTuple):
-    """Time of a micro-batch, forward and backward [s].
-
-    In a layer, working and communicating (`on_chip`) and waiting for launches or for the host (`stall`); in the output
-    head; and in the communication of a rank with its neighbors (`hop`).
-    """
-
-    on_chip: Scalar
-    stall: Scalar
-    head: Scalar
-    hop: Scalar
-
-    @property
-    def layer(self) -> Scalar:
-        """Time in a layer [s]."""
-        return self.on_chip + self.stall
-
-
 def pass_times(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: OperatingPoint) -> PassTimes:
     """Times of a micro-batch at an operating point: kernels and exposed communication, joined with launch overhead.
 
@@ -318,45 +316,55 @@ def pass_times(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point
     )
 
 
-def _pipeline_wait(system: TrainingSystem, plan: TrainingPlan, microbatches: Scalar, passes: PassTimes) -> Scalar:
-    """Time of a step in which the mean pipeline rank waits for the others [s], by the schedule of the layout."""
-    workload, layout = system.workload, plan.layout
-    balanced = jnp.maximum(system.software.balanced_stages, layout.cut_by_hand)
-    head = passes.head / passes.layer
-    idle = passes.layer * _idle_layers(system, plan, head)
-    rank = (workload.layers * passes.layer + passes.head) / layout.pipeline + passes.hop + idle
-    slowest = slowest_chunk_layers(workload.layers, layout.pipeline, layout.virtual_stages, head) * passes.layer
-    chunk = (1.0 - balanced) * slowest + (balanced * (rank - passes.hop) + passes.hop) / layout.virtual_stages
-    excess = passes.layer * _head_excess(system, plan, head)
-    weights = 1.0 / (3.0 + layout.recompute_full)  # of the passes: one product for each forward and each input gradient
-    counts = (microbatches, layout.pipeline)
-    others = jnp.asarray(layout.zero_bubble) + layout.zero_bubble_h2 + layout.zero_bubble_v + layout.dual_pipe
-    return (
-        (1.0 - others) * interleaved_bubble(rank, idle, chunk, *counts)
-        + layout.zero_bubble * zero_bubble_h1_wait(rank, idle, *counts, weights)
-        + layout.zero_bubble_h2 * zero_bubble_h2_wait(rank, idle, *counts, weights)
-        + layout.zero_bubble_v * zero_bubble_v_wait(rank, idle, chunk, *counts, weights)
-        + layout.dual_pipe * dual_pipe_wait(rank, idle, excess, *counts, weights)
+class StagePoints(NamedTuple):
+    """The ranks of a pipeline with power by stage: layers, operating points and times, of the three kinds of ranks."""
+
+    stages: RankStages
+    caps: Stages
+    points: OperatingPoint
+    passes: PassTimes
+
+
+def settle_stages(system: TrainingSystem, plan: TrainingPlan, power: StagePower, work: StepWork) -> StagePoints:
+    """Operating points of the first, the middle and the last ranks at their power caps [definition].
+
+    **Returns:** layers [1], caps [W], operating points, and times of a micro-batch [s], each with three entries.
+    """
+    stages = rank_stages(system, plan)
+    caps = jnp.minimum(jnp.stack([power.first_stage, power.middle_stages, power.last_stage]), plan.power_cap)
+    caps = jnp.where(stages.ranks > 0.0, caps, caps[2])
+
+    def settle(cap: Scalar) -> tuple[OperatingPoint, PassTimes]:
+        capped = eqx.tree_at(lambda one: one.power_cap, plan, cap)
+        point = operating_point(system, capped, work.load, sum(work.exposed))
+        return point, pass_times(system, plan, work, point)
+
+    return StagePoints(stages, caps, *jax.vmap(settle)(caps))
+
+
+def _staged_step(system: TrainingSystem, plan: TrainingPlan, power: StagePower, work: StepWork) -> Step:
+    """The step of a pipeline whose first, middle and last ranks have power caps of their own [definition].
+
+    Each settles at its own clock; the slowest paces the pipeline, and the others wait the rest. Time and power are
+    means over the ranks; temperature and busy power those of the chip that has most.
+    """
+    stages, caps, points, passes = settle_stages(system, plan, power, work)
+    count, share = work.division.microbatches, stages.ranks / plan.layout.pipeline
+    waited = staged_wait(system, plan, count, stages, passes)
+    passes_end = count * jnp.sum(share * stages.work(passes)) + waited
+
+    def step(layers: Scalar, heads: Scalar, point: OperatingPoint) -> Step:
+        division = work.division._replace(layer_passes=count * layers, head_passes=count * heads)
+        of_rank = work._replace(division=division)
+        return step_at(system, plan, of_rank, point, step_time(system, plan, of_rank, point, passes_end))
+
+    each = jax.vmap(step)(stages.layers, stages.heads, points)
+    mean = jax.tree.map(lambda leaf: jnp.sum(share * leaf), each)
+    operations = share * stages.layers / jnp.sum(share * stages.layers)
+    point = mean.point._replace(
+        voltage=jnp.sqrt(jnp.sum(operations * points.voltage**2)),
+        temperature=jnp.max(points.temperature),
+        busy_power=jnp.max(points.busy_power),
+        lowest_power=plan.power_cap * jnp.max(points.lowest_power / caps),  # as if the cap of the plan bound
     )
-
-
-def _head_excess(system: TrainingSystem, plan: TrainingPlan, head: Numeric) -> Scalar:
-    """Layers' worth of time that the two ranks with the output head in DualPipe need beyond a full one [1]."""
-    layers, layout = system.workload.layers, plan.layout
-    spare = layout.pipeline * fullest_stage_layers(layers, layout.pipeline, layout.virtual_stages) - layers
-    return 0.5 * jnp.maximum(0.0, head - jnp.minimum(2.0, spare))
-
-
-def _idle_layers(system: TrainingSystem, plan: TrainingPlan, head: Numeric) -> Scalar:
-    """Layers' worth of time that the mean pipeline rank idles beside the slowest [1], by how stages are balanced."""
-    workload, layout, balanced = system.workload, plan.layout, system.software.balanced_stages
-    layers, ranks, by_hand = workload.layers, layout.pipeline, layout.cut_by_hand
-    ends, share = 1.0 + jnp.asarray(layout.zero_bubble_v) + layout.dual_pipe, 1.0 - 0.5 * layout.dual_pipe
-    even = idle_stage_layers(layers, ranks, layout.virtual_stages, head, ends, share)
-    in_weights = workload.vocabulary * workload.hidden * layers / workload.active_layer_parameters
-    fullest, last = balanced_stage_layers(layers, ranks, in_weights)
-    cut = uneven_stage_layers(layers, ranks, layout.first_stage_layers, layout.last_stage_layers)
-    before = (1.0 - by_hand) * fullest + by_hand * jnp.maximum(cut.first, cut.middle)
-    slowest = jnp.maximum(before, (1.0 - by_hand) * last + by_hand * cut.last + head)
-    own = jnp.maximum(balanced, by_hand)
-    return (1.0 - own) * even + own * (slowest - (layers + head) / ranks)
+    return mean._replace(point=point, memory=work.memory.total)

@@ -1,7 +1,8 @@
-"""Does one search find a batch that follows the progress of the run, within the limits, and say what it saves?"""
+"""Does one search find a batch along the run and power by stage, within the limits, and say what each saves?"""
 
 import shlex
 
+import equinox as eqx
 import numpy as np
 import pytest
 
@@ -9,8 +10,9 @@ from cli.shell import run, run_json
 from energymodel.design.optimize import optimize
 from energymodel.errors import InputError
 from energymodel.presets.scenario import load_scenario
-from energymodel.report.plan_report import evaluate_command, schedule_line
+from energymodel.report.plan_report import evaluate_command, refinement_line
 from energymodel.system.evaluate import evaluate_once
+from energymodel.system.plan import TargetLoss
 
 SMALL = "test-1b-h100"
 
@@ -24,15 +26,15 @@ def both():
 def test_a_schedule_saves_beside_the_best_constant_batch(both):
     constant, found = both
     assert found.success
-    assert found.schedule is not None
-    assert found.schedule.converged
+    assert len(found.refinements) == 1
+    assert found.refinements[0].converged
     assert found.value < constant.value
-    assert found.schedule.saving == pytest.approx(constant.value - found.value, rel=1e-6)
+    assert found.refinements[0].saving == pytest.approx(constant.value - found.value, rel=1e-6)
     # docs/physics.md A0.12: it grows with the critical batch, and saves a few percent at most.
     batch = np.asarray(found.plan.batch)
     assert np.all(np.diff(batch) >= 0.0)
     assert batch[0] < float(np.ravel(constant.plan.batch)[0]) < batch[-1]
-    assert 0.001 < found.schedule.saving / constant.value < 0.05
+    assert 0.001 < found.refinements[0].saving / constant.value < 0.05
     assert sum(found.saving.values()) == pytest.approx(found.baseline_value - found.value, rel=1e-9)
 
 
@@ -53,7 +55,62 @@ def test_the_printed_command_evaluates_the_plan(both):
     command = shlex.split(evaluate_command(both[1]))
     shown = run_json(*command[1:])
     assert shown["outcome"]["energy_j"]["total"] == pytest.approx(both[1].value, rel=1e-9)
-    assert "beside the best constant batch" in schedule_line(both[1], both[1].schedule)
+    assert "beside the best plan with a batch of" in refinement_line(both[1], both[1].refinements[0])
+
+
+@pytest.fixture(scope="module")
+def question():
+    # 61 layers on 7 stages: the first has 8 layers, those between 9, the last 8 and the head.
+    layout = {"tensor": 2, "pipeline": 7, "expert": 16, "virtual_stages": 1, "microbatch": 1, "recompute_attention": 0}
+    fixed = [f"plan.layout.{name}={value}" for name, value in layout.items()]
+    scenario = load_scenario("deepseek-v3-h800", ["plan.chips=2016", "plan.batch=21233664 token", *fixed])
+    kept = tuple(f"plan.layout.{name}" for name in layout)
+    return scenario.with_question(vary=["plan.power.*"], fix=kept, tolerance=0.0)
+
+
+@pytest.fixture(scope="module")
+def staged(question):
+    return optimize(question)
+
+
+def test_power_by_stage_saves_where_a_stage_has_less_work(staged):
+    assert staged.success
+    (power,) = staged.refinements
+    assert len(power.stages) == 3
+    assert power.converged
+    assert 0.002 < power.saving / staged.value < 0.05  # what clocks by rank save, docs/search.md
+    caps = staged.plan.power
+    assert float(caps.first_stage) < float(caps.middle_stages)
+    assert float(evaluate_once(staged.scenario.system, staged.plan).time) <= staged.limits["time"] * (1 + 1e-6)
+
+
+def test_no_cap_of_a_stage_could_be_better(staged):
+    for name in ("first_stage", "middle_stages", "last_stage"):
+        for factor in (0.98, 1.02):
+            plan = eqx.tree_at(
+                lambda one, name=name: getattr(one.power, name), staged.plan, getattr(staged.plan.power, name) * factor
+            )
+            plan = eqx.tree_at(lambda one: one.goal, plan, TargetLoss(staged.limits["loss"]))
+            moved = evaluate_once(staged.scenario.system, plan)
+            late = float(moved.time) > staged.limits["time"]
+            assert late or float(moved.energy.total) > staged.value * (1.0 - 2e-6)
+
+
+@pytest.mark.slow
+def test_both_together_are_at_least_as_good_as_each(question, staged):
+    found = optimize(question, vary=["plan.batch@0..1:3"])
+    schedule, power, joint = found.refinements
+    assert (schedule.knots, schedule.stages, power.knots, len(power.stages)) == (3, (), 0, 3)
+    assert power.saving == pytest.approx(staged.refinements[0].saving, rel=1e-6)
+    assert joint.saving >= max(schedule.saving, power.saving)
+    assert found.value <= staged.value * (1.0 + 1e-9)
+
+
+def test_other_commands_refuse_what_only_optimize_searches():
+    for option in ("plan.power.*", "plan.batch@0..1"):
+        result = run("pareto", SMALL, "--vary", option)
+        assert result.exit_code == 2
+        assert "only optimize lets it vary" in result.stderr
 
 
 def test_a_plan_with_a_schedule_is_searched_too(both):

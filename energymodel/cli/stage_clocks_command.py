@@ -1,0 +1,59 @@
+"""`energymodel stage-clocks`: which clock should each rank of a pipeline have?"""
+
+from typing import Annotated, cast, get_args
+
+import typer
+
+from energymodel.cli import shell
+from energymodel.errors import InputError, suggest
+
+Points = Annotated[int, typer.Option("--points", metavar="N", help="Step times of the front, at least 2.")]
+Slowdown = Annotated[
+    str, typer.Option("--slowdown", metavar="SHARE", help="By how much the slowest step may be longer, as 20% or 0.2.")
+]
+By = Annotated[
+    str,
+    typer.Option(
+        "--per",
+        metavar="KIND",
+        help="A clock for each rank and direction (rank), for warm-up and cool-down apart (phase), "
+        "or for each micro-batch (operation).",
+    ),
+]
+
+
+@shell.guarded
+def command(
+    scenario: shell.ScenarioName,
+    cluster: shell.Cluster = None,
+    changes: shell.Changes = None,
+    per: By = "rank",
+    points: Points = 6,
+    slowdown: Slowdown = "20%",
+    as_json: shell.AsJson = False,
+    plot: shell.Plot = None,
+    output: shell.Output = None,
+) -> None:
+    """Find the clocks of a pipeline's ranks with the least energy, for several step times (Perseus)."""
+    shell.check_output(output)
+    shell.check_output(plot, shell.PICTURES)
+    with shell.Progress() as progress:
+        progress("loading JAX ...")
+        with shell.interruptible():
+            from energymodel.allocation.pipeline import Per
+            from energymodel.allocation.stage_front import stage_front
+            from energymodel.report import stage_clocks_report
+            from energymodel.system.outputs import parse_number
+        kinds = get_args(Per)
+        if per not in kinds:
+            raise InputError(f'per: unknown "{per}". {suggest(per, kinds)}')
+        given = shell.read_scenario(scenario, changes, cluster)
+        progress("searching the clocks ...")
+        longer = parse_number(slowdown, "1", "slowdown")
+        front = stage_front(given.system, given.plan, per=cast(Per, per), points=points, slowdown=longer)
+    tree = {"scenario": {"name": given.name, **given.tables}, **stage_clocks_report.stage_clocks_json(front)}
+    content = stage_clocks_report.stage_clocks_csv(front).encode() if output and output.suffix == ".csv" else None
+    if plot is not None:
+        plot.write_bytes(stage_clocks_report.stage_clocks_figure(front, plot.suffix[1:]))
+    report = stage_clocks_report.stage_clocks_report(front, given.system.accelerator)
+    shell.deliver(tree, report, as_json=as_json, output=output, content=content)
