@@ -2,14 +2,24 @@
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from energymodel.cli import shell
+from energymodel.errors import InputError
 
 if TYPE_CHECKING:
     from energymodel.presets.scenario import Scenario
     from energymodel.system.outcome import TrainingOutcome
+    from energymodel.system.trajectory import RunTrajectory
     from energymodel.uncertainty.outcome_spread import OutcomeSpread
+
+
+Trajectory = Annotated[
+    bool, typer.Option("--trajectory", help="Show the run over time as well; -o run.csv then has a row for each time.")
+]
+Points = Annotated[int | None, typer.Option("--points", metavar="N", help="Times of the trajectory; 20 unless given.")]
 
 
 @shell.guarded
@@ -19,16 +29,28 @@ def command(
     changes: shell.Changes = None,
     as_json: shell.AsJson = False,
     output: shell.Output = None,
+    trajectory: Trajectory = False,
+    points: Points = None,
+    plot: shell.Plot = None,
 ) -> int:
     """Evaluate a training run: loss, time, energy, power, temperature, money and carbon."""
     shell.check_output(output)
+    shell.check_output(plot, shell.PICTURES)
+    if not trajectory and (points is not None or plot is not None):
+        raise InputError("--points and --plot are of a run over time: add --trajectory.")
     with shell.Progress() as progress:
         given, outcome = evaluate_scenario(scenario, changes, cluster, progress)
         progress("moving the uncertain numbers ...")
         from energymodel.uncertainty.outcome_spread import outcome_spread
 
         spread = outcome_spread(given)
-    return _deliver(given, outcome, spread, as_json=as_json, output=output)
+        run = None
+        if trajectory:
+            progress("following the run ...")
+            from energymodel.system.trajectory import USUAL_POINTS, run_trajectory
+
+            _, run = run_trajectory(given.system, given.plan, USUAL_POINTS if points is None else points)
+    return _deliver(given, outcome, spread, run, as_json=as_json, output=output, plot=plot)
 
 
 def evaluate_scenario(
@@ -55,13 +77,31 @@ def evaluate_scenario(
 
 
 def _deliver(
-    scenario: "Scenario", outcome: "TrainingOutcome", spread: "OutcomeSpread", *, as_json: bool, output: Path | None
+    scenario: "Scenario",
+    outcome: "TrainingOutcome",
+    spread: "OutcomeSpread",
+    run: "RunTrajectory | None",
+    *,
+    as_json: bool,
+    output: Path | None,
+    plot: Path | None,
 ) -> int:
     from energymodel.report.json_tree import run_json, strict
     from energymodel.report.tables import outcome_report
 
     tree = {**run_json(scenario, scenario.plan, outcome, spread), "warnings": warnings(outcome)}
-    shell.deliver(tree, outcome_report(scenario, scenario.plan, outcome, spread), as_json=as_json, output=output)
+    report, content = outcome_report(scenario, scenario.plan, outcome, spread), None
+    if run is not None:
+        from rich.console import Group
+
+        from energymodel.report import trajectory_report
+
+        tree["trajectory"] = trajectory_report.trajectory_json(run)
+        report = Group(report, "", trajectory_report.trajectory_table(run))
+        content = trajectory_report.trajectory_csv(run).encode() if output and output.suffix == ".csv" else None
+        if plot is not None:
+            plot.write_bytes(trajectory_report.trajectory_figure(run, plot.suffix[1:]))
+    shell.deliver(tree, report, as_json=as_json, output=output, content=content)
     broken = broken_limits(scenario, outcome)
     if broken:
         return shell.fail(" ".join(broken), shell.NOT_TRUSTED, "infeasible")

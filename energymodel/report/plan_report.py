@@ -38,7 +38,10 @@ _STEPS = {
     "1": ((1000.0, "1000"), (100.0, "100"), (10.0, "10"), (1.0, "1")),
 }
 _LARGEST_STEP = 0.1  # of the limit: a price holds for small changes
-_LEFT_OUT = {"token_rate", "hfu", "availability", "information", "eei", "ppw", "euf"}
+_LEFT_OUT = {
+    *("token_rate", "hfu", "availability", "eei", "ppw", "euf"),
+    *("information", "information_rate", "energy_per_bit"),
+}
 _BATCH = "plan.batch"
 _TOLD = ("plan.chips", _BATCH, "plan.clock", "plan.coolant_temperature")
 _INTERVALS = (

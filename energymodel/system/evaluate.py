@@ -146,6 +146,15 @@ def _per_token(
     )
 
 
+def run_rates(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> RunTotals:
+    """What a run takes per token at a batch, failures and other stages included [definition].
+
+    **Returns:** steps [1/token], calendar time [s/token], energy [J/token] and so on.
+    """
+    step = training_step(system, plan, batch)
+    return _per_token(system, plan, batch, step, power_over_time(system, plan, step))
+
+
 class Losses(NamedTuple):
     """Shares of calendar time lost to failures."""
 
@@ -193,8 +202,7 @@ def _along_schedule(system: TrainingSystem, plan: TrainingPlan, parameters: Real
         effective = learning.effective_tokens(parameters, _target(goal).loss)
 
     def rates(batch: Real) -> RunTotals:
-        step = training_step(system, plan, batch)
-        return _per_token(system, plan, batch, step, power_over_time(system, plan, step))
+        return run_rates(system, plan, batch)
 
     run, tokens = quadrature_over_progress(rates, effective, knots, learning, parameters)
     return LearningResult(tokens, effective, learning.loss(parameters, effective)), run
@@ -266,6 +274,8 @@ def _outcome(
         carbon_operational=market.carbon.operational(energy),
         carbon_embodied=market.carbon.embodied(chip.embodied_carbon, plan.chips, run.time),
         information=information,
+        information_rate=information / run.time,
+        energy_per_bit=energy / information,
         etp=energy * run.time,
         eei=mfu * euf,
         ppw=tokens / energy,

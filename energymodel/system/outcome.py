@@ -111,6 +111,8 @@ class TrainingOutcome(eqx.Module):
     carbon_operational: Output = _output("kg", "carbon_operational_kg", "operational carbon")
     carbon_embodied: Output = _output("kg", "carbon_embodied_kg", "embodied carbon")
     information: Output = _output("bit", "information_bit", "information absorbed")
+    information_rate: Output = _output("bit/s", "information_rate_bit_per_s", "mean information rate")
+    energy_per_bit: Output = _output("J/bit", "energy_per_bit_j_per_bit", "energy per bit absorbed")
     etp: Output = _output("J s", "etp_j_s", "energy-time product")
     eei: Output = _output("1", "eei", "energy efficiency index")
     ppw: Output = _output("token/J", "ppw_token_per_j", "performance per watt")

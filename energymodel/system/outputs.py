@@ -21,7 +21,19 @@ OBJECTIVES = ("energy", "time", "money", "carbon", "etp", "loss")
 """The usual objectives; any product of powers of outputs is one too."""
 
 AT_LEAST = frozenset(
-    {"mfu", "hfu", "token_rate", "tokens", "availability", "information", "eei", "ppw", "euf", "clock"}
+    {
+        "mfu",
+        "hfu",
+        "token_rate",
+        "tokens",
+        "availability",
+        "information",
+        "information_rate",
+        "eei",
+        "ppw",
+        "euf",
+        "clock",
+    }
 )
 """Outputs of which more is better: a limit on them is a lower bound."""
 

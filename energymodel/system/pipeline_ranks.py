@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -77,7 +78,7 @@ class RankStages(NamedTuple):
         return self.layers * passes.layer + self.heads * passes.head + passes.hop
 
 
-def pipeline_wait(layout: ParallelLayout, microbatches: Scalar, times: RankTimes) -> Scalar:
+def _schedule_wait(layout: ParallelLayout, microbatches: Numeric, times: RankTimes) -> Scalar:
     """Time of a step in which the mean pipeline rank waits for the others [s], by the schedule of the layout."""
     rank, idle, chunk, excess = times
     weights = 1.0 / (3.0 + layout.recompute_full)  # of the passes: one product for each forward and each input gradient
@@ -96,8 +97,25 @@ def _other_schedules(layout: ParallelLayout) -> Scalar:
     return jnp.asarray(layout.zero_bubble) + layout.zero_bubble_h2 + layout.zero_bubble_v + layout.dual_pipe
 
 
-def even_ranks(system: TrainingSystem, plan: TrainingPlan, passes: PassTimes) -> RankTimes:
-    """Times of the ranks where all have the same clock [derivation: docs/physics.md B3]."""
+def even_wait(
+    system: TrainingSystem, plan: TrainingPlan, microbatches: Numeric, passes: PassTimes
+) -> Float[Array, "..."]:
+    """Time of a step in which the mean pipeline rank waits for the others, all at one clock.
+
+    By the schedule of the layout [derivation: docs/step_time.md].
+
+    **Arguments:**
+
+    - `microbatches`: of a step on a replica [1].
+    - `passes`: times of a micro-batch [s].
+
+    **Returns:** time [s].
+    """
+    passes = jax.tree.map(jnp.asarray, passes)
+    return _schedule_wait(plan.layout, microbatches, _even_ranks(system, plan, passes))
+
+
+def _even_ranks(system: TrainingSystem, plan: TrainingPlan, passes: PassTimes) -> RankTimes:
     workload, layout, layer = system.workload, plan.layout, jnp.asarray(passes.layer)
     head = passes.head / layer
     idle = layer * _idle_layers(system, plan, head)
@@ -108,18 +126,21 @@ def even_ranks(system: TrainingSystem, plan: TrainingPlan, passes: PassTimes) ->
 
 
 def staged_wait(
-    system: TrainingSystem, plan: TrainingPlan, microbatches: Scalar, stages: RankStages, passes: PassTimes
+    system: TrainingSystem, plan: TrainingPlan, microbatches: Numeric, stages: RankStages, passes: PassTimes
 ) -> Scalar:
-    """`pipeline_wait` where the first, the middle and the last ranks have clocks of their own [s].
+    """`even_wait` where the first, the middle and the last ranks have clocks of their own [s].
 
-    Equal clocks give that of `even_ranks`. An interleaved rank that is slower for its clock delays the first p
+    Equal clocks give `even_wait`. An interleaved rank that is slower for its clock delays the first p
     micro-batches as well, by `min(m, p) (1 - 1/v) (idle - idle_even)`; within 2 % of the simulation, but too long
-    by up to 19 % if the first rank is the slowest and m is no more than p [docs/step_time.md].
+    by up to 19 % if the first rank is the slowest and m is no more than p [derivation: docs/step_time.md].
 
     **Arguments:**
 
     - `passes`: of the three kinds of ranks [s].
+
+    **Returns:** time [s].
     """
+    passes = jax.tree.map(jnp.asarray, passes)
     layout, exists, head = plan.layout, stages.ranks > 0.0, stages.heads * passes.head
     work = stages.fullest * passes.layer + head
     slowest = jnp.max(jnp.where(exists, work, 0.0))
@@ -134,7 +155,7 @@ def staged_wait(
     layer, last = jnp.sum(shares * passes.layer), passes.head[2]
     slower = jnp.maximum(0.0, times.idle - layer * _idle_layers(system, plan, last / layer))
     first = jnp.minimum(microbatches, layout.pipeline) * (1.0 - 1.0 / jnp.asarray(layout.virtual_stages))
-    return pipeline_wait(layout, microbatches, times) + (1.0 - _other_schedules(layout)) * first * slower
+    return _schedule_wait(layout, microbatches, times) + (1.0 - _other_schedules(layout)) * first * slower
 
 
 def rank_stages(system: TrainingSystem, plan: TrainingPlan) -> RankStages:
@@ -142,6 +163,8 @@ def rank_stages(system: TrainingSystem, plan: TrainingPlan) -> RankStages:
 
     Spare slots of an even division are at the output head first, then at the embedding; further ones are spread over
     the ranks between.
+
+    **Returns:** ranks, layers and shares of the head by kind of rank [1].
     """
     layers, layout = jnp.asarray(system.workload.layers), plan.layout
     pipeline, dual = jnp.asarray(layout.pipeline), layout.dual_pipe

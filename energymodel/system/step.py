@@ -24,15 +24,7 @@ from energymodel.system.operating_point import (
     operating_point,
 )
 from energymodel.system.outcome import StepTime
-from energymodel.system.pipeline_ranks import (
-    PassTimes,
-    RankStages,
-    Stages,
-    even_ranks,
-    pipeline_wait,
-    rank_stages,
-    staged_wait,
-)
+from energymodel.system.pipeline_ranks import PassTimes, RankStages, Stages, even_wait, rank_stages, staged_wait
 from energymodel.system.plan import StagePower, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 from energymodel.system.work import Division, LayerWork, divide, layer_work
@@ -120,10 +112,10 @@ def training_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) ->
         return _staged_step(system, plan, plan.power, work)
     point = operating_point(system, plan, work.load, sum(work.exposed))
     time = step_time(system, plan, work, point)
-    return step_at(system, plan, work, point, time)
+    return _step_at(system, plan, work, point, time)
 
 
-def step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: OperatingPoint, time: StepTime) -> Step:
+def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: OperatingPoint, time: StepTime) -> Step:
     """Power of a step with such work at an operating point, from the energy of each term [definition].
 
     **Arguments:**
@@ -248,7 +240,7 @@ def step_time(
     work_time = division.layer_passes * one.layer + division.head_passes * head
     hops = division.microbatches * hop
     if passes_end is None:
-        bubble = pipeline_wait(plan.layout, division.microbatches, even_ranks(system, plan, one))
+        bubble = even_wait(system, plan, division.microbatches, one)
     else:
         bubble = passes_end - work_time - hops
     passes = work_time + hops + bubble
@@ -356,7 +348,7 @@ def _staged_step(system: TrainingSystem, plan: TrainingPlan, power: StagePower, 
     def step(layers: Scalar, heads: Scalar, point: OperatingPoint) -> Step:
         division = work.division._replace(layer_passes=count * layers, head_passes=count * heads)
         of_rank = work._replace(division=division)
-        return step_at(system, plan, of_rank, point, step_time(system, plan, of_rank, point, passes_end))
+        return _step_at(system, plan, of_rank, point, step_time(system, plan, of_rank, point, passes_end))
 
     each = jax.vmap(step)(stages.layers, stages.heads, points)
     mean = jax.tree.map(lambda leaf: jnp.sum(share * leaf), each)

@@ -57,6 +57,8 @@ def test_every_output_has_a_unit_in_its_key():
         "kg": "_kg",
         "m^3": "_m3",
         "bit": "_bit",
+        "bit/s": "_bit_per_s",
+        "J/bit": "_j_per_bit",
         "J s": "_j_s",
         "token/J": "_token_per_j",
         "token/s": "_per_s",
