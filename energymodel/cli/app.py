@@ -10,6 +10,7 @@ import typer
 
 from energymodel import __version__
 from energymodel.cli import (
+    batch_command,
     calibrate_command,
     documents_command,
     evaluate_command,
@@ -59,6 +60,7 @@ app.command("sensitivity")(sensitivity_command.command)
 app.command("sweep")(sweep_command.command)
 app.command("predict")(predict_command.command)
 app.command("calibrate")(calibrate_command.command)
+app.command("batch")(batch_command.command)
 app.command("limits")(limits_command.command)
 app.command("documents")(documents_command.command)
 app.command("stage-clocks")(stage_clocks_command.command)

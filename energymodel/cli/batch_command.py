@@ -1,0 +1,37 @@
+"""`energymodel batch`: where does a larger batch stop to pay?"""
+
+from typing import Annotated
+
+import typer
+
+from energymodel.cli import shell
+
+Points = Annotated[int, typer.Option("--points", metavar="N", help="Batches of the table, at most.")]
+
+
+@shell.guarded
+def command(
+    scenario: shell.ScenarioName,
+    cluster: shell.Cluster = None,
+    changes: shell.Changes = None,
+    points: Points = 12,
+    as_json: shell.AsJson = False,
+    plot: shell.Plot = None,
+    output: shell.Output = None,
+) -> None:
+    """Time, energy and money to the same loss against batch, and the best batch for each with its interval."""
+    shell.check_output(output)
+    shell.check_output(plot, shell.PICTURES)
+    with shell.Progress() as progress:
+        progress("loading JAX ...")
+        with shell.interruptible():
+            from energymodel.report import batch_curve_report
+            from energymodel.uncertainty.batch_curve import batch_curve
+        given = shell.read_scenario(scenario, changes, cluster)
+        progress("evaluating the batches ...")
+        curve = batch_curve(given, points)
+    tree = {"scenario": {"name": given.name, **given.tables}, **batch_curve_report.batch_curve_json(curve)}
+    content = batch_curve_report.batch_curve_csv(curve).encode() if output and output.suffix == ".csv" else None
+    if plot is not None:
+        plot.write_bytes(batch_curve_report.batch_curve_figure(curve, plot.suffix[1:]))
+    shell.deliver(tree, batch_curve_report.batch_curve_report(curve), as_json=as_json, output=output, content=content)
