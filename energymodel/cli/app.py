@@ -12,6 +12,7 @@ from energymodel import __version__
 from energymodel.cli import (
     batch_command,
     calibrate_command,
+    compare_command,
     documents_command,
     evaluate_command,
     limits_command,
@@ -61,6 +62,7 @@ app.command("sweep")(sweep_command.command)
 app.command("predict")(predict_command.command)
 app.command("calibrate")(calibrate_command.command)
 app.command("batch")(batch_command.command)
+app.command("compare")(compare_command.command)
 app.command("limits")(limits_command.command)
 app.command("documents")(documents_command.command)
 app.command("stage-clocks")(stage_clocks_command.command)

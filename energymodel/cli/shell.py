@@ -188,10 +188,18 @@ def read_scenario(source: str, changes: list[str] | None, cluster: str | None = 
     """
     from energymodel.presets.scenario import load_scenario
 
+    return load_scenario(scenario_source(source), changes or [], cluster)
+
+
+def scenario_source(source: str) -> str | Path | Mapping[str, Any]:
+    """What `load_scenario` reads: a preset's name, a TOML file, or the tables within the JSON of an earlier run.
+
+    **Raises:** `InputError`.
+    """
     path = Path(source)
     if path.suffix == ".json":
-        return load_scenario(_scenario_of_run(path), changes or [], cluster)
-    return load_scenario(path if path.is_file() else source, changes or [], cluster)
+        return _scenario_of_run(path)
+    return path if path.is_file() else source
 
 
 def _scenario_of_run(path: Path) -> Mapping[str, Any]:

@@ -1,0 +1,62 @@
+"""`energymodel compare`: which accelerator, number format and number of chips?"""
+
+from typing import Annotated
+
+import typer
+
+from energymodel.cli import shell
+from energymodel.errors import InputError
+
+Accelerator = Annotated[
+    list[str] | None,
+    typer.Option("--accelerator", metavar="NAME", help="An accelerator preset, such as b200-sxm; repeatable."),
+]
+Format = Annotated[
+    list[str] | None,
+    typer.Option("--precision", metavar="FORMAT", help="bf16, fp8 or fp4 for the products with weights; repeatable."),
+]
+Chips = Annotated[list[float] | None, typer.Option("--chips", metavar="N", help="The most chips; repeatable.")]
+
+
+@shell.guarded
+def command(
+    scenario: shell.ScenarioName,
+    accelerator: Accelerator = None,
+    precision: Format = None,
+    chips: Chips = None,
+    minimize: shell.Minimize = None,
+    limit: shell.Limit = None,
+    cluster: shell.Cluster = None,
+    changes: shell.Changes = None,
+    as_json: shell.AsJson = False,
+    plot: shell.Plot = None,
+    output: shell.Output = None,
+) -> int:
+    """Optimize each combination of accelerators, number formats and chips, and list them, the best first."""
+    shell.check_output(output)
+    shell.check_output(plot, shell.PICTURES)
+    if not (accelerator or precision or chips):
+        raise InputError("compare: nothing to compare. Give --accelerator, --precision or --chips, each repeatable.")
+    with shell.Progress(lines=True) as progress:
+        progress("loading the design search ...")
+        with shell.interruptible():
+            from energymodel.design.compare import compare
+            from energymodel.report import compare_report
+        comparison = compare(
+            shell.scenario_source(scenario),
+            accelerators=accelerator or (),
+            precisions=precision or (),
+            chips=chips or (),
+            changes=changes or (),
+            cluster=cluster,
+            minimize=minimize,
+            limits=limit,
+            progress=progress,
+        )
+    content = compare_report.compare_csv(comparison).encode() if output and output.suffix == ".csv" else None
+    if plot is not None:
+        plot.write_bytes(compare_report.compare_figure(comparison, plot.suffix[1:]))
+    tree = compare_report.compare_json(comparison)
+    shell.deliver(tree, compare_report.compare_report(comparison), as_json=as_json, output=output, content=content)
+    found = any(one.optimum is not None and not one.reason for one in comparison.candidates)
+    return shell.TRUSTED if found else shell.fail("no combination has a plan.", shell.NOT_TRUSTED, "infeasible")

@@ -1,0 +1,130 @@
+"""Which accelerator, number format and number of chips train a model best, each with its best plan?"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from energymodel.design.optimize import optimize
+from energymodel.design.result import Optimum
+from energymodel.errors import InputError, suggest
+from energymodel.presets.question import Limits
+from energymodel.presets.scenario import load_scenario
+from energymodel.system.evaluate import evaluate_once
+
+PRECISIONS: Mapping[str, Mapping[str, float]] = {
+    "bf16": {"fp8": 0.0, "fp4": 0.0},
+    "fp8": {"fp8": 1.0, "fp4": 0.0},
+    "fp4": {"fp8": 0.0, "fp4": 1.0},
+}
+"""Shares of the products with weights in each format."""
+MOST = 64  # combinations of one comparison
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """One combination: what was chosen, its best plan, and why there is none.
+
+    - `accelerator`, `precision`, `chips`: as asked, `None` where the scenario's own stays.
+    - `optimum`: of the search; `None` if the combination cannot be stated.
+    - `reason`: empty if the plan can be trusted.
+    """
+
+    accelerator: str | None
+    precision: str | None
+    chips: int | float | None
+    optimum: Optimum | None
+    reason: str
+
+    @property
+    def name(self) -> str:
+        """The combination in words."""
+        chips = None if self.chips is None else f"{self.chips:,.0f} chips"
+        return ", ".join(part for part in (self.accelerator, self.precision, chips) if part) or "own"
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """All combinations, the best first, then those without a plan; `unit` is that of the objective."""
+
+    minimize: str
+    unit: str
+    limits: Mapping[str, float]
+    candidates: tuple[Candidate, ...]
+
+
+def compare(
+    source: str | Path | Mapping[str, Any],
+    *,
+    accelerators: Sequence[str] = (),
+    precisions: Sequence[str] = (),
+    chips: Sequence[int | float] = (),
+    changes: Sequence[str] = (),
+    cluster: str | Path | None = None,
+    minimize: str | None = None,
+    limits: Limits | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Comparison:
+    """Optimize every combination of accelerators, formats and numbers of chips within the same limits.
+
+    Unless limits are given, all reach the loss of the scenario's own plan on its own hardware, in no more time. Node,
+    network and building are those that belong to an accelerator. A combination that cannot be stated or has no plan
+    is listed with its reason.
+
+    **Arguments:**
+
+    - `source`, `changes`, `cluster`: as in `load_scenario`.
+    - `accelerators`: names of presets; by default the scenario's own.
+    - `precisions`: `"bf16"`, `"fp8"`, `"fp4"` of all products with weights; by default the scenario's own shares.
+    - `chips`: the most chips of a plan; by default as many as the scenario's own plan has.
+    - `minimize`, `limits`: as in `optimize`.
+
+    **Raises:** `InputError` for a question or a scenario that `optimize` refuses, an unknown format, or too many
+    combinations.
+    """
+    tell = progress or (lambda sentence: None)
+    for name in precisions:
+        if name not in PRECISIONS:
+            raise InputError(f'precision: unknown "{name}". {suggest(name, PRECISIONS)}')
+    choices = list(product(accelerators or (None,), precisions or (None,), chips or (None,)))
+    if len(choices) > MOST:
+        raise InputError(f"compare: {len(choices)} combinations are more than {MOST}. Ask for fewer.")
+    own = load_scenario(source, changes, cluster).with_question(minimize, limits)
+    with jax.enable_x64(True):
+        baseline = evaluate_once(own.system, own.plan)
+    held = {"loss": float(baseline.loss), "time": float(baseline.time), "chips": float(own.plan.chips)}
+    objective = own.optimize.minimize
+    held = {name: value for name, value in held.items() if name != objective} | dict(own.optimize.limits)
+    candidates = []
+    for accelerator, precision, most in choices:
+        shown = Candidate(accelerator, precision, most, None, "")
+        tell(f"optimizing {shown.name}")
+        layers = [*changes]
+        if accelerator is not None:
+            layers.append(f"system.accelerator={accelerator}")
+        if precision is not None:
+            layers += [f"plan.layout.{name}={share:g}" for name, share in PRECISIONS[precision].items()]
+        within = {**held, **({} if most is None else {"chips": float(most)})}
+        candidates.append(_optimized(shown, source, layers, cluster, objective, within))
+    ranked = sorted(candidates, key=lambda one: one.optimum.value if one.optimum and not one.reason else float("inf"))
+    unit = next((one.optimum.value_unit for one in ranked if one.optimum), "")
+    return Comparison(objective, unit, held, tuple(ranked))
+
+
+def _optimized(
+    shown: Candidate,
+    source: str | Path | Mapping[str, Any],
+    layers: Sequence[str],
+    cluster: str | Path | None,
+    minimize: str,
+    limits: Mapping[str, float],
+) -> Candidate:
+    """A combination with its best plan, or with the reason why there is none."""
+    try:
+        optimum = optimize(load_scenario(source, layers, cluster), minimize=minimize, limits=limits)
+    except InputError as error:
+        return dataclasses.replace(shown, reason=str(error))
+    return dataclasses.replace(shown, optimum=optimum, reason="" if optimum.success else optimum.message)
