@@ -21,7 +21,9 @@ _EXAMPLES = {
     "1/K": ("temperature coefficient", "0.015 1/K"),
     "1/K^2": ("curvature with temperature", "0.0068 1/K^2"),
     "1/s": ("rate", "3 1/s"),
+    "1/m^2": ("density of defects", "0.1 1/cm^2"),
     "B": ("size of data", "80 GB"),
+    "B/FLOP": ("ratio of data to computation", "0.016 B/FLOP"),
     "B/s": ("data rate", "450 GB/s"),
     "FLOP": ("amount of computation", "3.8e25 FLOP"),
     "FLOP/B": ("arithmetic intensity", "295 FLOP/B"),
@@ -31,6 +33,7 @@ _EXAMPLES = {
     "J": ("energy", "32 GWh"),
     "J s": ("energy-time product", "5.9e18 J s"),
     "J/FLOP": ("energy per operation", "0.45 pJ/FLOP"),
+    "J/B": ("energy per byte", "0.1 pJ/B"),
     "J/K": ("heat capacity", "250 J/K"),
     "J/bit": ("energy per bit", "3.9 pJ/bit"),
     "J/kg": ("specific energy", "88 kJ/kg"),
@@ -41,20 +44,26 @@ _EXAMPLES = {
     "N/m": ("surface tension", "0.0083 N/m"),
     "USD": ("sum of money", "30000 USD"),
     "USD/(W s)": ("price of power over time", "15 USD/(kW month)"),
+    "USD/B": ("price of memory", "15 USD/GB"),
     "USD/J": ("price of energy", "0.08 USD/kWh"),
     "USD/W": ("price of power", "11 USD/W"),
+    "USD/m^2": ("price of area", "0.2 USD/mm^2"),
     "USD/s": ("price of time", "2 USD/h"),
     "V": ("voltage", "48 V"),
     "W": ("power", "25 MW"),
+    "W/B": ("power per data", "0.125 W/GB"),
     "W/s": ("power ramp", "10 MW/min"),
     "W/m^2": ("heat flux", "86 W/cm^2"),
     "bit": ("amount of information", "8.8e10 bit"),
     "bit/FLOP": ("number of bits per operation", "32 bit/FLOP"),
     "bit/token": ("information per token", "0.04 bit/token"),
     "kg": ("mass", "150 kg"),
+    "kg/B": ("carbon per data", "0.3 kg/GB"),
     "kg/J": ("carbon intensity", "0.37 kg/kWh"),
+    "kg/m^2": ("carbon per area", "2 kg/cm^2"),
     "kg/m^3": ("density", "1602 kg/m^3"),
     "m": ("length", "2 mm"),
+    "m^2 s/B": ("area per data rate", "15 mm^2 s/TB"),
     "m^2": ("area", "814 mm^2"),
     "m^3": ("volume", "50000 m^3"),
     "nat": ("amount of information", "2 nat"),
@@ -275,7 +284,8 @@ def parse_quantity(text: Any, unit: str, name: str, *, allow_negative: bool = Fa
 
 _PREFIXES = {-18: "a", -15: "f", -12: "p", -9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}
 _UNPREFIXED = frozenset(
-    {"K/W", "1/K", "1/K^2", "J/K", "kg", "kg/J", "kg/m^3", "K/s", "s", "m^2", "m^3", "1/s", "J s", "USD/W"}
+    {"K/W", "1/K", "1/K^2", "J/K", "kg", "kg/B", "kg/J", "kg/m^2", "kg/m^3", "K/s", "s", "m^2", "m^2 s/B", "m^3"}
+    | {"1/m^2", "1/s", "J s", "USD/W"}
 )
 _SEPARATED = frozenset({"token", "USD", "token/s"})
 _YEAR, _DAY, _HOUR, _KILOWATT_HOUR = 31_536_000.0, 86_400.0, 3_600.0, 3.6e6

@@ -36,6 +36,7 @@ PLACES = {
     "regions": "market",
     "prices": "market.price",
     "carbon": "market.carbon",
+    "designs": "chip_design",
     "learning": "learning",
     "recipes": "recipe",
     "optimizers": "recipe.optimizer",

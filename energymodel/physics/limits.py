@@ -30,6 +30,35 @@ def landauer_energy(bits: Numeric, temperature: Numeric) -> Float[Array, "..."]:
     return BOLTZMANN * math.log(2.0) * jnp.asarray(temperature) * bits
 
 
+def reliable_operation_energy(bits: Numeric, error_margin: Numeric, temperature: Numeric) -> Float[Array, "..."]:
+    """Minimum energy of an operation whose bits thermal noise flips with a probability of `e^-m`, `E = n k_B theta m`.
+
+    A bit held by a barrier E flips with `exp(-E / (k_B theta))` [Meindl & Davis 2000]; m = ln 2 is Landauer's bound,
+    where every second bit is wrong.
+
+    **Arguments:**
+
+    - `bits`: erased by an operation, n [bit].
+    - `error_margin`: m = ln(1 / p) [1].
+
+    **Returns:** energy [J].
+    """
+    return BOLTZMANN * jnp.asarray(temperature) * error_margin * bits
+
+
+def noise_error_rate(bit_rate: Numeric, error_margin: Numeric) -> Float[Array, "..."]:
+    """Bits that thermal noise flips in a second, `r = R e^-m` [Meindl & Davis 2000].
+
+    **Arguments:**
+
+    - `bit_rate`: R, bits erased in a second [bit/s].
+    - `error_margin`: m, as in `reliable_operation_energy` [1].
+
+    **Returns:** rate [1/s].
+    """
+    return jnp.asarray(bit_rate) * jnp.exp(-jnp.asarray(error_margin))
+
+
 def landauer_model_energy(
     information: Numeric, parameters: Numeric, bits_per_parameter: Numeric, temperature: Numeric
 ) -> Float[Array, "..."]:

@@ -13,6 +13,8 @@ from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, real, softplus
 
+HIGHEST_KNEE = 0.98  # clock fraction: below it the curve of a chip whose highest voltage is near its floor is flat
+
 
 def voltage_fraction(clock: Numeric, floor: Numeric, knee: Numeric, width: Numeric) -> Float[Array, "..."]:
     """Floor, then linear: `v = g(phi) / g(1)`, `g = v_f + s w softplus((phi - phi_k) / w)`.
@@ -84,6 +86,14 @@ class AbstractVoltageCurve(eqx.Module):
     def __call__(self, clock: Numeric) -> Float[Array, "..."]:
         """Voltage fraction [1] at a clock fraction [1]; 1 at 1."""
 
+    def at_supply(self, voltage: Numeric, clock: Numeric) -> "AbstractVoltageCurve":
+        """The curve of the same circuits relative to another point, in fractions [1] of the reference values.
+
+        Of curves that state no floor, the shape stays.
+        """
+        del voltage, clock
+        return self
+
 
 class VoltageCurve(AbstractVoltageCurve):
     """Floor-then-linear curve `v(phi)`, see `voltage_fraction`."""
@@ -95,6 +105,11 @@ class VoltageCurve(AbstractVoltageCurve):
     def __call__(self, clock: Numeric) -> Float[Array, "..."]:
         """Voltage fraction [1] at a clock fraction [1]."""
         return voltage_fraction(clock, self.floor, self.knee, self.width)
+
+    def at_supply(self, voltage: Numeric, clock: Numeric) -> "VoltageCurve":
+        """The curve relative to another point: the floor is the same in volts, the knee in hertz."""
+        knee = jnp.minimum(self.knee / jnp.asarray(clock), HIGHEST_KNEE)
+        return VoltageCurve(jnp.minimum(self.floor / jnp.asarray(voltage), 1.0), knee, self.width / clock)
 
 
 class PosynomialVoltage(AbstractVoltageCurve):

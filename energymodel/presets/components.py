@@ -26,6 +26,7 @@ from energymodel.presets.near_limit import near_limit_accelerator
 from energymodel.presets.ranges import check_range
 from energymodel.presets.renamed import current_critical_batch
 from energymodel.system.accelerator import Accelerator
+from energymodel.system.chip_design import AbstractChipDesign
 from energymodel.system.cluster import Network, Node, Software
 from energymodel.system.facility import Facility, Market
 from energymodel.units import convert, parse_quantity
@@ -36,6 +37,7 @@ CATEGORY_OF: dict[type, str] = {
     Network: "networks",
     Software: "software",
     Transformer: "models",
+    AbstractChipDesign: "designs",
     Facility: "facilities",
     Weather: "weather",
     InletClass: "inlets",

@@ -15,6 +15,7 @@ CATEGORIES = {
     "models": "models to train",
     "clusters": "measured clusters",
     "hardware": "accelerators",
+    "designs": "designs of accelerators",
     "nodes": "nodes",
     "networks": "networks between nodes",
     "software": "training frameworks",

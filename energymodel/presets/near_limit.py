@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from functools import reduce
 from typing import Any
 
-from energymodel.constants import BOLTZMANN, ELEMENTARY_CHARGE
+from energymodel.constants import BOLTZMANN
+from energymodel.physics.transistor import thermal_voltage
 
 _BITS_PER_BYTE = 8.0
 
@@ -29,18 +30,6 @@ def operation_energy(landauer_multiple: float, bits: float, temperature: float) 
     **Returns:** E [J/FLOP].
     """
     return landauer_multiple * bits * BOLTZMANN * temperature * math.log(2.0)
-
-
-def thermal_voltage(temperature: float) -> float:
-    """Thermal voltage, `v_T = k_B T / e` [definition]; 25.85 mV at 300 K.
-
-    **Arguments:**
-
-    - `temperature`: T [K].
-
-    **Returns:** v_T [V].
-    """
-    return BOLTZMANN * temperature / ELEMENTARY_CHARGE
 
 
 def leakage_ratio(voltage: float, temperature: float, slope_factor: float, depth_per_activity: float) -> float:

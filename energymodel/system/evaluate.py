@@ -14,6 +14,7 @@ from energymodel.learning.schedule import quadrature_over_progress, schedule_eff
 from energymodel.numerics import Numeric, Real
 from energymodel.performance.reliability import availability, cluster_mtbf, young_interval
 from energymodel.physics.limits import landauer_energy, landauer_multiple
+from energymodel.system.designed import as_designed
 from energymodel.system.formats import check_formats
 from energymodel.system.operating_point import precision_energy, precision_speedup
 from energymodel.system.outcome import EnergyBreakdown, Slack, StepTime, TrainingOutcome
@@ -42,6 +43,7 @@ def evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
     """
     if not is_traced(system.workload, system.software, plan):
         check_pipeline(system, plan)
+    system, plan = as_designed(system, plan)
     check_formats(system.accelerator, vars(plan.layout), "plan.layout")
     parameters = parameters_in_loss(system)
     if plan.knots == 1:
@@ -79,7 +81,8 @@ def learning_of(system: TrainingSystem, plan: TrainingPlan) -> RecipeLearning:
     of_recipe = recipe.optimizer.token_efficiency * jnp.asarray(recipe.learning_rate.token_efficiency)
     return RecipeLearning(
         whole=ContinuedLearning(system.learning, system.tokens_seen),
-        parameters_worth=recipe.precision.parameters_worth(layout.fp8, layout.fp4),
+        parameters_worth=system.chip_design.parameters_worth
+        * recipe.precision.parameters_worth(layout.fp8, layout.fp4),
         tokens_worth=of_recipe * recipe.precision.tokens_worth(layout.fp8, layout.fp4),
         added_loss=recipe.learning_rate.added_loss(),
     )

@@ -12,6 +12,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from energymodel.errors import InputError, suggest
+from energymodel.system.accelerator import Accelerator
+from energymodel.system.designed import as_designed
 from energymodel.system.outcome import EnergyBreakdown, Slack, StepTime, TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
@@ -38,7 +40,8 @@ AT_LEAST = frozenset(
 """Outputs of which more is better: a limit on them is a lower bound."""
 
 LEAST = 1e-30  # smallest output in SI; keeps the logarithm of a zero output finite
-_WITH_UNIT = {"chips": "1", "heat_flux": "W/m^2", "ramp": "K/s"}
+_OF_CHIP = {"chip_area": "m^2", "chip_power": "W", "chip_price": "USD"}
+_WITH_UNIT = {"chips": "1", "heat_flux": "W/m^2", "ramp": "K/s", **_OF_CHIP}
 _OTHER_NAMES = {"facility_power": "power_peak", "memory": "memory_per_chip"}
 _FACTOR = re.compile(r"([a-z_.]+)(?:\^([-+0-9.e]+))?$")
 
@@ -161,18 +164,29 @@ def output(outcome: TrainingOutcome, name: str) -> Any:
 
 def limited_values(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, Any]:
     """The value that each limit is compared with, in the unit of `OUTPUTS`."""
-    chip, slack = system.accelerator, outcome.slack
+    chip, slack = as_designed(system, plan).system.accelerator, outcome.slack
     with_unit = {
         "chips": jnp.asarray(plan.chips),
         "heat_flux": outcome.power_busy / chip.die_area,
         "ramp": outcome.power_busy / chip.heat_capacity,
+        "chip_area": jnp.asarray(chip.die_area),
+        "chip_power": jnp.asarray(chip.rated_power),
+        "chip_price": jnp.asarray(chip.price),
     }
     shares = {limit: name for name, limit in LIMIT_OF_SLACK.items() if limit in OF_THE_PLAN and limit not in with_unit}
     return {
         **{name: output(outcome, name) for name in OUTPUTS if name not in OF_THE_PLAN},
         **with_unit,
         **{limit: jnp.exp(-getattr(slack, name)) for limit, name in shares.items()},
+        **_of_reference(system, chip, outcome),
     }
+
+
+def _of_reference(system: TrainingSystem, chip: Accelerator, outcome: TrainingOutcome) -> dict[str, Any]:
+    """Memory used in that of a designed chip, as if in that of its reference, whose capacity is the limit [B]."""
+    if system.chip_design.is_catalog:
+        return {}
+    return {"memory": outcome.memory_per_chip * (system.accelerator.memory_capacity / chip.memory_capacity)}
 
 
 def limits_of_system(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, float]:

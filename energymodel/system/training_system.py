@@ -10,6 +10,7 @@ from energymodel.numerics import Numeric, Real, component, real
 from energymodel.performance.reliability import Reliability
 from energymodel.performance.workload import Transformer
 from energymodel.system.accelerator import Accelerator
+from energymodel.system.chip_design import AbstractChipDesign, CatalogChip
 from energymodel.system.cluster import Network, Node, Software
 from energymodel.system.facility import Facility, Market
 
@@ -26,6 +27,8 @@ class TrainingSystem(eqx.Module):
     machines as well tuned as in the benchmarks that the other constants are fitted to. Disclosed runs are that much
     slower, and their chips draw no less power meanwhile [experiments/07_disclosed_runs]. It is 1 where constants are
     fitted to the run's own cluster.
+
+    `chip_design` says whether the accelerator is taken as it is or is the reference of a design (`system.designed`).
     """
 
     workload: Transformer = component()
@@ -43,6 +46,7 @@ class TrainingSystem(eqx.Module):
     other_stages: Real = real("1")
     tokens_seen: Real = real("token", 0.0)
     production_slowdown: Real = real("1", 1.0)
+    chip_design: AbstractChipDesign = component(CatalogChip())
 
     def network_nodes(self, chips: Numeric) -> Float[Array, "..."]:
         """Nodes of the scale-out network that so many chips are [1]."""

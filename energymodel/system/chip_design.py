@@ -1,0 +1,255 @@
+"""What accelerator follows from a choice of voltage, areas, memory, links, number format and process generation?
+
+A design is relative to an accelerator that exists: with all choices as in that accelerator, its numbers come out, and
+laws say how they change with the choices. Nothing is free: area, watts and memory have a price, a low voltage is slow,
+a cache and links take area from the arithmetic, narrow numbers cost loss, and thermal noise corrupts runs.
+"""
+
+import abc
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.economics.die import good_silicon
+from energymodel.learning.recipe import quantized_parameters
+from energymodel.numerics import Numeric, Real, component, real
+from energymodel.performance.sram import Sram
+from energymodel.physics.leakage import leakage_power
+from energymodel.physics.limits import noise_error_rate, reliable_operation_energy
+from energymodel.physics.transistor import clock_ratio
+from energymodel.system.accelerator import Accelerator
+
+WIDE = 16.0  # bits of the format whose peak rate an accelerator states
+LEAST_COMPUTE = 1e-3  # of the compute area of the reference: what is left where the rest fills the die
+
+
+class Technology(eqx.Module):
+    """What a chip is made of: transistors, cache, interfaces, memory stacks, and what changes with a generation.
+
+    Factors per generation multiply; `sram` is that of the reference accelerator's process.
+    """
+
+    threshold: Real = real("V", doc="of the transistors")
+    slope_factor: Real = real("1", doc="subthreshold slope over its thermal limit")
+    saturation: Real = real("1", doc="exponent of the on-current above the threshold")
+    sram: Sram = component()
+    cache_accesses: Real = real("B/FLOP", doc="bytes of the last cache per operation, for products that fit")
+    interface_area: Real = real("m^2 s/B", doc="of the die, per memory bandwidth")
+    link_area: Real = real("m^2 s/B", doc="of the die, per line rate of the links in one direction")
+    other_area: Real = real("1", doc="share of the reference die that is neither arithmetic, cache nor interface")
+    holding_power: Real = real("W/B", doc="of memory that keeps its data")
+    error_margin: Real = real("1", doc="ln(1/p) for errors by thermal noise in the reference accelerator")
+    corruption: Real = real("1", doc="share of flipped bits that make a run go back to a checkpoint")
+    logic_energy: Real = real("1", doc="energy of an operation above the bound, per generation")
+    logic_density: Real = real("1", doc="units per area, per generation")
+    sram_density: Real = real("1", doc="cache per area, per generation")
+    memory_rate: Real = real("1", doc="bandwidth of a stack, per generation")
+    memory_size: Real = real("1", doc="capacity of a stack, per generation")
+    interface_energy: Real = real("1", doc="energy of a bit in memory, per generation")
+
+
+class SiliconCost(eqx.Module):
+    """Prices and carbon of what a chip is made of. The price of a chip stays in proportion to the cost of its parts."""
+
+    area_price: Real = real("USD/m^2", doc="of processed wafer")
+    memory_price: Real = real("USD/B")
+    power_price: Real = real("USD/W", doc="of rated power: regulators, package, heat sink")
+    package_price: Real = real("USD/m^2", doc="of interposer and assembly, per die area")
+    largest_die: Real = real("m^2", doc="that one exposure prints")
+    defect_density: Real = real("1/m^2")
+    clustering: Real = real("1", doc="of defects")
+    area_carbon: Real = real("kg/m^2", doc="of processed wafer, CO2 equivalents")
+    memory_carbon: Real = real("kg/B", doc="CO2 equivalents")
+    price_growth: Real = real("1", doc="price of wafer area, per generation")
+    carbon_growth: Real = real("1", doc="carbon of wafer area, per generation")
+
+    def wafer(self, area: Numeric) -> Float[Array, "..."]:
+        """Area of wafer for a chip with so much die area, with the dies that fail [m^2]."""
+        return good_silicon(area, self.largest_die, self.defect_density, self.clustering)
+
+    def cost(self, area: Numeric, memory: Numeric, power: Numeric, generations: Numeric) -> Float[Array, "..."]:
+        """Cost of the parts [USD] of a chip with a die area [m^2], a memory [B] and a rated power [W]."""
+        wafer = self.area_price * self.price_growth ** jnp.asarray(generations) * self.wafer(area)
+        parts = wafer + self.package_price * jnp.asarray(area)
+        return parts + self.memory_price * jnp.asarray(memory) + self.power_price * jnp.asarray(power)
+
+    def carbon(self, area: Numeric, memory: Numeric, generations: Numeric) -> Float[Array, "..."]:
+        """Embodied carbon of dies and memory [kg]."""
+        wafer = self.area_carbon * self.carbon_growth ** jnp.asarray(generations) * self.wafer(area)
+        return wafer + self.memory_carbon * jnp.asarray(memory)
+
+
+class DesignedChip(NamedTuple):
+    """An accelerator, and what its design changes beside it.
+
+    `lanes` are those within a node over the lanes of the reference, `error_rate` is that of errors by thermal noise at
+    the peak rate that make a run go back [1/s].
+    """
+
+    accelerator: Accelerator
+    lanes: Numeric
+    error_rate: Numeric
+
+
+class AbstractChipDesign(eqx.Module):
+    """How the accelerator of a system comes about."""
+
+    @property
+    def is_catalog(self) -> bool:
+        """Whether the accelerator is the one of the system, as it is."""
+        return False
+
+    @property
+    def parameters_worth(self) -> Numeric:
+        """Worth of a parameter in the widest number format of the matrix units, over one in 16 bits [1]."""
+        return 1.0
+
+    @abc.abstractmethod
+    def build(self, reference: Accelerator, link_rate: Numeric) -> DesignedChip:
+        """The accelerator that the design makes of a reference, whose links have a line rate [B/s]."""
+
+
+class CatalogChip(AbstractChipDesign):
+    """The accelerator of the system, as it is."""
+
+    @property
+    def is_catalog(self) -> bool:
+        """True."""
+        return True
+
+    def build(self, reference: Accelerator, link_rate: Numeric) -> DesignedChip:
+        """The reference."""
+        del link_rate
+        return DesignedChip(reference, 1.0, 0.0)
+
+
+class ScaledChip(AbstractChipDesign):
+    """An accelerator designed anew: choices relative to the reference accelerator, 1 where they are the same.
+
+    `number_bits` are those of the numbers that the matrix units multiply in place of 16; what is stored stays.
+    `error_margin` is ln(1/p) for a bit that thermal noise flips.
+    """
+
+    technology: Technology = component()
+    cost: SiliconCost = component()
+    generations: Real = real("1", 0.0, doc="of the process after that of the reference")
+    voltage: Real = real("1", 1.0, doc="supply at clock 1")
+    area: Real = real("1", 1.0, doc="die area")
+    cache: Real = real("1", 1.0, doc="size of the last cache")
+    memory_stacks: Real = real("1", 1.0)
+    link_lanes: Real = real("1", 1.0, doc="lanes within a node")
+    number_bits: Real = real("bit", WIDE)
+    error_margin: Real = real("1", 100.0)
+
+    @property
+    def parameters_worth(self) -> Numeric:
+        """Worth of a parameter in numbers of so many bits, over one in 16 bits [1]."""
+        return quantized_parameters(self.number_bits, self.number_bits) / quantized_parameters(WIDE, WIDE)
+
+    def build(self, reference: Accelerator, link_rate: Numeric) -> DesignedChip:
+        """The accelerator by the laws of docs/hardware.md, "A chip as a design"."""
+        chip, own, cost, g = reference, self.technology, self.cost, jnp.asarray(self.generations)
+        temperature = chip.leakage.reference_temperature
+        supply = self.voltage * chip.reference_voltage
+        transistors = (own.threshold, own.slope_factor, own.saturation, temperature)
+        faster = clock_ratio(supply, chip.reference_voltage, *transistors)
+
+        cache, die = self.cache * chip.cache_size, self.area * chip.die_area
+        of_cache = own.sram.area(cache) / own.sram_density**g
+        bandwidth = chip.memory_bandwidth * self.memory_stacks * own.memory_rate**g
+        capacity = chip.memory_capacity * self.memory_stacks * own.memory_size**g
+        # Interfaces keep their area while their rate grows with the generations.
+        interfaces = own.interface_area * chip.memory_bandwidth * self.memory_stacks
+        links = own.link_area * jnp.asarray(link_rate) * self.link_lanes
+        compute = self._compute(chip, die, of_cache + interfaces + links)
+        today = own.interface_area * chip.memory_bandwidth + own.link_area * jnp.asarray(link_rate)
+        all_compute = self._compute(chip, chip.die_area, own.sram.area(chip.cache_size) + today)
+        narrow = self.number_bits / WIDE
+        units = jnp.maximum(compute / all_compute, LEAST_COMPUTE) * own.logic_density**g
+        peak = units * faster
+
+        energy = self._operation_energy(chip, cache, supply)
+        own_leakage = own.sram.leakage(chip.cache_size)
+        logic = (die - of_cache) / (chip.die_area - own.sram.area(chip.cache_size))
+        leakage = leakage_power(
+            (chip.leakage.power - own_leakage) * logic + own.sram.leakage(cache),
+            self.voltage,
+            temperature,
+            chip.leakage.voltage_sensitivity,
+            0.0,
+            temperature,
+        )
+        held = own.holding_power * chip.memory_capacity
+        fixed = (chip.fixed_power - held) * self.area + own.holding_power * capacity
+        memory_energy = chip.memory_energy * own.interface_energy**g
+        wide_peak = chip.peak_flops * peak / narrow
+        memory = 8.0 * memory_energy * chip.reference_memory_utilization * bandwidth
+        busy = energy * chip.gemm_efficiency * wide_peak + leakage + fixed + memory
+        rated = chip.rated_power * busy / chip.busy_power
+        parts = cost.cost(die, capacity, rated, g)
+        of_reference = (chip.die_area, chip.memory_capacity)
+        price = chip.price * parts / cost.cost(*of_reference, chip.rated_power, 0.0)
+        carbon = chip.embodied_carbon + cost.carbon(die, capacity, g) - cost.carbon(*of_reference, 0.0)
+        leaking = eqx.tree_at(
+            lambda one: (one.power, one.voltage_sensitivity),
+            chip.leakage,
+            (leakage, chip.leakage.voltage_sensitivity * self.voltage),
+        )
+        values = {
+            "peak_flops": wide_peak,
+            "peak_flops_fp8": chip.peak_flops_fp8 * peak,
+            "peak_flops_fp4": chip.peak_flops_fp4 * peak,
+            "peak_flops_tf32": chip.peak_flops_tf32 * peak,
+            "peak_flops_fp32": chip.peak_flops_fp32 * peak,
+            "reference_clock": chip.reference_clock * faster,
+            "reference_voltage": supply,
+            "voltage": chip.voltage.at_supply(self.voltage, faster),
+            "leakage": leaking,
+            "memory_capacity": capacity,
+            "memory_bandwidth": bandwidth,
+            "memory_energy": memory_energy,
+            "cache_size": cache,
+            "rated_power": rated,
+            "busy_power": busy,
+            "fixed_power": fixed,
+            "idle_power": chip.idle_power * (leakage + fixed) / (chip.leakage.power + chip.fixed_power),
+            "product_latency": chip.product_latency / faster
+            + own.sram.latency(cache)
+            - own.sram.latency(chip.cache_size),
+            "die_area": die,
+            "heat_capacity": chip.heat_capacity * self.area,
+            "thermal_resistance": chip.thermal_resistance / self.area,
+            "price": price,
+            "embodied_carbon": carbon,
+        }
+        names = tuple(values)
+        built = eqx.tree_at(lambda one: tuple(getattr(one, name) for name in names), chip, tuple(values.values()))
+        bit_rate = chip.bits_per_flop * narrow * chip.gemm_efficiency * wide_peak
+        return DesignedChip(
+            accelerator=built,
+            lanes=self.link_lanes,
+            error_rate=own.corruption * noise_error_rate(bit_rate, self.error_margin),
+        )
+
+    def _compute(self, chip: Accelerator, die: Numeric, taken: Numeric) -> Float[Array, "..."]:
+        """Area for arithmetic: what cache, interfaces and the rest leave of the die [m^2]."""
+        return jnp.asarray(die) - taken - self.technology.other_area * chip.die_area
+
+    def _operation_energy(self, chip: Accelerator, cache: Numeric, supply: Numeric) -> Float[Array, "..."]:
+        """Energy of an operation [J/FLOP], `E = n k T m + l^g (V / V_0)^2 [(E_0 - n k T m_0 - e_0) b^x + e(S)]`.
+
+        Above what n bits with the error margin m need, energy falls with generations g and voltage. Narrow numbers of b
+        times the bits save x of it, as fp8 does; e(S) is the energy of the last cache.
+        """
+        own, temperature = self.technology, chip.leakage.reference_temperature
+        narrow = self.number_bits / WIDE
+        exponent = -jnp.log2(jnp.asarray(chip.fp8_energy_ratio))
+        bound = reliable_operation_energy(chip.bits_per_flop * narrow, self.error_margin, temperature)
+        own_bound = reliable_operation_energy(chip.bits_per_flop, own.error_margin, temperature)
+        access = own.cache_accesses * own.sram.access_energy(cache)
+        own_access = own.cache_accesses * own.sram.access_energy(chip.cache_size)
+        arithmetic = chip.energy_per_flop - own_bound - own_access
+        scaled = own.logic_energy ** jnp.asarray(self.generations) * (supply / chip.reference_voltage) ** 2
+        return bound + scaled * (arithmetic * narrow**exponent + access * narrow)

@@ -1,0 +1,49 @@
+"""What system and plan does a run have whose accelerator is designed with it?"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+
+from energymodel.system.plan import TrainingPlan
+from energymodel.system.training_system import TrainingSystem
+
+SUPPLIES = ("power_supply", "uninterruptible")
+
+
+class DesignedRun(NamedTuple):
+    """A system whose accelerator is as designed, and the plan for it."""
+
+    system: TrainingSystem
+    plan: TrainingPlan
+
+
+def as_designed(system: TrainingSystem, plan: TrainingPlan) -> DesignedRun:
+    """The system with the accelerator that its design makes, and the plan with the power cap of that [definition].
+
+    Links within a node get the lanes of the design, supplies grow with the power of chip and host, the power cap [W]
+    keeps its share of the rated power, and errors by thermal noise add to the failures.
+
+    **Returns:** system and plan [SI]; the same ones where the accelerator is one of the catalog.
+    """
+    design = system.chip_design
+    if design.is_catalog:
+        return DesignedRun(system, plan)
+    chip, node, facility = system.accelerator, system.node, system.facility
+    link = node.scale_up
+    built = design.build(chip, link.lanes * link.lane_bandwidth)
+    host = node.overhead_power / node.chips
+    larger = (built.accelerator.rated_power + host) / (chip.rated_power + host)
+    failures = 1.0 / system.reliability.chip_mtbf + built.error_rate
+    ratings = tuple(getattr(facility, name).rated_power * larger for name in SUPPLIES)
+    new_system = eqx.tree_at(
+        lambda one: (
+            one.accelerator,
+            one.node.scale_up.lanes,
+            one.reliability.chip_mtbf,
+            *(getattr(one.facility, name).rated_power for name in SUPPLIES),
+        ),
+        system,
+        (built.accelerator, link.lanes * built.lanes, 1.0 / failures, *ratings),
+    )
+    cap = plan.power_cap * (built.accelerator.rated_power / chip.rated_power)
+    return DesignedRun(new_system, eqx.tree_at(lambda one: one.power_cap, plan, cap))

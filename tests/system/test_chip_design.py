@@ -1,0 +1,135 @@
+"""Does a chip designed like its reference give the reference, and do its laws act through `evaluate` at a cost?"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from energymodel.constants import BOLTZMANN
+from energymodel.errors import InputError
+from energymodel.presets.scenario import load_scenario
+from energymodel.system.chip_design import ScaledChip
+from energymodel.system.designed import as_designed
+from energymodel.system.evaluate import evaluate, evaluate_once
+
+NAME = "test-1b-h100"
+CATALOG = load_scenario(NAME)
+SCENARIO = load_scenario(NAME, {"system.chip_design": "scaled"})
+REFERENCE = CATALOG.system.accelerator
+CHOICES = ("generations", "voltage", "area", "cache", "memory_stacks", "link_lanes", "number_bits", "error_margin")
+
+
+def changed(**choices):
+    design = SCENARIO.system.chip_design
+    assert isinstance(design, ScaledChip)
+    values = {name: np.asarray(float(value)) for name, value in choices.items()}
+    names = tuple(values)
+    new = eqx.tree_at(lambda one: tuple(getattr(one, name) for name in names), design, tuple(values.values()))
+    return eqx.tree_at(lambda system: system.chip_design, SCENARIO.system, new)
+
+
+def chip(**choices):
+    return as_designed(changed(**choices), SCENARIO.plan).system.accelerator
+
+
+def outcome(**choices):
+    return evaluate_once(changed(**choices), SCENARIO.plan)
+
+
+def test_a_chip_of_the_catalog_is_the_one_of_the_system():
+    system, plan = as_designed(CATALOG.system, CATALOG.plan)
+    assert system is CATALOG.system
+    assert plan is CATALOG.plan
+
+
+def test_the_choices_of_the_reference_give_the_reference():
+    system, plan = as_designed(SCENARIO.system, SCENARIO.plan)
+    same = eqx.tree_at(lambda one: one.chip_design, system, CATALOG.system.chip_design)
+    pairs = zip(jax.tree.leaves((same, plan)), jax.tree.leaves((CATALOG.system, CATALOG.plan)), strict=True)
+    for made, own in pairs:
+        np.testing.assert_allclose(made, own, rtol=1e-12)
+    own, made = evaluate_once(CATALOG.system, CATALOG.plan), outcome()
+    np.testing.assert_allclose(made.energy.total, own.energy.total, rtol=1e-12)
+    np.testing.assert_allclose(made.money, own.money, rtol=1e-12)
+    np.testing.assert_allclose(made.carbon, own.carbon, rtol=1e-12)
+
+
+def test_switching_goes_as_the_square_of_the_voltage():
+    # The bound of 32 bits with a margin of 100 does not fall with the voltage: 32 x 100 x 1.38e-23 x theta.
+    bound = 3200.0 * BOLTZMANN * REFERENCE.leakage.reference_temperature
+    ratio = (chip(voltage=0.8).energy_per_flop - bound) / (REFERENCE.energy_per_flop - bound)
+    np.testing.assert_allclose(ratio, 0.64, rtol=1e-6)
+
+
+def test_a_chip_at_a_lower_voltage_is_slower_and_its_floor_is_the_same_in_volts():
+    made = chip(voltage=0.9)
+    assert made.peak_flops < 0.95 * REFERENCE.peak_flops
+    np.testing.assert_allclose(made.peak_flops / REFERENCE.peak_flops, made.reference_clock / REFERENCE.reference_clock)
+    # At a tenth of the clock the curve lies on its floor.
+    np.testing.assert_allclose(made.voltage(0.1) * 0.9, REFERENCE.voltage(0.1), rtol=1e-3)
+
+
+@pytest.mark.parametrize("choice", ["cache", "memory_stacks", "link_lanes"])
+def test_cache_interfaces_and_links_take_area_from_the_arithmetic(choice):
+    more = chip(**{choice: 1.5})
+    assert more.peak_flops < REFERENCE.peak_flops
+    np.testing.assert_allclose(more.die_area, REFERENCE.die_area)
+
+
+def test_what_is_larger_has_its_price_carbon_and_power():
+    assert chip(area=1.2).price > REFERENCE.price
+    assert chip(area=1.2).embodied_carbon > REFERENCE.embodied_carbon
+    assert chip(memory_stacks=2).price > chip(memory_stacks=1).price
+    assert chip(memory_stacks=2).busy_power > chip(memory_stacks=1).busy_power
+    assert chip(generations=1).price > REFERENCE.price
+    assert chip(area=1.2).leakage.power > REFERENCE.leakage.power
+
+
+def test_energy_nears_the_bound_of_reliable_operations_with_the_generations():
+    temperature = REFERENCE.leakage.reference_temperature
+    made = chip(generations=60)
+    # 0.69^60 = 2e-10 of today's energy is left above the bound.
+    np.testing.assert_allclose(made.energy_per_flop, 32 * 100 * BOLTZMANN * temperature, rtol=1e-4)
+    made = chip(generations=60, error_margin=50)
+    np.testing.assert_allclose(made.energy_per_flop, 32 * 50 * BOLTZMANN * temperature, rtol=1e-4)
+
+
+def test_errors_by_noise_cost_time():
+    # e^-40 x 32 bit x 1e15/s x 0.1 is an error per chip in 74 s, e^-100 none in the age of the universe.
+    assert outcome(error_margin=40).time > 2.0 * outcome().time
+    np.testing.assert_allclose(outcome(error_margin=150).time, outcome().time, rtol=1e-9)
+
+
+def test_narrow_numbers_are_fast_and_cost_loss():
+    narrow, own = outcome(number_bits=8), outcome()
+    np.testing.assert_allclose(chip(number_bits=8).peak_flops / REFERENCE.peak_flops, 2.0, rtol=1e-12)
+    assert narrow.loss > own.loss
+    assert narrow.energy.total < own.energy.total
+
+
+def test_gradients_reach_loss_and_energy():
+    design = SCENARIO.system.chip_design
+    point = {name: jnp.asarray(getattr(design, name)) for name in CHOICES}
+    point.update(voltage=jnp.asarray(0.95), number_bits=jnp.asarray(12.0), error_margin=jnp.asarray(45.0))
+    point.update(generations=jnp.asarray(0.5))
+
+    @jax.jit
+    def logs(values):
+        new = eqx.tree_at(
+            lambda one: tuple(getattr(one, name) for name in CHOICES), design, tuple(values[name] for name in CHOICES)
+        )
+        found = evaluate(eqx.tree_at(lambda one: one.chip_design, SCENARIO.system, new), SCENARIO.plan)
+        return jnp.log(jnp.stack([found.energy.total, found.time, found.money, found.loss]))
+
+    slopes = jax.jit(jax.jacfwd(logs))(point)
+    for name in CHOICES:
+        step = 1e-5 * float(point[name])
+        up, down = logs({**point, name: point[name] + step}), logs({**point, name: point[name] - step})
+        np.testing.assert_allclose(slopes[name], (up - down) / (2.0 * step), rtol=2e-3, atol=1e-8, err_msg=name)
+
+
+@pytest.mark.parametrize("value", ["-1", "nan", "1e9", "2 V"])
+def test_a_choice_out_of_range_is_refused(value):
+    with pytest.raises(InputError, match="voltage"):
+        load_scenario(NAME, {"system.chip_design": "scaled", "system.chip_design.voltage": value})
