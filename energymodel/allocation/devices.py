@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 from energymodel.numerics import Numeric, Scalar, component, vector
 from energymodel.solver import RESULTS, SolverOptions, minimize
 from energymodel.system.accelerator import Accelerator
+from energymodel.system.designed import as_designed
 from energymodel.system.operating_point import ChipLoad, head_energy, operating_point
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.step import step_work
@@ -89,6 +90,7 @@ def device_groups(
 def _token_load(system: TrainingSystem, plan: TrainingPlan) -> tuple[ChipLoad, Array]:
     """Kernels of one token on one chip, and the temperature at which they run."""
     batch = jnp.max(jnp.asarray(plan.batch))
+    system, plan = as_designed(system, plan)
     step = step_work(system, plan, batch)
     division, work, layer = step.division, step.layer, step.load
     passes = division.layer_passes * plan.chips / batch  # of a layer on one chip, for each token that it accounts for

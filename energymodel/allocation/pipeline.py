@@ -13,6 +13,7 @@ from energymodel.numerics import Numeric, Real, component, real
 from energymodel.performance.pipeline_schedule import Schedule, pipeline_makespan, pipeline_schedule
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.communication import pipeline_messages
+from energymodel.system.designed import as_designed
 from energymodel.system.operating_point import ChipLoad, head_energy, operating_point
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.step import step_work
@@ -151,6 +152,7 @@ def pipeline_load(
 
     **Raises:** `ValueError` if `layers` does not have one entry for each virtual stage.
     """
+    system, plan = as_designed(system, plan)
     layout, chip, software = plan.layout, system.accelerator, system.software
     step = step_work(system, plan, jnp.max(jnp.asarray(plan.batch)))
     division, work, load, traffic = step.division, step.layer, step.load, step.traffic

@@ -17,6 +17,7 @@ from energymodel.numerics import Numeric, Real, Scalar, component, p_norm, real
 from energymodel.physics.flow import server_fan_power
 from energymodel.solver import RESULTS, Solution, SolverOptions, Values, minimize
 from energymodel.system.accelerator import Accelerator
+from energymodel.system.designed import as_designed
 from energymodel.system.facility import Facility
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.step import step_work
@@ -99,6 +100,7 @@ def site_load(system: TrainingSystem, plan: TrainingPlan) -> SiteLoad:
     Traffic within and between nodes counts with the energy of its own links.
     """
     batch = jnp.max(jnp.asarray(plan.batch))
+    system, plan = as_designed(system, plan)
     step = step_work(system, plan, batch)
     chip, division, work, load = system.accelerator, step.division, step.layer, step.load
     sent = step.traffic.of_step(division)

@@ -18,6 +18,7 @@ from energymodel.numerics import Scalar
 from energymodel.performance.parallelism import balanced_stage_layers, uneven_stage_layers
 from energymodel.performance.pipeline_simulator import PassTimes, SimulatedStep, simulate_pipeline
 from energymodel.system import step
+from energymodel.system.designed import as_designed
 from energymodel.system.operating_point import operating_point
 from energymodel.system.outcome import StepTime
 from energymodel.system.pipeline_ranks import PassTimes as MeanPassTimes
@@ -127,6 +128,7 @@ class _TimesOfStep(NamedTuple):
 
 @Compiled
 def _times_of_step(system: TrainingSystem, plan: TrainingPlan) -> _TimesOfStep:
+    system, plan = as_designed(system, plan)
     batch = jnp.ravel(plan.batch)[-1]
     work, stages = step.step_work(system, plan, batch), rank_stages(system, plan)
     if isinstance(plan.power, StagePower):

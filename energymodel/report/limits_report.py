@@ -30,6 +30,7 @@ from energymodel.physics.limits import (
 from energymodel.presets.scenario import Scenario
 from energymodel.report.fields import total
 from energymodel.report.intervals import like, percent, with_interval
+from energymodel.system.designed import as_designed
 from energymodel.system.evaluate import parameters_in_loss
 from energymodel.system.operating_point import precision_energy
 from energymodel.system.outcome import TrainingOutcome
@@ -188,6 +189,7 @@ class _Hardware(NamedTuple):
 @Compiled
 def _hardware(system: TrainingSystem, plan: TrainingPlan) -> _Hardware:
     """Energy of an operation [J/FLOP], lowest voltage [1], and memory energy of a chip in a step of mean batch [J]."""
+    system, plan = as_designed(system, plan)
     chip = system.accelerator
     step = training_step(system, plan, jnp.mean(plan.batch))
     return _Hardware(

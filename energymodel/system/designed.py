@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import equinox as eqx
+import jax
 
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
@@ -45,5 +46,6 @@ def as_designed(system: TrainingSystem, plan: TrainingPlan) -> DesignedRun:
         system,
         (built.accelerator, link.lanes * built.lanes, 1.0 / failures, *ratings),
     )
-    cap = plan.power_cap * (built.accelerator.rated_power / chip.rated_power)
-    return DesignedRun(new_system, eqx.tree_at(lambda one: one.power_cap, plan, cap))
+    share = built.accelerator.rated_power / chip.rated_power
+    caps = jax.tree.map(lambda cap: cap * share, (plan.power_cap, plan.power))
+    return DesignedRun(new_system, eqx.tree_at(lambda one: (one.power_cap, one.power), plan, caps))

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from energymodel.compilation import Compiled
 from energymodel.numerics import Scalar
+from energymodel.system.designed import as_designed
 from energymodel.system.evaluate import learning_of, parameters_in_loss
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
@@ -85,6 +86,7 @@ def document_symbols(system: TrainingSystem, plan: TrainingPlan, outcome: Traini
     **Returns:** batch [token], progress at the end of the run, and a step at this and another batch and clock.
     """
     batch = jnp.mean(plan.batch)
+    system, plan = as_designed(system, plan)
     return Symbols(batch, _learned(system, plan, outcome, batch), _stepped(system, plan, outcome, batch))
 
 

@@ -12,6 +12,7 @@ from energymodel.errors import InputError
 from energymodel.learning.loss_ode import integrate_training
 from energymodel.learning.schedule import batch_at
 from energymodel.numerics import Scalar
+from energymodel.system.designed import as_designed
 from energymodel.system.evaluate import evaluate, learning_of, parameters_in_loss, run_rates
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
@@ -75,6 +76,7 @@ def run_trajectory(
 @eqx.filter_jit  # the integrator calls back, so that the program cannot be kept in a file
 def _trajectory(system: TrainingSystem, plan: TrainingPlan, shares: Times) -> tuple[TrainingOutcome, RunTrajectory]:
     outcome = evaluate(system, plan)
+    system, plan = as_designed(system, plan)
     learning, parameters = learning_of(system, plan), parameters_in_loss(system)
     end = learning.effective_tokens(parameters, outcome.loss)
     knots = jnp.log(jnp.reshape(plan.batch, (-1,)))
