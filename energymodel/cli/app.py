@@ -13,6 +13,7 @@ from energymodel.cli import (
     batch_command,
     calibrate_command,
     compare_command,
+    design_chip_command,
     documents_command,
     evaluate_command,
     limits_command,
@@ -56,6 +57,7 @@ def _energymodel(
 
 app.command("evaluate")(evaluate_command.command)
 app.command("optimize")(optimize_command.command)
+app.command("design-chip")(design_chip_command.command)
 app.command("pareto")(pareto_command.command)
 app.command("sensitivity")(sensitivity_command.command)
 app.command("sweep")(sweep_command.command)

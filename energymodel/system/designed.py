@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
@@ -22,7 +23,8 @@ def as_designed(system: TrainingSystem, plan: TrainingPlan) -> DesignedRun:
     """The system with the accelerator that its design makes, and the plan with the power cap of that [definition].
 
     Links within a node get the lanes of the design, supplies grow with the power of chip and host, the power cap [W]
-    keeps its share of the rated power, and errors by thermal noise add to the failures.
+    keeps its share of the rated power. Power and price of lanes that chip and node include are not credited where the
+    design does without them. Errors by thermal noise add to the failures.
 
     **Returns:** system and plan [SI]; the same ones where the accelerator is one of the catalog.
     """
@@ -36,15 +38,17 @@ def as_designed(system: TrainingSystem, plan: TrainingPlan) -> DesignedRun:
     larger = (built.accelerator.rated_power + host) / (chip.rated_power + host)
     failures = 1.0 / system.reliability.chip_mtbf + built.error_rate
     ratings = tuple(getattr(facility, name).rated_power * larger for name in SUPPLIES)
+    lanes = link.lanes * built.lanes
     new_system = eqx.tree_at(
         lambda one: (
             one.accelerator,
             one.node.scale_up.lanes,
+            one.node.scale_up.included_lanes,
             one.reliability.chip_mtbf,
             *(getattr(one.facility, name).rated_power for name in SUPPLIES),
         ),
         system,
-        (built.accelerator, link.lanes * built.lanes, 1.0 / failures, *ratings),
+        (built.accelerator, lanes, jnp.minimum(link.included_lanes, lanes), 1.0 / failures, *ratings),
     )
     share = built.accelerator.rated_power / chip.rated_power
     caps = jax.tree.map(lambda cap: cap * share, (plan.power_cap, plan.power))

@@ -1,0 +1,40 @@
+"""`energymodel design-chip`: which chip trains this model best, at a fixed area, power and price?"""
+
+from energymodel.cli import shell
+
+
+@shell.guarded
+def command(
+    scenario: shell.ScenarioName,
+    minimize: shell.Minimize = None,
+    limit: shell.Limit = None,
+    vary: shell.Vary = None,
+    cluster: shell.Cluster = None,
+    changes: shell.Changes = None,
+    as_json: shell.AsJson = False,
+    output: shell.Output = None,
+) -> int:
+    """Design the accelerator together with the plan, at the area, power and price of the scenario's own.
+
+    Limits chip_area, chip_power and chip_price, and numbers system.chip_design.* to vary, replace the usual ones.
+    """
+    shell.check_output(output)
+    with shell.Progress(lines=True) as progress:
+        given = shell.read_scenario(scenario, ["system.chip_design=scaled", *(changes or ())], cluster)
+        progress(f"loading the design search for {given.name} ...")
+        with shell.interruptible():
+            import jax
+
+            from energymodel.design.chip_search import chip_question, design_chip
+            from energymodel.report.chip_report import chip_json, chip_report
+            from energymodel.report.plan_report import failure_line
+            from energymodel.uncertainty.first_order import saving_at_risk
+
+        asked = chip_question(given, minimize, limit or (), vary or ())
+        designed = design_chip(asked, progress)
+        optimum = designed.optimum
+        with jax.enable_x64(True):
+            risk = saving_at_risk(optimum) if optimum.success else None
+            tree, report = chip_json(designed, risk), chip_report(designed, risk)
+    shell.deliver(tree, report, as_json=as_json, output=output)
+    return shell.verdict(optimum.result, failure_line(optimum))

@@ -1,0 +1,76 @@
+"""Which chip trains this model best, at the area, power and price of the scenario's own?"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from energymodel.design.optimize import optimize
+from energymodel.design.result import Optimum
+from energymodel.errors import InputError
+from energymodel.presets.scenario import Scenario
+from energymodel.system.accelerator import Accelerator
+from energymodel.system.designed import as_designed
+
+DESIGN = "system.chip_design."
+CHOICES = {
+    "voltage": (0.7, 1.2),
+    "area": (0.5, 2.0),
+    "cache": (0.1, 4.0),
+    "memory_stacks": (0.5, 2.0),
+    "link_lanes": (0.25, 2.0),
+}
+"""What is varied unless the question says so, and its bounds."""
+LIMITS = {"chip_area": ("die_area", "m^2"), "chip_power": ("rated_power", "W"), "chip_price": ("price", "USD")}
+"""Limits on the chip, the field of the accelerator that each bounds, and its unit."""
+
+
+class DesignedOptimum(NamedTuple):
+    """The best chip with the plan for it, beside the scenario's own."""
+
+    optimum: Optimum
+    reference: Accelerator
+    chip: Accelerator
+
+
+def chip_question(
+    scenario: Scenario, minimize: str | None, limits: Sequence[str] = (), vary: Sequence[str] = ()
+) -> Scenario:
+    """The scenario with a question about its chip: the choices and limits that are not asked are those of this file.
+
+    **Raises:** `InputError` where the accelerator of the scenario is taken as it is.
+    """
+    if scenario.system.chip_design.is_catalog:
+        raise InputError(
+            "system.chip_design: the accelerator is taken as it is. Set system.chip_design=scaled to design it."
+        )
+    chip = scenario.system.accelerator
+    choices = [f"{DESIGN}{name}={low}:{high}" for name, (low, high) in CHOICES.items()]
+    if any(text.strip().startswith(DESIGN) for text in vary):
+        choices = []
+    every = [*vary, *choices]
+    asked = {text.partition("=")[0].strip() for text in limits}
+    if not any(text.strip().startswith(f"{DESIGN}area") for text in every):
+        asked.add("chip_area")  # a limit on what does not vary leaves the search no room
+    own = [
+        f"{name}={float(getattr(chip, field))!r} {unit}" for name, (field, unit) in LIMITS.items() if name not in asked
+    ]
+    return scenario.with_question(minimize, [*limits, *own], every)
+
+
+def design_chip(asked: Scenario, progress: Callable[[str], None] | None = None) -> DesignedOptimum:
+    """The best chip and plan for a question of `chip_question`. Runs in float64."""
+    with jax.enable_x64(True):
+        optimum = optimize(asked, progress=progress)
+        found = {path: value for path, value in optimum.found.items() if path.startswith(DESIGN)}
+        names = tuple(path.removeprefix(DESIGN) for path in found)
+        design = eqx.tree_at(
+            lambda one: tuple(getattr(one, name) for name in names),
+            asked.system.chip_design,
+            tuple(map(np.asarray, found.values())),
+        )
+        system = eqx.tree_at(lambda one: one.chip_design, asked.system, design)
+        chip = as_designed(system, optimum.plan).system.accelerator
+    return DesignedOptimum(optimum, asked.system.accelerator, chip)

@@ -1,0 +1,74 @@
+"""`design-chip`: the question about the chip reaches the search, and the chip found is told beside its reference."""
+
+import dataclasses
+
+import pytest
+
+from cli.shell import SMALL, run, run_json
+from energymodel.design.chip_search import chip_question
+from energymodel.errors import InputError
+from energymodel.presets.scenario import load_scenario
+from report.reference_optimum import optimum
+
+
+@pytest.fixture
+def search(monkeypatch):
+    """A search that answers at once with a lower voltage, and remembers what it was asked."""
+    asked = {}
+
+    def answer(scenario, *, progress):
+        asked["question"] = scenario.optimize
+        found = {"system.chip_design.voltage": 0.8}
+        return dataclasses.replace(optimum(), scenario=scenario, found=found)
+
+    monkeypatch.setattr("energymodel.design.chip_search.optimize", answer)
+    monkeypatch.setattr("energymodel.uncertainty.first_order.saving_at_risk", lambda _: None)
+    return asked
+
+
+def test_limits_are_those_of_the_reference_unless_asked(search):
+    run_json("design-chip", SMALL, "--minimize", "etp", "--limit", "chip_price=40000 USD")
+    limits = search["question"].limits
+    assert limits["chip_area"] == pytest.approx(814e-6)
+    assert limits["chip_power"] == pytest.approx(700.0)
+    assert limits["chip_price"] == pytest.approx(40e3)
+    assert search["question"].minimize == "etp"
+    assert "system.chip_design.voltage" in search["question"].vary
+
+
+def test_choices_that_are_asked_replace_the_usual_ones(search):
+    run_json("design-chip", SMALL, "--vary", "system.chip_design.voltage=0.8:1")
+    assert search["question"].vary["system.chip_design.voltage"] == pytest.approx((0.8, 1.0))
+    assert "system.chip_design.cache" not in search["question"].vary
+    assert "chip_area" not in search["question"].limits
+
+
+def test_the_chip_is_told_beside_its_reference(search):
+    chip = run_json("design-chip", SMALL)["chip"]
+    assert chip["reference_voltage"]["reference"] == pytest.approx(0.88)
+    assert chip["reference_voltage"]["design"] == pytest.approx(0.8 * 0.88)
+    # 0.7040 V: on-current over voltage by hand as in tests/worked_numbers.toml, between 0.740 and 1
+    assert 0.74 < chip["peak_flops"]["design"] / chip["peak_flops"]["reference"] < 0.78
+    text = run("design-chip", SMALL).stdout
+    assert "switching energy of an operation" in text
+    assert "-20.0 %" in text
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--vary", "system.chip_design.voltag=0.8:1"), "voltage"),
+        (("--limit", "chip_area=814"), "has no unit"),
+        (("--set", "system.chip_design.voltage=-1"), "voltage"),
+        (("--set", "system.chip_design=near"), "Unknown preset"),
+    ],
+)
+def test_bad_input_is_refused(more, message):
+    result = run("design-chip", SMALL, *more)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_an_accelerator_of_the_catalog_has_nothing_to_vary():
+    with pytest.raises(InputError, match="Set system"):
+        chip_question(load_scenario(SMALL), "energy")
