@@ -10,10 +10,15 @@ import numpy as np
 from energymodel.design.optimize import optimize
 from energymodel.design.result import Optimum
 from energymodel.errors import InputError
+from energymodel.performance.hierarchy import balance_cache_size
+from energymodel.performance.sram import optimal_cache_size
 from energymodel.presets.scenario import Scenario
 from energymodel.system.accelerator import Accelerator
+from energymodel.system.chip_design import ScaledChip, Technology
 from energymodel.system.designed import as_designed
 
+ELEMENT = 2.0  # bytes of a number in 16 bits
+FLOP_PER_PRODUCT = 2.0  # a multiply-add
 DESIGN = "system.chip_design."
 CHOICES = {
     "voltage": (0.7, 1.2),
@@ -33,6 +38,7 @@ class DesignedOptimum(NamedTuple):
     optimum: Optimum
     reference: Accelerator
     chip: Accelerator
+    caches: "CacheSizes"
 
 
 def chip_question(
@@ -60,6 +66,29 @@ def chip_question(
     return scenario.with_question(minimize, [*limits, *own], every)
 
 
+class CacheSizes(NamedTuple):
+    """What closed forms say of the last cache of a chip, for large products with elements of two bytes [B].
+
+    `lowest_energy` moves operands at the lowest energy; below `balance`, memory limits the products.
+    """
+
+    lowest_energy: float
+    balance: float
+
+
+def cache_sizes(chip: Accelerator, technology: Technology) -> CacheSizes:
+    """Cache sizes by `optimal_cache_size` and `balance_cache_size` for a chip."""
+    sram = technology.sram
+    elements = optimal_cache_size(
+        dram_energy=8.0 * ELEMENT * chip.memory_energy,
+        sram_energy=ELEMENT * sram.reference_energy,
+        reference_cache=sram.reference_size / ELEMENT,
+        accesses=FLOP_PER_PRODUCT * technology.cache_accesses / ELEMENT,
+    )
+    balanced = balance_cache_size(chip.peak_flops, chip.memory_bandwidth, ELEMENT)
+    return CacheSizes(float(ELEMENT * elements), float(ELEMENT * balanced))
+
+
 def design_chip(asked: Scenario, progress: Callable[[str], None] | None = None) -> DesignedOptimum:
     """The best chip and plan for a question of `chip_question`. Runs in float64."""
     with jax.enable_x64(True):
@@ -73,4 +102,7 @@ def design_chip(asked: Scenario, progress: Callable[[str], None] | None = None) 
         )
         system = eqx.tree_at(lambda one: one.chip_design, asked.system, design)
         chip = as_designed(system, optimum.plan).system.accelerator
-    return DesignedOptimum(optimum, asked.system.accelerator, chip)
+        if not isinstance(design, ScaledChip):
+            raise TypeError(f"system.chip_design is {type(design).__name__}; use ScaledChip.")
+        caches = cache_sizes(chip, design.technology)
+    return DesignedOptimum(optimum, asked.system.accelerator, chip, caches)

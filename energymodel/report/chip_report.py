@@ -4,6 +4,7 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from energymodel.design.chip_search import DesignedOptimum
 from energymodel.report.json_tree import optimum_json
@@ -47,7 +48,12 @@ def chip_table(designed: DesignedOptimum) -> Table:
 
 def chip_report(designed: DesignedOptimum, risk: SavingAtRisk | None = None) -> RenderableType:
     """The chip, then the plan for it and what its limits cost, as `optimize` tells them."""
-    return Group(chip_table(designed), "", optimum_report(designed.optimum, risk))
+    lowest, balance = (format_quantity(size, "B") for size in designed.caches)
+    caches = Text(
+        f"Closed forms for large products alone: operands take the lowest energy with a cache of {lowest}; below "
+        f"{balance} memory limits them."
+    )
+    return Group(chip_table(designed), "", caches, "", optimum_report(designed.optimum, risk))
 
 
 def chip_json(designed: DesignedOptimum, risk: SavingAtRisk | None = None) -> dict[str, Any]:
@@ -56,4 +62,5 @@ def chip_json(designed: DesignedOptimum, risk: SavingAtRisk | None = None) -> di
         name: dict(zip(("reference", "design"), _values(designed, name), strict=True)) | {"unit": unit}
         for name, (_, unit) in ROWS.items()
     }
-    return {**optimum_json(designed.optimum, risk), "chip": chips}
+    caches = {f"{name}_B": size for name, size in designed.caches._asdict().items()}
+    return {**optimum_json(designed.optimum, risk), "chip": chips, "cache_by_closed_form": caches}

@@ -5,9 +5,10 @@ import dataclasses
 import pytest
 
 from cli.shell import SMALL, run, run_json
-from energymodel.design.chip_search import chip_question
+from energymodel.design.chip_search import cache_sizes, chip_question
 from energymodel.errors import InputError
 from energymodel.presets.scenario import load_scenario
+from energymodel.system.chip_design import ScaledChip
 from report.reference_optimum import optimum
 
 
@@ -52,6 +53,16 @@ def test_the_chip_is_told_beside_its_reference(search):
     text = run("design-chip", SMALL).stdout
     assert "switching energy of an operation" in text
     assert "-20.0 %" in text
+    assert "with a cache of 4.089 MB" in text
+
+
+def test_caches_by_closed_form_are_those_by_hand():
+    system = load_scenario(SMALL, {"system.chip_design": "scaled"}).system
+    assert isinstance(system.chip_design, ScaledChip)
+    found = cache_sizes(system.accelerator, system.chip_design.technology)
+    # 2 x 16 bit x 3.9 pJ x sqrt(4096) / (0.015625 x 0.25 pJ) = 2.04472e6 elements; (989.4e12 x 2 / 3.35e12)^2 = 348,910
+    assert found.lowest_energy == pytest.approx(4.08945e6, rel=1e-5)
+    assert found.balance == pytest.approx(697_819, rel=1e-4)
 
 
 @pytest.mark.parametrize(
