@@ -16,6 +16,7 @@ from energymodel.cli import (
     design_chip_command,
     documents_command,
     evaluate_command,
+    frontier_command,
     limits_command,
     optimize_command,
     pareto_command,
@@ -65,6 +66,7 @@ app.command("predict")(predict_command.command)
 app.command("calibrate")(calibrate_command.command)
 app.command("batch")(batch_command.command)
 app.command("compare")(compare_command.command)
+app.command("frontier")(frontier_command.command)
 app.command("limits")(limits_command.command)
 app.command("documents")(documents_command.command)
 app.command("stage-clocks")(stage_clocks_command.command)

@@ -1,0 +1,50 @@
+"""`energymodel frontier`: what would a run take with ever more efficient hardware?"""
+
+from typing import Annotated
+
+import typer
+
+from energymodel.cli import shell
+
+Points = Annotated[int, typer.Option("--points", metavar="N", help="Steps of the path, at least 2.")]
+Last = Annotated[float, typer.Option("--generations", metavar="G", help="Process generations of the last step.")]
+
+
+@shell.guarded
+def command(
+    scenario: shell.ScenarioName,
+    points: Points = 7,
+    generations: Last = 30.0,
+    minimize: shell.Minimize = None,
+    limit: shell.Limit = None,
+    vary: shell.Vary = None,
+    cluster: shell.Cluster = None,
+    changes: shell.Changes = None,
+    as_json: shell.AsJson = False,
+    plot: shell.Plot = None,
+    output: shell.Output = None,
+) -> None:
+    """Best plans from today's energy of an operation toward the Landauer limit, and what binds at each step."""
+    shell.check_output(output)
+    shell.check_output(plot, shell.PICTURES)
+    with shell.Progress(lines=True) as progress:
+        progress("loading the design search ...")
+        with shell.interruptible():
+            from energymodel.design.frontier import frontier
+            from energymodel.report import frontier_report
+        found = frontier(
+            shell.scenario_source(scenario),
+            points=points,
+            last=generations,
+            changes=changes or (),
+            cluster=cluster,
+            minimize=minimize,
+            limits=limit,
+            vary=vary,
+            progress=progress,
+        )
+    content = frontier_report.frontier_csv(found).encode() if output and output.suffix == ".csv" else None
+    if plot is not None:
+        plot.write_bytes(frontier_report.frontier_figure(found, plot.suffix[1:]))
+    tree = frontier_report.frontier_json(found)
+    shell.deliver(tree, frontier_report.frontier_report(found), as_json=as_json, output=output, content=content)
