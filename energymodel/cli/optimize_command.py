@@ -1,6 +1,15 @@
 """`energymodel optimize`: which plan is best within limits, and what is each limit worth?"""
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from energymodel.cli import shell
+from energymodel.errors import InputError
+
+if TYPE_CHECKING:
+    from energymodel.presets.scenario import Scenario
+
+MODEL = "model."
 
 
 @shell.guarded
@@ -19,9 +28,12 @@ def command(
     """Find the best plan within limits, and print it beside the scenario's own."""
     shell.check_output(output)
     with shell.Progress(lines=True) as progress:
-        given = shell.read_scenario(scenario, changes, cluster).with_question(
-            minimize, limit, vary, fix or (), tolerance
-        )
+        own = shell.read_scenario(scenario, changes, cluster)
+        if any(path.strip().startswith(MODEL) for path in vary or ()):
+            if tolerance is not None:
+                raise InputError("--tolerance: a search of the model's shape has none. Leave it out.")
+            return _optimize_model(own, minimize, limit, vary or [], fix, as_json, output, progress)
+        given = own.with_question(minimize, limit, vary, fix or (), tolerance)
         progress(f"loading the design search for {given.name} ...")
         with shell.interruptible():
             import jax
@@ -39,3 +51,41 @@ def command(
             tree, report = optimum_json(optimum, risk), optimum_report(optimum, risk)
     shell.deliver(tree, report, as_json=as_json, output=output)
     return shell.verdict(optimum.result, failure_line(optimum))
+
+
+def _optimize_model(
+    scenario: "Scenario",
+    minimize: str | None,
+    limit: list[str] | None,
+    vary: list[str],
+    fix: list[str] | None,
+    as_json: bool,
+    output: Path | None,
+    progress: shell.Progress,
+) -> int:
+    """Search the shape of the model with the plan, at the loss of the scenario's own."""
+    names = [path.strip().removeprefix(MODEL) for path in vary if path.strip().startswith(MODEL)]
+    for name in names:
+        if "=" in name:
+            raise InputError(
+                f"vary {MODEL}{name}: the shape varies by up to a factor of 4, without bounds of its own. "
+                f"Write {MODEL}{name.partition('=')[0]}, or {MODEL}* for the usual shape."
+            )
+    rest = [path for path in vary if not path.strip().startswith(MODEL)]
+    question = scenario.with_question(minimize, limit, rest, fix or ()).optimize
+    progress(f"loading the search of shapes for {scenario.name} ...")
+    with shell.interruptible():
+        from energymodel.codesign.architecture import HELD, optimize_architecture
+        from energymodel.report.architecture_report import architecture_json, architecture_report
+    progress("searching depths, widths and the plan")
+    shape = [name for name in names if name not in ("*", "layers")]
+    found = optimize_architecture(
+        scenario,
+        question.minimize,
+        question.limits,
+        question.vary,
+        tuple(dict.fromkeys((*HELD, *question.fix))),
+        None if "*" in names else shape,
+    )
+    shell.deliver(architecture_json(found), architecture_report(found), as_json=as_json, output=output)
+    return shell.TRUSTED if found.success else shell.fail(found.message, shell.NOT_TRUSTED, "not trusted")

@@ -181,6 +181,11 @@ def _range(path: str, bounds: Any, units: Mapping[str, str], clocks: ClockScale 
     """Range of a variable in SI: numbers are in SI, a low text without a unit has that of the high one."""
     if path == "plan.goal.loss":
         raise InputError(f"vary {path}: the loss is held at its limit. Limit the loss instead, or minimize it.")
+    if path.startswith("model."):
+        raise InputError(
+            f"vary {path}: the shape of the model is searched by `energymodel optimize --vary model.*`, in Python by "
+            "energymodel.codesign.optimize_architecture."
+        )
     if path != TOKENS and path not in units:
         raise InputError(f'vary: unknown path "{path}". {suggest(path, units)}')
     ends = [part.strip() for part in bounds.split(":")] if isinstance(bounds, str) else bounds

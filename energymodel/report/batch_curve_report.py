@@ -1,7 +1,5 @@
 """How is a run at several batches shown: as a table with the best ones, as rows, as a figure?"""
 
-import csv
-import io
 from typing import Any
 
 import numpy as np
@@ -10,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from energymodel.report import figure
+from energymodel.report.json_tree import csv_text
 from energymodel.uncertainty.batch_curve import BatchCurve, BestBatch
 from energymodel.units import format_quantity
 
@@ -101,11 +100,7 @@ def batch_curve_json(curve: BatchCurve) -> dict[str, Any]:
 
 def batch_curve_csv(curve: BatchCurve) -> str:
     """A line for each batch."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows(_rows(curve))
-    return text.getvalue()
+    return csv_text([COLUMNS, *_rows(curve)])
 
 
 def batch_curve_figure(curve: BatchCurve, kind: str) -> bytes:

@@ -1,7 +1,5 @@
 """How are compared combinations shown: as a table, as rows, as a figure?"""
 
-import csv
-import io
 from typing import Any
 
 import numpy as np
@@ -12,7 +10,7 @@ from rich.text import Text
 from energymodel.design.compare import Candidate, Comparison
 from energymodel.design.result import Optimum
 from energymodel.report import figure
-from energymodel.report.json_tree import plan_json
+from energymodel.report.json_tree import csv_text, plan_json
 from energymodel.units import format_quantity
 
 COLUMNS = (
@@ -82,11 +80,7 @@ def compare_json(comparison: Comparison) -> dict[str, Any]:
 
 def compare_csv(comparison: Comparison) -> str:
     """A line for each combination."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows(_row(one) for one in comparison.candidates)
-    return text.getvalue()
+    return csv_text([COLUMNS, *(_row(one) for one in comparison.candidates)])
 
 
 def compare_figure(comparison: Comparison, kind: str) -> bytes:

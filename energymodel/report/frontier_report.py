@@ -1,7 +1,5 @@
 """How is the way to the limit of physics shown: as a table, as rows, as a figure?"""
 
-import csv
-import io
 from typing import Any
 
 import numpy as np
@@ -11,6 +9,7 @@ from rich.text import Text
 
 from energymodel.design.frontier import Frontier, FrontierStep
 from energymodel.report import figure
+from energymodel.report.json_tree import csv_text
 from energymodel.units import format_quantity
 
 COLUMNS = (
@@ -80,11 +79,7 @@ def frontier_json(frontier: Frontier) -> dict[str, Any]:
 
 def frontier_csv(frontier: Frontier) -> str:
     """A line for each step."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows(_row(step) for step in frontier.steps)
-    return text.getvalue()
+    return csv_text([COLUMNS, *(_row(step) for step in frontier.steps)])
 
 
 def frontier_figure(frontier: Frontier, kind: str) -> bytes:

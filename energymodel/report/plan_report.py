@@ -352,19 +352,21 @@ def evaluate_command(optimum: Optimum) -> str:
     """The command that evaluates the found plan."""
     changes = plan_changes(optimum.scenario.plan, optimum.plan)
     chosen = {path: found for path, (_, found) in _chosen_of_system(optimum).items()}
-    values = {name: _exact(field) for name, field in {**chosen, **changes}.items()}
+    values = {name: exact(field) for name, field in {**chosen, **changes}.items()}
     if optimum.plan.knots > 1:
-        batch = [_exact(field) for field in plan_fields(optimum.plan) if field.name.startswith(f"{_BATCH}[")]
+        batch = [exact(field) for field in plan_fields(optimum.plan) if field.name.startswith(f"{_BATCH}[")]
         values = {name: value for name, value in values.items() if not name.startswith(_BATCH)}
         values |= {_BATCH: f"[{', '.join(batch)}]"}
-    options = [f"--set {_quoted(name, value)}" for name, value in values.items()]
+    options = [f"--set {quoted(name, value)}" for name, value in values.items()]
     return " ".join([f"energymodel evaluate {optimum.scenario.name}", *options])
 
 
-def _exact(field: Field) -> str:
+def exact(field: Field) -> str:
+    """A number with all digits and its unit, as `--set` reads it."""
     number = repr(field.value).removesuffix(".0")
     return number if field.unit == "1" else f"{number} {field.unit}"
 
 
-def _quoted(name: str, value: str) -> str:
+def quoted(name: str, value: str) -> str:
+    """A change as a shell reads it."""
     return f'"{name}={value}"' if " " in value else f"{name}={value}"

@@ -1,7 +1,5 @@
 """How are the clocks of a pipeline's ranks shown: the front as a table and a figure, each clock as a row?"""
 
-import csv
-import io
 from typing import Any
 
 import numpy as np
@@ -12,6 +10,7 @@ from rich.text import Text
 from energymodel.allocation.stage_front import StageFront
 from energymodel.presets.clock_scale import ClockScale
 from energymodel.report import figure
+from energymodel.report.json_tree import csv_text
 from energymodel.solver import RESULTS
 from energymodel.system.accelerator import Accelerator
 from energymodel.units import format_quantity
@@ -89,13 +88,13 @@ def stage_clocks_json(front: StageFront) -> dict[str, Any]:
 
 def stage_clocks_csv(front: StageFront) -> str:
     """A line for each clock: step time [s], direction, rank, kind of operation, clock as a share of the reference."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for time, clocks in zip(front.clocks.step_time, front.clocks.clock, strict=True):
-        for (direction, rank, kind), clock in np.ndenumerate(clocks):
-            writer.writerow((float(time), DIRECTIONS[direction], rank, kind, float(clock)))
-    return text.getvalue()
+    clocks = zip(front.clocks.step_time, front.clocks.clock, strict=True)
+    rows = (
+        (float(time), DIRECTIONS[direction], rank, kind, float(clock))
+        for time, of_time in clocks
+        for (direction, rank, kind), clock in np.ndenumerate(of_time)
+    )
+    return csv_text([COLUMNS, *rows])
 
 
 def stage_clocks_figure(front: StageFront, kind: str) -> bytes:

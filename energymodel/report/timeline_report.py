@@ -1,7 +1,5 @@
 """How is a training step shown: rank by rank as a table, pass by pass as a figure and as rows?"""
 
-import csv
-import io
 from typing import Any
 
 import numpy as np
@@ -12,6 +10,7 @@ from rich.text import Text
 from energymodel.allocation.timeline import Timeline
 from energymodel.performance.pipeline_simulator import SimulatedPass
 from energymodel.report import figure
+from energymodel.report.json_tree import csv_text
 from energymodel.units import format_quantity
 
 NAMES = {"F": "forward", "B": "backward", "I": "backward (inputs)", "W": "backward (weights)"}
@@ -88,11 +87,7 @@ def timeline_json(timeline: Timeline) -> dict[str, Any]:
 
 def timeline_csv(timeline: Timeline) -> str:
     """All passes, one a line."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows(_rows(timeline))
-    return text.getvalue()
+    return csv_text([COLUMNS, *_rows(timeline)])
 
 
 def _rows(timeline: Timeline) -> list[tuple[int, str, int, int, float, float]]:

@@ -1,13 +1,12 @@
 """How is a run over time shown: as a table, as rows, as a figure?"""
 
-import csv
-import io
 from typing import Any
 
 import numpy as np
 from rich.table import Table
 
 from energymodel.report import figure
+from energymodel.report.json_tree import csv_text
 from energymodel.system.trajectory import RunTrajectory
 from energymodel.units import format_quantity
 
@@ -63,11 +62,8 @@ def trajectory_json(run: RunTrajectory) -> dict[str, Any]:
 
 def trajectory_csv(run: RunTrajectory) -> str:
     """A line for each time."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([COLUMNS[name] for name in run._fields])
-    writer.writerows(zip(*(np.asarray(column).tolist() for column in run), strict=True))
-    return text.getvalue()
+    rows = zip(*(np.asarray(column).tolist() for column in run), strict=True)
+    return csv_text([[COLUMNS[name] for name in run._fields], *rows])
 
 
 def trajectory_figure(run: RunTrajectory, kind: str) -> bytes:

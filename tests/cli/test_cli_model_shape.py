@@ -1,0 +1,47 @@
+"""`optimize --vary model.*`: the shape of the model in the same search, and what is refused."""
+
+import pytest
+
+from cli.shell import run, run_json
+
+SMALL = "test-1b-h100"
+TOTALS = ("parameters", "active_parameters")
+
+
+def test_the_shape_is_found_and_the_printed_command_evaluates_it():
+    shown = run_json("optimize", SMALL, "--vary", "model.hidden", "--vary", "model.layers")
+    assert shown["success"]
+    assert shown["saving"] > 0.0
+    shape = shown["shape"]
+    # Attention stays as wide as the model, to a head.
+    wider = shape["hidden"]["found"] / shape["hidden"]["own"]
+    assert shape["heads"]["found"] == pytest.approx(wider * shape["heads"]["own"], abs=1.0)
+    changes = [f"system.workload.{name}={both['found']}" for name, both in shape.items() if name not in TOTALS]
+    plan = [f"plan.batch={shown['plan']['batch_tokens']} token", f"plan.clock={shown['plan']['clock']}"]
+    plan.append(f"plan.goal.tokens={shown['outcome']['tokens']} token")
+    options = [part for change in (*changes, *plan) for part in ("--set", change)]
+    again = run_json("evaluate", SMALL, *options)
+    assert again["outcome"]["energy_j"]["total"] == pytest.approx(shown["value"], rel=1e-9)
+    loss = again["outcome"]["loss_nat_per_token"] + shown["penalty_nat_per_token"]
+    assert loss == pytest.approx(shown["loss_nat_per_token"], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--vary", "model.hidden=1000:4000"), "without bounds of its own"),
+        (("--vary", "model.depth"), 'Shape variable "depth" is none of'),
+        (("--vary", "model.*", "--tolerance", "0.1"), "a search of the model's shape has none"),
+        (("--vary", "model.*", "--minimize", "loss"), "the loss is held"),
+    ],
+)
+def test_bad_questions_are_refused(options, message):
+    result = run("optimize", SMALL, *options)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+
+
+def test_other_searches_point_to_it():
+    result = run("pareto", SMALL, "--vary", "model.hidden=1000:4000")
+    assert result.exit_code == 2
+    assert "energymodel optimize --vary model.*" in result.stderr
