@@ -31,7 +31,12 @@ def command(
         progress("evaluating the batches ...")
         curve = batch_curve(given, points)
     tree = {"scenario": {"name": given.name, **given.tables}, **batch_curve_report.batch_curve_json(curve)}
-    content = batch_curve_report.batch_curve_csv(curve).encode() if output and output.suffix == ".csv" else None
-    if plot is not None:
-        plot.write_bytes(batch_curve_report.batch_curve_figure(curve, plot.suffix[1:]))
-    shell.deliver(tree, batch_curve_report.batch_curve_report(curve), as_json=as_json, output=output, content=content)
+    shell.deliver(
+        tree,
+        batch_curve_report.batch_curve_report(curve),
+        as_json=as_json,
+        output=output,
+        rows=lambda: batch_curve_report.batch_curve_csv(curve),
+        plot=plot,
+        figure=lambda kind: batch_curve_report.batch_curve_figure(curve, kind),
+    )

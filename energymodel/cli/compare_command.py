@@ -53,10 +53,15 @@ def command(
             limits=limit,
             progress=progress,
         )
-    content = compare_report.compare_csv(comparison).encode() if output and output.suffix == ".csv" else None
-    if plot is not None:
-        plot.write_bytes(compare_report.compare_figure(comparison, plot.suffix[1:]))
     tree = compare_report.compare_json(comparison)
-    shell.deliver(tree, compare_report.compare_report(comparison), as_json=as_json, output=output, content=content)
+    shell.deliver(
+        tree,
+        compare_report.compare_report(comparison),
+        as_json=as_json,
+        output=output,
+        rows=lambda: compare_report.compare_csv(comparison),
+        plot=plot,
+        figure=lambda kind: compare_report.compare_figure(comparison, kind),
+    )
     found = any(one.optimum is not None and not one.reason for one in comparison.candidates)
     return shell.TRUSTED if found else shell.fail("no combination has a plan.", shell.NOT_TRUSTED, "infeasible")

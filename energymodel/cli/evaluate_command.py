@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -90,7 +90,8 @@ def _deliver(
     from energymodel.report.tables import outcome_report
 
     tree = {**run_json(scenario, scenario.plan, outcome, spread), "warnings": warnings(outcome)}
-    report, content = outcome_report(scenario, scenario.plan, outcome, spread), None
+    report = outcome_report(scenario, scenario.plan, outcome, spread)
+    files: dict[str, Any] = {}
     if run is not None:
         from rich.console import Group
 
@@ -98,10 +99,12 @@ def _deliver(
 
         tree["trajectory"] = trajectory_report.trajectory_json(run)
         report = Group(report, "", trajectory_report.trajectory_table(run))
-        content = trajectory_report.trajectory_csv(run).encode() if output and output.suffix == ".csv" else None
-        if plot is not None:
-            plot.write_bytes(trajectory_report.trajectory_figure(run, plot.suffix[1:]))
-    shell.deliver(tree, report, as_json=as_json, output=output, content=content)
+        files = {
+            "rows": lambda: trajectory_report.trajectory_csv(run),
+            "plot": plot,
+            "figure": lambda kind: trajectory_report.trajectory_figure(run, kind),
+        }
+    shell.deliver(tree, report, as_json=as_json, output=output, **files)
     broken = broken_limits(scenario, outcome)
     if broken:
         return shell.fail(" ".join(broken), shell.NOT_TRUSTED, "infeasible")

@@ -43,8 +43,13 @@ def command(
             vary=vary,
             progress=progress,
         )
-    content = frontier_report.frontier_csv(found).encode() if output and output.suffix == ".csv" else None
-    if plot is not None:
-        plot.write_bytes(frontier_report.frontier_figure(found, plot.suffix[1:]))
     tree = frontier_report.frontier_json(found)
-    shell.deliver(tree, frontier_report.frontier_report(found), as_json=as_json, output=output, content=content)
+    shell.deliver(
+        tree,
+        frontier_report.frontier_report(found),
+        as_json=as_json,
+        output=output,
+        rows=lambda: frontier_report.frontier_csv(found),
+        plot=plot,
+        figure=lambda kind: frontier_report.frontier_figure(found, kind),
+    )

@@ -242,11 +242,17 @@ def deliver(
     as_json: bool,
     output: Path | None,
     content: bytes | None = None,
+    rows: Callable[[], str] | None = None,
+    plot: Path | None = None,
+    figure: Callable[[str], bytes] | None = None,
     width: int = _WIDTH,
 ) -> None:
-    """Print a table or JSON, and write the file that was asked for: `content`, or the tree as JSON or one CSV row.
+    """Print a table or JSON, and write the files that were asked for.
 
-    **Raises:** `InputError` if the file cannot be written.
+    The output is `content`, or the `rows` as CSV, or else the tree as JSON or one CSV row; the plot is the `figure` of
+    its kind, "svg" or "png".
+
+    **Raises:** `InputError` if a file cannot be written.
     """
     from rich.console import Console
 
@@ -254,13 +260,21 @@ def deliver(
 
     if output is not None:
         if content is None:
-            content = (json_tree.csv_row(tree) if output.suffix == ".csv" else json_tree.dumps(tree) + "\n").encode()
-        try:
-            output.write_bytes(content)
-        except OSError as error:
-            raise InputError(f"{output}: cannot be written: {error.strerror}.") from None
+            as_csv = output.suffix == ".csv"
+            text = (rows() if rows else json_tree.csv_row(tree)) if as_csv else json_tree.dumps(tree) + "\n"
+            content = text.encode()
+        _write(output, content)
+    if plot is not None and figure is not None:
+        _write(plot, figure(plot.suffix[1:]))
     if as_json:
         print(json_tree.dumps(tree))
         return
     terminal = sys.stdout.isatty()
     Console(width=None if terminal else width, highlight=False).print(report, crop=False)
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}.") from None

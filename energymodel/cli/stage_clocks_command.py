@@ -52,8 +52,13 @@ def command(
         longer = parse_number(slowdown, "1", "slowdown")
         front = stage_front(given.system, given.plan, per=cast(Per, per), points=points, slowdown=longer)
     tree = {"scenario": {"name": given.name, **given.tables}, **stage_clocks_report.stage_clocks_json(front)}
-    content = stage_clocks_report.stage_clocks_csv(front).encode() if output and output.suffix == ".csv" else None
-    if plot is not None:
-        plot.write_bytes(stage_clocks_report.stage_clocks_figure(front, plot.suffix[1:]))
     report = stage_clocks_report.stage_clocks_report(front, given.system.accelerator)
-    shell.deliver(tree, report, as_json=as_json, output=output, content=content)
+    shell.deliver(
+        tree,
+        report,
+        as_json=as_json,
+        output=output,
+        rows=lambda: stage_clocks_report.stage_clocks_csv(front),
+        plot=plot,
+        figure=lambda kind: stage_clocks_report.stage_clocks_figure(front, kind),
+    )

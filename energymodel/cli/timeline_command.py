@@ -24,7 +24,12 @@ def command(
         progress("simulating the step ...")
         timeline = step_timeline(given.system, given.plan)
     tree = {"scenario": {"name": given.name, **given.tables}, **timeline_report.timeline_json(timeline)}
-    content = timeline_report.timeline_csv(timeline).encode() if output and output.suffix == ".csv" else None
-    if plot is not None:
-        plot.write_bytes(timeline_report.timeline_figure(timeline, plot.suffix[1:]))
-    shell.deliver(tree, timeline_report.timeline_report(timeline), as_json=as_json, output=output, content=content)
+    shell.deliver(
+        tree,
+        timeline_report.timeline_report(timeline),
+        as_json=as_json,
+        output=output,
+        rows=lambda: timeline_report.timeline_csv(timeline),
+        plot=plot,
+        figure=lambda kind: timeline_report.timeline_figure(timeline, kind),
+    )
