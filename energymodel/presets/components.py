@@ -87,10 +87,18 @@ def expand_presets(table: Any, kind: type, path: str) -> dict[str, Any]:
         preset = _read_for(kind, str(table["preset"]), path)
         near_limit = preset.get("component") == NEAR_LIMIT
         table = _expand_near_limit(preset, change, path) if near_limit else merge(preset, change)
-    table = current_critical_batch(table)
+    table = _with_component(current_critical_batch(table), kind)
     final = component_class(kind, table.get("component"), path)
     below = {name: field_class(final, name) for name in _component_fields(final) if name in table}
     return {**table, **{name: expand_presets(table[name], one, f"{path}.{name}") for name, one in below.items()}}
+
+
+def _with_component(table: dict[str, Any], kind: type) -> dict[str, Any]:
+    """The table of a component whose class follows from its keys, where one class alone has them all."""
+    if "component" in table or not (keys := set(table) - {"title"}):
+        return table
+    fitting = [name for name, one in final_classes(kind).items() if keys <= {f.name for f in dataclasses.fields(one)}]
+    return {**table, "component": fitting[0]} if len(fitting) == 1 else table
 
 
 def _read_for(kind: type, name: str, path: str) -> dict[str, Any]:

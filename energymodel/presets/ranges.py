@@ -133,6 +133,7 @@ RANGES: dict[tuple[str, str], Range] = {
     **_fields("TrainingPlan", "clock trained_share", SHARE_ABOVE_ZERO),
     **_fields("TrainingPlan", "power_floor", SHARE),
     **_fields("TrainingPlan", "coolant_temperature", COOLANT),
+    **_fields("LimitedData", "unique_tokens repetition_scale", ABOVE_ZERO),
     **_fields("StagePower", "first_stage middle_stages last_stage", ABOVE_ZERO),
     **_fields("ParallelLayout", "tensor pipeline virtual_stages context expert microbatch", AT_LEAST_ONE),
     **_fields("ParallelLayout", "sequence_parallel shard_optimizer shard_gradients shard_parameters", SHARE),

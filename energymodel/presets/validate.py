@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from energymodel.errors import InputError
+from energymodel.learning.data_set import LimitedData
 from energymodel.physics.cooling import Cooling
 from energymodel.physics.limits import landauer_energy
 from energymodel.presets.attention_shape import ATTENTION_SHAPE, check_attention_shape
@@ -353,16 +354,22 @@ def check_fit(system: TrainingSystem, plan: TrainingPlan, memory: float) -> None
 
 
 def check_target(system: TrainingSystem, plan: TrainingPlan, loss: float, name: str) -> None:
-    """Check that unlimited data would reach a loss.
+    """Check that unlimited data, or those of the system repeated without end, would reach a loss.
 
     **Raises:** `InputError` with the loss that they leave.
     """
+    repeated = isinstance(system.data, LimitedData)
     with jax.enable_x64(True):
-        floor = float(learning_of(system, plan).loss(parameters_in_loss(system), UNLIMITED_TOKENS))
-    if loss <= floor:
+        learning, parameters = learning_of(system, plan), parameters_in_loss(system)
+        floor = learning.loss(parameters, UNLIMITED_TOKENS)
+        if repeated:
+            floor, _ = learning.run(parameters, UNLIMITED_TOKENS, float(np.min(plan.batch)))
+    if loss <= float(floor):
+        data = "system.data repeated without end" if repeated else "unlimited data"
+        more = ", take a larger model or more unique tokens." if repeated else " or take a larger model."
         raise InputError(
-            f"{name}: {loss:g} nat/token cannot be reached: even unlimited data leave {floor:.4f} nat/token. "
-            "Raise the target or take a larger model."
+            f"{name}: {loss:g} nat/token cannot be reached: even {data} leave {float(floor):.4f} nat/token. "
+            f"Raise the target{more}"
         )
 
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from energymodel.compilation import Compiled
 from energymodel.learning.continued import ContinuedLearning
+from energymodel.learning.data_set import LimitedData, RepeatedLearning
 from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.loss_law import effective_parameters
 from energymodel.learning.recipe import RecipeLearning
@@ -71,21 +72,24 @@ def parameters_in_loss(system: TrainingSystem) -> Real:
     return effective_parameters(workload.active_parameters, workload.parameters, system.mixture_exponent)
 
 
-def learning_of(system: TrainingSystem, plan: TrainingPlan) -> RecipeLearning:
-    """Learning from the tokens seen on, with the recipe of the system and the number formats of the plan [definition].
+def learning_of(system: TrainingSystem, plan: TrainingPlan) -> AbstractLearning:
+    """Learning from the tokens seen on, with the recipe and the data of the system and the formats of the plan.
+
+    [definition]. Tokens that are repeated are worth less (`learning.data_set`).
 
     **Returns:** the law, in which a parameter and a token are worth 1 with all products in bf16, AdamW and cosine
     decay of the best learning rate [1].
     """
     layout, recipe = plan.layout, system.recipe
     of_recipe = recipe.optimizer.token_efficiency * jnp.asarray(recipe.learning_rate.token_efficiency)
-    return RecipeLearning(
+    learning = RecipeLearning(
         whole=ContinuedLearning(system.learning, system.tokens_seen),
         parameters_worth=system.chip_design.parameters_worth
         * recipe.precision.parameters_worth(layout.fp8, layout.fp4),
         tokens_worth=of_recipe * recipe.precision.tokens_worth(layout.fp8, layout.fp4),
         added_loss=recipe.learning_rate.added_loss(),
     )
+    return RepeatedLearning(learning, system.data) if isinstance(system.data, LimitedData) else learning
 
 
 class LearningResult(NamedTuple):

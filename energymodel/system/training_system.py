@@ -4,6 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from energymodel.learning.data_set import AbstractDataSet, UnlimitedData
 from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.recipe import Recipe
 from energymodel.numerics import Numeric, Real, component, real
@@ -47,6 +48,7 @@ class TrainingSystem(eqx.Module):
     tokens_seen: Real = real("token", 0.0)
     production_slowdown: Real = real("1", 1.0)
     chip_design: AbstractChipDesign = component(CatalogChip())
+    data: AbstractDataSet = component(UnlimitedData())
 
     def network_nodes(self, chips: Numeric) -> Float[Array, "..."]:
         """Nodes of the scale-out network that so many chips are [1]."""
