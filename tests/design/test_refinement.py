@@ -127,6 +127,7 @@ def test_a_plan_with_a_schedule_is_searched_too(both):
     assert again.value == pytest.approx(both[1].value, rel=2e-3)
 
 
+@pytest.mark.slow
 def test_many_knots_are_searched_by_the_first_order_method_to_the_same_optimum(both):
     found = optimize(load_scenario(SMALL), vary=["plan.batch@0..1:64"], tolerance=0.0)
     assert found.plan.knots == 64

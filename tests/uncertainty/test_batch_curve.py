@@ -49,6 +49,7 @@ def test_a_batch_pays_where_its_throughput_exceeds_the_break_even(curve):
     assert not faster.all()
 
 
+@pytest.mark.slow
 def test_the_best_batch_is_that_of_a_search(scenario, curve):
     kept = ("plan.chips", "plan.clock", "plan.coolant_temperature")
     layout = tuple(f"plan.layout.{name}" for name in scenario.plan.layout.__dataclass_fields__)
@@ -63,6 +64,7 @@ def test_the_best_batch_is_that_of_a_search(scenario, curve):
         assert one.low < one.flat[0] < one.batch < one.flat[1] < one.high
 
 
+@pytest.mark.slow
 def test_the_interval_follows_the_uncertain_numbers(scenario, curve):
     path = "system.learning.critical_batch.at_pivot"
     alone = dataclasses.replace(scenario, uncertainty={path: "lognormal 0.4"})
