@@ -272,7 +272,15 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
         "fp4_token_efficiency": "1",
     },
     "KaplanCriticalBatch": {"coefficient": "token", "exponent": "1"},
-    "Reliability": {"chip_mtbf": "s", "checkpoint_time": "s", "restart_time": "s", "straggler_variation": "1"},
+    "Reliability": {
+        "chip_mtbf": "s",
+        "checkpoint_time": "s",
+        "restart_time": "s",
+        "straggler_variation": "1",
+        "write_time": "s",
+        "replacement_time": "s",
+        "repair_time": "s",
+    },
 }
 
 

@@ -243,7 +243,7 @@ def _prices(problem: DesignProblem, plans: _SearchedPlans, lane: int, value: flo
     elasticities = {name: y for name, y in rows.items() if name in problem.limits}
     place = problem.index("plan.chips")
     if place is not None and problem.bounds["plan.chips"][1] == problem.limits["chips"]:
-        elasticities["chips"] = float(multipliers.upper[lane][place])
+        elasticities["chips"] = elasticities.get("chips", 0.0) + float(multipliers.upper[lane][place])
     if "loss" in problem.limits and "loss" not in elasticities:
         elasticities["loss"] = _loss_elasticity(problem, plans, lane)
     unit = parse_objective(problem.minimize).unit

@@ -205,7 +205,11 @@ def formulate(scenario: Scenario, baseline: TrainingOutcome, free: Sequence[str]
     question, system, plan = scenario.optimize, scenario.system, scenario.plan
     objective = parse_objective(question.minimize)
     most_chips = question.vary.get("plan.chips", (0.0, float(plan.chips)))[1]
-    own = {"time": float(baseline.time), "chips": most_chips, "loss": float(baseline.loss)}
+    own = {
+        "time": float(baseline.time),
+        "chips": most_chips + float(system.spare_chips(plan.spares)),
+        "loss": float(baseline.loss),
+    }
     dropped = free or (objective.names() if len(objective.factors) == 1 else ())
     own = {name: value for name, value in own.items() if name not in dropped}
     hard = limits_of_system(system, plan, baseline)
@@ -215,7 +219,9 @@ def formulate(scenario: Scenario, baseline: TrainingOutcome, free: Sequence[str]
     bounds, layout_ranges = _bounds(scenario, baseline, limits, tokens_vary="loss" in {*objective.names(), *free})
     if "loss" in limits:
         check_target(system, plan, limits["loss"], "limit loss")
-    not_rows = ("chips",) if TOKENS in bounds else ("chips", "loss")  # a bound of a variable, and the goal
+    not_rows = () if TOKENS in bounds else ("loss",)  # the goal
+    if float(plan.spares) == 0.0 and "plan.spares" not in bounds:
+        not_rows += ("chips",)  # a bound of the variable
     affine = tuple(path for path, (low, _) in bounds.items() if low <= 0.0)
     objectives = tuple(dict.fromkeys((*USUAL_OBJECTIVES, *objective.names(), *free)))
     objective_row = row_of_objective(question.minimize)

@@ -6,15 +6,20 @@ the run [s].
 """
 
 import math
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
+from jax.scipy.special import erfc
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, real, square_root
 
 ASYMPTOTIC_CHIPS = 8.0
 """Chips from which the asymptotic form of the largest deviation is used (docs/physics.md B3)."""
+
+SMALLEST_REPAIR = 1e-6
+"""Mean number of nodes in repair below which there is none."""
 
 LARGEST_LINEAR_WASTE = 0.5
 """Waste up to which availability is exactly `1 - w`; the expansion behind `w` fails well before."""
@@ -64,63 +69,14 @@ def cluster_mtbf(chip_mtbf: Numeric, chips: Numeric) -> Float[Array, "..."]:
     return jnp.asarray(chip_mtbf) / chips
 
 
-def observed_chip_mtbf(chips: Numeric, duration: Numeric, failures: Numeric) -> Float[Array, "..."]:
-    """Mean time between failures of one chip as observed in a run, `M_1 = n t / k` [definition].
-
-    **Arguments:**
-
-    - `duration`: t [s].
-    - `failures`: k, interruptions in that time [1], positive.
-
-    **Returns:** time [s].
-    """
-    return jnp.asarray(chips) * duration / failures
-
-
 def young_interval(checkpoint_time: Numeric, mtbf: Numeric) -> Float[Array, "..."]:
     """Optimal time between checkpoints, `tau = sqrt(2 delta M)` [Young 1974].
 
-    The exact minimum of `waste`, which is itself first order in `tau / M`.
+    The exact minimum of the time lost (`lost_time`), which is itself first order in `tau / M`.
 
     **Returns:** interval [s].
     """
     return square_root(2.0 * jnp.asarray(checkpoint_time) * mtbf)
-
-
-def daly_interval(checkpoint_time: Numeric, mtbf: Numeric) -> Float[Array, "..."]:
-    """Optimal time between checkpoints, `tau = sqrt(2 delta M) (1 + sqrt(x)/3 + x/9) - delta`.
-
-    With `x = delta / 2M` [Daly 2006, eq. 37]. Higher-order solution for exponential failures; M for `delta >= 2 M`.
-
-    **Returns:** interval [s].
-    """
-    delta, M = map(jnp.asarray, (checkpoint_time, mtbf))
-    ratio = delta / (2.0 * M)
-    root = square_root(ratio)
-    # sqrt(2 delta M) = 2 M sqrt(x)
-    return jnp.where(ratio < 1.0, 2.0 * M * root * (1.0 + root / 3.0 + ratio / 9.0) - delta, M)
-
-
-def waste(interval: Numeric, checkpoint_time: Numeric, restart_time: Numeric, mtbf: Numeric) -> Float[Array, "..."]:
-    """Share of the time that is lost, `w = delta / tau + (tau / 2 + R) / M` [Young 1974].
-
-    Checkpoints, work repeated after a failure, and restarts. First order: valid for delta, R << tau << M. `interval`
-    may be zero where checkpoints cost nothing.
-
-    **Returns:** waste [1]; may exceed one in an infeasible design.
-    """
-    tau = jnp.asarray(interval)
-    some = tau > 0
-    saving = jnp.where(some, jnp.asarray(checkpoint_time) / jnp.where(some, tau, 1.0), 0.0)
-    return saving + (0.5 * tau + restart_time) / mtbf
-
-
-def minimum_waste(checkpoint_time: Numeric, restart_time: Numeric, mtbf: Numeric) -> Float[Array, "..."]:
-    """Waste at the best interval, `w = sqrt(2 delta / M) + R / M` [Young 1974].
-
-    **Returns:** waste [1].
-    """
-    return square_root(2.0 * jnp.asarray(checkpoint_time) / mtbf) + jnp.asarray(restart_time) / mtbf
 
 
 def availability(waste: Numeric) -> Float[Array, "..."]:
@@ -141,38 +97,104 @@ def availability(waste: Numeric) -> Float[Array, "..."]:
     return jnp.where(w <= LARGEST_LINEAR_WASTE, 1.0 - w, s / (1.0 + z + z**2))
 
 
-def exponential_availability(
-    interval: Numeric, checkpoint_time: Numeric, restart_time: Numeric, mtbf: Numeric
-) -> Float[Array, "..."]:
-    """Productive share under exponential failures, `a = tau e^(-R/M) / [M (e^((tau+delta)/M) - 1)]` [Daly 2006].
+def checkpoint_interval(checkpoint_time: Numeric, write_time: Numeric, mtbf: Numeric) -> Float[Array, "..."]:
+    """Time between checkpoints, `tau = max(sqrt(2 delta M), T_w)` [Young 1974].
 
-    Exact in `tau / M`, including failures during checkpoints and restarts. It differs from `1 - w` in second order.
+    The best one, unless the previous checkpoint is still on its way to the disks.
 
-    **Returns:** availability [1].
+    **Arguments:**
+
+    - `write_time`: T_w from the start of a checkpoint until a restart can use it [s]; 0 where the run waits for it.
+
+    **Returns:** interval [s].
     """
-    tau, M = map(jnp.asarray, (interval, mtbf))
-    segment = (tau + checkpoint_time) / M
-    # 1 - e^-x = 2 t / (1 + t) with t = tanh(x / 2), without cancellation at small x.
-    t = jnp.tanh(0.5 * segment)
-    return tau / M * jnp.exp(-segment - restart_time / M) * (1.0 + t) / (2.0 * t)
+    return jnp.maximum(young_interval(checkpoint_time, mtbf), write_time)
+
+
+def spare_shortage(spares: Numeric, in_repair: Numeric) -> Float[Array, "..."]:
+    """Share of failures that find no spare node, `Q((s - 1/2 - r) / sqrt(r))`, Q the tail of the normal law.
+
+    Nodes in repair are independent: their number is Poisson with mean r, here by its normal approximation with
+    correction for continuity [Feller 1968, sec. VII.5]; a failure finds none where s or more others are in repair. Good
+    to 0.03 for r above 1 and for no spares.
+
+    **Arguments:**
+
+    - `spares`: spare nodes s [1].
+    - `in_repair`: mean number r of nodes in repair, repair time over mean time between failures [1].
+
+    **Returns:** share [1].
+    """
+    mean = jnp.maximum(jnp.asarray(in_repair), SMALLEST_REPAIR)
+    return 0.5 * erfc((jnp.asarray(spares) - 0.5 - mean) / jnp.sqrt(2.0 * mean))
+
+
+class LostTime(NamedTuple):
+    """Time that failures cost, per productive and lost second [1]: writing checkpoints, repeating work, restarting."""
+
+    checkpoint: Real
+    rework: Real
+    restart: Real
+
+    @property
+    def waste(self) -> Real:
+        """Share of the time that is lost, w [1]; may exceed one in an infeasible design."""
+        return self.checkpoint + self.rework + self.restart
+
+
+def lost_time(
+    interval: Numeric, checkpoint_time: Numeric, restart_time: Numeric, mtbf: Numeric, write_time: Numeric = 0.0
+) -> LostTime:
+    """Shares of the time that are lost, `w = delta / tau + (tau / 2 + T_w + R) / M` [Young 1974].
+
+    Checkpoints, work repeated after a failure, and restarts. First order: valid for delta, R << tau << M. A checkpoint
+    that is written while training goes on (T_w) saves no work yet. `interval` may be zero where checkpoints cost
+    nothing.
+
+    **Arguments:**
+
+    - `write_time`: T_w, as in `checkpoint_interval` [s].
+
+    **Returns:** the three shares [1].
+    """
+    tau = jnp.asarray(interval)
+    some = tau > 0.0
+    return LostTime(
+        checkpoint=jnp.where(some, jnp.asarray(checkpoint_time) / jnp.where(some, tau, 1.0), 0.0),
+        rework=(0.5 * tau + write_time) / mtbf,
+        restart=jnp.asarray(restart_time) / mtbf,
+    )
 
 
 class Reliability(eqx.Module):
-    """How often chips fail, and how long checkpoints and restarts take."""
+    """How often chips fail, and how long checkpoints and restarts take.
+
+    A restart takes `restart_time`, and `replacement_time` more where no spare node (`plan.spares`) is left. Failed
+    nodes come back after `repair_time`.
+    """
 
     chip_mtbf: Real = real("s", doc="of a chip and its share of host and network")
     checkpoint_time: Real = real("s", doc="time of the run lost to writing a checkpoint")
     restart_time: Real = real("s", doc="from a failure to the first new step")
     straggler_variation: Real = real("1", doc="standard deviation of step time over its mean, from chip to chip")
+    write_time: Real = real(
+        "s", 0.0, doc="from the start of a checkpoint, written meanwhile, until a restart can use it"
+    )
+    replacement_time: Real = real("s", 0.0, doc="more of a restart that finds no spare node")
+    repair_time: Real = real("s", 86400.0, doc="of a failed node")
 
-    def waste(self, chips: Numeric) -> Float[Array, "..."]:
-        """Share of the time lost at the optimal checkpoint interval [1]."""
-        return minimum_waste(self.checkpoint_time, self.restart_time, cluster_mtbf(self.chip_mtbf, chips))
+    def interval(self, chips: Numeric) -> Float[Array, "..."]:
+        """Time between checkpoints [s]."""
+        return checkpoint_interval(self.checkpoint_time, self.write_time, cluster_mtbf(self.chip_mtbf, chips))
 
-    def availability(self, chips: Numeric) -> Float[Array, "..."]:
-        """Productive share of the calendar time [1]."""
-        return availability(self.waste(chips))
+    def lost(self, chips: Numeric, spares: Numeric = 0.0) -> LostTime:
+        """Shares of the time lost at that interval [1].
 
-    def straggler_factor(self, chips: Numeric) -> Float[Array, "..."]:
-        """Slowdown of a step by its slowest chip [1]."""
-        return straggler_factor(chips, self.straggler_variation)
+        **Arguments:**
+
+        - `spares`: spare nodes [1].
+        """
+        mtbf = cluster_mtbf(self.chip_mtbf, chips)
+        missing = spare_shortage(spares, self.repair_time / mtbf)
+        restart = self.restart_time + self.replacement_time * missing
+        return lost_time(self.interval(chips), self.checkpoint_time, restart, mtbf, self.write_time)

@@ -195,6 +195,12 @@ class Transformer(eqx.Module):
         return grouped + self.latent * (self.query_width + self.value_width - grouped)
 
     @property
+    def cache_width(self) -> Float[Array, ""]:
+        """Numbers that a token leaves in the cache of keys and values of all layers [1]; a latent stays one."""
+        grouped = 2.0 * jnp.asarray(self.kv_heads) * self.head_size
+        return self.layers * (grouped + self.latent * (self.kv_rank + self.rope_head_size - grouped))
+
+    @property
     def kept_attention_width(self) -> Float[Array, ""]:
         """Entries of a token that fused attention keeps for the backward pass: q, k, v, output and latents [1]."""
         latents = jnp.asarray(self.query_rank) + self.kv_rank + self.rope_head_size

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import numpy as np
 
+from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.units import format_quantity
 
@@ -15,6 +16,8 @@ HOUR = 3600.0
 _KEY_SUFFIX = {"1": "", "W": "_w", "K": "_k", "token": "_tokens", "nat/token": "_nat_per_token"}
 PERCENT = {"mfu", "hfu", "availability", "euf", "clock"}
 """Outputs that are read in percent."""
+OF_LIFE = ("serving_chip_time", "lifetime_energy", "lifetime_money", "lifetime_carbon")
+"""Outputs that say more than those of the run only where the model serves tokens."""
 
 
 class Field(NamedTuple):
@@ -35,6 +38,14 @@ def outcome_fields(component: eqx.Module) -> list[Field]:
         )
         for field in dataclasses.fields(component)
         if "title" in field.metadata
+    ]
+
+
+def shown_outcomes(*outcomes: TrainingOutcome) -> list[dict[str, Field]]:
+    """Scalar outputs of runs by name, as tables show them: those of the whole life where one of the models serves."""
+    serves = any(float(one.serving_chip_time) > 0.0 for one in outcomes)
+    return [
+        {field.name: field for field in outcome_fields(one) if serves or field.name not in OF_LIFE} for one in outcomes
     ]
 
 

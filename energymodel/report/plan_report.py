@@ -13,7 +13,7 @@ from energymodel.design.result import OBEYS_LIMITS_ASKED, Conflict, NearTie, Opt
 from energymodel.design.training_run import TrainingRun
 from energymodel.presets.scenario import Scenario
 from energymodel.report.batch_report import batch_lines
-from energymodel.report.fields import Field, outcome_fields, plan_fields, show, total
+from energymodel.report.fields import Field, outcome_fields, plan_fields, show, shown_outcomes, total
 from energymodel.report.intervals import ends, half_of_change, interval_of, like, percent, rounded, with_interval
 from energymodel.report.saving_report import risk_lines, saving_table
 from energymodel.report.tables import PRIOR_MARK, data_parallel, given_priors, provenance_notes, show_plan, slack_table
@@ -161,7 +161,7 @@ def plans_table(scenario: Scenario, own: TrainingPlan, found: TrainingPlan, vari
 def outcomes_table(own: TrainingOutcome, found: TrainingOutcome, risk: SavingAtRisk | None = None) -> Table:
     """Main outcomes of both plans, with the 90 % interval of the found one."""
     table = _comparison("Outcome", intervals=_has_spreads(risk))
-    before, after = ({field.name: field for field in outcome_fields(one)} for one in (own, found))
+    before, after = shown_outcomes(own, found)
     table.add_row(*_compared(_total(own, "energy", "J"), _total(found, "energy", "J"), risk))
     for name in (name for name in before if name not in _LEFT_OUT):
         table.add_row(*_compared(before[name], after[name], risk))

@@ -14,7 +14,7 @@ from energymodel.presets.priors import SYSTEM, switched_off
 from energymodel.presets.priors import priors as prior_numbers
 from energymodel.presets.scenario import Scenario
 from energymodel.report.batch_report import batch_lines
-from energymodel.report.fields import Field, outcome_fields, plan_fields, show, total
+from energymodel.report.fields import Field, outcome_fields, plan_fields, show, shown_outcomes, total
 from energymodel.report.intervals import ends, half_of_change, interval_of, percent, rounded
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import PRECISIONS, SCHEDULES, TrainingPlan
@@ -126,7 +126,7 @@ def _is_default(name: str, value: float) -> bool:
 
 def outcome_table(outcome: TrainingOutcome, spread: OutcomeSpread | None = None) -> Table:
     """What comes out, with 90 % intervals where they are known."""
-    fields = outcome_fields(outcome)
+    fields = list(shown_outcomes(outcome)[0].values())
     position = next(index for index, field in enumerate(fields) if field.name == "steps") + 1
     fields.insert(position, Field("step_time", "step_time_s", "step time", "s", total(outcome.step_time)))
     fields.insert(position + 1, Field("energy", "energy_j", "energy", "J", total(outcome.energy)))

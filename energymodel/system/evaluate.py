@@ -13,7 +13,8 @@ from energymodel.learning.loss_law import effective_parameters
 from energymodel.learning.recipe import RecipeLearning
 from energymodel.learning.schedule import quadrature_over_progress, schedule_effective_tokens
 from energymodel.numerics import Numeric, Real
-from energymodel.performance.reliability import availability, cluster_mtbf, young_interval
+from energymodel.performance.reliability import LostTime, availability
+from energymodel.performance.serving import Serving
 from energymodel.physics.limits import landauer_energy, landauer_multiple
 from energymodel.system.designed import as_designed
 from energymodel.system.formats import check_formats
@@ -133,8 +134,8 @@ def _per_token(
     system: TrainingSystem, plan: TrainingPlan, batch: Numeric, step: Step, swings: PowerOverTime
 ) -> RunTotals:
     """Time and energy per token at a batch, including failures and the other stages of the run."""
-    productive, losses = _calendar(system, plan)
-    load = _average_power(system, plan, step, productive, losses)
+    productive, lost = _calendar(system, plan)
+    load = _average_power(system, plan, step, productive, lost)
     facility = system.facility.power(load.total, plan.coolant_temperature)
     step_time = step.time.total
     seconds = step_time / productive * (1.0 + system.other_stages) / batch
@@ -162,41 +163,43 @@ def run_rates(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Run
     return _per_token(system, plan, batch, step, power_over_time(system, plan, step))
 
 
-class Losses(NamedTuple):
-    """Shares of calendar time lost to failures."""
-
-    checkpoint: Real
-    rework: Real
-    restart: Real
-
-
-def _calendar(system: TrainingSystem, plan: TrainingPlan) -> tuple[Real, Losses]:
-    """Productive share of calendar time at Young's checkpoint interval, and where the rest goes."""
-    reliability = system.reliability
-    mtbf = cluster_mtbf(reliability.chip_mtbf, plan.chips)
-    interval = young_interval(reliability.checkpoint_time, mtbf)
-    rework = 0.5 * interval / mtbf  # at this interval, checkpoints cost the same
-    restart = reliability.restart_time / mtbf
-    wasted = 2.0 * rework + restart
-    productive = availability(wasted)
-    some = wasted > 0.0
-    scale = jnp.where(some, 1.0 - productive, 1.0) / jnp.where(some, wasted, 1.0)
-    return productive, Losses(checkpoint=scale * rework, rework=scale * rework, restart=scale * restart)
+def _calendar(system: TrainingSystem, plan: TrainingPlan) -> tuple[Real, LostTime]:
+    """Productive share of calendar time, and where the rest goes."""
+    lost = system.reliability.lost(plan.chips, plan.spares)
+    productive, some = availability(lost.waste), lost.waste > 0.0
+    scale = jnp.where(some, 1.0 - productive, 1.0) / jnp.where(some, lost.waste, 1.0)
+    return productive, LostTime(*(scale * share for share in lost))
 
 
 def _average_power(
-    system: TrainingSystem, plan: TrainingPlan, step: Step, productive: Real, losses: Losses
+    system: TrainingSystem, plan: TrainingPlan, step: Step, productive: Real, lost: LostTime
 ) -> ChipPower:
-    """Mean power per chip over calendar time: lost work draws full power, checkpoints spin, restarts idle [W]."""
-    working = productive + losses.rework
-    stopped = losses.checkpoint + losses.restart
+    """Mean power per chip over calendar time [W].
+
+    Lost work draws full power, checkpoints spin, restarts and spare chips idle.
+    """
+    working = productive + lost.rework
+    stopped = lost.checkpoint + lost.restart
     parts = ChipPower(*(part * working for part in step.power))
+    idle, spares = _idle_power(system, plan, step), system.spare_chips(plan.spares) / plan.chips
     return parts._replace(
-        network=parts.network + stopped * step.links_power,
-        host=parts.host + stopped * system.host_power(system.accelerator.idle_power, plan.coolant_temperature),
-        idle_wait=parts.idle_wait
-        + losses.checkpoint * step.levels.waiting
-        + losses.restart * system.accelerator.idle_power,
+        network=parts.network + (stopped + spares) * idle.network,
+        host=parts.host + (stopped + spares) * idle.host,
+        idle_wait=parts.idle_wait + lost.checkpoint * step.levels.waiting + (lost.restart + spares) * idle.idle_wait,
+    )
+
+
+def _idle_power(system: TrainingSystem, plan: TrainingPlan, step: Step) -> ChipPower:
+    """Power of a chip that does nothing, with its share of links and host [W]."""
+    chip = system.accelerator.idle_power
+    zero = jnp.zeros(())
+    return ChipPower(
+        dynamic=zero,
+        static=zero,
+        memory=zero,
+        network=step.links_power,
+        host=system.host_power(chip, plan.coolant_temperature),
+        idle_wait=jnp.asarray(chip),
     )
 
 
@@ -245,11 +248,18 @@ def _outcome(
     useful = tokens * model_flops * _useful_energy_per_flop(system, plan, worst)
     euf = useful / energy
 
-    hottest = system.facility.hottest_power(worst.busy_load, plan.coolant_temperature)
-    peak_power = hottest.total(worst.busy_load) * plan.chips
+    spare_chips = system.spare_chips(plan.spares)
+    all_chips = plan.chips + spare_chips
+    busy_load = worst.busy_load + spare_chips / plan.chips * _idle_power(system, plan, worst).total
+    hottest = system.facility.hottest_power(busy_load, plan.coolant_temperature)
+    peak_power = hottest.total(busy_load) * plan.chips
     information = learning_of(system, plan).information(learned.effective_tokens)
     bits = chip.bits_per_flop * model_flops * tokens
     equipment_price = system.links_price(plan.chips) + system.facility.storage.price()
+    money = market.price.cost(chip.price, all_chips, run.time, energy, peak_power, equipment_price)
+    carbon_operational = market.carbon.operational(energy)
+    carbon_embodied = market.carbon.embodied(chip.embodied_carbon, all_chips, run.time)
+    served = _serving(system, worst, energy / chip_time, peak_power / plan.chips, equipment_price)
     return TrainingOutcome(
         loss=learned.loss,
         tokens=tokens,
@@ -277,9 +287,13 @@ def _outcome(
         clock=worst.point.clock,
         memory_per_chip=worst.memory,
         availability=_calendar(system, plan)[0],
-        money=market.price.cost(chip.price, plan.chips, run.time, energy, peak_power, equipment_price),
-        carbon_operational=market.carbon.operational(energy),
-        carbon_embodied=market.carbon.embodied(chip.embodied_carbon, plan.chips, run.time),
+        money=money,
+        carbon_operational=carbon_operational,
+        carbon_embodied=carbon_embodied,
+        serving_chip_time=served.chip_time,
+        lifetime_energy=energy + served.energy,
+        lifetime_money=money + served.money,
+        lifetime_carbon=carbon_operational + carbon_embodied + served.carbon,
         information=information,
         information_rate=information / run.time,
         energy_per_bit=energy / information,
@@ -290,6 +304,40 @@ def _outcome(
         landauer_multiple=landauer_multiple(energy, landauer_energy(bits, plan.coolant_temperature)),
         slack=_slack(system, plan, worst, swings, peak_power, information),
     )
+
+
+class Served(NamedTuple):
+    """What serving takes over the life of the model."""
+
+    chip_time: Real
+    energy: Real
+    money: Real
+    carbon: Real
+
+
+def _serving(system: TrainingSystem, step: Step, power: Real, peak_power: Real, equipment_price: Real) -> Served:
+    """Chip time, energy, money and carbon of the tokens that the model serves, on chips like those that train it.
+
+    **Arguments:**
+
+    - `power`, `peak_power`: of the facility per chip that trains [W].
+    - `equipment_price`: of links and storage per chip [USD].
+    """
+    chip, serving, workload, market = system.accelerator, system.serving, system.workload, system.market
+    if not isinstance(serving, Serving):
+        return Served(*(jnp.zeros(()) for _ in Served._fields))
+    chip_time = serving.chip_time(
+        workload.active_parameters,
+        workload.parameters,
+        workload.cache_width,
+        chip.peak_flops * step.point.clock,
+        chip.sustained_bandwidth,
+    )
+    energy = power * chip_time
+    waiting = market.price.cost(chip.price, 0.0, chip_time, 0.0, 0.0)  # the value of time is that of the run
+    money = market.price.cost(chip.price, 1.0, chip_time, energy, peak_power, equipment_price) - waiting
+    embodied = market.carbon.embodied(chip.embodied_carbon, 1.0, chip_time)
+    return Served(chip_time, energy, money, market.carbon.operational(energy) + embodied)
 
 
 def _useful_energy_per_flop(system: TrainingSystem, plan: TrainingPlan, step: Step) -> Real:

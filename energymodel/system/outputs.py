@@ -166,7 +166,7 @@ def limited_values(system: TrainingSystem, plan: TrainingPlan, outcome: Training
     """The value that each limit is compared with, in the unit of `OUTPUTS`."""
     chip, slack = as_designed(system, plan).system.accelerator, outcome.slack
     with_unit = {
-        "chips": jnp.asarray(plan.chips),
+        "chips": plan.chips + system.spare_chips(plan.spares),
         "heat_flux": outcome.power_busy / chip.die_area,
         "ramp": outcome.power_busy / chip.heat_capacity,
         "chip_area": jnp.asarray(chip.die_area),

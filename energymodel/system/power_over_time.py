@@ -5,7 +5,6 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from energymodel.numerics import Scalar
-from energymodel.performance.reliability import cluster_mtbf, young_interval
 from energymodel.physics.power_swing import lagged_swing
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.step import Step
@@ -55,8 +54,7 @@ def power_over_time(system: TrainingSystem, plan: TrainingPlan, step: Step) -> P
     of_step = storage.smoothed(lagged_swing(height(levels.waiting), waiting, period, lag), waiting, period)
     writing = jnp.asarray(reliability.checkpoint_time)
     writes = writing > 0.0  # what takes no time is no checkpoint
-    interval = young_interval(writing, cluster_mtbf(reliability.chip_mtbf, plan.chips))
-    cycle = jnp.where(writes, interval + writing, 1.0)
+    cycle = jnp.where(writes, reliability.interval(plan.chips) + writing, 1.0)
     of_checkpoint = storage.smoothed(jnp.where(writes, height(levels.writing), 0.0), writing, cycle)
     recurring = jnp.maximum(height(levels.waiting), jnp.where(writes, height(levels.writing), 0.0))
     return PowerOverTime(

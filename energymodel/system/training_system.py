@@ -9,6 +9,7 @@ from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.recipe import Recipe
 from energymodel.numerics import Numeric, Real, component, real
 from energymodel.performance.reliability import Reliability
+from energymodel.performance.serving import AbstractServing, NoServing
 from energymodel.performance.workload import Transformer
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.chip_design import AbstractChipDesign, CatalogChip
@@ -30,6 +31,7 @@ class TrainingSystem(eqx.Module):
     fitted to the run's own cluster.
 
     `chip_design` says whether the accelerator is taken as it is or is the reference of a design (`system.designed`).
+    `serving` counts the use of the model in what a run costs over its life.
     """
 
     workload: Transformer = component()
@@ -49,6 +51,11 @@ class TrainingSystem(eqx.Module):
     production_slowdown: Real = real("1", 1.0)
     chip_design: AbstractChipDesign = component(CatalogChip())
     data: AbstractDataSet = component(UnlimitedData())
+    serving: AbstractServing = component(NoServing())
+
+    def spare_chips(self, spares: Numeric) -> Float[Array, "..."]:
+        """Chips of so many spare nodes [1]."""
+        return jnp.asarray(spares) * self.node.chips
 
     def network_nodes(self, chips: Numeric) -> Float[Array, "..."]:
         """Nodes of the scale-out network that so many chips are [1]."""

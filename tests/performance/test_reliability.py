@@ -4,18 +4,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import gammaincc
 
 from energymodel.performance.reliability import (
     Reliability,
     availability,
+    checkpoint_interval,
     cluster_mtbf,
-    daly_interval,
-    exponential_availability,
     largest_deviation,
-    minimum_waste,
-    observed_chip_mtbf,
+    lost_time,
+    spare_shortage,
     straggler_factor,
-    waste,
     young_interval,
 )
 from gradients import check_grads
@@ -48,44 +47,56 @@ def test_largest_deviation_approaches_the_mean_of_normal_maxima():
     )
 
 
-def test_failure_times_invert_each_other():
-    np.testing.assert_allclose(cluster_mtbf(observed_chip_mtbf(16384.0, 4665600.0, 419.0), 16384.0), 4665600 / 419)
+def exponential_availability(interval, checkpoint_time, restart_time, mtbf):
+    """Daly 2006, exact for exponential failures, also during checkpoints and restarts."""
+    return interval * np.exp(-restart_time / mtbf) / (mtbf * np.expm1((interval + checkpoint_time) / mtbf))
 
 
 @few
 @given(delta=st.floats(0.1, 300.0), mtbf=st.floats(1e3, 1e7), off=st.floats(-2.0, 2.0))
 def test_no_interval_wastes_less_than_youngs(delta, mtbf, off):
     best = young_interval(delta, mtbf)
-    least = waste(best, delta, 600.0, mtbf)
-    np.testing.assert_allclose(minimum_waste(delta, 600.0, mtbf), least, rtol=1e-12)
-    assert waste(best * np.exp(off), delta, 600.0, mtbf) >= least * (1 - 1e-12)
-
-
-@few
-@given(delta=st.floats(0.1, 300.0), mtbf=st.floats(1e5, 1e7), off=st.floats(-2.0, 2.0))
-def test_no_interval_is_much_more_available_than_dalys(delta, mtbf, off):
-    # Daly's interval is an expansion of the exact optimum: within 1e-5 of the best availability here.
-    best = daly_interval(delta, mtbf)
-    most = exponential_availability(best, delta, 600.0, mtbf)
-    assert exponential_availability(best * np.exp(off), delta, 600.0, mtbf) <= most * (1 + 1e-5)
-
-
-def test_daly_becomes_young_for_cheap_checkpoints_and_the_mtbf_for_dear_ones():
-    np.testing.assert_allclose(daly_interval(1e-6, 1e4), young_interval(1e-6, 1e4), rtol=1e-4)
-    np.testing.assert_allclose(daly_interval(3e4, 1e4), 1e4)
+    least = lost_time(best, delta, 600.0, mtbf).waste
+    np.testing.assert_allclose(np.sqrt(2 * delta / mtbf) + 600.0 / mtbf, least, rtol=1e-12)
+    assert lost_time(best * np.exp(off), delta, 600.0, mtbf).waste >= least * (1 - 1e-12)
 
 
 def test_first_order_availability_agrees_with_the_exponential_one():
     delta, restart, mtbf = 1.0, 30.0, 1e6
-    tau = young_interval(delta, mtbf)
-    w = float(waste(tau, delta, restart, mtbf))
+    tau = float(young_interval(delta, mtbf))
+    w = float(lost_time(tau, delta, restart, mtbf).waste)
     np.testing.assert_allclose(availability(w), exponential_availability(tau, delta, restart, mtbf), atol=2 * w**2)
 
 
-def test_exponential_availability_against_the_printed_form():
-    tau, delta, restart, mtbf = 900.0, 30.0, 600.0, 11135.0
-    direct = tau * np.exp(-restart / mtbf) / (mtbf * np.expm1((tau + delta) / mtbf))
-    np.testing.assert_allclose(exponential_availability(tau, delta, restart, mtbf), direct, rtol=1e-13)
+def test_a_checkpoint_written_meanwhile_saves_no_work_until_it_is_done():
+    """Failures at random times, sampled: those of a run that goes on while its checkpoints are written."""
+    interval, writing, mtbf = 1000.0, 300.0, 1e6
+    failure = np.random.default_rng(0).uniform(50 * interval, 51 * interval, 100_000)
+    saved = interval * np.floor((failure - writing) / interval)
+    np.testing.assert_allclose(
+        np.mean(failure - saved) / mtbf, lost_time(interval, 30.0, 0.0, mtbf, writing).rework, rtol=5e-3
+    )
+
+
+def test_checkpoints_follow_each_other_no_faster_than_they_are_written():
+    assert checkpoint_interval(30.0, 0.0, 1e4) == young_interval(30.0, 1e4)
+    assert checkpoint_interval(30.0, 5000.0, 1e4) == 5000.0
+
+
+@pytest.mark.parametrize("in_repair", [1.0, 3.0, 8.0, 40.0])
+def test_failures_without_a_spare_are_those_of_the_poisson_law(in_repair):
+    for spares in range(int(3 * in_repair) + 3):
+        exact = 1.0 - gammaincc(spares, in_repair) if spares else 1.0  # P(N >= s)
+        assert abs(float(spare_shortage(float(spares), in_repair)) - exact) < 0.08
+
+
+def test_spares_shorten_restarts_until_there_are_enough():
+    model = Reliability(1e8, 30.0, 300.0, 0.0, replacement_time=7200.0)
+    none, few_spares, many = (model.lost(16384.0, spares).restart for spares in (0.0, 16.0, 100.0))
+    mtbf = 1e8 / 16384.0
+    np.testing.assert_allclose(none, (300.0 + 7200.0) / mtbf, rtol=1e-3)
+    np.testing.assert_allclose(many, 300.0 / mtbf, rtol=1e-9)
+    assert many < few_spares < none
 
 
 @few
@@ -107,26 +118,22 @@ def test_availability_is_positive_decreasing_and_twice_smooth_beyond():
 
 def test_free_checkpoints_cost_nothing_and_have_finite_gradients():
     def lost(delta):
-        return waste(young_interval(delta, 1e4), delta, 600.0, 1e4) + daly_interval(delta, 1e4) * 1e-4
+        return lost_time(young_interval(delta, 1e4), delta, 600.0, 1e4).waste
 
     np.testing.assert_allclose(lost(jnp.asarray(0.0)), 0.06)
     assert np.isfinite(jax.grad(lost)(jnp.asarray(0.0)))
-    np.testing.assert_allclose(minimum_waste(0.0, 600.0, 1e4), 0.06)
-    assert np.isfinite(jax.grad(minimum_waste)(jnp.asarray(0.0), 600.0, 1e4))
 
 
 def test_component_by_hand():
-    # docs/physics.md B3: w = .1273 at 16,384 chips, straggler 1 + 0.008 * 3.860
-    np.testing.assert_allclose(LLAMA3.waste(16384.0), 0.1273, atol=5e-5)
-    np.testing.assert_allclose(LLAMA3.availability(16384.0), 0.8727, atol=5e-5)
-    np.testing.assert_allclose(LLAMA3.straggler_factor(16384.0), 1.03088, atol=5e-6)
+    # docs/physics.md B3: w = .1273 at 16,384 chips
+    np.testing.assert_allclose(LLAMA3.lost(16384.0).waste, 0.1273, atol=5e-5)
 
 
 def test_component_has_finite_gradients_in_hopeless_fleets():
     model = jax.tree.map(jnp.asarray, LLAMA3)
 
     def calendar(model, chips):
-        return model.straggler_factor(chips) / model.availability(chips)
+        return straggler_factor(chips, model.straggler_variation) / availability(model.lost(chips, 2.0).waste)
 
     for chips in (1.0, 8.0, 1e8):
         gradients = jax.grad(calendar, argnums=(0, 1))(model, jnp.asarray(chips))
@@ -147,9 +154,6 @@ def test_availability_gradient(w):
 def test_gradients():
     x = jnp.asarray(1.5)
     check_grads(jax.jit(cluster_mtbf), (x, x), order=1)
-    check_grads(jax.jit(observed_chip_mtbf), (x, x, x), order=1)
     check_grads(jax.jit(young_interval), (x, x), order=1)
-    check_grads(jax.jit(daly_interval), (x / 10, x), order=1, rtol=1e-4)
-    check_grads(jax.jit(waste), (x, x / 10, x / 10, x), order=1)
-    check_grads(jax.jit(minimum_waste), (x, x, x), order=1)
-    check_grads(jax.jit(exponential_availability), (x, x / 10, x / 10, x), order=1)
+    check_grads(lambda *args: lost_time(*args).waste, (x, x / 10, x / 10, x, x / 5), order=1)
+    check_grads(jax.jit(spare_shortage), (x, x), order=1)

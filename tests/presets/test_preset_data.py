@@ -15,6 +15,8 @@ KINDS = {"measured", "specification", "published", "derived", "definition", "pri
 # What no measurement could change: terms that are off, numerical widths, references, conventions of accounting, limits
 # and choices of a scenario.
 DEFINED = {
+    "replacement_time",
+    "write_time",
     "absorbed_overhead",
     "bits_per_flop",
     "blend_time",
@@ -78,6 +80,8 @@ ZERO_ALLOWED = {
     "peak_flops_fp4",
     "peak_flops_tf32",
     "coil_approach",
+    "replacement_time",
+    "write_time",
     "fan_power",
     "air_share",
     "fan_fraction",

@@ -1,0 +1,74 @@
+"""Serving: chip time by arithmetic or memory, what a life costs beside a run, and the model that it asks for."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from energymodel.codesign.architecture import optimize_architecture
+from energymodel.performance.serving import NoServing, reading_time, writing_time
+from energymodel.presets.scenario import load_scenario
+from energymodel.system.evaluate import evaluate_once
+from gradients import check_grads
+
+SMALL = "test-1b-h100"
+SERVED = ("system.serving.read_tokens=2 T tokens", "system.serving.written_tokens=0.2 T tokens")
+
+
+def outcome(*changes):
+    scenario = load_scenario(SMALL, changes)
+    with jax.enable_x64(True):
+        return jax.device_get(evaluate_once(scenario.system, scenario.plan))
+
+
+def test_without_served_tokens_the_life_is_the_run():
+    own = outcome()
+    assert load_scenario(SMALL).system.serving == NoServing()
+    assert own.serving_chip_time == 0.0
+    np.testing.assert_allclose(own.lifetime_energy, own.energy.total, rtol=1e-12)
+    np.testing.assert_allclose(own.lifetime_money, own.money, rtol=1e-12)
+    np.testing.assert_allclose(own.lifetime_carbon, own.carbon, rtol=1e-12)
+
+
+def test_a_life_costs_what_chips_cost_that_serve():
+    own, served = outcome(), outcome(*SERVED)
+    assert served.time == own.time
+    hours = served.serving_chip_time
+    assert hours > 0.0
+    np.testing.assert_allclose(
+        served.lifetime_energy - own.lifetime_energy, own.energy.total * hours / own.chip_time, rtol=1e-9
+    )
+    # The price of chips and energy is in proportion to chip time; the value of time is of the run alone.
+    np.testing.assert_allclose(served.lifetime_money - own.money, own.money * hours / own.chip_time, rtol=1e-6)
+
+
+def test_reading_alone_is_arithmetic_by_hand():
+    workload, chip = load_scenario(SMALL).system.workload, load_scenario(SMALL).system.accelerator
+    served = outcome("system.serving.read_tokens=1 T tokens", "system.serving.written_tokens=0 token")
+    by_hand = 1e12 * 2.0 * float(workload.active_parameters) / (0.4 * float(chip.peak_flops) * float(served.clock))
+    np.testing.assert_allclose(served.serving_chip_time, by_hand, rtol=1e-9)
+
+
+def test_many_sequences_leave_the_arithmetic_and_few_the_weights():
+    read = 1e-5
+    assert writing_time(read, 2e9, 0.0, 1e9, 1e12) == read
+    np.testing.assert_allclose(writing_time(read, 2e9, 0.0, 1.0, 1e12), 2e-3)
+    x = jnp.asarray(1.5)
+    check_grads(jax.jit(reading_time), (x, x, x), order=1)
+    check_grads(jax.jit(writing_time), (x / 100, x, x, x, x), order=1)
+
+
+def test_a_model_that_serves_much_is_smaller():
+    """Sardana & Frankle 2023: who expects to serve much trains a smaller model on more tokens."""
+    limits = {"time": "30 d"}
+    trained = optimize_architecture(load_scenario(SMALL), "lifetime_energy", limits, names=["hidden"])
+    read = "system.serving.read_tokens=10 T tokens", "system.serving.written_tokens=0 token"
+    served = optimize_architecture(load_scenario(SMALL, read), "lifetime_energy", limits, names=["hidden"])
+    assert served.system.workload.parameters < 0.9 * trained.system.workload.parameters
+    assert served.outcome.tokens > trained.outcome.tokens
+
+
+@pytest.mark.parametrize("change", ["system.serving.utilization=0", "system.serving.sequences=0"])
+def test_impossible_serving_is_refused(change):
+    with pytest.raises(Exception, match="is impossible"):
+        load_scenario(SMALL, (*SERVED, change))
