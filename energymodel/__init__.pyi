@@ -31,6 +31,7 @@ from .sweeps.sweep import sweep
 from .sweeps.sweep_result import SweepResult
 from .system.evaluate import evaluate
 from .system.outcome import TrainingOutcome
+from .system.own_outputs import own_output
 from .system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
 from .system.training_system import TrainingSystem
 from .uncertainty.monte_carlo import MonteCarlo, monte_carlo
@@ -69,6 +70,7 @@ __all__ = [
     "load_scenario",
     "monte_carlo",
     "optimize",
+    "own_output",
     "pareto",
     "performance",
     "physics",

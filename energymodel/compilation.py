@@ -202,7 +202,8 @@ def _name(static: Any) -> str | None:
         return repr(static)
     described = static if isinstance(static, FunctionType) else type(static)
     ours = described.__module__.partition(".")[0] == PACKAGE and "<locals>" not in described.__qualname__
-    if not ours:
+    parts = [getattr(static, field.name) for field in fields(static)] if is_dataclass(static) else []
+    if not ours or any(_name(part) is None for part in jax.tree.leaves(parts)):
         return None
     return f"{static.__module__}.{static.__qualname__}" if isinstance(static, FunctionType) else repr(static)
 

@@ -11,7 +11,7 @@ import jax
 from energymodel.design.optimize import optimize
 from energymodel.design.result import Optimum
 from energymodel.errors import InputError, suggest
-from energymodel.presets.question import Limits
+from energymodel.presets.question import Limits, Minimize
 from energymodel.presets.scenario import load_scenario
 from energymodel.system.evaluate import evaluate_once
 
@@ -64,7 +64,7 @@ def compare(
     chips: Sequence[int | float] = (),
     changes: Sequence[str] = (),
     cluster: str | Path | None = None,
-    minimize: str | None = None,
+    minimize: Minimize | None = None,
     limits: Limits | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:

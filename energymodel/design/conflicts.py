@@ -18,7 +18,7 @@ from energymodel.design.layouts import Lattice, take
 from energymodel.design.problem import FAR, Criteria, DesignProblem
 from energymodel.design.relaxation import FINE, TOLERANCE, evaluate_points, grid_points, layout_bounds, solve_relaxed
 from energymodel.design.result import Conflict
-from energymodel.system.outputs import AT_LEAST, OUTPUTS
+from energymodel.system.outputs import AT_LEAST, unit_of
 
 TRIED = 6  # layouts in which a set of limits is searched
 LEVELS = 6  # values of a limit that are tried at once
@@ -44,7 +44,7 @@ def conflicts(problem: DesignProblem, lattice: Lattice) -> tuple[Conflict, ...]:
         name for name, most in SHARED.items() if name in problem.limits and infeasible.helps(name, most, together)
     ]
     found = [
-        Conflict(name, problem.limits[name], infeasible.nearest(name), OUTPUTS[name]) for name in (*together, *shared)
+        Conflict(name, problem.limits[name], infeasible.nearest(name), unit_of(name)) for name in (*together, *shared)
     ]
     return tuple(sorted(found, key=lambda one: abs(math.log(one.nearest / one.asked)) if one.nearest > 0 else math.inf))
 

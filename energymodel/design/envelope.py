@@ -134,6 +134,7 @@ def _lagrangian(
     [(plan, outcome)] = plans_at(scenario, problem, point[None], lattice, problem.repeated_criteria(1))
     here = TrainingRun(*jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (system, plan)))
     values = {name: float(value) for name, value in limited_values(here.system, here.plan, outcome).items()}
+    values |= {one.name: float(one.function(outcome)) for one in formulation.own}
     multipliers = dict(zip(formulation.rows, map(float, solution.multipliers.inequalities[0]), strict=False))
     # Of the logarithm of value over limit, or of limit over value where more is better.
     rows = {name: -y if name in AT_LEAST else y for name, y in multipliers.items() if name in problem.limits}

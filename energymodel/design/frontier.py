@@ -17,7 +17,7 @@ from energymodel.design.result import Optimum
 from energymodel.design.training_run import replace_leaf
 from energymodel.errors import InputError
 from energymodel.physics.limits import landauer_energy
-from energymodel.presets.question import Limits, Question, Ranges
+from energymodel.presets.question import Limits, Minimize, Question, Ranges
 from energymodel.presets.scenario import Scenario, load_scenario
 from energymodel.system.chip_design import CatalogChip
 from energymodel.system.designed import as_designed
@@ -68,7 +68,7 @@ def frontier(
     last: float = USUAL_LAST,
     changes: Sequence[str] = (),
     cluster: str | Path | None = None,
-    minimize: str | None = None,
+    minimize: Minimize | None = None,
     limits: Limits | None = None,
     vary: Ranges | None = None,
     progress: Callable[[str], None] | None = None,
@@ -108,7 +108,7 @@ def frontier(
     for generations in np.linspace(0.0, last, points):
         tell(f"optimizing {generations:g} generations from now")
         steps.append(_step(source, [*changes, f"{DESIGN}.generations={float(generations)!r}"], cluster, asked))
-    return Frontier(objective, asked.limits, tuple(steps))
+    return Frontier(asked.minimize, asked.limits, tuple(steps))
 
 
 def _step(

@@ -31,13 +31,13 @@ from energymodel.design.result import (
 )
 from energymodel.design.rounding import RelaxedLanes, RoundedPlan, evaluate_plans, plans_at, round_layouts
 from energymodel.design.saving import saving_by_cause
-from energymodel.presets.question import Limits, Ranges
+from energymodel.presets.question import Limits, Minimize, Ranges
 from energymodel.presets.scenario import Scenario
 from energymodel.solver import RESULTS
 from energymodel.solver.minimize_many import round_all
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
-from energymodel.system.outputs import AT_LEAST, OUTPUTS, objective_value, parse_objective
+from energymodel.system.outputs import AT_LEAST, objective_value, parse_objective, unit_of
 from energymodel.units import format_quantity
 
 EXTRA = 1e-2  # of what a limit must give: more of it for whole numbers
@@ -52,7 +52,7 @@ _GLANCE = 0.02  # [s] between two looks at whether the solver is traced
 
 def optimize(
     scenario: Scenario,
-    minimize: str | None = None,
+    minimize: Minimize | None = None,
     limits: Limits | None = None,
     vary: Ranges | None = None,
     fix: Sequence[str] = (),
@@ -198,7 +198,7 @@ def _optimum(
         baseline_value=float(objective_value(baseline, problem.minimize)),
         value_unit=parse_objective(problem.minimize).unit,
         limits={name: float(limit) for name, limit in problem.limits.items()},
-        limit_units={name: OUTPUTS[name] for name in problem.limits},
+        limit_units={name: unit_of(name) for name in problem.limits},
         prices=prices,
         active=tuple(name for name, price in prices.items() if abs(price.elasticity) > SMALLEST_ELASTICITY),
         varied=problem.formulation.paths,
@@ -248,7 +248,7 @@ def _prices(problem: DesignProblem, plans: _SearchedPlans, lane: int, value: flo
         elasticities["loss"] = _loss_elasticity(problem, plans, lane)
     unit = parse_objective(problem.minimize).unit
     signed = {name: -y if name in AT_LEAST else y for name, y in elasticities.items()}
-    return {name: Price(y, y * value / problem.limits[name], f"{unit}/({OUTPUTS[name]})") for name, y in signed.items()}
+    return {name: Price(y, y * value / problem.limits[name], f"{unit}/({unit_of(name)})") for name, y in signed.items()}
 
 
 def _loss_elasticity(problem: DesignProblem, plans: _SearchedPlans, lane: int) -> float:

@@ -43,7 +43,7 @@ from energymodel.presets.scenario import Scenario
 from energymodel.solver import PerConstraint, Solution, Values, minimize_many
 from energymodel.system.evaluate import evaluate, evaluate_once
 from energymodel.system.outcome import TrainingOutcome
-from energymodel.system.outputs import AT_LEAST, OF_THE_PLAN, OUTPUTS, log_objective, output
+from energymodel.system.outputs import AT_LEAST, OF_THE_PLAN, OUTPUTS, is_output, log_objective, output, unit_of
 from energymodel.system.plan import ParallelLayout
 
 ROUGH = {"plan.batch": np.array([0.5, 1.5]), "plan.clock": np.array([0.8]), "plan.chips": np.array([0.5, 1.0])}
@@ -106,7 +106,7 @@ def _check(names: tuple[str, ...], points: int) -> None:
     if len(names) < 2 or len(set(names)) < len(names):
         raise InputError(f"pareto: {', '.join(names) or 'nothing'} is no trade. Give two or more different objectives.")
     for name in names:
-        if name not in OUTPUTS or name in OF_THE_PLAN:
+        if not is_output(name) or name in OF_THE_PLAN:
             raise InputError(f'Unknown objective "{name}". {suggest(name, OUTPUTS)}')
         if name in AT_LEAST:
             raise InputError(f"{name}: more of it is better, so it is no objective to minimize. Limit it instead.")
@@ -388,7 +388,7 @@ def _front(
     return Front(
         scenario=scenario,
         minimize=names,
-        units={name: OUTPUTS[name] for name in names},
+        units={name: unit_of(name) for name in names},
         points=tuple(points[place] for place in kept),
         baseline={name: float(output(baseline, name)) for name in names},
         hypervolume=relative_hypervolume(table),

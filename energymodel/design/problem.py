@@ -24,12 +24,13 @@ from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import (
     AT_LEAST,
     LIMIT_OF_SLACK,
-    OUTPUTS,
+    is_output,
     limited_values,
     limits_of_system,
     log_objective,
     parse_objective,
 )
+from energymodel.system.own_outputs import OwnOutput, check_own_outputs, own_outputs
 from energymodel.system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 from energymodel.units import format_quantity
@@ -59,7 +60,8 @@ class Formulation:
     Calling it gives the logarithm of the objective and of value over limit (limit over value where more is better),
     at the coordinates of the variables: their logarithms, or for paths in `affine` their values. What is minimized
     and how much is allowed are numbers, so that one compiled program answers all questions of this structure.
-    With `knots` the logarithms of the batch at so many knots of progress come before the other coordinates.
+    `own` are the outputs among them that a user defined. With `knots` the logarithms of the batch at so many knots of
+    progress come before the other coordinates.
     """
 
     paths: tuple[str, ...]
@@ -67,6 +69,7 @@ class Formulation:
     rows: tuple[str, ...] = USUAL_ROWS
     affine: tuple[str, ...] = ()
     knots: int = 0
+    own: tuple[OwnOutput, ...] = ()
 
     def __call__(
         self, point: Float[Array | np.ndarray, " n"], layout: ParallelLayout, criteria: Criteria, given: TrainingRun
@@ -111,7 +114,7 @@ class Formulation:
 
 def row_of_objective(minimize: str) -> str:
     """Name of the row that limits an objective: that of its output, or the objective itself."""
-    alone = minimize in OUTPUTS and minimize not in AT_LEAST
+    alone = is_output(minimize) and minimize not in AT_LEAST
     return minimize if alone else "*".join(f"{name}^{power!r}" for name, power in parse_objective(minimize).factors)
 
 
@@ -227,6 +230,8 @@ def formulate(scenario: Scenario, baseline: TrainingOutcome, free: Sequence[str]
     objective_row = row_of_objective(question.minimize)
     rows = (*USUAL_ROWS, objective_row, *free, *(name for name in limits if name not in not_rows))
     rows = tuple(dict.fromkeys(rows))
+    named = tuple(dict.fromkeys((*objectives, *question.limits)))
+    check_own_outputs(named, baseline)
     values = limited_values(system, plan, baseline)
     far = {
         name: _row_value(name, values, baseline) * (1.0 / FAR if name in AT_LEAST else FAR)
@@ -235,7 +240,7 @@ def formulate(scenario: Scenario, baseline: TrainingOutcome, free: Sequence[str]
     }
     powers = dict.fromkeys(objectives, 0.0) | dict(objective.factors)
     criteria = jax.tree.map(lambda value: np.asarray(value, np.float64), Criteria(powers, {**limits, **far}))
-    formulation = Formulation(tuple(bounds), objectives, rows, affine)
+    formulation = Formulation(tuple(bounds), objectives, rows, affine, own=own_outputs(named))
     given = TrainingRun(system, plan)
     return DesignProblem(formulation, given, criteria, question.minimize, limits, bounds, layout_ranges)
 

@@ -24,11 +24,11 @@ from energymodel.design.posterior import (
 from energymodel.design.result import Optimum
 from energymodel.design.training_run import TrainingRun
 from energymodel.errors import InputError
-from energymodel.presets.question import Limits, Ranges
+from energymodel.presets.question import Limits, Minimize, Ranges
 from energymodel.presets.scenario import Scenario, load_scenario
 from energymodel.system.evaluate import evaluate_once, learning_of, parameters_in_loss
 from energymodel.system.outcome import TrainingOutcome
-from energymodel.system.outputs import OUTPUTS, output, parse_number
+from energymodel.system.outputs import OUTPUTS, output, parse_number, unit_of
 from energymodel.system.plan import TokenBudget
 from energymodel.units import format_quantity
 
@@ -123,7 +123,7 @@ class Replan:
 def replan(
     scenario: Scenario,
     measured: MeasuredRun,
-    minimize: str | None = None,
+    minimize: Minimize | None = None,
     limits: Limits | None = None,
     vary: Ranges | None = None,
     fix: Sequence[str] = (),
@@ -301,7 +301,7 @@ def _limits_left(limits: Mapping[str, float], used: Mapping[str, float]) -> dict
     left = {name: whole - used.get(name, 0.0) for name, whole in limits.items()}
     for name, rest in left.items():
         if rest <= 0.0:
-            shown, whole = (format_quantity(value, OUTPUTS[name]) for value in (used[name], limits[name]))
+            shown, whole = (format_quantity(value, unit_of(name)) for value in (used[name], limits[name]))
             raise InputError(
                 f"limit {name}: the run has used {shown} of {whole}: nothing is left for its rest. Raise the limit."
             )

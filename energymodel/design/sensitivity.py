@@ -23,7 +23,7 @@ from energymodel.design.training_run import (
 from energymodel.errors import InputError
 from energymodel.presets.components import Provenance
 from energymodel.presets.distributions import NumberDistribution, distributions
-from energymodel.presets.question import Limits, Ranges
+from energymodel.presets.question import Limits, Minimize, Ranges
 from energymodel.presets.scenario import Scenario
 from energymodel.presets.validate import COUNTS, check_plan
 from energymodel.system.pipeline_rules import microbatch_tokens, multiple_count
@@ -192,7 +192,7 @@ def sensitivity(
     of: Sequence[str] = OF,
     *,
     optimum: bool = False,
-    minimize: str | None = None,
+    minimize: Minimize | None = None,
     limits: Limits | None = None,
     vary: Ranges | None = None,
     fix: Sequence[str] = (),

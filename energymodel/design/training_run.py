@@ -19,6 +19,7 @@ from energymodel.presets.scenario import leaf_paths
 from energymodel.system.evaluate import evaluate
 from energymodel.system.outcome import Slack
 from energymodel.system.outputs import AT_LEAST, OUTPUTS, limited_values
+from energymodel.system.own_outputs import OwnOutput, own_outputs
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 
@@ -126,13 +127,15 @@ def evaluate_vectors(
     run: TrainingRun, names: tuple[str, ...], vectors: Float[np.ndarray, "k n"]
 ) -> Float[np.ndarray, "k outputs"]:
     """Outputs at many vectors of numbers, in chunks of one compiled size."""
+    own = own_outputs(names)
 
     def chunk(first: int) -> np.ndarray:
         index = np.minimum(np.arange(first, first + CHUNK), len(vectors) - 1)
-        return np.asarray(_values(run, vectors[index]))
+        return np.asarray(_values(run, vectors[index], own))
 
     values = np.concatenate(concurrently(chunk, range(0, len(vectors), CHUNK)))[: len(vectors)]
-    return values[:, [NAMES.index(name) for name in names]]
+    known = (*NAMES, *(one.name for one in own))
+    return values[:, [known.index(name) for name in names]]
 
 
 def output_gradient(run: TrainingRun, weights: Mapping[str, float]) -> Float[np.ndarray, " n"]:
@@ -140,13 +143,15 @@ def output_gradient(run: TrainingRun, weights: Mapping[str, float]) -> Float[np.
 
     **Arguments:**
 
-    - `weights`: of the outputs by name, one of `NAMES`.
+    - `weights`: of the outputs by name, one of `NAMES` or an output of a user.
     """
-    return np.array(_gradient(run, np.array([weights.get(name, 0.0) for name in NAMES])))
+    own = own_outputs(weights)
+    names = (*NAMES, *(one.name for one in own))
+    return np.array(_gradient(run, np.array([weights.get(name, 0.0) for name in names]), own))
 
 
-def _outputs(run: TrainingRun) -> Array:
-    """All outputs. One function for any choice of them, so that it compiles once."""
+def _outputs(run: TrainingRun, own: tuple[OwnOutput, ...]) -> Array:
+    """All outputs, those of a user last. One function for any choice of them, so that it compiles once."""
     system, plan = run.system, run.plan
     outcome = evaluate(system, plan)
     values = limited_values(system, plan, outcome)
@@ -155,17 +160,18 @@ def _outputs(run: TrainingRun) -> Array:
     replicas = plan.chips / (layout.tensor * layout.pipeline * layout.context)
     per_replica = layout.fewest_microbatches * layout.microbatch * system.workload.sequence
     microbatches = replicas * per_replica / jnp.mean(plan.batch)
-    return jnp.stack([*(values[name] for name in OUTPUTS), *room, microbatches])
+    own_values = [one.function(outcome) for one in own]
+    return jnp.stack([*(values[name] for name in OUTPUTS), *room, microbatches, *own_values])
 
 
 @partial(Compiled, once=True)
-def _values(run: TrainingRun, vectors: Array) -> Array:
+def _values(run: TrainingRun, vectors: Array, own: tuple[OwnOutput, ...]) -> Array:
     _, build = ravel_pytree(run)
-    return jax.vmap(lambda vector: _outputs(build(vector)))(vectors)
+    return jax.vmap(lambda vector: _outputs(build(vector), own))(vectors)
 
 
 @partial(Compiled, once=True)
-def _gradient(run: TrainingRun, weights: Array) -> Array:
+def _gradient(run: TrainingRun, weights: Array, own: tuple[OwnOutput, ...]) -> Array:
     # The weights are numbers of the program: batching the reverse sweep over outputs would take it minutes to compile.
     vector, build = ravel_pytree(run)
-    return jax.grad(lambda vector: weights @ _outputs(build(vector)))(vector)
+    return jax.grad(lambda vector: weights @ _outputs(build(vector), own))(vector)

@@ -12,7 +12,8 @@ from typing import Any
 from energymodel.errors import InputError, suggest
 from energymodel.presets.clock_scale import CLOCK, ClockScale, is_frequency
 from energymodel.presets.renamed import current_name
-from energymodel.system.outputs import OUTPUTS, parse_limit, parse_number, parse_objective
+from energymodel.system.outputs import parse_limit, parse_number, parse_objective, unit_of
+from energymodel.system.own_outputs import OutputFunction, own_output
 
 KEYS = ("minimize", "limits", "vary", "fix", "tolerance", "knots")
 TOLERANCE = 0.005  # plans this much worse than the best are as good
@@ -21,8 +22,10 @@ OVER_PROGRESS = "@0..1"
 STAGE_POWER = "plan.power."
 USUAL_KNOTS, MOST_KNOTS = 8, 512
 POSITIVE = ("plan.batch", "plan.chips", TOKENS)
-Limits = Mapping[str, Any] | Sequence[str]
-"""Limits by output, as text with a unit or in SI; or texts such as "time=60 days"."""
+Minimize = str | OutputFunction
+"""What to minimize: an output, a product of powers of outputs, or a function of the outcome (`system.own_outputs`)."""
+Limits = Mapping[Any, Any] | Sequence[str]
+"""Limits by output or function of the outcome, as text with a unit or in SI; or texts such as "time=60 days"."""
 Ranges = Mapping[str, Any] | Sequence[str]
 """Low and high bound by path, as text with a unit or in SI; or texts such as "plan.clock=0.5:1"."""
 
@@ -56,7 +59,7 @@ class Question:
         """The `[optimize]` section that asks the same; `units` by path."""
         section = {
             "minimize": self.minimize,
-            "limits": {name: f"{value!r} {OUTPUTS[name]}" for name, value in self.limits.items()},
+            "limits": {name: f"{value!r} {unit_of(name)}" for name, value in self.limits.items()},
             "vary": {
                 path: [f"{bound!r} {_unit(path, units)}" for bound in bounds] for path, bounds in self.vary.items()
             },
@@ -87,7 +90,7 @@ def parse_question(
     for key in section:
         if key not in KEYS:
             raise InputError(f'[optimize]: unknown key "{key}". {suggest(key, KEYS)}')
-    minimize = str(section.get("minimize") or before.minimize)
+    minimize = _name(section.get("minimize") or before.minimize)
     parse_objective(minimize)
     limits = parse_limits(section.get("limits"))
     asked, knots = _schedule(section.get("vary"), section.get("knots"), before.knots)
@@ -164,13 +167,18 @@ def _pairs(given: Any, what: str, form: str, example: str) -> Iterable[tuple[str
             if isinstance(value, Mapping):
                 yield from ((f"{name}.{inner}", one) for inner, one in _pairs(value, what, form, example))
             else:
-                yield current_name(str(name)), value
+                yield current_name(_name(name)), value
         return
     for text in (given,) if isinstance(given, str) else given or ():
         name, separator, value = (part.strip() for part in str(text).partition("="))
         if not separator or not name or not value:
             raise InputError(f'{what}: "{text}" is not {form}. Write for example "{example}".')
         yield current_name(name), value
+
+
+def _name(output: Any) -> str:
+    """Name of an output, or of a function of the outcome that is to be one."""
+    return own_output(output) if callable(output) else str(output)
 
 
 def _unit(path: str, units: Mapping[str, str]) -> str:

@@ -14,7 +14,7 @@ from energymodel.presets.clock_scale import CLOCK, REFERENCE_CLOCK, ClockScale, 
 from energymodel.presets.cluster_parts import cluster_parts, sharding_it_runs
 from energymodel.presets.components import Provenance, build, expand_presets, in_si
 from energymodel.presets.layers import lay, nested, title_of
-from energymodel.presets.question import Limits, Question, Ranges, parse_question
+from energymodel.presets.question import Limits, Minimize, Question, Ranges, parse_question
 from energymodel.presets.ranges import check_numbers
 from energymodel.presets.renamed import current_name, current_names, current_system
 from energymodel.presets.stage_power import PATH as POWER
@@ -54,7 +54,7 @@ class Scenario:
 
     def with_question(
         self,
-        minimize: str | None = None,
+        minimize: Minimize | None = None,
         limits: Limits | None = None,
         vary: Ranges | None = None,
         fix: Sequence[str] = (),

@@ -15,6 +15,7 @@ from energymodel.errors import InputError, suggest
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.designed import as_designed
 from energymodel.system.outcome import EnergyBreakdown, Slack, StepTime, TrainingOutcome
+from energymodel.system.own_outputs import own_outputs
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 from energymodel.units import parse_quantity
@@ -43,7 +44,7 @@ LEAST = 1e-30  # smallest output in SI; keeps the logarithm of a zero output fin
 _OF_CHIP = {"chip_area": "m^2", "chip_power": "W", "chip_price": "USD"}
 _WITH_UNIT = {"chips": "1", "heat_flux": "W/m^2", "ramp": "K/s", **_OF_CHIP}
 _OTHER_NAMES = {"facility_power": "power_peak", "memory": "memory_per_chip"}
-_FACTOR = re.compile(r"([a-z_.]+)(?:\^([-+0-9.e]+))?$")
+_FACTOR = re.compile(r"([A-Za-z_.][A-Za-z_.0-9]*)(?:\^([-+0-9.e]+))?$")
 
 
 def _scalars(component: type[eqx.Module], prefix: str = "") -> dict[str, str]:
@@ -81,6 +82,17 @@ OUTPUTS: Mapping[str, str] = {**_OF_RUN, **OF_THE_PLAN}
 """Unit of each output; `energy` and `step_time` are totals of their parts."""
 
 
+def is_output(name: str) -> bool:
+    """Whether a run has such an output, or a user defined it."""
+    return name in OUTPUTS or bool(own_outputs([name]))
+
+
+def unit_of(name: str) -> str:
+    """Unit of an output of a run, or of a user."""
+    own = own_outputs([name])
+    return own[0].unit if own else OUTPUTS[name]
+
+
 class Objective(NamedTuple):
     """A product of powers of outputs, such as energy times the square of time."""
 
@@ -89,7 +101,7 @@ class Objective(NamedTuple):
     @property
     def unit(self) -> str:
         """Unit of the product; "1" where all units are."""
-        powers = [(OUTPUTS[name], power) for name, power in self.factors if OUTPUTS[name] != "1"]
+        powers = [(unit_of(name), power) for name, power in self.factors if unit_of(name) != "1"]
         return " ".join(unit if power == 1.0 else f"{unit}^{power:g}" for unit, power in powers) or "1"
 
     def names(self) -> tuple[str, ...]:
@@ -109,7 +121,7 @@ def parse_objective(text: str) -> Objective:
             raise InputError(f'Objective "{text}": "{factor.strip()}" is not an output or a power, such as time^2.')
         name, power = match.group(1), _power(text, match.group(2))
         for one in ("energy", "time") if name == "etp" else (name,):
-            if one not in OUTPUTS or one in OF_THE_PLAN:
+            if not is_output(one) or one in OF_THE_PLAN:
                 raise InputError(f'Unknown objective "{one}". {suggest(one, {*OBJECTIVES, *OUTPUTS})}')
             factors[one] = factors.get(one, 0.0) + power
     factors = {name: power for name, power in factors.items() if power != 0.0}
@@ -133,11 +145,11 @@ def parse_limit(name: str, value: Any) -> float:
 
     **Raises:** `InputError` for an unknown output or a value that is not positive.
     """
-    if name not in OUTPUTS:
+    if not is_output(name):
         raise InputError(f'limit: unknown "{name}". {suggest(name, OUTPUTS)}')
-    number = parse_number(value, OUTPUTS[name], f"limit {name}")
+    number = parse_number(value, unit_of(name), f"limit {name}")
     if not (math.isfinite(number) and number > 0.0):
-        raise InputError(f"limit {name}: {value} is not a positive number in {OUTPUTS[name]}.")
+        raise InputError(f"limit {name}: {value} is not a positive number in {unit_of(name)}.")
     return number
 
 
@@ -155,7 +167,9 @@ def parse_number(value: Any, unit: str, name: str) -> float:
 
 
 def output(outcome: TrainingOutcome, name: str) -> Any:
-    """An output of a run by name, in the unit of `OUTPUTS`."""
+    """An output of a run by name, in the unit of `unit_of`."""
+    for own in own_outputs([name]):
+        return own.function(outcome)
     node: Any = outcome
     for part in _OTHER_NAMES.get(name, name).split("."):
         node = getattr(node, part)

@@ -23,6 +23,7 @@ from energymodel.presets.scenario import Scenario
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import AT_LEAST, OUTPUTS, output, parse_objective
+from energymodel.system.own_outputs import own_outputs
 from energymodel.system.plan import TrainingPlan
 from energymodel.uncertainty.draws import UncertainNumber, joint_draws
 
@@ -64,7 +65,10 @@ class OutcomeSpread(NamedTuple):
 
     def change(self, name: str) -> Float[np.ndarray, " directions"]:
         """Change of an output along each direction, in its unit; `energy` and `step_time` are totals."""
-        return np.asarray(output(self.moved, name))
+        if not own_outputs([name]):
+            return np.asarray(output(self.moved, name))
+        along = jax.vmap(lambda moved: jax.jvp(lambda one: output(one, name), (self.outcome,), (moved,))[1])
+        return np.asarray(along(self.moved))
 
     def relative(self, objective: str) -> Float[np.ndarray, " directions"]:
         """Change of the logarithm of an output, or of a product of powers of outputs; zero where one is zero [1]."""
