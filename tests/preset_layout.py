@@ -77,6 +77,7 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
         "alignment_exponent": "1",
         "unaligned_slowdown": "1",
         "expert_tile": "1",
+        "clock_switch_time": "s",
     },
     "NearLimitAccelerator": {
         "landauer_multiple": "1",
@@ -271,6 +272,7 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
         "fp4_parameter_efficiency": "1",
         "fp4_token_efficiency": "1",
     },
+    "StatedBatchEfficiency": {"unit_batch": "token", "exponent": "1"},
     "KaplanCriticalBatch": {"coefficient": "token", "exponent": "1"},
     "Reliability": {
         "chip_mtbf": "s",

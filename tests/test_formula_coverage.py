@@ -23,6 +23,7 @@ NO_FORMULAS = {
     "energymodel.system.trajectory",  # follows a whole run
     "energymodel.system.torus_shapes",  # counts blocks of a whole plan
     "energymodel.system.outputs",  # reads names and limits that a person writes
+    "energymodel.system.own_outputs",  # keeps functions of a user
 }
 DOCUMENTS = ("Training Dynamics", "Engineering Optimization")
 

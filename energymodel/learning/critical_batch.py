@@ -109,6 +109,33 @@ class KaplanCriticalBatch(AbstractCriticalBatch):
         return self.run_penalty(batch, effective_tokens, loss)
 
 
+class StatedBatchEfficiency(AbstractCriticalBatch):
+    """The efficiency of "Training Dynamics", `E(B) = a B^-b`: tokens per effective token `h = (B / B_1)^b`.
+
+    B_1 is the batch at which a token is worth one. As the document has it, small batches make more of a token than
+    there is in it: a search that may choose the batch goes there. Measured efficiency saturates (`PowerCriticalBatch`).
+    """
+
+    unit_batch: Real = real("token", doc="B_1")
+    exponent: Real = real("1", doc="b, 0 to 1")
+
+    def run_level(self, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+        """Batch at which half of the tokens are wasted, `B_1 2^(1/b)` [token]; independent of progress."""
+        return self.unit_batch * jnp.power(2.0, 1.0 / jnp.asarray(self.exponent)) * jnp.ones_like(effective_tokens)
+
+    def instantaneous(self, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+        """The same as `run_level`."""
+        return self.run_level(effective_tokens, loss)
+
+    def run_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+        """`(B / B_1)^b` [1]."""
+        return power_law(jnp.asarray(batch) / self.unit_batch, 1.0, self.exponent)
+
+    def instantaneous_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
+        """The same as `run_penalty`."""
+        return self.run_penalty(batch, effective_tokens, loss)
+
+
 def power_critical_batch(tokens: Numeric, coefficient: Numeric, exponent: Numeric) -> Float[Array, "..."]:
     """Critical batch of a run, `B_c = c D^xi` [Bergsma et al. 2025].
 

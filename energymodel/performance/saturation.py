@@ -4,10 +4,13 @@ Shared arguments: `batch` B and `half_batch` B_h, positive [token]; `fixed_time`
 the batch [s]; `token_time` tau, the additional time per token [s/token].
 """
 
+import abc
+
+import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, p_norm
+from energymodel.numerics import Numeric, Real, p_norm, real
 
 
 def saturating_throughput(
@@ -105,3 +108,31 @@ def memory_power(traffic_rate: Numeric, energy_per_byte: Numeric) -> Float[Array
     **Returns:** power [W].
     """
     return jnp.asarray(traffic_rate) * energy_per_byte
+
+
+class AbstractSaturation(eqx.Module):
+    """Do products of small batches run at a lower rate than their kernels say?"""
+
+    @abc.abstractmethod
+    def utilization(self, batch: Numeric) -> Float[Array, "..."]:
+        """Rate of the products of a step with a global `batch` [token] over that of their kernels [1]."""
+
+
+class KernelSaturation(AbstractSaturation):
+    """The rate is that of the kernels, whose tiles, launches and bubbles saturate with the sizes of the work."""
+
+    def utilization(self, batch: Numeric) -> Float[Array, "..."]:
+        """One."""
+        return jnp.ones_like(jnp.asarray(batch, dtype=float))
+
+
+class StatedSaturation(AbstractSaturation):
+    """The throughput curve of "Training Dynamics", on top of what the kernels lose: see `saturating_throughput`."""
+
+    saturation_batch: Real = real("token", doc="global batch beyond which throughput no longer grows")
+    utilization_exponent: Real = real("1", 1.0, doc="slope of throughput in logarithms at small batches")
+    bend: Real = real("1", 100.0, doc="sharpness of the bend; the document has a kink")
+
+    def utilization(self, batch: Numeric) -> Float[Array, "..."]:
+        """See `AbstractSaturation.utilization`."""
+        return saturating_throughput(batch, 1.0, self.saturation_batch, self.utilization_exponent, self.bend)

@@ -70,6 +70,7 @@ class Accelerator(eqx.Module):
     product_latency: Real = real("s", 0.0, doc="of a matrix product without operations")
     alignment_exponent: Real = real("1", 0.0, doc="of the slowdown by edges that are no multiples of 64")
     unaligned_slowdown: Real = real("1", 1.0, doc="more of it where edges are no multiples of 8")
+    clock_switch_time: Real = real("s", 0.02, doc="from the command to another clock until it holds")
     expert_tile: Real = real("1", 0.0, doc="rows with which each expert's product is padded to whole tiles")
 
     @property

@@ -8,6 +8,7 @@ from energymodel.numerics import Numeric, Real, component, real
 from energymodel.performance.collectives import CollectiveLibrary
 from energymodel.performance.gradient_sharding import AbstractGradientSharding, ScatterEachMicrobatch
 from energymodel.performance.network import Link, contended_bandwidth, network_energy_per_bit
+from energymodel.performance.saturation import AbstractSaturation, KernelSaturation
 from energymodel.performance.topology import AbstractTopology
 from energymodel.physics.flow import server_fan_power
 
@@ -127,4 +128,5 @@ class Software(eqx.Module):
     memory_spread: Real = real("1", 0.05, doc="standard deviation scale of ln(memory) about the prediction")
     sharded_gradients: AbstractGradientSharding = component(ScatterEachMicrobatch())
     regather: Real = real("1", 0.0, doc="1 if ZeRO 2 gathers its parameters for every micro-batch, 0 if once a step")
+    saturation: AbstractSaturation = component(KernelSaturation())
     zero_with_pipeline: Real = real("1", 1.0, doc="highest ZeRO stage that runs with pipeline parallelism")

@@ -24,6 +24,14 @@ class ChipLoad(NamedTuple):
     switching_energy: Scalar
     memory_energy: Scalar
 
+    def slowed(self, factor: Numeric) -> "ChipLoad":
+        """The same work with products that take longer by a factor."""
+        return self._replace(
+            arithmetic=self.arithmetic * factor,
+            attention=self.attention * factor,
+            product_memory=self.product_memory * factor,
+        )
+
     def busy_time(self, chip: Accelerator, clock: Numeric) -> Scalar:
         """Time of the kernels at a clock [s]: matrix products under the roofline, then element-wise kernels."""
         return self.product_time(chip, clock) + self.elementwise

@@ -30,6 +30,22 @@ from energymodel.system.training_system import TrainingSystem
 from energymodel.system.work import Division, LayerWork, divide, layer_work
 
 
+def low_clock_share(waiting: Numeric, switch_time: Numeric) -> Scalar:
+    """Share of a wait at a lower clock, `max(1 - 2 t_s / t, 0)` [definition].
+
+    The end of a wait is known ahead, so that the clock is up again in time; the two switches take of the wait alone.
+
+    **Arguments:**
+
+    - `waiting`: t, between two steps [s].
+    - `switch_time`: t_s from the command to another clock until it holds [s].
+
+    **Returns:** share [1].
+    """
+    some = jnp.asarray(waiting) > 0.0
+    return jnp.where(some, jnp.maximum(1.0 - 2.0 * switch_time / jnp.where(some, waiting, 1.0), 0.0), 0.0)
+
+
 class StepWork(NamedTuple):
     """Work of a step on a chip, independent of the clock."""
 
@@ -135,7 +151,12 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
     communication = time.tensor + time.context + time.expert + time.pipeline + time.data
     waiting = communication + time.bubble + time.overhead + time.straggler
     waiting_power = point.static_power + chip.spin_power(point.clock)
-    saved = chip.gate.saved_power(chip.leakage(point.voltage, point.temperature), waiting, total)
+    low = jnp.minimum(point.clock, plan.waiting_clock)
+    low_static = chip.static_power(chip.voltage(low), point.temperature)
+    saved = chip.gate.saved_power(chip.leakage(chip.voltage(low), point.temperature), waiting, total)
+    between = time.bubble + time.data + time.overhead + time.straggler
+    slow_share = low_clock_share(between, chip.clock_switch_time)
+    slowed = (waiting_power - low_static - chip.spin_power(low)) * slow_share
     links = system.links_power(plan.chips)
     power = ChipPower(
         dynamic=switched * point.voltage**2 / tuned,
@@ -143,11 +164,11 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
         memory=memory_energy / tuned,
         network=_network_energy(system, plan, work.traffic.of_step(division)) / tuned + links,
         host=jnp.zeros_like(total),
-        idle_wait=(waiting_power * waiting + chip.idle_power * time.host) / total - saved,
+        idle_wait=(waiting_power * waiting + chip.idle_power * time.host - slowed * between) / total - saved,
     )
     some = waiting > 0.0
     gated = jnp.where(some, saved * total / jnp.where(some, waiting, 1.0), 0.0)
-    levels = _power_levels(system, plan, power.chip, time, point, waiting_power - gated)
+    levels = _power_levels(system, plan, power.chip, time, point, waiting_power - gated - slowed, low_static)
     power = power._replace(idle_wait=power.idle_wait + levels.added)
     power = power._replace(host=system.host_power(power.chip, plan.coolant_temperature))
     return Step(
@@ -163,12 +184,18 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
 
 
 def _power_levels(
-    system: TrainingSystem, plan: TrainingPlan, drawn: Scalar, time: StepTime, point: OperatingPoint, waiting: Scalar
+    system: TrainingSystem,
+    plan: TrainingPlan,
+    drawn: Scalar,
+    time: StepTime,
+    point: OperatingPoint,
+    waiting: Scalar,
+    awake: Scalar,
 ) -> PowerLevels:
     """Levels between which the power of a chip alternates, none below the floor of the plan [definition].
 
     The working level is what leaves the mean power `drawn` [W] of the step, with the chip at its `waiting` power [W] in
-    bubbles, exposed gradient communication, fixed overhead and behind stragglers.
+    bubbles, exposed gradient communication, fixed overhead and behind stragglers, and `awake` [W] without kernels.
     """
     total, apart = time.total, time.bubble + time.data + time.overhead + time.straggler
     working = (drawn * total - waiting * apart) / (total - apart)
@@ -177,7 +204,7 @@ def _power_levels(
     return PowerLevels(
         working=jnp.maximum(working, floor),
         waiting=jnp.maximum(waiting, floor),
-        writing=jnp.maximum(point.static_power, floor),
+        writing=jnp.maximum(awake, floor),
         stopped=jnp.asarray(system.accelerator.idle_power),
         added=raised / total,
     )
@@ -204,7 +231,7 @@ def step_work(system: TrainingSystem, plan: TrainingPlan, batch: Numeric) -> Ste
     layer = layer_work(system, plan, division)
     memory = chip_memory(system, plan, division)
     traffic = traffic_of(system, plan, division, layer, memory)
-    load = chip_load(system, plan, layer)
+    load = chip_load(system, plan, layer).slowed(1.0 / system.software.saturation.utilization(batch))
     products = load.product_time(system.accelerator, 1.0)
     exposed = exposed_communication(system.software, plan.layout, traffic, products)
     return StepWork(division, layer, memory, traffic, exposed, load, head_time(system, plan, layer))
