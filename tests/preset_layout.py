@@ -76,8 +76,8 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
         "product_latency": "s",
         "alignment_exponent": "1",
         "unaligned_slowdown": "1",
-        "expert_tile": "1",
         "clock_switch_time": "s",
+        "expert_tile": "1",
     },
     "NearLimitAccelerator": {
         "landauer_multiple": "1",

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Scalar, p_norm, p_norm_excess
 from energymodel.performance.gradient_sharding import last_round_share
@@ -30,7 +31,7 @@ from energymodel.system.training_system import TrainingSystem
 from energymodel.system.work import Division, LayerWork, divide, layer_work
 
 
-def low_clock_share(waiting: Numeric, switch_time: Numeric) -> Scalar:
+def low_clock_share(waiting: Numeric, switch_time: Numeric) -> Float[Array, "..."]:
     """Share of a wait at a lower clock, `max(1 - 2 t_s / t, 0)` [definition].
 
     The end of a wait is known ahead, so that the clock is up again in time; the two switches take of the wait alone.
