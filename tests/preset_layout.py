@@ -25,6 +25,12 @@ _LINK: dict[str, str | tuple[str, ...]] = {
     "included_lanes": "1",
     "lane_price": "USD",
 }
+_SWITCH: dict[str, str | tuple[str, ...]] = {
+    "port_lanes": "1",
+    "switch_lanes": "1",
+    "uplink_lane_price": "USD",
+    "hop_latency": "s",
+}
 # Component -> field -> unit, or the components that may stand there. The fields of DESIGN 2 and of the task's list.
 COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
     "Accelerator": {
@@ -117,16 +123,18 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
     "Link": _LINK,
     "Network": {
         "link": ("Link",),
-        "topology": ("Ring", "Torus", "FatTree", "Dragonfly", "FullyConnected"),
+        "topology": ("Ring", "Torus", "FatTree", "RailOnly", "Dragonfly", "FullyConnected"),
         "hop_energy": "J/bit",
         "static_power": "W",
         "contention_exponent": "1",
         "switch_lane_power": "W",
         "switch_lane_price": "USD",
+        "bus_share": "1",
     },
-    "FatTree": {"radix": "1", "pod": "1", "oversubscription": "1", "port_lanes": "1"},
-    "Torus": {"dimensions": "1"},
-    "Dragonfly": {"routers_per_group": "1", "global_links": "1", "hosts_per_router": "1"},
+    "FatTree": {"radix": "1", "pod": "1", "oversubscription": "1", **_SWITCH},
+    "RailOnly": {"radix": "1", "pod": "1", "oversubscription": "1", **_SWITCH},
+    "Torus": {"dimensions": "1", "single_links": "1", "hop_latency": "s"},
+    "Dragonfly": {"routers_per_group": "1", "global_links": "1", "hosts_per_router": "1", **_SWITCH},
     "Transformer": {
         "layers": "1",
         "hidden": "1",

@@ -4,8 +4,7 @@ Node counts are floats, so that a design may vary them; the formulas are exact a
 A node is what a link of the network ends at: a port of a chip, or a block of chips that route among themselves.
 Hops are links on the shortest path; means are over all ordered pairs of nodes, including a node with itself.
 
-Shared arguments [1]: `radix` k, ports per switch; `routers_per_group` a, `global_links` h per router and
-`hosts_per_router` p.
+Shared argument: `radix` k, ports per switch [1].
 """
 
 from abc import abstractmethod
@@ -17,6 +16,7 @@ from jaxtyping import Array, Float
 from energymodel.numerics import Numeric, Real, real
 
 UNLIMITED = 1e12  # nodes: more than any network has; infinity would make gradients of quotients undefined
+TREE_SWITCHES = 5.0  # on the path through a fat tree of three tiers, whose latency is in that of a link
 
 
 def fat_tree_nodes(radix: Numeric) -> Float[Array, "..."]:
@@ -50,23 +50,33 @@ def tier_share(nodes: Numeric, capacity: Numeric) -> Float[Array, "..."]:
     return jnp.clip(jnp.asarray(nodes) / capacity - 1.0, 0.0, 1.0)
 
 
-def dragonfly_groups(routers_per_group: Numeric, global_links: Numeric) -> Float[Array, "..."]:
-    """Groups of the largest dragonfly, with one global link between any two, `g = a h + 1` [Kim et al. 2008, sec. 3.1].
+def chips_per_port(radix: Numeric, port_lanes: Numeric, switch_lanes: Numeric) -> Float[Array, "..."]:
+    """Ports of switch chips behind a port of a switch, `1 + 2 s(k w / W)` with `tier_share` s [derivation below].
 
-    **Returns:** groups [1].
+    A switch of more lanes than a chip has is itself a tree of chips: those at its ports have links up to others for as
+    many lanes as exceed a chip, so that a port has up to three ports of chips behind it, and three chips on its way.
+
+    **Arguments:**
+
+    - `port_lanes`: w, lanes of a port [1].
+    - `switch_lanes`: W, lanes of a switch chip [1], positive.
+
+    **Returns:** ports of chips per port [1], 1 to 3.
     """
-    return jnp.asarray(routers_per_group) * global_links + 1.0
+    return 1.0 + 2.0 * tier_share(jnp.asarray(radix) * port_lanes, switch_lanes)
 
 
-def dragonfly_nodes(
-    routers_per_group: Numeric, global_links: Numeric, hosts_per_router: Numeric
-) -> Float[Array, "..."]:
-    """Nodes of the largest dragonfly, `n = a p (a h + 1)` [Kim et al. 2008, sec. 3.1].
+def path_latency(hop_latency: Numeric, switches: Numeric) -> Float[Array, "..."]:
+    """Latency of a path beyond that of a tree of three tiers, `t_hop (S - 5)`; negative if shorter [definition].
 
-    **Returns:** nodes [1].
+    **Arguments:**
+
+    - `hop_latency`: of a switch on the way [s].
+    - `switches`: S on the path [1].
+
+    **Returns:** latency [s].
     """
-    a = jnp.asarray(routers_per_group)
-    return a * hosts_per_router * dragonfly_groups(a, global_links)
+    return jnp.asarray(hop_latency) * (jnp.asarray(switches) - TREE_SWITCHES)
 
 
 class AbstractTopology(eqx.Module):
@@ -100,13 +110,37 @@ class AbstractTopology(eqx.Module):
     def switch_ports(self, nodes: Numeric) -> Float[Array, "..."]:
         """Ports of switches in use per node; routers on chips have none [1]."""
 
-    @abstractmethod
     def domain(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Most neighboring nodes of full bandwidth: those below a tier that may be oversubscribed [1]."""
+        """Most neighboring nodes of full bandwidth, below a tier that may be oversubscribed; here any number [1]."""
+        return jnp.full_like(jnp.asarray(nodes), UNLIMITED)
 
-    @abstractmethod
     def uplink_ratio(self) -> Float[Array, "..."]:
         """Bandwidth of the nodes of a domain over that of its links to other domains, at least 1 [1]."""
+        return jnp.ones(())
+
+    def uplink_price(self, nodes: Numeric) -> Float[Array, "..."]:
+        """Price per node and lane of the cables and transceivers between switches [USD]."""
+        return jnp.zeros_like(jnp.asarray(nodes))
+
+    def added_latency(self, nodes: Numeric) -> Float[Array, "..."]:
+        """Latency of a path beyond that which the latency of a link includes; negative if it is shorter [s]."""
+        return jnp.zeros_like(jnp.asarray(nodes))
+
+    def forwarded(self) -> Float[Array, "..."]:
+        """Share of the traffic between chips of unlike places in their nodes that scale-up networks pass on [1]."""
+        return jnp.zeros(())
+
+    def ring_share(self, group: Numeric, nodes: Numeric) -> Float[Array, "..."]:
+        """Share of its bandwidth that a node has for rings over a group of nodes [1]."""
+        return jnp.ones_like(jnp.asarray(group) * nodes)
+
+    def spread_share(self, group: Numeric, nodes: Numeric) -> Float[Array, "..."]:
+        """Share of its bandwidth that a node has for even traffic to all others of a group of nodes [1]."""
+        return jnp.ones_like(jnp.asarray(group) * nodes)
+
+    def neighbor_share(self) -> Float[Array, "..."]:
+        """Share of its bandwidth that a node has for one other node [1]."""
+        return jnp.ones(())
 
 
 class Ring(AbstractTopology):
@@ -140,19 +174,17 @@ class Ring(AbstractTopology):
         """None [1]."""
         return jnp.zeros_like(jnp.asarray(nodes))
 
-    def domain(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Any number [1]."""
-        return jnp.full_like(jnp.asarray(nodes), UNLIMITED)
-
-    def uplink_ratio(self) -> Float[Array, "..."]:
-        """One [1]."""
-        return jnp.ones(())
-
 
 class Torus(AbstractTopology):
-    """Grid of d dimensions closed on itself, side `a = n^(1/d)` [Dally & Towles 2004, ch. 5]; exact for even a > 2."""
+    """Grid of d dimensions closed on itself, side `a = n^(1/d)` [Dally & Towles 2004, ch. 5]; exact for even a > 2.
+
+    With `single_links` = 1 a node's bandwidth is divided among its 2 d links, as that of a node without switches is:
+    traffic has those links alone that lead where it goes. With 0 it has all of them, wherever it goes.
+    """
 
     dimensions: Real = real("1")
+    single_links: Real = real("1", 0.0, doc="1 if traffic is bound by single links of a node, 0 by all together")
+    hop_latency: Real = real("s", 0.0, doc="of a router on the way")
 
     def side(self, nodes: Numeric) -> Float[Array, "..."]:
         """Nodes along one dimension, `a = n^(1/d)` [1]."""
@@ -186,13 +218,33 @@ class Torus(AbstractTopology):
         """None [1]."""
         return jnp.zeros_like(jnp.asarray(nodes))
 
-    def domain(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Any number [1]."""
-        return jnp.full_like(jnp.asarray(nodes), UNLIMITED)
+    def added_latency(self, nodes: Numeric) -> Float[Array, "..."]:
+        """That of more routers than a tree has switches [s]."""
+        return path_latency(self.hop_latency, self.mean_switches(nodes))
 
-    def uplink_ratio(self) -> Float[Array, "..."]:
-        """One [1]."""
-        return jnp.ones(())
+    def ring_share(self, group: Numeric, nodes: Numeric) -> Float[Array, "..."]:
+        """Dimensions that the group spans of all, `ln g / ln n`, and one of d at least [1]."""
+        g, n = jnp.maximum(jnp.asarray(group), 1.0), jnp.maximum(jnp.asarray(nodes), 2.0)
+        return self._bound(jnp.clip(jnp.log(g) / jnp.log(n), 1.0 / jnp.asarray(self.dimensions), 1.0))
+
+    def spread_share(self, group: Numeric, nodes: Numeric) -> Float[Array, "..."]:
+        """Links across the middle of the group, `2 c / (d a) (1 - 1 / g)` for a group of side `a = g^(1/d)` [1].
+
+        `c g / a` links of `1 / (2 d)` of a node's bandwidth each carry a quarter of what g nodes send; c is 1 for a
+        part of the torus, which is not closed on itself, and 2 for all of it.
+        """
+        g = jnp.maximum(jnp.asarray(group), 2.0)
+        closed = 1.0 + jnp.clip(2.0 * g / nodes - 1.0, 0.0, 1.0)
+        across = 2.0 * closed / (self.dimensions * self.side(g)) * (1.0 - 1.0 / g)
+        return self._bound(jnp.minimum(across, 1.0))
+
+    def neighbor_share(self) -> Float[Array, "..."]:
+        """One link of 2 d [1]."""
+        return self._bound(0.5 / jnp.asarray(self.dimensions))
+
+    def _bound(self, share: Numeric) -> Float[Array, "..."]:
+        """A share where single links bind, one where they do not."""
+        return 1.0 / (1.0 + self.single_links * (1.0 / jnp.asarray(share) - 1.0))
 
 
 class FatTree(AbstractTopology):
@@ -200,13 +252,17 @@ class FatTree(AbstractTopology):
 
     Up to k nodes share one switch. A leaf switch has k / 2 nodes and as many links up, and k^2 / 2 nodes (or a pod, if
     that is larger) need two tiers. Above, pods are joined by a third tier with one link for every o nodes. Between
-    the sizes that fill a tier, as much of the next one is built as is needed (`tier_share`). Valid up to k pods.
+    the sizes that fill a tier, as much of the next one is built as is needed (`tier_share`). Valid up to k pods. A
+    switch with more lanes than a chip is itself of several (`chips_per_port`).
     """
 
     radix: Real = real("1", 64.0, doc="ports of a switch")
     pod: Real = real("1", 1024.0, doc="nodes of a pod, among which bandwidth is full")
     oversubscription: Real = real("1", 1.0, doc="bandwidth of the nodes of a pod over that of its links upwards")
     port_lanes: Real = real("1", 4.0, doc="lanes of a port of a switch")
+    switch_lanes: Real = real("1", 256.0, doc="lanes of a switch chip; larger switches are made of several")
+    uplink_lane_price: Real = real("USD", 0.0, doc="of cable and transceivers between switches, per lane")
+    hop_latency: Real = real("s", 0.0, doc="of a switch chip on the way")
 
     def tiers(self, nodes: Numeric) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
         """Parts of the second and of the third tier that are built [1]."""
@@ -222,9 +278,14 @@ class FatTree(AbstractTopology):
         """Most nodes of three tiers, k pods: `k^3 / 4` for pods of k^2 / 4 nodes [1]."""
         return jnp.asarray(self.radix) * self.pod
 
+    @property
+    def chips_per_switch(self) -> Float[Array, "..."]:
+        """Switch chips on the way through a switch, and ports of chips per port [1]."""
+        return chips_per_port(self.radix, self.port_lanes, self.switch_lanes)
+
     def switches(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Switches, `n` times their ports per node over k: `5 k^2 / 4` for a full tree [1]."""
-        return jnp.asarray(nodes) * self.switch_ports(nodes) / self.radix
+        """Switches of k ports, `n (2 L - 1) / k` with L links per node: `5 k^2 / 4` for a full tree [1]."""
+        return jnp.asarray(nodes) * (2.0 * self.links_per_node(nodes) - 1.0) / self.radix
 
     def diameter(self, nodes: Numeric) -> Float[Array, "..."]:
         """Two within a switch, four through two tiers, six through three [1]."""
@@ -238,7 +299,7 @@ class FatTree(AbstractTopology):
 
     def mean_hops(self, nodes: Numeric) -> Float[Array, "..."]:
         """One link more than switches, none from a node to itself [1]."""
-        return self.mean_switches(nodes) + 1.0 - 2.0 / jnp.asarray(nodes)
+        return self._switches_passed(nodes) + 1.0 - 2.0 / jnp.asarray(nodes)
 
     def links_per_node(self, nodes: Numeric) -> Float[Array, "..."]:
         """Its own, one up from the leaf and `1 / o` up from the pod, where there are such tiers [1]."""
@@ -250,14 +311,26 @@ class FatTree(AbstractTopology):
         return jnp.asarray(chips) * lanes / self.port_lanes
 
     def mean_switches(self, nodes: Numeric) -> Float[Array, "..."]:
-        """One within a leaf, three within a pod, five above: `1 + 2 s_2 (1 - k / (2 n)) + 2 s_3 (1 - pod / n)` [1]."""
+        """One within a leaf, three within a pod, five above, each of one chip or several [1]."""
+        return self._switches_passed(nodes) * self.chips_per_switch
+
+    def _switches_passed(self, nodes: Numeric) -> Float[Array, "..."]:
+        """`1 + 2 s_2 (1 - k / (2 n)) + 2 s_3 (1 - pod / n)`."""
         second, third = self.tiers(nodes)
         n = jnp.asarray(nodes)
         return 1.0 + 2.0 * second * (1.0 - 0.5 * self.radix / n) + 2.0 * third * (1.0 - self.pod / n)
 
     def switch_ports(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Both ends of every link but the one at the node [1]."""
-        return 2.0 * self.links_per_node(nodes) - 1.0
+        """Both ends of every link but the one at the node, of one chip or several [1]."""
+        return (2.0 * self.links_per_node(nodes) - 1.0) * self.chips_per_switch
+
+    def uplink_price(self, nodes: Numeric) -> Float[Array, "..."]:
+        """That of all links but the one at the node [USD]."""
+        return (self.links_per_node(nodes) - 1.0) * self.uplink_lane_price
+
+    def added_latency(self, nodes: Numeric) -> Float[Array, "..."]:
+        """That of more or fewer switch chips than five [s]."""
+        return path_latency(self.hop_latency, self.mean_switches(nodes))
 
     def domain(self, nodes: Numeric) -> Float[Array, "..."]:
         """A pod where there are several, else all that two tiers hold [1]."""
@@ -266,75 +339,6 @@ class FatTree(AbstractTopology):
     def uplink_ratio(self) -> Float[Array, "..."]:
         """Oversubscription of the third tier, o [1]."""
         return jnp.asarray(self.oversubscription)
-
-
-class Dragonfly(AbstractTopology):
-    """Fully connected groups of fully connected routers [Kim et al. 2008].
-
-    The nodes fill `g = n / (a p)` groups, at most `a h + 1`, and all global links are spread evenly over the pairs
-    of groups in use: one per pair at full size, more below.
-    """
-
-    routers_per_group: Real = real("1")
-    global_links: Real = real("1", doc="per router")
-    hosts_per_router: Real = real("1")
-
-    def groups(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Groups in use, `g = n / (a p)` [1]."""
-        return jnp.asarray(nodes) / (self.routers_per_group * self.hosts_per_router)
-
-    def diameter(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Three from router to router (local, global, local), plus the links of the two hosts [1]."""
-        return jnp.full_like(jnp.asarray(nodes), 3.0)
-
-    def bisection_links(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Global links between the halves, `g^2 / 4 a h / (g - 1)`, which is `g^2 / 4` at full size [1].
-
-        Below two groups a node keeps its share of the cut of two groups: balanced dragonflies (a = 2 p = 2 h) have as
-        many local links across a group.
-        """
-        g = self.groups(nodes)
-        pairs = jnp.maximum(g, 2.0)
-        return 0.25 * g * pairs / (pairs - 1.0) * self.routers_per_group * self.global_links
-
-    def mean_hops(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Links from host to host on minimal routes, at most five [1].
-
-        Two to and from the hosts, one within a group, one global link and a local link on either side unless the
-        router owns the global one: `2 + (a-1)/(a g) + (g-1)/g (1 + 2 (a-1)/a) - 2/n`, with at least one group.
-        """
-        n, other = jnp.asarray(nodes), 1.0 - 1.0 / jnp.asarray(self.routers_per_group)
-        g = jnp.maximum(self.groups(nodes), 1.0)
-        return 2.0 + other / g + (1.0 - 1.0 / g) * (1.0 + 2.0 * other) - 2.0 / n
-
-    def links_per_node(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Its own and its share of the router's local and global links, `1 + (a - 1 + h) / (2 p)` [1]."""
-        shared = (self.routers_per_group - 1.0 + self.global_links) / (2.0 * self.hosts_per_router)
-        return jnp.full_like(jnp.asarray(nodes), 1.0) + shared
-
-    def node_count(self, chips: Numeric, blocks: Numeric, lanes: Numeric) -> Float[Array, "..."]:
-        """One for each chip [1]."""
-        return jnp.asarray(chips)
-
-    def mean_switches(self, nodes: Numeric) -> Float[Array, "..."]:
-        """One less than the links between two different nodes [1]."""
-        return self.mean_hops(nodes) + 2.0 / jnp.asarray(nodes) - 1.0
-
-    def switch_ports(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Those of a node's share of its router, `(p + a - 1 + h) / p` [1]."""
-        return (
-            (self.hosts_per_router + self.routers_per_group - 1.0 + self.global_links)
-            / self.hosts_per_router
-            * jnp.ones_like(jnp.asarray(nodes))
-        )
-
-    def domain(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Any number [1]."""
-        return jnp.full_like(jnp.asarray(nodes), UNLIMITED)
-
-    def uplink_ratio(self) -> Float[Array, "..."]:
-        """One [1]."""
-        return jnp.ones(())
 
 
 class FullyConnected(AbstractTopology):
@@ -367,11 +371,3 @@ class FullyConnected(AbstractTopology):
     def switch_ports(self, nodes: Numeric) -> Float[Array, "..."]:
         """One [1]."""
         return jnp.ones_like(jnp.asarray(nodes))
-
-    def domain(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Any number [1]."""
-        return jnp.full_like(jnp.asarray(nodes), UNLIMITED)
-
-    def uplink_ratio(self) -> Float[Array, "..."]:
-        """One [1]."""
-        return jnp.ones(())

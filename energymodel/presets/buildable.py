@@ -1,6 +1,10 @@
 """Can the network of a system be built, and does its chip have the formats in which the framework stores and sends?"""
 
+from collections.abc import Sequence
+
 from energymodel.errors import InputError
+from energymodel.performance.dragonfly import Dragonfly
+from energymodel.performance.rail_only import RailOnly
 from energymodel.performance.topology import FatTree
 from energymodel.system.cluster import Link
 from energymodel.system.formats import formats_of
@@ -30,14 +34,18 @@ def check_network(system: TrainingSystem, chips: float) -> None:
 
 
 def check_ports(system: TrainingSystem, chips: float) -> None:
-    """Check that a fat tree is of switches that exist, and has ports enough for the chips.
+    """Check that a fat tree, rails or a dragonfly are of switches that exist, and have ports enough for the chips.
 
     **Raises:** `InputError` that names the number and its range.
     """
     tree = system.network.topology
-    if not isinstance(tree, FatTree):
+    if isinstance(tree, Dragonfly):
+        _check_groups(tree, float(system.network_nodes(chips)), chips)
+    if not isinstance(tree, FatTree | RailOnly):
         return
     path = "system.network.topology"
+    if isinstance(tree, RailOnly) and float(system.node.chips) <= 1.0:
+        raise InputError(f"{path}: nodes of one chip have one rail, a fat tree. Take system.network.topology=fat-tree.")
     for name, least in ("radix", 2.0), ("pod", 1.0), ("oversubscription", 1.0):
         if (value := float(getattr(tree, name))) < least:
             raise InputError(f"{path}.{name}: {value:g} is less than {least:g}. Raise it.")
@@ -47,11 +55,51 @@ def check_ports(system: TrainingSystem, chips: float) -> None:
         )
     if float(tree.port_lanes) <= 0.0:
         raise InputError(f"{path}.port_lanes: {float(tree.port_lanes):g} is not positive. Give the lanes of a port.")
-    ports = float(system.network_nodes(chips))
+    ports, of_rail = float(system.network_nodes(chips)), " of each rail" if isinstance(tree, RailOnly) else ""
     if ports > float(tree.most_nodes) * (1.0 + WHOLE):
         raise InputError(
-            f"{path}: {chips:g} chips take {ports:g} ports, and three tiers of {float(tree.radix):g}-port switches "
-            f"have {float(tree.most_nodes):g}. Take fewer chips or lanes, a larger radix or a larger pod."
+            f"{path}: {chips:g} chips take {ports:g} ports{of_rail}, and three tiers of {float(tree.radix):g}-port "
+            f"switches have {float(tree.most_nodes):g}. Take fewer chips or lanes, a larger radix or a larger pod."
+        )
+    if (pod := float(tree.pod)) > radix**2 * (1.0 + WHOLE):
+        raise InputError(
+            f"{path}.pod: two tiers of {radix:g}-port switches join {0.5 * radix**2:g} nodes, or {radix**2:g} if those "
+            f"of the upper tier are twice as large, not {pod:g}. Lower it, or raise the radix."
+        )
+
+
+def check_pod(system: TrainingSystem, field: str, values: Sequence[float], where: str) -> None:
+    """Check that a pod which shall vary stays within two tiers of switches, or within its own size.
+
+    **Raises:** `InputError` that names the largest pod.
+    """
+    tree = system.network.topology
+    if field != "network.topology.pod" or not isinstance(tree, FatTree | RailOnly):
+        return
+    most = max(float(tree.pod), 0.5 * float(tree.radix) ** 2)
+    if max(values) > most * (1.0 + WHOLE):
+        raise InputError(
+            f"{where}: {max(values):g} nodes are more than {most:g}, which two tiers of {float(tree.radix):g}-port "
+            "switches join. Lower the end of the range."
+        )
+
+
+def _check_groups(dragonfly: Dragonfly, ports: float, chips: float) -> None:
+    """Check that a dragonfly has groups enough, and routers no more ports than switches have.
+
+    **Raises:** `InputError` that names the number and its range.
+    """
+    path = "system.network.topology"
+    if (radix := float(dragonfly.radix)) > LARGEST_RADIX:
+        raise InputError(
+            f"{path}: routers of {float(dragonfly.hosts_per_router):g} hosts, {float(dragonfly.routers_per_group):g} "
+            f"routers per group and {float(dragonfly.global_links):g} global links have {radix:g} ports, and no switch "
+            f"has more than {LARGEST_RADIX:g}. Lower one of them."
+        )
+    if ports > (most := float(dragonfly.most_nodes)) * (1.0 + WHOLE):
+        raise InputError(
+            f"{path}: {chips:g} chips take {ports:g} ports, and the largest dragonfly of these routers has {most:g}. "
+            "Take fewer chips or lanes, or raise global_links, routers_per_group or hosts_per_router."
         )
 
 

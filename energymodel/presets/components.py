@@ -16,7 +16,10 @@ from energymodel.learning.critical_batch import AbstractCriticalBatch
 from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.loss_law import AbstractLossLaw
 from energymodel.learning.recipe import LearningRate, Optimizer, Recipe
+from energymodel.performance.dragonfly import Dragonfly as Dragonfly  # known by its name
+from energymodel.performance.rail_only import RailOnly as RailOnly
 from energymodel.performance.reliability import Reliability
+from energymodel.performance.topology import AbstractTopology
 from energymodel.performance.workload import Transformer
 from energymodel.physics.cooling import InletClass
 from energymodel.physics.weather import Weather
@@ -35,6 +38,7 @@ CATEGORY_OF: dict[type, str] = {
     Accelerator: "hardware",
     Node: "nodes",
     Network: "networks",
+    AbstractTopology: "topologies",
     Software: "software",
     Transformer: "models",
     AbstractChipDesign: "designs",

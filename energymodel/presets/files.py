@@ -18,6 +18,7 @@ CATEGORIES = {
     "designs": "designs of accelerators",
     "nodes": "nodes",
     "networks": "networks between nodes",
+    "topologies": "topologies of networks between nodes",
     "software": "training frameworks",
     "facilities": "data centers",
     "weather": "weather of places",

@@ -15,7 +15,7 @@ from energymodel.learning.data_set import LimitedData
 from energymodel.physics.cooling import Cooling
 from energymodel.physics.limits import landauer_energy
 from energymodel.presets.attention_shape import ATTENTION_SHAPE, check_attention_shape
-from energymodel.presets.buildable import check_bytes, check_network, check_ports
+from energymodel.presets.buildable import check_bytes, check_network, check_pod, check_ports
 from energymodel.presets.clock_scale import ClockScale
 from energymodel.presets.ranges import check_number
 from energymodel.system.evaluate import learning_of, parameters_in_loss
@@ -143,6 +143,7 @@ def check_values(
         name = path.removeprefix("plan.layout.")
         check_formats(system.accelerator, {name: max(values)}, where.removesuffix(f".{name}"))
     if root == "system":
+        check_pod(system, field, values, where)
         for value in dict.fromkeys((min(values), max(values))):
             _check_changed(system, plan, field, value, where)
     if path == "plan.chips":

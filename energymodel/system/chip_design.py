@@ -107,8 +107,11 @@ class AbstractChipDesign(eqx.Module):
         return 1.0
 
     @abc.abstractmethod
-    def build(self, reference: Accelerator, link_rate: Numeric) -> DesignedChip:
-        """The accelerator that the design makes of a reference, whose links have a line rate [B/s]."""
+    def build(self, reference: Accelerator, link_rate: Numeric, width: Numeric = 1.0) -> DesignedChip:
+        """The accelerator that the design makes of a reference, whose links have a line rate [B/s].
+
+        A node whose links have `width` times the lanes of the reference has them on the dies, too.
+        """
 
 
 class CatalogChip(AbstractChipDesign):
@@ -119,10 +122,10 @@ class CatalogChip(AbstractChipDesign):
         """True."""
         return True
 
-    def build(self, reference: Accelerator, link_rate: Numeric) -> DesignedChip:
+    def build(self, reference: Accelerator, link_rate: Numeric, width: Numeric = 1.0) -> DesignedChip:
         """The reference."""
         del link_rate
-        return DesignedChip(reference, 1.0, 0.0)
+        return DesignedChip(reference, width, 0.0)
 
 
 class ScaledChip(AbstractChipDesign):
@@ -148,7 +151,7 @@ class ScaledChip(AbstractChipDesign):
         """Worth of a parameter in numbers of so many bits, over one in 16 bits [1]."""
         return quantized_parameters(self.number_bits, self.number_bits) / quantized_parameters(WIDE, WIDE)
 
-    def build(self, reference: Accelerator, link_rate: Numeric) -> DesignedChip:
+    def build(self, reference: Accelerator, link_rate: Numeric, width: Numeric = 1.0) -> DesignedChip:
         """The accelerator by the laws of docs/hardware.md, "A chip as a design"."""
         chip, own, cost, g = reference, self.technology, self.cost, jnp.asarray(self.generations)
         temperature = chip.leakage.reference_temperature
@@ -162,7 +165,8 @@ class ScaledChip(AbstractChipDesign):
         capacity = chip.memory_capacity * self.memory_stacks * own.memory_size**g
         # Interfaces keep their area while their rate grows with the generations.
         interfaces = own.interface_area * chip.memory_bandwidth * self.memory_stacks
-        links = own.link_area * jnp.asarray(link_rate) * self.link_lanes
+        lanes = self.link_lanes * jnp.asarray(width)
+        links = own.link_area * jnp.asarray(link_rate) * lanes
         compute = self._compute(chip, die, of_cache + interfaces + links)
         today = own.interface_area * chip.memory_bandwidth + own.link_area * jnp.asarray(link_rate)
         all_compute = self._compute(chip, chip.die_area, own.sram.area(chip.cache_size) + today)
@@ -228,9 +232,7 @@ class ScaledChip(AbstractChipDesign):
         built = eqx.tree_at(lambda one: tuple(getattr(one, name) for name in names), chip, tuple(values.values()))
         bit_rate = chip.bits_per_flop * narrow * chip.gemm_efficiency * wide_peak
         return DesignedChip(
-            accelerator=built,
-            lanes=self.link_lanes,
-            error_rate=own.corruption * noise_error_rate(bit_rate, self.error_margin),
+            accelerator=built, lanes=lanes, error_rate=own.corruption * noise_error_rate(bit_rate, self.error_margin)
         )
 
     def _compute(self, chip: Accelerator, die: Numeric, taken: Numeric) -> Float[Array, "..."]:

@@ -12,6 +12,7 @@ from energymodel.performance.saturation import AbstractSaturation, KernelSaturat
 from energymodel.performance.topology import AbstractTopology
 from energymodel.physics.flow import server_fan_power
 
+UNLIMITED = 1e21  # B/s: more than any link has
 HALF_CROSSING = 0.5  # of uniform random traffic, half of the messages cross the bisection
 
 
@@ -56,16 +57,32 @@ class Network(eqx.Module):
     contention_exponent: Real = real("1")
     switch_lane_power: Real = real("W", 0.0, doc="of a lane of a switch port with its transceiver, at rest or in use")
     switch_lane_price: Real = real("USD", 0.0, doc="of a lane of a switch port with its transceiver")
+    bus_share: Real = real("1", 0.0, doc="of the bandwidth to the host that a link may take; 0 if it passes no bus")
 
     def nodes_of(self, chips: Numeric, blocks: Numeric) -> Float[Array, "..."]:
         """Nodes of the topology for so many chips in so many blocks that share a scale-up network [1]."""
         return self.topology.node_count(chips, blocks, self.link.lanes)
 
-    def bandwidth(self, nodes: Numeric) -> Float[Array, "..."]:
+    def injection(self, host_bandwidth: Numeric) -> Float[Array, "..."]:
+        """Bandwidth of a chip into the network: of its link, or of the bus of its host if it passes that [B/s]."""
+        over_bus = jnp.asarray(self.bus_share) > 0.0
+        bus = jnp.where(over_bus, jnp.asarray(host_bandwidth) * self.bus_share, UNLIMITED)
+        return jnp.minimum(self.link.bandwidth(), bus)
+
+    def uplink_ratio(self, host_bandwidth: Numeric) -> Float[Array, "..."]:
+        """Bandwidth of the chips of a domain over that of its links to other domains, at least 1 [1]."""
+        used = self.injection(host_bandwidth) / self.link.bandwidth()
+        return jnp.maximum(self.topology.uplink_ratio() * used, 1.0)
+
+    def bandwidth(self, nodes: Numeric, host_bandwidth: Numeric = UNLIMITED) -> Float[Array, "..."]:
         """Bandwidth that the topology sustains per chip and direction within a domain [B/s]."""
-        injection, within = self.link.bandwidth(), jnp.minimum(nodes, self.topology.domain(nodes))
+        injection, within = self.injection(host_bandwidth), jnp.minimum(nodes, self.topology.domain(nodes))
         bisection = self.topology.bisection_links(within)
         return contended_bandwidth(injection, bisection, injection, within, self.contention_exponent, HALF_CROSSING)
+
+    def latency(self, nodes: Numeric) -> Float[Array, "..."]:
+        """Latency of a message between chips of different nodes [s]."""
+        return self.link.latency + self.topology.added_latency(nodes)
 
     def energy_per_bit(self, nodes: Numeric) -> Float[Array, "..."]:
         """Energy from chip to chip, `2 e_link + S e_hop`, with S the mean number of switches [J/bit]."""
@@ -77,9 +94,10 @@ class Network(eqx.Module):
         return self.static_power + self.link.power() + self.link.lanes * ports * self.switch_lane_power
 
     def price(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Price per chip of links and switch ports, `w_extra c + w n_port c_switch` [USD]."""
+        """Price per chip of links, ports and cables of switches, `w_extra c + w (n_port c_switch + c_up)` [USD]."""
+        between = self.topology.uplink_price(nodes)
         ports = self.topology.switch_ports(nodes)
-        return self.link.price() + self.link.lanes * ports * self.switch_lane_price
+        return self.link.price() + self.link.lanes * (ports * self.switch_lane_price + between)
 
 
 class Software(eqx.Module):

@@ -22,9 +22,10 @@ class DesignedRun(NamedTuple):
 def as_designed(system: TrainingSystem, plan: TrainingPlan) -> DesignedRun:
     """The system with the accelerator that its design makes, and the plan with the power cap of that [definition].
 
-    Links within a node get the lanes of the design, supplies grow with the power of chip and host, the power cap [W]
-    keeps its share of the rated power. Power and price of lanes that chip and node include are not credited where the
-    design does without them. Errors by thermal noise add to the failures.
+    Links within a node get the lanes of the design; lanes beyond those of the reference (`included_lanes`) take area as
+    those of the design do, since they are lanes of the same die. Supplies grow with the power of chip and host, the
+    power cap [W] keeps its share of the rated power. Power and price of lanes that chip and node include are not
+    credited where the design does without them. Errors by thermal noise add to the failures.
 
     **Returns:** system and plan [SI]; the same ones where the accelerator is one of the catalog.
     """
@@ -33,12 +34,13 @@ def as_designed(system: TrainingSystem, plan: TrainingPlan) -> DesignedRun:
         return DesignedRun(system, plan)
     chip, node, facility = system.accelerator, system.node, system.facility
     link = node.scale_up
-    built = design.build(chip, link.lanes * link.lane_bandwidth)
+    own_lanes = jnp.where(jnp.asarray(link.included_lanes) > 0.0, link.included_lanes, link.lanes)
+    built = design.build(chip, own_lanes * link.lane_bandwidth, link.lanes / own_lanes)
     host = node.overhead_power / node.chips
     larger = (built.accelerator.rated_power + host) / (chip.rated_power + host)
     failures = 1.0 / system.reliability.chip_mtbf + built.error_rate
     ratings = tuple(getattr(facility, name).rated_power * larger for name in SUPPLIES)
-    lanes = link.lanes * built.lanes
+    lanes = own_lanes * built.lanes
     new_system = eqx.tree_at(
         lambda one: (
             one.accelerator,

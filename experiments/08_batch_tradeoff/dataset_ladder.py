@@ -90,6 +90,7 @@ def run(tokens: float, hardware: str, fewest: bool) -> tuple[Scenario, float]:
         # 64-port switches end at 65,536 chips; three tiers of 102.4 Tbit/s switches connect four million.
         "system.network.topology.pod": 2**14,
         "system.network.topology.radix": 256,
+        "system.network.topology.switch_lanes": 1024,
     }
     system = em.load_scenario(BASE, changes).system
     parameters = float(system.workload.parameters)

@@ -3,14 +3,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from energymodel.performance.dragonfly import Dragonfly, dragonfly_groups, dragonfly_nodes
 from energymodel.performance.topology import (
-    Dragonfly,
     FatTree,
     FullyConnected,
     Ring,
     Torus,
-    dragonfly_groups,
-    dragonfly_nodes,
     fat_tree_nodes,
     fat_tree_switches,
     tier_share,

@@ -18,6 +18,9 @@ DEFINED = {
     "replacement_time",
     "write_time",
     "absorbed_overhead",
+    "hop_latency",
+    "uplink_lane_price",
+    "single_links",
     "bits_per_flop",
     "blend_time",
     "blend_width",
@@ -51,6 +54,10 @@ DISTRIBUTION = re.compile(
 
 # Fields that may be zero; all others are positive.
 ZERO_ALLOWED = {
+    "bus_share",
+    "hop_latency",
+    "single_links",
+    "uplink_lane_price",
     "energy",
     "power",
     "lane_power",
@@ -93,6 +100,8 @@ ZERO_ALLOWED = {
     "work_fraction",
 }
 FRACTIONS = {
+    "bus_share",
+    "single_links",
     "local_layers",
     "parallel_block",
     "floor",
@@ -120,6 +129,7 @@ FOLDERS = {
     "hardware": {"Accelerator", "NearLimitAccelerator"},
     "nodes": {"Node"},
     "networks": {"Network"},
+    "topologies": {"FatTree", "RailOnly", "Dragonfly", "Torus"},
     "models": {"Transformer"},
     "facilities": {"Facility"},
     "weather": {"Weather"},
@@ -261,7 +271,8 @@ CLASSES = {
     "Link": "energymodel.performance.network",
     "FatTree": "energymodel.performance.topology",
     "Torus": "energymodel.performance.topology",
-    "Dragonfly": "energymodel.performance.topology",
+    "RailOnly": "energymodel.performance.rail_only",
+    "Dragonfly": "energymodel.performance.dragonfly",
     "Transformer": "energymodel.performance.workload",
     "Regulator": "energymodel.physics.delivery",
     "Distribution": "energymodel.physics.delivery",

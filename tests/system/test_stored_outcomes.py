@@ -38,6 +38,9 @@ DEGREES = {
     "system.accelerator.peak_flops_fp4": (2e15, 4e15),  # of chips that lack it 0, which leaves no other time to see
     "system.software.bucket_size": (1e8, 1e9),
     "system.software.microbatch_time": (0.0, 1e-3),
+    "system.network.topology.hop_latency": (0.0,),  # tests/system/test_topology_choices.py
+    "system.network.topology.uplink_lane_price": (0.0,),
+    "system.network.topology.switch_lanes": (256.0,),
 }
 
 

@@ -1,0 +1,219 @@
+"""What do fat tree, rails, dragonfly and torus cost and carry, by hand and in a whole run?"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from energymodel.errors import InputError
+from energymodel.performance.collectives import CollectiveLibrary
+from energymodel.performance.dragonfly import Dragonfly
+from energymodel.performance.rail_only import RailOnly
+from energymodel.performance.topology import AbstractTopology, FatTree, Torus
+from energymodel.presets.scenario import load_scenario
+from energymodel.system.designed import as_designed
+from energymodel.system.fabric import fabric_of
+
+LARGE, MIXTURE = "llama-3.1-405b-h100", "deepseek-v3-h800"
+TOPOLOGY = "system.network.topology"
+PORT, CABLE = 168.0, 330.0  # USD per lane
+
+
+def loaded(name, topology=None, scenario=LARGE, **more):
+    own = {} if topology is None else {TOPOLOGY: topology}
+    return load_scenario(scenario, {**own, **{f"{TOPOLOGY}.{field}": value for field, value in more.items()}} | name)
+
+
+def fabric(scenario):
+    return fabric_of(scenario.system, scenario.plan)._replace(library=CollectiveLibrary())
+
+
+def test_a_fat_tree_by_name_is_that_of_today_apart_from_its_cables(run):
+    """Without oversubscription, with cables that cost nothing and a latency that does not count switches."""
+    today = loaded({}, oversubscription=1, pod=1024)
+    named = loaded({}, "fat-tree", uplink_lane_price="0 USD", hop_latency="0 s")
+    for one, other in zip(*(jax.tree.leaves(run(each.system, each.plan)) for each in (today, named)), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("topology", "more", "ports", "links"),
+    [
+        # 16,384 ports: three tiers up to 64 pods of 1,024; five switch ports and two links between switches a chip.
+        ("fat-tree", {}, 5.0, 2.0),
+        # 128 ports of 200 Gbit/s: 32,768 ports, beyond the 8,192 of two tiers: the same in twice as many half as wide.
+        ("fat-tree", {"radix": 128, "port_lanes": 2, "pod": 4096}, 5.0, 2.0),
+        # Chassis of 128 ports of 400 Gbit/s: 8,192 ports of two tiers, and three switch chips in each switch.
+        ("fat-tree", {"radix": 128, "pod": 4096}, 15.0, 2.0),
+        # Rails of 2,048 ports, which two tiers of 64-port switches just hold.
+        ("rail-only", {}, 3.0, 1.0),
+        # Rails of 4,096 ports of 200 Gbit/s: two tiers of 128-port switches hold twice as many.
+        ("rail-only", {"radix": 128, "port_lanes": 2}, 3.0, 1.0),
+        # Routers of 63 ports for 16 hosts; 47 links of a router are half its own and belong to 16 hosts.
+        ("dragonfly", {}, 63.0 / 16.0, 47.0 / 32.0),
+        ("torus", {}, 0.0, 0.0),
+    ],
+)
+def test_price_and_power_per_chip_are_those_counted_by_hand(topology, more, ports, links):
+    system = loaded({}, topology, **more).system
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(system.links_price(16384.0), 4.0 * (ports * PORT + links * CABLE), rtol=1e-12)
+        np.testing.assert_allclose(system.links_power(16384.0), 4.0 * ports * 4.58, rtol=1e-12)
+
+
+def test_one_switch_per_rail_needs_no_links_between_switches():
+    rails = loaded({}, "rail-only").system
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(rails.links_price(512.0), 4.0 * PORT)  # 64 nodes of 8 chips
+        np.testing.assert_allclose(rails.network_nodes(512.0), 64.0)
+        assert float(FatTree().switches(16384.0)) == 1280.0
+        assert float(RailOnly().rail.switches(2048.0) * 8.0) == 768.0  # two tiers: 64 + 32 of each rail
+
+
+def test_traffic_across_rails_passes_the_network_within_the_node():
+    with jax.enable_x64(True):
+        rails, tree = (fabric(loaded({}, one, hop_latency="0 s")) for one in ("rail-only", "fat-tree"))
+        size, ranks, nodes = 1e9, 64.0, 8.0
+        one, other = (f.all_to_all(ranks, 1.0, size) for f in (rails, tree))
+        far = (1.0 - 1.0 / nodes) * size
+        messages = 7.0 / 8.0 * (nodes - 1.0) * float(rails.inner_latency)
+        np.testing.assert_allclose(
+            one.time - other.time, 7.0 / 8.0 * far / float(rails.inner_bandwidth) + messages, rtol=1e-6
+        )
+        np.testing.assert_allclose(one.inner_bytes - other.inner_bytes, 7.0 / 8.0 * far)
+        np.testing.assert_allclose(one.outer_bytes, other.outer_bytes)
+        # A chip of each node: one rail. Tokens that go to each node once are passed on there on any network.
+        for stride, once in (8.0, 0.0), (1.0, 1.0):
+            times = [float(f.all_to_all(ranks, stride, size, copies=8.0, once=once).time) for f in (rails, tree)]
+            np.testing.assert_allclose(*times, rtol=1e-12)
+        ring = [float(f.all_reduce(128.0, 1.0, size, fused=1.0).time) for f in (rails, tree)]
+        np.testing.assert_allclose(*ring, rtol=1e-12)
+
+
+def test_a_mixture_pays_for_rails_unless_tokens_go_to_each_node_once(run):
+    once, each = {}, {"system.software.node_dispatch": 0.0}
+    times = {
+        (name, str(more)): float(run(one.system, one.plan).step_time.total)
+        for more in (once, each)
+        for name in ("fat-tree", "rail-only")
+        for one in (loaded(more, name, MIXTURE),)
+    }
+    np.testing.assert_allclose(times["rail-only", str(once)], times["fat-tree", str(once)], rtol=1e-4)
+    assert times["rail-only", str(each)] > 1.05 * times["fat-tree", str(each)]
+
+
+def test_oversubscription_acts_on_what_leaves_a_pod_of_a_rail():
+    with jax.enable_x64(True):
+        narrow, full = (fabric(loaded({}, "rail-only", pod=512, radix=32, oversubscription=o)) for o in (4, 1))
+        np.testing.assert_allclose([narrow.domain, narrow.ratio], [4096.0, 4.0])  # 512 nodes of 8 chips
+        size = 1e9
+        inside = [float(f.all_to_all(512.0, 8.0, size).time) for f in (narrow, full)]
+        outside = [float(f.all_to_all(2048.0, 8.0, size).time) for f in (narrow, full)]
+    np.testing.assert_allclose(*inside, rtol=1e-12)
+    more = (4.0 * (1.0 - 512.0 / 2048.0) - (1.0 - 1.0 / 2048.0)) * size / float(full.outer_bandwidth)
+    np.testing.assert_allclose(outside[0] - outside[1], more, rtol=1e-9)
+
+
+def test_a_torus_has_only_the_links_that_lead_there():
+    torus, all_links = Torus(dimensions=3, single_links=1), Torus(dimensions=3)
+    with jax.enable_x64(True):
+        # 16 x 16 x 16: 512 links of a sixth of a node's bandwidth carry a quarter of what 4,096 nodes send.
+        np.testing.assert_allclose(torus.spread_share(4096.0, 4096.0), 512 / 6 / 1024 * (1 - 1 / 4096), rtol=1e-12)
+        # 4 x 4 x 4 of them: 16 links, a quarter of what 64 nodes send.
+        np.testing.assert_allclose(torus.spread_share(64.0, 4096.0), 16 / 6 / 16 * (1 - 1 / 64), rtol=1e-12)
+        np.testing.assert_allclose([torus.ring_share(g, 4096.0) for g in (4096.0, 256.0, 2.0)], [1, 2 / 3, 1 / 3])
+        np.testing.assert_allclose(torus.neighbor_share(), 1 / 6)
+        for share in (all_links.spread_share(64.0, 4096.0), all_links.ring_share(2.0, 64.0)):
+            np.testing.assert_allclose(share, 1.0)
+
+
+@pytest.mark.parametrize(
+    "topology",
+    [
+        FatTree(radix=48, pod=512, oversubscription=3, hop_latency=2e-7, uplink_lane_price=330),
+        RailOnly(radix=72, pod=512, oversubscription=3, hop_latency=2e-7, uplink_lane_price=330),
+        Dragonfly(30, 14, 15, hop_latency=2e-7, uplink_lane_price=330),
+        Torus(dimensions=3, single_links=0.7, hop_latency=2e-7),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_gradients_are_those_of_differences(topology):
+    """Of price, power and times of collectives, by each number of the topology and by the lanes."""
+    scenario = load_scenario(LARGE)
+
+    def everything(topology, lanes):
+        system = eqx.tree_at(
+            lambda one: (one.network.topology, one.network.link.lanes),
+            scenario.system,
+            (topology, lanes),
+            is_leaf=lambda one: isinstance(one, AbstractTopology),
+        )
+        found = fabric_of(system, scenario.plan)
+        times = (
+            found.all_to_all(64.0, 1.0, 1e9).time
+            + found.all_reduce(512.0, 8.0, 1e9, fused=1.0, pipeline=4.0).time
+            + found.ring_pass(16.0, 8.0, 1e8).time
+        )
+        return system.links_price(5000.0) / 1e3 + system.links_power(5000.0) / 1e2 + 10.0 * times
+
+    with jax.enable_x64(True):
+        given = (jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float64), topology), jnp.asarray(4.3))
+        leaves, structure = jax.tree.flatten(given)
+        slopes = jax.tree.leaves(jax.jit(jax.grad(everything, argnums=(0, 1)))(*given))
+        value = jax.jit(everything)
+        for place, leaf in enumerate(leaves):
+            step = 1e-5 * float(leaf)
+            ends = [
+                value(*jax.tree.unflatten(structure, [*leaves[:place], leaf + sign * step, *leaves[place + 1 :]]))
+                for sign in (1.0, -1.0)
+            ]
+            np.testing.assert_allclose(slopes[place], float(ends[0] - ends[1]) / (2.0 * step), rtol=1e-4, atol=1e-9)
+    assert sum(abs(float(slope)) > 0.0 for slope in slopes) >= 3
+
+
+def test_a_link_is_no_wider_than_the_bus_of_its_host():
+    with jax.enable_x64(True):
+        rates = [float(fabric(loaded({"system.network.link.lanes": lanes})).outer_bandwidth) for lanes in (4, 5, 6, 16)]
+    assert rates[0] < rates[1] < rates[2]
+    assert rates[3] == rates[2] <= 0.9 * 64e9
+
+
+def test_added_lanes_of_a_designed_chip_take_area_wherever_they_are_stated():
+    with jax.enable_x64(True):
+        found = []
+        for change in {"system.node.scale_up.lanes": 36}, {"system.chip_design.link_lanes": 2}:
+            scenario = load_scenario(LARGE, {"system.chip_design": "scaled", **change})
+            built = _designed(scenario)
+            found.append((built.accelerator.peak_flops, built.node.scale_up.lanes, built.accelerator.price))
+        np.testing.assert_allclose(*found, rtol=1e-12)
+        own = _designed(load_scenario(LARGE, {"system.chip_design": "scaled"}))
+    assert found[0][0] < own.accelerator.peak_flops
+
+
+def _designed(scenario):
+    return as_designed(scenario.system, scenario.plan).system
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({TOPOLOGY: "rail-onyl"}, ["rail-onyl", "rail-only"]),
+        ({TOPOLOGY: "rail-only", f"{TOPOLOGY}.radix": 16, f"{TOPOLOGY}.pod": 64}, ["2048 ports of each rail"]),
+        ({TOPOLOGY: "rail-only", f"{TOPOLOGY}.radix": 16}, ["pod", "256", "1024"]),
+        ({TOPOLOGY: "rail-only", "system.node.chips": 1}, ["nodes of one chip", "fat-tree"]),
+        ({TOPOLOGY: "dragonfly", f"{TOPOLOGY}.hosts_per_router": 1, f"{TOPOLOGY}.global_links": 4}, ["4128", "16384"]),
+        ({TOPOLOGY: "dragonfly", f"{TOPOLOGY}.routers_per_group": 2000}, ["2031 ports", "1024"]),
+        ({TOPOLOGY: "torus", f"{TOPOLOGY}.single_links": 2}, ["single_links"]),
+    ],
+)
+def test_topologies_that_cannot_be_built_are_refused(changes, words):
+    with pytest.raises(InputError) as refused:
+        load_scenario(LARGE, changes)
+    assert all(word in str(refused.value) for word in words), refused.value
+
+
+def test_a_pod_does_not_grow_for_free():
+    scenario = load_scenario(LARGE)
+    with pytest.raises(InputError, match="4096 nodes are more than 3072"):
+        scenario.with_question(vary={f"{TOPOLOGY}.pod": (1024, 4096)})
