@@ -186,6 +186,8 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
         "weather": ("Weather",),
         "inlet": ("InletClass",),
         "coil_approach": "K",
+        "chiller_capacity": "W",
+        "chiller_price": "USD/W",
     },
     "CoolingTower": {"approach": "K", "work_fraction": "1", "evaporated_share": "1", "makeup": "1"},
     "DryCooler": {"approach": "K", "work_fraction": "1"},

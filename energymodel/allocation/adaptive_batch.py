@@ -29,7 +29,7 @@ from energymodel.performance.parallelism import data_parallel_degree
 from energymodel.presets.question import TOKENS
 from energymodel.presets.scenario import Scenario
 from energymodel.solver import RESULTS, Solution, SolverOptions, Values, minimize_first_order, minimize_many
-from energymodel.system.evaluate import evaluate, evaluate_once, learning_of, parameters_in_loss
+from energymodel.system.evaluate import evaluate, evaluate_once, learning_of, money_until, parameters_in_loss
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import limited_values, log_objective, objective_value, parse_objective
 from energymodel.system.plan import TrainingPlan
@@ -313,7 +313,7 @@ def _lagrangian(
     values = {
         "energy": energy,
         "time": time,
-        "money": market.price.cost(chip.price, plan.chips, time, energy, outcome.power_peak),
+        "money": money_until(system, plan, outcome, time, energy),
         "carbon": market.carbon.operational(energy) + market.carbon.embodied(chip.embodied_carbon, plan.chips, time),
     }
     weights = {name: target.powers.get(name, 0.0) + prices.get(name, 0.0) for name in values}

@@ -136,6 +136,7 @@ def broken_limits(scenario: "Scenario", outcome: "TrainingOutcome") -> list[str]
     flux = float(outcome.power_busy) / float(system.accelerator.die_area)
     ramp = float(outcome.power_busy) / float(system.accelerator.heat_capacity)
     raised = format_quantity(peak, "W")
+    chilled = format_quantity(float(outcome.chilled_heat) / float(plan.chips), "W")
     coolant, inlet = float(plan.coolant_temperature), system.facility.cooling.inlet
     limits = {  # value, limit, unit, next step
         "facility_power": (
@@ -161,6 +162,11 @@ def broken_limits(scenario: "Scenario", outcome: "TrainingOutcome") -> list[str]
         "ramp": (
             *(ramp, float(system.facility.ramp_limit), "K/s"),
             "Lower plan.power_cap, or raise system.facility.ramp_limit.",
+        ),
+        "chillers": (
+            *(float(outcome.chilled_heat), float(system.facility.cooling.chiller_capacity) * float(plan.chips), "W"),
+            f"Raise system.facility.cooling.chiller_capacity to {chilled} per chip, raise plan.coolant_temperature, or "
+            "lower plan.power_cap or plan.clock.",
         ),
         "power_swing": (
             *(float(outcome.power_swing), float(system.facility.swing_limit), "W"),

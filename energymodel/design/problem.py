@@ -108,8 +108,9 @@ class Formulation:
         return system, plan
 
     def coordinate(self, path: str, value: Any) -> Any:
-        """Coordinate of a variable at a value."""
-        return value if path in self.affine else np.log(value)
+        """Coordinate of a variable at a value; minus infinity for a part that is left out, whose exponential is 0."""
+        with np.errstate(divide="ignore"):
+            return value if path in self.affine else np.log(value)
 
 
 def row_of_objective(minimize: str) -> str:

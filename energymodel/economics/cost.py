@@ -130,6 +130,7 @@ class AbstractPrice(eqx.Module):
         energy: Numeric,
         power: Numeric,
         link_price: Numeric = 0.0,
+        plant_price: Numeric = 0.0,
     ) -> Float[Array, "..."]:
         """Cost of a run.
 
@@ -141,6 +142,7 @@ class AbstractPrice(eqx.Module):
         - `energy`: energy of the facility over that time [J].
         - `power`: peak power that the facility must provide [W].
         - `link_price`: purchase price per chip of the links and switch ports that the chip does not include [USD].
+        - `plant_price`: purchase price per chip of what the building has beyond its price per watt [USD].
 
         **Returns:** cost [USD].
         """
@@ -149,8 +151,8 @@ class AbstractPrice(eqx.Module):
 class OwnedPrice(AbstractPrice):
     """Owned chips in an owned facility: capital with interest, energy, demand charge, and the value of time.
 
-    `C = t [n (C_chip m + C_link) CRF/(year u) + d P + C_W P CRF_f/(year u) + v_t] + p_e E`; chips, links and
-    facility share the utilization u.
+    `C = t [n (C_chip m + C_link) CRF/(year u) + d P + (C_W P + n C_plant) CRF_f/(year u) + v_t] + p_e E`; chips, links
+    and facility share the utilization u.
     """
 
     server_multiplier: Real = real("1", doc="price of the server with the chip, per price of the chip")
@@ -171,12 +173,13 @@ class OwnedPrice(AbstractPrice):
         energy: Numeric,
         power: Numeric,
         link_price: Numeric = 0.0,
+        plant_price: Numeric = 0.0,
     ) -> Float[Array, "..."]:
         """See `AbstractPrice.cost`."""
         server_price = (jnp.asarray(chip_price) * self.server_multiplier + link_price) * chips
         hardware = capital_rate(server_price, self.interest_rate, self.life, self.utilization) * time
-        plant_price = jnp.asarray(self.facility_price) * power
-        plant = capital_rate(plant_price, self.interest_rate, self.facility_life, self.utilization) * time
+        building = jnp.asarray(self.facility_price) * power + jnp.asarray(plant_price) * chips
+        plant = capital_rate(building, self.interest_rate, self.facility_life, self.utilization) * time
         supply = electricity_cost(energy, self.electricity) + demand_cost(power, time, self.demand_charge)
         return hardware + plant + supply + delay_cost(time, self.delay_cost)
 
@@ -195,6 +198,7 @@ class RentedPrice(AbstractPrice):
         energy: Numeric,
         power: Numeric,
         link_price: Numeric = 0.0,
+        plant_price: Numeric = 0.0,
     ) -> Float[Array, "..."]:
-        """See `AbstractPrice.cost`; the rent covers chip price, links, energy and power."""
+        """See `AbstractPrice.cost`; the rent covers chip price, links, plant, energy and power."""
         return rental_cost(chips, time, self.chip_time) + delay_cost(time, self.delay_cost)

@@ -1,7 +1,7 @@
 """How much electricity does cold water cost?
 
 Shared arguments: `supply_temperature` T [K]; `condenser_temperature` T_h of what cools the condenser, outside air or
-tower water [K].
+tower water [K]; `load`, heat over capacity of all machines [1].
 """
 
 import abc
@@ -90,6 +90,45 @@ def part_load_power(load: Numeric, fixed: Numeric, quadratic: Numeric) -> Float[
     return load**2 * quadratic + load * (1.0 - jnp.asarray(fixed) - quadratic) + fixed
 
 
+def optimal_chiller_load(fixed: Numeric, quadratic: Numeric) -> Float[Array, "..."]:
+    """Load of lowest work per heat, `x* = sqrt(c_0 / c_2)` [derivation: d(p / x) / dx = 0 with `part_load_power`].
+
+    Arguments as in `part_load_power`.
+
+    **Returns:** load [1]; above 1, full load is best.
+    """
+    return jnp.sqrt(jnp.asarray(fixed) / quadratic)
+
+
+def plant_load(heat: Numeric, capacity: Numeric) -> Float[Array, "..."]:
+    """Load of all machines of a plant, `x = Q / Q_plant` [definition].
+
+    **Arguments:**
+
+    - `heat`: that they remove, Q [W].
+    - `capacity`: Q_plant [W]; 0 stands for a plant that suits any heat.
+
+    **Returns:** load [1], 0 for such a plant; above 1 the plant is too small.
+    """
+    sized = jnp.asarray(capacity) > 0.0
+    return jnp.where(sized, heat, 0.0) / jnp.where(sized, capacity, 1.0)
+
+
+def plant_price(heat: Numeric, capacity: Numeric, price: Numeric) -> Float[Array, "..."]:
+    """Price of a plant beyond one for all heat, which comes with the building, `C = c (Q_plant - Q)` [definition].
+
+    **Arguments:**
+
+    - `heat`: of the equipment, Q [W].
+    - `capacity`: Q_plant [W]; 0 is the plant that comes with the building.
+    - `price`: of installed chillers, c [USD/W].
+
+    **Returns:** price [USD], negative for a smaller plant.
+    """
+    sized = jnp.asarray(capacity) > 0.0
+    return jnp.where(sized, jnp.asarray(capacity) - heat, 0.0) * price
+
+
 def chiller_power(heat: Numeric, performance: Numeric) -> Float[Array, "..."]:
     """Electric power that removes heat, `P = Q / COP` [definition].
 
@@ -107,13 +146,17 @@ class AbstractChiller(eqx.Module):
     """Something that removes heat at a supply temperature for electric work."""
 
     @abc.abstractmethod
-    def performance(self, supply_temperature: Numeric, condenser_temperature: Numeric) -> Float[Array, "..."]:
-        """COP [1] at temperatures of supply and condenser coolant [K]."""
+    def performance(
+        self, supply_temperature: Numeric, condenser_temperature: Numeric, load: Numeric = 0.0
+    ) -> Float[Array, "..."]:
+        """COP [1] at temperatures of supply and condenser coolant [K] and a load of all machines [1]."""
 
 
 class LiftChiller(AbstractChiller):
     """Chillers as catalogs state them, see `lift_cop`, that run at a part load.
 
+    Of several machines so many stop that those which run have at least the stated `load`; with all of them running the
+    load is that of the plant, `x = max(x_stated, Q / Q_plant)`.
     Beyond its fit the law is held: water is made at `maximum_temperature` at the warmest, and the condenser stays at
     least `minimum_lift` above it.
     """
@@ -122,16 +165,19 @@ class LiftChiller(AbstractChiller):
     exchange: Real = real("K", doc="temperature lost in both heat exchangers", difference=True)
     minimum_lift: Real = real("K", doc="condenser coolant above supply, at least", difference=True)
     maximum_temperature: Real = real("K", doc="warmest supply that the machine makes")
-    load: Real = real("1", doc="heat over capacity of the machines that run")
+    load: Real = real("1", doc="least heat over capacity of the machines that run")
     fixed_work: Real = real("1", doc="power at no load over power at full load")
     quadratic_work: Real = real("1", doc="curvature of power with load")
 
-    def performance(self, supply_temperature: Numeric, condenser_temperature: Numeric) -> Float[Array, "..."]:
-        """COP [1] at temperatures of supply and condenser coolant [K]."""
+    def performance(
+        self, supply_temperature: Numeric, condenser_temperature: Numeric, load: Numeric = 0.0
+    ) -> Float[Array, "..."]:
+        """COP [1] at temperatures of supply and condenser coolant [K] and a load of all machines [1]."""
         supply = jnp.minimum(jnp.asarray(supply_temperature), self.maximum_temperature)
         condenser = jnp.maximum(jnp.asarray(condenser_temperature), supply + self.minimum_lift)
         full = lift_cop(supply, condenser, self.quality, self.exchange)
-        return full * self.load / part_load_power(self.load, self.fixed_work, self.quadratic_work)
+        running = jnp.maximum(jnp.asarray(load), self.load)
+        return full * running / part_load_power(running, self.fixed_work, self.quadratic_work)
 
 
 class QuadraticChiller(AbstractChiller):
@@ -143,8 +189,10 @@ class QuadraticChiller(AbstractChiller):
     minimum_temperature: Real = real("K", doc="lowest supply temperature of the fit")
     maximum_temperature: Real = real("K", doc="highest supply temperature of the fit")
 
-    def performance(self, supply_temperature: Numeric, condenser_temperature: Numeric) -> Float[Array, "..."]:
-        """COP [1] at a supply temperature [K]."""
+    def performance(
+        self, supply_temperature: Numeric, condenser_temperature: Numeric, load: Numeric = 0.0
+    ) -> Float[Array, "..."]:
+        """COP [1] at a supply temperature [K], at any load."""
         within = jnp.clip(jnp.asarray(supply_temperature), self.minimum_temperature, self.maximum_temperature)
         return quadratic_cop(within, self.curvature, self.slope, self.offset)
 
@@ -155,7 +203,9 @@ class CarnotChiller(AbstractChiller):
     fraction: Real = real("1", doc="share of the Carnot limit")
     heat_rejection_temperature: Real = real("K", doc="lowest temperature of the condenser")
 
-    def performance(self, supply_temperature: Numeric, condenser_temperature: Numeric) -> Float[Array, "..."]:
-        """COP [1] at temperatures of supply and condenser coolant [K]."""
+    def performance(
+        self, supply_temperature: Numeric, condenser_temperature: Numeric, load: Numeric = 0.0
+    ) -> Float[Array, "..."]:
+        """COP [1] at temperatures of supply and condenser coolant [K], at any load."""
         rejection = jnp.maximum(jnp.asarray(condenser_temperature), self.heat_rejection_temperature)
         return carnot_cop(supply_temperature, rejection, self.fraction)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, component, real
-from energymodel.physics.chiller import AbstractChiller, chiller_power
+from energymodel.physics.chiller import AbstractChiller, chiller_power, plant_load, plant_price
 from energymodel.physics.flow import controlled_flow, convection_resistance, mover_power
 from energymodel.physics.heat_rejection import AbstractHeatRejection, free_cooling_share
 from energymodel.physics.phase_change import coolant_flow, critical_heat_flux
@@ -183,6 +183,8 @@ class Cooling(eqx.Module):
 
     `P = Q ((1 - f) / COP + p_out) + P_move`, in the mean over the hours of a year, with f the share that the outside
     removes and p_out the power of fans and pumps there over the heat. The chiller sees the mean condenser of an hour.
+
+    `chiller_capacity` is per chip of the site. Without one the plant suits the heat, as a building's price has it.
     """
 
     loop: AbstractCoolantLoop = component()
@@ -191,27 +193,48 @@ class Cooling(eqx.Module):
     weather: Weather = component()
     inlet: InletClass = component()
     coil_approach: Real = real("K", doc="supply of coolant above the water or air that cools it", difference=True)
+    chiller_capacity: Real = real("W", 0.0, doc="heat that all chillers remove, per chip; 0: as much as is needed")
+    chiller_price: Real = real("USD/W", 0.0, doc="of installed chillers, per heat that they remove")
 
     def demand(self, heat: Numeric, supply_temperature: Numeric) -> CoolingDemand:
         """Mean power [W] and water [m^3/s] over the year for a heat [W] at a supply temperature [K]."""
-        per_heat = self.weather.year_mean(lambda hour: self._per_heat(supply_temperature, hour))
+        per_heat = self.weather.year_mean(lambda hour: self._per_heat(heat, supply_temperature, hour))
         return self._of_heat(heat, supply_temperature, per_heat)
 
     def hottest_demand(self, heat: Numeric, supply_temperature: Numeric) -> CoolingDemand:
         """The same in the hottest hour, for which a building is sized."""
-        per_heat = self._per_heat(supply_temperature, self.weather.hottest())
+        per_heat = self._per_heat(heat, supply_temperature, self.weather.hottest())
         return self._of_heat(heat, supply_temperature, per_heat)
 
     def _of_heat(self, heat: Numeric, supply_temperature: Numeric, per_heat: CoolingDemand) -> CoolingDemand:
         heat, movers = jnp.asarray(heat), self.loop.mover_power(heat, supply_temperature)
         return CoolingDemand(heat * per_heat.power + movers, heat * per_heat.water)
 
-    def _per_heat(self, supply_temperature: Numeric, hour: Hour) -> CoolingDemand:
-        """Power [1] and water [m^3/J] over the heat in an hour, beyond the loop."""
+    def chilled_heat(self, heat: Numeric, supply_temperature: Numeric) -> Float[Array, "..."]:
+        """Heat that the outside leaves to the chillers on a hot day [W]."""
+        hour = self.weather.hot_day()
+        return (1.0 - self._free(supply_temperature, self.rejection.source(hour), hour)) * jnp.asarray(heat)
+
+    def chiller_load(self, chilled: Numeric) -> Float[Array, "..."]:
+        """Heat that the chillers remove [W] over their capacity [1]; 0 where they suit the heat."""
+        return plant_load(chilled, self.chiller_capacity)
+
+    def added_price(self, heat: Numeric) -> Float[Array, "..."]:
+        """Purchase price per chip of the chillers beyond those for all heat [W], which the building has [USD]."""
+        return plant_price(heat, self.chiller_capacity, self.chiller_price)
+
+    def _free(self, supply_temperature: Numeric, source: Numeric, hour: Hour) -> Float[Array, "..."]:
+        """Share of the heat that a source outside removes."""
         supply, rise = jnp.asarray(supply_temperature) - self.coil_approach, self.loop.return_rise(supply_temperature)
-        free = free_cooling_share(supply, rise, self.rejection.source(hour), hour.spread)
-        dry = free_cooling_share(supply, rise, self.rejection.dry_source(hour), hour.spread)
-        work = chiller_power(1.0 - free, self.chiller.performance(supply, self.rejection.condenser(hour)))
+        return free_cooling_share(supply, rise, source, hour.spread)
+
+    def _per_heat(self, heat: Numeric, supply_temperature: Numeric, hour: Hour) -> CoolingDemand:
+        """Power [1] and water [m^3/J] over the heat in an hour, beyond the loop."""
+        supply = jnp.asarray(supply_temperature) - self.coil_approach
+        free = self._free(supply_temperature, self.rejection.source(hour), hour)
+        dry = self._free(supply_temperature, self.rejection.dry_source(hour), hour)
+        load = self.chiller_load((1.0 - free) * jnp.asarray(heat))
+        work = chiller_power(1.0 - free, self.chiller.performance(supply, self.rejection.condenser(hour), load))
         power = work + self.rejection.power(free, work)
         return CoolingDemand(power, jnp.asarray(self.rejection.evaporation(free, dry, work)))
 

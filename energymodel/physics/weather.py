@@ -6,11 +6,14 @@ from typing import NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Real, real
 
 LEAST_SPREAD = 0.1
 """Smallest spread of days [K]: weather that never changes has none, and no slope."""
+HOT_DAY = 2.0
+"""Standard deviations by which a hot day, for which chillers are sized, is warmer than the mean of its month."""
 YEAR_NODES = tuple(math.cos(math.pi * (2 * k + 1) / 8) for k in range(4))
 DAY_NODES = tuple(math.cos(math.pi * (2 * k + 1) / 4) for k in range(2))
 """Cosines of equally spaced phases of a year and a day: their mean is that over all phases for polynomials of degree
@@ -56,6 +59,11 @@ class Weather(eqx.Module):
     def hottest(self) -> Hour:
         """The warmest hour of the warmest month, in the mean of its days."""
         return self._hour(1.0, 1.0)
+
+    def hot_day(self) -> Hour:
+        """The same on a day two standard deviations warmer than the mean, as 2.6 % of logistic days are."""
+        mean, warmer = self.hottest(), HOT_DAY * jnp.asarray(self.spread)
+        return Hour(mean.dry_bulb + warmer, mean.wet_bulb + warmer, LEAST_SPREAD)
 
     def _hour(self, year: float, day: float) -> Hour:
         return Hour(

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from energymodel.compilation import Compiled
 from energymodel.learning.continued import ContinuedLearning
@@ -256,10 +257,12 @@ def _outcome(
     information = learning_of(system, plan).information(learned.effective_tokens)
     bits = chip.bits_per_flop * model_flops * tokens
     equipment_price = system.links_price(plan.chips) + system.facility.storage.price()
-    money = market.price.cost(chip.price, all_chips, run.time, energy, peak_power, equipment_price)
+    plant_price = system.facility.plant_price(worst.busy_load)
+    money = market.price.cost(chip.price, all_chips, run.time, energy, peak_power, equipment_price, plant_price)
     carbon_operational = market.carbon.operational(energy)
     carbon_embodied = market.carbon.embodied(chip.embodied_carbon, all_chips, run.time)
-    served = _serving(system, worst, energy / chip_time, peak_power / plan.chips, equipment_price)
+    prices = equipment_price, plant_price
+    served = _serving(system, worst, energy / chip_time, peak_power / plan.chips, prices)
     return TrainingOutcome(
         loss=learned.loss,
         tokens=tokens,
@@ -283,6 +286,7 @@ def _outcome(
         stop_ramp=swings.stop_ramp,
         pue=energy / run.equipment_energy,
         water=run.water,
+        chilled_heat=system.facility.chilled_heat(worst.busy_load, plan.coolant_temperature) * plan.chips,
         temperature=worst.point.temperature,
         clock=worst.point.clock,
         memory_per_chip=worst.memory,
@@ -315,13 +319,15 @@ class Served(NamedTuple):
     carbon: Real
 
 
-def _serving(system: TrainingSystem, step: Step, power: Real, peak_power: Real, equipment_price: Real) -> Served:
+def _serving(
+    system: TrainingSystem, step: Step, power: Real, peak_power: Real, prices: tuple[Real, Real]
+) -> Served:
     """Chip time, energy, money and carbon of the tokens that the model serves, on chips like those that train it.
 
     **Arguments:**
 
     - `power`, `peak_power`: of the facility per chip that trains [W].
-    - `equipment_price`: of links and storage per chip [USD].
+    - `prices`: of links and storage, and of the plant, per chip [USD].
     """
     chip, serving, workload, market = system.accelerator, system.serving, system.workload, system.market
     if not isinstance(serving, Serving):
@@ -335,9 +341,31 @@ def _serving(system: TrainingSystem, step: Step, power: Real, peak_power: Real, 
     )
     energy = power * chip_time
     waiting = market.price.cost(chip.price, 0.0, chip_time, 0.0, 0.0)  # the value of time is that of the run
-    money = market.price.cost(chip.price, 1.0, chip_time, energy, peak_power, equipment_price) - waiting
+    money = market.price.cost(chip.price, 1.0, chip_time, energy, peak_power, *prices) - waiting
     embodied = market.carbon.embodied(chip.embodied_carbon, 1.0, chip_time)
     return Served(chip_time, energy, money, market.carbon.operational(energy) + embodied)
+def money_until(
+    system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcome, time: Numeric, energy: Numeric
+) -> Float[Array, "..."]:
+    """Money that a run has cost after a time and an energy, `C = C_run + c (t - t_run) + p_e (E - E_run)`.
+
+    Capital, peak power and delay cost in proportion to time [definition].
+
+    **Arguments:**
+
+    - `outcome`: of the whole run.
+    - `time`: t [s].
+    - `energy`: at the meter, E [J].
+
+    **Returns:** cost [USD], that of the outcome at its end.
+    """
+    chip, price = system.accelerator, system.market.price
+
+    def cost(time: Numeric, energy: Numeric) -> Float[Array, "..."]:
+        return price.cost(chip.price, plan.chips, time, energy, outcome.power_peak)
+
+    whole = cost(outcome.time, outcome.energy.total)
+    return cost(time, energy) + (outcome.money - whole) * (jnp.asarray(time) / outcome.time)
 
 
 def _useful_energy_per_flop(system: TrainingSystem, plan: TrainingPlan, step: Step) -> Real:
@@ -353,6 +381,7 @@ def _slack(
     chip, facility, point = system.accelerator, system.facility, step.point
     slope = point.busy_power / chip.heat_capacity  # right after a step from zero to busy power
     heat_flux = point.busy_power / chip.die_area
+    chilled = facility.chilled_heat(step.busy_load, plan.coolant_temperature)
     return Slack(
         memory=jnp.log(chip.memory_capacity / step.memory),
         temperature=jnp.log(chip.maximum_temperature / point.temperature),
@@ -364,6 +393,7 @@ def _slack(
         power_swing=_room(facility.swing_limit, swings.swing),
         power_ramp=_room(facility.power_ramp_limit, swings.ramp),
         information=jnp.log(system.capacity_per_parameter * system.workload.parameters / information),
+        chillers=_room(1.0, facility.cooling.chiller_load(chilled)),
     )
 
 

@@ -70,6 +70,14 @@ class Facility(eqx.Module):
         equipment = self._equipment(load)
         return self._power(load, equipment, self.cooling.hottest_demand(equipment, supply_temperature))
 
+    def chilled_heat(self, load: Numeric, supply_temperature: Numeric) -> Float[Array, "..."]:
+        """Heat per chip that the outside leaves to the chillers on a hot day [W], at a load per chip [W]."""
+        return self.cooling.chilled_heat(self._equipment(load), supply_temperature)
+
+    def plant_price(self, load: Numeric) -> Float[Array, "..."]:
+        """Purchase price per chip of the plant, beyond what a building for such a load per chip [W] has [USD]."""
+        return self.cooling.added_price(self._equipment(load))
+
     def meter_power(self, load: Numeric) -> Float[Array, "..."]:
         """Power at the meter per chip for a direct-current load per chip, without cooling and the rest [W]."""
         return self.uninterruptible.input_power(self._equipment(load)) / (1.0 - self.transformer_loss)

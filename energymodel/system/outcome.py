@@ -76,6 +76,7 @@ class Slack(eqx.Module):
     power_swing: Output = _output("1", "power_swing", "power swing within a step")
     power_ramp: Output = _output("1", "power_ramp", "power ramp of steps and checkpoints")
     information: Output = _output("1", "information", "storage capacity of the parameters")
+    chillers: Output = _output("1", "chillers", "chillers on a hot day")
 
 
 class TrainingOutcome(eqx.Module):
@@ -103,6 +104,7 @@ class TrainingOutcome(eqx.Module):
     stop_ramp: Output = _output("W/s", "stop_ramp_w_per_s", "power ramp at start and stop")
     pue: Output = _output("1", "pue", "power usage effectiveness")
     water: Output = _output("m^3", "water_m3", "water for cooling")
+    chilled_heat: Output = _output("W", "chilled_heat_w", "heat to chill on a hot day")
     temperature: Output = _output("K", "temperature_k", "junction temperature")
     clock: Output = _output("1", "clock", "clock relative to reference")
     memory_per_chip: Output = _output("B", "memory_per_chip_b", "memory per chip")

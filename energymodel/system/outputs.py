@@ -45,6 +45,7 @@ _OF_CHIP = {"chip_area": "m^2", "chip_power": "W", "chip_price": "USD"}
 _WITH_UNIT = {"chips": "1", "heat_flux": "W/m^2", "ramp": "K/s", **_OF_CHIP}
 _OTHER_NAMES = {"facility_power": "power_peak", "memory": "memory_per_chip"}
 _FACTOR = re.compile(r"([A-Za-z_.][A-Za-z_.0-9]*)(?:\^([-+0-9.e]+))?$")
+_SHARES = {"clock": "lowest_clock_power", "information": "capacity_use", "chillers": "chiller_load"}
 
 
 def _scalars(component: type[eqx.Module], prefix: str = "") -> dict[str, str]:
@@ -66,9 +67,7 @@ _OF_RUN: Mapping[str, str] = {
     "memory": "B",
 }
 
-LIMIT_OF_SLACK: Mapping[str, str] = {
-    slack: {"clock": "lowest_clock_power", "information": "capacity_use"}.get(slack, slack) for slack in _scalars(Slack)
-}
+LIMIT_OF_SLACK: Mapping[str, str] = {slack: _SHARES.get(slack, slack) for slack in _scalars(Slack)}
 """Name of the limit that each slack of an outcome measures."""
 
 OF_THE_PLAN: Mapping[str, str] = _WITH_UNIT | {
@@ -76,7 +75,7 @@ OF_THE_PLAN: Mapping[str, str] = _WITH_UNIT | {
 }
 """Outputs that may be limited, but not minimized. Those of a slack without a unit are shares of its limit:
 `lowest_clock_power` is the power at the lowest clock over the power cap, `capacity_use` the information absorbed over
-what the parameters can store."""
+what the parameters can store, `chiller_load` the heat to chill on a hot day over the capacity of the chillers."""
 
 OUTPUTS: Mapping[str, str] = {**_OF_RUN, **OF_THE_PLAN}
 """Unit of each output; `energy` and `step_time` are totals of their parts."""

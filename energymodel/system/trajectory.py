@@ -13,7 +13,7 @@ from energymodel.learning.loss_ode import integrate_training
 from energymodel.learning.schedule import batch_at
 from energymodel.numerics import Scalar
 from energymodel.system.designed import as_designed
-from energymodel.system.evaluate import evaluate, learning_of, parameters_in_loss, run_rates
+from energymodel.system.evaluate import evaluate, learning_of, money_until, parameters_in_loss, run_rates
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
@@ -114,8 +114,7 @@ def _trajectory(system: TrainingSystem, plan: TrainingPlan, shares: Times) -> tu
     information, learned = jax.jvp(learning.information, (x,), (along,))
     energy = found.totals + spent * first.energy.total
     market, chip = system.market, system.accelerator
-    equipment = system.links_price(plan.chips) + system.facility.storage.price()
-    money = market.price.cost(chip.price, plan.chips, times, energy, outcome.power_peak, equipment)
+    money = money_until(system, plan, outcome, times, energy)
     carbon = market.carbon.operational(energy) + market.carbon.embodied(chip.embodied_carbon, plan.chips, times)
     return outcome, RunTrajectory(
         time=times,

@@ -17,6 +17,7 @@ KINDS = {"measured", "specification", "published", "derived", "definition", "pri
 DEFINED = {
     "replacement_time",
     "write_time",
+    "chiller_capacity",
     "absorbed_overhead",
     "hop_latency",
     "uplink_lane_price",
@@ -59,6 +60,7 @@ ZERO_ALLOWED = {
     "single_links",
     "uplink_lane_price",
     "energy",
+    "chiller_capacity",
     "power",
     "lane_power",
     "static_power",
