@@ -84,6 +84,7 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
         "unaligned_slowdown": "1",
         "clock_switch_time": "s",
         "expert_tile": "1",
+        "hot_spot_resistance": "K/W",
     },
     "NearLimitAccelerator": {
         "landauer_multiple": "1",
@@ -175,9 +176,18 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
         "storage": ("EnergyStorage",),
         "swing_limit": "W",
         "power_ramp_limit": "W/s",
+        "point_of_load": ("NoRegulator", "Regulator"),
+        "bus_converter": ("NoRegulator", "Regulator"),
     },
+    "NoRegulator": {},
     "EnergyStorage": {"energy": "J", "power": "W", "efficiency": "1", "energy_price": "USD/J", "power_price": "USD/W"},
-    "Regulator": {"rated_power": "W", "fixed_loss": "1", "proportional_loss": "1", "quadratic_loss": "1"},
+    "Regulator": {
+        "rated_power": "W",
+        "fixed_loss": "1",
+        "proportional_loss": "1",
+        "quadratic_loss": "1",
+        "rating_price": "USD/W",
+    },
     "Distribution": {"voltage": "V", "resistance": "ohm"},
     "Cooling": {
         "loop": ("SinglePhaseLoop", "TwoPhaseLoop"),

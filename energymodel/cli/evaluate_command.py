@@ -134,7 +134,6 @@ def broken_limits(scenario: "Scenario", outcome: "TrainingOutcome") -> list[str]
     system, plan, slack = scenario.system, scenario.plan, outcome.slack
     peak, cap = float(outcome.power_peak), float(plan.power_cap)
     flux = float(outcome.power_busy) / float(system.accelerator.die_area)
-    ramp = float(outcome.power_busy) / float(system.accelerator.heat_capacity)
     raised = format_quantity(peak, "W")
     chilled = format_quantity(float(outcome.chilled_heat) / float(plan.chips), "W")
     coolant, inlet = float(plan.coolant_temperature), system.facility.cooling.inlet
@@ -160,13 +159,17 @@ def broken_limits(scenario: "Scenario", outcome: "TrainingOutcome") -> list[str]
             "Change plan.coolant_temperature, or take another class: system.facility.cooling.inlet=ashrae-a4.",
         ),
         "ramp": (
-            *(ramp, float(system.facility.ramp_limit), "K/s"),
+            *(float(outcome.temperature_ramp), float(system.facility.ramp_limit), "K/s"),
             "Lower plan.power_cap, or raise system.facility.ramp_limit.",
         ),
         "chillers": (
             *(float(outcome.chilled_heat), float(system.facility.cooling.chiller_capacity) * float(plan.chips), "W"),
             f"Raise system.facility.cooling.chiller_capacity to {chilled} per chip, raise plan.coolant_temperature, or "
             "lower plan.power_cap or plan.clock.",
+        ),
+        "supplies": (
+            *(math.exp(-float(slack.supplies)), 1.0, "1"),
+            "Raise rated_power of system.facility.uninterruptible, .power_supply, .bus_converter or .point_of_load.",
         ),
         "power_swing": (
             *(float(outcome.power_swing), float(system.facility.swing_limit), "W"),

@@ -31,6 +31,7 @@ PLACES = {
     "networks": "network",
     "software": "software",
     "facilities": "facility",
+    "regulators": "facility.bus_converter",
     "weather": "facility.cooling.weather",
     "inlets": "facility.cooling.inlet",
     "regions": "market",

@@ -4,6 +4,7 @@ Shared arguments: `load`, output over rated power, x [1]; the losses of a conver
 load) a_0, `proportional` (switching) a_1, `quadratic` (conduction) a_2 [1].
 """
 
+import abc
 import operator
 from functools import reduce
 
@@ -83,19 +84,60 @@ def distribution_loss(power: Numeric, voltage: Numeric, resistance: Numeric) -> 
     return current**2 * resistance
 
 
-class Regulator(eqx.Module):
+class AbstractRegulator(eqx.Module):
+    """Something that converts power on its way to the chip."""
+
+    @abc.abstractmethod
+    def input_power(self, output_power: Numeric) -> Float[Array, "..."]:
+        """Power drawn [W] to deliver a power [W]."""
+
+    @abc.abstractmethod
+    def load(self, output_power: Numeric) -> Float[Array, "..."]:
+        """Power delivered [W] over what it is rated for [1]."""
+
+    @abc.abstractmethod
+    def purchase_price(self) -> Float[Array, "..."]:
+        """Price per chip [USD]."""
+
+
+class NoRegulator(AbstractRegulator):
+    """Power that needs no conversion, or whose loss is in the power of what it feeds."""
+
+    def input_power(self, output_power: Numeric) -> Float[Array, "..."]:
+        """The power delivered [W]."""
+        return jnp.asarray(output_power)
+
+    def load(self, output_power: Numeric) -> Float[Array, "..."]:
+        """None [1]."""
+        return 0.0 * jnp.asarray(output_power)
+
+    def purchase_price(self) -> Float[Array, "..."]:
+        """None [USD]."""
+        return jnp.zeros(())
+
+
+class Regulator(AbstractRegulator):
     """Converter (VRM, power supply, UPS or transformer) with losses over its rated power, see `regulator_loss`."""
 
     rated_power: Real = real("W")
     fixed_loss: Real = real("1", doc="no-load loss over rated power")
     proportional_loss: Real = real("1", doc="switching loss over rated power, at full load")
     quadratic_loss: Real = real("1", doc="conduction loss over rated power, at full load")
+    rating_price: Real = real("USD/W", 0.0, doc="of its rated power, beyond what the price of the server includes")
 
     def input_power(self, output_power: Numeric) -> Float[Array, "..."]:
         """Power drawn [W] to deliver a power [W]."""
         load = jnp.asarray(output_power) / self.rated_power
         loss = regulator_loss(load, self.fixed_loss, self.proportional_loss, self.quadratic_loss)
         return loss * self.rated_power + output_power
+
+    def load(self, output_power: Numeric) -> Float[Array, "..."]:
+        """Power delivered [W] over what it is rated for [1]."""
+        return jnp.asarray(output_power) / self.rated_power
+
+    def purchase_price(self) -> Float[Array, "..."]:
+        """Price per chip [USD]."""
+        return jnp.asarray(self.rating_price) * self.rated_power
 
 
 class Distribution(eqx.Module):

@@ -105,16 +105,15 @@ def coolant_warming(heat: Numeric, mass_flow: Numeric, specific_heat: Numeric) -
     return jnp.asarray(heat) / (jnp.asarray(mass_flow) * specific_heat)
 
 
-def row_coolant_temperature(
-    supply_temperature: Numeric, position: Numeric, heat: Numeric, mass_flow: Numeric, specific_heat: Numeric
-) -> Float[Array, "..."]:
-    """Coolant at a chip of a series row, `theta_i = theta_s + (i / n) Q / (m' c_p)` [derivation: docs/physics.md B6].
+def row_coolant_temperature(supply_temperature: Numeric, position: Numeric, rise: Numeric) -> Float[Array, "..."]:
+    """Coolant at a chip of a series row, `theta_i = theta_s + (i / n) dT` [derivation: docs/physics.md B6].
 
     **Arguments:**
 
     - `supply_temperature`: theta_s [K].
     - `position`: chips before this one over chips of the row, i / n [1], 0 to 1.
+    - `rise`: of the coolant along the row, dT [K], see `coolant_warming`.
 
     **Returns:** temperature [K]; the hottest, at `position` 1, is the one to constrain.
     """
-    return jnp.asarray(supply_temperature) + jnp.asarray(position) * coolant_warming(heat, mass_flow, specific_heat)
+    return jnp.asarray(supply_temperature) + jnp.asarray(position) * rise

@@ -107,6 +107,8 @@ def hot_spot_temperature(
 ) -> Float[Array, "..."]:
     """Hottest point of the die, `theta_j = theta + dP_hs R_hs` [derivation: docs/physics.md E].
 
+    With the power of the chip for dP_hs, R_hs is the spreading resistance times the share that the spot has too much.
+
     **Arguments:**
 
     - `excess_power`: power of the hot spot above its share of the area, dP_hs [W].

@@ -22,6 +22,7 @@ from energymodel.performance.reliability import Reliability
 from energymodel.performance.topology import AbstractTopology
 from energymodel.performance.workload import Transformer
 from energymodel.physics.cooling import InletClass
+from energymodel.physics.delivery import AbstractRegulator
 from energymodel.physics.weather import Weather
 from energymodel.presets.attention_shape import refuse_state_space
 from energymodel.presets.files import is_quantity, merge, read_preset
@@ -43,6 +44,7 @@ CATEGORY_OF: dict[type, str] = {
     Transformer: "models",
     AbstractChipDesign: "designs",
     Facility: "facilities",
+    AbstractRegulator: "regulators",
     Weather: "weather",
     InletClass: "inlets",
     Market: "regions",

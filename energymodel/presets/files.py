@@ -21,6 +21,7 @@ CATEGORIES = {
     "topologies": "topologies of networks between nodes",
     "software": "training frameworks",
     "facilities": "data centers",
+    "regulators": "converters of power",
     "weather": "weather of places",
     "inlets": "classes of coolant temperature",
     "regions": "prices and carbon of places",

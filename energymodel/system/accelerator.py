@@ -72,6 +72,7 @@ class Accelerator(eqx.Module):
     unaligned_slowdown: Real = real("1", 1.0, doc="more of it where edges are no multiples of 8")
     clock_switch_time: Real = real("s", 0.02, doc="from the command to another clock until it holds")
     expert_tile: Real = real("1", 0.0, doc="rows with which each expert's product is padded to whole tiles")
+    hot_spot_resistance: Real = real("K/W", 0.0, doc="hottest point above the mean of the die, per power of the chip")
 
     @property
     def dynamic_power(self) -> Numeric:

@@ -25,6 +25,7 @@ from energymodel.system.pipeline_rules import check_pipeline, is_traced
 from energymodel.system.plan import AbstractGoal, TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.power_over_time import PowerOverTime, power_over_time
 from energymodel.system.step import ChipPower, Step, training_step
+from energymodel.system.temperature_over_time import TemperatureOverTime, temperature_over_time
 from energymodel.system.training_system import TrainingSystem
 
 SMALLEST_SHARE = 1e-12  # of a limit: what is smaller, or zero, has room enough
@@ -53,12 +54,12 @@ def evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
         batch = jnp.reshape(plan.batch, ())
         learned = _learned(learning_of(system, plan), plan, parameters, batch)
         worst = training_step(system, plan, batch)
-        swings = power_over_time(system, plan, worst)
+        swings, warmth = power_over_time(system, plan, worst), temperature_over_time(system, plan, worst)
         run = jax.tree.map(lambda rate: rate * learned.tokens, _per_token(system, plan, batch, worst, swings))
     else:
         learned, run = _along_schedule(system, plan, parameters)
-        worst, swings = _worst_step(system, plan)
-    return _outcome(system, plan, run, worst, swings, learned)
+        worst, swings, warmth = _worst_step(system, plan)
+    return _outcome(system, plan, run, worst, swings, warmth, learned)
 
 
 evaluate_once = Compiled(evaluate)
@@ -219,14 +220,17 @@ def _along_schedule(system: TrainingSystem, plan: TrainingPlan, parameters: Real
     return LearningResult(tokens, effective, learning.loss(parameters, effective)), run
 
 
-def _worst_step(system: TrainingSystem, plan: TrainingPlan) -> tuple[Step, PowerOverTime]:
-    """Largest value of each quantity over the knots of the schedule."""
+def _worst_step(system: TrainingSystem, plan: TrainingPlan) -> tuple[Step, PowerOverTime, TemperatureOverTime]:
+    """Largest value of each quantity over the knots of the schedule; of lowest temperatures the lowest."""
 
-    def at(batch: Real) -> tuple[Step, PowerOverTime]:
+    def at(batch: Real) -> tuple[Step, PowerOverTime, TemperatureOverTime]:
         step = training_step(system, plan, batch)
-        return step, power_over_time(system, plan, step)
+        return step, power_over_time(system, plan, step), temperature_over_time(system, plan, step)
 
-    return jax.tree.map(lambda values: jnp.max(values, axis=0), jax.vmap(at)(plan.batch))
+    found = jax.vmap(at)(plan.batch)
+    step, swings, warmth = jax.tree.map(lambda values: jnp.max(values, axis=0), found)
+    lowest = {name: jnp.min(getattr(found[2], name)) for name in ("trough", "writing", "first")}
+    return step, swings, warmth._replace(**lowest)
 
 
 def _outcome(
@@ -235,6 +239,7 @@ def _outcome(
     run: RunTotals,
     worst: Step,
     swings: PowerOverTime,
+    warmth: TemperatureOverTime,
     learned: LearningResult,
 ) -> TrainingOutcome:
     """Outcome of a run from its totals and its most demanding step."""
@@ -256,7 +261,7 @@ def _outcome(
     peak_power = hottest.total(busy_load) * plan.chips
     information = learning_of(system, plan).information(learned.effective_tokens)
     bits = chip.bits_per_flop * model_flops * tokens
-    equipment_price = system.links_price(plan.chips) + system.facility.storage.price()
+    equipment_price = system.links_price(plan.chips) + system.facility.equipment_price()
     plant_price = system.facility.plant_price(worst.busy_load)
     money = market.price.cost(chip.price, all_chips, run.time, energy, peak_power, equipment_price, plant_price)
     carbon_operational = market.carbon.operational(energy)
@@ -287,7 +292,12 @@ def _outcome(
         pue=energy / run.equipment_energy,
         water=run.water,
         chilled_heat=system.facility.chilled_heat(worst.busy_load, plan.coolant_temperature) * plan.chips,
-        temperature=worst.point.temperature,
+        temperature=warmth.hottest,
+        temperature_peak=warmth.peak,
+        temperature_trough=warmth.trough,
+        temperature_checkpoint=warmth.writing,
+        temperature_first=warmth.first,
+        temperature_ramp=warmth.ramp,
         clock=worst.point.clock,
         memory_per_chip=worst.memory,
         availability=_calendar(system, plan)[0],
@@ -306,7 +316,7 @@ def _outcome(
         ppw=tokens / energy,
         euf=euf,
         landauer_multiple=landauer_multiple(energy, landauer_energy(bits, plan.coolant_temperature)),
-        slack=_slack(system, plan, worst, swings, peak_power, information),
+        slack=_slack(system, plan, worst, swings, warmth, peak_power, information),
     )
 
 
@@ -375,25 +385,31 @@ def _useful_energy_per_flop(system: TrainingSystem, plan: TrainingPlan, step: St
 
 
 def _slack(
-    system: TrainingSystem, plan: TrainingPlan, step: Step, swings: PowerOverTime, peak_power: Real, information: Real
+    system: TrainingSystem,
+    plan: TrainingPlan,
+    step: Step,
+    swings: PowerOverTime,
+    warmth: TemperatureOverTime,
+    peak_power: Real,
+    information: Real,
 ) -> Slack:
     """Logarithm of limit over value for each limit of the system."""
     chip, facility, point = system.accelerator, system.facility, step.point
-    slope = point.busy_power / chip.heat_capacity  # right after a step from zero to busy power
     heat_flux = point.busy_power / chip.die_area
     chilled = facility.chilled_heat(step.busy_load, plan.coolant_temperature)
     return Slack(
         memory=jnp.log(chip.memory_capacity / step.memory),
-        temperature=jnp.log(chip.maximum_temperature / point.temperature),
+        temperature=jnp.log(chip.maximum_temperature / warmth.hottest),
         facility_power=jnp.log(facility.power_limit / peak_power),
         clock=jnp.log(plan.power_cap / point.lowest_power),
         heat_flux=jnp.log(facility.cooling.heat_flux_limit() / heat_flux),
-        ramp=jnp.log(facility.ramp_limit / slope),
+        ramp=_room(facility.ramp_limit, warmth.ramp),
         coolant=facility.cooling.inlet.room(plan.coolant_temperature),
         power_swing=_room(facility.swing_limit, swings.swing),
         power_ramp=_room(facility.power_ramp_limit, swings.ramp),
         information=jnp.log(system.capacity_per_parameter * system.workload.parameters / information),
         chillers=_room(1.0, facility.cooling.chiller_load(chilled)),
+        supplies=_room(1.0, facility.supply_load(step.busy_load)),
     )
 
 

@@ -1,5 +1,6 @@
 """What does the building add: power conversion, cooling, the rest?"""
 
+from functools import reduce
 from typing import NamedTuple
 
 import equinox as eqx
@@ -10,7 +11,7 @@ from energymodel.economics.carbon import Carbon
 from energymodel.economics.cost import AbstractPrice
 from energymodel.numerics import Numeric, Real, component, real
 from energymodel.physics.cooling import Cooling, CoolingDemand
-from energymodel.physics.delivery import Distribution, Regulator
+from energymodel.physics.delivery import AbstractRegulator, Distribution, NoRegulator, Regulator
 from energymodel.physics.energy_storage import EnergyStorage
 
 NO_LIMIT = 1e15
@@ -34,7 +35,9 @@ class FacilityPower(NamedTuple):
 class Facility(eqx.Module):
     """Power delivery and cooling. Ratings of supplies and storage are per chip, with its share of the host.
 
-    `swing_limit` is what the grid allows to recur with every step, `power_ramp_limit` with steps and checkpoints.
+    What meters of chips read includes the loss of the regulators on their boards: `point_of_load` is for dies whose
+    power leaves it out, `bus_converter` for boards that do not take the voltage of the bus. `swing_limit` is what the
+    grid allows to recur with every step, `power_ramp_limit` with steps and checkpoints.
     """
 
     power_supply: Regulator = component()
@@ -49,13 +52,15 @@ class Facility(eqx.Module):
     storage: EnergyStorage = component(EnergyStorage())
     swing_limit: Real = real("W", NO_LIMIT, doc="at the meter, within a step")
     power_ramp_limit: Real = real("W/s", NO_LIMIT, doc="at the meter, within steps and at checkpoints")
+    point_of_load: AbstractRegulator = component(NoRegulator())
+    bus_converter: AbstractRegulator = component(NoRegulator())
 
     def power(self, load: Numeric, supply_temperature: Numeric) -> FacilityPower:
         """Mean power at the meter over the year for a direct-current load per chip.
 
-        The load passes the bus bar and the power supply (both inside the equipment, whose input power is the
-        denominator of PUE), then the uninterruptible supply and the transformer. All equipment heat is cooled. Lights,
-        offices and pumps that never stop draw a share of the rating of the uninterruptible supply at any load.
+        The load passes the regulators, the bus bar and the power supply (all inside the equipment, whose input power is
+        the denominator of PUE), then the uninterruptible supply and the transformer. All equipment heat is cooled.
+        Lights, offices and pumps that never stop draw a share of the rating of the uninterruptible supply at any load.
 
         **Arguments:**
 
@@ -82,8 +87,29 @@ class Facility(eqx.Module):
         """Power at the meter per chip for a direct-current load per chip, without cooling and the rest [W]."""
         return self.uninterruptible.input_power(self._equipment(load)) / (1.0 - self.transformer_loss)
 
+    def supply_load(self, load: Numeric) -> Float[Array, "..."]:
+        """Largest share of what it is rated for that a converter delivers [1], at a load per chip [W]."""
+        on_bus = self._on_bus(load)
+        supplied = on_bus + self.distribution.loss(on_bus)
+        stages = (
+            self.point_of_load.load(load),
+            self.bus_converter.load(self.point_of_load.input_power(load)),
+            self.power_supply.load(supplied),
+            self.uninterruptible.load(self._equipment(load)),
+        )
+        return reduce(jnp.maximum, stages)
+
+    def equipment_price(self) -> Float[Array, "..."]:
+        """Purchase price per chip of storage and of converters that servers do not include [USD]."""
+        parts = (self.point_of_load, self.bus_converter, self.power_supply, self.uninterruptible)
+        return reduce(jnp.add, [part.purchase_price() for part in parts], self.storage.price())
+
+    def _on_bus(self, load: Numeric) -> Float[Array, "..."]:
+        return self.bus_converter.input_power(self.point_of_load.input_power(load))
+
     def _equipment(self, load: Numeric) -> Float[Array, "..."]:
-        return self.power_supply.input_power(load + self.distribution.loss(load))
+        on_bus = self._on_bus(load)
+        return self.power_supply.input_power(on_bus + self.distribution.loss(on_bus))
 
     def _power(self, load: Numeric, equipment: Numeric, cooling: CoolingDemand) -> FacilityPower:
         return FacilityPower(

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Scalar, p_norm
 from energymodel.performance.products import product_time
+from energymodel.physics.flow import row_coolant_temperature
 from energymodel.physics.switching import clock_at_power_cap
 from energymodel.physics.thermal import leakage_temperature
 from energymodel.system.accelerator import Accelerator
@@ -210,7 +211,8 @@ def operating_point(
     """
     chip, cooling = system.accelerator, system.facility.cooling
     resistance = chip.thermal_resistance + cooling.thermal_resistance(plan.coolant_temperature)
-    coolant = plan.coolant_temperature + cooling.coolant_rise(plan.coolant_temperature)
+    supply = plan.coolant_temperature
+    coolant = row_coolant_temperature(supply, 1.0, cooling.coolant_rise(supply))  # the last chip is the hottest
 
     def work_power(clock: Numeric, chip: Accelerator, load: ChipLoad, waiting: Scalar) -> Scalar:
         voltage = chip.voltage(clock)

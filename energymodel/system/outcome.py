@@ -71,12 +71,13 @@ class Slack(eqx.Module):
     facility_power: Output = _output("1", "facility_power", "facility power")
     clock: Output = _output("1", "clock", "power at the lowest clock")
     heat_flux: Output = _output("1", "heat_flux", "heat flux into the coolant")
-    ramp: Output = _output("1", "ramp", "temperature ramp after a power step")
+    ramp: Output = _output("1", "ramp", "temperature ramp at start and stop")
     coolant: Output = _output("1", "coolant", "coolant within its class")
     power_swing: Output = _output("1", "power_swing", "power swing within a step")
     power_ramp: Output = _output("1", "power_ramp", "power ramp of steps and checkpoints")
     information: Output = _output("1", "information", "storage capacity of the parameters")
     chillers: Output = _output("1", "chillers", "chillers on a hot day")
+    supplies: Output = _output("1", "supplies", "rating of converters and supplies")
 
 
 class TrainingOutcome(eqx.Module):
@@ -106,6 +107,11 @@ class TrainingOutcome(eqx.Module):
     water: Output = _output("m^3", "water_m3", "water for cooling")
     chilled_heat: Output = _output("W", "chilled_heat_w", "heat to chill on a hot day")
     temperature: Output = _output("K", "temperature_k", "junction temperature")
+    temperature_peak: Output = _output("K", "temperature_peak_k", "highest temperature within a step")
+    temperature_trough: Output = _output("K", "temperature_trough_k", "lowest temperature within a step")
+    temperature_checkpoint: Output = _output("K", "temperature_checkpoint_k", "temperature after checkpoints")
+    temperature_first: Output = _output("K", "temperature_first_k", "first chip of a row")
+    temperature_ramp: Output = _output("K/s", "temperature_ramp_k_per_s", "temperature ramp at start and stop")
     clock: Output = _output("1", "clock", "clock relative to reference")
     memory_per_chip: Output = _output("B", "memory_per_chip_b", "memory per chip")
     availability: Output = _output("1", "availability", "availability")

@@ -36,6 +36,8 @@ AT_LEAST = frozenset(
         "ppw",
         "euf",
         "clock",
+        "temperature_trough",
+        "temperature_checkpoint",
     }
 )
 """Outputs of which more is better: a limit on them is a lower bound."""
@@ -45,7 +47,12 @@ _OF_CHIP = {"chip_area": "m^2", "chip_power": "W", "chip_price": "USD"}
 _WITH_UNIT = {"chips": "1", "heat_flux": "W/m^2", "ramp": "K/s", **_OF_CHIP}
 _OTHER_NAMES = {"facility_power": "power_peak", "memory": "memory_per_chip"}
 _FACTOR = re.compile(r"([A-Za-z_.][A-Za-z_.0-9]*)(?:\^([-+0-9.e]+))?$")
-_SHARES = {"clock": "lowest_clock_power", "information": "capacity_use", "chillers": "chiller_load"}
+_SHARES = {
+    "clock": "lowest_clock_power",
+    "information": "capacity_use",
+    "chillers": "chiller_load",
+    "supplies": "supply_load",
+}
 
 
 def _scalars(component: type[eqx.Module], prefix: str = "") -> dict[str, str]:
@@ -75,7 +82,8 @@ OF_THE_PLAN: Mapping[str, str] = _WITH_UNIT | {
 }
 """Outputs that may be limited, but not minimized. Those of a slack without a unit are shares of its limit:
 `lowest_clock_power` is the power at the lowest clock over the power cap, `capacity_use` the information absorbed over
-what the parameters can store, `chiller_load` the heat to chill on a hot day over the capacity of the chillers."""
+what the parameters can store, `chiller_load` the heat to chill on a hot day over the capacity of the chillers,
+`supply_load` the largest load of a converter or supply over its rating."""
 
 OUTPUTS: Mapping[str, str] = {**_OF_RUN, **OF_THE_PLAN}
 """Unit of each output; `energy` and `step_time` are totals of their parts."""
@@ -181,7 +189,7 @@ def limited_values(system: TrainingSystem, plan: TrainingPlan, outcome: Training
     with_unit = {
         "chips": plan.chips + system.spare_chips(plan.spares),
         "heat_flux": outcome.power_busy / chip.die_area,
-        "ramp": outcome.power_busy / chip.heat_capacity,
+        "ramp": outcome.temperature_ramp,
         "chip_area": jnp.asarray(chip.die_area),
         "chip_power": jnp.asarray(chip.rated_power),
         "chip_price": jnp.asarray(chip.price),

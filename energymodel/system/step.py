@@ -154,7 +154,9 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
     waiting_power = point.static_power + chip.spin_power(point.clock)
     low = jnp.minimum(point.clock, plan.waiting_clock)
     low_static = chip.static_power(chip.voltage(low), point.temperature)
-    saved = chip.gate.saved_power(chip.leakage(chip.voltage(low), point.temperature), waiting, total)
+    times = idle_periods(division)
+    leakage = chip.leakage(chip.voltage(low), point.temperature)
+    saved = chip.gate.saved_power(leakage, waiting / times, total / times)
     between = time.bubble + time.data + time.overhead + time.straggler
     slow_share = low_clock_share(between, chip.clock_switch_time)
     slowed = (waiting_power - low_static - chip.spin_power(low)) * slow_share
@@ -182,6 +184,20 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
         busy_load=point.busy_power + links + system.host_power(point.busy_power, plan.coolant_temperature),
         levels=levels,
     )
+
+
+def idle_periods(division: Division) -> Scalar:
+    """Waits of the mean chip in a step, `n_idle = m l + m + 1`: in each layer, in each micro-batch, and between steps.
+
+    Gated units wake after each of them [definition].
+
+    **Arguments:**
+
+    - `division`: layers that the chip passes in a step, m l, and micro-batches, m [1].
+
+    **Returns:** number of waits [1], at least 1.
+    """
+    return division.layer_passes + division.microbatches + 1.0
 
 
 def _power_levels(
@@ -290,9 +306,11 @@ def step_time(
     waiting = jnp.maximum(fetched - passes, 0.0)
     waiting = waiting + memory.host_traffic / system.node.host_update_bandwidth
     update = memory.optimizer_traffic / chip.sustained_bandwidth + memory.copied / system.node.host_bandwidth
-    waking = chip.gate.wake_delay(chip.leakage(point.voltage, point.temperature), passes / division.microbatches)
     fill = bubble_fraction(layout.pipeline, layout.virtual_stages, division.microbatches)
     outside = (1.0 - layout.cuda_graphs) * software.microbatch_time * division.microbatches * (1.0 + fill)
+    waits = division.layer_passes * (tensor + context + expert) + hops + bubble + exposed + chip.overhead_time + outside
+    times = idle_periods(division)
+    waking = times * chip.gate.wake_delay(chip.leakage(point.voltage, point.temperature), waits / times)
     overhead = chip.overhead_time + waking + outside
     steady = passes + waiting + exposed + update + overhead
     stragglers = straggler_factor(plan.chips, system.reliability.straggler_variation)

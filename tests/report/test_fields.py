@@ -50,6 +50,7 @@ def test_every_output_has_a_unit_in_its_key():
         "W": "_w",
         "W/s": "_w_per_s",
         "Hz": "_hz",
+        "K/s": "_k_per_s",
         "s": "_s",
         "K": "_k",
         "B": "_b",
