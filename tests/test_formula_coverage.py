@@ -20,6 +20,7 @@ NO_FORMULAS = {
     "energymodel.performance.pipeline_simulator",  # runs them
     "energymodel.system.formats",  # reads what a person writes
     "energymodel.system.pipeline_rules",  # refuses plans of a person
+    "energymodel.system.lifetime",  # evaluates a whole life
     "energymodel.system.trajectory",  # follows a whole run
     "energymodel.system.torus_shapes",  # counts blocks of a whole plan
     "energymodel.system.outputs",  # reads names and limits that a person writes

@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
 from energymodel.compilation import Compiled
 from energymodel.learning.continued import ContinuedLearning
@@ -15,10 +14,10 @@ from energymodel.learning.recipe import RecipeLearning
 from energymodel.learning.schedule import quadrature_over_progress, schedule_effective_tokens
 from energymodel.numerics import Numeric, Real
 from energymodel.performance.reliability import LostTime, availability
-from energymodel.performance.serving import Serving
 from energymodel.physics.limits import landauer_energy, landauer_multiple
 from energymodel.system.designed import as_designed
 from energymodel.system.formats import check_formats
+from energymodel.system.lifetime import serving_of
 from energymodel.system.operating_point import precision_energy, precision_speedup
 from energymodel.system.outcome import EnergyBreakdown, Slack, StepTime, TrainingOutcome
 from energymodel.system.pipeline_rules import check_pipeline, is_traced
@@ -267,7 +266,7 @@ def _outcome(
     carbon_operational = market.carbon.operational(energy)
     carbon_embodied = market.carbon.embodied(chip.embodied_carbon, all_chips, run.time)
     prices = equipment_price, plant_price
-    served = _serving(system, worst, energy / chip_time, peak_power / plan.chips, prices)
+    served = serving_of(system, worst, energy / chip_time, peak_power / plan.chips, prices)
     return TrainingOutcome(
         loss=learned.loss,
         tokens=tokens,
@@ -320,40 +319,6 @@ def _outcome(
     )
 
 
-class Served(NamedTuple):
-    """What serving takes over the life of the model."""
-
-    chip_time: Real
-    energy: Real
-    money: Real
-    carbon: Real
-
-
-def _serving(
-    system: TrainingSystem, step: Step, power: Real, peak_power: Real, prices: tuple[Real, Real]
-) -> Served:
-    """Chip time, energy, money and carbon of the tokens that the model serves, on chips like those that train it.
-
-    **Arguments:**
-
-    - `power`, `peak_power`: of the facility per chip that trains [W].
-    - `prices`: of links and storage, and of the plant, per chip [USD].
-    """
-    chip, serving, workload, market = system.accelerator, system.serving, system.workload, system.market
-    if not isinstance(serving, Serving):
-        return Served(*(jnp.zeros(()) for _ in Served._fields))
-    chip_time = serving.chip_time(
-        workload.active_parameters,
-        workload.parameters,
-        workload.cache_width,
-        chip.peak_flops * step.point.clock,
-        chip.sustained_bandwidth,
-    )
-    energy = power * chip_time
-    waiting = market.price.cost(chip.price, 0.0, chip_time, 0.0, 0.0)  # the value of time is that of the run
-    money = market.price.cost(chip.price, 1.0, chip_time, energy, peak_power, *prices) - waiting
-    embodied = market.carbon.embodied(chip.embodied_carbon, 1.0, chip_time)
-    return Served(chip_time, energy, money, market.carbon.operational(energy) + embodied)
 def money_until(
     system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcome, time: Numeric, energy: Numeric
 ) -> Float[Array, "..."]:

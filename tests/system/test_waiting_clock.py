@@ -9,7 +9,7 @@ from energymodel.design.optimize import optimize
 from energymodel.errors import InputError
 from energymodel.presets.scenario import load_scenario
 from energymodel.system.evaluate import evaluate, evaluate_once
-from energymodel.system.step import low_clock_share
+from energymodel.system.waits import low_clock_share
 
 SMALL = "test-1b-h100"
 
