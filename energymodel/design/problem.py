@@ -160,9 +160,9 @@ class DesignProblem:
     def boxes(self, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Coordinates of lower and upper bounds, one line for each of so many lanes."""
         paths = self.formulation.paths
-        sides = zip(*(self.formulation.coordinate(path, np.array(self.bounds[path])) for path in paths), strict=True)
-        lower, upper = (np.tile(np.array(side), (count, 1)) for side in sides)
-        return lower, upper
+        ends = [self.formulation.coordinate(path, np.array(self.bounds[path])) for path in paths]
+        lower, upper = np.reshape(ends, (len(paths), 2)).T  # a schedule may be all that varies
+        return np.tile(lower, (count, 1)), np.tile(upper, (count, 1))
 
     def start(self, path: str) -> float:
         """The scenario's own value of a variable, within its bounds."""

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from energymodel.compilation import Compiled
 from energymodel.learning.continued import ContinuedLearning
