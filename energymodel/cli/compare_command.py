@@ -1,4 +1,4 @@
-"""`energymodel compare`: which accelerator, number format and number of chips?"""
+"""`energymodel compare`: which accelerator, number format, network and number of chips?"""
 
 from typing import Annotated
 
@@ -15,6 +15,16 @@ Format = Annotated[
     list[str] | None,
     typer.Option("--precision", metavar="FORMAT", help="bf16, fp8 or fp4 for the products with weights; repeatable."),
 ]
+Network = Annotated[
+    list[str] | None,
+    typer.Option("--network", metavar="NAME", help="A network preset, such as infiniband-400g; repeatable."),
+]
+Topology = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topology", metavar="NAME", help="fat-tree, rail-only, dragonfly or torus of the same switches; repeatable."
+    ),
+]
 Chips = Annotated[list[float] | None, typer.Option("--chips", metavar="N", help="The most chips; repeatable.")]
 
 
@@ -23,20 +33,26 @@ def command(
     scenario: shell.ScenarioName,
     accelerator: Accelerator = None,
     precision: Format = None,
+    network: Network = None,
+    topology: Topology = None,
     chips: Chips = None,
     minimize: shell.Minimize = None,
     limit: shell.Limit = None,
+    vary: shell.Vary = None,
     cluster: shell.Cluster = None,
     changes: shell.Changes = None,
     as_json: shell.AsJson = False,
     plot: shell.Plot = None,
     output: shell.Output = None,
 ) -> int:
-    """Optimize each combination of accelerators, number formats and chips, and list them, the best first."""
+    """Optimize each combination of accelerators, number formats, networks and chips, and list them, the best first."""
     shell.check_output(output)
     shell.check_output(plot, shell.PICTURES)
-    if not (accelerator or precision or chips):
-        raise InputError("compare: nothing to compare. Give --accelerator, --precision or --chips, each repeatable.")
+    if not (accelerator or precision or network or topology or chips):
+        raise InputError(
+            "compare: nothing to compare. Give --accelerator, --precision, --network, --topology or --chips, each "
+            "repeatable."
+        )
     with shell.Progress(lines=True) as progress:
         progress("loading the design search ...")
         with shell.interruptible():
@@ -46,11 +62,14 @@ def command(
             shell.scenario_source(scenario),
             accelerators=accelerator or (),
             precisions=precision or (),
+            networks=network or (),
+            topologies=topology or (),
             chips=chips or (),
             changes=changes or (),
             cluster=cluster,
             minimize=minimize,
             limits=limit,
+            vary=vary,
             progress=progress,
         )
     tree = compare_report.compare_json(comparison)

@@ -29,6 +29,7 @@ PLACES = {
     "hardware": "accelerator",
     "nodes": "node",
     "networks": "network",
+    "topologies": "network.topology",
     "software": "software",
     "facilities": "facility",
     "regulators": "facility.bus_converter",

@@ -1,5 +1,6 @@
 """How are compared combinations shown: as a table, as rows, as a figure?"""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ from energymodel.report.json_tree import csv_text, plan_json
 from energymodel.units import format_quantity
 
 COLUMNS = (
-    *("accelerator", "precision", "most_chips", "chips", "layout", "clock", "batch_tokens", "time_s", "energy_j"),
-    *("power_average_w", "money_usd", "carbon_kg", "reason"),
+    *("accelerator", "precision", "network", "topology", "most_chips", "chips", "layout", "clock", "batch_tokens"),
+    *("time_s", "energy_j", "power_average_w", "money_usd", "carbon_kg", "reason"),
 )
 
 
@@ -24,7 +25,8 @@ def compare_report(comparison: Comparison) -> RenderableType:
     title = f"Each with its plan of the lowest {comparison.minimize}"
     table = Table(title=title, title_justify="left", box=None)
     table.add_column("", no_wrap=True)
-    for name in ("chips", "t x p x c", "clock", "time", "energy", "power", "money", "more"):
+    numbers = ("chips", "t x p x c", "clock", "time", "energy", "power", "money")
+    for name in (*numbers, *map(_short, comparison.varied), "more"):
         table.add_column(name, justify="right", no_wrap=True)
     found = [one for one in comparison.candidates if one.optimum is not None and not one.reason]
     for one in found:
@@ -40,6 +42,7 @@ def compare_report(comparison: Comparison) -> RenderableType:
             format_quantity(float(np.asarray(outcome.energy.total)), "J"),
             format_quantity(float(outcome.power_average), "W"),
             format_quantity(float(outcome.money), "USD"),
+            *(_varied(one.optimum, path) for path in comparison.varied),
             f"{100.0 * more:+.1f} %",
         )
     parts: list[RenderableType] = [table] if found else [Text("No combination has a plan within the limits.")]
@@ -52,14 +55,28 @@ def _layout(optimum: Optimum) -> str:
     return " x ".join(f"{float(degree):g}" for degree in (layout.tensor, layout.pipeline, layout.context))
 
 
-def _row(one: Candidate) -> list[Any]:
-    asked = [one.accelerator or "", one.precision or "", "" if one.chips is None else one.chips]
+def _short(path: str) -> str:
+    """Last word of a path, which heads a column."""
+    return path.rpartition(".")[2]
+
+
+def _varied(optimum: Optimum, path: str) -> str:
+    """Value that a search found for a number of the system; empty where it does not vary."""
+    if path not in optimum.found:
+        return ""
+    return format_quantity(optimum.found[path], optimum.scenario.provenance[path].unit)
+
+
+def _row(one: Candidate, varied: Sequence[str] = ()) -> list[Any]:
+    names = [name or "" for name in (one.accelerator, one.precision, one.network, one.topology)]
+    asked = [*names, "" if one.chips is None else one.chips]
     if one.optimum is None:
-        return [*asked, *[""] * (len(COLUMNS) - 4), one.reason]
+        return [*asked, *[""] * (len(COLUMNS) - len(asked) - 1), one.reason, *[""] * len(varied)]
     plan, outcome = one.optimum.plan, one.optimum.outcome
     numbers = (outcome.time, outcome.energy.total, outcome.power_average, outcome.money, outcome.carbon)
     own = [float(plan.chips), _layout(one.optimum), float(outcome.clock), float(np.ravel(plan.batch)[0])]
-    return [*asked, *own, *(float(np.asarray(number)) for number in numbers), one.reason]
+    found = [one.optimum.found.get(path, "") for path in varied]
+    return [*asked, *own, *(float(np.asarray(number)) for number in numbers), one.reason, *found]
 
 
 def compare_json(comparison: Comparison) -> dict[str, Any]:
@@ -69,7 +86,7 @@ def compare_json(comparison: Comparison) -> dict[str, Any]:
         "unit": comparison.unit,
         "candidates": [
             {
-                **dict(zip(COLUMNS, _row(one), strict=True)),
+                **dict(zip([*COLUMNS, *comparison.varied], _row(one, comparison.varied), strict=True)),
                 "value": one.optimum.value if one.optimum else None,
                 "plan": plan_json(one.optimum.plan, one.optimum.scenario) if one.optimum else None,
             }
@@ -80,7 +97,7 @@ def compare_json(comparison: Comparison) -> dict[str, Any]:
 
 def compare_csv(comparison: Comparison) -> str:
     """A line for each combination."""
-    return csv_text([COLUMNS, *(_row(one) for one in comparison.candidates)])
+    return csv_text([[*COLUMNS, *comparison.varied], *(_row(one, comparison.varied) for one in comparison.candidates)])
 
 
 def compare_figure(comparison: Comparison, kind: str) -> bytes:

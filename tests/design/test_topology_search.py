@@ -1,0 +1,58 @@
+"""Are topologies compared with their best plans, on the switches of the network, with their numbers free to vary?"""
+
+import pytest
+
+from cli.shell import run
+from energymodel.design.compare import Candidate, Comparison, compare
+from energymodel.errors import InputError
+from energymodel.presets.scenario import load_scenario
+from energymodel.presets.topology_choice import topology_changes
+from energymodel.report.compare_report import compare_csv
+
+SMALL, LARGE = "test-1b-h100", "llama-3.1-405b-h100"
+PATH = "system.network.topology"
+
+
+@pytest.mark.parametrize("name", ["fat-tree", "rail-only", "dragonfly"])
+def test_topologies_are_of_the_switches_of_the_network(name):
+    own = load_scenario(LARGE, {f"{PATH}.radix": 96, f"{PATH}.switch_lanes": 384})
+    asked = [f"{PATH}.radix=96", f"{PATH}.hop_latency=3e-7 s"]
+    changes = topology_changes(name, own.system.network.topology, asked)
+    found = load_scenario(LARGE, changes).system.network.topology
+    assert float(found.switch_lanes) == 384.0
+    assert float(found.hop_latency) == 3e-7
+    # Balanced of at most 96 ports: 24 hosts, 24 global links, 48 routers, 95 ports.
+    assert float(found.radix) == (95.0 if name == "dragonfly" else 96.0)
+    if name != "dragonfly":
+        assert float(found.pod) == 96.0**2 / 4.0
+
+
+def test_a_torus_has_no_switches():
+    own = load_scenario(LARGE).system.network.topology
+    assert topology_changes("torus", own, []) == [f"{PATH}=torus"]
+
+
+def test_rows_name_network_and_topology():
+    shown = Candidate(None, None, "infiniband-400g", "rail-only", 64, None, "none")
+    assert shown.name == "infiniband-400g, rail-only, 64 chips"
+    rows = compare_csv(Comparison("energy", "J", {}, (shown,))).splitlines()
+    assert dict(zip(*(line.split(",") for line in rows), strict=True))["topology"] == "rail-only"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--topology", "rail-onyl"), 'topology: unknown "rail-onyl". Did you mean "rail-only"?'),
+        (("--topology", "torus", "--vary", "system.network.topology.oversubscription=1:8"), "oversubscription"),
+        (("--network", "infiniband-400h"), "infiniband-400g"),
+    ],
+)
+def test_the_command_refuses_what_it_does_not_know(options, words):
+    result = run("compare", SMALL, *options)
+    assert result.exit_code != 0
+    assert words in " ".join((result.stderr + result.stdout).split())
+
+
+def test_an_unknown_topology_is_refused_in_python_alike():
+    with pytest.raises(InputError, match='unknown "rail-onyl"'):
+        compare(SMALL, topologies=("rail-onyl",))
