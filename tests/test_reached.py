@@ -1,0 +1,272 @@
+"""Does a command reach every public function and class of the model? What no command reaches is no feature."""
+
+import ast
+
+import pytest
+
+from reached import Function, Graph, Module, read_modules
+
+PACKAGES = ("physics", "performance", "learning", "economics", "allocation", "codesign")
+COMMANDS = ("energymodel.cli", "energymodel.sources")
+"""What a person calls: the command line, and what the two documents say. The functions of `em` are added to them."""
+
+LATER: dict[str, str] = {
+    "allocation.adaptive_batch.AdaptiveBatch": "not yet",
+    "allocation.adaptive_batch.BatchPlan": "not yet",
+    "allocation.adaptive_batch.BatchRule": "not yet",
+    "allocation.adaptive_batch.ScheduleForm": "not yet",
+    "allocation.adaptive_batch.adaptive_batch": "not yet",
+    "allocation.adaptive_batch.least_batch": "not yet",
+    "allocation.devices.DeviceGroups": "unlike devices in one job",
+    "allocation.devices.WorkSplit": "unlike devices in one job",
+    "allocation.devices.device_groups": "unlike devices in one job",
+    "allocation.devices.least_energy_split": "unlike devices in one job",
+    "allocation.devices.least_time_split": "unlike devices in one job",
+    "allocation.power_split.PowerSplit": "not yet",
+    "allocation.power_split.divide_power": "not yet",
+    "allocation.site.SiteChoice": "power of a site",
+    "allocation.site.SiteLoad": "power of a site",
+    "allocation.site.SitePower": "power of a site",
+    "allocation.site.SiteSplit": "power of a site",
+    "allocation.site.least_power": "power of a site",
+    "allocation.site.most_throughput": "power of a site",
+    "allocation.site.site_load": "power of a site",
+    "allocation.site.site_power": "power of a site",
+    "allocation.site.throughput": "power of a site",
+    "codesign.annealing.Annealed": "not yet",
+    "codesign.annealing.anneal": "not yet",
+    "codesign.annealing.neighbors": "not yet",
+    "economics.cost.demand_charge_per_energy": "not yet",
+    "economics.series.series_at": "prices over time: the calendar",
+    "economics.series.series_mean": "prices over time: the calendar",
+    "economics.series.series_total": "prices over time: the calendar",
+    "learning.break_even.break_even_batch": "not yet",
+    "learning.break_even.energy_ratio": "not yet",
+    "learning.break_even.time_ratio": "not yet",
+    "learning.critical_batch.AbstractCriticalBatch.instantaneous": "schedules of the batch",
+    "learning.critical_batch.KaplanCriticalBatch.instantaneous": "schedules of the batch",
+    "learning.critical_batch.PowerCriticalBatch.instantaneous": "schedules of the batch",
+    "learning.critical_batch.critical_batch_from_overhead": "schedules of the batch",
+    "learning.critical_batch.instantaneous_coefficient": "schedules of the batch",
+    "learning.critical_batch.steps_needed": "schedules of the batch",
+    "learning.critical_batch.tokens_effective": "schedules of the batch",
+    "learning.critical_batch.tokens_needed": "schedules of the batch",
+    "learning.factorization.Factorization": "not yet",
+    "learning.factorization.break_even_rank": "not yet",
+    "learning.factorization.factorized_parameters": "not yet",
+    "learning.factorization.low_rank_ratio": "not yet",
+    "learning.factorization.tensor_train_ratio": "not yet",
+    "learning.information.capacity_use": "not yet",
+    "learning.information.information_per_parameter": "not yet",
+    "learning.learning_rate.adam_learning_rate": "not yet",
+    "learning.learning_rate.averaging_timescale": "not yet",
+    "learning.learning_rate.optimal_timescale": "not yet",
+    "learning.learning_rate.sgd_learning_rate": "not yet",
+    "learning.learning_rate.undecayed_tokens": "not yet",
+    "learning.learning_rate.weight_decay_for_timescale": "not yet",
+    "learning.loss_law.ComputeOptimal": "not yet",
+    "learning.loss_law.compute_optimal": "not yet",
+    "learning.loss_law.compute_optimal_for_loss": "not yet",
+    "learning.loss_ode.loss_rate": "not yet",
+    "learning.optimal_batch.adaptive_batch": "not yet",
+    "learning.optimal_batch.adaptive_batch_cost": "not yet",
+    "learning.optimal_batch.adaptive_step_ratio": "not yet",
+    "learning.optimal_batch.constant_batch": "not yet",
+    "learning.optimal_batch.constant_batch_cost": "not yet",
+    "learning.optimal_batch.optimal_batch_for_compute": "not yet",
+    "learning.optimal_batch.optimal_batch_for_tokens": "not yet",
+    "learning.quantum.QuantumGradient": "not yet",
+    "learning.quantum.break_even_error": "not yet",
+    "learning.quantum.gradient_samples": "not yet",
+    "learning.quantum.quantum_energy_ratio": "not yet",
+    "learning.schedule.integrate_over_progress": "schedules of the batch",
+    "performance.batching.cost_optimal_batch": "not yet",
+    "performance.batching.energy_delay_optimal_batch": "not yet",
+    "performance.batching.optimal_batch": "not yet",
+    "performance.batching.relative_energy": "not yet",
+    "performance.batching.relative_time": "not yet",
+    "performance.collectives.all_gather_time": "not yet",
+    "performance.collectives.all_reduce_time": "not yet",
+    "performance.collectives.all_to_all_time": "not yet",
+    "performance.collectives.fastest_all_reduce_time": "not yet",
+    "performance.collectives.hierarchical_all_reduce_time": "not yet",
+    "performance.collectives.node_collective_time": "not yet",
+    "performance.collectives.reduce_scatter_time": "not yet",
+    "performance.collectives.tree_all_reduce_time": "not yet",
+    "performance.heterogeneous.least_makespan": "not yet",
+    "performance.heterogeneous.makespan": "not yet",
+    "performance.hierarchy.arithmetic_intensity": "topology and memory of a chip",
+    "performance.hierarchy.cache_limited_intensity": "topology and memory of a chip",
+    "performance.hierarchy.gemm_movement_energy": "topology and memory of a chip",
+    "performance.hierarchy.gemm_movement_time": "topology and memory of a chip",
+    "performance.memory_access.balanced_prefetch_coverage": "topology and memory of a chip",
+    "performance.memory_access.bytes_in_flight": "topology and memory of a chip",
+    "performance.memory_access.coalescing_efficiency": "topology and memory of a chip",
+    "performance.memory_access.concurrent_bandwidth": "topology and memory of a chip",
+    "performance.memory_access.concurrent_stream_shares": "topology and memory of a chip",
+    "performance.memory_access.line_efficiency": "topology and memory of a chip",
+    "performance.memory_access.optimal_line_size": "topology and memory of a chip",
+    "performance.memory_access.prefetch_latency": "topology and memory of a chip",
+    "performance.memory_access.prefetch_traffic": "topology and memory of a chip",
+    "performance.memory_access.serial_stream_shares": "topology and memory of a chip",
+    "performance.memory_access.stream_times": "topology and memory of a chip",
+    "performance.network.congestion_factor": "topology and memory of a chip",
+    "performance.network.link_width_cost": "topology and memory of a chip",
+    "performance.network.optimal_link_width": "topology and memory of a chip",
+    "performance.parallelism.pipeline_time": "not yet",
+    "performance.parallelism.slowest_stage_layers": "not yet",
+    "performance.pipeline_schedule.critical_operations": "not yet",
+    "performance.reliability.Reliability.availability": "topology and memory of a chip",
+    "performance.reliability.Reliability.straggler_factor": "topology and memory of a chip",
+    "performance.reliability.Reliability.waste": "topology and memory of a chip",
+    "performance.reliability.daly_interval": "topology and memory of a chip",
+    "performance.reliability.exponential_availability": "topology and memory of a chip",
+    "performance.reliability.minimum_waste": "topology and memory of a chip",
+    "performance.reliability.observed_chip_mtbf": "topology and memory of a chip",
+    "performance.sram.cached_operand_energy": "topology and memory of a chip",
+    "performance.topology.AbstractTopology.diameter": "topology and memory of a chip",
+    "performance.topology.Dragonfly.diameter": "topology and memory of a chip",
+    "performance.topology.FatTree.diameter": "topology and memory of a chip",
+    "performance.topology.FatTree.switches": "topology and memory of a chip",
+    "performance.topology.FullyConnected.diameter": "topology and memory of a chip",
+    "performance.topology.Ring.diameter": "topology and memory of a chip",
+    "performance.topology.Torus.diameter": "topology and memory of a chip",
+    "performance.topology.dragonfly_groups": "topology and memory of a chip",
+    "performance.topology.dragonfly_nodes": "topology and memory of a chip",
+    "performance.topology.fat_tree_nodes": "topology and memory of a chip",
+    "performance.topology.fat_tree_switches": "topology and memory of a chip",
+    "performance.volumes.context_parallel_volume": "not yet",
+    "performance.volumes.data_parallel_volume": "not yet",
+    "performance.volumes.expert_parallel_volume": "not yet",
+    "performance.volumes.fully_sharded_token_threshold": "not yet",
+    "performance.volumes.fully_sharded_volume": "not yet",
+    "performance.volumes.pipeline_volume": "not yet",
+    "performance.volumes.tensor_parallel_volume": "not yet",
+    "performance.water_filling.cube_root_power_split": "not yet",
+    "performance.water_filling.cube_root_throughput": "not yet",
+    "performance.water_filling.logarithmic_power_split": "not yet",
+    "performance.water_filling.logarithmic_throughput": "not yet",
+    "performance.water_filling.square_root_power_split": "not yet",
+    "performance.water_filling.square_root_throughput": "not yet",
+    "performance.water_filling.water_level": "not yet",
+    "physics.cooling.TwoPhaseLoop.mass_flow": "the cooling plant",
+    "physics.cooling.power_usage_effectiveness": "the cooling plant",
+    "physics.delivery.chain_efficiency": "the cooling plant",
+    "physics.delivery.optimal_load": "the cooling plant",
+    "physics.delivery.peak_efficiency": "the cooling plant",
+    "physics.delivery.regulator_efficiency": "the cooling plant",
+    "physics.flow.coolant_warming": "the cooling plant",
+    "physics.flow.optimal_flow": "the cooling plant",
+    "physics.flow.row_coolant_temperature": "the cooling plant",
+    "physics.leakage.leakage_doubling": "not yet",
+    "physics.limits.storage_efficiency": "not yet",
+    "physics.optimal_clock.energy_delay_optimal_frequency": "not yet",
+    "physics.optimal_clock.energy_optimal_clock": "not yet",
+    "physics.optimal_clock.energy_optimal_frequency": "not yet",
+    "physics.optimal_clock.work_energy": "not yet",
+    "physics.phase_change.area_enhancement_needed": "the cooling plant",
+    "physics.phase_change.boiling_heat_flux": "the cooling plant",
+    "physics.phase_change.boiling_superheat": "the cooling plant",
+    "physics.phase_change.coolant_flow": "the cooling plant",
+    "physics.phase_change.heat_flux": "the cooling plant",
+    "physics.phase_change.rohsenow_coefficient": "the cooling plant",
+    "physics.switching.BusyPower": "not yet",
+    "physics.switching.busy_power_at": "not yet",
+    "physics.switching.clock_stretch": "not yet",
+    "physics.switching.frequency_cubic": "not yet",
+    "physics.switching.operating_power": "not yet",
+    "physics.thermal.hot_spot_temperature": "the cooling plant",
+    "physics.thermal.loop_gain": "the cooling plant",
+    "physics.thermal.power_step_limit": "the cooling plant",
+    "physics.thermal.runaway_resistance": "the cooling plant",
+    "physics.thermal.thermal_power_limit": "the cooling plant",
+    "physics.thermal.thermal_time_constant": "the cooling plant",
+    "physics.thermal.transient_temperature": "the cooling plant",
+}
+"""What no command reaches yet, and what will: `package.module.name`."""
+
+
+def unreached() -> list[str]:
+    """Public functions, classes and methods of the model that nothing reaches from a command or from `em`."""
+    modules = read_modules()
+    roots = [name for name in modules if name.startswith(COMMANDS)]
+    roots += [full for meanings in modules["energymodel"].imports.values() for full in meanings if full not in modules]
+    reached = Graph(modules, roots).reached
+    return [
+        name.removeprefix("energymodel.")
+        for module in modules.values()
+        if module.name.split(".")[1:2] and module.name.split(".")[1] in PACKAGES
+        for name in public_names(module)
+        if name not in reached and name.rpartition(".")[0] not in unreached_owners(module, reached)
+    ]
+
+
+def public_names(module: Module) -> list[str]:
+    """Functions, classes and their methods, without a leading underscore."""
+    found = []
+    for label, node in module.definitions.items():
+        if isinstance(node, Function | ast.ClassDef) and not label.startswith("_"):
+            found.append(f"{module.name}.{label}")
+            below = node.body if isinstance(node, ast.ClassDef) else []
+            methods = [one.name for one in below if isinstance(one, Function) and not one.name.startswith("_")]
+            found += [f"{module.name}.{label}.{name}" for name in methods]
+    return found
+
+
+def unreached_owners(module: Module, reached: set[str]) -> set[str]:
+    """Classes whose methods need no line of their own."""
+    return {f"{module.name}.{label}" for label in module.definitions} - reached
+
+
+@pytest.fixture(scope="module")
+def found() -> list[str]:
+    return unreached()
+
+
+def test_a_command_reaches_every_public_function(found):
+    missing = [name for name in found if name not in LATER]
+    assert not missing, (
+        "no command reaches these; call them from one, delete them, or move what the documents say to "
+        "energymodel/sources/:\n" + "\n".join(missing)
+    )
+
+
+def test_what_comes_later_is_still_unreached(found):
+    assert sorted(set(LATER) - set(found)) == [], "reached or gone: delete these from LATER"
+
+
+def graph_of(text: str, *roots: str) -> set[str]:
+    module = Module("energymodel.a", ast.parse(text), is_package=False)
+    return Graph({"energymodel.a": module}, [f"energymodel.a.{one}" for one in roots]).reached
+
+
+def test_the_graph_follows_calls_attributes_subclasses_and_rules_of_derivatives():
+    text = """
+def command(one: Law): return one.used() + helper(CONSTANT)
+def helper(x): return x
+CONSTANT = through()
+def through(): return 1
+def alone(): return nobody()
+def nobody(): return 2
+class Law:
+    def used(self): return inside()
+    def unused(self): return never()
+class Named(Law):
+    def used(self): return named()
+def inside(): return 3
+def never(): return 4
+def named(): return 5
+@helper.defjvp
+def rule(x): return slope(x)
+def slope(x): return x
+"""
+    names = {name.removeprefix("energymodel.a.") for name in graph_of(text, "command")}
+    assert {"helper", "CONSTANT", "through", "Law", "Law.used", "inside", "Named", "named", "rule", "slope"} <= names
+    assert not {"alone", "nobody", "Law.unused", "never"} & names
+
+
+def test_an_unreached_formula_is_named(monkeypatch):
+    name, _ = next(iter(LATER.items()), ("physics.limits.landauer_energy", ""))
+    monkeypatch.delitem(LATER, name, raising=False)
+    with pytest.raises(AssertionError, match=name):
+        test_a_command_reaches_every_public_function([name])
