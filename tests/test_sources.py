@@ -44,8 +44,6 @@ from energymodel.physics.switching import (
     busy_power,
     clock_at_power_cap,
     frequency_at_constant_voltage,
-    frequency_cubic,
-    operating_power,
     switching_energy,
     switching_power,
     throughput_at_power,
@@ -244,17 +242,17 @@ def test_power_throughput_is_the_capped_clock_at_constant_voltage_without_static
     assert_agree(clock, sources.stated_power_throughput(cap, 1.0, dynamic, 1.0))
 
 
-def test_instantaneous_power_is_the_power_law_at_constant_voltage():
-    throughput, overhead, energy, idle = jnp.asarray([0.0, 2e14]), 1.3, 1e-12, 90.0
-    stated = sources.stated_instantaneous_power(throughput, overhead, energy, idle)
-    assert_agree(operating_power(throughput, energy, idle, overhead), stated)
-
-
 def test_instantaneous_power_is_busy_power_with_floor_one():
     clock, static, peak_rate, energy = jnp.asarray([0.3, 0.6, 1.0]), 140.0, 4e14, 1e-12
     voltage = voltage_fraction(clock, 1.0, 0.6, 0.03)
     stated = sources.stated_instantaneous_power(peak_rate * clock, 1.1, energy, static)
     assert_agree(busy_power(static, 1.1 * peak_rate * energy, clock, voltage, 1.0), stated)
+
+
+def test_throughput_at_a_power_inverts_the_instantaneous_power():
+    throughput, overhead, energy, idle = jnp.asarray([0.0, 2e14]), 1.3, 1e-12, 90.0
+    stated = sources.stated_instantaneous_power(throughput, overhead, energy, idle)
+    assert_agree(throughput_at_power(stated, energy, idle, overhead), throughput)
 
 
 def test_both_power_laws_together_leave_one_power():
@@ -373,11 +371,10 @@ def test_both_readings_of_optimal_frequency_agree_at_one_volt():
     )
 
 
-def test_corrected_frequencies_agree_with_the_stated_one_at_unit_frequency():
-    """f = sqrt f = f^(1/3) = 1 Hz: the only frequency at which square, cube and first root meet."""
+def test_corrected_frequency_agrees_with_the_stated_one_at_unit_frequency():
+    """f = sqrt f = 1 Hz: the only frequency at which both roots meet."""
     stated = sources.stated_optimal_frequency_as_fraction(10.0, 128.0, 200.0, 0.8)
     assert_agree(frequency_at_constant_voltage(128.0, 200.0, 0.8), stated)
-    assert_agree(frequency_cubic(128.0, 128.0), stated)
 
 
 def test_throughput_estimate_is_the_rate_with_unit_demands_and_perfect_overlap():

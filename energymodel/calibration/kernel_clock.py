@@ -149,7 +149,7 @@ def memory_share(activity: Numeric, saturation: Numeric, overlap: Numeric) -> Fl
 def kernel_stretch(clock: Numeric, share: Numeric, path: Numeric, overlap: Numeric) -> Float[Array, "..."]:
     """Time at a clock over that at clock 1, `s = ((1 - x) phi^-p + x g(phi)^p)^(1/p)` [Williams et al. 2009].
 
-    The roofline of core and memory, rounded: p = 1 is `clock_stretch`, no overlap at all.
+    The roofline of core and memory, rounded: p = 1 is no overlap at all.
 
     **Arguments:**
 

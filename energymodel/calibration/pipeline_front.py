@@ -50,7 +50,7 @@ B10."""
 
 
 def clock_for_stretch(stretch: Numeric, memory_time: Numeric, lowest: Numeric) -> Float[Array, "..."]:
-    """Clock at which work takes so much longer, `phi = (1 - mu) / (s - mu)`, the inverse of `clock_stretch`.
+    """Clock at which work takes so much longer, `phi = (1 - mu) / (s - mu)`, from `s = (1 - mu) / phi + mu`.
 
     **Arguments:**
 

@@ -36,18 +36,6 @@ def leakage_power(
     return jnp.asarray(power) * by_voltage * by_temperature
 
 
-def leakage_doubling(temperature_sensitivity: Numeric) -> Float[Array, "..."]:
-    """Warming that doubles leakage, `d theta = ln 2 / b_theta` [definition].
-
-    **Arguments:**
-
-    - `temperature_sensitivity`: b_theta [1/K], above 0.
-
-    **Returns:** temperature difference [K].
-    """
-    return jnp.log(2.0) / jnp.asarray(temperature_sensitivity)
-
-
 def static_energy(voltage: Numeric, leakage_current: Numeric, time: Numeric) -> Float[Array, "..."]:
     """Energy of a constant leakage current, `E = V I_leak t` [definition].
 

@@ -261,16 +261,3 @@ def information_capacity(parameters: Numeric, bits_per_parameter: Numeric) -> Fl
     **Returns:** information [bit].
     """
     return jnp.asarray(parameters) * bits_per_parameter
-
-
-def storage_efficiency(bits_per_parameter: Numeric, precision: Numeric) -> Float[Array, "..."]:
-    """Share of a parameter's bits that hold information, `c / b` [Allen-Zhu & Li 2024].
-
-    **Arguments:**
-
-    - `bits_per_parameter`: stored, c [bit].
-    - `precision`: bits of the number format, b [bit].
-
-    **Returns:** share [1].
-    """
-    return jnp.asarray(bits_per_parameter) / precision

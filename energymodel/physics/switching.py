@@ -9,12 +9,10 @@ operations [1].
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, implicit_root, real
-from energymodel.physics.voltage import AbstractVoltageCurve
+from energymodel.numerics import Numeric, implicit_root
 
 
 def switching_power(
@@ -95,39 +93,12 @@ def mixed_cubic_power(
     return jnp.asarray(static_power) + jnp.asarray(dynamic_power) * ((1.0 - share) * clock + share * clock**3)
 
 
-def clock_stretch(clock: Numeric, clock_independent_share: Numeric) -> Float[Array, "..."]:
-    """Time at a clock over time at clock 1, `t / t_1 = (1 - mu) / phi + mu` [derivation: Amdahl 1967 for clocks].
-
-    **Arguments:**
-
-    - `clock_independent_share`: share of time at clock 1 spent on memory, latency and links, mu [1], 0 to 1.
-
-    **Returns:** time ratio [1]; its inverse is the throughput fraction.
-    """
-    share = jnp.asarray(clock_independent_share)
-    return (1.0 - share) / jnp.asarray(clock) + share
-
-
-def operating_power(
-    throughput: Numeric, energy_per_operation: Numeric, idle_power: Numeric, overhead: Numeric
-) -> Float[Array, "..."]:
-    """Power at constant voltage, `P = beta R E_op + P_idle` [derivation: docs/physics.md A2.4].
-
-    **Arguments:**
-
-    - `throughput`: operations per second R [1/s].
-
-    **Returns:** power [W].
-    """
-    return jnp.asarray(overhead) * jnp.asarray(throughput) * energy_per_operation + idle_power
-
-
 def throughput_at_power(
     power: Numeric, energy_per_operation: Numeric, idle_power: Numeric, overhead: Numeric
 ) -> Float[Array, "..."]:
-    """Inverse of `operating_power`, `R = (P - P_idle) / (beta E_op)` [derivation: docs/physics.md A2.3].
+    """Throughput that a power buys, `R = (P - P_idle) / (beta E_op)` [derivation: docs/physics.md A2.3].
 
-    Constant voltage only (below the knee); otherwise use `clock_at_power_cap` and `clock_stretch`.
+    Constant voltage only (below the knee); otherwise use `clock_at_power_cap`.
 
     **Returns:** operations per second [1/s].
     """
@@ -158,20 +129,6 @@ def frequency_at_constant_voltage(power: Numeric, coefficient: Numeric, voltage:
     return jnp.asarray(power) / (jnp.asarray(coefficient) * jnp.asarray(voltage) ** 2)
 
 
-def frequency_cubic(power: Numeric, coefficient: Numeric) -> Float[Array, "..."]:
-    """Clock that a power buys where voltage follows clock, `f = (P / k')^(1/3)` [derivation: docs/physics.md A2.12].
-
-    **Arguments:**
-
-    - `power`: switching power P [W], above 0.
-    - `coefficient`: k' [W/Hz^3].
-
-    **Returns:** clock [Hz].
-    """
-    # Separate logarithms: k' is about 1e-25, and P / k' may overflow a float32.
-    return jnp.exp((jnp.log(jnp.asarray(power)) - jnp.log(jnp.asarray(coefficient))) / 3.0)
-
-
 def clock_at_power_cap(
     power_of_clock: Callable[[Any, Any], Any],
     power_cap: Numeric,
@@ -199,30 +156,3 @@ def clock_at_power_cap(
 
     cap, lower, upper = jnp.broadcast_arrays(*map(jnp.asarray, (power_cap, minimum_clock, maximum_clock)))
     return implicit_root(excess, lower, upper, (cap, parameters))
-
-
-class BusyPower(eqx.Module):
-    """Busy power over clock with its voltage curve, `P_b(phi) = P_s + kappa phi v(phi)^2`."""
-
-    curve: AbstractVoltageCurve
-    static_power: Real = real("W", doc="power that does not scale with clock")
-    dynamic_power: Real = real("W", doc="switching power at clock 1")
-
-    def __call__(self, clock: Numeric) -> Float[Array, "..."]:
-        """Power [W] at a clock fraction [1]."""
-        return busy_power(self.static_power, self.dynamic_power, clock, self.curve(clock), 1.0)
-
-
-def busy_power_at(clock: Numeric, chip: BusyPower) -> Float[Array, "..."]:
-    """Busy power of a chip at a clock, `P_b = P_s + kappa phi v(phi)^2` [derivation: docs/physics.md B2].
-
-    The same as `chip(clock)`, with the order of arguments that `clock_at_power_cap` expects.
-
-    **Arguments:**
-
-    - `clock`: clock fraction phi [1].
-    - `chip`: its static and dynamic power [W] and voltage curve.
-
-    **Returns:** power [W].
-    """
-    return chip(clock)

@@ -15,7 +15,7 @@ from energymodel.calibration.constant_priors import ConstantPrior, ConstantPrior
 from energymodel.calibration.device_power import NOISE, OPTIONS
 from energymodel.calibration.kernel_clock import CONSTANTS, Kernels, kernel_errors, split_power
 from energymodel.calibration.least_squares import ErrorFunction, FitProblem, FitResult, fit, held_out_errors
-from energymodel.physics.switching import clock_stretch, mixed_cubic_power
+from energymodel.physics.switching import mixed_cubic_power
 
 DATA = Path(__file__).parents[1] / "data"
 LOWEST = 0.35  # of the highest clock: below, the floor form of voltage is not valid [docs/physics.md E]
@@ -99,7 +99,8 @@ def posynomial_errors(values: Values, kernels: Any) -> Float[Array, "rows 2"]:
     k = Kernels(*map(jnp.asarray, kernels))
     static = values["static"] * k.device_power
     watt = mixed_cubic_power(static, k.reference_power - static, values["cubic_share"], k.clock)
-    time = k.reference_time * clock_stretch(k.clock, values["memory_time"] * k.memory_activity)
+    memory_share = values["memory_time"] * k.memory_activity
+    time = k.reference_time * ((1.0 - memory_share) / k.clock + memory_share)
     return jnp.stack([jnp.log(time / k.time), jnp.log(jnp.maximum(watt, 1.0) / k.power)], axis=1)
 
 

@@ -70,7 +70,6 @@ def test_roofline_energy_without_traffic_scales_with_voltage_squared():
 
 
 def test_information_ratios():
-    assert limits.storage_efficiency(2.0, 16.0) == 0.125
     np.testing.assert_allclose(limits.energy_per_bit(10.0, limits.information_capacity(5.0, 2.0)), 1.0)
 
 
@@ -94,7 +93,6 @@ def test_gradients():
         limits.cmos_wall_energy,
         limits.energy_per_bit,
         limits.information_capacity,
-        limits.storage_efficiency,
     ):
         check_grads(function, (2.0, 3.0), order=2)
     check_grads(limits.roofline_energy, (2.0, 3.0, 1.5, 0.5, 0.8), order=2, rtol=1e-4)
