@@ -19,7 +19,7 @@ from energymodel.learning.information import information_rate
 from energymodel.learning.loss_law import ChinchillaLaw
 from energymodel.learning.loss_ode import loss_rate
 from energymodel.numerics import as_real
-from energymodel.performance.batching import energy_delay_optimal_batch, optimal_batch, relative_energy, relative_time
+from energymodel.performance.batching import energy_optimal_batch
 from energymodel.performance.heterogeneous import proportional_split
 from energymodel.performance.network import link_bandwidth
 from energymodel.performance.roofline import compute_time, roofline_time, token_rate
@@ -169,6 +169,11 @@ def test_practical_efficiency_factor_is_the_landauer_multiple():
     assert_agree(landauer_multiple(sources.stated_practical_energy(minimum, 3e7), minimum), 3e7)
 
 
+def relative_energy(batch, critical, half, idle_share):
+    """Energy to a loss over the ideal [docs/physics.md A0.9]; time at an idle share of 1."""
+    return (1.0 + batch / critical) * (1.0 + idle_share * half / batch)
+
+
 def stated_energy(batch, scaling, utilization, time):
     """Energy of the source for a batch far below B_max, with either reading of its time."""
     efficiency = sources.stated_per_sample_efficiency(batch, 1.0, scaling)
@@ -193,19 +198,18 @@ def test_stated_energy_is_the_corrected_one_between_critical_and_half_batch(scal
     """For B_c << B << B_h both are pure powers of B, at constant power."""
     batch = jnp.asarray([1e5, 1e6])
     stated = stated_energy(batch, scaling, utilization, sources.stated_training_time_as_fraction)
-    corrected = relative_time(batch, 1e-3, 1e14, scaling, utilization)
+    corrected = (1.0 + batch / 1e-3) ** scaling * (1.0 + 1e14 / batch) ** utilization
     assert_agree(corrected[1] / corrected[0], stated[1] / stated[0])
 
 
-@pytest.mark.parametrize(("scaling", "utilization"), [(0.8, 0.6), (0.6, 0.8), (1.0, 1.0)])
+@pytest.mark.parametrize(("scaling", "utilization"), [(0.8, 0.6), (0.6, 0.8)])
 def test_optimal_batch_is_stationary_where_the_stated_one_is_not(scaling, utilization):
-    critical, half = 4e6, 2.5e5
-    best = optimal_batch(critical, half, scaling, utilization)
-    slope = jax.grad(lambda batch: jnp.log(relative_time(batch, critical, half, scaling, utilization)))
+    critical, half, idle, work = 4e6, 2.5e5, 90.0, 210.0
+    slope = jax.grad(lambda batch: jnp.log(relative_energy(batch, critical, half, idle / (idle + work))))
+    best = energy_optimal_batch(critical, half, idle, work)
     np.testing.assert_allclose(slope(best) * best, 0.0, atol=1e-9)
-    if scaling != utilization:
-        stated = sources.stated_optimal_batch(scaling, utilization, 300.0, 1e6)
-        assert abs(slope(stated) * stated) > 1e-2
+    stated = sources.stated_optimal_batch(scaling, utilization, idle + work, 1e6)
+    assert abs(slope(stated) * stated) > 1e-2
 
 
 def test_energy_slope_is_that_of_the_printed_energy():
@@ -314,7 +318,7 @@ def test_total_power_is_the_sum_of_the_corrected_parts_far_below_saturation():
 
 
 def test_objective_is_the_energy_time_product():
-    """Its best batch is that of the corrected formula [docs/physics.md A0.9]."""
+    """Its best batch lies between those of energy and time [docs/physics.md A0.9]."""
     critical, half, idle_share = 4e6, 2.5e5, 0.3
 
     def objective(batch):
@@ -322,15 +326,15 @@ def test_objective_is_the_energy_time_product():
             1.0,
             batch,
             lambda power, batch: power * relative_energy(batch, critical, half, idle_share),
-            lambda _, batch: relative_time(batch, critical, half),
+            lambda _, batch: relative_energy(batch, critical, half, 1.0),
         )
 
-    best = energy_delay_optimal_batch(critical, half, idle_share)
-    np.testing.assert_allclose(jax.grad(objective)(best) * best / objective(best), 0.0, atol=1e-9)
+    energy, time = (energy_optimal_batch(critical, half, share, 1.0 - share) for share in (idle_share, 1.0))
+    assert jax.grad(objective)(energy) < 0.0 < jax.grad(objective)(time)
     assert_agree(
-        objective(best),
+        objective(energy),
         sources.stated_energy_time_product(
-            relative_energy(best, critical, half, idle_share), relative_time(best, critical, half)
+            relative_energy(energy, critical, half, idle_share), relative_energy(energy, critical, half, 1.0)
         ),
     )
 

@@ -2,8 +2,8 @@
 
 `divide_power` for devices with any law of throughput; `least_energy_split` and `least_time_split` for groups of unlike
 devices in one synchronous step; `stage_clocks` for the stages of a pipeline; `most_throughput` and `least_power` for
-compute, memory, network and cooling under one site limit; `adaptive_batch.adaptive_batch` for the tokens over the
-steps of a run. `energymodel.solver` solves them all; the multipliers are the prices of what is divided.
+compute, memory, network and cooling under one site limit. `energymodel.solver` solves them all; the multipliers are the
+prices of what is divided.
 """
 
 from energymodel.allocation.devices import DeviceGroups, WorkSplit, device_groups, least_energy_split, least_time_split

@@ -80,19 +80,6 @@ def demand_cost(power: Numeric, time: Numeric, demand_charge: Numeric) -> Float[
     return jnp.asarray(demand_charge) * power * time
 
 
-def demand_charge_per_energy(demand_charge: Numeric, load_factor: Numeric) -> Float[Array, "..."]:
-    """Demand charge spread over the energy used, `p_d = d / LF` [derivation: `d P t` divided by `E = LF P t`].
-
-    **Arguments:**
-
-    - `demand_charge`: d [USD/(W s)].
-    - `load_factor`: mean over peak power, LF [1], above 0.
-
-    **Returns:** surcharge on the price of energy [USD/J].
-    """
-    return jnp.asarray(demand_charge) / load_factor
-
-
 def delay_cost(time: Numeric, price: Numeric) -> Float[Array, "..."]:
     """Value of finishing earlier, `C = v_t t` [definition].
 

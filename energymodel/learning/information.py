@@ -52,27 +52,3 @@ def information_rate(per_token: Numeric, token_rate: Numeric, token_efficiency: 
     **Returns:** information rate [bit/s].
     """
     return jnp.asarray(per_token) * token_rate * token_efficiency
-
-
-def information_per_parameter(information: Numeric, parameters: Numeric) -> Float[Array, "..."]:
-    """Bits that each parameter must hold, `I / N` [definition].
-
-    Measured capacities are 2 [Allen-Zhu & Li 2024] to 3.6 [Morris et al. 2025] bits per parameter.
-
-    **Returns:** load per parameter [bit].
-    """
-    return jnp.asarray(information) / parameters
-
-
-def capacity_use(information: Numeric, parameters: Numeric, capacity: Numeric) -> Float[Array, "..."]:
-    """Share of the storage capacity that is used, `I / (c N)` [Allen-Zhu & Li 2024].
-
-    Above 1, the loss law promises more than the model can store.
-
-    **Arguments:**
-
-    - `capacity`: bits per parameter, c [bit].
-
-    **Returns:** used share [1].
-    """
-    return information_per_parameter(information, parameters) / capacity

@@ -1,7 +1,6 @@
 """What loss does a model reach after a number of tokens, and which size and token count are compute-optimal?"""
 
 import abc
-from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -126,55 +125,6 @@ def tokens_for_gap(gap: Numeric, data_coefficient: Numeric, data_exponent: Numer
     tokens = jnp.power(coefficient / jnp.where(reachable, gap, coefficient), 1.0 / jnp.asarray(data_exponent))
     beyond = UNREACHABLE_TOKENS * jnp.exp(jnp.where(reachable, 0.0, smallest - gap))
     return jnp.where(reachable, tokens, beyond)
-
-
-class ComputeOptimal(NamedTuple):
-    """Best model size [1] and tokens [token], with their compute [FLOP] and loss [nat/token]."""
-
-    parameters: Float[Array, "..."]
-    tokens: Float[Array, "..."]
-    compute: Float[Array, "..."]
-    loss: Float[Array, "..."]
-
-
-def compute_optimal(compute: Numeric, law: ChinchillaLaw) -> ComputeOptimal:
-    """Lowest loss at a given compute: `N = G (C/6)^(beta/(alpha+beta))`, `D = C / (6 N)`.
-
-    `G = (alpha A / (beta b))^(1/(alpha+beta))` [Hoffmann et al. 2022, eq. 4], at vanishing batch size, with C = 6 N D.
-    Extrapolates as `chinchilla_loss` does.
-
-    **Arguments:**
-
-    - `compute`: training compute C [FLOP].
-
-    **Returns:** size [1], tokens [token], compute [FLOP] and loss [nat/token].
-    """
-    alpha, beta = jnp.asarray(law.parameter_exponent), jnp.asarray(law.data_exponent)
-    total = alpha + beta
-    log_ratio = jnp.log(alpha * law.parameter_coefficient / (beta * law.data_coefficient))
-    log_product = jnp.log(jnp.asarray(compute)) - jnp.log(FLOP_PER_PARAMETER_AND_TOKEN)
-    log_parameters = (log_ratio + beta * log_product) / total
-    parameters, tokens = jnp.exp(log_parameters), jnp.exp(log_product - log_parameters)
-    return ComputeOptimal(parameters, tokens, jnp.asarray(compute), chinchilla_loss(parameters, tokens, law))
-
-
-def compute_optimal_for_loss(loss: Numeric, law: ChinchillaLaw) -> ComputeOptimal:
-    """Lowest compute for a loss: `A N^-alpha = (L - E) beta/(alpha+beta)`, `b D^-beta = (L - E) alpha/(alpha+beta)`.
-
-    [derivation: stationarity of 6 N D under `chinchilla_loss`, the dual of Hoffmann et al. 2022, eq. 4].
-
-    **Arguments:**
-
-    - `loss`: loss to reach, L [nat/token], above `law.entropy_floor`.
-
-    **Returns:** size [1], tokens [token], compute 6 N D [FLOP] and the loss [nat/token].
-    """
-    alpha, beta = jnp.asarray(law.parameter_exponent), jnp.asarray(law.data_exponent)
-    share = (loss - law.entropy_floor) / (alpha + beta)
-    parameters = jnp.power(law.parameter_coefficient / (share * beta), 1.0 / alpha)
-    tokens = jnp.power(law.data_coefficient / (share * alpha), 1.0 / beta)
-    compute = FLOP_PER_PARAMETER_AND_TOKEN * parameters * tokens
-    return ComputeOptimal(parameters, tokens, compute, jnp.asarray(loss))
 
 
 def effective_parameters(active: Numeric, total: Numeric, exponent: Numeric) -> Float[Array, "..."]:

@@ -74,7 +74,7 @@ def integrate_training(
     **Arguments:**
 
     - `times`: increasing times at which to report, after the start at 0 [s].
-    - `batch`: B as a function of x [token], for example `adaptive_batch` of the instantaneous critical batch.
+    - `batch`: B as a function of x [token], for example one that grows with the critical batch.
     - `token_rate`: R as a function of B [token/s].
     - `learning`: how batches turn tokens into progress.
     - `parameters`: model parameters N [1].

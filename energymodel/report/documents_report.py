@@ -14,6 +14,8 @@ from rich.text import Text
 from energymodel import sources
 from energymodel.learning.critical_batch import exponential_training_time, per_token_progress
 from energymodel.learning.information import information_rate
+from energymodel.learning.loss_law import ChinchillaLaw
+from energymodel.learning.loss_ode import loss_rate
 from energymodel.numerics import Numeric
 from energymodel.performance.batching import energy_optimal_batch
 from energymodel.performance.heterogeneous import proportional_split
@@ -41,6 +43,7 @@ from energymodel.physics.thermal import temperature_slope
 from energymodel.presets.scenario import Scenario
 from energymodel.report.limits_report import entropy_floor
 from energymodel.system.document_symbols import LARGER, SLOWER, Symbols
+from energymodel.system.evaluate import parameters_in_loss
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.units import format_quantity
 
@@ -163,9 +166,18 @@ def _training_dynamics(n: _Numbers) -> Iterator[Row]:
     yield (
         *(name, "dL/dt = -E(B)·T(B)·L", "twice the tokens", "nat/(token s)"),
         sources.stated_loss_rate(n.per_token / out.loss, n.rate, learned.later_loss),
-        None,
+        _loss_rate(n),
         learned.later_rate,
     )
+
+
+def _loss_rate(n: _Numbers) -> Numeric | None:
+    """Slope of the loss by its equation, where the law of learning is one of size and data."""
+    law = getattr(n.system.learning, "loss_law", None)
+    if not isinstance(law, ChinchillaLaw):
+        return None
+    parameters = parameters_in_loss(n.system)
+    return loss_rate(n.learned.later_loss, parameters, n.rate, n.batch, n.critical_batch, law)
 
 
 def _engineering(n: _Numbers) -> Iterator[Row]:

@@ -9,15 +9,22 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import numpy as np
+from adaptive_batch import adaptive_batch, least_batch
+from closed_forms import (
+    adaptive_batch_cost,
+    break_even_batch,
+    constant_batch_cost,
+    cost_optimal_batch,
+    energy_ratio,
+    time_ratio,
+)
 
 import energymodel as em
-from energymodel.allocation.adaptive_batch import adaptive_batch, least_batch
 from energymodel.compilation import compiler_options
 from energymodel.economics.cost import OwnedPrice
-from energymodel.learning.break_even import break_even_batch, energy_ratio, time_ratio, token_ratio
+from energymodel.learning.break_even import token_ratio
 from energymodel.learning.learning import CriticalBatchLearning
-from energymodel.learning.optimal_batch import adaptive_batch_cost, constant_batch_cost
-from energymodel.performance.batching import cost_optimal_batch, energy_optimal_batch, time_optimal_batch
+from energymodel.performance.batching import energy_optimal_batch, time_optimal_batch
 from energymodel.sources import stated_optimal_batch
 from energymodel.system.evaluate import evaluate_once, learning_of, parameters_in_loss
 from energymodel.system.plan import TargetLoss

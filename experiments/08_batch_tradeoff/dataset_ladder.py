@@ -11,7 +11,7 @@ import numpy as np
 
 import energymodel as em
 from energymodel.learning.learning import CriticalBatchLearning
-from energymodel.learning.loss_law import ChinchillaLaw, chinchilla_loss, compute_optimal_for_loss
+from energymodel.learning.loss_law import ChinchillaLaw, chinchilla_loss
 from energymodel.physics.limits import (
     cmos_wall_energy,
     landauer_model_energy,
@@ -48,10 +48,9 @@ class Model(NamedTuple):
 
 
 def compute_optimal_parameters(tokens: float, law: ChinchillaLaw) -> float:
-    """Size [1] whose compute-optimal tokens these are: there `b D^-beta` is `alpha/(alpha+beta)` of `L - E`."""
-    data = law.data_coefficient * tokens ** -float(law.data_exponent)
-    loss = law.entropy_floor + data * (law.parameter_exponent + law.data_exponent) / law.parameter_exponent
-    return float(compute_optimal_for_loss(loss, law).parameters)
+    """Size [1] whose compute-optimal tokens these are: `alpha A N^-alpha = beta b D^-beta` [Hoffmann et al. 2022]."""
+    slope = law.data_exponent * law.data_coefficient * tokens ** -float(law.data_exponent)
+    return float((law.parameter_exponent * law.parameter_coefficient / slope) ** (1.0 / float(law.parameter_exponent)))
 
 
 def shape(parameters: float, vocabulary: float) -> Model:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from energymodel.learning.loss_law import compute_optimal
+from energymodel.learning.loss_law import chinchilla_loss
 from experiment import Experiment
 
 EXPERIMENT = Experiment("08_batch_tradeoff")
@@ -127,7 +127,13 @@ def test_model_is_compute_optimal_for_its_tokens():
     law = ladder.em.load_scenario(ladder.BASE).system.learning.loss_law
     for tokens in (1e9, 1.329e12, 1e15):
         parameters = ladder.compute_optimal_parameters(tokens, law)
-        np.testing.assert_allclose(compute_optimal(6.0 * parameters * tokens, law).tokens, tokens, rtol=1e-9)
+        best = minimize_scalar(
+            lambda shift, n=parameters, d=tokens: chinchilla_loss(n * np.exp(shift), d * np.exp(-shift), law),
+            bounds=(-1.0, 1.0),
+            method="bounded",
+            options={"xatol": 1e-9},
+        )
+        np.testing.assert_allclose(best.x, 0.0, atol=1e-5)
     # docs/physics.md B1: N* = 7.225e10 at D* = 1.329e12
     np.testing.assert_allclose(ladder.compute_optimal_parameters(1.329e12, law), 7.225e10, rtol=2e-3)
 

@@ -14,7 +14,6 @@ from energymodel.economics.cost import (
     capital_rate,
     capital_recovery_factor,
     delay_cost,
-    demand_charge_per_energy,
     demand_cost,
     electricity_cost,
     rental_cost,
@@ -83,13 +82,6 @@ def test_cost_is_homogeneous_in_fleet_and_load(price):
 def test_rent_ignores_energy():
     assert RENTED.cost(**RUN) == RENTED.cost(**(RUN | {"energy": 0.0, "power": 0.0}))
     np.testing.assert_allclose(RENTED.cost(**RUN), rental_cost(16.0, 1e6, 2 / 3600) + 1e4, rtol=1e-14)
-
-
-def test_demand_charge_per_energy_is_the_same_bill():
-    charge, peak, time, load_factor = 5.7e-9, 2e4, 1e6, 0.9
-    energy = load_factor * peak * time
-    bill = energy * demand_charge_per_energy(charge, load_factor)
-    np.testing.assert_allclose(bill, demand_cost(peak, time, charge), rtol=1e-14)
 
 
 @pytest.mark.parametrize("price", [OWNED, RENTED])

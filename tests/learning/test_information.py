@@ -4,13 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from energymodel.learning.information import (
-    capacity_use,
-    information_absorbed,
-    information_per_parameter,
-    information_per_token,
-    information_rate,
-)
+from energymodel.learning.information import information_absorbed, information_per_token, information_rate
 from gradients import check_grads
 
 B, BETA = 2085.43, 0.3658  # Besiroglu et al. 2024, docs/physics.md B1
@@ -39,10 +33,7 @@ def test_nothing_is_absorbed_before_the_first_token():
     assert information_absorbed(0.0, B, BETA) == 0.0
 
 
-def test_bookkeeping():
-    np.testing.assert_allclose(capacity_use(2e11, 1e11, 2.0), 1.0, rtol=1e-14)
-    np.testing.assert_allclose(information_per_parameter(2e11, 1e11), 2.0, rtol=1e-14)
-    # Half of the tokens wasted, half of the information.
+def test_half_of_the_tokens_wasted_is_half_of_the_information():
     np.testing.assert_allclose(information_rate(0.04, 1e6, 0.5), 0.5 * information_rate(0.04, 1e6, 1.0), rtol=1e-14)
 
 
@@ -50,5 +41,3 @@ def test_gradients():
     check_grads(lambda d, c, e: jnp.log(information_absorbed(jnp.exp(d), jnp.exp(c), e)), (27.0, 7.6, 0.36), order=1)
     check_grads(lambda d, c, e: jnp.log(information_per_token(jnp.exp(d), jnp.exp(c), e)), (27.0, 7.6, 0.36), order=1)
     check_grads(information_rate, (0.04, 2.0, 0.5), order=1)
-    check_grads(capacity_use, (1.3, 1.0, 2.0), order=1)
-    check_grads(information_per_parameter, (1.3, 1.1), order=1)

@@ -12,8 +12,6 @@ from energymodel.learning.loss_law import (
     ChinchillaLaw,
     chinchilla_loss,
     chinchilla_tokens,
-    compute_optimal,
-    compute_optimal_for_loss,
     effective_parameters,
     tokens_for_gap,
     unique_equivalent_tokens,
@@ -65,28 +63,6 @@ def test_out_of_reach_joins_continuously():
 
 
 @few
-@given(log_compute=st.floats(45.0, 65.0))
-def test_compute_optimum_is_stationary_and_dual(log_compute):
-    best = compute_optimal(jnp.exp(log_compute), LAW)
-
-    def loss_at(log_parameters):
-        parameters = jnp.exp(log_parameters)
-        return chinchilla_loss(parameters, best.compute / (6.0 * parameters), LAW)
-
-    assert abs(jax.grad(loss_at)(jnp.log(best.parameters))) < 1e-12
-    dual = compute_optimal_for_loss(best.loss, LAW)
-    np.testing.assert_allclose(dual.parameters, best.parameters, rtol=1e-8)
-    np.testing.assert_allclose(dual.tokens, best.tokens, rtol=1e-8)
-    np.testing.assert_allclose(dual.compute, best.compute, rtol=1e-8)
-
-
-def test_size_grows_with_compute_to_the_printed_power():
-    # docs/physics.md B1: N ~ C^0.5126
-    slope = jax.grad(lambda c: jnp.log(compute_optimal(jnp.exp(c), LAW).parameters))(54.0)
-    np.testing.assert_allclose(slope, 0.5126, atol=5e-5)
-
-
-@few
 @given(active=sizes, factor=st.floats(1.0, 50.0), exponent=st.floats(0.0, 1.0))
 def test_expert_size_lies_between_active_and_total(active, factor, exponent):
     size = effective_parameters(active, factor * active, exponent)
@@ -115,8 +91,6 @@ def test_gradients(loss):
     check = partial(check_grads, order=1, modes=("fwd", "rev"), eps=1e-5, rtol=1e-3, atol=1e-3)
     check(lambda n, d, law: chinchilla_loss(jnp.exp(n), jnp.exp(d), law), (25.0, 28.0, law), order=1, eps=1e-6)
     check(lambda n, loss: jnp.log(chinchilla_tokens(jnp.exp(n), loss, LAW)), (25.0, loss))
-    check(lambda c: jnp.log(compute_optimal(jnp.exp(c), LAW).parameters), (54.0,))
-    check(lambda loss: jnp.log(compute_optimal_for_loss(loss, LAW).compute), (loss,))
     check(lambda a, t, mu: jnp.log(effective_parameters(jnp.exp(a), jnp.exp(t), mu)), (24.0, 27.0, 0.25))
     check(unique_equivalent_tokens, (4.0, 1.5, 15.4))
 

@@ -10,7 +10,6 @@ from energymodel.learning.critical_batch import PowerCriticalBatch
 from energymodel.learning.learning import CriticalBatchLearning, ThreeTermLearning
 from energymodel.learning.loss_law import ChinchillaLaw
 from energymodel.learning.loss_ode import integrate, integrate_training, loss_rate
-from energymodel.learning.optimal_batch import adaptive_batch, adaptive_step_ratio
 from energymodel.learning.three_term import ThreeTermLaw
 from energymodel.numerics import as_real
 from gradients import check_grads
@@ -72,7 +71,7 @@ def test_adaptive_batch_saves_the_predicted_steps():
     tokens = END + fixed**0.5 * mean_inverse_root  # int (1 + sqrt(B_h/B_n)) dx
 
     def batch(x):
-        return adaptive_batch(BERGSMA.instantaneous(x, 2.0), fixed, 1.0)
+        return jnp.sqrt(fixed * BERGSMA.instantaneous(x, 2.0))
 
     def steps_rate(time, batch):
         return RATE / batch
@@ -83,7 +82,7 @@ def test_adaptive_batch_saves_the_predicted_steps():
     constant = overhead / mean_inverse  # batch of the same overhead
     ratio = (run.totals[-1] - mean_inverse) / (END / constant)
     np.testing.assert_allclose(ratio, 0.909766, atol=1e-5)
-    np.testing.assert_allclose(ratio, adaptive_step_ratio(xi), rtol=1e-5)
+    np.testing.assert_allclose(ratio, (1 - xi) / (1 - xi / 2) ** 2, rtol=1e-5)
 
 
 def test_price_of_the_hour():

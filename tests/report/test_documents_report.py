@@ -59,8 +59,9 @@ def test_errors_of_the_documents_have_their_size(found):
     assert share.stated == pytest.approx((2.0 / 3.0) ** 0.5 + (1.0 / 3.0) ** 0.5)
 
 
-def test_the_law_of_efficiency_follows_the_model_better_once_corrected(found):
-    one = found[0]["E(B) = α·B^(-β)"]
+@pytest.mark.parametrize("formula", ["E(B) = α·B^(-β)", "dL/dt = -E(B)·T(B)·L"])
+def test_laws_follow_the_model_better_once_corrected(found, formula):
+    one = found[0][formula]
     assert abs(one.corrected / one.model - 1.0) < abs(one.stated / one.model - 1.0)
 
 

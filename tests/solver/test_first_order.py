@@ -11,7 +11,6 @@ import pytest
 from energymodel.learning.critical_batch import PowerCriticalBatch
 from energymodel.learning.learning import CriticalBatchLearning
 from energymodel.learning.loss_law import ChinchillaLaw
-from energymodel.learning.optimal_batch import adaptive_batch_cost, constant_batch_cost
 from energymodel.learning.schedule import quadrature_over_progress
 from energymodel.solver import RESULTS, FirstOrderOptions, SolverOptions, minimize, minimize_first_order
 
@@ -184,8 +183,9 @@ def test_schedule_of_256_knots_reaches_the_closed_form():
     solution = first_order(schedule_cost, np.full(256, np.log(4e6)), bounds=BOUNDS)
     assert ended(solution, RESULTS.successful)
     # Constant 1.3439, adaptive 1.3291: docs/physics.md A0.12.
-    adaptive = float(adaptive_batch_cost(RUN_LEVEL, FIXED, EXPONENT))
-    constant = float(constant_batch_cost(RUN_LEVEL, FIXED))
+    ratio = FIXED / RUN_LEVEL
+    adaptive = 1 + 2 * np.sqrt(ratio * (1 - EXPONENT)) / (1 - EXPONENT / 2) + ratio
+    constant = (1 + np.sqrt(ratio)) ** 2
     np.testing.assert_allclose([constant, adaptive], [1.3439, 1.3291], atol=1e-4)
     cost = float(np.exp(solution.value))
     assert adaptive <= cost <= adaptive * (1 + 1e-4)

@@ -15,6 +15,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from closed_forms import adaptive_batch as best_batch
+from closed_forms import constant_batch
 from jaxtyping import Array, Float
 
 from energymodel.compilation import Compiled
@@ -22,8 +24,6 @@ from energymodel.design.problem import Criteria, DesignProblem, Formulation, exc
 from energymodel.design.training_run import TrainingRun
 from energymodel.errors import InputError
 from energymodel.learning.learning import CriticalBatchLearning
-from energymodel.learning.optimal_batch import adaptive_batch as best_batch
-from energymodel.learning.optimal_batch import constant_batch
 from energymodel.numerics import Numeric
 from energymodel.performance.parallelism import data_parallel_degree
 from energymodel.presets.question import TOKENS

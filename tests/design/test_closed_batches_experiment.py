@@ -1,19 +1,17 @@
+"""Are the closed forms of experiment 08 optima, and do they agree with each other?"""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from energymodel.learning.optimal_batch import (
-    adaptive_batch,
-    adaptive_batch_cost,
-    adaptive_step_ratio,
-    constant_batch,
-    constant_batch_cost,
-    optimal_batch_for_compute,
-    optimal_batch_for_tokens,
-)
+from experiment import Experiment
 from gradients import check_grads
+
+FORMS = Experiment("08_batch_tradeoff").module("closed_forms")
+adaptive_batch, constant_batch = FORMS.adaptive_batch, FORMS.constant_batch
+adaptive_batch_cost, constant_batch_cost = FORMS.adaptive_batch_cost, FORMS.constant_batch_cost
 
 few = settings(max_examples=20, deadline=None)
 batches = st.floats(1e4, 1e9)
@@ -36,11 +34,9 @@ def test_adaptive_batch_is_the_pointwise_minimum(critical, fixed, ratio):
 def test_adapting_never_costs_more(critical, fixed, exponent):
     adaptive = adaptive_batch_cost(critical, fixed, exponent)
     assert 1.0 < adaptive <= constant_batch_cost(critical, fixed)
-    assert adaptive_step_ratio(exponent) < 1.0
 
 
 def test_nothing_to_gain_when_the_critical_batch_stands_still():
-    assert adaptive_step_ratio(0.0) == 1.0
     np.testing.assert_allclose(adaptive_batch_cost(4e7, 1e6, 0.0), constant_batch_cost(4e7, 1e6), rtol=1e-14)
     assert constant_batch(4e7, 1e6, 0.3) == adaptive_batch(4e7, 1e6, 0.3)
 
@@ -55,16 +51,26 @@ def test_adaptive_cost_is_the_mean_over_the_run():
     np.testing.assert_allclose(adaptive_batch_cost(critical, fixed, xi), mean, rtol=1e-6)
 
 
-def test_fitted_laws_are_power_laws():
-    np.testing.assert_allclose(optimal_batch_for_tokens(16e9, 3.0, 0.5), 4 * optimal_batch_for_tokens(1e9, 3.0, 0.5))
-    np.testing.assert_allclose(optimal_batch_for_compute(16e9, 3.0, 0.5), 4 * optimal_batch_for_compute(1e9, 3.0, 0.5))
+@few
+@given(first=batches, critical=batches, fixed=batches, share=st.floats(0.05, 1.0))
+def test_break_even_batch_costs_the_same(first, critical, fixed, share):
+    def cost(batch):
+        return (1 + batch / critical) * (1 + share * fixed / batch)
+
+    second = FORMS.break_even_batch(first, critical, fixed, share)
+    np.testing.assert_allclose(cost(second), cost(first), rtol=1e-12)
+    best = constant_batch(critical, fixed, share)
+    np.testing.assert_allclose(FORMS.break_even_batch(best, critical, fixed, share), best, rtol=1e-12)
+
+
+@few
+@given(critical=batches, fixed=batches, share=st.floats(0.05, 0.95), hardware=st.floats(1e-6, 1e-2))
+def test_cost_optimal_batch_lies_between_those_of_energy_and_time(critical, fixed, share, hardware):
+    cost = FORMS.cost_optimal_batch(critical, fixed, 1e3 * share, 1e3 * (1 - share), hardware, 2.2e-8)
+    assert constant_batch(critical, fixed, share) <= cost * (1 + 1e-12)
+    assert cost <= constant_batch(critical, fixed, 1.0) * (1 + 1e-12)
 
 
 def test_gradients():
-    check_grads(adaptive_batch, (4.0, 2.0, 0.3), order=1)
-    check_grads(constant_batch, (4.0, 2.0, 0.3), order=1)
-    check_grads(constant_batch_cost, (4.0, 2.0), order=1)
     check_grads(adaptive_batch_cost, (4.0, 2.0, 0.46), order=1)
-    check_grads(adaptive_step_ratio, (0.46,), order=1)
-    check_grads(optimal_batch_for_tokens, (4.0, 2.0, 0.46), order=1)
-    check_grads(optimal_batch_for_compute, (4.0, 2.0, 0.46), order=1)
+    check_grads(constant_batch_cost, (4.0, 2.0), order=1)

@@ -5,10 +5,13 @@ import numpy as np
 import pytest
 
 import energymodel as em
-from energymodel.allocation.adaptive_batch import adaptive_batch, least_batch
 from energymodel.errors import InputError
-from energymodel.learning.optimal_batch import adaptive_batch_cost, constant_batch_cost
 from energymodel.system.evaluate import evaluate_once, learning_of, parameters_in_loss
+from experiment import Experiment
+
+SEARCH, CLOSED = Experiment("08_batch_tradeoff").modules("adaptive_batch", "closed_forms")
+adaptive_batch, least_batch = SEARCH.adaptive_batch, SEARCH.least_batch
+adaptive_batch_cost, constant_batch_cost = CLOSED.adaptive_batch_cost, CLOSED.constant_batch_cost
 
 KNOTS = 8
 
