@@ -1,27 +1,23 @@
 """How should work and power be divided: over unlike devices, over pipeline stages, within a site?
 
-`divide_power` for devices with any law of throughput; `least_energy_split` and `least_time_split` for groups of unlike
-devices in one synchronous step; `stage_clocks` for the stages of a pipeline; `most_throughput` and `least_power` for
-compute, memory, network and cooling under one site limit. `energymodel.solver` solves them all; the multipliers are the
-prices of what is divided.
+`least_energy_split` and `least_time_split` for groups of unlike devices in one synchronous step; `stage_clocks` for the
+stages of a pipeline; `most_throughput` and `least_power` for compute, memory, network and cooling under one site limit.
+`energymodel.solver` solves them all; the multipliers are the prices of what is divided.
 """
 
 from energymodel.allocation.devices import DeviceGroups, WorkSplit, device_groups, least_energy_split, least_time_split
 from energymodel.allocation.pipeline import PipelineLoad, layers_per_stage, pipeline_load
 from energymodel.allocation.pipeline_clocks import StageClocks, stage_clocks
-from energymodel.allocation.power_split import PowerSplit, divide_power
 from energymodel.allocation.site import SiteLoad, SiteSplit, least_power, most_throughput, site_load
 
 __all__ = [
     "DeviceGroups",
     "PipelineLoad",
-    "PowerSplit",
     "SiteLoad",
     "SiteSplit",
     "StageClocks",
     "WorkSplit",
     "device_groups",
-    "divide_power",
     "layers_per_stage",
     "least_energy_split",
     "least_power",

@@ -14,7 +14,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, p_norm, real
+from energymodel.numerics import Numeric, Real, real
 
 
 def point_to_point_time(size: Numeric, latency: Numeric, bandwidth: Numeric) -> Float[Array, "..."]:
@@ -23,78 +23,6 @@ def point_to_point_time(size: Numeric, latency: Numeric, bandwidth: Numeric) -> 
     **Returns:** time [s].
     """
     return jnp.asarray(latency) + jnp.asarray(size) / bandwidth
-
-
-def all_to_all_time(ranks: Numeric, size: Numeric, latency: Numeric, bandwidth: Numeric) -> Float[Array, "..."]:
-    """Time in which every rank sends a part to every other, `t = (n-1) alpha + (n-1)/n S/bw` [Thakur et al. 2005].
-
-    S is what each rank sends, its own part included. Valid with full bisection; otherwise use `contended_bandwidth`.
-
-    **Returns:** time [s], zero for one rank.
-    """
-    return all_gather_time(ranks, size, latency, bandwidth)
-
-
-def all_gather_time(ranks: Numeric, size: Numeric, latency: Numeric, bandwidth: Numeric) -> Float[Array, "..."]:
-    """Time of a ring all-gather, `t = (n-1) alpha + (n-1)/n S/bw` [Thakur et al. 2005, sec. 4.1].
-
-    **Returns:** time [s], zero for one rank.
-    """
-    n = jnp.asarray(ranks)
-    return (n - 1.0) * (latency + jnp.asarray(size) / n / bandwidth)
-
-
-def reduce_scatter_time(ranks: Numeric, size: Numeric, latency: Numeric, bandwidth: Numeric) -> Float[Array, "..."]:
-    """Time of a ring reduce-scatter, `t = (n-1) alpha + (n-1)/n S/bw` [Thakur et al. 2005, sec. 4.2].
-
-    The additions are hidden behind the transfer.
-
-    **Returns:** time [s], zero for one rank.
-    """
-    return all_gather_time(ranks, size, latency, bandwidth)
-
-
-def all_reduce_time(ranks: Numeric, size: Numeric, latency: Numeric, bandwidth: Numeric) -> Float[Array, "..."]:
-    """Time of a ring all-reduce, `t = 2 (n-1) alpha + 2 (n-1)/n S/bw` [Patarasuk & Yuan 2009; Thakur et al. 2005].
-
-    A reduce-scatter and an all-gather. No algorithm has a smaller bandwidth term.
-
-    **Returns:** time [s], zero for one rank.
-    """
-    return 2.0 * all_gather_time(ranks, size, latency, bandwidth)
-
-
-def tree_all_reduce_time(ranks: Numeric, size: Numeric, latency: Numeric, bandwidth: Numeric) -> Float[Array, "..."]:
-    """Time of an all-reduce over a pipelined tree, `t = 2 log2(n) alpha + 2 S/bw` [Sanders et al. 2009].
-
-    Faster than the ring where latency dominates. Between one rank and two the bandwidth term rises linearly from zero.
-
-    **Returns:** time [s], zero for one rank.
-    """
-    n = jnp.asarray(ranks)
-    shared = jnp.minimum(n - 1.0, 1.0)
-    return 2.0 * (jnp.log2(n) * latency + shared * jnp.asarray(size) / bandwidth)
-
-
-def fastest_all_reduce_time(
-    ranks: Numeric, size: Numeric, latency: Numeric, bandwidth: Numeric, exponent: Numeric = 8.0
-) -> Float[Array, "..."]:
-    """Time of the faster of ring and tree, `t = (t_ring^-p + t_tree^-p)^(-1/p)` [derivation: smoothed minimum].
-
-    Collective libraries choose by size and ranks [Hu et al. 2025, "Demystifying NCCL"]. The soft minimum lies below
-    the true one by at most `1 - 2^(-1/p)` (8 % at p = 8), where the two are equal.
-
-    **Arguments:**
-
-    - `exponent`: p [1]; p -> infinity is the minimum.
-
-    **Returns:** time [s], zero for one rank.
-    """
-    ring = all_reduce_time(ranks, size, latency, bandwidth)
-    tree = tree_all_reduce_time(ranks, size, latency, bandwidth)
-    some = (ring > 0) & (tree > 0)
-    joined = 1.0 / p_norm(exponent, 1.0 / jnp.where(some, ring, 1.0), 1.0 / jnp.where(some, tree, 1.0))
-    return jnp.where(some, joined, ring)
 
 
 class CollectiveLibrary(eqx.Module):
@@ -261,22 +189,3 @@ def hierarchical_transfer_time(
     within = share / in_network_gain(share, reduction_rate) * jnp.asarray(size) / inner_bandwidth
     between = jnp.minimum(G - 1.0, 1.0) if tree else (G - 1.0) / G
     return within + passes * between * jnp.asarray(size) / (jnp.asarray(inner_ranks) * outer_bandwidth)
-
-
-def hierarchical_all_reduce_time(
-    inner_ranks: Numeric,
-    outer_ranks: Numeric,
-    size: Numeric,
-    inner_latency: Numeric,
-    inner_bandwidth: Numeric,
-    outer_latency: Numeric,
-    outer_bandwidth: Numeric,
-) -> Float[Array, "..."]:
-    """Time of an all-reduce over nodes of g chips, `t = t_RS(g, S) + t_AR(G, S/g) + t_AG(g, S)` [Cho et al. 2019].
-
-    Reduce-scatter in each node, all-reduce of each part between nodes, all-gather in each node.
-
-    **Returns:** time [s], zero for one rank.
-    """
-    transfer = hierarchical_transfer_time(inner_ranks, outer_ranks, size, inner_bandwidth, outer_bandwidth)
-    return transfer + hierarchical_latency(inner_ranks, outer_ranks, inner_latency, outer_latency)

@@ -27,19 +27,3 @@ def proportional_split(work: Numeric, throughputs: Devices, exponent: Numeric = 
     # Only ratios matter; the largest as unit keeps powers in range.
     weight = jnp.exp(jnp.asarray(exponent)[..., None] * jnp.log(s / jnp.max(s, axis=-1, keepdims=True)))
     return jnp.asarray(work)[..., None] * weight / jnp.sum(weight, axis=-1, keepdims=True)
-
-
-def makespan(work: Devices, throughputs: Devices) -> Float[Array, "*batch"]:
-    """Time until the last device is done, `t = max_i W_i / s_i` [definition].
-
-    **Returns:** time [s].
-    """
-    return jnp.max(jnp.asarray(work) / jnp.asarray(throughputs), axis=-1)
-
-
-def least_makespan(work: Numeric, throughputs: Devices) -> Float[Array, "*batch"]:
-    """Shortest makespan, `t = W / sum_i s_i` [derivation: all devices finish at the same time].
-
-    **Returns:** time [s].
-    """
-    return jnp.asarray(work) / jnp.sum(jnp.asarray(throughputs), axis=-1)

@@ -48,21 +48,6 @@ def fullest_stage_layers(layers: Numeric, pipeline: Numeric, virtual_stages: Num
     return jnp.asarray(virtual_stages) * ceil_count(layers / slots)
 
 
-def slowest_stage_layers(
-    layers: Numeric, pipeline: Numeric, virtual_stages: Numeric, head: Numeric
-) -> Float[Array, "..."]:
-    """Work of the slowest pipeline rank in layers, including the output head on the last rank.
-
-    `max(l, l - min(1, spare) + r)` with `l = v ceil(L / (p v))` and `spare = p l - L`: the rank that computes the
-    output head gets a spare slot if there is one [derivation: docs/physics.md B3; Llama team 2024, sec. 3.3.2].
-
-    **Returns:** layer equivalents [1].
-    """
-    fullest = fullest_stage_layers(layers, pipeline, virtual_stages)
-    spare = jnp.asarray(pipeline) * fullest - layers
-    return jnp.maximum(fullest, fullest - jnp.minimum(1.0, spare) + head)
-
-
 def idle_stage_layers(
     layers: Numeric,
     pipeline: Numeric,
@@ -73,7 +58,7 @@ def idle_stage_layers(
 ) -> Float[Array, "..."]:
     """Layers' worth of idle time of the mean rank, `spare/p + max(-r/p, (a - 1/p) r - a min(e, spare))`.
 
-    `slowest_stage_layers` minus the mean `(L + r) / p`, without cancellation: exactly zero for a single rank. Spare
+    The slowest rank minus the mean `(L + r) / p`, without cancellation: exactly zero for a single rank. Spare
     slots are at the output head first, then at the embedding [derivation: docs/physics.md B3].
 
     **Arguments:**
@@ -162,22 +147,6 @@ def bubble_fraction(pipeline: Numeric, virtual_stages: Numeric, microbatches: Nu
     """
     m, p = jnp.asarray(microbatches), jnp.asarray(pipeline)
     return (jnp.maximum(p - m, 0.0) + (jnp.minimum(m, p) - 1.0) / virtual_stages) / m
-
-
-def pipeline_time(
-    microbatch_time: Numeric, microbatches: Numeric, pipeline: Numeric, virtual_stages: Numeric
-) -> Float[Array, "..."]:
-    """Time of one pass of a 1F1B pipeline, `t = t_mb (max(m, p) + (min(m, p) - 1) / v)`.
-
-    [derivation: docs/step_time.md]; `t_mb (m + (p - 1) / v)` for m >= p [Narayanan et al. 2021, sec. 2.2].
-
-    **Arguments:**
-
-    - `microbatch_time`: forward and backward of one micro-batch on the slowest rank [s].
-
-    **Returns:** t [s].
-    """
-    return jnp.asarray(microbatch_time) * microbatches * (1.0 + bubble_fraction(pipeline, virtual_stages, microbatches))
 
 
 def recomputed_share(

@@ -175,20 +175,9 @@ def pipeline_makespan(durations: Durations, schedule: Schedule, hop: Numeric = 0
     """Time from the first to the last operation, `t = max t_end` over all of them [Baccelli et al. 1992, sec. 2.5].
 
     The length of the longest path, a convex, piecewise linear function of the durations. Equal stages give
-    `(m + (p - 1) / v) (t_f + t_b)`, the `pipeline_time` of [Narayanan et al. 2021].
+    `(m + (p - 1) / v) (t_f + t_b)`, as in [Narayanan et al. 2021].
 
     **Returns:** time [s].
     """
     ends = jnp.ravel(operation_ends(durations, schedule, hop))
     return ends[jnp.argmax(ends)]
-
-
-def critical_operations(durations: Durations, schedule: Schedule, hop: Numeric = 0.0) -> Durations:
-    """How often each operation lies on the critical path, `n = dt / dd` [derivation: gradient of the longest path].
-
-    The makespan is convex and piecewise linear, so `n . d' + (t - n . d)` bounds it from below at any other durations
-    d'. Of several paths of equal length, one counts.
-
-    **Returns:** counts [1], like `durations`.
-    """
-    return jax.grad(pipeline_makespan)(jnp.asarray(durations), schedule, hop)

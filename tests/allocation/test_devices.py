@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from energymodel.allocation import DeviceGroups, device_groups, least_energy_split, least_time_split
-from energymodel.performance.heterogeneous import least_makespan, proportional_split
-from energymodel.performance.water_filling import cube_root_power_split, cube_root_throughput
+from energymodel.performance.heterogeneous import proportional_split
 from energymodel.presets.scenario import load_scenario
 from energymodel.solver import RESULTS
 from unlike_chips import arithmetic_load, cubic_chip
@@ -16,6 +15,15 @@ from unlike_chips import arithmetic_load, cubic_chip
 QUICK = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0}
 jitted_energy = eqx.filter_jit(least_energy_split, compiler_options=QUICK)  # pyright: ignore[reportCallIssue]
 jitted_time = eqx.filter_jit(least_time_split, compiler_options=QUICK)  # pyright: ignore[reportCallIssue]
+
+
+def cube_root_power_split(power, k, s):
+    """Powers with the highest throughput for `k_i (P_i - s_i)^(1/3)`: `P_i - s_i` goes as `k_i^(3/2)`."""
+    return s + (power - s.sum()) * k**1.5 / np.sum(k**1.5)
+
+
+def cube_root_throughput(power, k, s):
+    return jnp.sum(k * jnp.cbrt(cube_root_power_split(power, k, s) - s))
 
 
 def least_energy(groups, tokens, step_time, least_on=0.0):
@@ -96,7 +104,7 @@ def test_at_fixed_clocks_the_work_follows_the_throughputs():
     split = least_time(cubic_groups(s, np.full(3, 10.0), np.full(3, 64.0), minimum=1.0), 100.0, 1e4, 0.0)
     assert ended(split)
     np.testing.assert_allclose(100.0 * split.share, proportional_split(100.0, s), rtol=1e-6)
-    np.testing.assert_allclose(split.step_time, least_makespan(100.0, s), rtol=1e-6)
+    np.testing.assert_allclose(split.step_time, 100.0 / s.sum(), rtol=1e-6)
     np.testing.assert_allclose(split.price, 0.0, atol=1e-9)
 
 

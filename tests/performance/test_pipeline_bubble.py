@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.test_util import check_grads
 
-from energymodel.performance.parallelism import bubble_fraction, pipeline_time
+from energymodel.performance.parallelism import bubble_fraction
 from energymodel.performance.pipeline_bubble import (
     dual_pipe_wait,
     fewest_microbatches,
@@ -26,7 +26,7 @@ RANKS = (1, 2, 3, 4, 8, 16)
 MICROBATCHES = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 40, 64)
 SHARES = (1.0 / 3.0, 0.3, 0.25)  # none of the layers, some, all recomputed
 EXACT = 1e-9
-few = settings(max_examples=40)
+few = settings(max_examples=40, deadline=None)
 
 
 def passes(stage_times, share, chunks=1):
@@ -73,7 +73,8 @@ def test_interleaved_with_any_number_of_microbatches(ranks, chunks):
         whole = 3.5 * chunks
         bubble = interleaved_bubble(whole, 0.0, 3.5, float(microbatches), float(ranks))
         np.testing.assert_allclose(step.time, microbatches * whole + bubble, rtol=EXACT)
-        time = pipeline_time(whole, float(microbatches), float(ranks), float(chunks))
+        bubble = bubble_fraction(float(ranks), float(chunks), float(microbatches))
+        time = whole * microbatches * (1.0 + bubble)
         np.testing.assert_allclose(step.time, time, rtol=EXACT)
         group = group_size(float(microbatches), float(ranks))
         held = [held_chunks(float(microbatches), float(chunks), ranks - 1.0 - rank, group) for rank in range(ranks)]
