@@ -128,13 +128,14 @@ class Graph:
     def _resolve(self, name: str) -> str | None:
         """The definition behind a name, through packages that pass it on; None for what is no definition of ours."""
         module, _, label = name.rpartition(".")
-        if not module or name in self.modules:
+        if not module:
             return None
         if module not in self.modules:
-            return self._resolve(module)  # an attribute of a definition
+            return self._resolve(module) if name not in self.modules else None  # an attribute of a definition
         home = self.modules[module]
         if label in home.definitions:
             return name
+        # A package may pass on a function that has the name of one of its modules.
         return next((self._resolve(one) for one in home.imports.get(label, ()) if one != name), None)
 
     def _with_what_they_bring(self) -> dict[str, list[str]]:

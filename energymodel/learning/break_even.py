@@ -4,8 +4,7 @@ A batch that needs more tokens for the same loss is faster only if its throughpu
 if its energy per token falls by more. The two conditions are independent: a batch may be faster and take more energy.
 
 Shared arguments: `batch` B_1, `other_batch` B_2 and the run-level `critical_batch` B_c [token]; `throughput` R_1 and
-`other_throughput` R_2 [token/s]; `power` P_1 [W]; the ratios `token_ratio` D_2/D_1 of the tokens to the same loss,
-`throughput_ratio` R_2/R_1 and `power_ratio` P_2/P_1 [1].
+`other_throughput` R_2 [token/s]; `power` P_1 [W]; `token_ratio` D_2/D_1, of the tokens to the same loss [1].
 """
 
 import jax.numpy as jnp

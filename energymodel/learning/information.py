@@ -1,7 +1,7 @@
 """How many bits does a model absorb from its tokens, and how fast?
 
 Shared arguments: `effective_tokens` D [token]; `data_coefficient` b [nat/token] and `data_exponent` beta [1] of the
-data term b D^-beta, 0 < beta < 1; `information` I [bit]; `parameters` N [1]; `token_rate` R [token/s].
+data term b D^-beta, 0 < beta < 1; `token_rate` R [token/s].
 """
 
 import math

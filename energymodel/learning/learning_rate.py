@@ -1,8 +1,4 @@
-"""How should the learning rate follow the batch size, and what does a wrong one cost?
-
-Shared arguments: `batch` B, `critical_batch` (noise scale) B_n and `tokens` D of the run [token]; `learning_rate` eta,
-`maximum` eta_max (SGD: without noise; Adam: at the peak) and `weight_decay` lambda [1].
-"""
+"""What does a wrong learning rate cost?"""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -17,7 +13,7 @@ def mismatch_loss(learning_rate: Numeric, optimal: Numeric, stiffness: Numeric) 
 
     **Arguments:**
 
-    - `optimal`: eta_opt [1].
+    - `learning_rate`, `optimal`: eta and eta_opt [1].
     - `stiffness`: k [nat/token], about 0.02 (0.005 to 0.05, a prior).
 
     **Returns:** added loss [nat/token].

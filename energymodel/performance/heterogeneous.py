@@ -1,7 +1,6 @@
 """How should work be divided over unlike devices?
 
-Shared arguments: `work` W in all or W_i of each device [token]; `throughputs` s_i, positive [token/s]. Devices are the
-last axis.
+Devices are the last axis.
 """
 
 import jax.numpy as jnp
@@ -19,6 +18,8 @@ def proportional_split(work: Numeric, throughputs: Devices, exponent: Numeric = 
 
     **Arguments:**
 
+    - `work`: W in all [token].
+    - `throughputs`: s_i of each device, positive [token/s].
     - `exponent`: a [1].
 
     **Returns:** work of each device [token], summing to W.
