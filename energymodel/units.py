@@ -47,6 +47,7 @@ _EXAMPLES = {
     "USD/B": ("price of memory", "15 USD/GB"),
     "USD/J": ("price of energy", "0.08 USD/kWh"),
     "USD/W": ("price of power", "11 USD/W"),
+    "USD/kg": ("price of carbon", "100 USD/t"),
     "USD/m^2": ("price of area", "0.2 USD/mm^2"),
     "USD/s": ("price of time", "2 USD/h"),
     "V": ("voltage", "48 V"),

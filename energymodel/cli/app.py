@@ -11,6 +11,7 @@ import typer
 from energymodel import __version__
 from energymodel.cli import (
     batch_command,
+    calendar_command,
     calibrate_command,
     compare_command,
     design_chip_command,
@@ -64,6 +65,7 @@ app.command("sensitivity")(sensitivity_command.command)
 app.command("sweep")(sweep_command.command)
 app.command("predict")(predict_command.command)
 app.command("calibrate")(calibrate_command.command)
+app.command("calendar")(calendar_command.command)
 app.command("batch")(batch_command.command)
 app.command("compare")(compare_command.command)
 app.command("frontier")(frontier_command.command)

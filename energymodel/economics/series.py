@@ -1,7 +1,7 @@
-"""What do energy and carbon cost when price or grid carbon intensity varies over time?
+"""What do energy and carbon cost when price or grid carbon intensity varies by the hour, and when does a pause pay?
 
-Shared arguments: `time` t and knots `times` t_i, increasing [s]; `values` c_i at the knots, price [USD/J] or carbon
-intensity [kg/J].
+Shared arguments: `values` c_i, price [USD/J] or carbon intensity [kg/J], and `powers` P_i of the facility [W], one for
+each step of a series, within which both are constant, as markets bill them.
 """
 
 import jax.numpy as jnp
@@ -10,41 +10,48 @@ from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric
 
-Series = Float[Array | np.ndarray, " knots"]
-"""One value per knot."""
+HOUR = 3600.0
+"""Step of hourly series [s]."""
+
+Series = Float[Array | np.ndarray, " steps"]
+"""One value per step."""
 
 
-def series_at(time: Numeric, times: Series, values: Series) -> Float[Array, "..."]:
-    """Price or carbon intensity at a time, `c(t) = c_i + (c_(i+1) - c_i) (t - t_i) / (t_(i+1) - t_i)` [definition].
-
-    Linear between knots, constant before the first and after the last knot.
-
-    **Returns:** value at that time, unit of `values`; with [1] for a bare factor.
-    """
-    return jnp.interp(jnp.asarray(time), times, values)
-
-
-def series_total(times: Series, values: Series, powers: Series) -> Float[Array, ""]:
-    """Cost or emission of a varying power at a varying price, `C = int c(t) P(t) dt`.
-
-    Exact where both are linear between knots: `C = sum_i (t_(i+1) - t_i) (2 c_i P_i + c_i P_(i+1) + c_(i+1) P_i +
-    2 c_(i+1) P_(i+1)) / 6` [derivation: integral of a product of two linear functions].
+def series_total(values: Series, powers: Series, step: Numeric = HOUR) -> Float[Array, ""]:
+    """Cost or emission of a varying power at a varying price, `C = dt sum_i c_i P_i` [definition].
 
     **Arguments:**
 
-    - `powers`: power of the facility at the knots [W].
+    - `step`: duration of a step, dt [s].
 
-    **Returns:** cost [USD] or emission [kg].
+    **Returns:** cost [USD] or emission [kg]; negative where prices are.
     """
-    c0, c1, p0, p1 = values[:-1], values[1:], powers[:-1], powers[1:]
-    return jnp.sum((times[1:] - times[:-1]) * (2.0 * c0 * p0 + c0 * p1 + c1 * p0 + 2.0 * c1 * p1)) / 6.0
+    return jnp.asarray(step) * jnp.sum(jnp.asarray(values) * jnp.asarray(powers))
 
 
-def series_mean(times: Series, values: Series) -> Float[Array, ""]:
-    """Time average of a series, `<c> = int c dt / (t_n - t_0)` [definition].
+def series_mean(values: Series, powers: Series) -> Float[Array, ""]:
+    """Price that a varying power pays in the mean, `<c> = sum_i c_i P_i / sum_i P_i` [definition].
 
-    The price per joule of a run at constant power.
+    A constant power pays the time average.
 
-    **Returns:** mean value, unit of `values`; [1] for a bare factor.
+    **Returns:** mean value, unit of `values`, such as [USD/J] or [kg/J].
     """
-    return series_total(times, values, jnp.ones_like(values)) / (times[-1] - times[0])
+    return series_total(values, powers, 1.0) / jnp.sum(jnp.asarray(powers))
+
+
+def pause_price(held: Numeric, price: Numeric, running_power: Numeric, paused_power: Numeric) -> Float[Array, "..."]:
+    """Price of energy above which an hour's pause pays, `p* = (c + p P_r) / (P_r - P_0)` [derivation: one hour later].
+
+    A pause saves `p* (P_r - P_0)` now and adds an hour at the end, which costs c to hold the equipment and `p P_r` to
+    run it. The restart after a pause comes on top.
+
+    **Arguments:**
+
+    - `held`: cost of holding the equipment, c [USD/s].
+    - `price`: of energy in the hour that a pause adds, p [USD/J].
+    - `running_power`, `paused_power`: of the facility, P_r above P_0 [W].
+
+    **Returns:** price [USD/J], above p wherever c is not negative.
+    """
+    power = jnp.asarray(running_power)
+    return (jnp.asarray(held) + price * power) / (power - paused_power)

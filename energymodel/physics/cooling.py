@@ -201,10 +201,13 @@ class Cooling(eqx.Module):
         per_heat = self.weather.year_mean(lambda hour: self._per_heat(heat, supply_temperature, hour))
         return self._of_heat(heat, supply_temperature, per_heat)
 
+    def hour_demand(self, heat: Numeric, supply_temperature: Numeric, hour: Hour) -> CoolingDemand:
+        """The same in one hour, with the outside air of that hour."""
+        return self._of_heat(heat, supply_temperature, self._per_heat(heat, supply_temperature, hour))
+
     def hottest_demand(self, heat: Numeric, supply_temperature: Numeric) -> CoolingDemand:
         """The same in the hottest hour, for which a building is sized."""
-        per_heat = self._per_heat(heat, supply_temperature, self.weather.hottest())
-        return self._of_heat(heat, supply_temperature, per_heat)
+        return self.hour_demand(heat, supply_temperature, self.weather.hottest())
 
     def _of_heat(self, heat: Numeric, supply_temperature: Numeric, per_heat: CoolingDemand) -> CoolingDemand:
         heat, movers = jnp.asarray(heat), self.loop.mover_power(heat, supply_temperature)

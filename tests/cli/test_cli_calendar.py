@@ -1,0 +1,167 @@
+"""`calendar`: does a run move into cheap and clean hours, what does that save, and what is refused?"""
+
+import csv
+import io
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cli.shell import SMALL, run, run_json
+from energymodel.design.calendar_levels import cooling_of, levels_of
+from energymodel.errors import InputError
+from energymodel.presets.grid_hours import region_hours
+from energymodel.presets.scenario import load_scenario
+from energymodel.system.evaluate import evaluate_once
+
+
+@pytest.fixture
+def grid(tmp_path) -> str:
+    """Four days: clean and cheap by day, dear at night; the second day is the cleanest."""
+    rows = ["hour,ci_direct_g_per_kwh,price_usd_per_mwh"]
+    for hour in range(96):
+        day = 6 <= hour % 24 < 18
+        rows.append(f"{hour},{200 if day else 600 - 50 * (24 <= hour < 48)},{30 if day else 120}")
+    path = tmp_path / "grid.csv"
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def test_speeds_are_those_of_evaluate():
+    scenario = load_scenario(SMALL, {"plan.clock": 1.0})
+    levels = levels_of(scenario)
+    with jax.enable_x64(True):
+        outcome = evaluate_once(scenario.system, scenario.plan)
+        cooling = scenario.system.facility.cooling
+        supply = scenario.plan.coolant_temperature
+        year = [
+            cooling.hour_demand(jnp.asarray(levels.heat[-1]), supply, hour).power for hour in cooling.weather.hours()
+        ]
+        np.testing.assert_allclose(levels.rate[-1], float(outcome.tokens / outcome.time), rtol=1e-9)
+        # The mean over the hours that stand for the year is the power of evaluate.
+        np.testing.assert_allclose(levels.base[-1] + np.mean(year), float(outcome.power_average), rtol=1e-9)
+    hours = region_hours(scenario.system)
+    of_region = cooling_of(scenario.system, scenario.plan, hours)
+    np.testing.assert_allclose(np.mean(of_region), np.mean(year) / levels.heat[-1], rtol=0.03)
+    assert np.all(np.diff(levels.rate) > 0.0)
+    assert 0.0 < levels.paused(of_region).max() < levels.powers(of_region)[:, 0].min()
+    # Holding eight chips costs more than their energy.
+    assert levels.money_held > levels.powers(of_region).max() * 120 / 3.6e9
+
+
+def test_carbon_falls_where_the_run_may_wait(grid):
+    found = run_json("calendar", SMALL, "--grid", grid, "--minimize", "carbon_operational", "--deadline", "30 h")
+    calendar, constant = found["calendar"], found["constant"]
+    assert calendar["carbon_operational_kg"] < 0.98 * constant["carbon_operational_kg"]
+    np.testing.assert_allclose(calendar["tokens"], 24e9, rtol=1e-6)
+    np.testing.assert_allclose(constant["tokens"], 24e9, rtol=1e-9)
+    assert calendar["time_s"] <= 30 * 3600 * (1 + 1e-9)
+    assert 0.0 <= found["gap"] < 0.1
+    np.testing.assert_allclose(found["saving"], 1 - calendar["value"] / constant["value"])
+    assert calendar["intensity_kg_per_j"] < constant["intensity_kg_per_j"]
+
+
+def test_money_holds_the_equipment_so_that_no_pause_pays(grid):
+    found = run_json("calendar", SMALL, "--grid", grid)
+    calendar = found["calendar"]
+    assert calendar["paused_time_s"] == pytest.approx(0.0, abs=1e-3)
+    assert calendar["clock"] == pytest.approx(1.0, abs=1e-3)
+    parts = calendar["held_usd"] + calendar["bought_usd"] + calendar["contract_usd"] + calendar["demand_usd"]
+    assert calendar["money_usd"] == pytest.approx(parts)
+    assert found["pause_above_usd_per_j"] > 120 / 3.6e9
+    text = run("calendar", SMALL, "--grid", grid).stdout
+    assert "An hour's pause would pay above" in text
+
+
+def test_equipment_that_costs_nothing_pauses_in_a_dear_hour(grid):
+    path = Path(grid)
+    path.write_text(path.read_text().replace("\n10,200,30", "\n10,200,400"))
+    prices = ("accelerator.price=0 USD", "market.price.interest_rate=0", "market.price.life=100000 years")
+    free = (*prices, "market.price.facility_life=100000 years")
+    sets = [part for one in free for part in ("--set", f"system.{one}")]
+    options = ("--demand-charge", "0 USD/kW", "--deadline", "40 h", "--start", "6")
+    found = run_json("calendar", SMALL, "--grid", grid, *sets, *options)
+    assert found["calendar"]["paused_time_s"] == pytest.approx(3600.0)
+    assert found["calendar"]["restarts"] == 1.0
+    assert 60 / 3.6e9 < found["pause_above_usd_per_j"] < 400 / 3.6e9
+    assert found["saving"] > 0.0
+
+
+def test_battery_contract_and_demand_charge_are_paid(grid):
+    options = (
+        "--start",
+        "8",
+        "--battery",
+        "20 kWh",
+        "--contract",
+        "0.05 USD/kWh at 5 kW",
+        "--demand-charge",
+        "1 USD/kW",
+    )
+    found = run_json("calendar", SMALL, "--grid", grid, *options)
+    calendar = found["calendar"]
+    assert found["battery_saving"] > 0.0
+    assert calendar["contract_usd"] == pytest.approx(0.05 * 5 * calendar["time_s"] / 3600)
+    month = calendar["peak_w"] / 1e3 * calendar["time_s"] / (730 * 3600)
+    assert calendar["demand_usd"] == pytest.approx(month, rel=1e-6)
+    same = run_json("calendar", SMALL, "--grid", grid, *options[:-1], "1 USD/(kW month)")
+    assert same["calendar"]["demand_usd"] == pytest.approx(calendar["demand_usd"])
+
+
+def test_rows_and_figure_are_written(grid, tmp_path):
+    rows, drawn = tmp_path / "hours.csv", tmp_path / "hours.svg"
+    result = run("calendar", SMALL, "--grid", grid, "--minimize", "carbon", "-o", str(rows), "--plot", str(drawn))
+    assert result.exit_code == 0, result.stderr
+    table = list(csv.DictReader(io.StringIO(rows.read_text())))
+    tokens = sum(float(row["token_rate_per_s"]) for row in table) * 3600
+    np.testing.assert_allclose(tokens, 24e9, rtol=1e-6)
+    assert drawn.read_text().lstrip().startswith("<?xml")
+
+
+def test_rented_chips_pay_no_energy(grid):
+    rented = ("--set", "system.market.price=rented")
+    found = run_json("calendar", SMALL, "--grid", grid, *rented)
+    assert found["calendar"]["money_usd"] == pytest.approx(2.0 * 8 * found["calendar"]["time_s"] / 3600)
+    assert any("rent" in note for note in found["notes"])
+    refused = run("calendar", SMALL, "--grid", grid, *rented, "--demand-charge", "15 USD/kW")
+    assert refused.exit_code == 2
+    assert "the rent of the scenario includes energy" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--minimize", "etp"), "is no objective of a calendar"),
+        (("--deadline", "10 h"), "is shorter than the run at its highest speed"),
+        (("--deadline", "10"), "has no unit"),
+        (("--start", "noon"), "is no hour of the file"),
+        (("--start", "95"), "leaves no time for the run"),
+        (("--battery", "50 MW"), "battery"),
+        (("--battery", "5 kWh", "--battery-efficiency", "1.2"), "battery_efficiency"),
+        (("--contract", "0.04 USD/kWh"), "has no power"),
+        (("--minimize", "energy", "--carbon-price", "100 USD/t"), "does not enter energy"),
+        (("--demand-charge", "15 USD"), "demand_charge"),
+        (("--weather", "sunny"), "Give file or scenario"),
+        (("--zone", "DE"), "no column zone"),
+    ],
+)
+def test_bad_input_is_refused(grid, options, message):
+    result = run("calendar", SMALL, "--grid", grid, *options)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert Path(grid).is_file()
+
+
+def test_the_market_alone_needs_no_file():
+    found = run_json("calendar", SMALL, "--minimize", "energy", "--start", "0")
+    assert found["grid"] == "system.market"
+    assert found["saving"] >= 0.0
+    assert "only the weather varies" in found["notes"][0]
+
+
+def test_a_schedule_of_batches_is_refused():
+    scenario = load_scenario(SMALL, {"plan.batch": ["0.5 M tokens", "1 M tokens"]})
+    with pytest.raises(InputError, match="a calendar needs one batch"):
+        levels_of(scenario)
