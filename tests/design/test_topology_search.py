@@ -1,5 +1,7 @@
 """Are topologies compared with their best plans, on the switches of the network, with their numbers free to vary?"""
 
+from typing import Any
+
 import pytest
 
 from cli.shell import run
@@ -18,7 +20,7 @@ def test_topologies_are_of_the_switches_of_the_network(name):
     own = load_scenario(LARGE, {f"{PATH}.radix": 96, f"{PATH}.switch_lanes": 384})
     asked = [f"{PATH}.radix=96", f"{PATH}.hop_latency=3e-7 s"]
     changes = topology_changes(name, own.system.network.topology, asked)
-    found = load_scenario(LARGE, changes).system.network.topology
+    found: Any = load_scenario(LARGE, changes).system.network.topology
     assert float(found.switch_lanes) == 384.0
     assert float(found.hop_latency) == 3e-7
     # Balanced of at most 96 ports: 24 hosts, 24 global links, 48 routers, 95 ports.
