@@ -58,3 +58,16 @@ def test_the_command_refuses_what_it_does_not_know(options, words):
 def test_an_unknown_topology_is_refused_in_python_alike():
     with pytest.raises(InputError, match='unknown "rail-onyl"'):
         compare(SMALL, topologies=("rail-onyl",))
+
+
+@pytest.mark.slow
+def test_each_topology_has_its_best_plan_with_oversubscription_free():
+    changes = ("plan.chips=16", "system.facility.power_limit=1 MW", f"{PATH}.radix=4", f"{PATH}.pod=4")
+    path = f"{PATH}.oversubscription"
+    found = compare(SMALL, topologies=("fat-tree", "rail-only"), changes=changes, vary={path: (1.0, 8.0)})
+    assert [one.topology for one in found.candidates] == ["rail-only", "fat-tree"]  # 2 ports a rail, 16 of the tree
+    assert not any(one.reason for one in found.candidates)
+    assert all(1.0 <= one.optimum.found[path] <= 8.0 for one in found.candidates)
+    tree = found.candidates[1].optimum
+    assert tree.found[path] > 1.5  # little traffic leaves a pod, and its links draw power
+    assert path in compare_csv(found)

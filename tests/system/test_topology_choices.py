@@ -42,6 +42,8 @@ def test_a_fat_tree_by_name_is_that_of_today_apart_from_its_cables(run):
     [
         # 16,384 ports: three tiers up to 64 pods of 1,024; five switch ports and two links between switches a chip.
         ("fat-tree", {}, 5.0, 2.0),
+        # A quarter of the links from pods: 2 + 1/4 links and 3.5 ports.
+        ("fat-tree", {"oversubscription": 4}, 3.5, 1.25),
         # 128 ports of 200 Gbit/s: 32,768 ports, beyond the 8,192 of two tiers: the same in twice as many half as wide.
         ("fat-tree", {"radix": 128, "port_lanes": 2, "pod": 4096}, 5.0, 2.0),
         # Chassis of 128 ports of 400 Gbit/s: 8,192 ports of two tiers, and three switch chips in each switch.
