@@ -53,7 +53,8 @@ BOUNDS = {
         "plan.layout.tensor=1",
         "plan.batch=128 Mi tokens",
     ],
-    "tensor over nodes": ["plan.layout.tensor=16"],
+    # A difference steps by a share of a number, or by 1e-4 s where it is 0: far beyond a latency.
+    "tensor over nodes": ["plan.layout.tensor=16", "system.network.topology.hop_latency=0.2 us"],
     "context": ["plan.layout.context=4", "plan.layout.tensor=2"],
     "experts": [
         "system.workload=deepseek-v3",
@@ -63,6 +64,7 @@ BOUNDS = {
         "system.software.empty_slots=3",
         "plan.batch=16 Mi tokens",
         "plan.chips=2048",
+        "system.network.topology.hop_latency=0.2 us",
     ],
     "two experts": ["system.workload.experts=2", "plan.layout.expert=2"],
     "one node": [
