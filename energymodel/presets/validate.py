@@ -59,7 +59,7 @@ def check_plan(system: TrainingSystem, plan: TrainingPlan, titles: Mapping[str, 
     titles = titles or {}
     check_sharding(system, layout, titles.get("software") or "The framework")
     check_formats(system.accelerator, layout, "plan.layout", titles.get("accelerator", ""))
-    chips = float(plan.chips)
+    chips, clock = float(plan.chips), float(plan.clock)
     _check_whole("plan.chips", chips)
     check_bytes(system)
     check_network(system, chips)
@@ -91,12 +91,10 @@ def check_plan(system: TrainingSystem, plan: TrainingPlan, titles: Mapping[str, 
     if isinstance(plan.power, StagePower):
         for name, cap in vars(plan.power).items():
             check_power_cap(system, float(cap), f"plan.power.{name}")
-    for name, clock in (("clock", float(plan.clock)), ("waiting_clock", float(plan.waiting_clock))):
-        if float(system.accelerator.minimum_clock) <= clock <= 1.0:
-            continue
+    if not float(system.accelerator.minimum_clock) <= clock <= 1.0:
         scale = ClockScale.of(system.accelerator)
         raise InputError(
-            f"plan.{name}: {clock:g} is outside {scale.minimum:g} to 1, the share of the reference clock that the "
+            f"plan.clock: {clock:g} is outside {scale.minimum:g} to 1, the share of the reference clock that the "
             f"accelerator allows ({scale.megahertz(scale.minimum)} to {scale.megahertz(1.0)}; MHz may be given too)."
         )
     if isinstance(plan.goal, TargetLoss):
@@ -151,8 +149,7 @@ def check_values(
     if path == "plan.power_cap" or path.startswith("plan.power."):
         check_power_cap(system, max(values), where)
         check_measured(system, min(values), calibration, where)
-    lowest = float(system.accelerator.minimum_clock)
-    if path in ("plan.clock", "plan.waiting_clock") and min(values) < lowest * (1.0 - WHOLE):
+    if path == "plan.clock" and min(values) < (lowest := float(system.accelerator.minimum_clock)) * (1.0 - WHOLE):
         raise InputError(
             f"{where}: {min(values):g} is below {lowest:g}, the lowest clock of the accelerator "
             "(system.accelerator.minimum_clock). Raise it."

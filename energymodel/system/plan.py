@@ -133,7 +133,9 @@ class TrainingPlan(eqx.Module):
     trained_share: Real = real("1", 1.0)
     power: AbstractStagePower = component(EvenPower())
     power_floor: Real = real("1", 0.0, doc="least power of a chip in a job, waiting or not, over its busy power")
-    waiting_clock: Real = real("1", 1.0, doc="highest clock of a chip that waits for others between steps")
+    waiting_clock: Real = real(
+        "1", 1.0, doc="clock of a chip that waits for others between steps, over that of its work"
+    )
     spares: Real = real("1", 0.0, doc="nodes that idle until one that trains fails")
 
     @property

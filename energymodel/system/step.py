@@ -136,7 +136,7 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
     communication = time.tensor + time.context + time.expert + time.pipeline + time.data
     waiting = communication + time.bubble + time.overhead + time.straggler
     waiting_power = point.static_power + chip.spin_power(point.clock)
-    low = jnp.minimum(point.clock, plan.waiting_clock)
+    low = jnp.maximum(point.clock * plan.waiting_clock, chip.minimum_clock)
     low_static = chip.static_power(chip.voltage(low), point.temperature)
     times = idle_periods(division)
     leakage = chip.leakage(chip.voltage(low), point.temperature)

@@ -204,7 +204,11 @@ def network(own: Network, technology: Technology, choice: Choice) -> Network:
             "latency": OUTER_LATENCY + (own.link.latency - OUTER_LATENCY) / technology.rest,
         },
     )
-    values = {"switch_lane_power": own.switch_lane_power * rest_size, "hop_energy": own.hop_energy / technology.rest}
+    values = {
+        "switch_lane_power": own.switch_lane_power * rest_size,
+        "hop_energy": own.hop_energy / technology.rest,
+        "bus_share": jnp.zeros(()),  # a new machine puts its links where no bus of today is in the way
+    }
     return eqx.tree_at(lambda network: network.link, _replaced(own, values), link)
 
 

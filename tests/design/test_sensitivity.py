@@ -165,8 +165,10 @@ def test_elasticities_are_the_slopes_of_differences(small, found):
     near, far = (np.abs(logs[:, 2 + k] - 2.0 * logs[:, 2] + logs[:, 2 - k]) / step for k in (1, 2))
     smooth = np.all(np.abs(near - far / 4.0) < 1e-5, axis=1)
     kinks = {path for path, even in zip(paths, smooth, strict=True) if not even}
-    # A whole node, one stage of the pipeline.
-    assert kinks <= {"plan.chips", "system.node.chips", "plan.layout.pipeline", "plan.layout.virtual_stages"}
+    # A whole node, one stage of the pipeline, a switch whose ports have all the lanes of its chip.
+    switch = {f"system.network.topology.{name}" for name in ("radix", "port_lanes", "switch_lanes")}
+    layout = {"plan.layout.pipeline", "plan.layout.virtual_stages"}
+    assert kinks <= {"plan.chips", "system.node.chips", *layout, *switch}
     rows = {row.path: row for row in found.rows}
     elasticities = np.array([[rows[path].effects[name].elasticity for name in OF] for path in paths], np.float64)
     np.testing.assert_allclose(elasticities[smooth], central[smooth], rtol=1e-5, atol=1e-5)

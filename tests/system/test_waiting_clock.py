@@ -20,10 +20,11 @@ def outcome(*changes):
         return jax.device_get(evaluate_once(scenario.system, scenario.plan))
 
 
-def test_a_wait_at_the_clock_of_the_work_changes_nothing():
-    own, same = outcome("plan.clock=0.8"), outcome("plan.clock=0.8", "plan.waiting_clock=0.8")
+def test_a_wait_at_the_lowest_clock_changes_nothing():
+    lowest = float(load_scenario(SMALL).system.accelerator.minimum_clock)
+    own, same = (outcome(f"plan.clock={lowest}", f"plan.waiting_clock={share}") for share in (1.0, 0.5))
     for one, other in zip(jax.tree.leaves(own), jax.tree.leaves(same), strict=True):
-        np.testing.assert_allclose(other, one, rtol=1e-12)
+        np.testing.assert_allclose(other, one, rtol=1e-12)  # there is no lower clock
 
 
 def test_a_lower_clock_saves_waiting_energy_and_swings_more():
@@ -70,8 +71,9 @@ def test_a_search_takes_the_lowest_clock_unless_the_swing_is_limited():
     assert held.value > free.value
 
 
-def test_a_clock_that_the_chip_lacks_is_refused():
-    with pytest.raises(InputError, match=r"plan\.waiting_clock: 0\.01 is outside"):
-        load_scenario(SMALL, ["plan.waiting_clock=0.01"])
-    with pytest.raises(InputError, match="below"):
-        load_scenario(SMALL).with_question(vary={"plan.waiting_clock": (0.01, 1.0)})
+@pytest.mark.parametrize("share", [0.0, 1.5])
+def test_a_share_that_is_none_is_refused(share):
+    with pytest.raises(InputError, match=r"plan\.waiting_clock: .* is impossible"):
+        load_scenario(SMALL, [f"plan.waiting_clock={share}"])
+    with pytest.raises(InputError, match="is impossible"):
+        load_scenario(SMALL).with_question(vary={"plan.waiting_clock": (share, share + 0.1)})
