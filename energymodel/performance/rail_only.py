@@ -87,4 +87,4 @@ class RailOnly(AbstractTopology):
 
     def forwarded(self) -> Float[Array, "..."]:
         """All [1]."""
-        return jnp.ones(())
+        return jnp.asarray(1.0)

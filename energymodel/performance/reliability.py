@@ -10,16 +10,18 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
-from jax.scipy.special import erfc
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, real, square_root
+from energymodel.numerics import Numeric, Real, real, sigmoid, square_root
 
 ASYMPTOTIC_CHIPS = 8.0
 """Chips from which the asymptotic form of the largest deviation is used (docs/physics.md B3)."""
 
 SMALLEST_REPAIR = 1e-6
 """Mean number of nodes in repair below which there is none."""
+
+LOGISTIC_SLOPE = 1.702
+"""Of the logistic function that is nearest to the normal distribution."""
 
 LARGEST_LINEAR_WASTE = 0.5
 """Waste up to which availability is exactly `1 - w`; the expansion behind `w` fails well before."""
@@ -112,11 +114,11 @@ def checkpoint_interval(checkpoint_time: Numeric, write_time: Numeric, mtbf: Num
 
 
 def spare_shortage(spares: Numeric, in_repair: Numeric) -> Float[Array, "..."]:
-    """Share of failures that find no spare node, `Q((s - 1/2 - r) / sqrt(r))`, Q the tail of the normal law.
+    """Share of failures that find no spare node, `sigma(1.702 (r + 1/2 - s) / sqrt(r))`, sigma the logistic function.
 
-    Nodes in repair are independent: their number is Poisson with mean r, here by its normal approximation with
-    correction for continuity [Feller 1968, sec. VII.5]; a failure finds none where s or more others are in repair. Good
-    to 0.03 for r above 1 and for no spares.
+    Nodes in repair are independent: their number is Poisson with mean r; a failure finds none where s or more others
+    are in repair. That tail is taken from the normal law with correction for continuity [Feller 1968, sec. VII.5], and
+    that from the logistic one, 0.01 apart [Bowling et al. 2009]. Good to 0.08 for r above 1.
 
     **Arguments:**
 
@@ -126,7 +128,7 @@ def spare_shortage(spares: Numeric, in_repair: Numeric) -> Float[Array, "..."]:
     **Returns:** share [1].
     """
     mean = jnp.maximum(jnp.asarray(in_repair), SMALLEST_REPAIR)
-    return 0.5 * erfc((jnp.asarray(spares) - 0.5 - mean) / jnp.sqrt(2.0 * mean))
+    return sigmoid(LOGISTIC_SLOPE * (mean + 0.5 - jnp.asarray(spares)) / jnp.sqrt(mean))
 
 
 class LostTime(NamedTuple):

@@ -123,7 +123,7 @@ class KernelSaturation(AbstractSaturation):
 
     def utilization(self, batch: Numeric) -> Float[Array, "..."]:
         """One."""
-        return jnp.ones_like(jnp.asarray(batch, dtype=float))
+        return jnp.ones_like(jnp.asarray(batch))
 
 
 class StatedSaturation(AbstractSaturation):

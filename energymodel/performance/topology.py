@@ -116,7 +116,7 @@ class AbstractTopology(eqx.Module):
 
     def uplink_ratio(self) -> Float[Array, "..."]:
         """Bandwidth of the nodes of a domain over that of its links to other domains, at least 1 [1]."""
-        return jnp.ones(())
+        return jnp.asarray(1.0)
 
     def uplink_price(self, nodes: Numeric) -> Float[Array, "..."]:
         """Price per node and lane of the cables and transceivers between switches [USD]."""
@@ -128,7 +128,7 @@ class AbstractTopology(eqx.Module):
 
     def forwarded(self) -> Float[Array, "..."]:
         """Share of the traffic between chips of unlike places in their nodes that scale-up networks pass on [1]."""
-        return jnp.zeros(())
+        return jnp.asarray(0.0)
 
     def ring_share(self, group: Numeric, nodes: Numeric) -> Float[Array, "..."]:
         """Share of its bandwidth that a node has for rings over a group of nodes [1]."""
@@ -140,7 +140,7 @@ class AbstractTopology(eqx.Module):
 
     def neighbor_share(self) -> Float[Array, "..."]:
         """Share of its bandwidth that a node has for one other node [1]."""
-        return jnp.ones(())
+        return jnp.asarray(1.0)
 
 
 class Ring(AbstractTopology):

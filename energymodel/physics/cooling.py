@@ -137,7 +137,7 @@ class TwoPhaseLoop(AbstractCoolantLoop):
 
     def fan_effort(self, supply_temperature: Numeric) -> Float[Array, "..."]:
         """None: there are no fans in a bath [1]."""
-        return jnp.zeros(())
+        return jnp.asarray(0.0)
 
     def heat_flux_limit(self) -> Float[Array, "..."]:
         """Largest heat flux of a die [W/m^2], `margin x enhancement x CHF`."""

@@ -113,7 +113,7 @@ class NoRegulator(AbstractRegulator):
 
     def purchase_price(self) -> Float[Array, "..."]:
         """None [USD]."""
-        return jnp.zeros(())
+        return jnp.asarray(0.0)
 
 
 class Regulator(AbstractRegulator):

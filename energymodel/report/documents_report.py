@@ -226,8 +226,8 @@ def _power_and_heat(n: _Numbers) -> Iterator[Row]:
     resistance = (out.temperature - temperature) / n.busy
     yield (
         *(NAME, "dT/dt = (P_inst - P_cooling)/C", "the start", "K/s"),
-        sources.stated_temperature_rate(n.busy, 0.0, chip.heat_capacity),
-        temperature_slope(temperature, n.busy, temperature, resistance, chip.heat_capacity),
+        sources.stated_temperature_rate(n.busy, chip.idle_power, chip.heat_capacity),
+        temperature_slope(temperature, n.busy - chip.idle_power, temperature, resistance, chip.heat_capacity),
         jnp.exp(-jnp.asarray(out.slack.ramp)) * n.system.facility.ramp_limit,
     )
     watts = n.busy - stepped.static_power

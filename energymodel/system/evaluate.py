@@ -194,7 +194,7 @@ def _average_power(
 def _idle_power(system: TrainingSystem, plan: TrainingPlan, step: Step) -> ChipPower:
     """Power of a chip that does nothing, with its share of links and host [W]."""
     chip = system.accelerator.idle_power
-    zero = jnp.zeros(())
+    zero = jnp.zeros_like(step.links_power)
     return ChipPower(
         dynamic=zero,
         static=zero,

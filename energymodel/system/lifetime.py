@@ -33,7 +33,7 @@ def serving_of(system: TrainingSystem, step: Step, power: Real, peak_power: Real
     """
     chip, serving, workload, market = system.accelerator, system.serving, system.workload, system.market
     if not isinstance(serving, Serving):
-        return Served(*(jnp.zeros(()) for _ in Served._fields))
+        return Served(*(jnp.zeros_like(power) for _ in Served._fields))
     chip_time = serving.chip_time(
         workload.active_parameters,
         workload.parameters,
