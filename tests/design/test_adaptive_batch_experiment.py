@@ -19,7 +19,7 @@ KNOTS = 8
 @pytest.fixture(scope="module")
 def scenario():
     # The closed form holds for a hyperbola, the sharpness of this law.
-    return em.load_scenario("llama-3.1-405b-h100", {"system.learning.critical_batch": "bergsma-2025"})
+    return em.load_scenario("llama-3.1-70b-b200", {"system.learning.critical_batch": "bergsma-2025"})
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_the_rule_of_a_continued_run_counts_all_tokens_seen():
         "system.tokens_seen": f"{seen:g} tokens",
         "plan.goal.tokens": "1 T tokens",
     }
-    found = adaptive_batch(em.load_scenario("llama-3.1-405b-h100", changes), 4, minimize="time")
+    found = adaptive_batch(em.load_scenario("llama-3.1-70b-b200", changes), 4, minimize="time")
     rule, law = found.schedule.rule, found.scenario.system.learning.critical_batch  # pyright: ignore[reportAttributeAccessIssue]
     assert rule is not None
     system, plan = found.scenario.system, found.schedule.plan
@@ -81,7 +81,8 @@ def test_time_saved_is_that_of_the_closed_form(scenario, fastest):
     level = law.run_level(end, fastest.schedule.outcome.loss)
     fixed = fastest.schedule.rule.fixed_cost_batch
     possible = 1.0 - adaptive_batch_cost(level, fixed, law.exponent) / constant_batch_cost(level, fixed)
-    assert 0.9 * possible <= fastest.gain <= possible
+    # The first knot stands at the smallest batch of the layout.
+    assert 0.85 * possible <= fastest.gain <= possible
 
 
 @pytest.mark.slow
@@ -117,7 +118,7 @@ def test_schedule_keeps_a_time_that_no_constant_batch_keeps(scenario, fastest, t
     assert hurried.schedule.value > thriftiest.schedule.value
     # The price of time turns the rule for energy into one between the two.
     assert thriftiest.schedule.rule.fixed_cost_batch < rule.fixed_cost_batch < fastest.schedule.rule.fixed_cost_batch
-    np.testing.assert_allclose(hurried.schedule.plan.batch[4:], rule.batch[4:], rtol=2e-3)
+    np.testing.assert_allclose(hurried.schedule.plan.batch[4:], rule.batch[4:], rtol=3e-3)
 
 
 @pytest.mark.slow
@@ -125,7 +126,8 @@ def test_rounded_schedule_has_whole_micro_batches(fastest):
     whole = fastest.rounded_plan.batch / float(least_batch(fastest.scenario.system, fastest.rounded_plan))
     np.testing.assert_array_equal(whole, np.round(whole))
     assert np.all(whole >= 1)
-    np.testing.assert_allclose(float(fastest.rounded_outcome.time), fastest.schedule.value, rtol=1e-3)
+    # The batches are one to three times the smallest of the layout, so that rounding moves them far.
+    np.testing.assert_allclose(float(fastest.rounded_outcome.time), fastest.schedule.value, rtol=2e-3)
     assert float(fastest.rounded_outcome.time) >= fastest.schedule.value
 
 
@@ -139,7 +141,7 @@ def test_dense_solver_agrees(scenario, fastest):
 
 @pytest.mark.slow
 def test_more_knots_come_closer_to_the_closed_form(scenario, fastest):
-    fine = adaptive_batch(scenario, 256, minimize="time")
+    fine = adaptive_batch(scenario, 64, minimize="time")
     assert fine.schedule.success, fine.schedule.message
     assert fine.schedule.rule is not None
     assert fine.schedule.value < fastest.schedule.value
