@@ -153,12 +153,13 @@ def _ends(problem: DesignProblem, lanes: _Lanes, stages: tuple[str, ...]) -> _En
     solution = _solve(problem, lanes)
     points, values = np.asarray(solution.x), np.asarray(solution.value)
     fits = np.isfinite(values) & (violation(solution) <= TOLERATED)
-    if not fits.any():
-        return None
     converged = np.asarray(solution.result == RESULTS.successful)
     if stages:
         points, values, ended = _compass(problem, lanes, points, np.where(fits, values, np.inf), len(stages))
         converged = converged | ended
+        fits = np.isfinite(values)
+    if not fits.any():
+        return None
     lane = int(np.argmin(np.where(fits, values, np.inf)))
     return _End(lane, points[lane], bool(converged[lane]))
 
@@ -172,10 +173,12 @@ def _compass(
 ) -> tuple[Float[np.ndarray, "lanes n"], Float[np.ndarray, " lanes"], Bool[np.ndarray, " lanes"]]:
     """Better points by steps along each variable and all diagonals of the last ones, the stages [Kolda et al. 2003].
 
-    At the optimum several stages end together: a kink, at which Newton steps stall.
+    At the optimum several stages end together: a kink, at which Newton steps stall. Where they broke a limit (a value of
+    infinity), the steps begin at the start of the lane.
 
     **Returns:** points, logarithms of the objective, and whether the smallest step found nothing better.
     """
+    points = np.where(np.isfinite(values)[:, None], points, lanes.start)
     size = points.shape[1]
     diagonals = np.array(list(product((-1.0, 0.0, 1.0), repeat=stages)))
     directions = np.zeros((len(diagonals), size))

@@ -49,7 +49,7 @@ def assert_same(one, other, rtol):
         group = path[0].name
         # Parts are compared with their total, logarithms with one.
         total = getattr(one, group).total if group in ("energy", "step_time") else 1.0 if group == "slack" else 0.0
-        error = np.abs(np.asarray(again) - value) / np.maximum(np.abs(value), total)
+        error = np.abs(np.asarray(again) - value) / np.maximum(np.maximum(np.abs(value), total), 1e-300)
         assert np.max(error) < rtol, (jax.tree_util.keystr(path), np.max(error))
 
 

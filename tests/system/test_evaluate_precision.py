@@ -27,7 +27,7 @@ def compare(single, double):
         assert rough.dtype == np.float32
         group = path[0].name
         size = getattr(double, group).total if group in GROUPS else 1.0 if group == SLACKS else abs(exact)
-        differences[jax.tree_util.keystr(path)] = abs(float(rough) - float(exact)) / float(size)
+        differences[jax.tree_util.keystr(path)] = abs(float(rough) - float(exact)) / (float(size) or 1.0)
     return differences
 
 
