@@ -173,8 +173,8 @@ def _compass(
 ) -> tuple[Float[np.ndarray, "lanes n"], Float[np.ndarray, " lanes"], Bool[np.ndarray, " lanes"]]:
     """Better points by steps along each variable and all diagonals of the last ones, the stages [Kolda et al. 2003].
 
-    At the optimum several stages end together: a kink, at which Newton steps stall. Where they broke a limit (a value of
-    infinity), the steps begin at the start of the lane.
+    At the optimum several stages end together: a kink, at which Newton steps stall. Where they broke a limit, which a
+    value of infinity says, the steps begin at the start of the lane.
 
     **Returns:** points, logarithms of the objective, and whether the smallest step found nothing better.
     """

@@ -58,6 +58,7 @@ def test_many_sequences_leave_the_arithmetic_and_few_the_weights():
     check_grads(jax.jit(writing_time), (x / 100, x, x, x, x), order=1)
 
 
+@pytest.mark.slow
 def test_a_model_that_serves_much_is_smaller():
     """Sardana & Frankle 2023: who expects to serve much trains a smaller model on more tokens."""
     limits = {"time": "30 d"}

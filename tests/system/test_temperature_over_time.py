@@ -107,6 +107,7 @@ def test_a_steep_start_exits_with_3_and_temperatures_are_shown():
     assert "temperature after checkpoints" in result.stdout
 
 
+@pytest.mark.slow
 def test_best_flow_is_inside_its_range_and_moves_as_the_laws_say():
     scenario = em.load_scenario(SMALL, {"system.facility": "direct-liquid"})
     path = "system.facility.cooling.loop.flow"

@@ -59,6 +59,7 @@ def test_the_gradient_is_that_of_differences():
     assert slope > 0.0
 
 
+@pytest.mark.slow
 def test_a_search_takes_the_lowest_clock_unless_the_swing_is_limited():
     free = optimize(load_scenario(SMALL), vary={"plan.waiting_clock": (0.3, 1.0)}, tolerance=0.0)
     assert free.found["plan.waiting_clock"] == pytest.approx(0.3, abs=1e-3)
