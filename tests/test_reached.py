@@ -39,7 +39,6 @@ LATER: dict[str, str] = {
     "learning.critical_batch.steps_needed": "schedules of the batch",
     "learning.critical_batch.tokens_effective": "schedules of the batch",
     "learning.critical_batch.tokens_needed": "schedules of the batch",
-    "learning.schedule.integrate_over_progress": "schedules of the batch",
     "performance.dragonfly.Dragonfly.diameter": "topology of the network",
     "performance.hierarchy.arithmetic_intensity": "caches of a designed chip",
     "performance.hierarchy.cache_limited_intensity": "caches of a designed chip",

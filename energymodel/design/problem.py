@@ -31,13 +31,15 @@ from energymodel.system.outputs import (
     parse_objective,
 )
 from energymodel.system.own_outputs import OwnOutput, check_own_outputs, own_outputs
-from energymodel.system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
+from energymodel.system.plan import ClockCourse, ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 from energymodel.units import format_quantity
 
 USUAL_OBJECTIVES = ("energy", "time", "money", "carbon")
 USUAL_ROWS = (*LIMIT_OF_SLACK.values(), "time", "energy", "money", "carbon")
 """Outputs that a formulation serves whether they are asked for or not: one compiled program answers most questions."""
+OVER_PROGRESS_PATHS = {"plan.batch": "knots", "plan.clock": "clock_knots"}
+"""Variables that a schedule may replace, and the field of a question and a formulation with the number of its knots."""
 FAR = 1e9  # of the scenario's own value: a limit that was not asked for
 TOKEN_RANGE = 100.0
 BATCH_RANGE = 64.0
@@ -61,7 +63,7 @@ class Formulation:
     at the coordinates of the variables: their logarithms, or for paths in `affine` their values. What is minimized
     and how much is allowed are numbers, so that one compiled program answers all questions of this structure.
     `own` are the outputs among them that a user defined. With `knots` the logarithms of the batch at so many knots of
-    progress come before the other coordinates.
+    progress come before the other coordinates, and then with `clock_knots` those of the clock over the plan's own.
     """
 
     paths: tuple[str, ...]
@@ -69,6 +71,7 @@ class Formulation:
     rows: tuple[str, ...] = USUAL_ROWS
     affine: tuple[str, ...] = ()
     knots: int = 0
+    clock_knots: int = 0
     own: tuple[OwnOutput, ...] = ()
 
     def __call__(
@@ -99,13 +102,21 @@ class Formulation:
         plan = eqx.tree_at(lambda plan: (plan.layout, plan.goal), plan, (layout, goal))
         if self.knots:
             plan = eqx.tree_at(lambda plan: plan.batch, plan, jnp.exp(jnp.asarray(point)[: self.knots]))
-        for index, path in enumerate(self.paths, self.knots):
+        if self.clock_knots:
+            shares = jnp.exp(jnp.asarray(point)[self.knots : self.of_schedules])
+            plan = dataclasses.replace(plan, clock_course=ClockCourse(shares))
+        for index, path in enumerate(self.paths, self.of_schedules):
             value = point[index] if path in self.affine else jnp.exp(point[index])
             if path.startswith("system."):
                 system = replace_leaf(system, path.removeprefix("system."), value)
             else:
                 plan = replace_leaf(plan, path.removeprefix("plan."), value)
         return system, plan
+
+    @property
+    def of_schedules(self) -> int:
+        """Number of coordinates of schedules, which come first."""
+        return self.knots + self.clock_knots
 
     def coordinate(self, path: str, value: Any) -> Any:
         """Coordinate of a variable at a value; minus infinity for a part that is left out, whose exponential is 0."""
@@ -251,14 +262,17 @@ def _check_plain(scenario: Scenario) -> None:
 
     **Raises:** `InputError` that names it.
     """
-    knots, stages, own = scenario.optimize.knots, scenario.optimize.stages, scenario.plan.knots
-    if own > 1:
-        raise InputError(
-            f"plan.batch: it has {own} knots, but a constant batch was asked for. "
-            "Vary them (optimize --vary plan.batch@0..1), or give one batch."
-        )
-    if knots or stages:
-        named = stages[0] if stages else "plan.batch@0..1"
+    question, plan = scenario.optimize, scenario.plan
+    clocks = np.size(plan.clock_course.clock_shares) if isinstance(plan.clock_course, ClockCourse) else 1
+    for path, what, own in ("plan.batch", "batch", plan.knots), ("plan.clock", "clock", clocks):
+        if own > 1:
+            raise InputError(
+                f"{path}: it has {own} knots, but a constant {what} was asked for. "
+                f"Vary them (optimize --vary {path}@0..1), or give one {what}."
+            )
+    if question.refined:
+        schedules = [path for path, count in OVER_PROGRESS_PATHS.items() if getattr(question, count)]
+        named = [*question.stages, *(f"{path}@0..1" for path in schedules)][0]
         raise InputError(f"vary {named}: only optimize lets it vary. Leave it out here.")
 
 

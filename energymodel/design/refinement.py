@@ -1,9 +1,9 @@
-"""What do numbers add that only the best layouts are searched for: a batch along the run, power by pipeline stage?
+"""What do numbers add that only the best layouts are searched for: batch and clock over progress, power by stage?
 
 A young model learns as much from a small batch as from a large one; what a step costs besides its tokens argues for
 large ones. The best compromise grows with the critical batch, `B(x) = sqrt(phi B_h B_n(x))` (docs/physics.md A0.12).
 A rank of a pipeline that has less work than the slowest may run at a lower clock and end with it [Chung et al. 2024].
-Layouts are found with one batch and one clock. In the best of them the batch at each knot of progress and the power
+Layouts are found with one batch and one clock. In the best of them batch and clock at knots of progress and the power
 caps of the stages are then variables beside the others, within limits that hold at every knot. Whole micro-batches at
 each knot follow, and the rest is solved again.
 """
@@ -23,7 +23,7 @@ from energymodel.design.layout_search import LayoutSearch
 from energymodel.design.layouts import Lattice, take
 from energymodel.design.problem import Criteria, DesignProblem, Formulation
 from energymodel.design.relaxation import OPTIONS, evaluate_points, violation
-from energymodel.design.result import Optimum, Refinement
+from energymodel.design.result import Additions, Optimum, Refinement
 from energymodel.design.rounding import TOLERATED, RoundedPlan
 from energymodel.design.training_run import TrainingRun
 from energymodel.presets.question import STAGE_POWER
@@ -33,7 +33,7 @@ from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import objective_value
 from energymodel.system.pipeline_rules import multiple_count
-from energymodel.system.plan import EvenPower, StagePower, TokenBudget, TrainingPlan
+from energymodel.system.plan import EvenPower, StagePower, SteadyClock, TokenBudget, TrainingPlan
 
 FIRST_STEP, LAST_STEP, MOST_STEPS = 0.05, 1e-5, 100  # of the compass search, in logarithms
 LAYOUTS = 4  # best ones that are refined
@@ -80,7 +80,7 @@ def refine(
 ) -> Optimum:
     """The optimum with a batch at knots and power by stage where that is better; `refinements` say what each saves.
 
-    Where both are asked for, each is searched alone as well, and the best of the three is the answer.
+    Where several are asked for, each is searched alone as well, and the best of all is the answer.
 
     **Arguments:**
 
@@ -88,16 +88,17 @@ def refine(
     - `optimum`: the answer of that search.
     """
     question = scenario.optimize
-    both = (question.knots, question.stages)
-    asked = [(question.knots, ()), (0, question.stages), both] if all(both) else [both]
+    every = Additions(question.knots, question.clock_knots, question.stages)
+    alone = [Additions(**{name: getattr(every, name)}) for name in every._fields if getattr(every, name)]
+    asked = [*alone, every] if len(alone) > 1 else alone
     plain, plain_outcome = _unrefined(optimum)
     plain_value = float(objective_value(plain_outcome, problem.minimize))
     best, gains = None, []
-    for knots, stages in asked:
-        tell(f"searching {_names(knots, stages)}")
-        found = _refined(scenario, problem, knots, stages, searched, rounded[:LAYOUTS])
+    for added in asked:
+        tell(f"searching {added.names}")
+        found = _refined(scenario, problem, added, searched, rounded[:LAYOUTS])
         saved = 0.0 if found is None else max(0.0, plain_value - found.value)
-        gains.append(Refinement(knots, stages, saved, found is not None and found.converged, plain, plain_outcome))
+        gains.append(Refinement(added, saved, found is not None and found.converged, plain, plain_outcome))
         if found is not None and saved > 0.0 and (best is None or found.value < best.value):
             best = found
     gains[-1] = dataclasses.replace(gains[-1], saving=max(gain.saving for gain in gains))
@@ -105,7 +106,7 @@ def refine(
     if best is None:
         return refined
     rest = optimum.baseline_value - best.value - sum(optimum.saving.values())
-    cause = {_names(question.knots, question.stages): rest} if optimum.saving else {}
+    cause = {every.names: rest} if optimum.saving else {}
     return dataclasses.replace(
         refined,
         plan=best.plan,
@@ -117,11 +118,6 @@ def refine(
     )
 
 
-def _names(knots: int, stages: tuple[str, ...]) -> str:
-    parts = [f"a batch at {knots} knots of progress"] if knots else []
-    return " and ".join([*parts, *(["power by pipeline stage"] if stages else [])])
-
-
 def _unrefined(optimum: Optimum) -> tuple[TrainingPlan, TrainingOutcome]:
     """The exact optimum with one batch and one clock, where the answer is another plan within the tolerance."""
     tie = optimum.near_tie
@@ -129,21 +125,16 @@ def _unrefined(optimum: Optimum) -> tuple[TrainingPlan, TrainingOutcome]:
 
 
 def _refined(
-    scenario: Scenario,
-    problem: DesignProblem,
-    knots: int,
-    stages: tuple[str, ...],
-    searched: LayoutSearch,
-    rounded: list[RoundedPlan],
+    scenario: Scenario, problem: DesignProblem, added: Additions, searched: LayoutSearch, rounded: list[RoundedPlan]
 ) -> _Found | None:
-    """The best realizable plan with a batch at knots (none: constant) and power caps of such stages."""
-    refined = _with_variables(scenario, problem, knots, stages)
+    """The best realizable plan with such additions."""
+    refined = _with_variables(scenario, problem, added)
     lanes = _lanes(problem, refined, searched, rounded)
-    ends = _ends(refined, lanes, stages)
-    if knots and ends is not None:
+    ends = _ends(refined, lanes, added.stages)
+    if added.knots and ends is not None:
         converged = ends.converged
         lanes = _at_whole_microbatches(refined, lanes, ends.lane, ends.point)
-        ends = _ends(refined, lanes, stages)
+        ends = _ends(refined, lanes, added.stages)
         ends = None if ends is None else ends._replace(converged=converged)
     return None if ends is None else _found(scenario, refined, lanes, ends)
 
@@ -203,20 +194,24 @@ def _compass(
     return points, values, step < LAST_STEP
 
 
-def _with_variables(scenario: Scenario, problem: DesignProblem, knots: int, stages: tuple[str, ...]) -> DesignProblem:
-    """The problem with knots before its other variables, and with caps of stages in place of the clock."""
-    left_out = {BATCH} if knots else set()
+def _with_variables(scenario: Scenario, problem: DesignProblem, added: Additions) -> DesignProblem:
+    """The problem with knots before its other variables, and with caps of stages or knots in place of the clock."""
+    stages = added.stages
+    left_out = {BATCH} if added.knots else set()
     given, bounds = problem.given, dict(problem.bounds)
-    if stages:
+    if stages or added.clock_knots:
         left_out.add(CLOCK)
-        own, cap = scenario.plan.power, given.plan.power_cap
-        power = own if isinstance(own, StagePower) else StagePower(cap, cap, cap)
         highest = np.asarray(bounds.get(CLOCK, (0.0, given.plan.clock))[1], np.float64)
-        plan = dataclasses.replace(given.plan, power=power, clock=highest)
+        plan = dataclasses.replace(given.plan, clock=highest)
+        if stages:
+            own, cap = scenario.plan.power, given.plan.power_cap
+            plan = dataclasses.replace(plan, power=own if isinstance(own, StagePower) else StagePower(cap, cap, cap))
+            bounds |= {path: scenario.optimize.vary[path] for path in stages}
         given = TrainingRun(given.system, jax.tree.map(np.asarray, plan))
-        bounds |= {path: scenario.optimize.vary[path] for path in stages}
     paths = tuple(path for path in problem.formulation.paths if path not in left_out) + stages
-    formulation = dataclasses.replace(problem.formulation, paths=paths, knots=knots)
+    formulation = dataclasses.replace(
+        problem.formulation, paths=paths, knots=added.knots, clock_knots=added.clock_knots
+    )
     return dataclasses.replace(problem, formulation=formulation, given=given, bounds=bounds)
 
 
@@ -244,6 +239,8 @@ def _lanes(
         else:
             drawn = np.repeat([_busy_power(problem, searched, one) for one in rounded], len(rises))
             start[:, place] = np.clip(np.log(drawn), lower[:, place], upper[:, place])
+    if refined.formulation.clock_knots:
+        start, (lower, upper) = _with_clocks(problem, refined, rounded, start, (lower, upper), len(rises))
     if not knots:
         return _Lanes(layouts, start, (lower, upper), unit)
     fewest = np.array([float(take(layouts, np.array(i)).fewest_microbatches) for i in range(len(counts))])
@@ -256,6 +253,28 @@ def _lanes(
         for ends, side in ((lowest, lower), (highest, upper))
     )
     return _Lanes(layouts, np.concatenate([batches, start], axis=1), (sides[0], sides[1]), unit)
+
+
+def _with_clocks(
+    problem: DesignProblem,
+    refined: DesignProblem,
+    rounded: list[RoundedPlan],
+    start: Float[np.ndarray, "lanes n"],
+    bounds: tuple[Float[np.ndarray, "lanes n"], Float[np.ndarray, "lanes n"]],
+    repeated: int,
+) -> tuple[Float[np.ndarray, "lanes m"], tuple[Float[np.ndarray, "lanes m"], Float[np.ndarray, "lanes m"]]]:
+    """Starts and bounds with the clock at knots of progress first: at all of them that of the realizable plan."""
+    count, own = refined.formulation.clock_knots, float(refined.given.plan.clock)
+    place, lowest = problem.index(CLOCK), float(problem.given.system.accelerator.minimum_clock)
+    low = problem.bounds[CLOCK][0] if place is not None else lowest
+    clocks = [own if place is None else float(np.exp(one.point[place])) for one in rounded]
+    shares = np.log(np.clip(np.repeat(clocks, repeated), low, own) / own)
+
+    def beside(first: Float[np.ndarray, " lanes"], rest: Float[np.ndarray, "lanes n"]) -> Float[np.ndarray, "lanes m"]:
+        return np.concatenate([np.repeat(first[:, None], count, axis=1), rest], axis=1)
+
+    ends = np.full(len(shares), np.log(low / own)), np.zeros(len(shares))
+    return beside(shares, start), (beside(ends[0], bounds[0]), beside(ends[1], bounds[1]))
 
 
 def _busy_power(problem: DesignProblem, searched: LayoutSearch, plan: RoundedPlan) -> float:
@@ -335,7 +354,7 @@ def _found(scenario: Scenario, problem: DesignProblem, lanes: _Lanes, end: _End)
         plan = eqx.tree_at(lambda one: one.goal, plan, TokenBudget(outcome.tokens))
     chosen = {
         path: float(one if path in formulation.affine else np.exp(one))
-        for path, one in zip(formulation.paths, point[knots:], strict=True)
+        for path, one in zip(formulation.paths, point[formulation.of_schedules :], strict=True)
     }
     return _Found(
         value=float(objective_value(outcome, problem.minimize)),
@@ -347,12 +366,16 @@ def _found(scenario: Scenario, problem: DesignProblem, lanes: _Lanes, end: _End)
 
 
 def without_refinements(scenario: Scenario, baseline: TrainingOutcome) -> Scenario:
-    """The scenario as its layouts are searched: with the mean batch of a schedule, and with one power cap."""
+    """The scenario as its layouts are searched: with the mean batch of a schedule, one clock and one power cap."""
     plan, question = scenario.plan, scenario.optimize
     if plan.knots > 1:
         mean = np.asarray([float(baseline.tokens) / float(baseline.steps)])
         plan = eqx.tree_at(lambda one: one.batch, plan, mean)
     if question.stages:
         plan = dataclasses.replace(plan, power=EvenPower())
+    if question.clock_knots:
+        plan = dataclasses.replace(plan, clock_course=SteadyClock())
     vary = {path: ends for path, ends in question.vary.items() if not path.startswith(STAGE_POWER)}
-    return dataclasses.replace(scenario, plan=plan, optimize=dataclasses.replace(question, vary=vary, knots=0))
+    return dataclasses.replace(
+        scenario, plan=plan, optimize=dataclasses.replace(question, vary=vary, knots=0, clock_knots=0)
+    )

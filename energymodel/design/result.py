@@ -3,6 +3,7 @@
 import dataclasses
 import enum
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from energymodel.presets.scenario import Scenario
 from energymodel.system.outcome import TrainingOutcome
@@ -103,17 +104,30 @@ class NearTie:
     outcome: TrainingOutcome
 
 
+class Additions(NamedTuple):
+    """What is searched beside the numbers of the best layouts: knots of batch and clock, paths of caps of stages."""
+
+    knots: int = 0
+    clock_knots: int = 0
+    stages: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> str:
+        """As messages call them."""
+        parts = [f"a batch at {self.knots} knots of progress"] if self.knots else []
+        parts += [f"a clock at {self.clock_knots} knots of progress"] if self.clock_knots else []
+        return " and ".join([*parts, *(["power by pipeline stage"] if self.stages else [])])
+
+
 @dataclasses.dataclass(frozen=True)
 class Refinement:
-    """What a batch that follows the progress of the run, or power by pipeline stage, saves of the objective.
+    """What a batch or a clock that follows the progress of the run, or power by pipeline stage, saves of the objective.
 
-    `knots` of the batch, 0 for a constant one, and paths of the power caps of `stages`. `saving` is beside the best
-    plan with one batch and one clock, `plan` with its `outcome`, in the unit of the objective, and 0 where that plan
-    stays; `converged` says whether the search did.
+    `saving` is beside the best plan with one batch and one clock, `plan` with its `outcome`, in the unit of the
+    objective, and 0 where that plan stays; `converged` says whether the search did.
     """
 
-    knots: int
-    stages: tuple[str, ...]
+    added: Additions
     saving: float
     converged: bool
     plan: TrainingPlan

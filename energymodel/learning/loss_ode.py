@@ -58,11 +58,11 @@ class Trajectory(NamedTuple):
 def integrate_training(
     times: Float[Array, " times"],
     batch: Callable[[Any], Any],
-    token_rate: Callable[[Any], Any],
+    token_rate: Callable[[Any, Any], Any],
     learning: AbstractLearning,
     parameters: Numeric,
     initial_effective_tokens: Numeric,
-    extra_rates: Callable[[Any, Any], Any] | None = None,
+    extra_rates: Callable[[Any, Any, Any], Any] | None = None,
 ) -> Trajectory:
     """Training as an initial-value problem, `dx/dt = R(B) / p(x, B)`, `dD/dt = R(B)`, `dQ/dt = q(t, B)`, `L = L(N, x)`.
 
@@ -75,22 +75,22 @@ def integrate_training(
 
     - `times`: increasing times at which to report, after the start at 0 [s].
     - `batch`: B as a function of x [token], for example one that grows with the critical batch.
-    - `token_rate`: R as a function of B [token/s].
+    - `token_rate`: R as a function of B and x [token/s].
     - `learning`: how batches turn tokens into progress.
     - `parameters`: model parameters N [1].
     - `initial_effective_tokens`: x at the start [token], above 0.
-    - `extra_rates`: pytree of rates as a function of time and B, for energy [W], money [USD/s], carbon [kg/s].
+    - `extra_rates`: pytree of rates as a function of time, B and x, for energy [W], money [USD/s], carbon [kg/s].
 
     **Returns:** times [s], x and D [token], loss [nat/token] and the integrals of the extra rates ([J], [USD], [kg]).
     """
-    extra = extra_rates if extra_rates is not None else lambda time, batch: ()
+    extra = extra_rates if extra_rates is not None else lambda time, batch, x: ()
     start = jnp.asarray(initial_effective_tokens) * jnp.ones_like(times[0])
 
     def derivative(time: Any, state: Any) -> tuple[Any, Any, Any]:
         x = start + state[0]
         size = batch(x)
-        rate = token_rate(size)
-        return rate / learning.penalty(parameters, x, size), rate, extra(time, size)
+        rate = token_rate(size, x)
+        return rate / learning.penalty(parameters, x, size), rate, extra(time, size, x)
 
     first = derivative(jnp.zeros_like(start), (jnp.zeros_like(start), start, ()))
     scale = jax.tree.map(lambda rate: _magnitude(jnp.asarray(rate) * times[-1]), first)

@@ -13,7 +13,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from energymodel.learning.learning import AbstractLearning, least_log_efficiency
-from energymodel.learning.loss_ode import integrate
 from energymodel.numerics import Numeric, implicit_root
 
 Knots = Float[Array | np.ndarray, " knots"]
@@ -51,58 +50,32 @@ def batch_at(progress: Numeric, knots: Knots) -> Float[Array, "..."]:
     return jnp.exp(jnp.sum(weights * knots, axis=-1))
 
 
-def integrate_over_progress(
-    rates: Callable[[Any], Any],
+def quadrature_over_progress(
+    rates: Callable[..., Any],
     effective_tokens: Numeric,
     knots: Knots,
     learning: AbstractLearning,
     parameters: Numeric,
+    clocks: Knots | None = None,
 ) -> tuple[Any, Float[Array, ""]]:
     """Totals along a schedule, `Q = int_0^x_end q(B(x/x_end)) p(x, B) dx` and `D = int_0^x_end p(x, B) dx`.
 
     [derivation: docs/physics.md B1, schedule ODE with x as independent variable]. q is a quantity per token, p tokens
     per effective token (`AbstractLearning.penalty`), infinite but integrable at the start; the substitution x = x_end
-    u^8 makes it smooth. Dormand-Prince 8(7) with a relative tolerance of 1e-10 (1e-5 in float32), differentiable in
-    forward and reverse mode. With one knot it equals the closed form.
+    u^8 makes it smooth. 16 Gauss-Legendre nodes in each panel of u [Abramowitz & Stegun 1964, eq. 25.4.29]: a sum
+    without step-size control is cheap to compile and to run, and differentiable to any order. For rates that are smooth
+    between knots it agrees with an integration of the ODE to 1e-9 (1e-6 for Kaplan's critical batch); the error at a
+    jump between knots is at most one node's weight. With one knot it equals the closed form.
 
     **Arguments:**
 
-    - `rates`: pytree of quantities per token as a function of the batch: [s/token], [J/token], [USD/token].
+    - `rates`: pytree of quantities per token as a function of the batch, with `clocks` of batch and clock: [s/token],
+      [J/token], [USD/token].
     - `effective_tokens`: x_end [token], a scalar.
     - `knots`: logarithms of the batch.
     - `learning`: how batches turn tokens into progress.
     - `parameters`: model parameters N, which a critical batch may depend on through the loss [1].
-
-    **Returns:** the totals, a pytree like that of `rates` ([s], [J], [USD]), and the tokens [token].
-    """
-    end, knots = _same_precision(effective_tokens, knots)
-    scale = jax.tree.map(lambda q: _scale(end * q), jax.vmap(lambda batch: _with_tokens(rates, batch))(jnp.exp(knots)))
-
-    def derivative(u: Any, state: Any) -> Any:
-        progress = jnp.maximum(u**_STRETCH, _LEAST_PROGRESS)
-        batch = batch_at(progress, knots)
-        weight = end * _STRETCH * u ** (_STRETCH - 1) * learning.penalty(parameters, end * progress, batch)
-        return jax.tree.map(lambda q: q * weight, _with_tokens(rates, batch))
-
-    kinks = jnp.asarray(_segments(knots.shape[0])[1:-1], knots.dtype) if knots.shape[0] > 2 else None
-    return jax.tree.map(lambda q: q[0], integrate(derivative, scale, jnp.ones(1, knots.dtype), kinks))
-
-
-def quadrature_over_progress(
-    rates: Callable[[Any], Any],
-    effective_tokens: Numeric,
-    knots: Knots,
-    learning: AbstractLearning,
-    parameters: Numeric,
-) -> tuple[Any, Float[Array, ""]]:
-    """The totals of `integrate_over_progress` at fixed nodes, `Q = sum_k w_k q(B_k) p(x_k, B_k)`.
-
-    16 Gauss-Legendre nodes in each panel of u [Abramowitz & Stegun 1964, eq. 25.4.29]. A sum without step-size control
-    is much cheaper to compile and to run, and differentiable to any order. For rates that are smooth between knots it
-    agrees with the integration to 1e-9 (1e-6 for Kaplan's critical batch); the error at a jump between knots is at most
-    one node's weight.
-
-    Arguments as in `integrate_over_progress`.
+    - `clocks`: logarithms of the clock at the same knots [1].
 
     **Returns:** the totals, a pytree like that of `rates` ([s], [J], [USD]), and the tokens [token].
     """
@@ -116,7 +89,8 @@ def quadrature_over_progress(
     batch = batch_at(progress, knots)
     weight = jnp.asarray((half * weights).ravel() * _STRETCH * u ** (_STRETCH - 1), knots.dtype)
     weight = end * weight * learning.penalty(parameters, end * progress, batch)
-    return jax.tree.map(lambda q: jnp.sum(q * weight), jax.vmap(lambda b: _with_tokens(rates, b))(batch))
+    followed = (batch,) if clocks is None else (batch, batch_at(progress, jnp.asarray(clocks, knots.dtype)))
+    return jax.tree.map(lambda q: jnp.sum(q * weight), jax.vmap(lambda *at: _with_tokens(rates(*at), at[0]))(*followed))
 
 
 def schedule_tokens(
@@ -124,7 +98,7 @@ def schedule_tokens(
 ) -> Float[Array, ""]:
     """Tokens that a schedule processes, `D = int_0^x_end p(x, B) dx` [derivation: docs/physics.md B1].
 
-    Arguments as in `integrate_over_progress`.
+    Arguments as in `quadrature_over_progress`.
 
     **Returns:** tokens [token].
     """
@@ -141,7 +115,7 @@ def schedule_effective_tokens(
     **Arguments:**
 
     - `tokens`: D [token], a scalar.
-    - the others: as in `integrate_over_progress`.
+    - the others: as in `quadrature_over_progress`.
 
     **Returns:** effective tokens at the end [token].
     """
@@ -167,12 +141,6 @@ def _same_precision(effective_tokens: Numeric, knots: Knots) -> tuple[Array, Arr
     return jnp.asarray(effective_tokens, dtype), jnp.asarray(knots, dtype)
 
 
-def _with_tokens(rates: Callable[[Any], Any], batch: Array) -> tuple[Any, Array]:
+def _with_tokens(rates: Any, batch: Array) -> tuple[Any, Array]:
     """Rates per token, with 1 for the tokens themselves."""
-    return jax.tree.map(lambda q: jnp.asarray(q, batch.dtype), rates(batch)), jnp.ones_like(batch)
-
-
-def _scale(values: Array) -> Array:
-    """Largest size of a quantity, 1 if it vanishes; a unit of measurement, so without gradient."""
-    size = jax.lax.stop_gradient(jnp.max(jnp.abs(values)))
-    return jnp.where(size > 0, size, 1.0)
+    return jax.tree.map(lambda q: jnp.asarray(q, batch.dtype), rates), jnp.ones_like(batch)

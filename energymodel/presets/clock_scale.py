@@ -7,13 +7,17 @@ MHz (`nvidia-smi -lgc 1200`), so that both are read and written.
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from energymodel.errors import InputError
 from energymodel.presets.files import is_quantity
 from energymodel.system.accelerator import Accelerator
+from energymodel.system.plan import ClockCourse, TrainingPlan
 from energymodel.units import convert, parse_quantity
 
 CLOCK = "plan.clock"
 REFERENCE_CLOCK = "system.accelerator.reference_clock"
+ROUNDING_ERROR = 1e-9  # of a product of shares
 ROUNDING = 2e-3  # of a clock: presets state the ends of its range to four digits
 
 LEAST_MEGAHERTZ = 50.0
@@ -90,3 +94,27 @@ def is_frequency(given: Any) -> bool:
     """Whether a number is given with a unit of frequency, as text or as a table."""
     text = given.get("unit") if is_quantity(given) else given
     return isinstance(text, str) and text.strip().lower().endswith("hz")
+
+
+def check_clock(accelerator: Accelerator, plan: TrainingPlan) -> None:
+    """Check the clock of a plan, and its course, against the range of the accelerator.
+
+    **Raises:** `InputError` for a clock outside it, and for a course with another number of knots than the batch.
+    """
+    clocks = np.array([float(plan.clock)])
+    if isinstance(plan.clock_course, ClockCourse):
+        count = np.size(plan.clock_course.clock_shares)
+        if plan.knots > 1 and count not in (1, plan.knots):
+            raise InputError(
+                f"{CLOCK}: it has {count} knots, and plan.batch {plan.knots}. Give both the same number, or one of "
+                "them a single value."
+            )
+        clocks = clocks * np.ravel(np.asarray(plan.clock_course.clock_shares, np.float64))
+    scale = ClockScale.of(accelerator)
+    for clock in clocks:
+        if not scale.minimum * (1.0 - ROUNDING_ERROR) <= clock <= 1.0 + ROUNDING_ERROR:
+            raise InputError(
+                f"{CLOCK}: {clock:g} is outside {scale.minimum:g} to 1, the share of the reference clock that the "
+                f"accelerator allows ({scale.megahertz(scale.minimum)} to {scale.megahertz(1.0)}; MHz may be given "
+                "too)."
+            )

@@ -15,7 +15,7 @@ from energymodel.presets.renamed import current_name
 from energymodel.system.outputs import parse_limit, parse_number, parse_objective, unit_of
 from energymodel.system.own_outputs import OutputFunction, own_output
 
-KEYS = ("minimize", "limits", "vary", "fix", "tolerance", "knots")
+KEYS = ("minimize", "limits", "vary", "fix", "tolerance", "knots", "clock_knots")
 TOLERANCE = 0.005  # plans this much worse than the best are as good
 TOKENS = "plan.goal.tokens"  # varies where the loss is an objective, also of a scenario that gives the loss
 OVER_PROGRESS = "@0..1"
@@ -34,8 +34,8 @@ Ranges = Mapping[str, Any] | Sequence[str]
 class Question:
     """What a search minimizes, the limits of outputs, the ranges of further variables, the paths kept; all in SI.
 
-    `tolerance` is the share by which the objective of a plan may exceed the lowest, to save something else; `knots`
-    those of a batch that follows the progress of the run, 0 for a constant one.
+    `tolerance` is the share by which the objective of a plan may exceed the lowest, to save something else; `knots` and
+    `clock_knots` those of a batch and a clock that follow the progress of the run, 0 for constant ones.
     """
 
     minimize: str = "energy"
@@ -44,6 +44,7 @@ class Question:
     fix: tuple[str, ...] = ()
     tolerance: float = TOLERANCE
     knots: int = 0
+    clock_knots: int = 0
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -52,8 +53,8 @@ class Question:
 
     @property
     def refined(self) -> bool:
-        """Whether a batch schedule or power by stage is to be found."""
-        return bool(self.knots or self.stages)
+        """Whether a batch or a clock over progress or power by stage is to be found."""
+        return bool(self.knots or self.clock_knots or self.stages)
 
     def section(self, units: Mapping[str, str]) -> dict[str, Any]:
         """The `[optimize]` section that asks the same; `units` by path."""
@@ -65,6 +66,7 @@ class Question:
             },
             "fix": list(self.fix),
             "knots": self.knots,
+            "clock_knots": self.clock_knots,
         }
         asked = {key: value for key, value in section.items() if value}
         return asked if self.tolerance == TOLERANCE else {**asked, "tolerance": self.tolerance}
@@ -93,7 +95,16 @@ def parse_question(
     minimize = _name(section.get("minimize") or before.minimize)
     parse_objective(minimize)
     limits = parse_limits(section.get("limits"))
-    asked, knots = _schedule(section.get("vary"), section.get("knots"), before.knots)
+    asked, over = _over_progress(section.get("vary"))
+    knots, clock_knots = (
+        _checked_knots(path, over.get(path, section.get(key)), own)
+        for path, key, own in (("plan.batch", "knots", before.knots), (CLOCK, "clock_knots", before.clock_knots))
+    )
+    if knots and clock_knots and knots != clock_knots:
+        raise InputError(
+            f"vary: plan.batch has {knots} knots and {CLOCK} {clock_knots}. Give both the same number "
+            f"(plan.batch{OVER_PROGRESS}:8 and {CLOCK}{OVER_PROGRESS}:8)."
+        )
     ranges = _pairs(asked, "vary", "PATH=LOW:HIGH", "plan.clock=0.5:1")
     vary = {path: _range(path, bounds, units, clocks) for path, bounds in ranges}
     fix = section.get("fix") or ()
@@ -104,39 +115,51 @@ def parse_question(
     kept = [path for path in before.fix if path not in vary]
     fixed = tuple(dict.fromkeys([*kept, *fix]))
     tolerance = before.tolerance if section.get("tolerance") is None else _tolerance(section["tolerance"])
-    if knots and "plan.batch" in fixed:
-        raise InputError(f"fix: plan.batch is to vary at {knots} knots (plan.batch{OVER_PROGRESS}). Leave one out.")
-    return Question(minimize, {**before.limits, **limits}, {**before.vary, **vary}, fixed, tolerance, knots)
+    for path, count in ("plan.batch", knots), (CLOCK, clock_knots):
+        if count and path in fixed:
+            raise InputError(f"fix: {path} is to vary at {count} knots ({path}{OVER_PROGRESS}). Leave one out.")
+    return Question(
+        minimize, {**before.limits, **limits}, {**before.vary, **vary}, fixed, tolerance, knots, clock_knots
+    )
 
 
-def _schedule(vary: Any, knots: Any, before: int) -> tuple[Any, int]:
-    """Ranges without the schedule that they ask for, and its knots: `plan.batch@0..1`, `plan.batch@0..1:16=LOW:HIGH`.
+def _over_progress(vary: Any) -> tuple[Any, dict[str, int]]:
+    """Ranges without the schedules that they ask for, and the knots of these: `plan.batch@0..1:16=LOW:HIGH`.
 
-    **Raises:** `InputError` for another path over progress, and for a number of knots that makes no schedule.
+    **Raises:** `InputError` for a path that no schedule has.
     """
-    found = before if knots is None else knots
+    found: dict[str, int] = {}
+
+    def constant(path: str) -> str:
+        name, over, count = path.strip().partition(OVER_PROGRESS)
+        if over:
+            found[current_name(name)] = _knots(name, count)
+        return name if over else path
+
     if isinstance(vary, Mapping):
-        rest: Any = {}
-        for path, bounds in vary.items():
-            name, over, count = str(path).partition(OVER_PROGRESS)
-            found = _knots(name, count) if over else found
-            if not over or bounds:
-                rest[name if over else path] = bounds
-    else:
-        rest = []
-        for text in (vary,) if isinstance(vary, str) else vary or ():
-            path, separator, bounds = str(text).partition("=")
-            name, over, count = path.strip().partition(OVER_PROGRESS)
-            found = _knots(name, count) if over else found
-            rest += [f"{name}={bounds}"] if over and separator else [] if over else [text]
-    if isinstance(found, bool) or not isinstance(found, int) or found < 0 or found == 1 or found > MOST_KNOTS:
-        raise InputError(f"knots: {found!r} make no schedule of the batch. Give 2 to {MOST_KNOTS}, or 0 for none.")
+        names = {path: constant(str(path)) for path in vary}
+        return {names[path]: bounds for path, bounds in vary.items() if bounds or OVER_PROGRESS not in str(path)}, found
+    rest = []
+    for text in (vary,) if isinstance(vary, str) else vary or ():
+        path, separator, bounds = str(text).partition("=")
+        name = constant(path)
+        rest += [text] if name == path else [f"{name}={bounds}"] if separator else []
     return rest, found
 
 
+def _checked_knots(path: str, asked: Any, before: int) -> int:
+    """Knots of a schedule: what is asked, or what held before."""
+    found = before if asked is None else asked
+    if isinstance(found, bool) or not isinstance(found, int) or found < 0 or found == 1 or found > MOST_KNOTS:
+        raise InputError(f"knots: {found!r} make no schedule of {path}. Give 2 to {MOST_KNOTS}, or 0 for none.")
+    return found
+
+
 def _knots(path: str, count: str) -> int:
-    if current_name(path) != "plan.batch":
-        raise InputError(f"vary {path}{OVER_PROGRESS}: only plan.batch follows the progress of a run. Leave out @0..1.")
+    if current_name(path) not in ("plan.batch", CLOCK):
+        raise InputError(
+            f"vary {path}{OVER_PROGRESS}: only plan.batch and {CLOCK} follow the progress of a run. Leave out @0..1."
+        )
     if not count:
         return USUAL_KNOTS
     number = count.removeprefix(":").strip()

@@ -142,6 +142,7 @@ RANGES: dict[tuple[str, str], Range] = {
     **_fields("TrainingPlan", "batch power_cap", ABOVE_ZERO),
     **_fields("TrainingPlan", "clock waiting_clock trained_share", SHARE_ABOVE_ZERO),
     **_fields("TrainingPlan", "power_floor", SHARE),
+    **_fields("ClockCourse", "clock_shares", SHARE_ABOVE_ZERO),
     **_fields("TrainingPlan", "coolant_temperature", COOLANT),
     **_fields("LimitedData", "unique_tokens repetition_scale", ABOVE_ZERO),
     **_fields("StagePower", "first_stage middle_stages last_stage", ABOVE_ZERO),

@@ -16,7 +16,7 @@ from energymodel.physics.cooling import Cooling
 from energymodel.physics.limits import landauer_energy
 from energymodel.presets.attention_shape import ATTENTION_SHAPE, check_attention_shape
 from energymodel.presets.buildable import check_bytes, check_network, check_pod, check_ports
-from energymodel.presets.clock_scale import ClockScale
+from energymodel.presets.clock_scale import check_clock
 from energymodel.presets.ranges import check_number
 from energymodel.system.evaluate import learning_of, parameters_in_loss
 from energymodel.system.formats import check_formats
@@ -59,7 +59,7 @@ def check_plan(system: TrainingSystem, plan: TrainingPlan, titles: Mapping[str, 
     titles = titles or {}
     check_sharding(system, layout, titles.get("software") or "The framework")
     check_formats(system.accelerator, layout, "plan.layout", titles.get("accelerator", ""))
-    chips, clock = float(plan.chips), float(plan.clock)
+    chips = float(plan.chips)
     _check_whole("plan.chips", chips)
     check_bytes(system)
     check_network(system, chips)
@@ -91,12 +91,7 @@ def check_plan(system: TrainingSystem, plan: TrainingPlan, titles: Mapping[str, 
     if isinstance(plan.power, StagePower):
         for name, cap in vars(plan.power).items():
             check_power_cap(system, float(cap), f"plan.power.{name}")
-    if not float(system.accelerator.minimum_clock) <= clock <= 1.0:
-        scale = ClockScale.of(system.accelerator)
-        raise InputError(
-            f"plan.clock: {clock:g} is outside {scale.minimum:g} to 1, the share of the reference clock that the "
-            f"accelerator allows ({scale.megahertz(scale.minimum)} to {scale.megahertz(1.0)}; MHz may be given too)."
-        )
+    check_clock(system.accelerator, plan)
     if isinstance(plan.goal, TargetLoss):
         check_target(system, plan, float(plan.goal.loss), "plan.goal.loss")
         _check_not_reached(system, plan, float(plan.goal.loss))

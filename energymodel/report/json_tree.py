@@ -132,8 +132,9 @@ def optimum_json(optimum: Optimum, risk: SavingAtRisk | None = None) -> Tree:
         "tolerance": optimum.scenario.optimize.tolerance,
         "refinements": [
             {
-                "knots": one.knots,
-                "stages": list(one.stages),
+                "knots": one.added.knots,
+                "clock_knots": one.added.clock_knots,
+                "stages": list(one.added.stages),
                 "saving": {"value": one.saving, "unit": optimum.value_unit},
                 "converged": one.converged,
                 "beside": plan_json(one.plan, optimum.scenario),

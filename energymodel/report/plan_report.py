@@ -20,7 +20,7 @@ from energymodel.report.tables import PRIOR_MARK, data_parallel, given_priors, p
 from energymodel.system.facility import NO_LIMIT
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import objective_value
-from energymodel.system.plan import TrainingPlan
+from energymodel.system.plan import ClockCourse, TrainingPlan
 from energymodel.uncertainty.first_order import SavingAtRisk
 from energymodel.uncertainty.outcome_spread import DEVIATIONS, LEVEL, deviation
 from energymodel.units import format_quantity
@@ -295,12 +295,11 @@ def search_lines(optimum: Optimum) -> list[str]:
 
 
 def refinement_line(optimum: Optimum, found: Refinement) -> str:
-    """What a batch that follows the progress, or power by stage, saves beside the best plan without."""
-    parts = [f"a batch at {found.knots} knots of progress"] if found.knots else []
-    what = " and ".join([*parts, *["power by pipeline stage"] * bool(found.stages)]).capitalize()
+    """What a batch or a clock that follows the progress, or power by stage, saves beside the best plan without."""
+    added, what = found.added, found.added.names.capitalize()
     batch, clock = format_quantity(float(np.ravel(found.plan.batch)[0]), "token"), float(found.outcome.clock)
-    parts = [f"a batch of {batch}"] if found.knots else []
-    plain = " and ".join([*parts, *[f"a clock of {clock:.3g}"] * bool(found.stages)])
+    parts = [f"a batch of {batch}"] if added.knots else []
+    plain = " and ".join([*parts, *[f"a clock of {clock:.3g}"] * bool(added.clock_knots or added.stages)])
     unsure = "" if found.converged else " Its search did not converge: a better one may exist."
     if found.saving <= 0.0:
         return f"{what} saves nothing beside the best plan with {plain}.{unsure}"
@@ -357,6 +356,10 @@ def evaluate_command(optimum: Optimum) -> str:
         batch = [exact(field) for field in plan_fields(optimum.plan) if field.name.startswith(f"{_BATCH}[")]
         values = {name: value for name, value in values.items() if not name.startswith(_BATCH)}
         values |= {_BATCH: f"[{', '.join(batch)}]"}
+    if isinstance(course := optimum.plan.clock_course, ClockCourse):
+        clocks = float(optimum.plan.clock) * np.asarray(course.clock_shares)
+        values = {name: value for name, value in values.items() if not name.startswith("plan.clock_course")}
+        values |= {"plan.clock": f"[{', '.join(repr(float(clock)) for clock in clocks)}]"}
     options = [f"--set {quoted(name, value)}" for name, value in values.items()]
     return " ".join([f"energymodel evaluate {optimum.scenario.name}", *options])
 

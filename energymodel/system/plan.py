@@ -1,5 +1,7 @@
 """What may be decided for a training run?"""
 
+import dataclasses
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -114,6 +116,24 @@ class StagePower(AbstractStagePower):
     last_stage: Real = real("W")
 
 
+class AbstractClockCourse(eqx.Module):
+    """How does the clock follow the progress of a run?"""
+
+
+class SteadyClock(AbstractClockCourse):
+    """The clock of the plan, from the beginning to the end."""
+
+
+class ClockCourse(AbstractClockCourse):
+    """Clocks at knots equally spaced in progress, over the clock of the plan; between them logarithms are linear.
+
+    As many knots as the batch has, if that has several. A clock that changes a few times in a run costs nothing to
+    switch; `waiting_clock`, which changes in every step, does.
+    """
+
+    clock_shares: Float[Array | np.ndarray, " knots"] = vector("1")
+
+
 class TrainingPlan(eqx.Module):
     """Everything that may be decided for a run.
 
@@ -137,8 +157,23 @@ class TrainingPlan(eqx.Module):
         "1", 1.0, doc="clock of a chip that waits for others between steps, over that of its work"
     )
     spares: Real = real("1", 0.0, doc="nodes that idle until one that trains fails")
+    clock_course: AbstractClockCourse = component(SteadyClock())
 
     @property
     def knots(self) -> int:
         """Number of knots of the batch schedule."""
         return int(np.prod(jnp.shape(self.batch)))
+
+    @property
+    def course(self) -> tuple[Float[Array, " n"], Float[Array, " n"]] | None:
+        """Batch [token] and clock [1] at knots equally spaced in progress; none if both stay what they are."""
+        course = self.clock_course if isinstance(self.clock_course, ClockCourse) else None
+        if course is None and self.knots == 1:
+            return None
+        shares = 1.0 if course is None else jnp.asarray(course.clock_shares)
+        batches, clocks = jnp.broadcast_arrays(jnp.reshape(self.batch, (-1,)), self.clock * shares)
+        return batches, clocks
+
+    def at_clock(self, clock: Numeric) -> "TrainingPlan":
+        """The plan at a moment of the run, at which its clock is this one [1]."""
+        return dataclasses.replace(self, clock=clock, clock_course=SteadyClock())

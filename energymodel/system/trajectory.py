@@ -79,16 +79,18 @@ def _trajectory(system: TrainingSystem, plan: TrainingPlan, shares: Times) -> tu
     system, plan = as_designed(system, plan)
     learning, parameters = learning_of(system, plan), parameters_in_loss(system)
     end = learning.effective_tokens(parameters, outcome.loss)
-    knots = jnp.log(jnp.reshape(plan.batch, (-1,)))
+    knots, clocks = (jnp.log(values) for values in plan.course or (jnp.ravel(plan.batch), jnp.ravel(plan.clock)))
 
-    first = run_rates(system, plan, jnp.exp(knots[0]))
+    first = run_rates(system, plan.at_clock(jnp.exp(clocks[0])), jnp.exp(knots[0]))
 
     def batch(x: Scalar) -> Scalar:
         return batch_at(x / end, knots)
 
-    def rates(size: Scalar) -> tuple[Scalar, Scalar]:
+    def rates(size: Scalar, x: Scalar) -> tuple[Scalar, Scalar]:
         """Tokens per second of calendar time [token/s], and power [W]."""
-        found = first if plan.knots == 1 else run_rates(system, plan, size)
+        found = first
+        if plan.course is not None:
+            found = run_rates(system, plan.at_clock(batch_at(x / end, clocks)), size)
         return 1.0 / found.time, found.energy.total / found.time
 
     # Before the first share of the progress the batch is that of the first knot.
@@ -99,15 +101,15 @@ def _trajectory(system: TrainingSystem, plan: TrainingPlan, shares: Times) -> tu
     found = integrate_training(
         times - offset,
         batch,
-        lambda size: rates(size)[0],
+        lambda size, x: rates(size, x)[0],
         learning,
         parameters,
         begun,
-        lambda time, size: rates(size)[1],
+        lambda time, size, x: rates(size, x)[1],
     )
     x = found.effective_tokens
     size = jax.vmap(batch)(x)
-    rate, drawn = jax.vmap(rates)(size)
+    rate, drawn = jax.vmap(rates)(size, x)
     along = rate / learning.penalty(parameters, x, size)  # dx/dt
 
     loss_rate = jax.jvp(lambda one: learning.loss(parameters, one), (x,), (along,))[1]

@@ -48,6 +48,7 @@ def test_its_saving_has_the_same_interval(by_name, by_function):
     assert other.found.deviation("joules") == pytest.approx(same.found.deviation("energy"), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_limit_on_a_function_binds():
     own = optimize(load_scenario(SMALL), limits={price_of_token: 6.62e-9}, tolerance=0.0)
     assert own.success, own.message
@@ -55,6 +56,7 @@ def test_a_limit_on_a_function_binds():
     assert own.limits["price_of_token"] == 6.62e-9
 
 
+@pytest.mark.slow
 def test_a_front_between_a_function_and_an_output():
     front = pareto(load_scenario(SMALL), ["time", own_output(price_of_token, "USD/token")], points=3)
     assert front.units["price_of_token"] in ("1", "USD/token")

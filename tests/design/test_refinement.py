@@ -76,7 +76,7 @@ def staged(question):
 def test_power_by_stage_saves_where_a_stage_has_less_work(staged):
     assert staged.success
     (power,) = staged.refinements
-    assert len(power.stages) == 3
+    assert len(power.added.stages) == 3
     assert power.converged
     assert 0.002 < power.saving / staged.value < 0.05  # what clocks by rank save, docs/search.md
     caps = staged.plan.power
@@ -100,7 +100,7 @@ def test_no_cap_of_a_stage_could_be_better(staged):
 def test_both_together_are_at_least_as_good_as_each(question, staged):
     found = optimize(question, vary=["plan.batch@0..1:3"])
     schedule, power, joint = found.refinements
-    assert (schedule.knots, schedule.stages, power.knots, len(power.stages)) == (3, (), 0, 3)
+    assert (schedule.added.knots, schedule.added.stages, power.added.knots, len(power.added.stages)) == (3, (), 0, 3)
     assert power.saving == pytest.approx(staged.refinements[0].saving, rel=1e-6)
     assert joint.saving >= max(schedule.saving, power.saving)
     assert found.value <= staged.value * (1.0 + 1e-9)

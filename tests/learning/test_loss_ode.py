@@ -35,7 +35,7 @@ def test_equation_for_the_loss_agrees_with_the_closed_form():
 
 def test_state_of_effective_tokens_agrees_with_the_closed_form():
     # The same by the implemented state; the loss is a readout.
-    run = integrate_training(jnp.asarray([700.0, 1399.0]), lambda x: 1e-9, lambda b: RATE, LEARNING, SIZE, 1e9)
+    run = integrate_training(jnp.asarray([700.0, 1399.0]), lambda x: 1e-9, lambda b, x: RATE, LEARNING, SIZE, 1e9)
     np.testing.assert_allclose(run.loss[-1], 1.97388, atol=5e-6)
     np.testing.assert_allclose(run.effective_tokens, [0.701e12, END], rtol=1e-9)
     np.testing.assert_allclose(run.tokens, [0.7e12, 1.399e12], rtol=1e-9)
@@ -46,7 +46,7 @@ def test_constant_batch_agrees_with_the_closed_form(batch):
     # D(x) - D(x_0) = tokens processed, at three times, and energy at constant power.
     times = jnp.asarray([300.0, 800.0, 1500.0])
     run = integrate_training(
-        times, lambda x: batch, lambda b: RATE, LEARNING, SIZE, 1e9, lambda time, b: {"energy": 5e6, "none": 0.0}
+        times, lambda x: batch, lambda b, x: RATE, LEARNING, SIZE, 1e9, lambda time, b, x: {"energy": 5e6, "none": 0.0}
     )
     passed = LEARNING.tokens(SIZE, run.loss, batch) - LEARNING.tokens(SIZE, LAW.loss(SIZE, 1e9), batch)
     np.testing.assert_allclose(passed, RATE * times, rtol=1e-8)
@@ -57,7 +57,7 @@ def test_constant_batch_agrees_with_the_closed_form(batch):
 
 def test_three_terms_agree_with_their_closed_form():
     learning = ThreeTermLearning(ThreeTermLaw(*map(as_real, (1.8, 482.0, 0.35, 10.0, 0.5, 3.0, 0.25))))
-    run = integrate_training(jnp.asarray([1000.0]), lambda x: 1e8, lambda b: RATE, learning, SIZE, 1e9)
+    run = integrate_training(jnp.asarray([1000.0]), lambda x: 1e8, lambda b, x: RATE, learning, SIZE, 1e9)
     passed = learning.tokens(SIZE, run.loss, 1e8) - learning.tokens(SIZE, learning.loss(SIZE, 1e9), 1e8)
     np.testing.assert_allclose(passed, 1e12, rtol=1e-7)
 
@@ -73,10 +73,10 @@ def test_adaptive_batch_saves_the_predicted_steps():
     def batch(x):
         return jnp.sqrt(fixed * BERGSMA.instantaneous(x, 2.0))
 
-    def steps_rate(time, batch):
+    def steps_rate(time, batch, x):
         return RATE / batch
 
-    run = integrate_training(jnp.asarray([tokens / RATE]), batch, lambda b: RATE, LEARNING, SIZE, start, steps_rate)
+    run = integrate_training(jnp.asarray([tokens / RATE]), batch, lambda b, x: RATE, LEARNING, SIZE, start, steps_rate)
     np.testing.assert_allclose(run.effective_tokens[-1], END, rtol=1e-8)
     overhead = tokens - END
     constant = overhead / mean_inverse  # batch of the same overhead
@@ -87,10 +87,10 @@ def test_adaptive_batch_saves_the_predicted_steps():
 
 def test_price_of_the_hour():
     # A price that rises linearly, at constant power: the mean price counts.
-    def money(time, batch):
+    def money(time, batch, x):
         return 2e6 * (1.0 + time / 1000.0)
 
-    run = integrate_training(jnp.asarray([1000.0]), lambda x: 4e6, lambda b: RATE, LEARNING, SIZE, 1e9, money)
+    run = integrate_training(jnp.asarray([1000.0]), lambda x: 4e6, lambda b, x: RATE, LEARNING, SIZE, 1e9, money)
     np.testing.assert_allclose(run.totals[0], 3e9, rtol=1e-9)
 
 
@@ -115,7 +115,7 @@ def test_gradients_of_a_run():
         run = integrate_training(
             jnp.asarray([1500.0]),
             lambda x: jnp.exp(log_batch),
-            lambda b: jnp.exp(log_rate) * b / (b + 1e6),
+            lambda b, x: jnp.exp(log_rate) * b / (b + 1e6),
             learning,
             SIZE,
             1e9,
@@ -145,7 +145,7 @@ def test_unfinished_integration_is_infinite():
 def test_single_precision():
     with jax.enable_x64(False):
         learning = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), LEARNING)
-        run = integrate_training(jnp.asarray([1500.0]), lambda x: 4e6, lambda b: RATE, learning, SIZE, 1e9)
+        run = integrate_training(jnp.asarray([1500.0]), lambda x: 4e6, lambda b, x: RATE, learning, SIZE, 1e9)
     assert run.loss.dtype == jnp.float32
     exact = LEARNING.run(SIZE, 1.5e12 + float(LEARNING.tokens(SIZE, LAW.loss(SIZE, 1e9), 4e6)), 4e6)[0]
     np.testing.assert_allclose(run.loss[0], exact, rtol=1e-5)

@@ -12,15 +12,10 @@ from energymodel.learning.critical_batch import KaplanCriticalBatch, PowerCritic
 from energymodel.learning.learning import CriticalBatchLearning, ThreeTermLearning
 from energymodel.learning.loss_law import ChinchillaLaw
 from energymodel.learning.loss_ode import integrate_training
-from energymodel.learning.schedule import (
-    batch_at,
-    integrate_over_progress,
-    quadrature_over_progress,
-    schedule_effective_tokens,
-    schedule_tokens,
-)
+from energymodel.learning.schedule import batch_at, quadrature_over_progress, schedule_effective_tokens, schedule_tokens
 from energymodel.learning.three_term import ThreeTermLaw
 from energymodel.numerics import as_real
+from learning.progress_integral import integrate_over_progress
 
 # docs/physics.md B1
 LAW = ChinchillaLaw(*map(as_real, (1.8172, 482.01, 0.3478, 2085.43, 0.3658)))
@@ -90,11 +85,11 @@ def test_progress_and_time_agree():
     run = integrate_training(
         jnp.asarray([totals["time"]]),
         lambda x: batch_at(x / END, KNOTS),
-        lambda batch: 1.0 / rates(batch)["time"],
+        lambda batch, x: 1.0 / rates(batch)["time"],
         LEARNING,
         SIZE,
         1e-9 * END,
-        lambda time, batch: rates(batch)["energy"] / rates(batch)["time"],
+        lambda time, batch, x: rates(batch)["energy"] / rates(batch)["time"],
     )
     np.testing.assert_allclose(run.effective_tokens[0], END, rtol=1e-6)
     np.testing.assert_allclose(run.tokens[0], tokens, rtol=1e-6)

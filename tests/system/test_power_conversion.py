@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 
 import energymodel as em
 from cli.shell import run
@@ -46,6 +47,7 @@ def test_each_converter_adds_its_loss_by_load():
     assert losses[1] > losses[0]  # the loss at no load weighs more
 
 
+@pytest.mark.slow
 def test_the_best_rating_of_a_supply_has_the_best_load():
     scenario = em.load_scenario(SMALL)
     supply = scenario.system.facility.power_supply
