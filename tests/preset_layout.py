@@ -85,6 +85,7 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
         "clock_switch_time": "s",
         "expert_tile": "1",
         "hot_spot_resistance": "K/W",
+        "access": ("MeasuredAccess",),
     },
     "NearLimitAccelerator": {
         "landauer_multiple": "1",
@@ -179,6 +180,7 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
         "point_of_load": ("NoRegulator", "Regulator"),
         "bus_converter": ("NoRegulator", "Regulator"),
     },
+    "MeasuredAccess": {},
     "NoRegulator": {},
     "EnergyStorage": {"energy": "J", "power": "W", "efficiency": "1", "energy_price": "USD/J", "power_price": "USD/W"},
     "Regulator": {

@@ -102,7 +102,7 @@ def _token_load(system: TrainingSystem, plan: TrainingPlan) -> tuple[ChipLoad, A
         product_memory=layer.product_memory * passes,
         elementwise=layer.elementwise * passes + heads * work.head_bytes / chip.sustained_bandwidth,
         switching_energy=layer.switching_energy * passes + heads * head_energy(system, plan, work),
-        memory_energy=layer.memory_energy * passes + heads * 8.0 * chip.memory_energy * work.head_bytes,
+        memory_energy=layer.memory_energy * passes + heads * chip.traffic_energy * work.head_bytes,
     )
     return token, operating_point(system, plan, layer).temperature
 

@@ -180,7 +180,7 @@ def pipeline_load(
         product_memory=load.product_memory * traffic_share,
         elementwise=load.elementwise * kernels_share + exposed * exposed_share,
         switching_energy=load.switching_energy * products,
-        memory_energy=8.0 * chip.memory_energy * forward_bytes + spinning * exposed_share,
+        memory_energy=chip.traffic_energy * forward_bytes + spinning * exposed_share,
     )
     whole = load._replace(elementwise=load.elementwise + exposed, memory_energy=load.memory_energy + spinning)
     backward = jax.tree.map(lambda all_of_it, part: all_of_it - part, whole, forward)
@@ -190,7 +190,7 @@ def pipeline_load(
         product_memory=jnp.zeros(()),
         elementwise=work.head_bytes / chip.sustained_bandwidth,
         switching_energy=head_energy(system, plan, work),
-        memory_energy=8.0 * chip.memory_energy * work.head_bytes,
+        memory_energy=chip.traffic_energy * work.head_bytes,
     )
     last = np.arange(ranks * chunks) == ranks * chunks - 1
 

@@ -118,7 +118,7 @@ def site_load(system: TrainingSystem, plan: TrainingPlan) -> SiteLoad:
         arithmetic=(products + division.head_passes * step.head_time) / tokens,
         memory_time=(memory + division.head_passes * work.head_bytes / chip.sustained_bandwidth) / tokens,
         network_time=network_time / tokens,
-        memory_power=8.0 * chip.memory_energy * chip.memory_bandwidth,
+        memory_power=chip.traffic_energy * chip.memory_bandwidth,
         network_power=energy / network_time + system.links_power(plan.chips),
         background_power=system.node.overhead_power / system.node.chips,
         overlap=chip.roofline_exponent,

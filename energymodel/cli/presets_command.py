@@ -39,6 +39,8 @@ PLACES = {
     "prices": "market.price",
     "carbon": "market.carbon",
     "designs": "chip_design",
+    "access": "accelerator.access",
+    "cores": "chip_design.technology.core",
     "learning": "learning",
     "recipes": "recipe",
     "optimizers": "recipe.optimizer",
@@ -138,6 +140,8 @@ def preset_toml(category: str, name: str) -> str:
         # The name makes it replace what the base has there, whatever law or device that is.
         change = nested(f"system.{place}", {"preset": name, **preset_in_si(category, name)})
         what = f"with this system.{place}. Edit it, or copy parts into another."
+    if category == "cores":
+        change = merge({"system": {"chip_design": "scaled"}}, change)
     if category in ("clusters", "software"):
         change = change | {"plan": {"layout": {"zero": 1}}}  # all that every framework runs with a pipeline
     if category in ("clusters", "networks"):

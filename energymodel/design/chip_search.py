@@ -23,6 +23,8 @@ DESIGN = "system.chip_design."
 CHOICES = {
     "voltage": (0.7, 1.2),
     "area": (0.5, 2.0),
+    "registers": (0.1, 4.0),
+    "local_memory": (0.25, 8.0),
     "cache": (0.1, 4.0),
     "memory_stacks": (0.5, 2.0),
     "link_lanes": (0.25, 2.0),
@@ -67,17 +69,19 @@ def chip_question(
 
 
 class CacheSizes(NamedTuple):
-    """What closed forms say of the last cache of a chip, for large products with elements of two bytes [B].
+    """What closed forms say of last cache and registers of a chip, for large products with elements of two bytes [B].
 
-    `lowest_energy` moves operands at the lowest energy; below `balance`, memory limits the products.
+    `lowest_energy` moves operands at the lowest energy; below `balance`, memory limits the products. `registers` of a
+    core do the same as `lowest_energy` between local memory and units.
     """
 
     lowest_energy: float
     balance: float
+    registers: float
 
 
 def cache_sizes(chip: Accelerator, technology: Technology) -> CacheSizes:
-    """Cache sizes by `optimal_cache_size` and `balance_cache_size` for a chip."""
+    """Sizes by `optimal_cache_size` and `balance_cache_size` for a chip."""
     sram = technology.sram
     elements = optimal_cache_size(
         dram_energy=8.0 * ELEMENT * chip.memory_energy,
@@ -86,7 +90,7 @@ def cache_sizes(chip: Accelerator, technology: Technology) -> CacheSizes:
         accesses=FLOP_PER_PRODUCT * technology.cache_accesses / ELEMENT,
     )
     balanced = balance_cache_size(chip.peak_flops, chip.memory_bandwidth, ELEMENT)
-    return CacheSizes(float(ELEMENT * elements), float(ELEMENT * balanced))
+    return CacheSizes(float(ELEMENT * elements), float(ELEMENT * balanced), float(technology.core.best_registers(sram)))
 
 
 def design_chip(asked: Scenario, progress: Callable[[str], None] | None = None) -> DesignedOptimum:

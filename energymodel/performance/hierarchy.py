@@ -1,15 +1,15 @@
 """How much data must a matrix product move with a given cache, and which cache size balances the arithmetic?
 
 Sizes are counted in elements [element], because a product of given shape moves the same number of elements in
-every precision; the element size turns them into bytes. A level of the hierarchy (registers, L1, L2, DRAM) is one entry
-of the last axis.
+every precision; the element size turns them into bytes. Each level (registers, local memory, last cache) bounds the
+traffic to the next one by its own capacity.
 
-Shared arguments: `rows`, `columns`, `inner` are m, n, k of the product (m x k)(k x n) [1]; `cache` is the capacity S,
-`caches` the capacities S_l, one per level [element]; `element_size` is w [B/element].
+Shared arguments: `rows`, `columns`, `inner` are m, n, k of the product (m x k)(k x n) [1]; `cache` is the capacity S
+[element]; `element_size` is w [B/element].
 """
 
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, p_norm
 
@@ -52,19 +52,6 @@ def gemm_traffic(
     return p_norm(exponent, compulsory_traffic(rows, columns, inner), capacity_traffic(rows, columns, inner, cache))
 
 
-def arithmetic_intensity(operations: Numeric, traffic: Numeric) -> Float[Array, "..."]:
-    """Operations per byte moved, `I = F / Q` [Williams et al. 2009, sec. 3].
-
-    **Arguments:**
-
-    - `operations`: F [FLOP].
-    - `traffic`: Q [B], positive.
-
-    **Returns:** arithmetic intensity [FLOP/B].
-    """
-    return jnp.asarray(operations) / traffic
-
-
 def cache_limited_intensity(cache: Numeric, element_size: Numeric) -> Float[Array, "..."]:
     """Highest arithmetic intensity that a cache permits, `I = sqrt(S) / w` [Hong & Kung 1981].
 
@@ -73,6 +60,21 @@ def cache_limited_intensity(cache: Numeric, element_size: Numeric) -> Float[Arra
     **Returns:** arithmetic intensity [FLOP/B].
     """
     return jnp.sqrt(jnp.asarray(cache)) / element_size
+
+
+def attention_limited_intensity(cache: Numeric, head_size: Numeric, element_size: Numeric) -> Float[Array, "..."]:
+    """Arithmetic intensity of fused attention with a cache, `I = S / (2 d w)` [Dao et al. 2022, alg. 1, thm. 2].
+
+    A block of `S / (4 d)` queries stays while all n keys and values pass by: `8 n^2 d^2 / S` elements for `4 n^2 d`
+    FLOP forward.
+
+    **Arguments:**
+
+    - `head_size`: d [1].
+
+    **Returns:** arithmetic intensity [FLOP/B], in proportion to the cache.
+    """
+    return jnp.asarray(cache) / (2.0 * jnp.asarray(head_size) * element_size)
 
 
 def balance_cache_size(compute_rate: Numeric, bandwidth: Numeric, element_size: Numeric) -> Float[Array, "..."]:
@@ -89,48 +91,3 @@ def balance_cache_size(compute_rate: Numeric, bandwidth: Numeric, element_size: 
     **Returns:** capacity [element].
     """
     return (jnp.asarray(compute_rate) / bandwidth * element_size) ** 2
-
-
-def gemm_movement_time(
-    rows: Numeric,
-    columns: Numeric,
-    inner: Numeric,
-    caches: Float[ArrayLike, "*batch levels"],
-    bandwidths: Float[ArrayLike, "*batch levels"],
-    element_size: Numeric,
-    exponent: Numeric = 4.0,
-) -> Float[Array, "..."]:
-    """Time of the slowest level, `t = (sum_l (w Q(S_l) / bw_l)^p)^(1/p)` [derivation: levels stream concurrently].
-
-    Each level moves what its cache cannot hold: `gemm_traffic` with its own capacity and bandwidth.
-
-    **Arguments:**
-
-    - `bandwidths`: bw_l of the path behind each cache [B/s].
-    - `exponent`: p [1], at least 1.
-
-    **Returns:** time [s], between the slowest level and the sum of all.
-    """
-    m, n, k = (jnp.asarray(size)[..., None] for size in (rows, columns, inner))
-    times = gemm_traffic(m, n, k, caches) * element_size / jnp.asarray(bandwidths)
-    return p_norm(exponent, *jnp.moveaxis(times, -1, 0))
-
-
-def gemm_movement_energy(
-    rows: Numeric,
-    columns: Numeric,
-    inner: Numeric,
-    caches: Float[ArrayLike, "*batch levels"],
-    energies: Float[ArrayLike, "*batch levels"],
-    element_size: Numeric,
-) -> Float[Array, "..."]:
-    """Energy of moving the operands, `E = w sum_l e_l Q(S_l)` [derivation: sum over levels].
-
-    **Arguments:**
-
-    - `energies`: e_l of the path behind each cache [J/B].
-
-    **Returns:** energy [J].
-    """
-    m, n, k = (jnp.asarray(size)[..., None] for size in (rows, columns, inner))
-    return jnp.sum(gemm_traffic(m, n, k, caches) * element_size * jnp.asarray(energies), axis=-1)

@@ -1,9 +1,12 @@
 """How much memory bandwidth does an access pattern reach: lines, coalescing, prefetching, concurrency, sharing?"""
 
-import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float
+import abc
 
-from energymodel.numerics import Numeric, p_norm, square_root
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from energymodel.numerics import Numeric, Real, p_norm, real
 
 
 def line_efficiency(line_size: Numeric, run_length: Numeric, overhead: Numeric) -> Float[Array, "..."]:
@@ -22,16 +25,6 @@ def line_efficiency(line_size: Numeric, run_length: Numeric, overhead: Numeric) 
     """
     L, r = map(jnp.asarray, (line_size, run_length))
     return 1.0 / ((1.0 + L / (2.0 * r)) * (1.0 + overhead / L))
-
-
-def optimal_line_size(run_length: Numeric, overhead: Numeric) -> Float[Array, "..."]:
-    """Line size with the highest efficiency, `L* = sqrt(2 r o)` [derivation: zero slope of line_efficiency].
-
-    Arguments as in `line_efficiency`.
-
-    **Returns:** line size [B].
-    """
-    return jnp.sqrt(2.0 * jnp.asarray(run_length) * overhead)
 
 
 def coalescing_efficiency(stride: Numeric, element_size: Numeric, sector_size: Numeric) -> Float[Array, "..."]:
@@ -78,42 +71,6 @@ def prefetch_traffic(coverage: Numeric, accuracy: Numeric) -> Float[Array, "..."
     return 1.0 + jnp.asarray(coverage) * (1.0 / jnp.asarray(accuracy) - 1.0)
 
 
-def balanced_prefetch_coverage(
-    latency_time: Numeric, transfer_time: Numeric, accuracy: Numeric, timeliness: Numeric
-) -> Float[Array, "..."]:
-    """Time-optimal coverage, `c = (t_l - t_b) / (tau t_l + (1 / a - 1) t_b)` [derivation: t_l (1 - c tau) = t_b g(c)].
-
-    Prefetching shortens the time lost to latency and lengthens the transfers; the larger of the two is smallest where
-    they meet. Clipped to [0, 1]: a bandwidth-bound pattern gains nothing from prefetching.
-
-    **Arguments:**
-
-    - `latency_time`: t_l, time lost to latency without prefetching [s].
-    - `transfer_time`: t_b, time of the transfers without prefetching [s], positive.
-    - `accuracy`: a, share of prefetches that are used [1], positive.
-    - `timeliness`: tau, share of prefetches that arrive before their use [1], positive.
-
-    **Returns:** coverage [1].
-    """
-    latency, transfer, a, tau = map(jnp.asarray, (latency_time, transfer_time, accuracy, timeliness))
-    fall, rise = tau * latency, (1.0 / a - 1.0) * transfer
-    either = fall + rise > 0
-    return jnp.where(either, jnp.clip((latency - transfer) / jnp.where(either, fall + rise, 1.0), 0.0, 1.0), 0.0)
-
-
-def bytes_in_flight(bandwidth: Numeric, latency: Numeric) -> Float[Array, "..."]:
-    """Bytes in flight that keep a path busy, `N = bw l` [Little 1961].
-
-    **Arguments:**
-
-    - `bandwidth`: bw [B/s].
-    - `latency`: l [s].
-
-    **Returns:** bytes in flight [B].
-    """
-    return jnp.asarray(bandwidth) * latency
-
-
 def concurrent_bandwidth(
     bandwidth: Numeric, in_flight: Numeric, latency: Numeric, exponent: Numeric = 4.0
 ) -> Float[Array, "..."]:
@@ -133,46 +90,70 @@ def concurrent_bandwidth(
     return 1.0 / p_norm(exponent, 1.0 / jnp.asarray(bandwidth), jnp.asarray(latency) / in_flight)
 
 
-def serial_stream_shares(volumes: Float[ArrayLike, "*batch streams"]) -> Float[Array, "*batch streams"]:
-    """Optimal fixed shares of streams that run in turn, `x_i = sqrt(V_i) / sum_j sqrt(V_j)` [derivation: Lagrange].
+class AbstractMemoryAccess(eqx.Module):
+    """How do kernels reach the memory of a chip: what do they fetch for what they use, and how fast?"""
 
-    They minimize `sum_i V_i / (x_i bw)` with `sum_i x_i = 1`.
+    @abc.abstractmethod
+    def traffic(self) -> Float[Array, "..."]:
+        """Bytes that move per byte that kernels use, over those of the streams that were measured [1]."""
 
-    **Arguments:**
+    @abc.abstractmethod
+    def bandwidth(self, sustained: Numeric) -> Float[Array, "..."]:
+        """Useful bytes per time [B/s], where the streams that were measured reach `sustained` [B/s]."""
 
-    - `volumes`: V_i [B], last axis; not all zero.
 
-    **Returns:** shares of the bandwidth [1], summing to 1.
+class MeasuredAccess(AbstractMemoryAccess):
+    """Kernels stream as those whose share of the bandwidth was measured (`memory_efficiency`)."""
+
+    def traffic(self) -> Float[Array, "..."]:
+        """One."""
+        return jnp.asarray(1.0)
+
+    def bandwidth(self, sustained: Numeric) -> Float[Array, "..."]:
+        """That of the measured streams."""
+        return jnp.asarray(sustained)
+
+
+class StatedAccess(AbstractMemoryAccess):
+    """A pattern of access that is stated, relative to the streams of the chip's measured share of the bandwidth.
+
+    Those have adjacent elements and no prefetches; with them, and the measured lines, runs and bytes in flight, nothing
+    changes.
     """
-    return concurrent_stream_shares(square_root(volumes))
 
+    line_size: Real = real("B", doc="smallest transfer of the memory")
+    run_length: Real = real("B", doc="contiguous bytes that a kernel uses")
+    stride: Real = real("1", doc="distance of what adjacent threads read, in elements")
+    in_flight: Real = real("B", doc="requested and not yet arrived, of the whole chip")
+    prefetch_coverage: Real = real("1", doc="share of what is used that is prefetched")
+    measured_line_size: Real = real("B", doc="of the streams that were measured")
+    measured_run_length: Real = real("B", doc="of the streams that were measured")
+    measured_in_flight: Real = real("B", doc="of the streams that were measured")
+    overhead: Real = real("B", doc="what a transaction costs, in bytes that the bus could have carried")
+    element_size: Real = real("B")
+    sector_size: Real = real("B", doc="smallest part of a line that is fetched for threads")
+    latency: Real = real("s", doc="of the loaded memory, without prefetching")
+    prefetch_accuracy: Real = real("1", doc="share of prefetches that are used")
+    prefetch_timeliness: Real = real("1", doc="share of these that arrive before their use")
 
-def concurrent_stream_shares(volumes: Float[ArrayLike, "*batch streams"]) -> Float[Array, "*batch streams"]:
-    """Optimal shares of concurrent streams, `x_i = V_i / sum_j V_j` [derivation: all finish at the same time].
+    def traffic(self) -> Float[Array, "..."]:
+        """Bytes that move per byte used, over those of measured streams, `g eta_0(L_0, r_0) / [eta_0(L, r) eta(s)]`.
 
-    They minimize `max_i V_i / (x_i bw)` with `sum_i x_i = 1`.
+        Ends of lines, strides and useless prefetches move more (`line_efficiency` eta_0 without overhead,
+        `coalescing_efficiency`, `prefetch_traffic` g).
+        """
+        whole = line_efficiency(self.line_size, self.run_length, 0.0)
+        own = line_efficiency(self.measured_line_size, self.measured_run_length, 0.0)
+        coalesced = coalescing_efficiency(self.stride, self.element_size, self.sector_size)
+        return own / (whole * coalesced) * prefetch_traffic(self.prefetch_coverage, self.prefetch_accuracy)
 
-    Arguments as in `serial_stream_shares`.
+    def bandwidth(self, sustained: Numeric) -> Float[Array, "..."]:
+        """See `AbstractMemoryAccess.bandwidth`: `concurrent_bandwidth` with the latency that prefetches leave.
 
-    **Returns:** shares of the bandwidth [1], summing to 1.
-    """
-    V = jnp.asarray(volumes)
-    return V / jnp.sum(V, axis=-1, keepdims=True)
-
-
-def stream_times(
-    volumes: Float[ArrayLike, "*batch streams"], shares: Float[ArrayLike, "*batch streams"], bandwidth: Numeric
-) -> Float[Array, "*batch streams"]:
-    """Time of each stream at its share of the bandwidth, `t_i = V_i / (x_i bw)` [definition].
-
-    **Arguments:**
-
-    - `shares`: x_i [1]; a stream without volume may have none.
-    - `bandwidth`: bw [B/s].
-    - the others: as in `serial_stream_shares`.
-
-    **Returns:** times [s]; take their sum for streams in turn, their maximum for concurrent streams.
-    """
-    V, x = map(jnp.asarray, (volumes, shares))
-    present = V > 0
-    return jnp.where(present, V / (jnp.where(present, x, 1.0) * jnp.asarray(bandwidth)[..., None]), 0.0)
+        A transaction takes `1 + o / L` of the time of a line, and what moves unused takes its own.
+        """
+        seen = prefetch_latency(self.latency, self.prefetch_coverage, self.prefetch_timeliness)
+        reached = concurrent_bandwidth(sustained, self.in_flight, seen)
+        reached = reached / concurrent_bandwidth(sustained, self.measured_in_flight, self.latency)
+        own = 1.0 + jnp.asarray(self.overhead) / self.measured_line_size
+        return sustained * reached * own / ((1.0 + self.overhead / jnp.asarray(self.line_size)) * self.traffic())

@@ -1,4 +1,4 @@
-"""How fast is a link between chips, how many lanes should it have, and what do contention and distance cost?"""
+"""How fast is a link between chips, and what do contention and distance cost?"""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -7,8 +7,6 @@ from jaxtyping import Array, Float
 from energymodel.numerics import Numeric, Real, p_norm, real
 
 BITS_PER_BYTE = 8.0
-QUEUE_KNEE = 0.9
-"""Load above which the tangent replaces the queueing formula (docs/physics.md B7 gives it for rho < 0.9)."""
 
 
 def protocol_efficiency(payload: Numeric, overhead: Numeric, coding: Numeric) -> Float[Array, "..."]:
@@ -43,37 +41,6 @@ def link_bandwidth(
     return jnp.asarray(lanes) * lane_bandwidth * protocol_efficiency * collective_efficiency
 
 
-def link_width_cost(
-    lanes: Numeric, base_cost: Numeric, lane_cost: Numeric, compute_time: Numeric, lane_time: Numeric
-) -> Float[Array, "..."]:
-    """Cost of a step over the life of the hardware, `J = (C_0 + c w) (t_c + t_1 / w)` [definition].
-
-    **Arguments:**
-
-    - `lanes`: w [1], positive.
-    - `base_cost`: C_0, cost of everything but the link [USD] (or power [W] to minimize energy).
-    - `lane_cost`: c, cost of a lane, in the unit of `base_cost`.
-    - `compute_time`: t_c [s].
-    - `lane_time`: t_1 = V / r, time of the step's traffic over one lane [s].
-
-    **Returns:** cost times time [USD s].
-    """
-    w, C_0, c = map(jnp.asarray, (lanes, base_cost, lane_cost))
-    return (C_0 + c * w) * (compute_time + lane_time / w)
-
-
-def optimal_link_width(
-    base_cost: Numeric, lane_cost: Numeric, compute_time: Numeric, lane_time: Numeric
-) -> Float[Array, "..."]:
-    """Cost-optimal number of lanes, `w* = sqrt(C_0 t_1 / (c t_c))` [derivation: zero slope of link_width_cost].
-
-    Arguments as in `link_width_cost`.
-
-    **Returns:** lanes [1].
-    """
-    return jnp.sqrt(jnp.asarray(base_cost) / lane_cost * (jnp.asarray(lane_time) / compute_time))
-
-
 def contended_bandwidth(
     injection: Numeric,
     bisection_links: Numeric,
@@ -100,24 +67,6 @@ def contended_bandwidth(
     """
     i, b, line, n = map(jnp.asarray, (injection, bisection_links, link_bandwidth, nodes))
     return 1.0 / p_norm(exponent, 1.0 / i, 0.5 * n * crossing / (b * line))
-
-
-def congestion_factor(load: Numeric) -> Float[Array, "..."]:
-    """Growth of latency with load, `1 / (1 - rho)` [Kleinrock 1975, sec. 3.2: M/M/1].
-
-    Valid for rho < 0.9; beyond, its tangent keeps value and slope finite in an infeasible design.
-
-    **Arguments:**
-
-    - `load`: rho, offered traffic over capacity [1], at least 0.
-
-    **Returns:** factor on the unloaded latency [1], at least 1 and increasing.
-    """
-    rho = jnp.asarray(load)
-    within = rho < QUEUE_KNEE
-    at_knee = 1.0 / (1.0 - QUEUE_KNEE)
-    beyond = at_knee + (rho - QUEUE_KNEE) * at_knee**2
-    return jnp.where(within, 1.0 / (1.0 - jnp.where(within, rho, 0.0)), beyond)
 
 
 def network_energy_per_bit(

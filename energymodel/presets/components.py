@@ -16,7 +16,9 @@ from energymodel.learning.critical_batch import AbstractCriticalBatch
 from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.loss_law import AbstractLossLaw
 from energymodel.learning.recipe import LearningRate, Optimizer, Recipe
+from energymodel.performance.core_memory import CoreMemory
 from energymodel.performance.dragonfly import Dragonfly as Dragonfly  # known by its name
+from energymodel.performance.memory_access import AbstractMemoryAccess
 from energymodel.performance.rail_only import RailOnly as RailOnly
 from energymodel.performance.reliability import Reliability
 from energymodel.performance.topology import AbstractTopology
@@ -25,7 +27,7 @@ from energymodel.physics.cooling import InletClass
 from energymodel.physics.delivery import AbstractRegulator
 from energymodel.physics.weather import Weather
 from energymodel.presets.attention_shape import refuse_state_space
-from energymodel.presets.files import is_quantity, merge, read_preset
+from energymodel.presets.files import is_quantity, merge, names, read_preset
 from energymodel.presets.near_limit import near_limit_accelerator
 from energymodel.presets.ranges import check_range
 from energymodel.presets.renamed import current_critical_batch
@@ -43,6 +45,8 @@ CATEGORY_OF: dict[type, str] = {
     Software: "software",
     Transformer: "models",
     AbstractChipDesign: "designs",
+    CoreMemory: "cores",
+    AbstractMemoryAccess: "access",
     Facility: "facilities",
     AbstractRegulator: "regulators",
     Weather: "weather",
@@ -171,6 +175,7 @@ def build(table: dict[str, Any], kind: type, path: str, provenance: dict[str, Pr
     fields = {field.name: field for field in dataclasses.fields(final)}
     if unknown := sorted(set(table) - set(fields) - {"component", "title"}):
         refuse_state_space(unknown, path)
+        _refuse_other(unknown[0], final, kind, path)
         raise InputError(f'{path}: unknown quantity "{unknown[0]}". {suggest(unknown[0], fields)}')
     values = {}
     for name, field in fields.items():
@@ -192,6 +197,21 @@ def build(table: dict[str, Any], kind: type, path: str, provenance: dict[str, Pr
             distribution = "" if is_array else first.get("distribution", "")
             provenance[where] = Provenance(first["unit"], first["kind"], first["source"], distribution)
     return final(**values)
+
+
+def _refuse_other(name: str, final: type, kind: type, path: str) -> None:
+    """Refuse a quantity that a component of another class has, which was not chosen.
+
+    **Raises:** `InputError` that names that class and its presets.
+    """
+    owners = [label for label, one in final_classes(kind).items() if name in {f.name for f in dataclasses.fields(one)}]
+    category = next((category for known, category in CATEGORY_OF.items() if issubclass(kind, known)), None)
+    presets = [one for one in names(category) if read_preset(category, one)["component"] in owners] if category else []
+    if owners:
+        choices = " or ".join([f"{path}={one}" for one in presets] or [f"{path}.component={one}" for one in owners])
+        raise InputError(
+            f"{path}: {name} is a quantity of {' and '.join(owners)}, not of {final.__name__}. Set {choices} first."
+        )
 
 
 def _record_default(field: "dataclasses.Field[Any]", path: str, provenance: dict[str, Provenance]) -> None:

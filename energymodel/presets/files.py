@@ -16,6 +16,8 @@ CATEGORIES = {
     "clusters": "measured clusters",
     "hardware": "accelerators",
     "designs": "designs of accelerators",
+    "cores": "memories in the cores of accelerators",
+    "access": "patterns of access to memory",
     "nodes": "nodes",
     "networks": "networks between nodes",
     "topologies": "topologies of networks between nodes",

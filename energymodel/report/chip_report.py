@@ -48,10 +48,10 @@ def chip_table(designed: DesignedOptimum) -> Table:
 
 def chip_report(designed: DesignedOptimum, risk: SavingAtRisk | None = None) -> RenderableType:
     """The chip, then the plan for it and what its limits cost, as `optimize` tells them."""
-    lowest, balance = (format_quantity(size, "B") for size in designed.caches)
+    lowest, balance, registers = (format_quantity(size, "B") for size in designed.caches)
     caches = Text(
         f"Closed forms for large products alone: operands take the lowest energy with a cache of {lowest}; below "
-        f"{balance} memory limits them."
+        f"{balance} memory limits them. Registers of {registers} a core move them at the lowest energy."
     )
     return Group(chip_table(designed), "", caches, "", optimum_report(designed.optimum, risk))
 

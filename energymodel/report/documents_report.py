@@ -314,7 +314,7 @@ def _indices_and_work(n: _Numbers) -> Iterator[Row]:
         sources.stated_communication_throughput(link.bandwidth(), 1.0),
     )
     per_chip = n.batch / n.chips
-    memory_bytes = stepped.power[1] * stepped.time / (8.0 * jnp.asarray(chip.memory_energy))
+    memory_bytes = stepped.power[1] * stepped.time / chip.traffic_energy
     demands = (stepped.flops / per_chip, memory_bytes / per_chip, stepped.network_bytes / per_chip)
     exponent = chip.roofline_exponent
     yield (

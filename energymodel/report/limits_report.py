@@ -146,7 +146,7 @@ def _erasure_minima(scenario: Scenario, outcome: TrainingOutcome, operations: fl
 def _hardware_minima(scenario: Scenario, outcome: TrainingOutcome, operations: float) -> tuple[_Minimum, ...]:
     """What arithmetic takes in the best CMOS, and what operations and memory traffic take on this chip."""
     hardware = _hardware(scenario.system, scenario.plan)
-    floor, byte_energy = float(hardware.lowest_voltage), 8.0 * float(scenario.system.accelerator.memory_energy)
+    floor, byte_energy = float(hardware.lowest_voltage), float(scenario.system.accelerator.traffic_energy)
     traffic = (
         float(hardware.memory_joules) * float(scenario.plan.chips) * float(outcome.steps) / byte_energy
         if byte_energy

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, component, real
+from energymodel.performance.memory_access import AbstractMemoryAccess, MeasuredAccess
 from energymodel.physics.gating import PowerGate
 from energymodel.physics.leakage import Leakage
 from energymodel.physics.switching import busy_power
@@ -73,6 +74,7 @@ class Accelerator(eqx.Module):
     clock_switch_time: Real = real("s", 0.02, doc="from the command to another clock until it holds")
     expert_tile: Real = real("1", 0.0, doc="rows with which each expert's product is padded to whole tiles")
     hot_spot_resistance: Real = real("K/W", 0.0, doc="hottest point above the mean of the die, per power of the chip")
+    access: AbstractMemoryAccess = component(MeasuredAccess())
 
     @property
     def dynamic_power(self) -> Numeric:
@@ -81,9 +83,14 @@ class Accelerator(eqx.Module):
         return jnp.asarray(self.busy_power) - self.leakage.power - self.fixed_power - memory
 
     @property
-    def sustained_bandwidth(self) -> Numeric:
-        """Memory bandwidth that streaming kernels reach [B/s]."""
-        return jnp.asarray(self.memory_bandwidth) * self.memory_efficiency
+    def sustained_bandwidth(self) -> Float[Array, ""]:
+        """Bytes that kernels use per time [B/s]: those of streams, unless another pattern of access is stated."""
+        return self.access.bandwidth(jnp.asarray(self.memory_bandwidth) * self.memory_efficiency)
+
+    @property
+    def traffic_energy(self) -> Float[Array, ""]:
+        """Energy of the memory per byte that kernels use [J/B]."""
+        return 8.0 * jnp.asarray(self.memory_energy) * self.access.traffic()
 
     @property
     def energy_per_flop(self) -> Numeric:

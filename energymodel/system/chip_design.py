@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 from energymodel.economics.die import good_silicon
 from energymodel.learning.recipe import quantized_parameters
 from energymodel.numerics import Numeric, Real, component, real
+from energymodel.performance.core_memory import CoreMemory
 from energymodel.performance.sram import Sram
 from energymodel.physics.leakage import leakage_power
 from energymodel.physics.limits import noise_error_rate, reliable_operation_energy
@@ -35,6 +36,7 @@ class Technology(eqx.Module):
     slope_factor: Real = real("1", doc="subthreshold slope over its thermal limit")
     saturation: Real = real("1", doc="exponent of the on-current above the threshold")
     sram: Sram = component()
+    core: CoreMemory = component()
     cache_accesses: Real = real("B/FLOP", doc="bytes of the last cache per operation, for products that fit")
     interface_area: Real = real("m^2 s/B", doc="of the die, per memory bandwidth")
     link_area: Real = real("m^2 s/B", doc="of the die, per line rate of the links in one direction")
@@ -140,6 +142,8 @@ class ScaledChip(AbstractChipDesign):
     generations: Real = real("1", 0.0, doc="of the process after that of the reference")
     voltage: Real = real("1", 1.0, doc="supply at clock 1")
     area: Real = real("1", 1.0, doc="die area")
+    registers: Real = real("1", 1.0, doc="size of the registers of a core")
+    local_memory: Real = real("1", 1.0, doc="size of the local memory of a core")
     cache: Real = real("1", 1.0, doc="size of the last cache")
     memory_stacks: Real = real("1", 1.0)
     link_lanes: Real = real("1", 1.0, doc="lanes within a node")
@@ -167,18 +171,27 @@ class ScaledChip(AbstractChipDesign):
         interfaces = own.interface_area * chip.memory_bandwidth * self.memory_stacks
         lanes = self.link_lanes * jnp.asarray(width)
         links = own.link_area * jnp.asarray(link_rate) * lanes
+        core = own.core.sized(self.registers, self.local_memory)
+        more_cells = core.cells() - own.core.cells()
+        more_area = own.sram.area(more_cells)
         compute = self._compute(chip, die, of_cache + interfaces + links)
         today = own.interface_area * chip.memory_bandwidth + own.link_area * jnp.asarray(link_rate)
         all_compute = self._compute(chip, chip.die_area, own.sram.area(chip.cache_size) + today)
         narrow = self.number_bits / WIDE
-        units = jnp.maximum(compute / all_compute, LEAST_COMPUTE) * own.logic_density**g
+        cores = jnp.maximum(compute / (all_compute + more_area), LEAST_COMPUTE)
+        units = cores * own.logic_density**g
         peak = units * faster
+        rate = jnp.asarray(chip.peak_flops) / chip.reference_clock  # grows with the cores, as their memories do
+        crowding = (rate, chip.roofline_exponent)
+        product_rate = own.core.product_slowdown(*crowding) / core.product_slowdown(*crowding)
+        attention_rate = own.core.attention_slowdown(*crowding) / core.attention_slowdown(*crowding)
+        efficiency = chip.gemm_efficiency * product_rate
 
-        energy = self._operation_energy(chip, cache, supply)
+        energy = self._operation_energy(chip, cache, supply, core)
         own_leakage = own.sram.leakage(chip.cache_size)
-        logic = (die - of_cache) / (chip.die_area - own.sram.area(chip.cache_size))
+        logic = (die - of_cache - cores * more_area) / (chip.die_area - own.sram.area(chip.cache_size))
         leakage = leakage_power(
-            (chip.leakage.power - own_leakage) * logic + own.sram.leakage(cache),
+            (chip.leakage.power - own_leakage) * logic + own.sram.leakage(cache + units * more_cells),
             self.voltage,
             temperature,
             chip.leakage.voltage_sensitivity,
@@ -190,7 +203,7 @@ class ScaledChip(AbstractChipDesign):
         memory_energy = chip.memory_energy * own.interface_energy**g
         wide_peak = chip.peak_flops * peak / narrow
         memory = 8.0 * memory_energy * chip.reference_memory_utilization * bandwidth
-        busy = energy * chip.gemm_efficiency * wide_peak + leakage + fixed + memory
+        busy = energy * efficiency * wide_peak + leakage + fixed + memory
         rated = chip.rated_power * busy / chip.busy_power
         parts = cost.cost(die, capacity, rated, g)
         of_reference = (chip.die_area, chip.memory_capacity)
@@ -211,6 +224,10 @@ class ScaledChip(AbstractChipDesign):
             "reference_voltage": supply,
             "voltage": chip.voltage.at_supply(self.voltage, faster),
             "leakage": leaking,
+            "gemm_efficiency": efficiency,
+            "fp8_gemm_efficiency": chip.fp8_gemm_efficiency * product_rate,
+            "fp4_gemm_efficiency": chip.fp4_gemm_efficiency * product_rate,
+            "attention_efficiency": chip.attention_efficiency * attention_rate,
             "memory_capacity": capacity,
             "memory_bandwidth": bandwidth,
             "memory_energy": memory_energy,
@@ -221,7 +238,9 @@ class ScaledChip(AbstractChipDesign):
             "idle_power": chip.idle_power * (leakage + fixed) / (chip.leakage.power + chip.fixed_power),
             "product_latency": chip.product_latency / faster
             + own.sram.latency(cache)
-            - own.sram.latency(chip.cache_size),
+            - own.sram.latency(chip.cache_size)
+            + own.sram.latency(core.local_memory)
+            - own.sram.latency(own.core.local_memory),
             "die_area": die,
             "heat_capacity": chip.heat_capacity * self.area,
             "thermal_resistance": chip.thermal_resistance / self.area,
@@ -230,7 +249,7 @@ class ScaledChip(AbstractChipDesign):
         }
         names = tuple(values)
         built = eqx.tree_at(lambda one: tuple(getattr(one, name) for name in names), chip, tuple(values.values()))
-        bit_rate = chip.bits_per_flop * narrow * chip.gemm_efficiency * wide_peak
+        bit_rate = chip.bits_per_flop * narrow * efficiency * wide_peak
         return DesignedChip(
             accelerator=built, lanes=lanes, error_rate=own.corruption * noise_error_rate(bit_rate, self.error_margin)
         )
@@ -239,19 +258,24 @@ class ScaledChip(AbstractChipDesign):
         """Area for arithmetic: what cache, interfaces and the rest leave of the die [m^2]."""
         return jnp.asarray(die) - taken - self.technology.other_area * chip.die_area
 
-    def _operation_energy(self, chip: Accelerator, cache: Numeric, supply: Numeric) -> Float[Array, "..."]:
-        """Energy of an operation [J/FLOP], `E = n k T m + l^g (V / V_0)^2 [(E_0 - n k T m_0 - e_0) b^x + e(S)]`.
+    def _operation_energy(
+        self, chip: Accelerator, cache: Numeric, supply: Numeric, core: CoreMemory
+    ) -> Float[Array, "..."]:
+        """Energy of an operation [J/FLOP], `E = n k T m + l^g (V / V_0)^2 [(E_0 - n k T m_0 - e_0 + d) b^x + e(S)]`.
 
         Above what n bits with the error margin m need, energy falls with generations g and voltage. Narrow numbers of b
-        times the bits save x of it, as fp8 does; e(S) is the energy of the last cache.
+        times the bits save x of it, as fp8 does; d is what registers and local memory take more than those of the
+        reference, e(S) the energy of the last cache, which is read less often where local memory is larger.
         """
         own, temperature = self.technology, chip.leakage.reference_temperature
         narrow = self.number_bits / WIDE
         exponent = -jnp.log2(jnp.asarray(chip.fp8_energy_ratio))
         bound = reliable_operation_energy(chip.bits_per_flop * narrow, self.error_margin, temperature)
         own_bound = reliable_operation_energy(chip.bits_per_flop, own.error_margin, temperature)
-        access = own.cache_accesses * own.sram.access_energy(cache)
+        reads = own.cache_accesses / jnp.sqrt(jnp.asarray(self.local_memory))
+        access = reads * own.sram.access_energy(cache)
         own_access = own.cache_accesses * own.sram.access_energy(chip.cache_size)
         arithmetic = chip.energy_per_flop - own_bound - own_access
+        arithmetic += core.operation_energy(own.sram) - own.core.operation_energy(own.sram)
         scaled = own.logic_energy ** jnp.asarray(self.generations) * (supply / chip.reference_voltage) ** 2
         return bound + scaled * (arithmetic * narrow**exponent + access * narrow)

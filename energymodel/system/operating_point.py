@@ -147,7 +147,7 @@ def products_time(system: TrainingSystem, plan: TrainingPlan, products: Products
 
 
 def chip_load(system: TrainingSystem, plan: TrainingPlan, work: LayerWork) -> ChipLoad:
-    """Times and energies of a layer, `t = F_p / (eta Fdot)`, `t = Q / bw`, `E = e F / x`, `E = 8 e_m Q`.
+    """Times and energies of a layer, `t = F_p / (eta Fdot)`, `t = Q / bw`, `E = e F / x`, `E = e_m Q`.
 
     The roofline joins arithmetic and memory later [Williams et al. 2009]. Products that take longer than by themselves
     (x, `software.product_efficiency`) keep the chip as busy.
@@ -164,7 +164,7 @@ def chip_load(system: TrainingSystem, plan: TrainingPlan, work: LayerWork) -> Ch
         product_memory=work.gemm_bytes / chip.sustained_bandwidth,
         elementwise=work.elementwise_bytes / chip.sustained_bandwidth,
         switching_energy=switched * chip.energy_per_flop / software.product_efficiency,
-        memory_energy=8.0 * chip.memory_energy * (work.gemm_bytes + work.elementwise_bytes),
+        memory_energy=chip.traffic_energy * (work.gemm_bytes + work.elementwise_bytes),
     )
 
 

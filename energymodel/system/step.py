@@ -131,7 +131,7 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
     switched = division.layer_passes * load.switching_energy
     switched += division.head_passes * head_energy(system, plan, work.layer)
     head_and_optimizer = division.head_passes * work.layer.head_bytes + work.memory.optimizer_traffic
-    memory_energy = division.layer_passes * load.memory_energy + 8.0 * chip.memory_energy * head_and_optimizer
+    memory_energy = division.layer_passes * load.memory_energy + chip.traffic_energy * head_and_optimizer
     busy = time.compute + time.memory + time.optimizer
     communication = time.tensor + time.context + time.expert + time.pipeline + time.data
     waiting = communication + time.bubble + time.overhead + time.straggler

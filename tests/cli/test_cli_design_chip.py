@@ -63,6 +63,8 @@ def test_caches_by_closed_form_are_those_by_hand():
     # 2 x 16 bit x 3.9 pJ x sqrt(4096) / (0.015625 x 0.25 pJ) = 2.04472e6 elements; (989.4e12 x 2 / 3.35e12)^2 = 348,910
     assert found.lowest_energy == pytest.approx(4.08945e6, rel=1e-5)
     assert found.balance == pytest.approx(697_819, rel=1e-4)
+    # 2 x 2 B x sqrt(28.5) x sqrt(65,536) / (0.5 B x sqrt(2)) results of 4 B
+    assert found.registers == pytest.approx(4 * 2 * 2 * 28.5**0.5 * 256 / (0.5 * 2**0.5), rel=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -1,33 +1,28 @@
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from energymodel.performance.memory_access import (
-    balanced_prefetch_coverage,
-    bytes_in_flight,
+    MeasuredAccess,
+    StatedAccess,
     coalescing_efficiency,
     concurrent_bandwidth,
-    concurrent_stream_shares,
     line_efficiency,
-    optimal_line_size,
     prefetch_latency,
     prefetch_traffic,
-    serial_stream_shares,
-    stream_times,
 )
 from gradients import check_grads
 
 few = settings(max_examples=25, deadline=None)
-volumes = st.lists(st.floats(0.1, 1e3), min_size=4, max_size=4)
 
 
 @few
 @given(run=st.floats(8.0, 1e4), overhead=st.floats(1.0, 1e3), off=st.floats(-2.0, 2.0))
-def test_no_line_is_better_than_the_optimal_one(run, overhead, off):
-    best = optimal_line_size(run, overhead)
+def test_no_line_is_better_than_the_root_of_twice_run_and_overhead(run, overhead, off):
+    best = np.sqrt(2.0 * run * overhead)  # docs/physics.md B4
     assert line_efficiency(best * np.exp(off), run, overhead) <= line_efficiency(best, run, overhead) * (1 + 1e-12)
 
 
@@ -51,21 +46,6 @@ def test_perfect_prefetching_hides_the_latency_without_traffic():
 
 
 @few
-@given(latency=st.floats(0.01, 10.0), accuracy=st.floats(0.3, 1.0), timeliness=st.floats(0.3, 1.0))
-def test_no_coverage_is_better_than_the_balanced_one(latency, accuracy, timeliness):
-    def time(coverage):
-        return max(float(prefetch_latency(latency, coverage, timeliness)), float(prefetch_traffic(coverage, accuracy)))
-
-    best = float(balanced_prefetch_coverage(latency, 1.0, accuracy, timeliness))
-    assert 0 <= best <= 1
-    assert all(time(best) <= time(other) + 1e-9 for other in np.linspace(0, 1, 21))
-
-
-def test_bound_by_bandwidth_wants_no_prefetching():
-    np.testing.assert_allclose(balanced_prefetch_coverage(0.5, 1.0, 0.8, 0.9), 0.0)
-
-
-@few
 @given(bandwidth=st.floats(1e9, 1e13), flight=st.floats(1e3, 1e8), exponent=st.floats(1.0, 64.0))
 def test_bandwidth_is_below_both_limits_by_at_most_the_stated_share(bandwidth, flight, exponent):
     limit = min(bandwidth, flight / 6e-7)
@@ -73,48 +53,81 @@ def test_bandwidth_is_below_both_limits_by_at_most_the_stated_share(bandwidth, f
     assert limit * 2 ** (-1 / exponent) * (1 - 1e-12) <= reached <= limit * (1 + 1e-12)
 
 
-def test_the_bytes_of_littles_law_put_latency_and_bandwidth_level():
-    flight = bytes_in_flight(3.35e12, 6e-7)
-    np.testing.assert_allclose(concurrent_bandwidth(3.35e12, flight, 6e-7, 4.0), 3.35e12 * 2**-0.25, rtol=1e-12)
-
-
-@few
-@given(volumes=volumes, seed=st.integers(0, 2**16))
-def test_streams_have_no_better_shares(volumes, seed):
-    other = jnp.asarray(np.random.default_rng(seed).dirichlet(np.ones(len(volumes))) + 1e-3)
-    other = other / jnp.sum(other)
-    volumes = jnp.asarray(volumes)
-    serial = jnp.sum(stream_times(volumes, serial_stream_shares(volumes), 2.0))
-    concurrent = jnp.max(stream_times(volumes, concurrent_stream_shares(volumes), 2.0))
-    assert serial <= jnp.sum(stream_times(volumes, other, 2.0)) * (1 + 1e-12)
-    assert concurrent <= jnp.max(stream_times(volumes, other, 2.0)) * (1 + 1e-12)
-    # Closed forms of the two optima.
-    np.testing.assert_allclose(serial, jnp.sum(jnp.sqrt(volumes)) ** 2 / 2, rtol=1e-12)
-    np.testing.assert_allclose(concurrent, jnp.sum(volumes) / 2, rtol=1e-12)
-
-
-@pytest.mark.parametrize("shares", [serial_stream_shares, concurrent_stream_shares])
-def test_an_empty_stream_has_no_share_and_finite_gradients(shares):
-    volumes = jnp.asarray([0.0, 1.0, 4.0])
-    assert shares(volumes)[0] == 0
-
-    def total(v):
-        return jnp.sum(stream_times(v, shares(v), 2.0))
-
-    assert np.all(np.isfinite(jax.grad(total)(volumes)))
-    assert stream_times(volumes, shares(volumes), 2.0)[0] == 0
-
-
 def test_gradients():
     x = jnp.asarray(1.5)
-    v = jnp.asarray([1.0, 2.0, 4.0])
     check_grads(lambda a, b, c: line_efficiency(a, b, c), (x, x, x), order=1)
-    check_grads(jax.jit(optimal_line_size), (x, x), order=1)
     check_grads(lambda s: coalescing_efficiency(s, 4.0, 32.0), (jnp.asarray(3.0),), order=1)
     check_grads(jax.jit(prefetch_latency), (x, x / 2, x / 2), order=1)
     check_grads(jax.jit(prefetch_traffic), (x / 2, x / 2), order=1)
-    check_grads(lambda a: balanced_prefetch_coverage(a, 1.0, 0.8, 0.9), (x,), order=1)
-    check_grads(jax.jit(bytes_in_flight), (x, x), order=1)
     check_grads(lambda a, b: concurrent_bandwidth(a, b, 1.3, 4.0), (x, 2 * x), order=1)
-    check_grads(lambda v: stream_times(v, serial_stream_shares(v), x), (v,), order=1)
-    check_grads(lambda v: stream_times(v, concurrent_stream_shares(v) ** 2, x), (v,), order=1)
+
+
+STREAMS = StatedAccess(
+    line_size=64.0,
+    run_length=4096.0,
+    stride=1.0,
+    in_flight=4e6,
+    prefetch_coverage=0.0,
+    measured_line_size=64.0,
+    measured_run_length=4096.0,
+    measured_in_flight=4e6,
+    overhead=8.0,
+    element_size=2.0,
+    sector_size=32.0,
+    latency=6e-7,
+    prefetch_accuracy=0.9,
+    prefetch_timeliness=0.9,
+)
+SUSTAINED = 2.8e12
+
+
+def access(**changes):
+    names = tuple(changes)
+    return eqx.tree_at(lambda one: tuple(getattr(one, name) for name in names), STREAMS, tuple(changes.values()))
+
+
+def test_the_measured_pattern_changes_nothing():
+    np.testing.assert_allclose([STREAMS.traffic(), STREAMS.bandwidth(SUSTAINED)], [1.0, SUSTAINED], rtol=1e-15)
+    assert (MeasuredAccess().traffic(), MeasuredAccess().bandwidth(SUSTAINED)) == (1.0, SUSTAINED)
+
+
+def test_lines_act_as_their_efficiency_says_and_the_best_one_has_256_bytes():
+    line = access(line_size=jnp.asarray(512.0))
+    stated = line_efficiency(512.0, 4096.0, 8.0) / line_efficiency(64.0, 4096.0, 8.0)
+    np.testing.assert_allclose(line.bandwidth(SUSTAINED) / SUSTAINED, stated, rtol=1e-12)
+    # 1 + 512 / 8192 bytes move per byte used, instead of 1 + 64 / 8192.
+    np.testing.assert_allclose(line.traffic(), 1.0625 / 1.0078125, rtol=1e-12)
+    slope = jax.grad(lambda size: access(line_size=size).bandwidth(SUSTAINED))(jnp.asarray(256.0))
+    np.testing.assert_allclose(slope / SUSTAINED, 0.0, atol=1e-15)  # sqrt(2 x 4096 x 8) = 256
+
+
+def test_far_elements_fetch_a_sector_each():
+    strided = access(stride=jnp.asarray(16.0))
+    np.testing.assert_allclose([strided.traffic(), strided.bandwidth(SUSTAINED)], [16.0, SUSTAINED / 16.0], rtol=1e-12)
+
+
+def test_few_bytes_in_flight_leave_the_law_of_little():
+    few_bytes = access(in_flight=jnp.asarray(1e3))
+    # (1 + (bw l / N)^4)^(1/4) of the measured streams: bw l = 1.68 MB of 4 MB
+    np.testing.assert_allclose(few_bytes.bandwidth(SUSTAINED), 1e3 / 6e-7 * (1.0 + 0.42**4) ** 0.25, rtol=1e-9)
+    assert few_bytes.traffic() == 1.0
+
+
+def test_prefetches_pay_where_latency_limits_and_cost_where_the_bus_does():
+    def gain(in_flight):
+        with_some = access(in_flight=jnp.asarray(in_flight), prefetch_coverage=jnp.asarray(0.8))
+        return float(with_some.bandwidth(SUSTAINED) / access(in_flight=jnp.asarray(in_flight)).bandwidth(SUSTAINED))
+
+    np.testing.assert_allclose(gain(1e9), 1.0 / (1.0 + 0.8 / 9.0), rtol=1e-9)
+    np.testing.assert_allclose(gain(1e3), 1.0 / (0.28 * (1.0 + 0.8 / 9.0)), rtol=1e-9)
+
+
+def test_gradients_of_an_access():
+    def bandwidth(line, run, flight, coverage):
+        stated = access(
+            line_size=64.0 * line, run_length=4096.0 * run, in_flight=1e6 * flight, prefetch_coverage=coverage
+        )
+        return stated.bandwidth(1.0) / stated.traffic() * jnp.asarray(1.0)
+
+    one = jnp.asarray(1.0)
+    check_grads(jax.jit(bandwidth), (one, one, one, 0.5 * one), order=1)

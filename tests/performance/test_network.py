@@ -2,19 +2,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from energymodel.performance.network import (
     Link,
-    congestion_factor,
     contended_bandwidth,
     link_bandwidth,
-    link_width_cost,
     network_energy,
     network_energy_per_bit,
-    optimal_link_width,
     protocol_efficiency,
 )
 from gradients import check_grads
@@ -64,14 +60,6 @@ def test_protocol_efficiency_is_a_share_that_grows_with_the_payload(payload, ove
 
 
 @few
-@given(base=st.floats(0.1, 10.0), lane=st.floats(1e-3, 1.0), compute=st.floats(0.1, 10.0), off=st.floats(-2.0, 2.0))
-def test_no_link_is_better_than_the_optimal_one(base, lane, compute, off):
-    best = optimal_link_width(base, lane, compute, 8.0)
-    least = link_width_cost(best, base, lane, compute, 8.0)
-    assert link_width_cost(best * np.exp(off), base, lane, compute, 8.0) >= least * (1 - 1e-12)
-
-
-@few
 @given(injection=st.floats(1.0, 100.0), links=st.floats(1.0, 4096.0), exponent=st.floats(1.0, 64.0))
 def test_contended_bandwidth_is_below_both_limits_by_at_most_the_stated_share(injection, links, exponent):
     limit = min(injection, 2 * links * 50.0 / 4096)
@@ -83,33 +71,16 @@ def test_a_wide_bisection_leaves_the_injection():
     np.testing.assert_allclose(contended_bandwidth(50.0, 1e9, 50.0, 4096.0, 4.0), 50.0, rtol=1e-12)
 
 
-def test_congestion_is_smooth_increasing_and_finite():
-    load = jnp.linspace(0.0, 3.0, 61)
-    factor = congestion_factor(load)
-    assert factor[0] == 1
-    assert np.all(np.diff(factor) > 0)
-    assert np.all(np.isfinite(factor))
-    slope = jax.vmap(jax.grad(congestion_factor))(jnp.asarray([0.9 - 1e-9, 0.9, 0.9 + 1e-9]))
-    np.testing.assert_allclose(slope, 100.0, rtol=1e-6)
-
-
 def test_energy_adds_up_over_hops():
     per_hop = network_energy_per_bit(15e-12, 3.0, 12e-12) - network_energy_per_bit(15e-12, 2.0, 12e-12)
     np.testing.assert_allclose(per_hop, 12e-12, rtol=1e-9)
     np.testing.assert_allclose(network_energy(2e9, 1e-12), 2 * network_energy(1e9, 1e-12), rtol=1e-14)
 
 
-@pytest.mark.parametrize("load", [0.0, 0.5, 0.95, 2.0])
-def test_congestion_gradient(load):
-    check_grads(jax.jit(congestion_factor), (jnp.asarray(load),), order=1)
-
-
 def test_gradients():
     x = jnp.asarray(1.5)
     check_grads(jax.jit(protocol_efficiency), (x, x, x), order=1)
     check_grads(jax.jit(link_bandwidth), (x, x, x / 2, x / 2), order=1)
-    check_grads(jax.jit(link_width_cost), (x, x, x, x, x), order=1)
-    check_grads(jax.jit(optimal_link_width), (x, x, x, x), order=1)
     check_grads(lambda i, b, line: contended_bandwidth(i, b, line, 4.0, 4.0), (x, 2 * x, x), order=1)
     check_grads(jax.jit(network_energy_per_bit), (x, x, x), order=1)
     check_grads(jax.jit(network_energy), (x, x), order=1)

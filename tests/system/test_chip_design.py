@@ -17,7 +17,18 @@ NAME = "test-1b-h100"
 CATALOG = load_scenario(NAME)
 SCENARIO = load_scenario(NAME, {"system.chip_design": "scaled"})
 REFERENCE = CATALOG.system.accelerator
-CHOICES = ("generations", "voltage", "area", "cache", "memory_stacks", "link_lanes", "number_bits", "error_margin")
+CHOICES = (
+    "generations",
+    "voltage",
+    "area",
+    "registers",
+    "local_memory",
+    "cache",
+    "memory_stacks",
+    "link_lanes",
+    "number_bits",
+    "error_margin",
+)
 
 
 def changed(**choices):
@@ -70,11 +81,29 @@ def test_a_chip_at_a_lower_voltage_is_slower_and_its_floor_is_the_same_in_volts(
     np.testing.assert_allclose(made.voltage(0.1) * 0.9, REFERENCE.voltage(0.1), rtol=1e-3)
 
 
-@pytest.mark.parametrize("choice", ["cache", "memory_stacks", "link_lanes"])
+@pytest.mark.parametrize("choice", ["registers", "local_memory", "cache", "memory_stacks", "link_lanes"])
 def test_cache_interfaces_and_links_take_area_from_the_arithmetic(choice):
     more = chip(**{choice: 1.5})
     assert more.peak_flops < REFERENCE.peak_flops
     np.testing.assert_allclose(more.die_area, REFERENCE.die_area)
+
+
+def test_larger_memories_in_the_cores_speed_up_products_and_leak():
+    larger = chip(registers=2, local_memory=2)
+    assert REFERENCE.gemm_efficiency < larger.gemm_efficiency
+    assert REFERENCE.attention_efficiency < larger.attention_efficiency < 1.02 * REFERENCE.attention_efficiency
+    energies = [np.asarray(one.energy_per_flop).item() for one in (chip(local_memory=2), REFERENCE, chip(registers=2))]
+    assert energies == sorted(energies)
+    # On a die with room for 132 x (3 x 256 + 228) KiB more, in cells of 20 W/GB: 2.69 W.
+    room = 1.0 + 132 * 996 * 1024 * 8 * 2.1e-14 / 0.42 / REFERENCE.die_area
+    wider = chip(registers=2, local_memory=2, area=room)
+    np.testing.assert_allclose(wider.leakage.power - REFERENCE.leakage.power, 2.6926, rtol=1e-3)
+
+
+@pytest.mark.parametrize(("choice", "low", "high"), [("registers", 0.1, 4.0), ("local_memory", 0.25, 8.0)])
+def test_the_best_memories_in_the_cores_lie_between_small_and_large(choice, low, high):
+    ends = [float(outcome(**{choice: size}).etp) for size in (low, 1.5 if choice == "local_memory" else 0.5, high)]
+    assert ends[1] < min(ends[0], ends[2])
 
 
 def test_what_is_larger_has_its_price_carbon_and_power():

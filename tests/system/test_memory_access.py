@@ -1,0 +1,91 @@
+"""Does a stated pattern of access act through `evaluate`, in Python and on the command line, and in a search?"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import energymodel as em
+from cli.shell import SMALL, run, run_json
+from energymodel.errors import InputError
+from energymodel.presets.scenario import load_scenario
+
+PATH = "system.accelerator.access"
+STATED = load_scenario(SMALL, {PATH: "stated-access"})
+
+
+def outcome(**changes):
+    return em.evaluate(load_scenario(SMALL, {PATH: "stated-access", **changes}).system, STATED.plan)
+
+
+def test_the_stated_pattern_as_measured_is_that_of_the_measured_share():
+    own, stated = em.evaluate(load_scenario(SMALL).system, STATED.plan), outcome()
+    for name in ("time", "money", "carbon"):
+        np.testing.assert_allclose(getattr(stated, name), getattr(own, name), rtol=1e-12)
+    np.testing.assert_allclose(stated.energy.memory, own.energy.memory, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "memory"),
+    [("line_size", "512 B", 1.0625 / 1.0078125), ("stride", 4, 4.0), ("in_flight", "1 MB", 1.0)],
+)
+def test_each_number_of_the_pattern_slows_kernels_and_moves_more(field, value, memory):
+    changed, own = outcome(**{f"{PATH}.{field}": value}), outcome()
+    assert changed.time > own.time or field == "line_size"
+    assert changed.time != own.time
+    np.testing.assert_allclose(changed.energy.memory / own.energy.memory, memory, rtol=1e-6)
+
+
+def test_prefetches_pay_where_few_bytes_are_in_flight():
+    few = {f"{PATH}.in_flight": "500 kB"}
+    assert outcome(**few, **{f"{PATH}.prefetch_coverage": 0.8}).time < outcome(**few).time
+    assert outcome(**{f"{PATH}.prefetch_coverage": 0.8, f"{PATH}.in_flight": "1 GB"}).time > outcome().time
+
+
+def test_gradients_of_energy_and_time():
+    base = replaced(STATED.system.accelerator.access, "prefetch_coverage", jnp.asarray(0.5))
+    names = ("line_size", "run_length", "in_flight", "latency", "prefetch_coverage")
+    point = jnp.log(jnp.stack([jnp.asarray(getattr(base, name)) for name in names]))
+
+    @jax.jit
+    def logs(values):
+        access = base
+        for name, value in zip(names, jnp.exp(values), strict=True):
+            access = replaced(access, name, value)
+        system = replaced(STATED.system, "accelerator", replaced(STATED.system.accelerator, "access", access))
+        found = em.evaluate(system, STATED.plan)
+        return jnp.log(jnp.stack([found.energy.total, found.time]))
+
+    slopes = jax.jit(jax.jacfwd(logs))(point)
+    for at in range(len(names)):
+        step = 1e-5 * (jnp.arange(len(names)) == at)
+        central = (logs(point + step) - logs(point - step)) / 2e-5
+        np.testing.assert_allclose(slopes[:, at], central, rtol=1e-4, atol=1e-9, err_msg=names[at])
+        assert np.all(np.abs(slopes[:, at]) > 1e-7), names[at]
+
+
+def replaced(owner, name, value):
+    return eqx.tree_at(lambda one: getattr(one, name), owner, value, is_leaf=lambda leaf: leaf is getattr(owner, name))
+
+
+def test_the_command_line_takes_the_pattern():
+    changes = ("--set", f"{PATH}=stated-access", "--set", f"{PATH}.line_size=128 B")
+    found = run_json("evaluate", SMALL, *changes)
+    np.testing.assert_allclose(
+        found["outcome"]["time_s"], float(outcome(**{f"{PATH}.line_size": "128 B"}).time), rtol=1e-12
+    )
+
+
+@pytest.mark.parametrize("value", ["0 B", "-1 B", "2 s"])
+def test_a_line_without_bytes_is_refused_in_the_same_words(value):
+    with pytest.raises(InputError, match="line_size") as refused:
+        load_scenario(SMALL, {PATH: "stated-access", f"{PATH}.line_size": value})
+    result = run("evaluate", SMALL, "--set", f"{PATH}=stated-access", "--set", f"{PATH}.line_size={value}")
+    assert result.exit_code == 2
+    assert str(refused.value) in " ".join(result.stderr.split())
+
+
+def test_a_line_of_a_pattern_that_is_not_stated_says_what_to_state():
+    with pytest.raises(InputError, match=f"line_size is a quantity of StatedAccess.*Set {PATH}=stated-access first"):
+        load_scenario(SMALL, {f"{PATH}.line_size": "128 B"})
