@@ -101,6 +101,14 @@ class AbstractMemoryAccess(eqx.Module):
     def bandwidth(self, sustained: Numeric) -> Float[Array, "..."]:
         """Useful bytes per time [B/s], where the streams that were measured reach `sustained` [B/s]."""
 
+    def link_rate(self, rate: Numeric, sustained: Numeric) -> Float[Array, "..."]:
+        """Bytes that collectives send per time [B/s] over links with such a `rate` [B/s]: by default just that.
+
+        What they read and write is in the rate that was measured.
+        """
+        del sustained
+        return jnp.asarray(rate)
+
 
 class MeasuredAccess(AbstractMemoryAccess):
     """Kernels stream as those whose share of the bandwidth was measured (`memory_efficiency`)."""
@@ -157,3 +165,26 @@ class StatedAccess(AbstractMemoryAccess):
         reached = reached / concurrent_bandwidth(sustained, self.measured_in_flight, self.latency)
         own = 1.0 + jnp.asarray(self.overhead) / self.measured_line_size
         return sustained * reached * own / ((1.0 + self.overhead / jnp.asarray(self.line_size)) * self.traffic())
+
+
+class DividedAccess(AbstractMemoryAccess):
+    """A fixed share of the bandwidth for collectives, the rest for kernels, in place of what each takes when it runs.
+
+    For streams that run in turn, kernels that move V_k and collectives that move V_c bytes, the best shares are in
+    proportion to the roots of the volumes [derivation: docs/physics.md B4].
+    """
+
+    collective_share: Real = real("1")
+    moved_per_sent: Real = real("1", doc="bytes that a collective reads and writes per byte that it sends")
+
+    def traffic(self) -> Float[Array, "..."]:
+        """One: shares move no bytes."""
+        return jnp.asarray(1.0)
+
+    def bandwidth(self, sustained: Numeric) -> Float[Array, "..."]:
+        """What collectives leave, `(1 - x) bw` [B/s]."""
+        return (1.0 - jnp.asarray(self.collective_share)) * sustained
+
+    def link_rate(self, rate: Numeric, sustained: Numeric) -> Float[Array, "..."]:
+        """Bytes sent per time [B/s] over links with such a `rate` [B/s], `[rate^-p + (x bw / k)^-p]^(-1/p)`, p = 4."""
+        return 1.0 / p_norm(4.0, 1.0 / jnp.asarray(rate), self.moved_per_sent / (self.collective_share * sustained))

@@ -72,6 +72,8 @@ RANGES: dict[tuple[str, str], Range] = {
     **_fields("StatedAccess", "stride", AT_LEAST_ONE),
     **_fields("StatedAccess", "prefetch_coverage prefetch_timeliness", SHARE),
     **_fields("StatedAccess", "prefetch_accuracy", SHARE_ABOVE_ZERO),
+    **_fields("DividedAccess", "collective_share", Range(1e-3, 0.999)),
+    **_fields("DividedAccess", "moved_per_sent", ABOVE_ZERO),
     **_fields("CoreMemory", "registers local_memory local_width shared_width register_banks", ABOVE_ZERO),
     **_fields("ScaledChip", "voltage", Range(0.15, 1.3)),
     **_fields("ScaledChip", "area cache memory_stacks link_lanes registers local_memory", Range(1e-3, 1e3)),

@@ -87,6 +87,10 @@ class Accelerator(eqx.Module):
         """Bytes that kernels use per time [B/s]: those of streams, unless another pattern of access is stated."""
         return self.access.bandwidth(jnp.asarray(self.memory_bandwidth) * self.memory_efficiency)
 
+    def link_rate(self, rate: Numeric) -> Float[Array, ""]:
+        """Rate of collectives over links with a `rate` [B/s], where the memory leaves them that much [B/s]."""
+        return self.access.link_rate(rate, jnp.asarray(self.memory_bandwidth) * self.memory_efficiency)
+
     @property
     def traffic_energy(self) -> Float[Array, ""]:
         """Energy of the memory per byte that kernels use [J/B]."""

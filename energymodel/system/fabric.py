@@ -185,9 +185,9 @@ def fabric_of(system: TrainingSystem, plan: TrainingPlan) -> Fabric:
     network, blocks = system.network, system.node.count(plan.chips)
     nodes = network.nodes_of(plan.chips, blocks)
     return Fabric(
-        inner_bandwidth=system.node.scale_up.bandwidth(),
+        inner_bandwidth=system.accelerator.link_rate(system.node.scale_up.bandwidth()),
         inner_latency=jnp.asarray(system.node.scale_up.latency),
-        outer_bandwidth=network.bandwidth(nodes, system.node.host_bandwidth),
+        outer_bandwidth=system.accelerator.link_rate(network.bandwidth(nodes, system.node.host_bandwidth)),
         outer_latency=network.latency(nodes),
         node=jnp.asarray(system.node.chips),
         domain=network.topology.domain(nodes) / nodes * plan.chips,

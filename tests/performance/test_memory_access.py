@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from energymodel.performance.memory_access import (
+    DividedAccess,
     MeasuredAccess,
     StatedAccess,
     coalescing_efficiency,
@@ -131,3 +132,23 @@ def test_gradients_of_an_access():
 
     one = jnp.asarray(1.0)
     check_grads(jax.jit(bandwidth), (one, one, one, 0.5 * one), order=1)
+
+
+def test_shares_of_streams_in_turn_go_as_the_roots_of_their_volumes():
+    kernels, sent = 9e9, 4e9 / 3.0  # 4 GB of memory for what is sent: roots 3 and 2
+
+    def time(share):
+        divided = DividedAccess(collective_share=share, moved_per_sent=jnp.asarray(3.0))
+        return kernels / divided.bandwidth(SUSTAINED) + sent / divided.link_rate(1e20, SUSTAINED)
+
+    slope, curvature = jax.grad(time)(jnp.asarray(0.4)), jax.grad(jax.grad(time))(jnp.asarray(0.4))
+    np.testing.assert_allclose(slope / time(0.4), 0.0, atol=1e-12)
+    assert curvature > 0.0
+    np.testing.assert_allclose(time(0.4), 25e9 / SUSTAINED, rtol=1e-12)
+
+
+def test_links_that_are_slow_keep_their_rate():
+    divided = DividedAccess(collective_share=0.5, moved_per_sent=3.0)
+    np.testing.assert_allclose(divided.link_rate(1e9, SUSTAINED), 1e9, rtol=1e-9)
+    np.testing.assert_allclose(STREAMS.link_rate(1e9, SUSTAINED), 1e9)
+    check_grads(lambda x: DividedAccess(x, 3.0).link_rate(1.0, 2.0), (jnp.asarray(0.4),), order=1)

@@ -89,3 +89,19 @@ def test_a_line_without_bytes_is_refused_in_the_same_words(value):
 def test_a_line_of_a_pattern_that_is_not_stated_says_what_to_state():
     with pytest.raises(InputError, match=f"line_size is a quantity of StatedAccess.*Set {PATH}=stated-access first"):
         load_scenario(SMALL, {f"{PATH}.line_size": "128 B"})
+
+
+def test_a_fixed_share_for_collectives_costs_time_on_either_side_of_the_best():
+    def time(share):
+        changes = {PATH: "divided-access", f"{PATH}.collective_share": share}
+        return float(em.evaluate(load_scenario(SMALL, changes).system, STATED.plan).time)
+
+    own = float(em.evaluate(load_scenario(SMALL).system, STATED.plan).time)
+    low, best, high = time(0.02), time(0.1), time(0.5)
+    assert own < best < min(low, high)
+
+
+@pytest.mark.parametrize("share", ["0", "1", "-0.1"])
+def test_a_share_that_leaves_one_side_nothing_is_refused(share):
+    with pytest.raises(InputError, match="collective_share"):
+        load_scenario(SMALL, {PATH: "divided-access", f"{PATH}.collective_share": share})
