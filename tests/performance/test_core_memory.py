@@ -35,6 +35,8 @@ def test_products_take_what_their_levels_are_used():
     in_core, shared = 4096.0 / 128.0 / 128.0, RATE / (np.sqrt(116736.0) / 2.0) / 5120.0
     np.testing.assert_allclose(CORE.product_slowdown(RATE, 1.0), 1.0 + in_core + shared, rtol=1e-12)
     np.testing.assert_allclose(CORE.product_slowdown(RATE, 400.0), 1.0, rtol=1e-6)
+    # docs/physics.md B4: (1 + 0.25^4 + 0.618^4)^(1/4)
+    np.testing.assert_allclose(CORE.product_slowdown(RATE, 4.0), 1.0355, rtol=1e-4)
 
 
 def test_attention_takes_what_its_levels_are_used():
@@ -53,6 +55,7 @@ def test_energy_is_that_of_registers_and_local_memory():
     # 0.25 B of registers in banks of 16 KiB, sqrt(2) x 0.125 pJ/B; 2 B / 256 of local memory, sqrt(28.5) x 0.125 pJ/B
     by_hand = 0.25 * np.sqrt(2.0) * 1.25e-13 + 2.0 / 256.0 * np.sqrt(28.5) * 1.25e-13
     np.testing.assert_allclose(CORE.operation_energy(SRAM), by_hand, rtol=1e-12)
+    np.testing.assert_allclose(by_hand, 0.049e-12, rtol=0.01)
 
 
 def test_the_closed_form_has_the_lowest_energy():
