@@ -29,16 +29,6 @@ def series_total(values: Series, powers: Series, step: Numeric = HOUR) -> Float[
     return jnp.asarray(step) * jnp.sum(jnp.asarray(values) * jnp.asarray(powers))
 
 
-def series_mean(values: Series, powers: Series) -> Float[Array, ""]:
-    """Price that a varying power pays in the mean, `<c> = sum_i c_i P_i / sum_i P_i` [definition].
-
-    A constant power pays the time average.
-
-    **Returns:** mean value, unit of `values`, such as [USD/J] or [kg/J].
-    """
-    return series_total(values, powers, 1.0) / jnp.sum(jnp.asarray(powers))
-
-
 def pause_price(held: Numeric, price: Numeric, running_power: Numeric, paused_power: Numeric) -> Float[Array, "..."]:
     """Price of energy above which an hour's pause pays, `p* = (c + p P_r) / (P_r - P_0)` [derivation: one hour later].
 

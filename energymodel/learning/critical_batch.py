@@ -1,7 +1,6 @@
 """How large may a batch be before part of its tokens is wasted?
 
-Shared arguments: `batch` B, `critical_batch` B_c (that of the whole run in `tokens_needed`, `tokens_effective` and
-`steps_needed`) and `effective_tokens` D_eff [token].
+Shared arguments: `batch` B, `critical_batch` B_c and `effective_tokens` D_eff [token].
 """
 
 import abc
@@ -59,7 +58,7 @@ class PowerCriticalBatch(AbstractCriticalBatch):
         return critical * beyond_tested(effective_tokens, self.tested_tokens, self.token_trend)
 
     def instantaneous(self, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
-        """See `instantaneous_coefficient`; independent of the loss. Exact for a sharpness of 1."""
+        """`B_c / (1 - xi)` [derivation: docs/physics.md B1], independent of the loss. Exact for a sharpness of 1."""
         return self.run_level(effective_tokens, loss) / (1.0 - self._exponent_at(effective_tokens))
 
     def run_penalty(self, batch: Numeric, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
@@ -140,7 +139,7 @@ def power_critical_batch(tokens: Numeric, coefficient: Numeric, exponent: Numeri
     """Critical batch of a run, `B_c = c D^xi` [Bergsma et al. 2025].
 
     Measured on 0.1 to 3 billion parameters and up to 1e11 tokens; independent of model size. Zhang et al. 2024 use the
-    same form for the batch of 20 % overhead: see `critical_batch_from_overhead`.
+    same form for the batch of 20 % overhead, a fifth of the critical batch.
 
     **Arguments:**
 
@@ -193,37 +192,6 @@ def rest_critical_batch(
     return jnp.asarray(critical_batch) * jnp.where(begun, share / spent, 1.0)
 
 
-def critical_batch_from_overhead(batch: Numeric, overhead: Numeric) -> Float[Array, "..."]:
-    """Critical batch from the batch with a stated overhead, `B_c = B / w` [derivation: `batch_penalty` = 1 + w].
-
-    Zhang et al. 2024 report the batch of 20 % overhead; the critical batch is five times that.
-
-    **Arguments:**
-
-    - `batch`: batch B of the stated overhead [token].
-    - `overhead`: w [1], above 0.
-
-    **Returns:** critical batch [token].
-    """
-    return jnp.asarray(batch) / overhead
-
-
-def instantaneous_coefficient(coefficient: Numeric, exponent: Numeric) -> Float[Array, "..."]:
-    """Coefficient of the local law, `c_inst = c_run / (1 - xi)` [derivation: docs/physics.md B1].
-
-    A constant batch B with local law `c_inst x^xi` costs `D = x + B x^(1-xi) / (c_inst (1-xi))`, which must equal
-    `x (1 + B / (c_run x^xi))`.
-
-    **Arguments:**
-
-    - `coefficient`: c_run of the run-level law [token].
-    - `exponent`: xi [1], below 1.
-
-    **Returns:** c_inst [token].
-    """
-    return jnp.asarray(coefficient) / (1.0 - jnp.asarray(exponent))
-
-
 def batch_penalty(batch: Numeric, critical_batch: Numeric) -> Float[Array, "..."]:
     """Tokens per effective token, `D / D_eff = 1 + B / B_c` [McCandlish et al. 2018, sec. 2.3].
 
@@ -257,7 +225,7 @@ def instantaneous_batch_penalty(
     """Tokens per effective token at a moment, `dD/dx = (1 + u)^(1/p - 1) (1 + (1 - xi) u)`, `u = (B / B_c)^p`.
 
     [derivation: derivative by x of `D = x (1 + u)^(1/p)` at constant B, with the run-level critical batch
-    B_c growing as x^xi]. At p = 1 it is `batch_penalty` with `B_c / (1 - xi)`, see `instantaneous_coefficient`.
+    B_c growing as x^xi]. At p = 1 it is `batch_penalty` with `B_c / (1 - xi)`, the coefficient of the local law.
 
     **Arguments:**
 
@@ -284,36 +252,6 @@ def beyond_tested(value: Numeric, tested: Numeric, trend: Numeric) -> Float[Arra
     """
     ratio = jnp.maximum(jnp.asarray(value) / tested, 1.0)
     return jnp.power(ratio, jnp.asarray(trend))
-
-
-def tokens_needed(effective_tokens: Numeric, batch: Numeric, critical_batch: Numeric) -> Float[Array, "..."]:
-    """Tokens needed for the progress of D_eff, `D = D_eff (1 + B / B_c)` [McCandlish et al. 2018, sec. 2.3].
-
-    **Returns:** tokens D [token].
-    """
-    return jnp.asarray(effective_tokens) * batch_penalty(batch, critical_batch)
-
-
-def tokens_effective(tokens: Numeric, batch: Numeric, critical_batch: Numeric) -> Float[Array, "..."]:
-    """Progress of D tokens, `D_eff = D / (1 + B / B_c)` [derivation: `tokens_needed` solved for D_eff].
-
-    Where B_c itself depends on D_eff the equation is implicit: `energymodel.learning.learning` solves it.
-
-    **Arguments:**
-
-    - `tokens`: D [token].
-
-    **Returns:** effective tokens [token].
-    """
-    return jnp.asarray(tokens) / batch_penalty(batch, critical_batch)
-
-
-def steps_needed(effective_tokens: Numeric, batch: Numeric, critical_batch: Numeric) -> Float[Array, "..."]:
-    """Optimizer steps, `S = D / B = D_eff (1/B + 1/B_c)` [McCandlish et al. 2018, sec. 2.3].
-
-    **Returns:** steps [1]. Never below `S_min = D_eff / B_c`, however large the batch.
-    """
-    return jnp.asarray(effective_tokens) * (1.0 / jnp.asarray(batch) + 1.0 / jnp.asarray(critical_batch))
 
 
 def per_token_progress(

@@ -64,10 +64,6 @@ class Dragonfly(AbstractTopology):
         """Groups in use, `g = n / (a p)` [1]."""
         return jnp.asarray(nodes) / (self.routers_per_group * self.hosts_per_router)
 
-    def diameter(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Three from router to router (local, global, local), plus the links of the two hosts [1]."""
-        return jnp.full_like(jnp.asarray(nodes), 3.0)
-
     def bisection_links(self, nodes: Numeric) -> Float[Array, "..."]:
         """Global links between the halves, `g^2 / 4 a h / (g - 1)`, which is `g^2 / 4` at full size [1].
 

@@ -45,10 +45,6 @@ class RailOnly(AbstractTopology):
         """Ports that the chips take on one of `G / blocks` rails, `blocks w / w_port` [1]."""
         return jnp.asarray(blocks) * lanes / self.port_lanes
 
-    def diameter(self, nodes: Numeric) -> Float[Array, "..."]:
-        """That of a rail [1]."""
-        return self.rail.diameter(nodes)
-
     def bisection_links(self, nodes: Numeric) -> Float[Array, "..."]:
         """Those of a rail [1]."""
         return self.rail.bisection_links(nodes)

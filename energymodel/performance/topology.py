@@ -19,22 +19,6 @@ UNLIMITED = 1e12  # nodes: more than any network has; infinity would make gradie
 TREE_SWITCHES = 5.0  # on the path through a fat tree of three tiers, whose latency is in that of a link
 
 
-def fat_tree_nodes(radix: Numeric) -> Float[Array, "..."]:
-    """Nodes of a full three-level fat tree of k-port switches, `n = k^3 / 4` [Al-Fares et al. 2008, sec. 3].
-
-    **Returns:** nodes [1].
-    """
-    return jnp.asarray(radix) ** 3 / 4.0
-
-
-def fat_tree_switches(radix: Numeric) -> Float[Array, "..."]:
-    """Switches of a full three-level fat tree of k-port switches, `5 k^2 / 4` [Al-Fares et al. 2008, sec. 3].
-
-    **Returns:** switches [1].
-    """
-    return 5.0 * jnp.asarray(radix) ** 2 / 4.0
-
-
 def tier_share(nodes: Numeric, capacity: Numeric) -> Float[Array, "..."]:
     """Part of the next tier that n nodes need if c do without, `min(max(n / c - 1, 0), 1)` [derivation below].
 
@@ -81,10 +65,6 @@ def path_latency(hop_latency: Numeric, switches: Numeric) -> Float[Array, "..."]
 
 class AbstractTopology(eqx.Module):
     """Shape of a network of `nodes` nodes."""
-
-    @abstractmethod
-    def diameter(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Hops between the most distant nodes [1]."""
 
     @abstractmethod
     def bisection_links(self, nodes: Numeric) -> Float[Array, "..."]:
@@ -146,10 +126,6 @@ class AbstractTopology(eqx.Module):
 class Ring(AbstractTopology):
     """Every node linked to two neighbors [Dally & Towles 2004, ch. 5]; exact for an even number of nodes."""
 
-    def diameter(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Half the ring, `n / 2` [1]."""
-        return jnp.asarray(nodes) / 2.0
-
     def bisection_links(self, nodes: Numeric) -> Float[Array, "..."]:
         """Two [1]."""
         return jnp.full_like(jnp.asarray(nodes), 2.0)
@@ -189,10 +165,6 @@ class Torus(AbstractTopology):
     def side(self, nodes: Numeric) -> Float[Array, "..."]:
         """Nodes along one dimension, `a = n^(1/d)` [1]."""
         return jnp.exp(jnp.log(jnp.asarray(nodes)) / self.dimensions)
-
-    def diameter(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Half the ring in each dimension, `d a / 2` [1]."""
-        return self.side(nodes) * self.dimensions / 2.0
 
     def bisection_links(self, nodes: Numeric) -> Float[Array, "..."]:
         """Two per ring that is cut, `2 n / a` [1]."""
@@ -283,15 +255,6 @@ class FatTree(AbstractTopology):
         """Switch chips on the way through a switch, and ports of chips per port [1]."""
         return chips_per_port(self.radix, self.port_lanes, self.switch_lanes)
 
-    def switches(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Switches of k ports, `n (2 L - 1) / k` with L links per node: `5 k^2 / 4` for a full tree [1]."""
-        return jnp.asarray(nodes) * (2.0 * self.links_per_node(nodes) - 1.0) / self.radix
-
-    def diameter(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Two within a switch, four through two tiers, six through three [1]."""
-        second, third = self.tiers(nodes)
-        return 2.0 + 2.0 * second + 2.0 * third
-
     def bisection_links(self, nodes: Numeric) -> Float[Array, "..."]:
         """One for every second node, `n / 2`; of a third tier `n / (2 o)` [1]."""
         _, third = self.tiers(nodes)
@@ -343,10 +306,6 @@ class FatTree(AbstractTopology):
 
 class FullyConnected(AbstractTopology):
     """Every node one switch away from every other, as over NVSwitch [NVIDIA 2022, H100 architecture]."""
-
-    def diameter(self, nodes: Numeric) -> Float[Array, "..."]:
-        """Two: to the switch and on [1]."""
-        return jnp.full_like(jnp.asarray(nodes), 2.0)
 
     def bisection_links(self, nodes: Numeric) -> Float[Array, "..."]:
         """One for every second node, `n / 2` [1]."""

@@ -90,16 +90,6 @@ def part_load_power(load: Numeric, fixed: Numeric, quadratic: Numeric) -> Float[
     return load**2 * quadratic + load * (1.0 - jnp.asarray(fixed) - quadratic) + fixed
 
 
-def optimal_chiller_load(fixed: Numeric, quadratic: Numeric) -> Float[Array, "..."]:
-    """Load of lowest work per heat, `x* = sqrt(c_0 / c_2)` [derivation: d(p / x) / dx = 0 with `part_load_power`].
-
-    Arguments as in `part_load_power`.
-
-    **Returns:** load [1]; above 1, full load is best.
-    """
-    return jnp.sqrt(jnp.asarray(fixed) / quadratic)
-
-
 def plant_load(heat: Numeric, capacity: Numeric) -> Float[Array, "..."]:
     """Load of all machines of a plant, `x = Q / Q_plant` [definition].
 

@@ -11,32 +11,11 @@ from energymodel.numerics import Numeric, Real, component, real
 from energymodel.physics.chiller import AbstractChiller, chiller_power, plant_load, plant_price
 from energymodel.physics.flow import controlled_flow, convection_resistance, mover_power
 from energymodel.physics.heat_rejection import AbstractHeatRejection, free_cooling_share
-from energymodel.physics.phase_change import coolant_flow, critical_heat_flux
+from energymodel.physics.phase_change import critical_heat_flux
 from energymodel.physics.weather import Hour, Weather
 
 UNLIMITED_HEAT_FLUX = 1e12
 """Stands for "no limit" [W/m^2] in `SinglePhaseLoop.heat_flux_capability`, so that gradients stay finite."""
-
-
-def power_usage_effectiveness(
-    distribution: Numeric, mover: Numeric, chilled_share: Numeric, performance: Numeric, miscellaneous: Numeric
-) -> Float[Array, "..."]:
-    """Facility power over IT power, `PUE = 1 + p_dist + p_move + f_chill / COP + p_misc` [ISO/IEC 30134-2:2016].
-
-    Fans inside servers belong to the IT power; do not count them twice.
-
-    **Arguments:**
-
-    - `distribution`: loss of transformers, UPS and cables over IT power, p_dist [1].
-    - `mover`: fans and pumps of the building over IT power, p_move [1].
-    - `chilled_share`: share of heat removed by the chiller, f_chill [1].
-    - `performance`: COP of the chiller [1].
-    - `miscellaneous`: lighting and other loads over IT power, p_misc [1].
-
-    **Returns:** PUE [1], at least 1.
-    """
-    chiller = chiller_power(chilled_share, performance)
-    return 1.0 + jnp.asarray(distribution) + mover + chiller + miscellaneous
 
 
 class AbstractCoolantLoop(eqx.Module):
@@ -151,10 +130,6 @@ class TwoPhaseLoop(AbstractCoolantLoop):
     def return_rise(self, supply_temperature: Numeric) -> Float[Array, "..."]:
         """What goes back to the outside, above supply [K]."""
         return jnp.asarray(self.water_rise)
-
-    def mass_flow(self, heat: Numeric) -> Float[Array, "..."]:
-        """Coolant that must flow [kg/s] for a heat [W]."""
-        return coolant_flow(heat, self.latent_heat, self.quality)
 
 
 class InletClass(eqx.Module):

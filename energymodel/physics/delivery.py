@@ -5,8 +5,6 @@ load) a_0, `proportional` (switching) a_1, `quadratic` (conduction) a_2 [1].
 """
 
 import abc
-import operator
-from functools import reduce
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -22,49 +20,6 @@ def regulator_loss(load: Numeric, fixed: Numeric, proportional: Numeric, quadrat
     """
     load = jnp.asarray(load)
     return load**2 * quadratic + load * proportional + fixed
-
-
-def regulator_efficiency(
-    load: Numeric, fixed: Numeric, proportional: Numeric, quadratic: Numeric
-) -> Float[Array, "..."]:
-    """Output over input, `eta = x / (x + a_0 + a_1 x + a_2 x^2)` [Rasmussen 2007].
-
-    Zero at zero load, where `regulator_loss` stays finite.
-
-    **Returns:** efficiency [1].
-    """
-    load = jnp.asarray(load)
-    drawn = load + regulator_loss(load, fixed, proportional, quadratic)
-    draws = drawn > 0
-    return jnp.where(draws, load, 0.0) / jnp.where(draws, drawn, 1.0)
-
-
-def optimal_load(fixed: Numeric, quadratic: Numeric) -> Float[Array, "..."]:
-    """Load of peak efficiency, `x* = sqrt(a_0 / a_2)` [derivation: d(a_0 / x + a_2 x) / dx = 0; docs/physics.md T8].
-
-    **Returns:** load over rated power [1]; above 1, full load is optimal.
-    """
-    return jnp.sqrt(jnp.asarray(fixed) / quadratic)
-
-
-def peak_efficiency(fixed: Numeric, proportional: Numeric, quadratic: Numeric) -> Float[Array, "..."]:
-    """Efficiency at `optimal_load`, `eta* = 1 / (1 + a_1 + 2 sqrt(a_0 a_2))` [derivation: docs/physics.md T8].
-
-    **Returns:** efficiency [1].
-    """
-    return 1.0 / (1.0 + jnp.asarray(proportional) + 2.0 * jnp.sqrt(jnp.asarray(fixed) * quadratic))
-
-
-def chain_efficiency(*stages: Numeric) -> Float[Array, "..."]:
-    """Efficiency of stages in series, `eta = prod_i eta_i` [definition].
-
-    **Arguments:**
-
-    - `stages`: efficiencies, from chip to grid, eta_i [1].
-
-    **Returns:** efficiency [1].
-    """
-    return reduce(operator.mul, map(jnp.asarray, stages))
 
 
 def distribution_loss(power: Numeric, voltage: Numeric, resistance: Numeric) -> Float[Array, "..."]:

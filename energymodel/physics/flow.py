@@ -1,7 +1,6 @@
 """What does moving the coolant cost and gain, and how much does the coolant warm up along a row?
 
-Shared arguments: `supply_temperature` T [K]; `flow` u over rated flow [1], above 0; `heat` Q of the row [W];
-`mass_flow` m' [kg/s], above 0; `specific_heat` c_p [J/(kg K)].
+Shared argument: `flow` u over rated flow [1], above 0.
 """
 
 import jax.numpy as jnp
@@ -81,30 +80,6 @@ def convection_resistance(base_resistance: Numeric, flow_resistance: Numeric, fl
     return jnp.exp(-CONVECTION_EXPONENT * jnp.log(jnp.asarray(flow))) * flow_resistance + base_resistance
 
 
-def optimal_flow(mover_coefficient: Numeric, penalty: Numeric, exponent: Numeric) -> Float[Array, "..."]:
-    """Flow that minimizes `a u^3 + b u^-n`: `u* = (n b / (3 a))^(1 / (3 + n))` [derivation: docs/physics.md T13].
-
-    **Arguments:**
-
-    - `mover_coefficient`: power of fan or pump at u = 1, a [W], above 0.
-    - `penalty`: power lost to higher temperature at u = 1, b [W], above 0.
-    - `exponent`: n [1]; 1 in the exact test, 0.8 for turbulent convection.
-
-    **Returns:** flow over rated [1].
-    """
-    n = jnp.asarray(exponent)
-    log_ratio = jnp.log(n) + jnp.log(jnp.asarray(penalty)) - jnp.log(3.0 * jnp.asarray(mover_coefficient))
-    return jnp.exp(log_ratio / (3.0 + n))
-
-
-def coolant_warming(heat: Numeric, mass_flow: Numeric, specific_heat: Numeric) -> Float[Array, "..."]:
-    """Rise of single-phase coolant from inlet to outlet, `dT = Q / (m' c_p)` [definition].
-
-    **Returns:** temperature difference [K].
-    """
-    return jnp.asarray(heat) / (jnp.asarray(mass_flow) * specific_heat)
-
-
 def row_coolant_temperature(supply_temperature: Numeric, position: Numeric, rise: Numeric) -> Float[Array, "..."]:
     """Coolant at a chip of a series row, `theta_i = theta_s + (i / n) dT` [derivation: docs/physics.md B6].
 
@@ -112,7 +87,7 @@ def row_coolant_temperature(supply_temperature: Numeric, position: Numeric, rise
 
     - `supply_temperature`: theta_s [K].
     - `position`: chips before this one over chips of the row, i / n [1], 0 to 1.
-    - `rise`: of the coolant along the row, dT [K], see `coolant_warming`.
+    - `rise`: of the coolant along the row, dT [K].
 
     **Returns:** temperature [K]; the hottest, at `position` 1, is the one to constrain.
     """

@@ -13,9 +13,6 @@ from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, implicit_root
 
-LARGE_RESISTANCE = 1e12
-"""Stands for "no limit" [K/W], so that gradients stay finite."""
-
 _SMALL_GAIN = 1e-30
 
 
@@ -78,30 +75,6 @@ def transient_temperature(
     return steady + (initial_temperature - steady) * decay
 
 
-def power_step_limit(heat_capacity: Numeric, maximum_slope: Numeric) -> Float[Array, "..."]:
-    """Largest step of power within a ramp limit, `dP = C_th R_max` [derivation: docs/physics.md A2.6].
-
-    The slope is largest right after a step from a steady state: `dP / C_th`.
-
-    **Arguments:**
-
-    - `maximum_slope`: R_max [K/s].
-
-    **Returns:** power step [W].
-    """
-    return jnp.asarray(heat_capacity) * maximum_slope
-
-
-def thermal_power_limit(
-    maximum_temperature: Numeric, coolant_temperature: Numeric, thermal_resistance: Numeric
-) -> Float[Array, "..."]:
-    """Power at the temperature limit, `P = (theta_max - theta_c) / R_th` [derivation: docs/physics.md A2.6].
-
-    **Returns:** power [W].
-    """
-    return (jnp.asarray(maximum_temperature) - coolant_temperature) / thermal_resistance
-
-
 def hot_spot_temperature(
     temperature: Numeric, excess_power: Numeric, hot_spot_resistance: Numeric
 ) -> Float[Array, "..."]:
@@ -142,8 +115,7 @@ def leakage_temperature(
     """Stable root of `theta = theta_c + R_th (P_0 + P_l exp(b (theta - theta_0)))` [derivation: docs/physics.md B6].
 
     The stable root lies between the coolant temperature and that of unit loop gain, `theta_0 - ln(R_th P_l b) / b`.
-    Beyond the runaway limit there is no root, and that upper end is returned; compare `thermal_resistance` with
-    `runaway_resistance`.
+    Beyond the runaway limit there is no root, and that upper end is returned.
 
     **Returns:** temperature [K].
     """
@@ -168,28 +140,3 @@ def leakage_temperature(
     return implicit_root(
         excess, coolant_temperature, upper, (base, leak, coolant, resistance, sensitivity, reference, upper)
     )
-
-
-def runaway_resistance(
-    base_power: Numeric,
-    leakage_power: Numeric,
-    coolant_temperature: Numeric,
-    temperature_sensitivity: Numeric,
-    reference_temperature: Numeric,
-) -> Float[Array, "..."]:
-    """Largest resistance with a stable temperature, `R_crit = max_theta (theta - theta_c) / P(theta)`.
-
-    `P = P_0 + P_l exp(b (theta - theta_0))`; the maximum is where the loop gain is 1, so that
-    `R_crit = 1 / (b P_l) exp(b (theta_0 - theta))`, with `y = b (theta - theta_c) - 1` from
-    `y e^y = (P_0 / P_l) exp(b (theta_0 - theta_c) - 1)` [derivation: docs/physics.md B6].
-
-    **Returns:** resistance [K/W]; `LARGE_RESISTANCE` without leakage or sensitivity.
-    """
-    leak, sensitivity = jnp.asarray(leakage_power), jnp.asarray(temperature_sensitivity)
-    feedback = leak * sensitivity > _SMALL_GAIN
-    leak, sensitivity = jnp.where(feedback, leak, 1.0), jnp.where(feedback, sensitivity, 1.0)
-    warm = jnp.where(feedback, sensitivity * (jnp.asarray(reference_temperature) - coolant_temperature), 0.0)
-    ratio = jnp.where(feedback, base_power / leak, 0.0) * jnp.exp(warm - 1.0)
-    # The Lambert function is at most ln(1 + ratio).
-    y = implicit_root(lambda y, ratio: y * jnp.exp(y) - ratio, 0.0, jnp.log(1.0 + ratio), ratio)
-    return jnp.where(feedback, jnp.exp(warm - 1.0 - y) / (sensitivity * leak), LARGE_RESISTANCE)

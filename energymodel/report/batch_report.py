@@ -47,7 +47,12 @@ def batch_lines(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOutcome
     spread = f" (90 % interval {_percent(low)} to {_percent(high)})" if moved else ""
     begun = f" after {format_quantity(seen, 'token')} seen" if seen > 0.0 else ""
     amount = format_quantity(batch, "token")
-    lines = [f"A batch of {amount} takes {_percent(wasted)} more tokens than a small one{begun}{spread}."]
+    learned, unused = (seen + tokens) / (1.0 + math.exp(wasted)), np.asarray(math.nan)
+    whole, last = (format_quantity(float(of(learned, unused)), "token") for of in (law.run_level, law.instantaneous))
+    lines = [
+        f"A batch of {amount} takes {_percent(wasted)} more tokens than a small one{begun}{spread}. The critical "
+        f"batch, which wastes about half of its tokens, is {whole} over the run and {last} at its end."
+    ]
     beyond = [
         f"{what} of {format_quantity(value, 'token')} {'is' if what == 'the batch' else 'are'} "
         f"{value / tested:.3g} times the largest tested ({format_quantity(tested, 'token')})"

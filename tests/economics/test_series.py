@@ -3,7 +3,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from energymodel.economics.series import HOUR, pause_price, series_mean, series_total
+from energymodel.economics.series import HOUR, pause_price, series_total
 from gradients import check_grads
 
 steps = st.lists(st.floats(0.0, 10.0), min_size=4, max_size=4)
@@ -21,13 +21,6 @@ def test_halves_of_a_step_cost_as_much_as_the_step(values, powers):
     np.testing.assert_allclose(halves, series_total(values, powers, 3.0), rtol=1e-12, atol=1e-12)
 
 
-def test_running_when_energy_is_cheap_costs_less_than_the_time_average():
-    price = jnp.asarray([1.0, 2.0, 3.0, 4.0])
-    even, early = jnp.full(4, 1.25), jnp.asarray([2.0, 1.5, 1.0, 0.5])
-    np.testing.assert_allclose(series_mean(price, even), jnp.mean(price), rtol=1e-14)
-    assert series_mean(price, early) < jnp.mean(price)
-
-
 def test_at_the_pause_price_a_pause_neither_saves_nor_costs():
     held, price, running, paused = 3.0, 0.2, 11.0, 2.0
     now = pause_price(held, price, running, paused)
@@ -43,5 +36,4 @@ def test_at_the_pause_price_a_pause_neither_saves_nor_costs():
 def test_series_gradient():
     values, powers = jnp.asarray([1.0, 3.0, 2.0, 5.0]), jnp.asarray([2.0, 2.0, 4.0, 1.0])
     check_grads(series_total, (values, powers), order=1, modes=("fwd", "rev"))
-    check_grads(series_mean, (values, powers), order=1, modes=("fwd", "rev"))
     check_grads(pause_price, (3.0, 0.2, 11.0, 2.0), order=1, modes=("fwd", "rev"))

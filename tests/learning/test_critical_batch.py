@@ -11,18 +11,13 @@ from energymodel.learning.critical_batch import (
     KaplanCriticalBatch,
     PowerCriticalBatch,
     batch_penalty,
-    critical_batch_from_overhead,
     exponential_training_time,
-    instantaneous_coefficient,
     kaplan_critical_batch,
     per_token_progress,
     power_critical_batch,
     progress_rate,
     rest_critical_batch,
     sharp_batch_penalty,
-    steps_needed,
-    tokens_effective,
-    tokens_needed,
 )
 from energymodel.numerics import as_real
 from gradients import check_grads
@@ -53,23 +48,8 @@ def test_penalties_of_known_runs(batch, tokens, penalty):
 def test_the_two_measured_laws_agree_as_printed():
     # docs/physics.md B1: 14 to 17 % after the conversion of Zhang's 20 % criterion
     for tokens in (3e11, 1.4e12, 1.56e13):
-        zhang = critical_batch_from_overhead(512 * 22.91 * (tokens / 1e6) ** 0.47, 0.2)
+        zhang = 512 * 22.91 * (tokens / 1e6) ** 0.47 / 0.2
         assert 0.13 < zhang / BERGSMA.run_level(tokens, 2.0) - 1 < 0.18
-
-
-def test_small_batches_waste_nothing():
-    np.testing.assert_allclose(tokens_needed(1e12, 1e-6, 4e7), 1e12, rtol=1e-12)
-
-
-@few
-@given(batch=batches, critical=batches, effective=st.floats(1e9, 1e14))
-def test_mccandlish_hyperbola(batch, critical, effective):
-    steps, tokens = steps_needed(effective, batch, critical), tokens_needed(effective, batch, critical)
-    product = (steps / (effective / critical) - 1.0) * (tokens / effective - 1.0)
-    # The excess of tokens loses digits when the batch is small.
-    np.testing.assert_allclose(product, 1.0, rtol=1e-13 * (2 + batch / critical + critical / batch))
-    np.testing.assert_allclose(steps * batch, tokens, rtol=1e-13)
-    np.testing.assert_allclose(tokens_effective(tokens, batch, critical), effective, rtol=1e-13)
 
 
 @few
@@ -79,8 +59,7 @@ def test_instantaneous_law_integrates_to_the_run_level(exponent, batch):
     law = PowerCriticalBatch(*map(as_real, (96.5, exponent)))
     end = 1e12
     integral = end + batch / law.instantaneous(end, 2.0) * end / (1 - exponent)
-    np.testing.assert_allclose(tokens_needed(end, batch, law.run_level(end, 2.0)), integral, rtol=1e-12)
-    np.testing.assert_allclose(instantaneous_coefficient(96.5, 0.0), 96.5, rtol=1e-14)
+    np.testing.assert_allclose(end * batch_penalty(batch, law.run_level(end, 2.0)), integral, rtol=1e-12)
 
 
 def test_kaplan_depends_on_loss_alone():
@@ -111,14 +90,9 @@ def test_time_is_linear_in_small_improvements():
 def test_gradients():
     logs = (15.0, 17.0)
     check_grads(lambda b, c: batch_penalty(jnp.exp(b), jnp.exp(c)), logs, order=1)
-    check_grads(lambda b, c: jnp.log(tokens_needed(1.0, jnp.exp(b), jnp.exp(c))), logs, order=1)
-    check_grads(lambda b, c: jnp.log(tokens_effective(1.0, jnp.exp(b), jnp.exp(c))), logs, order=1)
-    check_grads(lambda b, c: jnp.log(steps_needed(1.0, jnp.exp(b), jnp.exp(c))), logs, order=1)
     check_grads(lambda b, c, m: jnp.log(per_token_progress(jnp.exp(b), 2.0, jnp.exp(c), m)), (*logs, 0.8), order=1)
     check_grads(lambda d, c, xi: jnp.log(power_critical_batch(jnp.exp(d), c, xi)), (1.0, 96.0, 0.46), order=1)
     check_grads(lambda loss, m: jnp.log(kaplan_critical_batch(loss, 2.0, m)), (2.0, 4.8), order=1)
-    check_grads(instantaneous_coefficient, (2.0, 0.46), order=1)
-    check_grads(critical_batch_from_overhead, (2.0, 0.2), order=1)
     check_grads(progress_rate, (2.0, 0.2), order=1)
     check_grads(exponential_training_time, (10.0, 5.0, 1.8, 2.0, 3.0), order=1)
 

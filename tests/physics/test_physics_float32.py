@@ -17,7 +17,7 @@ from energymodel.physics.heat_rejection import EvaporativeAir
 from energymodel.physics.leakage import Leakage
 from energymodel.physics.limits import landauer_operation_energy, landauer_source_energy
 from energymodel.physics.switching import clock_at_power_cap
-from energymodel.physics.thermal import leakage_temperature, runaway_resistance
+from energymodel.physics.thermal import leakage_temperature
 from energymodel.physics.voltage import VoltageCurve
 from energymodel.physics.weather import Weather
 
@@ -49,8 +49,7 @@ def chain(system, cap):
     leak = leakage(chip.curve(clock), temperature)
     power = chip(clock) + leak - gate.saved_power(leak, 40e-6, 100e-6)
     wall = regulator.input_power(power + line.loss(power))
-    limit = runaway_resistance(chip(clock), leakage.power, 300.0, sensitivity, reference)
-    return wall + cooling.demand(wall, 298.15).power + 1e-5 * cooling.heat_flux_limit() + 100 * limit
+    return wall + cooling.demand(wall, 298.15).power + 1e-5 * cooling.heat_flux_limit()
 
 
 @pytest.mark.slow

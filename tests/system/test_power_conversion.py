@@ -6,7 +6,7 @@ import pytest
 
 import energymodel as em
 from cli.shell import run
-from energymodel.physics.delivery import Regulator, optimal_load
+from energymodel.physics.delivery import Regulator
 from energymodel.system.evaluate import evaluate_once
 
 SMALL = "test-1b-h100"
@@ -57,7 +57,7 @@ def test_the_best_rating_of_a_supply_has_the_best_load():
     )
     energy, time = found.outcome.energy, found.outcome.time * found.plan.chips
     load = (energy.total - energy.cooling - energy.other - energy.delivery_loss) / time
-    best = float(optimal_load(supply.fixed_loss, supply.quadratic_loss))
+    best = np.sqrt(float(supply.fixed_loss) / float(supply.quadratic_loss))  # of highest efficiency
     np.testing.assert_allclose(load / found.found[SUPPLY], best, rtol=0.02)  # the wires to it lose a little
 
 

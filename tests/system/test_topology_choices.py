@@ -69,8 +69,9 @@ def test_one_switch_per_rail_needs_no_links_between_switches():
     with jax.enable_x64(True):
         np.testing.assert_allclose(rails.links_price(512.0), 4.0 * PORT)  # 64 nodes of 8 chips
         np.testing.assert_allclose(rails.network_nodes(512.0), 64.0)
-        assert float(FatTree().switches(16384.0)) == 1280.0
-        assert float(RailOnly().rail.switches(2048.0) * 8.0) == 768.0  # two tiers: 64 + 32 of each rail
+        assert float(FatTree().switch_ports(16384.0) * 16384.0 / FatTree().radix) == 1280.0
+        rail = RailOnly().rail
+        assert float(rail.switch_ports(2048.0) * 2048.0 / rail.radix * 8.0) == 768.0  # two tiers: 64 + 32 of each rail
 
 
 def test_traffic_across_rails_passes_the_network_within_the_node():
