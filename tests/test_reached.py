@@ -20,15 +20,6 @@ LATER: dict[str, str] = {
     "allocation.devices.device_groups": "unlike devices in one job",
     "allocation.devices.least_energy_split": "unlike devices in one job",
     "allocation.devices.least_time_split": "unlike devices in one job",
-    "allocation.site.SiteChoice": "power of a site",
-    "allocation.site.SiteLoad": "power of a site",
-    "allocation.site.SitePower": "power of a site",
-    "allocation.site.SiteSplit": "power of a site",
-    "allocation.site.least_power": "power of a site",
-    "allocation.site.most_throughput": "power of a site",
-    "allocation.site.site_load": "power of a site",
-    "allocation.site.site_power": "power of a site",
-    "allocation.site.throughput": "power of a site",
 }
 """What no command reaches yet, by `package.module.name`, and the question that is to reach it."""
 

@@ -9,15 +9,18 @@ from energymodel.allocation.devices import DeviceGroups, WorkSplit, device_group
 from energymodel.allocation.pipeline import PipelineLoad, layers_per_stage, pipeline_load
 from energymodel.allocation.pipeline_clocks import StageClocks, stage_clocks
 from energymodel.allocation.site import SiteLoad, SiteSplit, least_power, most_throughput, site_load
+from energymodel.allocation.site_power import DividedPower, divide_site_power
 
 __all__ = [
     "DeviceGroups",
+    "DividedPower",
     "PipelineLoad",
     "SiteLoad",
     "SiteSplit",
     "StageClocks",
     "WorkSplit",
     "device_groups",
+    "divide_site_power",
     "layers_per_stage",
     "least_energy_split",
     "least_power",

@@ -24,6 +24,7 @@ from energymodel.cli import (
     predict_command,
     presets_command,
     sensitivity_command,
+    site_power_command,
     stage_clocks_command,
     sweep_command,
     timeline_command,
@@ -71,6 +72,7 @@ app.command("compare")(compare_command.command)
 app.command("frontier")(frontier_command.command)
 app.command("limits")(limits_command.command)
 app.command("documents")(documents_command.command)
+app.command("site-power")(site_power_command.command)
 app.command("stage-clocks")(stage_clocks_command.command)
 app.command("timeline")(timeline_command.command)
 app.add_typer(presets_command.app, name="presets")

@@ -1,0 +1,44 @@
+"""`energymodel site-power`: how is the power of a site best divided over compute, memory, links and cooling?"""
+
+from typing import Annotated
+
+import typer
+
+from energymodel.cli import shell
+
+Limits = Annotated[
+    list[str] | None,
+    typer.Option("--power", metavar="POWER", help='A limit of the whole site, such as "25 MW". May be repeated.'),
+]
+
+
+@shell.guarded
+def command(
+    scenario: shell.ScenarioName,
+    power: Limits = None,
+    cluster: shell.Cluster = None,
+    changes: shell.Changes = None,
+    as_json: shell.AsJson = False,
+    plot: shell.Plot = None,
+    output: shell.Output = None,
+) -> None:
+    """Divide a site's power over compute, memory, links, host and cooling for the most tokens per second."""
+    shell.check_output(output)
+    shell.check_output(plot, shell.PICTURES)
+    with shell.Progress() as progress:
+        progress("loading JAX ...")
+        with shell.interruptible():
+            from energymodel.allocation.site_power import divide_site_power
+            from energymodel.report import site_power_report
+        given = shell.read_scenario(scenario, changes, cluster)
+        progress("dividing the power ...")
+        divided = divide_site_power(given, power or ())
+    shell.deliver(
+        {"scenario": {"name": given.name, **given.tables}, **site_power_report.site_power_json(divided)},
+        site_power_report.site_power_report(given, divided),
+        as_json=as_json,
+        output=output,
+        rows=lambda: site_power_report.site_power_csv(divided),
+        plot=plot,
+        figure=lambda kind: site_power_report.site_power_figure(divided, kind),
+    )
