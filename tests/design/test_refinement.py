@@ -137,7 +137,7 @@ def test_many_knots_are_searched_by_the_first_order_method_to_the_same_optimum(b
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ("plan.clock@0..1", "only plan.batch follows the progress"),
+        ("plan.chips@0..1", "only plan.batch and plan.clock follow the progress"),
         ("plan.batch@0..1:one", "give the knots as @0..1:8"),
         ("plan.batch@0..1:1", "1 make no schedule"),
         ("plan.batch@0..1:9999", "Give 2 to 512"),

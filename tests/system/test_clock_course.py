@@ -76,6 +76,7 @@ def test_a_rise_over_a_share_of_the_progress_is_a_schedule():
     assert risen.steps > outcome("plan.batch=1 Mi token").steps
 
 
+@pytest.mark.slow
 def test_a_schedule_of_the_batch_may_have_clocks_that_it_likes_better():
     asked = {"fix": ["plan.coolant_temperature"], "tolerance": 0.0}
     found = optimize(load_scenario(SMALL), vary=["plan.batch@0..1:4", "plan.clock@0..1:4"], **asked)
