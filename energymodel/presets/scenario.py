@@ -43,6 +43,7 @@ class Scenario:
 
     `provenance` maps the dotted path of each number to its unit, kind, source and distribution; it is not part
     of what is differentiated. `tables` is the fully resolved scenario, which gives the same scenario when read.
+    `changes` were laid over the preset or file that `name` names, and `cluster` was, if any.
     """
 
     name: str
@@ -53,6 +54,8 @@ class Scenario:
     uncertainty: Mapping[str, str]
     provenance: Mapping[str, Provenance]
     tables: Mapping[str, Any]
+    changes: tuple[tuple[str, str], ...] = ()
+    cluster: str = ""
 
     def with_question(
         self,
@@ -105,14 +108,16 @@ def load_scenario(
     pairs = list(changes.items() if isinstance(changes, Mapping) else map(_split, changes))
     tables = with_bases(tables, name)
     layers = [_layer(path, value) for path, value in pairs]
+    laid = {"changes": tuple((path, str(value)) for path, value in pairs), "cluster": str(cluster or "")}
     if cluster is None:
-        return _build(name, lay(tables, *layers))
+        return dataclasses.replace(_build(name, lay(tables, *layers)), **laid)
     parts = cluster_parts(cluster)
     title = parts.pop("title")
     tables = lay(lay(tables, parts), *layers)
     if not any(path.startswith(SHARDING_PATHS) for path, _ in pairs):
         tables = lay(tables, sharding_it_runs(tables, cluster))
-    return _build(name, {**tables, "title": f"{title_of(tables, name)} ({title})"})
+    built = _build(name, {**tables, "title": f"{title_of(tables, name)} ({title})"})
+    return dataclasses.replace(built, **laid)
 
 
 def _split(change: str) -> tuple[str, str]:

@@ -360,8 +360,10 @@ def evaluate_command(optimum: Optimum) -> str:
         clocks = float(optimum.plan.clock) * np.asarray(course.clock_shares)
         values = {name: value for name, value in values.items() if not name.startswith("plan.clock_course")}
         values |= {"plan.clock": f"[{', '.join(repr(float(clock)) for clock in clocks)}]"}
-    options = [f"--set {quoted(name, value)}" for name, value in values.items()]
-    return " ".join([f"energymodel evaluate {optimum.scenario.name}", *options])
+    given = {path: value for path, value in optimum.scenario.changes if not path.startswith("optimize.")}
+    options = [f"--set {quoted(name, value)}" for name, value in {**given, **values}.items()]
+    cluster = [f"--cluster {optimum.scenario.cluster}"] if optimum.scenario.cluster else []
+    return " ".join([f"energymodel evaluate {optimum.scenario.name}", *cluster, *options])
 
 
 def exact(field: Field) -> str:

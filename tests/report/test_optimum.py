@@ -77,6 +77,21 @@ def test_the_command_gives_the_found_plan():
     assert plan_fields(again.plan) == plan_fields(optimum().plan)
 
 
+def test_the_command_keeps_the_changes_of_the_scenario():
+    given = em.load_scenario("test-1b-h100", ["system.market=france", "plan.power_cap=600 W", "plan.clock=0.9"])
+    found = dataclasses.replace(given.plan, clock=np.asarray(0.8))
+    words = shlex.split(evaluate_command(dataclasses.replace(optimum(), scenario=given, plan=found)))
+    again = em.load_scenario(words[2], [word for word in words[3:] if word != "--set"])
+    assert plan_fields(again.plan) == plan_fields(found)
+    assert again.system.market.carbon == given.system.market.carbon
+
+
+def test_the_command_keeps_the_cluster():
+    given = em.load_scenario("test-1b-h100", cluster="llm-foundry-a100")
+    words = shlex.split(evaluate_command(dataclasses.replace(optimum(), scenario=given, plan=given.plan)))
+    assert words[3:5] == ["--cluster", "llm-foundry-a100"]
+
+
 def test_failure_is_one_line_with_limit_and_nearest_value():
     line = failure_line(infeasible())
     assert "\n" not in line
