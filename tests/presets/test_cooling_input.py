@@ -22,7 +22,7 @@ COOLING = "system.facility.cooling"
         ([f"{COOLING}.weather=texas"], 'Unknown preset "texas" among weather. Did you mean "texas-weather"'),
         ([f"{COOLING}.inlet=a2"], 'Unknown preset "a2" among inlets'),
         ([f"{COOLING}.rejection.approach=-3 K"], "negative"),
-        ([f"{COOLING}.rejection.effectiveness=0.5"], 'effectiveness is a quantity of EvaporativeAir'),
+        ([f"{COOLING}.rejection.effectiveness=0.5"], "effectiveness is a quantity of EvaporativeAir"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(changes, message):
