@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Array
 
 from energymodel.allocation.site import SiteLoad, SiteSplit, least_power, most_throughput, site_load
 from energymodel.compilation import Compiled
@@ -72,13 +71,5 @@ def _divided(load: SiteLoad, limit: float) -> DividedPower:
     return DividedPower(limit, split)
 
 
-def _fastest(load: SiteLoad, limit: Array) -> SiteSplit:
-    return most_throughput(load, limit)
-
-
-def _thriftiest(load: SiteLoad, tokens_per_second: Array) -> SiteSplit:
-    return least_power(load, tokens_per_second)
-
-
-_most_throughput = Compiled(_fastest, once=True)
-_least_power = Compiled(_thriftiest, once=True)
+_most_throughput = Compiled(most_throughput, once=True)
+_least_power = Compiled(least_power, once=True)

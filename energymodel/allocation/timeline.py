@@ -129,7 +129,8 @@ class _TimesOfStep(NamedTuple):
 @Compiled
 def _times_of_step(system: TrainingSystem, plan: TrainingPlan) -> _TimesOfStep:
     system, plan = as_designed(system, plan)
-    batch = jnp.ravel(plan.batch)[-1]
+    batch, *clock = (values[-1] for values in plan.course)
+    plan = plan.at_clock(*clock)
     work, stages = step.step_work(system, plan, batch), rank_stages(system, plan)
     if isinstance(plan.power, StagePower):
         passes = step.settle_stages(system, plan, plan.power, work).passes

@@ -20,8 +20,7 @@ def command(
     output: shell.Output = None,
 ) -> None:
     """Time, energy and money to the same loss against batch, and the best batch for each with its interval."""
-    shell.check_output(output)
-    shell.check_output(plot, shell.PICTURES)
+    shell.check_outputs(output, plot)
     with shell.Progress() as progress:
         progress("loading JAX ...")
         with shell.interruptible():
@@ -30,7 +29,7 @@ def command(
         given = shell.read_scenario(scenario, changes, cluster)
         progress("evaluating the batches ...")
         curve = batch_curve(given, points)
-    tree = {"scenario": {"name": given.name, **given.tables}, **batch_curve_report.batch_curve_json(curve)}
+    tree = {"scenario": given.named_tables, **batch_curve_report.batch_curve_json(curve)}
     shell.deliver(
         tree,
         batch_curve_report.batch_curve_report(curve),

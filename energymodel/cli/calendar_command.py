@@ -64,8 +64,7 @@ def command(
     output: shell.Output = None,
 ) -> None:
     """Start, power and pauses hour by hour at the lowest money or carbon, beside the best constant power."""
-    shell.check_output(output)
-    shell.check_output(plot, shell.PICTURES)
+    shell.check_outputs(output, plot)
     with shell.Progress() as progress:
         progress("loading JAX ...")
         with shell.interruptible():
@@ -87,7 +86,7 @@ def command(
             carbon_price=carbon_price,
             progress=progress,
         )
-    tree = {"scenario": {"name": given.name, **given.tables}, **calendar_report.calendar_json(found)}
+    tree = {"scenario": given.named_tables, **calendar_report.calendar_json(found)}
     shell.deliver(
         tree,
         calendar_report.calendar_report(found),

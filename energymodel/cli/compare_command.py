@@ -46,8 +46,7 @@ def command(
     output: shell.Output = None,
 ) -> int:
     """Optimize each combination of accelerators, number formats, networks and chips, and list them, the best first."""
-    shell.check_output(output)
-    shell.check_output(plot, shell.PICTURES)
+    shell.check_outputs(output, plot)
     if not (accelerator or precision or network or topology or chips):
         raise InputError(
             "compare: nothing to compare. Give --accelerator, --precision, --network, --topology or --chips, each "

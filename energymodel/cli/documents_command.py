@@ -23,5 +23,5 @@ def command(
 
         with jax.enable_x64(True):
             found = statements(given, outcome, document_symbols(given.system, given.plan, outcome))
-    tree = {"scenario": {"name": given.name, **given.tables}, "statements": documents_json(found)}
+    tree = {"scenario": given.named_tables, "statements": documents_json(found)}
     shell.deliver(tree, documents_report(found), as_json=as_json, output=output)

@@ -34,8 +34,7 @@ def command(
     plot: shell.Plot = None,
 ) -> int:
     """Evaluate a training run: loss, time, energy, power, temperature, money and carbon."""
-    shell.check_output(output)
-    shell.check_output(plot, shell.PICTURES)
+    shell.check_outputs(output, plot)
     if not trajectory and (points is not None or plot is not None):
         raise InputError("--points and --plot are of a run over time: add --trajectory.")
     with shell.Progress() as progress:

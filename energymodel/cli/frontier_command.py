@@ -25,8 +25,7 @@ def command(
     output: shell.Output = None,
 ) -> None:
     """Best plans from today's energy of an operation toward the Landauer limit, and what binds at each step."""
-    shell.check_output(output)
-    shell.check_output(plot, shell.PICTURES)
+    shell.check_outputs(output, plot)
     with shell.Progress(lines=True) as progress:
         progress("loading the design search ...")
         with shell.interruptible():

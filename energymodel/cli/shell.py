@@ -219,6 +219,12 @@ def _scenario_of_run(path: Path) -> Mapping[str, Any]:
     return {"name": path.stem, **scenario}
 
 
+def check_outputs(output: Path | None, plot: Path | None) -> None:
+    """Check before the work that its tables and its figure can be written."""
+    check_output(output)
+    check_output(plot, PICTURES)
+
+
 def check_output(path: Path | None, extensions: Sequence[str] = EXTENSIONS) -> None:
     """Check before the work that its result can be written, also that figures can be drawn.
 

@@ -23,8 +23,7 @@ def command(
     output: shell.Output = None,
 ) -> None:
     """Divide a site's power over compute, memory, links, host and cooling for the most tokens per second."""
-    shell.check_output(output)
-    shell.check_output(plot, shell.PICTURES)
+    shell.check_outputs(output, plot)
     with shell.Progress() as progress:
         progress("loading JAX ...")
         with shell.interruptible():
@@ -34,7 +33,7 @@ def command(
         progress("dividing the power ...")
         divided = divide_site_power(given, power or ())
     shell.deliver(
-        {"scenario": {"name": given.name, **given.tables}, **site_power_report.site_power_json(divided)},
+        {"scenario": given.named_tables, "site_power": site_power_report.site_power_rows(divided)},
         site_power_report.site_power_report(given, divided),
         as_json=as_json,
         output=output,

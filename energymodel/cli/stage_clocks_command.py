@@ -35,8 +35,7 @@ def command(
     output: shell.Output = None,
 ) -> None:
     """Find the clocks of a pipeline's ranks with the least energy, for several step times (Perseus)."""
-    shell.check_output(output)
-    shell.check_output(plot, shell.PICTURES)
+    shell.check_outputs(output, plot)
     with shell.Progress() as progress:
         progress("loading JAX ...")
         with shell.interruptible():
@@ -51,7 +50,7 @@ def command(
         progress("searching the clocks ...")
         longer = parse_number(slowdown, "1", "slowdown")
         front = stage_front(given.system, given.plan, per=cast(Per, per), points=points, slowdown=longer)
-    tree = {"scenario": {"name": given.name, **given.tables}, **stage_clocks_report.stage_clocks_json(front)}
+    tree = {"scenario": given.named_tables, **stage_clocks_report.stage_clocks_json(front)}
     report = stage_clocks_report.stage_clocks_report(front, given.system.accelerator)
     shell.deliver(
         tree,

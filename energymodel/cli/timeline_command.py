@@ -13,8 +13,7 @@ def command(
     output: shell.Output = None,
 ) -> None:
     """Simulate the pipeline of a step pass by pass: who works, who waits, what `evaluate` says of it."""
-    shell.check_output(output)
-    shell.check_output(plot, shell.PICTURES)
+    shell.check_outputs(output, plot)
     with shell.Progress() as progress:
         progress("loading JAX ...")
         with shell.interruptible():
@@ -23,7 +22,7 @@ def command(
         given = shell.read_scenario(scenario, changes, cluster)
         progress("simulating the step ...")
         timeline = step_timeline(given.system, given.plan)
-    tree = {"scenario": {"name": given.name, **given.tables}, **timeline_report.timeline_json(timeline)}
+    tree = {"scenario": given.named_tables, **timeline_report.timeline_json(timeline)}
     shell.deliver(
         tree,
         timeline_report.timeline_report(timeline),

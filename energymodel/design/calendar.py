@@ -20,6 +20,8 @@ from energymodel.design.calendar_program import (
     HourlyProblem,
     Schedule,
     best_schedule,
+    bought_power,
+    metered_peaks,
     relaxed_schedule,
 )
 from energymodel.design.calendar_terms import EFFICIENCY, OBJECTIVES, Terms, notes_of, terms_of
@@ -267,12 +269,8 @@ def run_of(
     held, demand, block = levels.money_held * time, 0.0, terms.contract
     bought = None
     if owned and hours.price is not None:
-        above = power if block is None else np.maximum(power - block.power * occupied, 0.0)
-        taken = np.where(hours.price < 0.0, power, above) if block else power
-        bought = _total(hours.price, taken)
-        for month in np.unique(hours.month):
-            of_month = hours.month == month
-            demand += terms.demand_charge * HOUR * float(np.max(power[of_month]) * np.sum(occupied[of_month]))
+        bought = _total(hours.price, bought_power(hours.price, power, block, occupied))
+        demand = terms.demand_charge * HOUR * metered_peaks(hours.month, power, occupied)
     lost = schedule.restarts * part.stop_time * float(levels.rate[-1])
     contracted = block.price * block.power * time if block else 0.0
     money = held + contracted + demand + bought if bought is not None else None if owned else held

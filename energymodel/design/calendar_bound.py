@@ -7,7 +7,7 @@ of a start, with any end and any pauses [Boyd & Vandenberghe 2004, ch. 5].
 import numpy as np
 from scipy.ndimage import minimum_filter1d
 
-from energymodel.design.calendar_program import HourlyProblem, Schedule
+from energymodel.design.calendar_program import HourlyProblem, Schedule, bought_power, metered_peaks
 from energymodel.economics.series import HOUR
 
 TOKEN_PRICES = np.geomspace(0.1, 10.0, 91)
@@ -21,13 +21,9 @@ def hour_costs(problem: HourlyProblem, powers: np.ndarray) -> np.ndarray:
     """
     costs, contract = problem.costs, problem.contract
     market, use = costs.market[:, None], costs.use[:, None]
-    of_energy = use * powers
-    if contract:
-        bought = np.where(market < 0.0, powers, np.maximum(powers - contract.power, 0.0))
-        of_energy = of_energy + market * bought + costs.contract * contract.power
-    else:
-        of_energy = of_energy + market * powers
-    return HOUR * (of_energy + costs.peak * powers + costs.held)
+    of_energy = use * powers + market * bought_power(market, powers, contract)
+    contracted = costs.contract * contract.power if contract else 0.0
+    return HOUR * (of_energy + costs.peak * powers + costs.held + contracted)
 
 
 def start_bounds(problem: HourlyProblem, deadline: int, starts: np.ndarray) -> np.ndarray:
@@ -75,18 +71,10 @@ def schedule_cost(problem: HourlyProblem, schedule: Schedule) -> float:
     """What a schedule costs at the prices of a problem, which need not be those that it was made for."""
     costs, contract, occupied = problem.costs, problem.contract, schedule.occupied
     power = schedule.power
-    total = float(np.sum(costs.use * power) + costs.held * np.sum(occupied))
-    if contract:
-        above = np.maximum(power - contract.power * occupied, 0.0)
-        bought = np.where(costs.market < 0.0, power, above)
-        total += float(np.sum(costs.market * bought) + costs.contract * contract.power * np.sum(occupied))
-    else:
-        total += float(np.sum(costs.market * power))
-    if costs.peak > 0.0:
-        for month in np.unique(problem.month):
-            of_month = problem.month == month
-            total += costs.peak * float(np.max(power[of_month]) * np.sum(occupied[of_month]))
-    return HOUR * total
+    of_energy = costs.use * power + costs.market * bought_power(costs.market, power, contract, occupied)
+    of_time = costs.held + (costs.contract * contract.power if contract else 0.0)
+    peaks = costs.peak * metered_peaks(problem.month, power, occupied)
+    return HOUR * float(np.sum(of_energy) + of_time * np.sum(occupied) + peaks)
 
 
 def best_constant(

@@ -35,6 +35,24 @@ class Contract(NamedTuple):
     price: float
 
 
+def bought_power(
+    market: np.ndarray, power: np.ndarray, contract: Contract | None, occupied: np.ndarray | float = 1.0
+) -> np.ndarray:
+    """Power bought at the price of the hour [W]: what exceeds the contract, and all of it where the price is negative.
+
+    `occupied` is the share of each hour that belongs to the run.
+    """
+    if contract is None:
+        return power
+    return np.where(market < 0.0, power, np.maximum(power - contract.power * occupied, 0.0))
+
+
+def metered_peaks(month: np.ndarray, power: np.ndarray, occupied: np.ndarray) -> float:
+    """Sum over months of the highest power, each for the time of the run in it [W h]."""
+    months = (month == one for one in np.unique(month))
+    return sum((float(np.max(power[one]) * np.sum(occupied[one])) for one in months), 0.0)
+
+
 class HourlyCosts(NamedTuple):
     """What a calendar minimizes, in any one unit u.
 

@@ -263,7 +263,7 @@ def _check_plain(scenario: Scenario) -> None:
     **Raises:** `InputError` that names it.
     """
     question, plan = scenario.optimize, scenario.plan
-    clocks = np.size(plan.clock_course.clock_shares) if isinstance(plan.clock_course, ClockCourse) else 1
+    clocks = np.size(plan.clocks)
     for path, what, own in ("plan.batch", "batch", plan.knots), ("plan.clock", "clock", clocks):
         if own > 1:
             raise InputError(

@@ -208,8 +208,9 @@ def _in_rest(path: str) -> str:
 
 def _state(scenario: Scenario, measured: MeasuredRun) -> dict[str, float]:
     """What was measured, in SI."""
-    if scenario.plan.knots != 1:
-        raise InputError("plan.batch: a run with a batch schedule cannot be planned anew; give one constant batch.")
+    if not scenario.plan.is_steady:
+        path = "plan.batch" if scenario.plan.knots > 1 else "plan.clock"
+        raise InputError(f"{path}: a run in which it changes with progress cannot be planned anew. Give one number.")
     state = {}
     for name, given in measured._asdict().items():
         if given is None:

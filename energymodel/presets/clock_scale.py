@@ -12,7 +12,7 @@ import numpy as np
 from energymodel.errors import InputError
 from energymodel.presets.files import is_quantity
 from energymodel.system.accelerator import Accelerator
-from energymodel.system.plan import ClockCourse, TrainingPlan
+from energymodel.system.plan import TrainingPlan
 from energymodel.units import convert, parse_quantity
 
 CLOCK = "plan.clock"
@@ -101,15 +101,12 @@ def check_clock(accelerator: Accelerator, plan: TrainingPlan) -> None:
 
     **Raises:** `InputError` for a clock outside it, and for a course with another number of knots than the batch.
     """
-    clocks = np.array([float(plan.clock)])
-    if isinstance(plan.clock_course, ClockCourse):
-        count = np.size(plan.clock_course.clock_shares)
-        if plan.knots > 1 and count not in (1, plan.knots):
-            raise InputError(
-                f"{CLOCK}: it has {count} knots, and plan.batch {plan.knots}. Give both the same number, or one of "
-                "them a single value."
-            )
-        clocks = clocks * np.ravel(np.asarray(plan.clock_course.clock_shares, np.float64))
+    clocks = np.asarray(plan.clocks, np.float64)
+    if plan.knots > 1 and len(clocks) not in (1, plan.knots):
+        raise InputError(
+            f"{CLOCK}: it has {len(clocks)} knots, and plan.batch {plan.knots}. Give both the same number, or one of "
+            "them a single value."
+        )
     scale = ClockScale.of(accelerator)
     for clock in clocks:
         if not scale.minimum * (1.0 - ROUNDING_ERROR) <= clock <= 1.0 + ROUNDING_ERROR:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from energymodel.errors import InputError, suggest
 from energymodel.presets.bases import read_scenario_tables, with_bases
@@ -14,6 +15,7 @@ from energymodel.presets.batch_warmup import batch_knots
 from energymodel.presets.clock_scale import CLOCK, REFERENCE_CLOCK, ClockScale, is_frequency
 from energymodel.presets.cluster_parts import cluster_parts, sharding_it_runs
 from energymodel.presets.components import Provenance, build, expand_presets, in_si
+from energymodel.presets.files import is_quantity
 from energymodel.presets.layers import lay, nested, title_of
 from energymodel.presets.question import Limits, Minimize, Question, Ranges, parse_question
 from energymodel.presets.ranges import check_numbers
@@ -74,6 +76,11 @@ class Scenario:
         section = {"minimize": minimize, "limits": limits, "vary": vary, "fix": fix, "tolerance": tolerance}
         return _asking(self, section)
 
+    @property
+    def named_tables(self) -> dict[str, Any]:
+        """Name and tables; `load_scenario` makes the same scenario of them."""
+        return {"name": self.name, **self.tables}
+
     def check(self) -> None:
         """Check system and plan as when they are read from a file.
 
@@ -108,16 +115,17 @@ def load_scenario(
     pairs = list(changes.items() if isinstance(changes, Mapping) else map(_split, changes))
     tables = with_bases(tables, name)
     layers = [_layer(path, value) for path, value in pairs]
-    laid = {"changes": tuple((path, str(value)) for path, value in pairs), "cluster": str(cluster or "")}
     if cluster is None:
-        return dataclasses.replace(_build(name, lay(tables, *layers)), **laid)
-    parts = cluster_parts(cluster)
-    title = parts.pop("title")
-    tables = lay(lay(tables, parts), *layers)
-    if not any(path.startswith(SHARDING_PATHS) for path, _ in pairs):
-        tables = lay(tables, sharding_it_runs(tables, cluster))
-    built = _build(name, {**tables, "title": f"{title_of(tables, name)} ({title})"})
-    return dataclasses.replace(built, **laid)
+        tables = lay(tables, *layers)
+    else:
+        parts = cluster_parts(cluster)
+        title = parts.pop("title")
+        tables = lay(lay(tables, parts), *layers)
+        if not any(path.startswith(SHARDING_PATHS) for path, _ in pairs):
+            tables = lay(tables, sharding_it_runs(tables, cluster))
+        tables = {**tables, "title": f"{title_of(tables, name)} ({title})"}
+    changed = tuple(text for path, value in pairs for text in _texts(path, value))
+    return dataclasses.replace(_build(name, tables), changes=changed, cluster=str(cluster or ""))
 
 
 def _split(change: str) -> tuple[str, str]:
@@ -125,6 +133,17 @@ def _split(change: str) -> tuple[str, str]:
     if not separator or not path.strip() or not value.strip():
         raise InputError(f'"{change}" is not PATH=VALUE. Write for example plan.clock=0.8 or "system.market=france".')
     return path.strip(), value.strip()
+
+
+def _texts(path: str, value: Any) -> list[tuple[str, str]]:
+    """A change as `PATH` and `VALUE` texts, of a table one for each of its numbers."""
+    if is_quantity(value):
+        return [(path, f"{value['value']} {value['unit']}")]
+    if isinstance(value, Mapping):
+        return [text for key, part in value.items() for text in _texts(f"{path}.{key}", part)]
+    if np.ndim(value) > 0:
+        return [(path, f"[{', '.join(str(part) for part in value)}]")]
+    return [(path, str(value))]
 
 
 def _layer(path: str, value: Any) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from energymodel.codesign.architecture import FLATNESS, Architecture
 from energymodel.performance.workload import Transformer
+from energymodel.report.command_text import command_of
 from energymodel.report.json_tree import outcome_json, plan_json
-from energymodel.report.plan_report import exact, plan_changes, quoted
 from energymodel.system.outputs import parse_objective
 from energymodel.system.plan import TokenBudget, TrainingPlan
 from energymodel.units import format_quantity
@@ -85,17 +85,15 @@ def _plan(found: Architecture) -> TrainingPlan:
 def evaluate_shape(found: Architecture) -> str:
     """The command that evaluates the shape with its plan."""
     own, best = found.scenario.system.workload, found.system.workload
-    options = [f"--set system.workload.{name}={_number(best, name):.17g}" for name in _changed(own, best)]
-    changes = plan_changes(found.scenario.plan, _plan(found))
-    options += [f"--set {quoted(name, exact(field))}" for name, field in changes.items()]
-    return f"To evaluate this shape: energymodel evaluate {found.scenario.name} {' '.join(options)}"
+    chosen = {f"system.workload.{name}": f"{_number(best, name):.17g}" for name in _changed(own, best)}
+    return f"To evaluate this shape: {command_of(found.scenario, _plan(found), chosen)}"
 
 
 def architecture_json(found: Architecture) -> dict[str, Any]:
     """The shape, its plan and outcome, and what other shapes cost."""
     own, best = found.scenario.system.workload, found.system.workload
     return {
-        "scenario": {"name": found.scenario.name, **found.scenario.tables},
+        "scenario": found.scenario.named_tables,
         "minimize": found.minimize,
         "value": found.value,
         "own_value": found.own_value,

@@ -123,7 +123,7 @@ def front_json(front: Front, spread: OutcomeSpread | None = None) -> Tree:
     knee = front.points[front.knee].values if spread else {}
     intervals = {name: _ends(spread, name, value) for name, value in knee.items()} if spread else {}
     return {
-        "scenario": {"name": front.scenario.name, **front.scenario.tables},
+        "scenario": front.scenario.named_tables,
         "minimize": list(front.minimize),
         "units": dict(front.units),
         "result": front.result,

@@ -8,10 +8,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import equinox as eqx
+import numpy as np
+from numpy.typing import ArrayLike
 
 from energymodel.design.result import Optimum
 from energymodel.presets.scenario import Scenario
-from energymodel.report.fields import outcome_fields, plan_fields, plan_key, total
+from energymodel.report.fields import outcome_fields, plan_key, total
 from energymodel.report.intervals import interval_of
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import ParallelLayout, TrainingPlan
@@ -26,7 +28,7 @@ def run_json(
 ) -> Tree:
     """`{"scenario", "plan", "outcome", "intervals"}`; the scenario gives the same run when read back."""
     return {
-        "scenario": {"name": scenario.name, **scenario.tables},
+        "scenario": scenario.named_tables,
         "plan": plan_json(plan, scenario),
         "outcome": outcome_json(outcome),
         **({"intervals": intervals_json(spread)} if spread else {}),
@@ -68,19 +70,28 @@ def outcome_json(outcome: TrainingOutcome) -> Tree:
 
 
 def plan_json(plan: TrainingPlan, scenario: Scenario) -> Tree:
-    """Plan in SI with the unit in each key, its clock also as a frequency; a batch schedule is a list."""
-    batch = [field.value for field in plan_fields(plan) if field.name.split("[")[0] == "plan.batch"]
+    """Plan in SI with the unit in each key, its clock also as a frequency; what follows progress is a list."""
+    clocks = np.asarray(plan.clocks, np.float64)
     return {
         "chips": float(plan.chips),
-        "batch_tokens": batch[0] if len(batch) == 1 else batch,
+        "batch_tokens": _one_or_list(plan.batch),
         "goal": _numbers(plan.goal),
-        "clock": float(plan.clock),
-        "clock_hz": float(plan.clock) * float(scenario.system.accelerator.reference_clock),
+        "clock": _one_or_list(clocks),
+        "clock_hz": _one_or_list(clocks * float(scenario.system.accelerator.reference_clock)),
+        "waiting_clock": float(plan.waiting_clock),
         "power_cap_w": float(plan.power_cap),
+        "stage_power_caps_w": _numbers(plan.power),
         "coolant_temperature_k": float(plan.coolant_temperature),
         "power_floor": float(plan.power_floor),
+        "trained_share": float(plan.trained_share),
+        "spares": float(plan.spares),
         "layout": layout_json(plan.layout),
     }
+
+
+def _one_or_list(given: ArrayLike) -> float | list[float]:
+    values = np.ravel(np.asarray(given, np.float64)).tolist()
+    return values[0] if len(values) == 1 else values
 
 
 def layout_json(layout: ParallelLayout) -> Tree:

@@ -1,7 +1,6 @@
 """How does a person read the best plan: what changed, what it saves, what holds it back?"""
 
 import math
-from collections.abc import Mapping
 
 import numpy as np
 from rich.console import Group, RenderableType
@@ -13,6 +12,7 @@ from energymodel.design.result import OBEYS_LIMITS_ASKED, Conflict, NearTie, Opt
 from energymodel.design.training_run import TrainingRun
 from energymodel.presets.scenario import Scenario
 from energymodel.report.batch_report import batch_lines
+from energymodel.report.command_text import command_of, exact
 from energymodel.report.fields import Field, outcome_fields, plan_fields, show, shown_outcomes, total
 from energymodel.report.intervals import ends, half_of_change, interval_of, like, percent, rounded, with_interval
 from energymodel.report.saving_report import risk_lines, saving_table
@@ -20,7 +20,7 @@ from energymodel.report.tables import PRIOR_MARK, data_parallel, given_priors, p
 from energymodel.system.facility import NO_LIMIT
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import objective_value
-from energymodel.system.plan import ClockCourse, TrainingPlan
+from energymodel.system.plan import TrainingPlan
 from energymodel.uncertainty.first_order import SavingAtRisk
 from energymodel.uncertainty.outcome_spread import DEVIATIONS, LEVEL, deviation
 from energymodel.units import format_quantity
@@ -341,37 +341,7 @@ def conflict_text(conflict: Conflict) -> str:
     return f"{conflict.limit}: asked {asked}, nearest feasible {nearest}."
 
 
-def plan_changes(own: TrainingPlan, found: TrainingPlan) -> Mapping[str, Field]:
-    """Numbers of the found plan that differ from the scenario's own."""
-    before = {field.name: field.value for field in plan_fields(own)}
-    return {field.name: field for field in plan_fields(found) if before.get(field.name) != field.value}
-
-
 def evaluate_command(optimum: Optimum) -> str:
     """The command that evaluates the found plan."""
-    changes = plan_changes(optimum.scenario.plan, optimum.plan)
-    chosen = {path: found for path, (_, found) in _chosen_of_system(optimum).items()}
-    values = {name: exact(field) for name, field in {**chosen, **changes}.items()}
-    if optimum.plan.knots > 1:
-        batch = [exact(field) for field in plan_fields(optimum.plan) if field.name.startswith(f"{_BATCH}[")]
-        values = {name: value for name, value in values.items() if not name.startswith(_BATCH)}
-        values |= {_BATCH: f"[{', '.join(batch)}]"}
-    if isinstance(course := optimum.plan.clock_course, ClockCourse):
-        clocks = float(optimum.plan.clock) * np.asarray(course.clock_shares)
-        values = {name: value for name, value in values.items() if not name.startswith("plan.clock_course")}
-        values |= {"plan.clock": f"[{', '.join(repr(float(clock)) for clock in clocks)}]"}
-    given = {path: value for path, value in optimum.scenario.changes if not path.startswith("optimize.")}
-    options = [f"--set {quoted(name, value)}" for name, value in {**given, **values}.items()]
-    cluster = [f"--cluster {optimum.scenario.cluster}"] if optimum.scenario.cluster else []
-    return " ".join([f"energymodel evaluate {optimum.scenario.name}", *cluster, *options])
-
-
-def exact(field: Field) -> str:
-    """A number with all digits and its unit, as `--set` reads it."""
-    number = repr(field.value).removesuffix(".0")
-    return number if field.unit == "1" else f"{number} {field.unit}"
-
-
-def quoted(name: str, value: str) -> str:
-    """A change as a shell reads it."""
-    return f'"{name}={value}"' if " " in value else f"{name}={value}"
+    chosen = {path: exact(found) for path, (_, found) in _chosen_of_system(optimum).items()}
+    return command_of(optimum.scenario, optimum.plan, chosen)

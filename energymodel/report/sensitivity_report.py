@@ -268,7 +268,7 @@ def sensitivity_json(found: Sensitivity) -> dict[str, Any]:
     """
     shares = {name: found.shares(name) for name in found.values}
     return {
-        "scenario": {"name": found.scenario.name, **found.scenario.tables},
+        "scenario": found.scenario.named_tables,
         "optimum": found.optimum is not None,
         "result": found.result,
         "message": found.message,

@@ -1,7 +1,6 @@
 """How is the division of a site's power shown: as a table, as rows, as a figure?"""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from rich.console import Group, RenderableType
@@ -80,11 +79,6 @@ def site_power_rows(divided: Sequence[DividedPower]) -> list[dict[str, float]]:
         }
         for one in divided
     ]
-
-
-def site_power_json(divided: Sequence[DividedPower]) -> dict[str, Any]:
-    """The rows as JSON."""
-    return {"site_power": site_power_rows(divided)}
 
 
 def site_power_csv(divided: Sequence[DividedPower]) -> str:

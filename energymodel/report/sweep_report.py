@@ -112,7 +112,7 @@ def _shown_value(axis: Axis, value: Any) -> str:
 def sweep_json(scenario: Scenario, swept: SweepResult, asked: Mapping[str, Any]) -> Tree:
     """Axes, what was asked, points that were kept with all outputs; `asked` repeats the run."""
     return {
-        "scenario": {"name": scenario.name, **scenario.tables},
+        "scenario": scenario.named_tables,
         **asked,
         "axes": [{"name": axis.name, "unit": axis.unit, "values": axis.labels_or_values()} for axis in swept.axes],
         "order": [axis.name for axis in swept.grid.axes],

@@ -102,7 +102,7 @@ def _percent(share: float) -> str:
 def samples_json(scenario: Scenario, found: MonteCarlo, asked: Mapping[str, Any]) -> Tree:
     """Everything in SI; `asked` repeats the run. What is undefined is null."""
     return {
-        "scenario": {"name": scenario.name, **scenario.tables},
+        "scenario": scenario.named_tables,
         **asked,
         "samples": found.samples,
         "index_samples": found.index_samples,

@@ -62,7 +62,7 @@ def scenario_axis(scenario: Scenario, path: str, values: Any, minimize: str = "e
     if not isinstance(component, eqx.Module) or not path.startswith("system."):
         raise InputError(f'axis: unknown path "{path}". {suggest(path, [*scenario.provenance, LAYOUT])}')
     names = [part.strip() for part in values.split(",")] if isinstance(values, str) else list(values)
-    tables = {"name": scenario.name, **scenario.tables}
+    tables = scenario.named_tables
     return Axis.choice(path, {name: follow(load_scenario(tables, {path: name}), path) for name in names})
 
 

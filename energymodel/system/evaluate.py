@@ -50,7 +50,7 @@ def evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
     system, plan = as_designed(system, plan)
     check_formats(system.accelerator, vars(plan.layout), "plan.layout")
     parameters = parameters_in_loss(system)
-    if plan.course is None:
+    if plan.is_steady:
         batch = jnp.reshape(plan.batch, ())
         learned = _learned(learning_of(system, plan), plan, parameters, batch)
         worst = training_step(system, plan, batch)
@@ -208,28 +208,28 @@ def _idle_power(system: TrainingSystem, plan: TrainingPlan, step: Step) -> ChipP
 def _along_schedule(system: TrainingSystem, plan: TrainingPlan, parameters: Real) -> tuple[LearningResult, RunTotals]:
     """Learning result and totals of a run whose batch or clock changes with progress."""
     learning, goal = learning_of(system, plan), plan.goal
-    knots, clocks = (jnp.log(values) for values in plan.course or ())
+    knots, *clocks = (jnp.log(values) for values in plan.course)
     if isinstance(goal, TokenBudget):
         effective = schedule_effective_tokens(goal.tokens, knots, learning, parameters)
     else:
         effective = learning.effective_tokens(parameters, _target(goal).loss)
 
-    def rates(batch: Real, clock: Real) -> RunTotals:
-        return run_rates(system, plan.at_clock(clock), batch)
+    def rates(batch: Real, *clock: Real) -> RunTotals:
+        return run_rates(system, plan.at_clock(*clock), batch)
 
-    run, tokens = quadrature_over_progress(rates, effective, knots, learning, parameters, clocks)
+    run, tokens = quadrature_over_progress(rates, effective, knots, learning, parameters, *clocks)
     return LearningResult(tokens, effective, learning.loss(parameters, effective)), run
 
 
 def _worst_step(system: TrainingSystem, plan: TrainingPlan) -> tuple[Step, PowerOverTime, TemperatureOverTime]:
     """Largest value of each quantity over the knots of the schedule; of lowest temperatures the lowest."""
 
-    def at(batch: Real, clock: Real) -> tuple[Step, PowerOverTime, TemperatureOverTime]:
-        now = plan.at_clock(clock)
+    def at(batch: Real, *clock: Real) -> tuple[Step, PowerOverTime, TemperatureOverTime]:
+        now = plan.at_clock(*clock)
         step = training_step(system, now, batch)
         return step, power_over_time(system, now, step), temperature_over_time(system, now, step)
 
-    found = jax.vmap(at)(*(plan.course or ()))
+    found = jax.vmap(at)(*plan.course)
     step, swings, warmth = jax.tree.map(lambda values: jnp.max(values, axis=0), found)
     lowest = {name: jnp.min(getattr(found[2], name)) for name in ("trough", "writing", "first")}
     return step, swings, warmth._replace(**lowest)

@@ -165,15 +165,26 @@ class TrainingPlan(eqx.Module):
         return int(np.prod(jnp.shape(self.batch)))
 
     @property
-    def course(self) -> tuple[Float[Array, " n"], Float[Array, " n"]] | None:
-        """Batch [token] and clock [1] at knots equally spaced in progress; none if both stay what they are."""
-        course = self.clock_course if isinstance(self.clock_course, ClockCourse) else None
-        if course is None and self.knots == 1:
-            return None
-        shares = 1.0 if course is None else jnp.asarray(course.clock_shares)
-        batches, clocks = jnp.broadcast_arrays(jnp.reshape(self.batch, (-1,)), self.clock * shares)
-        return batches, clocks
+    def is_steady(self) -> bool:
+        """Whether batch and clock stay what they are from the beginning of the run to its end."""
+        return self.knots == 1 and not isinstance(self.clock_course, ClockCourse)
 
-    def at_clock(self, clock: Numeric) -> "TrainingPlan":
-        """The plan at a moment of the run, at which its clock is this one [1]."""
+    @property
+    def clocks(self) -> Float[Array | np.ndarray, " knots"]:
+        """Clocks at knots equally spaced in progress [1]; one if it is steady."""
+        course = self.clock_course
+        return self.clock * (course.clock_shares if isinstance(course, ClockCourse) else np.ones(1))
+
+    @property
+    def course(self) -> tuple[Float[Array, " knots"], ...]:
+        """What follows progress, at equally spaced knots: the batch [token] and, in a `ClockCourse`, the clock [1]."""
+        batches = jnp.ravel(jnp.asarray(self.batch))
+        if not isinstance(self.clock_course, ClockCourse):
+            return (batches,)
+        return tuple(jnp.broadcast_arrays(batches, jnp.asarray(self.clocks)))
+
+    def at_clock(self, clock: Numeric | None = None) -> "TrainingPlan":
+        """The plan at a moment of the run, at which its clock is this one [1]; itself if its clock is steady."""
+        if clock is None:
+            return self
         return dataclasses.replace(self, clock=clock, clock_course=SteadyClock())

@@ -79,9 +79,8 @@ def _trajectory(system: TrainingSystem, plan: TrainingPlan, shares: Times) -> tu
     system, plan = as_designed(system, plan)
     learning, parameters = learning_of(system, plan), parameters_in_loss(system)
     end = learning.effective_tokens(parameters, outcome.loss)
-    knots, clocks = (jnp.log(values) for values in plan.course or (jnp.ravel(plan.batch), jnp.ravel(plan.clock)))
-
-    first = run_rates(system, plan.at_clock(jnp.exp(clocks[0])), jnp.exp(knots[0]))
+    knots, *clocks = (jnp.log(values) for values in plan.course)
+    first = run_rates(system, plan.at_clock(*(jnp.exp(values[0]) for values in clocks)), jnp.exp(knots[0]))
 
     def batch(x: Scalar) -> Scalar:
         return batch_at(x / end, knots)
@@ -89,8 +88,8 @@ def _trajectory(system: TrainingSystem, plan: TrainingPlan, shares: Times) -> tu
     def rates(size: Scalar, x: Scalar) -> tuple[Scalar, Scalar]:
         """Tokens per second of calendar time [token/s], and power [W]."""
         found = first
-        if plan.course is not None:
-            found = run_rates(system, plan.at_clock(batch_at(x / end, clocks)), size)
+        if not plan.is_steady:
+            found = run_rates(system, plan.at_clock(*(batch_at(x / end, values) for values in clocks)), size)
         return 1.0 / found.time, found.energy.total / found.time
 
     # Before the first share of the progress the batch is that of the first knot.

@@ -161,7 +161,9 @@ def test_the_market_alone_needs_no_file():
     assert "only the weather varies" in found["notes"][0]
 
 
-def test_a_schedule_of_batches_is_refused():
-    scenario = load_scenario(SMALL, {"plan.batch": ["0.5 M tokens", "1 M tokens"]})
-    with pytest.raises(InputError, match="a calendar needs one batch"):
+@pytest.mark.parametrize("path", ["plan.batch", "plan.clock"])
+def test_what_changes_with_progress_is_refused(path):
+    values = {"plan.batch": ["0.5 M tokens", "1 M tokens"], "plan.clock": [1.0, 0.8]}
+    scenario = load_scenario(SMALL, {path: values[path]})
+    with pytest.raises(InputError, match=f"{path}: a calendar needs one value"):
         levels_of(scenario)

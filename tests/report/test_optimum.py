@@ -9,8 +9,10 @@ import pytest
 from rich.console import Console, RenderableType
 
 import energymodel as em
+from energymodel.presets.scenario import load_scenario
+from energymodel.report.command_text import command_of
 from energymodel.report.fields import plan_fields
-from energymodel.report.json_tree import csv_row, dumps, optimum_json
+from energymodel.report.json_tree import csv_row, dumps, optimum_json, plan_json
 from energymodel.report.plan_report import (
     evaluate_command,
     failure_line,
@@ -124,3 +126,13 @@ def test_csv_of_a_search():
     columns = dict(zip(header.split(","), row.split(","), strict=True))
     assert columns["multipliers.time.elasticity"] == "0.25"
     assert float(columns["baseline.time_s"]) == pytest.approx(float(np.asarray(optimum().baseline.time)))
+
+
+def test_a_changed_table_becomes_options_one_by_one():
+    price = {"life": {"value": 4.0, "unit": "year", "source": "our books"}, "utilization": 0.7}
+    scenario = load_scenario("test-1b-h100", {"system.market.price": price, "plan.clock": [1.0, 0.8]})
+    words = command_of(scenario, scenario.plan, {})
+    assert '--set "system.market.price.life=4.0 year" --set system.market.price.utilization=0.7' in words
+    again = load_scenario("test-1b-h100", [word for word in shlex.split(words)[3:] if word != "--set"])
+    assert float(again.system.market.price.life) == float(scenario.system.market.price.life)
+    assert plan_json(again.plan, again)["clock"] == [1.0, 0.8]
