@@ -18,6 +18,7 @@ SOURCE = re.compile(r"\[(definition|derivation[:,\s][^\]]+|[^\]]*\b(1[6-9]|20)\d
 NO_FORMULAS = {
     "energymodel.performance.pipeline_orders",  # lists of operations
     "energymodel.performance.pipeline_simulator",  # runs them
+    "energymodel.system.fleet",  # joins whole runs
     "energymodel.system.formats",  # reads what a person writes
     "energymodel.system.pipeline_rules",  # refuses plans of a person
     "energymodel.system.lifetime",  # evaluates a whole life

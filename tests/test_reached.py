@@ -14,13 +14,7 @@ COMMANDS = ("energymodel.cli", "energymodel.sources")
 FITTED = {"experiments/17_kernels/collectives.py": "presets/nodes: scale_up and collectives"}
 """Experiments whose findings are constants of presets: the laws that they fit count as reached."""
 
-LATER: dict[str, str] = {
-    "allocation.devices.DeviceGroups": "unlike devices in one job",
-    "allocation.devices.WorkSplit": "unlike devices in one job",
-    "allocation.devices.device_groups": "unlike devices in one job",
-    "allocation.devices.least_energy_split": "unlike devices in one job",
-    "allocation.devices.least_time_split": "unlike devices in one job",
-}
+LATER: dict[str, str] = {}
 """What no command reaches yet, by `package.module.name`, and the question that is to reach it."""
 
 

@@ -17,6 +17,7 @@ from energymodel.cli import (
     design_chip_command,
     documents_command,
     evaluate_command,
+    fleet_command,
     frontier_command,
     limits_command,
     optimize_command,
@@ -69,6 +70,7 @@ app.command("calibrate")(calibrate_command.command)
 app.command("calendar")(calendar_command.command)
 app.command("batch")(batch_command.command)
 app.command("compare")(compare_command.command)
+app.command("fleet")(fleet_command.command)
 app.command("frontier")(frontier_command.command)
 app.command("limits")(limits_command.command)
 app.command("documents")(documents_command.command)

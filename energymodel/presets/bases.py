@@ -8,7 +8,8 @@ from energymodel.presets.files import names, read_preset, read_toml
 from energymodel.presets.layers import lay
 from energymodel.presets.renamed import current_names
 
-SECTIONS = ("title", "base", "note", "abstract", "system", "plan", "optimize", "uncertainty", "calibration")
+FLEET = "fleet"
+SECTIONS = ("title", "base", "note", "abstract", "system", "plan", "optimize", "uncertainty", "calibration", FLEET)
 
 
 def read_scenario_tables(source: str | Path) -> tuple[str, dict[str, Any]]:

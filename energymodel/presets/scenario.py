@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from energymodel.errors import InputError, suggest
-from energymodel.presets.bases import read_scenario_tables, with_bases
+from energymodel.presets.bases import FLEET, read_scenario_tables, with_bases
 from energymodel.presets.batch_warmup import batch_knots
 from energymodel.presets.clock_scale import CLOCK, REFERENCE_CLOCK, ClockScale, is_frequency
 from energymodel.presets.cluster_parts import cluster_parts, sharding_it_runs
@@ -114,6 +114,8 @@ def load_scenario(
         name, tables = read_scenario_tables(source)
     pairs = list(changes.items() if isinstance(changes, Mapping) else map(_split, changes))
     tables = with_bases(tables, name)
+    if FLEET in tables:
+        raise InputError(f"{name}: its devices are unlike ([{FLEET}]). Use `energymodel fleet`, or `load_fleet`.")
     layers = [_layer(path, value) for path, value in pairs]
     if cluster is None:
         tables = lay(tables, *layers)

@@ -49,21 +49,31 @@ def evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
         check_pipeline(system, plan)
     system, plan = as_designed(system, plan)
     check_formats(system.accelerator, vars(plan.layout), "plan.layout")
-    parameters = parameters_in_loss(system)
     if plan.is_steady:
         batch = jnp.reshape(plan.batch, ())
-        learned = _learned(learning_of(system, plan), plan, parameters, batch)
-        worst = training_step(system, plan, batch)
-        swings, warmth = power_over_time(system, plan, worst), temperature_over_time(system, plan, worst)
-        run = jax.tree.map(lambda rate: rate * learned.tokens, _per_token(system, plan, batch, worst, swings))
-    else:
-        learned, run = _along_schedule(system, plan, parameters)
-        worst, swings, warmth = _worst_step(system, plan)
-    return _outcome(system, plan, run, worst, swings, warmth, learned)
+        return outcome_of_step(system, plan, batch, training_step(system, plan, batch))
+    learned, run = _along_schedule(system, plan, parameters_in_loss(system))
+    return _outcome(system, plan, run, *_worst_step(system, plan), learned)
 
 
 evaluate_once = Compiled(evaluate)
 """`evaluate` for a single call from the host: compiled, with its trace cached between processes."""
+
+
+def outcome_of_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric, step: Step) -> TrainingOutcome:
+    """Outcome of a run that repeats one step from its beginning to its end [definition].
+
+    **Arguments:**
+
+    - `system`, `plan`: as designed (`system.designed`), the batch and the clock steady.
+    - `batch`: of the step [token].
+
+    **Returns:** `TrainingOutcome`, as `evaluate`.
+    """
+    learned = _learned(learning_of(system, plan), plan, parameters_in_loss(system), batch)
+    swings, warmth = power_over_time(system, plan, step), temperature_over_time(system, plan, step)
+    run = jax.tree.map(lambda rate: rate * learned.tokens, _per_token(system, plan, batch, step, swings))
+    return _outcome(system, plan, run, step, swings, warmth, learned)
 
 
 def parameters_in_loss(system: TrainingSystem) -> Real:

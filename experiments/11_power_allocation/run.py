@@ -11,20 +11,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from devices import DeviceGroups, device_groups, least_energy_split
 
 import energymodel as em
-from energymodel.allocation import (
-    DeviceGroups,
-    device_groups,
-    least_energy_split,
-    most_throughput,
-    pipeline_load,
-    site_load,
-    stage_clocks,
-)
+from energymodel.allocation import pipeline_load, stage_clocks
 from energymodel.allocation.pipeline import Per, operation_kinds
+from energymodel.allocation.site_power import divide_site_power
 from energymodel.compilation import compiler_options
 from energymodel.report.figure import BLUE, COLORS, GRAY, add_axes, new_figure
+from energymodel.report.site_power_report import site_power_rows
 from energymodel.solver import RESULTS
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -142,27 +137,11 @@ def pipelines() -> list[dict[str, Any]]:
 
 def site() -> list[dict[str, Any]]:
     """Llama 3.1 405B on 16,384 H100 under a site limit."""
-    scenario = em.load_scenario("llama-3.1-405b-h100")
-    load = site_load(scenario.system, scenario.plan)
-    best_split = eqx.filter_jit(most_throughput, compiler_options=compiler_options(once=True))  # pyright: ignore[reportCallIssue]
+    divided = divide_site_power(em.load_scenario("llama-3.1-405b-h100"), SITE_LIMITS)
     rows = []
-    for limit in SITE_LIMITS:
-        best = best_split(load, jnp.asarray(limit))
-        rows.append(
-            {
-                "limit_w": limit,
-                "throughput_token_per_s": float(best.throughput),
-                "price_token_per_j": float(best.price),
-                "mean_token_per_j": float(best.throughput) / limit,
-                "clock": float(best.choice.clock),
-                "memory_width": float(best.choice.memory_width),
-                "network_width": float(best.choice.network_width),
-                "coolant_k": float(best.choice.coolant_temperature),
-                "chip_k": float(best.choice.temperature),
-                **{f"{name}_w": float(part) for name, part in best.power._asdict().items()},
-                "solved": solved(best.result),
-            }
-        )
+    for row, one in zip(site_power_rows(divided), divided, strict=True):
+        mean = row["throughput_token_per_s"] / row["limit_w"]
+        rows.append(row | {"mean_token_per_j": mean, "solved": solved(one.split.result)})
     return rows
 
 

@@ -6,11 +6,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel.allocation import DeviceGroups, device_groups, least_energy_split, least_time_split
 from energymodel.performance.heterogeneous import proportional_split
 from energymodel.presets.scenario import load_scenario
 from energymodel.solver import RESULTS
+from experiment import Experiment
 from unlike_chips import arithmetic_load, cubic_chip
+
+DEVICES = Experiment("11_power_allocation").module("devices")
+DeviceGroups, device_groups = DEVICES.DeviceGroups, DEVICES.device_groups
+least_energy_split, least_time_split = DEVICES.least_energy_split, DEVICES.least_time_split
 
 QUICK = {"xla_cpu_use_fusion_emitters": False, "xla_backend_optimization_level": 0}
 jitted_energy = eqx.filter_jit(least_energy_split, compiler_options=QUICK)  # pyright: ignore[reportCallIssue]

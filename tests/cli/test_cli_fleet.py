@@ -1,0 +1,95 @@
+"""`fleet`: groups from options and from tables, a search with whole micro-batches, errors."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from cli.shell import run, run_json
+from energymodel.allocation.fleet import load_fleet
+from energymodel.allocation.fleet_search import optimize_fleet
+from energymodel.errors import InputError
+from energymodel.presets.scenario import load_scenario
+from energymodel.system.outputs import output
+
+SMALL = "test-1b-h100"
+OTHERS = "a100-sxm4-80gb 8"
+
+
+def outcome(found, name):
+    return float(output(found.whole, name))
+
+
+def test_the_command_shows_groups_and_writes_files(tmp_path):
+    files = ("-o", str(tmp_path / "f.csv"), "--plot", str(tmp_path / "f.svg"))
+    tree = run_json("fleet", SMALL, "--group", OTHERS, *files)
+    assert [row["group"] for row in tree["groups"]] == ["h100-sxm", "a100-sxm4-80gb"]
+    assert sum(row["token_share"] for row in tree["groups"]) == pytest.approx(1.0)
+    assert tree["outcome"]["time_s"] < tree["beside"]["h100-sxm alone"]["time_s"]
+    with open(tmp_path / "f.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["token_share"]) for row in rows] == [row["token_share"] for row in tree["groups"]]
+    assert "<svg" in (tmp_path / "f.svg").read_text()
+    again = load_fleet(tree["scenario"])
+    np.testing.assert_allclose(float(again.evaluate().whole.time), tree["outcome"]["time_s"], rtol=1e-12)
+
+
+def test_a_scenario_states_its_groups(tmp_path):
+    path = tmp_path / "mixed.toml"
+    path.write_text(
+        f'base = "{SMALL}"\n[fleet.old]\naccelerator = "a100-sxm4-80gb"\nchips = 8\nclock = 0.8\npower_cap = "350 W"\n'
+    )
+    group = load_fleet(path).groups[1]
+    plan = group.scenario.plan
+    assert group.name == "old"
+    assert [float(np.asarray(one)) for one in (plan.chips, plan.clock, plan.power_cap)] == [8.0, 0.8, 350.0]
+    assert run("evaluate", str(path)).exit_code == 2
+    with pytest.raises(InputError, match="energymodel fleet"):
+        load_scenario(path)
+
+
+@pytest.mark.slow
+def test_the_search_saves_energy_with_whole_microbatches():
+    """A limit of the time that binds has a price, and a later one saves what it says, to first order."""
+    fleet = load_fleet(SMALL, [OTHERS], ["plan.batch=2 Mi token"])
+    within = optimize_fleet(fleet, "energy")
+    time = within.limits["time"]
+    later = optimize_fleet(fleet, "energy", {"time": 1.001 * time})
+    for found in (within, later):
+        assert found.success
+        assert all(isinstance(count, int) for count in found.microbatches)
+        assert outcome(found.found, "time") <= found.limits["time"] * (1.0 + 1e-6)
+        assert outcome(found.found, "energy") <= outcome(found.own, "energy")
+    assert within.microbatches == later.microbatches
+    saved = 1.0 - outcome(later.found, "energy") / outcome(within.found, "energy")
+    assert within.prices["time"] > 0.01
+    np.testing.assert_allclose(saved / 0.001, within.prices["time"], rtol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("group", "words"),
+    [
+        ("a100-sxm4-80gb", "is not an accelerator and its number of chips"),
+        ("a100 8", "fleet.a100.*Unknown preset"),
+        ("a100-sxm4-80gb 0", "is not a number of chips"),
+        ("a100-sxm4-80gb 8.5", "replicas in the layout"),
+        ("a100-sxm4-80gb 8 speed=1", 'unknown key "speed"'),
+        ("a100-sxm4-80gb 8 clock=3", "plan.clock: 3"),
+        ("a100-sxm4-80gb 8192", "plan.batch.*fewer than 1"),
+    ],
+)
+def test_what_is_no_group_is_refused(group, words):
+    with pytest.raises(InputError, match=words):
+        load_fleet(SMALL, [group])
+
+
+def test_what_a_fleet_cannot_have_is_refused():
+    with pytest.raises(InputError, match="0 further groups"):
+        load_fleet(SMALL)
+    with pytest.raises(InputError, match="a fleet needs one value"):
+        load_fleet(SMALL, [OTHERS], {"plan.clock": [1.0, 0.8]})
+    fleet = load_fleet(SMALL, [OTHERS])
+    with pytest.raises(InputError, match="limit chips: a fleet has it as given"):
+        optimize_fleet(fleet, "energy", {"chips": 4.0})
+    with pytest.raises(InputError, match="minimize loss"):
+        optimize_fleet(fleet, "loss")
