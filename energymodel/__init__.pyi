@@ -14,10 +14,16 @@ from . import (
     system,
     uncertainty,
 )
+from .allocation.fleet import Fleet, load_fleet
+from .allocation.fleet_search import FleetOptimum, optimize_fleet
+from .allocation.site_power import divide_site_power
 from .calibration.calibrate import Calibration, calibrate
 from .calibration.step_prediction import predict
 from .calibration.table_columns import TableChoices
+from .design.calendar import calendar
+from .design.compare import Comparison, compare
 from .design.front import Front
+from .design.frontier import frontier
 from .design.optimize import optimize
 from .design.pareto import pareto
 from .design.replan import MeasuredRun, Replan, replan
@@ -34,6 +40,7 @@ from .system.outcome import TrainingOutcome
 from .system.own_outputs import own_output
 from .system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
 from .system.training_system import TrainingSystem
+from .uncertainty.batch_curve import batch_curve
 from .uncertainty.monte_carlo import MonteCarlo, monte_carlo
 
 __version__: str
@@ -42,6 +49,9 @@ __all__ = [
     "AbstractReduction",
     "Axis",
     "Calibration",
+    "Comparison",
+    "Fleet",
+    "FleetOptimum",
     "Front",
     "InputError",
     "MeasuredRun",
@@ -60,16 +70,23 @@ __all__ = [
     "TrainingPlan",
     "TrainingSystem",
     "allocation",
+    "batch_curve",
+    "calendar",
     "calibrate",
     "calibration",
     "codesign",
+    "compare",
     "design",
+    "divide_site_power",
     "economics",
     "evaluate",
+    "frontier",
     "learning",
+    "load_fleet",
     "load_scenario",
     "monte_carlo",
     "optimize",
+    "optimize_fleet",
     "own_output",
     "pareto",
     "performance",

@@ -66,7 +66,8 @@ def of_search(optimum: FleetOptimum) -> ShownFleet:
 def fleet_report(shown: ShownFleet) -> RenderableType:
     """Groups, totals beside others, and prices of limits."""
     parts: list[RenderableType] = [Text(shown.fleet.main.title, style="bold"), "", _groups_table(shown), ""]
-    parts += [_totals_table(shown), ""]
+    batch = format_quantity(float(np.reshape(shown.fleet.main.plan.batch, ())), "token")
+    parts += [_totals_table(shown), "", Text(f"The batch of all groups is {batch}.")]
     if shown.optimum:
         parts += [Text(line) for line in _price_lines(shown.optimum)]
     parts.append(
