@@ -162,6 +162,9 @@ COMPONENTS: dict[str, dict[str, str | tuple[str, ...]]] = {
         "value_head_size": "1",
         "window": "token",
         "local_layers": "1",
+        "vector_parameters": "1",
+        "expert_vectors": "1",
+        "router": "1",
         "parallel_block": "1",
     },
     "Facility": {

@@ -128,7 +128,8 @@ class Transformer(eqx.Module):
     A mixture-of-experts model replaces the feed-forward block of all but `dense_layers` layers by `experts`
     routed blocks, of which `active_experts` act on a token, and `shared_experts` that always act. A dense model has one
     expert and no shared ones. `expert_imbalance` is the load of the fullest expert, including padding up to its
-    capacity, over the mean load. Norms and biases (below 0.1 % of the weights) are left out.
+    capacity, over the mean load. Norms, biases and routers (below 0.1 % of the weights of most models) count where they
+    are stated, in parameters alone: their operations and traffic are those of other kernels.
 
     Attention is multi-head or grouped-query, with keys and values of `head_size`, unless `kv_rank` is above zero: then
     it is latent attention (`latent_attention_parameters`). A share `local_layers` of the layers sees only the last
@@ -161,6 +162,11 @@ class Transformer(eqx.Module):
     value_head_size: Real = real("1", 0.0, doc="width of a value head in latent attention")
     window: Real = real("token", 0.0, doc="tokens that a layer with a sliding window attends to")
     local_layers: Real = real("1", 0.0, doc="share of the layers that have a sliding window")
+    vector_parameters: Real = real(
+        "1", 0.0, doc="entries of norms, biases, sinks and positions, without those of experts"
+    )
+    expert_vectors: Real = real("1", 0.0, doc="entries of the biases of one expert")
+    router: Real = real("1", 0.0, doc="1 if the weights of routers are counted")
     parallel_block: Real = real("1", 0.0, doc="1 if attention and feed-forward block share their input and their sum")
 
     @property
@@ -240,7 +246,8 @@ class Transformer(eqx.Module):
     @property
     def routed_parameters(self) -> Float[Array, ""]:
         """Parameters held by routed experts, which expert parallelism divides [1]; zero if dense."""
-        return self.mixture * (self.layers - self.dense_layers) * self.experts * self.expert_block
+        one = self.expert_block + self.expert_vectors
+        return self.mixture * (self.layers - self.dense_layers) * self.experts * one
 
     @property
     def replicated_parameters(self) -> Float[Array, ""]:
@@ -270,8 +277,11 @@ class Transformer(eqx.Module):
     def _layer_parameters(self, experts: Numeric) -> Float[Array, ""]:
         """Parameters of all layers with a number of routed experts each [1]."""
         dense_block = feed_forward_parameters(self.hidden, self.dense_feed_forward, self.gated)
-        blocks = (self.layers - self.dense_layers) * (experts + self.shared_experts) * self.expert_block
-        return self.layers * self.attention_block + self.dense_layers * dense_block + blocks
+        mixed = self.layers - self.dense_layers
+        blocks = mixed * (experts + self.shared_experts) * self.expert_block
+        routers = self.router * self.mixture * mixed * self.hidden * self.experts
+        others = self.vector_parameters + mixed * experts * self.expert_vectors + routers
+        return self.layers * self.attention_block + self.dense_layers * dense_block + blocks + others
 
     @property
     def flops_per_token(self) -> Float[Array, ""]:

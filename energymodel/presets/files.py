@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from energymodel.errors import InputError, suggest
+from energymodel.presets.model_file import EXTENSION as MODEL_FILE
+from energymodel.presets.model_file import model_tables
 from energymodel.presets.renamed import current_name
 
 ROOT = Path(__file__).parent
@@ -101,8 +103,12 @@ def _read(category: str, name: str) -> dict[str, Any]:
 def read_preset(category: str, name: str) -> dict[str, Any]:
     """Tables of a preset; those of a component are laid over the `base` that its file names.
 
+    The name of a model may also be the path of a `config.json`.
+
     **Raises:** `InputError` that suggests the nearest name if there is none.
     """
+    if category == "models" and name.endswith(MODEL_FILE):
+        return model_tables(Path(name))
     name = current_name(name)
     if not (ROOT / category / f"{name}.toml").is_file():
         raise InputError(f'Unknown preset "{name}" among {category}. {suggest(name, names(category))}')

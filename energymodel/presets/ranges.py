@@ -116,7 +116,7 @@ RANGES: dict[tuple[str, str], Range] = {
     **_fields("Software", "kept_expert_inputs kept_latent_heads", SHARE),
     **_fields("Transformer", "layers hidden heads kv_heads head_size vocabulary sequence", AT_LEAST_ONE),
     **_fields("Transformer", "experts active_experts expert_imbalance", AT_LEAST_ONE),
-    **_fields("Transformer", "gated tied flash alternating_dense local_layers parallel_block", SHARE),
+    **_fields("Transformer", "gated tied flash alternating_dense local_layers router parallel_block", SHARE),
     **_fields("Facility", "transformer_loss", SHARE),
     **_fields("Facility", "power_limit ramp_limit response_time swing_limit power_ramp_limit", ABOVE_ZERO),
     **_fields("EnergyStorage", "efficiency", SHARE_ABOVE_ZERO),

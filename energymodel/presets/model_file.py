@@ -1,0 +1,38 @@
+"""How does a `config.json` of Hugging Face become the workload of a scenario?"""
+
+import dataclasses
+import warnings
+from pathlib import Path
+from typing import Any
+
+from energymodel.performance.workload import Transformer
+from energymodel.readers.model_config import ModelConfig, read_model_config
+
+EXTENSION = ".json"
+_NOT_STATED = ("flash", "expert_imbalance")
+_ASSUMED = "config.json does not say; as in most training software"
+
+
+def model_tables(path: Path) -> dict[str, Any]:
+    """The table of a workload as a file states it, each number with its origin; what was assumed is warned of.
+
+    **Raises:** `InputError` as `read_model_config`.
+    """
+    found = read_model_config(path)
+    if found.notes:
+        warnings.warn(f"{path}: {' '.join(found.notes)}", stacklevel=2)
+    return tables_of(found)
+
+
+def tables_of(found: ModelConfig) -> dict[str, Any]:
+    """The table of a workload."""
+    numbers = {field.name: _number(found, field) for field in dataclasses.fields(Transformer)}
+    return {"component": Transformer.__name__, "title": f"{found.name} ({found.model_type})", **numbers}
+
+
+def _number(found: ModelConfig, field: "dataclasses.Field[Any]") -> dict[str, Any]:
+    """A number with its origin."""
+    value, unit = float(getattr(found.transformer, field.name)), field.metadata["unit"]
+    stated = field.name not in _NOT_STATED and field.name != "sequence"
+    kind, source = ("specification", f"{found.name}: config.json") if stated else ("prior", _ASSUMED)
+    return {"value": value, "unit": unit, "kind": kind, "source": source}

@@ -1,0 +1,100 @@
+"""How are the keys of a `config.json` read, of which any may be missing or hold anything?"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from energymodel.errors import InputError
+from energymodel.readers.model_families import LLAMA, Family, Flag
+
+LARGEST = 10**9  # of a size: more is a mistake
+MOST_LAYERS = 10_000
+SILENT = ("moe_layer_freq",)
+"""Keys whose usual value needs no mention."""
+
+
+class ConfigKeys:
+    """Keys of a model, with what its family takes where one is left out.
+
+    - `file`: what messages call it; `config`: the table of the (text) model, `outer` that of the file.
+    - `model_type`, `family`: which parts it has; `notes`: what was assumed, one sentence each.
+    """
+
+    def __init__(self, given: Mapping[str, Any], name: str) -> None:
+        self.file = name
+        self.outer = self.config = given
+        self.model_type = ""
+        self.family: Family = LLAMA
+        self.notes: list[str] = []
+
+    def refuse(self, why: str) -> InputError:
+        """What is wrong with the file, as an error to raise."""
+        return InputError(f"{self.file}: {why}")
+
+    def stated(self, key: str) -> Any:
+        """What a key says, or what the family takes without it; None if neither says anything."""
+        key = self._named(key)
+        value = self.config.get(key)
+        if value is None and key in self.family.defaults:
+            value = self.family.defaults[key]
+            if key != "moe_layer_freq":
+                self.note(f"{key} is left out and taken as {value}, the default of {self.model_type}.")
+        return value
+
+    def note(self, sentence: str) -> None:
+        """Say something once."""
+        if sentence not in self.notes:
+            self.notes.append(sentence)
+
+    def _named(self, key: str) -> str:
+        other = self.family.names.get(key, key)
+        return other if other in self.config or key not in self.config else key
+
+    def count(self, key: str, otherwise: int | None = None, lowest: int = 1, largest: int = LARGEST) -> int:
+        """A whole number of a key; without the key the other one.
+
+        **Raises:** `InputError` if there is neither, or no such number.
+        """
+        value = self.stated(key)
+        if value is None:
+            if otherwise is None:
+                raise self.refuse(f"{self._named(key)} is missing. Is it the whole config.json of a model?")
+            return otherwise
+        whole = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if not whole or value != int(value) or not lowest <= value <= largest:
+            raise self.refuse(
+                f"{self._named(key)} is {value!r}, not a whole number from {lowest} to {largest}. Correct it."
+            )
+        return int(value)
+
+    def flag(self, given: Flag) -> bool:
+        """A switch of the family or of the file."""
+        if isinstance(given, bool):
+            return given
+        value = self.config.get(given.name)
+        if value is None:
+            return given.otherwise
+        if not isinstance(value, bool):
+            raise self.refuse(f"{given.name} is {value!r}, neither true nor false. Correct it.")
+        return value
+
+    def layer_types(self) -> list[str] | None:
+        """Kind of each layer, if the file lists them."""
+        value = self.config.get("layer_types")
+        if value is None:
+            return None
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            raise self.refuse('layer_types is no list of names, such as "full_attention". Correct it.')
+        return value
+
+    def places(self, key: str) -> list[int]:
+        """Places of layers that a key lists, the first being 0."""
+        value = self.config.get(key)
+        if value is None:
+            return []
+        if not isinstance(value, list) or not all(isinstance(one, int) and not isinstance(one, bool) for one in value):
+            raise self.refuse(f"{key} is no list of places of layers. Correct it.")
+        layers = self.count("num_hidden_layers", largest=MOST_LAYERS)
+        if outside := [one for one in value if not 0 <= one < layers]:
+            raise self.refuse(f"{key} names layer {outside[0]}, and there are {layers}. Correct it.")
+        return sorted(set(value))

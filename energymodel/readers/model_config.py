@@ -1,0 +1,391 @@
+"""What does a Hugging Face `config.json` say about a model, and how many parameters has it, to the last one?"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from energymodel.errors import InputError, suggest
+from energymodel.performance.workload import Transformer
+from energymodel.readers.config_keys import MOST_LAYERS, ConfigKeys
+from energymodel.readers.model_families import (
+    FAMILIES,
+    LINEAR,
+    REFUSED,
+    SAME_TEXT_MODEL,
+    SEARCHED,
+    STATE_SPACE,
+    Experts,
+    Family,
+    Key,
+)
+from energymodel.readers.text_file import read_json
+
+TEXT = ("text_config", "llm_config", "language_config", "language_model_config", "thinker_config")
+"""Keys below which a model of several modes keeps its text model."""
+USUAL_SEQUENCE = 8192
+INSTEAD = "Describe the nearest transformer in a scenario by hand: base = ..., [system.workload]."
+_WHY_BY_KEY = {
+    "block_configs": SEARCHED,
+    "hybrid_override_pattern": STATE_SPACE,
+    "ssm_cfg": STATE_SPACE,
+    "mamba_d_state": STATE_SPACE,
+    "state_size": STATE_SPACE,
+    "linear_num_key_heads": LINEAR,
+    "linear_attn_config": LINEAR,
+    "full_attention_interval": LINEAR,
+    "attn_type_list": LINEAR,
+}
+_UNLIKE_LAYERS = {"linear_attention": LINEAR, "mamba": STATE_SPACE, "mamba2": STATE_SPACE, "conv": STATE_SPACE}
+_LOCAL = ("sliding_attention", "chunked_attention")
+_MIXTURES = ("num_local_experts", "n_routed_experts", "num_experts")
+
+
+class ModelConfig(NamedTuple):
+    """A model as its `config.json` states it.
+
+    - `model_type`, `name` of the file or `_name_or_path`; `context`: the longest sequence [token], 0 if not stated.
+    - `transformer`: its shape, at the sequence asked for.
+    - `parameters`, `active_parameters` (that act on a token, all embeddings counted), `embedding_parameters` (with the
+      output head and learned positions) [1]. Modules of multi-token prediction and of other modes are not counted.
+    - `dtype` of the weights in the file, "" if not stated; `notes`: what was assumed, and what is not counted.
+    """
+
+    model_type: str
+    name: str
+    context: int
+    transformer: Transformer
+    parameters: int
+    active_parameters: int
+    embedding_parameters: int
+    dtype: str
+    notes: tuple[str, ...]
+
+
+def read_model_config(path: str | Path, sequence: int | None = None) -> ModelConfig:
+    """Read a `config.json`; see `model_of`."""
+    return model_of(read_json(Path(path)), str(path), sequence)
+
+
+def model_of(given: Mapping[str, Any], name: str, sequence: int | None = None) -> ModelConfig:
+    """The model of the table of a `config.json`.
+
+    **Arguments:**
+
+    - `name`: what messages call the file.
+    - `sequence`: tokens of a training sequence; by default 8,192, or the context where that is shorter.
+
+    **Raises:** `InputError` for a model that no shape describes, a key that is missing or has no such value.
+    """
+    return _Reader(given, name).model(sequence)
+
+
+class _Parts(NamedTuple):
+    """Parameters of the parts of a layer, and of the whole [1]."""
+
+    attention: int
+    attention_vectors: int
+    dense: int
+    dense_vectors: int
+    expert: int
+    expert_vectors: int
+
+
+class _Reader(ConfigKeys):
+    """A model from its keys, part by part."""
+
+    def __init__(self, given: Mapping[str, Any], name: str) -> None:
+        super().__init__(given, name)
+        self.config = self._text_of(given)
+        self.model_type = self._type()
+        self._refuse_unlike()
+        self.family = self._family()
+
+    def _text_of(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        for key in TEXT:
+            if isinstance(given.get(key), Mapping):
+                self.notes.append(f"Only the text model ({key}) is counted.")
+                return self._text_of(given[key])
+        if isinstance(given.get("vision_config"), Mapping):
+            self.notes.append("The vision tower is not counted.")
+        return given
+
+    def _type(self) -> str:
+        given = self.config.get("model_type", self.outer.get("model_type", ""))
+        if not isinstance(given, str):
+            raise self.refuse(f'model_type is {given!r}, no text. Give the type, such as "llama".')
+        return SAME_TEXT_MODEL.get(given, given)
+
+    def _refuse_unlike(self) -> None:
+        for one in (self.outer.get("model_type"), self.config.get("model_type"), self.model_type):
+            if isinstance(one, str) and one in REFUSED:
+                raise self.refuse(f'a model of type "{one}" cannot be read: {REFUSED[one]}. {INSTEAD}')
+        for key, why in _WHY_BY_KEY.items():
+            if self.config.get(key) not in (None, False, [], {}):
+                raise self.refuse(f"it cannot be read: {why} ({key}). {INSTEAD}")
+        if self.config.get("is_encoder_decoder") is True:
+            raise self.refuse(f"it cannot be read: it has an encoder (is_encoder_decoder). {INSTEAD}")
+        for kind in self.layer_types() or ():
+            if kind in _UNLIKE_LAYERS:
+                raise self.refuse(f"it cannot be read: {_UNLIKE_LAYERS[kind]} (layer_types). {INSTEAD}")
+
+    def _family(self) -> Family:
+        if self.model_type == "falcon":
+            return self._falcon()
+        if self.model_type in FAMILIES:
+            return FAMILIES[self.model_type]
+        if not {"hidden_size", "num_hidden_layers", "num_attention_heads"} <= set(self.config):
+            known = suggest(self.model_type, FAMILIES) if self.model_type else "Is it the config.json of a model?"
+            raise self.refuse(f'model_type "{self.model_type}" is unknown. {known}')
+        self.notes.append(
+            f'The model_type "{self.model_type}" is unknown: it is read as a Llama, and parts that a Llama lacks are '
+            "not counted."
+        )
+        mixture = next((key for key in _MIXTURES if self.config.get(key)), "")
+        experts = None
+        if mixture:
+            wide = "moe_intermediate_size" if self.config.get("moe_intermediate_size") else "intermediate_size"
+            shared = "n_shared_experts" if self.config.get("n_shared_experts") else 0
+            first = "after-first" if self.config.get("first_k_dense_replace") else "all"
+            experts = Experts(count=mixture, width=wide, shared=shared, layers=first)
+        norm = "head" if self.config.get("use_qk_norm") is True or self.config.get("qk_norm") is True else "none"
+        latent = bool(self.config.get("kv_lora_rank"))
+        return Family(experts=experts, query_norm=norm, latent=latent, defaults={"moe_layer_freq": 1})
+
+    def _falcon(self) -> Family:
+        """Falcon, whose keys choose between three forms of a layer."""
+        new, parallel = self.flag(Key("new_decoder_architecture", False)), self.flag(Key("parallel_attn", True))
+        stated = self.config.get("num_ln_in_parallel_attn")
+        norms = 2 if not parallel or (new and stated is None) or stated == 2 else 1
+        names = {"intermediate_size": "ffn_hidden_size"}
+        if "num_hidden_layers" not in self.config and "n_layer" in self.config:
+            names |= {"num_hidden_layers": "n_layer", "num_attention_heads": "n_head"}
+        if new:
+            names |= {"num_key_value_heads": "num_kv_heads" if "num_kv_heads" in self.config else "n_head_kv"}
+            defaults = {}
+        else:
+            names |= {"num_key_value_heads": "heads_of_keys"}
+            defaults = {"heads_of_keys": 1} if self.flag(Key("multi_query", True)) else {}
+        bias = Key("bias", False)
+        return Family(
+            norm_vectors=2,
+            norms=norms,
+            gated=False,
+            tied=True,
+            query_bias=bias,
+            output_bias=bias,
+            feed_forward_bias=bias,
+            parallel=parallel,
+            names=names,
+            defaults=defaults,
+        )
+
+    def model(self, sequence: int | None) -> ModelConfig:
+        """The whole model."""
+        family = self.family
+        layers = self.count("num_hidden_layers", largest=MOST_LAYERS)
+        hidden, heads = self.count("hidden_size"), self.count("num_attention_heads")
+        kv_heads = self.count("num_key_value_heads", heads)
+        if kv_heads > heads:
+            raise self.refuse(f"{kv_heads} heads of keys are more than {heads} heads. Correct it.")
+        vocabulary = self.count("vocab_size")
+        context = self.count("max_position_embeddings", 0)
+        tied = self._tied()
+        expert_layers = self._expert_layers(layers)
+        shape, parts = self._parts(layers, hidden, heads, kv_heads, expert_layers)
+        experts, active = int(shape["experts"]), int(shape["active_experts"])
+        mixed, plain = len(expert_layers), layers - len(expert_layers)
+        positions = hidden * (self.count(family.positions) + family.more_positions) if family.positions else 0
+        outside = hidden * family.norm_vectors * (1 + family.extra_norms) + positions
+        outside += vocabulary if self.flag(family.head_bias) else 0
+        vectors = layers * parts.attention_vectors + plain * parts.dense_vectors + outside
+        router = mixed * hidden * experts if mixed else 0
+        extra, shared = 0, 0
+        if mixed and family.experts is not None:
+            extra = experts if self.flag(family.experts.router_bias) else 0
+            extra += hidden if family.experts.shared_width else 0  # the gate of the shared expert
+            shared = round(shape["shared_experts"] * parts.expert)
+            vectors += mixed * extra
+        embedding = (1 if tied else 2) * vocabulary * hidden
+        every = layers * parts.attention + plain * parts.dense + mixed * shared + router + vectors + embedding
+        routed = parts.expert + parts.expert_vectors
+        used = self._sequence(sequence, context)
+        window, local = self._window(layers)
+        transformer = Transformer(
+            **{name: np.asarray(float(value)) for name, value in shape.items()},
+            layers=np.asarray(float(layers)),
+            hidden=np.asarray(float(hidden)),
+            heads=np.asarray(float(heads)),
+            kv_heads=np.asarray(float(heads if family.latent else kv_heads)),
+            vocabulary=np.asarray(float(vocabulary)),
+            sequence=np.asarray(float(used)),
+            tied=np.asarray(float(tied)),
+            gated=np.asarray(float(family.gated)),
+            dense_layers=np.asarray(float(plain if mixed else 0)),
+            window=np.asarray(float(window)),
+            local_layers=np.asarray(float(local)),
+            parallel_block=np.asarray(float(self.flag(family.parallel))),
+            vector_parameters=np.asarray(float(vectors)),
+            expert_vectors=np.asarray(float(parts.expert_vectors)),
+            router=np.asarray(1.0 if mixed else 0.0),
+        )
+        self._note_others()
+        name = self.outer.get("_name_or_path") or self.config.get("_name_or_path")
+        return ModelConfig(
+            model_type=self.model_type,
+            name=name if isinstance(name, str) else Path(self.file).stem,
+            context=context,
+            transformer=transformer,
+            parameters=every + mixed * experts * routed,
+            active_parameters=every + mixed * active * routed,
+            embedding_parameters=embedding + positions,
+            dtype=self._dtype(),
+            notes=tuple(self.notes),
+        )
+
+    def _tied(self) -> bool:
+        for table in (self.config, self.outer):
+            value = table.get("tie_word_embeddings")
+            if value is not None:
+                if not isinstance(value, bool):
+                    raise self.refuse(f"tie_word_embeddings is {value!r}, neither true nor false. Correct it.")
+                return value
+        said = "tied" if self.family.tied else "not tied"
+        self.notes.append(f"tie_word_embeddings is left out: embedding and head are {said}, as in {self.model_type}.")
+        return self.family.tied
+
+    def _dtype(self) -> str:
+        for table in (self.config, self.outer):
+            for key in ("dtype", "torch_dtype"):
+                if isinstance(table.get(key), str):
+                    return table[key]
+        return ""
+
+    def _sequence(self, asked: int | None, context: int) -> int:
+        if asked is not None:
+            if asked < 1:
+                raise InputError(f"sequence: {asked} is not a number of tokens. Give for example 8192.")
+            return asked
+        used = min(context, USUAL_SEQUENCE) if context else USUAL_SEQUENCE
+        self.notes.append(f"The training sequence is taken as {used} tokens, which config.json does not say.")
+        return used
+
+    def _parts(
+        self, layers: int, hidden: int, heads: int, kv_heads: int, expert_layers: list[int]
+    ) -> tuple[dict[str, int | float], _Parts]:
+        """Numbers of the shape, and parameters of the parts of a layer."""
+        family, shape = self.family, {}
+        if family.latent:
+            attention, vectors = self._latent(hidden, heads, shape)
+        else:
+            attention, vectors = self._grouped(hidden, heads, kv_heads, shape)
+        vectors += family.norms * family.norm_vectors * hidden
+        if family.parallel is not False and self.model_type == "stablelm" and self.flag(family.parallel):
+            vectors -= family.norm_vectors * hidden  # one norm for both blocks
+        vectors += heads if family.sinks else 0
+        gates = 2 + int(family.gated)
+        experts = family.experts if expert_layers else None
+        some_dense = len(expert_layers) < layers
+        width = self.count(experts.dense_width if experts and some_dense else "intermediate_size", 4 * hidden)
+        biased = self.flag(family.feed_forward_bias)
+        dense, dense_vectors = gates * hidden * width, ((gates - 1) * width + hidden) * int(biased)
+        expert = expert_vectors = 0
+        if experts:
+            one = self.count(experts.width)
+            total, active = self.count(experts.count), self.count(experts.active)
+            if active > total:
+                raise self.refuse(f"{active} experts of {total} cannot act on a token. Correct it.")
+            expert = gates * hidden * one
+            expert_vectors = ((gates - 1) * one + hidden) * int(self.flag(experts.bias))
+            shape |= {"feed_forward": one, "experts": total, "active_experts": active}
+            shape |= {"shared_experts": self._shared(experts, one)}
+            if total == 1:
+                raise self.refuse(f"{experts.count} is 1; a mixture has two experts or more. Correct it.")
+            first = expert_layers == list(range(expert_layers[0], layers))
+            shape |= {"alternating_dense": float(not first), "dense_feed_forward": width if some_dense else 0.0}
+        else:
+            shape |= {"feed_forward": width, "experts": 1, "active_experts": 1}
+        return shape, _Parts(attention, vectors, dense, dense_vectors, expert, expert_vectors)
+
+    def _shared(self, experts: Experts, width: int) -> int | float:
+        """Shared experts, as many of the width of a routed one."""
+        if experts.shared_width:
+            return self.count(experts.shared_width, 0, lowest=0) / width
+        return experts.shared if isinstance(experts.shared, int) else self.count(experts.shared, 0, lowest=0)
+
+    def _grouped(self, hidden: int, heads: int, kv_heads: int, shape: dict[str, int | float]) -> tuple[int, int]:
+        """Weights and vectors of attention by heads."""
+        if self.stated("head_dim") is None and hidden % heads:
+            raise self.refuse(f"{heads} heads do not divide hidden_size {hidden}, and head_dim is missing. Add it.")
+        size = self.count("head_dim", hidden // heads)
+        queries, keys = heads * size, kv_heads * size
+        vectors = (queries + 2 * keys) * int(self.flag(self.family.query_bias))
+        vectors += hidden * int(self.flag(self.family.output_bias))
+        if self.flag(self.family.query_norm_if):
+            vectors += {"none": 0, "head": 2 * size}.get(self.family.query_norm, queries + keys)
+        shape["head_size"] = size
+        return 2 * hidden * (queries + keys), vectors
+
+    def _latent(self, hidden: int, heads: int, shape: dict[str, int | float]) -> tuple[int, int]:
+        """Weights and vectors of latent attention."""
+        names = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+        rank, plain, rotated, value = (self.count(name) for name in names)
+        without = "q_lora_rank" in self.config and self.config["q_lora_rank"] is None
+        queries = 0 if without else self.count("q_lora_rank", 0, lowest=0)
+        size = plain + rotated
+        weights = queries * (hidden + heads * size) if queries else hidden * heads * size
+        weights += hidden * (rank + rotated) + rank * heads * (plain + value) + heads * value * hidden
+        vectors = rank + queries  # norms of the latents
+        if self.flag(self.family.query_bias):
+            vectors += queries + rank + rotated + hidden
+        shape |= {"head_size": size, "value_head_size": value, "rope_head_size": rotated}
+        shape |= {"kv_rank": rank, "query_rank": queries}
+        return weights, vectors
+
+    def _expert_layers(self, layers: int) -> list[int]:
+        """Places of the layers that have experts."""
+        experts = self.family.experts
+        if experts is None or not self.count(experts.count, 0, lowest=0):
+            return []
+        places = range(layers)
+        if experts.layers == "after-first":
+            first, step = self.count("first_k_dense_replace", 0, lowest=0), self.count("moe_layer_freq", 1)
+            return [place for place in places if place >= first and place % step == 0]
+        if experts.layers == "interleaved":
+            stated = self.places("moe_layers")
+            step = self.count("interleave_moe_layer_step", 1)
+            return stated if stated else [place for place in places if (place + 1) % step == 0]
+        if experts.layers == "sparse-step":
+            step, dense = self.count("decoder_sparse_step", 1), self.places("mlp_only_layers")
+            return [place for place in places if place not in dense and (place + 1) % step == 0]
+        return list(places)
+
+    def _window(self, layers: int) -> tuple[int, float]:
+        """Tokens of the sliding window, and the share of the layers that have it."""
+        kinds, rule = self.layer_types(), self.family.window
+        if kinds is None and rule == "none":
+            return 0, 0.0
+        width = self.stated("sliding_window")
+        if width is None or (rule == "switched" and not self.flag(Key("use_sliding_window", False))):
+            return 0, 0.0
+        size = self.count("sliding_window")
+        if kinds:
+            if len(kinds) != layers:
+                raise self.refuse(f"layer_types names {len(kinds)} layers, and there are {layers}. Correct it.")
+            return size, sum(kind in _LOCAL for kind in kinds) / len(kinds)
+        if rule == "switched":
+            first = min(self.count("max_window_layers", layers, lowest=0), layers)
+            return size, (layers - first) / layers
+        if isinstance(rule, int):
+            step = self.count("sliding_window_pattern", rule)
+            return size, 1.0 - (layers // step) / layers
+        return size, float(rule == "all")
+
+    def _note_others(self) -> None:
+        """Say what a file has that is not counted."""
+        for key in ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers"):
+            if self.config.get(key):
+                self.notes.append(f"Modules of multi-token prediction ({key}) are not counted.")
+        if isinstance(self.config.get("quantization_config", self.outer.get("quantization_config")), Mapping):
+            self.notes.append("quantization_config is left aside: the plan says in which formats a run computes.")
