@@ -30,6 +30,7 @@ from .design.replan import MeasuredRun, Replan, replan
 from .design.result import Optimum, SearchResult
 from .design.sensitivity import Sensitivity, sensitivity
 from .errors import InputError
+from .presets.pieces import Pieces, scenario_of_pieces
 from .presets.scenario import Scenario, load_scenario
 from .sweeps.axes import Axis
 from .sweeps.reductions import AbstractReduction
@@ -58,6 +59,7 @@ __all__ = [
     "MonteCarlo",
     "Optimum",
     "ParallelLayout",
+    "Pieces",
     "Replan",
     "Scenario",
     "SearchResult",
@@ -94,6 +96,7 @@ __all__ = [
     "predict",
     "presets",
     "replan",
+    "scenario_of_pieces",
     "sensitivity",
     "solver",
     "sources",

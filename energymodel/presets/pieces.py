@@ -1,0 +1,200 @@
+"""How do a model, an accelerator, a number of chips and of tokens become a scenario?"""
+
+import math
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from energymodel.errors import InputError
+from energymodel.presets.files import companions, merge, read_preset
+from energymodel.presets.scenario import Scenario, load_scenario
+from energymodel.system.outputs import parse_number
+from energymodel.system.plan import TrainingPlan
+from energymodel.system.step import step_work
+from energymodel.system.training_system import TrainingSystem
+
+LIQUID = 900.0  # W: chips of more power are cooled by liquid in their vendors' systems
+BUILDING = 3.0  # power of the building over that of the chips: more than any plan draws
+ROOM = 1.05  # of the memory, left free
+MOST_TENSOR, MOST_PIPELINE, MOST_EXPERT = 8, 64, 64
+BATCH_COEFFICIENT, BATCH_EXPONENT = 0.2920, 0.3271
+"""Of the best batch [token] by the operations of a run, `0.2920 C^0.3271` [DeepSeek-AI 2024, arXiv 2401.02954]."""
+MOST_BATCH = 2.0**24  # token, as large runs have taken
+RECOMPUTATIONS = ("selective", "full")
+
+
+class Pieces(NamedTuple):
+    """A scenario, and what was assumed for it, one sentence each."""
+
+    scenario: Scenario
+    assumed: tuple[str, ...]
+
+
+class _Layout(NamedTuple):
+    tensor: int
+    pipeline: int
+    expert: int
+    recomputation: str
+
+    @property
+    def group(self) -> int:
+        return self.tensor * self.pipeline
+
+
+def scenario_of_pieces(
+    model: str,
+    accelerator: str,
+    chips: int | float | str,
+    tokens: int | float | str,
+    *,
+    batch: int | float | str | None = None,
+    sequence: int | float | str | None = None,
+    cluster: str | Path | None = None,
+    name: str = "own",
+) -> Pieces:
+    """A scenario with stated defaults for all that is not given.
+
+    Node, network and power supplies are those that belong to the accelerator, software, prices, region and reliability
+    those of most scenarios, or of a cluster. The building is cooled by air below 900 W a chip, else by liquid, and is
+    large enough. The batch is that of DeepSeek's law, and the layout the one of fewest chips a replica that fits, with
+    ZeRO 1: a start, from which `energymodel optimize` finds the best.
+
+    **Arguments:**
+
+    - `model`: a preset, or the path of a `config.json`.
+    - `accelerator`: a preset; `chips`: their number; `tokens` of the run, such as `"15 T"`.
+    - `batch`, `sequence` of the training: tokens.
+    - `cluster`: as in `load_scenario`.
+
+    **Raises:** `InputError` for a name or a number that cannot be, and where no layout fits.
+    """
+    read_preset("hardware", accelerator)
+    if missing := [part for part in ("node", "network") if part not in companions(accelerator)]:
+        raise InputError(
+            f"accelerator {accelerator}: no {missing[0]} belongs to it. State one in a scenario of your own."
+        )
+    count = parse_number(chips, "1", "chips")
+    amount = _tokens(tokens, "tokens")
+    if not (count >= 1.0 and count == int(count)):
+        raise InputError(f"chips: {chips} is not a whole number of chips. Give for example 64.")
+    rated = float(read_preset("hardware", accelerator)["rated_power"]["value"])
+    facility = "air-cooled" if rated < LIQUID else "direct-liquid"
+    building = BUILDING * rated * count
+    tables: dict[str, Any] = {
+        "name": name,
+        "base": "_common",
+        "title": f"{Path(model).stem} on {count:,.0f} {accelerator}",
+        "system": merge(
+            companions(accelerator),
+            {
+                "workload": {"preset": model}
+                | ({} if sequence is None else {"sequence": _quantity(sequence, "sequence")}),
+                "accelerator": accelerator,
+                "facility": {"preset": facility, "power_limit": f"{building!r} W"},
+            },
+        ),
+        "plan": {"chips": count, "goal": {"tokens": _quantity(tokens, "tokens")}},
+    }
+    assumed = [f"The building is {facility}, and may draw {building / 1e6:.3g} MW."]
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found, layout, tokens_of_batch = _first_fitting(tables, count, amount, batch, cluster)
+    assumed += [str(one.message) for one in {str(one.message): one for one in told}.values()]
+    system = found.tables["system"]
+    parts = ("node", "network", "software", "market", "reliability", "learning", "recipe")
+    assumed += [f"{part}: {system[part].get('title', '')}" for part in parts if system[part].get("title")]
+    if batch is None:
+        assumed.append(f"The batch of {tokens_of_batch:,.0f} tokens follows from the operations of the run (a prior).")
+    assumed.append(
+        f"The layout is the first that fits: tensor {layout.tensor}, pipeline {layout.pipeline}, expert "
+        f"{layout.expert}, {layout.recomputation} recomputation, ZeRO 1. `energymodel optimize` finds a better one."
+    )
+    return Pieces(found, tuple(assumed))
+
+
+def _tokens(given: int | float | str, what: str) -> float:
+    """Tokens as a number; "15 T" means 15 T tokens."""
+    text = f"{given} token" if isinstance(given, str) and "tok" not in given.lower() else given
+    amount = parse_number(text, "token", what)
+    if not (math.isfinite(amount) and amount > 0.0):
+        raise InputError(f'{what}: {given} is not a number of tokens. Give for example "15 T".')
+    return amount
+
+
+def _quantity(given: int | float | str, what: str) -> dict[str, Any]:
+    return {"value": _tokens(given, what), "unit": "token", "kind": "given", "source": "given"}
+
+
+def _first_fitting(
+    tables: Mapping[str, Any], chips: float, tokens: float, batch: int | float | str | None, cluster: str | Path | None
+) -> tuple[Scenario, _Layout, float]:
+    """The scenario in the layout of fewest chips a replica that fits, the layout, and its batch [token]."""
+    plain = _with_layout(tables, _Layout(1, 1, 1, RECOMPUTATIONS[0]), None, None)
+    workload = load_scenario(plain, (), cluster).system.workload
+    experts, layers, heads = (float(one) for one in (workload.experts, workload.layers, workload.heads))
+    asked = None if batch is None else _tokens(batch, "batch")
+    flops = 6.0 * float(workload.active_parameters) * tokens
+    wanted = min(BATCH_COEFFICIENT * flops**BATCH_EXPONENT, MOST_BATCH) if asked is None else asked
+    refused = ""
+    for layout in _layouts(chips, experts, layers, heads):
+        data = chips / layout.group
+        each = data * float(workload.sequence)
+        size = asked if asked is not None else max(1.0, round(wanted / each)) * each
+        try:
+            scenario = load_scenario(_with_layout(tables, layout, size, wanted), (), cluster)
+        except InputError as error:
+            refused = str(error)
+            continue
+        if _room(scenario) >= 0.0:
+            return scenario, layout, size
+    reason = f" The last one was refused: {refused}" if refused else ""
+    raise InputError(
+        f"chips: in no layout of {chips:g} chips does the model fit into the memory. Give more chips, or state a "
+        f"layout in a scenario of your own.{reason}"
+    )
+
+
+def _layouts(chips: float, experts: float, layers: float, heads: float) -> Iterator[_Layout]:
+    """Layouts of few chips a replica first; selective recomputation before full."""
+    tensors = [2**power for power in range(4) if 2**power <= MOST_TENSOR and heads % 2**power == 0.0]
+    pipelines = [one for one in range(1, MOST_PIPELINE + 1) if layers % one == 0.0]
+    spread = [2**power for power in range(7) if 2**power <= min(experts, MOST_EXPERT) and experts % 2**power == 0.0]
+    found = [
+        _Layout(tensor, pipeline, expert, recomputation)
+        for tensor in tensors
+        for pipeline in pipelines
+        for expert in (spread if experts > 1.0 else [1])
+        for recomputation in RECOMPUTATIONS
+        if chips % (tensor * pipeline) == 0.0 and (chips / pipeline) % expert == 0.0
+    ]
+    order = {name: place for place, name in enumerate(RECOMPUTATIONS)}
+    return iter(sorted(found, key=lambda one: (one.group, one.expert, order[one.recomputation], one.pipeline)))
+
+
+def _with_layout(
+    tables: Mapping[str, Any], layout: _Layout, batch: float | None, wanted: float | None
+) -> dict[str, Any]:
+    """The tables with a layout, and a batch that is given or follows from the law."""
+    degrees = {"tensor": layout.tensor, "pipeline": layout.pipeline, "expert": layout.expert, "microbatch": 1}
+    source = "given" if wanted is None or batch == wanted else "0.2920 C^0.3271 (DeepSeek-AI 2024), whole sequences"
+    size = {"value": 2.0**30 if batch is None else batch, "unit": "token", "kind": "prior", "source": source}
+    plan = {**tables["plan"], "batch": size}
+    plan["layout"] = {**degrees, "zero": 1, "recomputation": layout.recomputation}
+    return {**tables, "plan": plan}
+
+
+def _room(scenario: Scenario) -> float:
+    """Logarithm of the memory of a chip over what the plan needs, with some left free."""
+    with jax.enable_x64(True):
+        batch = float(np.max(np.asarray(scenario.plan.batch)))
+        return float(_memory_room(scenario.system, scenario.plan, jnp.asarray(batch))) - math.log(ROOM)
+
+
+@jax.jit
+def _memory_room(system: TrainingSystem, plan: TrainingPlan, batch: jax.Array) -> jax.Array:
+    return jnp.log(system.accelerator.memory_capacity / step_work(system, plan, batch).memory.total)
