@@ -24,6 +24,7 @@ from energymodel.cli import (
     pareto_command,
     predict_command,
     presets_command,
+    replan_command,
     scenario_command,
     sensitivity_command,
     site_power_command,
@@ -64,6 +65,7 @@ app.command("evaluate")(evaluate_command.command)
 app.command("optimize")(optimize_command.command)
 app.command("design-chip")(design_chip_command.command)
 app.command("pareto")(pareto_command.command)
+app.command("replan")(replan_command.command)
 app.command("scenario")(scenario_command.command)
 app.command("sensitivity")(sensitivity_command.command)
 app.command("sweep")(sweep_command.command)

@@ -269,9 +269,9 @@ def deliver(
             as_csv = output.suffix == ".csv"
             text = (rows() if rows else json_tree.csv_row(tree)) if as_csv else json_tree.dumps(tree) + "\n"
             content = text.encode()
-        _write(output, content)
+        write(output, content)
     if plot is not None and figure is not None:
-        _write(plot, figure(plot.suffix[1:]))
+        write(plot, figure(plot.suffix[1:]))
     if as_json:
         print(json_tree.dumps(tree))
         return
@@ -279,7 +279,11 @@ def deliver(
     Console(width=None if terminal else width, highlight=False).print(report, crop=False)
 
 
-def _write(path: Path, content: bytes) -> None:
+def write(path: Path, content: bytes) -> None:
+    """Write a file that a person asked for.
+
+    **Raises:** `InputError` if it cannot be written.
+    """
     try:
         path.write_bytes(content)
     except OSError as error:

@@ -1,0 +1,63 @@
+"""`energymodel replan`: what is the best plan for the rest of a run, given how it has gone so far?"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from energymodel.cli import shell
+from energymodel.errors import InputError
+
+SoFar = Annotated[
+    Path,
+    typer.Option(
+        "--so-far",
+        metavar="FILE",
+        help="What was measured: tokens, time, loss, power, equipment_power, failures (.toml, .json, .jsonl).",
+    ),
+]
+Rest = Annotated[
+    Path | None, typer.Option("--rest", metavar="FILE", help="Write the rest of the run as a scenario (.toml).")
+]
+
+
+@shell.guarded
+def command(
+    scenario: shell.ScenarioName,
+    so_far: SoFar,
+    minimize: shell.Minimize = None,
+    limit: shell.Limit = None,
+    vary: shell.Vary = None,
+    fix: shell.Fix = None,
+    cluster: shell.Cluster = None,
+    changes: shell.Changes = None,
+    as_json: shell.AsJson = False,
+    rest: Rest = None,
+    output: shell.Output = None,
+) -> int:
+    """Update a scenario by what was measured of its run, forecast the end, and find the best plan for the rest."""
+    shell.check_output(output)
+    shell.check_output(rest, (".toml",))
+    with shell.Progress(lines=True) as progress:
+        given = shell.read_scenario(scenario, changes, cluster)
+        progress(f"loading the design search for {given.name} ...")
+        with shell.interruptible():
+            import jax
+
+            from energymodel.design.replan import MeasuredRun, replan
+            from energymodel.readers.so_far import read_so_far
+            from energymodel.report import replan_report
+            from energymodel.report.plan_report import failure_line
+            from energymodel.uncertainty.first_order import saving_at_risk
+        measured = read_so_far(so_far, MeasuredRun._fields)
+        if "tokens" not in measured:
+            raise InputError(f"{so_far}: tokens is missing. Say how many tokens the run has processed and kept.")
+        with jax.enable_x64(True):
+            answer = replan(given, MeasuredRun(**measured), minimize, limit, vary, fix or (), progress)
+            risk = saving_at_risk(answer.optimum) if answer.optimum.success else None
+            tree = replan_report.replan_json(answer, risk)
+            report = replan_report.replan_report(answer, str(rest or "REST.toml"), risk)
+    if rest is not None:
+        shell.write(rest, replan_report.rest_toml(answer).encode())
+    shell.deliver(tree, report, as_json=as_json, output=output)
+    return shell.verdict(answer.optimum.result, failure_line(answer.optimum))

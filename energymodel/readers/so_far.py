@@ -1,0 +1,47 @@
+"""What does a file say of a run so far?"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from energymodel.errors import InputError, suggest
+from energymodel.readers.text_file import read_json, read_text, read_toml
+
+
+def read_so_far(path: str | Path, known: Sequence[str]) -> dict[str, float | str]:
+    """Numbers in SI, or texts with a unit, by name: of a JSON or TOML table, or of the last line of JSON lines.
+
+    **Arguments:**
+
+    - `known`: names that may stand there.
+
+    **Raises:** `InputError` for another file, an unknown name, and what is neither number nor text.
+    """
+    path = Path(path)
+    if path.suffix == ".toml":
+        table = read_toml(path)
+    elif path.suffix == ".jsonl":
+        table = _last_line(path)
+    elif path.suffix == ".json":
+        table = read_json(path)
+    else:
+        raise InputError(f'{path}: extension "{path.suffix}" is not known. Give .toml, .json or .jsonl.')
+    for name, value in table.items():
+        if name not in known:
+            raise InputError(f'{path}: unknown key "{name}". {suggest(name, known)}')
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            raise InputError(f"{path}: {name} is {value!r}, neither a number in SI nor text with a unit. Correct it.")
+    return {name: value if isinstance(value, str) else float(value) for name, value in table.items()}
+
+
+def _last_line(path: Path) -> dict[str, Any]:
+    """The last whole table of a file of JSON lines; a last line that is being written is left out."""
+    for line in reversed(read_text(path).splitlines()):
+        try:
+            table = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(table, dict):
+            return table
+    raise InputError(f"{path}: no line is a JSON table. Give the file that the run's monitor wrote.")
