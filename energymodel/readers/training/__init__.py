@@ -1,0 +1,1 @@
+"""How does each training framework write down a run?"""

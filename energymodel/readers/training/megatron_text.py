@@ -1,0 +1,173 @@
+"""Which arguments does a shell script, a command line or a printed list hand to Megatron-LM?
+
+Nothing is run: assignments of the script are put in for its variables, sums of whole numbers are worked out, and every
+`--name value` counts, whether it stands on the command line, in an array or in a text.
+"""
+
+import re
+from typing import Any
+
+from energymodel.errors import InputError
+
+ASSIGNED = re.compile(
+    r"^[ \t]*(?:export[ \t]+|local[ \t]+)?([A-Za-z_]\w*)="
+    r"(\"[^\"]*\"|'[^']*'|\$\(\([^\n]{1,200}?\)\)|[^\s()]*)[ \t]*;?[ \t]*$",
+    re.MULTILINE,
+)
+VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*|\d)(?::?[-=]([^{}]*))?\}|\$([A-Za-z_]\w*)")
+SUM = re.compile(r"\$\(\(([^$\n]{1,200}?)\)\)")
+TOKEN = re.compile(r"\n|\"[^\"]*\"|'[^']*'|[^\s\"']+")
+NAME = re.compile(r"--([A-Za-z][\w-]*)(?:=(.*))?$", re.S)
+PRINTED = re.compile(r"^(?:\[[^\]\n]*\]:?|\d+:)?[ \t]+([a-z]\w*) \.{2,} (.*)$", re.M)
+BATCH = re.compile(r"^#SBATCH\s+(?:--(nodes|gpus-per-node|ntasks-per-node|gres|gpus)[= ]|-(N)\s+)(\S+)", re.M)
+MOST_TOKENS = 200_000
+STOPS = ("|", "||", "&&", "&", ";", ">", ">>", "<", "2>&1", "then", "fi", "do", "done", ")", "\\")
+
+
+def read_arguments(text: str, where: str) -> dict[str, Any]:
+    """Arguments by name with underscores: a text, a list of texts, or True for a bare switch; the last one wins.
+
+    Keys that begin with `#` say what the launcher does: `#nodes`, `#per_node`.
+    """
+    printed = {name: _value_of(text_) for name, text_ in PRINTED.findall(text)}
+    if len(printed) > 20:
+        return {name: value for name, value in printed.items() if value is not None}
+    launcher = _launched(text)
+    body = _without_comments(text).replace("\\\r\n", " ").replace("\\\n", " ")
+    known: dict[str, str] = {}
+    for name, value in ASSIGNED.findall(body):
+        known[name] = _filled(_bare(value), known)
+    found: dict[str, Any] = {}
+    _collect(body, known, found, where, 0)
+    for name, key in (("nproc_per_node", "#per_node"), ("nnodes", "#nodes")):
+        if isinstance(number := found.pop(name, None), str) and number.isdigit():
+            launcher[key] = int(number)
+    return found | launcher
+
+
+def _collect(body: str, known: dict[str, str], found: dict[str, Any], where: str, depth: int) -> None:
+    """Add the arguments of a text, and of the texts in quotes in it, to those found."""
+    tokens = TOKEN.findall(body)
+    if len(tokens) > MOST_TOKENS:
+        raise InputError(f'"{where}" holds more than {MOST_TOKENS} words; is it the right file?')
+    name: str | None = None
+    for token in tokens:
+        quoted = token[0] in "\"'"
+        bare = token[1:-1] if quoted and len(token) > 1 else token
+        if token == "\n":
+            name = None
+        elif quoted and depth < 3 and name is None and re.search(r"(^|\s)--[A-Za-z]", bare):
+            _collect(bare, known, found, where, depth + 1)
+        elif not quoted and (match := NAME.match(token)):
+            key = match[1].replace("-", "_")
+            found[key] = True if match[2] is None else _filled(match[2].rstrip(")"), known)
+            name = key
+        elif not quoted and (token in STOPS or token.endswith(".py") or token.rstrip(")").endswith("[@]}")):
+            name = None
+        elif name is not None:
+            value = _filled(bare if quoted else _trimmed(bare), known)
+            old = found[name]
+            found[name] = value if old is True else [*old, value] if isinstance(old, list) else [old, value]
+            if not quoted and bare.endswith((")", ";")) and bare.count("(") < bare.count(")"):
+                name = None
+
+
+def _filled(text: str, known: dict[str, str], depth: int = 0) -> str:
+    """A text with the variables that the script sets, or their defaults, in place of their names."""
+    if depth > 8 or "$" not in text or len(text) > 4000:
+        return text
+
+    def put(match: re.Match[str]) -> str:
+        name = match[1] or match[3]
+        if name in known:
+            return known[name]
+        return match[2].strip("\"'") if match[2] is not None else match[0]
+
+    filled = VARIABLE.sub(put, text)
+    filled = SUM.sub(lambda match: _worked_out(match[1], known) or match[0], filled)
+    return filled if filled == text else _filled(filled, known, depth + 1)
+
+
+def _worked_out(text: str, known: dict[str, str]) -> str | None:
+    """The value of a sum of whole numbers and variables with + - * / and parentheses; None for anything else."""
+    text = re.sub(r"[A-Za-z_]\w*", lambda match: known.get(match[0], match[0]), text)
+    parts = re.findall(r"\d{1,15}|[-+*/()]|\S", text)
+    position = 0
+
+    def following() -> str:
+        return parts[position] if position < len(parts) else ""
+
+    def factor() -> int:
+        nonlocal position
+        part = following()
+        position += 1
+        if part == "(":
+            value = total()
+            if following() != ")":
+                raise ValueError
+            position += 1
+            return value
+        return int(part)
+
+    def product() -> int:
+        nonlocal position
+        value = factor()
+        while following() in ("*", "/"):
+            sign = parts[position]
+            position += 1
+            other = factor()
+            value = value * other if sign == "*" else value // other
+        return value
+
+    def total() -> int:
+        nonlocal position
+        value = product()
+        while following() in ("+", "-"):
+            sign = parts[position]
+            position += 1
+            value = value + product() if sign == "+" else value - product()
+        return value
+
+    try:
+        value = total()
+    except (ValueError, ZeroDivisionError, RecursionError):
+        return None
+    return str(value) if position == len(parts) and abs(value) < 10**15 else None
+
+
+def _without_comments(text: str) -> str:
+    """The text without what follows a # at the beginning of a word."""
+    return re.sub(r"(^|[ \t])#[^\n]*", r"\1", text, flags=re.M)
+
+
+def _bare(text: str) -> str:
+    return text[1:-1] if len(text) > 1 and text[0] in "\"'" else text
+
+
+def _trimmed(text: str) -> str:
+    """A word without the closing parentheses and semicolons that belong to the shell."""
+    text = text.rstrip(";")
+    while text.endswith(")") and text.count("(") < text.count(")"):
+        text = text[:-1]
+    return text
+
+
+def _value_of(text: str) -> Any:
+    """A value of the list that Megatron-LM prints when it starts."""
+    text = text.strip()
+    return {"None": None, "True": True, "False": False}.get(text, text)
+
+
+def _launched(text: str) -> dict[str, int]:
+    """Nodes and accelerators of a node as the lines for Slurm say."""
+    found: dict[str, int] = {}
+    for long, short, value in BATCH.findall(text):
+        digits = re.search(r"(\d{1,6})$", value)
+        if not digits:
+            continue
+        number = int(digits[1])
+        if long == "nodes" or short:
+            found["#nodes"] = number
+        elif long != "ntasks-per-node" or "#per_node" not in found:
+            found["#per_node"] = number
+    return found

@@ -1,0 +1,490 @@
+"""Does each framework's way to write a run down give the same run, and every misprint one line?"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from energymodel.errors import InputError
+from energymodel.presets.files import names
+from energymodel.readers.training import megatron_text
+from energymodel.readers.training.config import MODEL_WORDS, TrainingConfig
+from energymodel.readers.training.megatron_shape import _terms
+from energymodel.readers.training.names import _patterns
+from energymodel.readers.training.torchtitan import _known
+from energymodel.readers.training_config import KINDS, read_training_config
+
+SCRIPT = """#!/bin/bash
+#SBATCH --nodes=4
+#SBATCH --gpus-per-node=8
+TP=${TP:-4}   # how many
+PP=2
+GLOBAL=$((TP * PP * 16))
+MODEL_ARGS=(
+    --num-layers 32 --hidden-size 4096   # a comment --num-layers 99
+    --num-attention-heads 32
+    --group-query-attention --num-query-groups 8
+    --swiglu --normalization "RMSNorm"
+    --ffn-hidden-size 14336)
+OPTIONS=" --seq-length 8192 \\
+  --max-position-embeddings 8192 --position-embedding-type rope"
+torchrun pretrain_gpt.py ${MODEL_ARGS[@]} $OPTIONS \\
+    --tensor-model-parallel-size $TP \\
+    --pipeline-model-parallel-size=${PP} --num-layers-per-virtual-pipeline-stage 4 \\
+    --micro-batch-size 1 --global-batch-size $GLOBAL --train-iters 1000 \\
+    --rampup-batch-size 32 32 6000 --vocab-size 128000 --untie-embeddings-and-output-weights \\
+    --bf16 --fp8-format hybrid --recompute-activations --use-distributed-optimizer \\
+    --sequence-parallel --disable-bias-linear 2>&1 | tee log.txt
+"""
+TITAN = {
+    "model": {"name": "llama3", "flavor": "8B", "converters": ["float8"]},
+    "training": {"local_batch_size": 4, "seq_len": 4096, "steps": 100},
+    "parallelism": {
+        "data_parallel_replicate_degree": 2,
+        "data_parallel_shard_degree": 4,
+        "pipeline_parallel_degree": 2,
+        "pipeline_parallel_schedule": "Interleaved1F1B",
+        "pipeline_parallel_layers_per_stage": 8,
+        "pipeline_parallel_first_stage_less_layers": 0,
+        "pipeline_parallel_last_stage_less_layers": 0,
+    },
+    "activation_checkpoint": {"mode": "full"},
+    "quantize": {"linear": {"float8": {"recipe_name": "rowwise"}}},
+}
+NEMO = {
+    "trainer": {"num_nodes": 4, "devices": 8, "precision": "bf16", "max_steps": 10},
+    "exp_manager": {"explicit_log_dir": "${base_results_dir}/results"},
+    "model": {
+        "micro_batch_size": 1,
+        "global_batch_size": "${multiply:4, ${.micro_batch_size}}",
+        "tensor_model_parallel_size": 8,
+        "encoder_seq_length": 2048,
+        "num_layers": "${divide_ceil:${.hidden_size},341}",
+        "hidden_size": 1024,
+        "ffn_hidden_size": "${multiply:4,${model.hidden_size}}",
+        "num_attention_heads": 8,
+        "optim": {"name": "distributed_fused_adam"},
+        "tokenizer": {"type": "${oc.env:TOKENIZER}"},
+    },
+}
+NEOX = {
+    "pipe-parallel-size": 1,
+    "model_parallel_size": 2,
+    "num-layers": 4,
+    "hidden-size": 256,
+    "num_attention_heads": 4,
+    "seq-length": 512,
+    "pos-emb": "rotary",
+    "no-weight-tying": True,
+    "train_micro_batch_size_per_gpu": 4,
+    "gas": 2,
+    "zero_optimization": {"stage": 1, "cpu_offload": True},
+    "bf16": {"enabled": True},
+    "checkpoint-activations": True,
+    "train-iters": 10,
+    "vocab-file": "somewhere/20B_tokenizer.json",
+}
+NANOTRON = {
+    "parallelism": {"dp": 4, "tp": 2, "pp": 2, "pp_engine": "afab", "recompute_layer": True},
+    "tokens": {"micro_batch_size": 2, "batch_accumulation_per_replica": 3, "sequence_length": 1024, "train_steps": 7},
+    "model": {
+        "dtype": "bfloat16",
+        "model_config": {
+            "is_llama_config": True,
+            "hidden_size": 64,
+            "num_attention_heads": 4,
+            "num_hidden_layers": 4,
+            "intermediate_size": 128,
+            "vocab_size": 1000,
+        },
+    },
+    "optimizer": {"zero_stage": 1},
+}
+AXOLOTL = {
+    "base_model": "meta-llama/Llama-3.1-8B",
+    "sequence_len": 4096,
+    "micro_batch_size": 2,
+    "gradient_accumulation_steps": 4,
+    "dp_shard_size": 4,
+    "dp_replicate_size": 2,
+    "bf16": "auto",
+    "adapter": "lora",
+    "lora_r": 16,
+    "gradient_checkpointing": True,
+    "fsdp_config": {"offload_params": True, "reshard_after_forward": True},
+}
+DEEPSPEED = {
+    "train_batch_size": 64,
+    "train_micro_batch_size_per_gpu": 4,
+    "gradient_accumulation_steps": 2,
+    "bf16": {"enabled": True},
+    "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}, "zero_hpz_partition_size": 8},
+}
+MAXTEXT = {
+    "base_config": "base.yml",
+    "model_name": "llama2-7b",
+    "per_device_batch_size": 2,
+    "max_target_length": 4096,
+    "steps": 20,
+    "remat_policy": "minimal",
+    "quantization": "fp8",
+    "ici_tensor_parallelism": 4,
+    "ici_fsdp_parallelism": 2,
+    "dcn_data_parallelism": -1,
+}
+BRIDGE = {
+    "model": {"tensor_model_parallel_size": 2, "seq_length": 4096, "recompute_granularity": "full"},
+    "train": {"train_iters": 10, "global_batch_size": 32, "micro_batch_size": 2},
+    "mixed_precision": "bf16_with_fp8_current_scaling_mixed",
+    "ddp": {"use_distributed_optimizer": True, "overlap_grad_reduce": True},
+    "peft": {"_target_": "megatron.bridge.peft.lora.LoRA", "dim": 8},
+}
+PRIMUS = {
+    "work_group": "${TEAM:amd}",
+    "modules": {
+        "pre_trainer": {
+            "framework": "megatron",
+            "model": "${MODEL:llama3.1_8B}.yaml",
+            "overrides": {
+                "tensor_model_parallel_size": "${TP:2}",
+                "micro_batch_size": 2,
+                "global_batch_size": 64,
+                "seq_length": "${SEQ:8192}",
+                "train_iters": 50,
+                "recompute_granularity": "full",
+            },
+        }
+    },
+}
+MEGATRON = {
+    "MODEL_ARGS": {
+        "--num-layers": 4,
+        "--hidden-size": 64,
+        "--num-attention-heads": 4,
+        "--pipeline-model-parallel-size": 2,
+        "--pipeline-model-parallel-layout": "Et|(t|)*2tL",
+        "--num-experts": 4,
+        "--moe-layer-freq": "([0]*1+[1]*3)",
+        "--window-size": "(127,0)",
+        "--window-attn-skip-freq": 2,
+        "--micro-batch-size": 1,
+        "--global-batch-size": 8,
+        "--rampup-batch-size": [4, 2, 100],
+        "--seq-length": 128,
+        "--train-samples": 1000,
+        "--recompute-granularity": "full",
+        "--recompute-method": "block",
+        "--recompute-num-layers": 1,
+        "--bf16": True,
+        "--use-megatron-fsdp": True,
+        "--data-parallel-sharding-strategy": "optim_grads",
+    }
+}
+FILES: dict[str, tuple[str, dict[str, Any]]] = {
+    "megatron-lm": ("model_config.yaml", MEGATRON),
+    "torchtitan": ("job.json", TITAN),
+    "nemo": ("run.yaml", NEMO),
+    "gpt-neox": ("run.yml", NEOX),
+    "nanotron": ("run.yaml", NANOTRON),
+    "axolotl": ("run.yaml", AXOLOTL),
+    "deepspeed": ("zero.json", DEEPSPEED),
+    "maxtext": ("run.yml", MAXTEXT),
+    "megatron-bridge": ("over.yaml", BRIDGE),
+    "primus": ("exp.yaml", PRIMUS),
+}
+
+
+def written(tmp_path: Path, name: str, content: Any) -> Path:
+    path = tmp_path / name
+    if not isinstance(content, str):
+        content = json.dumps(content) if name.endswith(".json") else yaml.safe_dump(content)
+    path.write_text(content)
+    return path
+
+
+def read(tmp_path: Path, kind: str, **changes: Any) -> TrainingConfig:
+    name, table = FILES[kind]
+    return read_training_config(written(tmp_path, name, table | changes))
+
+
+def test_a_shell_script_is_read_without_running_it(tmp_path: Path) -> None:
+    run = read_training_config(written(tmp_path, "train.sh", SCRIPT))
+    assert (run.kind, run.chips, run.tensor, run.pipeline, run.interleave, run.data) == ("megatron-lm", 32, 4, 2, 4, 4)
+    assert (run.batch_sequences, run.sequence, run.steps) == (128, 8192, 1000)
+    # 32 -> 128 in three increments of 32 over 6000 sequences: one for each 2000.
+    each = 2000.0 * 8192
+    assert run.batch_schedule == ((0.0, 32), (each, 64), (2 * each, 96), (3 * each, 128))
+    assert (run.precision, run.precision_recipe, run.recomputation, run.sharding) == ("fp8", "delayed", "selective", 1)
+    shape = {"layers": 32, "hidden": 4096, "kv_heads": 8, "feed_forward": 14336, "gated": 1.0, "tied": 0.0}
+    # 128,000 is 250 x 512, a multiple of 128 x tensor 4.
+    assert shape.items() <= run.model.items()
+    assert run.model["vocabulary"] == 128000
+    assert run.missing() == ("accelerator",)
+
+
+def test_arguments_may_lie_in_yaml_of_a_functional_test_or_in_plain_yaml(tmp_path: Path) -> None:
+    plain = {
+        "tensor_model_parallel_size": 2,
+        "num_layers": 14,
+        "hidden_size": 512,
+        "num_attention_heads": 8,
+        "num_experts": 8,
+        "moe_router_topk": 2,
+        "moe_ffn_hidden_size": 128,
+        "moe_layer_freq": "([0]*3+[1]*11)",
+        "micro_batch_size": 1,
+        "seq_length": 128,
+        "step_batch_size_schedule": "0:384 200B:768",
+        "train_samples": 1000,
+    }
+    one = read_training_config(written(tmp_path, "a.yaml", plain))
+    flags = {f"--{key.replace('_', '-')}": value for key, value in plain.items()}
+    two = read_training_config(written(tmp_path, "b.yaml", {"ENV_VARS": {"A": 1}, "MODEL_ARGS": flags}))
+    assert one == two
+    assert one.model["dense_layers"] == 3
+    assert one.batch_schedule == ((0.0, 384), (200e9, 768))
+    assert one.tokens == 128_000.0
+    assert one.missing() == ("vocabulary", "chips", "accelerator")
+
+
+def test_a_layout_that_is_drawn_and_partial_recomputation_are_counted(tmp_path: Path) -> None:
+    run = read(tmp_path, "megatron-lm")
+    # Et | t | t | tL: four stages on two ranks; one layer of each of two ranks is recomputed.
+    assert (run.interleave, run.recomputation, run.recomputed_layers, run.sharding) == (2, "full", 2, 2)
+    assert (run.model["window"], run.model["local_layers"], run.model["dense_layers"]) == (128, 0.5, 1)
+
+
+def test_an_example_whose_launcher_is_too_small_asks_for_chips(tmp_path: Path) -> None:
+    text = 'NNODES=${SLURM_NNODES:-"1"}\ntorchrun --nproc_per_node 8 --nnodes $NNODES a.py --num-layers 4 '
+    text += "--tensor-model-parallel-size 8 --pipeline-model-parallel-size"
+    assert read_training_config(written(tmp_path, "one.sh", f"{text} 1")).chips == 8
+    run = read_training_config(written(tmp_path, "many.sh", f"{text} 16"))
+    assert run.chips is None
+    assert "the degrees need a multiple of 128" in run.notes[-1]
+
+
+def test_the_list_that_megatron_prints_is_read(tmp_path: Path) -> None:
+    values = {"num_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "world_size": 8, "bf16": True} | {
+        "padded_vocab_size": 1024, "tensor_model_parallel_size": 2, "micro_batch_size": 1, "global_batch_size": 8,
+    }  # fmt: skip
+    values |= {f"other_{i}": None for i in range(20)}
+    text = "\n".join(f"  {name} {'.' * 20} {value}" for name, value in values.items())
+    run = read_training_config(written(tmp_path, "out.log", text))
+    assert (run.chips, run.data, run.accumulation, run.model["vocabulary"]) == (8, 4, 2, 1024)
+
+
+def test_torchtitan_divides_replicas_and_stages(tmp_path: Path) -> None:
+    run = read(tmp_path, "torchtitan")
+    assert (run.data, run.chips, run.shard_size, run.preset) == (8, 16, 4, "llama-3.1-8b")
+    # 32 layers in stages of 8 on two ranks.
+    assert (run.interleave, run.micro_batch, run.accumulation, run.batch_sequences) == (2, 1, 4, 32)
+    assert (run.precision, run.precision_recipe, run.recomputation) == ("fp8", "rowwise", "full")
+    # Stages of a pipeline keep their parameters gathered.
+    assert run.sharding == 2
+    newer = {key: value for key, value in TITAN.items() if key not in ("model", "quantize")}
+    newer |= {"model_spec": {"name": "llama3", "flavor": "8B"}, "model_converters": {"converters": []}}
+    again = read_training_config(written(tmp_path, "saved.json", newer))
+    assert (again.model, again.precision) == (run.model, "bf16")
+
+
+def test_torchtitan_takes_the_accelerators_of_its_comment_and_a_rest(tmp_path: Path) -> None:
+    keys = "[training]\nlocal_batch_size = 2\n[parallelism]\ntensor_parallel_degree = 8\n"
+    text = f"# NOTE: this toml config is a preset for 64 A100 GPUs.\n{keys}"
+    run = read_training_config(written(tmp_path, "job.toml", text))
+    assert (run.chips, run.data, run.batch_sequences, run.accelerator) == (64, 8, 16, "A100")
+    bare = read_training_config(written(tmp_path, "bare.toml", keys))
+    assert (bare.chips, bare.data, bare.batch_sequences) == (None, None, None)
+    assert bare.on(64).batch_sequences == 16
+    with pytest.raises(InputError, match="60 chips do not divide by tensor 8"):
+        bare.on(60)
+
+
+def test_nemo_works_its_interpolations_out_and_leaves_the_environment_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKENIZER", "secret")
+    run = read(tmp_path, "nemo")
+    assert run.model["feed_forward"] == 4096
+    # 1024 / 341 = 3.003, rounded up.
+    assert run.model["layers"] == 4
+    assert (run.chips, run.data, run.batch_sequences, run.accumulation, run.sharding) == (32, 4, 4, 1, 1)
+    assert "secret" not in str(run)
+    for text in ("${oc.env:SIZE}", "${multiply:2,${oc.env:SIZE}}", "${.missing}", "${.hidden_size}"):
+        model = NEMO["model"] | {"hidden_size": text}
+        with pytest.raises(InputError, match=r"model\.(hidden_size|num_layers) is the placeholder"):
+            read(tmp_path, "nemo", model=model)
+
+
+def test_nemo_follows_no_bomb(tmp_path: Path) -> None:
+    bomb = {f"a{i}": f"${{.a{i + 1}}}${{.a{i + 1}}}" for i in range(40)} | {"a40": "x"}
+    assert read(tmp_path, "nemo", model=NEMO["model"] | bomb).chips == 32
+
+
+def test_the_other_frameworks(tmp_path: Path) -> None:
+    run = read(tmp_path, "gpt-neox")
+    # 50277 tokens, padded to a multiple of 128 x 2.
+    assert (run.model["vocabulary"], run.accumulation, run.offload, run.recomputation) == (
+        50432,
+        2,
+        ("optimizer",),
+        "full",
+    )
+    assert run.on(16).batch_sequences == 64
+    run = read(tmp_path, "nanotron")
+    assert (run.chips, run.batch_sequences, run.schedule, run.sharding, run.tokens) == (
+        16,
+        24,
+        "gpipe",
+        1,
+        7 * 24 * 1024,
+    )
+    run = read(tmp_path, "axolotl")
+    assert (run.data, run.shard_size, run.adapters, run.offload) == (8, 4, "lora, rank 16", ("optimizer", "parameters"))
+    assert (run.preset, run.batch_sequences, run.sharding) == ("llama-3.1-8b", 64, 3)
+    run = read(tmp_path, "deepspeed")
+    assert (run.data, run.sharding, run.shard_size, run.offload) == (8, 3, 8, ("optimizer",))
+    assert run.missing() == ("model", "chips", "sequence", "accelerator")
+    run = read(tmp_path, "maxtext")
+    # Two sequences for each of the four chips that hold a replica.
+    assert (run.tensor, run.micro_batch, run.on(64).data, run.on(64).batch_sequences) == (4, 8.0, 16, 128)
+    assert (run.preset, run.precision, run.recomputation) == ("llama-2-7b", "fp8", "selective")
+    run = read(tmp_path, "megatron-bridge")
+    assert (run.tensor, run.pipeline, run.precision, run.adapters) == (2, None, "fp8", "lora, rank 8")
+    run = read(tmp_path, "primus")
+    assert (run.tensor, run.sequence, run.preset, run.precision) == (2, 8192, "llama-3.1-8b", "bf16")
+
+
+def test_frameworks_are_recognized(tmp_path: Path) -> None:
+    assert {read(tmp_path, kind).kind for kind in FILES} == set(FILES)
+    assert set(FILES) == set(KINDS)
+    with pytest.raises(InputError, match="no training configuration that is recognized"):
+        read_training_config(written(tmp_path, "other.yaml", {"a": 1}))
+    with pytest.raises(InputError, match='Unknown kind of training configuration "nanotro"'):
+        read_training_config(written(tmp_path, "other.yaml", {"a": 1}), "nanotro")
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "words"),
+    [
+        ("deepspeed", {"train_batch_size": "auto"}, 'train_batch_size is "auto", which the trainer fills in at launch'),
+        ("deepspeed", {"train_batch_size": 63}, "is 63, no multiple of"),
+        ("deepspeed", {"zero_optimization": {"stage": 7}}, "a stage from 0 to 3"),
+        ("gpt-neox", {"num-layers": [4]}, "num_layers is a list of 1; it must be a whole number"),
+        ("gpt-neox", {"num-layers": True}, "num_layers is True"),
+        ("gpt-neox", {"hidden-size": float("nan")}, "hidden_size is nan"),
+        ("nanotron", {"tokens": {"micro_batch_size": -1}}, r"tokens\.micro_batch_size is -1"),
+        ("maxtext", {"decoder_block": "qwen3_next"}, "cannot be described"),
+        ("megatron-bridge", {"model": {"hybrid_override_pattern": "M-M*", "num_layers": 4}}, "state-space"),
+        ("megatron-bridge", {"model": "${MODEL}"}, "it must be a table of keys"),
+        ("primus", {"modules": {"pre_trainer": {"framework": "jax"}}}, "framework is"),
+        (
+            "nemo",
+            {"trainer": {"num_nodes": 3, "devices": 8}, "model": NEMO["model"] | {"global_batch_size": 4}},
+            "does not divide",
+        ),
+        ("torchtitan", {"parallelism": {"data_parallel_shard_degree": 0}}, "or -1 for the chips that are left"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_name(tmp_path: Path, kind: str, changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words) as refused:
+        read(tmp_path, kind, **changes)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_template_is_refused_with_its_placeholders(tmp_path: Path) -> None:
+    text = '{"train_batch_size": CONFIG_BATCH_SIZE, "zero_optimization": {"stage": ZERO_STAGE}}'
+    with pytest.raises(InputError, match=r"train_batch_size \(CONFIG_BATCH_SIZE\), stage \(ZERO_STAGE\)"):
+        read_training_config(written(tmp_path, "ds.json", text))
+    with pytest.raises(InputError, match=r"tensor_model_parallel_size is the placeholder"):
+        read_training_config(written(tmp_path, "run.sh", "python a.py --tensor-model-parallel-size $TP --num-layers 2"))
+
+
+def test_what_is_not_read_is_listed(tmp_path: Path) -> None:
+    parallel = NANOTRON["parallelism"] | {"new_switch": True, "off": False}
+    assert read(tmp_path, "nanotron", parallelism=parallel).ignored == ("parallelism.new_switch",)
+
+
+def test_patterns_of_layers_are_lists_and_nothing_else() -> None:
+    assert _terms("([0]*1+[1]*3)") == [0, 1, 1, 1]
+    assert _terms("([0,1]*2+[1])*2") == [0, 1, 0, 1, 1] * 2
+    assert _terms("__import__('os')") == _terms("[1]*99999*9999") == _terms("([1]") == []
+
+
+def test_sums_of_a_script_are_worked_out_and_nothing_else() -> None:
+    known = {"A": "3"}
+    assert megatron_text._worked_out("(A + 2) * 4 - 6 / 4", known) == "19"
+    for text in ("A ** 9", "os.system(1)", "1 / 0", "(" * 50, "9" * 15 + "*" + "9" * 15):
+        assert megatron_text._worked_out(text, known) is None
+
+
+def test_tables_name_words_and_presets_that_exist() -> None:
+    assert {preset for _, preset in _patterns()} <= set(names("models"))
+    for family in _known().values():
+        for shape in family.values():
+            assert shape.keys() <= MODEL_WORDS.keys()
+
+
+JUNK = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(10**30), 10**30),
+    st.floats(),
+    st.sampled_from(["auto", "", "nan", "1e400", "-3", "${oc.env:HOME}", "[1]*3", "(((", "9" * 50, "full", "${.a}"]),
+    st.text(max_size=8),
+    st.lists(st.integers(-3, 3), max_size=3),
+    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
+)
+
+
+def _paths(table: dict[str, Any], prefix: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
+    for key, value in table.items():
+        found.append((*prefix, key))
+        if isinstance(value, dict):
+            found += _paths(value, (*prefix, key))
+    return found
+
+
+@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_junk_in_known_keys_gives_a_run_or_one_line(data: st.DataObject, tmp_path: Path) -> None:
+    kind = data.draw(st.sampled_from(sorted(FILES)))
+    name, table = FILES[kind]
+    table = json.loads(json.dumps(table))
+    for path in data.draw(st.lists(st.sampled_from(_paths(table)), min_size=1, max_size=3)):
+        inner = table
+        for key in path[:-1]:
+            inner = inner.get(key, {}) if isinstance(inner, dict) else {}
+        if isinstance(inner, dict):
+            inner[path[-1]] = data.draw(JUNK)
+    try:
+        run = read_training_config(written(tmp_path, name, table), kind)
+    except InputError as error:
+        assert "\n" not in str(error)  # noqa: PT017
+    else:
+        assert run.missing()
+
+
+@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(junk=st.text(alphabet="-ab =$(){}[]\"'#\\\n*1:@|", max_size=60), place=st.integers(0, len(SCRIPT)))
+def test_junk_in_a_script_gives_a_run_or_one_line(junk: str, place: int, tmp_path: Path) -> None:
+    try:
+        read_training_config(written(tmp_path, "run.sh", SCRIPT[:place] + junk + SCRIPT[place:]), "megatron-lm")
+    except InputError as error:
+        assert "\n" not in str(error)  # noqa: PT017
+
+
+def test_deep_nests_and_counts_without_end_are_refused(tmp_path: Path) -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(60):
+        deep = {"a": deep}
+    with pytest.raises(InputError, match="nests its tables more than 40 deep"):
+        read_training_config(written(tmp_path, "deep.json", {"MODEL_ARGS": deep}))
+    with pytest.raises(InputError, match="num_layers is 1000000000"):
+        read(tmp_path, "megatron-lm", MODEL_ARGS=MEGATRON["MODEL_ARGS"] | {"--num-layers": 10**9})
+    with pytest.raises(InputError, match="hidden_size is inf"):
+        read_training_config(written(tmp_path, "hex.yaml", f"num_layers: 2\nhidden_size: 0x{'f' * 9999}"))
