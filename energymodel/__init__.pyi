@@ -32,6 +32,7 @@ from .design.sensitivity import Sensitivity, sensitivity
 from .errors import InputError
 from .presets.pieces import Pieces, scenario_of_pieces
 from .presets.scenario import Scenario, load_scenario
+from .presets.training_file import scenario_of_training
 from .sweeps.axes import Axis
 from .sweeps.reductions import AbstractReduction
 from .sweeps.sweep import sweep
@@ -97,6 +98,7 @@ __all__ = [
     "presets",
     "replan",
     "scenario_of_pieces",
+    "scenario_of_training",
     "sensitivity",
     "solver",
     "sources",

@@ -73,34 +73,16 @@ def scenario_of_pieces(
 
     **Raises:** `InputError` for a name or a number that cannot be, and where no layout fits.
     """
-    read_preset("hardware", accelerator)
-    if missing := [part for part in ("node", "network") if part not in companions(accelerator)]:
-        raise InputError(
-            f"accelerator {accelerator}: no {missing[0]} belongs to it. State one in a scenario of your own."
-        )
     count = parse_number(chips, "1", "chips")
-    amount = _tokens(tokens, "tokens")
+    amount = tokens_of(tokens, "tokens")
     if not (count >= 1.0 and count == int(count)):
         raise InputError(f"chips: {chips} is not a whole number of chips. Give for example 64.")
-    rated = float(read_preset("hardware", accelerator)["rated_power"]["value"])
-    facility = "air-cooled" if rated < LIQUID else "direct-liquid"
-    building = BUILDING * rated * count
-    tables: dict[str, Any] = {
-        "name": name,
-        "base": "_common",
-        "title": f"{Path(model).stem} on {count:,.0f} {accelerator}",
-        "system": merge(
-            companions(accelerator),
-            {
-                "workload": {"preset": model}
-                | ({} if sequence is None else {"sequence": _quantity(sequence, "sequence")}),
-                "accelerator": accelerator,
-                "facility": {"preset": facility, "power_limit": f"{building!r} W"},
-            },
-        ),
-        "plan": {"chips": count, "goal": {"tokens": _quantity(tokens, "tokens")}},
-    }
-    assumed = [f"The building is {facility}, and may draw {building / 1e6:.3g} MW."]
+    tables = common_tables(accelerator, count, f"{Path(model).stem} on {count:,.0f} {accelerator}", name)
+    length = {} if sequence is None else {"sequence": _quantity(sequence, "sequence")}
+    tables["system"]["workload"] = {"preset": model, **length}
+    tables["plan"] = {"chips": count, "goal": {"tokens": _quantity(tokens, "tokens")}}
+    facility = tables["system"]["facility"]
+    assumed = [f"The building is {facility['preset']}, and may draw {facility['power_limit']}."]
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         found, layout, tokens_of_batch = _first_fitting(tables, count, amount, batch, cluster)
@@ -117,8 +99,27 @@ def scenario_of_pieces(
     return Pieces(found, tuple(assumed))
 
 
-def _tokens(given: int | float | str, what: str) -> float:
-    """Tokens as a number; "15 T" means 15 T tokens."""
+def common_tables(accelerator: str, chips: float, title: str, name: str) -> dict[str, Any]:
+    """What scenarios on an accelerator share: all but the model and the plan.
+
+    **Raises:** `InputError` for an accelerator that is unknown, or that has no node and network of its own.
+    """
+    rated = float(read_preset("hardware", accelerator)["rated_power"]["value"])
+    if missing := [part for part in ("node", "network") if part not in companions(accelerator)]:
+        raise InputError(
+            f"accelerator {accelerator}: no {missing[0]} belongs to it. State one in a scenario of your own."
+        )
+    building = f"{BUILDING * rated * chips / 1e6:.6g} MW"
+    facility = {"preset": "air-cooled" if rated < LIQUID else "direct-liquid", "power_limit": building}
+    system = merge(companions(accelerator), {"accelerator": accelerator, "facility": facility})
+    return {"name": name, "base": "_common", "title": title, "system": system, "plan": {}}
+
+
+def tokens_of(given: int | float | str, what: str) -> float:
+    """Tokens as a number; "15 T" means 15 T tokens.
+
+    **Raises:** `InputError` for what is no positive number of tokens.
+    """
     text = f"{given} token" if isinstance(given, str) and "tok" not in given.lower() else given
     amount = parse_number(text, "token", what)
     if not (math.isfinite(amount) and amount > 0.0):
@@ -127,7 +128,7 @@ def _tokens(given: int | float | str, what: str) -> float:
 
 
 def _quantity(given: int | float | str, what: str) -> dict[str, Any]:
-    return {"value": _tokens(given, what), "unit": "token", "kind": "given", "source": "given"}
+    return {"value": tokens_of(given, what), "unit": "token", "kind": "given", "source": "given"}
 
 
 def _first_fitting(
@@ -137,7 +138,7 @@ def _first_fitting(
     plain = _with_layout(tables, _Layout(1, 1, 1, RECOMPUTATIONS[0]), None, None)
     workload = load_scenario(plain, (), cluster).system.workload
     experts, layers, heads = (float(one) for one in (workload.experts, workload.layers, workload.heads))
-    asked = None if batch is None else _tokens(batch, "batch")
+    asked = None if batch is None else tokens_of(batch, "batch")
     flops = 6.0 * float(workload.active_parameters) * tokens
     wanted = min(BATCH_COEFFICIENT * flops**BATCH_EXPONENT, MOST_BATCH) if asked is None else asked
     refused = ""

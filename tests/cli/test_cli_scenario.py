@@ -10,6 +10,7 @@ from cli.shell import run, run_json
 from energymodel.errors import InputError
 from energymodel.presets.pieces import BATCH_COEFFICIENT, BATCH_EXPONENT, scenario_of_pieces
 from energymodel.presets.scenario import load_scenario
+from energymodel.presets.training_file import scenario_of_training, vector_parameters
 from energymodel.system.evaluate import evaluate_once
 
 GIVEN = ("--accelerator", "h100-sxm", "--chips", "16", "--tokens", "50 G")
@@ -77,3 +78,62 @@ def test_what_is_no_piece_is_refused(changes, words):
 
 def test_the_command_asks_for_what_is_missing():
     assert run("scenario", "--model", "test-1b").exit_code == 2
+    result = run("scenario", "--model", "test-1b", "--accelerator", "h100-sxm")
+    assert "--chips, --tokens is missing" in result.stderr
+
+
+TITAN = """
+[model]
+name = "llama3"
+flavor = "8B"
+
+[training]
+local_batch_size = 2
+seq_len = 4096
+steps = 1000
+
+[parallelism]
+data_parallel_shard_degree = -1
+tensor_parallel_degree = 2
+
+[activation_checkpoint]
+mode = "full"
+"""
+
+
+def test_a_training_configuration_is_a_scenario(tmp_path):
+    file = tmp_path / "train.toml"
+    file.write_text(TITAN)
+    arguments = ("scenario", "--training", str(file), "--accelerator", "h100-sxm", "--chips", "64")
+    tree = run_json(*arguments, "--batch", "1 Mi")
+    scenario = load_scenario(tree["scenario"])
+    layout, workload = scenario.plan.layout, scenario.system.workload
+    assert (float(layout.tensor), float(layout.microbatch), float(layout.recompute_full)) == (2.0, 2.0, 1.0)
+    with jax.enable_x64(True):
+        assert float(workload.parameters) == 8_030_261_248
+    assert float(workload.sequence) == 4096.0
+    assert tree["scenario"]["plan"]["goal"]["tokens"]["value"] == 1000 * 2**20
+    assert "torchtitan" in tree["assumed"][0].lower()
+
+
+def test_what_a_training_configuration_lacks_is_asked_for_by_name(tmp_path):
+    file = tmp_path / "train.toml"
+    file.write_text(TITAN)
+    with pytest.raises(InputError, match=r"does not say.*chips.*Give.*--chips"):
+        scenario_of_training(file, "h100-sxm")
+    result = run("scenario", "--model", "test-1b", *GIVEN, "--vocabulary", "100")
+    assert "it belongs to a --training file" in result.stderr
+
+
+def test_vectors_of_a_model_in_words():
+    words = {"hidden": 8, "heads": 2, "kv_heads": 1, "head_size": 4, "layers": 3, "norm": "layer", "feed_forward": 16}
+    words |= {
+        "gated": 0,
+        "linear_bias": 1,
+        "qkv_bias": 1,
+        "learned_positions": 5,
+        "norms_per_layer": 2,
+        "qk_norm": "none",
+    }
+    layer = 2 * 16 + (2 + 2) * 4 + 8 + 16 + 8  # norms, biases of queries and keys, of the output, of the block
+    assert vector_parameters(words) == 3 * layer + 16 + 5 * 8

@@ -1,0 +1,196 @@
+"""How does the configuration of a training framework become a scenario?"""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from energymodel.errors import InputError
+from energymodel.performance.workload import Transformer
+from energymodel.presets.files import read_preset
+from energymodel.presets.pieces import Pieces, common_tables, tokens_of
+from energymodel.presets.scenario import load_scenario
+from energymodel.readers.training_config import TrainingConfig, read_training_config
+from energymodel.system.outputs import parse_number
+
+SOFTWARE = {
+    **dict.fromkeys(("megatron-lm", "megatron-bridge", "nemo", "primus"), "megatron"),
+    **dict.fromkeys(("deepspeed", "gpt-neox"), "deepspeed"),
+    **{name: name for name in ("torchtitan", "nanotron", "maxtext")},
+    "axolotl": "fsdp",
+}
+"""Presets of software by the framework that wrote a file."""
+ASK = {
+    "model": "--model (a preset or a config.json)",
+    "vocabulary": "--vocabulary (rows of the embedding)",
+    "chips": "--chips",
+    "sequence": "--sequence",
+    "batch": "--batch",
+    "tokens": "--tokens",
+}
+SHAPE = {"layers", "hidden", "heads", "head_size", "feed_forward", "vocabulary"}
+"""Words with which a file describes a model of its own."""
+NARROW = ("fp8", "fp4")
+DEGREES = {
+    "tensor": "tensor",
+    "pipeline": "pipeline",
+    "interleave": "virtual_stages",
+    "context": "context",
+    "expert": "expert",
+    "first_stage_layers": "first_stage_layers",
+    "last_stage_layers": "last_stage_layers",
+    "micro_batch": "microbatch",
+}
+"""Fields of a configuration, and what a layout calls them."""
+
+
+def scenario_of_training(
+    path: str | Path,
+    accelerator: str,
+    *,
+    model: str | None = None,
+    vocabulary: int | float | str | None = None,
+    chips: int | float | str | None = None,
+    tokens: int | float | str | None = None,
+    batch: int | float | str | None = None,
+    sequence: int | float | str | None = None,
+    cluster: str | Path | None = None,
+    name: str = "own",
+) -> Pieces:
+    """The run of a training configuration as a scenario: its layout, batch, sequence, formats and model.
+
+    The other defaults are those of `scenario_of_pieces`; the software is the preset of the framework unless a cluster
+    is given. What is given here and stands in the file as well replaces the file's.
+
+    **Arguments:**
+
+    - `path`: see `read_training_config`; `accelerator`: a preset.
+    - `model`: a preset or a `config.json`; `vocabulary`: where the file leaves it to a tokenizer.
+    - `chips`, `tokens`, `batch` [token], `sequence` [token]: where the file does not say them.
+
+    **Raises:** `InputError` that names what the file does not say and how to give it, and as `load_scenario`.
+    """
+    config = read_training_config(path)
+    if chips is not None:
+        count = parse_number(chips, "1", "chips")
+        if not (1.0 <= count <= 1e9 and count == int(count)):
+            raise InputError(f"chips: {chips} is not a whole number of chips. Give for example 64.")
+        config = config.on(int(count))
+    given = {"model": model, "vocabulary": vocabulary, "chips": chips, "batch": batch, "sequence": sequence}
+    length = tokens_of(sequence, "sequence") if sequence is not None else config.sequence
+    size = tokens_of(batch, "batch") if batch is not None else None
+    if size is None and config.batch_sequences is not None and length is not None:
+        size = float(config.batch_sequences) * float(length)
+    if size is None and config.batch_schedule and length is not None:
+        size = float(config.batch_schedule[-1][1]) * float(length)
+    amount = tokens_of(tokens, "tokens") if tokens is not None else config.tokens
+    if tokens is None and config.steps and size is not None and (amount is None or batch is not None):
+        amount = config.steps * size
+    missing = [one for one in config.missing() if one in ASK and given.get(one) is None]
+    missing += ["tokens"] if amount is None and "tokens" not in missing else []
+    if model is not None:
+        missing = [one for one in missing if one != "vocabulary"]
+    if missing or config.chips is None or length is None or size is None or amount is None:
+        asked = ", ".join(ASK[one] for one in missing or ["chips"])
+        raise InputError(f"{path}: the file does not say {', '.join(missing or ['chips'])}. Give {asked}.")
+    workload = _workload(config, model, vocabulary, str(path))
+    title = f"{Path(path).stem} on {config.chips:,} {accelerator}"
+    tables = common_tables(accelerator, float(config.chips), title, name)
+    origin = {"kind": "specification", "source": f"{Path(path).name}: {config.kind}"}
+    tables["system"]["workload"] = {**workload, "sequence": {"value": float(length), "unit": "token", **origin}}
+    if cluster is None:
+        tables["system"]["software"] = SOFTWARE[config.kind]
+    tables["plan"] |= {
+        "chips": {"value": float(config.chips), "unit": "1", **origin},
+        "batch": {"value": size, "unit": "token", **origin},
+        "goal": {"tokens": {"value": float(amount), "unit": "token", **origin}},
+        "layout": _layout(config),
+    }
+    return Pieces(load_scenario(tables, (), cluster), tuple(_assumed(config)))
+
+
+def _workload(config: TrainingConfig, model: str | None, vocabulary: Any, path: str) -> dict[str, Any]:
+    """The table of the model: the one that is given, a preset of the same shape, or the words of the file."""
+    if model is not None:
+        return {"preset": model}
+    if config.preset is not None and not config.model.keys() >= SHAPE:
+        return {"preset": config.preset}
+    words = dict(config.model)
+    if vocabulary is not None:
+        words["vocabulary"] = parse_number(vocabulary, "1", "vocabulary")
+    known = {field.name: field.metadata["unit"] for field in dataclasses.fields(Transformer)}
+    base = read_preset("models", "_transformer")
+    numbers = {name: value for name, value in words.items() if name in known and not isinstance(value, str)}
+    numbers.setdefault("kv_heads", numbers.get("heads", 0))
+    numbers.setdefault("active_experts", 1)
+    if numbers.get("experts", 1) > 1:
+        numbers["router"] = 1
+        shared = float(words.get("shared_feed_forward", 0) or 0)
+        numbers["shared_experts"] = shared / float(numbers["feed_forward"])
+    numbers["vector_parameters"] = vector_parameters(words)
+    origin = {"kind": "specification", "source": Path(path).name}
+    usual = {field.name: _default(field) for field in dataclasses.fields(Transformer)}
+    every = {name: value for name, value in {**usual, **numbers}.items() if name in known and value is not None}
+    stated = {name: {"value": float(value), "unit": known[name], **origin} for name, value in every.items()}
+    return {"component": base["component"], "title": config.model_name or Path(path).stem, **stated}
+
+
+def _default(field: "dataclasses.Field[Any]") -> float | None:
+    return None if field.default is dataclasses.MISSING else float(field.default)
+
+
+def vector_parameters(words: Mapping[str, int | float | str]) -> float:
+    """Entries of norms, biases, sinks and learned positions of a model in the words of `MODEL_WORDS` [1].
+
+    A bias of experts belongs to them and is not counted here.
+    """
+
+    def number(name: str, otherwise: float = 0.0) -> float:
+        value = words.get(name, otherwise)
+        return otherwise if isinstance(value, str) else float(value)
+
+    hidden, heads, layers, size = (number(name) for name in ("hidden", "heads", "layers", "head_size"))
+    keys, experts, dense = number("kv_heads", heads), number("experts", 1.0), number("dense_layers")
+    norm = hidden * (2.0 if words.get("norm") == "layer" else 1.0)
+    of_latents = number("kv_rank") + number("query_rank")
+    of_queries = {"head": 2.0 * size, "projection": (heads + keys) * size, "latent": of_latents}
+    layer = number("norms_per_layer", 2.0) * norm + of_queries.get(str(words.get("qk_norm")), 0.0)
+    layer += (heads + 2.0 * keys) * size * number("qkv_bias") + hidden * number("linear_bias")
+    layer += heads * number("sinks")
+    inner = number("feed_forward") * (1.0 + number("gated")) + hidden
+    routers = (layers - dense) * experts * number("router_bias")
+    blocks = layers * inner * number("linear_bias") if experts <= 1.0 else routers
+    return layers * layer + blocks + norm + number("learned_positions") * hidden
+
+
+def _layout(config: TrainingConfig) -> dict[str, Any]:
+    """The layout as a plan states it."""
+    degrees = {own: getattr(config, name) for name, own in DEGREES.items() if getattr(config, name) is not None}
+    layout = {"microbatch": 1, **degrees, "zero": config.sharding or 0}
+    layout["recomputation"] = config.recomputation or "none"
+    if config.schedule not in (None, "1f1b"):
+        layout["schedule"] = config.schedule
+    if config.precision in NARROW:
+        layout[config.precision] = 1.0
+    if config.cuda_graphs:
+        layout["cuda_graphs"] = 1.0
+    return layout
+
+
+def _assumed(config: TrainingConfig) -> list[str]:
+    """What the reader of the numbers should know."""
+    said = [
+        f"Read as {config.kind}; the software is the preset of its framework.",
+        *(f"{one}." for one in config.notes),
+    ]
+    if config.batch_schedule:
+        said.append("The batch grows during the run; its last value is taken.")
+    if config.precision in NARROW:
+        said.append(f"All products with weights are in {config.precision}.")
+    if config.adapters:
+        said.append(f"Adapters ({config.adapters}) are not counted: state plan.trained_share.")
+    if config.offload:
+        said.append(f"In host memory and not counted here: {', '.join(config.offload)}.")
+    if config.ignored:
+        said.append(f"Keys that may change the run and were not read: {', '.join(config.ignored)}.")
+    return said
