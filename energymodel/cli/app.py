@@ -34,11 +34,56 @@ from energymodel.cli import (
 )
 from energymodel.cli.shell import DEFECT, INTERRUPTED, fail
 
+COMMANDS = {
+    "evaluate": evaluate_command.command,
+    "optimize": optimize_command.command,
+    "design-chip": design_chip_command.command,
+    "pareto": pareto_command.command,
+    "replan": replan_command.command,
+    "scenario": scenario_command.command,
+    "sensitivity": sensitivity_command.command,
+    "sweep": sweep_command.command,
+    "predict": predict_command.command,
+    "calibrate": calibrate_command.command,
+    "calendar": calendar_command.command,
+    "batch": batch_command.command,
+    "compare": compare_command.command,
+    "fleet": fleet_command.command,
+    "frontier": frontier_command.command,
+    "limits": limits_command.command,
+    "documents": documents_command.command,
+    "site-power": site_power_command.command,
+    "stage-clocks": stage_clocks_command.command,
+    "timeline": timeline_command.command,
+}
+EXAMPLES = {
+    "evaluate": "evaluate llama-3.1-405b-h100 --set plan.clock=0.9",
+    "optimize": 'optimize --model config.json --accelerator h100-sxm --chips 64 --tokens "1 T" --limit "time=30 d"',
+    "design-chip": "design-chip olmo-2-13b-h100 --minimize energy",
+    "pareto": "pareto llama-3.1-405b-h100 --minimize energy --minimize time -o front.csv",
+    "replan": "replan llama-3.1-405b-h100 --so-far so-far.toml --rest rest.toml",
+    "scenario": "scenario --training train.toml --accelerator h100-sxm --chips 64 -o mine.toml",
+    "sensitivity": "sensitivity llama-3.1-405b-h100 --of energy -o tornado.svg",
+    "sweep": 'sweep llama-3.1-405b-h100 --axis "plan.batch=8..64 Mi token log 20" --axis plan.clock=0.5:1:11',
+    "predict": "predict train.toml --accelerator h100-sxm --chips 64",
+    "calibrate": "calibrate step-time steps.csv --prior llama-3.1-405b-h100 -o cluster.toml",
+    "calendar": 'calendar olmo-2-13b-h100 --deadline "40 d" --plot calendar.svg',
+    "batch": "batch llama-3.1-405b-h100 --plot batch.svg",
+    "compare": "compare olmo-2-13b-h100 --accelerator b200-sxm --accelerator tpu-v5p",
+    "fleet": 'fleet olmo-2-13b-h100 --group "h100-sxm 512" --group "a100-sxm4-80gb 512"',
+    "frontier": "frontier olmo-2-13b-h100 --points 7 --plot frontier.svg",
+    "limits": "limits llama-3.1-405b-h100",
+    "documents": "documents llama-3.1-405b-h100",
+    "site-power": 'site-power llama-3.1-405b-h100 --power "25 MW"',
+    "stage-clocks": "stage-clocks llama-3.1-405b-h100 --slowdown 5%",
+    "timeline": "timeline llama-3.1-405b-h100 --plot step.svg",
+}
+"""A command that runs as it stands, or with a person's own file, for each help text."""
+
 app = typer.Typer(
     name="energymodel",
     help="Energy, time, money and carbon of training a large language model, and the best plan.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -61,26 +106,8 @@ def _energymodel(
     pass
 
 
-app.command("evaluate")(evaluate_command.command)
-app.command("optimize")(optimize_command.command)
-app.command("design-chip")(design_chip_command.command)
-app.command("pareto")(pareto_command.command)
-app.command("replan")(replan_command.command)
-app.command("scenario")(scenario_command.command)
-app.command("sensitivity")(sensitivity_command.command)
-app.command("sweep")(sweep_command.command)
-app.command("predict")(predict_command.command)
-app.command("calibrate")(calibrate_command.command)
-app.command("calendar")(calendar_command.command)
-app.command("batch")(batch_command.command)
-app.command("compare")(compare_command.command)
-app.command("fleet")(fleet_command.command)
-app.command("frontier")(frontier_command.command)
-app.command("limits")(limits_command.command)
-app.command("documents")(documents_command.command)
-app.command("site-power")(site_power_command.command)
-app.command("stage-clocks")(stage_clocks_command.command)
-app.command("timeline")(timeline_command.command)
+for _name, _command in COMMANDS.items():
+    app.command(_name, epilog=f"Example: energymodel {EXAMPLES[_name]}")(_command)
 app.add_typer(presets_command.app, name="presets")
 
 

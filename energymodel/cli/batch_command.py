@@ -5,15 +5,14 @@ from typing import Annotated
 import typer
 
 from energymodel.cli import shell
+from energymodel.cli.source import Source
 
 Points = Annotated[int, typer.Option("--points", metavar="N", help="Batches of the table, at most.")]
 
 
 @shell.guarded
 def command(
-    scenario: shell.ScenarioName,
-    cluster: shell.Cluster = None,
-    changes: shell.Changes = None,
+    source: Source,
     points: Points = 12,
     as_json: shell.AsJson = False,
     plot: shell.Plot = None,
@@ -26,7 +25,7 @@ def command(
         with shell.interruptible():
             from energymodel.report import batch_curve_report
             from energymodel.uncertainty.batch_curve import batch_curve
-        given = shell.read_scenario(scenario, changes, cluster)
+        given = source.read()
         progress("evaluating the batches ...")
         curve = batch_curve(given, points)
     tree = {"scenario": given.named_tables, **batch_curve_report.batch_curve_json(curve)}

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from energymodel.cli import shell
+from energymodel.cli.source import Source
 
 Grid = Annotated[
     Path | None,
@@ -45,7 +46,7 @@ CarbonPrice = Annotated[
 
 @shell.guarded
 def command(
-    scenario: shell.ScenarioName,
+    source: Source,
     grid: Grid = None,
     zone: Zone = None,
     weather: Weather = "file",
@@ -57,8 +58,6 @@ def command(
     battery_efficiency: Efficiency = 0.85,
     contract: Contract = None,
     carbon_price: CarbonPrice = None,
-    cluster: shell.Cluster = None,
-    changes: shell.Changes = None,
     as_json: shell.AsJson = False,
     plot: shell.Plot = None,
     output: shell.Output = None,
@@ -70,7 +69,7 @@ def command(
         with shell.interruptible():
             from energymodel.design.calendar import calendar
             from energymodel.report import calendar_report
-        given = shell.read_scenario(scenario, changes, cluster)
+        given = source.read()
         found = calendar(
             given,
             grid=grid,

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from energymodel.cli import shell
+from energymodel.cli.source import Changes, Cluster, ScenarioName, scenario_source
 from energymodel.errors import InputError
 
 Accelerator = Annotated[
@@ -30,7 +31,7 @@ Chips = Annotated[list[float] | None, typer.Option("--chips", metavar="N", help=
 
 @shell.guarded
 def command(
-    scenario: shell.ScenarioName,
+    scenario: ScenarioName,
     accelerator: Accelerator = None,
     precision: Format = None,
     network: Network = None,
@@ -39,8 +40,8 @@ def command(
     minimize: shell.Minimize = None,
     limit: shell.Limit = None,
     vary: shell.Vary = None,
-    cluster: shell.Cluster = None,
-    changes: shell.Changes = None,
+    cluster: Cluster = None,
+    changes: Changes = None,
     as_json: shell.AsJson = False,
     plot: shell.Plot = None,
     output: shell.Output = None,
@@ -58,7 +59,7 @@ def command(
             from energymodel.design.compare import compare
             from energymodel.report import compare_report
         comparison = compare(
-            shell.scenario_source(scenario),
+            scenario_source(scenario),
             accelerators=accelerator or (),
             precisions=precision or (),
             networks=network or (),

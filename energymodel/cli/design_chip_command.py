@@ -1,16 +1,15 @@
 """`energymodel design-chip`: which chip trains this model best, at a fixed area, power and price?"""
 
 from energymodel.cli import shell
+from energymodel.cli.source import Source
 
 
 @shell.guarded
 def command(
-    scenario: shell.ScenarioName,
+    source: Source,
     minimize: shell.Minimize = None,
     limit: shell.Limit = None,
     vary: shell.Vary = None,
-    cluster: shell.Cluster = None,
-    changes: shell.Changes = None,
     as_json: shell.AsJson = False,
     output: shell.Output = None,
 ) -> int:
@@ -20,7 +19,7 @@ def command(
     """
     shell.check_output(output)
     with shell.Progress(lines=True) as progress:
-        given = shell.read_scenario(scenario, ["system.chip_design=scaled", *(changes or ())], cluster)
+        given = source.read(("system.chip_design=scaled",))
         progress(f"loading the design search for {given.name} ...")
         with shell.interruptible():
             import jax

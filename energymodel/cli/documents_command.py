@@ -2,20 +2,15 @@
 
 from energymodel.cli import shell
 from energymodel.cli.evaluate_command import evaluate_scenario
+from energymodel.cli.source import Source
 
 
 @shell.guarded
-def command(
-    scenario: shell.ScenarioName,
-    cluster: shell.Cluster = None,
-    changes: shell.Changes = None,
-    as_json: shell.AsJson = False,
-    output: shell.Output = None,
-) -> None:
+def command(source: Source, as_json: shell.AsJson = False, output: shell.Output = None) -> None:
     """Show each formula of the two source documents: as written, corrected, and what the whole model gives."""
     shell.check_output(output, (".json",))
     with shell.Progress() as progress:
-        given, outcome = evaluate_scenario(scenario, changes, cluster, progress)
+        given, outcome = evaluate_scenario(source, progress)
         import jax
 
         from energymodel.report.documents_report import documents_json, documents_report, statements

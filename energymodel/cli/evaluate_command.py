@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from energymodel.cli import shell
+from energymodel.cli.source import Source
 from energymodel.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,9 +25,7 @@ Points = Annotated[int | None, typer.Option("--points", metavar="N", help="Times
 
 @shell.guarded
 def command(
-    scenario: shell.ScenarioName,
-    cluster: shell.Cluster = None,
-    changes: shell.Changes = None,
+    source: Source,
     as_json: shell.AsJson = False,
     output: shell.Output = None,
     trajectory: Trajectory = False,
@@ -38,7 +37,7 @@ def command(
     if not trajectory and (points is not None or plot is not None):
         raise InputError("--points and --plot are of a run over time: add --trajectory.")
     with shell.Progress() as progress:
-        given, outcome = evaluate_scenario(scenario, changes, cluster, progress)
+        given, outcome = evaluate_scenario(source, progress)
         progress("moving the uncertain numbers ...")
         from energymodel.uncertainty.outcome_spread import outcome_spread
 
@@ -52,9 +51,7 @@ def command(
     return _deliver(given, outcome, spread, run, as_json=as_json, output=output, plot=plot)
 
 
-def evaluate_scenario(
-    source: str, changes: list[str] | None, cluster: str | None, progress: shell.Progress
-) -> "tuple[Scenario, TrainingOutcome]":
+def evaluate_scenario(source: Source, progress: shell.Progress) -> "tuple[Scenario, TrainingOutcome]":
     """A scenario and its outcome in float64, as NumPy numbers.
 
     **Raises:** `InputError`, also if the model does not fit in the memory of the chips.
@@ -66,8 +63,8 @@ def evaluate_scenario(
         from energymodel.presets.validate import check_fit
         from energymodel.system.evaluate import evaluate_once
 
-    progress(f"loading {source} ...")
-    scenario = shell.read_scenario(source, changes, cluster)
+    progress(f"loading {source.name} ...")
+    scenario = source.read()
     progress("compiling and evaluating the model ...")
     with jax.enable_x64(True):
         outcome = jax.device_get(evaluate_once(scenario.system, scenario.plan))

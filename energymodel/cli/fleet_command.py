@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from energymodel.cli import shell
+from energymodel.cli.source import Changes, Cluster, ScenarioName, scenario_source
 from energymodel.errors import InputError
 
 Groups = Annotated[
@@ -15,12 +16,12 @@ Groups = Annotated[
 
 @shell.guarded
 def command(
-    scenario: shell.ScenarioName,
+    scenario: ScenarioName,
     group: Groups = None,
     minimize: shell.Minimize = None,
     limit: shell.Limit = None,
-    cluster: shell.Cluster = None,
-    changes: shell.Changes = None,
+    cluster: Cluster = None,
+    changes: Changes = None,
     as_json: shell.AsJson = False,
     plot: shell.Plot = None,
     output: shell.Output = None,
@@ -35,7 +36,7 @@ def command(
             from energymodel.allocation.fleet import load_fleet
             from energymodel.allocation.fleet_search import optimize_fleet
             from energymodel.report import fleet_report
-        fleet = load_fleet(shell.scenario_source(scenario), group or (), changes or (), cluster)
+        fleet = load_fleet(scenario_source(scenario), group or (), changes or (), cluster)
         if minimize:
             progress("optimizing the clocks of the groups ...")
             shown = fleet_report.of_search(optimize_fleet(fleet, minimize, limit))

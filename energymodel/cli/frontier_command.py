@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from energymodel.cli import shell
+from energymodel.cli.source import Changes, Cluster, ScenarioName, scenario_source
 
 Points = Annotated[int, typer.Option("--points", metavar="N", help="Steps of the path, at least 2.")]
 Last = Annotated[float, typer.Option("--generations", metavar="G", help="Process generations of the last step.")]
@@ -12,14 +13,14 @@ Last = Annotated[float, typer.Option("--generations", metavar="G", help="Process
 
 @shell.guarded
 def command(
-    scenario: shell.ScenarioName,
+    scenario: ScenarioName,
     points: Points = 7,
     generations: Last = 30.0,
     minimize: shell.Minimize = None,
     limit: shell.Limit = None,
     vary: shell.Vary = None,
-    cluster: shell.Cluster = None,
-    changes: shell.Changes = None,
+    cluster: Cluster = None,
+    changes: Changes = None,
     as_json: shell.AsJson = False,
     plot: shell.Plot = None,
     output: shell.Output = None,
@@ -32,7 +33,7 @@ def command(
             from energymodel.design.frontier import frontier
             from energymodel.report import frontier_report
         found = frontier(
-            shell.scenario_source(scenario),
+            scenario_source(scenario),
             points=points,
             last=generations,
             changes=changes or (),

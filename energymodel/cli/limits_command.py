@@ -1,31 +1,16 @@
 """`energymodel limits`: how far is a run from the bounds set by physics and technology?"""
 
 from energymodel.cli.evaluate_command import evaluate_scenario
-from energymodel.cli.shell import (
-    AsJson,
-    Changes,
-    Cluster,
-    Output,
-    Progress,
-    ScenarioName,
-    check_output,
-    deliver,
-    guarded,
-)
+from energymodel.cli.shell import AsJson, Output, Progress, check_output, deliver, guarded
+from energymodel.cli.source import Source
 
 
 @guarded
-def command(
-    scenario: ScenarioName,
-    cluster: Cluster = None,
-    changes: Changes = None,
-    as_json: AsJson = False,
-    output: Output = None,
-) -> None:
+def command(source: Source, as_json: AsJson = False, output: Output = None) -> None:
     """Compare the energy of a run with Landauer's bound, speed limits, the CMOS wall and the chip's roofline."""
     check_output(output)
     with Progress() as progress:
-        given, outcome = evaluate_scenario(scenario, changes, cluster, progress)
+        given, outcome = evaluate_scenario(source, progress)
         import jax
 
         from energymodel.report.json_tree import run_json

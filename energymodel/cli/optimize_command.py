@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from energymodel.cli import shell
+from energymodel.cli.source import Source
 from energymodel.errors import InputError
 
 if TYPE_CHECKING:
@@ -14,21 +15,19 @@ MODEL = "model."
 
 @shell.guarded
 def command(
-    scenario: shell.ScenarioName,
+    source: Source,
     minimize: shell.Minimize = None,
     limit: shell.Limit = None,
     vary: shell.Vary = None,
     fix: shell.Fix = None,
     tolerance: shell.Tolerance = None,
-    cluster: shell.Cluster = None,
-    changes: shell.Changes = None,
     as_json: shell.AsJson = False,
     output: shell.Output = None,
 ) -> int:
     """Find the best plan within limits, and print it beside the scenario's own."""
     shell.check_output(output)
     with shell.Progress(lines=True) as progress:
-        own = shell.read_scenario(scenario, changes, cluster)
+        own = source.read()
         if any(path.strip().startswith(MODEL) for path in vary or ()):
             if tolerance is not None:
                 raise InputError("--tolerance: a search of the model's shape has none. Leave it out.")

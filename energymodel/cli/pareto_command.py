@@ -5,11 +5,12 @@ from typing import Annotated
 import typer
 
 from energymodel.cli import shell
+from energymodel.cli.source import Source
 
 
 @shell.guarded
 def command(
-    scenario: shell.ScenarioName,
+    source: Source,
     minimize: Annotated[
         list[str] | None,
         typer.Option("--minimize", metavar="OBJECTIVE", help="Two or more of energy, time, money, carbon, loss."),
@@ -18,15 +19,13 @@ def command(
     limit: shell.Limit = None,
     vary: shell.Vary = None,
     fix: shell.Fix = None,
-    cluster: shell.Cluster = None,
-    changes: shell.Changes = None,
     as_json: shell.AsJson = False,
     output: shell.Output = None,
 ) -> int:
     """Draw the front of plans that trade objectives, by default energy against time, with exchange rates."""
     shell.check_output(output, (".json", ".csv", *shell.FIGURES))
     with shell.Progress(lines=True) as progress:
-        given = shell.read_scenario(scenario, changes, cluster).with_question(None, limit, vary, fix or ())
+        given = source.read().with_question(None, limit, vary, fix or ())
         progress(f"loading the design search for {given.name} ...")
         with shell.interruptible():
             import jax

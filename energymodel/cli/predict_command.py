@@ -1,74 +1,134 @@
-"""`energymodel predict`: how long does a step of each layout of a table take, and does it fit in memory?"""
+"""`energymodel predict`: how long does a step take, and does it fit in memory: of a configuration, or of a table?"""
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from energymodel.cli.shell import (
-    BAD_INPUT,
-    TRUSTED,
-    AsJson,
-    Changes,
-    Output,
-    Progress,
-    check_output,
-    deliver,
-    fail,
-    guarded,
-)
+from energymodel.cli import completion, shell, source
 from energymodel.cli.table_options import Constant, Ignore, Rename, SkipBadRows, Where, table_choices
+from energymodel.errors import InputError
 
-TableFile = Annotated[Path | None, typer.Argument(metavar="CSV", help="Table of layouts; --columns lists its columns.")]
-Columns = Annotated[bool, typer.Option("--columns", help="List the columns of the table and stop.")]
-Cluster = Annotated[
+if TYPE_CHECKING:
+    from energymodel.calibration.table_columns import TableChoices
+
+TABLE = ".csv"
+TOKENS = "1 T"
+"""Of a run where nothing says them: only shares of it are shown."""
+File = Annotated[
     str | None,
-    typer.Option(
-        "--cluster",
-        metavar="NAME",
-        help="Cluster of all rows, before the table's: a preset, or a file that `calibrate step-time -o` wrote.",
+    typer.Argument(
+        metavar="FILE",
+        help="A table of layouts (.csv; --columns lists its columns), a config.json, or a training configuration.",
+        autocompletion=completion.files,
+        show_default=False,
     ),
 ]
+Columns = Annotated[bool, typer.Option("--columns", help="List the columns of the table and stop.")]
 
 
-@guarded
+@shell.guarded
 def command(
-    table: TableFile = None,
+    file: File = None,
     columns: Columns = False,
-    cluster: Cluster = None,
     rename: Rename = None,
     column: Constant = None,
     ignore_columns: Ignore = None,
     skip_bad_rows: SkipBadRows = False,
     where: Where = None,
-    changes: Changes = None,
-    as_json: AsJson = False,
-    output: Output = None,
+    model: source.Model = None,
+    accelerator: source.Accelerator = None,
+    chips: source.Chips = None,
+    tokens: source.Tokens = None,
+    batch: source.Batch = None,
+    sequence: source.Sequence = None,
+    vocabulary: source.Vocabulary = None,
+    cluster: source.Cluster = None,
+    changes: source.Changes = None,
+    as_json: shell.AsJson = False,
+    output: shell.Output = None,
 ) -> int:
-    """Predict step time with its terms, MFU, memory and out-of-memory risk, for a table of layouts."""
+    """Predict step time, memory and cost of one configuration, or step time and memory for a table of layouts."""
     if columns:
         from energymodel.calibration.table_columns import column_lines
 
         print("\n".join(column_lines()))
-        return TRUSTED
-    if table is None:
-        return fail(
-            "give a CSV file of layouts; `energymodel predict --columns` lists its columns.", BAD_INPUT, "error"
+        return shell.TRUSTED
+    if file is None and model is None:
+        raise InputError(
+            "give a configuration file, or a CSV file of layouts; `energymodel predict --columns` lists its columns."
         )
-    check_output(output)
-    with Progress() as progress:
+    shell.check_output(output)
+    of_run = {"model": model, "accelerator": accelerator, "chips": chips, "tokens": tokens}
+    of_run |= {"batch": batch, "sequence": sequence, "vocabulary": vocabulary}
+    if file is not None and file.endswith(TABLE):
+        for name, value in of_run.items():
+            if value is not None:
+                raise InputError(f"--{name}: a table says it itself, row by row. Leave it out, or use --column.")
+        choices = table_choices(rename, column, ignore_columns, skip_bad_rows, where, cluster)
+        return _predict_table(Path(file), choices, changes, as_json, output)
+    of_table = {"rename": rename, "column": column, "ignore-columns": ignore_columns, "where": where}
+    for name, value in {**of_table, "skip-bad-rows": skip_bad_rows or None}.items():
+        if value is not None:
+            raise InputError(f"--{name} belongs to a table (.csv), and {file or model} is none. Leave it out.")
+    key = "training"
+    if file is not None and file.endswith(".json") and _is_model(Path(file)):
+        if model is not None:
+            raise InputError(f"{file} describes a model, and --model another one. Leave out one of them.")
+        key = "model"
+    given = source.Source(**{**of_run, **({key: file} if file else {})}, cluster=cluster, changes=changes)
+    return _predict_run(given, as_json, output)
+
+
+def _is_model(path: Path) -> bool:
+    """Whether a JSON file is the `config.json` of a model and no configuration of a training."""
+    from energymodel.readers.text_file import read_json
+
+    table = read_json(path)
+    return "model_type" in table or "architectures" in table
+
+
+def _predict_run(given: source.Source, as_json: bool, output: Path | None) -> int:
+    with shell.Progress() as progress:
+        progress("loading JAX ...")
+        with shell.interruptible():
+            import jax
+
+            from energymodel.report.run_prediction_report import (
+                RunPrediction,
+                run_prediction_json,
+                run_prediction_report,
+            )
+            from energymodel.system.evaluate import evaluate_once
+            from energymodel.uncertainty.outcome_spread import outcome_spread
+        made = given.pieces("own", tokens_otherwise=TOKENS)
+        scenario = made.scenario
+        progress("compiling and evaluating the model ...")
+        with jax.enable_x64(True):
+            outcome = jax.device_get(evaluate_once(scenario.system, scenario.plan))
+        found = RunPrediction(scenario, outcome, outcome_spread(scenario), made.says_tokens)
+    unsaid = () if made.says_tokens else ("Nothing says how long the run is: costs are for each step and token.",)
+    for sentence in (*made.assumed, *unsaid):
+        print(f"note: {sentence}", file=sys.stderr)
+    shell.deliver(run_prediction_json(found), run_prediction_report(found), as_json=as_json, output=output)
+    return shell.TRUSTED if found.fits else shell.fail(found.verdict, shell.NOT_TRUSTED, "infeasible")
+
+
+def _predict_table(
+    table: Path, choices: "TableChoices", changes: list[str] | None, as_json: bool, output: Path | None
+) -> int:
+    with shell.Progress() as progress:
         progress("loading JAX ...")
         from energymodel.calibration.step_prediction import predict_table
         from energymodel.calibration.step_table import read_step_table
         from energymodel.report.prediction_report import prediction_csv, prediction_json, prediction_report
 
-        choices = table_choices(rename, column, ignore_columns, skip_bad_rows, where, cluster)
         read = read_step_table(table, choices)
         progress(f"predicting {len(read.layouts):,} rows of {table} ...")
         found = predict_table(read, changes or ())
     for note in read.notes:
         print(f"note: {note}", file=sys.stderr)
-    content = prediction_csv(found).encode() if output is not None and output.suffix == ".csv" else None
-    deliver(prediction_json(found), prediction_report(found), as_json=as_json, output=output, content=content)
-    return TRUSTED
+    content = prediction_csv(found).encode() if output is not None and output.suffix == TABLE else None
+    shell.deliver(prediction_json(found), prediction_report(found), as_json=as_json, output=output, content=content)
+    return shell.TRUSTED

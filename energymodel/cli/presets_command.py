@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
+from energymodel.cli import completion
 from energymodel.cli.shell import AsJson, deliver, guarded
 from energymodel.errors import InputError
 
@@ -55,7 +56,10 @@ LAW_PLACES = {"ChinchillaLaw": "learning.loss_law"}
 @app.command("list")
 @guarded
 def listing(
-    category: Annotated[str | None, typer.Argument(help="Only one category, with main numbers and kinds.")] = None,
+    category: Annotated[
+        str | None,
+        typer.Argument(help="Only one category, with main numbers and kinds.", autocompletion=completion.categories),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List all presets with their titles; also what `presets` alone does. `presets hardware` lists accelerators."""
@@ -92,7 +96,14 @@ def listing(
 @app.command("show")
 @guarded
 def show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Preset, or category/preset where a name is ambiguous.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="Preset, or category/preset where a name is ambiguous.",
+            autocompletion=completion.presets,
+        ),
+    ],
 ) -> None:
     """Print a preset as TOML, with the unit, source and uncertainty of each number."""
     print(preset_toml(*find(name)), end="")

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from energymodel.cli import shell
+from energymodel.cli.source import Source
 from energymodel.errors import InputError
 
 SoFar = Annotated[
@@ -23,14 +24,12 @@ Rest = Annotated[
 
 @shell.guarded
 def command(
-    scenario: shell.ScenarioName,
+    source: Source,
     so_far: SoFar,
     minimize: shell.Minimize = None,
     limit: shell.Limit = None,
     vary: shell.Vary = None,
     fix: shell.Fix = None,
-    cluster: shell.Cluster = None,
-    changes: shell.Changes = None,
     as_json: shell.AsJson = False,
     rest: Rest = None,
     output: shell.Output = None,
@@ -39,7 +38,7 @@ def command(
     shell.check_output(output)
     shell.check_output(rest, (".toml",))
     with shell.Progress(lines=True) as progress:
-        given = shell.read_scenario(scenario, changes, cluster)
+        given = source.read()
         progress(f"loading the design search for {given.name} ...")
         with shell.interruptible():
             import jax

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from energymodel.cli import shell
+from energymodel.cli.source import Source
 from energymodel.errors import InputError
 
 EXTENSIONS = (".json", ".csv", ".svg", ".png")
@@ -13,7 +14,7 @@ WIDTH = 136  # of tables where the output is no terminal
 
 @shell.guarded
 def command(
-    scenario: shell.ScenarioName,
+    source: Source,
     of: Annotated[
         list[str] | None,
         typer.Option(
@@ -31,8 +32,6 @@ def command(
     vary: shell.Vary = None,
     fix: shell.Fix = None,
     top: Annotated[int, typer.Option("--top", min=1, metavar="N", help="Lines of each table.")] = 12,
-    cluster: shell.Cluster = None,
-    changes: shell.Changes = None,
     as_json: shell.AsJson = False,
     output: shell.Output = None,
 ) -> int:
@@ -44,7 +43,7 @@ def command(
     if optimum and of:
         raise InputError("--of is about the plan as given: leave out --optimum, or name the objective by --minimize.")
     with shell.Progress(lines=optimum) as progress:
-        given = shell.read_scenario(scenario, changes, cluster)
+        given = source.read()
         if optimum:
             given = given.with_question(minimize, limit, vary, fix or ())
         progress(f"loading the model for {given.name} ...")

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from energymodel.cli import source
 from energymodel.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.status import Status
-
-    from energymodel.presets.scenario import Scenario
 
 TRUSTED, DEFECT, BAD_INPUT, NOT_TRUSTED, INTERRUPTED = 0, 1, 2, 3, 130
 EXTENSIONS = (".json", ".csv")
@@ -29,22 +28,6 @@ FIGURES = (".svg", ".png", ".html")
 PICTURES = (".svg", ".png")
 _WIDTH = 112  # of tables where the output is no terminal
 
-ScenarioName = Annotated[
-    str,
-    typer.Argument(metavar="SCENARIO", help="Name of a preset scenario, or a file: TOML, or JSON of an earlier run."),
-]
-Changes = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="PATH=VALUE", help="Change a number, such as plan.clock=0.8; repeatable."),
-]
-Cluster = Annotated[
-    str | None,
-    typer.Option(
-        "--cluster",
-        metavar="NAME",
-        help="Put the run on this cluster: a preset, or a file that `calibrate step-time -o` wrote.",
-    ),
-]
 Minimize = Annotated[
     str | None,
     typer.Option(
@@ -106,6 +89,7 @@ def verdict(result: str, message: str) -> int:
 
 def guarded(command: Callable[..., int | None]) -> Callable[..., None]:
     """A command whose bad input, interruption and verdict become one line and an exit code."""
+    command = source.expanded(command)
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> None:
@@ -120,8 +104,8 @@ def guarded(command: Callable[..., int | None]) -> Callable[..., None]:
         if code:
             raise typer.Exit(code)
 
-    # Typer reads parameters from the annotations, so they have to be those of the command.
-    run.__signature__ = inspect.signature(command, eval_str=True)  # type: ignore[attr-defined]
+    # Typer reads parameters from the signature, so it has to be that of the command.
+    run.__signature__ = inspect.signature(command)  # type: ignore[attr-defined]
     return run
 
 
@@ -179,44 +163,6 @@ def interruptible() -> Iterator[None]:
         sys.unraisablehook = hook
     if pressed.is_set():
         raise KeyboardInterrupt
-
-
-def read_scenario(source: str, changes: list[str] | None, cluster: str | None = None) -> "Scenario":
-    """A preset, a TOML file, or the scenario within the JSON of an earlier run; on another cluster if one is named.
-
-    **Raises:** `InputError`.
-    """
-    from energymodel.presets.scenario import load_scenario
-
-    return load_scenario(scenario_source(source), changes or [], cluster)
-
-
-def scenario_source(source: str) -> str | Path | Mapping[str, Any]:
-    """What `load_scenario` reads: a preset's name, a TOML file, or the tables within the JSON of an earlier run.
-
-    **Raises:** `InputError`.
-    """
-    path = Path(source)
-    if path.suffix == ".json":
-        return _scenario_of_run(path)
-    return path if path.is_file() else source
-
-
-def _scenario_of_run(path: Path) -> Mapping[str, Any]:
-    import json
-
-    if not path.is_file():
-        raise InputError(
-            f"{path}: no such file. Give a scenario file or a preset name; `energymodel presets` lists them."
-        )
-    try:
-        run = json.loads(path.read_bytes().decode("utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(f"{path}: not valid JSON: {error}.") from None
-    scenario = run.get("scenario", run) if isinstance(run, dict) else run
-    if not isinstance(scenario, dict):
-        raise InputError(f"{path}: holds no scenario. Give a file that `energymodel evaluate -o run.json` wrote.")
-    return {"name": path.stem, **scenario}
 
 
 def check_outputs(output: Path | None, plot: Path | None) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from energymodel.cli import shell
+from energymodel.cli.source import Source
 
 Limits = Annotated[
     list[str] | None,
@@ -14,10 +15,8 @@ Limits = Annotated[
 
 @shell.guarded
 def command(
-    scenario: shell.ScenarioName,
+    source: Source,
     power: Limits = None,
-    cluster: shell.Cluster = None,
-    changes: shell.Changes = None,
     as_json: shell.AsJson = False,
     plot: shell.Plot = None,
     output: shell.Output = None,
@@ -29,7 +28,7 @@ def command(
         with shell.interruptible():
             from energymodel.allocation.site_power import divide_site_power
             from energymodel.report import site_power_report
-        given = shell.read_scenario(scenario, changes, cluster)
+        given = source.read()
         progress("dividing the power ...")
         divided = divide_site_power(given, power or ())
     shell.deliver(

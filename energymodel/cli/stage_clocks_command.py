@@ -5,6 +5,7 @@ from typing import Annotated, cast, get_args
 import typer
 
 from energymodel.cli import shell
+from energymodel.cli.source import Source
 from energymodel.errors import InputError, suggest
 
 Points = Annotated[int, typer.Option("--points", metavar="N", help="Step times of the front, at least 2.")]
@@ -24,9 +25,7 @@ By = Annotated[
 
 @shell.guarded
 def command(
-    scenario: shell.ScenarioName,
-    cluster: shell.Cluster = None,
-    changes: shell.Changes = None,
+    source: Source,
     per: By = "rank",
     points: Points = 6,
     slowdown: Slowdown = "20%",
@@ -46,7 +45,7 @@ def command(
         kinds = get_args(Per)
         if per not in kinds:
             raise InputError(f'per: unknown "{per}". {suggest(per, kinds)}')
-        given = shell.read_scenario(scenario, changes, cluster)
+        given = source.read()
         progress("searching the clocks ...")
         longer = parse_number(slowdown, "1", "slowdown")
         front = stage_front(given.system, given.plan, per=cast(Per, per), points=points, slowdown=longer)

@@ -10,18 +10,15 @@ from energymodel.cli.shell import (
     NOT_TRUSTED,
     TRUSTED,
     AsJson,
-    Changes,
-    Cluster,
     Output,
     Progress,
-    ScenarioName,
     check_output,
     deliver,
     fail,
     guarded,
     interruptible,
-    read_scenario,
 )
+from energymodel.cli.source import Source
 from energymodel.errors import InputError
 
 if TYPE_CHECKING:
@@ -78,7 +75,7 @@ Seed = Annotated[int, typer.Option("--seed", min=0, metavar="N", help="Of the ra
 
 @guarded
 def command(
-    scenario: ScenarioName,
+    source: Source,
     axis: Axes = None,
     keep: Keep = "best",
     minimize: AnyObjective = "energy",
@@ -91,8 +88,6 @@ def command(
     samples: Samples = None,
     of: Of = None,
     seed: Seed = 0,
-    cluster: Cluster = None,
-    changes: Changes = None,
     as_json: AsJson = False,
     output: Output = None,
 ) -> int:
@@ -107,7 +102,7 @@ def command(
             if given:
                 raise InputError(f"{option} needs a grid: leave it out, or leave out --samples.")
         drawn = {"samples": samples, "of": of, "limits": limits, "seed": seed, "precision": precision}
-        return _draw(read_scenario(scenario, changes, cluster), drawn, resume, engine, dry_run, as_json, output)
+        return _draw(source.read(), drawn, resume, engine, dry_run, as_json, output)
     if of:
         raise InputError("--of needs samples: add --samples 100000.")
     axes = dict(parse_axis_option(text) for text in axis or ())
@@ -117,7 +112,7 @@ def command(
         )
     asked: dict[str, Any] = {"keep": keep, "minimize": minimize, "limits": limits}
     with Progress(lines=True) as progress:
-        given = read_scenario(scenario, changes, cluster)
+        given = source.read()
         progress(f"loading the model for {given.name} ...")
         with interruptible():
             from energymodel.report import sweep_report as report

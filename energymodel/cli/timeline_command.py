@@ -1,16 +1,12 @@
 """`energymodel timeline`: what does each pipeline rank do during a step?"""
 
 from energymodel.cli import shell
+from energymodel.cli.source import Source
 
 
 @shell.guarded
 def command(
-    scenario: shell.ScenarioName,
-    cluster: shell.Cluster = None,
-    changes: shell.Changes = None,
-    as_json: shell.AsJson = False,
-    plot: shell.Plot = None,
-    output: shell.Output = None,
+    source: Source, as_json: shell.AsJson = False, plot: shell.Plot = None, output: shell.Output = None
 ) -> None:
     """Simulate the pipeline of a step pass by pass: who works, who waits, what `evaluate` says of it."""
     shell.check_outputs(output, plot)
@@ -19,7 +15,7 @@ def command(
         with shell.interruptible():
             from energymodel.allocation.timeline import step_timeline
             from energymodel.report import timeline_report
-        given = shell.read_scenario(scenario, changes, cluster)
+        given = source.read()
         progress("simulating the step ...")
         timeline = step_timeline(given.system, given.plan)
     tree = {"scenario": given.named_tables, **timeline_report.timeline_json(timeline)}

@@ -19,8 +19,8 @@ def model_tables(path: Path) -> dict[str, Any]:
     **Raises:** `InputError` as `read_model_config`.
     """
     found = read_model_config(path)
-    if found.notes:
-        warnings.warn(f"{path}: {' '.join(found.notes)}", stacklevel=2)
+    for note in found.notes:
+        warnings.warn(f"{path}: {note}", stacklevel=2)
     return tables_of(found)
 
 

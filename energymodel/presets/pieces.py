@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,8 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from energymodel.errors import InputError
+from energymodel.presets.cluster_parts import cluster_parts
 from energymodel.presets.files import companions, merge, read_preset
+from energymodel.presets.model_file import EXTENSION as MODEL_FILE
 from energymodel.presets.scenario import Scenario, load_scenario
+from energymodel.readers.model_config import SEQUENCE_NOTE
 from energymodel.system.outputs import parse_number
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.step import step_work
@@ -29,10 +32,11 @@ RECOMPUTATIONS = ("selective", "full")
 
 
 class Pieces(NamedTuple):
-    """A scenario, and what was assumed for it, one sentence each."""
+    """A scenario, what was assumed for it, one sentence each, and whether anything said how many tokens the run has."""
 
     scenario: Scenario
     assumed: tuple[str, ...]
+    says_tokens: bool = True
 
 
 class _Layout(NamedTuple):
@@ -55,6 +59,7 @@ def scenario_of_pieces(
     batch: int | float | str | None = None,
     sequence: int | float | str | None = None,
     cluster: str | Path | None = None,
+    changes: Sequence[str] = (),
     name: str = "own",
 ) -> Pieces:
     """A scenario with stated defaults for all that is not given.
@@ -69,7 +74,7 @@ def scenario_of_pieces(
     - `model`: a preset, or the path of a `config.json`.
     - `accelerator`: a preset; `chips`: their number; `tokens` of the run, such as `"15 T"`.
     - `batch`, `sequence` of the training: tokens.
-    - `cluster`: as in `load_scenario`.
+    - `cluster`, `changes`: as in `load_scenario`.
 
     **Raises:** `InputError` for a name or a number that cannot be, and where no layout fits.
     """
@@ -77,7 +82,7 @@ def scenario_of_pieces(
     amount = tokens_of(tokens, "tokens")
     if not (count >= 1.0 and count == int(count)):
         raise InputError(f"chips: {chips} is not a whole number of chips. Give for example 64.")
-    tables = common_tables(accelerator, count, f"{Path(model).stem} on {count:,.0f} {accelerator}", name)
+    tables = common_tables(accelerator, count, f"{title_of_model(model)} on {count:,.0f} {accelerator}", name)
     length = {} if sequence is None else {"sequence": _quantity(sequence, "sequence")}
     tables["system"]["workload"] = {"preset": model, **length}
     tables["plan"] = {"chips": count, "goal": {"tokens": _quantity(tokens, "tokens")}}
@@ -85,8 +90,8 @@ def scenario_of_pieces(
     assumed = [f"The building is {facility['preset']}, and may draw {facility['power_limit']}."]
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        found, layout, tokens_of_batch = _first_fitting(tables, count, amount, batch, cluster)
-    assumed += [str(one.message) for one in {str(one.message): one for one in told}.values()]
+        found, layout, tokens_of_batch = _first_fitting(tables, count, amount, batch, (tuple(changes), cluster))
+    assumed += told_of(told, says_sequence=sequence is not None)
     system = found.tables["system"]
     parts = ("node", "network", "software", "market", "reliability", "learning", "recipe")
     assumed += [f"{part}: {system[part].get('title', '')}" for part in parts if system[part].get("title")]
@@ -115,6 +120,35 @@ def common_tables(accelerator: str, chips: float, title: str, name: str) -> dict
     return {"name": name, "base": "_common", "title": title, "system": system, "plan": {}}
 
 
+def title_of_model(model: str) -> str:
+    """A preset's name, or that of a file without its extension; of a `config.json` the folder's, which says more."""
+    path = Path(model)
+    if path.suffix != MODEL_FILE:
+        return model
+    return path.stem if path.stem != "config" or not path.parent.name else path.parent.name
+
+
+def accelerator_of(cluster: str | Path) -> str:
+    """The accelerator preset of a cluster.
+
+    **Raises:** `InputError` for an unknown cluster, and one whose accelerator is no preset.
+    """
+    parts = cluster_parts(cluster)["system"]
+    stated = parts["accelerator"]
+    name = stated.get("preset") if isinstance(stated, Mapping) else stated
+    if not isinstance(name, str):
+        raise InputError(
+            f"cluster {cluster}: its accelerator is described by numbers alone. Name one by --accelerator."
+        )
+    return name
+
+
+def told_of(warned: Sequence[warnings.WarningMessage], *, says_sequence: bool) -> list[str]:
+    """What was warned of while a scenario was made, once each; not the usual sequence where another one is given."""
+    sentences = dict.fromkeys(str(one.message) for one in warned)
+    return [one for one in sentences if not (says_sequence and SEQUENCE_NOTE in one)]
+
+
 def tokens_of(given: int | float | str, what: str) -> float:
     """Tokens as a number; "15 T" means 15 T tokens.
 
@@ -132,11 +166,18 @@ def _quantity(given: int | float | str, what: str) -> dict[str, Any]:
 
 
 def _first_fitting(
-    tables: Mapping[str, Any], chips: float, tokens: float, batch: int | float | str | None, cluster: str | Path | None
+    tables: Mapping[str, Any],
+    chips: float,
+    tokens: float,
+    batch: int | float | str | None,
+    laid_over: tuple[Sequence[str], str | Path | None],
 ) -> tuple[Scenario, _Layout, float]:
-    """The scenario in the layout of fewest chips a replica that fits, the layout, and its batch [token]."""
+    """The scenario in the layout of fewest chips a replica that fits, the layout, and its batch [token].
+
+    Changes and a cluster are laid over each.
+    """
     plain = _with_layout(tables, _Layout(1, 1, 1, RECOMPUTATIONS[0]), None, None)
-    workload = load_scenario(plain, (), cluster).system.workload
+    workload = load_scenario(plain, *laid_over).system.workload
     experts, layers, heads = (float(one) for one in (workload.experts, workload.layers, workload.heads))
     asked = None if batch is None else tokens_of(batch, "batch")
     flops = 6.0 * float(workload.active_parameters) * tokens
@@ -147,7 +188,7 @@ def _first_fitting(
         each = data * float(workload.sequence)
         size = asked if asked is not None else max(1.0, round(wanted / each)) * each
         try:
-            scenario = load_scenario(_with_layout(tables, layout, size, wanted), (), cluster)
+            scenario = load_scenario(_with_layout(tables, layout, size, wanted), *laid_over)
         except InputError as error:
             refused = str(error)
             continue

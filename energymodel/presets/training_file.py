@@ -1,14 +1,15 @@
 """How does the configuration of a training framework become a scenario?"""
 
 import dataclasses
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from energymodel.errors import InputError
 from energymodel.performance.workload import Transformer
 from energymodel.presets.files import read_preset
-from energymodel.presets.pieces import Pieces, common_tables, tokens_of
+from energymodel.presets.pieces import Pieces, common_tables, tokens_of, told_of
 from energymodel.presets.scenario import load_scenario
 from energymodel.readers.training_config import TrainingConfig, read_training_config
 from energymodel.system.outputs import parse_number
@@ -55,6 +56,8 @@ def scenario_of_training(
     batch: int | float | str | None = None,
     sequence: int | float | str | None = None,
     cluster: str | Path | None = None,
+    changes: Sequence[str] = (),
+    tokens_otherwise: int | float | str | None = None,
     name: str = "own",
 ) -> Pieces:
     """The run of a training configuration as a scenario: its layout, batch, sequence, formats and model.
@@ -67,6 +70,8 @@ def scenario_of_training(
     - `path`: see `read_training_config`; `accelerator`: a preset.
     - `model`: a preset or a `config.json`; `vocabulary`: where the file leaves it to a tokenizer.
     - `chips`, `tokens`, `batch` [token], `sequence` [token]: where the file does not say them.
+    - `cluster`, `changes`: as in `load_scenario`.
+    - `tokens_otherwise`: of the run, where neither the file nor `tokens` says them.
 
     **Raises:** `InputError` that names what the file does not say and how to give it, and as `load_scenario`.
     """
@@ -86,8 +91,11 @@ def scenario_of_training(
     amount = tokens_of(tokens, "tokens") if tokens is not None else config.tokens
     if tokens is None and config.steps and size is not None and (amount is None or batch is not None):
         amount = config.steps * size
-    missing = [one for one in config.missing() if one in ASK and given.get(one) is None]
-    missing += ["tokens"] if amount is None and "tokens" not in missing else []
+    says_tokens = amount is not None
+    if amount is None and tokens_otherwise is not None:
+        amount = tokens_of(tokens_otherwise, "tokens")
+    missing = [one for one in config.missing() if one in ASK and one != "tokens" and given.get(one) is None]
+    missing += ["tokens"] if amount is None else []
     if model is not None:
         missing = [one for one in missing if one != "vocabulary"]
     if missing or config.chips is None or length is None or size is None or amount is None:
@@ -106,7 +114,10 @@ def scenario_of_training(
         "goal": {"tokens": {"value": float(amount), "unit": "token", **origin}},
         "layout": _layout(config),
     }
-    return Pieces(load_scenario(tables, (), cluster), tuple(_assumed(config)))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        scenario = load_scenario(tables, changes, cluster)
+    return Pieces(scenario, (*_assumed(config), *told_of(told, says_sequence=True)), says_tokens)
 
 
 def _workload(config: TrainingConfig, model: str | None, vocabulary: Any, path: str) -> dict[str, Any]:

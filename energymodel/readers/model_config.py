@@ -24,6 +24,8 @@ from energymodel.readers.text_file import read_json
 
 TEXT = ("text_config", "llm_config", "language_config", "language_model_config", "thinker_config")
 """Keys below which a model of several modes keeps its text model."""
+SEQUENCE_NOTE = "The training sequence is taken as"
+"""Begins the note that stands where nobody says the sequence."""
 USUAL_SEQUENCE = 8192
 INSTEAD = "Describe the nearest transformer in a scenario by hand: base = ..., [system.workload]."
 _WHY_BY_KEY = {
@@ -268,7 +270,7 @@ class _Reader(ConfigKeys):
                 raise InputError(f"sequence: {asked} is not a number of tokens. Give for example 8192.")
             return asked
         used = min(context, USUAL_SEQUENCE) if context else USUAL_SEQUENCE
-        self.notes.append(f"The training sequence is taken as {used} tokens, which config.json does not say.")
+        self.notes.append(f"{SEQUENCE_NOTE} {used} tokens, which config.json does not say.")
         return used
 
     def _parts(

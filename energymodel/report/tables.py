@@ -1,5 +1,6 @@
 """How does a person read the outcome of a run?"""
 
+import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 
@@ -10,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from energymodel.presets.clock_scale import CLOCK, REFERENCE_CLOCK, ClockScale
+from energymodel.presets.files import names
 from energymodel.presets.priors import SYSTEM, switched_off
 from energymodel.presets.priors import priors as prior_numbers
 from energymodel.presets.scenario import Scenario
@@ -17,7 +19,7 @@ from energymodel.report.batch_report import batch_lines
 from energymodel.report.fields import Field, outcome_fields, plan_fields, show, shown_outcomes, total
 from energymodel.report.intervals import ends, half_of_change, interval_of, percent, rounded
 from energymodel.system.outcome import TrainingOutcome
-from energymodel.system.plan import PRECISIONS, SCHEDULES, TrainingPlan
+from energymodel.system.plan import ParallelLayout, TrainingPlan
 from energymodel.uncertainty.outcome_spread import DEVIATIONS, OutcomeSpread, deviation
 
 PRIOR_MARK = "†"
@@ -29,7 +31,13 @@ _BAR = 20
 _BOUNDLESS = 14.0  # of a slack: a limit a million times beyond the value is none
 _RECOMPUTATION = {(0.0, 0.0): "none", (1.0, 0.0): "selective", (0.0, 1.0): "full"}
 _ALWAYS = {"tensor", "pipeline", "microbatch"}
-_OFF = {*PRECISIONS, *SCHEDULES}
+_USUAL = {
+    f"{path}.{field.name}": field.default
+    for path, component in (("plan", TrainingPlan), ("plan.layout", ParallelLayout))
+    for field in dataclasses.fields(component)
+    if field.default is not dataclasses.MISSING
+}
+"""Numbers of a plan that say nothing at this value."""
 _SWITCHES = {"shard_optimizer", "shard_gradients", "shard_parameters", "recompute_attention", "recompute_full"}
 
 
@@ -81,7 +89,9 @@ def plan_rows(scenario: Scenario, plan: TrainingPlan) -> list[tuple[str, str]]:
     priors = given_priors(scenario)
     for field in plan_fields(plan):
         *_, parent, name = field.name.split(".")
-        if parent == "layout" and (name in _SWITCHES or (name not in _ALWAYS and _is_default(name, field.value))):
+        if (parent == "layout" and name in _SWITCHES) or (
+            name not in _ALWAYS and field.value == _USUAL.get(field.name)
+        ):
             continue
         mark = f" {PRIOR_MARK}" if field.name.split("[")[0] in priors else ""
         rows.append((_name(name, field), show_plan(scenario, field) + mark))
@@ -118,10 +128,6 @@ def _name(name: str, field: Field) -> str:
         "fp32": "fp32 share",
         "loss": "target loss",
     }.get(name, field.title)
-
-
-def _is_default(name: str, value: float) -> bool:
-    return value == (0.0 if name.startswith("offload") or name in _OFF else 1.0)
 
 
 def outcome_table(outcome: TrainingOutcome, spread: OutcomeSpread | None = None) -> Table:
@@ -216,8 +222,10 @@ def prior_count(scenario: Scenario) -> str:
     total_count = sum(path.startswith(SYSTEM) for path in scenario.provenance)
     off = len(switched_off(scenario))
     without = f" ({off} more belong to parts that are switched off)" if off else ""
+    of_preset = scenario.name in names("scenarios")
+    where = f"`energymodel presets show {scenario.name}` lists each with its source, and " if of_preset else ""
+    command = f"energymodel sensitivity{f' {scenario.name}' if of_preset else ''}"
     return (
         f"{len(prior_numbers(scenario))} of the {total_count} numbers of the system are priors{without}; "
-        f"`energymodel presets show {scenario.name}` lists each with its source, and "
-        f"`energymodel sensitivity {scenario.name}` says what share of the variance rests on them."
+        f"{where}`{command}` says what share of the variance rests on them."
     )

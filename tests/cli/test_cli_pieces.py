@@ -1,0 +1,164 @@
+"""Do the words --model, --training and --cluster stand for a scenario, and what is offered at the cursor?"""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from cli.shell import run, run_json
+from cli.test_cli_scenario import TITAN
+from energymodel.cli import app
+from energymodel.cli.app import COMMANDS, EXAMPLES
+from energymodel.errors import InputError
+from energymodel.presets.files import names
+from energymodel.presets.pieces import accelerator_of, title_of_model
+
+PIECES = ("--model", "test-1b", "--accelerator", "h100-sxm", "--chips", "16", "--tokens", "50 G")
+
+
+def test_pieces_give_what_their_scenario_gives(tmp_path):
+    file = tmp_path / "mine.toml"
+    assert run("scenario", *PIECES, "--set", "plan.clock=0.9", "-o", str(file)).exit_code == 0
+    stored, pieces = run_json("evaluate", str(file)), run_json("evaluate", *PIECES, "--set", "plan.clock=0.9")
+    assert pieces["outcome"] == stored["outcome"]
+    assert pieces["plan"]["clock"] == 0.9
+
+
+def test_what_was_assumed_is_said_beside_the_result():
+    result = run("limits", *PIECES, "--json")
+    assert json.loads(result.stdout)["limits"]
+    assert "note: The layout is the first that fits" in result.stderr
+    assert "note: market: " in result.stderr
+
+
+def test_a_cluster_says_its_accelerator():
+    assert accelerator_of("nanotron-h100") == "h100-sxm"
+    assert accelerator_of("a100-sxm4-80gb + megatron") == "a100-sxm4-80gb"
+    words = ("--model", "test-1b", "--chips", "16", "--tokens", "50 G", "--cluster", "nanotron-h100")
+    tree = run_json("evaluate", *words)
+    assert tree["scenario"]["system"]["accelerator"]["title"] == "NVIDIA H100 SXM5, 80 GB"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("test-1b-h100", *PIECES), "with --model or --training there is no SCENARIO"),
+        (("test-1b-h100", "--chips", "8"), "--chips belongs to --model or --training"),
+        ((), "no scenario. Give its name or file, or --model"),
+        (("--model", "test-1b", "--accelerator", "h100-sxm"), "--chips, --tokens is missing"),
+        (("--model", "test-1b", "--chips", "8"), "--accelerator is missing"),
+        ((*PIECES, "--vocabulary", "9"), "belongs to a --training file"),
+    ],
+)
+@pytest.mark.parametrize("command", ["evaluate", "optimize", "pareto", "sensitivity", "limits"])
+def test_what_is_no_source_is_refused(command, words, message):
+    result = run(command, *words)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_a_model_file_in_place_of_a_scenario_gets_the_next_step(tmp_path):
+    file = tmp_path / "config.json"
+    file.write_text('{"model_type": "llama"}')
+    assert "Give it as --model" in run("evaluate", str(file)).stderr
+
+
+def test_predict_answers_for_a_training_configuration(tmp_path):
+    file = tmp_path / "train.toml"
+    file.write_text(TITAN)
+    words = ("predict", str(file), "--accelerator", "h100-sxm", "--chips", "64")
+    tree = run_json(*words)
+    assert tree["prediction"]["fits"]
+    assert tree["prediction"]["of_whole_run"]
+    assert tree["outcome"]["tokens"] == 1000 * 32 * 2 * 4096
+    shown = run(*words, "--set", "plan.layout.microbatch=1").stdout
+    assert "It fits: " in shown
+    assert "money per step" in shown
+    small = run(*words, "--set", "system.accelerator.memory_capacity=3 GB")
+    assert small.exit_code == 3
+    assert "It does not fit" in small.stderr
+
+
+def test_predict_answers_for_a_model_without_tokens(tmp_path):
+    result = run("predict", "--model", "test-1b", "--accelerator", "h100-sxm", "--chips", "8")
+    assert result.exit_code == 0
+    assert "energy per 1e9 tokens" in result.stdout
+    assert "energy of the run" not in result.stdout
+    assert "Nothing says how long the run is" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "give a configuration file, or a CSV file"),
+        (("t.csv", "--chips", "8"), "--chips: a table says it itself"),
+        (("train.toml", "--rename", "a=b"), "--rename belongs to a table"),
+    ],
+)
+def test_predict_refuses_words_of_the_other_kind(words, message):
+    result = run("predict", *words)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_the_title_of_a_model():
+    assert title_of_model("llama-3.1-8b") == "llama-3.1-8b"
+    assert title_of_model("models/olmo/config.json") == "olmo"
+    assert title_of_model("models/olmo.json") == "olmo"
+
+
+@pytest.mark.parametrize("name", list(COMMANDS))
+def test_each_help_text_has_an_example_that_is_understood(name):
+    shown = " ".join(run(name, "--help").stdout.split())
+    assert " ".join(f"Example: energymodel {EXAMPLES[name]}".split()) in shown
+    word, *arguments = shlex.split(EXAMPLES[name])
+    assert word == name
+    group: Any = typer.main.get_command(app)
+    context = group.commands[name].make_context(name, list(arguments))  # raises for an unknown option
+    scenario = context.params.get("scenario")
+    assert scenario is None or scenario in names("scenarios")
+
+
+def complete(*words: str) -> list[str]:
+    """What bash is offered for the last word."""
+    environment = {
+        "_ENERGYMODEL_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(words),
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    script = (
+        "import sys; sys.argv[0] = 'energymodel'; from energymodel.cli.app import app; app(prog_name='energymodel')"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    return run.stdout.split()
+
+
+def test_commands_presets_and_files_are_offered(tmp_path):
+    assert complete("energymodel", "opt") == ["optimize"]
+    assert "llama-3.1-405b-h100" in complete("energymodel", "evaluate", "llama")
+    assert complete("energymodel", "evaluate", "--accelerator", "h100-s") == ["h100-sxm"]
+    (tmp_path / "mine.toml").write_text("")
+    assert complete("energymodel", "evaluate", f"{tmp_path}/mi") == [f"{tmp_path}/mine.toml"]
+
+
+def test_a_refusal_in_python_too():
+    with pytest.raises(InputError, match="Unknown cluster"):
+        accelerator_of("nowhere")
+
+
+def test_the_files_of_the_quick_start_are_a_plan():
+    folder = Path(__file__).parents[2] / "docs" / "quick_start"
+    words = ("predict", str(folder / "train.toml"), "--model", str(folder / "config.json"))
+    tree = run_json(*words, "--accelerator", "h100-sxm", "--chips", "64")
+    assert tree["prediction"]["fits"]
+    assert tree["plan"]["chips"] == 64.0
+    assert tree["outcome"]["tokens"] == 200_000 * 64 * 8192
+    assert run("predict", str(folder / "config.json"), "--accelerator", "h100-sxm", "--chips", "64").exit_code == 0
