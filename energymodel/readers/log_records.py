@@ -60,7 +60,7 @@ class PowerReading:
     """One reading of one device (or of one node or host part, as `device` names it)."""
 
     time: float
-    """When [s since 1970, or since the start where the file says no more]."""
+    """When [s since 1970, or since the start where the file says no more; NaN where it says nothing]."""
     device: str
     """"0" to "7" of one host, "host:0" of several, "node" or "cpu" of a meter that sees no single device."""
     power: float = NOT_SAID
@@ -77,3 +77,5 @@ class PowerReading:
     """Power limit that is set [W]."""
     throttled: float = NOT_SAID
     """1 where the device says that it slows its clock for power or heat, 0 where it says that it does not."""
+    fresh: bool = False
+    """Whether another run or window begins here, so that nothing is known of the time since the reading before."""

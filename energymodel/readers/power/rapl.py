@@ -1,0 +1,137 @@
+"""What do samples of Linux powercap counters (RAPL) and `perf stat -e power/energy-pkg/ -I 1000 -x,` say?
+
+Powercap: a table of times and counters [µJ], `time,package-0,dram` with `energy_uj` or `_uj` in a name, or
+`time,zone,energy_uj`; without a header two columns, time and counter. perf: energy of each interval [J].
+"""
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+
+from energymodel.errors import InputError
+from energymodel.readers.log_records import NOT_SAID, PowerReading
+from energymodel.readers.power.cells import between, number, time_of, time_within
+from energymodel.readers.power.counters import MOST_ZONE_POWER, CarriedOn
+from energymodel.readers.power.lines import NO_VALUE, UNREAD, Skipped, cells
+from energymodel.readers.power.names import split_line, time_column
+
+EVENT = re.compile(r"power/energy-(\w+)/\w*", re.ASCII)
+NAMES = {"pkg": "cpu", "ram": "ram", "cores": "cores", "gpu": "integrated gpu", "psys": "psys"}
+COUNTER = re.compile(r"(?:.*[_ .\[(])?uj[\])]?|.*energy_uj.*|intel-rapl[:\w]*", re.ASCII | re.IGNORECASE)
+ZONES = ("zone", "domain", "package", "name", "device", "socket")
+RANGE = "max_energy_range"
+
+
+def is_rapl(lines: list[str]) -> bool:
+    """Whether lines are samples of powercap counters, or what perf prints of them."""
+    return any(EVENT.search(line) for line in lines) or any(_columns(line) for line in lines[:20])
+
+
+def _columns(line: str) -> tuple[int, dict[int, str]] | None:
+    """Place of the time, and zones of the other columns, if a line is a header."""
+    row = split_line(line)
+    time = time_column(row)
+    found = {
+        place: _zone(name)
+        for place, name in enumerate(row)
+        if place != time and COUNTER.fullmatch(name) and RANGE not in name.lower()
+    }
+    return (time, found) if time is not None and found else None
+
+
+def _zone(name: str) -> str:
+    """Zone that a column names; a single counter is that of the processor."""
+    zone = re.sub(r"[_ .:/\[(-]*(?:energy)?_?uj[\])]?$", "", name, flags=re.IGNORECASE).strip("_ .")
+    return zone or "cpu"
+
+
+def read_rapl(lines: Iterable[str], name: str, skipped: Skipped) -> Iterator[PowerReading]:
+    """Readings of each zone; counters that wrap around are carried on.
+
+    **Raises:** `InputError` if perf gives no times.
+    """
+    columns: tuple[int, dict[int, str]] | None = None
+    header: list[str] = []
+    counters: dict[str, CarriedOn] = {}
+    perf = Perf(name)
+    for line in lines:
+        if line.startswith("#"):
+            perf.begin(line)
+        elif EVENT.search(line):
+            if reading := perf.readings(line):
+                yield from reading
+            else:
+                skipped[NO_VALUE] += 1
+        elif found := _columns(line):
+            columns, header = found, [cell.lower() for cell in split_line(line)]
+        else:
+            row = split_line(line)
+            if columns is None and len(row) == 1:
+                row = line.split()
+            yield from _samples(row, header, columns or (0, {1: "cpu"}), counters, skipped)
+
+
+def _samples(
+    row: list[str],
+    header: list[str],
+    columns: tuple[int, dict[int, str]],
+    counters: dict[str, CarriedOn],
+    skipped: Skipped,
+) -> Iterator[PowerReading]:
+    """Counters of one line of a table."""
+    place, zones = columns
+    time = time_of(row[place]) if place < len(row) else NOT_SAID
+    if time != time:
+        skipped[UNREAD] += 1
+        return
+    range_place = next((at for at, name in enumerate(header) if RANGE in name and at < len(row)), None)
+    wraps = number(row[range_place]) * 1e-6 if range_place is not None else math.nan
+    prefix = next((row[at] for at, name in enumerate(header) if name in ZONES and at < len(row)), "")
+    for at, zone in zones.items():
+        device = (prefix if len(zones) == 1 else f"{prefix}:{zone}") if prefix else zone
+        raw = between(number(row[at]) * 1e-6, 0.0, 1e12) if at < len(row) else NOT_SAID
+        if raw != raw:
+            skipped[NO_VALUE] += 1
+            continue
+        counter = counters.setdefault(device, CarriedOn(wraps))
+        yield PowerReading(time=time, device=device, energy=counter.add(time, raw))
+
+
+class Perf:
+    """Sums of the intervals that perf prints."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.start = 0.0
+        self.sums: dict[str, tuple[float, float]] = {}
+
+    def begin(self, line: str) -> None:
+        """Take the start of the run from perf's first line."""
+        time = time_within(line)
+        if time == time and not self.sums:
+            self.start = time
+
+    def readings(self, line: str) -> list[PowerReading]:
+        """The interval of a line, with a reading at its start where it is the first; nothing for one not counted.
+
+        **Raises:** `InputError` for a line without a time.
+        """
+        separator = next((one for one in (",", ";", "\t", "|") if one in line), None)
+        row = cells(line, separator) if separator else line.split()
+        event = next(place for place, cell in enumerate(row) if EVENT.search(cell))
+        joules = next((place for place, cell in enumerate(row) if cell.lower() == "joules"), None)
+        if joules is None or joules < 1:
+            return []
+        if joules == 1:
+            raise InputError(f"{self.name}: perf gives no times. Let it print intervals: perf stat -I 1000 -x,")
+        time, energy = number(row[0]), number(row[joules - 1].replace(",", ""))
+        found = EVENT.search(row[event])
+        kind = found[1] if found else "pkg"
+        device = ":".join([*([row[1]] if re.match(r"(?:S\d|CPU\d|N\d)", row[1]) else []), NAMES.get(kind, kind)])
+        last, total = self.sums.get(device, (0.0, 0.0))
+        if not time > last or not 0 <= energy <= MOST_ZONE_POWER * 64 * (time - last):
+            return []
+        self.sums[device] = (time, total + energy)
+        power = energy / (time - last)
+        begin = [PowerReading(time=self.start, device=device, energy=0.0, fresh=True)] if not last else []
+        return [*begin, PowerReading(time=self.start + time, device=device, energy=total + energy, power=power)]

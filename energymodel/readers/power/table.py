@@ -1,0 +1,177 @@
+"""What does a plain table of times and powers say?
+
+The header names a column of times and one or several of powers with their unit (`power_w`, `mean_w`, `power [kW]`,
+`watts`). Of `mean_`, `min_` and `max_` the mean is read. Columns `device`, `gpu`, `node`, ... name the device; columns
+before the time that are none of these group the rows, and stand before the device's name ("1:node").
+"""
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from energymodel.errors import InputError
+from energymodel.readers.log_records import NOT_SAID, PowerReading
+from energymodel.readers.power.cells import MOST_SITE_POWER, between, kelvin, measure, time_of, unit_factor
+from energymodel.readers.power.lines import NO_VALUE, UNREAD, Skipped
+from energymodel.readers.power.names import name_and_unit, split_line, time_column, time_factor
+
+UNDERSTOOD = (
+    "a column time, second, timestamp, elapsed_s or t_since_run_start_s, and one of power with its unit: power_w,"
+    " mean_w, watts, power_kw, gpu0_power_w or power [W]"
+)
+WATTS = ("w", "kw", "watt", "watts", "uw")
+DEVICES = (
+    "device", "gpu", "gpu_id", "gpu_index", "device_id", "device_index", "node", "host", "hostname", "rank", "uuid",
+    "gpu_uuid", "card", "index", "machine",
+)  # fmt: skip
+NO_POWER = re.compile(r"(?:^|_)(?:min|max|minimum|maximum|std|sd|limit|cap|peak|tdp|p\d\d?|median|var)(?:_|$)")
+NUMBERED = re.compile(r"(?:gpu|device|power|card|rank)_?(\d+)(?:_|$)", re.ASCII)
+OTHERS = {
+    "temperature": ("temperature", "temp", "gpu_temp", "temp_gpu", "temperature_gpu", "gpu_temperature"),
+    "clock": ("clock", "sm_clock", "clock_sm", "gpu_clock", "clocks_sm"),
+    "utilization": ("utilization", "util", "gpu_util", "utilization_gpu", "gpu_utilization", "util_gpu"),
+    "power_limit": ("power_limit", "limit"),
+}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Where the columns of a table stand."""
+
+    time: int
+    time_factor: float
+    powers: dict[int, tuple[str, float]]
+    """Device and unit [W] of each column of powers."""
+    devices: tuple[int, ...]
+    groups: tuple[int, ...]
+    others: dict[str, tuple[int, float]]
+
+
+def is_table(lines: list[str]) -> bool:
+    """Whether a line looks like a header of such a table, with or without units."""
+    for line in lines[:20]:
+        row = split_line(line)
+        words = [cell.lower() for cell in row]
+        if len(row) > 1 and time_column(row) is not None and any("power" in word or "watt" in word for word in words):
+            return True
+        if columns_of(row) is not None:
+            return True
+    return False
+
+
+def columns_of(row: list[str]) -> Columns | None:
+    """The columns of a header; None if a line is none."""
+    time = time_column(row)
+    if time is None or len(row) < 2:
+        return None
+    names = [name_and_unit(cell) for cell in row]
+    words = [re.sub(r"[ .]+", "_", name) for name, _ in names]
+    powers = {
+        place: (_device(words[place]), _watts(unit, words[place]))
+        for place, (_, unit) in enumerate(names)
+        if place != time and _is_power(words[place], unit) and not NO_POWER.search(words[place])
+    }
+    if not powers:
+        return None
+    named = [place for place in powers if NUMBERED.search(words[place])]
+    if not named and len(powers) > 1:
+        means = [place for place in powers if re.search(r"mean|average|avg", words[place])]
+        total = [place for place in powers if re.search(r"total|draw", words[place]) or words[place] == "power"]
+        keep = (means or total or list(powers))[0]
+        parts = {place: one for place, one in powers.items() if one[0] != "node"}
+        powers = parts if not means and len({one[0] for one in parts.values()}) > 1 else {keep: powers[keep]}
+    elif named:
+        powers = {place: powers[place] for place in named}
+    taken = {time, *powers}
+    devices = tuple(place for place, word in enumerate(words) if word in DEVICES and place not in taken)
+    others = {}
+    for key, known in OTHERS.items():
+        for place, word in enumerate(words):
+            if word in known and place not in taken and len(powers) == 1:
+                unit = names[place][1]
+                factor = unit_factor("MHz" if key == "clock" and not unit else unit) if unit or key == "clock" else 0.0
+                others.setdefault(key, (place, factor))
+    read = {*taken, *devices, *(place for place, _ in others.values())}
+    groups = tuple(
+        place
+        for place in range(time)
+        if place not in read and row[place] and not _is_power(words[place], names[place][1])
+    )
+    return Columns(time, time_factor(row[time]), powers, devices, groups, others)
+
+
+def _is_power(word: str, unit: str) -> bool:
+    """Whether a column is one of powers with a known unit."""
+    return (unit[1:] == "W" and unit[:1] in "mMk") or unit.lower() in WATTS or word in ("w", "watts", "watt", "kw")
+
+
+def _watts(unit: str, word: str) -> float:
+    return unit_factor(unit or word)
+
+
+def _device(word: str) -> str:
+    """Device that the name of a column says."""
+    if found := NUMBERED.search(word):
+        return found[1]
+    return next((part for part in ("node", "cpu", "dram", "ram", "gpu") if part in word.split("_")), "node")
+
+
+def read_table(lines: Iterable[str], name: str, skipped: Skipped) -> Iterator[PowerReading]:
+    """Readings of the rows of a table.
+
+    **Raises:** `InputError` if no line names a time, and a power with its unit.
+    """
+    columns: Columns | None = None
+    seen: list[str] = []
+    for line in lines:
+        row = split_line(line)
+        if row and not _starts_as_number(row) and (found := columns_of(row)):
+            columns = found
+            continue
+        if columns is None:
+            seen.append(line)
+            if len(seen) > 100:
+                break
+            continue
+        yield from _row(row, columns, skipped, "," if "," not in max(",;\t", key=line.count) else "")
+    if columns is None:
+        first = seen[0][:80] if seen else ""
+        raise InputError(f'{name}: no columns of time and power are known in "{first}". Name them: {UNDERSTOOD}.')
+
+
+def _starts_as_number(row: list[str]) -> bool:
+    return sum(math.isfinite(measure(cell)) for cell in row) > 1
+
+
+def _row(row: list[str], columns: Columns, skipped: Skipped, decimal: str) -> Iterator[PowerReading]:
+    if decimal:
+        row = [cell.replace(decimal, ".") if re.fullmatch(r"-?\d+,\d+", cell) else cell for cell in row]
+    time = time_of(row[columns.time], columns.time_factor) if columns.time < len(row) else NOT_SAID
+    if time != time:
+        skipped[UNREAD] += 1
+        return
+    group = "/".join(row[place] for place in columns.groups if place < len(row))
+    given = ":".join(row[place] for place in columns.devices if place < len(row))
+
+    def other(key: str) -> float:
+        place, factor = columns.others.get(key, (len(row), 1.0))
+        return measure(row[place], factor or 1.0) if place < len(row) else NOT_SAID
+
+    for place, (device, factor) in columns.powers.items():
+        power = between(measure(row[place], factor), 0.0, MOST_SITE_POWER) if place < len(row) else NOT_SAID
+        if power != power:
+            skipped[NO_VALUE] += 1
+            continue
+        part = f"{given}:{device}" if given and len(columns.powers) > 1 else given or device
+        busy = other("utilization")
+        unitless = columns.others.get("utilization", (0, 0.0))[1] == 0.0
+        yield PowerReading(
+            time=time,
+            device=f"{group}:{part}" if group else part,
+            power=power,
+            clock=between(other("clock"), 1.0, 1e11),
+            temperature=kelvin(other("temperature")),
+            utilization=between(busy * 0.01 if unitless and busy > 1 else busy, 0.0, 1.0),
+            power_limit=between(other("power_limit"), 1.0, MOST_SITE_POWER),
+        )

@@ -1,0 +1,108 @@
+"""Which powers and energies does a log of any of the known kinds state?
+
+Read line by line: files of any length, and files that still grow, are read alike.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+
+from energymodel.errors import InputError, suggest
+from energymodel.readers.log_records import PowerReading
+from energymodel.readers.power.codecarbon import is_codecarbon, read_codecarbon
+from energymodel.readers.power.dcgm import is_dcgm, read_dcgm
+from energymodel.readers.power.lines import Skipped, clean, file_lines
+from energymodel.readers.power.nvidia_smi import is_nvidia_smi, read_nvidia_smi
+from energymodel.readers.power.rapl import is_rapl, read_rapl
+from energymodel.readers.power.table import is_table, read_table
+from energymodel.readers.power.zeus import is_zeus, read_zeus
+
+__all__ = ["KINDS", "Skipped", "power_kind", "power_of", "read_power"]
+
+HEAD = 60
+"""Lines from which the kind of a file is told."""
+SIGNS: dict[str, Callable[[list[str]], bool]] = {
+    "dcgm": is_dcgm,
+    "codecarbon": is_codecarbon,
+    "zeus": is_zeus,
+    "rapl": is_rapl,
+    "nvidia-smi": is_nvidia_smi,
+    "table": is_table,
+}
+"""How each kind is recognized, in the order in which they are tried."""
+READERS: dict[str, Callable[[Iterable[str], str, Skipped], Iterator[PowerReading]]] = {
+    "nvidia-smi": read_nvidia_smi,
+    "dcgm": read_dcgm,
+    "zeus": read_zeus,
+    "codecarbon": read_codecarbon,
+    "rapl": read_rapl,
+    "table": read_table,
+}
+KINDS = tuple(READERS)
+"""Kinds of logs of power or energy that are read."""
+
+
+def power_kind(path: str | Path) -> str:
+    """Kind of a log, told from its first lines.
+
+    **Raises:** `InputError` if it is none of `KINDS` or cannot be read.
+    """
+    path = Path(path)
+    skipped = Skipped()
+    head = list(islice(clean(file_lines(path, skipped), skipped), HEAD))
+    for kind, fits in SIGNS.items():
+        if head and fits(head):
+            return kind
+    if path.suffix == ".prom":
+        return "dcgm"
+    what = "holds no text" if not head else "is no log of power or energy that is known"
+    raise InputError(f'"{path}" {what}. Known kinds: {", ".join(KINDS)}; give one as kind= if it is one.')
+
+
+def read_power(
+    path: str | Path, kind: str | None = None, *, interval: float | int | None = None, skipped: Skipped | None = None
+) -> Iterator[PowerReading]:
+    """Readings of a log, each as soon as its line is read.
+
+    **Arguments:**
+
+    - `kind`: one of `KINDS`; told from the file where it is left out.
+    - `interval`: time between samples of `dcgm` logs without times [s].
+    - `skipped`: gains the number of lines that were passed over, by reason.
+
+    **Raises:** `InputError` for an unknown kind, and where the file cannot be read or holds no reading.
+    """
+    path = Path(path)
+    passed = Skipped() if skipped is None else skipped
+    kind = _known(kind) if kind else power_kind(path)
+    return power_of(file_lines(path, passed), kind, str(path), interval=interval, skipped=passed)
+
+
+def power_of(
+    lines: Iterable[str], kind: str, name: str, *, interval: float | int | None = None, skipped: Skipped | None = None
+) -> Iterator[PowerReading]:
+    """Readings of lines that come from anywhere, such as a file that still grows; `name` is what messages call them.
+
+    **Raises:** `InputError` for an unknown kind, and at the end of lines that held no reading.
+    """
+    return _readings(lines, _known(kind), name, interval, Skipped() if skipped is None else skipped)
+
+
+def _readings(
+    lines: Iterable[str], kind: str, name: str, interval: float | int | None, skipped: Skipped
+) -> Iterator[PowerReading]:
+    text = clean(lines, skipped)
+    found = read_dcgm(text, name, skipped, interval) if kind == "dcgm" else READERS[kind](text, name, skipped)
+    empty = True
+    for reading in found:
+        empty = False
+        yield reading
+    if empty:
+        passed = "; ".join(f"{count} times {reason}" for reason, count in skipped.items())
+        raise InputError(f"{name}: no reading of kind {kind}{f' ({passed})' if passed else ''}. Is it the right file?")
+
+
+def _known(kind: str) -> str:
+    if kind not in READERS:
+        raise InputError(f'Unknown kind of power log "{kind}". {suggest(kind, KINDS)}')
+    return kind
