@@ -49,6 +49,8 @@ class MeasuredEnergy:
     """Share of the span between readings that are not far apart [1]."""
     samples: int
     """Readings within the span."""
+    bridged: float = 0.0
+    """Energy of the gaps between readings, which `energy` leaves out, if power changed linearly over them [J]."""
     note: str = ""
     """Why the span was widened, if it was."""
 
@@ -74,6 +76,12 @@ class _Pieces:
     stop: np.ndarray
     first: np.ndarray
     last: np.ndarray
+    gap: np.ndarray
+    """Whether a piece is longer than readings usually are apart."""
+
+    def of(self, chosen: np.ndarray) -> "_Pieces":
+        """Some of the pieces."""
+        return _Pieces(*(part[chosen] for part in (self.start, self.stop, self.first, self.last, self.gap)))
 
     def integral(self, start: float, stop: float) -> tuple[float, float]:
         """Energy between two times [J], and for how long pieces cover them [s]."""
@@ -133,9 +141,11 @@ def energy_between(
     if not sampled_times.size and not counter_times.size:
         raise InputError(f'The {len(readings)} readings of "{device}" have no times. Give interval= when reading them.')
     span = stop - start
-    energy, covered = counter.integral(start, stop)
+    # A counter measures a gap too, but not where in it the energy was taken.
+    whole = ~counter.gap | ((counter.start >= start) & (counter.stop <= stop))
+    energy, covered = counter.of(whole).integral(start, stop)
     within = _count(counter_times, start, stop)
-    power_energy, power_covered = sampled.integral(start, stop)
+    power_energy, power_covered = sampled.of(~sampled.gap).integral(start, stop)
     if covered > 0 and (power_covered <= 0 or (within >= 2 and covered >= 0.95 * power_covered)):
         return MeasuredEnergy(energy, energy / covered, "counter", min(covered / span, 1.0), within)
     if power_covered <= 0:
@@ -146,23 +156,23 @@ def energy_between(
         )
     within = _count(sampled_times, start, stop)
     if span >= SHORTEST:
-        return MeasuredEnergy(
-            power_energy, power_energy / power_covered, "sampled", _share(power_covered, span), within
-        )
+        bridged, _ = sampled.of(sampled.gap).integral(start, stop)
+        share = _share(power_covered, span)
+        return MeasuredEnergy(power_energy, power_energy / power_covered, "sampled", share, within, bridged)
     if not widen:
         raise InputError(
             f"The span of {span:.3g} s is shorter than {SHORTEST:.0f} s: sampled power is averaged over up to 1 s and"
             " does not resolve it. Give a longer span, or widen=True."
         )
     middle = 0.5 * (start + stop)
-    wide_energy, wide_covered = sampled.integral(middle - 0.5 * SHORTEST, middle + 0.5 * SHORTEST)
+    wide_energy, wide_covered = sampled.of(~sampled.gap).integral(middle - 0.5 * SHORTEST, middle + 0.5 * SHORTEST)
     power = wide_energy / wide_covered
     note = (
         f"The span of {span:.3g} s was widened to {wide_covered:.3g} s of readings around it: sampled power does not"
         " resolve less than 10 s."
     )
     share = _share(power_covered, span)
-    return MeasuredEnergy(power * power_covered, power, "sampled", share, within, note)
+    return MeasuredEnergy(power * power_covered, power, "sampled", share, within, note=note)
 
 
 def merge_devices(
@@ -197,6 +207,7 @@ def merge_devices(
         sampled, times = _sampled(rows)
         if not sampled.start.size:
             sampled, times = _counted(rows)
+        sampled = sampled.of(~sampled.gap)
         if sampled.start.size:
             pieces[name] = sampled
             spacing = max(spacing, _spacing(times))
@@ -257,24 +268,24 @@ def _spacing(times: np.ndarray) -> float:
     return float(np.median(steps)) if steps.size else 0.0
 
 
-def _linked(times: np.ndarray, fresh: np.ndarray) -> np.ndarray:
-    """Whether the time between a reading and the next one counts as covered."""
+def _linked(times: np.ndarray, fresh: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Whether a reading and the next one belong together, and whether readings are missing between them."""
     steps = np.diff(times)
     gap = (steps > GAP_SECONDS) & (steps > GAP_INTERVALS * _spacing(times))
-    return (steps > 0) & ~gap & ~fresh[1:]
+    return (steps > 0) & ~fresh[1:], gap
 
 
 def _sampled(readings: Sequence[PowerReading]) -> tuple[_Pieces, np.ndarray]:
     """Power between the samples, and their times."""
     time, power, fresh = _columns(readings, "power")
-    linked = _linked(time, fresh)
-    return _Pieces(time[:-1][linked], time[1:][linked], power[:-1][linked], power[1:][linked]), time
+    linked, gap = _linked(time, fresh)
+    return _Pieces(time[:-1], time[1:], power[:-1], power[1:], gap).of(linked), time
 
 
 def _counted(readings: Sequence[PowerReading]) -> tuple[_Pieces, np.ndarray]:
     """Mean power between readings of a counter, and their times."""
     time, energy, fresh = _columns(readings, "energy")
-    linked = _linked(time, fresh)
+    linked, gap = _linked(time, fresh)
     last = energy[:-1]
     steps = np.where(linked, np.diff(time), 1.0)
     rise = np.diff(energy)
@@ -290,4 +301,4 @@ def _counted(readings: Sequence[PowerReading]) -> tuple[_Pieces, np.ndarray]:
     carried = np.where(anew, energy[1:], carried)
     power = carried / steps
     known = linked & np.isfinite(power) & (power <= MOST_COUNTED)
-    return _Pieces(time[:-1][known], time[1:][known], power[known], power[known]), time
+    return _Pieces(time[:-1], time[1:], power, power, gap).of(known), time

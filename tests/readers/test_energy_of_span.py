@@ -65,7 +65,16 @@ def test_a_gap_is_not_bridged():
     found = energy_between(samples(times, [300.0] * 40), 0, 79)
     assert found.coverage == pytest.approx(38 / 79)
     assert found.energy == pytest.approx(300 * 38)
+    assert found.bridged == pytest.approx(300 * 41)
     assert found.mean_power == pytest.approx(300)
+
+
+def test_a_counter_measures_a_gap_that_lies_within_the_span():
+    readings = counts([*range(20), *range(60, 80)], [100.0 * t for t in [*range(20), *range(60, 80)]])
+    found = energy_between(readings, 5, 75)
+    assert (found.energy, found.coverage) == (pytest.approx(7000), pytest.approx(1.0))
+    half = energy_between(readings, 5, 40)
+    assert (half.energy, half.coverage) == (pytest.approx(1400), pytest.approx(14 / 35))
 
 
 def test_a_pause_of_five_seconds_is_no_gap():

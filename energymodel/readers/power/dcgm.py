@@ -103,7 +103,7 @@ def _row(
     values = row[4].split()
     said = {key: value for key, value in zip(columns, values, strict=False) if key}
     count = samples[row[3]] = samples.get(row[3], -1) + 1
-    time = time_of(row[1]) if row[1].strip() else count * interval if interval else NOT_SAID
+    time = time_of(row[1]) if row[1].strip() else float(count * interval) if interval else NOT_SAID
     reading = reading_of(row[3], time, said)
     if reading is None:
         skipped[NO_VALUE] += 1
@@ -153,7 +153,7 @@ class Scrape:
         if self.said:
             time = self.time if self.time == self.time else self.stated
             if time != time and self.interval:
-                time = self.count * self.interval
+                time = float(self.count * self.interval)
             if time != time:
                 skipped[NO_TIMES] += 1
             hosts = {host for host, _ in self.said}

@@ -11,6 +11,10 @@ from energymodel.readers.power.lines import Skipped
 
 MOST_ROWS = 256
 """Rows that are read ahead to count the devices; fewer where the pattern is plain."""
+PAUSE = 0.4
+"""A pause between samples, relative to a long gap between rows; gaps within a sample are shorter than that."""
+AGREE = 0.9
+"""Share of the rows that samples of one size must hold."""
 CUT = "row of a sample that is not whole"
 
 
@@ -51,24 +55,36 @@ def _both(first: list[PowerReading], then: Iterator[PowerReading]) -> Iterator[P
 def _pattern(times: list[float], settled: bool) -> tuple[int, float] | None:
     """Number of devices, and the pause between samples [s], if the pauses show them."""
     gaps = np.abs(np.diff(np.asarray(times)))
-    best: tuple[float, int, float] | None = None
-    for share in (0.3, 0.5, 0.75, 0.9, 0.95, 0.98, 1.0):
-        pause = 0.5 * float(np.quantile(gaps, share)) if gaps.size else 0.0
-        ends = np.flatnonzero(gaps > pause)
-        inner = np.diff(ends)  # samples between two pauses are whole
-        if inner.size == 0:
+    if not gaps.size:
+        return None if settled else (1, 0.0)
+    best = (0.0, 1, 0.0)
+    parted = False
+    for share in (0.5, 0.75, 0.9, 0.95, 0.98, 1.0):
+        pause = PAUSE * float(np.quantile(gaps, share))
+        long = gaps > pause
+        if np.all(long) or not np.any(long):
             continue
-        sizes, counts = np.unique(inner, return_counts=True)
-        size = int(sizes[np.argmax(counts)])
-        agree = float(np.sum(inner[inner % size == 0])) / float(np.sum(inner))
-        if settled and (agree < 1 or inner.size < 3 or len(sizes) > 1):
-            continue
-        if best is None or agree > best[0]:
+        parted = parted or 0.2 * gaps.size < np.count_nonzero(~long)
+        size, agree = _usual(np.flatnonzero(long), len(times))
+        if agree > best[0]:
             best = (agree, size, pause)
-    if best is None:
-        # One sample, or rows without any pause between them.
-        return None if settled else ((len(times), np.inf) if not np.any(gaps > 0.05) else (1, 0.0))
-    return (best[1], best[2]) if best[0] >= 0.6 else None
+    if settled:
+        return (best[1], best[2]) if best[0] == 1.0 else None
+    if best[0] >= AGREE:
+        return best[1], best[2]
+    # Rows that come evenly are of one device; rows in bunches of changing size are of nobody knows whom.
+    if parted:
+        return None
+    return (1, 0.0) if float(np.median(gaps)) > 0 else (len(times), np.inf)
+
+
+def _usual(ends: np.ndarray, rows: int) -> tuple[int, float]:
+    """Usual number of rows between pauses, and the share of rows in samples of that number, or twice that, ..."""
+    groups = np.diff(np.concatenate([[-1], ends, [rows - 1]]))
+    whole = groups[1:-1] if groups.size > 3 else groups
+    sizes, counts = np.unique(whole, return_counts=True)
+    size = int(sizes[np.argmax(counts * sizes)])
+    return size, float(np.sum(whole[whole % size == 0])) / float(np.sum(whole)) if size > 1 else 0.0
 
 
 def _samples(

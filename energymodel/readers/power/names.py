@@ -8,17 +8,21 @@ from energymodel.readers.power.lines import cells
 
 TIMES = (
     "time", "t", "timestamp", "ts", "ms", "ns", "s", "sec", "secs", "second", "seconds", "date", "datetime",
-    "date_time", "elapsed", "elapsed_time", "epoch", "epoch_time", "unix_time", "unix_timestamp", "wall_time",
+    "date_time", "elapsed", "elapsed_time", "epoch", "unix_time", "unix_timestamp", "wall_time",
     "local_time", "sample_time", "relative_time", "time_relative", "time_since_start", "t_since_run_start",
     "timestamp_utc", "time_utc", "utc",
 )  # fmt: skip
 UNIT = re.compile(r"(.*?)[ _.]*(?:[\[(] *([A-Za-z%]+) *[\])]|(?<=[_ .])([A-Za-z%]+))", re.ASCII)
 
 
+def separator_of(line: str) -> str:
+    """What parts the cells of a line: what stands in it most often of comma, semicolon and tab."""
+    return max(",;\t", key=line.count)
+
+
 def split_line(line: str) -> list[str]:
-    """Cells of a line, parted by what stands in it most often: comma, semicolon or tab."""
-    separator = max(",;\t", key=line.count)
-    return cells(line, separator)
+    """Cells of a line."""
+    return cells(line, separator_of(line))
 
 
 def name_and_unit(column: str) -> tuple[str, str]:

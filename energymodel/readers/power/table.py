@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from energymodel.errors import InputError
 from energymodel.readers.log_records import NOT_SAID, PowerReading
 from energymodel.readers.power.cells import MOST_SITE_POWER, between, kelvin, measure, time_of, unit_factor
-from energymodel.readers.power.lines import NO_VALUE, UNREAD, Skipped
-from energymodel.readers.power.names import name_and_unit, split_line, time_column, time_factor
+from energymodel.readers.power.lines import NO_VALUE, UNREAD, Skipped, cells
+from energymodel.readers.power.names import name_and_unit, separator_of, split_line, time_column, time_factor
 
 UNDERSTOOD = (
     "a column time, second, timestamp, elapsed_s or t_since_run_start_s, and one of power with its unit: power_w,"
@@ -123,18 +123,21 @@ def read_table(lines: Iterable[str], name: str, skipped: Skipped) -> Iterator[Po
     **Raises:** `InputError` if no line names a time, and a power with its unit.
     """
     columns: Columns | None = None
+    separator = ","
     seen: list[str] = []
     for line in lines:
-        row = split_line(line)
-        if row and not _starts_as_number(row) and (found := columns_of(row)):
-            columns = found
-            continue
+        row = cells(line, separator)
+        if columns is None or not _starts_as_number(row):
+            header = split_line(line)
+            if found := columns_of(header):
+                columns, separator = found, separator_of(line)
+                continue
         if columns is None:
             seen.append(line)
             if len(seen) > 100:
                 break
             continue
-        yield from _row(row, columns, skipped, "," if "," not in max(",;\t", key=line.count) else "")
+        yield from _row(row, columns, skipped, "" if separator == "," else ",")
     if columns is None:
         first = seen[0][:80] if seen else ""
         raise InputError(f'{name}: no columns of time and power are known in "{first}". Name them: {UNDERSTOOD}.')

@@ -15,7 +15,7 @@ from energymodel.readers.power.cells import MOST_POWER, between, number, time_of
 from energymodel.readers.power.lines import NO_VALUE, UNREAD, Skipped, cells
 
 ENERGY = re.compile(r"(gpu|cpu|dram)(\d+)_energy", re.ASCII)
-POWER = re.compile(r"(?:gpu_?)?(?:power)?_?(\d*)(?:_power)?(?:_?\[?w\]?)?", re.ASCII | re.IGNORECASE)
+POWER = re.compile(r"power_?(\d*)|gpu_?(\d+)(?:_?power)?", re.ASCII | re.IGNORECASE)
 PRINTED = re.compile(r"['\"]?GPU(\d+)['\"]?: *([\d.]+)", re.ASCII)
 DICTIONARY = re.compile(r"\{(.*)\}")
 OVERLAPS = "window that overlaps another one"
@@ -27,7 +27,8 @@ def is_zeus(lines: list[str]) -> bool:
     first = next((line for line in lines if line), "")
     if first.lower().startswith(WINDOW) or _powers_of(first) or any("{" in line and _printed(line) for line in lines):
         return True
-    return bool(lines) and all(_plain(line) for line in lines)
+    # The last line of a file that grows may be half of one.
+    return bool(lines) and all(_plain(line) for line in lines[: max(len(lines) - 1, 1)])
 
 
 def _powers_of(line: str) -> dict[int, str]:
@@ -38,9 +39,9 @@ def _powers_of(line: str) -> dict[int, str]:
     found: dict[int, str] = {}
     for place, cell in enumerate(row[1:], start=1):
         match = POWER.fullmatch(cell)
-        if match is None or not cell or ("w" not in cell.lower() and not cell.lower().startswith("gpu")):
+        if match is None:
             return {}
-        found[place] = match[1] or str(place - 1)
+        found[place] = match[1] or match[2] or str(place - 1)
     return found
 
 
@@ -61,7 +62,7 @@ def read_zeus(lines: Iterable[str], name: str, skipped: Skipped) -> Iterator[Pow
     **Raises:** `InputError` for a log of windows without the energy of a device.
     """
     powers: Mapping[int, str] = {}
-    factor = 1.0
+    factor, before = 1.0, NOT_SAID
     rows = iter(lines)
     for line in rows:
         if line.lower().startswith(WINDOW):
@@ -74,9 +75,12 @@ def read_zeus(lines: Iterable[str], name: str, skipped: Skipped) -> Iterator[Pow
             continue
         if printed := _printed(line):
             time = time_of(line.partition("{")[0])
-            yield from _row(time, dict(printed), 1.0, skipped)
+            yield from _row(before if time != time else time, dict(printed), 1.0, skipped)
             continue
         row = cells(line)
+        if len(row) == 1:  # a table that is too wide is printed below its time
+            before = time_of(line)
+            continue
         named = powers or {place: str(place - 1) for place in range(1, len(row))}
         said = {device: row[place] for place, device in named.items() if place < len(row)}
         yield from _row(time_of(row[0]), said, factor, skipped)

@@ -1,0 +1,369 @@
+"""Are logs of power and energy read as their writers mean them?"""
+
+import math
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from energymodel.errors import InputError
+from energymodel.readers.energy_of_span import by_device, energy_between
+from energymodel.readers.log_records import PowerReading
+from energymodel.readers.power_log import KINDS, Skipped, power_kind, power_of, read_power
+
+NOON = 1714564800.0  # 2024-05-01 12:00:00 UTC
+
+
+def read(tmp_path: Path, text: str | bytes, name: str = "log.csv", **options) -> list[PowerReading]:
+    path = tmp_path / name
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return list(read_power(path, **options))
+
+
+def kind_of(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "log"
+    path.write_text(text)
+    return power_kind(path)
+
+
+SMI = """timestamp, index, power.draw [W], enforced.power.limit [W], clocks.current.sm [MHz], temperature.gpu, utilization.gpu [%], clocks_event_reasons.active
+2024/05/01 12:00:00.123, 0, 123.45 W, 700.00 W, 1980 MHz, 41, 97 %, 0x0000000000000004
+2024/05/01 12:00:00.125, 1, [N/A], 700.00 W, 345 MHz, 30, 0 %, 0x0000000000000001
+2024/05/01 12:00:01.123, 0, 124.00 W, 700.00 W, [Not Supported], 41, [Unknown Error], 0x0000000000000000
+2024/05/01 12:00:01.125, 1, 70.10 W, 700.00 W, 345 MHz, 30, 0 %, Not Active
+"""  # noqa: E501
+
+
+def test_nvidia_smi_with_units(tmp_path):
+    first, second, third = read(tmp_path, SMI)
+    assert (first.time, first.device, first.power, first.clock) == (NOON + 0.123, "0", 123.45, 1.98e9)
+    assert (first.temperature, first.utilization, first.power_limit, first.throttled) == (314.15, 0.97, 700.0, 1.0)
+    assert math.isnan(second.clock)
+    assert math.isnan(second.utilization)
+    assert second.throttled == 0.0
+    assert (third.device, third.power) == ("1", 70.1)
+    assert math.isnan(third.throttled)
+
+
+def test_nvidia_smi_without_units_gives_the_same(tmp_path):
+    plain = SMI.replace(" W,", ",").replace(" MHz,", ",").replace(" %,", ",")
+    assert [str(one) for one in read(tmp_path, plain)] == [str(one) for one in read(tmp_path, SMI)]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_nvidia_smi_from_another_system(tmp_path, encoding, end):
+    assert len(read(tmp_path, SMI.replace("\n", end).encode(encoding))) == 3
+
+
+def test_nvidia_smi_reasons_by_column_and_energy(tmp_path):
+    text = """timestamp, pci.bus_id, power.draw.instant [W], power.draw.average [W], clocks_throttle_reasons.sw_power_cap, clocks_throttle_reasons.gpu_idle, total_energy_consumption [mJ]
+2024/05/01 12:00:00.000, 00000000:1B:00.0, 90 W, 100 W, Not Active, Active, 5000000 mJ
+2024/05/01 12:00:01.000, 00000000:1B:00.0, 90 W, [N/A], Active, Not Active, 5100000 mJ
+"""  # noqa: E501
+    first, second = read(tmp_path, text)
+    assert first.device == "00000000:1B:00.0"
+    assert (first.power, first.energy, first.throttled) == (100.0, 5000.0, 0.0)
+    assert (second.power, second.energy, second.throttled) == (90.0, 5100.0, 1.0)
+
+
+def interleaved(devices: int, samples: int, step: float = 0.1, row: float = 0.001) -> list[str]:
+    lines = []
+    for sample in range(samples):
+        for device in range(devices):
+            at = 1 + sample * step + device * row
+            minute, second = divmod(at, 60)
+            lines.append(f"2024/05/01 12:{int(minute):02d}:{second:06.3f}, {100 + device}.00 W")
+    return lines
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3, 8, 16])
+@pytest.mark.parametrize("cut", [0, 1])
+def test_interleaved_devices_are_told_by_their_place(tmp_path, devices, cut):
+    rows = interleaved(devices, 40)[cut * (devices - 1) :]
+    found = read(tmp_path, "\n".join(["timestamp, power.draw [W]", *rows]))
+    assert len(found) == len(rows)
+    assert all(one.power == 100 + int(one.device) for one in found)
+
+
+def test_interleaved_devices_with_a_pause_and_a_lost_row(tmp_path):
+    rows = interleaved(8, 60)
+    del rows[8 * 30 + 3]
+    rows = rows[: 8 * 40] + interleaved(8, 20, step=0.5)[8:]
+    skipped = Skipped()
+    found = read(tmp_path, "\n".join(["timestamp, power.draw [W]", *rows]), skipped=skipped)
+    assert all(one.power == 100 + int(one.device) for one in found)
+    assert sum(skipped.values()) == 8  # seven of the sample that lost a row, and the first row of one that was cut
+
+
+def test_rows_of_unknown_devices_are_refused(tmp_path):
+    rows = [row for count, row in enumerate(interleaved(8, 40)) if (count * 2654435761) % 7 > 2]
+    with pytest.raises(InputError, match="Add index"):
+        read(tmp_path, "\n".join(["timestamp, power.draw [W]", *rows]))
+
+
+def test_nvidia_smi_without_header_or_times_is_refused(tmp_path):
+    with pytest.raises(InputError, match="Leave out noheader"):
+        read(tmp_path, "2024/05/01 12:00:00.123, 0, 123.45 W\n")
+    with pytest.raises(InputError, match="no column timestamp"):
+        read(tmp_path, "index, power.draw [W]\n0, 123.45 W\n")
+
+
+def scrape(power: str, energy: int, stamp: str = "") -> str:
+    one = '{gpu="0",UUID="GPU-a",device="nvidia0",Hostname="n1"}'
+    two = '{gpu="1",UUID="GPU-b",device="nvidia1",Hostname="n1"}'
+    lines = [f"DCGM_FI_DEV_SM_CLOCK{one} 1980{stamp}", f"DCGM_FI_DEV_SM_CLOCK{two} 0{stamp}"]
+    lines += [f"DCGM_FI_DEV_POWER_USAGE{one} {power}{stamp}", f"DCGM_FI_DEV_POWER_USAGE{two} 0{stamp}"]
+    lines += [f"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{one} {energy}{stamp}", f"DCGM_FI_DEV_MEMORY_TEMP{one} 0{stamp}"]
+    return "\n".join(["# HELP DCGM_FI_DEV_SM_CLOCK SM clock.", "# TYPE DCGM_FI_DEV_SM_CLOCK gauge", *lines, ""])
+
+
+def test_dcgm_scrapes_with_times(tmp_path):
+    text = scrape("650.5", 1_000_000, " 1714564800000") + scrape("660", 20_500_000, " 1714564830000")
+    first, second = read(tmp_path, text, "metrics.prom")
+    assert (first.time, first.device, first.power, first.energy) == (NOON, "0", 650.5, 1000.0)
+    assert (second.time, second.energy, second.clock) == (NOON + 30, 20500.0, 1.98e9)
+    assert energy_between([first, second], NOON, NOON + 30).energy == pytest.approx(19500.0)
+
+
+@pytest.mark.parametrize("line", ["Wed May  1 12:00:00 UTC 2024", "# 2024-05-01T12:00:00Z", "# scraped 1714564800"])
+def test_dcgm_times_between_scrapes(tmp_path, line):
+    found = read(tmp_path, f"{line}\n{scrape('650', 1)}")
+    assert [one.time for one in found] == [NOON]
+
+
+def test_dcgm_without_times_needs_an_interval(tmp_path):
+    text = scrape("650", 1) + scrape("660", 2)
+    assert all(math.isnan(one.time) for one in read(tmp_path, text))
+    assert [one.time for one in read(tmp_path, text, interval=15)] == [0.0, 15.0]
+    with pytest.raises(InputError, match="positive"):
+        read(tmp_path, text, interval=-1)
+
+
+def test_dcgm_slices_repeat_their_gpu(tmp_path):
+    labels = 'gpu="0",UUID="GPU-a",GPU_I_PROFILE="1g.6gb",GPU_I_ID="{}",Hostname="n"'
+    lines = [f"DCGM_FI_DEV_POWER_USAGE{{{labels.format(one)}}} 52.6" for one in (3, 4, 5)] * 2
+    found = read(tmp_path, "\n".join(lines), interval=1.0)
+    assert [(one.time, one.device, one.power) for one in found] == [(0.0, "0", 52.6), (1.0, "0", 52.6)]
+
+
+def test_dcgm_hosts_keep_their_devices_apart(tmp_path):
+    lines = [f'DCGM_FI_DEV_POWER_USAGE{{gpu="0",Hostname="{host}"}} {power}' for host, power in (("a", 1), ("b", 2))]
+    assert {one.device: one.power for one in read(tmp_path, "\n".join(lines))} == {"a:0": 1.0, "b:0": 2.0}
+
+
+DMON = """#Entity   POWER    TOTEC     SMCLK  TMPTR  GPUTL
+ID         W        mJ        MHz    C      %
+GPU 0      120.5    1000000   1410   40     99
+GPU 1      N/A      N/A       345    0      0
+GPU-I 0    120.5    1000000   1410   40     99
+GPU 0      121.5    1121000   1410   40     99
+"""
+
+
+def test_dcgmi_dmon(tmp_path):
+    first, second = read(tmp_path, DMON, interval=1.0)
+    assert (first.device, first.power, first.energy, first.clock) == ("0", 120.5, 1000.0, 1.41e9)
+    assert (first.temperature, first.utilization) == (313.15, 0.99)
+    assert (second.time, second.energy) == (1.0, 1121.0)
+    stamped = "\n".join(f"2024-05-01T12:00:00.5 {line}" for line in DMON.splitlines())
+    assert [one.time for one in read(tmp_path, stamped)] == [NOON + 0.5] * 2
+
+
+def test_zeus_windows(tmp_path):
+    text = """start_time,window_name,elapsed_time,gpu0_energy,gpu1_energy
+1714564800.0,step,2.0,1000.0,800.0
+1714564802.0,step,2.0,1200.0,800.0
+1714564800.0,epoch,4.1,2300.0,1700.0
+1714564810.0,"a, b",2.0,1000.0,0.0
+"""
+    skipped = Skipped()
+    found = by_device(read(tmp_path, text, skipped=skipped))
+    assert energy_between(found["0"], NOON, NOON + 4).energy == pytest.approx(2200.0)
+    later = energy_between(found["0"], NOON, NOON + 12)
+    assert (later.energy, later.coverage, later.how) == (pytest.approx(3200), pytest.approx(0.5), "counter")
+    assert sum(skipped.values()) == 1
+
+
+def test_zeus_power(tmp_path):
+    found = read(tmp_path, "1714564800.1,65.25,70.0\n1714564800.2,66.0,71\n1714564800.3,66.0\n17145648")
+    assert [(one.time, one.device, one.power) for one in found[:2]] == [(NOON + 0.1, "0", 65.25), (NOON + 0.1, "1", 70)]
+    assert len(found) == 5
+    printed = "2024-05-01 12:00:00.100000\n{'GPU0': 65.25}\n2024-05-01 12:00:01 {'GPU0': 66.5, 'GPU3': 1}\n"
+    times = [(one.time, one.device, one.power) for one in read(tmp_path, printed)]
+    assert times == [(NOON + 0.1, "0", 65.25), (NOON + 1, "0", 66.5), (NOON + 1, "3", 1.0)]
+    assert read(tmp_path, "Time,Power\n2024-05-01 12:00:00,65250\n")[0].power == 65.25
+    assert read(tmp_path, "time,power2,power3\n1714564800,65,66\n")[1].device == "3"
+
+
+CARBON = "timestamp,project_name,run_id,duration,emissions,cpu_power,gpu_power,ram_power,cpu_energy,gpu_energy,ram_energy,energy_consumed,gpu_count,water_consumed"  # noqa: E501
+
+
+def test_codecarbon_rows_of_a_run_are_cumulative(tmp_path):
+    text = f"""{CARBON}
+2024-05-01T12:00:10,p,a,10.0,1,50,300,5,0.0001,0.001,0.00001,0.00111,1,0.1
+2024-05-01T12:00:20,p,a,20.2,1,50,300,5,0.0002,0.002,0.00002,0.00222,1,0.2
+2024-05-01T12:01:00,p,,10.0,1,50,300,5,0.0001,0.001,0.00001,0.00111,1,0.1
+2024-05-01T12:01:05,p,,9.0,1,50,300,5,0.0001,0.001,0.00001,0.00111,1,0.1
+"""
+    found = by_device(read(tmp_path, text))
+    assert energy_between(found["gpu"], NOON, NOON + 20).energy == pytest.approx(0.002 * 3.6e6)
+    both = energy_between(found["node"], NOON, NOON + 60)
+    assert both.energy == pytest.approx(0.00333 * 3.6e6)
+    assert both.coverage == pytest.approx(0.5)
+    assert found["cpu"][1].power == 50.0
+    assert "gpu (parallel run 2)" in found
+
+
+def test_powercap_counters_wrap_around(tmp_path):
+    end = 262143328850
+    rows = "\n".join(f"{NOON + t},{(end - 250_000_000 + 100_000_000 * t) % end},{7 * t}" for t in range(12))
+    found = by_device(read(tmp_path, f"timestamp,package-0_energy_uj,dram_uj\n{rows}\n"))
+    assert list(found) == ["package-0", "dram"]
+    energies = [one.energy for one in found["package-0"]]
+    assert energies[-1] - energies[0] == pytest.approx(1100.0)
+    assert energies == sorted(energies)
+    rows = "\n".join(f"{NOON + t},{z},{(900 + 90 * t) % 1000},1000" for t in range(3) for z in ("pkg", "dram"))
+    found = by_device(read(tmp_path, f"time,zone,energy_uj,max_energy_range_uj\n{rows}\n"))
+    assert [round(one.energy * 1e6) for one in found["dram"]] == [900, 990, 1080]
+
+
+def test_perf_intervals(tmp_path):
+    text = """# started on Wed May  1 12:00:00 2024
+
+     1.000,19.50,Joules,power/energy-pkg/,2002406532,100.00,,
+     1.000,2.50,Joules,power/energy-ram/,2002406532,100.00,,
+     2.500,30.00,Joules,power/energy-pkg/,2002617705,100.00,,
+     3.500,<not counted>,Joules,power/energy-pkg/,0,0.00,,
+"""
+    found = by_device(read(tmp_path, text))
+    assert [(one.time, one.energy) for one in found["cpu"]] == [(NOON, 0), (NOON + 1, 19.5), (NOON + 2.5, 49.5)]
+    assert found["cpu"][2].power == pytest.approx(20.0)
+    sockets = "1.0,S0,1,10,Joules,power/energy-pkg/,1,100,,\n1.0,S1,1,11,Joules,power/energy-pkg/,1,100,,\n"
+    assert list(by_device(read(tmp_path, sockets))) == ["S0:cpu", "S1:cpu"]
+    with pytest.raises(InputError, match="-I 1000"):
+        read(tmp_path, "475.42,Joules,power/energy-pkg/,20005659301,100.00,,\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("time_s,power_w\n0,100\n1,110\n", [("node", 0, 100), ("node", 1, 110)]),
+        ("elapsed_ms;gpu0_power_kw;gpu1_power_kw\n500;0,5;0,6\n", [("0", 0.5, 500), ("1", 0.5, 600)]),
+        ("run,second,mean_w,min_w,max_w\n1,0,5,4,6\n2,0,7,6,8\n", [("1:node", 0, 5), ("2:node", 0, 7)]),
+        ("timestamp,gpu_id,power_draw_w,temp_c\n1714564800,3,85.5,65\n", [("3", NOON, 85.5)]),
+        ("Timestamp\tPower [W]\tCPU\n2024-05-01T14:00:00+02:00\t12.5\t1\n", [("node", NOON, 12.5)]),
+        ("time,watts\n1714564800000,12.5\n", [("node", NOON, 12.5)]),
+        ("time,cpu_power_w,gpu_power_w,power_limit_w\n0,50,400,700\n", [("cpu", 0, 50), ("gpu", 0, 400)]),
+    ],
+)
+def test_plain_tables(tmp_path, text, expected):
+    assert [(one.device, one.time, one.power) for one in read(tmp_path, text)] == expected
+
+
+def test_a_table_without_units_is_refused(tmp_path):
+    for text in ("time,power_draw\n0,100\n", "time,power_mw\n0,100\n", "power_w,other\n1,2\n"):
+        with pytest.raises(InputError, match="power_w"):
+            read(tmp_path, text, kind="table")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (SMI, "nvidia-smi"),
+        (scrape("1", 1), "dcgm"),
+        (DMON, "dcgm"),
+        ("start_time,window_name,elapsed_time,gpu0_energy\n", "zeus"),
+        (CARBON, "codecarbon"),
+        ("1.0,19.5,Joules,power/energy-pkg/,1,100,,", "rapl"),
+        ("time,energy_uj\n0,1\n", "rapl"),
+        ("time,power_w\n", "table"),
+    ],
+)
+def test_the_kind_is_told_from_the_first_lines(tmp_path, text, kind):
+    assert kind_of(tmp_path, text) == kind
+
+
+def test_what_is_no_log_is_refused(tmp_path):
+    for text in ("", "\n\n", "step 1 loss 2.3\n", "Wall time,Step,Value\n1,2,3\n", "{}\n"):
+        with pytest.raises(InputError, match=r"Known kinds: nvidia-smi, dcgm"):
+            kind_of(tmp_path, text)
+    with pytest.raises(InputError, match="Cannot read"):
+        power_kind(tmp_path / "missing.csv")
+    with pytest.raises(InputError, match="Cannot read"):
+        power_kind(tmp_path)
+    with pytest.raises(InputError, match='Did you mean "zeus"'):
+        read_power(tmp_path / "missing.csv", kind="zeuss")
+
+
+def test_absurd_values_are_left_out(tmp_path):
+    values = ["-5", "1e6", "1e400", "nan", "inf", "9" * 5000, "", "[N/A]", "100"]
+    rows = "\n".join(f"2024/05/01 12:00:{second:02d}.000, 0, {value}" for second, value in enumerate(values))
+    skipped = Skipped()
+    found = read(tmp_path, f"timestamp, index, power.draw [W]\n{rows}\n2024/05/01 12:0", skipped=skipped)
+    assert [one.power for one in found] == [100.0]
+    assert sum(skipped.values()) == len(values)
+
+
+def test_long_lines_and_junk_are_skipped_and_counted(tmp_path):
+    head, *rows = SMI.encode().splitlines(keepends=True)
+    junk = b"\x00\xff\xfe" * 50 + b"\n" + b"x" * (3 * 2**20) + b"\n"
+    skipped = Skipped()
+    found = read(tmp_path, head + rows[0] + junk + b"".join(rows[1:]), skipped=skipped)
+    assert len(found) == 3
+    assert skipped["line longer than 1 MiB"] == 1
+
+
+def test_readings_come_as_soon_as_their_lines():
+    def growing():
+        yield "time,power_w"
+        yield "0,100"
+        raise AssertionError("read ahead")
+
+    readings = power_of(growing(), "table", "standard input")
+    assert next(readings).power == 100.0
+    with pytest.raises(InputError, match="no reading of kind table"):
+        list(power_of(["time,power_w", "0,-1"], "table", "standard input"))
+
+
+LINES = [line for text in (SMI, scrape("1", 2, " 3"), DMON, CARBON) for line in text.splitlines()] + [
+    "start_time,window_name,elapsed_time,gpu0_energy", "1,w,1,1", "time,energy_uj", "1.0,19.5,Joules,power/energy-pkg/",
+    "time,power_w", "0,1", "2024-05-01T12:00:10,p,a,10.0,1,50,300,5,0.0001,0.001,0.00001,0.00111,1,0.1",
+]  # fmt: skip
+junk = st.one_of(
+    st.sampled_from(LINES),
+    st.text(max_size=40),
+    st.builds(
+        lambda line, at, text: line[: at % (len(line) + 1)] + text + line[at % (len(line) + 1) :],
+        st.sampled_from(LINES),
+        st.integers(0, 200),
+        st.sampled_from([",", '"', "\0", "{", "}", "9" * 5000, "-", "1e400", "nan", ";", "\t", "#", "[", "²", "٣"]),
+    ),
+)
+
+
+@given(kind=st.sampled_from(KINDS), lines=st.lists(junk, max_size=12), interval=st.none() | st.floats())
+def test_any_lines_end_in_readings_or_one_error(kind, lines, interval):
+    try:
+        found = list(power_of(lines, kind, "junk", interval=interval))
+    except InputError:
+        return
+    assert found
+    for one in found:
+        assert not one.power < 0
+        assert not one.energy < 0
+        assert not math.isinf(one.power + one.energy + one.time)
+    for rows in by_device(found).values():
+        with suppress(InputError):
+            assert energy_between(rows, 0.0, 2e9, widen=True).energy >= 0
+
+
+@given(lines=st.lists(junk, max_size=12))
+def test_any_file_is_told_or_refused(tmp_path_factory, lines):
+    path = tmp_path_factory.getbasetemp() / "fuzz.csv"
+    path.write_text("\n".join(lines), encoding="utf-8", errors="replace")
+    with suppress(InputError):
+        assert power_kind(path) in KINDS
+        list(read_power(path))
