@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -99,7 +100,7 @@ def _numbers(found: RunPrediction) -> Table:
             Field("time", "", "time of the run", "s", float(outcome.time)),
             Field("energy", "", "energy of the run", "J", energy),
             Field("money", "", "money of the run", "USD", float(outcome.money)),
-            Field("carbon", "", "carbon of the run", "kg", float(outcome.carbon)),
+            Field("carbon", "", "carbon of the run", "kg", float(np.asarray(outcome.carbon))),
             Field("loss", "", "final loss", "nat/token", float(outcome.loss)),
         ]
     table = Table(box=None, title="Prediction, and its 90 % interval", title_justify="left", title_style="bold")

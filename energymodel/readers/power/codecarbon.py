@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from energymodel.errors import InputError
+from energymodel.readers.cells import MOST_SITE_POWER, between, number, time_of
+from energymodel.readers.lines import NO_VALUE, UNREAD, Skipped, cells
 from energymodel.readers.log_records import NOT_SAID, PowerReading
-from energymodel.readers.power.cells import MOST_SITE_POWER, between, number, time_of
-from energymodel.readers.power.lines import NO_VALUE, UNREAD, Skipped, cells
 
 PARTS = {"gpu": "gpu_energy", "cpu": "cpu_energy", "ram": "ram_energy", "node": "energy_consumed"}
 POWERS = {"gpu": "gpu_power", "cpu": "cpu_power", "ram": "ram_power"}

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Iterator
 
 from energymodel.errors import InputError
+from energymodel.readers.cells import MOST_POWER, between, kelvin, number, throttled_by_mask, time_of, time_within
+from energymodel.readers.lines import NO_VALUE, UNREAD, Skipped
 from energymodel.readers.log_records import NOT_SAID, PowerReading
-from energymodel.readers.power.cells import MOST_POWER, between, kelvin, number, throttled_by_mask, time_of, time_within
-from energymodel.readers.power.lines import NO_VALUE, UNREAD, Skipped
 
 METRICS = {
     "DCGM_FI_DEV_POWER_USAGE": "power", "DCGM_FI_DEV_POWER_USAGE_INSTANT": "instant", "dcgm_power_usage": "power",

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from energymodel.errors import InputError
+from energymodel.readers.lines import Skipped
 from energymodel.readers.log_records import PowerReading
-from energymodel.readers.power.lines import Skipped
 
 MOST_ROWS = 256
 """Rows that are read ahead to count the devices; fewer where the pattern is plain."""

@@ -3,8 +3,8 @@
 import math
 import re
 
-from energymodel.readers.power.cells import unit_factor
-from energymodel.readers.power.lines import cells
+from energymodel.readers.cells import unit_factor
+from energymodel.readers.lines import cells
 
 TIMES = (
     "time", "t", "timestamp", "ts", "ms", "ns", "s", "sec", "secs", "second", "seconds", "date", "datetime",

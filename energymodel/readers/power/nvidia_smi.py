@@ -8,18 +8,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from energymodel.errors import InputError
+from energymodel.readers.cells import MOST_POWER, between, kelvin, measure, throttled_by_mask, time_of, unit_factor
+from energymodel.readers.lines import NO_VALUE, UNREAD, Skipped, cells
 from energymodel.readers.log_records import NOT_SAID, PowerReading
-from energymodel.readers.power.cells import (
-    MOST_POWER,
-    between,
-    kelvin,
-    measure,
-    throttled_by_mask,
-    time_of,
-    unit_factor,
-)
 from energymodel.readers.power.interleaved import with_places
-from energymodel.readers.power.lines import NO_VALUE, UNREAD, Skipped, cells
 
 QUERY = (
     "nvidia-smi --query-gpu=timestamp,index,power.draw,clocks.sm,temperature.gpu,utilization.gpu,power.limit"

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable, Iterator
 
 from energymodel.errors import InputError
+from energymodel.readers.cells import between, number, time_of, time_within
+from energymodel.readers.lines import NO_VALUE, UNREAD, Skipped, cells
 from energymodel.readers.log_records import NOT_SAID, PowerReading
-from energymodel.readers.power.cells import between, number, time_of, time_within
 from energymodel.readers.power.counters import MOST_ZONE_POWER, CarriedOn
-from energymodel.readers.power.lines import NO_VALUE, UNREAD, Skipped, cells
 from energymodel.readers.power.names import split_line, time_column
 
 EVENT = re.compile(r"power/energy-(\w+)/\w*", re.ASCII)

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from energymodel.errors import InputError
+from energymodel.readers.cells import MOST_SITE_POWER, between, kelvin, measure, time_of, unit_factor
+from energymodel.readers.lines import NO_VALUE, UNREAD, Skipped, cells
 from energymodel.readers.log_records import NOT_SAID, PowerReading
-from energymodel.readers.power.cells import MOST_SITE_POWER, between, kelvin, measure, time_of, unit_factor
-from energymodel.readers.power.lines import NO_VALUE, UNREAD, Skipped, cells
 from energymodel.readers.power.names import name_and_unit, separator_of, split_line, time_column, time_factor
 
 UNDERSTOOD = (

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from energymodel.errors import InputError
+from energymodel.readers.cells import MOST_POWER, between, number, time_of
+from energymodel.readers.lines import NO_VALUE, UNREAD, Skipped, cells
 from energymodel.readers.log_records import NOT_SAID, PowerReading
-from energymodel.readers.power.cells import MOST_POWER, between, number, time_of
-from energymodel.readers.power.lines import NO_VALUE, UNREAD, Skipped, cells
 
 ENERGY = re.compile(r"(gpu|cpu|dram)(\d+)_energy", re.ASCII)
 POWER = re.compile(r"power_?(\d*)|gpu_?(\d+)(?:_?power)?", re.ASCII | re.IGNORECASE)

@@ -1,0 +1,1 @@
+"""One module for each kind of training log; `step_log` chooses."""
