@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from energymodel.cli import completion
 from energymodel.cli.shell import (
     BAD_INPUT,
     NOT_TRUSTED,
@@ -17,15 +18,26 @@ from energymodel.cli.shell import (
     guarded,
     interruptible,
 )
+from energymodel.cli.source import OptionSource
 from energymodel.cli.table_options import Constant, Ignore, Rename, SkipBadRows, Where, table_choices
 from energymodel.errors import InputError
 
 EXTENSIONS = (".toml", ".json")
+TOKENS = "1 T"
+"""Of a run of which nothing says them: no constant depends on them."""
+NO_SOURCE = OptionSource()
 FIGURES = (".svg", ".png")
 
 
 Kind = Annotated[str, typer.Argument(metavar="KIND", help="power, step-time, loss, batch or node; see --columns.")]
-TableFile = Annotated[Path | None, typer.Argument(metavar="CSV", help="Measurements, one row each, with a header.")]
+Files = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="FILE...",
+        help="A table of measurements (CSV, one row each, with a header), or logs of training and of power.",
+        autocompletion=completion.files,
+    ),
+]
 Prior = Annotated[
     str | None,
     typer.Option(metavar="PRESET", help="Scenario, scenario file, accelerator or cluster with what was known before."),
@@ -48,7 +60,8 @@ Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw residuals 
 @guarded
 def command(
     kind: Kind,
-    table: TableFile = None,
+    files: Files = None,
+    source: OptionSource = NO_SOURCE,
     prior: Prior = None,
     rename: Rename = None,
     column: Constant = None,
@@ -70,6 +83,7 @@ def command(
     with Progress(lines=True) as progress:
         with interruptible():
             from energymodel.calibration.calibrate import calibrate
+            from energymodel.calibration.calibrate_logs import calibrate_logs, is_training_log
             from energymodel.calibration.kinds import KINDS
             from energymodel.errors import suggest
             from energymodel.report.calibration_report import (
@@ -84,15 +98,24 @@ def command(
             raise InputError(f'Unknown kind "{kind}". {suggest(kind, KINDS)}')
         if columns:
             return _list_columns(kind)
-        if table is None:
+        if not files:
             return fail(
-                f"give a CSV file; `energymodel calibrate {kind} --columns` lists its columns.", BAD_INPUT, "error"
+                f"give a CSV file or logs; `energymodel calibrate {kind} --columns` lists the columns of a table.",
+                BAD_INPUT,
+                "error",
             )
         choices = table_choices(rename, column, ignore_columns, skip_bad_rows, where)
         slowdown = None if max_slowdown is None else parse_quantity(max_slowdown, "1", "--max-slowdown")
-        found = calibrate(
-            kind, table, prior=prior, form=form, choices=choices, max_slowdown=slowdown, progress=progress
-        )
+        asked = {"prior": prior, "form": form, "choices": choices, "max_slowdown": slowdown, "progress": progress}
+        if any(map(is_training_log, files)):
+            run = source.read(tokens_otherwise=TOKENS) if source.is_given else None
+            found = calibrate_logs(kind, files, run, cluster=source.cluster or "", **asked)
+        elif len(files) > 1:
+            raise InputError(f"calibrate {kind}: {len(files)} tables, and no training log. Give one table, or logs.")
+        elif source.is_given:
+            raise InputError(f"{files[0]}: it is a table, whose rows say model and layout. Leave out the scenario.")
+        else:
+            found = calibrate(kind, files[0], **asked)
         if plot is not None:
             plot.write_bytes(residual_figure(found, plot.suffix[1:]))
         content = calibration_toml(found).encode() if output is not None and output.suffix == ".toml" else None

@@ -28,6 +28,15 @@ MaybeScenario = Annotated[
     str | None,
     typer.Argument(metavar="[SCENARIO]", help=SCENARIO_HELP, autocompletion=completion.scenarios, show_default=False),
 ]
+ScenarioOption = Annotated[
+    str | None,
+    typer.Option(
+        "--scenario",
+        metavar="NAME|FILE",
+        help="The run whose files these are: a preset scenario, or a file.",
+        autocompletion=completion.scenarios,
+    ),
+]
 Model = Annotated[
     str | None,
     typer.Option(
@@ -101,14 +110,18 @@ class Source:
         """What a person calls it."""
         return self.scenario or self.training or self.model or "the scenario"
 
-    def read(self, changes: tuple[str, ...] = ()) -> "Scenario":
+    def read(self, changes: tuple[str, ...] = (), tokens_otherwise: str | None = None) -> "Scenario":
         """The scenario, with these changes below its own; what is assumed of pieces goes to stderr.
+
+        **Arguments:**
+
+        - `tokens_otherwise`: as in `pieces`.
 
         **Raises:** `InputError`.
         """
         if self.model is None and self.training is None:
             return self._stored(changes)
-        made = self.pieces("own", changes)
+        made = self.pieces("own", changes, tokens_otherwise)
         for sentence in made.assumed:
             print(f"note: {sentence}", file=sys.stderr)
         return made.scenario
@@ -154,25 +167,40 @@ class Source:
         return read_scenario(self.scenario, [*changes, *(self.changes or ())], self.cluster)
 
 
+@dataclass(frozen=True)
+class OptionSource(Source):
+    """The same where the arguments of a command are files: the scenario is an option, and all may be left out."""
+
+    scenario: ScenarioOption = None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether a scenario or the pieces of one are named."""
+        return not (self.scenario is None and self.model is None and self.training is None)
+
+
 def expanded(command: Callable[..., Any]) -> Callable[..., Any]:
     """A command that has the argument and the options of a `Source` where it had a parameter of that type."""
     signature = inspect.signature(command, eval_str=True)
-    place = next((name for name, one in signature.parameters.items() if one.annotation is Source), None)
+    kinds = {Source, OptionSource}
+    place = next((name for name, one in signature.parameters.items() if one.annotation in kinds), None)
     if place is None:
         command.__signature__ = signature  # type: ignore[attr-defined]
         return command
-    of_source = inspect.signature(Source, eval_str=True).parameters
+    kind = signature.parameters[place].annotation
+    of_source = inspect.signature(kind, eval_str=True).parameters
 
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> Any:
-        source = Source(**{name: kwargs.pop(name) for name in of_source if name in kwargs})
+        source = kind(**{name: kwargs.pop(name) for name in of_source if name in kwargs})
         return command(*args, **{place: source}, **kwargs)
 
     others = [
         one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for name, one in signature.parameters.items() if name != place
     ]
     own = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in of_source.values()]
-    run.__signature__ = signature.replace(parameters=[own[0], *others, *own[1:]])  # type: ignore[attr-defined]
+    parameters = [own[0], *others, *own[1:]] if kind is Source else [*others, *own]
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return run
 
 

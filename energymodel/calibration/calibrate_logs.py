@@ -1,0 +1,86 @@
+"""What do the logs of a run say of a cluster's constants, without a table between?"""
+
+import dataclasses
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from energymodel.calibration.calibrate import Calibration, calibrate
+from energymodel.calibration.measured_table import measured_csv, measured_rows
+from energymodel.errors import InputError
+from energymodel.presets.scenario import Scenario
+from energymodel.readers.measured_log import measure_logs
+from energymodel.readers.step_log import log_kind
+
+TABLE = ".csv"
+EXPORTED = ("tensorboard", "wandb")
+"""Kinds of logs that are CSV files."""
+OF_EXPORTS = ("wall time", "_step", " - ", "__max")
+"""What stands in the header of an exported log, and of no table of measurements."""
+
+
+def is_training_log(path: str | Path) -> bool:
+    """Whether a file is a training log and no table of measurements.
+
+    **Raises:** `InputError` if it cannot be read.
+    """
+    path = Path(path)
+    if not path.is_file():
+        return False
+    if path.suffix == TABLE:
+        with path.open(encoding="utf-8-sig", errors="replace") as file:
+            header = file.readline(10_000).lower()
+        if not any(sign in header for sign in OF_EXPORTS):
+            return False
+    try:
+        return log_kind(path) is not None
+    except InputError:
+        return False
+
+
+def calibrate_logs(
+    kind: str,
+    paths: Sequence[str | Path],
+    scenario: Scenario | None = None,
+    *,
+    cluster: str = "",
+    progress: Callable[[str], None] = lambda _: None,
+    **options: Any,
+) -> Calibration:
+    """Measure training logs and logs of power, and fit the constants of a kind to them, as `calibrate` does to a table.
+
+    **Arguments:**
+
+    - `scenario`: the run whose logs they are; kind `step-time` needs its model and layout.
+    - `cluster`: as in `measured_rows`.
+    - `options`: as in `calibrate`.
+
+    **Raises:** `InputError` as `measure_logs` and `calibrate`, and where a layout is needed and none is given.
+    """
+    if kind == "step-time" and scenario is None:
+        raise InputError(
+            "calibrate step-time: a log does not say model and layout. Give --training, --model or --scenario."
+        )
+    progress(f"measuring {len(paths)} log{'s' * (len(paths) > 1)} ...")
+    found = measure_logs(paths)
+    text = measured_csv(measured_rows(found, scenario, cluster))
+    names = ", ".join(Path(path).name for path in paths)
+    with tempfile.TemporaryDirectory() as folder:
+        table = Path(folder) / f"{Path(paths[0]).stem}{TABLE}"
+        table.write_text(text, encoding="utf-8")
+        try:
+            fitted = calibrate(kind, table, progress=progress, **options)
+        except InputError as error:
+            raise InputError(str(error).replace(str(table), names)) from None
+        tables = _replaced(_replaced(fitted.tables, str(table), names), table.name, names)
+    return dataclasses.replace(fitted, source=names, tables=tables, notes=(*found.notes, *fitted.notes))
+
+
+def _replaced(tree: Any, old: str, new: str) -> Any:
+    """The same tables with a text within their texts replaced."""
+    if isinstance(tree, Mapping):
+        return {key: _replaced(value, old, new) for key, value in tree.items()}
+    if isinstance(tree, list | tuple):
+        return type(tree)(_replaced(value, old, new) for value in tree)
+    return tree.replace(old, new) if isinstance(tree, str) else tree

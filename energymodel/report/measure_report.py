@@ -1,0 +1,156 @@
+"""How are measured logs shown: rows, energy by phase, what was left out, and a figure of the run?"""
+
+import math
+from typing import Any
+
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from energymodel.constants import ZERO_CELSIUS
+from energymodel.readers.logged_run import PHASES
+from energymodel.readers.measured_log import BUSY, IDLE, WAITING, MeasuredLogs, Measurement, power_segments
+from energymodel.report import figure
+from energymodel.units import format_quantity
+
+COLOURS = {
+    **dict.fromkeys((PHASES[0], BUSY), "#0072b2"),
+    "warm-up": "#56b4e9",
+    "evaluation": "#009e73",
+    "checkpoint": "#e69f00",
+    "restart": "#d55e00",
+    "lost": "#cc79a7",
+    WAITING: "#bbbbbb",
+    IDLE: "#dddddd",
+}
+"""Of phases; a palette that colour-blind readers can tell apart."""
+COLUMNS: tuple[tuple[str, str, str], ...] = (
+    ("steps", "steps", "1"),
+    ("sequences", "batch (sequences)", "1"),
+    ("step_time", "step time", "s"),
+    ("step_scatter", "scatter", "%"),
+    ("tokens", "tokens of a step", "token"),
+    ("token_rate", "tokens/s of a chip", "token/s"),
+    ("loss", "loss", "nat/token"),
+    ("power", "power of a chip", "W"),
+    ("energy", "energy of a chip and step", "J"),
+    ("clock", "clock", "Hz"),
+    ("temperature", "temperature", "K"),
+    ("memory", "memory", "B"),
+)
+"""Number of a measurement, its title, its unit."""
+
+
+def measure_report(found: MeasuredLogs) -> RenderableType:
+    """A block for each batch of each log, energy by phase, and what was left out."""
+    parts: list[RenderableType] = []
+    for row in found.rows:
+        parts += [_row_table(row), Text("")]
+    if found.phases:
+        parts += [_phase_table(found), Text("")]
+    return Group(*parts, *(Text(note) for note in found.notes))
+
+
+def _row_table(row: Measurement) -> Table:
+    how = f" (power: {row.how}, {row.devices} devices)" if row.devices else " (power: as logged)" if row.how else ""
+    table = Table(box=None, title=f"{row.source}{how}", title_justify="left", title_style="bold", show_header=False)
+    table.pad_edge = False
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    for name, title, unit in COLUMNS:
+        value = float(getattr(row, name))
+        if math.isfinite(value):
+            table.add_row(title, _shown(value, unit))
+    return table
+
+
+def _shown(value: float, unit: str) -> str:
+    if unit == "%":
+        return f"{100.0 * value:.2g} %"
+    if unit == "1":
+        return f"{value:,.0f}"
+    if unit == "K":
+        return f"{value - ZERO_CELSIUS:.1f} °C"
+    return format_quantity(value, unit)
+
+
+def _phase_table(found: MeasuredLogs) -> Table:
+    table = Table(box=None, title="Energy by phase", title_justify="left", title_style="bold", pad_edge=False)
+    several = len({one.group for one in found.phases}) > 1
+    for name in (*(["of"] if several else []), "phase"):
+        table.add_column(name, no_wrap=True)
+    for name in ("spans", "duration", "energy", "power of a device", "measured"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in found.phases:
+        table.add_row(
+            *([one.group] if several else []),
+            one.phase,
+            f"{one.spans:,}",
+            format_quantity(one.duration, "s"),
+            format_quantity(one.energy, "J"),
+            format_quantity(one.power, "W"),
+            f"{100.0 * one.coverage:.0f} %",
+        )
+    return table
+
+
+def measure_json(found: MeasuredLogs, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The rows as `calibrate` reads them, energy by phase, and the notes, in SI."""
+    keys = {"duration": "duration_s", "energy": "energy_j", "power": "power_per_device_w"}
+    phases = [{keys.get(key, key): value for key, value in one._asdict().items()} for one in found.phases]
+    return {"rows": rows, "phases": phases, "notes": list(found.notes)}
+
+
+def measure_figure(found: MeasuredLogs, kind: str) -> bytes:
+    """Step times and mean power of a device over time, coloured by phase."""
+    names = [*found.runs, *(name for name in found.power if name not in found.runs)]
+    panels = [(name, what) for name in names for what in ("steps", "power") if _has(found, name, what)]
+    drawn = figure.new_figure(7.2, 0.6 + 2.4 * max(len(panels), 1))
+    for place, (name, what) in enumerate(panels):
+        axes = figure.add_axes(drawn, len(panels), 1, place + 1)
+        title = name.rsplit("/", 1)[-1] or "all devices"
+        if what == "steps":
+            _draw_steps(axes, found, name)
+            axes.set_title(f"{title}: time of a step", loc="left", fontsize=9)
+        else:
+            _draw_power(axes, found, name)
+            axes.set_title(f"{title}: mean power of a device", loc="left", fontsize=9)
+    return figure.save(drawn, kind)
+
+
+def _has(found: MeasuredLogs, name: str, what: str) -> bool:
+    if what == "power":
+        return name in found.power
+    return name in found.runs and bool(np.any(np.isfinite(found.runs[name].columns["step_time"])))
+
+
+def _draw_steps(axes: Any, found: MeasuredLogs, name: str) -> None:
+    run = found.runs[name]
+    for phase in PHASES:
+        own = run.of(phase)
+        if np.any(own & np.isfinite(run.columns["step_time"])):
+            step, time = run.columns["step"][own], run.columns["step_time"][own]
+            axes.plot(step, time, ".", markersize=4, color=COLOURS[phase], label=phase)
+    axes.set_xlabel("step")
+    axes.set_ylabel("step time [s]")
+    axes.set_ylim(bottom=0.0)
+    axes.legend(fontsize=7, loc="best")
+
+
+def _draw_power(axes: Any, found: MeasuredLogs, name: str) -> None:
+    power = found.power[name]
+    start = float(power.time[0])
+    spans = found.runs[name].segments() if name in found.runs else power_segments(power)
+    shown: set[str] = set()
+    for span in spans:
+        label = None if span.phase in shown else span.phase
+        shown.add(span.phase)
+        colour = COLOURS.get(span.phase, "#bbbbbb")
+        axes.axvspan(span.start - start, span.stop - start, color=colour, alpha=0.25, linewidth=0, label=label)
+    axes.plot(power.time - start, power.mean, color="#222222", linewidth=0.8)
+    axes.set_xlim(0.0, float(power.time[-1]) - start)
+    axes.set_xlabel("time [s]")
+    axes.set_ylabel("power [W]")
+    axes.set_ylim(bottom=0.0)
+    axes.legend(fontsize=7, loc="lower right")

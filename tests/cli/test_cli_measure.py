@@ -1,0 +1,45 @@
+"""`measure` and `calibrate` on logs, from the command line."""
+
+import pytest
+
+from cli.shell import run, run_json
+from readers.test_measured_log import STEP, write_run
+
+PIECES = ("--model", "test-1b", "--accelerator", "h100-sxm", "--chips", "4", "--tokens", "50 G")
+
+
+def test_measure_writes_a_table_that_calibrate_reads(tmp_path):
+    log, meter = map(str, write_run(tmp_path))
+    table, picture = tmp_path / "steps.csv", tmp_path / "run.svg"
+    result = run("measure", log, meter, *PIECES, "-o", str(table), "--plot", str(picture))
+    assert result.exit_code == 0, result.stderr
+    assert "power of a chip" in result.stdout
+    assert "Energy by phase" in result.stdout
+    assert picture.read_text().count("<svg") == 1
+    fitted = run_json("calibrate", "step-time", str(table))
+    straight = run_json("calibrate", "step-time", log, meter, *PIECES)
+    assert fitted["rows"] == straight["rows"] == 1
+    assert fitted["constants"] == straight["constants"]
+
+
+def test_measure_prints_json(tmp_path):
+    tree = run_json("measure", *map(str, write_run(tmp_path)))
+    assert tree["rows"][0]["step_time_s"] == STEP
+    assert {one["phase"] for one in tree["phases"]} == {"training", "checkpoint"}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("calibrate", "step-time", "LOG"), "does not say model and layout"),
+        (("calibrate", "step-time", "a.csv", "b.csv"), "2 tables, and no training log"),
+        (("calibrate", "step-time", "a.csv", *PIECES), "it is a table"),
+        (("measure", "LOG", "--offset", "3 kg"), "--offset"),
+        (("measure", "nothing.log"), "Cannot read"),
+    ],
+)
+def test_what_cannot_be_is_refused(tmp_path, words, message):
+    log, _ = write_run(tmp_path)
+    result = run(*(str(log) if word == "LOG" else word for word in words))
+    assert result.exit_code == 2
+    assert message in result.stderr
