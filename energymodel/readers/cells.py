@@ -109,9 +109,10 @@ def _time_of_date(text: str) -> float:
 
 def _seconds(when: datetime) -> float:
     try:
-        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+        since = (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
     except (OverflowError, ValueError):
         return NOT_SAID
+    return since if since >= 0 else NOT_SAID
 
 
 def throttled_by_mask(text: str) -> float:

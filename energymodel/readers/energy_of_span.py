@@ -146,7 +146,8 @@ def energy_between(
     energy, covered = counter.of(whole).integral(start, stop)
     within = _count(counter_times, start, stop)
     power_energy, power_covered = sampled.of(~sampled.gap).integral(start, stop)
-    if covered > 0 and (power_covered <= 0 or (within >= 2 and covered >= 0.95 * power_covered)):
+    enough = within >= min(2, _count(sampled_times, start, stop))
+    if covered > 0 and (power_covered <= 0 or (enough and covered >= 0.95 * power_covered)):
         return MeasuredEnergy(energy, energy / covered, "counter", min(covered / span, 1.0), within)
     if power_covered <= 0:
         times = np.concatenate([sampled_times, counter_times])

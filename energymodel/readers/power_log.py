@@ -8,10 +8,10 @@ from itertools import islice
 from pathlib import Path
 
 from energymodel.errors import InputError, suggest
-from energymodel.readers.lines import Skipped, clean, file_lines
 from energymodel.readers.log_records import PowerReading
 from energymodel.readers.power.codecarbon import is_codecarbon, read_codecarbon
 from energymodel.readers.power.dcgm import is_dcgm, read_dcgm
+from energymodel.readers.lines import UNREAD, Skipped, clean, file_lines
 from energymodel.readers.power.nvidia_smi import is_nvidia_smi, read_nvidia_smi
 from energymodel.readers.power.rapl import is_rapl, read_rapl
 from energymodel.readers.power.table import is_table, read_table
@@ -19,6 +19,8 @@ from energymodel.readers.power.zeus import is_zeus, read_zeus
 
 __all__ = ["KINDS", "Skipped", "power_kind", "power_of", "read_power"]
 
+LONGEST_NAME = 300
+"""Characters of the name of a device; more are junk."""
 HEAD = 60
 """Lines from which the kind of a file is told."""
 SIGNS: dict[str, Callable[[list[str]], bool]] = {
@@ -95,6 +97,9 @@ def _readings(
     found = read_dcgm(text, name, skipped, interval) if kind == "dcgm" else READERS[kind](text, name, skipped)
     empty = True
     for reading in found:
+        if len(reading.device) > LONGEST_NAME or not reading.device.isprintable():
+            skipped[UNREAD] += 1
+            continue
         empty = False
         yield reading
     if empty:

@@ -98,6 +98,17 @@ def test_interleaved_devices_with_a_pause_and_a_lost_row(tmp_path):
     assert sum(skipped.values()) == 8  # seven of the sample that lost a row, and the first row of one that was cut
 
 
+def test_a_sample_that_is_held_up_within_is_whole(tmp_path):
+    rows = interleaved(8, 40, step=0.2)
+    held = [row.replace(":05.00", ":05.09") if 160 < count < 168 else row for count, row in enumerate(rows)]
+    assert held != rows
+    skipped = Skipped()
+    found = read(tmp_path, "\n".join(["timestamp, power.draw [W]", *held]), skipped=skipped)
+    assert len(found) == 320
+    assert all(one.power == 100 + int(one.device) for one in found)
+    assert not skipped
+
+
 def test_rows_of_unknown_devices_are_refused(tmp_path):
     rows = [row for count, row in enumerate(interleaved(8, 40)) if (count * 2654435761) % 7 > 2]
     with pytest.raises(InputError, match="Add index"):
@@ -255,6 +266,7 @@ def test_perf_intervals(tmp_path):
         ("run,second,mean_w,min_w,max_w\n1,0,5,4,6\n2,0,7,6,8\n", [("1:node", 0, 5), ("2:node", 0, 7)]),
         ("timestamp,gpu_id,power_draw_w,temp_c\n1714564800,3,85.5,65\n", [("3", NOON, 85.5)]),
         ("Timestamp\tPower [W]\tCPU\n2024-05-01T14:00:00+02:00\t12.5\t1\n", [("node", NOON, 12.5)]),
+        ("t,node1_w,node2_w\n0,5,6\n1,7", [("node1", 0, 5), ("node2", 0, 6)]),
         ("time,watts\n1714564800000,12.5\n", [("node", NOON, 12.5)]),
         ("time,cpu_power_w,gpu_power_w,power_limit_w\n0,50,400,700\n", [("cpu", 0, 50), ("gpu", 0, 400)]),
     ],

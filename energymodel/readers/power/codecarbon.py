@@ -60,6 +60,9 @@ def read_codecarbon(lines: Iterable[str], name: str, skipped: Skipped) -> Iterat
             skipped[UNREAD] += 1
             continue
         row = cells(line)
+        if len(row) < sum(1 for one in columns if one):
+            skipped[UNREAD] += 1  # a line that is half written
+            continue
         said = {key: row[place] for key, place in columns.items() if place < len(row)}
         time, duration = time_of(said["timestamp"]), between(number(said.get("duration", "")), 0.0, 1e10)
         if not time > 0 or not duration > 0:

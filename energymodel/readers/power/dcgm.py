@@ -27,7 +27,7 @@ COLUMNS = {
     "GPUTMP": "temperature", "GPUTL": "utilization", "GRACT": "active", "PMLMT": "limit", "EPLMT": "power_limit",
     "CLEVT": "throttled", "DVCTR": "throttled",
 }  # fmt: skip
-METRIC = re.compile(r"([A-Za-z_:][\w:]*)\{(.*)\}\s*(\S+)(?:\s+(-?\d+))?", re.ASCII)
+METRIC = re.compile(r"([A-Za-z_:][\w:]*)\{(.*)\}\s*(\S+)(?:\s+(-?\d+(?:\.\d+)?))?", re.ASCII)
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"', re.ASCII)
 ROW = re.compile(r"(.*?)(?:^|\s)(GPU(?:-C?I)?) +(\S+) +(.*)")
 HEADER = re.compile(r"(?:^|\s)#\s?(?:Entity|GPU)\s+(.*)", re.IGNORECASE)
@@ -136,7 +136,7 @@ class Scrape:
         self.lines.add((metric, labels))
         self.last = metric
         if stamp:
-            self.time = number(stamp) * 1e-3
+            self.time = time_of(stamp)  # OpenMetrics has seconds, Prometheus milliseconds
         label = dict(LABEL.findall(labels))
         gpu = label.get("gpu") or label.get("uuid") or label.get("UUID")
         if not gpu:

@@ -1,5 +1,6 @@
 """Whose row is it, where a table interleaves the rows of several devices and names none?"""
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -13,6 +14,8 @@ MOST_ROWS = 256
 """Rows that are read ahead to count the devices; fewer where the pattern is plain."""
 PAUSE = 0.4
 """A pause between samples, relative to a long gap between rows; gaps within a sample are shorter than that."""
+SHORTEST_PAUSE = 0.003
+"""Rows of one sample come within this time of each other, whatever else [s]."""
 AGREE = 0.9
 """Share of the rows that samples of one size must hold."""
 CUT = "row of a sample that is not whole"
@@ -60,16 +63,19 @@ def _pattern(times: list[float], settled: bool) -> tuple[int, float] | None:
     best = (0.0, 1, 0.0)
     parted = False
     for share in (0.5, 0.75, 0.9, 0.95, 0.98, 1.0):
-        pause = PAUSE * float(np.quantile(gaps, share))
+        pause = max(PAUSE * float(np.quantile(gaps, share)), SHORTEST_PAUSE)
         long = gaps > pause
         if np.all(long) or not np.any(long):
             continue
         parted = parted or 0.2 * gaps.size < np.count_nonzero(~long)
         size, agree = _usual(np.flatnonzero(long), len(times))
-        if agree > best[0]:
+        if agree > 0 and agree >= best[0]:  # the longest pause that fits: rows of a busy host come slowly
             best = (agree, size, pause)
     if settled:
-        return (best[1], best[2]) if best[0] == 1.0 else None
+        if best[0] == 1.0:
+            return best[1], best[2]
+        # A device of its own comes as evenly as it is asked for.
+        return (1, 0.0) if float(np.min(gaps)) > max(0.5 * float(np.max(gaps)), SHORTEST_PAUSE) else None
     if best[0] >= AGREE:
         return best[1], best[2]
     # Rows that come evenly are of one device; rows in bunches of changing size are of nobody knows whom.
@@ -91,23 +97,39 @@ def _samples(
     rows: Iterable[PowerReading], devices: int, pause: float, skipped: Skipped
 ) -> Iterator[list[tuple[int, PowerReading]]]:
     """Rows of one sample after the other, with their places."""
-    pending: list[PowerReading] = []
+    held: list[PowerReading] = []  # what a pause ended before it was whole
+    rows_now: list[PowerReading] = []
     first = True
-    last = None
+    last = math.nan
     for row in rows:
-        if last is not None and abs(row.time - last) > pause and pending:
-            if first:
-                yield list(enumerate(pending, start=devices - len(pending)))
-                pending = []
-            elif len(pending) != devices:
-                skipped[CUT] += len(pending)
-                pending = []
-            first = False
-        pending.append(row)
+        if rows_now and abs(row.time - last) > pause:
+            if held and len(held) + len(rows_now) == devices:  # nvidia-smi was held up within a sample
+                yield list(enumerate(held + rows_now))
+                held, first = [], False
+            else:
+                yield from _left(held, devices, first, skipped)
+                first = first and not held
+                held = rows_now
+            rows_now = []
+        rows_now.append(row)
         last = row.time
-        if len(pending) == devices:
-            yield list(enumerate(pending))
-            pending = []
-            first = False
-    if pending:
-        yield list(enumerate(pending))
+        if len(rows_now) == devices:
+            yield from _left(held, devices, first, skipped)
+            yield list(enumerate(rows_now))
+            held, rows_now, first = [], [], False
+    if len(held) + len(rows_now) <= devices and held and rows_now:
+        yield list(enumerate(held + rows_now))
+        return
+    yield from _left(held, devices, first and bool(rows_now), skipped)
+    if rows_now:
+        yield list(enumerate(rows_now))
+
+
+def _left(
+    rows: list[PowerReading], devices: int, first: bool, skipped: Skipped
+) -> Iterator[list[tuple[int, PowerReading]]]:
+    """What is left of a sample: of the first one of a file its end; of another one nobody knows which part."""
+    if rows and first:
+        yield list(enumerate(rows, start=devices - len(rows)))
+    elif rows:
+        skipped[CUT] += len(rows)

@@ -8,7 +8,7 @@ from energymodel.readers.lines import cells
 
 TIMES = (
     "time", "t", "timestamp", "ts", "ms", "ns", "s", "sec", "secs", "second", "seconds", "date", "datetime",
-    "date_time", "elapsed", "elapsed_time", "epoch", "unix_time", "unix_timestamp", "wall_time",
+    "date_time", "elapsed", "elapsed_time", "epoch", "unix_time", "unix_timestamp", "timestamp_unix", "wall_time",
     "local_time", "sample_time", "relative_time", "time_relative", "time_since_start", "t_since_run_start",
     "timestamp_utc", "time_utc", "utc",
 )  # fmt: skip

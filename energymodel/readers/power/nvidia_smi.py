@@ -69,20 +69,24 @@ def readings(
     lines: Iterable[str], columns: Mapping[str, tuple[int, float]], skipped: Skipped
 ) -> Iterator[PowerReading]:
     """One reading a row; rows of no known device are those of device ""."""
+    named = any(one in columns for one in DEVICE)
     for line in lines:
         # A file that several calls have written has several headers.
         if (line[:1].isalpha() or line[:1] == '"') and (again := columns_of(line)):
-            columns = again
+            readable = "timestamp" in again and named == any(one in again for one in DEVICE)
+            columns = again if readable else {}
             continue
         row = cells(line)
-        time = time_of(row[columns["timestamp"][0]]) if len(row) > columns["timestamp"][0] else NOT_SAID
-        if not time > 0:
+        place, _ = columns.get("timestamp", (len(row), NOT_SAID))
+        time = time_of(row[place]) if place < len(row) else NOT_SAID
+        if time != time:
             skipped[UNREAD] += 1
             continue
-        reading = reading_of(row, columns, time)
+        whole = len(row) >= sum(1 for one in columns if one)
+        reading = reading_of(row, columns, time) if whole else PowerReading(time=time, device="")
         if reading.power != reading.power and reading.energy != reading.energy:
             skipped[NO_VALUE] += 1
-            if reading.device:
+            if named:
                 continue  # without a name its row still counts
         yield reading
 

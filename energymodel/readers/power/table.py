@@ -46,6 +46,8 @@ class Columns:
     devices: tuple[int, ...]
     groups: tuple[int, ...]
     others: dict[str, tuple[int, float]]
+    width: int
+    """Cells of a whole row."""
 
 
 def is_table(lines: list[str]) -> bool:
@@ -76,11 +78,7 @@ def columns_of(row: list[str]) -> Columns | None:
         return None
     named = [place for place in powers if NUMBERED.search(words[place])]
     if not named and len(powers) > 1:
-        means = [place for place in powers if re.search(r"mean|average|avg", words[place])]
-        total = [place for place in powers if re.search(r"total|draw", words[place]) or words[place] == "power"]
-        keep = (means or total or list(powers))[0]
-        parts = {place: one for place, one in powers.items() if one[0] != "node"}
-        powers = parts if not means and len({one[0] for one in parts.values()}) > 1 else {keep: powers[keep]}
+        powers = _of_several(powers, words)
     elif named:
         powers = {place: powers[place] for place in named}
     taken = {time, *powers}
@@ -98,7 +96,21 @@ def columns_of(row: list[str]) -> Columns | None:
         for place in range(time)
         if place not in read and row[place] and not _is_power(words[place], names[place][1])
     )
-    return Columns(time, time_factor(row[time]), powers, devices, groups, others)
+    return Columns(time, time_factor(row[time]), powers, devices, groups, others, sum(1 for cell in row if cell))
+
+
+def _of_several(powers: dict[int, tuple[str, float]], words: list[str]) -> dict[int, tuple[str, float]]:
+    """Of several columns of powers the mean, or those of the parts, or the total, or each as a device of its own."""
+    means = [place for place in powers if re.search(r"mean|average|avg", words[place])]
+    if means:
+        return {means[0]: powers[means[0]]}
+    parts = {place: one for place, one in powers.items() if one[0] != "node"}
+    if len({device for device, _ in parts.values()}) == len(parts) > 1:
+        return parts
+    total = [place for place in powers if re.search(r"total|draw", words[place]) or words[place] == "power"]
+    if total:
+        return {total[0]: powers[total[0]]}
+    return {place: (words[place], factor) for place, (_, factor) in powers.items()}
 
 
 def _is_power(word: str, unit: str) -> bool:
@@ -151,7 +163,7 @@ def _row(row: list[str], columns: Columns, skipped: Skipped, decimal: str) -> It
     if decimal:
         row = [cell.replace(decimal, ".") if re.fullmatch(r"-?\d+,\d+", cell) else cell for cell in row]
     time = time_of(row[columns.time], columns.time_factor) if columns.time < len(row) else NOT_SAID
-    if time != time:
+    if time != time or len(row) < columns.width:
         skipped[UNREAD] += 1
         return
     group = "/".join(row[place] for place in columns.groups if place < len(row))
