@@ -88,6 +88,13 @@ def test_interleaved_devices_are_told_by_their_place(tmp_path, devices, cut):
     assert all(one.power == 100 + int(one.device) for one in found)
 
 
+@pytest.mark.parametrize("samples", [1, 2, 3])
+def test_a_few_samples_tell_their_devices(tmp_path, samples):
+    found = read(tmp_path, "\n".join(["timestamp, power.draw [W]", *interleaved(8, samples)]))
+    assert len(found) == 8 * samples
+    assert all(one.power == 100 + int(one.device) for one in found)
+
+
 def test_interleaved_devices_with_a_pause_and_a_lost_row(tmp_path):
     rows = interleaved(8, 60)
     del rows[8 * 30 + 3]
@@ -254,6 +261,8 @@ def test_perf_intervals(tmp_path):
     assert found["cpu"][2].power == pytest.approx(20.0)
     sockets = "1.0,S0,1,10,Joules,power/energy-pkg/,1,100,,\n1.0,S1,1,11,Joules,power/energy-pkg/,1,100,,\n"
     assert list(by_device(read(tmp_path, sockets))) == ["S0:cpu", "S1:cpu"]
+    comma = "1,0;19,53;Joules;power/energy-pkg/;1;100,00;;\n"
+    assert [one.energy for one in read(tmp_path, comma)] == [0.0, 19.53]
     with pytest.raises(InputError, match="-I 1000"):
         read(tmp_path, "475.42,Joules,power/energy-pkg/,20005659301,100.00,,\n")
 

@@ -16,6 +16,9 @@ PAUSE = 0.4
 """A pause between samples, relative to a long gap between rows; gaps within a sample are shorter than that."""
 SHORTEST_PAUSE = 0.003
 """Rows of one sample come within this time of each other, whatever else [s]."""
+MOST_DEVICES = 16
+ONE_SAMPLE = 0.02
+"""No more rows than devices, this close to each other, are one sample, taken without `-l` [s]."""
 AGREE = 0.9
 """Share of the rows that samples of one size must hold."""
 CUT = "row of a sample that is not whole"
@@ -81,7 +84,8 @@ def _pattern(times: list[float], settled: bool) -> tuple[int, float] | None:
     # Rows that come evenly are of one device; rows in bunches of changing size are of nobody knows whom.
     if parted:
         return None
-    return (1, 0.0) if float(np.median(gaps)) > 0 else (len(times), np.inf)
+    one_sample = len(times) <= MOST_DEVICES and float(np.max(gaps)) < ONE_SAMPLE
+    return (len(times), math.inf) if one_sample else (1, 0.0)
 
 
 def _usual(ends: np.ndarray, rows: int) -> tuple[int, float]:

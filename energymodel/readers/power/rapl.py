@@ -19,6 +19,8 @@ EVENT = re.compile(r"power/energy-(\w+)/\w*", re.ASCII)
 NAMES = {"pkg": "cpu", "ram": "ram", "cores": "cores", "gpu": "integrated gpu", "psys": "psys"}
 COUNTER = re.compile(r"(?:.*[_ .\[(])?uj[\])]?|.*energy_uj.*|intel-rapl[:\w]*", re.ASCII | re.IGNORECASE)
 ZONES = ("zone", "domain", "package", "name", "device", "socket")
+BESIDE = re.compile(r"([,;|\t:])Joules")
+"""What parts the cells of perf's lines, as `-x` asks for it."""
 RANGE = "max_energy_range"
 
 
@@ -116,8 +118,10 @@ class Perf:
 
         **Raises:** `InputError` for a line without a time.
         """
-        separator = next((one for one in (",", ";", "\t", "|") if one in line), None)
-        row = cells(line, separator) if separator else line.split()
+        beside = BESIDE.search(line)
+        row = cells(line, beside[1]) if beside else line.split()
+        if beside and beside[1] != ",":  # a decimal comma
+            row = [re.sub(r"^(\d+),(\d+)$", r"\1.\2", cell) for cell in row]
         event = next(place for place, cell in enumerate(row) if EVENT.search(cell))
         joules = next((place for place, cell in enumerate(row) if cell.lower() == "joules"), None)
         if joules is None or joules < 1:
