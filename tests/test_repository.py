@@ -84,7 +84,7 @@ def test_versions_agree():
 def test_quick_start_is_exactly_two_commands():
     section = (ROOT / "README.md").read_text(encoding="utf-8").split("## Quick start\n")[1].split("\n## ")[0]
     blocks = re.findall(r"^```sh\n(.*?)^```$", section, flags=re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 2, "the quick start has exactly two ```sh blocks"
+    assert len(blocks) == 2, "the quick start installs by exactly two ```sh blocks"
     main, test = (block.strip() for block in blocks)
     assert "\n" not in main
     assert "\n" not in test

@@ -67,7 +67,7 @@ def _row(one: Measurement, scenario: Scenario | None) -> dict[str, Any]:
         values["relative_clock"] = one.clock / float(scenario.system.accelerator.reference_clock)
     elif math.isfinite(one.sequences):
         values["tokens"] = math.nan
-    row = {"run": Path(one.source.split(", ", maxsplit=1)[0]).stem}
+    row: dict[str, Any] = {"run": Path(one.source.split(", ", maxsplit=1)[0]).stem}
     row |= {column: values[name] for name, column in NAMES.items() if math.isfinite(values[name])}
     if TIME not in row and math.isfinite(one.power) and math.isfinite(values["step_time"]):
         row[TIME] = values["step_time"]

@@ -8,10 +8,10 @@ from itertools import islice
 from pathlib import Path
 
 from energymodel.errors import InputError, suggest
+from energymodel.readers.lines import UNREAD, Skipped, clean, file_lines
 from energymodel.readers.log_records import PowerReading
 from energymodel.readers.power.codecarbon import is_codecarbon, read_codecarbon
 from energymodel.readers.power.dcgm import is_dcgm, read_dcgm
-from energymodel.readers.lines import UNREAD, Skipped, clean, file_lines
 from energymodel.readers.power.nvidia_smi import is_nvidia_smi, read_nvidia_smi
 from energymodel.readers.power.rapl import is_rapl, read_rapl
 from energymodel.readers.power.table import is_table, read_table

@@ -1,4 +1,4 @@
-"""What does `nvidia-smi --query-gpu=... --format=csv` say, with or without units, with or without a column of devices?
+"""What does `nvidia-smi --query-gpu` say in CSV, with or without units, with or without a column of devices?
 
 Without `index`, `uuid` or `pci.bus_id` the rows of the devices of one sample follow each other within milliseconds, in
 the order of the index; the number of devices is the number of rows between two longer pauses (`interleaved.py`).
