@@ -53,6 +53,8 @@ class LogEvent:
     """How long it took, where the log says so [s]."""
     value: float = NOT_SAID
     """Loss or metric of an evaluation."""
+    step: int | None = None
+    """Number of the step after which it happened."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from energymodel.readers.logged_run import TRAINING, LoggedRun, Segment, batches
 from energymodel.readers.power_log import KINDS as POWER_KINDS
 from energymodel.readers.power_log import power_kind, read_power
 from energymodel.readers.step_log import KINDS as LOG_KINDS
-from energymodel.readers.step_log import log_kind, read_scalars, read_steps
+from energymodel.readers.step_log import join_scalars, log_kind, read_steps
 
 HOUR = 3600.0
 MOST_HOURS = 14
@@ -134,10 +134,12 @@ def measure_logs(
     runs: dict[str, LoggedRun] = {}
     scalars = [path for path, kind in kinds.items() if kind == "tensorboard"]
     if scalars:
-        runs[", ".join(scalars)] = logged_run(read_scalars(scalars), scalars[0])
+        runs[", ".join(scalars)] = logged_run(join_scalars(scalars), scalars[0])
     for path, kind in kinds.items():
         if kind in LOG_KINDS and kind != "tensorboard":
-            runs[path] = logged_run(read_steps(path, kind), path)
+            records = read_steps(path, kind)
+            runs[path] = logged_run(records, path)
+            notes += [f"{path}: {count} {reason}." for reason, count in records.left_out.items()]
     readings: list[PowerReading] = []
     for path, kind in kinds.items():
         if kind in POWER_KINDS:

@@ -1,140 +1,270 @@
-"""Which steps does the log of a training run state, whatever wrote it?
+"""What steps and events does the log of a training run tell, whichever framework wrote it?
 
-Read line by line: files of any length, and files that still grow, are read alike.
+Eight kinds are read, each by its module in `readers/logs`; the kind is recognized from the first line that only it
+has. Logs are streamed: a file of any length and one that still grows are read alike.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+import dataclasses
+import itertools
+import math
+import re
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from energymodel.errors import InputError, suggest
-from energymodel.readers.lines import Skipped, clean, file_lines
 from energymodel.readers.log_records import LogEvent, LoggedStep
-from energymodel.readers.logs.exported import is_tensorboard, is_wandb, joined_scalars, read_tensorboard, read_wandb
-from energymodel.readers.logs.hf_trainer import is_hf_trainer, read_hf_trainer
-from energymodel.readers.logs.maxtext import is_maxtext, read_maxtext
-from energymodel.readers.logs.megatron import is_megatron, read_megatron
-from energymodel.readers.logs.mlperf import is_mlperf, read_mlperf
-from energymodel.readers.logs.nanotron import is_nanotron, read_nanotron
-from energymodel.readers.logs.torchtitan import is_torchtitan, read_torchtitan
+from energymodel.readers.logs import hf_trainer, maxtext, megatron, mlperf, nanotron, tensorboard, torchtitan, wandb
+from energymodel.readers.logs.lines import LONGEST, Lines, too_long
+from energymodel.readers.logs.tensorboard import join_scalars
+from energymodel.readers.logs.text import plain
 
-HEAD = 20_000
-"""Lines within which the first step of a log stands: frameworks print their settings before it."""
-MOST_HEAD = 2**24
-"""Characters of them."""
-PORTION = 200
-"""Lines that are looked at before more are read."""
-APART = 30.0
-"""A step that is printed again within this time is that of another rank [s]."""
-RANKS_BEHIND = 16
-"""Steps by which a rank may print later than another."""
+__all__ = ["KINDS", "StepLog", "join_scalars", "log_kind", "read_steps", "steps_of"]
+
 Record = LoggedStep | LogEvent
-SIGNS: dict[str, Callable[[list[str]], bool]] = {
-    "mlperf": is_mlperf,
-    "tensorboard": is_tensorboard,
-    "megatron": is_megatron,
-    "nanotron": is_nanotron,
-    "torchtitan": is_torchtitan,
-    "maxtext": is_maxtext,
-    "wandb": is_wandb,
-    "hf-trainer": is_hf_trainer,
+READERS: dict[str, Callable[[Iterable[str], str], Iterator[Record]]] = {
+    "megatron": megatron.steps,
+    "torchtitan": torchtitan.steps,
+    "maxtext": maxtext.steps,
+    "nanotron": nanotron.steps,
+    "hf-trainer": hf_trainer.steps,
+    "mlperf": mlperf.steps,
+    "tensorboard": tensorboard.steps,
+    "wandb": wandb.steps,
 }
-"""How each kind is recognized, in the order in which they are tried."""
-READERS: dict[str, Callable[[Iterable[str]], Iterator[Record]]] = {
-    "megatron": read_megatron,
-    "torchtitan": read_torchtitan,
-    "maxtext": read_maxtext,
-    "nanotron": read_nanotron,
-    "hf-trainer": read_hf_trainer,
-    "mlperf": read_mlperf,
-    "wandb": read_wandb,
-}
-KINDS = (*READERS, "tensorboard")
-"""Kinds of training logs that are read."""
+KINDS = tuple(READERS)
+"""Kinds of logs that are read."""
+MOST_LINES = 200_000
+"""Lines within which a log must show its kind."""
+MOST_HELD = 2**26
+"""Characters of them."""
+_LINES = ("megatron", "torchtitan", "maxtext", "nanotron")
+"""Kinds that say everything of a step in one line, with the same fields in each."""
+_STATE = re.compile(r'"log_history"\s*:')
+REMEMBERED = 16
+"""Steps within which a line may come late from a slower rank."""
+LATE = 2.0
+"""Seconds within which ranks print the same step, at least."""
 
 
-def log_kind(path: str | Path) -> str:
-    """Kind of a training log, told from its lines.
+class StepLog(Iterator[Record]):
+    """The steps and events of a log, in order, each once; `kind` and `name` say where they come from.
 
-    **Raises:** `InputError` if it is none of `KINDS` or cannot be read.
+    `left_out` counts what was read and not given, by reason; it is complete when the log has ended.
     """
-    skipped = Skipped()
-    lines = clean(file_lines(Path(path), skipped), skipped)
-    size = read = 0
-    while portion := list(islice(lines, PORTION)):
-        for kind, fits in SIGNS.items():
-            if (read == 0 or kind not in ("tensorboard", "wandb")) and fits(portion):
-                return kind
-        read, size = read + len(portion), size + sum(map(len, portion))
-        if read >= HEAD or size >= MOST_HEAD:
-            break
-    raise InputError(
-        f'"{path}" {"holds no text" if not read else "is no training log that is known"}. '
-        f"Known kinds: {', '.join(KINDS)}."
-    )
+
+    def __init__(
+        self, records: Iterator[Record], kind: str, name: str, source: Iterator[str], left_out: Counter[str]
+    ) -> None:
+        self.kind, self.name, self.left_out = kind, name, left_out
+        self._records = self._once(records, source)
+
+    def __next__(self) -> Record:
+        return next(self._records)
+
+    def _once(self, records: Iterator[Record], source: Iterator[str]) -> Iterator[Record]:
+        """Leave out what several ranks print, tell restarts, and derive what two lines say together."""
+        seen = _Seen()
+        found = False
+        for record in records:
+            if isinstance(record, LogEvent):
+                if seen.event(record):
+                    yield record
+                else:
+                    self.left_out["events printed again"] += 1
+                continue
+            cut = isinstance(source, Lines) and source.unfinished and self.kind in _LINES
+            if cut and _fewer(record, seen.last):
+                self.left_out["half-written last lines"] += 1
+                continue
+            if seen.late(record):
+                self.left_out["steps printed again by other ranks"] += 1
+                continue
+            if seen.back(record):
+                yield LogEvent("restart", record.time, step=record.step)
+            found = True
+            yield seen.step(record)
+        if not found:
+            raise InputError(f'No step in "{self.name}", read as a log of {self.kind}. Give the log of a training run.')
 
 
-def read_steps(path: str | Path, kind: str | None = None, *, skipped: Skipped | None = None) -> Iterator[Record]:
-    """Steps and events of a log, each as soon as its line is read.
+class _Seen:
+    """The steps so far."""
+
+    def __init__(self) -> None:
+        self.last: LoggedStep | None = None
+        self.recent: OrderedDict[int, LoggedStep] = OrderedDict()
+        self.events: list[LogEvent] = []
+        """Events since the last step."""
+        self.pace = 0.0
+        """Time between the last two lines [s]."""
+
+    @property
+    def again(self) -> bool:
+        """Whether the run has begun or ended since the last step."""
+        return any(event.kind in ("restart", "start", "stop") for event in self.events)
+
+    def event(self, record: LogEvent) -> bool:
+        """Whether an event is new."""
+        for before in self.events:
+            if before.kind == record.kind and (record.kind == "restart" or _same(before, record)):
+                return False
+        self.events = [*self.events[-99:], record]
+        return True
+
+    def late(self, record: LoggedStep) -> bool:
+        """Whether another rank has printed this step, and it was not repeated after a restart."""
+        before = self.recent.get(record.step)
+        if self.last is None or before is None:
+            return False
+        passed = record.time - before.time
+        if not math.isnan(passed):
+            return passed <= (LATE if self.again else max(LATE, 0.5 * self.pace))
+        if self.again or record.step == self.last.step:
+            return not self.again
+        return record.loss == before.loss or (math.isnan(record.loss) and math.isnan(before.loss))
+
+    def back(self, record: LoggedStep) -> bool:
+        """Whether a step begins again and no line has told so."""
+        behind = self.last is not None and record.step <= self.last.step
+        return behind and not any(event.kind == "restart" for event in self.events)
+
+    def step(self, record: LoggedStep) -> LoggedStep:
+        """A new step, with what follows from the one before."""
+        last = self.last
+        if last is not None and record.step > last.step and not self.again:
+            count = record.step - last.step
+            evaluations = (e.time for e in self.events if e.kind == "evaluation" and e.step == last.step)
+            start = max((time for time in evaluations if time > last.time), default=last.time)
+            passed = record.time - start
+            self.pace = passed if passed > 0 else self.pace
+            if math.isnan(record.step_time) and passed > 0:
+                record = dataclasses.replace(record, step_time=passed / count)
+            tokens = (record.tokens_so_far - last.tokens_so_far) / count
+            if math.isnan(record.tokens) and tokens > 0:
+                record = dataclasses.replace(record, tokens=tokens)
+        elif last is not None and record.step <= last.step:
+            self.recent.clear()
+        self.last, self.events = record, []
+        self.recent[record.step] = record
+        if len(self.recent) > REMEMBERED:
+            self.recent.popitem(last=False)
+        return record
+
+
+def _same(one: LogEvent, other: LogEvent) -> bool:
+    """Whether two events since one step are what two ranks print of it."""
+    if one.step != other.step or (one.value != other.value and not (math.isnan(one.value) and math.isnan(other.value))):
+        return False
+    passed = other.time - one.time
+    return math.isnan(passed) or abs(passed) <= LATE
+
+
+def _fewer(record: LoggedStep, before: LoggedStep | None) -> bool:
+    """Whether a line says less than the one before, as a half-written one does."""
+    if before is None:
+        return False
+    names = [field.name for field in dataclasses.fields(record) if field.name not in ("step", "step_time", "tokens")]
+    return any(math.isnan(getattr(record, n)) and not math.isnan(getattr(before, n)) for n in names)
+
+
+def read_steps(path: str | Path, kind: str | None = None) -> StepLog:
+    """The steps and events of a log, read as they are asked for.
 
     **Arguments:**
 
-    - `kind`: one of `KINDS`; told from the file where it is left out.
-    - `skipped`: gains the number of lines that were passed over, by reason.
+    - `path`: a file that a framework, TensorBoard or Weights & Biases wrote.
+    - `kind`: one of `KINDS`; recognized from the content by default.
 
-    **Raises:** `InputError` for an unknown kind, and where the file cannot be read or holds no step.
+    **Returns:** an iterator of `LoggedStep` and `LogEvent` in SI units. A step that several ranks print is given once;
+    a number that goes back is told by an event "restart" before it.
+
+    **Raises:** `InputError` if the file cannot be read or its kind is not known; while it is read, if it holds no step.
     """
     path = Path(path)
-    passed = Skipped() if skipped is None else skipped
-    kind = _known(kind) if kind else log_kind(path)
-    return steps_of(file_lines(path, passed), kind, str(path), skipped=passed)
+    if kind is None:
+        kind = log_kind(path)
+    lines = Lines(path, hf_trainer.LARGEST if path.suffix.lower() == ".json" else LONGEST)
+    return steps_of(lines, kind, str(path))
 
 
-def steps_of(lines: Iterable[str], kind: str, name: str, *, skipped: Skipped | None = None) -> Iterator[Record]:
-    """The same of lines that come from anywhere, such as a file that still grows.
+def steps_of(lines: Iterable[str], kind: str | None, name: str) -> StepLog:
+    """The steps and events of lines that come from anywhere, such as a file that still grows.
 
-    **Raises:** `InputError` for an unknown kind, and at the end of lines that held no step.
+    **Arguments:**
+
+    - `lines`: whole lines; each record is given as soon as its line has come.
+    - `kind`: one of `KINDS`, or None to recognize it, which takes lines until one tells.
+    - `name`: what messages call it; of a TensorBoard scalar, the name of its file.
+
+    **Raises:** as `read_steps`.
     """
-    kind = _known(kind)
-    text = clean(lines, Skipped() if skipped is None else skipped)
-    return _counted(read_tensorboard(text, name) if kind == "tensorboard" else READERS[kind](text), kind, name)
+    left_out: Counter[str] = lines.left_out if isinstance(lines, Lines) else Counter()
+    source = lines if isinstance(lines, Lines) else _short(lines, left_out)
+    held: list[str] = []
+    if kind is None:
+        kind = _recognized(source, name, held)
+    elif kind not in KINDS:
+        raise InputError(f'"{name}": unknown kind of log "{kind}". {suggest(kind, KINDS)}')
+    return StepLog(READERS[kind](itertools.chain(held, source), name), kind, name, source, left_out)
 
 
-def read_scalars(paths: Sequence[str | Path]) -> Iterator[LoggedStep]:
-    """Steps of TensorBoard's files of one scalar each, joined by their number."""
-    return joined_scalars({str(path): _only_steps(read_steps(path, "tensorboard")) for path in paths})
+def _short(lines: Iterable[str], left_out: Counter[str]) -> Iterator[str]:
+    """Lines without their ends and without those that are too long, which are counted."""
+    for line in lines:
+        if len(line) > LONGEST:
+            left_out[too_long()] += 1
+        else:
+            yield line.rstrip("\r\n")
 
 
-def _only_steps(records: Iterable[Record]) -> Iterator[LoggedStep]:
-    return (one for one in records if isinstance(one, LoggedStep))
+def log_kind(path: str | Path) -> str:
+    """The kind of a log, one of `KINDS`.
 
-
-def _counted(records: Iterable[Record], kind: str, name: str) -> Iterator[Record]:
-    """The same records, each step once though several ranks print it, and a restart where its number goes back.
-
-    **Raises:** `InputError` at the end if there was no step.
+    **Raises:** `InputError` if it cannot be read or none of its first lines belongs to a known kind.
     """
-    recent: dict[int, float] = {}
-    last: int | None = None
-    for record in records:
-        if isinstance(record, LoggedStep):
-            if record.step in recent and not abs(record.time - recent[record.step]) > APART:
-                continue
-            if last is not None and record.step <= last:
-                recent.clear()
-                yield LogEvent("restart", record.time)
-            last = record.step
-            recent[last] = record.time
-            if len(recent) > RANKS_BEHIND:
-                del recent[next(iter(recent))]
-        elif record.kind == "restart":
-            recent.clear()
-        yield record
-    if last is None:
-        raise InputError(f"{name}: no step of kind {kind} is in it. Is it the right file?")
+    path = Path(path)
+    return _recognized(Lines(path, hf_trainer.LARGEST if path.suffix.lower() == ".json" else LONGEST), str(path), [])
 
 
-def _known(kind: str) -> str:
-    if kind not in KINDS:
-        raise InputError(f'Unknown kind of training log "{kind}". {suggest(kind, KINDS)}')
-    return kind
+def _recognized(lines: Iterator[str], name: str, held: list[str]) -> str:
+    """The kind that a line tells; the lines up to it are held."""
+    size, first = 0, True
+    for line in lines:
+        held.append(line)
+        kind = _kind_of(line, first)
+        if kind is not None:
+            return kind
+        first = first and not line.strip()
+        size += len(line)
+        if len(held) >= MOST_LINES or size > MOST_HELD:
+            break
+    raise InputError(
+        f'"{name}": no line is one of a training log that is known. Give the kind: {", ".join(KINDS)}.'
+        if held
+        else f'"{name}" is empty. Give the log of a training run.'
+    )
+
+
+def _kind_of(line: str, first: bool) -> str | None:
+    """The kind that a line tells, if it does; headers tell it only on the first line."""
+    if mlperf.MARK in line:
+        return "mlperf"
+    if first and "," in line and tensorboard.is_header(line):
+        return "tensorboard"
+    if first and "," in line and wandb.is_header(line):
+        return "wandb"
+    text = plain(line)
+    if "iteration" in text and "|" in text:
+        if nanotron.SIGN.search(text):
+            return "nanotron"
+        if megatron.SIGN.search(text):
+            return "megatron"
+    if "step:" in text:
+        if maxtext.SIGN.search(text):
+            return "maxtext"
+        if torchtitan.SIGN.search(text):
+            return "torchtitan"
+    if ("{" in text and hf_trainer.PRINTED.search(text)) or _STATE.search(text):
+        return "hf-trainer"
+    return None

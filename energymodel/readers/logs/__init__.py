@@ -1,1 +1,1 @@
-"""One module for each kind of training log; `step_log` chooses."""
+"""One module for each kind of training log: what do its lines say?"""

@@ -1,118 +1,181 @@
-"""`trainer_state.json` of the Hugging Face Trainer and axolotl, and the dictionaries that they print."""
+"""What does a trainer of Hugging Face say, and what axolotl and TRL, which are built on it?
 
-import ast
+Either `trainer_state.json`, whose `log_history` numbers its entries but tells no time: each step gets the mean of
+`train_runtime` without its evaluations. Or what it prints, `{'loss': 1.2, 'grad_norm': 1.1, 'epoch': 0.1}`, which has
+no number: step and time are those of the progress bar before it; without bar, entries are counted.
+"""
+
+import itertools
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from energymodel.readers.cells import number
+from energymodel.errors import InputError
 from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
-from energymodel.readers.logs.fields import amount, plain, stamp, step_of
+from energymodel.readers.logs.scalars import EVALUATION, TOTAL_RATE, field_of
+from energymodel.readers.logs.text import NUMBER, made, number, plain, stamp, whole
 
-PRINTED = re.compile(r"\{['\"][\w/ ()@.-]+['\"]:.{1,4000}?\}")
-LONGEST_STATE = 2**28
-"""Characters of a `trainer_state.json` that are read."""
-BAR = re.compile(r"\|\s*(\d+)/(\d+)\s*\[")
-KEYS = {
-    "loss": "loss",
-    "train/loss": "loss",
-    "grad_norm": "grad_norm",
-    "learning_rate": "learning_rate",
-    "num_input_tokens_seen": "tokens_so_far",
-    "tokens_per_second_per_gpu": "token_rate",
-    "tokens/train_per_sec_per_gpu": "token_rate",
-    "train_tokens_per_second_per_gpu": "token_rate",
-    "step_time": "step_time",
-    "memory/max_active (gib)": "memory",
-    "memory/max_allocated (gib)": "allocated",
-}
-GIB = ("memory",)
+LARGEST = 2**28
+"""Characters of a trainer_state.json, which is read at once."""
+PRINTED = re.compile(
+    r"""\{\s*["'](?:loss|eval_|train_runtime|grad_norm)"""
+    r"""|\{(?=[^{}]{0,4000}["']epoch["']\s*:)(?=[^{}]{0,4000}["'](?:loss|eval_\w{1,80}|train_runtime)["']\s*:)"""
+)
+_PAIR = re.compile(rf"""["']([^"'{{}}]{{1,100}})["']\s*:\s*["']?({NUMBER})""", re.IGNORECASE)
+_BAR = re.compile(
+    r"(?:^|[\s:\]])\d{1,3}%\|[^|]*\|\s*(\d+)/(\d+)\s*\[((?:\d+:)?\d+:\d+)<[^,\]]*(?:,\s*([\d.]+)\s*(s/it|it/s))?"
+)
+ROUGH = 20.0
+"""Seconds below which the bar's clock, of whole seconds, is too rough and its rate is taken."""
 
 
-def is_hf_trainer(head: list[str]) -> bool:
-    """Whether lines are of this kind."""
-    return any('"log_history"' in line for line in head) or any(_printed(line) is not None for line in head)
+def steps(lines: Iterable[str], name: str = "") -> Iterator[LoggedStep | LogEvent]:
+    """Steps and events of a file of either form.
+
+    **Raises:** `InputError` if a trainer_state.json is no JSON or too large.
+    """
+    source = iter(lines)
+    first = next((line for line in source if line.strip()), "")
+    if first.lstrip().startswith("{") and not PRINTED.match(first.lstrip()):
+        yield from _state(first, source, name)
+    else:
+        yield from _printed(first, source)
 
 
-def read_hf_trainer(lines: Iterable[str]) -> Iterator[LoggedStep | LogEvent]:
-    """Steps and evaluations, of the file's table or of what is printed between other lines."""
-    held: list[str] = []
-    size, begun, is_table = 0, False, False
-    step = 0
-    for raw in lines:
-        if not begun:
-            begun, is_table = True, raw.strip() == "{" or raw.lstrip().startswith('{"')
-        if is_table:
-            held.append(raw)
-            size += len(raw)
-            if size > LONGEST_STATE:
-                return
-            continue
-        line = plain(raw)
-        bars = BAR.findall(line)
-        if bars and len(bars[-1][0]) <= 12:
-            step = max(step, int(bars[-1][0]))
-        said = _printed(line)
-        if said is not None:
-            for record in _records(said, max(step, 1), stamp(line)):
-                if isinstance(record, LoggedStep) and not bars:
-                    step += 1
-                yield record
-    if held:
-        yield from _of_table("\n".join(held))
-
-
-def _of_table(text: str) -> Iterator[LoggedStep | LogEvent]:
-    """The entries of `log_history`, each with its step."""
+def _state(first: str, rest: Iterable[str], name: str) -> Iterator[LoggedStep | LogEvent]:
+    """Steps of trainer_state.json."""
+    parts, size = [first], len(first)
+    for line in rest:
+        parts.append(line)
+        size += len(line)
+        if size > LARGEST:
+            raise InputError(f'"{name}" holds more than {LARGEST} characters, the most that is read.')
     try:
-        state = json.loads(text)
-    except (ValueError, RecursionError):
+        table = json.loads("\n".join(parts), parse_int=float)
+    except RecursionError as error:
+        raise InputError(f'"{name}" nests its tables too deeply to be read.') from error
+    except ValueError as error:
+        raise InputError(f'"{name}" is no valid JSON: {" ".join(str(error).split())[:200]}.') from error
+    history = table.get("log_history") if isinstance(table, dict) else None
+    entries = [_figures(entry) for entry in history if isinstance(entry, dict)] if isinstance(history, list) else []
+    mean = _mean_step(entries)
+    for entry in entries:
+        step = entry.get("step", NOT_SAID)
+        if 0 <= step < 1e15:
+            yield from _entry(entry, int(step), NOT_SAID, mean)
+
+
+def _figures(entry: Mapping[Any, Any]) -> dict[str, float]:
+    """The numbers of an entry; newer versions print them as texts."""
+    figures: dict[str, float] = {}
+    for key, value in entry.items():
+        if isinstance(value, str):
+            figures[str(key)] = number(value)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            try:
+                figures[str(key)] = float(value)
+            except OverflowError:
+                figures[str(key)] = math.inf
+    return figures
+
+
+def _mean_step(entries: list[dict[str, float]]) -> float:
+    """Mean step of the whole run without its evaluations [s], if the run has ended."""
+    ends = [entry for entry in entries if "train_runtime" in entry]
+    if len(ends) != 1:
+        return NOT_SAID
+    evaluations = sum(value for entry in entries if (value := entry.get("eval_runtime", 0.0)) > 0)
+    steps = ends[0].get("step", NOT_SAID)
+    return (ends[0]["train_runtime"] - evaluations) / steps if steps > 0 else NOT_SAID
+
+
+def _entry(entry: Mapping[str, float], step: int, time: float, step_time: float) -> Iterator[LoggedStep | LogEvent]:
+    """What one entry says."""
+    if "train_runtime" in entry:
+        yield LogEvent("stop", time, entry["train_runtime"], step=step)
         return
-    history = state.get("log_history") if isinstance(state, dict) else None
-    for entry in history if isinstance(history, list) else ():
-        if isinstance(entry, dict):
-            step = _number(entry.get("step"))
-            if 0.0 <= step < 1e12:
-                yield from _records(entry, int(step), NOT_SAID)
+    if any(key.startswith("eval_") for key in entry):
+        losses = [value for key, value in entry.items() if key.startswith("eval_") and key.endswith("loss")]
+        value = entry.get("eval_loss", losses[0] if losses else NOT_SAID)
+        yield LogEvent("evaluation", time, entry.get("eval_runtime", NOT_SAID), value, step)
+        return
+    values: dict[str, float] = {}
+    memory = []
+    for key, value in entry.items():
+        field, scale = field_of(key) or ("", 1.0)
+        if field == "memory":
+            memory.append(value * scale)
+        elif field not in ("", EVALUATION, TOTAL_RATE):
+            values.setdefault(field, value * scale)
+    if "loss" not in values and "grad_norm" not in values:
+        return
+    values["memory"] = max((value for value in memory if not math.isnan(value)), default=NOT_SAID)
+    values.setdefault("step_time", step_time)
+    record = made(step, time, values)
+    if record is not None:
+        yield record
 
 
-def _records(said: dict[Any, Any], step: int, time: float) -> Iterator[LoggedStep | LogEvent]:
-    """The step, the evaluation or the end that an entry states."""
-    if "eval_loss" in said or "eval_runtime" in said:
-        yield LogEvent("evaluation", time, _number(said.get("eval_runtime")), _number(said.get("eval_loss")))
-    elif "train_runtime" in said:
-        yield LogEvent("stop", time, duration=_number(said.get("train_runtime")))
-    elif any(name in said for name in ("loss", "train/loss")):
-        found: dict[str, float] = {}
-        for name, key in KEYS.items():
-            if name in said and key != "allocated":
-                found.setdefault(key, _number(said[name]) * (2.0**30 if key in GIB else 1.0))
-        yield step_of(step, {"time": time, **found})
+def _printed(first: str, rest: Iterable[str]) -> Iterator[LoggedStep | LogEvent]:
+    """Steps of what was printed."""
+    bars = _Bars()
+    for raw in itertools.chain((first,), rest):
+        if "{" in raw or "%|" in raw:
+            yield from bars.read(plain(raw))
 
 
-def _printed(line: str) -> dict[Any, Any] | None:
-    """A dictionary of plain values within a line, read without running it."""
-    found = PRINTED.search(line[:16384])
-    if found is None or ("loss" not in found[0] and "runtime" not in found[0]):
-        return None
-    text = re.sub(r"\bnan\b", "None", found[0])
-    try:
-        said = ast.literal_eval(text)
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return None
-    return said if isinstance(said, dict) else None
+class _Bars:
+    """The progress bars so far: of training, and of evaluations between."""
 
+    def __init__(self) -> None:
+        self.seen: dict[int, tuple[int, float, float]] = {}
+        """Steps of a bar in all -> step, clock [s] and rate [s] when it was last drawn."""
+        self.total: int | None = None
+        self.last: int | None = None
+        self.step, self.clock = 0, NOT_SAID
 
-def _number(value: Any) -> float:
-    """A number, or text that is one, as newer versions print it."""
-    if isinstance(value, bool):
-        return NOT_SAID
-    if isinstance(value, str):
-        return amount(value) if value[-1:].isalpha() else number(value)
-    try:
-        found = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return NOT_SAID
-    return found if math.isfinite(found) else NOT_SAID
+    def read(self, line: str) -> Iterator[LoggedStep | LogEvent]:
+        printed = PRINTED.search(line)
+        self.drawn(line[: printed.start()] if printed else line)
+        if printed is None:
+            return
+        text, _, after = line[printed.start() : printed.start() + 20_000].partition("}")
+        entry = {key: number(value) for key, value in _PAIR.findall(text)}
+        trained = ("loss" in entry or "grad_norm" in entry) and not any(key.startswith("eval_") for key in entry)
+        step, step_time = self.advanced() if trained else (self.step, NOT_SAID)
+        yield from _entry(entry, step, stamp(line[: printed.start()]), step_time)
+        self.drawn(after)
+
+    def drawn(self, text: str) -> None:
+        """Take the bars of a text."""
+        for match in _BAR.finditer(text):
+            step, total = whole(match[1]), whole(match[2])
+            if step is None or not total:
+                continue
+            clock = 0.0
+            for part in match[3].split(":"):
+                clock = clock * 60 + number(part)
+            rate = number(match[4]) if match[4] else NOT_SAID
+            rate = 1 / rate if match[5] == "it/s" and rate > 0 else rate
+            self.seen[total] = (step, clock, rate)
+            self.last = total
+            if len(self.seen) > 1000:
+                self.seen = {total: self.seen[total]}
+
+    def advanced(self) -> tuple[int, float]:
+        """Step and step time of an entry of training."""
+        bar = self.seen.get(self.total) if self.total is not None else None
+        if (bar is None or bar[0] == self.step) and self.last is not None and self.last != self.total:
+            self.total, self.clock = self.last, NOT_SAID
+            bar = self.seen[self.total]
+        if bar is None or bar[0] == self.step:
+            self.step += 1
+            return self.step, NOT_SAID
+        step, clock, rate = bar
+        passed = clock - self.clock
+        if step > self.step and passed >= ROUGH:
+            rate = passed / (step - self.step)
+        self.step, self.clock = step, clock
+        return step, rate

@@ -1,71 +1,163 @@
-"""Lines of Megatron-LM, and of those that print like it: Megatron-DeepSpeed, Megatron-Bridge, Primus, GPT-NeoX."""
+"""What do the lines of Megatron-LM and its relatives say?
 
+Megatron-LM old and new, Megatron-DeepSpeed, Megatron-Bridge, Primus, NeMo and GPT-NeoX print one line for each logged
+iteration, of fields that a bar ends. `global batch size` counts sequences; times, losses and rates are means since the
+line before. Tokens of a step follow from `seq_length` among the arguments that Megatron prints at its start, or from
+`actual seqlen`.
+"""
+
+import dataclasses
+import math
 import re
 from collections.abc import Iterable, Iterator
 
-from energymodel.readers.log_records import LogEvent, LoggedStep
-from energymodel.readers.logs.fields import amount, count, plain, stamp, step_of, value
+from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
+from energymodel.readers.logs.text import NUMBER, bar_fields, made, number, plain, stamp, whole
 
-STEP = re.compile(r"\biteration\s+(\d[\d,]*)\s*/\s*\d", re.ASCII)
-KEYS = {
+SIGN = re.compile(r"\biteration\s+([\d,]+)\s*/\s*[\d,]+\s*\|")
+FIELDS: dict[str, tuple[str, float]] = {
     "elapsed time per iteration (ms)": ("step_time", 1e-3),
     "elapsed time per iteration (s)": ("step_time", 1.0),
     "elapsed_time_per_iteration_ms": ("step_time", 1e-3),
+    "train_step_timing in s": ("step_time", 1.0),
     "consumed tokens": ("tokens_so_far", 1.0),
     "global batch size": ("sequences", 1.0),
+    "gloabl batch size": ("sequences", 1.0),  # as some forks print it
+    "global_batch_size": ("sequences", 1.0),
+    "lm loss": ("loss", 1.0),
+    "lm_loss": ("loss", 1.0),
+    "loss": ("loss", 1.0),
+    "reduced_train_loss": ("loss", 1.0),
+    "learning rate": ("learning_rate", 1.0),
+    "lr": ("learning_rate", 1.0),
+    "grad norm": ("grad_norm", 1.0),
+    "grad_norm": ("grad_norm", 1.0),
     "throughput per gpu (tflop/s/gpu)": ("flops_rate", 1e12),
+    "flop throughput (tflop/sec/gpu)": ("flops_rate", 1e12),
+    "model tflops": ("flops_rate", 1e12),
     "tflops": ("flops_rate", 1e12),
-    "tflops per gpu": ("flops_rate", 1e12),
-    "tokens per gpu per second (tgs)": ("token_rate", 1.0),
-    "tokens-per-second-per-gpu": ("token_rate", 1.0),
-    "tokens/s/gpu": ("token_rate", 1.0),
+    "approx flops per gpu": ("flops_rate", 1e12),
+    "tflops_per_gpu": ("flops_rate", 1e12),
     "tokens per gpu (tokens/s/gpu)": ("token_rate", 1.0),
+    "token throughput (tokens/sec/gpu)": ("token_rate", 1.0),
+    "tokens/sec/gpu": ("token_rate", 1.0),
+    "tokens per gpu per second (tgs)": ("token_rate", 1.0),
+    "tokens per second per gpu (tok/s/gpu)": ("token_rate", 1.0),
+    "hip mem usage/free/total/usage_ratio": ("memory", float(2**30)),
     "energy per gpu (j/iter/gpu)": ("energy", 1.0),
     "power per gpu (w/gpu)": ("power", 1.0),
-    "learning rate": ("learning_rate", 1.0),
-    "lm loss": ("loss", 1.0),
-    "loss": ("loss", 1.0),
-    "grad norm": ("grad_norm", 1.0),
 }
-"""What stands before the colon, in lower case; what it becomes, and its unit."""
-SAVED = re.compile(r"(?:successfully saved|saving) checkpoint", re.IGNORECASE)
-LOADED = re.compile(r"(?:successfully loaded|loading) checkpoint", re.IGNORECASE)
-EVALUATED = re.compile(r"validation loss at iteration|evaluating iter|evaluating on", re.IGNORECASE)
-EVAL_LOSS = re.compile(r"loss value:\s*(\S+)", re.IGNORECASE)
-SAVE_TIME = re.compile(r"save-checkpoint\w*[ .]*:\s*\(?([\d.]+)", re.IGNORECASE)
+"""Field of a line -> field of a record and its factor to SI."""
+_SEQUENCE = re.compile(r"\bseq_length\s+\.{2,}\s*(\d+)")
+_MEMORY = re.compile(rf"memory \(MB\).{{0,300}}?max reserved:\s*({NUMBER})|mem-max-reserved-gigabytes:\s*({NUMBER})")
+_BRIDGE = re.compile(rf"GPU utilization:\s*({NUMBER})\s*MODEL_TFLOP/s/GPU")
+_TIMER = re.compile(rf"\b(save-checkpoint|evaluate)\s*\.*:\s*\(?\s*({NUMBER})(?:,\s*({NUMBER}))?")
+_EVALUATED = re.compile(r"validation (?:loss|results) at (?:iteration\s+([\d,]+))?")
+_EVALUATION_LOSS = re.compile(rf"\b\w*[ _]?loss(?: value)?:\s*({NUMBER})", re.IGNORECASE)
+_SAVING = re.compile(r"\bsaving checkpoint at (?:iteration|step)\s+([\d,]+)", re.IGNORECASE)
+_SAVED = re.compile(r"successfully saved checkpoint (?:from|at) iteration\s+([\d,]+)")
+_LOADED = re.compile(
+    r"(?:successfully loaded checkpoint from|\bloading (?:distributed )?checkpoint from)"
+    r".*?(?:at iteration\s+([\d,]+)|$)"
+)
+_MARK = re.compile(r"\[(before the start of training step|after training is done|exiting program)[^\]]*\]")
+_WORDS = ("iteration", "checkpoint", "seq_length", "memory", "mem-max", "GPU utilization", "evaluate", "training is")
 
 
-def is_megatron(head: list[str]) -> bool:
-    """Whether lines are of this kind."""
-    return any(STEP.search(line) and "elapsed time per iteration" in line for line in head)
-
-
-def read_megatron(lines: Iterable[str]) -> Iterator[LoggedStep | LogEvent]:
-    """Steps, evaluations, checkpoints and restarts."""
+def steps(lines: Iterable[str], name: str = "") -> Iterator[LoggedStep | LogEvent]:
+    """Steps and events of lines; a checkpoint is told at the next step, when its timer may have been printed."""
+    state = _Run()
     for raw in lines:
-        line = plain(raw)
-        if (found := STEP.search(line)) and "|" in line:
-            number = count(found[1])
-            said = _said(line) if number is not None else {}
-            if number is not None and said:
-                yield step_of(number, {"time": stamp(line), **said})
-        elif EVALUATED.search(line):
-            loss = EVAL_LOSS.search(line)
-            yield LogEvent("evaluation", stamp(line), value=value(loss[1]) if loss else float("nan"))
-        elif SAVED.search(line):
-            yield LogEvent("checkpoint", stamp(line))
-        elif took := SAVE_TIME.search(line):
-            yield LogEvent("checkpoint", stamp(line), duration=1e-3 * value(took[1]))
-        elif LOADED.search(line):
-            yield LogEvent("restart", stamp(line))
+        if any(word in raw for word in _WORDS) or "start of training" in raw:
+            yield from state.read(plain(raw))
+    yield from state.told()
 
 
-def _said(line: str) -> dict[str, float]:
-    """The numbers between the bars of a line."""
-    said: dict[str, float] = {}
-    for part in line.split("|"):
-        name, colon, text = part.rpartition(":")
-        known = KEYS.get(" ".join(name.lower().split())) if colon else None
-        if known is not None and known[0] not in said:
-            said[known[0]] = known[1] * amount(text)
-    return said
+class _Run:
+    """What the lines so far say of those that follow."""
+
+    def __init__(self) -> None:
+        self.sequence = self.memory = self.flops = self.evaluation = NOT_SAID
+        self.checkpoint: LogEvent | None = None
+        self.saved: int | None = None
+        """The last checkpoint that was told: an asynchronous one ends many steps later."""
+
+    def told(self) -> Iterator[LogEvent]:
+        """The checkpoint that waits, if one does."""
+        if self.checkpoint is not None:
+            self.saved = self.checkpoint.step
+            yield self.checkpoint
+            self.checkpoint = None
+
+    def read(self, line: str) -> Iterator[LoggedStep | LogEvent]:
+        found = list(SIGN.finditer(line)) if "|" in line else []
+        if found and "validation" not in line:
+            yield from self.told()
+        elif not found or "validation" in line:
+            yield from self.between(line)
+            return
+        ends = [match.start() for match in found[1:]] + [len(line)]
+        before = 0
+        for match, end in zip(found, ends, strict=True):
+            step = self.step(whole(match[1]), line[before : match.start()], line[match.end() : end])
+            before = match.end()
+            if step is not None:
+                yield step
+
+    def step(self, step: int | None, before: str, text: str) -> LoggedStep | None:
+        """One iteration: the text before its number has the time, that behind it the fields."""
+        if step is None:
+            return None
+        # What no bar ends may be cut short; NeMo ends no line with a bar.
+        fields = bar_fields(text if "global_step:" in text or "reduced_train_loss" in text else text.rpartition("|")[0])
+        values: dict[str, float] = {}
+        for key, value in fields.items():
+            if key in FIELDS:
+                field, scale = FIELDS[key]
+                values.setdefault(field, number(value) * scale)
+        if not {"step_time", "loss"} & values.keys():
+            return None
+        sequence = number(fields.get("actual seqlen", ""))
+        sequence = self.sequence if math.isnan(sequence) else sequence
+        values.setdefault("tokens", values.get("sequences", NOT_SAID) * sequence)
+        values.setdefault("memory", self.memory)
+        values.setdefault("flops_rate", self.flops)
+        return made(step, stamp(before), values)
+
+    def between(self, line: str) -> Iterator[LogEvent]:
+        """Lines that are no step."""
+        if match := _SEQUENCE.search(line):
+            self.sequence = number(match[1])
+        elif match := _BRIDGE.search(line):
+            self.flops = number(match[1]) * 1e12
+        elif match := _MEMORY.search(line):
+            self.memory = number(match[1]) * 2**20 if match[1] else number(match[2]) * 1e9
+        elif match := _EVALUATED.search(line):
+            loss = _EVALUATION_LOSS.search(line, match.end())
+            step = whole(match[1]) if match[1] else None
+            value = number(loss[1]) if loss else NOT_SAID
+            yield LogEvent("evaluation", stamp(line), self.evaluation, value, step)
+            self.evaluation = NOT_SAID
+        elif match := _SAVED.search(line):
+            step = whole(match[1])
+            if self.checkpoint is None:
+                if step != self.saved:
+                    self.checkpoint = LogEvent("checkpoint", stamp(line), step=step)
+            elif not math.isnan(self.checkpoint.time):
+                took = stamp(line) - self.checkpoint.time
+                self.checkpoint = dataclasses.replace(self.checkpoint, duration=took if took >= 0 else NOT_SAID)
+        elif match := _SAVING.search(line):
+            step = whole(match[1])
+            if self.checkpoint is None or self.checkpoint.step != step:
+                yield from self.told()
+                self.checkpoint = LogEvent("checkpoint", stamp(line[: match.start()]), step=step)
+        elif match := _LOADED.search(line):
+            yield LogEvent("restart", stamp(line), step=whole(match[1]) if match[1] else None)
+        elif match := _MARK.search(line):
+            yield LogEvent("start" if match[1].startswith("before") else "stop", stamp(line))
+        elif match := _TIMER.search(line):
+            took = number(match[3] or match[2]) * 1e-3
+            if match[1] == "evaluate":
+                self.evaluation = took
+            elif self.checkpoint is not None:
+                self.checkpoint = dataclasses.replace(self.checkpoint, duration=took)

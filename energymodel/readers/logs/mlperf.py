@@ -1,7 +1,8 @@
-"""`:::MLLOG` lines of MLPerf Training: blocks of steps between evaluations, with the samples seen.
+"""What do the `:::MLLOG` lines of MLPerf Training say?
 
-A block gives one line: its mean step time, from its samples and the global batch. Where a log has no blocks, its
-`tracked_stats` do.
+Each holds a time, a key, a value and how many samples were seen (`samples_count`). Between two such lines of training,
+`(samples - samples before) / global_batch_size` steps took the time that passed: the mean step is given. An evaluation
+takes no training time.
 """
 
 import json
@@ -10,90 +11,114 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
+from energymodel.readers.logs.text import made
 
 MARK = ":::MLLOG"
-BEGINS, ENDS = ("block_start", "epoch_start"), ("block_stop", "epoch_stop")
-RUN = {"run_start": "start", "run_stop": "stop"}
+_DECODER = json.JSONDecoder(parse_int=float)  # an integer of 5,000 digits is no error but infinite
+_LOSSES = ("train_loss", "loss", "reduced_train_loss")
 
 
-def is_mlperf(head: list[str]) -> bool:
-    """Whether lines are of this kind."""
-    return any(MARK in line for line in head)
-
-
-def read_mlperf(lines: Iterable[str]) -> Iterator[LoggedStep | LogEvent]:
-    """A step for each block, evaluations, start and end of the run."""
-    batch = begun = samples_before = evaluating = NOT_SAID
-    loss = NOT_SAID
-    last_step = 0
-    for raw in lines:
-        event = _event(raw)
-        if event is None:
-            continue
-        key, time, samples = str(event["key"]), 1e-3 * _number(event.get("time_ms")), _samples(event)
-        value = event.get("value")
-        if key == "global_batch_size":
-            batch = _number(value)
-        elif key in ("train_loss", "loss"):
-            loss = _number(value)
-        elif key in RUN:
-            yield LogEvent("start" if key == "run_start" else "stop", time)
-        elif key in BEGINS:
-            begun, samples_before = time, samples
-        elif key in ENDS and samples > samples_before and time > begun and batch > 0.0:
-            step_time = (time - begun) * batch / (samples - samples_before)
-            last_step = round(samples / batch)
-            yield LoggedStep(last_step, time, step_time, sequences=batch, loss=loss)
-            begun = NOT_SAID
-        elif key == "eval_start":
-            evaluating = time
-        elif key == "eval_stop":
-            yield LogEvent("evaluation", time, duration=time - evaluating)
-        elif key == "tracked_stats" and math.isnan(begun) and isinstance(value, dict):
-            yield from _tracked(value, event, time, batch, last_step)
-
-
-def _tracked(
-    value: dict[str, Any], event: dict[str, Any], time: float, batch: float, last_step: int
-) -> Iterator[LoggedStep]:
-    """The step that a line of statistics outside of blocks states."""
-    rate = _number(value.get("throughput"))
-    step_time = _number(value.get("train_step_time", value.get("step_time")))
-    step_time = step_time if step_time > 0.0 else batch / rate if rate > 0.0 else NOT_SAID
-    step = _number(_metadata(event).get("step"))
-    if step_time > 0.0 and step > last_step:
-        loss = _number(value.get("train_loss", value.get("reduced_train_loss", value.get("loss"))))
-        yield LoggedStep(int(step), time, step_time, sequences=batch, loss=loss)
-
-
-def _event(line: str) -> dict[str, Any] | None:
-    """The table behind the mark; what stands before and behind it on the line is passed over."""
-    _, mark, text = line.partition(MARK)
-    at = text.find("{")
-    if not mark or at < 0:
-        return None
-    try:
-        found, _ = json.JSONDecoder().raw_decode(text[at:])
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) and isinstance(found.get("key"), str) else None
-
-
-def _metadata(event: dict[str, Any]) -> dict[str, Any]:
-    found = event.get("metadata")
-    return found if isinstance(found, dict) else {}
-
-
-def _samples(event: dict[str, Any]) -> float:
-    said = _metadata(event)
-    return _number(said.get("samples_count"))
-
-
-def _number(value: Any) -> float:
+def _figure(value: object) -> float:
+    """A number, or NaN for everything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return NOT_SAID
     try:
-        found = float(value)
+        return float(value)
     except OverflowError:
         return NOT_SAID
-    return found if math.isfinite(found) else NOT_SAID
+
+
+def entries(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """The table of each such line, whatever stands before or behind it."""
+    for line in lines:
+        at = line.find(MARK)
+        start = line.find("{", at) if at >= 0 else -1
+        if start < 0:
+            continue
+        try:
+            entry, _ = _DECODER.raw_decode(line, start)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(entry, dict) and isinstance(entry.get("key"), str):
+            yield entry
+
+
+def steps(lines: Iterable[str], name: str = "") -> Iterator[LoggedStep | LogEvent]:
+    """Mean steps between two lines, and events."""
+    run = _Run()
+    for entry in entries(lines):
+        yield from run.read(entry)
+
+
+class _Run:
+    """What the lines so far say of those that follow."""
+
+    def __init__(self) -> None:
+        self.batch = self.length = NOT_SAID
+        self.started = self.evaluating = self.metric = NOT_SAID
+        self.time = self.samples = NOT_SAID
+        """The last line of training."""
+        self.loss = NOT_SAID
+        self.inside = False
+        """Between the start and the end of an evaluation."""
+
+    def read(self, entry: dict[str, Any]) -> Iterator[LoggedStep | LogEvent]:
+        key, value = entry["key"], entry.get("value")
+        metadata = entry.get("metadata")
+        time = _figure(entry.get("time_ms")) * 1e-3
+        time = time if math.isfinite(time) else NOT_SAID
+        samples = _figure(metadata.get("samples_count")) if isinstance(metadata, dict) else NOT_SAID
+        if key == "global_batch_size":
+            self.batch = _figure(value)
+        elif key == "max_sequence_length":
+            self.length = _figure(value)
+        elif key == "run_start":
+            self.started, self.time, self.samples = time, time, 0.0
+            self.inside = False
+            yield LogEvent("start", time)
+        elif key == "run_stop":
+            yield LogEvent("stop", time, time - self.started)
+        elif key == "eval_start":
+            yield from self.trained(time, samples)
+            self.inside, self.evaluating, self.metric = True, time, NOT_SAID
+        elif key in ("eval_accuracy", "eval_loss"):
+            self.metric = _figure(value)
+            if not self.inside:
+                yield LogEvent("evaluation", time, NOT_SAID, self.metric, self.step(samples))
+        elif key == "eval_stop":
+            if self.inside:
+                yield LogEvent("evaluation", time, time - self.evaluating, self.metric, self.step(samples))
+            self.inside, self.time = False, time
+        elif key in ("block_start", "epoch_start"):
+            self.time = time
+            self.samples = self.samples if math.isnan(samples) else samples
+        elif not self.inside:
+            self.loss = _loss(key, value, self.loss)
+            yield from self.trained(time, samples)
+
+    def step(self, samples: float) -> int | None:
+        """Steps of so many samples."""
+        count = samples / self.batch if self.batch > 0 else NOT_SAID
+        return round(count) if 0 <= count < 1e15 else None
+
+    def trained(self, time: float, samples: float) -> Iterator[LoggedStep]:
+        """The mean step since the last line of training, if samples were seen."""
+        step, count = self.step(samples), (samples - self.samples) / self.batch if self.batch > 0 else NOT_SAID
+        if step is None or not (count > 0 or samples < self.samples):
+            return
+        values = {"step_time": (time - self.time) / count, "sequences": self.batch, "loss": self.loss}
+        values["tokens"] = self.batch * self.length
+        self.time, self.samples, self.loss = time, samples, NOT_SAID
+        record = made(step, time, values)
+        if record is not None:
+            yield record
+
+
+def _loss(key: str, value: object, before: float) -> float:
+    """The training loss that a line tells, or the one before."""
+    if key in _LOSSES:
+        return _figure(value)
+    if key == "tracked_stats" and isinstance(value, dict):
+        told = next((value[name] for name in _LOSSES if name in value), None)
+        return before if told is None else _figure(told)
+    return before

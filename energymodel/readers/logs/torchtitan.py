@@ -1,54 +1,61 @@
-"""Lines of torchtitan: coloured, one for each rank that prints, in the forms of all its versions."""
+"""What do the lines of torchtitan say?
+
+`step: 10  loss: 7.1  grad_norm: 1.2  memory: 36.4GiB(46.1%)  tps: 1,234  tflops: 71.2  mfu: 39.0%`, from one rank or
+from many. `tps`, in old versions `wps`, counts tokens per second of one device; the largest reserved memory is in GiB.
+No line states the time of a step: it follows from the times of the lines.
+"""
 
 import re
 from collections.abc import Iterable, Iterator
 
-from energymodel.readers.log_records import LogEvent, LoggedStep
-from energymodel.readers.logs.fields import NUMBER, count, plain, stamp, step_of, value
+from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
+from energymodel.readers.logs.text import NUMBER, made, number, plain, stamp, whole
 
-STEP = re.compile(r"(?<!validate )\bstep:\s*(\d[\d,]*)\s+(?:.*?\s)?loss:", re.ASCII)
-KEYS = {"loss": "loss", "grad_norm": "grad_norm", "tps": "token_rate", "wps": "token_rate", "lr": "learning_rate"}
-FIELD = re.compile(
-    rf"\b(loss|grad_norm|tps|wps|tflops|lr|memory):\s*({NUMBER})\s*(GiB|MiB|GB)?", re.ASCII | re.IGNORECASE
+SIGN = re.compile(
+    r"(\bvalidate )?\bstep:\s*([\d,]{0,20}\d)\b(?=.{0,100}?\bloss:)(?=.{0,500}?\b(?:memory|tps|wps):)", re.IGNORECASE
 )
-MEMORY = {"gib": 2.0**30, "mib": 2.0**20, "gb": 1e9}
-SAVED = re.compile(r"saving (?:the )?(?:full )?checkpoint|finished saving the checkpoint", re.IGNORECASE)
-TOOK = re.compile(r"in ([\d.]+) seconds", re.IGNORECASE)
-VALIDATED = re.compile(rf"validate step:\s*\d+\s+loss:\s*({NUMBER})", re.IGNORECASE)
-LOADED = re.compile(r"loading (?:the )?checkpoint (?:at step|from)|finished loading the checkpoint", re.IGNORECASE)
+FIELDS: dict[str, tuple[str, float]] = {
+    "loss": ("loss", 1.0),
+    "global_avg_loss": ("loss", 1.0),
+    "grad_norm": ("grad_norm", 1.0),
+    "lr": ("learning_rate", 1.0),
+    "memory": ("memory", float(2**30)),
+    "tps": ("token_rate", 1.0),
+    "wps": ("token_rate", 1.0),
+    "tflops": ("flops_rate", 1e12),
+}
+_FIELD = re.compile(rf"\b(\w+):\s*({NUMBER})", re.IGNORECASE)
+_SAVED = re.compile(
+    rf"(?:Finished saving the checkpoint.{{0,100}}?in|Last step checkpoint completed in)\s*({NUMBER})\s*s",
+    re.IGNORECASE,
+)
+_LOADED = re.compile(r"(?:Finished loading the checkpoint|Loading the checkpoint (?:from|at step))", re.IGNORECASE)
 
 
-def is_torchtitan(head: list[str]) -> bool:
-    """Whether lines are of this kind."""
-    return any(STEP.search(plain(line)) and re.search(r"\b(?:tps|wps|mfu):", plain(line)) for line in head)
-
-
-def read_torchtitan(lines: Iterable[str]) -> Iterator[LoggedStep | LogEvent]:
-    """Steps, of each rank that prints, validations, checkpoints and restarts."""
+def steps(lines: Iterable[str], name: str = "") -> Iterator[LoggedStep | LogEvent]:
+    """Steps and events of lines, as often as ranks print them."""
     for raw in lines:
+        if "step" not in raw and "heckpoint" not in raw and "raining" not in raw:
+            continue
         line = plain(raw)
-        if validated := VALIDATED.search(line):
-            yield LogEvent("evaluation", stamp(line), value=value(validated[1]))
-        elif found := STEP.search(line):
-            number = count(found[1])
-            if number is None:
+        if match := SIGN.search(line):
+            step, time = whole(match[2]), stamp(line[: match.start()])
+            values: dict[str, float] = {}
+            for field in _FIELD.finditer(line, match.end()):
+                if field[1].lower() in FIELDS:
+                    key, scale = FIELDS[field[1].lower()]
+                    values.setdefault(key, number(field[2]) * scale)
+            if match[1]:
+                yield LogEvent("evaluation", time, NOT_SAID, values.get("loss", NOT_SAID), step)
                 continue
-            yield step_of(number, {"time": stamp(line), **_said(line)})
-        elif SAVED.search(line):
-            took = TOOK.search(line)
-            yield LogEvent("checkpoint", stamp(line), duration=value(took[1]) if took else float("nan"))
-        elif LOADED.search(line):
+            record = made(step, time, values) if step is not None else None
+            if record is not None:
+                yield record
+        elif match := _SAVED.search(line):
+            yield LogEvent("checkpoint", stamp(line), number(match[1]))
+        elif _LOADED.search(line):
             yield LogEvent("restart", stamp(line))
-
-
-def _said(line: str) -> dict[str, float]:
-    said: dict[str, float] = {}
-    for name, text, unit in FIELD.findall(line):
-        key = name.lower()
-        if key == "tflops":
-            said.setdefault("flops_rate", 1e12 * value(text))
-        elif key == "memory":
-            said.setdefault("memory", MEMORY.get(unit.lower(), 2.0**30) * value(text))
-        else:
-            said.setdefault(KEYS[key], value(text))
-    return said
+        elif "Training completed" in line:
+            yield LogEvent("stop", stamp(line))
+        elif "Training starts at step" in line:
+            yield LogEvent("start", stamp(line))

@@ -1,0 +1,89 @@
+"""What numbers, times and fields does one line of a log hold?
+
+Nothing here raises on what a line may hold: what cannot be read is NaN or None.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta, timezone
+
+from energymodel.readers.log_records import NOT_SAID, LoggedStep
+
+ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+NUMBER = (
+    r"(?:[-+]?(?:\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf(?:inity)?)\b)"
+)
+"""A number as logs print it: with thousands separators, an exponent, or no number at all."""
+_NUMBER = re.compile(rf"\s*({NUMBER})", re.IGNORECASE)
+_ISO = re.compile(
+    r"(?<!\d)(\d{4})[-/]?(\d\d)[-/]?(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(?:(Z)|([+-])(\d\d):?(\d\d)(?!\d))?"
+)
+_MONTH_FIRST = re.compile(r"(\d\d)/(\d\d)/(\d{4}) (\d\d):(\d\d):(\d\d)")
+MOST_DIGITS = 15
+"""Digits of a step number; longer ones are damaged."""
+POSITIVE = frozenset(
+    ("step_time", "tokens", "tokens_so_far", "sequences", "token_rate", "flops_rate", "energy", "power", "memory")
+)
+"""Quantities that are above zero and finite, or else not said."""
+
+
+def plain(line: str) -> str:
+    """A line without colors."""
+    return ANSI.sub("", line) if "\x1b" in line else line
+
+
+def number(text: str) -> float:
+    """The number that a text begins with, in whatever unit follows; NaN without one."""
+    found = _NUMBER.match(text)
+    return float(found[1].replace(",", "")) if found else NOT_SAID
+
+
+def whole(text: str) -> int | None:
+    """A count of at most `MOST_DIGITS` digits, with or without thousands separators."""
+    digits = text.replace(",", "").strip()
+    return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) <= MOST_DIGITS else None
+
+
+def stamp(text: str) -> float:
+    """The last time that a text states [s since 1970].
+
+    A time without zone is taken as UTC; one without year is none.
+    """
+    last = next(reversed(list(_ISO.finditer(text[-1000:]))), None)
+    try:
+        if last is not None:
+            year, month, day, hour, minute, second = (int(part) for part in last.groups()[:6])
+            zone = UTC
+            if last[9]:
+                shift = timedelta(hours=int(last[10]), minutes=int(last[11]))
+                zone = timezone(shift if last[9] == "+" else -shift)
+            moment = datetime(year, month, day, hour, minute, second, tzinfo=zone)
+            return moment.timestamp() + (float(f"0.{last[7]}") if last[7] else 0.0)
+        first = _MONTH_FIRST.search(text)
+        if first is not None:
+            month, day, year, hour, minute, second = (int(part) for part in first.groups())
+            return datetime(year, month, day, hour, minute, second, tzinfo=UTC).timestamp()
+    except (ValueError, OverflowError):
+        return NOT_SAID
+    return NOT_SAID
+
+
+def bar_fields(text: str) -> dict[str, str]:
+    """Names in lower case and values of `name: value | name: value`; the first of two equal names counts."""
+    fields: dict[str, str] = {}
+    for part in text.split("|", 200)[:200]:
+        name, colon, value = part.partition(":")
+        if colon and len(name) < 100:
+            fields.setdefault(" ".join(name.lower().split()), value.strip())
+    return fields
+
+
+def made(step: int, time: float, fields: Mapping[str, float]) -> LoggedStep | None:
+    """A step of what a line says, without what cannot be; None if nothing is left."""
+    kept = {
+        name: value
+        for name, value in fields.items()
+        if not math.isnan(value) and (name not in POSITIVE or 0.0 < value < math.inf)
+    }
+    return LoggedStep(step, time, **kept) if kept or (fields and not math.isnan(time)) else None
