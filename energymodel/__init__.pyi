@@ -5,6 +5,7 @@ from . import (
     design,
     economics,
     learning,
+    monitor,
     performance,
     physics,
     presets,
@@ -30,6 +31,10 @@ from .design.replan import MeasuredRun, Replan, replan
 from .design.result import Optimum, SearchResult
 from .design.sensitivity import Sensitivity, sensitivity
 from .errors import InputError
+from .monitor.callbacks import loop_callback, trainer_callback
+from .monitor.meters import Meter, NvmlMeter, RecordedMeter
+from .monitor.monitor import Monitor
+from .monitor.status import Status
 from .presets.pieces import Pieces, scenario_of_pieces
 from .presets.scenario import Scenario, load_scenario
 from .presets.training_file import scenario_of_training
@@ -57,14 +62,19 @@ __all__ = [
     "Front",
     "InputError",
     "MeasuredRun",
+    "Meter",
+    "Monitor",
     "MonteCarlo",
+    "NvmlMeter",
     "Optimum",
     "ParallelLayout",
     "Pieces",
+    "RecordedMeter",
     "Replan",
     "Scenario",
     "SearchResult",
     "Sensitivity",
+    "Status",
     "SweepResult",
     "TableChoices",
     "TargetLoss",
@@ -87,6 +97,8 @@ __all__ = [
     "learning",
     "load_fleet",
     "load_scenario",
+    "loop_callback",
+    "monitor",
     "monte_carlo",
     "optimize",
     "optimize_fleet",
@@ -105,5 +117,6 @@ __all__ = [
     "sweep",
     "sweeps",
     "system",
+    "trainer_callback",
     "uncertainty",
 ]

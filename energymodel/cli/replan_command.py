@@ -14,7 +14,8 @@ SoFar = Annotated[
     typer.Option(
         "--so-far",
         metavar="FILE",
-        help="What was measured: tokens, time, loss, power, equipment_power, failures (.toml, .json, .jsonl).",
+        help="What was measured: tokens, time, loss, power, equipment_power, chip_power, failures (.toml, .json), or "
+        "what `energymodel monitor -o` wrote (.jsonl).",
     ),
 ]
 Rest = Annotated[

@@ -26,7 +26,7 @@ TRUSTED, DEFECT, BAD_INPUT, NOT_TRUSTED, INTERRUPTED = 0, 1, 2, 3, 130
 EXTENSIONS = (".json", ".csv")
 FIGURES = (".svg", ".png", ".html")
 PICTURES = (".svg", ".png")
-_WIDTH = 112  # of tables where the output is no terminal
+WIDTH = 112  # of tables where the output is no terminal
 
 Minimize = Annotated[
     str | None,
@@ -197,7 +197,7 @@ def deliver(
     rows: Callable[[], str] | None = None,
     plot: Path | None = None,
     figure: Callable[[str], bytes] | None = None,
-    width: int = _WIDTH,
+    width: int = WIDTH,
 ) -> None:
     """Print a table or JSON, and write the files that were asked for.
 

@@ -26,10 +26,10 @@ from energymodel.design.training_run import TrainingRun
 from energymodel.errors import InputError
 from energymodel.presets.question import Limits, Minimize, Ranges
 from energymodel.presets.scenario import Scenario, load_scenario
-from energymodel.system.evaluate import evaluate_once, learning_of, parameters_in_loss
+from energymodel.system.evaluate import evaluate_once, learning_of, money_until, parameters_in_loss
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import OUTPUTS, output, parse_number, unit_of
-from energymodel.system.plan import TokenBudget
+from energymodel.system.plan import TokenBudget, TrainingPlan
 from energymodel.units import format_quantity
 
 USED_UP = ("time", "energy", "money", "carbon", "carbon_operational", "carbon_embodied")
@@ -39,9 +39,18 @@ POWER_ERROR = 0.01
 LOSS_ERROR = 0.01
 """Standard deviation of measured time and power [1] and loss [nat/token], what the model leaves out included."""
 MTBF = "system.reliability.chip_mtbf"
-FORECAST = {"time": {"time": 1.0}, "energy": {"energy": 1.0}, "equipment_energy": {"energy": 1.0, "pue": -1.0}}
-"""Totals that are forecast, as products of powers of outputs; the energy of the facility and that of its equipment."""
-UNITS = {**dict(OUTPUTS), "power": "W", "equipment_power": "W", "failures": "1"}
+FORECAST = {
+    "time": {"time": 1.0},
+    "energy": {"energy": 1.0},
+    "equipment_energy": {"energy": 1.0, "pue": -1.0},
+    "money": {"money": 1.0},
+    "carbon": {"carbon": 1.0},
+    "loss": {"loss": 1.0},
+}
+"""What is forecast, as products of powers of outputs: totals of the facility and its equipment, and the final loss."""
+CHIP_POWER_ERROR = 0.05
+"""Of the meters within chips, as their makers state it [1]."""
+UNITS = {**dict(OUTPUTS), "power": "W", "equipment_power": "W", "chip_power": "W", "failures": "1"}
 
 
 class MeasuredRun(NamedTuple):
@@ -52,6 +61,7 @@ class MeasuredRun(NamedTuple):
     - `loss`: now [nat/token], with the learning rate decayed or as the loss law would have it.
     - `power`: mean at the meter of the facility [W].
     - `equipment_power`: mean at the meters of all nodes and switches [W].
+    - `chip_power`: mean of a chip at its own meter, while it trains [W].
     - `failures`: interruptions [1].
     """
 
@@ -60,6 +70,7 @@ class MeasuredRun(NamedTuple):
     loss: float | str | None = None
     power: float | str | None = None
     equipment_power: float | str | None = None
+    chip_power: float | str | None = None
     failures: float | str | None = None
 
 
@@ -80,6 +91,7 @@ class Rest:
     - `used`: time, energy (of the facility, and of its equipment), money and carbon so far, measured or predicted.
     - `planned`: what the scenario said of the run so far, before the measurements.
     - `posterior`: all uncertain numbers, those with no effect included.
+    - `unexplained`: what was used so far, over what the updated numbers give for them [1]. The rest goes on like that.
     """
 
     scenario: Scenario
@@ -87,17 +99,19 @@ class Rest:
     used: Mapping[str, float]
     planned: TrainingOutcome
     posterior: Posterior
+    unexplained: Mapping[str, float]
 
     def forecast(self, outcome: TrainingOutcome) -> dict[str, Forecast]:
-        """Totals of `FORECAST` over the whole run if its rest has this outcome under its own plan."""
+        """Outputs of `FORECAST` of the whole run if its rest has this outcome under its own plan."""
         run = TrainingRun(self.scenario.system, self.scenario.plan)
         with jax.enable_x64(True):
             spreads = self.posterior.spread(run, list(FORECAST.values()))
         found = {}
         for (name, powers), spread in zip(FORECAST.items(), spreads, strict=True):
             rest = math.prod(float(output(outcome, one)) ** power for one, power in powers.items())
-            ends = (self.used[name] + rest * math.exp(ndtri(share) * spread) for share in SHARES)
-            found[name] = Forecast(self.used[name] + rest, *ends)
+            rest *= self.unexplained.get(name, 1.0)
+            ends = (self.used.get(name, 0.0) + rest * math.exp(ndtri(share) * spread) for share in SHARES)
+            found[name] = Forecast(self.used.get(name, 0.0) + rest, *ends)
         return found
 
 
@@ -176,7 +190,7 @@ def rest_of(scenario: Scenario, measured: MeasuredRun, limits: Limits | None = N
         batch = float(np.reshape(plan.batch, ()))
         parameters = float(parameters_in_loss(now.system))
         done = float(learning_of(now.system, plan).run(parameters, state["tokens"], batch)[1])
-    used = _used(state, outcome)
+    used = _used(state, now, plan, outcome)
     tables["plan"]["goal"] = _goal(scenario, state, outcome)
     tables["system"]["learning"] = {
         "component": "ContinuedLearning",
@@ -199,7 +213,7 @@ def rest_of(scenario: Scenario, measured: MeasuredRun, limits: Limits | None = N
         before={_in_rest(path): value for path, value in posterior.before.items()},
     )
     rest = load_scenario({"name": f"{scenario.name}-rest", **tables})
-    return Rest(rest, (*failures, *updates), used, planned, moved)
+    return Rest(rest, (*failures, *updates), used, planned, moved, _unexplained(used, outcome))
 
 
 def _in_rest(path: str) -> str:
@@ -237,6 +251,8 @@ def _measured_outputs(state: Mapping[str, float]) -> list[MeasuredOutput]:
         found.append(MeasuredOutput({"power_average": 1.0}, state["power"], POWER_ERROR))
     if "equipment_power" in state:
         found.append(MeasuredOutput({"power_average": 1.0, "pue": -1.0}, state["equipment_power"], POWER_ERROR))
+    if "chip_power" in state:
+        found.append(MeasuredOutput({"power_busy": 1.0}, state["chip_power"], CHIP_POWER_ERROR))
     if "loss" in state:
         found.append(MeasuredOutput({"loss": 1.0}, state["loss"], LOSS_ERROR / state["loss"]))
     return found
@@ -275,16 +291,31 @@ def _put(tables: dict[str, Any], path: str, value: float, unit: str, distributio
     tables["uncertainty"] = {key: text for key, text in tables["uncertainty"].items() if key != path}
 
 
-def _used(state: Mapping[str, float], outcome: TrainingOutcome) -> dict[str, float]:
-    """Time, energy, money and carbon so far, measured where they were."""
-    used = {name: float(output(outcome, name)) for name in USED_UP}
-    if "time" in state:
-        used["time"] = state["time"]
-    if "power" in state or "equipment_power" in state:
-        power = state.get("power") or state["equipment_power"] * float(outcome.pue)
-        used["energy"] = power * used["time"]
-    used["equipment_energy"] = used["energy"] / float(outcome.pue)
-    return used
+def _used(state: Mapping[str, float], now: Scenario, plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, float]:
+    """Time and energy so far, measured where they were, and the money and carbon that follow from them."""
+    time = state.get("time", float(outcome.time))
+    power = float(outcome.power_average)
+    if "equipment_power" in state:
+        power = state["equipment_power"] * float(outcome.pue)
+    energy = state.get("power", power) * time
+    longer = time / float(outcome.time)
+    carbon = {
+        "carbon_operational": float(outcome.carbon_operational) * energy / float(output(outcome, "energy")),
+        "carbon_embodied": float(outcome.carbon_embodied) * longer,
+    }
+    return {
+        "time": time,
+        "energy": energy,
+        "equipment_energy": energy / float(outcome.pue),
+        "money": float(money_until(now.system, plan, outcome, time, energy)),
+        "carbon": sum(carbon.values()),
+        **carbon,
+    }
+
+
+def _unexplained(used: Mapping[str, float], outcome: TrainingOutcome) -> dict[str, float]:
+    """What was used over what the updated numbers give for it; 1 where nothing was measured."""
+    return {name: value / float(output(outcome, name)) for name, value in used.items() if name in USED_UP}
 
 
 def _goal(scenario: Scenario, state: Mapping[str, float], outcome: TrainingOutcome) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def power_kind(path: str | Path) -> str:
     if path.suffix == ".prom":
         return "dcgm"
     what = "holds no text" if not head else "is no log of power or energy that is known"
-    raise InputError(f'"{path}" {what}. Known kinds: {", ".join(KINDS)}; give one as kind= if it is one.')
+    raise InputError(f'"{path}" {what}. Known kinds: {", ".join(KINDS)}; in Python, give one as kind= if it is one.')
 
 
 def read_power(

@@ -14,7 +14,7 @@ def read_so_far(path: str | Path, known: Sequence[str]) -> dict[str, float | str
 
     **Arguments:**
 
-    - `known`: names that may stand there.
+    - `known`: names that may stand there. In the lines of `energymodel monitor` they stand in `so_far`.
 
     **Raises:** `InputError` for another file, an unknown name, and what is neither number nor text.
     """
@@ -36,12 +36,17 @@ def read_so_far(path: str | Path, known: Sequence[str]) -> dict[str, float | str
 
 
 def _last_line(path: Path) -> dict[str, Any]:
-    """The last whole table of a file of JSON lines; a last line that is being written is left out."""
+    """The last table of a file of JSON lines, or the last state that `energymodel monitor` wrote there.
+
+    A last line that is being written is left out, and so are those of a monitor before its first forecast.
+    """
     for line in reversed(read_text(path).splitlines()):
         try:
             table = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(table, dict):
+        if isinstance(table, dict) and "progress" not in table:
             return table
-    raise InputError(f"{path}: no line is a JSON table. Give the file that the run's monitor wrote.")
+        if isinstance(table, dict) and isinstance(table.get("so_far"), dict):
+            return table["so_far"]
+    raise InputError(f"{path}: no line is a JSON table with what was measured. Give the file that the monitor wrote.")

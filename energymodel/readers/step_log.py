@@ -240,7 +240,8 @@ def _recognized(lines: Iterator[str], name: str, held: list[str]) -> str:
         if len(held) >= MOST_LINES or size > MOST_HELD:
             break
     raise InputError(
-        f'"{name}": no line is one of a training log that is known. Give the kind: {", ".join(KINDS)}.'
+        f'"{name}": no line is one of a training log that is known. Known kinds: {", ".join(KINDS)}; in Python, give '
+        "one as kind= if it is one."
         if held
         else f'"{name}" is empty. Give the log of a training run.'
     )

@@ -15,7 +15,7 @@ from energymodel.uncertainty.first_order import SavingAtRisk
 from energymodel.units import format_quantity
 
 MOST_UPDATES = 8
-UNIT_OF = {"time": "s", "energy": "J", "equipment_energy": "J", "money": "USD", "carbon": "kg"}
+UNIT_OF = {"time": "s", "energy": "J", "equipment_energy": "J", "money": "USD", "carbon": "kg", "loss": "nat/token"}
 TITLES = {"equipment_energy": "energy of nodes and switches"}
 
 
@@ -38,9 +38,9 @@ def _totals(answer: Replan) -> Table:
     """What is used, and the whole run if its plan is kept."""
     table = _table("The whole run, if its plan is kept", "so far", "at the end", "90 %")
     for name, unit in UNIT_OF.items():
-        if name not in answer.rest.used:
+        if name not in answer.rest.used and name not in answer.forecast:
             continue
-        cells = [format_quantity(answer.rest.used[name], unit)]
+        cells = [format_quantity(answer.rest.used[name], unit) if name in answer.rest.used else ""]
         if (found := answer.forecast.get(name)) is not None:
             low, high = (format_quantity(one, unit) for one in (found.lower, found.upper))
             cells += [format_quantity(found.value, unit), f"{low} to {high}"]

@@ -1,0 +1,85 @@
+"""What does a plan foresee of its run?"""
+
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+
+from energymodel.errors import InputError
+from energymodel.presets.components import preset_in_si
+from energymodel.presets.scenario import Scenario
+from energymodel.system.evaluate import evaluate_once, learning_of, parameters_in_loss
+from energymodel.system.outcome import TrainingOutcome
+
+COURSE = 200
+"""Tokens at which the loss of the plan is known beforehand."""
+FIRST_SHARE = 1e-4
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """A scenario, its outcome, and its loss along the way.
+
+    - `course_tokens`, `course_loss`: tokens [token], and the loss of a run that ends there, its learning rate decayed.
+    - `undecayed_worth`: worth of a token at a constant learning rate, in tokens of the plan's schedule [1].
+    """
+
+    scenario: Scenario
+    outcome: TrainingOutcome
+    course_tokens: np.ndarray
+    course_loss: np.ndarray
+    undecayed_worth: float
+
+    @property
+    def chips(self) -> float:
+        """Chips of the plan."""
+        return float(self.scenario.plan.chips)
+
+    @property
+    def tokens(self) -> float:
+        """Tokens of the whole run."""
+        return float(self.outcome.tokens)
+
+    @property
+    def sequence(self) -> float:
+        """Tokens of a sequence."""
+        return float(self.scenario.system.workload.sequence)
+
+    @property
+    def batch(self) -> float:
+        """Tokens of a step."""
+        return float(np.max(np.asarray(self.scenario.plan.batch)))
+
+    @property
+    def step_time(self) -> float:
+        """Of one step [s], pauses and failures left out."""
+        return float(sum(jax.tree.leaves(self.outcome.step_time)))
+
+    def loss(self, tokens: float) -> float:
+        """That the plan foresees of a run that ends after so many tokens [nat/token]."""
+        return float(np.interp(np.log(max(tokens, 1.0)), np.log(self.course_tokens), self.course_loss))
+
+
+def expectation_of(scenario: Scenario) -> Expectation:
+    """Evaluate a scenario, and its loss along the way.
+
+    **Raises:** `InputError` for a plan whose batch or clock changes with progress.
+    """
+    if not scenario.plan.is_steady:
+        raise InputError("The batch or the clock of this plan changes with progress, which cannot be monitored.")
+    with jax.enable_x64(True):
+        outcome = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
+        whole = float(outcome.tokens)
+        tokens = np.geomspace(FIRST_SHARE * whole, whole, COURSE)
+        learning = learning_of(scenario.system, scenario.plan)
+        parameters = float(parameters_in_loss(scenario.system))
+        batch = float(np.max(np.asarray(scenario.plan.batch)))
+        run = jax.vmap(lambda some: learning.run(parameters, some, batch)[0])
+        loss = np.asarray(jax.jit(run)(tokens))
+    return Expectation(scenario, outcome, tokens, loss, _undecayed_worth(scenario))
+
+
+def _undecayed_worth(scenario: Scenario) -> float:
+    """That of the preset `schedules/constant` over that of the plan's schedule; 1 for a constant rate."""
+    constant = float(preset_in_si("schedules", "constant")["token_efficiency"]["value"])
+    return min(constant / float(scenario.system.recipe.learning_rate.token_efficiency), 1.0)

@@ -1,0 +1,161 @@
+"""What is wrong with a run, by comparing it with itself and with its plan?"""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from scipy.stats import poisson
+
+from energymodel.monitor.run_state import RECENT, RunState
+from energymodel.readers.logged_run import TO_SIGMA, relative_scatter
+from energymodel.units import format_quantity
+
+SLOWER = 0.05
+"""Steps are slower than before beyond this share, and beyond the scatter."""
+SLOW_CHIP = 0.03
+"""A chip straggles if its clock is this much below the others' median [1]."""
+OFTEN = 0.2
+"""A device is throttled, or at its cap, in at least this share of the readings."""
+AT_CAP = 0.98
+"""Power beyond this share of the limit is at the limit [1]."""
+CHECKPOINT = 2.0
+"""A checkpoint is slow beyond this multiple of the planned pause."""
+SHORT_PAUSE = 5.0
+"""Pauses below this matter to nobody [s]."""
+UNLIKELY = 0.05
+"""Failures are too many where as many or more had at most this probability."""
+OFF_PLAN = 0.1
+"""A step time or a power differs from the plan beyond this share [1]."""
+SPIKE = 8.0
+"""A rise of the loss in one step is a spike beyond so many deviations of the last ones."""
+FEWEST = 10
+"""Steps or readings without which nothing is said."""
+
+
+class Finding(NamedTuple):
+    """Something that costs time or energy: what it is, in one word and in a sentence with its numbers."""
+
+    kind: str
+    message: str
+
+
+def findings(state: RunState) -> list[Finding]:
+    """All that is wrong now, the costly first."""
+    if not state.has_begun:
+        return []
+    parts = (_loss, _failures, _stragglers, _slower, _throttled, _capped, _checkpoints, _plan)
+    return [one for part in parts for one in part(state)]
+
+
+def _loss(state: RunState) -> Iterator[Finding]:
+    losses = np.array([loss for _, loss in state.recent_losses])
+    if state.not_finite:
+        yield Finding("loss", f"{state.not_finite} steps had no finite loss.")
+    if len(losses) >= FEWEST:
+        rises = np.diff(losses)
+        before, last = rises[:-1], rises[-1]
+        usual = float(np.median(before))
+        spread = TO_SIGMA * float(np.median(np.abs(before - usual)))
+        if spread > 0.0 and last > usual + SPIKE * spread:
+            yield Finding("loss", f"The loss rose by {last:.3g} nat/token in one step.")
+
+
+def _failures(state: RunState) -> Iterator[Finding]:
+    mtbf = float(state.expected.scenario.system.reliability.chip_mtbf)
+    mean = state.expected.chips * state.time / mtbf
+    if state.failures and float(poisson.sf(state.failures - 1, mean)) < UNLIKELY:
+        yield Finding(
+            "failures",
+            f"{state.failures} interruptions where the plan foresees {mean:.2g}: look for a node that fails.",
+        )
+
+
+def _stragglers(state: RunState) -> Iterator[Finding]:
+    clocks = {name: one.clock for name, one in state.meters.items() if math.isfinite(one.clock)}
+    if len(clocks) < 3:
+        return
+    middle = float(np.median(list(clocks.values())))
+    for name, clock in clocks.items():
+        if clock < (1.0 - SLOW_CHIP) * middle and len(state.devices[name].clocks) >= FEWEST:
+            yield Finding(
+                "straggler",
+                f"Device {name} runs at {format_quantity(clock, 'Hz')}, the others at {format_quantity(middle, 'Hz')}: "
+                "all of them wait for it.",
+            )
+
+
+def _slower(state: RunState) -> Iterator[Finding]:
+    times = np.asarray(state.step_times)
+    if len(times) < 3 * RECENT:
+        return
+    recent, before = times[-RECENT:], times[RECENT:-RECENT]
+    now, then = float(np.median(recent)), float(np.median(before))
+    spread = relative_scatter(before) / math.sqrt(RECENT)
+    if now > (1.0 + max(SLOWER, 5.0 * spread)) * then:
+        yield Finding(
+            "straggler",
+            f"Steps take {100.0 * (now / then - 1.0):.0f} % longer than before ({format_quantity(now, 's')} instead of "
+            f"{format_quantity(then, 's')}): look for a slow device or link.",
+        )
+
+
+def _throttled(state: RunState) -> Iterator[Finding]:
+    limit = float(state.expected.scenario.system.accelerator.maximum_temperature)
+    for name, one in state.meters.items():
+        share = float(np.mean(one.throttled)) if len(one.throttled) >= FEWEST else 0.0
+        if share >= OFTEN:
+            yield Finding("throttling", f"Device {name} slows its clock in {100.0 * share:.0f} % of the readings.")
+        elif one.temperature > limit:
+            shown, most = (f"{value - 273.15:.0f} °C" for value in (one.temperature, limit))
+            yield Finding("throttling", f"Device {name} has {shown}, and may have {most}.")
+
+
+def _capped(state: RunState) -> Iterator[Finding]:
+    capped, shown = [], math.nan
+    for name, one in state.meters.items():
+        powers = np.asarray(one.powers)
+        if math.isfinite(one.limit) and len(powers) >= FEWEST and float(np.mean(powers >= AT_CAP * one.limit)) >= OFTEN:
+            capped, shown = [*capped, name], one.limit
+    if capped:
+        yield Finding(
+            "power-cap",
+            f"{len(capped)} of {len(state.meters)} devices are at their power limit of {format_quantity(shown, 'W')}: "
+            "it sets the clock.",
+        )
+
+
+def _checkpoints(state: RunState) -> Iterator[Finding]:
+    if not state.checkpoints:
+        return
+    pause = float(np.median(state.checkpoints))
+    planned = float(state.expected.scenario.system.reliability.checkpoint_time)
+    if pause > CHECKPOINT * planned and pause > SHORT_PAUSE:
+        share = sum(state.checkpoints) / state.time if state.time > 0.0 else 0.0
+        yield Finding(
+            "checkpoint",
+            f"A checkpoint stops the run for {format_quantity(pause, 's')}, not for {format_quantity(planned, 's')}: "
+            f"{100.0 * share:.2g} % of the time so far.",
+        )
+
+
+def _plan(state: RunState) -> Iterator[Finding]:
+    expected = state.expected
+    now, planned = state.usual_step_time, expected.step_time
+    batch = state.tokens_per_step
+    if math.isfinite(batch) and abs(batch / expected.batch - 1.0) > 0.01:
+        yield Finding("batch", f"A step has {batch:,.0f} tokens, and {expected.batch:,.0f} in the plan.")
+        now *= expected.batch / batch
+    if len(state.step_times) >= FEWEST and abs(now / planned - 1.0) > OFF_PLAN:
+        word = "longer" if now > planned else "shorter"
+        yield Finding(
+            "plan",
+            f"Steps take {format_quantity(now, 's')}, {100.0 * abs(now / planned - 1.0):.0f} % {word} than planned.",
+        )
+    power, busy = state.chip_power, float(expected.outcome.power_busy)
+    if math.isfinite(power) and abs(power / busy - 1.0) > OFF_PLAN:
+        word = "more" if power > busy else "less"
+        yield Finding(
+            "plan",
+            f"A chip draws {format_quantity(power, 'W')}, {100.0 * abs(power / busy - 1.0):.0f} % {word} than planned.",
+        )

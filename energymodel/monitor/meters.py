@@ -1,0 +1,83 @@
+"""Who reads the power of the devices of this machine while it trains?"""
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol, runtime_checkable
+
+from energymodel.constants import ZERO_CELSIUS
+from energymodel.errors import InputError
+from energymodel.readers.cells import POWER_OR_HEAT
+from energymodel.readers.log_records import NOT_SAID, PowerReading
+
+
+@runtime_checkable
+class Meter(Protocol):
+    """Something that reads all devices at once."""
+
+    def read(self) -> list[PowerReading]:
+        """One reading of each device, of now; none where nothing is left to read."""
+        ...
+
+
+class RecordedMeter:
+    """A meter that gives readings of a file, those of one time at each call: for tests and for replays."""
+
+    def __init__(self, readings: Iterable[PowerReading]) -> None:
+        self._readings: Iterator[PowerReading] = iter(readings)
+        self._next = next(self._readings, None)
+
+    def read(self) -> list[PowerReading]:
+        """The readings of the next time."""
+        found: list[PowerReading] = []
+        while self._next is not None and (not found or self._next.time == found[0].time):
+            found.append(self._next)
+            self._next = next(self._readings, None)
+        return found
+
+
+class NvmlMeter:
+    """The GPUs of NVIDIA in this machine, by their own energy counters where they have them.
+
+    **Raises:** `InputError` if `nvidia-ml-py` is not installed, or there is no driver and no GPU.
+    """
+
+    def __init__(self) -> None:
+        try:
+            import pynvml  # pyright: ignore[reportMissingImports]
+        except ImportError as error:
+            raise InputError(
+                'Reading GPUs needs nvidia-ml-py. Install it: pip install "energymodel[monitor]".'
+            ) from error
+        self._nvml: Any = pynvml
+        try:
+            pynvml.nvmlInit()
+            count = pynvml.nvmlDeviceGetCount()
+        except pynvml.NVMLError as error:
+            raise InputError(f"No GPU can be read: {error}. Monitor a log of power instead.") from error
+        self._devices = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
+
+    def read(self) -> list[PowerReading]:
+        """One reading of each GPU."""
+        now = time.time()
+        return [self._of(index, device, now) for index, device in enumerate(self._devices)]
+
+    def _of(self, index: int, device: Any, now: float) -> PowerReading:
+        nvml = self._nvml
+        reasons = self._ask(nvml.nvmlDeviceGetCurrentClocksThrottleReasons, device)
+        return PowerReading(
+            time=now,
+            device=str(index),
+            power=1e-3 * self._ask(nvml.nvmlDeviceGetPowerUsage, device),
+            energy=1e-3 * self._ask(nvml.nvmlDeviceGetTotalEnergyConsumption, device),
+            clock=1e6 * self._ask(nvml.nvmlDeviceGetClockInfo, device, nvml.NVML_CLOCK_SM),
+            temperature=ZERO_CELSIUS + self._ask(nvml.nvmlDeviceGetTemperature, device, nvml.NVML_TEMPERATURE_GPU),
+            power_limit=1e-3 * self._ask(nvml.nvmlDeviceGetEnforcedPowerLimit, device),
+            throttled=NOT_SAID if reasons != reasons else float(bool(int(reasons) & POWER_OR_HEAT)),
+        )
+
+    def _ask(self, question: Any, *arguments: Any) -> float:
+        """What a GPU answers; not said where it cannot."""
+        try:
+            return float(question(*arguments))
+        except self._nvml.NVMLError:
+            return NOT_SAID

@@ -1,0 +1,213 @@
+"""How is a run watched from within a training loop, or from its log and its meters?"""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from energymodel.design.replan import Replan
+from energymodel.errors import InputError
+from energymodel.monitor.expectation import Expectation, expectation_of
+from energymodel.monitor.findings import Finding, findings
+from energymodel.monitor.forecast import RunForecast, better_plan, forecast
+from energymodel.monitor.meters import Meter
+from energymodel.monitor.run_state import RunState
+from energymodel.monitor.status import Status
+from energymodel.monitor.status_text import prometheus_text, status_line
+from energymodel.presets.scenario import Scenario, load_scenario
+from energymodel.readers.log_records import LogEvent, LoggedStep, PowerReading
+
+EVERY = 0.05
+"""Share of the run after which its end is forecast anew."""
+FIRST = 0.01
+"""Share of the run at which its end is first forecast."""
+SECONDS = 1.0
+"""Between two readings of a meter [s]."""
+
+
+@dataclass
+class Monitor:
+    """Watches a run: takes its steps, events and power readings, and says where it is and where it goes.
+
+    ```python
+    with em.Monitor("mine.toml", meter=em.NvmlMeter(), output="run.jsonl") as monitor:
+        for batch in data:
+            loss = step(batch)
+            monitor.step(loss=loss)
+    print(monitor.status().forecast)
+    ```
+
+    **Arguments:**
+
+    - `scenario`: the run as planned: a `Scenario`, the name of a preset, or a file.
+    - `meter`: of the devices of this machine, read every `interval` seconds while the context is open.
+    - `output`: a file of JSON lines that gets one for each forecast; `energymodel replan --so-far` reads it.
+    - `metrics`: a text file in Prometheus' format, written anew at each of them.
+    - `every`: share of the run between two forecasts [1].
+    - `on_status`: called with each `Status` that has a new forecast.
+
+    **Raises:** `InputError` for a scenario that cannot be, and for a plan that changes with progress.
+    """
+
+    scenario: Scenario | str | Path
+    meter: Meter | None = None
+    output: str | Path | None = None
+    metrics: str | Path | None = None
+    interval: float | int = SECONDS
+    every: float | int = EVERY
+    on_status: Callable[[Status], None] | None = None
+    state: RunState = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Evaluate the plan."""
+        if not (math.isfinite(self.interval) and self.interval > 0.0):
+            raise InputError(f"interval: {self.interval} is no time between readings. Give seconds above zero.")
+        if not 0.0 < self.every <= 1.0:
+            raise InputError(f"every: {self.every} is no share of a run. Give a number above 0, up to 1.")
+        scenario = self.scenario if isinstance(self.scenario, Scenario) else load_scenario(self.scenario)
+        self.state = RunState(expectation_of(scenario))
+        self._forecast: RunForecast | None = None
+        self._next = FIRST
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._last_time = time.time()
+        self._count = 0
+        self._failed = self._meter_failed = ""
+
+    @property
+    def expected(self) -> Expectation:
+        """What the plan foresees."""
+        return self.state.expected
+
+    def __enter__(self) -> "Monitor":
+        """`begin`."""
+        self.begin()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """`end`; an error of the training goes on its way."""
+        self.end()
+
+    def begin(self, step: int = 0) -> None:
+        """Begin to read the meter; `step` is that from which a run goes on."""
+        self._last_time, self._count = time.time(), step
+        if self.meter is not None and self._thread is None:
+            self._stop.clear()
+            self._thread = threading.Thread(target=self._read_meter, daemon=True, name="energymodel-meter")
+            self._thread.start()
+
+    def end(self) -> None:
+        """Stop reading, and write the last state."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self.state.has_begun:
+            self.update()
+
+    def step(
+        self,
+        loss: float | int | None = None,
+        *,
+        step: int | None = None,
+        tokens: float | int | None = None,
+        learning_rate: float | int | None = None,
+        time_of_step: float | int | None = None,
+    ) -> None:
+        """Say that a step of the optimizer has ended, or several since the last call.
+
+        **Arguments:**
+
+        - `loss`: its training loss [nat/token]; `tokens`: of the step in the whole run [token], by default the plan's.
+        - `step`: its number, by default one more than the last.
+        - `time_of_step`: how long each took [s], by default the time since the last call over the number of steps.
+        """
+        now = time.time()
+        passed, self._last_time = now - self._last_time, now
+        before, self._count = self._count, self._count + 1 if step is None else step
+        said = {"loss": loss, "tokens": tokens, "learning_rate": learning_rate}
+        numbers = {name: float(value) for name, value in said.items() if value is not None}
+        if not math.isfinite(numbers.get("loss", 0.0)):
+            numbers["loss"] = math.inf
+        taken = passed / max(self._count - before, 1) if time_of_step is None else float(time_of_step)
+        self.add(LoggedStep(self._count, time=now, step_time=taken, **numbers))
+
+    def event(self, kind: str, duration: float | int = math.nan) -> None:
+        """Say that an evaluation, a checkpoint or a restart happened, and how long it took [s].
+
+        **Raises:** `InputError` for another kind.
+        """
+        if kind not in ("evaluation", "checkpoint", "restart"):
+            raise InputError(f"event {kind}: not known. Say evaluation, checkpoint or restart.")
+        self.add(LogEvent(kind, time.time(), float(duration)))
+        self._last_time = time.time()
+
+    def add(self, record: LoggedStep | LogEvent | PowerReading) -> bool:
+        """Take a record of a log or a meter, and forecast anew where it is time; whether it was."""
+        with self._lock:
+            self.state.add(record)
+        if not isinstance(record, LoggedStep) or self.state.progress < self._next:
+            return False
+        self._next = self.state.progress + float(self.every)
+        self.update()
+        return True
+
+    def watch(self, records: Iterable[LoggedStep | LogEvent | PowerReading]) -> Status:
+        """Take all records, and say where the run is at their end."""
+        for record in records:
+            self.add(record)
+        return self.update()
+
+    def update(self, plan: Replan | None = None) -> Status:
+        """Forecast the end now, and write the files; `plan` is shown with it."""
+        with self._lock:
+            try:
+                self._forecast = forecast(self.state) or self._forecast
+            except InputError as error:
+                self._failed = str(error)
+        status = self.status(plan)
+        self._write(status)
+        if self.on_status is not None:
+            self.on_status(status)
+        return status
+
+    def status(self, plan: Replan | None = None) -> Status:
+        """Where the run is now, with the last forecast."""
+        found = tuple(findings(self.state))
+        said = (("forecast", self._failed), ("meter", self._meter_failed))
+        found += tuple(Finding(kind, text) for kind, text in said if text)
+        return Status(self.state, found, self._forecast, plan)
+
+    def replan(self, progress: Callable[[str], None] | None = None) -> Replan | None:
+        """The best plan for the rest; it takes a search. Nothing before the first forecast.
+
+        **Raises:** `InputError` as `energymodel.replan`.
+        """
+        return None if self._forecast is None else better_plan(self.state, self._forecast, progress)
+
+    def _write(self, status: Status) -> None:
+        if self.output is not None:
+            with Path(self.output).open("a", encoding="utf-8") as file:
+                file.write(status_line(status) + "\n")
+        if self.metrics is not None:
+            path = Path(self.metrics)
+            part = path.with_name(path.name + ".part")
+            part.write_text(prometheus_text(status), encoding="utf-8")
+            part.replace(path)
+
+    def _read_meter(self) -> None:
+        assert self.meter is not None
+        while not self._stop.is_set():
+            try:
+                readings = self.meter.read()
+            except Exception as error:  # whatever a driver raises must not reach the training
+                self._meter_failed = f"The meter stopped: {error}. Power is forecast by the plan from here on."
+                return
+            with self._lock:
+                for one in readings:
+                    self.state.add(one)
+            self._stop.wait(float(self.interval))

@@ -1,0 +1,278 @@
+"""How far is a run, by the records of its log and its meters as they come?
+
+Memory is bounded: of steps and readings the last ones are kept, of the loss its means over narrow ranges of tokens.
+"""
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from energymodel.design.replan import MeasuredRun
+from energymodel.monitor.expectation import Expectation
+from energymodel.readers.log_records import LogEvent, LoggedStep, PowerReading
+from energymodel.readers.logged_run import usual_range
+
+KEPT_STEPS = 2_000
+KEPT_READINGS = 3_600
+RECENT = 50
+"""Steps whose median is the step time of now."""
+LAST_SHARE = 0.02
+"""Of the tokens so far, over which the loss of now is averaged."""
+BINS_OF_E = 40.0
+"""Ranges of tokens, in each factor of e, over which the loss is averaged."""
+BUSY_SHARE = 0.7
+"""A device trains where it draws at least this share of its high power."""
+LONGEST_GAP = 60.0
+"""Between two readings of a device, beyond which nothing is known of its energy [s]."""
+NODE = ("node", "psys")
+FEW_LOSSES = 3
+"""Steps whose loss is said, before a step without one is taken for one whose loss is no number."""
+RISE = 1e-4
+"""A learning rate that is higher than the step's before by more than this share still warms up [1]."""
+
+
+@dataclass
+class DeviceState:
+    """One device: its energy so far, and its last readings."""
+
+    energy: float = 0.0
+    seconds: float = 0.0
+    last: PowerReading | None = None
+    powers: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_READINGS))
+    clocks: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_READINGS))
+    throttled: deque[float] = field(default_factory=lambda: deque(maxlen=KEPT_READINGS))
+    limit: float = math.nan
+    temperature: float = math.nan
+
+    def add(self, reading: PowerReading) -> None:
+        """Add a reading; its energy by the counter if there is one, else by the trapezoid of power."""
+        last, self.last = self.last, reading
+        if math.isfinite(reading.power):
+            self.powers.append(reading.power)
+        if math.isfinite(reading.clock):
+            self.clocks.append(reading.clock)
+        if math.isfinite(reading.throttled):
+            self.throttled.append(reading.throttled)
+        self.limit = reading.power_limit if math.isfinite(reading.power_limit) else self.limit
+        self.temperature = reading.temperature if math.isfinite(reading.temperature) else self.temperature
+        if last is None or reading.fresh:
+            return
+        passed = reading.time - last.time
+        if not 0.0 < passed <= LONGEST_GAP:
+            return
+        rise = reading.energy - last.energy
+        energy = rise if rise >= 0.0 else 0.5 * (reading.power + last.power) * passed
+        if math.isfinite(energy):
+            self.energy, self.seconds = self.energy + energy, self.seconds + passed
+
+    @property
+    def busy_power(self) -> float:
+        """Mean power while it trains [W]: of the readings that are not far below the high ones."""
+        values = np.asarray(self.powers)
+        if not len(values):
+            return self.energy / self.seconds if self.seconds > 0.0 else math.nan
+        return float(np.mean(values[values >= BUSY_SHARE * np.percentile(values, 95.0)]))
+
+    @property
+    def clock(self) -> float:
+        """Median of the last readings [Hz]."""
+        recent = list(self.clocks)[-RECENT:]
+        return float(np.median(recent)) if recent else math.nan
+
+
+class RunState:
+    """What is known of a run so far."""
+
+    def __init__(self, expected: Expectation) -> None:
+        self.expected = expected
+        self.first: LoggedStep | None = None
+        self.last: LoggedStep | None = None
+        self.start = math.nan
+        self.elapsed = 0.0
+        self.steps = 0
+        self.tokens = 0.0
+        self.failures = 0
+        self.checkpoints: deque[float] = deque(maxlen=KEPT_STEPS)
+        self.evaluations = 0
+        self.not_finite = 0
+        self._with_loss = self._without_loss = 0
+        self._has_gaps = False  # between steps whose loss is said
+        self.step_times: deque[float] = deque(maxlen=KEPT_STEPS)
+        self.losses: dict[int, tuple[float, float, int]] = {}
+        self.recent_losses: deque[tuple[float, float]] = deque(maxlen=RECENT)  # tokens and loss
+        self.devices: dict[str, DeviceState] = {}
+        self.trained_steps = 0
+        self.trained_time = 0.0
+        self.tokens_per_step = math.nan
+        self.warm_tokens = 0.0  # before which the learning rate still rose
+        self._pending: set[str] = set()
+
+    def add(self, record: LoggedStep | LogEvent | PowerReading) -> None:
+        """Take a record into account."""
+        if isinstance(record, PowerReading):
+            self.devices.setdefault(record.device, DeviceState()).add(record)
+        elif isinstance(record, LogEvent):
+            self._add_event(record)
+        else:
+            self._add_step(record)
+
+    def _add_event(self, event: LogEvent) -> None:
+        self._pending.add(event.kind)
+        if event.kind == "restart":
+            self.failures += self.has_begun
+        elif event.kind == "evaluation":
+            self.evaluations += 1
+        elif event.kind == "checkpoint" and math.isfinite(event.duration):
+            self.checkpoints.append(event.duration)
+            self._pending.discard("checkpoint")
+
+    def _add_step(self, step: LoggedStep) -> None:
+        last, self.last = self.last, step
+        count = max(step.step - last.step, 1) if last is not None else 1
+        own = step.step_time
+        if not own > 0.0:
+            own = (step.time - last.time) / count if last is not None else math.nan
+        if self.first is None:
+            self.first = step
+            self.start = step.time - (own * count if own > 0.0 else 0.0)
+        passed = own * count if own > 0.0 else 0.0
+        self.elapsed = step.time - self.start if math.isfinite(step.time - self.start) else self.elapsed + passed
+        self.steps += 1
+        self._add_tokens(step)
+        self._add_time(own, count)
+        if last is not None and step.learning_rate > (1.0 + RISE) * last.learning_rate:
+            self.warm_tokens = self.tokens
+        self._add_loss(step.loss)
+        self._pending = set()
+
+    def _add_loss(self, loss: float) -> None:
+        """A loss, or none: which is no number where every step before had one, else not said."""
+        if not math.isfinite(loss):
+            self.not_finite += math.isinf(loss) or (self._with_loss >= FEW_LOSSES and not self._has_gaps)
+            self._without_loss += 1
+            return
+        self._has_gaps = self._has_gaps or self._without_loss > 0
+        self._with_loss += 1
+        self.recent_losses.append((self.tokens, loss))
+        place = int(BINS_OF_E * math.log(max(self.tokens, 1.0)))
+        tokens, total, number = self.losses.get(place, (0.0, 0.0, 0))
+        self.losses[place] = (tokens + self.tokens, total + loss, number + 1)
+
+    def _add_tokens(self, step: LoggedStep) -> None:
+        """Tokens so far: as stated, else steps times the batch."""
+        expected = self.expected
+        if math.isfinite(step.tokens):
+            self.tokens_per_step = step.tokens
+        elif math.isfinite(step.sequences):
+            self.tokens_per_step = step.sequences * expected.sequence
+        elif not math.isfinite(self.tokens_per_step):
+            self.tokens_per_step = expected.batch
+        stated = step.tokens_so_far
+        self.tokens = stated if math.isfinite(stated) else step.step * self.tokens_per_step
+
+    def _add_time(self, own: float, count: int) -> None:
+        """The time of steps, or that of the pause beside them."""
+        if not own > 0.0:
+            return
+        if self._pending & {"checkpoint", "restart", "evaluation"} and self.step_times:
+            usual = float(np.median(self.step_times))
+            if "checkpoint" in self._pending and own > usual:
+                self.checkpoints.append((own - usual) * count)
+            if own > 1.1 * usual:
+                return
+        self.step_times.append(own)
+        self.trained_steps, self.trained_time = self.trained_steps + count, self.trained_time + own * count
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a step has been seen."""
+        return self.last is not None
+
+    @property
+    def progress(self) -> float:
+        """Share of the tokens of the plan [1]."""
+        return self.tokens / self.expected.tokens
+
+    @property
+    def step_time(self) -> float:
+        """Median of the last steps [s]."""
+        recent = list(self.step_times)[-RECENT:]
+        return float(np.median(recent)) if recent else math.nan
+
+    @property
+    def usual_step_time(self) -> float:
+        """Median of the steps that are kept, warm-up left out [s]."""
+        times = np.asarray(self.step_times)
+        if not len(times):
+            return math.nan
+        low, high = usual_range(times)
+        return float(np.median(times[(times >= low) & (times <= high)]))
+
+    @property
+    def mean_step_time(self) -> float:
+        """Of all steps so far without pauses [s]."""
+        return self.trained_time / self.trained_steps if self.trained_steps else math.nan
+
+    @property
+    def loss(self) -> float:
+        """Mean of the last steps that tell it [nat/token]."""
+        near = [loss for tokens, loss in self.recent_losses if tokens >= (1.0 - LAST_SHARE) * self.tokens]
+        last = [loss for _, loss in self.recent_losses][-1:]
+        return float(np.mean(near or last)) if last else math.nan
+
+    @property
+    def time(self) -> float:
+        """Since the start of the run [s]; of a log that begins later, as if it had run alike before."""
+        if self.first is None or self.last is None:
+            return 0.0
+        seen = self.last.step - self.first.step + 1
+        return self.elapsed * self.last.step / seen if self.first.step > 1 else self.elapsed
+
+    @property
+    def meters(self) -> dict[str, DeviceState]:
+        """Devices whose power is known."""
+        return {name: one for name, one in self.devices.items() if one.powers or one.seconds > 0.0}
+
+    @property
+    def chip_power(self) -> float:
+        """Mean power of a chip while it trains [W], if chips have meters."""
+        found = [one.busy_power for name, one in self.meters.items() if not _is_node(name)]
+        return float(np.mean(found)) if found else math.nan
+
+    @property
+    def node_power(self) -> float:
+        """Mean power of a node [W], if nodes have meters."""
+        found = [one.energy / one.seconds for name, one in self.meters.items() if _is_node(name) and one.seconds > 0.0]
+        return float(np.mean(found)) if found else math.nan
+
+    def measured(self, loss: float | None = None) -> MeasuredRun:
+        """The state as `replan` takes it.
+
+        **Arguments:**
+
+        - `loss`: of now, with the learning rate decayed.
+        """
+        nodes = self.expected.chips / float(self.expected.scenario.system.node.chips)
+        chip, node = self.chip_power, self.node_power * nodes
+        return MeasuredRun(
+            tokens=self.tokens,
+            time=self.time if self.time > 0.0 else None,
+            loss=loss,
+            equipment_power=node if math.isfinite(node) else None,
+            chip_power=chip if math.isfinite(chip) and not math.isfinite(node) else None,
+            failures=float(self.failures) if self.time > 0.0 else None,
+        )
+
+    def course(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Tokens, mean loss and number of steps of each range of tokens, in order."""
+        rows = [self.losses[place] for place in sorted(self.losses)]
+        if not rows:
+            return np.zeros(0), np.zeros(0), np.zeros(0)
+        tokens, loss, number = (np.array(column, float) for column in zip(*rows, strict=True))
+        return tokens / number, loss / number, number
+
+
+def _is_node(name: str) -> bool:
+    return name.rpartition(":")[2] in NODE

@@ -1,0 +1,92 @@
+"""Records of a run of `test-1b-h100` as its plan foresees it, for tests that change one thing about it."""
+
+import dataclasses
+import functools
+
+import numpy as np
+
+from energymodel.monitor.expectation import Expectation, expectation_of
+from energymodel.presets.scenario import Scenario, load_scenario
+from energymodel.readers.log_records import LogEvent, LoggedStep, PowerReading
+
+START = 1_770_000_000.0
+STEPS = 2_000
+EVERY = 10
+SECONDS_OF_METER = 20.0
+Record = LoggedStep | LogEvent | PowerReading
+
+
+@functools.cache
+def plan() -> Scenario:
+    scenario = load_scenario("test-1b-h100")
+    batch = float(np.max(np.asarray(scenario.plan.batch)))
+    return load_scenario("test-1b-h100", {"plan.goal": {"tokens": f"{STEPS * batch!r} token"}})
+
+
+@functools.cache
+def expected() -> Expectation:
+    return expectation_of(plan())
+
+
+def steps_until(share: float, *, slower: float = 1.0, loss: float = 0.0, every: int = EVERY) -> list[LoggedStep]:
+    """Steps at the planned pace, with the loss of the law."""
+    one = expected()
+    found = []
+    for step in range(every, round(share * STEPS) + 1, every):
+        time = START + step * one.step_time * slower
+        law = one.loss(step * one.batch) + loss
+        found.append(LoggedStep(step, time=time, step_time=one.step_time * slower, loss=law))
+    return found
+
+
+def readings_until(share: float, *, busier: float = 1.0, devices: int = 8, **more: float) -> list[PowerReading]:
+    """Readings of all devices at the planned power."""
+    one = expected()
+    power = float(one.outcome.power_busy) * busier
+    seconds = share * STEPS * one.step_time
+    numbers = {"clock": 1.755e9, "temperature": 330.0, "power_limit": 2.0 * power, "throttled": 0.0, **more}
+    return [
+        PowerReading(START + tick, str(device), power=power, **numbers)
+        for tick in np.arange(0.0, seconds, SECONDS_OF_METER)
+        for device in range(devices)
+    ]
+
+
+def changed(readings: list[PowerReading], device: str, **numbers: float) -> list[PowerReading]:
+    """The same with other numbers of one device."""
+    return [dataclasses.replace(one, **numbers) if one.device == device else one for one in readings]
+
+
+def in_order(*parts: list[Record]) -> list[Record]:
+    """Records of all parts by their times."""
+    return sorted((one for part in parts for one in part), key=lambda one: one.time)
+
+
+def write_log(path, steps: list[LoggedStep]) -> None:
+    """The same steps as torchtitan prints them."""
+    from datetime import UTC, datetime
+
+    one = expected()
+    lines = []
+    for step in steps:
+        when = datetime.fromtimestamp(step.time, UTC).strftime("%Y-%m-%d %H:%M:%S,%f")[:-3]
+        rate = one.batch / one.chips / step.step_time
+        lines.append(
+            f"[titan] {when} - root - INFO - step: {step.step:2}  loss: {step.loss:8.4f}  grad_norm: 1.0  "
+            f"memory: 45.1GiB(57%)  tps: {rate:,.0f}  tflops: 400.0  mfu: 40%\n"
+        )
+    path.write_text("".join(lines))
+
+
+def write_meter(path, readings: list[PowerReading]) -> None:
+    """The same readings as nvidia-smi prints them."""
+    from datetime import UTC, datetime
+
+    lines = ["timestamp, index, power.draw [W], clocks.current.sm [MHz], temperature.gpu, enforced.power.limit [W]\n"]
+    for one in readings:
+        when = datetime.fromtimestamp(one.time, UTC).strftime("%Y/%m/%d %H:%M:%S.%f")[:-3]
+        lines.append(
+            f"{when}, {one.device}, {one.power:.2f} W, {one.clock / 1e6:.0f} MHz, {one.temperature - 273.15:.0f}, "
+            f"{one.power_limit:.2f} W\n"
+        )
+    path.write_text("".join(lines))

@@ -1,0 +1,206 @@
+"""Does a monitor say where a run is, where it ends, and what is wrong with it?"""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+
+import energymodel as em
+from energymodel.monitor.findings import findings
+from energymodel.monitor.loss_forecast import fit_course
+from energymodel.monitor.run_state import RunState
+from energymodel.readers.log_records import LogEvent, LoggedStep
+from energymodel.readers.so_far import read_so_far
+from monitor.recorded_run import START, STEPS, changed, expected, in_order, plan, readings_until, steps_until
+
+
+def watched(*parts, **options):
+    monitor = em.Monitor(plan(), **options)
+    return monitor.watch(in_order(*parts))
+
+
+def found(*parts):
+    """What is wrong with a run, without a forecast of its end."""
+    state = RunState(expected())
+    for record in in_order(*parts):
+        state.add(record)
+    return findings(state)
+
+
+def kinds(status):
+    return [one.kind for one in (status if isinstance(status, list) else status.findings)]
+
+
+def test_a_run_that_goes_as_planned_ends_as_planned(tmp_path):
+    output, metrics = tmp_path / "run.jsonl", tmp_path / "metrics.prom"
+    status = watched(steps_until(0.3), readings_until(0.3), output=output, metrics=metrics)
+    outcome = expected().outcome
+    assert status.state.progress == pytest.approx(0.3)
+    assert status.state.time == pytest.approx(0.3 * STEPS * expected().step_time)
+    assert not status.findings
+    totals = status.forecast.totals
+    # pauses and failures of the plan have not come yet
+    assert totals["time"].value == pytest.approx(float(outcome.time), rel=0.02)
+    assert totals["energy"].value == pytest.approx(float(outcome.energy.total), rel=0.03)
+    assert totals["money"].value == pytest.approx(float(outcome.money), rel=0.03)
+    for name, whole in totals.items():
+        assert whole.lower < whole.value < whole.upper, name
+        assert whole.value > status.forecast.used.get(name, 0.0)
+    lines = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [line["progress"] for line in lines] == sorted(line["progress"] for line in lines)
+    assert len(lines) >= 5
+    assert em.MeasuredRun(**read_so_far(output, em.MeasuredRun._fields)) == status.forecast.measured
+    rows = dict(line.rsplit(" ", 1) for line in metrics.read_text().splitlines() if not line.startswith("#"))
+    assert float(rows["energymodel_progress_ratio"]) == pytest.approx(0.3)
+    assert float(rows["energymodel_forecast_time_upper_seconds"]) == totals["time"].upper
+
+
+def test_a_slower_and_hungrier_run_is_forecast_so():
+    status = watched(steps_until(0.3, slower=1.2), readings_until(0.36, busier=1.15))
+    outcome, totals = expected().outcome, status.forecast.totals
+    assert totals["time"].value == pytest.approx(1.2 * float(outcome.time), rel=0.02)
+    assert totals["energy"].value > 1.2 * float(outcome.energy.total)
+    assert kinds(status) == ["plan", "plan"]
+    assert "20 % longer" in status.findings[0].message
+    assert "15 % more" in status.findings[1].message
+
+
+def test_the_pace_of_now_tells_the_rest():
+    before = steps_until(0.3, every=2)
+    one = expected()
+    slow = 1.4 * one.step_time
+    late = [LoggedStep(before[-1].step + step, before[-1].time + step * slow, slow, loss=3.0) for step in range(1, 101)]
+    status = watched(before, late)
+    so_far, whole = status.state.time, status.forecast.totals["time"]
+    done = status.state.progress
+    assert whole.value == pytest.approx(so_far + (1.0 - done) * STEPS * slow, rel=0.03)
+    assert whole.lower < so_far / done < whole.value  # the mean pace may come back
+    assert "straggler" in kinds(status)
+    assert "40 % longer than before" in status.findings[0].message
+
+
+@pytest.mark.parametrize(
+    ("numbers", "kind", "message"),
+    [
+        ({"clock": 1.5e9}, "straggler", "Device 3 runs at 1.5 GHz, the others at 1.755 GHz"),
+        ({"throttled": 1.0}, "throttling", "Device 3 slows its clock in 100 % of the readings"),
+        ({"temperature": 400.0}, "throttling", "Device 3 has 127 °C"),
+        ({"power_limit": 100.0}, "power-cap", "1 of 8 devices are at their power limit of 100 W"),
+    ],
+)
+def test_a_device_that_differs_is_found(numbers, kind, message):
+    wrong = found(steps_until(0.2), changed(readings_until(0.2), "3", **numbers))
+    assert kinds(wrong) == [kind]
+    assert message in wrong[0].message
+
+
+def test_slow_checkpoints_and_frequent_failures_are_found():
+    pauses = [LogEvent("checkpoint", START + 100.0 * count, duration=200.0) for count in range(1, 4)]
+    crashes = [LogEvent("restart", START + 150.0 * count) for count in range(1, 4)]
+    wrong = found(steps_until(0.4), pauses, crashes)
+    assert kinds(wrong) == ["failures", "checkpoint"]
+    assert "3 interruptions" in wrong[0].message
+    assert "3.333 min, not for 30 s" in wrong[1].message
+
+
+def test_a_pause_beside_a_step_is_no_step_time():
+    one = expected()
+    steps = steps_until(0.2)
+    last = steps[-1]
+    state = RunState(one)
+    for record in (
+        *steps,
+        LogEvent("checkpoint", last.time),
+        LoggedStep(last.step + 1, last.time + one.step_time + 90.0, one.step_time + 90.0),
+    ):
+        state.add(record)
+    assert state.usual_step_time == pytest.approx(one.step_time)
+    assert list(state.checkpoints) == [pytest.approx(90.0)]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_losses_that_are_no_numbers_are_told(bad):
+    steps = steps_until(0.2)
+    steps[-2] = LoggedStep(steps[-2].step, steps[-2].time, steps[-2].step_time, loss=bad)
+    (finding,) = found(steps)
+    assert finding.message == "1 steps had no finite loss."
+
+
+def test_losses_that_are_not_said_are_no_findings():
+    said = [
+        dataclasses.replace(one, loss=one.loss if place % 3 else math.nan) for place, one in enumerate(steps_until(0.2))
+    ]
+    assert not found(said)
+
+
+def test_a_spike_and_another_batch_are_told():
+    steps = [
+        dataclasses.replace(one, loss=one.loss + 0.01 * (place % 3), tokens=2.0 * expected().batch)
+        for place, one in enumerate(steps_until(0.2))
+    ]
+    steps[-1] = dataclasses.replace(steps[-1], loss=steps[-1].loss + 4.0)
+    assert {"loss", "batch"} <= set(kinds(found(steps)))
+
+
+@pytest.mark.slow
+def test_a_better_plan_for_the_rest_is_searched():
+    monitor = em.Monitor(plan())
+    assert monitor.replan() is None
+    monitor.watch(in_order(steps_until(0.3, slower=1.1), readings_until(0.33)))
+    found = monitor.replan()
+    assert found.optimum.success
+    assert found.saving >= 0.0
+
+
+def test_nothing_is_forecast_before_the_start_and_the_end_is_what_was_measured():
+    monitor = em.Monitor(plan())
+    assert monitor.update().forecast is None
+    status = monitor.watch(steps_until(1.0))
+    assert status.state.progress == pytest.approx(1.0)
+    totals = status.forecast.totals
+    assert totals["time"].value == pytest.approx(status.state.time, rel=1e-4)
+    assert totals["energy"].value == pytest.approx(status.forecast.used["energy"], rel=1e-4)
+    assert totals["loss"].value == pytest.approx(status.state.loss)
+
+
+def test_the_loss_follows_the_runs_own_course():
+    tokens = np.geomspace(1e9, 30e9, 100)
+    loss = 2.0 + 0.4 * (tokens / 30e9) ** -0.8
+    assert fit_course(tokens, loss - 2.2, np.full(100, 10.0)).at(1e15).value >= 0.0  # no less than no entropy
+    assert fit_course(tokens, loss - 10.0, np.full(100, 10.0)) is None
+    course = fit_course(tokens, loss, np.full(100, 10.0))
+    far = course.at(100e9)
+    assert far.value == pytest.approx(2.0 + 0.4 * (100 / 30) ** -0.8, abs=0.02)
+    assert far.lower < 2.0 + 0.4 * (100 / 30) ** -0.8 < far.upper
+    near = course.at(31e9)
+    assert near.upper - near.lower < far.upper - far.lower
+    assert fit_course(tokens[:3], loss[:3], np.ones(3)) is None
+    assert fit_course(tokens, loss, np.ones(100), begin=29.9e9) is None
+
+
+def test_a_rising_learning_rate_is_left_out():
+    state = RunState(expected())
+    for step in range(1, 50):
+        state.add(LoggedStep(step, step_time=1.0, loss=5.0, learning_rate=1e-3 * min(step / 20, 1.0)))
+    assert state.warm_tokens == 20 * expected().batch
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"interval": 0.0}, "interval: 0.0"),
+        ({"interval": math.nan}, "interval: nan"),
+        ({"every": 0.0}, "every: 0.0"),
+        ({"every": 2}, "every: 2"),
+    ],
+)
+def test_what_cannot_be_is_refused(options, message):
+    with pytest.raises(em.InputError, match=message):
+        em.Monitor(plan(), **options)
+
+
+def test_an_unknown_event_is_refused():
+    with pytest.raises(em.InputError, match="event lunch"):
+        em.Monitor(plan()).event("lunch")

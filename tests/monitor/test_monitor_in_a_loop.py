@@ -1,0 +1,149 @@
+"""Do loops, Hugging Face's Trainer and NVML tell a monitor what they see?"""
+
+import json
+import sys
+import time
+import types
+
+import pytest
+
+import energymodel as em
+from monitor.recorded_run import expected, plan, readings_until
+
+
+def wait_until(holds, seconds=30.0):
+    end = time.time() + seconds
+    while not holds():
+        assert time.time() < end, "waited in vain"
+        time.sleep(0.01)
+
+
+def test_a_loop_is_watched_with_its_meter(tmp_path):
+    output = tmp_path / "run.jsonl"
+    meter = em.RecordedMeter(readings_until(0.01))
+    with em.Monitor(plan(), meter=meter, output=output, interval=0.01) as monitor:
+        tell = em.loop_callback(monitor)
+        tell(loss=9.0)
+        tell(5.0, tokens=2.0 * expected().batch)
+        wait_until(lambda: monitor.state.meters)
+        monitor.event("checkpoint", 4)
+        monitor.step(loss=4, time_of_step=3)
+    state = monitor.state
+    assert (state.last.step, state.last.step_time, state.last.loss) == (3, 3.0, 4.0)
+    assert state.tokens_per_step == 2.0 * expected().batch
+    assert state.chip_power == pytest.approx(float(expected().outcome.power_busy))
+    assert list(state.checkpoints) == [4.0]
+    assert json.loads(output.read_text().splitlines()[-1])["step"] == 3
+
+
+def test_an_error_of_the_training_goes_on_its_way():
+    with pytest.raises(ZeroDivisionError), em.Monitor(plan()):
+        1 / 0  # noqa: B018
+
+
+class BrokenMeter:
+    def read(self):
+        raise OSError("the bus fell off")
+
+
+def test_a_meter_that_breaks_does_not_stop_the_training():
+    with em.Monitor(plan(), meter=BrokenMeter(), interval=0.01) as monitor:
+        monitor.step(loss=9.0)
+        wait_until(lambda: monitor.status().findings)
+    (finding,) = monitor.status().findings
+    assert finding.kind == "meter"
+    assert "the bus fell off" in finding.message
+
+
+@pytest.fixture
+def transformers(monkeypatch):
+    """The one class of transformers that is built upon."""
+    module = types.ModuleType("transformers")
+    module.TrainerCallback = type("TrainerCallback", (), {})
+    monkeypatch.setitem(sys.modules, "transformers", module)
+
+
+def test_the_trainer_tells_its_steps(transformers):
+    monitor = em.Monitor(plan())
+    callback = em.trainer_callback(monitor)
+    args, control = object(), object()
+    state = types.SimpleNamespace(global_step=0, log_history=[], is_world_process_zero=True)
+    callback.on_train_begin(args, state, control)
+    for step in range(1, 5):
+        state.global_step = step
+        if step % 2 == 0:
+            logs = {"loss": 9.0 - step, "learning_rate": 1e-3}
+            state.log_history.append({**logs, "step": step})
+            callback.on_log(args, state, control, logs=logs)
+    callback.on_evaluate(args, state, control)
+    callback.on_save(args, state, control)
+    callback.on_train_end(args, state, control)
+    assert monitor.state.last.step == 4
+    assert [loss for _, loss in monitor.state.recent_losses] == [7.0, 5.0]
+    assert monitor.state.evaluations == 1
+
+
+def test_other_ranks_are_silent(transformers):
+    monitor = em.Monitor(plan())
+    callback = em.trainer_callback(monitor)
+    state = types.SimpleNamespace(global_step=1, log_history=[], is_world_process_zero=False)
+    callback.on_log(object(), state, object(), logs={"loss": 9.0})
+    assert not monitor.state.has_begun
+
+
+def test_the_trainer_must_be_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(em.InputError, match="pip install transformers"):
+        em.trainer_callback(em.Monitor(plan()))
+
+
+class NvmlError(Exception):
+    pass
+
+
+@pytest.fixture
+def nvml(monkeypatch):
+    """Two GPUs, the second of which has no energy counter."""
+    module = types.ModuleType("pynvml")
+    module.NVMLError = NvmlError
+    module.NVML_CLOCK_SM = module.NVML_TEMPERATURE_GPU = 1
+    module.nvmlInit = lambda: None
+    module.nvmlDeviceGetCount = lambda: 2
+    module.nvmlDeviceGetHandleByIndex = lambda index: index
+    module.nvmlDeviceGetPowerUsage = lambda device: 500_000 + device
+    module.nvmlDeviceGetClockInfo = lambda device, kind: 1755
+    module.nvmlDeviceGetTemperature = lambda device, kind: 65
+    module.nvmlDeviceGetEnforcedPowerLimit = lambda device: 700_000
+    module.nvmlDeviceGetCurrentClocksThrottleReasons = lambda device: 4 if device else 0  # 4: software power cap
+
+    def energy(device):
+        if device:
+            raise NvmlError("Not Supported")
+        return 1_000_000
+
+    module.nvmlDeviceGetTotalEnergyConsumption = energy
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+    return module
+
+
+def test_nvml_is_read_in_si(nvml):
+    first, second = em.NvmlMeter().read()
+    assert (first.device, first.power, first.energy, first.clock) == ("0", 500.0, 1000.0, 1.755e9)
+    assert (first.temperature, first.power_limit, first.throttled) == (338.15, 700.0, 0.0)
+    assert second.energy != second.energy  # not said
+    assert second.throttled == 1.0
+
+
+def test_a_machine_without_gpus_says_so(nvml):
+    def refuse():
+        raise NvmlError("Driver Not Loaded")
+
+    nvml.nvmlInit = refuse
+    with pytest.raises(em.InputError, match="Driver Not Loaded"):
+        em.NvmlMeter()
+
+
+def test_nvml_must_be_installed(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    with pytest.raises(em.InputError, match=r"energymodel\[monitor\]"):
+        em.NvmlMeter()

@@ -1,0 +1,89 @@
+"""Do records come in the order of their times, at the pace that is asked for, and from files that grow?"""
+
+import math
+import threading
+
+import pytest
+
+from energymodel.errors import InputError
+from energymodel.monitor.sources import UNKNOWN, followed, recorded, replayed
+from energymodel.readers.log_records import LoggedStep, PowerReading
+from monitor.recorded_run import readings_until, steps_until, write_log, write_meter
+
+
+def test_records_of_all_files_are_in_order(tmp_path):
+    log, meter = tmp_path / "train.log", tmp_path / "gpu.csv"
+    write_log(log, steps_until(0.05))
+    write_meter(meter, readings_until(0.05))
+    found = list(recorded([log], [meter]))
+    times = [one.time for one in found]
+    assert times == sorted(times)
+    assert sum(isinstance(one, LoggedStep) for one in found) == len(steps_until(0.05))
+    assert sum(isinstance(one, PowerReading) for one in found) == len(readings_until(0.05))
+
+
+def test_a_replay_keeps_the_pace():
+    waits = []
+    steps = [LoggedStep(1, time=0.0), LoggedStep(2, time=10.0), LoggedStep(3, time=10.0), LoggedStep(4, time=40.0)]
+    assert list(replayed(steps, 1000.0, waits.append)) == steps
+    assert waits == [0.01, 0.03]
+
+
+def test_a_replay_without_times_takes_those_of_the_steps():
+    waits = []
+    steps = [LoggedStep(step, step_time=2.0) for step in range(1, 4)]
+    assert list(replayed(steps, 10.0, waits.append)) == steps
+    assert waits == [0.2, 0.2]
+
+
+@pytest.mark.parametrize("speed", [0.0, -1.0, math.nan, math.inf])
+def test_a_speed_that_is_none_is_refused(speed):
+    with pytest.raises(InputError, match="replay"):
+        list(replayed([], speed))
+
+
+def test_a_file_is_followed_as_it_is_written(tmp_path):
+    log = tmp_path / "train.log"
+    stop = threading.Event()
+    records = followed([log], [], stop, poll=0.01)
+    whole = tmp_path / "whole.log"
+    write_log(whole, steps_until(0.05))
+    lines = whole.read_text().splitlines(keepends=True)
+    found = []
+
+    def write():  # line by line, one of them in two pieces
+        with log.open("w") as file:
+            for line in lines:
+                for piece in (line[:40], line[40:]):
+                    file.write(piece)
+                    file.flush()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    for record in records:
+        found.append(record.step)
+        if len(found) == len(lines):
+            stop.set()
+    writer.join()
+    assert found == [one.step for one in steps_until(0.05)]
+
+
+def test_a_file_that_is_replaced_is_read_from_its_start(tmp_path):
+    log = tmp_path / "train.log"
+    write_log(log, steps_until(0.05))
+    stop = threading.Event()
+    found = []
+    for record in followed([log], [], stop, poll=0.01):
+        found.append(record.step)
+        if len(found) == len(steps_until(0.05)):
+            write_log(log, [steps_until(0.1)[-1]])
+        if len(found) > len(steps_until(0.05)):
+            stop.set()
+    assert found[-1] == steps_until(0.1)[-1].step
+
+
+def test_a_long_file_of_no_known_kind_ends_the_watch(tmp_path):
+    log = tmp_path / "train.log"
+    log.write_text("nonsense\n" * (UNKNOWN // 8))
+    with pytest.raises(InputError, match="train"):
+        list(followed([log], [], threading.Event(), poll=0.01))
