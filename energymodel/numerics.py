@@ -40,12 +40,14 @@ def as_real(value: Any) -> Any:
     return value
 
 
-def real(unit: str, default: float | None = None, doc: str = "", *, difference: bool = False) -> Any:
+def real(
+    unit: str, default: float | None = None, doc: str = "", *, difference: bool = False, signed: bool = False
+) -> Any:
     """Declare a scalar field of a component: converted by `as_real`, with its unit (and meaning) in the metadata.
 
-    `difference` marks a temperature that is a difference, so that 5 °C is 5 K.
+    `difference` marks a temperature that is a difference, so that 5 °C is 5 K; `signed` a number that may be negative.
     """
-    metadata = {"unit": unit, "doc": doc, "difference": difference}
+    metadata = {"unit": unit, "doc": doc, "difference": difference, "signed": signed}
     if default is None:
         return eqx.field(converter=as_real, metadata=metadata)
     return eqx.field(converter=as_real, metadata=metadata, default=default)

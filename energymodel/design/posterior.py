@@ -17,6 +17,7 @@ from scipy.special import ndtr, ndtri
 
 from energymodel.design.training_run import TrainingRun, output_gradient
 from energymodel.presets.distributions import NumberDistribution, distributions
+from energymodel.presets.ranges import ends_of
 from energymodel.presets.scenario import Scenario
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
@@ -58,13 +59,14 @@ class Update(NamedTuple):
 class Posterior:
     """Uncertain numbers of a scenario after measurements.
 
-    - `priors`, `before`: distribution and prior value by path; `z`, `covariance`: estimate in coordinates of unit
-      normal prior, in the order of the paths.
+    - `priors`, `before`: distribution and prior value by path; `ends`: the lowest and the highest value it may have.
+    - `z`, `covariance`: estimate in coordinates of unit normal prior, in the order of the paths.
     - `values`: the most likely values, in SI.
     """
 
     priors: Mapping[str, NumberDistribution]
     before: Mapping[str, float]
+    ends: Mapping[str, tuple[float, float]]
     z: Float[np.ndarray, " n"]
     covariance: Float[np.ndarray, "n n"]
 
@@ -109,7 +111,8 @@ def prior_of(scenario: Scenario, run: TrainingRun, loss_measured: bool) -> Poste
         floors = [path for path, one in found.items() if one.is_joint and path.endswith(ENTROPY_FLOOR)]
         priors |= {path: NumberDistribution("normal", (FLOOR_SPREAD,)) for path in floors}
     before = {path: values[path] for path in priors}
-    start = Posterior(priors, before, np.zeros(len(priors)), np.eye(len(priors)))
+    ends = {path: ends_of(scenario.system, path.removeprefix("system.")) for path in priors}
+    start = Posterior(priors, before, ends, np.zeros(len(priors)), np.eye(len(priors)))
     z = np.array([_coordinate(start, path, value) for path, value in before.items()])
     return dataclasses.replace(start, z=z)
 
@@ -212,7 +215,7 @@ def _moved(run: TrainingRun, now: Posterior) -> TrainingRun:
 
 def _value(now: Posterior, path: str, z: float) -> float:
     share = float(np.clip(ndtr(z), EDGE, 1.0 - EDGE))
-    return float(now.priors[path].quantiles(now.before[path], [share])[0])
+    return float(np.clip(now.priors[path].quantiles(now.before[path], [share])[0], *now.ends[path]))
 
 
 def _coordinate(now: Posterior, path: str, value: float) -> float:

@@ -211,6 +211,7 @@ def rest_of(scenario: Scenario, measured: MeasuredRun, limits: Limits | None = N
         posterior,
         priors={_in_rest(path): one for path, one in posterior.priors.items()},
         before={_in_rest(path): value for path, value in posterior.before.items()},
+        ends={_in_rest(path): value for path, value in posterior.ends.items()},
     )
     rest = load_scenario({"name": f"{scenario.name}-rest", **tables})
     return Rest(rest, (*failures, *updates), used, planned, moved, _unexplained(used, outcome))
@@ -315,7 +316,8 @@ def _used(state: Mapping[str, float], now: Scenario, plan: TrainingPlan, outcome
 
 def _unexplained(used: Mapping[str, float], outcome: TrainingOutcome) -> dict[str, float]:
     """What was used over what the updated numbers give for it; 1 where nothing was measured."""
-    return {name: value / float(output(outcome, name)) for name, value in used.items() if name in USED_UP}
+    found = {name: value / float(output(outcome, name)) for name, value in used.items() if name in USED_UP}
+    return {**found, "equipment_energy": found["energy"]}
 
 
 def _goal(scenario: Scenario, state: Mapping[str, float], outcome: TrainingOutcome) -> dict[str, Any]:

@@ -49,8 +49,8 @@ class PowerCriticalBatch(AbstractCriticalBatch):
     sharpness: Real = real("1", 1.0, doc="p of `sharp_batch_penalty`; 1 is McCandlish's hyperbola")
     tested_tokens: Real = real("token", 1e30, doc="D_t, most effective tokens of the runs behind the law")
     tested_batch: Real = real("token", 1e30, doc="B_t, largest batch of the runs behind the law")
-    token_trend: Real = real("1", 0.0, doc="added to xi for D above D_t")
-    batch_trend: Real = real("1", 0.0, doc="power of B / B_t by which B_c changes for batches above B_t")
+    token_trend: Real = real("1", 0.0, doc="added to xi for D above D_t", signed=True)
+    batch_trend: Real = real("1", 0.0, doc="power of B / B_t by which B_c changes for batches above B_t", signed=True)
 
     def run_level(self, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
         """See `power_critical_batch` and `beyond_tested`; for batches in the tested range."""

@@ -1,11 +1,13 @@
 """What does a plan foresee of its run?"""
 
+import math
 from dataclasses import dataclass
 
 import jax
 import numpy as np
 
 from energymodel.errors import InputError
+from energymodel.monitor.loss_forecast import DECAYED, CoursePrior, course_prior
 from energymodel.presets.components import preset_in_si
 from energymodel.presets.scenario import Scenario
 from energymodel.system.evaluate import evaluate_once, learning_of, parameters_in_loss
@@ -21,14 +23,17 @@ class Expectation:
     """A scenario, its outcome, and its loss along the way.
 
     - `course_tokens`, `course_loss`: tokens [token], and the loss of a run that ends there, its learning rate decayed.
-    - `undecayed_worth`: worth of a token at a constant learning rate, in tokens of the plan's schedule [1].
+    - `decays`: whether the plan's learning rate decays by its end; `decays_throughout` as a cosine does.
+    - `course_prior`: what other runs say of the course of the loss.
     """
 
     scenario: Scenario
     outcome: TrainingOutcome
     course_tokens: np.ndarray
     course_loss: np.ndarray
-    undecayed_worth: float
+    decays: bool
+    decays_throughout: bool
+    course_prior: CoursePrior
 
     @property
     def chips(self) -> float:
@@ -59,6 +64,12 @@ class Expectation:
         """That the plan foresees of a run that ends after so many tokens [nat/token]."""
         return float(np.interp(np.log(max(tokens, 1.0)), np.log(self.course_tokens), self.course_loss))
 
+    def rate(self, tokens: np.ndarray) -> np.ndarray:
+        """Learning rate of the plan over its highest [1]: a cosine to a tenth, or none that decays before the end."""
+        if not self.decays_throughout:
+            return np.ones_like(tokens)
+        return DECAYED + 0.5 * (1.0 - DECAYED) * (1.0 + np.cos(math.pi * np.minimum(tokens / self.tokens, 1.0)))
+
 
 def expectation_of(scenario: Scenario) -> Expectation:
     """Evaluate a scenario, and its loss along the way.
@@ -76,10 +87,13 @@ def expectation_of(scenario: Scenario) -> Expectation:
         batch = float(np.max(np.asarray(scenario.plan.batch)))
         run = jax.vmap(lambda some: learning.run(parameters, some, batch)[0])
         loss = np.asarray(jax.jit(run)(tokens))
-    return Expectation(scenario, outcome, tokens, loss, _undecayed_worth(scenario))
+    worth = float(scenario.system.recipe.learning_rate.token_efficiency)
+    constant, cosine = (_token_efficiency(name) for name in ("constant", "cosine"))
+    worth = float(scenario.system.recipe.learning_rate.token_efficiency)
+    constant, cosine = (_token_efficiency(name) for name in ("constant", "cosine"))
+    return Expectation(scenario, outcome, tokens, loss, worth > constant, worth == cosine, course_prior())
 
 
-def _undecayed_worth(scenario: Scenario) -> float:
-    """That of the preset `schedules/constant` over that of the plan's schedule; 1 for a constant rate."""
-    constant = float(preset_in_si("schedules", "constant")["token_efficiency"]["value"])
-    return min(constant / float(scenario.system.recipe.learning_rate.token_efficiency), 1.0)
+def _token_efficiency(schedule: str) -> float:
+    """Of a preset of the learning rate's schedule [1]."""
+    return float(preset_in_si("schedules", schedule)["token_efficiency"]["value"])

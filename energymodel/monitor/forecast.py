@@ -6,14 +6,25 @@ from dataclasses import dataclass
 
 import jax
 import numpy as np
+from scipy.special import ndtri
 
 from energymodel.design.replan import Forecast, MeasuredRun, Replan, Rest, replan, rest_of
-from energymodel.monitor.loss_forecast import decayed_loss, final_loss, fit_course, measured_loss
+from energymodel.monitor.loss_forecast import (
+    DECAYED,
+    SHARES,
+    LossCourse,
+    LossForecast,
+    fit_course,
+    law_loss,
+    measured_loss,
+)
 from energymodel.monitor.run_state import RunState
 from energymodel.system.evaluate import evaluate_once
 
 CHANGED = 0.02
-"""The pace of now differs from the mean so far beyond this share [1]."""
+"""Pace or power of now differ from the mean so far beyond this share [1]."""
+BY_POWER = ("energy", "equipment_energy", "carbon")
+"""Totals that follow the power."""
 LEAST_PROGRESS = 1e-3
 """Share of the run before which nothing is forecast."""
 ALMOST_ALL = 1.0 - 1e-6
@@ -45,32 +56,54 @@ def forecast(state: RunState) -> RunForecast | None:
     if state.progress < LEAST_PROGRESS or not state.time > 0.0:
         return None
     expected = state.expected
-    course = fit_course(*state.course(), state.warm_tokens)
-    loss = None if course is None else decayed_loss(course, expected)
+    fitted = fit_course(loss_course(state), expected.course_prior, state.warm_tokens)
+    end = DECAYED if expected.decays else 1.0
+    loss = None if fitted is None else fitted.at(state.tokens, end).value
     measured = state.measured(loss)
     measured = measured._replace(tokens=min(measured.tokens, ALMOST_ALL * expected.tokens))
     rest = rest_of(expected.scenario, measured)
     with jax.enable_x64(True):
         outcome = jax.tree.map(np.asarray, evaluate_once(rest.scenario.system, rest.scenario.plan))
-    totals = {name: _at_pace_of_now(state, one, rest.used.get(name)) for name, one in rest.forecast(outcome).items()}
+    totals = {name: _as_of_now(state, name, one, rest.used.get(name)) for name, one in rest.forecast(outcome).items()}
     if state.progress >= 1.0 and math.isfinite(state.loss):
-        totals["loss"] = Forecast(*measured_loss(state.loss))
-    elif course is not None:
-        totals["loss"] = Forecast(*final_loss(course, expected))
+        totals["loss"] = Forecast(*measured_loss(state.loss, expected.course_prior))
+    elif fitted is not None:
+        totals["loss"] = Forecast(*fitted.at(expected.tokens, end))
+    else:
+        totals["loss"] = Forecast(*law_loss(LossForecast(*totals["loss"]), expected.course_prior))
     return RunForecast(totals, rest.used, measured, rest)
 
 
-def _at_pace_of_now(state: RunState, whole: Forecast, used: float | None) -> Forecast:
-    """A total whose rest goes on at the pace of the last steps, where that has left the mean pace so far.
+def loss_course(state: RunState) -> LossCourse:
+    """The loss so far, with the learning rate of the log, else with that of the plan's schedule."""
+    course = state.course()
+    return course._replace(rate=np.where(np.isfinite(course.rate), course.rate, state.expected.rate(course.tokens)))
 
-    The interval holds both paces: the old one may come back.
+
+def _as_of_now(state: RunState, name: str, whole: Forecast, used: float | None) -> Forecast:
+    """A total whose rest goes on at the pace and the power of now, where these have left their means so far.
+
+    The interval also holds what is usual for the run without its start: that may come back.
     """
-    pace = state.step_time / state.mean_step_time
-    if used is None or not abs(pace - 1.0) > CHANGED:
+    if used is None:
         return whole
-    rest = (one - used for one in whole)
-    value, lower, upper = rest
-    return Forecast(used + pace * value, used + min(pace, 1.0) * lower, used + max(pace, 1.0) * upper)
+    mean, spread = state.mean_step_time, state.step_time_spread
+    paces = _left(state.step_time / mean, state.usual_step_time / mean)
+    scale = 1.0 - state.start_pause / state.time
+    if name in BY_POWER:
+        (power,) = _left(state.node_power_now / state.node_power)
+        scale *= power
+        spread = math.hypot(spread, state.node_power_spread(), state.expected.course_prior.power_drift)
+    value, lower, upper = (scale * (one - used) for one in whole)
+    low, high = (math.hypot(value - end, float(ndtri(SHARES[1])) * spread * value) for end in (lower, upper))
+    return Forecast(
+        used + paces[0] * value, used + min(paces) * max(value - low, 0.0), used + max(paces) * (value + high)
+    )
+
+
+def _left(*ratios: float) -> tuple[float, ...]:
+    """Ratios to the mean so far; 1 where they have not left it, or are not known."""
+    return tuple(one if abs(one - 1.0) > CHANGED else 1.0 for one in ratios)
 
 
 def better_plan(state: RunState, found: RunForecast, progress: Callable[[str], None] | None = None) -> Replan:

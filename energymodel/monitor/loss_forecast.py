@@ -1,33 +1,32 @@
 """Which loss will a run end at, by its own loss so far?
 
-A run's own losses over the last half of its tokens are fitted by `L = c + a (D / D_now)^-beta`. Level and amplitude are
-free; the exponent has a prior from other runs (experiments/15_closed_loop), which is what tells the end before the
-curve has bent. While the learning rate is not decayed, a token is worth w of those of a run that decays it by its
-end: a decayed run of D tokens ends where the undecayed one would after `D / w`.
+The losses over the last half of the tokens D so far are fitted by `L = c + a (D / D_now)^-beta - g (1 - h)`, where h
+falls from 1 at the highest learning rate to 0 at a tenth of it. Level c and amplitude a are free. The exponent beta,
+which tells the end before the curve has bent, and the gain g of a learning rate that has decayed have priors from other
+runs (`courses/own-run`, experiments/15_closed_loop).
 """
 
 import math
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtri
 
-from energymodel.monitor.expectation import Expectation
+from energymodel.presets.components import preset_in_si
 
 FIRST_SHARE = 0.5
 """Of the tokens so far, from where on losses are fitted."""
 FEWEST = 5
 """Ranges of tokens without which nothing is fitted."""
-EXPONENT, EXPONENT_SPREAD = 0.8, 0.15
-"""Prior of the exponent [1]; experiments/15_closed_loop."""
-EXPONENTS = np.linspace(0.05, 2.0, 196)
+EXPONENTS = np.linspace(0.05, 2.0, 79)
 NOISE, NOISE_OF_STEP = 0.01, 0.03
 """Standard deviation of the mean loss of a range about the curve, and of one step's own [nat/token]."""
-MODEL_ERROR = 0.03
-"""What the form leaves for each factor of e in tokens beyond those so far [nat/token]; experiments/15_closed_loop."""
-END_NOISE = 0.006
-"""Standard deviation of the mean loss at the end, by the data it falls on [nat/token]; experiments/15_closed_loop."""
+DECAYED = 0.1
+"""Learning rate over its highest at which it counts as decayed [1]."""
+UNBOUNDED = 1e-9
+"""Precision of level and amplitude before any loss is known [token^2/nat^2]."""
 SHARES = (0.05, 0.95)
 
 Values = Float[np.ndarray, " n"]
@@ -41,72 +40,124 @@ class LossForecast(NamedTuple):
     upper: float
 
 
-def measured_loss(loss: float) -> LossForecast:
-    """The loss of a run at its end, as measured."""
-    return LossForecast(loss, *(loss + float(ndtri(share)) * END_NOISE for share in SHARES))
+class CoursePrior(NamedTuple):
+    """What other runs say of a run's own course: means and standard deviations.
+
+    - `exponent`, `exponent_spread`: beta [1].
+    - `gain`, `gain_spread`: g, by which the loss falls as the learning rate decays to a tenth [nat/token].
+    - `model_error`: what the form leaves for each factor of e in tokens beyond those so far [nat/token].
+    - `end_noise`: of the mean loss at the end, by the data it falls on [nat/token].
+    - `law_error`: of the loss law, by data and tokenizer that are not those it was fitted on [nat/token].
+    - `power_drift`: of the mean power of the rest over that so far, by what comes later, such as evaluations [1].
+    """
+
+    exponent: float
+    exponent_spread: float
+    gain: float
+    gain_spread: float
+    model_error: float
+    end_noise: float
+    law_error: float
+    power_drift: float
+
+
+@cache
+def course_prior() -> CoursePrior:
+    """That of the preset `courses/own-run`."""
+    numbers = preset_in_si("courses", "own-run")
+    return CoursePrior(*(float(numbers[name]["value"]) for name in CoursePrior._fields))
+
+
+class LossCourse(NamedTuple):
+    """The loss of a run so far, in ranges of tokens.
+
+    - `tokens`: in the middle of each range [token].
+    - `loss`: mean [nat/token]; `number` of steps.
+    - `rate`: learning rate over its highest [1].
+    """
+
+    tokens: Values
+    loss: Values
+    number: Values
+    rate: Values
 
 
 class FittedCourse(NamedTuple):
-    """For each exponent its weight, the best level and amplitude, and their covariance.
+    """For each exponent its weight, the best level, amplitude and gain, and their covariance.
 
     - `tokens`: so far [token].
     """
 
-    weights: Values
-    best: Float[np.ndarray, "n 2"]
-    covariance: Float[np.ndarray, "n 2 2"]
+    weights: Float[np.ndarray, " e"]
+    best: Float[np.ndarray, "e 3"]
+    covariance: Float[np.ndarray, "e 3 3"]
     tokens: float
+    prior: CoursePrior
 
-    def at(self, tokens: float) -> LossForecast:
-        """The loss after so many tokens at the learning rate of now, and its interval."""
+    def at(self, tokens: float, rate: float) -> LossForecast:
+        """The loss after so many tokens at a learning rate [1, over its highest], and its interval."""
         ratio = tokens / self.tokens
-        gradient = np.stack([np.ones_like(EXPONENTS), ratio**-EXPONENTS], axis=1)
+        gradient = _design(np.array([ratio]), np.array([rate]))[:, 0]
         values = np.sum(gradient * self.best, axis=1)
-        spreads = np.einsum("ni,nij,nj->n", gradient, self.covariance, gradient)
+        spreads = np.einsum("ei,eij,ej->e", gradient, self.covariance, gradient)
         value = float(np.sum(self.weights * values))
         variance = float(np.sum(self.weights * (spreads + (values - value) ** 2)))
         farther = max(math.log(ratio), 0.0)
-        spread = math.sqrt(variance + (MODEL_ERROR * farther) ** 2 + END_NOISE**2)
-        return LossForecast(value, *(value + float(ndtri(share)) * spread for share in SHARES))
+        return _with_spread(
+            value, math.sqrt(variance + (self.prior.model_error * farther) ** 2 + self.prior.end_noise**2)
+        )
 
 
-def fit_course(tokens: Values, loss: Values, number: Values, begin: float = 0.0) -> FittedCourse | None:
+def measured_loss(loss: float, prior: CoursePrior) -> LossForecast:
+    """The loss of a run at its end, as measured."""
+    return _with_spread(loss, prior.end_noise)
+
+
+def law_loss(found: LossForecast, prior: CoursePrior) -> LossForecast:
+    """The loss at the end by the law, before the run's own course is known."""
+    spread = (found.upper - found.lower) / float(ndtri(SHARES[1]) - ndtri(SHARES[0]))
+    return _with_spread(found.value, math.hypot(spread, prior.law_error))
+
+
+def _with_spread(value: float, spread: float) -> LossForecast:
+    return LossForecast(value, *(value + float(ndtri(share)) * spread for share in SHARES))
+
+
+def fit_course(
+    course: LossCourse, prior: CoursePrior, begin: float = 0.0, first_share: float = FIRST_SHARE
+) -> FittedCourse | None:
     """Fit the losses so far; nothing where there are too few, or where they fall as if towards less than none.
 
     **Arguments:**
 
-    - `tokens`, `loss`, `number`: tokens, mean loss and number of steps of each range, as `RunState.course` has them.
     - `begin`: tokens before which the learning rate still rose [token].
+    - `first_share` of the tokens so far, from where on losses are fitted [1].
     """
-    if not len(tokens):
+    if not len(course.tokens):
         return None
-    kept = (tokens >= max(FIRST_SHARE * tokens[-1], begin)) & np.isfinite(loss)
+    kept = (course.tokens >= max(first_share * course.tokens[-1], begin)) & np.isfinite(course.loss)
     if np.sum(kept) < FEWEST:
         return None
-    now = float(tokens[-1])
-    tokens, loss, number = tokens[kept] / now, loss[kept], number[kept]
-    noise = NOISE + NOISE_OF_STEP / np.sqrt(number)
-    misfit, best, covariance = [], [], []
-    for exponent in EXPONENTS:
-        design = np.stack([np.ones_like(tokens), tokens**-exponent], axis=1) / noise[:, None]
-        values, *_ = np.linalg.lstsq(design, loss / noise, rcond=None)
-        far = loss / noise - design @ values
-        robust = float(np.sum(2.0 * (np.sqrt(1.0 + far**2) - 1.0)))
-        cannot_be = math.inf if values[0] < 0.0 else 0.0  # no text has less than no entropy
-        misfit.append(robust + ((exponent - EXPONENT) / EXPONENT_SPREAD) ** 2 + cannot_be)
-        best.append(values)
-        covariance.append(np.linalg.pinv(design.T @ design))
-    if not math.isfinite(min(misfit)):
+    now = float(course.tokens[-1])
+    noise = NOISE + NOISE_OF_STEP / np.sqrt(course.number[kept])
+    design = _design(course.tokens[kept] / now, course.rate[kept]) / noise[:, None]
+    loss = course.loss[kept] / noise
+    precision = np.diag([UNBOUNDED, UNBOUNDED, prior.gain_spread**-2])
+    covariance = np.linalg.inv(np.einsum("eni,enj->eij", design, design) + precision)
+    best = np.einsum("eij,ej->ei", covariance, np.einsum("eni,n->ei", design, loss) + precision[2] * prior.gain)
+    far = loss - np.einsum("eni,ei->en", design, best)
+    misfit = np.sum(2.0 * (np.sqrt(1.0 + far**2) - 1.0), axis=1)  # robust
+    misfit += ((best[:, 2] - prior.gain) / prior.gain_spread) ** 2
+    misfit += ((EXPONENTS - prior.exponent) / prior.exponent_spread) ** 2
+    misfit[best[:, 0] < 0.0] = math.inf  # no text has less than no entropy
+    if not np.any(np.isfinite(misfit)):
         return None
-    weights = np.exp(-0.5 * (np.array(misfit) - min(misfit)))
-    return FittedCourse(weights / np.sum(weights), np.array(best), np.array(covariance), now)
+    weights = np.exp(-0.5 * (misfit - np.min(misfit)))
+    return FittedCourse(weights / np.sum(weights), best, covariance, now, prior)
 
 
-def final_loss(course: FittedCourse, expected: Expectation) -> LossForecast:
-    """The loss at the end of the plan, with the learning rate decayed by then if the plan decays it."""
-    return course.at(expected.tokens / expected.undecayed_worth)
-
-
-def decayed_loss(course: FittedCourse, expected: Expectation) -> float:
-    """The loss that the run would have now if its learning rate were decayed [nat/token]."""
-    return course.at(course.tokens / expected.undecayed_worth).value
+def _design(ratio: Values, rate: Values) -> Float[np.ndarray, "e n 3"]:
+    """Derivatives of the loss by level, amplitude and gain, for each exponent."""
+    falling = ratio[None, :] ** -EXPONENTS[:, None]
+    decayed = (1.0 - rate) / (1.0 - DECAYED)
+    return np.stack(np.broadcast_arrays(np.ones_like(falling), falling, -decayed), axis=2)

@@ -5,12 +5,14 @@ Memory is bounded: of steps and readings the last ones are kept, of the loss its
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from energymodel.design.replan import MeasuredRun
 from energymodel.monitor.expectation import Expectation
+from energymodel.monitor.loss_forecast import LossCourse
 from energymodel.readers.log_records import LogEvent, LoggedStep, PowerReading
 from energymodel.readers.logged_run import usual_range
 
@@ -29,6 +31,8 @@ LONGEST_GAP = 60.0
 NODE = ("node", "psys")
 FEW_LOSSES = 3
 """Steps whose loss is said, before a step without one is taken for one whose loss is no number."""
+BLOCKS = 8
+"""Parts of the readings or steps so far, whose means tell how far the mean of the rest may be."""
 RISE = 1e-4
 """A learning rate that is higher than the step's before by more than this share still warms up [1]."""
 
@@ -76,6 +80,16 @@ class DeviceState:
         return float(np.mean(values[values >= BUSY_SHARE * np.percentile(values, 95.0)]))
 
     @property
+    def power_now(self) -> float:
+        """Mean of the last half of the readings [W], of which the first may be of a start that does not come again."""
+        values = list(self.powers)
+        return float(np.mean(values[len(values) // 2 :])) if values else self.energy / self.seconds
+
+    def power_spread(self, progress: float) -> float:
+        """Standard deviation of the mean power of the rest over that of now [1], at a share of the run."""
+        return mean_spread(list(self.powers), progress)
+
+    @property
     def clock(self) -> float:
         """Median of the last readings [Hz]."""
         recent = list(self.clocks)[-RECENT:]
@@ -90,6 +104,8 @@ class RunState:
         self.first: LoggedStep | None = None
         self.last: LoggedStep | None = None
         self.start = math.nan
+        self.start_pause = 0.0  # between the start and the first step
+        self.from_start = False  # whether the log tells the start of the run
         self.elapsed = 0.0
         self.steps = 0
         self.tokens = 0.0
@@ -100,7 +116,8 @@ class RunState:
         self._with_loss = self._without_loss = 0
         self._has_gaps = False  # between steps whose loss is said
         self.step_times: deque[float] = deque(maxlen=KEPT_STEPS)
-        self.losses: dict[int, tuple[float, float, int]] = {}
+        self.losses: dict[int, tuple[float, float, float, int]] = {}
+        self.highest_rate = math.nan
         self.recent_losses: deque[tuple[float, float]] = deque(maxlen=RECENT)  # tokens and loss
         self.devices: dict[str, DeviceState] = {}
         self.trained_steps = 0
@@ -120,7 +137,9 @@ class RunState:
 
     def _add_event(self, event: LogEvent) -> None:
         self._pending.add(event.kind)
-        if event.kind == "restart":
+        if event.kind == "start" and not self.has_begun and math.isfinite(event.time):
+            self.start = event.time
+        elif event.kind == "restart":
             self.failures += self.has_begun
         elif event.kind == "evaluation":
             self.evaluations += 1
@@ -135,8 +154,7 @@ class RunState:
         if not own > 0.0:
             own = (step.time - last.time) / count if last is not None else math.nan
         if self.first is None:
-            self.first = step
-            self.start = step.time - (own * count if own > 0.0 else 0.0)
+            self._begin(step, own)
         passed = own * count if own > 0.0 else 0.0
         self.elapsed = step.time - self.start if math.isfinite(step.time - self.start) else self.elapsed + passed
         self.steps += 1
@@ -144,10 +162,22 @@ class RunState:
         self._add_time(own, count)
         if last is not None and step.learning_rate > (1.0 + RISE) * last.learning_rate:
             self.warm_tokens = self.tokens
-        self._add_loss(step.loss)
+        self.highest_rate = float(np.fmax(self.highest_rate, step.learning_rate))
+        self._add_loss(step.loss, step.learning_rate)
         self._pending = set()
 
-    def _add_loss(self, loss: float) -> None:
+    def _begin(self, step: LoggedStep, own: float) -> None:
+        """The first step: what came between the start of the run and its steps, such as compiling, comes but once."""
+        self.first = step
+        begun = step.time - (own * step.step if own > 0.0 else 0.0)
+        if begun >= self.start:
+            self.start_pause, self.from_start = begun - self.start, True
+        else:
+            self.start = step.time - (own if own > 0.0 else 0.0)
+        for device in self.devices.values():
+            device.powers.clear()
+
+    def _add_loss(self, loss: float, rate: float) -> None:
         """A loss, or none: which is no number where every step before had one, else not said."""
         if not math.isfinite(loss):
             self.not_finite += math.isinf(loss) or (self._with_loss >= FEW_LOSSES and not self._has_gaps)
@@ -157,8 +187,8 @@ class RunState:
         self._with_loss += 1
         self.recent_losses.append((self.tokens, loss))
         place = int(BINS_OF_E * math.log(max(self.tokens, 1.0)))
-        tokens, total, number = self.losses.get(place, (0.0, 0.0, 0))
-        self.losses[place] = (tokens + self.tokens, total + loss, number + 1)
+        tokens, total, rates, number = self.losses.get(place, (0.0, 0.0, 0.0, 0))
+        self.losses[place] = (tokens + self.tokens, total + loss, rates + rate, number + 1)
 
     def _add_tokens(self, step: LoggedStep) -> None:
         """Tokens so far: as stated, else steps times the batch."""
@@ -211,6 +241,16 @@ class RunState:
         return float(np.median(times[(times >= low) & (times <= high)]))
 
     @property
+    def step_time_spread(self) -> float:
+        """Standard deviation of the mean step time of the rest over that so far, warm-up left out [1]."""
+        times = np.asarray(self.step_times)
+        if not len(times):
+            return 0.0
+        low, high = usual_range(times)
+        begin = int(np.argmax((times >= low) & (times <= high)))
+        return mean_spread(times[begin:], self.progress)
+
+    @property
     def mean_step_time(self) -> float:
         """Of all steps so far without pauses [s]."""
         return self.trained_time / self.trained_steps if self.trained_steps else math.nan
@@ -227,6 +267,8 @@ class RunState:
         """Since the start of the run [s]; of a log that begins later, as if it had run alike before."""
         if self.first is None or self.last is None:
             return 0.0
+        if self.from_start:
+            return self.elapsed
         seen = self.last.step - self.first.step + 1
         return self.elapsed * self.last.step / seen if self.first.step > 1 else self.elapsed
 
@@ -244,8 +286,22 @@ class RunState:
     @property
     def node_power(self) -> float:
         """Mean power of a node [W], if nodes have meters."""
-        found = [one.energy / one.seconds for name, one in self.meters.items() if _is_node(name) and one.seconds > 0.0]
+        found = [one.energy / one.seconds for one in self._nodes]
         return float(np.mean(found)) if found else math.nan
+
+    @property
+    def node_power_now(self) -> float:
+        """Mean power of a node lately [W], if nodes have meters."""
+        found = [one.power_now for one in self._nodes]
+        return float(np.mean(found)) if found else math.nan
+
+    def node_power_spread(self) -> float:
+        """Standard deviation of the mean power of the rest over that of now [1]."""
+        return max((one.power_spread(self.progress) for one in self._nodes), default=0.0)
+
+    @property
+    def _nodes(self) -> list[DeviceState]:
+        return [one for name, one in self.meters.items() if _is_node(name) and one.seconds > 0.0]
 
     def measured(self, loss: float | None = None) -> MeasuredRun:
         """The state as `replan` takes it.
@@ -265,13 +321,23 @@ class RunState:
             failures=float(self.failures) if self.time > 0.0 else None,
         )
 
-    def course(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Tokens, mean loss and number of steps of each range of tokens, in order."""
-        rows = [self.losses[place] for place in sorted(self.losses)]
-        if not rows:
-            return np.zeros(0), np.zeros(0), np.zeros(0)
-        tokens, loss, number = (np.array(column, float) for column in zip(*rows, strict=True))
-        return tokens / number, loss / number, number
+    def course(self) -> LossCourse:
+        """The loss so far, in narrow ranges of tokens; the learning rate is NaN where the log does not say it."""
+        rows = np.array([self.losses[place] for place in sorted(self.losses)], float).reshape(-1, 4)
+        tokens, loss, rate, number = rows.T
+        return LossCourse(tokens / number, loss / number, number, rate / number / self.highest_rate)
+
+
+def mean_spread(values: Sequence[float] | np.ndarray, progress: float) -> float:
+    """Standard deviation of the mean of what is to come over that of the values so far [1]; 0 for a few values.
+
+    Means of `BLOCKS` parts of the values scatter as parts of the rest will, which is (1 - p) / p times as long.
+    """
+    if len(values) < 2 * BLOCKS:
+        return 0.0
+    means = np.array([np.mean(part) for part in np.array_split(np.asarray(values), BLOCKS)])
+    share = min(max(progress, 1e-3), 1.0 - 1e-6)
+    return float(np.std(means, ddof=1) / np.mean(means) * math.sqrt((1.0 + share / (1.0 - share)) / BLOCKS))
 
 
 def _is_node(name: str) -> bool:

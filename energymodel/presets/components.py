@@ -131,24 +131,26 @@ def _expand_near_limit(preset: dict[str, Any], change: dict[str, Any], path: str
     return merge(table, {key: value for key, value in change.items() if key not in chosen})
 
 
-def quantity(given: Any, unit: str, path: str, *, difference: bool = False) -> dict[str, Any]:
+def quantity(given: Any, unit: str, path: str, *, difference: bool = False, signed: bool = False) -> dict[str, Any]:
     """One number as a table in SI, from text, a bare number or a table with its origin."""
     if not is_quantity(given):
-        value = parse_quantity(given, unit, path, difference=difference)
+        value = parse_quantity(given, unit, path, difference=difference, allow_negative=signed)
         return {"value": value, "unit": unit, "kind": "given", "source": "scenario"}
     if unknown := sorted(set(given) - QUANTITY_KEYS):
         raise InputError(f'{path}: unknown key "{unknown[0]}" of a quantity. {suggest(unknown[0], QUANTITY_KEYS)}')
     value = given["value"]
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError(f"{path}: value must be a number, not {value!r}.")
-    value = parse_quantity(convert(float(value), given.get("unit", "1"), unit, path, difference=difference), "1", path)
+    converted = convert(float(value), given.get("unit", "1"), unit, path, difference=difference)
+    value = parse_quantity(converted, "1", path, allow_negative=signed)
     origin = {"kind": given.get("kind", "given"), "source": given.get("source", "")}
     return {**given, "value": value, "unit": unit, **origin}
 
 
 def field_quantity(given: Any, field: "dataclasses.Field[Any]", path: str) -> dict[str, Any]:
     """One number as a table in the unit of the field that it is given for."""
-    return quantity(given, field.metadata["unit"], path, difference=field.metadata.get("difference", False))
+    marks = {mark: bool(field.metadata.get(mark)) for mark in ("difference", "signed")}
+    return quantity(given, field.metadata["unit"], path, **marks)
 
 
 def in_si(tables: dict[str, Any], kind: type, path: str) -> dict[str, Any]:

@@ -36,6 +36,7 @@ CATEGORIES = {
     "optimizers": "optimizers",
     "schedules": "schedules of the learning rate",
     "laws": "loss laws and critical-batch laws",
+    "courses": "courses of loss and power of runs",
     "reliability": "failures and checkpoints",
 }
 COMPANIONS = "companions"

@@ -1,7 +1,7 @@
 """Which values can a number of a system or a plan not have?
 
-Declared once, by class and field; text with a unit is never negative (`units.parse_quantity`). A number that is not
-named here may be anything from zero up.
+Declared once, by class and field; text with a unit is never negative (`units.parse_quantity`), unless its field is
+`signed`. A number that is not named here may be anything from zero up.
 """
 
 import dataclasses
@@ -184,12 +184,28 @@ def check_range(owner: str, name: str, values: Iterable[float], unit: str, path:
 
 def check_number(component: Any, field: str, values: Iterable[float], path: str) -> None:
     """Check numbers that shall stand at a dotted field below a component, as `check_range`; `path` is for messages."""
+    owner, name = _owner(component, field)
+    fields = {one.name: one for one in dataclasses.fields(owner)}
+    if name in fields:  # the tokens of a plan whose goal is a loss are not
+        check_range(type(owner).__name__, name, values, fields[name].metadata["unit"], path)
+
+
+def ends_of(component: Any, field: str) -> tuple[float, float]:
+    """The lowest and the highest value that a number at a dotted field below a component may have, in SI."""
+    owner, name = _owner(component, field)
+    (found,) = (one for one in dataclasses.fields(owner) if one.name == name)
+    if found.metadata.get("signed"):
+        return -math.inf, math.inf
+    allowed = RANGES.get((type(owner).__name__, name), Range(0.0))
+    return (math.nextafter(allowed.low, math.inf) if allowed.above else allowed.low), allowed.high
+
+
+def _owner(component: Any, field: str) -> tuple[Any, str]:
+    """The component that holds a dotted field, and the name of the field in it."""
     *parents, name = field.split(".")
     for part in parents:
         component = getattr(component, part)
-    fields = {one.name: one for one in dataclasses.fields(component)}
-    if name in fields:  # the tokens of a plan whose goal is a loss are not
-        check_range(type(component).__name__, name, values, fields[name].metadata["unit"], path)
+    return component, name
 
 
 def check_numbers(component: Any, path: str) -> None:
@@ -207,7 +223,7 @@ def check_numbers(component: Any, path: str) -> None:
         unit = field.metadata["unit"]
         values = [float(value) for value in np.ravel(np.asarray(given))]
         for value in values:
-            if not math.isfinite(value) or value < 0.0:
+            if not math.isfinite(value) or (value < 0.0 and not field.metadata.get("signed")):
                 what = "negative" if value < 0.0 else "not a finite number"
                 raise InputError(f"{where}: {value:g} {unit} is {what}. Give a number of at least 0.")
         check_range(owner, field.name, values, unit, where)

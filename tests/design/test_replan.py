@@ -144,7 +144,7 @@ def test_linear_model_against_its_closed_form(scenario, monkeypatch):
     """Two numbers with normal priors, one measurement of the logarithm of a linear output: conjugate normal update."""
     slopes = np.array([[0.3, -0.1]])
     priors = {"a": NumberDistribution("normal", (1.0,)), "b": NumberDistribution("normal", (2.0,))}
-    prior = Posterior(priors, {"a": 5.0, "b": 7.0}, np.zeros(2), np.eye(2))
+    prior = Posterior(priors, {"a": 5.0, "b": 7.0}, dict.fromkeys("ab", (0.0, math.inf)), np.zeros(2), np.eye(2))
     run = TrainingRun(scenario.system, scenario.plan)
     monkeypatch.setattr(updating, "_slopes", lambda now, run, products: (slopes @ now.z, slopes))
     monkeypatch.setattr(updating, "_predicted", lambda now, products: slopes @ now.z)
@@ -171,7 +171,7 @@ def test_linear_model_against_its_closed_form(scenario, monkeypatch):
     ],
 )
 def test_coordinates_lead_back_to_values(distribution, value):
-    prior = Posterior({"x": distribution}, {"x": value}, np.zeros(1), np.eye(1))
+    prior = Posterior({"x": distribution}, {"x": value}, {"x": (0.0, math.inf)}, np.zeros(1), np.eye(1))
     z = updating._coordinate(prior, "x", value)
     np.testing.assert_allclose(updating._value(prior, "x", z), value, rtol=1e-9)
     moved = dataclasses.replace(prior, z=np.array([z + 0.5]))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +40,7 @@ def steps_until(share: float, *, slower: float = 1.0, loss: float = 0.0, every: 
     return found
 
 
-def readings_until(share: float, *, busier: float = 1.0, devices: int = 8, **more: float) -> list[PowerReading]:
+def readings_until(share: float, *, busier: float = 1.0, devices: int = 8, **more: Any) -> list[PowerReading]:
     """Readings of all devices at the planned power."""
     one = expected()
     power = float(one.outcome.power_busy) * busier

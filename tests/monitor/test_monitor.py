@@ -1,5 +1,7 @@
 """Does a monitor say where a run is, where it ends, and what is wrong with it?"""
 
+# pyright: reportOptionalMemberAccess=false, reportArgumentType=false, reportAttributeAccessIssue=false
+
 import dataclasses
 import json
 import math
@@ -8,10 +10,13 @@ import numpy as np
 import pytest
 
 import energymodel as em
+from energymodel.monitor.expectation import expectation_of
 from energymodel.monitor.findings import findings
-from energymodel.monitor.loss_forecast import fit_course
-from energymodel.monitor.run_state import RunState
-from energymodel.readers.log_records import LogEvent, LoggedStep
+from energymodel.monitor.forecast import loss_course
+from energymodel.monitor.loss_forecast import LossCourse, course_prior, fit_course
+from energymodel.monitor.run_state import RunState, mean_spread
+from energymodel.presets.scenario import load_scenario
+from energymodel.readers.log_records import LogEvent, LoggedStep, PowerReading
 from energymodel.readers.so_far import read_so_far
 from monitor.recorded_run import START, STEPS, changed, expected, in_order, plan, readings_until, steps_until
 
@@ -166,18 +171,81 @@ def test_nothing_is_forecast_before_the_start_and_the_end_is_what_was_measured()
 
 
 def test_the_loss_follows_the_runs_own_course():
-    tokens = np.geomspace(1e9, 30e9, 100)
+    tokens, prior = np.geomspace(1e9, 30e9, 100), course_prior()
     loss = 2.0 + 0.4 * (tokens / 30e9) ** -0.8
-    assert fit_course(tokens, loss - 2.2, np.full(100, 10.0)).at(1e15).value >= 0.0  # no less than no entropy
-    assert fit_course(tokens, loss - 10.0, np.full(100, 10.0)) is None
-    course = fit_course(tokens, loss, np.full(100, 10.0))
-    far = course.at(100e9)
+    course = LossCourse(tokens, loss, np.full(100, 10.0), np.ones(100))
+    assert fit_course(course._replace(loss=loss - 2.2), prior).at(1e15, 1.0).value >= 0.0  # no less than no entropy
+    assert fit_course(course._replace(loss=loss - 10.0), prior) is None
+    assert fit_course(LossCourse(*(one[:3] for one in course)), prior) is None
+    assert fit_course(course, prior, begin=29.9e9) is None
+    fitted = fit_course(course, prior)
+    far, near = fitted.at(100e9, 1.0), fitted.at(31e9, 1.0)
     assert far.value == pytest.approx(2.0 + 0.4 * (100 / 30) ** -0.8, abs=0.02)
     assert far.lower < 2.0 + 0.4 * (100 / 30) ** -0.8 < far.upper
-    near = course.at(31e9)
     assert near.upper - near.lower < far.upper - far.lower
-    assert fit_course(tokens[:3], loss[:3], np.ones(3)) is None
-    assert fit_course(tokens, loss, np.ones(100), begin=29.9e9) is None
+
+
+def test_the_gain_of_a_decayed_learning_rate_is_still_to_come():
+    whole, gain, prior = 100e9, 0.08, course_prior()
+    tokens = np.geomspace(1e9, 60e9, 100)
+    rate = 0.1 + 0.45 * (1.0 + np.cos(np.pi * tokens / whole))  # a cosine to a tenth
+    undecayed = 2.0 + 0.4 * (tokens / 30e9) ** -0.8
+    course = LossCourse(tokens, undecayed - gain * (1.0 - rate) / 0.9, np.full(100, 10.0), rate)
+    end = fit_course(course, prior).at(whole, 0.1)
+    truth = 2.0 + 0.4 * (whole / 30e9) ** -0.8 - gain
+    assert end.value == pytest.approx(truth, abs=0.015)
+    assert end.lower < truth < end.upper
+    assert fit_course(course, prior).at(whole, 1.0).value > end.value + 0.04
+
+
+def test_the_plans_schedule_stands_for_a_learning_rate_that_the_log_does_not_say():
+    one = expected()
+    assert one.decays_throughout
+    np.testing.assert_allclose(one.rate(np.array([0.0, 0.5, 1.0]) * one.tokens), [1.0, 0.55, 0.1])
+    state = RunState(one)
+    for record in steps_until(0.5):
+        state.add(record)
+    assert loss_course(state).rate[-1] == pytest.approx(0.55, abs=0.03)
+    constant = expectation_of(load_scenario("test-1b-h100", {"system.recipe.learning_rate": "constant"}))
+    assert not constant.decays
+    np.testing.assert_array_equal(constant.rate(np.array([1.0, 1e9])), 1.0)
+
+
+def test_the_law_is_as_uncertain_as_on_other_data():
+    totals = watched(steps_until(0.011)).forecast.totals
+    assert totals["loss"].upper - totals["loss"].lower > 2.0 * 1.64 * course_prior().law_error
+
+
+def test_a_start_comes_but_once():
+    one, pause = expected(), 300.0
+    begin = LogEvent("start", START)
+    late = [dataclasses.replace(step, time=step.time + pause) for step in steps_until(0.1)]
+    status = watched([begin], late)
+    assert status.state.start_pause == pytest.approx(pause)
+    rest = STEPS * one.step_time
+    assert status.forecast.totals["time"].value == pytest.approx(pause + rest, rel=0.02)
+
+
+def test_power_of_a_start_is_not_that_of_the_rest():
+    one, pause, nodes = expected(), 300.0, expected().chips / 8
+    late = [dataclasses.replace(step, time=step.time + pause) for step in steps_until(0.2)]
+    seconds = pause + 0.2 * STEPS * one.step_time
+    power = float(one.outcome.power_average / one.outcome.pue) / nodes
+    readings = [
+        PowerReading(START + tick, "node", power=0.3 * power if tick < pause else power)
+        for tick in np.arange(0.0, seconds, 5.0)
+    ]
+    totals = watched([LogEvent("start", START)], late, readings).forecast.totals
+    whole = nodes * power * (0.3 * pause + STEPS * one.step_time)
+    assert totals["equipment_energy"].value == pytest.approx(whole, rel=0.02)
+    assert totals["equipment_energy"].lower < whole < totals["equipment_energy"].upper
+
+
+def test_the_mean_of_the_rest_is_as_uncertain_as_the_parts_so_far():
+    assert mean_spread([1.0] * 15, 0.5) == 0.0
+    parts = np.repeat([0.9, 1.1] * 4, 10)  # standard deviation of the means 0.1 sqrt(8 / 7)
+    assert mean_spread(parts, 0.5) == pytest.approx(0.1 * math.sqrt(8.0 / 7.0) * math.sqrt(2.0 / 8.0))
+    assert mean_spread(parts, 0.9) > mean_spread(parts, 0.5)
 
 
 def test_a_rising_learning_rate_is_left_out():

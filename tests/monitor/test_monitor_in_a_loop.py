@@ -1,5 +1,7 @@
 """Do loops, Hugging Face's Trainer and NVML tell a monitor what they see?"""
 
+# pyright: reportOptionalMemberAccess=false, reportAttributeAccessIssue=false, reportUnusedExpression=false
+
 import json
 import sys
 import time

@@ -1,0 +1,31 @@
+"""May a trend be negative, and nothing else?"""
+
+import math
+
+import pytest
+
+import energymodel as em
+from energymodel.presets.ranges import ends_of
+from energymodel.presets.scenario import load_scenario
+
+TREND = "system.learning.critical_batch.token_trend"
+
+
+@pytest.mark.parametrize("given", [-0.03, "-0.03", {"value": -0.03, "unit": "1", "kind": "measured", "source": "here"}])
+def test_a_trend_may_fall(given):
+    system = load_scenario("test-1b-h100", {TREND: given}).system
+    assert float(system.learning.critical_batch.token_trend) == -0.03  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_other_numbers_may_not():
+    with pytest.raises(em.InputError, match="is negative"):
+        load_scenario("test-1b-h100", {"system.learning.critical_batch.sharpness": -1.0})
+
+
+def test_ends_are_those_that_a_scenario_is_checked_against():
+    system = load_scenario("test-1b-h100").system
+    assert ends_of(system, "learning.critical_batch.token_trend") == (-math.inf, math.inf)
+    assert ends_of(system, "learning.critical_batch.sharpness") == (0.0, math.inf)
+    low, high = ends_of(system, "accelerator.gemm_efficiency")
+    assert 0.0 < low < 1e-300  # zero itself is excluded
+    assert high == 1.0
