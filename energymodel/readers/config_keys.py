@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from energymodel.errors import InputError
-from energymodel.readers.model_families import LLAMA, Family, Flag
+from energymodel.readers.model_parts import Family, Flag, class_defaults
 
 LARGEST = 10**9  # of a size: more is a mistake
 MOST_LAYERS = 10_000
-SILENT = ("moe_layer_freq",)
-"""Keys whose usual value needs no mention."""
+NULL_SAYS = ("head_dim", "num_key_value_heads", "sliding_window", "q_lora_rank", "n_inner", "mlp_only_layers")
+"""Keys whose null is a value of its own and does not stand for the default."""
+COUNTS_OF_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
+"""Names of one key, each of which newer versions of transformers take for the others."""
 
 
 class ConfigKeys:
@@ -24,7 +26,7 @@ class ConfigKeys:
         self.file = name
         self.outer = self.config = given
         self.model_type = ""
-        self.family: Family = LLAMA
+        self.family = Family()
         self.notes: list[str] = []
 
     def refuse(self, why: str) -> InputError:
@@ -35,10 +37,11 @@ class ConfigKeys:
         """What a key says, or what the family takes without it; None if neither says anything."""
         key = self._named(key)
         value = self.config.get(key)
-        if value is None and key in self.family.defaults:
-            value = self.family.defaults[key]
-            if key != "moe_layer_freq":
-                self.note(f"{key} is left out and taken as {value}, the default of {self.model_type}.")
+        if value is not None or (key in self.config and key in NULL_SAYS):
+            return value
+        value = self.family.defaults.get(key, class_defaults().get(self.model_type, {}).get(key))
+        if value is not None and key != "moe_layer_freq":
+            self.note(f"{key} is left out and taken as {value}, the default of {self.model_type}.")
         return value
 
     def note(self, sentence: str) -> None:
@@ -47,8 +50,11 @@ class ConfigKeys:
             self.notes.append(sentence)
 
     def _named(self, key: str) -> str:
-        other = self.family.names.get(key, key)
-        return other if other in self.config or key not in self.config else key
+        """The name under which the file has a key, or that of its family."""
+        names = [self.family.names.get(key, key), key]
+        if key in COUNTS_OF_EXPERTS and self.family.experts is not None:
+            names += COUNTS_OF_EXPERTS
+        return next((name for name in names if name in self.config), names[0])
 
     def count(self, key: str, otherwise: int | None = None, lowest: int = 1, largest: int = LARGEST) -> int:
         """A whole number of a key; without the key the other one.
@@ -80,11 +86,17 @@ class ConfigKeys:
 
     def layer_types(self) -> list[str] | None:
         """Kind of each layer, if the file lists them."""
-        value = self.config.get("layer_types")
+        return self.names("layer_types")
+
+    def names(self, key: str, length: int | None = None) -> list[str] | None:
+        """The names that a key lists, as many as there are layers; None if it lists none."""
+        value = self.config.get(key)
         if value is None:
             return None
         if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-            raise self.refuse('layer_types is no list of names, such as "full_attention". Correct it.')
+            raise self.refuse(f'{key} is no list of names, such as "full_attention". Correct it.')
+        if length is not None and len(value) != length:
+            raise self.refuse(f"{key} names {len(value)} layers, and there are {length}. Correct it.")
         return value
 
     def places(self, key: str) -> list[int]:

@@ -9,17 +9,10 @@ import numpy as np
 from energymodel.errors import InputError, suggest
 from energymodel.performance.workload import Transformer
 from energymodel.readers.config_keys import MOST_LAYERS, ConfigKeys
-from energymodel.readers.model_families import (
-    FAMILIES,
-    LINEAR,
-    REFUSED,
-    SAME_TEXT_MODEL,
-    SEARCHED,
-    STATE_SPACE,
-    Experts,
-    Family,
-    Key,
-)
+from energymodel.readers.model_dialects import SAME_DIALECT, dialect
+from energymodel.readers.model_families import FAMILIES, SAME_TEXT_MODEL
+from energymodel.readers.model_parts import Experts, Family, Key
+from energymodel.readers.model_refusals import ENCODER, INSTEAD, reason_of_keys, reason_of_layer, reasons
 from energymodel.readers.text_file import read_json
 
 TEXT = ("text_config", "llm_config", "language_config", "language_model_config", "thinker_config")
@@ -27,19 +20,6 @@ TEXT = ("text_config", "llm_config", "language_config", "language_model_config",
 SEQUENCE_NOTE = "The training sequence is taken as"
 """Begins the note that stands where nobody says the sequence."""
 USUAL_SEQUENCE = 8192
-INSTEAD = "Describe the nearest transformer in a scenario by hand: base = ..., [system.workload]."
-_WHY_BY_KEY = {
-    "block_configs": SEARCHED,
-    "hybrid_override_pattern": STATE_SPACE,
-    "ssm_cfg": STATE_SPACE,
-    "mamba_d_state": STATE_SPACE,
-    "state_size": STATE_SPACE,
-    "linear_num_key_heads": LINEAR,
-    "linear_attn_config": LINEAR,
-    "full_attention_interval": LINEAR,
-    "attn_type_list": LINEAR,
-}
-_UNLIKE_LAYERS = {"linear_attention": LINEAR, "mamba": STATE_SPACE, "mamba2": STATE_SPACE, "conv": STATE_SPACE}
 _LOCAL = ("sliding_attention", "chunked_attention")
 _MIXTURES = ("num_local_experts", "n_routed_experts", "num_experts")
 
@@ -117,24 +97,25 @@ class _Reader(ConfigKeys):
         given = self.config.get("model_type", self.outer.get("model_type", ""))
         if not isinstance(given, str):
             raise self.refuse(f'model_type is {given!r}, no text. Give the type, such as "llama".')
+        given = SAME_DIALECT.get(given, given)
         return SAME_TEXT_MODEL.get(given, given)
 
     def _refuse_unlike(self) -> None:
         for one in (self.outer.get("model_type"), self.config.get("model_type"), self.model_type):
-            if isinstance(one, str) and one in REFUSED:
-                raise self.refuse(f'a model of type "{one}" cannot be read: {REFUSED[one]}. {INSTEAD}')
-        for key, why in _WHY_BY_KEY.items():
-            if self.config.get(key) not in (None, False, [], {}):
-                raise self.refuse(f"it cannot be read: {why} ({key}). {INSTEAD}")
+            if isinstance(one, str) and one in reasons():
+                raise self.refuse(f'a model of type "{one}" cannot be read: {reasons()[one]}. {INSTEAD}')
+        if found := reason_of_keys(self.config):
+            raise self.refuse(f"it cannot be read: {found[1]} ({found[0]}). {INSTEAD}")
         if self.config.get("is_encoder_decoder") is True:
-            raise self.refuse(f"it cannot be read: it has an encoder (is_encoder_decoder). {INSTEAD}")
+            raise self.refuse(f"it cannot be read: {ENCODER} (is_encoder_decoder). {INSTEAD}")
         for kind in self.layer_types() or ():
-            if kind in _UNLIKE_LAYERS:
-                raise self.refuse(f"it cannot be read: {_UNLIKE_LAYERS[kind]} (layer_types). {INSTEAD}")
+            if why := reason_of_layer(kind):
+                raise self.refuse(f"it cannot be read: {why} (layer_types). {INSTEAD}")
 
     def _family(self) -> Family:
-        if self.model_type == "falcon":
-            return self._falcon()
+        if told := dialect(self):
+            self.config, family = told
+            return family
         if self.model_type in FAMILIES:
             return FAMILIES[self.model_type]
         if not {"hidden_size", "num_hidden_layers", "num_attention_heads"} <= set(self.config):
@@ -155,41 +136,13 @@ class _Reader(ConfigKeys):
         latent = bool(self.config.get("kv_lora_rank"))
         return Family(experts=experts, query_norm=norm, latent=latent, defaults={"moe_layer_freq": 1})
 
-    def _falcon(self) -> Family:
-        """Falcon, whose keys choose between three forms of a layer."""
-        new, parallel = self.flag(Key("new_decoder_architecture", False)), self.flag(Key("parallel_attn", True))
-        stated = self.config.get("num_ln_in_parallel_attn")
-        norms = 2 if not parallel or (new and stated is None) or stated == 2 else 1
-        names = {"intermediate_size": "ffn_hidden_size"}
-        if "num_hidden_layers" not in self.config and "n_layer" in self.config:
-            names |= {"num_hidden_layers": "n_layer", "num_attention_heads": "n_head"}
-        if new:
-            names |= {"num_key_value_heads": "num_kv_heads" if "num_kv_heads" in self.config else "n_head_kv"}
-            defaults = {}
-        else:
-            names |= {"num_key_value_heads": "heads_of_keys"}
-            defaults = {"heads_of_keys": 1} if self.flag(Key("multi_query", True)) else {}
-        bias = Key("bias", False)
-        return Family(
-            norm_vectors=2,
-            norms=norms,
-            gated=False,
-            tied=True,
-            query_bias=bias,
-            output_bias=bias,
-            feed_forward_bias=bias,
-            parallel=parallel,
-            names=names,
-            defaults=defaults,
-        )
-
     def model(self, sequence: int | None) -> ModelConfig:
         """The whole model."""
         family = self.family
         layers = self.count("num_hidden_layers", largest=MOST_LAYERS)
         hidden, heads = self.count("hidden_size"), self.count("num_attention_heads")
         kv_heads = self.count("num_key_value_heads", heads)
-        if kv_heads > heads:
+        if kv_heads > heads and not family.latent:
             raise self.refuse(f"{kv_heads} heads of keys are more than {heads} heads. Correct it.")
         vocabulary = self.count("vocab_size")
         context = self.count("max_position_embeddings", 0)
@@ -206,7 +159,7 @@ class _Reader(ConfigKeys):
         extra, shared = 0, 0
         if mixed and family.experts is not None:
             extra = experts if self.flag(family.experts.router_bias) else 0
-            extra += hidden if family.experts.shared_width else 0  # the gate of the shared expert
+            extra += hidden if family.experts.shared_width and family.experts.shared_gate else 0
             shared = round(shape["shared_experts"] * parts.expert)
             vectors += mixed * extra
         embedding = (1 if tied else 2) * vocabulary * hidden
@@ -325,16 +278,17 @@ class _Reader(ConfigKeys):
         vectors = (queries + 2 * keys) * int(self.flag(self.family.query_bias))
         vectors += hidden * int(self.flag(self.family.output_bias))
         if self.flag(self.family.query_norm_if):
-            vectors += {"none": 0, "head": 2 * size}.get(self.family.query_norm, queries + keys)
+            head = 2 * size * self.family.norm_vectors
+            vectors += {"none": 0, "head": head}.get(self.family.query_norm, queries + keys)
         shape["head_size"] = size
         return 2 * hidden * (queries + keys), vectors
 
     def _latent(self, hidden: int, heads: int, shape: dict[str, int | float]) -> tuple[int, int]:
         """Weights and vectors of latent attention."""
-        names = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
-        rank, plain, rotated, value = (self.count(name) for name in names)
-        without = "q_lora_rank" in self.config and self.config["q_lora_rank"] is None
-        queries = 0 if without else self.count("q_lora_rank", 0, lowest=0)
+        names = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim")
+        rank, plain, rotated = (self.count(name) for name in names)
+        value = self.count("v_head_dim", hidden // heads)
+        queries = self.count("q_lora_rank", 0, lowest=0)
         size = plain + rotated
         weights = queries * (hidden + heads * size) if queries else hidden * heads * size
         weights += hidden * (rank + rotated) + rank * heads * (plain + value) + heads * value * hidden
@@ -351,6 +305,12 @@ class _Reader(ConfigKeys):
         if experts is None or not self.count(experts.count, 0, lowest=0):
             return []
         places = range(layers)
+        if (kinds := self.names("mlp_layer_types", layers)) is not None:
+            return [place for place in places if kinds[place] != "dense"]
+        if isinstance(pattern := self.config.get("moe_layer_freq"), list):
+            if len(pattern) != layers or not all(one in (0, 1) for one in pattern):
+                raise self.refuse(f"moe_layer_freq is no list of {layers} zeros and ones. Correct it.")
+            return [place for place in places if pattern[place]]
         if experts.layers == "after-first":
             first, step = self.count("first_k_dense_replace", 0, lowest=0), self.count("moe_layer_freq", 1)
             return [place for place in places if place >= first and place % step == 0]

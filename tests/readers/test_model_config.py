@@ -209,7 +209,7 @@ def test_an_unknown_type_with_the_keys_of_a_llama_is_read_with_a_warning():
         (llama("llama", 2, 64, 128, 4, 4, 100, tie_word_embeddings="yes"), "neither true nor false"),
         (llama("mixtral", 2, 64, 128, 4, 4, 100, num_local_experts=4, num_experts_per_tok=8), "8 experts of 4"),
         (llama("qwen3_moe", 2, 64, 128, 4, 4, 100, mlp_only_layers=[7]), "names layer 7"),
-        ({"model_type": "llama", "num_hidden_layers": 2}, "hidden_size is missing"),
+        ({"model_type": "baichuan", "num_hidden_layers": 2}, "hidden_size is missing"),
     ],
 )
 def test_what_cannot_be_read_is_refused_in_one_line(config, words):

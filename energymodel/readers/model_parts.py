@@ -1,0 +1,87 @@
+"""Which parts can a model have that the count of its parameters depends on?"""
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    """A switch that the file may set, and what it is otherwise."""
+
+    name: str
+    otherwise: bool
+
+
+Flag = bool | Key
+
+
+@dataclasses.dataclass(frozen=True)
+class Experts:
+    """Keys and parts of a mixture of experts.
+
+    - `count`, `active`, `width`: keys of routed experts, those that act on a token, and the width of one.
+    - `shared`: key of the number of shared experts, each as wide as a routed one; or that number.
+    - `shared_width`: key of the width of one shared expert of its own; `shared_gate`: whether a gate scales it.
+    - `layers`: how the layers that have experts are told.
+    - `dense_width`: key of the width of a dense layer.
+    - `router_bias`: whether each expert has a number besides its row in the router; `bias` of the experts' products.
+    """
+
+    count: str = "num_local_experts"
+    active: str = "num_experts_per_tok"
+    width: str = "intermediate_size"
+    shared: str | int = 0
+    shared_width: str = ""
+    shared_gate: bool = True
+    layers: Literal["all", "after-first", "sparse-step", "interleaved"] = "all"
+    dense_width: str = "intermediate_size"
+    router_bias: Flag = False
+    bias: Flag = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """Parts of a model of one `model_type`.
+
+    - `defaults`: what keys are when the file leaves them out, besides those of `class_defaults`.
+    - `names`: keys that other families call otherwise.
+    - `norm_vectors`: vectors of a norm, 2 with a bias, 0 where it has no weights; `norms` of a layer; `extra_norms`
+      before the first layer.
+    - `query_bias` of query, key and value, `output_bias`, `feed_forward_bias`, `head_bias`.
+    - `query_norm`: norms of queries and keys, of one head for all ("head"), of each ("heads"), or of all together
+      ("width").
+    - `positions`: key of learned positions; `more_positions` than it says.
+    - `window`: layers with a sliding window where no `layer_types` say so: all from `max_window_layers` on if
+      `use_sliding_window`, every layer, or all but each n-th.
+    """
+
+    defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    names: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    norm_vectors: int = 1
+    norms: int = 2
+    extra_norms: int = 0
+    query_bias: Flag = Key("attention_bias", False)
+    output_bias: Flag = Key("attention_bias", False)
+    feed_forward_bias: Flag = Key("mlp_bias", False)
+    head_bias: Flag = False
+    gated: bool = True
+    query_norm: Literal["none", "head", "heads", "width"] = "none"
+    query_norm_if: Flag = True
+    tied: bool = False
+    positions: str = ""
+    more_positions: int = 0
+    experts: Experts | None = None
+    latent: bool = False
+    sinks: bool = False
+    parallel: Flag = False
+    window: Literal["none", "switched", "all"] | int = "none"
+
+
+@cache
+def class_defaults() -> Mapping[str, Mapping[str, int]]:
+    """Sizes of each `model_type` that its configuration class takes where the file leaves them out."""
+    return tomllib.loads(Path(__file__).with_name("model_defaults.toml").read_text(encoding="utf-8"))
