@@ -138,6 +138,7 @@ def _workload(config: TrainingConfig, model: str | None, vocabulary: Any, path: 
         numbers["router"] = 1
         shared = float(words.get("shared_feed_forward", 0) or 0)
         numbers["shared_experts"] = shared / float(numbers["feed_forward"])
+        numbers["expert_vectors"] = _inner(words) * float(words.get("linear_bias", 0) or 0)
     numbers["vector_parameters"] = vector_parameters(words)
     origin = {"kind": "specification", "source": Path(path).name}
     usual = {field.name: _default(field) for field in dataclasses.fields(Transformer)}
@@ -162,16 +163,21 @@ def vector_parameters(words: Mapping[str, int | float | str]) -> float:
 
     hidden, heads, layers, size = (number(name) for name in ("hidden", "heads", "layers", "head_size"))
     keys, experts, dense = number("kv_heads", heads), number("experts", 1.0), number("dense_layers")
-    norm = hidden * (2.0 if words.get("norm") == "layer" else 1.0)
+    norm = hidden * {"layer": 2.0, "plain": 0.0}.get(str(words.get("norm")), 1.0)
     of_latents = number("kv_rank") + number("query_rank")
     of_queries = {"head": 2.0 * size, "projection": (heads + keys) * size, "latent": of_latents}
     layer = number("norms_per_layer", 2.0) * norm + of_queries.get(str(words.get("qk_norm")), 0.0)
     layer += (heads + 2.0 * keys) * size * number("qkv_bias") + hidden * number("linear_bias")
     layer += heads * number("sinks")
-    inner = number("feed_forward") * (1.0 + number("gated")) + hidden
-    routers = (layers - dense) * experts * number("router_bias")
-    blocks = layers * inner * number("linear_bias") if experts <= 1.0 else routers
+    mixed = (layers - dense) * (experts * number("router_bias") + hidden * number("shared_gate"))
+    blocks = layers * _inner(words) * number("linear_bias") if experts <= 1.0 else mixed
     return layers * layer + blocks + norm + number("learned_positions") * hidden
+
+
+def _inner(words: Mapping[str, int | float | str]) -> float:
+    """Entries of the biases of a feed-forward block, or of an expert, that has biases [1]."""
+    width, gated, hidden = (float(words.get(name, 0) or 0) for name in ("feed_forward", "gated", "hidden"))
+    return width * (1.0 + gated) + hidden
 
 
 def _layout(config: TrainingConfig) -> dict[str, Any]:

@@ -11,13 +11,16 @@ from typing import Any
 from energymodel.errors import InputError, suggest
 from energymodel.readers.text_file import read_json, read_text, read_toml, read_yaml
 from energymodel.readers.training.axolotl import read_axolotl
+from energymodel.readers.training.command_line import read_overrides
 from energymodel.readers.training.config import MODEL_WORDS, TrainingConfig, settle
 from energymodel.readers.training.deepspeed import read_deepspeed, refuse_placeholders
 from energymodel.readers.training.gpt_neox import read_gpt_neox
+from energymodel.readers.training.keys import shown
 from energymodel.readers.training.maxtext import read_maxtext
 from energymodel.readers.training.megatron import MEGATRON, from_arguments, read_megatron
 from energymodel.readers.training.megatron_bridge import read_megatron_bridge
 from energymodel.readers.training.megatron_text import read_arguments
+from energymodel.readers.training.names import reason_of_name
 from energymodel.readers.training.nanotron import read_nanotron
 from energymodel.readers.training.nemo import read_nemo
 from energymodel.readers.training.primus import read_primus
@@ -43,7 +46,8 @@ LARGEST_COUNT = 10**18
 KINDS = tuple(READERS)
 """Frameworks whose configurations are read."""
 SIGNS = (
-    ("primus", "modules work_group", "modules workspace", "modules exp_name"),
+    ("megatron-bridge", "framework training parallelism precision", "recipe model", "recipe train"),
+    ("primus", "modules work_group", "modules workspace", "modules exp_name", "modules platform", "modules name"),
     ("megatron-lm", "MODEL_ARGS", "tensor_model_parallel_size num_layers", "language_model model_parallel"),
     ("nanotron", "parallelism tokens", "parallelism model data_stages"),
     ("torchtitan", "model_spec", "training parallelism", "job training", "training activation_checkpoint"),
@@ -77,14 +81,24 @@ def read_training_config(path: str | Path, kind: str | None = None) -> TrainingC
     if table is None:
         return from_arguments(read_arguments(read_text(path), where), where, "megatron-lm", MEGATRON)
     _tame(path, table)
+    launched = [table.pop(name, None) for name in ("#nodes", "#per_node")]
     found = kind or _recognized(table)
     if found is None:
         raise InputError(
             f'"{where}" is no training configuration that is recognized. Name its framework, one of {", ".join(KINDS)}.'
         )
     if found == "torchtitan" and path.suffix.lower() == ".toml":
-        return read_torchtitan(table | {"#": header_of(read_text(path))}, where)
-    return READERS[found](table, where)
+        table["#"] = header_of(read_text(path))
+    config = READERS[found](table, where)
+    if why := reason_of_name(config.model_name):
+        raise InputError(
+            f'"{where}": the model {shown(config.model_name)} cannot be described: {why}. '
+            "Describe the nearest transformer by its shape in a scenario."
+        )
+    nodes, each = launched
+    if nodes and each and config.chips is None:
+        return config.on(nodes * each)
+    return config
 
 
 def _table(path: Path, kind: str | None) -> dict[str, Any] | None:
@@ -108,9 +122,11 @@ def _table(path: Path, kind: str | None) -> dict[str, Any] | None:
     )
     if kind in (None, "megatron-lm") and any(word in text for word in arguments):
         return None
+    if (overrides := read_overrides(text, path.name)) is not None:
+        return overrides
     if suffix in (".sh", ".bash", ".slurm", ".sbatch", ".log") or kind == "megatron-lm":
         raise InputError(
-            f'"{path.name}" hands no arguments of Megatron-LM to a command; give the file with the arguments, '
+            f'"{path.name}" hands no settings to a command; give the file with the arguments, '
             "or the configuration of the framework."
         )
     return read_yaml(path)

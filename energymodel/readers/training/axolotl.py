@@ -127,10 +127,13 @@ def _switch(inner: Keys) -> bool:
 
 def _precision(keys: Keys, notes: list[str]) -> tuple[str, str | None]:
     """Precision; `auto` is bf16 on every accelerator that has it."""
-    bf16, fp16 = keys.raw("bf16", "bfloat16"), keys.raw("fp16", "float16")
-    for key, value in (("bf16", bf16), ("fp16", fp16)):
+    bf16, fp16 = False, False
+    for key in ("bf16", "bfloat16", "fp16", "float16"):
+        value = keys.raw(key)
         if value not in (None, True, False, "auto", "full", "true", "false", ""):
             raise keys.refuse(key, value, "true, false or auto")
+        if value not in (None, False, "false", ""):
+            bf16, fp16 = (value, fp16) if key.startswith("b") else (bf16, value)
     eight = keys.on("fp8")
     keys.skip("fp8_enable_fsdp_float8_all_gather")
     if keys.any_on("load_in_8bit", "load_in_4bit"):

@@ -79,7 +79,7 @@ def _shape(keys: Keys, tensor: int, notes: list[str]) -> Shape:
     attention = keys.flag("use_bias_in_attn_linear", default=True)
     positions = keys.values.get("pos_emb", "learned")
     parallel = keys.on("gpt_j_residual")
-    keys.skip("gpt_j_tied")
+    keys.skip("gpt_j_tied", "mlp_multiple_of")
     untied = keys.on("no_weight_tying")
     found: Shape = {
         "layers": layers,
@@ -91,7 +91,7 @@ def _shape(keys: Keys, tensor: int, notes: list[str]) -> Shape:
         "gated": float(gated),
         "tied": float(not untied),
         "parallel_block": float(parallel),
-        "norm": "rms" if "rms" in norm else "layer",
+        "norm": "rms" if "rms" in norm else "plain" if "non_parametric" in norm else "layer",
         "norms_per_layer": 2.0,
         "linear_bias": float(bool(biases and attention)),
         "qkv_bias": float(bool(attention)),
@@ -109,6 +109,11 @@ def _shape(keys: Keys, tensor: int, notes: list[str]) -> Shape:
         if active > experts:
             raise keys.refuse("moe_top_k", active, f"at most the {experts} experts")
         found |= {"experts": experts, "active_experts": active}
+        # DeepSpeed's mixtures, which `num_experts` asks for, have experts in every second layer by default.
+        every = keys.whole("expert_interval", default=1 if "moe_num_experts" in keys else 2) or 1
+        if every > 1:
+            found |= {"dense_layers": layers - math.ceil(layers / every), "dense_feed_forward": inner}
+            found["alternating_dense"] = 1.0
     vocabulary = _vocabulary(keys, tensor, notes)
     if vocabulary is not None:
         found["vocabulary"] = vocabulary

@@ -2,11 +2,12 @@
 
 import dataclasses
 import math
+import re
 from typing import Any
 
 from energymodel.errors import InputError
 from energymodel.readers.training.config import Shape, TrainingConfig, settle
-from energymodel.readers.training.keys import Keys, understood
+from energymodel.readers.training.keys import Keys, shown, understood
 from energymodel.readers.training.names import preset_of
 
 AXES = (
@@ -27,7 +28,18 @@ REMATERIALIZED = {
     "save_out_proj": "full",
     "save_qkv_proj": "full",
 }
-OTHER_BLOCKS = ("qwen3_next", "mamba", "kimi_linear", "qwen3_5", "simple", "simple_mlp")
+OTHER_BLOCKS = re.compile(
+    r"qwen3_next|qwen3_5\w*|\w*mamba\w*|nemotron_h|kimi_(linear|k3)|simple\w*|gemma(3n|4\w*)|deepseek_?v?4\w*|envy\w*"
+)
+OTHER_KEYS = {
+    "use_indexer": "attention to the keys that an indexer chooses",
+    "share_kv_projections": "layers of different shapes",
+    "global_head_dim": "layers of different shapes",
+    "global_num_kv_heads": "layers of different shapes",
+}
+"""Keys of models that `Transformer` cannot describe."""
+WINDOWED = {"gemma2": 0.5, "gpt_oss": 0.5, "gemma3": 5 / 6, "olmo3": 3 / 4}
+"""Share of the layers that have the sliding window, where not all have."""
 
 
 def read_maxtext(table: dict[str, Any], where: str, kind: str = "maxtext") -> TrainingConfig:
@@ -174,11 +186,17 @@ def _precision(keys: Keys, notes: list[str]) -> tuple[str, str | None]:
 def _shape(keys: Keys, notes: list[str]) -> Shape:
     """The words of the model, as far as the file has them."""
     block = keys.word("decoder_block", default="llama2") or "llama2"
-    if block in OTHER_BLOCKS or keys.values.get("attention_type") == "compressed":
+    if OTHER_BLOCKS.fullmatch(block) or keys.values.get("attention_type") == "compressed":
         raise InputError(
             f'{keys.path("decoder_block")} is "{block}": a model with layers other than attention and feed-forward '
             "cannot be described. Describe the nearest transformer with --model."
         )
+    for key, what in OTHER_KEYS.items():
+        if keys.raw(key) not in (None, False, 0):
+            raise InputError(
+                f"{keys.path(key)} is {shown(keys.values[key])}: a model with {what} cannot be described. "
+                "Describe the nearest transformer with --model."
+            )
     layers, hidden = keys.whole("base_num_decoder_layers"), keys.whole("base_emb_dim")
     heads, inner = keys.whole("base_num_query_heads"), keys.whole("base_mlp_dim")
     if layers is None or hidden is None or heads is None:
@@ -203,7 +221,7 @@ def _shape(keys: Keys, notes: list[str]) -> Shape:
         "tied": float(keys.on("logits_via_embedding")),
         "norm": "layer" if block == "gpt3" else "rms",
         "norms_per_layer": 2.0 + keys.on("use_post_attn_norm") + keys.on("use_post_ffw_norm"),
-        "qk_norm": "latent" if latents else "head" if keys.on("use_qk_norm") or block == "gemma3" else "none",
+        "qk_norm": "latent" if latents else _query_norm(keys, block),
         "linear_bias": float(block in ("gpt3", "gpt_oss")),
         "qkv_bias": float(bias),
         "experts": 1.0,
@@ -223,13 +241,20 @@ def _shape(keys: Keys, notes: list[str]) -> Shape:
         found["sinks"] = 1.0
     window = keys.whole("sliding_window_size", lowest=0)
     if window:
-        share = {"gemma2": 0.5, "gpt_oss": 0.5, "gemma3": 5 / 6, "gemma4": 5 / 6}.get(block, 1.0)
-        found |= {"window": window, "local_layers": share}
-    _experts(keys, found, inner)
+        found |= {"window": window, "local_layers": WINDOWED.get(block, 1.0)}
+    keys.skip("inhomogeneous_layer_cycle_interval", "chunk_attn_window_size", "image_placeholder", "mlp_bias")
+    _experts(keys, found, inner, block)
     return found
 
 
-def _experts(keys: Keys, found: Shape, inner: int) -> None:
+def _query_norm(keys: Keys, block: str) -> str:
+    """What queries and keys are normalized over; Llama 4 normalizes them without weights."""
+    if block == "llama4" or not (keys.on("use_qk_norm") or block == "gemma3"):
+        return "none"
+    return "projection" if block in ("olmo2", "olmo3") else "head"
+
+
+def _experts(keys: Keys, found: Shape, inner: int, block: str) -> None:
     experts, active = keys.whole("num_experts", default=1) or 1, keys.whole("num_experts_per_tok", default=1) or 1
     width, shared = keys.whole("base_moe_mlp_dim", lowest=-1), keys.whole("shared_experts", lowest=0, default=0) or 0
     dense, step = (
@@ -247,6 +272,8 @@ def _experts(keys: Keys, found: Shape, inner: int) -> None:
         raise keys.refuse("first_num_dense_layers", dense, f"at most the {layers} layers")
     found |= {"experts": experts, "active_experts": active, "feed_forward": width, "dense_feed_forward": inner}
     found |= {"shared_experts": shared, "shared_feed_forward": shared * width, "router_bias": float(bias)}
+    if block == "qwen2_moe":
+        found |= {"shared_experts": inner / width, "shared_feed_forward": inner, "shared_gate": 1.0}
     found["dense_layers"] = layers - layers // step if step > 1 else dense
     if step > 1:
         found["alternating_dense"] = 1.0

@@ -52,7 +52,7 @@ def from_arguments(
     copies = keys.whole("num_distributed_optimizer_instances", default=1)
     if copies is not None and copies > 1:
         notes.append(f"the states are divided within each of {copies} groups of replicas")
-    interleave = _interleave(keys, layers, pipeline, notes)
+    interleave = _interleave(keys, layers, pipeline, recipe, notes)
     method = keys.raw("cp_comm_type")
     method = method[0] if isinstance(method, list) and method else method
     slots = [keys.flag(f"account_for_{part}_in_pipeline_split") for part in ("embedding", "loss")]
@@ -248,7 +248,7 @@ def _sharding(keys: Keys, recipe: bool) -> int | None:
     return None if recipe else 0
 
 
-def _interleave(keys: Keys, layers: int | None, pipeline: int | None, notes: list[str]) -> int | None:
+def _interleave(keys: Keys, layers: int | None, pipeline: int | None, recipe: bool, notes: list[str]) -> int | None:
     """Virtual stages of a rank: given, from the layers of one, or from the layout that draws each stage."""
     each, count = (
         keys.whole("num_layers_per_virtual_pipeline_stage"),
@@ -273,7 +273,7 @@ def _interleave(keys: Keys, layers: int | None, pipeline: int | None, notes: lis
         raise keys.refuse(
             "pipeline_model_parallel_layout", drawn, f"stages divided by | whose number {pipeline} ranks divide"
         )
-    return 1
+    return None if recipe and pipeline > 1 else 1
 
 
 def _stages(drawn: str) -> int:

@@ -22,6 +22,11 @@ REFUSED = {
     "linear_attention_type": "linear attention",
     "retro_add_retriever": "a retriever",
     "bert_head_embeddings": "an encoder",
+    "bert_no_binary_head": "an encoder",
+    "decoder_num_layers": "an encoder",
+    "decoder_seq_length": "an encoder",
+    "experimental_attention_variant": "other attention than that of all heads to all keys",
+    "heterogeneous_block_specs": "layers of different shapes",
 }
 """Arguments of models that `Transformer` cannot describe."""
 
@@ -35,6 +40,12 @@ def refuse_other_models(keys: Keys) -> None:
                 f"{keys.path(name)} is {shown(value)}: a model with {what} cannot be described. "
                 "Describe the nearest transformer with --model, or by its shape in a scenario."
             )
+    spec = str(keys.raw("spec") or "")[:400]
+    if (match := re.search(r"mamba|hybrid|gated_delta|gdn|kda", spec, re.IGNORECASE)) is not None:
+        raise InputError(
+            f'{keys.path("spec")} names "{match[0]}": a model with state-space layers or linear attention cannot be '
+            "described. Describe the nearest transformer with --model, or by its shape in a scenario."
+        )
 
 
 def shape(keys: Keys, tensor: int, notes: list[str], **says: bool) -> Shape:
@@ -133,6 +144,8 @@ def _experts(keys: Keys, model: Shape, layers: int, inner: int, notes: list[str]
     width = width or inner
     model |= {"experts": experts, "active_experts": active, "feed_forward": width, "router_bias": float(bias)}
     model |= {"shared_experts": (shared or 0) / width, "shared_feed_forward": shared or 0}
+    if shared and keys.on("moe_shared_expert_gate"):
+        model["shared_gate"] = 1.0
     moe = _pattern(keys, "moe_layer_freq", pattern, layers)
     if moe is None:
         return

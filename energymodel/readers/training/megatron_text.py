@@ -20,6 +20,8 @@ TOKEN = re.compile(r"\n|\"[^\"]*\"|'[^']*'|[^\s\"']+")
 NAME = re.compile(r"--([A-Za-z][\w-]*)(?:=(.*))?$", re.S)
 PRINTED = re.compile(r"^(?:\[[^\]\n]*\]:?|\d+:)?[ \t]+([a-z]\w*) \.{2,} (.*)$", re.M)
 BATCH = re.compile(r"^#SBATCH\s+(?:--(nodes|gpus-per-node|ntasks-per-node|gres|gpus)[= ]|-(N)\s+)(\S+)", re.M)
+OTHER_PROGRAMS = re.compile(r"pretrain_(bert|t5|mamba|hybrid|vision\w*|vlm|ict|retro|mllm|dino)\.py")
+"""Programs of Megatron-LM that train other models than decoders."""
 MOST_TOKENS = 200_000
 STOPS = ("|", "||", "&&", "&", ";", ">", ">>", "<", "2>&1", "then", "fi", "do", "done", ")", "\\")
 
@@ -32,17 +34,28 @@ def read_arguments(text: str, where: str) -> dict[str, Any]:
     printed = {name: _value_of(text_) for name, text_ in PRINTED.findall(text)}
     if len(printed) > 20:
         return {name: value for name, value in printed.items() if value is not None}
-    launcher = _launched(text)
-    body = _without_comments(text).replace("\\\r\n", " ").replace("\\\n", " ")
-    known: dict[str, str] = {}
-    for name, value in ASSIGNED.findall(body):
-        known[name] = _filled(_bare(value), known)
+    if (match := OTHER_PROGRAMS.search(text)) is not None:
+        raise InputError(
+            f'"{where}" starts {match[0]}: a model with an encoder, state-space layers or images cannot be described. '
+            "Describe the nearest transformer with --model, or by its shape in a scenario."
+        )
+    launcher = launched(text)
+    body, known = prepared(text)
     found: dict[str, Any] = {}
     _collect(body, known, found, where, 0)
     for name, key in (("nproc_per_node", "#per_node"), ("nnodes", "#nodes")):
         if isinstance(number := found.pop(name, None), str) and number.isdigit():
             launcher[key] = int(number)
     return found | launcher
+
+
+def prepared(text: str) -> tuple[str, dict[str, str]]:
+    """A script without comments and with its lines joined, and the variables that it sets."""
+    body = without_comments(text).replace("\\\r\n", " ").replace("\\\n", " ")
+    known: dict[str, str] = {}
+    for name, value in ASSIGNED.findall(body):
+        known[name] = filled(bare_text(value), known)
+    return body, known
 
 
 def _collect(body: str, known: dict[str, str], found: dict[str, Any], where: str, depth: int) -> None:
@@ -60,19 +73,24 @@ def _collect(body: str, known: dict[str, str], found: dict[str, Any], where: str
             _collect(bare, known, found, where, depth + 1)
         elif not quoted and (match := NAME.match(token)):
             key = match[1].replace("-", "_")
-            found[key] = True if match[2] is None else _filled(match[2].rstrip(")"), known)
-            name = key
+            found[key] = True if match[2] is None else filled(match[2].rstrip(")"), known)
+            name = key if match[2] is None else None
         elif not quoted and (token in STOPS or token.endswith(".py") or token.rstrip(")").endswith("[@]}")):
             name = None
         elif name is not None:
-            value = _filled(bare if quoted else _trimmed(bare), known)
+            value = filled(bare if quoted else _trimmed(bare), known)
+            if not value.strip() and bare.startswith("$"):
+                continue  # a variable that is empty
+            if value != bare and re.search(r"(^|\s)--[A-Za-z]", value):
+                name = None  # a variable that holds arguments; they count where it is set
+                continue
             old = found[name]
             found[name] = value if old is True else [*old, value] if isinstance(old, list) else [old, value]
             if not quoted and bare.endswith((")", ";")) and bare.count("(") < bare.count(")"):
                 name = None
 
 
-def _filled(text: str, known: dict[str, str], depth: int = 0) -> str:
+def filled(text: str, known: dict[str, str], depth: int = 0) -> str:
     """A text with the variables that the script sets, or their defaults, in place of their names."""
     if depth > 8 or "$" not in text or len(text) > 4000:
         return text
@@ -83,9 +101,9 @@ def _filled(text: str, known: dict[str, str], depth: int = 0) -> str:
             return known[name]
         return match[2].strip("\"'") if match[2] is not None else match[0]
 
-    filled = VARIABLE.sub(put, text)
-    filled = SUM.sub(lambda match: _worked_out(match[1], known) or match[0], filled)
-    return filled if filled == text else _filled(filled, known, depth + 1)
+    fuller = VARIABLE.sub(put, text)
+    fuller = SUM.sub(lambda match: _worked_out(match[1], known) or match[0], fuller)
+    return fuller if fuller == text else filled(fuller, known, depth + 1)
 
 
 def _worked_out(text: str, known: dict[str, str]) -> str | None:
@@ -135,12 +153,13 @@ def _worked_out(text: str, known: dict[str, str]) -> str | None:
     return str(value) if position == len(parts) and abs(value) < 10**15 else None
 
 
-def _without_comments(text: str) -> str:
+def without_comments(text: str) -> str:
     """The text without what follows a # at the beginning of a word."""
     return re.sub(r"(^|[ \t])#[^\n]*", r"\1", text, flags=re.M)
 
 
-def _bare(text: str) -> str:
+def bare_text(text: str) -> str:
+    """A text without the quotes around it."""
     return text[1:-1] if len(text) > 1 and text[0] in "\"'" else text
 
 
@@ -158,7 +177,7 @@ def _value_of(text: str) -> Any:
     return {"None": None, "True": True, "False": False}.get(text, text)
 
 
-def _launched(text: str) -> dict[str, int]:
+def launched(text: str) -> dict[str, int]:
     """Nodes and accelerators of a node as the lines for Slurm say."""
     found: dict[str, int] = {}
     for long, short, value in BATCH.findall(text):

@@ -5,6 +5,27 @@ import tomllib
 from functools import cache
 from pathlib import Path
 
+OTHER_MODELS = (
+    (
+        r"mamba|jamba|bamba|zamba|lfm-?[23]|falcon-?h1|recurrentgemma|hymba|nemotron-?(h|nano|[35])(-|_|$)|granite-?4.*-h-",
+        "its state-space layers are no attention",
+    ),
+    (
+        r"qwen-?3[-_.]?(next|5)|kimi[-_]?(linear|k3)|minimax-(text|m1)|rwkv|gated[-_]?delta|retnet",
+        "its linear attention keeps a state instead of keys",
+    ),
+    (r"(^|[-_/ ])(flux|t5|bert|vit|clip|whisper|wan2)([-_. ]|$)", "it is no decoder of text"),
+)
+"""Names of models that no shape describes, and why."""
+
+
+def reason_of_name(name: str | None) -> str | None:
+    """Why a named model cannot be described; None if its name says nothing."""
+    for pattern, why in OTHER_MODELS:
+        if name and re.search(pattern, name[:200], re.IGNORECASE):
+            return why
+    return None
+
 
 @cache
 def _patterns() -> tuple[tuple[re.Pattern[str], str], ...]:

@@ -33,6 +33,8 @@ TITAN_NAME = re.compile(r"(llama3|llama3\.1|llama4|deepseek_v3|qwen3|gpt_oss)_([
 def read_primus(table: dict[str, Any], where: str) -> TrainingConfig:
     """The run of an experiment; its model is a file of Primus that is only named."""
     modules = table.get("modules")
+    if isinstance(modules, list):
+        modules = {str(one.get("name")): one for one in modules if isinstance(one, Mapping)}
     if not isinstance(modules, Mapping):
         raise InputError(f'"{where}": modules is {shown(modules)}; it must be a table of modules.')
     chosen = next((name for name in TRAINERS if isinstance(modules.get(name), Mapping)), None)
@@ -45,10 +47,12 @@ def read_primus(table: dict[str, Any], where: str) -> TrainingConfig:
         raise InputError(
             f'"{where}": modules.{chosen}.framework is {shown(framework)}. {suggest(framework[:40], FRAMEWORKS)}'
         )
-    overrides = module.get("overrides") or {}
+    overrides = module.get("overrides") or module.get("params") or {}
     if not isinstance(overrides, Mapping):
         raise InputError(f'"{where}": modules.{chosen}.overrides is {shown(overrides)}; it must be a table of keys.')
     name = re.sub(r"\.ya?ml$", "", named)[:200] if isinstance(named, str) else None
+    if framework == "torchtitan" and isinstance(named, Mapping):
+        overrides = {"model": named, **overrides}
     if framework == "torchtitan":
         config = _titan(dict(overrides), name, where)
     elif framework == "maxtext":
@@ -59,7 +63,8 @@ def read_primus(table: dict[str, Any], where: str) -> TrainingConfig:
         notes.append(
             "what the overrides leave out is in Primus's own files: bf16, Adam and degrees of 1 are taken from there"
         )
-    return dataclasses.replace(config, model_name=name, preset=preset_of(_plain(name)), notes=(*notes, *config.notes))
+    known = {"model_name": name, "preset": preset_of(_plain(name))} if name else {}
+    return dataclasses.replace(config, **known, notes=(*notes, *config.notes))
 
 
 def _titan(overrides: dict[str, Any], name: str | None, where: str) -> TrainingConfig:

@@ -10,6 +10,7 @@ from energymodel.errors import InputError
 from energymodel.readers.training.config import Shape, TrainingConfig, settle
 from energymodel.readers.training.keys import Keys
 from energymodel.readers.training.names import preset_of
+from energymodel.readers.training.torchtitan_saved import saved_adapters, saved_recomputation, saved_shape
 
 SCHEDULES = {
     "1f1b": ("1f1b", 1),
@@ -59,7 +60,7 @@ def read_torchtitan(table: dict[str, Any], where: str, kind: str = "torchtitan")
     keys = Keys(table, where)
     training, parallel, saved = (keys.table(name) for name in SECTIONS[:3])
     notes: list[str] = []
-    name, shape = _model(keys, notes)
+    name, shape, tuned = _model(keys, notes)
     tensor = parallel.whole("tensor_parallel_degree", default=1) or 1
     pipeline = parallel.whole("pipeline_parallel_degree", default=1) or 1
     experimental = keys.table("experimental")
@@ -81,9 +82,11 @@ def read_torchtitan(table: dict[str, Any], where: str, kind: str = "torchtitan")
     local = training.whole("local_batch_size", "batch_size", default=8) or 8
     micro = local
     schedule, interleave = "1f1b", 1
+    pieces = parallel.whole("pipeline_parallel_microbatches")
     if pipeline > 1:
         schedule, interleave = _schedule(parallel, shape, pipeline, notes)
         micro = parallel.whole("pipeline_parallel_microbatch_size", default=1) or 1
+        micro = max(local // pieces, 1) if pieces else micro
         if local % micro:
             raise InputError(
                 f"{training.path('local_batch_size')} is {local}, no multiple of pipeline_parallel_microbatch_size "
@@ -93,19 +96,24 @@ def read_torchtitan(table: dict[str, Any], where: str, kind: str = "torchtitan")
         parallel.skip(
             "pipeline_parallel_schedule", "pipeline_parallel_microbatch_size", "pipeline_parallel_split_points"
         )
+        parallel.skip("pipeline_parallel_first_stage_less_layers", "pipeline_parallel_last_stage_less_layers")
     batch = training.whole("global_batch_size", lowest=-1)
     batch = None if batch in (-1, 0) else batch
-    mode, layers = _recomputation(saved, shape, notes)
+    values = keys.values
+    plain = saved_recomputation(values["activation_checkpoint"]) if "activation_checkpoint" in values else None
+    mode, layers = (plain, None) if plain else _recomputation(saved, shape, notes)
     precision, recipe, adapters = _precision(keys, training)
     overlaps = ("data",)
-    if parallel.on("enable_async_tensor_parallel"):
+    if parallel.on("enable_async_tensor_parallel") or keys.table("compile").on("enable_async_tensor_parallel"):
         overlaps = (*overlaps, "tensor")
     experts = parallel.whole("expert_parallel_degree", default=1)
     parallel.skip("disable_loss_parallel", "enable_compiled_autograd")
     keys.skip(
         "job", "compile", "debug", "comm", "experimental", "validation", "validator", "fault_tolerance", "tokenizer"
     )
-    keys.skip("dataloader", "hf_assets_path", "loss", "profiler")
+    keys.skip("dataloader", "hf_assets_path", "loss", "profiler", "override")
+    parallel.skip("spmd_backend", "context_parallel_load_balancer", "enable_sequence_parallel")
+    graphs = training.flag("disable_cuda_graphs")
     training.skip("compile", "dataset", "dataset_path", "max_norm", "gc_freq", "gc_debug", "deterministic", "seed")
     saved.skip("early_stop", "preserve_rng_state", "determinism_check", "debug")
     config = TrainingConfig(
@@ -136,29 +144,45 @@ def read_torchtitan(table: dict[str, Any], where: str, kind: str = "torchtitan")
         sharding=stage,
         shard_size=(shard or 1) * context if copies > 1 and shard not in (-1, 1) else None,
         sequence_parallel=tensor > 1 and bool(parallel.flag("enable_sequence_parallel", default=True)),
-        optimizer=(keys.table("optimizer").word("name", default="AdamW") or "").lower(),
+        optimizer=_optimizer(keys.table("optimizer")),
         schedule=schedule,
         overlaps=overlaps,
         steps=training.whole("steps", default=10000),
         offload=("optimizer", "parameters") if training.on("enable_cpu_offload") else (),
-        adapters=adapters,
+        adapters=adapters or tuned,
+        cuda_graphs=None if graphs is None else not graphs,
         notes=tuple(notes),
         ignored=keys.unread(),
     )
     return settle(config)
 
 
-def _model(keys: Keys, notes: list[str]) -> tuple[str | None, Shape]:
-    """Name and shape of the model."""
+def _model(keys: Keys, notes: list[str]) -> tuple[str | None, Shape, str | None]:
+    """Name and shape of the model, and its adapters where its layers are saved with the run."""
     section = keys.table("model_spec") if "model_spec" in keys else keys.table("model")
     name, flavor = section.word("name", default="llama3"), section.word("flavor", default="debugmodel")
     section.skip("print_after_conversion", "tokenizer_path", "hf_assets_path", "converters", "model", "norm_type")
     keys.skip("model_spec.model")
     name, flavor = name or "", flavor or ""
     shape = flavor_shape(name, flavor)
+    saved = section.values.get("model")
+    told = saved_shape(saved)
+    if told and any(told[word] != (shape or {}).get(word) for word in ("layers", "hidden", "vocabulary")):
+        shape = told
+    if isinstance(saved, dict) and "model_converters" not in keys:
+        notes.append("such a file does not tell fp8 from bf16; set plan.layout.fp8 to 1 if products are in fp8")
     if shape is None:
         notes.append(f"the shape of {name} {flavor} is not known here; give the model")
-    return f"{name} {flavor}", shape or {}
+    return f"{name} {flavor}", shape or {}, saved_adapters(saved)
+
+
+def _optimizer(section: Keys) -> str:
+    """Name of the optimizer; of the first group of parameters in files that have groups."""
+    groups = section.raw("param_groups")
+    first = groups[0] if isinstance(groups, list) and groups and isinstance(groups[0], dict) else {}
+    named = first.get("optimizer_name")
+    section.skip("implementation", "optimizer_factory_kwargs_by_name")
+    return named[:40].lower() if isinstance(named, str) else (section.word("name", default="AdamW") or "").lower()
 
 
 def _stage(parallel: Keys, shard: int | None, copies: int, context: int, pipeline: int, notes: list[str]) -> int:
