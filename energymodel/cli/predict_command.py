@@ -43,6 +43,7 @@ def command(
     tokens: source.Tokens = None,
     batch: source.Batch = None,
     sequence: source.Sequence = None,
+    microbatch: source.Microbatch = None,
     vocabulary: source.Vocabulary = None,
     cluster: source.Cluster = None,
     changes: source.Changes = None,
@@ -61,7 +62,7 @@ def command(
         )
     shell.check_output(output)
     of_run = {"model": model, "accelerator": accelerator, "chips": chips, "tokens": tokens}
-    of_run |= {"batch": batch, "sequence": sequence, "vocabulary": vocabulary}
+    of_run |= {"batch": batch, "sequence": sequence, "vocabulary": vocabulary, "microbatch": microbatch}
     if file is not None and file.endswith(TABLE):
         for name, value in of_run.items():
             if value is not None:
@@ -85,7 +86,10 @@ def _is_model(path: Path) -> bool:
     """Whether a JSON file is the `config.json` of a model and no configuration of a training."""
     from energymodel.readers.text_file import read_json
 
-    table = read_json(path)
+    try:
+        table = read_json(path)
+    except InputError:
+        return False  # its reader says what is wrong
     return "model_type" in table or "architectures" in table
 
 

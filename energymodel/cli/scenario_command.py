@@ -20,6 +20,7 @@ def command(
     tokens: source.Tokens = None,
     batch: source.Batch = None,
     sequence: source.Sequence = None,
+    microbatch: source.Microbatch = None,
     vocabulary: source.Vocabulary = None,
     cluster: source.Cluster = None,
     changes: source.Changes = None,
@@ -31,7 +32,7 @@ def command(
     if model is None and training is None:
         raise InputError("--model is missing. Give a preset or a config.json, or a --training file.")
     of_run = {"model": model, "training": training, "accelerator": accelerator, "chips": chips, "tokens": tokens}
-    of_model = {"batch": batch, "sequence": sequence, "vocabulary": vocabulary}
+    of_model = {"batch": batch, "sequence": sequence, "vocabulary": vocabulary, "microbatch": microbatch}
     given = source.Source(**of_run, **of_model, cluster=cluster, changes=changes)
     with shell.Progress() as progress:
         progress("loading JAX ...")

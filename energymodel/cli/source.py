@@ -68,6 +68,12 @@ Chips = Annotated[str | None, typer.Option("--chips", metavar="N", help="Number 
 Tokens = Annotated[str | None, typer.Option("--tokens", metavar="TOKENS", help='Tokens of its run, such as "15 T".')]
 Batch = Annotated[str | None, typer.Option("--batch", metavar="TOKENS", help='Tokens of its batch, such as "4 Mi".')]
 Sequence = Annotated[str | None, typer.Option("--sequence", metavar="TOKENS", help="Tokens of a training sequence.")]
+Microbatch = Annotated[
+    str | None,
+    typer.Option(
+        "--microbatch", metavar="N", help="Sequences of a micro-batch, where --training leaves them to the launch."
+    ),
+]
 Vocabulary = Annotated[
     str | None,
     typer.Option(
@@ -101,6 +107,7 @@ class Source:
     tokens: Tokens = None
     batch: Batch = None
     sequence: Sequence = None
+    microbatch: Microbatch = None
     vocabulary: Vocabulary = None
     cluster: Cluster = None
     changes: Changes = None
@@ -145,13 +152,16 @@ class Source:
         common["changes"] = (*changes, *(self.changes or ()))
         if self.training is not None:
             own = {"model": self.model, "vocabulary": self.vocabulary, "chips": self.chips, "tokens": self.tokens}
+            own["microbatch"] = self.microbatch
             return scenario_of_training(self.training, accelerator, **own, **common, tokens_otherwise=tokens_otherwise)
         if self.vocabulary is not None:
             raise InputError("--vocabulary: it belongs to a --training file. A --model says its own.")
+        if self.microbatch is not None:
+            raise InputError("--microbatch: it belongs to a --training file. Give --set plan.layout.microbatch=2.")
         tokens = self.tokens or tokens_otherwise
         given = {"--model": self.model, "--chips": self.chips, "--tokens": tokens}
         if missing := [option for option, value in given.items() if value is None]:
-            raise InputError(f"{', '.join(missing)} is missing. Give it, or a --training file.")
+            raise InputError(f'{", ".join(missing)} is missing. Give it, such as --tokens "1 T", or a --training file.')
         made = scenario_of_pieces(str(self.model), accelerator, str(self.chips), str(tokens), **common)
         return made._replace(says_tokens=self.tokens is not None)
 

@@ -5,12 +5,32 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from energymodel.errors import InputError
 from energymodel.performance.workload import Transformer
 from energymodel.readers.model_config import ModelConfig, read_model_config
 
 EXTENSION = ".json"
+CONFIG = "config.json"
 _NOT_STATED = ("flash", "expert_imbalance")
 _ASSUMED = "config.json does not say; as in most training software"
+
+
+def model_source(model: str) -> str:
+    """The preset or `config.json` that a person means: of a folder, the one in it.
+
+    **Raises:** `InputError` for another file.
+    """
+    path = Path(model)
+    if path.is_dir() and (path / CONFIG).is_file():
+        return str(path / CONFIG)
+    if path.is_dir():
+        raise InputError(f'"{model}" is a folder without {CONFIG}. Give a preset of models or a {CONFIG}.')
+    if path.is_file() and path.suffix != EXTENSION:
+        raise InputError(
+            f'"{model}" is no {CONFIG}. Give a preset of models or a {CONFIG}; a training configuration goes with '
+            "--training."
+        )
+    return model
 
 
 def model_tables(path: Path) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from energymodel.errors import InputError
 from energymodel.presets.cluster_parts import cluster_parts
 from energymodel.presets.files import companions, merge, read_preset
 from energymodel.presets.model_file import EXTENSION as MODEL_FILE
+from energymodel.presets.model_file import model_source
 from energymodel.presets.scenario import Scenario, load_scenario
 from energymodel.readers.model_config import SEQUENCE_NOTE
 from energymodel.system.outputs import parse_number
@@ -78,6 +79,7 @@ def scenario_of_pieces(
 
     **Raises:** `InputError` for a name or a number that cannot be, and where no layout fits.
     """
+    model = model_source(model)
     count = parse_number(chips, "1", "chips")
     amount = tokens_of(tokens, "tokens")
     if not (count >= 1.0 and count == int(count)):

@@ -9,8 +9,10 @@ from typing import Any
 from energymodel.errors import InputError
 from energymodel.performance.workload import Transformer
 from energymodel.presets.files import read_preset
+from energymodel.presets.model_file import model_source
 from energymodel.presets.pieces import Pieces, common_tables, tokens_of, told_of
 from energymodel.presets.scenario import load_scenario
+from energymodel.readers.training.names import preset_of
 from energymodel.readers.training_config import TrainingConfig, read_training_config
 from energymodel.system.outputs import parse_number
 
@@ -55,6 +57,7 @@ def scenario_of_training(
     tokens: int | float | str | None = None,
     batch: int | float | str | None = None,
     sequence: int | float | str | None = None,
+    microbatch: int | float | str | None = None,
     cluster: str | Path | None = None,
     changes: Sequence[str] = (),
     tokens_otherwise: int | float | str | None = None,
@@ -69,21 +72,23 @@ def scenario_of_training(
 
     - `path`: see `read_training_config`; `accelerator`: a preset.
     - `model`: a preset or a `config.json`; `vocabulary`: where the file leaves it to a tokenizer.
-    - `chips`, `tokens`, `batch` [token], `sequence` [token]: where the file does not say them.
+    - `chips`, `tokens`, `batch` [token], `sequence` [token], `microbatch` [sequences]: where the file is silent.
     - `cluster`, `changes`: as in `load_scenario`.
     - `tokens_otherwise`: of the run, where neither the file nor `tokens` says them.
 
     **Raises:** `InputError` that names what the file does not say and how to give it, and as `load_scenario`.
     """
-    config = read_training_config(path)
-    if chips is not None:
-        count = parse_number(chips, "1", "chips")
-        if not (1.0 <= count <= 1e9 and count == int(count)):
-            raise InputError(f"chips: {chips} is not a whole number of chips. Give for example 64.")
-        config = config.on(int(count))
-    given = {"model": model, "vocabulary": vocabulary, "chips": chips, "batch": batch, "sequence": sequence}
-    length = tokens_of(sequence, "sequence") if sequence is not None else config.sequence
+    length = tokens_of(sequence, "sequence") if sequence is not None else None
+    micro = _whole(microbatch, "microbatch", "sequences") if microbatch is not None else None
     size = tokens_of(batch, "batch") if batch is not None else None
+    model = model_source(model) if model is not None else None
+    config = read_training_config(path, automatic=_automatic(size, length, micro))
+    if micro is not None and config.micro_batch != micro:
+        config = dataclasses.replace(config, micro_batch=micro, accumulation=None)
+    if chips is not None:
+        config = config.on(_whole(chips, "chips", "chips"))
+    given = {"model": model, "vocabulary": vocabulary, "chips": chips, "batch": batch, "sequence": sequence}
+    length = config.sequence if length is None else length
     if size is None and config.batch_sequences is not None and length is not None:
         size = float(config.batch_sequences) * float(length)
     if size is None and config.batch_schedule and length is not None:
@@ -100,7 +105,8 @@ def scenario_of_training(
         missing = [one for one in missing if one != "vocabulary"]
     if missing or config.chips is None or length is None or size is None or amount is None:
         asked = ", ".join(ASK[one] for one in missing or ["chips"])
-        raise InputError(f"{path}: the file does not say {', '.join(missing or ['chips'])}. Give {asked}.")
+        hint = _hint(config, Path(path).stem) if "model" in missing else ""
+        raise InputError(f"{path}: the file does not say {', '.join(missing or ['chips'])}. Give {asked}.{hint}")
     workload = _workload(config, model, vocabulary, str(path))
     title = f"{Path(path).stem} on {config.chips:,} {accelerator}"
     tables = common_tables(accelerator, float(config.chips), title, name)
@@ -118,6 +124,42 @@ def scenario_of_training(
         warnings.simplefilter("always")
         scenario = load_scenario(tables, changes, cluster)
     return Pieces(scenario, (*_assumed(config), *told_of(told, says_sequence=True)), says_tokens)
+
+
+def _whole(value: int | float | str, name: str, things: str) -> int:
+    count = parse_number(value, "1", name)
+    if not (1.0 <= count <= 1e9 and count == int(count)):
+        raise InputError(f"{name}: {value} is not a whole number of {things}. Give for example 64.")
+    return int(count)
+
+
+def _automatic(batch: float | None, sequence: float | None, micro: int | None) -> dict[str, int | None] | None:
+    """Values for the keys that a DeepSpeed file leaves to its trainer; None unless all of them are given."""
+    if batch is None or sequence is None or micro is None:
+        return None
+    sequences = batch / sequence
+    if sequences != int(sequences) or sequences % micro:
+        raise InputError(
+            f"batch: {batch:g} tokens are {sequences:g} sequences of {sequence:g} tokens, no multiple of the "
+            f"micro-batch of {micro}. Give a batch that is."
+        )
+    return {"train_batch_size": int(sequences), "train_micro_batch_size_per_gpu": micro}
+
+
+def _hint(config: TrainingConfig, stem: str) -> str:
+    """What helps to find the model."""
+    if config.kind in ("megatron-bridge", "primus") and not config.model_name:
+        return " The shape is in the recipe below the file, which is not read." + _named_by(stem)
+    if config.model_name:
+        return f" The file names {config.model_name}, whose shape it does not hold and no preset has."
+    return _named_by(stem)
+
+
+def _named_by(stem: str) -> str:
+    """The preset that the name of a file suggests."""
+    words = stem.replace("_", "-").split("-")
+    found = next((one for n in (3, 2) if (one := preset_of("-".join(words[:n]))) is not None), None)
+    return f" The name of the file suggests {found}." if found else ""
 
 
 def _workload(config: TrainingConfig, model: str | None, vocabulary: Any, path: str) -> dict[str, Any]:
@@ -200,12 +242,18 @@ def _assumed(config: TrainingConfig) -> list[str]:
         f"Read as {config.kind}; the software is the preset of its framework.",
         *(f"{one}." for one in config.notes),
     ]
+    silent = {"recomputation": "none", "sharding": "ZeRO stage 0", "precision": "bf16"}
+    if unsaid := [f"{name} ({value})" for name, value in silent.items() if getattr(config, name) is None]:
+        said.append(f"Not in the file and taken as usual: {', '.join(unsaid)}.")
     if config.batch_schedule:
         said.append("The batch grows during the run; its last value is taken.")
     if config.precision in NARROW:
         said.append(f"All products with weights are in {config.precision}.")
     if config.adapters:
-        said.append(f"Adapters ({config.adapters}) are not counted: state plan.trained_share.")
+        said.append(
+            f"The file trains adapters ({config.adapters}), not the whole model. Time, energy and memory are those of "
+            "training all parameters; set plan.trained_share to the share that is trained."
+        )
     if config.offload:
         said.append(f"In host memory and not counted here: {', '.join(config.offload)}.")
     if config.ignored:

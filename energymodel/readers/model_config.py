@@ -95,7 +95,7 @@ class _Reader(ConfigKeys):
 
     def _type(self) -> str:
         given = self.config.get("model_type", self.outer.get("model_type", ""))
-        if not isinstance(given, str):
+        if not isinstance(given, str) or not given.isprintable():
             raise self.refuse(f'model_type is {given!r}, no text. Give the type, such as "llama".')
         given = SAME_DIALECT.get(given, given)
         return SAME_TEXT_MODEL.get(given, given)
@@ -328,8 +328,9 @@ class _Reader(ConfigKeys):
         kinds, rule = self.layer_types(), self.family.window
         if kinds is None and rule == "none":
             return 0, 0.0
-        width = self.stated("sliding_window")
-        if width is None or (rule == "switched" and not self.flag(Key("use_sliding_window", False))):
+        if rule == "switched" and not self.flag(Key("use_sliding_window", False)):
+            return 0, 0.0
+        if self.stated("sliding_window") is None:
             return 0, 0.0
         size = self.count("sliding_window")
         if kinds:

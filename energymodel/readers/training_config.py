@@ -4,7 +4,7 @@ Ten frameworks are read, each by its module in `readers/training`; the kind is r
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,13 +62,16 @@ SIGNS = (
 """Keys that a file of a kind holds together; the first kind with such keys is taken."""
 
 
-def read_training_config(path: str | Path, kind: str | None = None) -> TrainingConfig:
+def read_training_config(
+    path: str | Path, kind: str | None = None, automatic: Mapping[str, int | None] | None = None
+) -> TrainingConfig:
     """The run that a configuration file describes.
 
     **Arguments:**
 
     - `path`: a file of JSON, TOML or YAML, or a shell script or command line for Megatron-LM.
     - `kind`: its framework, one of `KINDS`; recognized from the content by default.
+    - `automatic`: see `read_deepspeed`.
 
     **Raises:** `InputError` if the file cannot be read, its framework is not recognized, a value cannot be used or
     is filled in only at launch, the model is no decoder-only transformer, or its numbers contradict each other.
@@ -83,13 +86,18 @@ def read_training_config(path: str | Path, kind: str | None = None) -> TrainingC
     _tame(path, table)
     launched = [table.pop(name, None) for name in ("#nodes", "#per_node")]
     found = kind or _recognized(table)
+    if found is None and {"model_type", "architectures"} & table.keys():
+        raise InputError(
+            f'"{where}" describes a model, not a training run. Give it as --model, with --accelerator, --chips and '
+            "--tokens."
+        )
     if found is None:
         raise InputError(
             f'"{where}" is no training configuration that is recognized. Name its framework, one of {", ".join(KINDS)}.'
         )
     if found == "torchtitan" and path.suffix.lower() == ".toml":
         table["#"] = header_of(read_text(path))
-    config = READERS[found](table, where)
+    config = read_deepspeed(table, where, automatic) if found == "deepspeed" else READERS[found](table, where)
     if why := reason_of_name(config.model_name):
         raise InputError(
             f'"{where}": the model {shown(config.model_name)} cannot be described: {why}. '

@@ -10,14 +10,14 @@ from typing import Any
 import yaml
 
 from energymodel.errors import InputError
-from energymodel.readers.training.megatron_text import filled, launched, prepared
+from energymodel.readers.training.megatron_text import bare_text, filled, launched, prepared
 
 DOTTED = re.compile(r"(?:--|\+{0,2})([A-Za-z_]\w*(?:\.\w+){1,8})(?:=(.*))?", re.S)
 PLAIN = re.compile(r"([a-z]\w*)=(.*)", re.S)
 WHOLE = re.compile(r"\+{0,2}(mixed_precision|peft|comm_overlap)=(.*)", re.S)
 """Sections that a command may set to a name."""
 RECIPE = re.compile(r"--recipe(?:[-_]name)?[= ]+([\w.\-/]+)")
-PROCESSES = re.compile(r"--(nproc[-_]per[-_]node|nnodes)[= ]+(\d{1,6})\b")
+PROCESSES = re.compile(r"--(nproc[-_]per[-_]node|nnodes)[= ]+(\S{1,200})")
 BASE_FILE = re.compile(r"(?:--job\.config[-_]file[= ]|\bCONFIG_FILE=)[\"']?([^\s\"']+)")
 MAXTEXT = re.compile(r"\bmaxtext\b[\w./]*train|train\.py[^\n]{0,200}\bbase\.yml", re.IGNORECASE)
 MAXTEXT_FILE = re.compile(r"[\w./${}\-]*?([\w.\-]+)\.ya?ml")
@@ -38,6 +38,7 @@ def read_overrides(text: str, where: str) -> dict[str, Any] | None:
     table: dict[str, Any] = {}
     count, waiting = 0, ""
     for word in WORD.findall(body)[:200_000]:
+        word = bare_text(word)
         match = DOTTED.fullmatch(word) or (PLAIN if maxtext else WHOLE).fullmatch(word)
         if match is None:
             if waiting and not word.startswith("-"):
@@ -45,17 +46,20 @@ def read_overrides(text: str, where: str) -> dict[str, Any] | None:
             waiting = ""
             continue
         count += 1
+        if count > MOST:
+            raise InputError(f'"{where}" sets more than {MOST} values; is it the right file?')
         if match[2] is not None:
             _put(table, match[1], filled(match[2], known))
         waiting = match[1] if match[2] is None and word.startswith("--") else ""
-    if not FEWEST <= count <= MOST:
+    if count < FEWEST:
         return None
     _refuse_base(body, maxtext, where)
     if recipe := RECIPE.search(body):
         table["recipe"] = recipe[1]
     table |= launched(text)
-    for name, number in PROCESSES.findall(filled(body[:100_000], known)):
-        table["#nodes" if name == "nnodes" else "#per_node"] = int(number)
+    for name, value in PROCESSES.findall(body[:100_000]):
+        if re.fullmatch(r"[1-9]\d{0,5}", number := bare_text(filled(value, known))):
+            table["#nodes" if name == "nnodes" else "#per_node"] = int(number)
     if "#per_node" in table:
         table.setdefault("#nodes", 1)
     return {"base_config": "base.yml", **table} if maxtext else table
@@ -82,7 +86,7 @@ def _put(table: dict[str, Any], name: str, text: str) -> None:
         if not isinstance(inner, dict):
             inner = table[key] = {}
         table = inner
-    bare = text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
+    bare = bare_text(text)
     try:
         value = yaml.safe_load(bare) if len(bare) <= 400 and not re.search(r"[&*]\w", bare) else bare
     except (yaml.YAMLError, ValueError, RecursionError):

@@ -19,6 +19,10 @@ WITH_EFFECT = (
 )  # fmt: skip
 
 
+BATCHES = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+PRECISIONS = ("bf16", "bfloat16", "fp16")
+
+
 def refuse_placeholders(text: str, where: str) -> None:
     """Refuse a template whose values a script still has to write.
 
@@ -33,20 +37,29 @@ def refuse_placeholders(text: str, where: str) -> None:
         )
 
 
-def read_deepspeed(table: dict[str, Any], where: str) -> TrainingConfig:
+def read_deepspeed(
+    table: dict[str, Any], where: str, automatic: Mapping[str, int | None] | None = None
+) -> TrainingConfig:
     """The run of a configuration file.
 
-    **Raises:** `InputError` if values that matter are "auto": all of them in one message.
+    **Arguments:**
+
+    - `automatic`: what the trainer fills in where the file says "auto", by key: `train_batch_size`,
+      `train_micro_batch_size_per_gpu` and `gradient_accumulation_steps` [1], None for what follows from the others.
+
+    **Raises:** `InputError` if values that matter are "auto" and not given: all of them in one message.
     """
-    automatic = [path for path in WITH_EFFECT if _is_automatic(table, path)]
-    if automatic:
-        verb = "are" if len(automatic) > 1 else "is"
+    notes: list[str] = []
+    if automatic is not None:
+        table = _answered(table, automatic, notes)
+    left = [path for path in WITH_EFFECT if _is_automatic(table, path)]
+    if left:
+        verb = "are" if len(left) > 1 else "is"
         raise InputError(
-            f'"{where}": {", ".join(automatic)} {verb} "auto", which the trainer fills in at launch; '
-            "write the values of the run in their place."
+            f'"{where}": {", ".join(left)} {verb} "auto", which the trainer fills in at launch; '
+            "give --microbatch, --batch and --sequence, or write the values of the run in their place."
         )
     keys = Keys(table, where)
-    notes: list[str] = []
     states = zero(keys)
     micro, accumulation = keys.whole("train_micro_batch_size_per_gpu"), keys.whole("gradient_accumulation_steps")
     batch = keys.whole("train_batch_size")
@@ -163,3 +176,17 @@ def _is_automatic(table: Mapping[str, Any], path: str) -> bool:
     for part in path.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     return isinstance(value, str) and value.strip().lower() == "auto"
+
+
+def _answered(table: Mapping[str, Any], automatic: Mapping[str, int | None], notes: list[str]) -> dict[str, Any]:
+    """A copy of the file with values in place of "auto"; what is None is left out."""
+    filled = {key: value for key, value in table.items() if not (key in BATCHES and _is_automatic(table, key))}
+    filled |= {key: automatic[key] for key in BATCHES if _is_automatic(table, key) and automatic.get(key) is not None}
+    narrow = [key for key in ("bf16", "bfloat16", "fp16") if _is_automatic(table, f"{key}.enabled")]
+    stated = any(isinstance(one := table.get(key), Mapping) and one.get("enabled") is True for key in PRECISIONS)
+    for place, key in enumerate(narrow):
+        on = place == 0 and not stated
+        filled[key] = {**table[key], "enabled": on}
+        if on:
+            notes.append(f'{key}.enabled is "auto": taken as {"fp16" if key == "fp16" else "bf16"}')
+    return filled

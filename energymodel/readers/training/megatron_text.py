@@ -23,6 +23,8 @@ BATCH = re.compile(r"^#SBATCH\s+(?:--(nodes|gpus-per-node|ntasks-per-node|gres|g
 OTHER_PROGRAMS = re.compile(r"pretrain_(bert|t5|mamba|hybrid|vision\w*|vlm|ict|retro|mllm|dino)\.py")
 """Programs of Megatron-LM that train other models than decoders."""
 MOST_TOKENS = 200_000
+LONGEST_TEXT = 4000
+"""Characters of a text whose variables are put in, before and after."""
 STOPS = ("|", "||", "&&", "&", ";", ">", ">>", "<", "2>&1", "then", "fi", "do", "done", ")", "\\")
 
 
@@ -92,7 +94,7 @@ def _collect(body: str, known: dict[str, str], found: dict[str, Any], where: str
 
 def filled(text: str, known: dict[str, str], depth: int = 0) -> str:
     """A text with the variables that the script sets, or their defaults, in place of their names."""
-    if depth > 8 or "$" not in text or len(text) > 4000:
+    if depth > 8 or "$" not in text or len(text) > LONGEST_TEXT:
         return text
 
     def put(match: re.Match[str]) -> str:
@@ -103,6 +105,8 @@ def filled(text: str, known: dict[str, str], depth: int = 0) -> str:
 
     fuller = VARIABLE.sub(put, text)
     fuller = SUM.sub(lambda match: _worked_out(match[1], known) or match[0], fuller)
+    if len(fuller) > LONGEST_TEXT:
+        return text  # variables of variables: each round may be many times as long as the last
     return fuller if fuller == text else filled(fuller, known, depth + 1)
 
 
@@ -160,7 +164,7 @@ def without_comments(text: str) -> str:
 
 def bare_text(text: str) -> str:
     """A text without the quotes around it."""
-    return text[1:-1] if len(text) > 1 and text[0] in "\"'" else text
+    return text[1:-1] if len(text) > 1 and text[0] in "\"'" and text[-1] == text[0] else text
 
 
 def _trimmed(text: str) -> str:

@@ -1,0 +1,291 @@
+"""Do commands of overrides, runs that torchtitan saves and what a trainer fills in at launch give the right run?"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+import yaml
+
+from energymodel.errors import InputError
+from energymodel.performance.workload import Transformer
+from energymodel.presets.training_file import _workload, scenario_of_training
+from energymodel.readers.training.command_line import read_overrides
+from energymodel.readers.training.deepspeed import read_deepspeed
+from energymodel.readers.training.torchtitan_saved import saved_shape
+from energymodel.readers.training_config import TrainingConfig, read_training_config
+
+BRIDGE = """#!/bin/bash
+#SBATCH --nodes=8
+#SBATCH --gpus-per-node=8
+TP=4
+srun python run_recipe.py --recipe llama3_8b_pretrain_config \\
+    model.tensor_model_parallel_size=$TP model.pipeline_model_parallel_size=2 model.seq_length=4096 \\
+    train.global_batch_size=256 train.micro_batch_size=1 train.train_iters=1000 \\
+    model.recompute_granularity=full mixed_precision=bf16_with_fp8_current_scaling_mixed  # model.seq_length=1
+"""
+NEMO = """torchrun --nproc_per_node=8 --nnodes=4 megatron_gpt_pretraining.py --config-name=megatron_gpt_config \\
+  trainer.num_nodes=4 trainer.devices=8 trainer.precision=bf16 model.micro_batch_size=2 \\
+  ++model.global_batch_size=512 +model.tensor_model_parallel_size=4 model.num_layers=32 model.hidden_size=4096 \\
+  model.num_attention_heads=32 model.encoder_seq_length=4096 'model.optim.name=distributed_fused_adam'
+"""
+MAXTEXT = """python3 -m MaxText.train MaxText/configs/base.yml model_name=llama2-7b run_name=$RUN hardware=gpu \\
+  per_device_batch_size=4 max_target_length=4096 steps=50 remat_policy=full \\
+  dcn_data_parallelism=2 ici_fsdp_parallelism=8
+"""
+TITAN = "torchrun --nproc_per_node=8 -m torchtitan.train --model.name llama3 --model.flavor=8B "
+TITAN += "--training.local_batch_size 2 --parallelism.tensor_parallel_degree=2 --activation_checkpoint.mode 'full'"
+
+
+def written(tmp_path: Path, name: str, content: Any) -> Path:
+    path = tmp_path / name
+    if not isinstance(content, str):
+        content = json.dumps(content) if name.endswith(".json") else yaml.safe_dump(content)
+    path.write_text(content)
+    return path
+
+
+def read(tmp_path: Path, name: str, content: Any, **more: Any) -> TrainingConfig:
+    return read_training_config(written(tmp_path, name, content), **more)
+
+
+def test_a_command_of_overrides_draws_the_tables_of_its_framework(tmp_path: Path) -> None:
+    run = read(tmp_path, "a.sh", BRIDGE)
+    # 64 chips / (tensor 4 x pipeline 2) = 8 replicas; 256 / 8 = 32 micro-batches.
+    assert (run.kind, run.chips, run.tensor, run.pipeline, run.data, run.accumulation) == (
+        "megatron-bridge",
+        64,
+        4,
+        2,
+        8,
+        32,
+    )
+    assert (run.sequence, run.precision, run.recomputation, run.preset) == (4096, "fp8", "full", "llama-3.1-8b")
+    # The recipe may have virtual stages and context parallelism: nothing is said of them.
+    assert (run.interleave, run.context) == (None, None)
+    run = read(tmp_path, "b.sh", NEMO)
+    assert (run.kind, run.chips, run.tensor, run.batch_sequences, run.sharding) == ("nemo", 32, 4, 512, 1)
+    run = read(tmp_path, "c.sh", MAXTEXT)
+    # Four sequences on each of 16 chips.
+    assert (run.kind, run.chips, run.batch_sequences, run.preset, run.shard_size) == (
+        "maxtext",
+        16,
+        64,
+        "llama-2-7b",
+        8,
+    )
+    run = read(tmp_path, "d.sh", TITAN)
+    assert (run.kind, run.chips, run.tensor, run.data, run.batch_sequences) == ("torchtitan", 8, 2, 4, 8)
+    assert (run.recomputation, run.preset) == ("full", "llama-3.1-8b")
+
+
+def test_a_command_that_takes_its_settings_from_another_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r'takes most settings from "\./llama3_8b\.toml"'):
+        read(tmp_path, "a.sh", f"{TITAN} --job.config_file ./llama3_8b.toml")
+    with pytest.raises(InputError, match=r'takes most settings from "llama2_7b\.yml"'):
+        read(tmp_path, "a.sh", MAXTEXT.replace("base.yml", "models/gpu/llama2_7b.yml"))
+    with pytest.raises(InputError, match="hands no settings to a command"):
+        read(tmp_path, "a.sh", "echo a.b=1\n")
+
+
+def test_values_of_a_command_are_plain(tmp_path: Path) -> None:
+    table = read_overrides("x a.b=&a a.c=*a a.d=!!python/object:os.system a.e=[1,2] a.f=${HOME} a.g='1 2'", "x")
+    assert table == {
+        "a": {"b": "&a", "c": "*a", "d": "!!python/object:os.system", "e": [1, 2], "f": "${HOME}", "g": "1 2"}
+    }
+
+
+@pytest.mark.parametrize("program", ["pretrain_bert.py", "pretrain_t5.py", "pretrain_mamba.py", "pretrain_vlm.py"])
+def test_programs_of_other_models_are_refused(tmp_path: Path, program: str) -> None:
+    with pytest.raises(InputError, match=rf"starts {program}"):
+        read(tmp_path, "a.sh", f"torchrun {program} --num-layers 4 --tensor-model-parallel-size 2")
+
+
+def test_variables_that_hold_arguments_are_no_values(tmp_path: Path) -> None:
+    script = 'EMPTY=" "\nargs=" "\nargs=" --zero-stage=3 ${args}"\nargs=" --other ${args}"\n'
+    script += "deepspeed pretrain_gpt.py --tensor-model-parallel-size 1 --checkpoint-activations $EMPTY $args --fp16"
+    run = read(tmp_path, "a.sh", script)
+    assert (run.sharding, run.recomputation, run.precision) == (3, "full", "fp16")
+
+
+LINEAR = {"in_features": 8, "out_features": 8, "bias": False}
+LAYER = {
+    "attention": {"n_heads": 4, "n_kv_heads": 2, "qkv_linear": {"head_dim": 16, "wqkv": LINEAR}, "wo": LINEAR},
+    "feed_forward": {"w1": {"in_features": 64, "out_features": 96}, "w2": LINEAR, "w3": LINEAR},
+    "attention_norm": {},
+    "ffn_norm": {},
+}
+MIXTURE = {
+    "num_experts": 8,
+    "routed_experts": {"inner_experts": {"hidden_dim": 24}},
+    "router": {"top_k": 2},
+    "shared_experts": {"w1": {"in_features": 64, "out_features": 48}},
+    "load_balance_coeff": 0.001,
+}
+SAVED: dict[str, Any] = {
+    "model_spec": {"name": "own", "flavor": "small", "model": {"dim": 64, "vocab_size": 100, "layers": [LAYER] * 3}},
+    "training": {
+        "local_batch_size": 2,
+        "global_batch_size": -1,
+        "seq_len": 128,
+        "steps": 5,
+        "disable_cuda_graphs": False,
+    },
+    "parallelism": {"data_parallel_shard_degree": 4},
+    "optimizer": {"param_groups": [{"optimizer_name": "Muon"}], "implementation": "fused"},
+    "activation_checkpoint": {"preserve_rng_state": True, "determinism_check": "default"},
+}
+
+
+def test_a_run_that_torchtitan_saves_says_the_model_layer_by_layer(tmp_path: Path) -> None:
+    run = read(tmp_path, "saved.json", SAVED)
+    shape = {"layers": 3, "hidden": 64, "heads": 4, "kv_heads": 2, "head_size": 16, "feed_forward": 96, "gated": 1.0}
+    assert shape.items() <= run.model.items()
+    assert (run.optimizer, run.cuda_graphs, run.chips, run.adapters) == ("muon", True, 4, None)
+    mixed = {**LAYER, "feed_forward": None, "moe": MIXTURE}
+    tuned = {**LAYER, "attention": {**LAYER["attention"], "wo": LINEAR | {"rank": 8}}}
+    model = SAVED["model_spec"]["model"]
+    found = saved_shape(model | {"layers": [LAYER, mixed, mixed]})
+    words = {"experts": 8, "active_experts": 2, "feed_forward": 24, "shared_feed_forward": 48, "router_bias": 1.0}
+    assert (words | {"dense_layers": 1, "dense_feed_forward": 96}).items() <= found.items()
+    assert "alternating_dense" not in found
+    assert saved_shape(model | {"layers": [{**LAYER, "new_part": {}}]}) == {}
+    again = SAVED | {"model_spec": {"name": "own", "flavor": "x", "model": model | {"layers": [tuned]}}}
+    assert read(tmp_path, "tuned.json", again).adapters == "lora, rank 8"
+
+
+@pytest.mark.parametrize(
+    ("section", "kind"),
+    [
+        ({"preserve_rng_state": True}, "full"),
+        ({"preserve_rng_state": True, "force_recompute_mm_shapes_by_fqns": []}, "selective"),
+        ({"memory_budget": 0.5}, "selective"),
+        (None, "none"),
+        ({"mode": "none"}, "none"),
+        ({}, "selective"),
+    ],
+)
+def test_a_policy_of_recomputation_may_be_saved_without_its_name(tmp_path: Path, section: Any, kind: str) -> None:
+    assert read(tmp_path, "saved.json", SAVED | {"activation_checkpoint": section}).recomputation == kind
+
+
+AUTOMATIC = {
+    "train_batch_size": "auto",
+    "train_micro_batch_size_per_gpu": "auto",
+    "gradient_accumulation_steps": "auto",
+    "bf16": {"enabled": "auto"},
+    "fp16": {"enabled": "auto"},
+    "zero_optimization": {"stage": 2},
+}
+
+
+def test_what_a_trainer_fills_in_is_asked_for_by_name(tmp_path: Path) -> None:
+    path = written(tmp_path, "zero2.json", AUTOMATIC)
+    with pytest.raises(InputError, match="give --microbatch, --batch and --sequence"):
+        read_training_config(path)
+    given = {"model": "llama-3.1-8b", "chips": 64, "tokens": "1 T", "sequence": 4096}
+    # 1 Mi tokens are 256 sequences of 4,096 tokens: two on each of 64 chips, twice.
+    plan = scenario_of_training(path, "h100-sxm", batch="1 Mi", microbatch=2, **given).scenario.named_tables["plan"]
+    layout = plan["layout"]
+    assert (layout["microbatch"], layout["shard_gradients"], layout["shard_parameters"]) == (2, 1.0, 0.0)
+    assert plan["batch"]["value"] == 2.0**20
+    with pytest.raises(InputError, match="no multiple of the micro-batch of 3"):
+        scenario_of_training(path, "h100-sxm", batch="1 Mi", microbatch=3, **given)
+    with pytest.raises(InputError, match='are "auto"'):
+        scenario_of_training(path, "h100-sxm", batch="1 Mi", **given)
+
+
+def test_precision_that_a_trainer_fills_in_is_one() -> None:
+    batch = {"train_batch_size": 8, "train_micro_batch_size_per_gpu": 2}
+    run = read_deepspeed(AUTOMATIC, "x", batch)
+    assert (run.precision, run.data) == ("bf16", None)
+    assert read_deepspeed(AUTOMATIC | {"bf16": {"enabled": False}}, "x", batch).precision == "fp16"
+    assert read_deepspeed(AUTOMATIC | {"fp16": {"enabled": True}}, "x", batch).precision == "fp16"
+
+
+def test_variables_of_variables_are_no_bomb(tmp_path: Path) -> None:
+    bomb = "A=$B$B$B$B\nB=$A$A$A$A\n" * 20 + "x --num-layers $A --hidden-size 64 --tensor-model-parallel-size 1"
+    with pytest.raises(InputError, match="num_layers is"):
+        read(tmp_path, "a.sh", bomb)
+    with pytest.raises(InputError, match="sets more than 5000 values"):
+        read(tmp_path, "b.sh", "model.a=1 " * 5001)
+
+
+def test_other_ways_to_say_it(tmp_path: Path) -> None:
+    run = read(tmp_path, "a.yml", {"base_model": "x/pythia-12b", "bf16": False, "fp16": False, "float16": True})
+    assert run.precision == "fp16"
+    primus = {"name": "x", "modules": [{"name": "pre_trainer", "framework": "torchtitan", "model": {"name": "llama3"}}]}
+    primus["modules"][0]["params"] = {"training": {"steps": 7}}  # type: ignore[index]
+    run = read(tmp_path, "b.yaml", primus)
+    assert (run.kind, run.steps, run.model_name) == ("primus", 7, "llama3 unknown")
+    # A recipe below lends what an override of the depth leaves out: nothing is 1 or fp32 because of silence.
+    override = {"model": {"num_layers": 8, "tensor_model_parallel_size": 2}, "train": {"micro_batch_size": 1}}
+    run = read(tmp_path, "c.yaml", override)
+    assert (run.context, run.precision, run.recomputation, run.sharding) == (None, None, None, None)
+    saved = {"model": {"tensor_model_parallel_size": 1, "fp8_recipe": "delayed"}, "train": {}}
+    run = read(tmp_path, "d.yaml", saved | {"mixed_precision": {"bf16": True, "fp8": "hybrid", "fp8_recipe": "mxfp8"}})
+    assert (run.precision, run.precision_recipe) == ("fp8", "mxfp8")
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({"base_model": "LiquidAI/LFM2-350M"}, "state-space"),
+        ({"model": {"name": "kimi_linear"}, "training": {}, "parallelism": {}}, "linear attention"),
+        ({"MODEL_ARGS": {"--num-layers": 24, "--bert-no-binary-head": True}}, "an encoder"),
+        ({"MODEL_ARGS": {"--encoder-num-layers": 12, "--decoder-num-layers": 12}}, "an encoder"),
+        ({"MODEL_ARGS": {"--spec": ["megatron.core.models.mamba", "mamba_stack_spec"]}}, 'names "mamba"'),
+        ({"base_emb_dim": 64, "use_indexer": True}, "an indexer chooses"),
+        ({"base_emb_dim": 64, "decoder_block": "gemma4"}, 'decoder_block is "gemma4"'),
+        ({"model_type": "llama", "hidden_size": 64}, "Give it as --model"),
+    ],
+)
+def test_other_models_are_refused_by_name(tmp_path: Path, table: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words) as refused:
+        read(tmp_path, "run.yaml", table)
+    assert "\n" not in str(refused.value)
+
+
+def maxtext(block: str, layers: int, hidden: int, heads: int, keys: int, inner: int, rows: int, **more: Any) -> dict:
+    sizes = {"base_num_decoder_layers": layers, "base_emb_dim": hidden, "base_num_query_heads": heads}
+    sizes |= {"base_num_kv_heads": keys, "base_mlp_dim": inner, "vocab_size": rows, "decoder_block": block}
+    return sizes | {"mlp_activations": ["silu", "linear"]} | more
+
+
+SHARED = {"num_experts": 60, "num_experts_per_tok": 4, "base_moe_mlp_dim": 1408, "attention_bias": True}
+SINKS = {
+    "num_experts": 32,
+    "num_experts_per_tok": 4,
+    "attention_sink": True,
+    "attention_bias": True,
+    "routed_bias": True,
+}
+SCOUT = {"num_experts": 16, "shared_experts": 1, "base_moe_mlp_dim": 8192, "use_qk_norm": True}
+POST = {"use_post_attn_norm": True, "use_post_ffw_norm": True, "logits_via_embedding": True, "head_dim": 256}
+MODELS = {
+    # As published by their model cards; Gemma 3 with 262,144 rows instead of 262,208.
+    "olmo3-7b": (maxtext("olmo3", 32, 4096, 32, 32, 11008, 100278, use_qk_norm=True), 7_298_011_136),
+    "qwen1.5-moe-a2.7b": (maxtext("qwen2_moe", 24, 2048, 16, 16, 5632, 151936, **SHARED), 14_315_784_192),
+    "gpt-oss-20b": (maxtext("gpt_oss", 24, 2880, 64, 8, 2880, 201088, head_dim=64, **SINKS), 20_914_757_184),
+    "llama4-17b-16e": (maxtext("llama4", 48, 5120, 40, 8, 8192, 202048, **SCOUT), 107_769_861_120),
+    "gemma3-4b": (maxtext("gemma3", 34, 2560, 8, 4, 10240, 262144, **POST), 3_880_263_168 - 64 * 2560),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_of_maxtext_has_the_parameters_of_its_card(tmp_path: Path, name: str) -> None:
+    table, parameters = MODELS[name]
+    run = read(tmp_path, f"{name}.yml", table)
+    words = {key: value for key, value in _workload(run, None, None, name).items() if isinstance(value, dict)}
+    with jax.enable_x64(True):
+        model = Transformer(**{key: np.asarray(one["value"]) for key, one in words.items()}, sequence=np.asarray(1.0))
+        assert float(model.parameters) == parameters
+
+
+def test_experts_of_gpt_neox_lie_in_every_second_layer(tmp_path: Path) -> None:
+    table = {"pipe_parallel_size": 1, "num_layers": 12, "hidden_size": 64, "num_attention_heads": 4, "seq_length": 8}
+    model = read(tmp_path, "a.yml", table | {"num_experts": 4}).model
+    assert (model["dense_layers"], model["alternating_dense"]) == (6, 1.0)
+    assert "dense_layers" not in read(tmp_path, "a.yml", table | {"moe_num_experts": 4}).model
