@@ -81,6 +81,7 @@ class _Reader(ConfigKeys):
         super().__init__(given, name)
         self.config = self._text_of(given)
         self.model_type = self._type()
+        self.is_unknown = False
         self._refuse_unlike()
         self.family = self._family()
 
@@ -121,6 +122,7 @@ class _Reader(ConfigKeys):
         if not {"hidden_size", "num_hidden_layers", "num_attention_heads"} <= set(self.config):
             known = suggest(self.model_type, FAMILIES) if self.model_type else "Is it the config.json of a model?"
             raise self.refuse(f'model_type "{self.model_type}" is unknown. {known}')
+        self.is_unknown = True
         self.notes.append(
             f'The model_type "{self.model_type}" is unknown: it is read as a Llama, and parts that a Llama lacks are '
             "not counted."
@@ -242,7 +244,8 @@ class _Reader(ConfigKeys):
         gates = 2 + int(family.gated)
         experts = family.experts if expert_layers else None
         some_dense = len(expert_layers) < layers
-        width = self.count(experts.dense_width if experts and some_dense else "intermediate_size", 4 * hidden)
+        usual = None if self.is_unknown else 4 * hidden  # of GPT-2 and its like; others say their width
+        width = self.count(experts.dense_width if experts and some_dense else "intermediate_size", usual)
         biased = self.flag(family.feed_forward_bias)
         dense, dense_vectors = gates * hidden * width, ((gates - 1) * width + hidden) * int(biased)
         expert = expert_vectors = 0

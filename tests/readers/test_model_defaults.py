@@ -150,6 +150,7 @@ def test_a_shared_expert_without_a_gate_and_experts_after_dense_layers():
         ({"model_type": "llama", "layer_types": ["full_attention", "gated_delta"]}, "linear attention keeps a state"),
         ({"model_type": "llama", "layer_types": ["odd_attention"]}, 'kind "odd_attention" are not described'),
         ({"model_type": "opt", "hidden_size": 1024, "word_embed_proj_dim": 512}, "word_embed_proj_dim 512"),
+        (of_sizes("new", 2, 64, None, 4, 4, 100), "intermediate_size is missing"),
         ({"model_type": "deepseek_v3", "moe_layer_freq": [0, 1]}, "moe_layer_freq is no list of 61 zeros and ones"),
     ],
 )

@@ -213,6 +213,24 @@ def test_variables_of_variables_are_no_bomb(tmp_path: Path) -> None:
         read(tmp_path, "b.sh", "model.a=1 " * 5001)
 
 
+def test_a_fork_of_megatron_has_its_own_mixtures(tmp_path: Path) -> None:
+    script = "SEQ=2048\nT=300000000000\nI=$(( ${T} * 3 / 512 / ${SEQ} ))\n"
+    script += "deepspeed pretrain_gpt.py --deepspeed --deepspeed_config ds.json --tensor-model-parallel-size 1 "
+    script += "--num-layers 24 --hidden-size 64 --num-attention-heads 4 --num-experts 128 "
+    script += "--moe-expert-parallel-size 64 "
+    script += "--seq-length $SEQ --global-batch-size 512 --train-tokens $T --train-iters $I"
+    run = read(tmp_path, "a.sh", script)
+    # 3 x 300e9 / (512 x 2048) = 858,306.9 steps bound the run; its tokens end it.
+    assert (run.expert, run.steps, run.tokens, run.sharding) == (64, 858_306, 300e9, None)
+    assert (run.model["active_experts"], run.model["dense_layers"], run.model["alternating_dense"]) == (1, 12, 1.0)
+
+
+def test_degrees_before_the_first_version_of_torchtitan_lie_in_training(tmp_path: Path) -> None:
+    training = {"batch_size": 8, "seq_len": 8192, "tensor_parallel_degree": 8, "data_parallel_shard_degree": 4}
+    run = read(tmp_path, "a.json", {"job": {}, "model": {"name": "llama3", "flavor": "70B"}, "training": training})
+    assert (run.tensor, run.data, run.chips, run.batch_sequences, run.ignored) == (8, 4, 32, 32, ())
+
+
 def test_other_ways_to_say_it(tmp_path: Path) -> None:
     run = read(tmp_path, "a.yml", {"base_model": "x/pythia-12b", "bf16": False, "fp16": False, "float16": True})
     assert run.precision == "fp16"
@@ -238,6 +256,8 @@ def test_other_ways_to_say_it(tmp_path: Path) -> None:
         ({"MODEL_ARGS": {"--encoder-num-layers": 12, "--decoder-num-layers": 12}}, "an encoder"),
         ({"MODEL_ARGS": {"--spec": ["megatron.core.models.mamba", "mamba_stack_spec"]}}, 'names "mamba"'),
         ({"base_emb_dim": 64, "use_indexer": True}, "an indexer chooses"),
+        ({"trainer": {"devices": 8}, "model": {"bert_binary_head": True}}, "bert_binary_head is True"),
+        ({"parallelism": {}, "tokens": {}, "model": {"model_config": {"is_mamba_config": True}}}, "is_mamba_config is"),
         ({"base_emb_dim": 64, "decoder_block": "gemma4"}, 'decoder_block is "gemma4"'),
         ({"model_type": "llama", "hidden_size": 64}, "Give it as --model"),
     ],

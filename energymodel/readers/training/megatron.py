@@ -49,6 +49,8 @@ def from_arguments(
     precision, scales = _precision(keys, recipe)
     recomputation, recomputed = _recomputation(keys, layers, pipeline or 1, recipe, notes)
     sharding = _sharding(keys, recipe)
+    if sharding is None and "deepspeed_config" in keys:
+        notes.append("the DeepSpeed file that the command names is not followed: its ZeRO stage is unknown")
     copies = keys.whole("num_distributed_optimizer_instances", default=1)
     if copies is not None and copies > 1:
         notes.append(f"the states are divided within each of {copies} groups of replicas")
@@ -76,7 +78,7 @@ def from_arguments(
         interleave=interleave,
         context=context,
         context_collective=None if method is None else "all_to_all" if "a2a" in str(method) else "ring",
-        expert=keys.whole("expert_model_parallel_size", default=silent),
+        expert=keys.whole("expert_model_parallel_size", "moe_expert_parallel_size", default=silent),
         expert_tensor=expert_tensor,
         first_stage_layers=keys.whole("decoder_first_pipeline_num_layers", "num_layers_in_first_pipeline_stage"),
         last_stage_layers=keys.whole("decoder_last_pipeline_num_layers", "num_layers_in_last_pipeline_stage"),
@@ -165,9 +167,10 @@ def _length(
     """Steps as the file states them, and tokens."""
     steps, samples = keys.whole("train_iters", "max_steps", lowest=0), keys.whole("train_samples")
     last = keys.whole("exit_interval")
+    stated = keys.number("train_tokens")
     given = [one for one in (steps, last) if one]
     count = min(given) if given else None
-    tokens = None
+    tokens = stated
     if samples is not None and sequence is not None:
         tokens = float(samples) * sequence
         if count is not None and batch is not None and not schedule:
@@ -245,7 +248,7 @@ def _sharding(keys: Keys, recipe: bool) -> int | None:
         return stage
     if distributed is not None:
         return int(distributed)
-    return None if recipe else 0
+    return None if recipe or "deepspeed_config" in keys else 0
 
 
 def _interleave(keys: Keys, layers: int | None, pipeline: int | None, recipe: bool, notes: list[str]) -> int | None:

@@ -127,7 +127,9 @@ def _attention(keys: Keys, model: Shape, layers: int, hidden: int, heads: int, g
 def _experts(keys: Keys, model: Shape, layers: int, inner: int, notes: list[str]) -> None:
     """Routed and shared experts, and which layers have none."""
     experts = keys.whole("num_experts", "num_moe_experts", "moe_num_experts")
-    active = keys.whole("moe_router_topk", "moe_topk") or 2
+    # Megatron-DeepSpeed sends a token to one expert, and has experts in every second layer.
+    forked = bool(keys.values.get("deepspeed")) and "moe_layer_freq" not in keys
+    active = keys.whole("moe_router_topk", "moe_topk", "topk") or (1 if forked else 2)
     width = keys.whole("moe_ffn_hidden_size")
     shared = keys.whole("moe_shared_expert_intermediate_size", lowest=0)
     pattern = keys.raw("moe_layer_freq")
@@ -135,7 +137,8 @@ def _experts(keys: Keys, model: Shape, layers: int, inner: int, notes: list[str]
     keys.skip("moe_router_num_groups", "moe_router_group_topk", "moe_router_topk_scaling_factor", "moe_router_dtype")
     keys.skip("moe_router_score_function", "moe_router_pre_softmax", "moe_router_bias_update_rate", "moe_grouped_gemm")
     keys.skip("moe_router_load_balancing_type", "moe_permute_fusion", "moe_per_layer_logging", "moe_router_fusion")
-    keys.skip("moe_router_force_load_balancing", "expert_interval")
+    keys.skip("moe_router_force_load_balancing")
+    every = keys.whole("expert_interval") or (2 if forked else 1)
     if experts is None:
         model["experts"] = 1.0
         return
@@ -146,7 +149,7 @@ def _experts(keys: Keys, model: Shape, layers: int, inner: int, notes: list[str]
     model |= {"shared_experts": (shared or 0) / width, "shared_feed_forward": shared or 0}
     if shared and keys.on("moe_shared_expert_gate"):
         model["shared_gate"] = 1.0
-    moe = _pattern(keys, "moe_layer_freq", pattern, layers)
+    moe = _pattern(keys, "moe_layer_freq", every if every > 1 and pattern is None else pattern, layers)
     if moe is None:
         return
     dense = layers - sum(moe)

@@ -68,6 +68,9 @@ def read_nanotron(table: dict[str, Any], where: str) -> TrainingConfig:
 
 def _shape(keys: Keys, model: Keys, notes: list[str]) -> Shape:
     """The words of the model; a qwen2 configuration has biases of the queries only if it says so."""
+    if keys.on("is_mamba_config") or "ssm_cfg" in keys:
+        key = "is_mamba_config" if keys.values.get("is_mamba_config") else "ssm_cfg"
+        raise keys.refuse(key, "mamba", "left out: a model with state-space layers cannot be described")
     starcoder = keys.on("is_starcoder2_config")
     qwen, llama = keys.on("is_qwen2_config"), keys.on("is_llama_config")
     if not (starcoder or qwen or llama) and "num_hidden_layers" not in keys:
@@ -93,7 +96,7 @@ def _shape(keys: Keys, model: Keys, notes: list[str]) -> Shape:
         "hidden": hidden,
         "heads": heads,
         "kv_heads": keys.whole("num_key_value_heads", default=heads) or heads,
-        "head_size": max(hidden // heads, 1),
+        "head_size": keys.whole("head_dim") or max(hidden // heads, 1),
         "feed_forward": inner,
         "gated": 0.0 if starcoder else 1.0,
         "tied": float(keys.on("tie_word_embeddings")),

@@ -12,6 +12,17 @@ from energymodel.readers.training.megatron import from_arguments
 
 NEMO = {"biases": True, "tied": True, "layer_norm": True, "groups_alone": True}
 """What NeMo does where its file is silent."""
+OTHER_MODELS = (
+    "bert_binary_head",
+    "encoder",
+    "decoder",
+    "vision",
+    "vision_pretrained",
+    "unet_config",
+    "mm_cfg",
+    "preprocessor",
+)
+"""Keys of NeMo's models that are no decoders of text alone."""
 UNUSED = ("tokenizer", "optim", "data", "nsys_profile", "ub_tp_comm_overlap_cfg", "peft", "mcore_customization_config")
 
 
@@ -22,6 +33,12 @@ def read_nemo(table: dict[str, Any], where: str) -> TrainingConfig:
         if not isinstance(section, Mapping):
             raise InputError(f'"{where}": {name} is {shown(section)}; it must be a table of keys.')
     model_table, trainer_table = worked_out(table, ("model", "trainer"), where)
+    for name in OTHER_MODELS:
+        if model_table.get(name) not in (None, False, {}, []):
+            raise InputError(
+                f'"{where}": model.{name} is {shown(model_table[name])}: a model with an encoder, images or sound '
+                "cannot be described. Describe the nearest transformer with --model, or by its shape in a scenario."
+            )
     trainer = Keys(trainer_table, where, "trainer.")
     optim, data = model_table.get("optim"), model_table.get("data")
     arguments = {key: value for key, value in model_table.items() if key not in UNUSED}

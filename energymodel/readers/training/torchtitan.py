@@ -24,6 +24,7 @@ SCHEDULES = {
 """Pipeline schedules of torch.distributed.pipelining: our word and the stages of a rank that torchtitan gives them."""
 PRESET_LINE = re.compile(r"preset for (\d{1,6}) ?x? ?([A-Za-z]{0,3}\d{1,4}[A-Za-z]{0,2})? ?GPUs", re.IGNORECASE)
 VARIANT = re.compile(r"_(flex|varlen|sdpa)(_attn)?$")
+DEGREES = ("data_parallel_replicate_degree", "data_parallel_shard_degree")
 SECTIONS = ("training", "parallelism", "activation_checkpoint", "model", "optimizer", "compile", "experimental")
 
 
@@ -57,7 +58,7 @@ def header_of(text: str) -> str:
 def read_torchtitan(table: dict[str, Any], where: str, kind: str = "torchtitan") -> TrainingConfig:
     """The run of a job configuration."""
     header = str(table.pop("#", ""))
-    keys = Keys(table, where)
+    keys = Keys(_with_degrees(table), where)
     training, parallel, saved = (keys.table(name) for name in SECTIONS[:3])
     notes: list[str] = []
     name, shape, tuned = _model(keys, notes)
@@ -155,6 +156,16 @@ def read_torchtitan(table: dict[str, Any], where: str, kind: str = "torchtitan")
         ignored=keys.unread(),
     )
     return settle(config)
+
+
+def _with_degrees(table: dict[str, Any]) -> dict[str, Any]:
+    """The table with the degrees that files before v0.1 have in `training` where later ones have them."""
+    training, parallel = table.get("training"), table.get("parallelism")
+    if not isinstance(training, dict) or parallel is not None:
+        return table
+    moved = {key: value for key, value in training.items() if key.endswith("_parallel_degree") or key in DEGREES}
+    left = {key: value for key, value in training.items() if key not in moved}
+    return table | {"training": left, "parallelism": moved} if moved else table
 
 
 def _model(keys: Keys, notes: list[str]) -> tuple[str | None, Shape, str | None]:
