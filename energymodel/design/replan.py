@@ -38,6 +38,8 @@ TIME_ERROR = 0.01
 POWER_ERROR = 0.01
 LOSS_ERROR = 0.01
 """Standard deviation of measured time and power [1] and loss [nat/token], what the model leaves out included."""
+CAUTION = 1.15
+"""Measured time over what the updated numbers explain, or the inverse, beyond which plans are not to be trusted [1]."""
 MTBF = "system.reliability.chip_mtbf"
 FORECAST = {
     "time": {"time": 1.0},
@@ -100,6 +102,17 @@ class Rest:
     planned: TrainingOutcome
     posterior: Posterior
     unexplained: Mapping[str, float]
+
+    @property
+    def caution(self) -> str:
+        """A sentence where the updated numbers leave much of the time so far unexplained, else nothing."""
+        ratio = self.unexplained["time"]
+        if max(ratio, 1.0 / ratio) < CAUTION:
+            return ""
+        return (
+            f"The run so far took {ratio:.2g} times as long as the scenario explains with any of its numbers: what it "
+            "says of other plans is as uncertain. Measure a few steps of a new plan before you trust it."
+        )
 
     def forecast(self, outcome: TrainingOutcome) -> dict[str, Forecast]:
         """Outputs of `FORECAST` of the whole run if its rest has this outcome under its own plan."""

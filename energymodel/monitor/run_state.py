@@ -242,13 +242,12 @@ class RunState:
 
     @property
     def step_time_spread(self) -> float:
-        """Standard deviation of the mean step time of the rest over that so far, warm-up left out [1]."""
+        """Standard deviation of the mean step time of the rest over that so far, without warm-up and pauses [1]."""
         times = np.asarray(self.step_times)
         if not len(times):
             return 0.0
         low, high = usual_range(times)
-        begin = int(np.argmax((times >= low) & (times <= high)))
-        return mean_spread(times[begin:], self.progress)
+        return mean_spread(times[(times >= low) & (times <= high)], self.progress)
 
     @property
     def mean_step_time(self) -> float:

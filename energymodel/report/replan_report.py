@@ -23,7 +23,8 @@ def replan_report(answer: Replan, file: str, risk: SavingAtRisk | None = None) -
     """What is used up, what the measurements moved, the forecast of going on, and the best plan for the rest."""
     named = dataclasses.replace(answer.optimum.scenario, name=file, changes=())
     optimum = dataclasses.replace(answer.optimum, scenario=named)
-    return Group(_totals(answer), "", _updates(answer), "", optimum_report(optimum, risk))
+    caution = [Text(answer.rest.caution), ""] if answer.rest.caution else []
+    return Group(_totals(answer), "", _updates(answer), "", *caution, optimum_report(optimum, risk))
 
 
 def _table(title: str, *columns: str) -> Table:
@@ -67,6 +68,7 @@ def replan_json(answer: Replan, risk: SavingAtRisk | None = None) -> dict[str, A
         "updates": [one._asdict() for one in answer.rest.updates],
         "forecast": {name: one._asdict() for name, one in answer.forecast.items()},
         "saving": answer.saving,
+        "caution": answer.rest.caution,
     }
 
 

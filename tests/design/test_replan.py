@@ -75,6 +75,12 @@ def test_slow_and_frugal_run_is_believed(scenario, whole):
 
 
 @pytest.mark.slow
+def test_a_run_that_no_number_explains_is_told(scenario, whole):
+    assert rest_of(scenario, state(whole, time=1.05)).caution == ""
+    assert "times as long as the scenario explains" in rest_of(scenario, state(whole, time=30.0)).caution
+
+
+@pytest.mark.slow
 def test_loss_above_the_law_is_believed(scenario, whole):
     """0.02 nat above what the law says: it says so as well, partly by its floor, partly by its critical batch."""
     tokens = float(SHARE * whole.tokens)
