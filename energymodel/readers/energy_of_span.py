@@ -8,51 +8,21 @@ any.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from energymodel.errors import InputError
 from energymodel.readers.log_records import PowerReading
+from energymodel.readers.metered import ENOUGH, SHORTEST, MeasuredEnergy, Metered, Pieces, in_seconds
 
-__all__ = ["MeasuredEnergy", "MergedPower", "by_device", "energy_between", "merge_devices"]
+__all__ = ["SHORTEST", "MeasuredEnergy", "MergedPower", "by_device", "energy_between", "merge_devices", "no_part_twice"]
 
-SHORTEST = 10.0
-"""Shortest span over which sampled power is integrated [s]: nvidia-smi averages over up to 1 s and updates its value
-every 20 to 100 ms, so that shorter ones mix in what comes before and after."""
-GAP_INTERVALS = 5.0
-GAP_SECONDS = 5.0
-"""Readings are missing where the next one comes after more than both: so many sampling intervals, so many seconds."""
-MOST_COUNTED = 1e10
-"""Mean power of a counter between two readings that no site draws [W]."""
-RANGES = (2**32 * 1e-6, 65532.610987, 262143.32885, 2**32 * 1e-3)
-"""Where known counters wrap around [J]: 32 bits of µJ, two of Linux powercap, 32 bits of mJ."""
 MOST_POINTS = 20_000_000
 """Points of a common grid, devices counted each time."""
 PARTS_OF = {"node": {"gpu", "cpu", "ram"}, "psys": {"cpu", "package-0"}}
 """Meters that hold what others measure too."""
 WITHIN = {"cores": "cpu", "integrated gpu": "cpu", "core": "package-0", "uncore": "package-0"}
 """Meters of a part of what another one measures."""
-
-
-@dataclass(frozen=True)
-class MeasuredEnergy:
-    """Energy of one device in a span of time."""
-
-    energy: float
-    """Energy of the covered part of the span [J]."""
-    mean_power: float
-    """Mean power of the covered part [W]."""
-    how: Literal["counter", "sampled"]
-    """From an energy counter, or from samples of power."""
-    coverage: float
-    """Share of the span between readings that are not far apart [1]."""
-    samples: int
-    """Readings within the span."""
-    bridged: float = 0.0
-    """Energy of the gaps between readings, which `energy` leaves out, if power changed linearly over them [J]."""
-    note: str = ""
-    """Why the span was widened, if it was."""
 
 
 @dataclass(frozen=True)
@@ -66,40 +36,6 @@ class MergedPower:
     total: np.ndarray
     """Sum over all devices [W]; NaN where one has no reading."""
     devices: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _Pieces:
-    """A power that is linear between times: from `first` at `start` to `last` at `stop`."""
-
-    start: np.ndarray
-    stop: np.ndarray
-    first: np.ndarray
-    last: np.ndarray
-    gap: np.ndarray
-    """Whether a piece is longer than readings usually are apart."""
-
-    def of(self, chosen: np.ndarray) -> "_Pieces":
-        """Some of the pieces."""
-        return _Pieces(*(part[chosen] for part in (self.start, self.stop, self.first, self.last, self.gap)))
-
-    def integral(self, start: float, stop: float) -> tuple[float, float]:
-        """Energy between two times [J], and for how long pieces cover them [s]."""
-        a, b = np.maximum(self.start, start), np.minimum(self.stop, stop)
-        length = np.maximum(b - a, 0.0)
-        slope = (self.last - self.first) / (self.stop - self.start)
-        middle = self.first + slope * (0.5 * (a + b) - self.start)
-        return float(np.sum(np.where(length > 0, middle * length, 0.0))), float(np.sum(length))
-
-    def at(self, times: np.ndarray) -> np.ndarray:
-        """Power at some times [W]; NaN where no piece is."""
-        if not self.start.size:
-            return np.full(times.shape, np.nan)
-        place = np.clip(np.searchsorted(self.start, times, side="right") - 1, 0, None)
-        # At the end of the last piece before a gap the power is known.
-        share = (times - self.start[place]) / (self.stop - self.start)[place]
-        power = self.first[place] + share * (self.last - self.first)[place]
-        return np.where((share >= 0) & (share <= 1 + 1e-9), power, np.nan)
 
 
 def by_device(readings: Iterable[PowerReading]) -> dict[str, list[PowerReading]]:
@@ -132,48 +68,7 @@ def energy_between(
         raise InputError(
             f"Energy between two times is that of one device, and the readings are of {len(devices)}. Use by_device."
         )
-    device = devices.pop()
-    start, stop = _seconds(start), _seconds(stop)
-    if not (math.isfinite(start) and math.isfinite(stop) and start < stop):
-        raise InputError(f"The span from {start!r} s to {stop!r} s is empty. Give a start before the stop.")
-    sampled, sampled_times = _sampled(readings)
-    counter, counter_times = _counted(readings)
-    if not sampled_times.size and not counter_times.size:
-        raise InputError(f'The {len(readings)} readings of "{device}" have no times. Give interval= when reading them.')
-    span = stop - start
-    # A counter measures a gap too, but not where in it the energy was taken.
-    whole = ~counter.gap | ((counter.start >= start) & (counter.stop <= stop))
-    energy, covered = counter.of(whole).integral(start, stop)
-    within = _count(counter_times, start, stop)
-    power_energy, power_covered = sampled.of(~sampled.gap).integral(start, stop)
-    enough = within >= min(2, _count(sampled_times, start, stop))
-    if covered > 0 and (power_covered <= 0 or (enough and covered >= 0.95 * power_covered)):
-        return MeasuredEnergy(energy, energy / covered, "counter", min(covered / span, 1.0), within)
-    if power_covered <= 0:
-        times = np.concatenate([sampled_times, counter_times])
-        raise InputError(
-            f'No reading of "{device}" covers the span from {start:.10g} s to {stop:.10g} s: readings run from '
-            f"{times.min():.10g} s to {times.max():.10g} s. Give times on the same clock."
-        )
-    within = _count(sampled_times, start, stop)
-    if span >= SHORTEST:
-        bridged, _ = sampled.of(sampled.gap).integral(start, stop)
-        share = _share(power_covered, span)
-        return MeasuredEnergy(power_energy, power_energy / power_covered, "sampled", share, within, bridged)
-    if not widen:
-        raise InputError(
-            f"The span of {span:.3g} s is shorter than {SHORTEST:.0f} s: sampled power is averaged over up to 1 s and"
-            " does not resolve it. Give a longer span, or widen=True."
-        )
-    middle = 0.5 * (start + stop)
-    wide_energy, wide_covered = sampled.of(~sampled.gap).integral(middle - 0.5 * SHORTEST, middle + 0.5 * SHORTEST)
-    power = wide_energy / wide_covered
-    note = (
-        f"The span of {span:.3g} s was widened to {wide_covered:.3g} s of readings around it: sampled power does not"
-        " resolve less than 10 s."
-    )
-    share = _share(power_covered, span)
-    return MeasuredEnergy(power * power_covered, power, "sampled", share, within, note=note)
+    return Metered(readings).between(start, stop, widen=widen)
 
 
 def merge_devices(
@@ -198,23 +93,20 @@ def merge_devices(
             raise InputError(f'No reading is of device "{missing[0]}". There are: {", ".join(sorted(found)[:20])}.')
         found = {name: found[name] for name in devices}
     else:
-        names = set(found)
-        twice = {whole for whole, parts in PARTS_OF.items() if parts & names}
-        twice |= {part for part, whole in WITHIN.items() if whole in names}
-        found = {name: rows for name, rows in found.items() if name not in twice}
-    pieces: dict[str, _Pieces] = {}
+        found = no_part_twice(found)
+    pieces: dict[str, Pieces] = {}
     spacing = 0.0
     for name, rows in found.items():
-        sampled, times = _sampled(rows)
-        if not sampled.start.size:
-            sampled, times = _counted(rows)
-        sampled = sampled.of(~sampled.gap)
-        if sampled.start.size:
-            pieces[name] = sampled
-            spacing = max(spacing, _spacing(times))
+        meter = Metered(rows)
+        known = meter.sampled.of(~meter.sampled.gap)
+        if known.length < ENOUGH * meter.counter.length:
+            known = meter.counter
+        if known.start.size:
+            pieces[name] = known
+            spacing = max(spacing, meter.spacing)
     if not pieces:
         raise InputError("No device has two readings of power or energy with a time. Is it the right file?")
-    spacing = spacing if interval is None else _seconds(interval)
+    spacing = spacing if interval is None else in_seconds(interval)
     begin = min(float(one.start[0]) for one in pieces.values())
     end = max(float(one.stop[-1]) for one in pieces.values())
     if not 0 < spacing < math.inf or (end - begin) / spacing * len(pieces) > MOST_POINTS:
@@ -236,70 +128,22 @@ def merge_devices(
     return MergedPower(grid, mean, total, tuple(pieces))
 
 
-def _seconds(time: float | int) -> float:
-    try:
-        return float(time)
-    except OverflowError:
-        return math.inf
+def no_part_twice(devices: dict[str, list[PowerReading]]) -> dict[str, list[PowerReading]]:
+    """Devices without those that measure the whole of others, or a part of one, which would count twice."""
+    parts = {name: _part(name) for name in devices}
+    there = set(parts.values())
+
+    def counts(beside: tuple[str, str, str]) -> bool:
+        place, own, run = beside
+        if own in WITHIN:
+            return (place, WITHIN[own], run) not in there
+        return not any((place, part, run) in there for part in PARTS_OF.get(own, ()))
+
+    return {name: rows for name, rows in devices.items() if counts(parts[name])}
 
 
-def _share(covered: float, span: float) -> float:
-    return min(covered / span, 1.0)
-
-
-def _count(times: np.ndarray, start: float, stop: float) -> int:
-    return int(np.count_nonzero((times >= start) & (times <= stop)))
-
-
-def _columns(readings: Sequence[PowerReading], name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Times, values and fresh starts of the readings that have a value, in the order of time."""
-    time = np.array([reading.time for reading in readings], dtype=np.float64)
-    value = np.array([getattr(reading, name) for reading in readings], dtype=np.float64)
-    fresh = np.array([reading.fresh for reading in readings], dtype=bool)
-    known = np.isfinite(time) & np.isfinite(value)
-    time, value, fresh = time[known], value[known], fresh[known]
-    order = np.argsort(time, kind="stable")
-    return time[order], value[order], fresh[order]
-
-
-def _spacing(times: np.ndarray) -> float:
-    """Usual time between readings [s]."""
-    steps = np.diff(times)
-    steps = steps[steps > 0]
-    return float(np.median(steps)) if steps.size else 0.0
-
-
-def _linked(times: np.ndarray, fresh: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Whether a reading and the next one belong together, and whether readings are missing between them."""
-    steps = np.diff(times)
-    gap = (steps > GAP_SECONDS) & (steps > GAP_INTERVALS * _spacing(times))
-    return (steps > 0) & ~fresh[1:], gap
-
-
-def _sampled(readings: Sequence[PowerReading]) -> tuple[_Pieces, np.ndarray]:
-    """Power between the samples, and their times."""
-    time, power, fresh = _columns(readings, "power")
-    linked, gap = _linked(time, fresh)
-    return _Pieces(time[:-1], time[1:], power[:-1], power[1:], gap).of(linked), time
-
-
-def _counted(readings: Sequence[PowerReading]) -> tuple[_Pieces, np.ndarray]:
-    """Mean power between readings of a counter, and their times."""
-    time, energy, fresh = _columns(readings, "energy")
-    linked, gap = _linked(time, fresh)
-    last = energy[:-1]
-    steps = np.where(linked, np.diff(time), 1.0)
-    rise = np.diff(energy)
-    usual = rise[linked & (rise > 0)] / steps[linked & (rise > 0)]
-    usual_power = float(np.median(usual)) if usual.size else math.inf
-    carried = np.where(rise >= 0, rise, np.nan)
-    # A counter that falls has wrapped around, or has started anew at zero: whichever gives a power as usual.
-    for end in RANGES:
-        wrapped = rise + end
-        fits = np.isnan(carried) & (last <= end * (1 + 1e-9)) & (wrapped >= 0) & (wrapped <= 3 * usual_power * steps)
-        carried = np.where(fits, wrapped, carried)
-    anew = np.isnan(carried) & (energy[1:] <= 10 * usual_power * steps)
-    carried = np.where(anew, energy[1:], carried)
-    power = carried / steps
-    known = linked & np.isfinite(power) & (power <= MOST_COUNTED)
-    return _Pieces(time[:-1], time[1:], power, power, gap).of(known), time
+def _part(device: str) -> tuple[str, str, str]:
+    """Host or socket of a device, what it is, and its run if another one ran beside it."""
+    place, _, own = device.rpartition(":")
+    own, space, run = own.partition(" (")
+    return place, own, space + run

@@ -79,5 +79,7 @@ class PowerReading:
     """Power limit that is set [W]."""
     throttled: float = NOT_SAID
     """1 where the device says that it slows its clock for power or heat, 0 where it says that it does not."""
+    group: str = ""
+    """Run of a table that holds several, each with devices of its own."""
     fresh: bool = False
     """Whether another run or window begins here, so that nothing is known of the time since the reading before."""

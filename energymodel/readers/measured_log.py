@@ -1,54 +1,40 @@
 """What do the logs of a run and the readings of its meters say together: a row for each batch, and energy by phase?
 
-Steps and readings are joined by time. Energy of a phase is that of its spans; counters come before samples of power,
-and samples are integrated over spans of ten seconds or more, or over the whole sequence of shorter ones.
+Steps and readings are joined by time. Power and energy of a step are those of the spans of training of ten seconds or
+more; counters come before samples.
 """
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from energymodel.errors import InputError
-from energymodel.readers.energy_of_span import SHORTEST, MergedPower, by_device, energy_between, merge_devices
+from energymodel.readers.energy_of_span import SHORTEST, MergedPower, by_device, merge_devices, no_part_twice
 from energymodel.readers.log_records import PowerReading
 from energymodel.readers.logged_run import TRAINING, LoggedRun, Segment, batches, logged_run, relative_scatter
+from energymodel.readers.measured_power import (
+    STATES,
+    DevicePower,
+    PhaseEnergy,
+    device_power,
+    groups_of,
+    metered,
+    middle,
+    phase_energies,
+    power_segments,
+)
+from energymodel.readers.metered import Metered
 from energymodel.readers.power_log import KINDS as POWER_KINDS
-from energymodel.readers.power_log import power_kind, read_power
+from energymodel.readers.power_log import Skipped, power_kind, read_power
 from energymodel.readers.step_log import KINDS as LOG_KINDS
 from energymodel.readers.step_log import join_scalars, log_kind, read_steps
 
 HOUR = 3600.0
 MOST_HOURS = 14
 """Zones differ from UTC by at most so many hours."""
-BUSY, WAITING, IDLE = "busy", "waiting", "idle"
-BUSY_SHARE = 0.7
-"""A device is busy where it draws at least this share of its high power, the 95th percentile."""
-IDLE_SHARE = 1.15
-"""It is idle where it draws at most this multiple of its low power, the 1st percentile."""
-MOST_BRIDGED = 60.0
-"""Readings may be missing for so long for power to be taken as linear between them [s]; `coverage` says how much is."""
-
-
-class PhaseEnergy(NamedTuple):
-    """What all devices that were read took in one phase of a run.
-
-    - `group`: the log, or the devices, that it belongs to.
-    - `duration`: of all its spans [s]; `spans`: their number.
-    - `energy`: of all devices [J]; `power`: its mean of one device [W].
-    - `coverage`: share of the time with readings [1].
-    """
-
-    group: str
-    phase: str
-    spans: int
-    duration: float
-    energy: float
-    power: float
-    coverage: float
 
 
 @dataclass(frozen=True)
@@ -87,15 +73,18 @@ class MeasuredLogs:
 
     - `rows`: a `Measurement` for each batch of each log.
     - `phases`: energy by phase, of each log with readings, or of each group of devices without a log.
+    - `devices`: each device, where there is no log of training.
     - `notes`: what was left out, and why.
-    - `runs`, `power`: for figures.
+    - `runs`, `power`, `spans`: for figures.
     """
 
     rows: tuple[Measurement, ...]
     phases: tuple[PhaseEnergy, ...]
+    devices: tuple[DevicePower, ...]
     notes: tuple[str, ...]
     runs: dict[str, LoggedRun]
     power: dict[str, MergedPower]
+    spans: dict[str, list[Segment]]
 
 
 def kind_of(path: str | Path) -> str:
@@ -143,38 +132,50 @@ def measure_logs(
     readings: list[PowerReading] = []
     for path, kind in kinds.items():
         if kind in POWER_KINDS:
-            readings += read_power(path, kind, interval=interval)
+            skipped = Skipped()
+            readings += read_power(path, kind, interval=interval, skipped=skipped)
+            notes += [f"{path}: {count} x {reason}." for reason, count in skipped.items()]
     if offset:
         readings = [_moved(one, float(offset)) for one in readings]
     devices = by_device(one for one in readings if math.isfinite(one.time))
-    if readings and not devices:
-        notes.append("The readings of power have no times: say how far apart they are with --interval.")
     rows: list[Measurement] = []
     phases: list[PhaseEnergy] = []
     power: dict[str, MergedPower] = {}
+    shown: dict[str, list[Segment]] = {}
     for name, run in runs.items():
         notes += _left_out(name, run)
         spans = run.segments()
         own, said = _beside(spans, devices, name) if devices else ({}, [])
         notes += said
-        if own:
-            power[name] = merge_devices(one for group in own.values() for one in group)
-            phases += phase_energies(name, spans, power[name])
+        meters = metered(no_part_twice(own))
+        if meters:
+            power[name], shown[name] = merge_devices(_all(own)), spans
+            phases += phase_energies(name, spans, meters)
         for sequences, places in batches(run):
-            if found := _measurement(name, run, sequences, places, spans, own, notes):
+            if found := _measurement(name, run, sequences, places, spans, meters, own, notes):
                 rows.append(found)
+    alone: list[DevicePower] = []
     if not runs:
-        for group, own in _groups(devices).items():
-            power[group] = merge_devices(one for readings_of in own.values() for one in readings_of)
-            phases += phase_energies(group, power_segments(power[group]), power[group])
-    if not rows and not phases:
+        for group, own in groups_of(by_device(readings)).items():
+            alone += [device_power(group, name, its) for name, its in own.items()]
+            if meters := metered(own):
+                power[group], shown[group] = merge_devices(_all(own)), power_segments(list(meters.values()))
+                phases += phase_energies(group, shown[group], meters)
+    if alone and all(one.readings == 1 for one in alone):
+        notes.append("Each device was read once, which tells its power but no energy.")
+    elif readings and not devices:
+        notes.append("The readings of power have no times: say how far apart they are with --interval.")
+    if not rows and not phases and not alone:
         raise InputError("\n".join(("Nothing can be measured from these files.", *notes)))
-    return MeasuredLogs(tuple(rows), tuple(phases), tuple(notes), runs, power)
+    return MeasuredLogs(tuple(rows), tuple(phases), tuple(alone), tuple(notes), runs, power, shown)
+
+
+def _all(devices: dict[str, list[PowerReading]]) -> list[PowerReading]:
+    return [one for readings in devices.values() for one in readings]
 
 
 def _moved(reading: PowerReading, offset: float) -> PowerReading:
-    values = {**vars(reading), "time": reading.time + offset}
-    return PowerReading(**values)
+    return replace(reading, time=reading.time + offset)
 
 
 def _left_out(name: str, run: LoggedRun) -> list[str]:
@@ -224,6 +225,7 @@ def _measurement(
     sequences: float,
     places: np.ndarray,
     spans: Sequence[Segment],
+    meters: dict[str, Metered],
     devices: dict[str, list[PowerReading]],
     notes: list[str],
 ) -> Measurement | None:
@@ -236,9 +238,6 @@ def _measurement(
         values = run.columns[column][kept]
         return values[np.isfinite(values)]
 
-    def middle(column: str) -> float:
-        return float(np.median(of(column))) if len(of(column)) else math.nan
-
     times, losses = of("step_time"), of("loss")
     if not len(times) and not len(of("token_rate")):
         notes.append(f"{name}: no training step of a batch of {sequences:g} has a time or a rate.")
@@ -246,25 +245,25 @@ def _measurement(
     found = Measurement(
         source=name,
         steps=int(np.sum(kept)),
-        step_time=middle("step_time"),
+        step_time=middle(times),
         step_scatter=relative_scatter(times),
         sequences=sequences,
         tokens=_tokens_of_step(run, kept),
-        token_rate=middle("token_rate"),
-        flops_rate=middle("flops_rate"),
+        token_rate=middle(of("token_rate")),
+        flops_rate=middle(of("flops_rate")),
         memory=float(np.max(of("memory"))) if len(of("memory")) else math.nan,
         loss=float(np.median(losses[-max(1, len(losses) // 10) :])) if len(losses) else math.nan,
-        power=middle("power"),
-        energy=middle("energy"),
+        power=middle(of("power")),
+        energy=middle(of("energy")),
         how="log" if len(of("energy")) or len(of("power")) else "",
     )
     ends = run.columns["time"][places]
     ends = ends[np.isfinite(ends)]
-    if not devices or not len(ends):
+    if not meters or not len(ends):
         return found
     begin = ends[0] - (found.step_time if math.isfinite(found.step_time) else 0.0)
     training = [one for one in spans if one.phase == TRAINING and one.stop > begin and one.start < ends[-1]]
-    return _with_power(found, training, devices, name, notes)
+    return _with_power(found, training, meters, devices, name, notes)
 
 
 def _tokens_of_step(run: LoggedRun, kept: np.ndarray) -> float:
@@ -280,10 +279,15 @@ def _tokens_of_step(run: LoggedRun, kept: np.ndarray) -> float:
 
 
 def _with_power(
-    found: Measurement, training: Sequence[Segment], devices: dict[str, list[PowerReading]], name: str, notes: list[str]
+    found: Measurement,
+    training: Sequence[Segment],
+    meters: dict[str, Metered],
+    devices: dict[str, list[PowerReading]],
+    name: str,
+    notes: list[str],
 ) -> Measurement:
     """A measurement with the power of its devices in its spans of training that are long enough."""
-    long = [one for one in training if one.stop - one.start >= SHORTEST]
+    long = [(one.start, one.stop) for one in training if one.stop - one.start >= SHORTEST]
     if not long:
         notes.append(
             f"{name}: it trains for less than {SHORTEST:g} s at a time, which meters do not resolve: no power is given."
@@ -291,99 +295,29 @@ def _with_power(
         return found
     powers: list[float] = []
     how: set[str] = set()
-    states: dict[str, list[float]] = {"clock": [], "temperature": [], "power_limit": []}
-    for device, readings in devices.items():
-        energy = covered = 0.0
-        for span in long:
-            try:
-                one = energy_between(readings, span.start, span.stop)
-            except InputError:
-                continue
-            energy, covered = energy + one.energy, covered + one.coverage * (span.stop - span.start)
-            how.add(one.how)
-        if covered <= 0.5 * sum(span.stop - span.start for span in long):
+    states: dict[str, list[float]] = {state: [] for state in STATES}
+    for device, meter in meters.items():
+        energy, known, covered = meter.energy(long)
+        if covered <= 0.5 * sum(stop - start for start, stop in long):
             notes.append(f"{name}: device {device} has readings for less than half of the training, and is left out.")
             continue
-        powers.append(energy / covered)
+        powers.append(energy / known)
+        how.add(meter.how)
+        within = _within(devices[device], long)
         for state, values in states.items():
-            said = [
-                getattr(one, state) for one in readings if any(span.start <= one.time <= span.stop for span in long)
-            ]
-            said = [value for value in said if math.isfinite(value)]
-            values += [float(np.median(said))] if said else []
+            values.append(middle(getattr(one, state) for one in within))
     if not powers:
         return found
     power = float(np.mean(powers))
-    middle = {state: float(np.median(values)) if values else math.nan for state, values in states.items()}
-    values = {**vars(found), "power": power, "energy": power * found.step_time, **middle}
-    return Measurement(**{**values, "devices": len(powers), "how": " and ".join(sorted(how))})
+    said = {state: middle(values) for state, values in states.items()}
+    return replace(
+        found, power=power, energy=power * found.step_time, devices=len(powers), how=" and ".join(sorted(how)), **said
+    )
 
 
-def _groups(devices: dict[str, list[PowerReading]]) -> dict[str, dict[str, list[PowerReading]]]:
-    """Devices by what stands before the colon of their names: a host, or a run of a table."""
-    found: dict[str, dict[str, list[PowerReading]]] = {}
-    for device, readings in devices.items():
-        found.setdefault(device.rpartition(":")[0], {})[device] = readings
-    return found
-
-
-def power_segments(power: MergedPower) -> list[Segment]:
-    """Spans in which devices were busy, waiting or idle, by their mean power alone."""
-    known = power.mean[np.isfinite(power.mean)]
-    if len(known) < 2:
-        return []
-    low, high = np.percentile(known, (1.0, 95.0))
-    mean = _bridged(power.time, power.mean)
-    middle = 0.5 * (mean[:-1] + mean[1:])
-    found: list[Segment] = []
-    for at, value in enumerate(middle):
-        phase = BUSY if value >= BUSY_SHARE * high else IDLE if value <= IDLE_SHARE * low else WAITING
-        if not math.isfinite(value):
-            continue
-        start, stop = float(power.time[at]), float(power.time[at + 1])
-        if found and found[-1].phase == phase and found[-1].stop == start:
-            found[-1] = found[-1]._replace(stop=stop)
-        else:
-            found.append(Segment(phase, start, stop))
-    return found
-
-
-def phase_energies(group: str, spans: Iterable[Segment], power: MergedPower) -> list[PhaseEnergy]:
-    """Energy of the spans of each phase: the trapezoid of the total power, interpolated at their ends."""
-    by_phase: dict[str, list[Segment]] = {}
-    for span in spans:
-        by_phase.setdefault(span.phase, []).append(span)
-    found = []
-    bridged, measured = _bridged(power.time, power.total), np.isfinite(power.total)
-    for phase, own in by_phase.items():
-        parts = [_integral(power.time, bridged, measured, one) for one in own]
-        energy, counted, covered = (float(sum(values)) for values in zip(*parts, strict=True))
-        duration = sum(one.stop - one.start for one in own)
-        if counted > 0.0:
-            mean = energy / counted / max(len(power.devices), 1)
-            found.append(PhaseEnergy(group, phase, len(own), duration, energy, mean, min(covered / duration, 1.0)))
-    return found
-
-
-def _bridged(time: np.ndarray, power: np.ndarray) -> np.ndarray:
-    """Power with a straight line where it is missing for no longer than `MOST_BRIDGED`."""
-    known = np.flatnonzero(np.isfinite(power))
-    if not len(known):
-        return power
-    after = np.searchsorted(known, np.arange(len(power)))
-    next_known, last_known = known[np.minimum(after, len(known) - 1)], known[np.maximum(after - 1, 0)]
-    short = (time[next_known] - time[last_known] <= MOST_BRIDGED) & (after > 0) & (after < len(known))
-    return np.where(np.isfinite(power) | ~short, power, np.interp(time, time[known], power[known]))
-
-
-def _integral(time: np.ndarray, power: np.ndarray, measured: np.ndarray, span: Segment) -> tuple[float, float, float]:
-    """Energy of a span [J], for how long power is known or bridged, and for how long it was measured [s]."""
-    start, stop = np.clip((span.start, span.stop), time[0], time[-1])
-    inner = (time > start) & (time < stop)
-    times = np.concatenate(([start], time[inner], [stop]))
-    values = np.interp(times, time, power)
-    steps, middle = np.diff(times), 0.5 * (values[:-1] + values[1:])
-    counts = np.isfinite(middle) & (steps > 0.0)
-    seen = np.interp(times, time, measured.astype(float))
-    whole = counts & (np.minimum(seen[:-1], seen[1:]) > 0.0)
-    return float(np.sum((steps * middle)[counts])), float(np.sum(steps[counts])), float(np.sum(steps[whole]))
+def _within(readings: Sequence[PowerReading], spans: Sequence[tuple[float, float]]) -> list[PowerReading]:
+    """Readings in one of the spans, which follow each other."""
+    starts, stops = np.array(spans).T
+    time = np.array([one.time for one in readings])
+    at = np.searchsorted(starts, time, side="right") - 1
+    return [readings[place] for place in np.flatnonzero((at >= 0) & (time <= stops[np.maximum(at, 0)]))]

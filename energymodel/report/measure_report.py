@@ -1,6 +1,7 @@
 """How are measured logs shown: rows, energy by phase, what was left out, and a figure of the run?"""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ from rich.text import Text
 
 from energymodel.constants import ZERO_CELSIUS
 from energymodel.readers.logged_run import PHASES
-from energymodel.readers.measured_log import BUSY, IDLE, WAITING, MeasuredLogs, Measurement, power_segments
+from energymodel.readers.measured_log import MeasuredLogs, Measurement
+from energymodel.readers.measured_power import BUSY, IDLE, WAITING, PhaseEnergy, whole_energy
 from energymodel.report import figure
 from energymodel.units import format_quantity
 
@@ -41,12 +43,18 @@ COLUMNS: tuple[tuple[str, str, str], ...] = (
 )
 """Number of a measurement, its title, its unit."""
 
+MOST_DEVICES = 16
+"""Devices that the text shows."""
+DEVICE_COLUMNS = {"energy": "J", "power": "W", "clock": "Hz", "temperature": "K", "power_limit": "W"}
+
 
 def measure_report(found: MeasuredLogs) -> RenderableType:
     """A block for each batch of each log, energy by phase, and what was left out."""
     parts: list[RenderableType] = []
     for row in found.rows:
         parts += [_row_table(row), Text("")]
+    if found.devices:
+        parts += [_device_table(found), Text("")]
     if found.phases:
         parts += [_phase_table(found), Text("")]
     return Group(*parts, *(Text(note) for note in found.notes))
@@ -82,7 +90,7 @@ def _phase_table(found: MeasuredLogs) -> Table:
         table.add_column(name, no_wrap=True)
     for name in ("spans", "duration", "energy", "power of a device", "measured"):
         table.add_column(name, justify="right", no_wrap=True)
-    for one in found.phases:
+    for one in _with_sums(found.phases):
         table.add_row(
             *([one.group] if several else []),
             one.phase,
@@ -95,11 +103,49 @@ def _phase_table(found: MeasuredLogs) -> Table:
     return table
 
 
+def _with_sums(phases: Sequence[PhaseEnergy]) -> list[PhaseEnergy]:
+    """The phases, and behind those of a group their sum, if there are several."""
+    found: list[PhaseEnergy] = []
+    for group in dict.fromkeys(one.group for one in phases):
+        own = [one for one in phases if one.group == group]
+        found += [*own, whole_energy(own)] if len(own) > 1 else own
+    return found
+
+
+def _device_table(found: MeasuredLogs) -> Table:
+    """Power and state of each device, of the first ones where there are many."""
+    shown = found.devices[:MOST_DEVICES]
+    table = Table(box=None, title="Devices", title_justify="left", title_style="bold", pad_edge=False)
+    if len(found.devices) > len(shown):
+        table.caption, table.caption_justify = f"and {len(found.devices) - len(shown)} more (--json has all)", "left"
+    known = [name for name in DEVICE_COLUMNS if any(math.isfinite(getattr(one, name)) for one in shown)]
+    table.add_column("", no_wrap=True)
+    for name in ("readings", *known):
+        table.add_column(name.replace("_", " "), justify="right", no_wrap=True)
+    table.add_column("by", no_wrap=True)
+    for one in shown:
+        cells = [(getattr(one, name), DEVICE_COLUMNS[name]) for name in known]
+        values = [_shown(value, unit) if math.isfinite(value) else "" for value, unit in cells]
+        table.add_row(one.device, f"{one.readings:,}", *values, one.how)
+    return table
+
+
 def measure_json(found: MeasuredLogs, rows: list[dict[str, Any]]) -> dict[str, Any]:
     """The rows as `calibrate` reads them, energy by phase, and the notes, in SI."""
     keys = {"duration": "duration_s", "energy": "energy_j", "power": "power_per_device_w"}
     phases = [{keys.get(key, key): value for key, value in one._asdict().items()} for one in found.phases]
-    return {"rows": rows, "phases": phases, "notes": list(found.notes)}
+    names = {"duration": "duration_s", **{key: f"{key}_{_key_unit(unit)}" for key, unit in DEVICE_COLUMNS.items()}}
+    devices = [{names.get(key, key): _known(value) for key, value in one._asdict().items()} for one in found.devices]
+    return {"rows": rows, "phases": phases, "devices": devices, "notes": list(found.notes)}
+
+
+def _key_unit(unit: str) -> str:
+    return {"Hz": "hz"}.get(unit, unit.lower())
+
+
+def _known(value: object) -> object:
+    """A value, or null for what was not measured."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def measure_figure(found: MeasuredLogs, kind: str) -> bytes:
@@ -141,7 +187,7 @@ def _draw_steps(axes: Any, found: MeasuredLogs, name: str) -> None:
 def _draw_power(axes: Any, found: MeasuredLogs, name: str) -> None:
     power = found.power[name]
     start = float(power.time[0])
-    spans = found.runs[name].segments() if name in found.runs else power_segments(power)
+    spans = found.spans[name]
     shown: set[str] = set()
     for span in spans:
         label = None if span.phase in shown else span.phase

@@ -11,7 +11,8 @@ from energymodel.calibration.calibrate_logs import calibrate_logs, is_training_l
 from energymodel.calibration.measured_table import measured_csv, measured_rows
 from energymodel.errors import InputError
 from energymodel.presets.pieces import scenario_of_pieces
-from energymodel.readers.measured_log import BUSY, IDLE, WAITING, measure_logs
+from energymodel.readers.measured_log import measure_logs
+from energymodel.readers.measured_power import BUSY, IDLE, WAITING
 
 START = 1_770_000_000.0
 STEP, SAVE = 2.0, 12.0

@@ -1,8 +1,8 @@
 """What does a plain table of times and powers say?
 
 The header names a column of times and one or several of powers with their unit (`power_w`, `mean_w`, `power [kW]`,
-`watts`). Of `mean_`, `min_` and `max_` the mean is read. Columns `device`, `gpu`, `node`, ... name the device; columns
-before the time that are none of these group the rows, and stand before the device's name ("1:node").
+`watts`). Of `mean_`, `min_` and `max_` the mean is read. Columns `device`, `gpu`, `node`, ... name the device. Other
+columns before the time tell several runs of a table apart, and stand before the device's name ("1:node").
 """
 
 import math
@@ -21,10 +21,13 @@ UNDERSTOOD = (
     " mean_w, watts, power_kw, gpu0_power_w or power [W]"
 )
 WATTS = ("w", "kw", "watt", "watts", "uw")
+HOSTS = ("node", "host", "hostname", "node_name", "machine", "server")
 DEVICES = (
-    "device", "gpu", "gpu_id", "gpu_index", "device_id", "device_index", "node", "host", "hostname", "rank", "uuid",
-    "gpu_uuid", "card", "index", "machine",
+    "gpu_index", "gpu_id", "gpu", "device_index", "device_id", "device", "card", "index", "rank", "local_rank", "uuid",
+    "gpu_uuid", "gpu_name", "name",
 )  # fmt: skip
+"""Of several columns that name a device, the first."""
+ASIDE = ("schema_version", "version", "driver_version")
 NO_POWER = re.compile(r"(?:^|_)(?:min|max|minimum|maximum|std|sd|limit|cap|peak|tdp|p\d\d?|median|var)(?:_|$)")
 NUMBERED = re.compile(r"(?:gpu|device|power|card|rank)_?(\d+)(?:_|$)", re.ASCII)
 OTHERS = {
@@ -82,7 +85,10 @@ def columns_of(row: list[str]) -> Columns | None:
     elif named:
         powers = {place: powers[place] for place in named}
     taken = {time, *powers}
-    devices = tuple(place for place, word in enumerate(words) if word in DEVICES and place not in taken)
+    free = {word: place for place, word in reversed(list(enumerate(words))) if place not in taken}
+    named = [free[word] for word in (*HOSTS, *DEVICES) if word in free]
+    hosts = [free[word] for word in HOSTS if word in free][:1]
+    devices = (*hosts, *[free[word] for word in DEVICES if word in free][:1])
     others = {}
     for key, known in OTHERS.items():
         for place, word in enumerate(words):
@@ -90,11 +96,14 @@ def columns_of(row: list[str]) -> Columns | None:
                 unit = names[place][1]
                 factor = unit_factor("MHz" if key == "clock" and not unit else unit) if unit or key == "clock" else 0.0
                 others.setdefault(key, (place, factor))
-    read = {*taken, *devices, *(place for place, _ in others.values())}
+    read = {*taken, *named, *(place for place, _ in others.values())}
     groups = tuple(
         place
         for place in range(time)
-        if place not in read and row[place] and not _is_power(words[place], names[place][1])
+        if place not in read
+        and row[place]
+        and words[place] not in ASIDE
+        and not _is_power(words[place], names[place][1])
     )
     return Columns(time, time_factor(row[time]), powers, devices, groups, others, sum(1 for cell in row if cell))
 
@@ -161,7 +170,7 @@ def _starts_as_number(row: list[str]) -> bool:
 
 def _row(row: list[str], columns: Columns, skipped: Skipped, decimal: str) -> Iterator[PowerReading]:
     if decimal:
-        row = [cell.replace(decimal, ".") if re.fullmatch(r"-?\d+,\d+", cell) else cell for cell in row]
+        row = [cell.replace(decimal, ".") if re.match(r"-?\d+,\d+(?:\s|$|[A-Za-z%])", cell) else cell for cell in row]
     time = time_of(row[columns.time], columns.time_factor) if columns.time < len(row) else NOT_SAID
     if time != time or len(row) < columns.width:
         skipped[UNREAD] += 1
@@ -184,6 +193,7 @@ def _row(row: list[str], columns: Columns, skipped: Skipped, decimal: str) -> It
         yield PowerReading(
             time=time,
             device=f"{group}:{part}" if group else part,
+            group=group,
             power=power,
             clock=between(other("clock"), 1.0, 1e11),
             temperature=kelvin(other("temperature")),
