@@ -5,6 +5,7 @@ more; counters come before samples.
 """
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -134,7 +135,7 @@ def measure_logs(
         if kind in POWER_KINDS:
             skipped = Skipped()
             readings += read_power(path, kind, interval=interval, skipped=skipped)
-            notes += [f"{path}: {count} x {reason}." for reason, count in skipped.items()]
+            notes += [f"{path}: {count:,} x {reason}." for reason, count in skipped.items() if count]
     if offset:
         readings = [_moved(one, float(offset)) for one in readings]
     devices = by_device(one for one in readings if math.isfinite(one.time))
@@ -157,7 +158,7 @@ def measure_logs(
     alone: list[DevicePower] = []
     if not runs:
         for group, own in groups_of(by_device(readings)).items():
-            alone += [device_power(group, name, its) for name, its in own.items()]
+            alone += [device_power(group, name, own[name]) for name in sorted(own, key=_in_order)]
             if meters := metered(own):
                 power[group], shown[group] = merge_devices(_all(own)), power_segments(list(meters.values()))
                 phases += phase_energies(group, shown[group], meters)
@@ -168,6 +169,13 @@ def measure_logs(
     if not rows and not phases and not alone:
         raise InputError("\n".join(("Nothing can be measured from these files.", *notes)))
     return MeasuredLogs(tuple(rows), tuple(phases), tuple(alone), tuple(notes), runs, power, shown)
+
+
+def _in_order(device: str) -> list[tuple[int, str]]:
+    """Sort key in which device 10 follows device 9."""
+    return [
+        (int(part), "") if part.isdecimal() and len(part) < 10 else (-1, part) for part in re.split(r"(\d+)", device)
+    ]
 
 
 def _all(devices: dict[str, list[PowerReading]]) -> list[PowerReading]:
@@ -181,17 +189,22 @@ def _moved(reading: PowerReading, offset: float) -> PowerReading:
 def _left_out(name: str, run: LoggedRun) -> list[str]:
     """A sentence for each phase whose steps do not count."""
     why = {
-        "warm-up": "they differ from the later median",
-        "evaluation": "an evaluation ran beside them",
-        "checkpoint": "a checkpoint was written beside them",
-        "restart": "they follow a restart",
-        "lost": "a restart repeated them",
+        "warm-up": "slower or faster than the later median",
+        "evaluation": "beside an evaluation",
+        "checkpoint": "beside a checkpoint",
+        "restart": "first after a restart",
+        "lost": "repeated after a restart",
     }
-    said = [f"{name}: {count} {phase} steps left out: {why[phase]}." for phase, count in run.left_out().items()]
+    said = [f"{name}: {_counted(count, phase)} left out: {why[phase]}." for phase, count in run.left_out().items()]
     untimed = int(np.sum(run.of(TRAINING) & ~np.isfinite(run.columns["step_time"])))
     if untimed:
-        said.append(f"{name}: {untimed} steps have no time of their own, and count for nothing but their loss.")
+        said.append(f"{name}: {_counted(untimed)} without a time of its own: only the loss counts.")
     return said
+
+
+def _counted(count: int, kind: str = "") -> str:
+    """`1 step`, `12 warm-up steps`."""
+    return f"{count:,} {kind}{' ' if kind else ''}step{'' if count == 1 else 's'}"
 
 
 def _beside(
@@ -229,7 +242,7 @@ def _measurement(
     devices: dict[str, list[PowerReading]],
     notes: list[str],
 ) -> Measurement | None:
-    """The training steps of one batch; nothing where none has a time or a rate."""
+    """The training steps of one batch; nothing where none has a time, a rate or a loss."""
     own = np.zeros(len(run), bool)
     own[places] = True
     kept = own & run.of(TRAINING)
@@ -240,8 +253,10 @@ def _measurement(
 
     times, losses = of("step_time"), of("loss")
     if not len(times) and not len(of("token_rate")):
-        notes.append(f"{name}: no training step of a batch of {sequences:g} has a time or a rate.")
-        return None
+        batch = f" of a batch of {sequences:g}" if math.isfinite(sequences) else ""
+        notes.append(f"{name}: no training step{batch} has a time or a rate.")
+        if not len(losses):
+            return None
     found = Measurement(
         source=name,
         steps=int(np.sum(kept)),
@@ -320,4 +335,5 @@ def _within(readings: Sequence[PowerReading], spans: Sequence[tuple[float, float
     starts, stops = np.array(spans).T
     time = np.array([one.time for one in readings])
     at = np.searchsorted(starts, time, side="right") - 1
-    return [readings[place] for place in np.flatnonzero((at >= 0) & (time <= stops[np.maximum(at, 0)]))]
+    inside = (at >= 0) & (time <= stops[np.maximum(at, 0)])
+    return [one for one, kept in zip(readings, inside, strict=True) if kept]

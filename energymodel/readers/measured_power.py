@@ -85,10 +85,9 @@ def device_power(group: str, device: str, readings: Sequence[PowerReading]) -> D
     powers = [one.power for one in readings if math.isfinite(one.power)]
     mean = energy / known if known > 0.0 else float(np.mean(powers)) if powers else math.nan
     how = meter.how if known > 0.0 else "single readings" if powers else ""
-    return DevicePower(
-        group, device, len(readings), known, energy if known > 0.0 else math.nan, mean,
-        *(middle(getattr(one, state) for one in readings) for state in STATES), how,
-    )  # fmt: skip
+    clock, temperature, limit = (middle(getattr(one, state) for one in readings) for state in STATES)
+    known_energy = energy if known > 0.0 else math.nan
+    return DevicePower(group, device, len(readings), known, known_energy, mean, clock, temperature, limit, how)
 
 
 def middle(values: Iterable[float]) -> float:

@@ -12,9 +12,12 @@ from energymodel.readers.lines import UNREAD, Skipped, clean, file_lines
 from energymodel.readers.log_records import PowerReading
 from energymodel.readers.power.codecarbon import is_codecarbon, read_codecarbon
 from energymodel.readers.power.dcgm import is_dcgm, read_dcgm
+from energymodel.readers.power.dmon import is_dmon, read_dmon
+from energymodel.readers.power.ipmi import is_ipmi, read_ipmi
 from energymodel.readers.power.nvidia_smi import is_nvidia_smi, read_nvidia_smi
 from energymodel.readers.power.rapl import is_rapl, read_rapl
 from energymodel.readers.power.table import is_table, read_table
+from energymodel.readers.power.turbostat import is_turbostat, read_turbostat
 from energymodel.readers.power.zeus import is_zeus, read_zeus
 
 __all__ = ["KINDS", "Skipped", "power_kind", "power_of", "read_power"]
@@ -24,23 +27,30 @@ LONGEST_NAME = 300
 HEAD = 60
 """Lines from which the kind of a file is told."""
 SIGNS: dict[str, Callable[[list[str]], bool]] = {
+    "dmon": is_dmon,
     "dcgm": is_dcgm,
     "codecarbon": is_codecarbon,
+    "turbostat": is_turbostat,
+    "ipmi": is_ipmi,
     "zeus": is_zeus,
     "rapl": is_rapl,
     "nvidia-smi": is_nvidia_smi,
     "table": is_table,
 }
 """How each kind is recognized, in the order in which they are tried."""
-READERS: dict[str, Callable[[Iterable[str], str, Skipped], Iterator[PowerReading]]] = {
+Reader = Callable[[Iterable[str], str, Skipped], Iterator[PowerReading]]
+TimedReader = Callable[[Iterable[str], str, Skipped, float | int | None], Iterator[PowerReading]]
+READERS: dict[str, Reader] = {
     "nvidia-smi": read_nvidia_smi,
-    "dcgm": read_dcgm,
     "zeus": read_zeus,
     "codecarbon": read_codecarbon,
     "rapl": read_rapl,
+    "ipmi": read_ipmi,
     "table": read_table,
 }
-KINDS = tuple(READERS)
+TIMED_READERS: dict[str, TimedReader] = {"dcgm": read_dcgm, "dmon": read_dmon, "turbostat": read_turbostat}
+"""Readers of what may have no times, and that are told how far apart samples are."""
+KINDS = ("nvidia-smi", *TIMED_READERS, *(kind for kind in READERS if kind != "nvidia-smi"))
 """Kinds of logs of power or energy that are read."""
 
 
@@ -69,7 +79,7 @@ def read_power(
     **Arguments:**
 
     - `kind`: one of `KINDS`; told from the file where it is left out.
-    - `interval`: time between samples of `dcgm` logs without times [s].
+    - `interval`: time between samples of `dcgm`, `dmon` and `turbostat` logs without times [s].
     - `skipped`: gains the number of lines that were passed over, by reason.
 
     **Raises:** `InputError` for an unknown kind, and where the file cannot be read or holds no reading.
@@ -94,7 +104,12 @@ def _readings(
     lines: Iterable[str], kind: str, name: str, interval: float | int | None, skipped: Skipped
 ) -> Iterator[PowerReading]:
     text = clean(lines, skipped)
-    found = read_dcgm(text, name, skipped, interval) if kind == "dcgm" else READERS[kind](text, name, skipped)
+    if interval is not None and not 0 < interval < 1e9:
+        raise InputError(f"{name}: interval is {interval!r} s between samples. Give a positive number.")
+    if kind in TIMED_READERS:
+        found = TIMED_READERS[kind](text, name, skipped, interval)
+    else:
+        found = READERS[kind](text, name, skipped)
     empty = True
     for reading in found:
         if len(reading.device) > LONGEST_NAME or not reading.device.isprintable():
@@ -108,6 +123,6 @@ def _readings(
 
 
 def _known(kind: str) -> str:
-    if kind not in READERS:
+    if kind not in KINDS:
         raise InputError(f'Unknown kind of power log "{kind}". {suggest(kind, KINDS)}')
     return kind

@@ -1,6 +1,6 @@
 """What steps and events does the log of a training run tell, whichever framework wrote it?
 
-Eight kinds are read, each by its module in `readers/logs`; the kind is recognized from the first line that only it
+Nine kinds are read, each by its module in `readers/logs`; the kind is recognized from the first line that only it
 has. Logs are streamed: a file of any length and one that still grows are read alike.
 """
 
@@ -14,7 +14,17 @@ from pathlib import Path
 
 from energymodel.errors import InputError, suggest
 from energymodel.readers.log_records import LogEvent, LoggedStep
-from energymodel.readers.logs import hf_trainer, maxtext, megatron, mlperf, nanotron, tensorboard, torchtitan, wandb
+from energymodel.readers.logs import (
+    hf_trainer,
+    maxtext,
+    megatron,
+    mlperf,
+    nanotron,
+    nemo,
+    tensorboard,
+    torchtitan,
+    wandb,
+)
 from energymodel.readers.logs.lines import LONGEST, Lines, too_long
 from energymodel.readers.logs.tensorboard import join_scalars
 from energymodel.readers.logs.text import plain
@@ -24,6 +34,7 @@ __all__ = ["KINDS", "StepLog", "join_scalars", "log_kind", "read_steps", "steps_
 Record = LoggedStep | LogEvent
 READERS: dict[str, Callable[[Iterable[str], str], Iterator[Record]]] = {
     "megatron": megatron.steps,
+    "nemo": nemo.steps,
     "torchtitan": torchtitan.steps,
     "maxtext": maxtext.steps,
     "nanotron": nanotron.steps,
@@ -261,6 +272,8 @@ def _kind_of(line: str, first: bool) -> str | None:
             return "nanotron"
         if megatron.SIGN.search(text):
             return "megatron"
+    if "Epoch" in text and nemo.SIGN.search(text):
+        return "nemo"
     if "step:" in text:
         if maxtext.SIGN.search(text):
             return "maxtext"

@@ -62,7 +62,7 @@ def test_steps_and_power_are_joined(tmp_path):
     assert energy["checkpoint"].duration == pytest.approx(SAVE + STEP)
     assert energy["checkpoint"].energy == pytest.approx(4 * (SAVE * 201.5 + STEP * 501.5), rel=0.03)
     assert energy["training"].energy == pytest.approx(4 * 39 * STEP * 501.5, rel=0.01)
-    assert any("1 checkpoint steps left out" in note for note in found.notes)
+    assert any("1 checkpoint step left out" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("hours", [5.5, -8.0])
@@ -140,3 +140,83 @@ def test_what_cannot_be_measured_is_refused(tmp_path):
         measure_logs([file])
     with pytest.raises(InputError, match="Cannot read"):
         measure_logs([tmp_path / "none.log"])
+
+
+def test_energies_are_those_of_counters_where_meters_have_them(tmp_path):
+    # Power is sampled at 100 W throughout, and the counter rises by 110 W.
+    file = tmp_path / "gpu.prom"
+    file.write_text(
+        "\n".join(
+            f'{metric}{{gpu="0"}} {value} {1000 * (1_770_000_000 + at)}'
+            for at in range(0, 300, 15)
+            for metric, value in (
+                ("DCGM_FI_DEV_POWER_USAGE", 100.0),
+                ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", 5_000_000 + 110_000 * at),
+            )
+        )
+    )
+    found = measure_logs([file])
+    assert [(one.phase, one.energy) for one in found.phases] == [(BUSY, pytest.approx(285 * 110.0))]
+    assert [(one.device, one.how) for one in found.devices] == [("0", "counter")]
+
+
+def test_runs_of_codecarbon_leave_the_time_between_them_out(tmp_path):
+    rows = [  # end [s], duration [s], energy of the GPU [kWh]: two rows of a run are cumulative
+        (100, 100, 0.1, "a"),
+        (200, 200, 0.3, "a"),
+        (2000, 50, 0.05, "b"),
+    ]
+    file = tmp_path / "emissions.csv"
+    file.write_text(
+        "\n".join(
+            [
+                "timestamp,project_name,run_id,duration,gpu_power,gpu_energy,energy_consumed,gpu_count",
+                *(f"{moment(end)},p,{run},{took},900,{energy},{energy},1" for end, took, energy, run in rows),
+            ]
+        )
+    )
+    found = measure_logs([file])
+    assert sum(one.energy for one in found.phases) == pytest.approx(0.35 * 3.6e6)
+    assert sum(one.duration for one in found.phases) == pytest.approx(250.0, abs=1e-3)
+    assert {one.device: one.energy for one in found.devices} == {"gpu": pytest.approx(0.35 * 3.6e6)}
+
+
+def test_windows_of_zeus_leave_the_time_between_them_out(tmp_path):
+    file = tmp_path / "zeus.csv"
+    lines = [f"{START + 20 * at},step,9.0,{3000 + at},{2000 + at}" for at in range(5)]
+    file.write_text("\n".join(["start_time,window_name,elapsed_time,gpu0_energy,gpu1_energy", *lines]))
+    found = measure_logs([file])
+    assert sum(one.energy for one in found.phases) == pytest.approx(5 * 5000 + 2 * 10)
+    assert sum(one.duration for one in found.phases) == pytest.approx(45.0)
+
+
+def test_a_single_scrape_tells_power_and_no_energy(tmp_path):
+    file = tmp_path / "once.prom"
+    file.write_text('DCGM_FI_DEV_POWER_USAGE{gpu="0"} 35.7\nDCGM_FI_DEV_SM_CLOCK{gpu="0"} 210\n')
+    found = measure_logs([file])
+    ((_, device, readings, _, energy, power, clock, *_),) = found.devices
+    assert (device, readings, power, clock) == ("0", 1, 35.7, 210e6)
+    assert math.isnan(energy)
+    assert any("read once" in note for note in found.notes)
+
+
+def test_devices_of_all_hosts_are_added_up_and_runs_of_a_table_are_not(tmp_path):
+    hosts, runs = tmp_path / "hosts.csv", tmp_path / "runs.csv"
+    rows = [f"{START + at},n{node},{gpu},100" for at in range(30) for node in (1, 2) for gpu in (0, 1)]
+    hosts.write_text("\n".join(["timestamp,host,gpu_index,power_w", *rows]))
+    (phase,) = measure_logs([hosts]).phases
+    assert phase.energy == pytest.approx(29 * 4 * 100.0)
+    rows = [f"{every},{at},100" for every in (1, 50) for at in range(30)]
+    runs.write_text("\n".join(["checkpoint_every,second,power_w", *rows]))
+    assert [(one.group, one.energy) for one in measure_logs([runs]).phases] == [
+        ("1", pytest.approx(2900.0)),
+        ("50", pytest.approx(2900.0)),
+    ]
+
+
+def test_a_loss_alone_is_a_row_without_a_time(tmp_path):
+    file = tmp_path / "run-1-tag-train_loss.csv"
+    file.write_text("Wall time,Step,Value\n1770000000.5,1,0.75\n")
+    found = measure_logs([file])
+    assert (found.rows[0].loss, math.isnan(found.rows[0].step_time)) == (0.75, True)
+    assert any("no training step has a time" in note for note in found.notes)

@@ -388,3 +388,84 @@ def test_any_file_is_told_or_refused(tmp_path_factory, lines):
     with suppress(InputError):
         assert power_kind(path) in KINDS
         list(read_power(path))
+
+
+SMI_DMON = """{0}gpu    pwr  gtemp     sm   mclk   pclk
+{1}Idx      W      C      %    MHz    MHz
+"""
+
+
+def dmon(before, stamps):
+    """Two devices a sample, with what stands before each row."""
+    rows = [f"{stamp} {gpu}  {300 + 100 * gpu}  55  99  2619  1980" for stamp in stamps for gpu in (0, 1)]
+    return SMI_DMON.format(*before) + "\n".join(rows)
+
+
+@pytest.mark.parametrize(
+    ("text", "interval", "times"),
+    [
+        (dmon(("# ", "# "), ["", ""]), 2.0, [0.0, 2.0]),
+        (dmon(("#Time ", "#HH:MM:SS "), ["23:59:59", "00:00:01"]), None, [86399.0, 86401.0]),
+        (dmon(("#Date Time ", "#YYYYMMDD HH:MM:SS "), ["20250601 12:00:00"]), None, [1748779200.0]),
+        (
+            "#Date, Time, gpu, pwr, gtemp, sm, mclk, pclk\n#YYYYMMDD, HH:MM:SS, Idx, W, C, %, MHz, MHz\n"
+            "20250601, 12:00:00, 0, 300, 55, 99, 2619, 1980\n20250601, 12:00:00, 1, 400, 55, 99, 2619, 1980",
+            None,
+            [1748779200.0],
+        ),
+    ],
+)
+def test_dmon(tmp_path, text, interval, times):
+    file = tmp_path / "dmon.txt"
+    file.write_text(text)
+    assert power_kind(file) == "dmon"
+    found = list(read_power(file, interval=interval))
+    assert [(one.device, one.power, one.clock) for one in found[:2]] == [("0", 300.0, 1.98e9), ("1", 400.0, 1.98e9)]
+    assert [one.time for one in found if one.device == "0"] == times
+
+
+def test_turbostat_gives_the_row_of_the_machine(tmp_path):
+    sample = (
+        "Time_Of_Day_Seconds\tCore\tCPU\tBusy%\tPkgWatt\tRAMWatt\n"
+        "{0}.5\t-\t-\t60\t250.5\t30.0\n{0}.5\t0\t0\t60\t125.0\t15.0\n{0}.5\t0\t1\t60\n"
+    )
+    file = tmp_path / "turbo.txt"
+    file.write_text("turbostat version 20.09.30\n" + sample.format(1750000000) + sample.format(1750000005))
+    assert power_kind(file) == "turbostat"
+    assert [(one.time, one.device, one.power) for one in read_power(file)] == [
+        (1750000000.5, "cpu", 250.5),
+        (1750000000.5, "ram", 30.0),
+        (1750000005.5, "cpu", 250.5),
+        (1750000005.5, "ram", 30.0),
+    ]
+
+
+def test_ipmi_samples(tmp_path):
+    file = tmp_path / "node.txt"
+    file.write_text(
+        "  Instantaneous power reading:      2210 Watts\n  Minimum during sampling period:   66 Watts\n"
+        "  IPMI timestamp:      Sun Jun  1 12:00:00 2025\n"
+        "2025-06-01 12:00:10\n  Instantaneous power reading:      2220 Watts\n"
+    )
+    assert [(one.time, one.device, one.power) for one in read_power(file)] == [
+        (1748779200.0, "node", 2210.0),
+        (1748779210.0, "node", 2220.0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "power"),
+    [
+        ("watching\ntimestamp,gpu,socket_power,power_management\n1750000000,0,600,ENABLED\n", 600.0),
+        ("Timestamp,PowerConsumedWatts\n2025-06-01T12:00:00Z,3000\n", 3000.0),
+        ('"Time","GPU 0"\n"2025-06-01 12:00:00","1.2 kW"\n', 1200.0),
+        ("timestamp; index; power.draw [W]\n2025-06-01 12:00:00; 0; 250,5 W\n", 250.5),
+        ("date,time,power (W)\n2025-06-01,12:00:00,300\n", 300.0),
+    ],
+)
+def test_tables_of_other_tools(tmp_path, text, power):
+    file = tmp_path / "power.csv"
+    file.write_text(text)
+    (reading,) = read_power(file, "table")
+    assert reading.power == power
+    assert reading.time in (1750000000.0, 1748779200.0)

@@ -310,3 +310,46 @@ def test_wandb_charts_and_histories() -> None:
     ]
     with pytest.raises(InputError, match="holds 2 runs"):
         read('"Step","a - loss","b - loss"', "1,2,3")
+
+
+def test_megatron_of_2019_has_fields_without_colons() -> None:
+    line = " iteration 100/ 300 | elapsed time per iteration (ms): 512.5 | learning rate 1.5E-04 | lm loss 5.25E+00 |"
+    (step,) = steps_of([line], None, "a.log")
+    assert (step.step_time, step.loss, step.learning_rate) == (0.5125, 5.25, 1.5e-4)
+
+
+def test_bars_of_nemo_give_each_step_once() -> None:
+    bar = "Epoch 0: :  {0}%|#| {1}/100 [06:19<07:13, v_num=0, reduced_train_loss={2}, global_step={3}, "
+    rest = "consumed_samples={0}, train_step_timing in s={1}{2}]"
+    lines = [
+        bar.format(5, 5, 11.5, "4.00") + rest.format("640.0", 30.0, ""),
+        bar.format(6, 6, 11.4, "5.00") + rest.format("768.0", 9.0, ""),
+        bar.format(6, 6, 11.25, "5.00") + rest.format("768.0", 9.5, ""),  # the same step, drawn again
+        bar.format(7, 7, 11.0, "6.00") + rest.format("9e+2", 9.5, ", val_loss=10.5"),
+    ]
+    first, second, third, evaluation = steps_of(lines, None, "a.log")
+    assert (first.step, first.loss, first.step_time, first.sequences) == (5, 11.5, 30.0, 128.0)
+    assert (second.step, second.loss, second.step_time) == (6, 11.25, 9.5)
+    assert third.step == 7
+    assert (evaluation.kind, evaluation.value, evaluation.step) == ("evaluation", 10.5, 7)
+
+
+def test_maxtext_without_a_whole_loss_gives_that_of_the_next_token() -> None:
+    line = "completed step: 3, seconds: 5.5, TFLOP/s/device: 56.0, main_model_loss: 11.5, mtp_loss: 1.25"
+    (step,) = steps_of([line], None, "a.log")
+    assert step.loss == 11.5
+
+
+@pytest.mark.parametrize(("per_sample", "start"), [(1, 1), (512, 0)])
+def test_mlperf_counts_samples_or_tokens_in_epoch_num(per_sample: int, start: int) -> None:
+    line = ':::MLLOG {{"time_ms": {0}, "key": "{1}", "value": {2}, "metadata": {3}}}'
+    lines = [
+        line.format(0, "global_batch_size", 768, "{}"),
+        line.format(0, "max_sequence_length", 512, "{}"),
+        line.format(1000, "run_start", "null", "{}"),
+        line.format(1000, "epoch_start", "null", f'{{"epoch_num": {start}}}'),
+        line.format(21000, "tracked_stats", "{}", f'{{"epoch_num": {per_sample * 7680}}}'),
+        line.format(61000, "tracked_stats", "{}", f'{{"epoch_num": {per_sample * 15360}}}'),
+    ]
+    found = [one for one in steps_of(lines, None, "a.txt") if isinstance(one, LoggedStep)]
+    assert [(one.step, one.step_time) for one in found] == [(10, 2.0), (20, 4.0)]

@@ -102,7 +102,7 @@ def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
         read_steps(tmp_path)
     path = tmp_path / "other.txt"
     path.write_text("hello\nworld\n")
-    with pytest.raises(InputError, match="megatron, torchtitan, maxtext, nanotron, hf-trainer, mlperf"):
+    with pytest.raises(InputError, match="megatron, nemo, torchtitan, maxtext, nanotron, hf-trainer, mlperf"):
         log_kind(path)
     with pytest.raises(InputError, match=r'unknown kind of log "megatorn". Did you mean "megatron"'):
         read_steps(path, "megatorn")

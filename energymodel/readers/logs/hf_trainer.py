@@ -172,7 +172,7 @@ class _Bars:
             bar = self.seen[self.total]
         if bar is None or bar[0] == self.step:
             self.step += 1
-            return self.step, NOT_SAID
+            return self.step, NOT_SAID if bar is None else bar[2]
         step, clock, rate = bar
         passed = clock - self.clock
         if step > self.step and passed >= ROUGH:

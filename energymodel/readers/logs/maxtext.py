@@ -24,6 +24,8 @@ FIELDS: dict[str, tuple[str, float]] = {
     "grad_norm": ("grad_norm", 1.0),
 }
 _FIELD = re.compile(rf"(?<![\w/])([\w/]+):\s*({NUMBER})", re.IGNORECASE)
+_PART = re.compile(rf"\b(?:main_model_loss|lm_loss):\s*({NUMBER})", re.IGNORECASE)
+"""The loss of the next token, where the loss with all its parts is not printed."""
 _EVALUATED = re.compile(rf"eval metrics after step:\s*([\d,]*\d),\s*loss=\s*({NUMBER})", re.IGNORECASE)
 _SAVED = re.compile(r"saved a checkpoint at step\s+(\d+)|asynchronous checkpoint save for step\s+(\d+)", re.IGNORECASE)
 _RESTORED = re.compile(r"restoring from this run's directory|restored checkpoint from", re.IGNORECASE)
@@ -44,6 +46,8 @@ def steps(lines: Iterable[str], name: str = "") -> Iterator[LoggedStep | LogEven
                 if field[1].lower() in FIELDS and (field[1] != "loss" or not field[2].isdecimal()):
                     key, scale = FIELDS[field[1].lower()]
                     values.setdefault(key, number(field[2]) * scale)
+            if "loss" not in values and (aside := _PART.search(line, match.end())):
+                values["loss"] = number(aside[1])
             record = made(step, stamp(line[: match.start()]), values) if step is not None else None
             if record is not None:
                 yield record

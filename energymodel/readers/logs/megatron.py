@@ -48,6 +48,8 @@ FIELDS: dict[str, tuple[str, float]] = {
     "power per gpu (w/gpu)": ("power", 1.0),
 }
 """Field of a line -> field of a record and its factor to SI."""
+_BARE = re.compile(rf"(lm loss|learning rate|loss scale) ({NUMBER})", re.IGNORECASE)
+"""A field of Megatron-LM of 2019, which has no colon."""
 _SEQUENCE = re.compile(r"\bseq_length\s+\.{2,}\s*(\d+)")
 _MEMORY = re.compile(rf"memory \(MB\).{{0,300}}?max reserved:\s*({NUMBER})|mem-max-reserved-gigabytes:\s*({NUMBER})")
 _BRIDGE = re.compile(rf"GPU utilization:\s*({NUMBER})\s*MODEL_TFLOP/s/GPU")
@@ -115,6 +117,10 @@ class _Run:
             if key in FIELDS:
                 field, scale = FIELDS[key]
                 values.setdefault(field, number(value) * scale)
+        if "loss" not in values and "lm loss " in text:
+            for key, value in _BARE.findall(text):
+                if key in FIELDS:
+                    values.setdefault(FIELDS[key][0], number(value))
         if not {"step_time", "loss"} & values.keys():
             return None
         sequence = number(fields.get("actual seqlen", ""))

@@ -2,7 +2,8 @@
 
 Each holds a time, a key, a value and how many samples were seen (`samples_count`). Between two such lines of training,
 `(samples - samples before) / global_batch_size` steps took the time that passed: the mean step is given. An evaluation
-takes no training time.
+takes no training time. Where there is no `samples_count`, `epoch_num` counts samples (BERT) or tokens (GPT-3) if it is
+at least a batch; a number of epochs is no count of steps.
 """
 
 import json
@@ -61,13 +62,15 @@ class _Run:
         self.loss = NOT_SAID
         self.inside = False
         """Between the start and the end of an evaluation."""
+        self.per_sample = NOT_SAID
+        """What `epoch_num` counts for each sample: 1 or its tokens."""
 
     def read(self, entry: dict[str, Any]) -> Iterator[LoggedStep | LogEvent]:
         key, value = entry["key"], entry.get("value")
         metadata = entry.get("metadata")
         time = _figure(entry.get("time_ms")) * 1e-3
         time = time if math.isfinite(time) else NOT_SAID
-        samples = _figure(metadata.get("samples_count")) if isinstance(metadata, dict) else NOT_SAID
+        samples = self.samples_of(metadata) if isinstance(metadata, dict) else NOT_SAID
         if key == "global_batch_size":
             self.batch = _figure(value)
         elif key == "max_sequence_length":
@@ -95,6 +98,16 @@ class _Run:
         elif not self.inside:
             self.loss = _loss(key, value, self.loss)
             yield from self.trained(time, samples)
+
+    def samples_of(self, metadata: dict[str, Any]) -> float:
+        """Samples so far."""
+        count = _figure(metadata.get("samples_count"))
+        epoch = _figure(metadata.get("epoch_num"))
+        if not math.isnan(count) or not epoch >= self.batch:
+            return count
+        if math.isnan(self.per_sample):
+            self.per_sample = self.length if epoch % (self.batch * self.length) == 0 else 1.0
+        return epoch / self.per_sample
 
     def step(self, samples: float) -> int | None:
         """Steps of so many samples."""

@@ -24,6 +24,8 @@ _WHOLE = re.compile(r"\.0*$")
 def is_header(line: str) -> bool:
     """Whether a line is the first of such a file: a step column beside others."""
     cells = _cells(line)
+    if any(cell.endswith("__MIN") for cell in cells) and any(cell.endswith("__MAX") for cell in cells):
+        return True
     names = [_scalar(cell)[1].strip().lower() for cell in cells]
     known = any(cell.startswith("_") or " - " in cell or field_of(cell) is not None for cell in cells)
     return len(cells) > 1 and known and any(name in STEPS for name in names)

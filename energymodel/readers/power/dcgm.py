@@ -7,7 +7,6 @@ before each line (`ts`). Where they stand nowhere, `interval` is the time betwee
 import re
 from collections.abc import Iterable, Iterator
 
-from energymodel.errors import InputError
 from energymodel.readers.cells import MOST_POWER, between, kelvin, number, throttled_by_mask, time_of, time_within
 from energymodel.readers.lines import NO_VALUE, UNREAD, Skipped
 from energymodel.readers.log_records import NOT_SAID, PowerReading
@@ -52,12 +51,7 @@ def columns_of(text: str) -> list[str]:
 def read_dcgm(
     lines: Iterable[str], name: str, skipped: Skipped, interval: float | int | None = None
 ) -> Iterator[PowerReading]:
-    """Readings of scrapes of the exporter, or of the rows of `dcgmi dmon`.
-
-    **Raises:** `InputError` if `interval` is not positive.
-    """
-    if interval is not None and not 0 < interval < 1e9:
-        raise InputError(f"{name}: interval is {interval!r} s between samples. Give a positive number.")
+    """Readings of scrapes of the exporter, or of the rows of `dcgmi dmon`."""
     columns: list[str] = []
     scrape = Scrape(interval)
     samples: dict[str, int] = {}

@@ -5,6 +5,7 @@ The header names a column of times and one or several of powers with their unit 
 columns before the time tell several runs of a table apart, and stand before the device's name ("1:node").
 """
 
+import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator
@@ -28,6 +29,11 @@ DEVICES = (
 )  # fmt: skip
 """Of several columns that name a device, the first."""
 ASIDE = ("schema_version", "version", "driver_version")
+IN_WATTS = (
+    "w", "watts", "watt", "kw", "socket_power", "average_socket_power", "current_socket_power", "power_usage",
+    "powerconsumedwatts", "power_consumed_watts", "averageconsumedwatts",
+)  # fmt: skip
+"""Columns of powers that need no unit: amd-smi and Redfish name them so."""
 NO_POWER = re.compile(r"(?:^|_)(?:min|max|minimum|maximum|std|sd|limit|cap|peak|tdp|p\d\d?|median|var)(?:_|$)")
 NUMBERED = re.compile(r"(?:gpu|device|power|card|rank)_?(\d+)(?:_|$)", re.ASCII)
 OTHERS = {
@@ -44,6 +50,8 @@ class Columns:
 
     time: int
     time_factor: float
+    clock: int | None
+    """Column of the time of day, where the time is a date alone."""
     powers: dict[int, tuple[str, float]]
     """Device and unit [W] of each column of powers."""
     devices: tuple[int, ...]
@@ -62,7 +70,7 @@ def is_table(lines: list[str]) -> bool:
             return True
         if columns_of(row) is not None:
             return True
-    return False
+    return any(_of_cells(split_line(header), split_line(row)) for header, row in itertools.pairwise(lines[:20]))
 
 
 def columns_of(row: list[str]) -> Columns | None:
@@ -84,7 +92,8 @@ def columns_of(row: list[str]) -> Columns | None:
         powers = _of_several(powers, words)
     elif named:
         powers = {place: powers[place] for place in named}
-    taken = {time, *powers}
+    clock = words.index("time") if words[time] == "date" and "time" in words else None
+    taken = {time, *powers} if clock is None else {time, clock, *powers}
     free = {word: place for place, word in reversed(list(enumerate(words))) if place not in taken}
     named = [free[word] for word in (*HOSTS, *DEVICES) if word in free]
     hosts = [free[word] for word in HOSTS if word in free][:1]
@@ -105,7 +114,18 @@ def columns_of(row: list[str]) -> Columns | None:
         and words[place] not in ASIDE
         and not _is_power(words[place], names[place][1])
     )
-    return Columns(time, time_factor(row[time]), powers, devices, groups, others, sum(1 for cell in row if cell))
+    width = sum(1 for cell in row if cell)
+    return Columns(time, time_factor(row[time]), clock, powers, devices, groups, others, width)
+
+
+def _of_cells(header: list[str], row: list[str]) -> Columns | None:
+    """The columns of a header without units, if cells of the first row have one of power."""
+    if len(header) != len(row) or time_column(header) is None:
+        return None
+    units = [found[1] if (found := re.fullmatch(r"[\d.,]+ ?(m?W|kW|MW)", cell)) else "" for cell in row]
+    if not any(units):
+        return None
+    return columns_of([f"{name} [{unit}]" if unit else name for name, unit in zip(header, units, strict=True)])
 
 
 def _of_several(powers: dict[int, tuple[str, float]], words: list[str]) -> dict[int, tuple[str, float]]:
@@ -124,11 +144,11 @@ def _of_several(powers: dict[int, tuple[str, float]], words: list[str]) -> dict[
 
 def _is_power(word: str, unit: str) -> bool:
     """Whether a column is one of powers with a known unit."""
-    return (unit[1:] == "W" and unit[:1] in "mMk") or unit.lower() in WATTS or word in ("w", "watts", "watt", "kw")
+    return (unit[1:] == "W" and unit[:1] in "mMk") or unit.lower() in WATTS or word in IN_WATTS
 
 
 def _watts(unit: str, word: str) -> float:
-    return unit_factor(unit or word)
+    return unit_factor(unit or ("kw" if word == "kw" else "w"))
 
 
 def _device(word: str) -> str:
@@ -150,6 +170,10 @@ def read_table(lines: Iterable[str], name: str, skipped: Skipped) -> Iterator[Po
         row = cells(line, separator)
         if columns is None or not _starts_as_number(row):
             header = split_line(line)
+            if columns is None and seen and (found := _of_cells(split_line(seen[-1]), header)):
+                columns, separator = found, separator_of(line)
+                yield from _row(header, columns, skipped, "" if separator == "," else ",")
+                continue
             if found := columns_of(header):
                 columns, separator = found, separator_of(line)
                 continue
@@ -164,6 +188,14 @@ def read_table(lines: Iterable[str], name: str, skipped: Skipped) -> Iterator[Po
         raise InputError(f'{name}: no columns of time and power are known in "{first}". Name them: {UNDERSTOOD}.')
 
 
+def _time(row: list[str], columns: Columns) -> float:
+    """When a row was written, of one cell or of a date and a time."""
+    places = [columns.time, *([] if columns.clock is None else [columns.clock])]
+    if max(places) >= len(row):
+        return NOT_SAID
+    return time_of(" ".join(row[place] for place in places), columns.time_factor)
+
+
 def _starts_as_number(row: list[str]) -> bool:
     return sum(math.isfinite(measure(cell)) for cell in row) > 1
 
@@ -171,7 +203,7 @@ def _starts_as_number(row: list[str]) -> bool:
 def _row(row: list[str], columns: Columns, skipped: Skipped, decimal: str) -> Iterator[PowerReading]:
     if decimal:
         row = [cell.replace(decimal, ".") if re.match(r"-?\d+,\d+(?:\s|$|[A-Za-z%])", cell) else cell for cell in row]
-    time = time_of(row[columns.time], columns.time_factor) if columns.time < len(row) else NOT_SAID
+    time = _time(row, columns)
     if time != time or len(row) < columns.width:
         skipped[UNREAD] += 1
         return

@@ -1,0 +1,69 @@
+"""What do the progress bars of NeMo 1 and of Lightning say?
+
+`Epoch 0: :  47%|####  | 47/100 [06:19<07:13, reduced_train_loss=11.50, global_step=46.00, consumed_samples=12288.0,
+train_step_timing in s=49.50]`, drawn again and again over itself. The step is that of the bar, since `global_step` is
+rounded to three digits beyond 1,000. The bar has no date: steps have no time.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+
+from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
+from energymodel.readers.logs.text import NUMBER, made, number, plain, whole
+
+SIGN = re.compile(
+    r"\bEpoch \d+:.{0,400}?\|\s*(\d+)(?:/(\d+)|it)?\s*\[[^\]]{0,1000}?\b(?:reduced_)?train_(?:loss|step_t)"
+)
+FIELDS = {
+    "reduced_train_loss": "loss",
+    "train_loss": "loss",
+    "train_step_timing in s": "step_time",
+    "lr": "learning_rate",
+    "grad_norm": "grad_norm",
+    "TFLOPS_per_GPU": "flops_rate",
+}
+_FIELD = re.compile(rf"[,\[]\s*([A-Za-z_][\w /.]{{0,60}}?)=({NUMBER})", re.IGNORECASE)
+ROUNDED = 1e5
+"""Samples from which on the bar may round their number."""
+
+
+def steps(lines: Iterable[str], name: str = "") -> Iterator[LoggedStep | LogEvent]:
+    """Steps of the bars, each as it was drawn last, and evaluations."""
+    held: LoggedStep | None = None
+    evaluation = NOT_SAID
+    for raw in lines:
+        line = plain(raw) if "train_" in raw else ""
+        match = SIGN.search(line)
+        if match is None:
+            continue
+        fields = {key: number(value) for key, value in _FIELD.findall(line, match.start())}
+        step = whole(match[1])
+        if step is None:
+            continue
+        if held is not None and step != held.step:
+            yield held
+            held = None
+        record = _record(step, fields)
+        if record is not None:
+            held = record
+        told = fields.get("val_loss", NOT_SAID)
+        if not math.isnan(told) and told != evaluation:
+            evaluation = told
+            if held is not None:
+                yield held
+                held = None
+            yield LogEvent("evaluation", value=told, step=step)
+    if held is not None:
+        yield held
+
+
+def _record(step: int, fields: dict[str, float]) -> LoggedStep | None:
+    values: dict[str, float] = {}
+    for key, value in fields.items():
+        if key in FIELDS:
+            values.setdefault(FIELDS[key], value * (1e12 if FIELDS[key] == "flops_rate" else 1.0))
+    consumed = fields.get("consumed_samples", NOT_SAID)
+    if 0 < consumed < ROUNDED and consumed % step == 0:
+        values["sequences"] = consumed / step
+    return made(step, NOT_SAID, values) if {"loss", "step_time"} & values.keys() and step > 0 else None
