@@ -1,5 +1,6 @@
 """Lines of training logs as their frameworks print them, and what is read from them."""
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -49,7 +50,11 @@ def only_events(records: list[LoggedStep | LogEvent]) -> list[LogEvent]:
 
 
 def said(record: LoggedStep | LogEvent) -> dict[str, Any]:
-    return {k: v for k, v in vars(record).items() if v is not None and (isinstance(v, str) or not math.isnan(v))}
+    return {
+        k: v
+        for k, v in dataclasses.asdict(record).items()
+        if v is not None and (isinstance(v, str) or not math.isnan(v))
+    }
 
 
 # 2025-03-01 10:00:00 UTC by `date -u -d '2025-03-01 10:00:00' +%s`

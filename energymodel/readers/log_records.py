@@ -11,7 +11,7 @@ from typing import Literal
 NOT_SAID = math.nan
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LoggedStep:
     """One optimizer step, or the mean step since the line before, as a log states it."""
 
@@ -42,7 +42,7 @@ class LoggedStep:
     """Largest memory of one device [bytes]."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LogEvent:
     """What a log says between its steps."""
 
@@ -57,7 +57,7 @@ class LogEvent:
     """Number of the step after which it happened."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PowerReading:
     """One reading of one device (or of one node or host part, as `device` names it)."""
 

@@ -10,6 +10,7 @@ told apart here, in this order:
 All others are training, slow ones too: they are what the run is like.
 """
 
+import bisect
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -30,6 +31,10 @@ TRAINING, WARM_UP, EVALUATION, CHECKPOINT, RESTART, LOST = (
     "lost",
 )
 PHASES = (TRAINING, WARM_UP, EVALUATION, CHECKPOINT, RESTART, LOST)
+WAITING = "waiting"
+"""What a run does of which its log says nothing."""
+WHOLE_SECOND = 1.0
+"""How far a stamp of whole seconds may be from the end of its step [s]."""
 USUAL = 0.10
 """A step is usual within this share of the median, or within `DEVIATIONS` of the scatter if that is more."""
 DEVIATIONS = 5.0
@@ -99,29 +104,31 @@ class LoggedRun:
         """
         found: list[Segment] = []
         end, duration = self.columns["time"], self.columns["step_time"] * _steps_of(self.columns["step"])
+        # Stamps of whole seconds may be one second apart from the steps.
+        known = end[np.isfinite(end)]
+        rough = WHOLE_SECOND if np.all(known == np.floor(known)) else 0.0
+        events = sorted(
+            ((one.time, one.kind) for one in self.events if math.isfinite(one.time) and one.kind in PHASES),
+            key=lambda event: event[0],
+        )
+        moments = [moment for moment, _ in events]
         for at, phase in enumerate(self.phases):
             if not (math.isfinite(end[at]) and math.isfinite(duration[at])):
                 continue
             start = end[at] - duration[at]
             if found and start > found[-1].stop:
-                between = self._between(found[-1].stop, end[at])
-                if start - found[-1].stop > USUAL * duration[at]:
-                    found.append(Segment(between or "waiting", found[-1].stop, start))
+                if start - found[-1].stop > max(USUAL * duration[at], rough):
+                    first = bisect.bisect_left(moments, found[-1].stop - 1.0)
+                    said = events[first][1] if first < len(events) and events[first][0] <= end[at] else WAITING
+                    found.append(Segment(said, found[-1].stop, start))
                 else:
                     start = found[-1].stop  # what is written between two steps takes a moment
             start = max(start, found[-1].stop) if found else start
             if found and found[-1].phase == phase:
-                found[-1] = found[-1]._replace(stop=float(end[at]))
+                found[-1] = found[-1]._replace(stop=max(found[-1].stop, float(end[at])))
             elif end[at] > start:
                 found.append(Segment(phase, float(start), float(end[at])))
         return found
-
-    def _between(self, start: float, stop: float) -> str:
-        """What the log says between two times, if anything."""
-        for event in self.events:
-            if start - 1.0 <= event.time <= stop and event.kind in PHASES:
-                return event.kind
-        return ""
 
 
 def relative_scatter(values: Float[np.ndarray, " n"]) -> float:

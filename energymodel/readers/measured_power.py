@@ -13,10 +13,10 @@ import numpy as np
 
 from energymodel.readers.energy_of_span import no_part_twice
 from energymodel.readers.log_records import PowerReading
-from energymodel.readers.logged_run import Segment
+from energymodel.readers.logged_run import WAITING, Segment
 from energymodel.readers.metered import Metered
 
-BUSY, WAITING, IDLE = "busy", "waiting", "idle"
+BUSY, IDLE = "busy", "idle"
 BUSY_SHARE = 0.7
 """A device is busy where it draws at least this share of its high power, the 95th percentile."""
 IDLE_SHARE = 1.15

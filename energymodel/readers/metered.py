@@ -104,7 +104,8 @@ class Metered:
         self.device = readings[0].device if readings else ""
         self.count = len(readings)
         self.sampled, self.sampled_times = _sampled(readings)
-        self.counter, self.counter_times = _counted(readings)
+        with np.errstate(over="ignore"):  # what is damaged may be 1e300
+            self.counter, self.counter_times = _counted(readings)
 
     @cached_property
     def how(self) -> Literal["counter", "sampled"]:

@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from energymodel.constants import ZERO_CELSIUS
-from energymodel.readers.logged_run import PHASES
+from energymodel.readers.logged_run import PHASES, WAITING
 from energymodel.readers.measured_log import MeasuredLogs, Measurement
-from energymodel.readers.measured_power import BUSY, IDLE, WAITING, PhaseEnergy, whole_energy
+from energymodel.readers.measured_power import BUSY, IDLE, PhaseEnergy, whole_energy
 from energymodel.report import figure
 from energymodel.units import format_quantity
 

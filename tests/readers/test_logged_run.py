@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from energymodel.errors import InputError
+from energymodel.readers.log_records import LoggedStep
 from energymodel.readers.logged_run import batches, logged_run
 from energymodel.readers.step_log import read_steps
 
@@ -81,3 +82,12 @@ def test_medians_of_real_logs_are_those_of_a_count_by_hand():
     blocks = logged_run(read_steps(folder / "mlperf_lora_mi355x.txt"))
     rates = re.findall(r'"throughput": ([\d.]+)', (folder / "mlperf_lora_mi355x.txt").read_text())
     assert blocks.median("step_time") == pytest.approx(8.0 / statistics.median(map(float, rates)), rel=2e-3)
+
+
+def test_stamps_of_whole_seconds_leave_no_gaps():
+    # Steps of 0.4 s, whose stamps say the second in which they ended.
+    steps = [LoggedStep(at, time=1e9 + int(0.4 * at), step_time=0.4) for at in range(1, 101)]
+    (span,) = logged_run(steps).segments()
+    assert (span.phase, span.stop - span.start) == ("training", pytest.approx(40.4))
+    late = [LoggedStep(at, time=1e9 + int(0.4 * at) + 30 * (at > 50), step_time=0.4) for at in range(1, 101)]
+    assert [one.phase for one in logged_run(late).segments()] == ["training", "waiting", "training"]

@@ -106,7 +106,8 @@ class _Run:
         if not math.isnan(count) or not epoch >= self.batch:
             return count
         if math.isnan(self.per_sample):
-            self.per_sample = self.length if epoch % (self.batch * self.length) == 0 else 1.0
+            tokens = self.batch * self.length
+            self.per_sample = self.length if tokens > 0 and epoch % tokens == 0 else 1.0
         return epoch / self.per_sample
 
     def step(self, samples: float) -> int | None:
