@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import poisson
 
-from energymodel.monitor.run_state import RECENT, RunState
+from energymodel.constants import ZERO_CELSIUS
+from energymodel.monitor.run_state import RECENT, DeviceState, RunState, is_node
 from energymodel.readers.logged_run import TO_SIGMA, relative_scatter
 from energymodel.units import format_quantity
 
@@ -29,6 +30,8 @@ OFF_PLAN = 0.1
 """A step time or a power differs from the plan beyond this share [1]."""
 SPIKE = 8.0
 """A rise of the loss in one step is a spike beyond so many deviations of the last ones."""
+UNUSED = 0.5
+"""A device that draws less than this share of what the others do is not used by the run [1]."""
 FEWEST = 10
 """Steps or readings without which nothing is said."""
 
@@ -65,14 +68,17 @@ def _failures(state: RunState) -> Iterator[Finding]:
     mtbf = float(state.expected.scenario.system.reliability.chip_mtbf)
     mean = state.expected.chips * state.time / mtbf
     if state.failures and float(poisson.sf(state.failures - 1, mean)) < UNLIKELY:
+        foreseen = f"{mean:.2g}" if mean >= 0.01 else "less than 0.01"
         yield Finding(
             "failures",
-            f"{state.failures} interruptions where the plan foresees {mean:.2g}: look for a node that fails.",
+            f"{state.failures} interruption{'s' * (state.failures > 1)} where the plan foresees {foreseen}: "
+            "look for a node that fails.",
         )
 
 
 def _stragglers(state: RunState) -> Iterator[Finding]:
-    clocks = {name: one.clock for name, one in state.meters.items() if math.isfinite(one.clock)}
+    training = _training(state)
+    clocks = {name: one.clock for name, one in training.items() if math.isfinite(one.clock)}
     if len(clocks) < 3:
         return
     middle = float(np.median(list(clocks.values())))
@@ -85,13 +91,22 @@ def _stragglers(state: RunState) -> Iterator[Finding]:
             )
 
 
+def _training(state: RunState) -> dict[str, DeviceState]:
+    """Devices that take part: one that draws far less than the others is not used by the run."""
+    powers = {name: one.busy_power for name, one in state.meters.items()}
+    said = [power for power in powers.values() if math.isfinite(power)]
+    least = UNUSED * float(np.median(said)) if said else 0.0
+    return {name: one for name, one in state.meters.items() if not powers[name] < least}
+
+
 def _slower(state: RunState) -> Iterator[Finding]:
     times = np.asarray(state.step_times)
-    if len(times) < 3 * RECENT:
+    last = min(len(times) // 3, RECENT)
+    if last < FEWEST:
         return
-    recent, before = times[-RECENT:], times[RECENT:-RECENT]
+    recent, before = times[-last:], times[last:-last]
     now, then = float(np.median(recent)), float(np.median(before))
-    spread = relative_scatter(before) / math.sqrt(RECENT)
+    spread = relative_scatter(before) * math.sqrt(1.0 / last + 1.0 / len(before))
     if now > (1.0 + max(SLOWER, 5.0 * spread)) * then:
         yield Finding(
             "straggler",
@@ -102,12 +117,17 @@ def _slower(state: RunState) -> Iterator[Finding]:
 
 def _throttled(state: RunState) -> Iterator[Finding]:
     limit = float(state.expected.scenario.system.accelerator.maximum_temperature)
-    for name, one in state.meters.items():
-        share = float(np.mean(one.throttled)) if len(one.throttled) >= FEWEST else 0.0
-        if share >= OFTEN:
-            yield Finding("throttling", f"Device {name} slows its clock in {100.0 * share:.0f} % of the readings.")
-        elif one.temperature > limit:
-            shown, most = (f"{value - 273.15:.0f} °C" for value in (one.temperature, limit))
+    meters = state.meters
+    shares = {name: float(np.mean(one.throttled)) for name, one in meters.items() if len(one.throttled) >= FEWEST}
+    often = {name: share for name, share in shares.items() if share >= OFTEN}
+    if often:
+        share = f"{100.0 * float(np.mean(list(often.values()))):.0f} % of the readings"
+        who = f"Device {next(iter(often))} slows its clock" if len(often) == 1 else ""
+        who = who or f"{len(often)} of {len(meters)} devices slow their clocks"
+        yield Finding("throttling", f"{who} for power or heat in {share}.")
+    for name, one in meters.items():
+        if name not in often and one.temperature > limit:
+            shown, most = (f"{value - ZERO_CELSIUS:.0f} °C" for value in (one.temperature, limit))
             yield Finding("throttling", f"Device {name} has {shown}, and may have {most}.")
 
 
@@ -141,16 +161,21 @@ def _checkpoints(state: RunState) -> Iterator[Finding]:
 
 def _plan(state: RunState) -> Iterator[Finding]:
     expected = state.expected
-    now, planned = state.usual_step_time, expected.step_time
+    now, planned, at = state.usual_step_time, expected.step_time, ""
     batch = state.tokens_per_step
     if math.isfinite(batch) and abs(batch / expected.batch - 1.0) > 0.01:
         yield Finding("batch", f"A step has {batch:,.0f} tokens, and {expected.batch:,.0f} in the plan.")
-        now *= expected.batch / batch
+        planned *= batch / expected.batch
+        at = f" for their batch ({format_quantity(planned, 's')})"
     if len(state.step_times) >= FEWEST and abs(now / planned - 1.0) > OFF_PLAN:
         word = "longer" if now > planned else "shorter"
+        off = f"{100.0 * abs(now / planned - 1.0):.0f} % {word} than planned{at}"
+        yield Finding("plan", f"Steps take {format_quantity(now, 's')}, {off}.")
+    chips = [name for name in state.meters if not is_node(name)]
+    if len(chips) > expected.chips:
         yield Finding(
             "plan",
-            f"Steps take {format_quantity(now, 's')}, {100.0 * abs(now / planned - 1.0):.0f} % {word} than planned.",
+            f"{len(chips)} devices have meters, and the plan has {expected.chips:,.0f} chips: its energy is forecast.",
         )
     power, busy = state.chip_power, float(expected.outcome.power_busy)
     if math.isfinite(power) and abs(power / busy - 1.0) > OFF_PLAN:

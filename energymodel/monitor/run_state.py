@@ -125,6 +125,10 @@ class RunState:
         self.tokens_per_step = math.nan
         self.warm_tokens = 0.0  # before which the learning rate still rose
         self._pending: set[str] = set()
+        self._paused = 0.0
+        """How long the pauses since the last step took, as far as the log says so [s]."""
+        self._is_told = False
+        """Whether the log says how long the checkpoint since the last step took."""
 
     def add(self, record: LoggedStep | LogEvent | PowerReading) -> None:
         """Take a record into account."""
@@ -145,7 +149,9 @@ class RunState:
             self.evaluations += 1
         elif event.kind == "checkpoint" and math.isfinite(event.duration):
             self.checkpoints.append(event.duration)
-            self._pending.discard("checkpoint")
+            self._is_told = True
+        if event.kind in ("evaluation", "checkpoint") and event.duration > 0.0:
+            self._paused += event.duration
 
     def _add_step(self, step: LoggedStep) -> None:
         last, self.last = self.last, step
@@ -156,7 +162,9 @@ class RunState:
         if self.first is None:
             self._begin(step, own)
         passed = own * count if own > 0.0 else 0.0
-        self.elapsed = step.time - self.start if math.isfinite(step.time - self.start) else self.elapsed + passed
+        # Steps without a time do not say the pauses between them.
+        timed = math.isfinite(step.time - self.start)
+        self.elapsed = step.time - self.start if timed else self.elapsed + passed + self._paused
         self.steps += 1
         self._add_tokens(step)
         self._add_time(own, count)
@@ -164,7 +172,7 @@ class RunState:
             self.warm_tokens = self.tokens
         self.highest_rate = float(np.fmax(self.highest_rate, step.learning_rate))
         self._add_loss(step.loss, step.learning_rate)
-        self._pending = set()
+        self._pending, self._paused, self._is_told = set(), 0.0, False
 
     def _begin(self, step: LoggedStep, own: float) -> None:
         """The first step: what came between the start of the run and its steps, such as compiling, comes but once."""
@@ -208,7 +216,7 @@ class RunState:
             return
         if self._pending & {"checkpoint", "restart", "evaluation"} and self.step_times:
             usual = float(np.median(self.step_times))
-            if "checkpoint" in self._pending and own > usual:
+            if "checkpoint" in self._pending and own > usual and not self._is_told:
                 self.checkpoints.append((own - usual) * count)
             if own > 1.1 * usual:
                 return
@@ -279,7 +287,7 @@ class RunState:
     @property
     def chip_power(self) -> float:
         """Mean power of a chip while it trains [W], if chips have meters."""
-        found = [one.busy_power for name, one in self.meters.items() if not _is_node(name)]
+        found = [one.busy_power for name, one in self.meters.items() if not is_node(name)]
         return float(np.mean(found)) if found else math.nan
 
     @property
@@ -300,7 +308,7 @@ class RunState:
 
     @property
     def _nodes(self) -> list[DeviceState]:
-        return [one for name, one in self.meters.items() if _is_node(name) and one.seconds > 0.0]
+        return [one for name, one in self.meters.items() if is_node(name) and one.seconds > 0.0]
 
     def measured(self, loss: float | None = None) -> MeasuredRun:
         """The state as `replan` takes it.
@@ -339,5 +347,6 @@ def mean_spread(values: Sequence[float] | np.ndarray, progress: float) -> float:
     return float(np.std(means, ddof=1) / np.mean(means) * math.sqrt((1.0 + share / (1.0 - share)) / BLOCKS))
 
 
-def _is_node(name: str) -> bool:
+def is_node(name: str) -> bool:
+    """Whether a device is the meter of a node."""
     return name.rpartition(":")[2] in NODE
