@@ -1,8 +1,10 @@
 """`energymodel monitor`: where is a run that trains, where does it go, what is wrong, and what should change?"""
 
 import math
+import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from energymodel.monitor.status import Status
 
 LINES = (".jsonl",)
+DRAWN_PER_SECOND = 4
 Log = Annotated[
     list[str] | None,
     typer.Option(
@@ -78,8 +81,9 @@ def command(
     with shell.Progress() as progress:
         progress("loading JAX ...")
         with shell.interruptible():
+            from energymodel.monitor.following import followed
             from energymodel.monitor.monitor import Monitor
-            from energymodel.monitor.sources import followed, recorded, replayed
+            from energymodel.monitor.sources import recorded, replayed
         scenario = source.read()
         progress("evaluating the plan ...")
         if output is not None:
@@ -89,6 +93,9 @@ def command(
     stop = threading.Event()
     records: Any = followed(log, power or (), stop) if follow else recorded(log, power or ())
     records = records if replay is None else replayed(records, replay)
+    if follow:
+        # A job scheduler ends a job so; the report at the end is written as after Ctrl-C.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with shown:
             for record in records:
@@ -109,6 +116,7 @@ class _Shown:
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
+        self._drawn = -math.inf
         self._live: Any = None
         self._is_terminal = sys.stdout.isatty() and not as_json
 
@@ -116,7 +124,7 @@ class _Shown:
         if self._is_terminal:
             from rich.live import Live
 
-            self._live = Live(refresh_per_second=4, transient=True)
+            self._live = Live(refresh_per_second=DRAWN_PER_SECOND, transient=True)
             self._live.start()
         return self
 
@@ -127,9 +135,10 @@ class _Shown:
 
     def tick(self, monitor: "Monitor") -> None:
         """Draw the table anew, where there is one."""
-        if self._live is not None:
+        if self._live is not None and time.monotonic() - self._drawn > 1.0 / DRAWN_PER_SECOND:
             from energymodel.report.monitor_report import monitor_table
 
+            self._drawn = time.monotonic()
             self._live.update(monitor_table(monitor.status()))
 
     def status(self, status: "Status") -> None:

@@ -6,7 +6,8 @@ import threading
 import pytest
 
 from energymodel.errors import InputError
-from energymodel.monitor.sources import UNKNOWN, followed, recorded, replayed
+from energymodel.monitor.following import UNKNOWN, followed
+from energymodel.monitor.sources import recorded, replayed
 from energymodel.readers.log_records import LoggedStep, PowerReading
 from monitor.recorded_run import readings_until, steps_until, write_log, write_meter
 
@@ -80,6 +81,35 @@ def test_a_file_that_is_replaced_is_read_from_its_start(tmp_path):
         if len(found) > len(steps_until(0.05)):
             stop.set()
     assert found[-1] == steps_until(0.1)[-1].step
+
+
+def test_another_file_of_the_name_is_read_from_its_start(tmp_path):
+    log, new = tmp_path / "train.log", tmp_path / "new.log"
+    write_log(log, steps_until(0.05))
+    write_log(new, steps_until(0.1))  # longer than what was read
+    stop = threading.Event()
+    found = []
+    for record in followed([log], [], stop, poll=0.01):
+        found.append(record)
+        if len(found) == len(steps_until(0.05)):
+            new.replace(log)
+        if isinstance(record, LoggedStep) and record.step == steps_until(0.1)[-1].step:
+            stop.set()
+    assert [one.step for one in found] == [one.step for one in steps_until(0.1)]  # those that were there once only
+
+
+def test_what_was_written_before_comes_in_the_order_of_its_times(tmp_path):
+    log, meter = tmp_path / "train.log", tmp_path / "gpu.csv"
+    write_log(log, steps_until(0.05))
+    write_meter(meter, readings_until(0.05))
+    stop = threading.Event()
+    found = []
+    for record in followed([log], [meter, tmp_path / "late.csv"], stop, poll=0.01):
+        found.append(record)
+        if len(found) == len(steps_until(0.05)) + len(readings_until(0.05)):
+            stop.set()
+    times = [one.time for one in found]
+    assert times == sorted(times)
 
 
 def test_a_long_file_of_no_known_kind_ends_the_watch(tmp_path):
