@@ -46,8 +46,8 @@ class Monitor:
     - `meter`: of the devices of this machine, read every `interval` seconds while the context is open.
     - `output`: a file of JSON lines that gets one for each forecast; `energymodel replan --so-far` reads it.
     - `metrics`: a text file in Prometheus' format, written anew at each of them.
-    - `every`: share of the run between two forecasts [1].
-    - `on_status`: called with each `Status` that has a new forecast.
+    - `every`: share of the run between two forecasts [1]. `step` and `event` have them made beside the training.
+    - `on_status`: called with each `Status` that has a new forecast, in the thread that made it.
 
     **Raises:** `InputError` for a scenario that cannot be, and for a plan that changes with progress.
     """
@@ -74,6 +74,7 @@ class Monitor:
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self._beside: threading.Thread | None = None
         self._last_time = time.time()
         self._count = 0
         self._failed = self._meter_failed = ""
@@ -103,9 +104,10 @@ class Monitor:
     def end(self) -> None:
         """Stop reading, and write the last state."""
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
-            self._thread = None
+        for thread in (self._thread, self._beside):
+            if thread is not None:
+                thread.join()
+        self._thread = self._beside = None
         if self.state.has_begun:
             self.update()
 
@@ -134,7 +136,8 @@ class Monitor:
         if not math.isfinite(numbers.get("loss", 0.0)):
             numbers["loss"] = math.inf
         taken = passed / max(self._count - before, 1) if time_of_step is None else float(time_of_step)
-        self.add(LoggedStep(self._count, time=now, step_time=taken, **numbers))
+        if self._take(LoggedStep(self._count, time=now, step_time=taken, **numbers)):
+            self._update_beside()
 
     def event(self, kind: str, duration: float | int = math.nan) -> None:
         """Say that an evaluation, a checkpoint or a restart happened, and how long it took [s].
@@ -143,18 +146,38 @@ class Monitor:
         """
         if kind not in ("evaluation", "checkpoint", "restart"):
             raise InputError(f"event {kind}: not known. Say evaluation, checkpoint or restart.")
-        self.add(LogEvent(kind, time.time(), float(duration)))
+        self._take(LogEvent(kind, time.time(), float(duration)))
         self._last_time = time.time()
 
     def add(self, record: LoggedStep | LogEvent | PowerReading) -> bool:
         """Take a record of a log or a meter, and forecast anew where it is time; whether it was."""
+        due = self._take(record)
+        if due:
+            self.update()
+        return due
+
+    def _take(self, record: LoggedStep | LogEvent | PowerReading) -> bool:
+        """Take a record; whether it is time for a new forecast."""
         with self._lock:
             self.state.add(record)
         if not isinstance(record, LoggedStep) or self.state.progress < self._next:
             return False
         self._next = self.state.progress + float(self.every)
-        self.update()
         return True
+
+    def _update_beside(self) -> None:
+        """Forecast in a thread of its own, since compiling takes a minute; not while another one is made."""
+        if self._beside is not None and self._beside.is_alive():
+            return
+
+        def update() -> None:
+            try:
+                self.update()
+            except Exception as error:  # must not reach the training
+                self._failed = f"{type(error).__name__}: {error}"
+
+        self._beside = threading.Thread(target=update, daemon=True, name="energymodel-forecast")
+        self._beside.start()
 
     def watch(self, records: Iterable[LoggedStep | LogEvent | PowerReading]) -> Status:
         """Take all records, and say where the run is at their end."""
@@ -164,12 +187,12 @@ class Monitor:
 
     def update(self, plan: Replan | None = None) -> Status:
         """Forecast the end now, and write the files; `plan` is shown with it."""
-        with self._lock:
-            try:
-                self._forecast = forecast(self.state) or self._forecast
-            except InputError as error:
-                self._failed = str(error)
-        status = self.status(plan)
+        state = self._copy()
+        try:
+            self._forecast, self._failed = forecast(state) or self._forecast, ""
+        except InputError as error:
+            self._failed = str(error)
+        status = self._status_of(state, plan)
         self._write(status)
         if self.on_status is not None:
             self.on_status(status)
@@ -177,17 +200,25 @@ class Monitor:
 
     def status(self, plan: Replan | None = None) -> Status:
         """Where the run is now, with the last forecast."""
-        found = tuple(findings(self.state))
+        return self._status_of(self._copy(), plan)
+
+    def _copy(self) -> RunState:
+        """The state of now: the meter and the training go on while it is looked at."""
+        with self._lock:
+            return self.state.copy()
+
+    def _status_of(self, state: RunState, plan: Replan | None) -> Status:
+        found = tuple(findings(state))
         said = (("forecast", self._failed), ("meter", self._meter_failed))
         found += tuple(Finding(kind, text) for kind, text in said if text)
-        return Status(self.state, found, self._forecast, plan)
+        return Status(state, found, self._forecast, plan)
 
     def replan(self, progress: Callable[[str], None] | None = None) -> Replan | None:
         """The best plan for the rest; it takes a search. Nothing before the first forecast.
 
         **Raises:** `InputError` as `energymodel.replan`.
         """
-        return None if self._forecast is None else better_plan(self.state, self._forecast, progress)
+        return None if self._forecast is None else better_plan(self._copy(), self._forecast, progress)
 
     def _write(self, status: Status) -> None:
         if self.output is not None:

@@ -3,10 +3,11 @@
 Memory is bounded: of steps and readings the last ones are kept, of the loss its means over narrow ranges of tokens.
 """
 
+import copy
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -71,6 +72,10 @@ class DeviceState:
         if math.isfinite(energy):
             self.energy, self.seconds = self.energy + energy, self.seconds + passed
 
+    def copy(self) -> "DeviceState":
+        """The state of now."""
+        return replace(self, powers=self.powers.copy(), clocks=self.clocks.copy(), throttled=self.throttled.copy())
+
     @property
     def busy_power(self) -> float:
         """Mean power while it trains [W]: of the readings that are not far below the high ones."""
@@ -129,6 +134,15 @@ class RunState:
         """How long the pauses since the last step took, as far as the log says so [s]."""
         self._is_told = False
         """Whether the log says how long the checkpoint since the last step took."""
+
+    def copy(self) -> "RunState":
+        """The state of now, which stays as it is while this one takes further records."""
+        other = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, deque | set | dict):
+                setattr(other, name, value.copy())
+        other.devices = {name: one.copy() for name, one in self.devices.items()}
+        return other
 
     def add(self, record: LoggedStep | LogEvent | PowerReading) -> None:
         """Take a record into account."""

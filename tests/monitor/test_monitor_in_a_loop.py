@@ -4,13 +4,14 @@
 
 import json
 import sys
+import threading
 import time
 import types
 
 import pytest
 
 import energymodel as em
-from monitor.recorded_run import expected, plan, readings_until
+from monitor.recorded_run import STEPS, expected, plan, readings_until
 
 
 def wait_until(holds, seconds=30.0):
@@ -41,6 +42,29 @@ def test_a_loop_is_watched_with_its_meter(tmp_path):
 def test_an_error_of_the_training_goes_on_its_way():
     with pytest.raises(ZeroDivisionError), em.Monitor(plan()):
         1 / 0  # noqa: B018
+
+
+def test_a_forecast_does_not_hold_up_the_training(monkeypatch):
+    begun, ends = threading.Event(), threading.Event()
+
+    def slow(state):
+        begun.set()
+        ends.wait(30.0)
+        raise RuntimeError("the compiler broke")
+
+    monkeypatch.setattr("energymodel.monitor.monitor.forecast", slow)
+    monitor = em.Monitor(plan())
+    steps = round(0.02 * STEPS)
+    for step in range(1, 2 * steps):
+        monitor.step(loss=9.0, step=step)
+    assert begun.wait(30.0)
+    assert monitor.state.last.step == 2 * steps - 1
+    ends.set()
+    monkeypatch.setattr("energymodel.monitor.monitor.forecast", lambda state: None)
+    wait_until(lambda: monitor.status().findings)
+    assert "the compiler broke" in monitor.status().findings[-1].message
+    monitor.end()
+    assert not any(one.kind == "forecast" for one in monitor.status().findings)
 
 
 class BrokenMeter:
