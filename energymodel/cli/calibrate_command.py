@@ -29,7 +29,14 @@ NO_SOURCE = OptionSource()
 FIGURES = (".svg", ".png")
 
 
-Kind = Annotated[str, typer.Argument(metavar="KIND", help="power, step-time, loss, batch or node; see --columns.")]
+Kind = Annotated[
+    str,
+    typer.Argument(
+        metavar="KIND",
+        help="power, step-time, loss, batch or node; see --columns.",
+        autocompletion=completion.calibrations,
+    ),
+]
 Files = Annotated[
     list[str] | None,
     typer.Argument(
@@ -40,7 +47,11 @@ Files = Annotated[
 ]
 Prior = Annotated[
     str | None,
-    typer.Option(metavar="PRESET", help="Scenario, scenario file, accelerator or cluster with what was known before."),
+    typer.Option(
+        metavar="PRESET",
+        help="Scenario, scenario file, accelerator or cluster with what was known before.",
+        autocompletion=completion.priors,
+    ),
 ]
 FormName = Annotated[
     str | None,

@@ -6,6 +6,8 @@ It reads the folders of the presets by itself: whoever presses the tab key does 
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[1] / "presets"
+CALIBRATIONS = ("batch", "loss", "node", "power", "step-time")
+"""Those of `calibration.kinds`, without importing it."""
 MOST = 200
 """Files that are offered at most."""
 
@@ -46,6 +48,17 @@ def accelerators(incomplete: str) -> list[str]:
 def clusters(incomplete: str) -> list[str]:
     """Clusters, and files."""
     return _presets("clusters", incomplete) + files(incomplete)
+
+
+def priors(incomplete: str) -> list[str]:
+    """What a calibration may begin with: scenarios, accelerators, clusters, and files."""
+    own = [name for category in ("scenarios", "hardware", "clusters") for name in _presets(category, incomplete)]
+    return own + files(incomplete)
+
+
+def calibrations(incomplete: str) -> list[str]:
+    """Kinds of calibrations."""
+    return [name for name in CALIBRATIONS if name.startswith(incomplete)]
 
 
 def categories(incomplete: str) -> list[str]:

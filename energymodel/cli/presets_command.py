@@ -22,7 +22,10 @@ class _ListByDefault(typer.core.TyperGroup):
 
 
 app = typer.Typer(
-    cls=_ListByDefault, rich_markup_mode=None, help="List presets, or print one with units, sources and uncertainty."
+    cls=_ListByDefault,
+    rich_markup_mode=None,
+    help="List presets, or print one with units, sources and uncertainty.",
+    epilog="Example: energymodel presets hardware",
 )
 BASE = "llama-3.1-405b-h100"
 PLACES = {
@@ -53,7 +56,7 @@ CHIPS = 8192  # of the scenario in which a network is shown: every network has s
 LAW_PLACES = {"ChinchillaLaw": "learning.loss_law"}
 
 
-@app.command("list")
+@app.command("list", epilog="Example: energymodel presets list hardware")
 @guarded
 def listing(
     category: Annotated[
@@ -93,7 +96,7 @@ def listing(
     print("compares the presets of a category.")
 
 
-@app.command("show")
+@app.command("show", epilog="Example: energymodel presets show h100-sxm")
 @guarded
 def show(
     name: Annotated[

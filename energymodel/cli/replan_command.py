@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from energymodel.cli import shell
+from energymodel.cli import completion, shell
 from energymodel.cli.source import Source
 from energymodel.errors import InputError
 
@@ -16,6 +16,7 @@ SoFar = Annotated[
         metavar="FILE",
         help="What was measured: tokens, time, loss, power, equipment_power, chip_power, failures (.toml, .json), or "
         "what `energymodel monitor -o` wrote (.jsonl).",
+        autocompletion=completion.files,
     ),
 ]
 Rest = Annotated[

@@ -23,10 +23,16 @@ COLOURS = {
     "checkpoint": "#e69f00",
     "restart": "#d55e00",
     "lost": "#cc79a7",
-    WAITING: "#bbbbbb",
-    IDLE: "#dddddd",
+    WAITING: "#777777",
+    IDLE: "#f0e442",
 }
 """Of phases; a palette that colour-blind readers can tell apart."""
+MARKERS = dict(zip(PHASES, ("o", "v", "s", "D", "^", "x"), strict=True))
+"""Of the steps of a phase, where color is not enough."""
+HEADROOM = 1.08
+"""Top of an axis over the largest value."""
+TIMES = ((3.0 * 3600.0, 3600.0, "h"), (600.0, 60.0, "min"), (0.0, 1.0, "s"))
+"""Shortest span of a time axis for a unit [s], the unit [s], its name."""
 COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("steps", "steps", "1"),
     ("sequences", "batch (sequences)", "1"),
@@ -43,6 +49,8 @@ COLUMNS: tuple[tuple[str, str, str], ...] = (
 )
 """Number of a measurement, its title, its unit."""
 
+MOST_PANELS = 12
+"""Panels of a figure; further logs and groups of devices are left out."""
 MOST_DEVICES = 16
 """Devices that the text shows."""
 DEVICE_COLUMNS = {"energy": "J", "power": "W", "clock": "Hz", "temperature": "K", "power_limit": "W"}
@@ -52,7 +60,8 @@ def measure_report(found: MeasuredLogs) -> RenderableType:
     """A block for each batch of each log, energy by phase, and what was left out."""
     parts: list[RenderableType] = []
     for row in found.rows:
-        parts += [_row_table(row), Text("")]
+        how = f" (power: {row.how}, {row.devices} devices)" if row.devices else " (power: as logged)" if row.how else ""
+        parts += [Text(f"{row.source}{how}", style="bold"), _row_table(row), Text("")]
     if found.devices:
         parts += [_device_table(found), Text("")]
     if found.phases:
@@ -61,8 +70,7 @@ def measure_report(found: MeasuredLogs) -> RenderableType:
 
 
 def _row_table(row: Measurement) -> Table:
-    how = f" (power: {row.how}, {row.devices} devices)" if row.devices else " (power: as logged)" if row.how else ""
-    table = Table(box=None, title=f"{row.source}{how}", title_justify="left", title_style="bold", show_header=False)
+    table = Table(box=None, show_header=False)
     table.pad_edge = False
     table.add_column(no_wrap=True)
     table.add_column(justify="right", no_wrap=True)
@@ -151,7 +159,7 @@ def _known(value: object) -> object:
 def measure_figure(found: MeasuredLogs, kind: str) -> bytes:
     """Step times and mean power of a device over time, coloured by phase."""
     names = [*found.runs, *(name for name in found.power if name not in found.runs)]
-    panels = [(name, what) for name in names for what in ("steps", "power") if _has(found, name, what)]
+    panels = [(name, what) for name in names for what in ("steps", "power") if _has(found, name, what)][:MOST_PANELS]
     drawn = figure.new_figure(7.2, 0.6 + 2.4 * max(len(panels), 1))
     for place, (name, what) in enumerate(panels):
         axes = figure.add_axes(drawn, len(panels), 1, place + 1)
@@ -173,30 +181,39 @@ def _has(found: MeasuredLogs, name: str, what: str) -> bool:
 
 def _draw_steps(axes: Any, found: MeasuredLogs, name: str) -> None:
     run = found.runs[name]
+    largest = 0.0
     for phase in PHASES:
-        own = run.of(phase)
-        if np.any(own & np.isfinite(run.columns["step_time"])):
+        own = run.of(phase) & np.isfinite(run.columns["step_time"])
+        if np.any(own):
             step, time = run.columns["step"][own], run.columns["step_time"][own]
-            axes.plot(step, time, ".", markersize=4, color=COLOURS[phase], label=phase)
+            largest = max(largest, float(np.max(time)))
+            axes.plot(step, time, MARKERS[phase], markersize=3, color=COLOURS[phase], label=phase)
     axes.set_xlabel("step")
     axes.set_ylabel("step time [s]")
-    axes.set_ylim(bottom=0.0)
-    axes.legend(fontsize=7, loc="best")
+    axes.set_ylim(0.0, HEADROOM * largest)
+    _legend(axes)
 
 
 def _draw_power(axes: Any, found: MeasuredLogs, name: str) -> None:
     power = found.power[name]
-    start = float(power.time[0])
-    spans = found.spans[name]
+    start, stop = float(power.time[0]), float(power.time[-1])
+    unit, word = next((unit, word) for least, unit, word in TIMES if stop - start >= least)
     shown: set[str] = set()
-    for span in spans:
+    for span in found.spans[name]:
         label = None if span.phase in shown else span.phase
         shown.add(span.phase)
-        colour = COLOURS.get(span.phase, "#bbbbbb")
-        axes.axvspan(span.start - start, span.stop - start, color=colour, alpha=0.25, linewidth=0, label=label)
-    axes.plot(power.time - start, power.mean, color="#222222", linewidth=0.8)
-    axes.set_xlim(0.0, float(power.time[-1]) - start)
-    axes.set_xlabel("time [s]")
+        colour = COLOURS.get(span.phase, "#777777")
+        begin, end = (span.start - start) / unit, (span.stop - start) / unit
+        axes.axvspan(begin, end, color=colour, alpha=0.3, linewidth=0, label=label)
+    axes.plot((power.time - start) / unit, power.mean, color="#222222", linewidth=0.8)
+    axes.set_xlim(0.0, (stop - start) / unit)
+    axes.set_xlabel(f"time [{word}]")
     axes.set_ylabel("power [W]")
-    axes.set_ylim(bottom=0.0)
-    axes.legend(fontsize=7, loc="lower right")
+    known = power.mean[np.isfinite(power.mean)]
+    axes.set_ylim(0.0, HEADROOM * float(np.max(known)) if len(known) else None)
+    _legend(axes)
+
+
+def _legend(axes: Any) -> None:
+    """Names of the phases above the axes, where they hide nothing."""
+    axes.legend(fontsize=7, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=6, frameon=False, borderpad=0.2)

@@ -145,6 +145,8 @@ def test_commands_presets_and_files_are_offered(tmp_path):
     assert complete("energymodel", "opt") == ["optimize"]
     assert "llama-3.1-405b-h100" in complete("energymodel", "evaluate", "llama")
     assert complete("energymodel", "evaluate", "--accelerator", "h100-s") == ["h100-sxm"]
+    assert complete("energymodel", "calibrate", "step") == ["step-time"]
+    assert complete("energymodel", "calibrate", "power", "x.csv", "--prior", "h100-s") == ["h100-sxm"]
     (tmp_path / "mine.toml").write_text("")
     assert complete("energymodel", "evaluate", f"{tmp_path}/mi") == [f"{tmp_path}/mine.toml"]
 
