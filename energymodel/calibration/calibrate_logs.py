@@ -64,7 +64,8 @@ def calibrate_logs(
         )
     progress(f"measuring {len(paths)} log{'s' * (len(paths) > 1)} ...")
     found = measure_logs(paths)
-    text = measured_csv(measured_rows(found, scenario, cluster))
+    rows = measured_rows(found, scenario, cluster)
+    text = measured_csv(_of_nodes(rows, scenario) if kind == "node" else rows)
     names = ", ".join(Path(path).name for path in paths)
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder) / f"{Path(paths[0]).stem}{TABLE}"
@@ -75,6 +76,20 @@ def calibrate_logs(
             raise InputError(str(error).replace(str(table), names)) from None
         tables = _replaced(_replaced(fitted.tables, str(table), names), table.name, names)
     return dataclasses.replace(fitted, source=names, tables=tables, notes=(*found.notes, *fitted.notes))
+
+
+def _of_nodes(rows: Sequence[Mapping[str, Any]], scenario: Scenario | None) -> list[dict[str, Any]]:
+    """The rows as kind `node` reads them, in which chips are those of a node.
+
+    **Raises:** `InputError` if no meter is one of a node.
+    """
+    if not any("node_power_w" in row for row in rows):
+        raise InputError(
+            "calibrate node: no meter of a node is among the logs. Give a log of its power, such as IPMI's."
+        )
+    kept = {"run": "run", "node_power_w": "node_power_w", "power_w": "chip_power_w", "accelerator": "accelerator"}
+    own = {} if scenario is None else {"chips": float(scenario.system.node.chips)}
+    return [{**own, **{name: row[key] for key, name in kept.items() if key in row}} for row in rows]
 
 
 def _replaced(tree: Any, old: str, new: str) -> Any:

@@ -27,6 +27,7 @@ NAMES = {
     "loss": "loss_nats",
     "power": "power_w",
     "energy": "energy_per_step_j",
+    "node_power": "node_power_w",
     "clock": "clock_hz",
     "relative_clock": "clock",
     "temperature": "temperature_k",

@@ -8,7 +8,8 @@ import numpy as np
 from scipy.stats import poisson
 
 from energymodel.constants import ZERO_CELSIUS
-from energymodel.monitor.run_state import RECENT, DeviceState, RunState, is_node
+from energymodel.monitor.run_state import RECENT, DeviceState, RunState
+from energymodel.readers.log_records import is_chip
 from energymodel.readers.logged_run import TO_SIGMA, relative_scatter
 from energymodel.units import format_quantity
 
@@ -93,10 +94,10 @@ def _stragglers(state: RunState) -> Iterator[Finding]:
 
 def _training(state: RunState) -> dict[str, DeviceState]:
     """Devices that take part: one that draws far less than the others is not used by the run."""
-    powers = {name: one.busy_power for name, one in state.meters.items()}
+    powers = {name: one.busy_power for name, one in state.meters.items() if is_chip(name)}
     said = [power for power in powers.values() if math.isfinite(power)]
     least = UNUSED * float(np.median(said)) if said else 0.0
-    return {name: one for name, one in state.meters.items() if not powers[name] < least}
+    return {name: state.meters[name] for name, power in powers.items() if not power < least}
 
 
 def _slower(state: RunState) -> Iterator[Finding]:
@@ -171,7 +172,7 @@ def _plan(state: RunState) -> Iterator[Finding]:
         word = "longer" if now > planned else "shorter"
         off = f"{100.0 * abs(now / planned - 1.0):.0f} % {word} than planned{at}"
         yield Finding("plan", f"Steps take {format_quantity(now, 's')}, {off}.")
-    chips = [name for name in state.meters if not is_node(name)]
+    chips = [name for name in state.meters if is_chip(name)]
     if len(chips) > expected.chips:
         yield Finding(
             "plan",

@@ -14,7 +14,7 @@ import numpy as np
 from energymodel.design.replan import MeasuredRun
 from energymodel.monitor.expectation import Expectation
 from energymodel.monitor.loss_forecast import LossCourse
-from energymodel.readers.log_records import LogEvent, LoggedStep, PowerReading
+from energymodel.readers.log_records import LogEvent, LoggedStep, PowerReading, is_chip, is_node
 from energymodel.readers.logged_run import usual_range
 
 KEPT_STEPS = 2_000
@@ -29,7 +29,6 @@ BUSY_SHARE = 0.7
 """A device trains where it draws at least this share of its high power."""
 LONGEST_GAP = 60.0
 """Between two readings of a device, beyond which nothing is known of its energy [s]."""
-NODE = ("node", "psys")
 FEW_LOSSES = 3
 """Steps whose loss is said, before a step without one is taken for one whose loss is no number."""
 BLOCKS = 8
@@ -301,7 +300,7 @@ class RunState:
     @property
     def chip_power(self) -> float:
         """Mean power of a chip while it trains [W], if chips have meters."""
-        found = [one.busy_power for name, one in self.meters.items() if not is_node(name)]
+        found = [one.busy_power for name, one in self.meters.items() if is_chip(name)]
         return float(np.mean(found)) if found else math.nan
 
     @property
@@ -359,8 +358,3 @@ def mean_spread(values: Sequence[float] | np.ndarray, progress: float) -> float:
     means = np.array([np.mean(part) for part in np.array_split(np.asarray(values), BLOCKS)])
     share = min(max(progress, 1e-3), 1.0 - 1e-6)
     return float(np.std(means, ddof=1) / np.mean(means) * math.sqrt((1.0 + share / (1.0 - share)) / BLOCKS))
-
-
-def is_node(name: str) -> bool:
-    """Whether a device is the meter of a node."""
-    return name.rpartition(":")[2] in NODE

@@ -83,3 +83,24 @@ class PowerReading:
     """Run of a table that holds several, each with devices of its own."""
     fresh: bool = False
     """Whether another run or window begins here, so that nothing is known of the time since the reading before."""
+
+
+NODES = ("node", "psys")
+"""Meters of all that a node draws."""
+HOST_PARTS = ("cpu", "ram", "dram", "cores", "core", "uncore", "integrated gpu", "gpu", "package", "intel-rapl")
+"""Meters of a part of a node that is no single chip; the "gpu" of CodeCarbon is the sum of all."""
+
+
+def is_node(device: str) -> bool:
+    """Whether a meter sees a whole node."""
+    return _part(device) in NODES
+
+
+def is_chip(device: str) -> bool:
+    """Whether a meter sees a single chip."""
+    return _part(device) not in (*NODES, *HOST_PARTS) and not device.startswith("intel-rapl")
+
+
+def _part(device: str) -> str:
+    part = device.rpartition(":")[2].partition(" (")[0].lower()
+    return part.partition("-")[0] if part.startswith("package-") else part

@@ -14,12 +14,13 @@ import numpy as np
 
 from energymodel.errors import InputError
 from energymodel.readers.energy_of_span import SHORTEST, MergedPower, by_device, merge_devices, no_part_twice
-from energymodel.readers.log_records import PowerReading
+from energymodel.readers.log_records import PowerReading, is_chip, is_node
 from energymodel.readers.logged_run import TRAINING, LoggedRun, Segment, batches, logged_run, relative_scatter
 from energymodel.readers.measured_power import (
     STATES,
     DevicePower,
     PhaseEnergy,
+    apart_from_nodes,
     device_power,
     groups_of,
     metered,
@@ -45,7 +46,8 @@ class Measurement:
     - `steps`: that count; `step_time`: their median [s], `step_scatter` the standard deviation over it [1].
     - `sequences`, `tokens`: of a batch; `token_rate` [1/s], `flops_rate` [1/s] and `memory` [B] of one device.
     - `loss`: of the last steps, median [nat/token].
-    - `power`: mean of a device while it trains [W]; `energy`: of a device in a step [J]; `how` they were measured.
+    - `power`: mean of a chip while it trains [W]; `energy`: of a chip in a step [J]; `how` they were measured.
+    - `node_power`: mean of a node while it trains, where nodes have meters [W].
     - `clock` [Hz], `temperature` [K], `power_limit` [W]: medians over devices while they train.
     """
 
@@ -61,6 +63,7 @@ class Measurement:
     loss: float
     power: float = math.nan
     energy: float = math.nan
+    node_power: float = math.nan
     clock: float = math.nan
     temperature: float = math.nan
     power_limit: float = math.nan
@@ -149,9 +152,9 @@ def measure_logs(
         own, said = _beside(spans, devices, name) if devices else ({}, [])
         notes += said
         meters = metered(no_part_twice(own))
-        if meters:
-            power[name], shown[name] = merge_devices(_all(own)), spans
-            phases += phase_energies(name, spans, meters)
+        for group, part in apart_from_nodes(name, meters).items():
+            power[group], shown[group] = merge_devices(one for device in part for one in own[device]), spans
+            phases += phase_energies(group, spans, part)
         for sequences, places in batches(run):
             if found := _measurement(name, run, sequences, places, spans, meters, own, notes):
                 rows.append(found)
@@ -159,9 +162,10 @@ def measure_logs(
     if not runs:
         for group, own in groups_of(by_device(readings)).items():
             alone += [device_power(group, name, own[name]) for name in sorted(own, key=_in_order)]
-            if meters := metered(own):
-                power[group], shown[group] = merge_devices(_all(own)), power_segments(list(meters.values()))
-                phases += phase_energies(group, shown[group], meters)
+            for label, part in apart_from_nodes(group, metered(own)).items():
+                power[label] = merge_devices(one for device in part for one in own[device])
+                shown[label] = power_segments(list(part.values()))
+                phases += phase_energies(label, shown[label], part)
     if alone and all(one.readings == 1 for one in alone):
         notes.append("Each device was read once, which tells its power but no energy.")
     elif readings and not devices:
@@ -176,10 +180,6 @@ def _in_order(device: str) -> list[tuple[int, str]]:
     return [
         (int(part), "") if part.isdecimal() and len(part) < 10 else (-1, part) for part in re.split(r"(\d+)", device)
     ]
-
-
-def _all(devices: dict[str, list[PowerReading]]) -> list[PowerReading]:
-    return [one for readings in devices.values() for one in readings]
 
 
 def _moved(reading: PowerReading, offset: float) -> PowerReading:
@@ -309,6 +309,7 @@ def _with_power(
         )
         return found
     powers: list[float] = []
+    nodes: list[float] = []
     how: set[str] = set()
     states: dict[str, list[float]] = {state: [] for state in STATES}
     for device, meter in meters.items():
@@ -316,18 +317,25 @@ def _with_power(
         if covered <= 0.5 * sum(stop - start for start, stop in long):
             notes.append(f"{name}: device {device} has readings for less than half of the training, and is left out.")
             continue
-        powers.append(energy / known)
+        if is_node(device):
+            nodes.append(energy / known)
+        elif is_chip(device):
+            powers.append(energy / known)
+        else:
+            continue  # a part of the host, or all chips together: its energy is that of the phases
         how.add(meter.how)
         within = _within(devices[device], long)
         for state, values in states.items():
             values.append(middle(getattr(one, state) for one in within))
-    if not powers:
+    if not powers and not nodes:
         return found
-    power = float(np.mean(powers))
     said = {state: middle(values) for state, values in states.items()}
-    return replace(
-        found, power=power, energy=power * found.step_time, devices=len(powers), how=" and ".join(sorted(how)), **said
-    )
+    if nodes:
+        said["node_power"] = float(np.mean(nodes))
+    if powers:
+        said["power"] = float(np.mean(powers))
+        said["energy"] = said["power"] * found.step_time
+    return replace(found, devices=len(powers) + len(nodes), how=" and ".join(sorted(how)), **said)
 
 
 def _within(readings: Sequence[PowerReading], spans: Sequence[tuple[float, float]]) -> list[PowerReading]:

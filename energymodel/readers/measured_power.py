@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from energymodel.readers.energy_of_span import no_part_twice
-from energymodel.readers.log_records import PowerReading
+from energymodel.readers.log_records import PowerReading, is_node
 from energymodel.readers.logged_run import WAITING, Segment
 from energymodel.readers.metered import Metered
 
@@ -76,6 +76,15 @@ def metered(devices: dict[str, list[PowerReading]]) -> dict[str, Metered]:
     """Devices whose energy is known for some time."""
     found = {name: Metered(readings) for name, readings in devices.items()}
     return {name: one for name, one in found.items() if one.pieces.start.size}
+
+
+def apart_from_nodes(group: str, meters: dict[str, Metered]) -> dict[str, dict[str, Metered]]:
+    """Meters of chips and hosts, and as a group of their own those of nodes, which measure them too."""
+    nodes = {name: one for name, one in meters.items() if is_node(name)}
+    others = {name: one for name, one in meters.items() if name not in nodes}
+    if nodes and others:
+        return {group: others, f"{group} (nodes)".strip(): nodes}
+    return {group: meters} if meters else {}
 
 
 def device_power(group: str, device: str, readings: Sequence[PowerReading]) -> DevicePower:

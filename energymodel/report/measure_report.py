@@ -43,6 +43,7 @@ COLUMNS: tuple[tuple[str, str, str], ...] = (
     ("loss", "loss", "nat/token"),
     ("power", "power of a chip", "W"),
     ("energy", "energy of a chip and step", "J"),
+    ("node_power", "power of a node", "W"),
     ("clock", "clock", "Hz"),
     ("temperature", "temperature", "K"),
     ("memory", "memory", "B"),
@@ -60,7 +61,13 @@ def measure_report(found: MeasuredLogs) -> RenderableType:
     """A block for each batch of each log, energy by phase, and what was left out."""
     parts: list[RenderableType] = []
     for row in found.rows:
-        how = f" (power: {row.how}, {row.devices} devices)" if row.devices else " (power: as logged)" if row.how else ""
+        how = (
+            f" (power: {row.how}, {row.devices} device{'s' * (row.devices > 1)})"
+            if row.devices
+            else " (power: as logged)"
+            if row.how
+            else ""
+        )
         parts += [Text(f"{row.source}{how}", style="bold"), _row_table(row), Text("")]
     if found.devices:
         parts += [_device_table(found), Text("")]

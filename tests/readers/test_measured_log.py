@@ -221,3 +221,21 @@ def test_a_loss_alone_is_a_row_without_a_time(tmp_path):
     found = measure_logs([file])
     assert (found.rows[0].loss, math.isnan(found.rows[0].step_time)) == (0.75, True)
     assert any("no training step has a time" in note for note in found.notes)
+
+
+def test_power_of_nodes_and_hosts_is_not_that_of_chips(tmp_path):
+    log, meter = write_run(tmp_path)
+    ticks = np.arange(0.0, 92.0, 1.0)
+    node, host = tmp_path / "node.csv", tmp_path / "host.csv"
+    node.write_text("\n".join(["timestamp,power_w", *(f"{START + tick},6000" for tick in ticks)]))
+    host.write_text("\n".join(["timestamp,package-0_uj", *(f"{START + tick},{1e8 * tick:.0f}" for tick in ticks)]))
+    found = measure_logs([log, meter, node, host])
+    energy = {one.group: one.energy for one in found.phases if one.phase == "checkpoint"}
+    assert energy[f"{log} (nodes)"] == pytest.approx(6000.0 * (SAVE + STEP))
+    assert energy[str(log)] == pytest.approx((4 * 201.5 + 100.0) * SAVE + (4 * 501.5 + 100.0) * STEP, rel=0.03)
+    (row,) = found.rows
+    assert (row.power, row.node_power) == (pytest.approx(TRAINS + 1.5, rel=0.01), pytest.approx(6000.0))
+    (row,) = measure_logs([log, node]).rows
+    assert (math.isnan(row.power), row.node_power) == (True, pytest.approx(6000.0))
+    with pytest.raises(InputError, match="no meter of a node"):
+        calibrate_logs("node", [log, meter])

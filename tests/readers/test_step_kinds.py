@@ -322,6 +322,7 @@ def test_bars_of_nemo_give_each_step_once() -> None:
     bar = "Epoch 0: :  {0}%|#| {1}/100 [06:19<07:13, v_num=0, reduced_train_loss={2}, global_step={3}, "
     rest = "consumed_samples={0}, train_step_timing in s={1}{2}]"
     lines = [
+        bar.format(0, 0, 11.5, "0.00") + rest.format("128.0", 30.0, ""),
         bar.format(5, 5, 11.5, "4.00") + rest.format("640.0", 30.0, ""),
         bar.format(6, 6, 11.4, "5.00") + rest.format("768.0", 9.0, ""),
         bar.format(6, 6, 11.25, "5.00") + rest.format("768.0", 9.5, ""),  # the same step, drawn again

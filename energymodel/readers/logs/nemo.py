@@ -64,6 +64,8 @@ def _record(step: int, fields: dict[str, float]) -> LoggedStep | None:
         if key in FIELDS:
             values.setdefault(FIELDS[key], value * (1e12 if FIELDS[key] == "flops_rate" else 1.0))
     consumed = fields.get("consumed_samples", NOT_SAID)
+    if step == 0:
+        return None
     if 0 < consumed < ROUNDED and consumed % step == 0:
         values["sequences"] = consumed / step
-    return made(step, NOT_SAID, values) if {"loss", "step_time"} & values.keys() and step > 0 else None
+    return made(step, NOT_SAID, values) if {"loss", "step_time"} & values.keys() else None
