@@ -90,7 +90,7 @@ def test_the_pace_of_now_tells_the_rest():
     ("numbers", "kind", "message"),
     [
         ({"clock": 1.5e9}, "straggler", "Device 3 runs at 1.5 GHz, the others at 1.755 GHz"),
-        ({"throttled": 1.0}, "throttling", "Device 3 slows its clock in 100 % of the readings"),
+        ({"throttled": 1.0}, "throttling", "Device 3 slows its clock for power or heat in 100 % of the readings"),
         ({"temperature": 400.0}, "throttling", "Device 3 has 127 °C"),
         ({"power_limit": 100.0}, "power-cap", "1 of 8 devices are at their power limit of 100 W"),
     ],
@@ -99,6 +99,51 @@ def test_a_device_that_differs_is_found(numbers, kind, message):
     wrong = found(steps_until(0.2), changed(readings_until(0.2), "3", **numbers))
     assert kinds(wrong) == [kind]
     assert message in wrong[0].message
+
+
+def test_what_all_devices_have_is_said_once():
+    (wrong,) = found(steps_until(0.2), readings_until(0.2, throttled=1.0))
+    assert wrong.message == "8 of 8 devices slow their clocks for power or heat in 100 % of the readings."
+
+
+def test_a_device_that_the_run_does_not_use_is_no_straggler():
+    idle = changed(readings_until(0.2), "3", clock=3.45e8, power=70.0)
+    assert "straggler" not in kinds(found(steps_until(0.2), idle))
+
+
+def test_more_devices_than_chips_are_told():
+    (wrong,) = found(steps_until(0.2), readings_until(0.2, devices=16))
+    assert "16 devices have meters, and the plan has 8 chips" in wrong.message
+
+
+def test_hosts_are_no_chips():
+    state = RunState(expected())
+    hosts = [dataclasses.replace(one, device="cpu", power=100.0) for one in readings_until(0.2, devices=1)]
+    for record in in_order(steps_until(0.2), readings_until(0.2), hosts):
+        state.add(record)
+    assert state.chip_power == pytest.approx(float(expected().outcome.power_busy))
+
+
+def test_pauses_count_where_steps_have_no_times():
+    state = RunState(expected())
+    for step in range(1, 11):
+        if step == 6:
+            state.add(LogEvent("checkpoint", duration=20.0))
+            state.add(LogEvent("evaluation", duration=4.0))
+        state.add(LoggedStep(step, step_time=2.0))
+    assert (state.time, list(state.checkpoints)) == (44.0, [20.0])
+
+
+def test_a_checkpoint_within_a_step_time_counts_once():
+    # torchtitan: the time of a step follows from the clock and holds the checkpoint, whose length is said.
+    state = RunState(expected())
+    for step in range(1, 31):
+        pause = 30.0 if step == 21 else 0.0
+        if pause:
+            state.add(LogEvent("checkpoint", START + 2.0 * 20 + pause, duration=pause))
+        state.add(LoggedStep(step, START + 2.0 * step + 30.0 * (step > 20), step_time=2.0 + pause))
+    assert list(state.checkpoints) == [30.0]
+    assert state.mean_step_time == pytest.approx(2.0)
 
 
 def test_slow_checkpoints_and_frequent_failures_are_found():
