@@ -1,5 +1,7 @@
 """Do records come in the order of their times, at the pace that is asked for, and from files that grow?"""
 
+# pyright: reportAttributeAccessIssue=false
+
 import math
 import threading
 
