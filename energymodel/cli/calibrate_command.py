@@ -9,10 +9,15 @@ from energymodel.cli import completion
 from energymodel.cli.shell import (
     BAD_INPUT,
     NOT_TRUSTED,
+    PAGE,
+    PICTURES,
     TRUSTED,
     AsJson,
+    Open,
     Progress,
     check_output,
+    check_report,
+    command_line,
     deliver,
     fail,
     guarded,
@@ -22,11 +27,10 @@ from energymodel.cli.source import OptionSource
 from energymodel.cli.table_options import Constant, Ignore, Rename, SkipBadRows, Where, table_choices
 from energymodel.errors import InputError
 
-EXTENSIONS = (".toml", ".json")
+EXTENSIONS = (".toml", ".json", PAGE, *PICTURES)
 TOKENS = "1 T"
 """Of a run of which nothing says them: no constant depends on them."""
 NO_SOURCE = OptionSource()
-FIGURES = (".svg", ".png")
 
 
 Kind = Annotated[
@@ -63,9 +67,14 @@ FormName = Annotated[
 Columns = Annotated[bool, typer.Option("--columns", help="List the columns of this kind and stop.")]
 OutputFile = Annotated[
     Path | None,
-    typer.Option("-o", "--output", metavar="FILE", help="Write a scenario file (.toml), or all results (.json)."),
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="Write a scenario file (.toml), all results (.json), a page (.html) or a figure.",
+    ),
 ]
-Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw residuals (.svg, .png).")]
+Plot = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw residuals (.svg, .png, .pdf).")]
 
 
 @guarded
@@ -87,10 +96,11 @@ def command(
     as_json: AsJson = False,
     output: OutputFile = None,
     plot: Plot = None,
+    opened: Open = False,
 ) -> int:
     """Fit the constants of a system to measurements: values, intervals, held-out errors, what to measure next."""
-    check_output(output, EXTENSIONS)
-    check_output(plot, FIGURES)
+    check_report(output, opened=opened, extensions=EXTENSIONS)
+    check_output(plot, PICTURES)
     with Progress(lines=True) as progress:
         with interruptible():
             from energymodel.calibration.calibrate import calibrate
@@ -103,6 +113,7 @@ def command(
                 calibration_toml,
                 residual_figure,
             )
+            from energymodel.report.page.calibration_page import calibration_chart, calibration_page
             from energymodel.units import parse_quantity
 
         if kind not in KINDS:
@@ -130,7 +141,16 @@ def command(
         if plot is not None:
             plot.write_bytes(residual_figure(found, plot.suffix[1:]))
         content = calibration_toml(found).encode() if output is not None and output.suffix == ".toml" else None
-    deliver(calibration_json(found), calibration_report(found), as_json=as_json, output=output, content=content)
+    deliver(
+        calibration_json(found),
+        calibration_report(found),
+        as_json=as_json,
+        output=output,
+        content=content,
+        page=lambda: calibration_page(found, command_line()),
+        chart=lambda: calibration_chart(found),
+        opened=opened,
+    )
     return TRUSTED if found.converged else fail(found.message, NOT_TRUSTED)
 
 

@@ -31,9 +31,11 @@ def command(
     trajectory: Trajectory = False,
     points: Points = None,
     plot: shell.Plot = None,
+    opened: shell.Open = False,
 ) -> int:
     """Evaluate a training run: loss, time, energy, power, temperature, money and carbon."""
-    shell.check_outputs(output, plot)
+    shell.check_report(output, opened=opened)
+    shell.check_output(plot, shell.PICTURES)
     if not trajectory and (points is not None or plot is not None):
         raise InputError("--points and --plot are of a run over time: add --trajectory.")
     with shell.Progress() as progress:
@@ -48,7 +50,7 @@ def command(
             from energymodel.system.trajectory import USUAL_POINTS, run_trajectory
 
             _, run = run_trajectory(given.system, given.plan, USUAL_POINTS if points is None else points)
-    return _deliver(given, outcome, spread, run, as_json=as_json, output=output, plot=plot)
+    return _deliver(given, outcome, spread, run, as_json=as_json, output=output, plot=plot, opened=opened)
 
 
 def evaluate_scenario(source: Source, progress: shell.Progress) -> "tuple[Scenario, TrainingOutcome]":
@@ -81,13 +83,21 @@ def _deliver(
     as_json: bool,
     output: Path | None,
     plot: Path | None,
+    opened: bool,
 ) -> int:
     from energymodel.report.json_tree import run_json, strict
+    from energymodel.report.page.evaluate_page import evaluate_page
+    from energymodel.report.page.spending import OWN, energy_bars
     from energymodel.report.tables import outcome_report
 
     tree = {**run_json(scenario, scenario.plan, outcome, spread), "warnings": warnings(outcome)}
     report = outcome_report(scenario, scenario.plan, outcome, spread)
-    files: dict[str, Any] = {}
+    said = tuple(warnings(outcome))
+    files: dict[str, Any] = {
+        "page": lambda: evaluate_page(scenario, outcome, spread, shell.command_line(), run=run, warnings=said),
+        "chart": lambda: energy_bars({OWN: (scenario.plan, outcome)}),
+        "opened": opened,
+    }
     if run is not None:
         from rich.console import Group
 
@@ -95,7 +105,7 @@ def _deliver(
 
         tree["trajectory"] = trajectory_report.trajectory_json(run)
         report = Group(report, "", trajectory_report.trajectory_table(run))
-        files = {
+        files |= {
             "rows": lambda: trajectory_report.trajectory_csv(run),
             "plot": plot,
             "figure": lambda kind: trajectory_report.trajectory_figure(run, kind),

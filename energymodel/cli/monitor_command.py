@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from energymodel.design.replan import Replan
     from energymodel.monitor.monitor import Monitor
     from energymodel.monitor.status import Status
+    from energymodel.uncertainty.first_order import SavingAtRisk
 
-LINES = (".jsonl",)
+LINES = ".jsonl"
 DRAWN_PER_SECOND = 4
 Log = Annotated[
     list[str] | None,
@@ -52,7 +53,10 @@ Metrics = Annotated[
 Output = Annotated[
     Path | None,
     typer.Option(
-        "-o", "--output", metavar="FILE", help="Write the JSON lines (.jsonl), which `replan --so-far` reads."
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="Write the JSON lines (.jsonl), which `replan --so-far` reads, or at the end a page (.html) or a figure.",
     ),
 ]
 
@@ -69,9 +73,11 @@ def command(
     as_json: AsLines = False,
     metrics: Metrics = None,
     output: Output = None,
+    opened: shell.Open = False,
 ) -> None:
     """Watch a run by its log and its meters: progress, forecast with intervals, what is wrong, what to change."""
-    shell.check_output(output, LINES)
+    shell.check_report(output, opened=opened, extensions=(LINES, shell.PAGE, *shell.PICTURES))
+    lines = output if output is not None and output.suffix == LINES else None
     if not log:
         raise InputError("--log is missing. Give the log of the training that is watched.")
     if follow and replay is not None:
@@ -86,10 +92,10 @@ def command(
             from energymodel.monitor.sources import recorded, replayed
         scenario = source.read()
         progress("evaluating the plan ...")
-        if output is not None:
-            output.write_text("", encoding="utf-8")
+        if lines is not None:
+            lines.write_text("", encoding="utf-8")
         shown = _Shown(as_json)
-        monitor = Monitor(scenario, output=output, metrics=metrics, every=every, on_status=shown.status)
+        monitor = Monitor(scenario, output=lines, metrics=metrics, every=every, on_status=shown.status)
     stop = threading.Event()
     records: Any = followed(log, power or (), stop) if follow else recorded(log, power or ())
     records = records if replay is None else replayed(records, replay)
@@ -108,7 +114,9 @@ def command(
             raise
     finally:
         stop.set()
-    _final(monitor, replan=not no_replan, as_json=as_json)
+    replanned = _final(monitor, replan=not no_replan, as_json=as_json)
+    if output is not None and lines is None:
+        _draw(monitor, replanned, output, opened=opened)
 
 
 class _Shown:
@@ -152,7 +160,29 @@ class _Shown:
             print(monitor_line(status), flush=True)
 
 
-def _final(monitor: "Monitor", *, replan: bool, as_json: bool) -> None:
+class _Replanned(NamedTuple):
+    """What a new plan for the rest would change, or why there is none."""
+
+    found: "Replan | None" = None
+    risk: "SavingAtRisk | None" = None
+    refusal: str = ""
+
+
+def _draw(monitor: "Monitor", replanned: _Replanned, output: Path, *, opened: bool) -> None:
+    """Write the page or the figure of the last state."""
+    from energymodel.report.page.monitor_page import monitor_page
+    from energymodel.report.plot import chart_file
+
+    page = monitor_page(monitor.status(), *replanned, shell.command_line())
+    if output.suffix == shell.PAGE:
+        shell.written(page, output, opened=opened)
+    elif page.figure is None:
+        raise InputError(f"{output}: nothing is measured yet that could be drawn.")
+    else:
+        shell.write(output, chart_file(page.figure, output.suffix[1:]))
+
+
+def _final(monitor: "Monitor", *, replan: bool, as_json: bool) -> _Replanned:
     """The last state, and what a new plan for the rest would change."""
     from rich.console import Console
 
@@ -173,7 +203,8 @@ def _final(monitor: "Monitor", *, replan: bool, as_json: bool) -> None:
     if as_json:
         if monitor.on_status is not None:
             monitor.update(found)
-        return
+        return _Replanned(found, risk, refusal)
     print()
     width = None if sys.stdout.isatty() else shell.WIDTH
     Console(width=width, highlight=False).print(monitor_report(status, found, risk, refusal), crop=False)
+    return _Replanned(found, risk, refusal)

@@ -23,14 +23,16 @@ def command(
     tolerance: shell.Tolerance = None,
     as_json: shell.AsJson = False,
     output: shell.Output = None,
+    opened: shell.Open = False,
 ) -> int:
     """Find the best plan within limits, and print it beside the scenario's own."""
-    shell.check_output(output)
+    shell.check_report(output, opened=opened)
     with shell.Progress(lines=True) as progress:
         own = source.read()
         if any(path.strip().startswith(MODEL) for path in vary or ()):
             if tolerance is not None:
                 raise InputError("--tolerance: a search of the model's shape has none. Leave it out.")
+            shell.check_output(output)  # there is no page of it
             return _optimize_model(own, minimize, limit, vary or [], fix, as_json, output, progress)
         given = own.with_question(minimize, limit, vary, fix or (), tolerance)
         progress(f"loading the design search for {given.name} ...")
@@ -39,6 +41,7 @@ def command(
 
             from energymodel.design.optimize import optimize
             from energymodel.report.json_tree import optimum_json
+            from energymodel.report.page.optimum_page import optimum_page, summary_figure
             from energymodel.report.plan_report import failure_line, optimum_report
             from energymodel.uncertainty.first_order import saving_at_risk
 
@@ -48,7 +51,15 @@ def command(
                 progress("moving the uncertain numbers")
             risk = saving_at_risk(optimum) if optimum.success else None
             tree, report = optimum_json(optimum, risk), optimum_report(optimum, risk)
-    shell.deliver(tree, report, as_json=as_json, output=output)
+    shell.deliver(
+        tree,
+        report,
+        as_json=as_json,
+        output=output,
+        page=lambda: optimum_page(optimum, risk, shell.command_line()),
+        chart=lambda: summary_figure(optimum),
+        opened=opened,
+    )
     return shell.verdict(optimum.result, failure_line(optimum))
 
 

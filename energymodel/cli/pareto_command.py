@@ -21,9 +21,10 @@ def command(
     fix: shell.Fix = None,
     as_json: shell.AsJson = False,
     output: shell.Output = None,
+    opened: shell.Open = False,
 ) -> int:
     """Draw the front of plans that trade objectives, by default energy against time, with exchange rates."""
-    shell.check_output(output, (".json", ".csv", *shell.FIGURES))
+    shell.check_report(output, opened=opened)
     with shell.Progress(lines=True) as progress:
         given = source.read().with_question(None, limit, vary, fix or ())
         progress(f"loading the design search for {given.name} ...")
@@ -32,6 +33,7 @@ def command(
 
             from energymodel.design.pareto import pareto
             from energymodel.report.front_report import front_file, front_json, front_report
+            from energymodel.report.page.front_page import front_page
             from energymodel.uncertainty.outcome_spread import outcome_spread
 
         with jax.enable_x64(True):
@@ -39,7 +41,15 @@ def command(
             progress("moving the uncertain numbers")
             spread = outcome_spread(given, front.points[front.knee].plan)
             tree, report = front_json(front, spread), front_report(front, spread)
-            drawn = "" if output is None or output.suffix == ".json" else output.suffix
-            content = front_file(front, drawn, spread) if drawn else None
-    shell.deliver(tree, report, as_json=as_json, output=output, content=content)
+            as_file = output is not None and output.suffix in (".csv", *shell.PICTURES)
+            content = front_file(front, output.suffix) if as_file and output is not None else None
+    shell.deliver(
+        tree,
+        report,
+        as_json=as_json,
+        output=output,
+        content=content,
+        page=lambda: front_page(front, spread, shell.command_line()),
+        opened=opened,
+    )
     return shell.verdict(front.result, front.message)

@@ -49,6 +49,7 @@ def command(
     changes: source.Changes = None,
     as_json: shell.AsJson = False,
     output: shell.Output = None,
+    opened: shell.Open = False,
 ) -> int:
     """Predict step time, memory and cost of one configuration, or step time and memory for a table of layouts."""
     if columns:
@@ -60,7 +61,7 @@ def command(
         raise InputError(
             "give a configuration file, or a CSV file of layouts; `energymodel predict --columns` lists its columns."
         )
-    shell.check_output(output)
+    shell.check_report(output, opened=opened)
     of_run = {"model": model, "accelerator": accelerator, "chips": chips, "tokens": tokens}
     of_run |= {"batch": batch, "sequence": sequence, "vocabulary": vocabulary, "microbatch": microbatch}
     if file is not None and file.endswith(TABLE):
@@ -68,7 +69,7 @@ def command(
             if value is not None:
                 raise InputError(f"--{name}: a table says it itself, row by row. Leave it out, or use --column.")
         choices = table_choices(rename, column, ignore_columns, skip_bad_rows, where, cluster)
-        return _predict_table(Path(file), choices, changes, as_json, output)
+        return _predict_table(Path(file), choices, changes, as_json, output, opened)
     of_table = {"rename": rename, "column": column, "ignore-columns": ignore_columns, "where": where}
     for name, value in {**of_table, "skip-bad-rows": skip_bad_rows or None}.items():
         if value is not None:
@@ -79,7 +80,7 @@ def command(
             raise InputError(f"{file} describes a model, and --model another one. Leave out one of them.")
         key = "model"
     given = source.Source(**{**of_run, **({key: file} if file else {})}, cluster=cluster, changes=changes)
-    return _predict_run(given, as_json, output)
+    return _predict_run(given, as_json, output, opened)
 
 
 def _is_model(path: Path) -> bool:
@@ -93,12 +94,14 @@ def _is_model(path: Path) -> bool:
     return "model_type" in table or "architectures" in table
 
 
-def _predict_run(given: source.Source, as_json: bool, output: Path | None) -> int:
+def _predict_run(given: source.Source, as_json: bool, output: Path | None, opened: bool) -> int:
     with shell.Progress() as progress:
         progress("loading JAX ...")
         with shell.interruptible():
             import jax
 
+            from energymodel.report.page.prediction_page import run_prediction_page
+            from energymodel.report.page.spending import OWN, time_bars
             from energymodel.report.run_prediction_report import (
                 RunPrediction,
                 run_prediction_json,
@@ -115,17 +118,26 @@ def _predict_run(given: source.Source, as_json: bool, output: Path | None) -> in
     unsaid = () if made.says_tokens else ("Nothing says how long the run is: costs are for each step and token.",)
     for sentence in (*made.assumed, *unsaid):
         print(f"note: {sentence}", file=sys.stderr)
-    shell.deliver(run_prediction_json(found), run_prediction_report(found), as_json=as_json, output=output)
+    shell.deliver(
+        run_prediction_json(found),
+        run_prediction_report(found),
+        as_json=as_json,
+        output=output,
+        page=lambda: run_prediction_page(found, shell.command_line(), tuple(made.assumed)),
+        chart=lambda: time_bars({OWN: (scenario.plan, outcome)}),
+        opened=opened,
+    )
     return shell.TRUSTED if found.fits else shell.fail(found.verdict, shell.NOT_TRUSTED, "infeasible")
 
 
 def _predict_table(
-    table: Path, choices: "TableChoices", changes: list[str] | None, as_json: bool, output: Path | None
+    table: Path, choices: "TableChoices", changes: list[str] | None, as_json: bool, output: Path | None, opened: bool
 ) -> int:
     with shell.Progress() as progress:
         progress("loading JAX ...")
         from energymodel.calibration.step_prediction import predict_table
         from energymodel.calibration.step_table import read_step_table
+        from energymodel.report.page.prediction_page import step_times_chart, table_prediction_page
         from energymodel.report.prediction_report import prediction_csv, prediction_json, prediction_report
 
         read = read_step_table(table, choices)
@@ -134,5 +146,14 @@ def _predict_table(
     for note in read.notes:
         print(f"note: {note}", file=sys.stderr)
     content = prediction_csv(found).encode() if output is not None and output.suffix == TABLE else None
-    shell.deliver(prediction_json(found), prediction_report(found), as_json=as_json, output=output, content=content)
+    shell.deliver(
+        prediction_json(found),
+        prediction_report(found),
+        as_json=as_json,
+        output=output,
+        content=content,
+        page=lambda: table_prediction_page(found, table.name, shell.command_line()),
+        chart=lambda: step_times_chart(found),
+        opened=opened,
+    )
     return shell.TRUSTED

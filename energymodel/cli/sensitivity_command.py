@@ -8,7 +8,6 @@ from energymodel.cli import shell
 from energymodel.cli.source import Source
 from energymodel.errors import InputError
 
-EXTENSIONS = (".json", ".csv", ".svg", ".png")
 WIDTH = 136  # of tables where the output is no terminal
 
 
@@ -34,9 +33,10 @@ def command(
     top: Annotated[int, typer.Option("--top", min=1, metavar="N", help="Lines of each table.")] = 12,
     as_json: shell.AsJson = False,
     output: shell.Output = None,
+    opened: shell.Open = False,
 ) -> int:
     """Say what to change or measure next: elasticities by every number, and what its uncertainty does."""
-    shell.check_output(output, EXTENSIONS)
+    shell.check_report(output, opened=opened)
     for option, value in {"--minimize": minimize, "--limit": limit, "--vary": vary, "--fix": fix}.items():
         if value and not optimum:
             raise InputError(f"{option} is about the optimum: add --optimum.")
@@ -51,11 +51,22 @@ def command(
             import jax
 
             from energymodel.design.sensitivity import OF, sensitivity
+            from energymodel.report.page.sensitivity_page import sensitivity_page
             from energymodel.report.sensitivity_report import sensitivity_file, sensitivity_json, sensitivity_report
 
         with jax.enable_x64(True):
             found = sensitivity(given, tuple(of or OF), optimum=optimum, progress=progress)
         tree, report = sensitivity_json(found), sensitivity_report(found, top)
-        content = sensitivity_file(found, output.suffix) if output is not None and output.suffix != ".json" else None
-    shell.deliver(tree, report, as_json=as_json, output=output, content=content, width=WIDTH)
+        as_file = output is not None and output.suffix in (".csv", *shell.PICTURES)
+        content = sensitivity_file(found, output.suffix) if as_file and output is not None else None
+    shell.deliver(
+        tree,
+        report,
+        as_json=as_json,
+        output=output,
+        content=content,
+        page=lambda: sensitivity_page(found, shell.command_line()),
+        opened=opened,
+        width=WIDTH,
+    )
     return shell.verdict(found.result, found.message)

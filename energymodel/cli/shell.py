@@ -4,10 +4,12 @@ import contextlib
 import functools
 import importlib.util
 import inspect
+import shlex
 import signal
 import sys
 import threading
 import warnings
+import webbrowser
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,10 +24,14 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.status import Status
 
+    from energymodel.report.charts import AbstractChart
+    from energymodel.report.page.document import Page
+
 TRUSTED, DEFECT, BAD_INPUT, NOT_TRUSTED, INTERRUPTED = 0, 1, 2, 3, 130
+PAGE = ".html"
+PICTURES = (".svg", ".png", ".pdf")
 EXTENSIONS = (".json", ".csv")
-FIGURES = (".svg", ".png", ".html")
-PICTURES = (".svg", ".png")
+REPORTS = (*EXTENSIONS, PAGE, *PICTURES)
 WIDTH = 112  # of tables where the output is no terminal
 
 Minimize = Annotated[
@@ -58,7 +64,8 @@ Tolerance = Annotated[
 ]
 Fix = Annotated[list[str] | None, typer.Option("--fix", metavar="PATH", help="Keep a number of the plan; repeatable.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in SI, with the unit in each key.")]
-Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw a figure (.svg, .png).")]
+Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw a figure (.svg, .png, .pdf).")]
+Open = Annotated[bool, typer.Option("--open", help="Open the page that -o report.html writes in the browser.")]
 Output = Annotated[
     Path | None,
     typer.Option("-o", "--output", metavar="FILE", help="Write the result as well; the extension chooses the kind."),
@@ -183,8 +190,35 @@ def check_output(path: Path | None, extensions: Sequence[str] = EXTENSIONS) -> N
         raise InputError(f"{path}: cannot write {shown}. Choose one of {', '.join(extensions)}.")
     if not path.parent.is_dir():
         raise InputError(f"{path}: there is no folder {path.parent}. Make it first.")
-    if path.suffix in FIGURES and importlib.util.find_spec("matplotlib") is None:
+    if path.suffix in PICTURES and importlib.util.find_spec("matplotlib") is None:
         raise InputError(f'{path}: figures need matplotlib. Install it: pip install "energymodel[plot]".')
+
+
+def check_report(path: Path | None, *, opened: bool, extensions: Sequence[str] = REPORTS) -> None:
+    """Check before the work that its result can be written, and that there is a page where one is to be opened.
+
+    **Raises:** `InputError`.
+    """
+    check_output(path, extensions)
+    if opened and (path is None or path.suffix != PAGE):
+        raise InputError("--open shows a page, and none is written. Add -o report.html.")
+
+
+def command_line() -> str:
+    """The command as it was typed, for a page that says how to repeat it."""
+    return shlex.join(["energymodel", *sys.argv[1:]])
+
+
+def written(page: "Page", output: Path, *, opened: bool) -> None:
+    """Write a page, and open it in the browser if that was asked for.
+
+    **Raises:** `InputError` if it cannot be written.
+    """
+    from energymodel.report.page.document import page_html
+
+    write(output, page_html(page).encode())
+    if opened:
+        webbrowser.open(output.resolve().as_uri())
 
 
 def deliver(
@@ -197,12 +231,15 @@ def deliver(
     rows: Callable[[], str] | None = None,
     plot: Path | None = None,
     figure: Callable[[str], bytes] | None = None,
+    page: "Callable[[], Page] | None" = None,
+    chart: "Callable[[], AbstractChart] | None" = None,
+    opened: bool = False,
     width: int = WIDTH,
 ) -> None:
     """Print a table or JSON, and write the files that were asked for.
 
-    The output is `content`, or the `rows` as CSV, or else the tree as JSON or one CSV row; the plot is the `figure` of
-    its kind, "svg" or "png".
+    The output is the `page`, the `chart` as a picture, `content`, the `rows` as CSV, or else the tree as JSON or one
+    CSV row; the plot is the `figure` of its kind, "svg", "png" or "pdf". Pages and charts are made only when written.
 
     **Raises:** `InputError` if a file cannot be written.
     """
@@ -210,7 +247,13 @@ def deliver(
 
     from energymodel.report import json_tree
 
-    if output is not None:
+    if output is not None and output.suffix == PAGE and page is not None:
+        written(page(), output, opened=opened)
+    elif output is not None:
+        if content is None and output.suffix in PICTURES and chart is not None:
+            from energymodel.report.plot import chart_file
+
+            content = chart_file(chart(), output.suffix[1:])
         if content is None:
             as_csv = output.suffix == ".csv"
             text = (rows() if rows else json_tree.csv_row(tree)) if as_csv else json_tree.dumps(tree) + "\n"

@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from energymodel.cli.shell import (
+    EXTENSIONS,
     INTERRUPTED,
     NOT_TRUSTED,
     TRUSTED,
     AsJson,
+    Open,
     Output,
     Progress,
-    check_output,
+    check_report,
+    command_line,
     deliver,
     fail,
     guarded,
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
     from energymodel.sweeps.sweep_result import SweepResult
     from energymodel.uncertainty.monte_carlo import MonteCarlo, PreparedMonteCarlo
 
-EXTENSIONS = (".json", ".csv")
 WIDTH = 160  # of tables where the output is no terminal
 
 Axes = Annotated[
@@ -90,11 +92,14 @@ def command(
     seed: Seed = 0,
     as_json: AsJson = False,
     output: Output = None,
+    opened: Open = False,
 ) -> int:
     """Evaluate a whole grid of plans and systems, and keep the best points; or draw its uncertain numbers."""
     from energymodel.presets.question import parse_limits
 
-    check_output(output, EXTENSIONS)
+    check_report(output, opened=opened)
+    if dry_run and output is not None and output.suffix not in EXTENSIONS:
+        raise InputError(f"{output}: --dry-run computes nothing that could be drawn. Leave it out, or write .json.")
     limits = parse_limits(limit)
     if samples is not None:
         of_grids = {"--axis": axis, "--polish": polish, "--keep": keep != "best", "--minimize": minimize != "energy"}
@@ -102,7 +107,7 @@ def command(
             if given:
                 raise InputError(f"{option} needs a grid: leave it out, or leave out --samples.")
         drawn = {"samples": samples, "of": of, "limits": limits, "seed": seed, "precision": precision}
-        return _draw(source.read(), drawn, resume, engine, dry_run, as_json, output)
+        return _draw(source.read(), drawn, resume, engine, dry_run, as_json, output, opened)
     if of:
         raise InputError("--of needs samples: add --samples 100000.")
     axes = dict(parse_axis_option(text) for text in axis or ())
@@ -116,6 +121,7 @@ def command(
         progress(f"loading the model for {given.name} ...")
         with interruptible():
             from energymodel.report import sweep_report as report
+            from energymodel.report.page.sweep_page import sweep_chart, sweep_page
             from energymodel.sweeps.sweep import prepare_sweep
             from energymodel.uncertainty.outcome_spread import outcome_spread
 
@@ -124,9 +130,20 @@ def command(
             return _print_cost(prepared, progress, as_json, output)
         swept = prepared.run(progress, polished=polish, resume=resume, engine=engine)
         tree = report.sweep_json(given, swept, asked)
-        shown = report.sweep_report(given, swept, minimize, outcome_spread(given) if swept.winners else None)
+        spread = outcome_spread(given) if swept.winners else None
+        shown = report.sweep_report(given, swept, minimize, spread)
         content = report.sweep_csv(swept).encode() if output is not None and output.suffix == ".csv" else None
-    deliver(tree, shown, as_json=as_json, output=output, content=content, width=WIDTH)
+    deliver(
+        tree,
+        shown,
+        as_json=as_json,
+        output=output,
+        content=content,
+        page=lambda: sweep_page(given, swept, minimize, spread, command_line()),
+        chart=lambda: sweep_chart(swept, minimize),
+        opened=opened,
+        width=WIDTH,
+    )
     return _verdict(swept, "infeasible")
 
 
@@ -138,11 +155,13 @@ def _draw(
     dry_run: bool,
     as_json: bool,
     output: Path | None,
+    opened: bool,
 ) -> int:
     with Progress(lines=True) as progress:
         progress(f"loading the model for {given.name} ...")
         with interruptible():
             from energymodel.report import uncertainty_report as report
+            from energymodel.report.page.samples_page import samples_chart, samples_page
             from energymodel.uncertainty.monte_carlo import prepare_monte_carlo
 
         progress("evaluating a few samples ...")
@@ -153,7 +172,17 @@ def _draw(
         tree = report.samples_json(given, found, {key: value for key, value in asked.items() if key != "samples"})
         shown = report.samples_report(given, found)
         content = report.samples_csv(found).encode() if output is not None and output.suffix == ".csv" else None
-    deliver(tree, shown, as_json=as_json, output=output, content=content, width=WIDTH)
+    deliver(
+        tree,
+        shown,
+        as_json=as_json,
+        output=output,
+        content=content,
+        page=lambda: samples_page(given, found, command_line()),
+        chart=lambda: samples_chart(found),
+        opened=opened,
+        width=WIDTH,
+    )
     return _verdict(found, "undefined")
 
 

@@ -43,17 +43,17 @@ def calibration_report(found: Calibration) -> RenderableType:
     parts: list[RenderableType] = [Text(f"{found.kind}: {what}, priors of {found.base}", style="bold")]
     if form is not None:
         parts.append(Text(f"form: {form.name}, since {form.reason}"))
-    parts += ["", _constants_table(found), ""]
+    parts += ["", constants_table(found), ""]
     if found.rows:
-        parts += [_errors_table(found), ""]
+        parts += [errors_table(found), ""]
     if found.predictions:
-        parts += [_predictions_table(found.predictions), ""]
+        parts += [predictions_table(found.predictions), ""]
     if found.best.settings:
-        parts += [_best_table(found), Text(BEST_NOTE, style="dim"), "", *map(Text, commands(found))]
+        parts += [best_table(found), Text(BEST_NOTE, style="dim"), "", *map(Text, commands(found))]
         parts += [Text(f"Next run of {one.workload} on {one.device}: batch {one.batch:g}.") for one in found.best.runs]
         parts.append("")
     if found.best.asked:
-        parts += [_asked_table(found), ""]
+        parts += [asked_table(found), ""]
     if found.undetermined and found.rows:
         parts.append(Text(f"Not determined by these measurements: {', '.join(found.undetermined)}."))
     gain = f"{100 * found.next_gain:.0f} %"
@@ -62,7 +62,8 @@ def calibration_report(found: Calibration) -> RenderableType:
     return Group(*parts)
 
 
-def _constants_table(found: Calibration) -> Table:
+def constants_table(found: Calibration) -> Table:
+    """Fitted constants with their intervals beside the priors."""
     table = Table(title="Constants", title_justify="left", box=None)
     for name in ("constant", "value", "unit", "90 % interval", "by resampling", "prior"):
         table.add_column(name, justify="left" if name in ("constant", "unit") else "right", no_wrap=True)
@@ -77,7 +78,8 @@ def _range(ends: tuple[float, float]) -> str:
     return f"{ends[0]:.4g} to {ends[1]:.4g}"
 
 
-def _errors_table(found: Calibration) -> Table:
+def errors_table(found: Calibration) -> Table:
+    """Mean error of each group that was held out, and of the fit."""
     table = Table(title="Mean absolute error [%]", title_justify="left", box=None)
     outputs = list(found.in_fit)
     table.add_column(f"{found.group_word} held out")
@@ -94,7 +96,8 @@ def _errors_table(found: Calibration) -> Table:
     return table
 
 
-def _predictions_table(predictions: Sequence[PredictedAmount]) -> Table:
+def predictions_table(predictions: Sequence[PredictedAmount]) -> Table:
+    """Amounts to the target at batches that were not measured."""
     table = Table(title="Predicted amount to the target", title_justify="left", box=None)
     table.add_column("group")
     for name in (f"batch [{predictions[0].unit}]", f"amount [{predictions[0].unit}]", "90 % interval"):
@@ -106,7 +109,8 @@ def _predictions_table(predictions: Sequence[PredictedAmount]) -> Table:
     return table
 
 
-def _best_table(found: Calibration) -> Table:
+def best_table(found: Calibration) -> Table:
+    """The setting of lowest energy of each workload."""
     best, several = found.best.settings, bool(found.case.devices)
     table = Table(title="Lowest energy for the same work, with 90 % intervals", title_justify="left", box=None)
     for name in (*(("device",) if several else ()), "workload"):
@@ -127,7 +131,8 @@ def _best_table(found: Calibration) -> Table:
     return table
 
 
-def _asked_table(found: Calibration) -> Table:
+def asked_table(found: Calibration) -> Table:
+    """Time and power of the settings that were asked about."""
     table = Table(title="Predicted time and power, with 90 % intervals", title_justify="left", box=None)
     for name in ("line", "workload", "batch", "setting", "time [s]", "", "power [W]", ""):
         table.add_column(name, justify="left" if name == "workload" else "right", no_wrap=True)

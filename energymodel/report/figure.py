@@ -44,25 +44,12 @@ def add_axes(figure: "Figure", *place: int) -> Any:
 
 
 def save(figure: "Figure", kind: str) -> bytes:
-    """The figure as "svg" or "png", without the date of its making."""
+    """The figure as "svg", "png" or "pdf", without the date of its making."""
     buffer = io.BytesIO()
-    metadata = {"Date": None} if kind == "svg" else {}
+    metadata: dict[str, None] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
     with _matplotlib().rc_context(_STYLE):
         figure.savefig(buffer, format=kind, dpi=160, metadata=metadata)
     return buffer.getvalue()
-
-
-def page(title: str, figure: "Figure", body: str) -> str:
-    """One HTML file that needs no other: title, figure, and the body below it."""
-    picture = save(figure, "svg").decode()
-    picture = picture[picture.index("<svg") :]
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>\n'
-        "<style>body{font:15px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em;color:#222}"
-        "table{border-collapse:collapse;font-variant-numeric:tabular-nums}"
-        "td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #ddd}svg{max-width:100%;height:auto}"
-        f"</style></head>\n<body><h1>{title}</h1>\n{picture}\n{body}\n</body></html>\n"
-    )
 
 
 def _matplotlib() -> Any:

@@ -1,7 +1,7 @@
-"""How are efficient plans shown: a table with exchange rates, JSON, CSV, a figure, a page?"""
+"""How are efficient plans shown: a table with exchange rates, JSON, CSV, a figure?"""
 
-import html
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from energymodel.design.front import Front, FrontPoint
 from energymodel.design.layouts import layout_label
-from energymodel.report.figure import BLUE, COLORS, GRAY, ORANGE, add_axes, new_figure, page, save
+from energymodel.report.figure import BLUE, COLORS, GRAY, ORANGE, add_axes, new_figure, save
 from energymodel.report.intervals import percent, quantity, rounded, with_interval
 from energymodel.report.json_tree import Tree, csv_text, outcome_json, plan_json
 from energymodel.report.tables import prior_count
@@ -36,23 +36,13 @@ def front_report(front: Front, spread: OutcomeSpread | None = None) -> Renderabl
 
     With the spread of the plan at the knee, all plans have the digits that it supports.
     """
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in _headings(front):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
     places = _spread(len(front.points), front.knee)
-    previous = None
-    for place in places:
-        point = front.points[place]
-        layout = layout_label(point.plan.layout)
-        marks = {"knee": place == front.knee, "new layout": previous not in (None, layout)}
-        table.add_row(*_cells(front, point, spread), ", ".join(word for word, holds in marks.items() if holds))
-        previous = layout
-    own = ", ".join(f"{name} {_objective(front, name, front.baseline[name], spread)}" for name in front.minimize)
+    table = front_table(front, places, spread)
+    own = ", ".join(f"{name} {shown_objective(front, name, front.baseline[name], spread)}" for name in front.minimize)
     lines = [
         f'The scenario\'s own plan: {own}. The columns "change" compare with it.',
         f'The columns "1 % more" say how much {front.minimize[0]} that saves.',
-        *([_interval_line(front, spread)] if spread else []),
+        *([interval_line(front, spread)] if spread else []),
         f"The knee is where the front bends most. Hypervolume: {100.0 * front.hypervolume:.0f} % of the box between "
         f"best and worst, in logarithms. {front.layouts_considered:,} layouts compared, {front.layouts_searched} of "
         "them on the front or next to it.",
@@ -65,7 +55,23 @@ def front_report(front: Front, spread: OutcomeSpread | None = None) -> Renderabl
     return Group(Text(title, style="bold"), "", table, "", Text("\n".join(lines)))
 
 
-def _interval_line(front: Front, spread: OutcomeSpread) -> str:
+def front_table(front: Front, places: Iterable[int], spread: OutcomeSpread | None = None) -> Table:
+    """Some plans with their changes against the scenario's own, exchange rates, and where the layout changes."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in _headings(front):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    previous = None
+    for place in places:
+        point = front.points[place]
+        layout = layout_label(point.plan.layout)
+        marks = {"knee": place == front.knee, "new layout": previous not in (None, layout)}
+        table.add_row(*_cells(front, point, spread), ", ".join(word for word, holds in marks.items() if holds))
+        previous = layout
+    return table
+
+
+def interval_line(front: Front, spread: OutcomeSpread) -> str:
     """The interval of each objective at the knee."""
     knee = front.points[front.knee]
     shown = ", ".join(
@@ -83,7 +89,8 @@ def _ends(spread: OutcomeSpread, name: str, value: float) -> tuple[float, float]
     return value * math.exp(-half), value * math.exp(half)
 
 
-def _objective(front: Front, name: str, value: float, spread: OutcomeSpread | None) -> str:
+def shown_objective(front: Front, name: str, value: float, spread: OutcomeSpread | None) -> str:
+    """An objective of a plan, in the digits that its interval supports."""
     field = quantity(value, front.units[name])
     return rounded(field, *(_ends(spread, name, value) if spread else (value, value)))
 
@@ -96,7 +103,7 @@ def _headings(front: Front) -> list[str]:
 
 def _cells(front: Front, point: FrontPoint, spread: OutcomeSpread | None) -> list[str]:
     values = [
-        (_objective(front, name, point.values[name], spread), _change(point.values[name], front.baseline[name]))
+        (shown_objective(front, name, point.values[name], spread), _change(point.values[name], front.baseline[name]))
         for name in front.minimize
     ]
     return [
@@ -201,22 +208,8 @@ def _scaled(front: Front, name: str) -> tuple[list[float], float, str]:
     return [value / size for value in values], 1.0 / size, unit
 
 
-def front_file(front: Front, suffix: str, spread: OutcomeSpread | None = None) -> bytes:
-    """The front as a file of one of the kinds `.csv`, `.svg`, `.png`, `.html`."""
+def front_file(front: Front, suffix: str) -> bytes:
+    """The front as a file of one of the kinds `.csv`, `.svg`, `.png`, `.pdf`."""
     if suffix == ".csv":
         return front_csv(front).encode()
-    figure = front_figure(front)
-    if suffix == ".html":
-        return page(
-            f"{front.scenario.title}: {' against '.join(front.minimize)}", figure, _rows(front, spread)
-        ).encode()
-    return save(figure, suffix.removeprefix("."))
-
-
-def _rows(front: Front, spread: OutcomeSpread | None) -> str:
-    head = "".join(f"<th>{html.escape(heading)}</th>" for heading in _headings(front))
-    lines = [
-        "".join(f"<td>{html.escape(cell)}</td>" for cell in _cells(front, point, spread)) for point in front.points
-    ]
-    body = "\n".join(f"<tr>{line}</tr>" for line in lines)
-    return f"<table><tr>{head}</tr>\n{body}</table>\n<p>{html.escape(front.message)}</p>"
+    return save(front_figure(front), suffix.removeprefix("."))

@@ -202,7 +202,21 @@ def _hardware(system: TrainingSystem, plan: TrainingPlan) -> _Hardware:
 def limits_report(scenario: Scenario, outcome: TrainingOutcome, spread: OutcomeSpread | None = None) -> RenderableType:
     """The ladder as a table, and the speed limits, in the digits that the interval of the energy supports."""
     limits = run_limits(scenario, outcome)
-    half, of_bits = (DEVIATIONS * spread.deviation(name) if spread else 0.0 for name in ("energy", "information"))
+    half = DEVIATIONS * spread.deviation("energy") if spread else 0.0
+    low, high = limits.energy * math.exp(-half), limits.energy * math.exp(half)
+    return Group(
+        Text(scenario.title, style="bold"),
+        f"Energy of the run: {with_interval(limits.energy, low, high, 'J', LEVEL)}. Bits are erased at "
+        f"{format_quantity(limits.temperature, 'K')}.",
+        "",
+        bounds_table(limits, half),
+        "",
+        Text("\n".join(limits_lines(limits, spread))),
+    )
+
+
+def bounds_table(limits: Limits, half: float = 0.0) -> Table:
+    """The ladder of bounds; multiples have the digits that half the width of an interval of the logarithm supports."""
     table = Table(box=None, title="Lower bounds on energy", title_justify="left", title_style="bold", pad_edge=False)
     table.add_column("bound", no_wrap=True)
     table.add_column("energy", justify="right", no_wrap=True)
@@ -211,8 +225,13 @@ def limits_report(scenario: Scenario, outcome: TrainingOutcome, spread: OutcomeS
     for one in limits.bounds:
         times = f"x {like(one.multiple, '1', half)}"
         table.add_row(escape(one.title), format_quantity(one.energy, "J"), times, escape(one.basis.replace("e+", "e")))
+    return table
+
+
+def limits_lines(limits: Limits, spread: OutcomeSpread | None = None) -> list[str]:
+    """What a bit takes, and how fast operations could be."""
+    half, of_bits = (DEVIATIONS * spread.deviation(name) if spread else 0.0 for name in ("energy", "information"))
     share = limits.information / limits.capacity
-    low, high = limits.energy * math.exp(-half), limits.energy * math.exp(half)
     lines = [
         f"Information absorbed: {like(limits.information, 'bit', of_bits)}, {percent(share, share * of_bits)} of the "
         f"storage capacity of the parameters; {like(limits.energy_per_bit, 'J/bit', half)}, "
@@ -221,15 +240,7 @@ def limits_report(scenario: Scenario, outcome: TrainingOutcome, spread: OutcomeS
         f"whole run, {limits.speed_limit_of_power:.2g} with that of one step; the run does "
         f"{limits.operation_rate:.2g} FLOP/s.",
     ]
-    return Group(
-        Text(scenario.title, style="bold"),
-        f"Energy of the run: {with_interval(limits.energy, low, high, 'J', LEVEL)}. Bits are erased at "
-        f"{format_quantity(limits.temperature, 'K')}.",
-        "",
-        table,
-        "",
-        Text("\n".join(lines).replace("e+", "e")),
-    )
+    return [line.replace("e+", "e") for line in lines]
 
 
 def limits_json(scenario: Scenario, outcome: TrainingOutcome) -> dict[str, Any]:

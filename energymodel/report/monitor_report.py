@@ -21,9 +21,9 @@ LEVEL = 0.9
 
 def monitor_table(status: Status) -> RenderableType:
     """Progress, the run beside its plan, its end with intervals, and what is wrong."""
-    parts: list[RenderableType] = [Text(_headline(status), style="bold"), "", _now(status)]
+    parts: list[RenderableType] = [Text(_headline(status), style="bold"), "", now_table(status)]
     if status.forecast is not None:
-        parts += ["", _end(status)]
+        parts += ["", end_table(status)]
     parts += ["", *(Text(f"{one.kind}: {one.message}") for one in status.findings)]
     if not status.findings:
         parts.append(Text("Nothing is wrong that can be seen from here."))
@@ -38,7 +38,8 @@ def _headline(status: Status) -> str:
     return f"{state.expected.scenario.title}\n{bar} {100.0 * state.progress:.1f} %, step {step:,}"
 
 
-def _now(status: Status) -> Table:
+def now_table(status: Status) -> Table:
+    """The run so far beside its plan."""
     state, expected = status.state, status.state.expected
     outcome = expected.outcome
     table = Table(box=None, title="Now", title_justify="left", title_style="bold", pad_edge=False)
@@ -71,7 +72,8 @@ def _difference(measured: float, planned: float, unit: str) -> str:
     return f"{100.0 * (measured / planned - 1.0):+.1f} %"
 
 
-def _end(status: Status) -> Table:
+def end_table(status: Status) -> Table:
+    """The end of the run with intervals, beside the plan."""
     found, outcome = status.forecast, status.state.expected.outcome
     assert found is not None
     table = Table(box=None, title="The whole run, if its plan is kept", title_justify="left", title_style="bold")

@@ -61,7 +61,7 @@ def optimum_report(optimum: Optimum, risk: SavingAtRisk | None = None) -> Render
     return Group(
         Text(f"{optimum.scenario.title}\n{headline(optimum, risk)}", style="bold"),
         "",
-        _plans_table(optimum),
+        found_plans_table(optimum),
         "",
         outcomes_table(optimum.baseline, optimum.outcome, risk),
         "",
@@ -89,7 +89,7 @@ def saving_lines(optimum: Optimum, risk: SavingAtRisk | None) -> list[Renderable
     return [table, "", *([Text("\n".join(risk_lines(optimum, risk))), ""] if risk and optimum.success else [])]
 
 
-def _plans_table(optimum: Optimum) -> Table:
+def found_plans_table(optimum: Optimum) -> Table:
     """Both plans, and the numbers of the system that the search has chosen."""
     scenario = optimum.scenario
     table = plans_table(scenario, scenario.plan, optimum.plan, optimum.varied)

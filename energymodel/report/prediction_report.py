@@ -19,6 +19,15 @@ SHOWN = 40  # rows on the terminal; files hold all
 
 def prediction_report(found: TablePrediction) -> RenderableType:
     """The first rows, and the errors over all measured ones."""
+    table = steps_table(found)
+    hidden = len(found.measured_time) - SHOWN
+    if hidden > 0:
+        table.caption = f"{hidden:,} more rows: write them with -o FILE.csv or --json"
+    return Group(table, *(Text(line) for line in error_lines(found)))
+
+
+def steps_table(found: TablePrediction, rows: int = SHOWN) -> Table:
+    """The first rows."""
     columns, measured = found.predicted, found.measured_time
     timed = bool(np.any(np.isfinite(measured)))
     known = bool(np.any(np.isfinite(columns["step_time_low_s"])))
@@ -35,7 +44,7 @@ def prediction_report(found: TablePrediction) -> RenderableType:
     )
     for name in names:
         table.add_column(name, justify="right")
-    for at in range(min(SHOWN, len(measured))):
+    for at in range(min(rows, len(measured))):
         time = float(columns["step_time_s"][at])
         beside = ("", "")
         if np.isfinite(measured[at]):
@@ -50,10 +59,7 @@ def prediction_report(found: TablePrediction) -> RenderableType:
             format_quantity(float(columns["memory_b"][at]), "B"),
             f"{100 * columns['out_of_memory_probability'][at]:.1f} %",
         )
-    hidden = len(measured) - SHOWN
-    if hidden > 0:
-        table.caption = f"{hidden:,} more rows: write them with -o FILE.csv or --json"
-    return Group(table, *(Text(line) for line in _error_lines(found)))
+    return table
 
 
 def _interval(columns: Mapping[str, np.ndarray], at: int) -> str:
@@ -61,7 +67,8 @@ def _interval(columns: Mapping[str, np.ndarray], at: int) -> str:
     return "" if np.isnan(low) else f"{format_quantity(low, 's')} to {format_quantity(high, 's')}"
 
 
-def _error_lines(found: TablePrediction) -> list[str]:
+def error_lines(found: TablePrediction) -> list[str]:
+    """Errors over the rows that were measured, one line for each thing that was."""
     errors = found.errors()
     lines = []
     if "step_time" in errors:

@@ -65,7 +65,7 @@ def run_prediction_json(found: RunPrediction) -> dict[str, Any]:
 def run_prediction_report(found: RunPrediction) -> RenderableType:
     """The verdict on memory, the plan beside step time and speed, and what steps, tokens and the run cost."""
     side_by_side = Table.grid(padding=(0, 4))
-    side_by_side.add_row(plan_table(found.scenario, found.scenario.plan), _numbers(found))
+    side_by_side.add_row(plan_table(found.scenario, found.scenario.plan), prediction_table(found))
     return Group(
         Text(found.scenario.title, style="bold"),
         Text(found.verdict),
@@ -77,7 +77,8 @@ def run_prediction_report(found: RunPrediction) -> RenderableType:
     )
 
 
-def _numbers(found: RunPrediction) -> Table:
+def prediction_table(found: RunPrediction) -> Table:
+    """What steps, tokens and the run take, with intervals."""
     outcome = found.outcome
     steps, tokens = float(outcome.steps), float(outcome.tokens)
     energy, chips = total(outcome.energy), float(found.scenario.plan.chips)

@@ -353,7 +353,7 @@ def sensitivity_csv(found: Sensitivity) -> str:
 
 
 def sensitivity_file(found: Sensitivity, suffix: str) -> bytes:
-    """The answer as a file of one of the kinds `.csv`, `.svg`, `.png`.
+    """The answer as a file of one of the kinds `.csv`, `.svg`, `.png`, `.pdf`.
 
     **Raises:** `InputError` that names the extra if a figure is asked for and matplotlib is not installed.
     """

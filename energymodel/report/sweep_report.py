@@ -37,9 +37,17 @@ def sweep_report(
     parts: list[RenderableType] = [title, "", axes_table(swept.axes)]
     if swept.winners:
         parts += ["", winners_table(swept.axes, swept.winners[:ROWS], minimize, spread)]
-    lines = []
+    lines = sweep_lines(scenario, swept, minimize, spread)
     if len(swept.winners) > ROWS:
-        lines.append(f"{ROWS} of {len(swept.winners)} points are shown; -o sweep.csv writes all.")
+        lines.insert(0, f"{ROWS} of {len(swept.winners)} points are shown; -o sweep.csv writes all.")
+    return Group(*parts, "", Text("\n".join(lines)))
+
+
+def sweep_lines(
+    scenario: Scenario, swept: SweepResult, minimize: str, spread: OutcomeSpread | None = None
+) -> list[str]:
+    """What lies between the points, how sure the first one is, how long it took, and what is to be said of it."""
+    lines = []
     if swept.polished is not None and swept.winners:
         near = swept.polished
         gain = 100.0 * (1.0 - near.value / swept.winners[0].value)
@@ -49,8 +57,7 @@ def sweep_report(
         lines.append(_interval_line(scenario, swept.winners[0], spread))
     rate = swept.points / swept.seconds if swept.seconds else 0.0
     lines.append(f"{swept.points:,} points in {swept.seconds:.1f} s, {rate / 1e6:.3g} million points/s.")
-    lines.append(swept.message)
-    return Group(*parts, "", Text("\n".join(line for line in lines if line)))
+    return [line for line in (*lines, swept.message) if line]
 
 
 def axes_table(axes: Sequence[Axis]) -> Table:

@@ -131,6 +131,7 @@ class GroupedBars(AbstractChart):
     limit: tuple[float, str] | None = None
     difference: bool = False
     high: float | None = None
+    log: bool = False
 
     def _names(self) -> list[str]:
         return list(dict.fromkeys(part.label for group in self.groups for part in group.parts))
@@ -141,7 +142,7 @@ class GroupedBars(AbstractChart):
         return [Entry(name, place) for place, name in enumerate(names)] if len(names) > 1 else []
 
     def _axis(self) -> Axis:
-        return Axis(self.axis, self.unit, zero=True, high=self.high, difference=self.difference)
+        return Axis(self.axis, self.unit, self.log, not self.log, high=self.high, difference=self.difference)
 
     def draw(self, width: float, hatches: Hatches) -> Drawing:
         """Groups below each other, their names left or, on narrow pages, above."""

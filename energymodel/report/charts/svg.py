@@ -30,7 +30,7 @@ def element(name: str, *children: str, **attributes: Any) -> str:
         for key, value in attributes.items()
         if value is not None
     )
-    return f"<{name}{given}>{''.join(children)}</{name}>" if children else f"<{name}{given}/>"
+    return f"<{name}{given}>{''.join(children)}</{name}>"
 
 
 def text(content: str, x: float, y: float, *, size: float = 12.0, anchor: str = "start", class_: str = "") -> str:

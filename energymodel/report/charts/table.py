@@ -48,7 +48,7 @@ class Table(NamedTuple):
         """The table as HTML; `data-csv` holds all digits of a number."""
         heads = [element("th", escape(one.title), scope="col", data_csv=one.heading) for one in self.columns]
         lines = [element("tr", *map(_cell, self.columns, row, _firsts(row))) for row in self.rows]
-        head, body = element("thead", element("tr", *heads)), element("tbody", *lines) if lines else "<tbody></tbody>"
+        head, body = element("thead", element("tr", *heads)), element("tbody", *lines)
         return element("table", head, body, class_="em-table")
 
 
@@ -58,7 +58,7 @@ def _firsts(row: Sequence[Cell]) -> list[bool]:
 
 def _cell(column: Column, cell: Cell, is_first: bool) -> str:
     if is_first and isinstance(cell, str):
-        return element("th", escape(cell) or " ", scope="row")
+        return element("th", escape(cell), scope="row")
     if isinstance(cell, float | int):
         return element("td", escape(column.shown(float(cell))), class_="em-number", data_csv=repr(float(cell)))
-    return element("td", escape(column.shown(cell)) or " ", class_=None if column.unit == "" else "em-number")
+    return element("td", escape(column.shown(cell)), class_=None if column.unit == "" else "em-number")

@@ -1,0 +1,1 @@
+"""Reports as pages: one HTML file for each answer, complete without network and without script."""
