@@ -3,6 +3,7 @@
 import math
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 from rich.console import Group, RenderableType
@@ -76,6 +77,11 @@ def run_limits(scenario: Scenario, outcome: TrainingOutcome) -> Limits:
     Bits are erased at the coolant temperature. There are six operations per active parameter and token; a step
     overwrites the bits of the working weights; the entropy of the data is the floor of the loss law.
     """
+    with jax.enable_x64(True):  # rates of operations are beyond float32
+        return _run_limits(scenario, outcome)
+
+
+def _run_limits(scenario: Scenario, outcome: TrainingOutcome) -> Limits:
     system, temperature, energy = scenario.system, float(scenario.plan.coolant_temperature), total(outcome.energy)
     operations = FLOP_PER_PARAMETER_AND_TOKEN * float(system.workload.active_parameters) * float(outcome.tokens)
     minima = (*_erasure_minima(scenario, outcome, operations), *_hardware_minima(scenario, outcome, operations))

@@ -272,7 +272,7 @@ def search_lines(optimum: Optimum) -> list[str]:
     if left:
         lines.append(f"No bound excludes {left:,} of the others: a better plan may be among them.")
     elif math.isfinite(others) and others > 0.0:
-        bound = f"at least {100.0 * others:.2g} % more {optimum.minimize}"
+        bound = f"at least {_two_digits(100.0 * others)} % more {optimum.minimize}"
         lines.append(f"The others need {bound}: a lower bound, from the prices of the limits at the best plan.")
     if statistics["restarts"]:
         count, agreeing = statistics["restarts"], statistics["restarts_agreeing"]
@@ -292,6 +292,10 @@ def search_lines(optimum: Optimum) -> list[str]:
         lines.append(near_tie_line(optimum, optimum.near_tie))
     lines += [refinement_line(optimum, one) for one in optimum.refinements]
     return lines
+
+
+def _two_digits(number: float) -> str:
+    return f"{float(f'{number:.2g}'):g}"
 
 
 def refinement_line(optimum: Optimum, found: Refinement) -> str:

@@ -13,6 +13,7 @@ SMALL = 11.0
 """Size of the numbers at an axis [px]."""
 _BELOW = 38.0  # numbers and name of the axis below
 _ROW, _APART = 44.0, 14.0
+_MANY_DECADES = 1e6  # of a logarithmic axis, over which no prefix fits all numbers
 
 
 class Axis(NamedTuple):
@@ -37,6 +38,8 @@ class Axis(NamedTuple):
 
     def measure(self, low: float, high: float) -> Measure:
         """Unit of the numbers at the axis."""
+        if self.log and high > _MANY_DECADES * low:
+            return Measure(1.0, 0.0, "" if self.unit == "1" else self.unit)
         middle = [math.sqrt(low * high)] if self.log else [low, high]
         return measure(middle, self.unit, difference=self.difference)
 

@@ -9,7 +9,7 @@ from energymodel.report.charts.axes import SMALL, Axis, across
 from energymodel.report.charts.chart import AbstractChart, Drawing
 from energymodel.report.charts.colors import Hatches, is_hatched
 from energymodel.report.charts.legend import Entry
-from energymodel.report.charts.scale import Scale
+from energymodel.report.charts.scale import Measure, Scale, alike
 from energymodel.report.charts.svg import line, rectangle, text
 from energymodel.report.charts.table import Column, Table
 from energymodel.report.charts.text_width import shortened, text_width, widest
@@ -49,6 +49,7 @@ class StackedBars(AbstractChart):
     bars: tuple[Bar, ...]
     subtitle: str = ""
     axis: str = ""
+    digits: int = 3
 
     def _order(self) -> list[str]:
         sizes: dict[str, float] = {}
@@ -71,11 +72,12 @@ class StackedBars(AbstractChart):
     def draw(self, width: float, hatches: Hatches) -> Drawing:
         """Bars below each other, each with its total."""
         axis, order = Axis(self.axis, self.unit, zero=True), self._order()
+        unit = axis.measure(0.0, max((bar.total for bar in self.bars), default=0.0))
         low, high = 0.0, max((bar.total for bar in self.bars), default=0.0) or 1.0
         bottom, scale = len(self.bars) * _ROW, Scale(low, high, 0.0, width - 14.0)
         marks = across(axis, low, high, 0.0, width - 14.0, 0.0, bottom)
         for row, bar in enumerate(self.bars):
-            top, whole = row * _ROW + _LABEL, axis.read(bar.total)
+            top, whole = row * _ROW + _LABEL, alike(bar.total, unit, self.digits)
             marks.append(text(shortened(bar.label, width - text_width(whole) - 24.0), 0.0, top - 5.0, class_="em-halo"))
             marks.append(text(whole, width - 14.0, top - 5.0, anchor="end", class_="em-bold em-halo"))
             start = 0.0
@@ -85,7 +87,8 @@ class StackedBars(AbstractChart):
                 place, end = order.index(part.label), start + max(part.value, 0.0)
                 left, right = scale(start), scale(end)
                 class_, fill = hatches.fill(place)
-                words = f"{part.label}: {axis.read(part.value)}, {100.0 * part.value / (bar.total or 1.0):.1f} %"
+                amount = alike(part.value, unit, self.digits)
+                words = f"{part.label}: {amount}, {100.0 * part.value / (bar.total or 1.0):.1f} %"
                 marks.append(
                     rectangle(
                         left,
@@ -97,7 +100,7 @@ class StackedBars(AbstractChart):
                         fill,
                     )
                 )
-                marks += _within(axis.read(part.value), left, right, top, is_hatched(place))
+                marks += _within(amount, left, right, top, is_hatched(place))
                 start = end
         return Drawing(bottom + 36.0, marks)
 
@@ -132,6 +135,7 @@ class GroupedBars(AbstractChart):
     difference: bool = False
     high: float | None = None
     log: bool = False
+    digits: int = 3
 
     def _names(self) -> list[str]:
         return list(dict.fromkeys(part.label for group in self.groups for part in group.parts))
@@ -149,12 +153,13 @@ class GroupedBars(AbstractChart):
         axis, names = self._axis(), self._names()
         values = [end for group in self.groups for part in group.parts for end in _ends(part)]
         values += [self.limit[0]] if self.limit else []
+        unit = axis.measure(*axis.ends(values))
         labels = [group.label for group in self.groups]
         beside = width >= _BESIDE
         left = min(widest(labels), 0.36 * width) + 10.0 if beside else 0.0
-        words_wide = widest([axis.read(part.value) for group in self.groups for part in group.parts], SMALL)
+        words_wide = widest([self._amount(part.value, unit) for group in self.groups for part in group.parts], SMALL)
         low, high = axis.ends([value for value in values if math.isfinite(value)])
-        scale = Scale(low, high, left, width - words_wide - 12.0)
+        scale = Scale(low, high, left, width - words_wide - 12.0, self.log)
         marks: list[str] = []
         y = 14.0 if self.limit else 2.0
         for group in self.groups:
@@ -165,31 +170,41 @@ class GroupedBars(AbstractChart):
                 marks.append(text(shortened(group.label, width), 0.0, y + 11.0, class_="em-halo"))
                 y += 17.0
             for part in group.parts:
-                marks += self._bar(part, names.index(part.label), scale, y, group.label, hatches)
+                marks += self._bar(part, names.index(part.label), scale, y, group.label, hatches, unit)
                 y += _THIN
             y += _GROUP_GAP
         back = across(axis, low, high, left, width - words_wide - 12.0, 14.0 if self.limit else 0.0, y)
-        zero = scale(min(max(0.0, low), high))
+        zero = scale.start if self.log else scale(0.0)
         limit = self._limit(scale, y, width)
         return Drawing(y + 36.0, [*back, line(zero, 0.0, zero, y, "em-axis"), *limit, *marks])
 
-    def _bar(self, part: Part, place: int, scale: Scale, y: float, group: str, hatches: Hatches) -> list[str]:
-        axis = self._axis()
-        zero, end = scale(0.0), scale(part.value)
+    def _amount(self, value: float, unit: Measure) -> str:
+        """An amount in the unit of the axis; on a logarithmic one each has its own."""
+        if self.log:
+            return self._axis().read(value, self.digits)
+        return alike(value, unit, self.digits)
+
+    def _bar(
+        self, part: Part, place: int, scale: Scale, y: float, group: str, hatches: Hatches, unit: Measure
+    ) -> list[str]:
+        zero, end = (scale.start if self.log else scale(0.0)), scale(part.value)
         class_, fill = hatches.fill(place)
-        words = axis.read(part.value)
-        interval = (
-            "" if part.low is None or part.high is None else f" ({axis.read(part.low)} to {axis.read(part.high)})"
-        )
+        words, interval = self._amount(part.value, unit), ""
+        if part.low is not None and part.high is not None:
+            interval = f" ({self._amount(part.low, unit)} to {self._amount(part.high, unit)})"
         hover = f"{group}{f', {part.label}' if part.label else ''}: {words}{interval}"
         marks = [rectangle(min(zero, end), y + 1.0, abs(end - zero), _THIN - 2.0, class_, hover, fill)]
-        after = max(end, zero)
+        after, base = max(end, zero), y + 0.5 * _THIN + 4.0
         if part.low is not None and part.high is not None:
             low, high, middle = scale(part.low), scale(part.high), y + 0.5 * _THIN
             marks.append(line(low, middle, high, middle, "em-whisker"))
             marks += [line(one, middle - 4.0, one, middle + 4.0, "em-whisker") for one in (low, high)]
             after = max(after, high)
-        return [*marks, text(words, after + 5.0, y + 0.5 * _THIN + 4.0, size=SMALL, class_="em-halo")]
+        wide = text_width(words, SMALL)
+        crossed = self.limit is not None and after <= scale(self.limit[0]) <= after + wide + 8.0
+        if crossed and after == end and end - zero > wide + 10.0 and not is_hatched(place):
+            return [*marks, text(words, end - 5.0, base, size=SMALL, anchor="end", class_="em-on")]
+        return [*marks, text(words, after + 5.0, base, size=SMALL, class_="em-halo")]
 
     def _limit(self, scale: Scale, bottom: float, width: float) -> list[str]:
         if self.limit is None:

@@ -50,7 +50,7 @@ class Intervals(AbstractChart):
         words = [f"{one.shown} ({one.ends})" for one in self.intervals]
         wide = width >= _WIDE
         left = min(widest([one.label for one in self.intervals]), 0.3 * width) + 10.0 if wide else 8.0
-        right = width - (min(widest(words), 0.36 * width) + 12.0 if wide else 8.0)
+        right = width - (min(widest(words), 0.36 * width) + 13.0 if wide else 8.0)
         scale = Scale(low, high, left, right)
         marks: list[str] = []
         y = 4.0

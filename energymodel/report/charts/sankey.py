@@ -8,7 +8,7 @@ from energymodel.report.charts.axes import SMALL
 from energymodel.report.charts.chart import AbstractChart, Drawing
 from energymodel.report.charts.colors import Hatches, hue
 from energymodel.report.charts.legend import Entry
-from energymodel.report.charts.scale import read
+from energymodel.report.charts.scale import alike, measure
 from energymodel.report.charts.svg import element, note, number, rectangle, text
 from energymodel.report.charts.table import Column, Table
 from energymodel.report.charts.text_width import shortened, text_width, widest, wrapped
@@ -45,6 +45,7 @@ class Sankey(AbstractChart):
     unit: str
     flows: tuple[Flow, ...]
     subtitle: str = ""
+    digits: int = 3
 
     def entries(self) -> list[Entry]:
         """None: places have names."""
@@ -52,6 +53,9 @@ class Sankey(AbstractChart):
 
     def _given(self) -> list[Flow]:
         return [flow for flow in self.flows if flow.value > 0.0 and math.isfinite(flow.value)]
+
+    def _amount(self, value: float) -> str:
+        return alike(value, measure([flow.value for flow in self._given()], self.unit), self.digits)
 
     def _columns(self) -> dict[str, int]:
         """Distance of each place from the source."""
@@ -76,7 +80,7 @@ class Sankey(AbstractChart):
                 earlier = (one.value for one in flows[: flows.index(flow)] if one.source == flow.source)
                 top = max(top, nodes[flow.source].top + sum(earlier) / total * _STREAM)
             share = "" if name == root else f" · {100.0 * value / total:.2g} %"
-            lines = _lines(name, read(value, self.unit), share, (right if column == last else step) - _NODE - 6.0)
+            lines = _lines(name, self._amount(value), share, (right if column == last else step) - _NODE - 6.0)
             nodes[name] = _Node(name, column, value, top, tall, lines)
             cursor[column] = top + max(tall, len(lines) * _LINE) + _GAP
         return nodes, max(node.top + max(node.tall, len(node.lines) * _LINE) for node in nodes.values())
@@ -87,13 +91,13 @@ class Sankey(AbstractChart):
             return Drawing(0.0, [])
         columns = self._columns()
         last = max(columns.values())
-        ends = [f"{flow.target} {read(flow.value, self.unit)} · 88 %" for flow in self._given()]
+        ends = [f"{flow.target} {self._amount(flow.value)} · 88 %" for flow in self._given()]
         right = min(widest(ends, SMALL) + _NODE, (0.3 if width >= _WIDE else 0.25) * width)
         step = (width - right - _NODE) / max(last, 1)
         nodes, height = self._nodes(step, right)
         marks = self._bands(nodes, step)
         for node in nodes.values():
-            x, hover = node.column * step, " ".join((node.name, read(node.value, self.unit)))
+            x, hover = node.column * step, " ".join((node.name, self._amount(node.value)))
             class_ = f"em-area {hue(node.column)}"
             marks.append(rectangle(x, node.top + 2.0, _NODE, max(node.tall, 1.0), class_, hover))
             first = node.top + 2.0 + max(0.5 * (node.tall - len(node.lines) * _LINE), 0.0) + 10.0
@@ -117,7 +121,7 @@ class Sankey(AbstractChart):
                 f"{number(x2)} {number(end)}v{number(tall)}C{number(middle)} {number(end + tall)} {number(middle)} "
                 f"{number(start + tall)} {number(x1)} {number(start + tall)}z"
             )
-            words = f"{flow.source} to {flow.target}: {read(flow.value, self.unit)}"
+            words = f"{flow.source} to {flow.target}: {self._amount(flow.value)}"
             marks.append(element("path", note(words), d=path, class_=f"em-flow {hue(target.column)}"))
         return marks
 

@@ -50,6 +50,13 @@ def measure(values: Iterable[float], unit: str, *, difference: bool = False) -> 
     return Measure(largest / float(number), 0.0, word)
 
 
+def alike(value: float, unit: Measure, digits: int = 3) -> str:
+    """A number in the unit of the others of its chart."""
+    shown = unit.shown(value)
+    text = f"{float(f'{shown:.{digits}g}'):,.15g}" if 1e-4 <= abs(shown) < 1e6 or not shown else f"{shown:.{digits}g}"
+    return f"{text} {unit.word}".strip().replace("e+", "e")
+
+
 def read(value: float, unit: str, *, digits: int = 3, difference: bool = False) -> str:
     """A number as a person reads it, in any unit of a chart."""
     if unit == SHARE:

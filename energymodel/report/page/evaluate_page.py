@@ -7,7 +7,7 @@ from energymodel.report.fields import Field, shown_outcomes
 from energymodel.report.intervals import interval_of, rounded, with_interval
 from energymodel.report.page.document import Page, Section, figure
 from energymodel.report.page.limits_parts import rooms, rooms_chart
-from energymodel.report.page.markup import beside, paragraphs, terminal_table
+from energymodel.report.page.markup import beside, folded, paragraphs, terminal_table
 from energymodel.report.page.spending import OWN, energy_bars, largest_sentence, spending_section, time_bars
 from energymodel.report.page.step_parts import step_section
 from energymodel.report.page.sureness import intervals_chart, output_field, sureness_section
@@ -15,6 +15,13 @@ from energymodel.report.tables import outcome_table, plan_table
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.trajectory import RunTrajectory
 from energymodel.uncertainty.outcome_spread import LEVEL, OutcomeSpread
+
+MAIN_OUTPUTS = (
+    *("final loss", "tokens", "steps", "step time", "energy", "calendar time", "throughput", "model FLOP utilization"),
+    *("average facility power", "busy chip power", "power usage effectiveness", "junction temperature"),
+    *("memory per chip", "money", "operational carbon", "embodied carbon"),
+)
+"""Titles of the outputs that are shown; the others are under a fold."""
 
 
 def evaluate_page(
@@ -28,7 +35,11 @@ def evaluate_page(
 ) -> Page:
     """The page of a run: the plan and its outcome, where things go, a step, limits, how sure it is."""
     runs = {OWN: (scenario.plan, outcome)}
-    tables = beside(terminal_table(plan_table(scenario, scenario.plan)), terminal_table(outcome_table(outcome, spread)))
+    outcomes = outcome_table(outcome, spread)
+    tables = beside(
+        terminal_table(plan_table(scenario, scenario.plan)),
+        terminal_table(outcomes, only=MAIN_OUTPUTS) + folded("All outputs", terminal_table(outcomes, title=False)),
+    )
     lines = paragraphs([*warnings, *batch_lines(scenario, scenario.plan, outcome)])
     room = rooms_chart(outcome)
     return Page(

@@ -17,7 +17,7 @@ def limits_page(scenario: Scenario, outcome: TrainingOutcome, spread: OutcomeSpr
     """The page of the bounds: the ladder, the speed limits, where the energy goes, how sure it is."""
     limits = run_limits(scenario, outcome)
     half = DEVIATIONS * spread.deviation("energy")
-    table = terminal_table(bounds_table(limits, half))
+    table = terminal_table(bounds_table(limits, half), title=False)
     return Page(
         title=scenario.title,
         answer="How far the run is from the bounds of physics, technology and its own chip",

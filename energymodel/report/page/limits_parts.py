@@ -9,6 +9,8 @@ from energymodel.report.plan_report import price_line
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.uncertainty.first_order import SavingAtRisk
 
+AIM = "loss"
+"""What the run is for: a price of it beside those of resources would make these look like nothing."""
 NEAR = 0.005
 """Room within which a limit is reached [1]."""
 _BOUNDLESS = 14.0  # of a slack: a limit a million times beyond the value is none
@@ -16,17 +18,16 @@ _HIGHEST = 1.5  # of a limit: where the axis ends
 ONE_PERCENT = math.log(1.01)
 
 
-def rooms(outcome: TrainingOutcome) -> list[tuple[str, float]]:
-    """Each limit of the system that somebody sets, with the share of it that the plan uses, the tightest first."""
-    found = [
-        (field.title, math.exp(-field.value)) for field in outcome_fields(outcome.slack) if field.value < _BOUNDLESS
-    ]
+def rooms(outcome: TrainingOutcome, but: str = "") -> list[tuple[str, float]]:
+    """Each limit of the system that somebody sets, `but` one, with the share of it that the plan uses, from the top."""
+    fields = [field for field in outcome_fields(outcome.slack) if field.name != but]
+    found = [(field.title, math.exp(-field.value)) for field in fields if field.value < _BOUNDLESS]
     return sorted(found, key=lambda pair: -pair[1])
 
 
-def rooms_chart(outcome: TrainingOutcome) -> GroupedBars | None:
-    """Share of each limit that a plan uses."""
-    used = rooms(outcome)
+def rooms_chart(outcome: TrainingOutcome, but: str = "") -> GroupedBars | None:
+    """Share of each limit that a plan uses, `but` of one."""
+    used = rooms(outcome, but)
     if not used:
         return None
     broken = [name for name, share in used if share > 1.0 + 1e-6]
@@ -40,7 +41,7 @@ def rooms_chart(outcome: TrainingOutcome) -> GroupedBars | None:
     groups = tuple(Bar(name, (Part("", share),)) for name, share in used)
     ends = min(max(max(share for _, share in used), 1.0) * 1.05, _HIGHEST)
     subtitle = "Value as a share of its limit; temperatures as absolute temperatures"
-    return GroupedBars(title, "%", groups, subtitle, "share of the limit", (1.0, "limit"), high=ends)
+    return GroupedBars(title, "%", groups, subtitle, "share of the limit", (1.0, "limit"), high=ends, digits=2)
 
 
 def _listed(names: list[str]) -> str:
@@ -55,13 +56,15 @@ def prices_chart(optimum: Optimum) -> Tornado | None:
     changes = {name: change for name, change in changes.items() if change}
     if not changes:
         return None
+    of_loss = changes.pop(AIM) if AIM in changes and len(changes) > 1 else None
     order = sorted(changes, key=lambda name: -abs(changes[name]))
     first = order[0]
+    subtitle = "Shadow prices of the binding limits"
+    if of_loss is not None:
+        subtitle += f"; the loss is left out, of which 1 % more {_verb(of_loss)} {abs(100.0 * of_loss):.2g} %"
     title = f"1 % more {_word(first)} {_verb(changes[first])} {abs(100.0 * changes[first]):.2g} % {optimum.minimize}"
     swings = tuple(Swing(_word(name), 0.0, changes[name]) for name in order)
-    return Tornado(
-        title, swings, "Shadow prices of the binding limits", f"change of {optimum.minimize}", names=("", "at 1 % more")
-    )
+    return Tornado(title, swings, subtitle, f"change of {optimum.minimize}", names=("", "at 1 % more"))
 
 
 def _verb(change: float) -> str:
@@ -78,10 +81,13 @@ def binding_sentence(optimum: Optimum, risk: SavingAtRisk | None = None) -> str:
         return f"{listed[:1].upper()}{listed[1:]}; there are no shadow prices at this plan."
     worth = sorted(
         (name for name in optimum.active if name in optimum.prices and math.isfinite(optimum.prices[name].elasticity)),
-        key=lambda name: -abs(optimum.prices[name].elasticity),
+        key=lambda name: (name == AIM, -abs(optimum.prices[name].elasticity)),
     )
-    dearest = f"; {price_line(optimum, worth[0], risk).replace(':', ',', 1)}" if worth else ""
-    return f"{listed[:1].upper()}{listed[1:]}{dearest}."
+    if not worth:
+        return f"{listed[:1].upper()}{listed[1:]}."
+    name, _, price = price_line(optimum, worth[0], risk).partition(": ")
+    most = f"; {name} is worth most" if len(worth) > 1 else ""
+    return f"{listed[:1].upper()}{listed[1:]}{most}: {price}."
 
 
 def _word(name: str) -> str:

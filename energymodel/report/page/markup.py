@@ -1,6 +1,7 @@
 """How do sentences, tables of the terminal and figures become parts of a page?"""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Container, Iterable
 
 from rich.table import Table
 from rich.text import Text
@@ -10,7 +11,7 @@ from energymodel.report.charts.svg import element, escape
 
 def paragraph(sentence: str, class_: str | None = None) -> str:
     """A sentence or more."""
-    return element("p", escape(" ".join(sentence.split())), class_=class_) if sentence.strip() else ""
+    return element("p", _prose(sentence), class_=class_) if sentence.strip() else ""
 
 
 def paragraphs(sentences: Iterable[str], class_: str | None = None) -> str:
@@ -20,24 +21,26 @@ def paragraphs(sentences: Iterable[str], class_: str | None = None) -> str:
 
 def bullets(sentences: Iterable[str]) -> str:
     """A list."""
-    items = [element("li", escape(" ".join(one.split()))) for one in sentences]
+    items = [element("li", _prose(one)) for one in sentences]
     return element("ul", *items) if items else ""
 
 
-def terminal_table(table: Table, *, title: bool = True, columns: int | None = None) -> str:
+def terminal_table(table: Table, *, title: bool = True, only: Container[str] | None = None) -> str:
     """A table as the terminal shows it, with the same words and digits.
 
     **Arguments:**
 
     - `title`: whether its title stands above it.
-    - `columns`: how many of its columns; all by default.
+    - `only`: first cells of the rows that are kept; all by default.
     """
-    kept = table.columns[:columns]
+    kept = table.columns
     heads = [_plain(one.header) for one in kept]
     looks = ["em-number" if one.justify == "right" else None for one in kept]
     rows = []
     for cells in zip(*(list(one.cells) for one in kept), strict=True):
         words = [_plain(cell) for cell in cells]
+        if only is not None and words[0] not in only:
+            continue
         first = element("th", escape(words[0]), scope="row")
         rest = [element("td", escape(word), class_=look) for word, look in zip(words[1:], looks[1:], strict=True)]
         rows.append(element("tr", first, *rest))
@@ -58,6 +61,11 @@ def beside(*parts: str) -> str:
 def folded(words: str, *parts: str) -> str:
     """Parts that open where one asks for them."""
     return element("details", element("summary", escape(words)), *parts, class_="em-more")
+
+
+def _prose(sentence: str) -> str:
+    """A sentence whose `commands` are set as such."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(" ".join(sentence.split())))
 
 
 def _plain(cell: object) -> str:

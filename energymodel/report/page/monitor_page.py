@@ -15,7 +15,8 @@ from energymodel.report.page.spending import OWN, spending_section
 from energymodel.report.plan_report import headline, plans_table
 from energymodel.uncertainty.first_order import SavingAtRisk
 
-FIRST = 0.02  # share of the run from which on the loss is drawn
+FIRST = 0.05  # share of the run from which on the loss is drawn: before, it falls so fast that the rest looks flat
+FEWEST = 0.2  # of what is done, early in a run
 MOST_POINTS = 300
 
 
@@ -91,7 +92,7 @@ def loss_chart(status: Status) -> Lines | None:
     if not known:
         return None
     known = known[:: -(-len(known) // MOST_POINTS)]
-    start = min(FIRST * expected.tokens, known[len(known) // 2][0])
+    start = min(FIRST * expected.tokens, FEWEST * known[-1][0])
     planned = [
         Point(float(x), float(y))
         for x, y in zip(expected.course_tokens, expected.course_loss, strict=True)
@@ -100,10 +101,10 @@ def loss_chart(status: Status) -> Lines | None:
     measured = tuple(Point(x, y) for x, y in known if x >= start)
     if not measured:
         return None
-    last = measured[-1]
-    title = (
-        f"The loss is {last.y:.3f} nat/token; the plan foresees {expected.loss(last.x):.3f} for a run that ends here"
-    )
+    now, here = status.state.loss, status.state.tokens
+    if not math.isfinite(now):
+        here, now = measured[-1][:2]
+    title = f"The loss is {now:.3f} nat/token; the plan foresees {expected.loss(here):.3f} for a run that ends here"
     series = (Series("plan, of a run that ends there", tuple(planned)), Series("measured", measured, "points"))
     return Lines(title, Axis("tokens", "token"), Axis("loss", "nat/token"), series, "Loss against tokens")
 

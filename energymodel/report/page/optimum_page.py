@@ -11,8 +11,9 @@ from energymodel.presets.scenario import Scenario
 from energymodel.report.charts import AbstractChart, Bar, GroupedBars, Part
 from energymodel.report.intervals import with_interval
 from energymodel.report.page.document import Page, Section, figure
+from energymodel.report.page.evaluate_page import MAIN_OUTPUTS
 from energymodel.report.page.limits_parts import binding_sentence, prices_chart, rooms_chart
-from energymodel.report.page.markup import beside, bullets, paragraph, paragraphs, terminal_table
+from energymodel.report.page.markup import beside, bullets, folded, paragraph, paragraphs, terminal_table
 from energymodel.report.page.spending import FOUND, OWN, Runs, energy_bars, money_bars, spending_section, time_bars
 from energymodel.report.page.step_parts import step_section
 from energymodel.report.page.sureness import sureness_section
@@ -40,7 +41,9 @@ def optimum_page(optimum: Optimum, risk: SavingAtRisk | None, command: str) -> P
     by_energy = "energy" in optimum.minimize or optimum.minimize == "etp"
     return Page(
         title=scenario.title,
-        answer=headline(optimum, risk),
+        answer=f"The plan with the lowest {optimum.minimize}"
+        if optimum.success
+        else "No plan was found that can be trusted",
         summary=_sentences(optimum, risk),
         figure=summary_figure(optimum),
         sections=[
@@ -99,9 +102,12 @@ def _plans(optimum: Optimum, risk: SavingAtRisk | None) -> Section:
         terminal_table(found_plans_table(optimum)),
         terminal_table(energies_table(optimum.baseline, optimum.outcome, risk)),
     )
+    outcomes = outcomes_table(optimum.baseline, optimum.outcome, risk)
     return Section(
         "The plan beside the scenario's own",
-        tables + terminal_table(outcomes_table(optimum.baseline, optimum.outcome, risk)),
+        tables
+        + terminal_table(outcomes, only=MAIN_OUTPUTS)
+        + folded("All outputs", terminal_table(outcomes, title=False)),
     )
 
 
@@ -130,7 +136,9 @@ def _saving(optimum: Optimum, risk: SavingAtRisk | None) -> Section:
         share = 100.0 * optimum.saving[order[0]] / whole
         title = f"The {order[0]} brings {share:.0f} % of the saving"
         subtitle = f"Saving of {optimum.minimize} by what is changed"
-        parts.append(figure(GroupedBars(title, optimum.value_unit, groups, subtitle, f"{optimum.minimize} saved")))
+        parts.append(
+            figure(GroupedBars(title, optimum.value_unit, groups, subtitle, f"{optimum.minimize} saved", digits=2))
+        )
     if risk is not None and optimum.success:
         parts.append(paragraphs(risk_lines(optimum, risk)))
         shares = {name: share for name, share in risk.shares.items() if share >= SMALLEST}
@@ -141,7 +149,7 @@ def _saving(optimum: Optimum, risk: SavingAtRisk | None) -> Section:
             first, share = next(iter(shares.items()))
             title = f"{first.removeprefix('system.')} causes {100.0 * share:.0f} % of the variance of the saving"
             subtitle = "Numbers that nobody measured, by their share of the variance of the saving"
-            parts.append(figure(GroupedBars(title, "%", groups, subtitle, "share of the variance")))
+            parts.append(figure(GroupedBars(title, "%", groups, subtitle, "share of the variance", digits=2)))
     return Section("What the change saves, and how sure that is", "".join(parts))
 
 
@@ -158,5 +166,5 @@ def layouts_section(optimum: Optimum) -> Section:
         title = f"Another layout takes at least {100.0 * min(known.values()):.2g} % more {optimum.minimize}"
         groups = tuple(Bar(name, (Part("", excess),)) for name, excess in known.items())
         subtitle = f"{optimum.minimize.capitalize()} above that of the best layout"
-        parts.append(figure(GroupedBars(title, "%", groups, subtitle, f"more {optimum.minimize}")))
+        parts.append(figure(GroupedBars(title, "%", groups, subtitle, f"more {optimum.minimize}", digits=2)))
     return Section("Layouts compared", "".join(parts) + paragraphs(search_lines(optimum)))

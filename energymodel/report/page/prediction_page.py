@@ -5,39 +5,55 @@ import numpy as np
 from energymodel.calibration.step_prediction import TablePrediction
 from energymodel.report.charts import Axis, Bar, GroupedBars, Lines, Part, Point, Series
 from energymodel.report.fields import total
-from energymodel.report.page.document import Page, Section
+from energymodel.report.intervals import with_interval
+from energymodel.report.page.document import Page, Section, figure
 from energymodel.report.page.evaluate_page import evaluate_page
+from energymodel.report.page.limits_parts import rooms_chart
 from energymodel.report.page.markup import bullets, paragraph, paragraphs, terminal_table
 from energymodel.report.page.spending import OWN, time_bars
+from energymodel.report.page.step_parts import step_section
+from energymodel.report.page.sureness import sureness_section
 from energymodel.report.prediction_report import error_lines, steps_table
 from energymodel.report.run_prediction_report import RunPrediction, prediction_table
+from energymodel.uncertainty.outcome_spread import LEVEL
 from energymodel.units import format_quantity
 
 BARS = 20
 ROWS = 500  # of the table
 MOST_POINTS = 500  # of the figure; more are thinned out by their measured time
+OF_A_STEP = ("step_time", "mfu", "power_busy", "power_average", "power_peak", "pue", "memory_per_chip")
+"""Outputs that no number of tokens changes."""
 FITS, RISKY = "fits in memory", "out-of-memory risk above 50 %"
 
 
 def run_prediction_page(found: RunPrediction, command: str, notes: tuple[str, ...] = ()) -> Page:
     """The page of one configuration: whether it fits, what steps, tokens and the run take, and the rest of a run."""
     scenario, outcome = found.scenario, found.outcome
-    page = evaluate_page(scenario, outcome, found.spread, command)
     first = Section("Prediction", terminal_table(prediction_table(found)) + bullets(notes))
     step = time_bars({OWN: (scenario.plan, outcome)})
-    if not found.of_whole_run:
-        # Totals of a run whose length nobody said would look like an answer.
-        kept = [
-            one for one in page.sections if one.title not in ("Plan and outcome", "Where energy, time and money go")
-        ]
-        sentences = [
+    if found.of_whole_run:
+        page = evaluate_page(scenario, outcome, found.spread, command)
+        summary, sections = [found.verdict, *page.summary[:2]], [first, *page.sections]
+        return page._replace(answer=_first(found), summary=summary, figure=step, sections=sections)
+    low, high = found.spread.interval("step_time")
+    time = with_interval(total(outcome.step_time), low, high, "s", LEVEL)
+    room = rooms_chart(outcome, but="information")  # which follows from the tokens
+    return Page(
+        title=scenario.title,
+        answer=_first(found),
+        summary=[
             found.verdict,
-            f"{step.title}.",
+            f"A step takes {time}.",
             "Nothing says how long the run is: costs are for each step and token.",
-        ]
-        return page._replace(answer=_first(found), summary=sentences, figure=step, sections=[first, *kept])
-    return page._replace(
-        answer=_first(found), summary=[found.verdict, *page.summary[:2]], figure=step, sections=[first, *page.sections]
+        ],
+        figure=step,
+        sections=[
+            first,
+            step_section(scenario, scenario.plan),
+            Section("Room to the limits", figure(room) if room is not None else ""),
+            sureness_section(scenario, found.spread, OF_A_STEP, "step_time"),
+        ],
+        command=command,
     )
 
 

@@ -84,7 +84,7 @@ def indices_chart(found: MonteCarlo, name: str) -> GroupedBars | None:
         return None
 
     def part(label: str, value: float, half: float) -> Part:
-        return Part(label, value, max(value - half, 0.0), value + half)
+        return Part(label, max(value, 0.0), max(value - half, 0.0), min(value + half, 1.0))
 
     groups = tuple(
         Bar(
@@ -95,4 +95,4 @@ def indices_chart(found: MonteCarlo, name: str) -> GroupedBars | None:
     )
     word = name.replace("_", " ")
     title = f"{groups[0].label} takes part in {100.0 * rows[0].total:.0f} % of the variance of {word}"
-    return GroupedBars(title, "%", groups, "Sobol indices with 95 % intervals", "share of the variance")
+    return GroupedBars(title, "%", groups, "Sobol indices with 95 % intervals", "share of the variance", digits=2)

@@ -20,6 +20,8 @@ from energymodel.units import format_quantity
 Runs = Mapping[str, tuple[TrainingPlan, TrainingOutcome]]
 """Plans with their outcomes, by the name that a figure has for them; the last one is what the page is about."""
 OWN, FOUND = "own plan", "found"
+DIGITS = 2
+"""Of amounts in figures: an outcome is seldom known to a hundredth."""
 _SMALLEST = 1e-9  # of the whole: what is less is rounding
 
 
@@ -36,13 +38,17 @@ def spending_section(scenario: Scenario, runs: Runs, *, energy: bool = True) -> 
 def energy_bars(runs: Runs) -> StackedBars:
     """Energy of the run by part."""
     bars = tuple(_bar(name, outcome.energy) for name, (_, outcome) in runs.items())
-    return StackedBars(largest_sentence(bars[-1], "energy"), "J", bars, "Energy of the run by where it goes", "energy")
+    return StackedBars(
+        largest_sentence(bars[-1], "energy"), "J", bars, "Energy of the run by where it goes", "energy", DIGITS
+    )
 
 
 def time_bars(runs: Runs) -> StackedBars:
     """Time of a step by term."""
     bars = tuple(_bar(name, outcome.step_time) for name, (_, outcome) in runs.items())
-    return StackedBars(largest_sentence(bars[-1], "step time"), "s", bars, "Time of one step by term", "step time")
+    return StackedBars(
+        largest_sentence(bars[-1], "step time"), "s", bars, "Time of one step by term", "step time", DIGITS
+    )
 
 
 def money_bars(scenario: Scenario, runs: Runs) -> StackedBars | None:
@@ -52,7 +58,7 @@ def money_bars(scenario: Scenario, runs: Runs) -> StackedBars | None:
     if not bars[-1].total > 0.0:
         return None
     return StackedBars(
-        largest_sentence(bars[-1], "money"), "USD", bars, "Money of the run by what it pays for", "money"
+        largest_sentence(bars[-1], "money"), "USD", bars, "Money of the run by what it pays for", "money", DIGITS
     )
 
 
@@ -107,7 +113,7 @@ def energy_flow(outcome: TrainingOutcome) -> Sankey:
     title = (
         f"{100.0 * useful / whole:.0f} % of the energy switches operations that the model needs" if whole else "Energy"
     )
-    return Sankey(title, "J", tuple(found), "Energy from the grid to the bits that are switched")
+    return Sankey(title, "J", tuple(found), "Energy from the grid to the bits that are switched", DIGITS)
 
 
 def bits_line(outcome: TrainingOutcome) -> str:

@@ -7,6 +7,7 @@ from energymodel.errors import InputError
 from energymodel.performance.pipeline_simulator import SimulatedPass
 from energymodel.presets.scenario import Scenario
 from energymodel.report.charts import Box, RankTimeline
+from energymodel.report.intervals import percent
 from energymodel.report.page.document import Section, figure
 from energymodel.report.page.markup import paragraph
 from energymodel.report.timeline_report import NAMES
@@ -58,8 +59,9 @@ def step_sentence(timeline: Timeline) -> str:
     terms = {name: 100.0 * float(value) / whole for name, value in vars(timeline.stated).items()}
     exposed = sum(terms[name] for name in ("tensor", "context", "expert", "pipeline", "data"))
     passes, closed = format_quantity(simulated, "s"), format_quantity(stated, "s")
+    off = percent(stated / simulated - 1.0, sign="+")
     return (
         f"The step takes {format_quantity(whole, 's')}; communication that computation does not hide is "
         f"{exposed:.1f} % of it, the pipeline bubble {terms['bubble']:.1f} %. The passes take {passes} by simulation, "
-        f"and {closed} by the closed form that all other numbers rest on ({100.0 * (stated / simulated - 1.0):+.1f} %)."
+        f"and {closed} by the closed form that all other numbers rest on ({off})."
     )

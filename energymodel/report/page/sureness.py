@@ -1,5 +1,7 @@
 """How sure is an outcome: intervals, what they come from, and which numbers are priors?"""
 
+from collections.abc import Sequence
+
 import jax
 
 from energymodel.design.training_run import TrainingRun
@@ -23,12 +25,14 @@ CAUSES = 10
 SMALLEST = 0.005  # share of the variance of a cause that is shown
 
 
-def sureness_section(scenario: Scenario, spread: OutcomeSpread) -> Section:
-    """Intervals, causes, priors."""
-    causes = causes_chart(scenario, spread)
+def sureness_section(
+    scenario: Scenario, spread: OutcomeSpread, names: Sequence[str] = SHOWN, cause: str = "energy"
+) -> Section:
+    """Intervals of some outputs, what makes one of them uncertain, priors."""
+    causes = causes_chart(scenario, spread, cause)
     return Section(
         "How sure the numbers are",
-        figure(intervals_chart(spread))
+        figure(intervals_chart(spread, names))
         + paragraph(
             INTERVALS.replace("--json has all", "the tables behind the figures and --json have all"), "em-muted"
         )
@@ -45,17 +49,17 @@ def output_field(outcome: TrainingOutcome, name: str) -> Field:
     return shown_outcomes(outcome)[0][name]
 
 
-def intervals_chart(spread: OutcomeSpread) -> Intervals:
-    """Intervals of the main outputs, each relative to its value."""
+def intervals_chart(spread: OutcomeSpread, names: Sequence[str] = SHOWN) -> Intervals:
+    """Intervals of outputs, each relative to its value; the first of them has the title."""
     rows = []
-    for name in SHOWN:
+    for name in names:
         field = output_field(spread.outcome, name)
         low, high = interval_of(field, spread)
         if field.value > 0.0 and is_known(field, low, high):
             shown, words = rounded(field, low, high), ends(field, low, high)
             rows.append(Interval(field.title, field.value, low, high, field.unit, shown, words))
-    half = DEVIATIONS * spread.deviation("energy")
-    title = f"Energy is known within about {100.0 * half:.0f} %" if half else "Intervals of the outcome"
+    half, first = DEVIATIONS * spread.deviation(names[0]), names[0].replace("_", " ").capitalize()
+    title = f"{first} is known within about {100.0 * half:.0f} %" if half else "Intervals of the outcome"
     return Intervals(title, tuple(rows), f"Intervals that hold with a probability of {100.0 * LEVEL:g} %", LEVEL)
 
 
@@ -78,9 +82,12 @@ def causes_chart(scenario: Scenario, spread: OutcomeSpread, name: str = "energy"
         )
         for one in order
     )
+    word = name.replace("_", " ")
     of_priors = sum(share for one, share in shares.items() if known.is_prior[one])
-    title = f"{100.0 * of_priors:.0f} % of the variance of {name} comes from numbers that nobody measured"
-    return GroupedBars(title, "%", groups, f"Share of the variance of {name}, to first order", "share of the variance")
+    title = f"{100.0 * of_priors:.0f} % of the variance of {word} comes from numbers that nobody measured"
+    return GroupedBars(
+        title, "%", groups, f"Share of the variance of {word}, to first order", "share of the variance", digits=2
+    )
 
 
 def priors_markup(scenario: Scenario) -> str:

@@ -46,6 +46,11 @@ def _kept(swept: SweepResult, minimize: str, spread: OutcomeSpread | None) -> st
     return terminal_table(winners_table(swept.axes, swept.winners[:ROWS], minimize, spread))
 
 
+def best_of(swept: SweepResult) -> Winner:
+    """The point of the lowest value; the first where nothing is minimized."""
+    return min(swept.winners, key=lambda one: one.value if math.isfinite(one.value) else math.inf)
+
+
 def point_words(swept: SweepResult, winner: Winner) -> str:
     """Where a point lies: the last word of each axis, and its value."""
     return ", ".join(
@@ -61,7 +66,7 @@ def _value(value: object, unit: str) -> str:
 def _sentences(swept: SweepResult, minimize: str) -> list[str]:
     if not swept.winners:
         return [swept.message] if swept.message else [f"The sweep evaluated {swept.points:,} points."]
-    best = swept.winners[0]
+    best = best_of(swept)
     sentences = [f"Of {swept.points:,} points, the best has {point_words(swept, best)}."]
     if math.isfinite(best.value):
         value = read(best.value, UNITS.get(minimize, "1"), digits=4)
@@ -96,7 +101,7 @@ def _along(swept: SweepResult, name: str, unit: str, minimize: str) -> Lines:
         for one in winners[:: -(-len(winners) // MOST_POINTS)]
     )
     word, what = name.rpartition(".")[2].replace("_", " "), minimize.replace("_", " ")
-    best = swept.winners[0]
+    best = best_of(swept)
     title = f"The lowest {what} is at {word} {_value(best.point[name], unit)}"
     ratio = points[-1].x / points[0].x if points[0].x > 0.0 else 1.0
     axes = Axis(word, unit, log=ratio > 20.0), Axis(what, UNITS.get(minimize, "1"))
