@@ -7,5 +7,8 @@ from importlib.metadata import version
 
 import lazy_loader
 
+from energymodel.shown import shown_by
+
 __version__ = version("energymodel")
+shown_by("energymodel.report.notebook")  # imported when a result is first shown
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

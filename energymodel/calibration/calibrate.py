@@ -30,6 +30,7 @@ from energymodel.calibration.table_columns import AS_WRITTEN, TableChoices
 from energymodel.errors import InputError, suggest
 from energymodel.presets.files import names
 from energymodel.presets.unseen_cluster import UNFITTED
+from energymodel.shown import Shown
 
 DRAWS = 96
 RESAMPLING: dict[str, Any] = {"tolerance": 1e-5, "steps": 40}
@@ -49,7 +50,7 @@ class GroupError(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Calibration:
+class Calibration(Shown):
     """What `calibrate` found.
 
     - `constants`, `undetermined`: values with intervals, and names of those that the measurements do not determine.

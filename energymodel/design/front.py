@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int
 
 from energymodel.design.result import OBEYS_EVERY_LIMIT, OBEYS_LIMITS_ASKED, SearchResult, exceeded_limits
 from energymodel.presets.scenario import Scenario
+from energymodel.shown import Shown
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 
@@ -29,7 +30,7 @@ class FrontPoint:
 
 
 @dataclasses.dataclass(frozen=True)
-class Front:
+class Front(Shown):
     """Efficient plans, ordered by the second objective.
 
     `hypervolume` is that of the logarithms of the objectives, between the best and the worst values of the front, as a

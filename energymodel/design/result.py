@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from energymodel.presets.scenario import Scenario
+from energymodel.shown import Shown
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import LIMIT_OF_SLACK, OUTPUTS, limited_values, limits_of_system
 from energymodel.system.plan import ParallelLayout, TrainingPlan
@@ -145,7 +146,7 @@ class Conflict:
 
 
 @dataclasses.dataclass(frozen=True)
-class Optimum:
+class Optimum(Shown):
     """The best realizable plan, beside the scenario's own; `scenario.optimize` is the question that it answers.
 
     `relaxed_value` is the lowest objective with counts free to be fractions, a bound on what rounding can reach;

@@ -26,6 +26,7 @@ from energymodel.presets.distributions import NumberDistribution, distributions
 from energymodel.presets.question import Limits, Minimize, Ranges
 from energymodel.presets.scenario import Scenario
 from energymodel.presets.validate import COUNTS, check_plan
+from energymodel.shown import Shown
 from energymodel.system.pipeline_rules import microbatch_tokens, multiple_count
 
 SHARES = (0.05, 0.95)
@@ -120,7 +121,7 @@ class Limit:
 
 
 @dataclasses.dataclass(frozen=True)
-class Sensitivity:
+class Sensitivity(Shown):
     """How outputs respond to every number of a scenario; all numbers in SI, NumPy float64.
 
     `values` holds the outputs by name: those of the scenario's own plan, or the optimal value. `optimum` is the search

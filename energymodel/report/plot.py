@@ -2,42 +2,44 @@
 
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from energymodel.errors import InputError
 from energymodel.report.charts import AbstractChart, Axis, GroupedBars, Intervals, Lines, StackedBars, Tornado
-from energymodel.report.charts.scale import SHARE, measure
+from energymodel.report.charts.scale import SHARE, Measure, measure
+from energymodel.report.charts.svg import clean
 from energymodel.report.figure import BLUE, COLORS, ORANGE, add_axes, new_figure, save
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _WIDTH, _ROW = 8.0, 0.3  # of a figure and of a bar [inch]
 _DASHES = ("-", "--", ":", "-.")
 _HATCHES = ("", "///", "...")
+_BESIDE: dict[str, Any] = {"fontsize": 8, "loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
 
 
-def plot_chart(chart: AbstractChart, axes: Any = None) -> "Figure":
-    """A chart on axes of matplotlib, on a new figure if none are given.
+def draw(chart: AbstractChart, axes: Any = None) -> Any:
+    """A chart on axes of matplotlib, on those of a new figure if none are given.
+
+    **Returns:** the axes.
 
     **Raises:** `InputError` for a chart that only pages draw, or where matplotlib is not installed.
     """
     if axes is None:
         axes = add_axes(new_figure(_WIDTH, 1.4 + _ROW * _rows(chart)))
+    axes.set_axisbelow(True)
     draw_on(chart, axes)
-    axes.set_title(f"{chart.title}\n{chart.subtitle}" if chart.subtitle else chart.title, loc="left", wrap=True)
-    return axes.figure
+    axes.set_title("\n".join(clean(line) for line in (chart.title, chart.subtitle) if line), loc="left", wrap=True)
+    return axes
 
 
 def chart_file(chart: AbstractChart, kind: str) -> bytes:
     """A chart as "svg", "png" or "pdf", drawn by matplotlib."""
-    return save(plot_chart(chart), kind)
+    return save(draw(chart).figure, kind)
 
 
 def _rows(chart: AbstractChart) -> float:
-    counts = {StackedBars: 2.0, GroupedBars: 1.0, Tornado: 1.0, Intervals: 1.0}
-    of_row = counts.get(type(chart))
-    return 10.0 if of_row is None else max(4.0, of_row * len(chart.table().rows))
+    if isinstance(chart, StackedBars):
+        return 4.0 + 2.0 * len(chart.bars)  # the legend below counts too
+    return 10.0 if isinstance(chart, Lines) else max(4.0, float(len(chart.table().rows)))
 
 
 @functools.singledispatch
@@ -62,14 +64,14 @@ def _stacked(chart: StackedBars, axes: Any) -> None:
     axes.set_yticks(places, [column.title for column in columns])
     axes.invert_yaxis()
     axes.set_xlabel(_axis_name(chart.axis, unit.word))
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=3, fontsize=8)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.18), ncols=2, fontsize=8)
     axes.grid(visible=False, axis="y")
 
 
 @draw_on.register
 def _grouped(chart: GroupedBars, axes: Any) -> None:
     values = [part.value for group in chart.groups for part in group.parts]
-    unit = measure(values, chart.unit, difference=chart.difference)
+    unit = Measure(1.0, 0.0, chart.unit) if chart.log else measure(values, chart.unit, difference=chart.difference)
     names = list(dict.fromkeys(part.label for group in chart.groups for part in group.parts))
     middles: list[float] = []
     at, drawn = 0.0, set()
@@ -91,8 +93,10 @@ def _grouped(chart: GroupedBars, axes: Any) -> None:
     axes.grid(visible=False, axis="y")
     if chart.limit is not None:
         axes.axvline(unit.shown(chart.limit[0]), color="black", linestyle="--", linewidth=1.0, label=chart.limit[1])
+    if chart.log:
+        axes.set_xscale("log")
     if len(names) > 1 or chart.limit is not None:
-        axes.legend(fontsize=8)
+        axes.legend(**_BESIDE)
 
 
 @draw_on.register
@@ -152,7 +156,7 @@ def _tornado(chart: Tornado, axes: Any) -> None:
     axes.invert_yaxis()
     axes.axvline(0.0, color="black", linewidth=0.8)
     axes.set_xlabel(_axis_name(chart.axis, unit.word))
-    axes.legend(fontsize=8)
+    axes.legend(**_BESIDE)
 
 
 @draw_on.register

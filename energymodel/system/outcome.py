@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 
 from energymodel.numerics import Numeric, Real
+from energymodel.shown import Shown
 
 Output = Real
 
@@ -80,7 +81,7 @@ class Slack(eqx.Module):
     supplies: Output = _output("1", "supplies", "rating of converters and supplies")
 
 
-class TrainingOutcome(eqx.Module):
+class TrainingOutcome(Shown, eqx.Module):
     """Everything a plan costs and yields. Fields carry unit, JSON key and title as metadata."""
 
     loss: Output = _output("nat/token", "loss_nat_per_token", "final loss")

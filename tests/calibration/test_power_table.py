@@ -15,6 +15,9 @@ from energymodel.calibration.kinds.power_table import averaged
 from energymodel.calibration.power_population import kernel_population
 from energymodel.errors import InputError
 from energymodel.report.calibration_report import calibration_json, calibration_toml, commands
+from energymodel.report.page.calibration_page import calibration_page
+from energymodel.report.page.document import page_html
+from report.page.read_page import assert_sound
 
 HEADER = "gpu,workload,batch,power_limit_w,time_s,power_w"
 
@@ -46,6 +49,9 @@ def test_ten_repeats_of_one_setting_of_a_known_card_still_give_predictions(tmp_p
     assert found.rows == 0
     assert found.best.settings[0].speed < 260
     assert "NaN" not in json.dumps(calibration_json(found))
+    page = assert_sound(page_html(calibration_page(found, "energymodel calibrate power")))
+    assert page.headings[1:3] == ["Best settings", "Constants"]
+    assert found.best.settings[0].energy in page.numbers("lowest energy")
 
 
 def test_one_setting_of_an_unknown_card_is_not_enough(tmp_path):

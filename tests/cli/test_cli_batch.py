@@ -26,7 +26,7 @@ def test_table_says_where_larger_stops_to_pay():
 
 
 @pytest.mark.parametrize(
-    ("more", "message"), [(("--points", "1"), "1 make no curve"), (("--plot", "b.pdf"), "Choose one of .svg, .png")]
+    ("more", "message"), [(("--points", "1"), "1 make no curve"), (("--plot", "b.gif"), "Choose one of .svg, .png")]
 )
 def test_bad_input_is_refused(more, message):
     result = run(*ARGUMENTS[:2], *more)

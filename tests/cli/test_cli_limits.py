@@ -6,11 +6,25 @@ import pytest
 
 from cli.shell import SMALL, run, run_json
 from energymodel.constants import BOLTZMANN, PLANCK
+from report.page.read_page import assert_sound
 
 
 @pytest.fixture(scope="module")
-def shown():
-    return run_json("limits", SMALL)
+def page(tmp_path_factory):
+    return tmp_path_factory.mktemp("limits") / "limits.html"
+
+
+@pytest.fixture(scope="module")
+def shown(page):
+    return run_json("limits", SMALL, "-o", str(page))
+
+
+def test_the_page_has_the_ladder(shown, page):
+    read = assert_sound(page.read_text(encoding="utf-8"))
+    assert read.headings[1:3] == ["Lower bounds on energy", "Where the energy goes"]
+    assert read.numbers("the run") == {shown["outcome"]["energy_j"]["total"]}
+    assert read.numbers("CMOS wall, fp4 arithmetic") == {shown["limits"]["bounds_j"]["cmos_wall"]}
+    assert not [text for text in read.text if "inf " in text]
 
 
 def test_ladder_by_hand(shown):

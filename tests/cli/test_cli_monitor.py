@@ -8,6 +8,7 @@ import pytest
 from cli.shell import run
 from energymodel.readers.lines import LONGEST
 from monitor.recorded_run import STEPS, changed, expected, readings_until, steps_until, write_log, write_meter
+from report.page.read_page import assert_sound
 
 PLAN = ("test-1b-h100", "--set", f"plan.goal.tokens={STEPS * 0.524288} M tokens")
 
@@ -48,11 +49,16 @@ def test_what_a_new_plan_saves_is_said_and_replan_reads_the_file(tmp_path, files
     assert answer.exit_code == 0, answer.stderr
 
 
-def test_json_lines_are_json(files):
+def test_json_lines_are_json_and_the_page_has_their_numbers(tmp_path, files):
     log, meter = files
-    result = run("monitor", *PLAN, "--log", log, "--power", meter, "--json", "--replay", "1e9", "--no-replan")
+    page, words = tmp_path / "run.html", ("--json", "--replay", "1e9", "--no-replan")
+    result = run("monitor", *PLAN, "--log", log, "--power", meter, *words, "-o", str(page))
     assert result.exit_code == 0, result.stderr
     lines = [json.loads(line) for line in result.stdout.splitlines()]
+    read = assert_sound(page.read_text(encoding="utf-8"))
+    assert lines[-1]["forecast"]["energy_j"]["value"] in read.numbers("energy")
+    assert "What is wrong" in read.headings
+    assert any("Device 3 runs at 1.5 GHz" in text for text in read.text)
     assert lines[-1]["progress"] == pytest.approx(0.3)
     assert {one["kind"] for one in lines[-1]["findings"]} >= {"straggler", "plan"}
 

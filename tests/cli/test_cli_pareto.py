@@ -77,7 +77,7 @@ def test_json_repeats_the_front(search, front):
 
 @pytest.mark.parametrize(
     ("suffix", "start"),
-    [("csv", b"energy [J],time [s]"), ("svg", b"<?xml"), ("png", b"\x89PNG"), ("html", b"<!doctype")],
+    [("csv", b"energy [J],time [s]"), ("svg", b"<?xml"), ("png", b"\x89PNG"), ("pdf", b"%PDF"), ("html", b"<!doctype")],
 )
 def test_files(search, front, tmp_path, suffix, start):
     path = tmp_path / f"front.{suffix}"
@@ -94,7 +94,7 @@ def test_files(search, front, tmp_path, suffix, start):
         (["--minimize", "energy", "--minimize", "tme"], ["tme", "time"]),
         (["--minimize", "energy", "--minimize", "mfu"], ["mfu", "better"]),
         (["--points", "1"], ["1 points"]),
-        (["-o", "front.pdf"], [".pdf", ".svg"]),
+        (["-o", "front.gif"], [".gif", ".svg"]),
         (["--limit", "tme=2 days"], ["tme", "time"]),
     ],
 )

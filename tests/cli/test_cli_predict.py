@@ -7,6 +7,7 @@ import pytest
 
 from cli.shell import run, run_json
 from cli.test_cli_bad_input import assert_bad_input
+from report.page.read_page import assert_sound
 
 DATA = Path(__file__).parents[2] / "experiments" / "data"
 GPT = "layers,hidden,heads,vocabulary,sequence,chips,batch_sequences,tensor,pipeline,cluster"
@@ -50,6 +51,16 @@ def test_public_tables_are_read_as_they_are(table, tmp_path):
     for before, after in zip(given, found, strict=True):
         assert {name: after[name] for name in before} == before
         assert float(after["predicted_step_time_s"]) > 0.0
+
+
+def test_a_page_shows_predicted_beside_measured_times(tmp_path):
+    page = tmp_path / "steps.html"
+    table = str(DATA / "megatron_a100_iteration_times.csv")
+    tree = run_json("predict", table, "--column", "recomputation=full", "-o", str(page))
+    read = assert_sound(page.read_text(encoding="utf-8"))
+    assert read.headings == ["Summary", "Errors", "Rows", "Notes", "Repeat it"]
+    predicted = {row["step_time_s"] for row in tree["rows"]}
+    assert predicted <= read.numbers("rows")
 
 
 def test_failed_runs_are_predicted_and_their_labels_counted():

@@ -32,7 +32,7 @@ def test_table_compares_simulation_and_closed_form():
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (("--plot", "step.pdf"), "Choose one of .svg, .png"),
+        (("--plot", "step.gif"), "Choose one of .svg, .png"),
         (("--set", "plan.batch=16.5 Mi tokens"), "whole micro-batches"),
     ],
 )

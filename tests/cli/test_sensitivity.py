@@ -64,7 +64,7 @@ def test_the_table_is_printed_with_as_many_lines_as_asked(analysis):
         (["--optimum", "--of", "energy"], "leave out --optimum"),
         (["--optimum", "--minimize", "enrgy"], 'Did you mean "energy"'),
         (["--optimum", "--limit", "tme=2 days"], 'Did you mean "time"'),
-        (["-o", "out.pdf"], "Choose one of .json, .csv, .svg, .png"),
+        (["-o", "out.gif"], "Choose one of .json, .csv, .html, .svg, .png, .pdf"),
         (["-o", "missing/out.svg"], "there is no folder"),
         (["--set", "plan.clok=1"], 'Did you mean "clock"'),
     ],
@@ -84,7 +84,7 @@ def test_an_unknown_output_is_refused():
 
 def test_files_are_what_their_extension_says(analysis, tmp_path):
     pytest.importorskip("matplotlib", reason="figures need the extra `plot`")
-    for name in ("run.json", "run.csv", "run.svg", "run.png"):
+    for name in ("run.json", "run.csv", "run.svg", "run.png", "run.pdf", "run.html"):
         result = run("sensitivity", SMALL, "-o", str(tmp_path / name))
         assert result.exit_code == 0, result.stderr
     assert json.loads((tmp_path / "run.json").read_text())["outputs"]["energy"]["value"] == 100.0

@@ -55,7 +55,7 @@ def test_too_much_and_unknown_things_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("more", "message"), [((), "nothing to compare"), (("--chips", "8", "--plot", "c.pdf"), "Choose one of .svg, .png")]
+    ("more", "message"), [((), "nothing to compare"), (("--chips", "8", "--plot", "c.gif"), "Choose one of .svg, .png")]
 )
 def test_the_command_refuses_bad_input(more, message):
     result = run("compare", SMALL, *more)

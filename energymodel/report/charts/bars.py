@@ -37,7 +37,7 @@ class Bar(NamedTuple):
     @property
     def total(self) -> float:
         """Sum of the parts."""
-        return math.fsum(part.value for part in self.parts)
+        return sum(part.value for part in self.parts)
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,16 @@ class AbstractChart(abc.ABC):
 
 
 @functools.cache
-def chart_css() -> str:
-    """Colors and text styles of all charts, for light and dark; a page includes them once."""
+def chart_css(scope: str = ":root") -> str:
+    """Colors and text styles of all charts, for light and dark; a page includes them once.
+
+    **Arguments:**
+
+    - `scope`: selector of the element that gets the colors, where a page has other content as well.
+    """
+    return _css().replace(":root", scope)
+
+
+@functools.cache
+def _css() -> str:
     return files("energymodel.report.charts").joinpath("charts.css").read_text(encoding="utf-8")

@@ -43,6 +43,12 @@ def energy_bars(runs: Runs) -> StackedBars:
     )
 
 
+def energy_of_outcome(outcome: TrainingOutcome) -> StackedBars:
+    """Energy of a run whose plan nobody knows."""
+    bar = _bar("run", outcome.energy)
+    return StackedBars(largest_sentence(bar, "energy"), "J", (bar,), "Energy of the run", "energy", DIGITS)
+
+
 def time_bars(runs: Runs) -> StackedBars:
     """Time of a step by term."""
     bars = tuple(_bar(name, outcome.step_time) for name, (_, outcome) in runs.items())

@@ -9,6 +9,7 @@ from energymodel.report.page.document import Page, Section
 from energymodel.report.page.markup import paragraph, paragraphs, terminal_table
 from energymodel.report.page.sureness import sureness_section
 from energymodel.report.sweep_report import axes_table, sweep_lines, winners_table
+from energymodel.sweeps.best_points import BestAlong
 from energymodel.sweeps.kept_points import Winner
 from energymodel.sweeps.pareto_points import Pareto, ParetoBins
 from energymodel.sweeps.scenario_model import UNITS
@@ -83,7 +84,7 @@ def sweep_chart(swept: SweepResult, minimize: str) -> AbstractChart:
     if isinstance(swept.keep, ParetoBins):
         return _front(swept, swept.keep.first, swept.keep.second)
     along = [axis for axis in swept.axes if axis.numeric and _runs_along(swept, axis.name)]
-    if along and len(swept.winners) > 2:
+    if isinstance(swept.keep, BestAlong) and along and len(swept.winners) > 2:
         return _along(swept, along[0].name, along[0].unit, minimize)
     return _best(swept, minimize)
 

@@ -1,0 +1,194 @@
+"""Pages of results: sound, with the sections of their command, and with the numbers of the JSON."""
+
+import dataclasses
+from functools import lru_cache
+
+import jax
+import numpy as np
+import pytest
+
+import energymodel as em
+from energymodel.design.front import Front, FrontPoint
+from energymodel.design.result import SearchResult
+from energymodel.report.json_tree import intervals_json, outcome_json
+from energymodel.report.page.document import Page, Section, page_html
+from energymodel.report.page.evaluate_page import evaluate_page
+from energymodel.report.page.front_page import front_page
+from energymodel.report.page.optimum_page import optimum_page
+from energymodel.report.page.sensitivity_page import sensitivity_page
+from energymodel.report.page.spending import energy_flow, money_parts
+from energymodel.system.evaluate import evaluate_once
+from energymodel.system.outcome import TrainingOutcome
+from energymodel.uncertainty.first_order import saving_at_risk
+from energymodel.uncertainty.outcome_spread import OutcomeSpread, outcome_spread
+from report.page.read_page import ReadPage, assert_sound
+from report.reference_optimum import infeasible, optimum
+from report.reference_sensitivity import sensitivity
+
+HOSTILE = '</title><script>alert("x")</script> \u202ereversed & <b>bold'
+COMMAND = 'energymodel evaluate small --set "plan.clock=<0.9>"'
+
+
+@lru_cache(maxsize=1)
+def evaluated() -> tuple[em.Scenario, TrainingOutcome, OutcomeSpread]:
+    scenario = dataclasses.replace(em.load_scenario("test-1b-h100"), title=HOSTILE)
+    with jax.enable_x64(True):
+        outcome = jax.device_get(evaluate_once(scenario.system, scenario.plan))
+    return scenario, outcome, outcome_spread(scenario)
+
+
+@lru_cache(maxsize=1)
+def evaluated_page() -> tuple[str, ReadPage]:
+    markup = page_html(evaluate_page(*evaluated(), COMMAND, warnings=("a <warning>",)))
+    return markup, assert_sound(markup)
+
+
+@lru_cache(maxsize=1)
+def optimum_read() -> tuple[str, ReadPage]:
+    found = dataclasses.replace(optimum(), saving={"clock": 2e6, "batch": 1e6})
+    markup = page_html(optimum_page(found, saving_at_risk(found), COMMAND))
+    return markup, assert_sound(markup)
+
+
+def test_a_hostile_title_stays_text():
+    markup, page = evaluated_page()
+    assert "<script>alert" not in markup
+    assert "\u202e" not in markup
+    assert "&lt;script&gt;alert(&quot;x&quot;)&lt;/script&gt;" in markup
+    assert markup.count("<script>") == 1
+    assert "a <warning>" in page.text
+    assert any(COMMAND in one for one in page.text)
+
+
+def test_sections_follow_from_the_command():
+    _, page = evaluated_page()
+    assert page.headings == [
+        "Summary",
+        "Plan and outcome",
+        "Where energy, time and money go",
+        "A step of the plan",
+        "Room to the limits",
+        "How sure the numbers are",
+        "Repeat it",
+    ]
+    _, best = optimum_read()
+    assert best.headings == [
+        "Summary",
+        "The plan beside the scenario's own",
+        "Where energy, time and money go",
+        "A step of the plan",
+        "What binds, and what it is worth",
+        "What the change saves, and how sure that is",
+        "Layouts compared",
+        "How sure the numbers are",
+        "Repeat it",
+    ]
+
+
+def test_the_summary_is_three_sentences_and_one_figure():
+    for markup, _ in (evaluated_page(), optimum_read()):
+        summary = markup[markup.index('class="em-summary"') : markup.index("<nav")]
+        assert summary.count("<p ") == 3
+        assert summary.count("<figure") == 1
+
+
+def test_numbers_are_those_of_the_json():
+    _, outcome, spread = evaluated()
+    _, page = evaluated_page()
+    tree, intervals = outcome_json(outcome), intervals_json(spread)
+    for title, key in (("switching", "dynamic"), ("cooling", "cooling"), ("host, fans, network cards", "host")):
+        assert tree["energy_j"][key] in page.numbers(title)
+    assert tree["step_time_terms_s"]["compute"] in page.numbers("matrix products")
+    assert {tree["energy_j"]["total"], tree["step_time_s"]} <= page.numbers("total")
+    ends = intervals["energy_j"]["total"]
+    assert {tree["energy_j"]["total"], ends["low"], ends["high"]} <= page.numbers("energy")
+    assert {tree["mfu"], intervals["mfu"]["low"]} <= page.numbers("model FLOP utilization")
+
+
+def test_both_plans_of_a_search_are_shown():
+    found = optimum()
+    markup, page = optimum_read()
+    own, best = outcome_json(found.baseline), outcome_json(found.outcome)
+    assert {own["energy_j"]["dynamic"], best["energy_j"]["dynamic"]} <= page.numbers("switching")
+    # an elasticity of 0.25: 1 % more time saves 1 - 1.01^-0.25 = 0.2484 % of the energy
+    assert any(abs(one + 0.0024845) < 1e-6 for one in page.numbers("time"))
+    assert "1 % more time saves 0.25 % energy" in markup
+    assert "Another layout takes at least 1.2 % more energy" in markup
+    assert "energymodel evaluate test-1b-h100" in markup
+
+
+def test_a_search_without_an_answer_says_so():
+    found = infeasible()
+    page = ReadPage(page_html(optimum_page(found, None, COMMAND)))
+    words = " ".join(page.text)
+    assert "No plan was found that can be trusted" in words
+    assert found.conflicts[0].limit in words
+    assert "How sure the numbers are" not in page.headings
+
+
+def test_money_by_what_it_pays_for_adds_up():
+    scenario, outcome, _ = evaluated()
+    parts = money_parts(scenario, scenario.plan, outcome)
+    assert sum(parts.values()) == pytest.approx(float(outcome.money), rel=1e-9)
+    price = scenario.system.market.price
+    energy = float(np.asarray(outcome.energy.total))
+    assert parts["energy"] == pytest.approx(energy * float(price.electricity), rel=1e-9)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_the_stream_of_energy_keeps_its_amount():
+    _, outcome, _ = evaluated()
+    flows = energy_flow(outcome).flows
+    out_of = {
+        name: sum(flow.value for flow in flows if flow.source == name) for name in {flow.source for flow in flows}
+    }
+    into = {flow.target: flow.value for flow in flows}
+    total = float(np.asarray(outcome.energy.total))
+    assert out_of["grid"] == pytest.approx(total)
+    assert all(out_of[name] == pytest.approx(into[name]) for name in out_of if name != "grid")
+    assert into["operations of the model"] == pytest.approx(float(outcome.euf) * total)
+
+
+def front() -> Front:
+    found, scenario = optimum(), em.load_scenario("test-1b-h100")
+    points = tuple(
+        FrontPoint({"energy": energy, "time": time}, {"time": rate}, found.plan, found.outcome)
+        for energy, time, rate in ((5e8, 5e4, 0.8), (4.5e8, 5.5e4, 0.4), (4.4e8, 6e4, 0.1))
+    )
+    return Front(
+        scenario=scenario,
+        minimize=("energy", "time"),
+        units={"energy": "J", "time": "s"},
+        points=points,
+        baseline={"energy": 5.3e8, "time": 5e4},
+        hypervolume=0.6,
+        knee=1,
+        layouts_considered=10,
+        layouts_searched=2,
+        result=SearchResult.successful,
+        message="Every plan is realizable.",
+    )
+
+
+def test_a_front_shows_its_plans():
+    markup = page_html(front_page(front(), evaluated()[2], COMMAND))
+    page = assert_sound(markup)
+    assert page.headings[1:3] == ["What one objective costs of the other", "All plans"]
+    # (6e4 - 5e4) / 5e4 and (5e8 - 4.4e8) / 5e8
+    assert "20 % more time saves 12 % energy from end to end of the front" in markup
+    assert "1 % more time saves from 0.8 to 0.1 % energy" in markup
+    hover = [text for text in page.text if "chips, clock" in text]
+    assert len(hover) == 6  # each of three plans, for wide and for narrow screens
+
+
+def test_a_sensitivity_shows_what_to_measure():
+    found = sensitivity()
+    markup = page_html(sensitivity_page(found, COMMAND))
+    page = assert_sound(markup)
+    assert page.headings[1:] == ["What to measure next", "What to change next", "Elasticities", "Priors", "Repeat it"]
+    # gemm_efficiency takes the energy of 100 J to 110 and to 92 J
+    assert {0.1, -0.08} <= {round(one, 9) for one in page.numbers("accelerator.gemm_efficiency")}
+
+
+def test_what_is_empty_is_left_out():
+    page = Page("title", "answer", ["One."], None, [Section("empty", ""), Section("full", "<p>x</p>")], "energymodel")
+    assert ReadPage(page_html(page)).headings == ["Summary", "full", "Repeat it"]
