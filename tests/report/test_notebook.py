@@ -1,0 +1,111 @@
+"""Results in a notebook: a page's table and figure, matplotlib, pandas and xarray; nothing loads before it is used."""
+
+import importlib
+import subprocess
+import sys
+from functools import lru_cache
+
+import jax
+import numpy as np
+import pytest
+
+import energymodel as em
+from energymodel.design.front import Front
+from energymodel.errors import InputError
+from energymodel.report.json_tree import outcome_json
+from energymodel.system.evaluate import evaluate_once
+from energymodel.system.outcome import TrainingOutcome
+from report.page.test_pages import front
+from report.reference_optimum import optimum
+from report.reference_sensitivity import sensitivity
+
+pandas = pytest.importorskip("pandas", reason="to_dataframe needs pandas")
+
+
+@lru_cache(maxsize=1)
+def outcome() -> TrainingOutcome:
+    scenario = em.load_scenario("test-1b-h100")
+    with jax.enable_x64(True):
+        return jax.device_get(evaluate_once(scenario.system, scenario.plan))
+
+
+def test_importing_energymodel_loads_nothing_that_draws():
+    code = (
+        "import sys, energymodel; print(sorted({'jax', 'rich', 'matplotlib', 'energymodel.report'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("result", [outcome, optimum, front, sensitivity])
+def test_a_result_has_a_figure_and_a_table(result):
+    markup = result()._repr_html_()
+    assert markup.count("<svg") == 1
+    assert markup.count("<table") == 1
+    assert markup.count("<style>") == 1
+    assert ":root" not in markup  # the colors of the notebook stay
+    assert "<script" not in markup
+    assert len(markup) < 60_000
+
+
+def test_many_runs_at_once_are_shown_as_they_are():
+    many = jax.tree.map(lambda one: np.stack([one, one]), outcome())
+    assert many._repr_html_().startswith("<pre>TrainingOutcome(")
+
+
+def test_the_table_of_an_outcome_has_all_outputs_in_si():
+    frame, tree = outcome().to_dataframe(), outcome_json(outcome())
+    assert list(frame.index) == ["run"]
+    assert frame.loc["run", "energy"] == tree["energy_j"]["total"]
+    assert frame.loc["run", "energy.cooling"] == tree["energy_j"]["cooling"]
+    # chip hours are seconds in SI
+    assert frame.loc["run", "chip_time"] == pytest.approx(3600.0 * tree["chip_hours"])
+    assert frame.attrs["units"]["energy"] == "J"
+    assert set(frame.columns) == set(frame.attrs["units"])
+
+
+def test_both_plans_are_rows():
+    frame = optimum().to_dataframe()
+    assert list(frame.index) == ["own", "found"]
+    assert frame.loc["found", "energy"] == pytest.approx(optimum().value)
+
+
+def test_a_front_is_a_row_for_each_plan():
+    found: Front = front()
+    frame, data = found.to_dataframe(), found.to_xarray()
+    np.testing.assert_array_equal(frame["energy"], [5e8, 4.5e8, 4.4e8])
+    np.testing.assert_array_equal(frame["exchange.time"], [0.8, 0.4, 0.1])
+    assert data["energy"].dims == ("point",)
+    assert data["energy"].attrs["units"] == "J"
+    np.testing.assert_array_equal(data["plan.chips"], frame["plan.chips"])
+
+
+def test_numbers_of_a_sensitivity_are_rows():
+    frame = sensitivity().to_dataframe()
+    assert frame.loc["plan.clock", "energy.elasticity"] == 0.5
+    assert np.isnan(frame.loc["system.market.price.delay_cost", "energy.elasticity"])
+
+
+@pytest.mark.parametrize("result", [outcome, optimum, front, sensitivity])
+def test_results_are_drawn_on_axes(result):
+    pytest.importorskip("matplotlib", reason="figures need the extra `plot`")
+    from matplotlib.figure import Figure
+
+    axes = result().plot()
+    assert axes.get_title(loc="left")
+    assert axes.patches or axes.lines
+    mine = Figure().add_subplot()
+    assert result().plot(mine) is mine
+
+
+@pytest.mark.parametrize(("name", "method"), [("pandas", "to_dataframe"), ("xarray", "to_xarray")])
+def test_a_missing_library_is_named_with_its_remedy(monkeypatch, name, method):
+    usual = importlib.import_module
+
+    def refuse(wanted: str) -> object:
+        if wanted == name:
+            raise ModuleNotFoundError(wanted)
+        return usual(wanted)
+
+    monkeypatch.setattr(importlib, "import_module", refuse)
+    with pytest.raises(InputError, match=f"{method} needs {name}. Install it: pip install"):
+        getattr(outcome(), method)()
