@@ -47,8 +47,8 @@ def text(content: str, x: float, y: float, *, size: float = 12.0, anchor: str = 
 
 
 def note(content: str) -> str:
-    """What hovering over the element around it shows."""
-    return element("title", escape(content)) if content else ""
+    """What hovering over the element around it shows; it may have lines."""
+    return element("title", "\n".join(map(escape, content.split("\n")))) if content else ""
 
 
 def rectangle(

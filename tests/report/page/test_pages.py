@@ -1,6 +1,7 @@
 """Pages of results: sound, with the sections of their command, and with the numbers of the JSON."""
 
 import dataclasses
+import shutil
 from functools import lru_cache
 
 import jax
@@ -192,3 +193,51 @@ def test_a_sensitivity_shows_what_to_measure():
 def test_what_is_empty_is_left_out():
     page = Page("title", "answer", ["One."], None, [Section("empty", ""), Section("full", "<p>x</p>")], "energymodel")
     assert ReadPage(page_html(page)).headings == ["Summary", "full", "Repeat it"]
+
+
+SPILLED = """() => [...document.querySelectorAll("svg.em-chart text")].filter((text) => {
+  const whole = text.closest("svg").getBoundingClientRect(), one = text.getBoundingClientRect();
+  return one.width && (one.left < whole.left - 1 || one.right > whole.right + 1 || one.bottom > whole.bottom + 1);
+}).map((text) => text.textContent)"""
+OVERLAPPING = """() => [...document.querySelectorAll("svg.em-chart")].flatMap((svg) => {
+  const boxes = [...svg.querySelectorAll("text")].map((text) => [text.textContent, text.getBoundingClientRect()]);
+  return boxes.flatMap(([words, a], place) => boxes.slice(place + 1).filter(([, b]) =>
+    Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1.5 &&
+    Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 4).map(([others]) => `${words} | ${others}`));
+})"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """The system's Chromium, without network."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="pages are opened by playwright")
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("there is no Chromium on this machine")
+    with playwright.sync_playwright() as running:
+        one = running.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield one.new_context(offline=True)
+        one.close()
+
+
+@pytest.mark.parametrize("made", [evaluated_page, optimum_read])
+def test_a_browser_shows_the_page_without_network(browser, tmp_path, made):
+    file = tmp_path / "report.html"
+    file.write_text(made()[0], encoding="utf-8")
+    page, said = browser.new_page(), []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    for width in (1200, 400):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.goto(file.as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert page.evaluate(SPILLED) == []
+        assert page.evaluate(OVERLAPPING) == []
+    page.locator(".em-narrow g:last-of-type .em-area").first.hover()
+    assert page.locator(".em-tip").inner_text().startswith(("own plan: ", "found: "))
+    page.locator(".em-theme").click()
+    assert page.locator("html").get_attribute("class") in ("em-dark", "em-light")
+    page.locator(".em-data summary").first.click()
+    page.locator(".em-copy").first.click()
+    page.get_by_text("Copied").wait_for()
+    assert said == []
