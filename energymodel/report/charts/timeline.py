@@ -14,6 +14,7 @@ from energymodel.report.charts.table import Column, Table
 from energymodel.report.charts.text_width import widest
 
 _HIGHEST, _LOWEST, _TALLEST = 22.0, 7.0, 420.0
+_BETWEEN = 0.6  # gap after a box that is wide enough for one [px]
 _FINEST = 0.6  # boxes of one kind that are closer than this [px] become one
 
 
@@ -68,8 +69,8 @@ class RankTimeline(AbstractChart):
             path = "".join(_path(self._merged(kind, scale), scale, top, row))
             marks.append(element("path", d=path, class_=f"em-box {hue(place)}"))
         marks += [
-            rectangle(left, top + rank * row, width - 14.0 - left, row, "em-hit", self._hover(rank))
-            for rank in range(ranks)
+            rectangle(left, top + rank * row, width - 14.0 - left, row, "em-hit", self._hover(rank, worked))
+            for rank, worked in enumerate(self._worked())
         ]
         bottom = top + ranks * row + 3.0
         back = across(Axis("time", "s", low=0.0, high=end), 0.0, end, left, width - 14.0, top, bottom)
@@ -98,8 +99,8 @@ class RankTimeline(AbstractChart):
             of_rank[box.kind] = of_rank.get(box.kind, 0.0) + (box.end - box.start) / box.lanes
         return found
 
-    def _hover(self, rank: int) -> str:
-        end, worked = self._end(), self._worked()[rank]
+    def _hover(self, rank: int, worked: dict[str, float]) -> str:
+        end = self._end()
         shares = ", ".join(f"{kind} {100.0 * time / end:.1f} %" for kind, time in worked.items())
         return f"{self.row_title} {rank}: {shares}, waiting {100.0 * (1.0 - sum(worked.values()) / end):.1f} %"
 
@@ -117,5 +118,6 @@ def _path(boxes: Iterable[Box], scale: Scale, top: float, row: float) -> Iterabl
     for box in boxes:
         height = (row - 1.0) / box.lanes
         left, width = scale(box.start), max(scale(box.end) - scale(box.start), 0.3)
+        width -= _BETWEEN if width > 4.0 * _BETWEEN else 0.0
         y = top + box.rank * row + box.lane * height
         yield f"M{number(left)} {number(y)}h{number(width)}v{number(height)}h{number(-width)}z"
