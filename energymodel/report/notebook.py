@@ -85,7 +85,7 @@ def plot(result: Any, axes: Any = None) -> Any:
 
 def to_dataframe(result: Any) -> Any:
     """The values of a result as a `pandas.DataFrame`; its `attrs` hold the units."""
-    pandas = _library("pandas", "to_dataframe", "pip install pandas")
+    pandas = _library("pandas", "to_dataframe")
     values = view(result).values()
     index = pandas.Index(values.labels, name=values.rows)
     frame = pandas.DataFrame({name: column for name, (_, column) in values.columns.items()}, index=index)
@@ -95,7 +95,7 @@ def to_dataframe(result: Any) -> Any:
 
 def to_xarray(result: Any) -> Any:
     """The values of a result as an `xarray.Dataset`; a value for one row alone has no dimension."""
-    xarray = _library("xarray", "to_xarray", 'pip install "energymodel[sweep]"')
+    xarray = _library("xarray", "to_xarray")
     values = view(result).values()
     alone = len(values.labels) == 1
     variables = {
@@ -105,11 +105,11 @@ def to_xarray(result: Any) -> Any:
     return xarray.Dataset(variables, coords={} if alone else {values.rows: values.labels})
 
 
-def _library(name: str, method: str, install: str) -> Any:
+def _library(name: str, method: str) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError:
-        raise InputError(f"{method} needs {name}. Install it: {install}.") from None
+        raise InputError(f'{method} needs {name}. Install it: pip install "energymodel[notebook]".') from None
 
 
 def _leaves(outcome: TrainingOutcome) -> list[Any]:
