@@ -87,7 +87,7 @@ def _replanned(replanned: Replan | None, risk: SavingAtRisk | None, refusal: str
 def loss_chart(status: Status) -> Lines | None:
     """Measured loss beside that of the plan, against the tokens."""
     expected = status.state.expected
-    tokens, losses, _ = status.state.course()
+    tokens, losses, *_ = status.state.course()
     known = [(float(x), float(y)) for x, y in zip(tokens, losses, strict=True) if math.isfinite(y) and x > 0.0]
     if not known:
         return None
