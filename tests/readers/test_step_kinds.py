@@ -1,5 +1,7 @@
 """Does each kind of training log give its steps and events in SI?"""
 
+# pyright: reportAttributeAccessIssue=false
+
 import json
 import math
 from pathlib import Path
