@@ -88,6 +88,13 @@ class Scenario:
         """
         check_numbers(self.system, "system")
         check_numbers(self.plan, "plan")
+        self.check_together()
+
+    def check_together(self) -> None:
+        """Check what system and plan must be together, where each number by itself is known to be possible.
+
+        **Raises:** `InputError` for what cannot be run.
+        """
         _check(self.system, self.plan, self.tables)
 
 

@@ -1,0 +1,86 @@
+"""Who may talk to the page? Only a browser on this machine that knows the token, and no page from elsewhere."""
+
+import secrets
+from collections.abc import Iterable
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+NAMES = ("127.0.0.1", "localhost")
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+_REFUSED = 4403
+
+
+def new_token() -> str:
+    """A token that nobody can guess, for the address of the page."""
+    return secrets.token_urlsafe(32)
+
+
+class Guard:
+    """Refuses requests without the token, with another host (DNS rebinding) or from another origin.
+
+    The first part of the path is the token; what is behind it is the path that the application sees.
+    """
+
+    def __init__(self, app: ASGIApp, token: str, port: int) -> None:
+        self._app, self._token = app, token.encode()
+        self._hosts = frozenset(f"{name}:{port}" for name in NAMES)
+        self._origins = frozenset(f"http://{host}" for host in self._hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, with the headers that close the page off, or refuse it."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        fault = self._fault(scope)
+        if fault is not None:
+            await _refuse(fault, scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        path = "/" + scope["path"].split("/", 2)[2]
+        await self._app({**scope, "path": path, "raw_path": path.encode()}, receive, send_with_headers)
+
+    def _fault(self, scope: Scope) -> int | None:
+        """The status with which a request is refused, if it is."""
+        headers = Headers(scope=scope)
+        if not _only(headers.getlist("host"), self._hosts):
+            return 403
+        origins = headers.getlist("origin")
+        needed = scope["type"] == "websocket" or scope.get("method") not in ("GET", "HEAD")
+        if (needed or origins) and not _only(origins, self._origins):
+            return 403
+        parts = scope["path"].split("/", 2)
+        given = parts[1].encode(errors="replace") if len(parts) == 3 else b""
+        return None if secrets.compare_digest(given, self._token) else 404
+
+
+def _only(given: list[str], known: Iterable[str]) -> bool:
+    return len(given) == 1 and given[0].lower() in known
+
+
+async def _refuse(status: int, scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.close", "code": _REFUSED, "reason": ""})
+        return
+    words = {403: "Forbidden: open the address that energymodel explore printed.", 404: "Not found."}[status]
+    await PlainTextResponse(words, status, HEADERS)(scope, receive, send)

@@ -1,0 +1,150 @@
+"""What may a page ask for? Messages are JSON of a bounded size; all else is refused with one sentence."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from energymodel.errors import InputError
+from energymodel.explorer.figures import OBJECTIVES
+from energymodel.explorer.knobs import Knob
+from energymodel.explorer.layout_choice import DEGREES, FORMAT, RECOMPUTATION, SHARDING
+from energymodel.explorer.state import Asked
+
+LONGEST = 32_768
+"""Bytes of a message, and of a form that is sent to be saved."""
+MOST_PINS = 6
+NARROWEST, WIDEST = 240.0, 1200.0
+LONGEST_NAME, LONGEST_WORD = 60, 30
+KINDS = ("state", "settled", "pins", "optimize", "knob")
+MINIMIZED = ("energy", "time", "money", "carbon", "etp")
+"""What the page can optimize for."""
+_FIELDS = (*DEGREES, SHARDING, RECOMPUTATION, FORMAT)
+
+
+class PinnedState(NamedTuple):
+    """A plan that was pinned under a name."""
+
+    name: str
+    asked: Asked
+
+
+class Message(NamedTuple):
+    """A request of the page.
+
+    - `kind`: "state" draws a plan, "settled" adds intervals once the controls rest, "pins" replaces the pinned plans,
+      "optimize" searches from a plan, "knob" asks for the control of another number.
+    - `number`: comes back with the answer.
+    """
+
+    kind: str
+    number: int
+    asked: Asked
+    width: float
+    front: str
+    minimize: str
+    pins: tuple[PinnedState, ...]
+    path: str
+
+
+def read_message(text: str | bytes, knobs: Mapping[str, Knob]) -> Message:
+    """A message of the page, if it is one.
+
+    **Raises:** `InputError`, one sentence, for everything else.
+    """
+    content = _mapping(_parsed(text), "message")
+    kind = content.get("kind")
+    if kind not in KINDS:
+        raise InputError(f"kind: {_shown(kind)} is not a request. Give one of {', '.join(KINDS)}.")
+    pins = content.get("pins", [])
+    if not isinstance(pins, list) or len(pins) > MOST_PINS:
+        raise InputError(f"pins: at most {MOST_PINS} plans can be compared. Remove one.")
+    path = content.get("path", "")
+    if kind == "knob" and path not in knobs:
+        raise InputError(f"path: {_shown(path)} is not a number of this scenario that has a slider.")
+    return Message(
+        kind=kind,
+        number=int(_number(content.get("number", 0), "number", 0.0, 2.0**53)),
+        asked=read_asked(content, knobs),
+        width=_number(content.get("width", 480.0), "width", NARROWEST, WIDEST),
+        front=_word(content.get("front", "energy"), "front", OBJECTIVES),
+        minimize=_word(content.get("minimize", "energy"), "minimize", MINIMIZED),
+        pins=tuple(_pin(one, knobs) for one in pins),
+        path=path,
+    )
+
+
+def read_asked(content: Mapping[str, Any], knobs: Mapping[str, Knob]) -> Asked:
+    """Where the controls stand.
+
+    **Raises:** `InputError` for a number that there is not, or that is out of its range.
+    """
+    values = {}
+    for path, value in _mapping(content.get("values", {}), "values").items():
+        if path not in knobs:
+            raise InputError(f"values: {_shown(path)} is not a number of this scenario that has a slider.")
+        knob = knobs[path]
+        number = _number(value, path, -math.inf, math.inf)
+        if not knob.holds(number):
+            low, high, shown = map(knob.words, (knob.low, knob.high, number))
+            raise InputError(f"{knob.label}: {shown} is outside the range of the slider, {low} to {high}.")
+        values[path] = min(max(number, knob.low), knob.high)
+    layout = {}
+    for field, name in _mapping(content.get("layout", {}), "layout").items():
+        if field not in _FIELDS:
+            raise InputError(f"layout: {_shown(field)} is not a field. Give one of {', '.join(_FIELDS)}.")
+        layout[field] = _text(name, f"layout.{field}", LONGEST_WORD)
+    moved = content.get("moved", "")
+    return Asked(values, layout, moved if moved in _FIELDS or moved in knobs else "")
+
+
+def _parsed(text: str | bytes) -> Any:
+    if len(text) > LONGEST:
+        raise InputError(f"The message is longer than {LONGEST:,} bytes. Move fewer numbers at once.")
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        raise InputError("The message is not JSON that this page sends. Reload the page.") from None
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(name)
+
+
+def _mapping(given: Any, name: str) -> Mapping[str, Any]:
+    if not isinstance(given, dict):
+        raise InputError(f"{name}: {_shown(given)} is not a table. Reload the page.")
+    return given
+
+
+def _number(given: Any, name: str, low: float, high: float) -> float:
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    try:
+        value = float(given) if is_number else math.nan
+    except OverflowError:
+        value = math.nan
+    if not (math.isfinite(value) and low <= value <= high):
+        raise InputError(f"{name}: {_shown(given)} is not a finite number that is possible here.")
+    return value
+
+
+def _word(given: Any, name: str, known: Any) -> str:
+    if not isinstance(given, str) or given not in known:
+        raise InputError(f"{name}: {_shown(given)} is unknown. Give one of {', '.join(known)}.")
+    return given
+
+
+def _text(given: Any, name: str, longest: int) -> str:
+    if not isinstance(given, str) or len(given) > longest:
+        raise InputError(f"{name}: {_shown(given)} is not a short text.")
+    return given
+
+
+def _pin(given: Any, knobs: Mapping[str, Knob]) -> PinnedState:
+    content = _mapping(given, "pins")
+    return PinnedState(_text(content.get("name", ""), "pins.name", LONGEST_NAME), read_asked(content, knobs))
+
+
+def _shown(given: Any) -> str:
+    shown = "".join(one if one.isprintable() else "?" for one in repr(given))
+    return f"{shown[:40]}…" if len(shown) > 40 else shown

@@ -1,0 +1,205 @@
+// The page: joins controls, connection, pins and address, and puts what comes back into its places.
+
+import { Connection } from "./connection.js";
+import { Pins } from "./pins.js";
+import { hashOf, stateOf } from "./share.js";
+import { Controls } from "./sliders.js";
+
+const REST = 350; // milliseconds without a change after which intervals are asked for
+const HEARD = 1000; // milliseconds without a change after which the summary is read out
+const at = (id) => document.getElementById(id);
+const wanted = new Map(); // numbers of the address whose controls are on their way
+let moved = "";
+let width = 480;
+let ownLayout = {};
+let before = null;
+let restTimer = 0;
+let heardTimer = 0;
+
+const controls = new Controls((path, started) => {
+  moved = path;
+  draw(started);
+});
+const pins = new Pins(() => {
+  sendPins();
+  draw(0);
+}, (pin) => goTo(pin));
+
+const connection = new Connection({
+  opened() {
+    at("connection").textContent = "Connected.";
+    document.body.classList.remove("cut");
+    sendPins();
+    draw(0);
+  },
+  closed() {
+    at("connection").textContent = "The connection is lost: the explorer has stopped, or is busy. Trying again…";
+    document.body.classList.add("cut");
+    at("optimize").disabled = false;
+  },
+  received,
+});
+
+function request() {
+  const state = controls.state;
+  for (const [path, value] of wanted) state.values[path] = value;
+  return { ...state, moved, front: at("objective").value, width };
+}
+
+// Measured when it changes: asking for it after each picture would lay the page out twice.
+new ResizeObserver(([entry]) => {
+  const inner = Math.min(Math.max(Math.floor(entry.contentRect.width), 240), 1200);
+  if (inner === width) return;
+  width = inner;
+  draw(0);
+}).observe(at("energy"));
+
+function draw(started) {
+  connection.show(request(), started);
+  clearTimeout(restTimer);
+  restTimer = setTimeout(rest, REST);
+}
+
+// Once the controls rest: intervals, and the state in the address.
+function rest() {
+  if (!at("error").hidden) return;
+  connection.send({ ...request(), kind: "settled" });
+  history.replaceState(null, "", hashOf(request(), pins.all, ownLayout) || location.pathname);
+}
+
+function sendPins() {
+  connection.send({ kind: "pins", pins: pins.all });
+}
+
+function received(answer, isNewest) {
+  if (answer.kind === "picture") {
+    place(answer.parts);
+    controls.settle(answer.values, answer.layout, answer.replicas, isNewest);
+    controls.notes(answer.notes);
+    if (isNewest) settled(answer);
+  } else if (answer.kind === "intervals") {
+    if (isNewest) place(answer.parts);
+  } else if (answer.kind === "error") {
+    fail(answer.message);
+    at("optimize").disabled = false;
+  } else if (answer.kind === "knob") {
+    const knob = controls.add(answer.path, answer.html);
+    if (knob && wanted.has(answer.path)) knob.set(wanted.get(answer.path));
+    else knob?.slider.focus();
+    wanted.delete(answer.path);
+  } else if (answer.kind === "progress") {
+    at("found").textContent = `Searching: ${answer.message} …`;
+  } else if (answer.kind === "optimized") {
+    found(answer);
+  }
+}
+
+function place(parts) {
+  for (const [id, html] of Object.entries(parts)) {
+    const holder = at(id);
+    if (id === "compare") holder.hidden = html === "";
+    holder.innerHTML = html;
+  }
+}
+
+function settled(answer) {
+  moved = "";
+  at("error").hidden = true;
+  ownLayout = answer.ownLayout;
+  clearTimeout(heardTimer);
+  heardTimer = setTimeout(() => { at("summary").textContent = answer.summary; }, HEARD);
+}
+
+function fail(message) {
+  at("error").textContent = message;
+  at("error").hidden = false;
+}
+
+function found(answer) {
+  at("optimize").disabled = false;
+  const list = document.createElement("ul");
+  list.replaceChildren(...answer.changes.map((words) => {
+    const item = document.createElement("li");
+    item.textContent = words;
+    return item;
+  }));
+  at("found").replaceChildren(document.createTextNode(answer.message), list);
+  if (!answer.values) return;
+  before = controls.state;
+  at("undo").hidden = false;
+  goTo({ values: answer.values, layout: controls.state.layout });
+}
+
+function goTo({ values, layout }) {
+  for (const [path, value] of Object.entries(values)) {
+    if (controls.has(path)) continue;
+    wanted.set(path, value);
+    connection.send({ kind: "knob", path });
+  }
+  controls.set(values, layout);
+  moved = "";
+  draw(0);
+}
+
+async function save(path) {
+  const message = JSON.stringify({ ...request(), kind: "state" });
+  const response = await fetch(path, { method: "POST", body: message });
+  if (!response.ok) return fail(await response.text());
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(await response.blob());
+  link.download = /filename="([^"]+)"/.exec(response.headers.get("Content-Disposition"))?.[1] ?? path;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+function say(button, words) {
+  const usual = button.textContent;
+  button.textContent = words;
+  setTimeout(() => { button.textContent = usual; }, 1500);
+}
+
+at("pin").addEventListener("click", () => {
+  if (pins.isFull) return fail("Six plans are pinned. Remove one first.");
+  pins.pin(controls.state);
+});
+at("share").addEventListener("click", async () => {
+  try {
+    await navigator.clipboard.writeText(location.href);
+    say(at("share"), "Copied");
+  } catch {
+    fail(`The browser does not let the page copy. The link is in its address bar: ${location.href}`);
+  }
+});
+at("save").addEventListener("click", () => save("scenario.toml"));
+at("report").addEventListener("click", () => save("report.html"));
+at("reset").addEventListener("click", () => goTo({ values: {}, layout: {} }));
+at("optimize").addEventListener("click", () => {
+  at("optimize").disabled = true;
+  at("found").textContent = "Searching …";
+  const sent = connection.send({ ...request(), kind: "optimize", minimize: at("minimize").value });
+  if (!sent) at("optimize").disabled = false;
+});
+at("undo").addEventListener("click", () => {
+  at("undo").hidden = true;
+  if (before) goTo(before);
+});
+at("add").addEventListener("click", () => {
+  const path = at("other").value.trim();
+  if (path && !controls.has(path)) connection.send({ kind: "knob", path });
+  at("other").value = "";
+});
+at("other").addEventListener("keydown", (event) => {
+  if (event.key !== "Enter") return;
+  event.preventDefault();
+  at("add").click();
+});
+at("objective").addEventListener("change", (event) => draw(event.timeStamp));
+at("knobs").addEventListener("submit", (event) => event.preventDefault());
+addEventListener("hashchange", () => restore());
+
+function restore() {
+  const state = stateOf(location.hash);
+  pins.restore(state.pins);
+  goTo(state);
+}
+restore();

@@ -1,0 +1,42 @@
+// The state of the page as the part of its address behind #: values by path, the layout, and pinned plans.
+
+const LAYOUT = "layout.";
+const PIN = "pin";
+
+function written({ values, layout }, parameters) {
+  for (const [path, value] of Object.entries(values)) parameters.append(path, String(value));
+  for (const [field, name] of Object.entries(layout)) parameters.append(LAYOUT + field, name);
+  return parameters;
+}
+
+function read(parameters) {
+  const state = { values: {}, layout: {} };
+  for (const [key, text] of parameters) {
+    if (key === PIN || key === "name") continue;
+    if (key.startsWith(LAYOUT)) state.layout[key.slice(LAYOUT.length)] = text;
+    else if (text.trim() !== "" && Number.isFinite(Number(text))) state.values[key] = Number(text);
+  }
+  return state;
+}
+
+export function hashOf(state, pins, ownLayout) {
+  const changed = ({ values, layout }) => ({
+    values,
+    layout: Object.fromEntries(Object.entries(layout).filter(([field, name]) => ownLayout[field] !== name)),
+  });
+  const parameters = written(changed(state), new URLSearchParams());
+  for (const pin of pins) {
+    parameters.append(PIN, written(changed(pin), new URLSearchParams({ name: pin.name })).toString());
+  }
+  const text = parameters.toString();
+  return text ? `#${text}` : "";
+}
+
+export function stateOf(hash) {
+  const parameters = new URLSearchParams(hash.replace(/^#/, ""));
+  const pins = parameters.getAll(PIN).map((text) => {
+    const inner = new URLSearchParams(text);
+    return { name: inner.get("name") ?? "plan", ...read(inner) };
+  });
+  return { ...read(parameters), pins };
+}

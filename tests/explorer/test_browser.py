@@ -1,0 +1,213 @@
+"""The page in the system's Chromium: it loads, follows each slider, searches, pins, shares and reloads."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+from energymodel.explorer.knobs import CLOCK
+from energymodel.explorer.server import ExplorerServer
+from energymodel.presets.scenario import load_scenario
+from explorer_page import small_explorer
+
+CHROMIUM = Path(os.environ.get("ENERGYMODEL_CHROMIUM", "/usr/bin/chromium"))
+REQUIRED = "ENERGYMODEL_REQUIRE_BROWSER"
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+FLAGS += ["--disable-component-update", "--disable-sync"]
+FIGURES = ("front", "energy", "time", "money", "roofline", "thermal")
+GRACE = 300_000.0  # ms, for a search that compiles
+
+if not CHROMIUM.exists() and not os.environ.get(REQUIRED):
+    pytest.skip(f"{CHROMIUM} is not there: apt-get install chromium", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    assert CHROMIUM.exists(), f"{REQUIRED} is set, but {CHROMIUM} is not there."
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield running
+        running.close()
+
+
+@pytest.fixture(scope="module")
+def server():
+    with ExplorerServer(small_explorer(), warm=False) as running:
+        yield running
+
+
+@pytest.fixture
+def opened(browser, server):
+    """Opens pages, and fails if any of them complains in its console or asks another server."""
+    complaints, contexts = [], []
+
+    def open_page(width=1200, address=server.address, scheme="light"):
+        size = {"width": width, "height": 900}
+        context = browser.new_context(viewport=size, color_scheme=scheme, accept_downloads=True)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(GRACE)
+        page.on("console", lambda told: complaints.append(told.text) if told.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda one: None if one.url.startswith(server.address) else complaints.append(one.url))
+        page.goto(address)
+        expect(page.locator("#energy svg")).to_be_visible(timeout=GRACE)
+        expect(page.locator("#connection")).to_have_text("Connected.")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def slider(page, path):
+    return page.locator(f".knob[data-path='{path}'] input[type=range]")
+
+
+def field(page, path):
+    return page.locator(f".knob[data-path='{path}'] input[type=number]")
+
+
+def press(page, path, key, times=1):
+    slider(page, path).focus()
+    for _ in range(times):
+        page.keyboard.press(key)
+
+
+def tile(page, title):
+    return page.locator(f".tiles div:has(dt:text-is('{title}')) .value")
+
+
+def open_groups(page):
+    closed = page.locator("details.group:not([open]) > summary")
+    while closed.count():
+        closed.first.click()
+
+
+def wait_until(page, function, argument=None):
+    """Wait until a function of the page is true; the policy of the page forbids what Playwright waits with."""
+    for _ in range(400):
+        if page.evaluate(function, argument):
+            return
+        page.wait_for_timeout(25)
+    raise AssertionError(f"{function} was not true in time.")
+
+
+def test_every_slider_moves_the_page(opened):
+    page = opened()
+    open_groups(page)
+    paths = [knob.get_attribute("data-path") for knob in page.locator(".knob").all()]
+    assert len(paths) >= 15
+    for path in paths:
+        before = page.locator("#results").inner_html()
+        own = slider(page, path).input_value()
+        press(page, path, "ArrowLeft" if float(own) > 500 else "ArrowRight", 5)
+        expect(page.locator(f".knob[data-path='{path}']")).to_have_class(re.compile("moved"))
+        wait_until(page, "before => document.querySelector('#results').innerHTML !== before", before)
+        assert page.locator("#error").is_hidden(), page.locator("#error").inner_text()
+    for name in FIGURES:
+        figure = page.locator(f"#{name} svg")
+        assert figure.locator("rect, path, circle, polygon, polyline").count() >= 3, name
+        assert figure.locator("desc").text_content(), name
+        assert "NaN" not in figure.inner_html(), name
+
+
+def test_plan_is_optimized_pinned_shared_and_reloaded(opened, tmp_path):
+    page = opened()
+    press(page, CLOCK, "ArrowLeft", 3)
+    page.locator("#pin").click()
+    expect(page.locator("#compare th", has_text="plan 1")).to_be_visible()
+
+    before = field(page, CLOCK).input_value()
+    page.locator("#optimize").click()
+    expect(page.locator("#found")).to_contain_text("at the same loss", timeout=GRACE)
+    expect(field(page, CLOCK)).not_to_have_value(before)
+    expect(page.locator("#found li").first).to_be_visible()
+    clock = field(page, CLOCK).input_value()
+    expect(page).to_have_url(re.compile(f"plan.clock={clock[:5]}.*pin="))
+    expect(page.locator(".tiles .interval").first).to_be_visible()  # the controls rest
+    energy = tile(page, "Energy").inner_text()
+    again = opened(address=page.url)
+    expect(field(again, CLOCK)).to_have_value(clock)
+    expect(tile(again, "Energy")).to_have_text(energy)
+    expect(again.locator("#compare th", has_text="plan 1")).to_be_visible()
+    again.reload()
+    expect(field(again, CLOCK)).to_have_value(clock)
+    expect(tile(again, "Energy")).to_have_text(energy)
+
+    with again.expect_download() as download:
+        again.locator("#save").click()
+    file = tmp_path / "saved.toml"
+    download.value.save_as(file)
+    assert float(load_scenario(file).plan.clock) == pytest.approx(float(clock), rel=1e-5)
+
+    again.get_by_role("button", name="Remove plan 1").click()
+    expect(again.locator("#compare")).to_be_hidden()
+    page.screenshot(path=tmp_path / "optimized.png", full_page=True)
+
+
+def test_impossible_plan_keeps_the_last_picture(opened):
+    page = opened()
+    page.locator("summary", has_text="Hardware").click()
+    path = "system.accelerator.leakage.power"
+    press(page, path, "End")
+    expect(page.locator("#error")).to_contain_text("for switching")
+    assert page.locator("#energy svg").count() == 1
+    press(page, path, "Home")
+    expect(page.locator("#error")).to_be_hidden()
+
+
+def test_other_numbers_and_layouts_can_be_chosen(opened):
+    page = opened()
+    page.locator("summary", has_text="Any other number").click()
+    page.locator("#other").fill("system.accelerator.memory_capacity")
+    page.keyboard.press("Enter")
+    expect(slider(page, "system.accelerator.memory_capacity")).to_be_focused()
+    field(page, "system.accelerator.memory_capacity").fill("40")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("memory_capacity=4"))
+    page.locator("#layout-tensor").select_option("4")
+    expect(page).to_have_url(re.compile("layout.tensor=4"))
+    expect(page.locator("#replicas")).to_contain_text("Data parallel: 4")
+
+
+def test_narrow_and_dark_pages_show_everything(opened, tmp_path):
+    for scheme in ("light", "dark"):
+        page = opened(width=400, scheme=scheme)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400
+        for name in FIGURES:
+            box = page.locator(f"#{name} svg").bounding_box()
+            assert box is not None
+            assert 250 < box["width"] <= 400
+        page.screenshot(path=tmp_path / f"narrow-{scheme}.png", full_page=True)
+
+
+def test_keyboard_and_screen_reader_reach_every_control(opened):
+    page = opened()
+    open_groups(page)
+    wanted = page.evaluate(
+        "[...document.querySelectorAll('button, input, select, summary')].filter(e => e.checkVisibility()).length"
+    )
+    reached = set()
+    page.locator("body").focus()
+    for _ in range(wanted + 10):
+        page.keyboard.press("Tab")
+        reached.add(
+            page.evaluate(
+                "(() => { const e = document.activeElement; e.dataset.seen ??= Math.random(); "
+                "return e.matches('button, input, select, summary') ? e.dataset.seen : ''; })()"
+            )
+        )
+    assert len(reached - {""}) == wanted
+    unnamed = page.evaluate(
+        "[...document.querySelectorAll('input, select')].filter(e => !e.labels?.length && !e.ariaLabel).map(e => e.id)"
+    )
+    assert unnamed == []
+    assert "MHz" in page.locator(".knob[data-path='plan.clock'] .note").inner_text()
+    press(page, CLOCK, "ArrowLeft")
+    expect(page.locator("#summary")).to_contain_text("Energy", ignore_case=True)
+    assert json.loads(page.evaluate("JSON.stringify(document.querySelector('#error').role)")) == "alert"

@@ -1,0 +1,172 @@
+import dataclasses
+import math
+import tomllib
+
+import jax
+import numpy as np
+import pytest
+
+from energymodel.errors import InputError
+from energymodel.explorer import saved
+from energymodel.explorer.explorer import Page
+from energymodel.explorer.knobs import BATCH, BUSY_POWER, CHIPS, CLOCK, GENERATIONS
+from energymodel.explorer.state import PlanSpace
+from energymodel.presets.scenario import load_scenario
+from energymodel.system.evaluate import evaluate_once
+from energymodel.uncertainty.outcome_spread import outcome_spread
+from explorer_page import SMALL, message, small_explorer
+
+
+@pytest.fixture(scope="module")
+def explorer():
+    return small_explorer()
+
+
+def shown(**content):
+    return small_explorer().shown(message(**content).asked)
+
+
+def test_own_plan_has_the_outcome_of_evaluate(explorer):
+    own = explorer.space.own
+    expected = jax.device_get(evaluate_once(own.system, own.plan))
+    found = explorer.own.view.outcome
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10), found, expected)
+
+
+def test_parts_add_up(explorer):
+    view = explorer.own.view
+    assert math.fsum(map(float, view.money)) == pytest.approx(float(view.outcome.money), rel=1e-12)
+    steps = [float(step) for name, step in view.warmth._asdict().items() if name != "limit"]
+    assert math.fsum(steps) == pytest.approx(float(view.outcome.temperature), abs=1e-9)
+    roof = np.minimum(view.roofline.peak, view.roofline.bandwidth * view.roofline.intensity)
+    assert np.all(view.roofline.rate <= roof)
+
+
+def test_nearby_plans_at_the_own_batch_and_full_clock_are_the_plan():
+    found = shown(values={CLOCK: 1.0}).view
+    same = np.isclose(found.nearby.batch_factor, 1.0) & np.isclose(found.nearby.clock, 1.0)
+    assert same.sum() == 1
+    np.testing.assert_allclose(found.nearby.energy[same], np.asarray(found.outcome.energy.total), rtol=1e-8)
+    np.testing.assert_allclose(found.nearby.time[same], float(found.outcome.time), rtol=1e-8)
+
+
+def test_saved_scenario_evaluates_to_the_numbers_that_are_shown(explorer):
+    tokens = explorer.space.knobs["plan.goal.tokens"].own
+    values = {CLOCK: 0.8, "system.market.price.electricity": 5e-8, "plan.goal.tokens": 1.5 * tokens, GENERATIONS: 4.0}
+    asked = message(values=values, layout={"tensor": "2", "zero": "1"}, moved="tensor").asked
+    found = explorer.shown(asked)
+    again = load_scenario(tomllib.loads(saved.scenario_toml(explorer, asked)))
+    outcome = jax.device_get(evaluate_once(again.system, again.plan))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10), found.view.outcome, outcome)
+    assert float(again.plan.layout.tensor) == 2.0
+
+
+def test_every_knob_is_a_number_of_the_scenario_between_its_ends(explorer):
+    values = explorer.space.run.values
+    for path, knob in explorer.space.knobs.items():
+        assert knob.own == values[path]
+        assert knob.low <= knob.own <= knob.high, path
+    assert {BATCH, CLOCK, CHIPS, GENERATIONS, BUSY_POWER, "plan.coolant_temperature"} <= set(explorer.space.knobs)
+
+
+def test_energy_of_an_operation_goes_down_to_the_landauer_bound(explorer):
+    lowest = shown(values={BUSY_POWER: explorer.space.knobs[BUSY_POWER].low}).view.operation
+    assert 1.0 <= float(lowest.energy) / float(lowest.bound) < 1.1
+    generations = [shown(values={GENERATIONS: float(count)}).view.operation.energy for count in (0.0, 5.0, 20.0, 60.0)]
+    assert np.all(np.diff(generations) < 0.0)
+    assert generations[-1] > lowest.bound
+
+
+def test_counts_become_whole():
+    found = shown(values={CHIPS: 29.0, BATCH: 1e6}, layout={"tensor": "2"}, moved="tensor").settled
+    layout = found.scenario.plan.layout
+    group = float(layout.tensor * layout.pipeline * layout.context)
+    assert found.chips % 8 == 0
+    assert found.chips % group == 0
+    microbatch = found.chips / group * float(layout.microbatch) * float(found.scenario.system.workload.sequence)
+    assert (found.values[BATCH] / microbatch) % 1 == 0
+
+
+def test_layout_keeps_the_field_that_was_moved(explorer):
+    found = shown(layout={"tensor": "4", "pipeline": "1"}, moved="tensor").settled
+    assert explorer.space.layouts.names(found.layout)["tensor"] == "4"
+    assert found.chips == 16.0  # of the scenario: the layout follows the chips
+
+
+def test_clock_below_what_the_chip_has_is_refused_with_its_range():
+    with pytest.raises(InputError, match=r"Clock: 0\.01 is outside the range of the slider, 0\.1885 to 1"):
+        message(values={CLOCK: 0.01})
+
+
+def test_impossible_combination_is_one_sentence(explorer):
+    knob = explorer.space.knobs["system.accelerator.leakage.power"]
+    with pytest.raises(InputError, match=r"leave .* for switching") as caught:
+        shown(values={knob.path: knob.high})
+    assert "\n" not in str(caught.value)
+
+
+def test_intervals_are_those_of_the_report(explorer):
+    expected = outcome_spread(explorer.space.own)
+    spread = explorer.spread(explorer.own)
+    for name in ("energy", "time", "money", "temperature"):
+        np.testing.assert_allclose(spread.interval(name), expected.interval(name), rtol=1e-6)
+
+
+def test_page_sends_only_what_changed(explorer):
+    page = Page(explorer)
+    first, second = (page.picture(message(number=number, values={CLOCK: 0.9})) for number in (1, 2))
+    assert {"outcome", "limits", "energy", "time", "money", "roofline", "thermal", "front"} <= set(first["parts"])
+    assert second["parts"] == {}
+    assert second["number"] == 2
+    third = page.picture(message(values={CLOCK: 0.9, "system.market.carbon.intensity": 1e-7}))
+    assert "outcome" in third["parts"]
+    assert "roofline" not in third["parts"]
+
+
+def test_pinned_plans_stand_beside_the_own_one(explorer):
+    page = Page(explorer)
+    page.pin(message(pins=[{"name": "slow & <cool>", "values": {CLOCK: 0.7}}]).pins)
+    table = page.picture(message())["parts"]["compare"]
+    assert "slow &amp; &lt;cool&gt;" in table
+    assert "Clock" in table
+    assert "Calendar time" in table
+
+
+def test_broken_limit_is_named(explorer):
+    picture = Page(explorer).picture(message(values={"system.facility.power_limit": 1000.0 * 2.5}))
+    assert "facility power exceeded" in picture["summary"]
+    assert 'class="exceeded"' in picture["parts"]["limits"]
+
+
+@pytest.mark.slow  # in the quick run the browser asks for one
+def test_optimum_from_here_saves_energy_in_the_same_layout_and_time(explorer):
+    here = message(values={CLOCK: 0.95}).asked
+    before = explorer.shown(here)
+    told = []
+    found = explorer.optimize(here, "energy", told.append)
+    assert found.values is not None
+    assert told
+    after = explorer.shown(here._replace(values=found.values))
+    np.testing.assert_array_equal(after.settled.layout, before.settled.layout)
+    old, new = before.view.outcome, after.view.outcome
+    assert float(new.energy.total) <= float(old.energy.total) * (1.0 + 1e-9)
+    assert float(new.time) <= float(old.time) * (1.0 + 1e-6)
+    assert float(new.loss) == pytest.approx(float(old.loss), rel=1e-9)
+
+
+def test_scenario_with_a_target_loss_has_a_knob_for_it():
+    own = load_scenario(SMALL)
+    goal = {"loss": {"value": 2.9, "unit": "nat/token"}}
+    tables = {**own.named_tables, "plan": {**own.named_tables["plan"], "goal": goal}}
+    space = PlanSpace(load_scenario(tables))
+    knob = space.knobs["plan.goal.loss"]
+    assert 1.8 < knob.low < knob.own == 2.9 < knob.high  # above the entropy floor of the loss law
+    assert "plan.goal.tokens" not in space.knobs
+
+
+def test_chip_that_is_designed_in_the_scenario_stays_so():
+    space = PlanSpace(load_scenario(SMALL, {"system.chip_design": "scaled", GENERATIONS: 2.0}))
+    assert (
+        dataclasses.asdict(space.own.system)["chip_design"] == dataclasses.asdict(space.scenario.system)["chip_design"]
+    )
+    assert space.knobs[GENERATIONS].own == 2.0
