@@ -8,6 +8,7 @@ evaluation and drawing are parts of it, the rest is JSON and the connection.
 """
 
 import argparse
+import gc
 import os
 import time
 from typing import Any
@@ -37,6 +38,7 @@ def main() -> None:
     parser.add_argument("--chromium", default="/usr/bin/chromium")
     given = parser.parse_args()
     explorer = Explorer(load_scenario(given.scenario))
+    gc.freeze()  # as the command does
     print(f"{given.scenario}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     print(f"compiled evaluation of the plan and those near it: {evaluation(explorer):.2f} ms")
     with ExplorerServer(explorer, warm=False) as server, sync_playwright() as playwright:

@@ -14,7 +14,7 @@ SMALL = "test-1b-h100"
 
 @cache
 def small_space() -> PlanSpace:
-    return PlanSpace(load_scenario(SMALL, {"plan.chips": 16}))
+    return PlanSpace(load_scenario(SMALL, {"plan.chips": 16, "system.facility.power_limit": "60 kW"}))
 
 
 @cache

@@ -1,5 +1,6 @@
 """`energymodel explore`: how does a plan follow its numbers? A page with sliders, on this machine only."""
 
+import gc
 import importlib.util
 import sys
 import webbrowser
@@ -30,6 +31,7 @@ def command(source: Source, port: Port = 0, no_browser: NoBrowser = False) -> No
         scenario = source.read()
         progress("compiling the model ...")
         server = ExplorerServer(Explorer(scenario), port)
+        gc.freeze()  # what the trace left would be searched for garbage while a slider moves
     print(f"{scenario.title}: {server.address}")
     print("The address works on this machine only. Ctrl-C ends the explorer.", file=sys.stderr, flush=True)
     if not no_browser:

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -17,21 +17,14 @@ from energymodel.explorer.knobs import BATCH, BUSY_POWER, CHIPS, CLOCK, GENERATI
 from energymodel.explorer.messages import Message, PinnedState
 from energymodel.explorer.optimize_here import Found, optimize_here
 from energymodel.explorer.readings import limits_sentence, readings, rooms, summary
-from energymodel.explorer.state import Asked, PlanSpace, Settled
-from energymodel.explorer.view import BATCHES, CLOCKS, View
+from energymodel.explorer.state import Asked, PlanSpace, Settled, Shown
+from energymodel.explorer.view import BATCHES, CLOCKS
 from energymodel.presets.scenario import Scenario
 from energymodel.report.tables import prior_count
 from energymodel.uncertainty.outcome_spread import STEP, OutcomeSpread, directions_of, in_float64
 
 LOWEST_CLOCK = 0.6  # of the plans near one: slower ones take more time and more energy
 WIDEST_BATCH = 4.0  # of these plans, over the batch of the plan and under it
-
-
-class Shown(NamedTuple):
-    """A plan that is shown."""
-
-    settled: Settled
-    view: View
 
 
 class Explorer:
@@ -89,12 +82,11 @@ class Explorer:
 
         **Raises:** `InputError`.
         """
-        shown = self.shown(asked)
         if not self._searching.acquire(blocking=False):
             tell("waiting for the search that runs")
             self._searching.acquire()
         try:
-            return optimize_here(self.space, shown.settled, shown.view, minimize, tell)
+            return optimize_here(self.space, self.shown, asked, minimize, tell)
         finally:
             self._searching.release()
 

@@ -48,7 +48,10 @@ def sentence_case(words: str) -> str:
 
 def strip_html(shown: Sequence[Reading]) -> str:
     """The main readings in one line, for narrow screens; it is a second view of what the tiles say."""
-    parts = [element("span", element("small", escape(one.title)), element("b", escape(one.value))) for one in shown[:3]]
+    parts = [
+        element("span", element("small", escape(sentence_case(one.title))), element("b", escape(one.value)))
+        for one in shown[:3]
+    ]
     return "".join(parts)
 
 
@@ -61,11 +64,11 @@ def limits_html(shown: Sequence[Room], sentence: str) -> str:
         meter = element(
             "meter", words, min="0", max="1", low="0.9", high="0.98", optimum="0", value=used, aria_label=words
         )
-        kind = "exceeded" if room.is_exceeded else "binds" if room.binds else "holds"
+        kind = "exceeded" if room.is_exceeded else "binds" if room.binds or room.is_warning else "holds"
         cells = (
             element("th", escape(sentence_case(room.title)), scope="row"),
             element("td", meter),
-            element("td", escape(room.words)),
+            element("td", escape(room.words), class_="room"),
         )
         rows.append(element("tr", *cells, class_=kind))
     head = element("thead", element("tr", *(element("th", name, scope="col") for name in ("Limit", "Used", "Room"))))

@@ -1,5 +1,6 @@
 """What is the best plan from where the controls stand, in their layout, and what changes?"""
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -7,16 +8,18 @@ from typing import NamedTuple
 from energymodel.design.layouts import FIELDS
 from energymodel.design.optimize import optimize
 from energymodel.design.result import Optimum
-from energymodel.explorer.knobs import LAYOUT
+from energymodel.errors import InputError
+from energymodel.explorer.knobs import CHIPS, CLOCK, LAYOUT
 from energymodel.explorer.readings import Room, rooms
-from energymodel.explorer.state import PlanSpace, Settled
-from energymodel.explorer.view import View
+from energymodel.explorer.state import Asked, PlanSpace, Settled, Shown
 from energymodel.presets.question import TOKENS
 from energymodel.report.intervals import percent
-from energymodel.system.outputs import output
+from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.outputs import objective_value, output
 
 SAME = 1e-6
-FAR = 1e6  # of the time of the plan: no plan is late
+SHARES, CLOCKS = (1.0, 0.7, 0.5, 0.35, 0.25, 0.12, 0.06), (1.0, 0.85, 0.7)
+"""Chips and clocks, over those of the plan, at which a plan within the limits is looked for."""
 CONFLICTS = "looking for the limits"
 """How the search begins to say that no plan obeys the limits, and that it looks which of them exclude each other."""
 
@@ -34,17 +37,32 @@ class _NoPlanError(Exception):
     """There is no plan within the limits."""
 
 
-def optimize_here(space: PlanSpace, settled: Settled, view: View, minimize: str, tell: Callable[[str], None]) -> Found:
+def optimize_here(
+    space: PlanSpace, show: Callable[[Asked], Shown], asked: Asked, minimize: str, tell: Callable[[str], None]
+) -> Found:
     """The best plan at the loss of the one that is shown, in no more time and with no more chips, in its layout.
 
-    A plan that breaks limits gets all the time that it takes to obey them.
+    Where the plan breaks limits, the search starts at one with fewer chips or a lower clock that obeys them, and has
+    the time that this one takes.
+
+    **Arguments:**
+
+    - `show`: evaluates a plan.
 
     **Raises:** `InputError` as `optimize`.
     """
     started = time.perf_counter()
-    scenario, outcome = space.searched(settled), view.outcome
-    exceeded = [room for room in rooms(view) if room.is_exceeded]
-    limits = {"time": FAR * float(outcome.time)} if exceeded and "time" not in scenario.optimize.limits else None
+    here = show(asked)
+    exceeded = [room for room in rooms(here.view) if room.is_exceeded]
+    start, limits = here, {}
+    if exceeded:
+        tell("looking for a plan within the limits")
+        start = _within_limits(space, show, asked, here)
+        if start is None:
+            return Found(None, _no_plan(exceeded), [], time.perf_counter() - started)
+        limits = {"loss": float(here.view.outcome.loss), "chips": here.settled.chips}
+    scenario = space.searched(start.settled)
+    limits = {name: value for name, value in limits.items() if name not in scenario.optimize.limits}
     fix = [*scenario.optimize.fix, *(LAYOUT + name for name in FIELDS)]
 
     def told(sentence: str) -> None:
@@ -59,8 +77,24 @@ def optimize_here(space: PlanSpace, settled: Settled, view: View, minimize: str,
     seconds = time.perf_counter() - started
     if not optimum.success:
         return Found(None, optimum.message, [], seconds)
-    values = _values(space, settled, optimum)
-    return Found(values, _sentence(optimum, minimize, seconds, bool(limits)), _changes(space, settled, values), seconds)
+    values = _values(space, here.settled, optimum)
+    sentence = _sentence(optimum, here.view.outcome, minimize, "Obeys every limit: " if exceeded else "")
+    return Found(values, f"{sentence} ({seconds:.1f} s)", _changes(space, here.settled, values), seconds)
+
+
+def _within_limits(space: PlanSpace, show: Callable[[Asked], Shown], asked: Asked, here: Shown) -> Shown | None:
+    """A plan with fewer chips or a lower clock that obeys every limit, if one of these does."""
+    clock = asked.values.get(CLOCK, space.knobs[CLOCK].own)
+    lowest = space.knobs[CLOCK].low
+    for share, slower in itertools.product(SHARES, CLOCKS):
+        values = {**asked.values, CHIPS: share * here.settled.chips, CLOCK: max(slower * clock, lowest)}
+        try:
+            found = show(Asked({**values, CHIPS: max(values[CHIPS], space.knobs[CHIPS].low)}, asked.layout))
+        except InputError:  # too few chips for the layout
+            continue
+        if not any(room.is_exceeded for room in rooms(found.view)):
+            return found
+    return None
 
 
 def _values(space: PlanSpace, settled: Settled, optimum: Optimum) -> dict[str, float]:
@@ -71,20 +105,18 @@ def _values(space: PlanSpace, settled: Settled, optimum: Optimum) -> dict[str, f
     return {path: min(max(value, space.knobs[path].low), space.knobs[path].high) for path, value in values.items()}
 
 
-def _sentence(optimum: Optimum, minimize: str, seconds: float, any_time: bool) -> str:
-    saved = 1.0 - optimum.value / optimum.baseline_value
+def _sentence(optimum: Optimum, before: TrainingOutcome, minimize: str, first: str) -> str:
+    """What the best plan saves, and what it takes more of."""
     words = {"etp": "energy-time product"}.get(minimize, minimize)
-    took = f"({seconds:.1f} s)"
-    if any_time:
-        time_words = f"{percent(float(optimum.outcome.time) / float(optimum.baseline.time) - 1.0, sign='+')} time"
-        return f"Obeys every limit: {words} {percent(-saved, sign='+')} and {time_words} at the same loss. {took}"
-    if saved < SAME:
-        return f"No plan in this layout takes less {words} at this loss. {took}"
+    old, new = (float(objective_value(one, minimize)) for one in (before, optimum.outcome))
+    if not first and new > old * (1.0 - SAME):
+        return f"No plan in this layout takes less {words} at this loss."
     other = "time" if minimize == "energy" else "energy"
-    more = float(output(optimum.outcome, other)) / float(output(optimum.baseline, other)) - 1.0
-    binding = ", ".join(optimum.active)
+    more = float(output(optimum.outcome, other)) / float(output(before, other)) - 1.0
+    binding = ", ".join(name.replace("_", " ") for name in optimum.active)
     held = f" Binding: {binding}." if binding else ""
-    return f"Saves {percent(saved)} of the {words} at the same loss; {other} {percent(more, sign='+')}.{held} {took}"
+    saved = f"{words} {percent(new / old - 1.0, sign='+')}, {other} {percent(more, sign='+')}"
+    return f"{first}{saved if first else saved[0].upper() + saved[1:]}, at the same loss.{held}"
 
 
 def _no_plan(exceeded: Sequence[Room]) -> str:

@@ -83,7 +83,7 @@ def change(field: Field, before: Field) -> str:
     if abs(share) < SAME:
         return ""
     if abs(share) >= 2.0:
-        return f"x {field.value / before.value:.3g}"
+        return f"× {field.value / before.value:.3g}"
     return percent(share, sign="+") if abs(share) >= 5e-4 else f"{100.0 * share:+.2f} %"
 
 
@@ -94,16 +94,21 @@ def summary(shown: Sequence[Reading], limits: str) -> str:
 
 
 class Room(NamedTuple):
-    """A limit of the system: how much of it is used [1], and in words what is left or by how much it is exceeded."""
+    """A limit of the system: how much of it is used [1], and in words what is left or by how much it is exceeded.
+
+    What the parameters can store is no limit that a plan must obey: beyond it, the loss law is used beyond its range.
+    """
 
     title: str
     used: float
     words: str
     is_exceeded: bool
     binds: bool
+    is_warning: bool = False
 
 
 BOUNDLESS = 14.0  # of a slack: a limit a million times beyond the value is none
+ROUNDING = 1e-6  # of a limit, which rounding may exceed
 TIGHT = 0.02  # room below which a limit is said to bind
 
 
@@ -117,14 +122,17 @@ def rooms(view: View) -> list[Room]:
             continue
         used = math.exp(-value)
         room = math.expm1(value)
-        if value < -1e-9:
+        if value < -ROUNDING:
             words = f"exceeded by {percent(used - 1.0)}" if used < 3.0 else f"exceeded {used:.3g} times"
         elif room < TIGHT:
             words = f"binds: {percent(room)}"
         else:
-            words = f"{100.0 * room:.2g} %" if room < 1.0 else f"x {room + 1.0:.3g}"
-        found.append((value, Room(one.metadata["title"], used, words, value < -1e-9, value < math.log1p(TIGHT))))
-    return [room for _, room in sorted(found, key=lambda pair: pair[0])]
+            words = f"{100.0 * room:.2g} %" if room < 1.0 else f"× {room + 1.0:.3g}"
+        is_warning, beyond = one.name == "information", value < -ROUNDING
+        words = f"warning: {words}" if is_warning and beyond else words
+        ends = beyond and not is_warning, value < math.log1p(TIGHT) and not is_warning
+        found.append((value, Room(one.metadata["title"], used, words, *ends, is_warning and beyond)))
+    return [room for _, room in sorted(found, key=lambda pair: (not pair[1].is_exceeded, pair[0]))]
 
 
 def limits_sentence(shown: Sequence[Room]) -> str:

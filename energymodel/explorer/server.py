@@ -1,6 +1,7 @@
 """How is the page served: on this machine only, under an address that nobody can guess?"""
 
 import asyncio
+import gc
 import logging
 import socket
 import threading
@@ -90,6 +91,7 @@ def _prepare(explorer: Explorer) -> None:
     time.sleep(PAUSE)
     try:
         explorer.warm()
+        gc.freeze()  # as in the command
     except InputError as error:  # a scenario that cannot be searched can still be explored
         _LOG.warning("the search cannot be prepared: %s", error)
     except Exception:

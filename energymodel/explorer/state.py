@@ -13,6 +13,7 @@ from energymodel.design.layouts import FIELDS
 from energymodel.design.training_run import TrainingRun
 from energymodel.explorer.knobs import BATCH, CHIPS, DESIGN, LAYOUT, Knob, knobs_of
 from energymodel.explorer.layout_choice import LayoutChoice
+from energymodel.explorer.view import View
 from energymodel.presets.scenario import Scenario, load_scenario
 from energymodel.system.pipeline_rules import multiple_count
 from energymodel.system.plan import ParallelLayout
@@ -42,6 +43,13 @@ class Settled(NamedTuple):
     layout: Float[np.ndarray, " fields"]
     chips: float
     batch_step: float
+
+
+class Shown(NamedTuple):
+    """A plan that is shown, with what is drawn of it."""
+
+    settled: Settled
+    view: View
 
 
 class PlanSpace:

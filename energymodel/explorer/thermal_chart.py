@@ -71,7 +71,7 @@ class TemperatureLadder(AbstractChart):
             if beside:
                 marks.append(text(shortened(name, left - 10.0), left - 10.0, y + _THICK - 2.0, anchor="end"))
             else:
-                marks.append(text(name, left, y - 2.0, size=SMALL, class_="em-halo"))
+                marks.append(text(name, left, y - 4.0, size=SMALL, class_="em-halo"))
             hue = "em-area em-hue1" if end > self.limit else "em-area em-hue0"
             x, wide = scale(min(start, end)), abs(scale(end) - scale(start))
             if start == end:

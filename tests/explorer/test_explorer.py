@@ -133,7 +133,7 @@ def test_pinned_plans_stand_beside_the_own_one(explorer):
 
 
 def test_broken_limit_is_named(explorer):
-    picture = Page(explorer).picture(message(values={"system.facility.power_limit": 1000.0 * 2.5}))
+    picture = Page(explorer).picture(message(values={"system.facility.power_limit": 6.1e3}))
     assert "facility power exceeded" in picture["summary"]
     assert 'class="exceeded"' in picture["parts"]["limits"]
 
@@ -152,6 +152,18 @@ def test_optimum_from_here_saves_energy_in_the_same_layout_and_time(explorer):
     assert float(new.energy.total) <= float(old.energy.total) * (1.0 + 1e-9)
     assert float(new.time) <= float(old.time) * (1.0 + 1e-6)
     assert float(new.loss) == pytest.approx(float(old.loss), rel=1e-9)
+
+
+@pytest.mark.slow
+def test_search_from_a_plan_that_breaks_a_limit_ends_within_all(explorer):
+    power = float(explorer.own.view.outcome.power_peak)
+    limit = "system.facility.power_limit"
+    here = message(values={limit: max(0.8 * power, explorer.space.knobs[limit].low), CHIPS: 32.0}).asked
+    assert float(explorer.shown(here).view.outcome.slack.facility_power) < 0.0
+    found = explorer.optimize(here, "energy", lambda sentence: None)
+    assert found.values is not None
+    slack = explorer.shown(here._replace(values=found.values)).view.outcome.slack
+    assert all(float(getattr(slack, name)) >= -1e-6 for name in slack.__dataclass_fields__ if name != "information")
 
 
 def test_scenario_with_a_target_loss_has_a_knob_for_it():
