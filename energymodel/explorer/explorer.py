@@ -11,7 +11,7 @@ import numpy as np
 from energymodel.design.training_run import TrainingRun
 from energymodel.errors import InputError
 from energymodel.explorer.evaluator import Evaluator, is_finite
-from energymodel.explorer.figures import NOW, OWN, Pinned, breakdowns, front, operation_words, roofline, thermal
+from energymodel.explorer.figures import NOW, OWN, Pinned, chart_of, operation_words
 from energymodel.explorer.fragments import Plan, compare_html, figure_html, limits_html, outcome_html, strip_html
 from energymodel.explorer.knobs import BATCH, BUSY_POWER, CHIPS, CLOCK, GENERATIONS
 from energymodel.explorer.messages import Message, PinnedState
@@ -158,11 +158,9 @@ class Page:
         own = explorer.own.view
         told, limits = readings(view.outcome, own.outcome), rooms(view)
         sentence = limits_sentence(limits)
-        figures = breakdowns(view, own)
-        figures["roofline"], figures["thermal"] = roofline(view), thermal(view)
         pinned = [Pinned(plan.name, plan.view) for plan in self._pins]
-        figures["front"] = front(view, own, pinned, message.front)
-        parts = {name: figure_html(chart, message.width) for name, chart in figures.items()}
+        charts = {name: chart_of(name, view, own, pinned, message.front) for name in message.seen}
+        parts = {name: figure_html(chart, message.width) for name, chart in charts.items()}
         parts["outcome"], parts["strip"] = outcome_html(told), strip_html(told)
         parts["limits"] = limits_html(limits, sentence)
         now = [explorer.plan(NOW, shown)]

@@ -20,6 +20,8 @@ OBJECTIVES: Mapping[str, tuple[str, str]] = {
     "carbon": ("carbon", "kg"),
 }
 """What the front can show against time: its words and its unit."""
+FIGURES = ("front", "energy", "time", "money", "roofline", "thermal")
+"""Places of figures on the page."""
 NOW, OWN = "this plan", "own plan"
 MONEY = {
     "equipment": "chips, servers, links",
@@ -39,14 +41,18 @@ class Pinned(NamedTuple):
     view: View
 
 
-def breakdowns(view: View, own: View) -> dict[str, AbstractChart]:
-    """Where energy, time and money go, beside the scenario's own plan."""
+def chart_of(name: str, view: View, own: View, pins: Sequence[Pinned], objective: str) -> AbstractChart:
+    """One of `FIGURES`: where energy, time and money go beside the own plan, front, roofline, temperature."""
     energy, step = view.outcome.energy, view.outcome.step_time
-    return {
-        "energy": _stacked("Energy of the run", "J", _parts(energy), _parts(own.outcome.energy)),
-        "time": _stacked("Time of one step", "s", _parts(step), _parts(own.outcome.step_time)),
-        "money": _stacked("Money for the run", "USD", _costs(view), _costs(own)),
-    }
+    if name == "energy":
+        return _stacked("Energy of the run", "J", _parts(energy), _parts(own.outcome.energy))
+    if name == "time":
+        return _stacked("Time of one step", "s", _parts(step), _parts(own.outcome.step_time))
+    if name == "money":
+        return _stacked("Money for the run", "USD", _costs(view), _costs(own))
+    if name == "front":
+        return front(view, own, pins, objective)
+    return roofline(view) if name == "roofline" else thermal(view)
 
 
 def _parts(component: eqx.Module) -> tuple[Part, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from energymodel.errors import InputError
-from energymodel.explorer.figures import OBJECTIVES
+from energymodel.explorer.figures import FIGURES, OBJECTIVES
 from energymodel.explorer.knobs import Knob
 from energymodel.explorer.layout_choice import DEGREES, FORMAT, RECOMPUTATION, SHARDING
 from energymodel.explorer.state import Asked
@@ -35,6 +35,7 @@ class Message(NamedTuple):
     - `kind`: "state" draws a plan, "settled" adds intervals once the controls rest, "pins" replaces the pinned plans,
       "optimize" searches from a plan, "knob" asks for the control of another number.
     - `number`: comes back with the answer.
+    - `seen`: figures that are on the screen; others are drawn once the controls rest.
     """
 
     kind: str
@@ -45,6 +46,7 @@ class Message(NamedTuple):
     minimize: str
     pins: tuple[PinnedState, ...]
     path: str
+    seen: tuple[str, ...]
 
 
 def read_message(text: str | bytes, knobs: Mapping[str, Knob]) -> Message:
@@ -59,6 +61,9 @@ def read_message(text: str | bytes, knobs: Mapping[str, Knob]) -> Message:
     pins = content.get("pins", [])
     if not isinstance(pins, list) or len(pins) > MOST_PINS:
         raise InputError(f"pins: at most {MOST_PINS} plans can be compared. Remove one.")
+    seen = content.get("seen", list(FIGURES))
+    if not isinstance(seen, list) or len(seen) > len(FIGURES):
+        raise InputError(f"seen: {_shown(seen)} is no list of figures.")
     path = content.get("path", "")
     if kind == "knob" and path not in knobs:
         raise InputError(f"path: {_shown(path)} is not a number of this scenario that has a slider.")
@@ -71,6 +76,7 @@ def read_message(text: str | bytes, knobs: Mapping[str, Knob]) -> Message:
         minimize=_word(content.get("minimize", "energy"), "minimize", MINIMIZED),
         pins=tuple(_pin(one, knobs) for one in pins),
         path=path,
+        seen=tuple(dict.fromkeys(_word(name, "seen", FIGURES) for name in seen)),
     )
 
 

@@ -20,7 +20,6 @@ STATIC = {
     "icon.svg": "image/svg+xml",
 }
 """Files of the page by name; there are no others."""
-FIGURES = ("front", "energy", "time", "money", "roofline", "thermal")
 _WORDS = {"etp": "energy x time"}
 
 

@@ -7,7 +7,10 @@ import { Controls } from "./sliders.js";
 
 const REST = 350; // milliseconds without a change after which intervals are asked for
 const HEARD = 1000; // milliseconds without a change after which the summary is read out
+const FIGURES = ["front", "energy", "time", "money", "roofline", "thermal"];
 const at = (id) => document.getElementById(id);
+const seen = new Set(FIGURES); // until it is known what is on the screen
+let watching = false;
 const wanted = new Map(); // numbers of the address whose controls are on their way
 let moved = "";
 let width = 480;
@@ -43,8 +46,22 @@ const connection = new Connection({
 function request() {
   const state = controls.state;
   for (const [path, value] of wanted) state.values[path] = value;
-  return { ...state, moved, front: at("objective").value, width };
+  return { ...state, moved, front: at("objective").value, width, seen: [...seen] };
 }
+
+// Only what is on the screen is drawn while a control moves.
+const screen = new IntersectionObserver((entries) => {
+  if (!watching) seen.clear();
+  watching = true;
+  let isNew = false;
+  for (const { target, isIntersecting } of entries) {
+    isNew ||= isIntersecting && !seen.has(target.id);
+    if (isIntersecting) seen.add(target.id);
+    else seen.delete(target.id);
+  }
+  if (isNew) draw(0);
+});
+for (const name of FIGURES) screen.observe(at(name));
 
 // Measured when it changes: asking for it after each picture would lay the page out twice.
 new ResizeObserver(([entry]) => {
@@ -63,6 +80,7 @@ function draw(started) {
 // Once the controls rest: intervals, and the state in the address.
 function rest() {
   if (!at("error").hidden) return;
+  connection.show({ ...request(), seen: FIGURES }, 0);
   connection.send({ ...request(), kind: "settled" });
   history.replaceState(null, "", hashOf(request(), pins.all, ownLayout) || location.pathname);
 }
