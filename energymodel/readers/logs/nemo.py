@@ -1,8 +1,11 @@
 """What do the progress bars of NeMo 1 and of Lightning say?
 
-`Epoch 0: :  47%|####  | 47/100 [06:19<07:13, reduced_train_loss=11.50, global_step=46.00, consumed_samples=12288.0,
-train_step_timing in s=49.50]`, drawn again and again over itself. The step is that of the bar, since `global_step` is
-rounded to three digits beyond 1,000. The bar has no date: steps have no time.
+```text
+Epoch 0: :  47%|####  | 47/100 [06:19<07:13, reduced_train_loss=11.50, global_step=46.00, train_step_timing in s=49.50]
+```
+
+It is drawn again and again over itself. The step is that of the bar, since `global_step` is rounded to three digits
+beyond 1,000. The bar has no date: steps have no time.
 """
 
 import math

@@ -9,6 +9,8 @@ HIDDEN = "\N{REPLACEMENT CHARACTER}"
 
 def clean(text: str) -> str:
     """Text without characters that do not print, such as bidirectional overrides."""
+    if text.isprintable():
+        return text
     return "".join(one if one.isprintable() else " " if one.isspace() else HIDDEN for one in text)
 
 
