@@ -38,8 +38,8 @@ def pytest_configure(config):
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     # A run of all tests says whether a change broke something: new examples are another question, asked by
     # `--hypothesis-profile=search`.
-    hypothesis.settings.register_profile("repeat", derandomize=True, database=None)
-    hypothesis.settings.register_profile("search", derandomize=False)
+    hypothesis.settings.register_profile("repeat", derandomize=True, database=None, deadline=None)
+    hypothesis.settings.register_profile("search", derandomize=False, deadline=None)
     if not config.getoption("--hypothesis-profile"):
         hypothesis.settings.load_profile("repeat")
     config.stash[PEAKS] = []
