@@ -1,9 +1,7 @@
 """Which commands are there?"""
 
 import gc
-import os
 import sys
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,6 +13,7 @@ from energymodel.cli import (
     calibrate_command,
     compare_command,
     design_chip_command,
+    doctor_command,
     documents_command,
     evaluate_command,
     explore_command,
@@ -35,6 +34,7 @@ from energymodel.cli import (
     sweep_command,
     timeline_command,
 )
+from energymodel.cli.cache_folder import keep_compiled_programs
 from energymodel.cli.shell import DEFECT, INTERRUPTED, fail
 
 COMMANDS = {
@@ -57,6 +57,7 @@ COMMANDS = {
     "limits": limits_command.command,
     "measure": measure_command.command,
     "monitor": monitor_command.command,
+    "doctor": doctor_command.command,
     "documents": documents_command.command,
     "site-power": site_power_command.command,
     "stage-clocks": stage_clocks_command.command,
@@ -82,6 +83,7 @@ EXAMPLES = {
     "frontier": "frontier olmo-2-13b-h100 --points 7 --plot frontier.svg",
     "limits": "limits llama-3.1-405b-h100",
     "measure": "measure train.log gpu.csv --training train.toml --accelerator h100-sxm --chips 64 -o steps.csv",
+    "doctor": "doctor --clear-cache",
     "documents": "documents llama-3.1-405b-h100",
     "site-power": 'site-power llama-3.1-405b-h100 --power "25 MW"',
     "stage-clocks": "stage-clocks llama-3.1-405b-h100 --slowdown 5%",
@@ -122,7 +124,7 @@ app.add_typer(presets_command.app, name="presets")
 
 def main() -> None:
     """Run the command line; compiled programs are kept between runs."""
-    _keep_compiled_programs()
+    keep_compiled_programs()
     try:
         app()
     except KeyboardInterrupt:
@@ -132,16 +134,3 @@ def main() -> None:
         raise
     finally:
         gc.freeze()  # what a large trace leaves would be searched for garbage on the way out
-
-
-def _keep_compiled_programs() -> None:
-    """Point JAX at a cache folder, unless the environment already does; JAX reads this when it is imported."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(base) / "energymodel" / "compiled"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return  # a home that cannot be written: compile each time
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")

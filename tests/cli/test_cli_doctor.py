@@ -1,0 +1,130 @@
+"""`doctor`: versions, missing packages with the extra that brings them, and a cache that it counts and clears."""
+
+import importlib.metadata
+import json
+import subprocess
+import sys
+import tomllib
+
+import jax
+import pytest
+
+from cli.shell import run, run_json
+from energymodel.cli import installation
+from energymodel.cli.cache_folder import clear, contents, default_folder
+from energymodel.presets.files import CATEGORIES, names
+from test_repository import ROOT
+
+FILES = {
+    "energymodel-evaluate-1234-abcd": 1000,
+    "energymodel-optimize-1234-abcd": 500,
+    "jit_call-abcd-cache": 2000,
+    "jit_call-abcd-atime": 8,
+    "notes.txt": 40,
+}
+
+
+@pytest.fixture
+def ours(tmp_path, monkeypatch):
+    """A cache folder as the command line makes it, with a file that it did not write."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    return _filled(default_folder())
+
+
+@pytest.fixture
+def shared(tmp_path, monkeypatch):
+    """A cache folder that the environment names."""
+    folder = _filled(tmp_path / "shared")
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(folder))
+    return folder
+
+
+def _filled(folder):
+    folder.mkdir(parents=True)
+    for name, size in FILES.items():
+        (folder / name).write_bytes(bytes(size))
+    return folder
+
+
+def _left(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_it_says_what_is_here(ours):
+    found = run_json("doctor")
+    assert found["version"] == importlib.metadata.version("energymodel")
+    assert found["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert found["backend"] == jax.default_backend()
+    assert len(found["devices"]) == jax.device_count()
+    assert found["presets"] == {category: len(names(category)) for category in CATEGORIES}
+    assert {one["name"]: one["version"] for one in found["packages"]}["jax"] == jax.__version__
+    assert found["kernels"] is None
+    assert found["problems"] == []
+    assert found["cache"]["folder"] == str(ours)
+    assert found["cache"]["size_b"] == 3548
+    assert (found["cache"]["lowered_programs"], found["cache"]["compiled_programs"]) == (2, 1)
+
+
+def test_a_missing_extra_is_named_with_its_command(ours, monkeypatch):
+    version = installation._version
+    monkeypatch.setattr(installation, "_version", lambda name: None if name == "matplotlib" else version(name))
+    result = run("doctor")
+    assert result.exit_code == 0
+    lines = [line.strip() for line in result.stdout.splitlines()]
+    assert "matplotlib           missing" in lines
+    assert 'install: pip install "energymodel[plot]"' in lines
+    assert "3.55 kB, 2 lowered and 1 compiled programs" in lines
+
+
+def test_a_package_that_is_too_old_is_a_problem(ours, monkeypatch):
+    version = installation._version
+    monkeypatch.setattr(installation, "_version", lambda name: "0.0.1" if name == "scipy" else version(name))
+    result = run("doctor")
+    assert result.exit_code == 3
+    wanted = next(one.wanted for one in installation.packages() if one.name == "scipy")
+    assert f'Problem: scipy 0.0.1; needed: {wanted}. Install it: pip install "energymodel".' in result.stdout
+
+
+def test_each_extra_of_the_project_has_its_purpose():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert {*installation.EXTRAS, *installation.DEVELOPMENT} >= set(extras)
+
+
+def test_the_project_s_own_folder_is_cleared_of_all_programs(ours):
+    result = run("doctor", "--clear-cache", "--yes")
+    assert result.exit_code == 0
+    assert result.stdout == f"Removed 3 programs, 3.51 kB, from {ours}.\n"
+    assert _left(ours) == ["notes.txt"]
+    assert json.loads(run("doctor", "--clear-cache", "--json").stdout)["removed"] == 0
+
+
+def test_a_shared_folder_keeps_what_others_compiled(shared):
+    result = run("doctor", "--clear-cache", "--yes")
+    assert "Removed 2 programs, 1.5 kB" in result.stdout
+    assert "Left in place: 1 compiled by JAX, perhaps for other projects." in result.stdout
+    assert _left(shared) == ["jit_call-abcd-atime", "jit_call-abcd-cache", "notes.txt"]
+
+
+def test_it_asks_first(ours):
+    result = run("doctor", "--clear-cache")
+    assert result.exit_code == 2
+    assert "there is nobody to ask. Add --yes." in result.stderr
+    assert _left(ours) == sorted(FILES)
+
+
+def test_yes_alone_is_refused():
+    result = run("doctor", "--yes")
+    assert result.exit_code == 2
+    assert "Add --clear-cache" in result.stderr
+
+
+def test_a_folder_that_is_not_there_is_empty(tmp_path):
+    assert contents(tmp_path / "none") == clear(tmp_path / "none") == (0, 0, 0)
+
+
+def test_the_module_is_the_command():
+    result = subprocess.run(
+        [sys.executable, "-m", "energymodel", "--version"], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert result.stdout == f"energymodel {importlib.metadata.version('energymodel')}\n"
