@@ -1,28 +1,47 @@
-"""Build the documentation: Sphinx with MyST and furo; API pages come from the docstrings."""
+"""Build the documentation: Sphinx with MyST and furo; tutorials are run, API pages come from the docstrings."""
 
 import dataclasses
+import os
 import re
+import sys
 from importlib.metadata import version as installed_version
 from typing import Any
 
 from sphinx.application import Sphinx
+
+from energymodel.cli.cache_folder import keep_compiled_programs
+
+# Notebooks call the command beside this Python, and share its compiled programs.
+os.environ["PATH"] = os.pathsep.join((os.path.dirname(sys.executable), os.environ.get("PATH", "")))
+keep_compiled_programs()
+# Compiling takes most of the time of a tutorial; these options halve it (`compilation.compiler_options`).
+os.environ["XLA_FLAGS"] = " ".join(
+    (
+        os.environ.get("XLA_FLAGS", ""),
+        "--xla_cpu_use_fusion_emitters=false",
+        "--xla_backend_optimization_level=0",
+        "--xla_cpu_parallel_codegen_split_count=1",
+    )
+)
 
 project = "energymodel"
 author = "The energymodel authors"
 copyright = author  # noqa: A001  (the name that Sphinx reads)
 version = release = installed_version("energymodel")
 
-extensions = [
-    "myst_parser",
-    "sphinx.ext.autodoc",
-    "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
-    "sphinx.ext.viewcode",
-]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.mathjax", "sphinx.ext.viewcode"]
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
 html_theme = "furo"
 html_title = "energymodel"
+
+html_static_path = ["_static"]
+html_css_files = ["figures.css"]
+
+nb_execution_mode = "cache"  # a page is run again when its code changes
+nb_execution_timeout = 300  # of a page [s]
+nb_execution_raise_on_error = True
+nb_merge_streams = True
 
 # No dollarmath: prices such as "2.5 $/h" are not formulas. Mathematics stands in {math}.
 myst_enable_extensions = ["amsmath", "deflist"]

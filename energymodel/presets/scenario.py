@@ -211,10 +211,11 @@ def _check(system: TrainingSystem, plan: TrainingPlan, tables: Mapping[str, Any]
     """Check what system and plan must be together; `tables` have the titles of components, and the calibration."""
     known = tables.get("system", {})
     titles = {name: str(known.get(name, {}).get("title", "")) for name in ("software", "accelerator")}
-    check_system(system, plan)
-    check_plan(system, plan, titles)
-    check_cooling(system.facility.cooling)
-    check_measured(system, float(plan.power_cap), tables.get("calibration", {}))
+    with jax.enable_x64(True):  # numbers that were computed in float64 keep it, whatever the caller's precision
+        check_system(system, plan)
+        check_plan(system, plan, titles)
+        check_cooling(system.facility.cooling)
+        check_measured(system, float(plan.power_cap), tables.get("calibration", {}))
 
 
 def _clock_share(given: Any, system: TrainingSystem, provenance: Mapping[str, Provenance]) -> Any:
