@@ -12,6 +12,7 @@ from packaging.requirements import Requirement
 PACKAGE = "energymodel"
 EXTRAS = {
     "plot": "figures with matplotlib (--plot, .plot())",
+    "notebook": "results as figures and as tables of pandas and xarray",
     "monitor": "power of NVIDIA GPUs while a job runs",
     "explore": "the explorer in the browser",
     "sweep": "results of sweeps as labeled arrays on disk",
