@@ -78,7 +78,7 @@ def test_power_by_stage_saves_where_a_stage_has_less_work(staged):
     (power,) = staged.refinements
     assert len(power.added.stages) == 3
     assert power.converged
-    assert 0.002 < power.saving / staged.value < 0.05  # what clocks by rank save, docs/search.md
+    assert 0.002 < power.saving / staged.value < 0.05  # what clocks by rank save, docs/design_search.md
     caps = staged.plan.power
     assert float(caps.first_stage) < float(caps.middle_stages)
     assert float(evaluate_once(staged.scenario.system, staged.plan).time) <= staged.limits["time"] * (1 + 1e-6)
