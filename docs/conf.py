@@ -104,6 +104,16 @@ def _markdown_docstring(_app: Sphinx, what: str, _name: str, value: Any, _option
     lines[:] = translated
 
 
+def _say_times(app: Sphinx, error: Exception | None) -> None:
+    """Print how long each page of code ran, now or when it was cached."""
+    ran = {name: found["exec_data"] for name, found in app.env.nb_metadata.items() if found.get("exec_data")}
+    times = {name: float(found["runtime"] or 0.0) for name, found in ran.items()}
+    if error is None and times:
+        each = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in sorted(times.items()))
+        print(f"pages of code ran {sum(times.values()):.0f} s in all: {each}")
+
+
 def setup(app: Sphinx) -> None:
-    """Register the translation of docstrings."""
+    """Register the translation of docstrings, and the times of tutorials."""
     app.connect("autodoc-process-docstring", _markdown_docstring)
+    app.connect("build-finished", _say_times)
