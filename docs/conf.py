@@ -29,7 +29,9 @@ author = "The energymodel authors"
 copyright = author  # noqa: A001  (the name that Sphinx reads)
 version = release = installed_version("energymodel")
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.mathjax", "sphinx.ext.viewcode"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.mathjax"]
+if not tags.has("check"):  # noqa: F821  (Sphinx defines it)
+    extensions.append("sphinx.ext.viewcode")  # pages of source code take a third of the time of a build
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
 html_theme = "furo"
