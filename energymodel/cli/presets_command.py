@@ -136,7 +136,10 @@ def find(name: str) -> tuple[str, str]:
 
 
 def preset_toml(category: str, name: str) -> str:
-    """A preset as a scenario file: a scenario in full, a component or a cluster as a change of the scenario `BASE`."""
+    """A preset as a scenario file: a scenario in full, a component or a cluster as a change of the scenario `BASE`.
+
+    What forecasts of a run that trains rest on is part of no scenario: its numbers alone.
+    """
     from energymodel.presets.components import preset_in_si
     from energymodel.presets.files import merge, read_preset
     from energymodel.presets.layers import nested
@@ -147,6 +150,11 @@ def preset_toml(category: str, name: str) -> str:
         heading = f"# Scenario {name}, complete and in SI: edit and run `energymodel evaluate FILE`.\n"
         return heading + dumps(load_scenario(name).tables)
     preset = read_preset(category, name)
+    if category == "courses":
+        heading = (
+            f"# {preset['title']} ({category}/{name})\n# `energymodel monitor` forecasts runs with these numbers.\n"
+        )
+        return heading + dumps(preset_in_si(category, name))
     if category == "clusters":
         change, what = {"system": preset["system"]}, "on this cluster. Edit it."
     else:

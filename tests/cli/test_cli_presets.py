@@ -10,6 +10,7 @@ from cli.shell import SMALL, run
 from energymodel.calibration.cluster_source import cluster_system
 from energymodel.cli.presets_command import find, preset_toml
 from energymodel.errors import InputError
+from energymodel.monitor.loss_forecast import course_prior
 from energymodel.presets.files import CATEGORIES, names, read_preset
 
 
@@ -65,7 +66,7 @@ def test_a_preset_shows_units_sources_and_uncertainty():
 COMPONENTS = [
     (category, name)
     for category in CATEGORIES
-    if category not in ("scenarios", "clusters")
+    if category not in ("scenarios", "clusters", "courses")
     for name in sorted(
         {names(category)[0], names(category)[-1]} | ({"near-limit"} if category == "hardware" else set())
     )
@@ -84,6 +85,13 @@ def test_a_shown_component_reads_back_to_the_same_numbers(category, name):
     assert copied.provenance == named.provenance
     assert em.load_scenario(copied.tables).tables["system"] == copied.tables["system"]
     assert copied.tables["system"] == named.tables["system"]
+
+
+def test_the_numbers_of_a_monitor_are_shown():
+    shown = tomllib.loads(preset_toml("courses", "own-run"))
+    prior = course_prior()
+    assert {name: number["value"] for name, number in shown.items()} == prior._asdict()
+    assert all(number["source"] for number in shown.values())
 
 
 @pytest.mark.parametrize("name", [names("clusters")[0], names("clusters")[-1]])
