@@ -117,6 +117,7 @@ class ExplorerServer:
         token = new_token()
         self.address = f"http://{ADDRESS}:{self.port}/{token}/"
         settings: dict[str, Any] = {
+            "log_config": None,  # another one closes the handlers of the whole process, and absl's their streams
             "log_level": "warning",
             "access_log": False,
             "server_header": False,

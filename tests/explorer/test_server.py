@@ -1,4 +1,6 @@
+import io
 import json
+import logging
 import re
 import socket
 from http.client import HTTPConnection, HTTPResponse
@@ -217,3 +219,19 @@ def test_port_that_is_taken_is_named(server):
         pass
     with pytest.raises(InputError, match=f"--port {server.port}: .* Choose another one"):
         ExplorerServer(small_explorer(), server.port, warm=False)
+
+
+class _ClosesItsStream(logging.StreamHandler):
+    """As the handler of absl does."""
+
+    def close(self):
+        self.stream.close()
+        super().close()
+
+
+def test_logging_of_the_process_is_left_alone():
+    stream = io.StringIO()
+    handler = _ClosesItsStream(stream)
+    ExplorerServer(small_explorer(), warm=False)._socket.close()
+    assert not stream.closed
+    handler.close()
