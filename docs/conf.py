@@ -29,7 +29,9 @@ author = "The energymodel authors"
 copyright = author  # noqa: A001  (the name that Sphinx reads)
 version = release = installed_version("energymodel")
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.mathjax"]
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "_extensions"))
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "mathml"]
+html_math_renderer = "mathml"
 if not tags.has("check"):  # noqa: F821  (Sphinx defines it)
     extensions.append("sphinx.ext.viewcode")  # pages of source code take a third of the time of a build
 exclude_patterns = ["_build"]

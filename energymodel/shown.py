@@ -29,7 +29,7 @@ class Shown:
         return _shower().html(self)
 
     def plot(self, axes: Any = None) -> Any:
-        """Draw it with matplotlib, on new axes unless some are given.
+        """Draw it with matplotlib, on a new figure of pyplot, which a notebook shows, unless axes are given.
 
         **Returns:** the axes.
 

@@ -32,8 +32,7 @@ def command(
         if any(path.strip().startswith(MODEL) for path in vary or ()):
             if tolerance is not None:
                 raise InputError("--tolerance: a search of the model's shape has none. Leave it out.")
-            shell.check_output(output)  # there is no page of it
-            return _optimize_model(own, minimize, limit, vary or [], fix, as_json, output, progress)
+            return _optimize_model(own, minimize, limit, vary or [], fix, as_json, output, opened, progress)
         given = own.with_question(minimize, limit, vary, fix or (), tolerance)
         progress(f"loading the design search for {given.name} ...")
         with shell.interruptible():
@@ -71,6 +70,7 @@ def _optimize_model(
     fix: list[str] | None,
     as_json: bool,
     output: Path | None,
+    opened: bool,
     progress: shell.Progress,
 ) -> int:
     """Search the shape of the model with the plan, at the loss of the scenario's own."""
@@ -87,6 +87,7 @@ def _optimize_model(
     with shell.interruptible():
         from energymodel.codesign.architecture import HELD, optimize_architecture
         from energymodel.report.architecture_report import architecture_json, architecture_report
+        from energymodel.report.page.architecture_page import architecture_page, flatness_chart
     progress("searching depths, widths and the plan")
     shape = [name for name in names if name not in ("*", "layers")]
     found = optimize_architecture(
@@ -97,5 +98,13 @@ def _optimize_model(
         tuple(dict.fromkeys((*HELD, *question.fix))),
         None if "*" in names else shape,
     )
-    shell.deliver(architecture_json(found), architecture_report(found), as_json=as_json, output=output)
+    shell.deliver(
+        architecture_json(found),
+        architecture_report(found),
+        as_json=as_json,
+        output=output,
+        page=lambda: architecture_page(found, shell.command_line()),
+        chart=lambda: flatness_chart(found),
+        opened=opened,
+    )
     return shell.TRUSTED if found.success else shell.fail(found.message, shell.NOT_TRUSTED, "not trusted")

@@ -27,6 +27,12 @@ TOTALS = {"parameters": "1", "active_parameters": "1"}
 
 def architecture_report(found: Architecture) -> RenderableType:
     """Both shapes, what the best saves, and how flat the optimum is."""
+    lines, command = Text("\n".join(shape_lines(found))), Text(f"To evaluate this shape: {evaluate_shape(found)}")
+    return Group(shape_table(found), "", lines, "", flatness_table(found), "", command)
+
+
+def shape_table(found: Architecture) -> Table:
+    """Both shapes, as far as they differ, and their sizes."""
     own, best = found.scenario.system.workload, found.system.workload
     table = Table(title="Shape", title_justify="left", title_style="bold", box=None, pad_edge=False)
     for name in ("", "own", "found"):
@@ -37,7 +43,7 @@ def architecture_report(found: Architecture) -> RenderableType:
         shown = (f"{_number(one, name) / 1e9:.4g} G" for one in (own, best))
         table.add_row(name.replace("_", " "), *shown)
     table.add_row("tokens", "", format_quantity(float(found.outcome.tokens), "token"))
-    return Group(table, "", Text("\n".join(_lines(found))), "", _flatness(found), "", Text(evaluate_shape(found)))
+    return table
 
 
 def _number(workload: Transformer, name: str) -> float:
@@ -48,7 +54,8 @@ def _changed(own: Transformer, best: Transformer) -> list[str]:
     return [name for name in COUNTS if not math.isclose(_number(own, name), _number(best, name), rel_tol=1e-9)]
 
 
-def _lines(found: Architecture) -> list[str]:
+def shape_lines(found: Architecture) -> list[str]:
+    """What the shape saves, what its loss rests on, and why it may not be trusted."""
     unit = parse_objective(found.minimize).unit
     values = [format_quantity(one, unit) for one in (found.value, found.own_value, found.baseline_value)]
     lines = [
@@ -64,7 +71,8 @@ def _lines(found: Architecture) -> list[str]:
     return lines
 
 
-def _flatness(found: Architecture) -> RenderableType:
+def flatness_table(found: Architecture) -> Table:
+    """What other shapes cost."""
     title = f"What {100.0 * FLATNESS:g} % less and more of each costs, all else decided anew"
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     for name in ("", "less", "more"):
@@ -75,7 +83,7 @@ def _flatness(found: Architecture) -> RenderableType:
     return table
 
 
-def _plan(found: Architecture) -> TrainingPlan:
+def realizable_plan(found: Architecture) -> TrainingPlan:
     """The plan with the kind of goal that the scenario has."""
     if not isinstance(found.scenario.plan.goal, TokenBudget):
         return found.plan
@@ -86,7 +94,7 @@ def evaluate_shape(found: Architecture) -> str:
     """The command that evaluates the shape with its plan."""
     own, best = found.scenario.system.workload, found.system.workload
     chosen = {f"system.workload.{name}": f"{_number(best, name):.17g}" for name in _changed(own, best)}
-    return f"To evaluate this shape: {command_of(found.scenario, _plan(found), chosen)}"
+    return command_of(found.scenario, realizable_plan(found), chosen)
 
 
 def architecture_json(found: Architecture) -> dict[str, Any]:
@@ -104,7 +112,7 @@ def architecture_json(found: Architecture) -> dict[str, Any]:
         "shape": {name: {"own": _number(own, name), "found": _number(best, name)} for name in (*COUNTS, *TOTALS)},
         "flatness": {name: list(ends) for name, ends in found.flatness.items()},
         "at_bounds": list(found.at_bounds),
-        "plan": plan_json(_plan(found), dataclasses.replace(found.scenario, system=found.system)),
+        "plan": plan_json(realizable_plan(found), dataclasses.replace(found.scenario, system=found.system)),
         "outcome": outcome_json(found.outcome),
         "success": found.success,
         "message": found.message,

@@ -25,21 +25,39 @@ _STYLE = {
 }
 
 
-def new_figure(width: float = 6.4, height: float = 4.0) -> "Figure":
-    """An empty figure of a size in inches.
+def style() -> Any:
+    """A context in which matplotlib draws in the style of the project.
 
     **Raises:** `InputError` that names the extra, where matplotlib is not installed.
     """
-    matplotlib = _matplotlib()
-    from matplotlib.figure import Figure
+    return _matplotlib().rc_context(_STYLE)
 
-    with matplotlib.rc_context(_STYLE):
+
+def new_figure(width: float = 6.4, height: float = 4.0) -> "Figure":
+    """An empty figure of a size in inches.
+
+    **Raises:** as `style`.
+    """
+    with style():
+        from matplotlib.figure import Figure
+
         return Figure(figsize=(width, height), layout="constrained")
+
+
+def pyplot_figure(width: float, height: float) -> "Figure":
+    """An empty figure that pyplot knows, so that notebooks and `pyplot.show` show it.
+
+    **Raises:** as `style`.
+    """
+    with style():
+        from matplotlib import pyplot
+
+        return pyplot.figure(figsize=(width, height), layout="constrained")
 
 
 def add_axes(figure: "Figure", *place: int) -> Any:
     """Axes of a figure in the style of the project; `place` as in `Figure.add_subplot`."""
-    with _matplotlib().rc_context(_STYLE):
+    with style():
         return figure.add_subplot(*place)
 
 
@@ -47,7 +65,7 @@ def save(figure: "Figure", kind: str) -> bytes:
     """The figure as "svg", "png" or "pdf", without the date of its making."""
     buffer = io.BytesIO()
     metadata: dict[str, None] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
-    with _matplotlib().rc_context(_STYLE):
+    with style():
         figure.savefig(buffer, format=kind, dpi=160, metadata=metadata)
     return buffer.getvalue()
 

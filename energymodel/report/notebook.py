@@ -20,6 +20,7 @@ from energymodel.report.calibration_report import constants_table
 from energymodel.report.charts import AbstractChart, chart_css, figure_html
 from energymodel.report.charts.svg import element, escape
 from energymodel.report.fields import outcome_fields, plan_fields, total
+from energymodel.report.figure import pyplot_figure
 from energymodel.report.front_report import front_table
 from energymodel.report.page.calibration_page import calibration_chart
 from energymodel.report.page.evaluate_page import MAIN_OUTPUTS
@@ -79,8 +80,8 @@ def html(result: Any) -> str:
 
 
 def plot(result: Any, axes: Any = None) -> Any:
-    """The figure of a result on axes of matplotlib."""
-    return draw(view(result).chart(), axes)
+    """The figure of a result on axes of matplotlib, without them on a new figure of pyplot, which a notebook shows."""
+    return draw(view(result).chart(), axes, pyplot_figure)
 
 
 def to_dataframe(result: Any) -> Any:

@@ -1,33 +1,36 @@
 """How does a chart become a figure of matplotlib, for papers and notebooks?"""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from energymodel.errors import InputError
 from energymodel.report.charts import AbstractChart, Axis, GroupedBars, Intervals, Lines, StackedBars, Tornado
 from energymodel.report.charts.scale import SHARE, Measure, measure
 from energymodel.report.charts.svg import clean
-from energymodel.report.figure import BLUE, COLORS, ORANGE, add_axes, new_figure, save
+from energymodel.report.figure import BLUE, COLORS, ORANGE, add_axes, new_figure, save, style
 
 _WIDTH, _ROW = 8.0, 0.3  # of a figure and of a bar [inch]
+_AXIS = 0.45  # of the ticks and the name of an axis [inch]
+_TWO_COLUMNS = 5.0  # of a figure with so many columns of a legend [inch]
 _DASHES = ("-", "--", ":", "-.")
 _HATCHES = ("", "///", "...")
 _BESIDE: dict[str, Any] = {"fontsize": 8, "loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
 
 
-def draw(chart: AbstractChart, axes: Any = None) -> Any:
-    """A chart on axes of matplotlib, on those of a new figure if none are given.
+def draw(chart: AbstractChart, axes: Any = None, figure: Callable[[float, float], Any] = new_figure) -> Any:
+    """A chart on axes of matplotlib; without them on those of a new `figure` of a width and height in inches.
 
     **Returns:** the axes.
 
     **Raises:** `InputError` for a chart that only pages draw, or where matplotlib is not installed.
     """
     if axes is None:
-        axes = add_axes(new_figure(_WIDTH, 1.4 + _ROW * _rows(chart)))
+        axes = add_axes(figure(_WIDTH, 1.4 + _ROW * _rows(chart)))
     axes.set_axisbelow(True)
-    draw_on(chart, axes)
-    axes.set_title("\n".join(clean(line) for line in (chart.title, chart.subtitle) if line), loc="left", wrap=True)
+    with style():
+        draw_on(chart, axes)
+        axes.set_title("\n".join(clean(line) for line in (chart.title, chart.subtitle) if line), loc="left", wrap=True)
     return axes
 
 
@@ -53,6 +56,8 @@ def _stacked(chart: StackedBars, axes: Any) -> None:
     columns = chart.table().columns[1:]
     *rows, totals = [[float(cell or 0.0) for cell in row[1:]] for row in chart.table().rows]  # pyright: ignore[reportArgumentType]
     labels = [str(row[0]) for row in chart.table().rows[:-1]]
+    from matplotlib.transforms import offset_copy
+
     unit = measure(totals, chart.unit)
     starts = [0.0] * len(columns)
     places = list(range(len(columns)))
@@ -64,7 +69,9 @@ def _stacked(chart: StackedBars, axes: Any) -> None:
     axes.set_yticks(places, [column.title for column in columns])
     axes.invert_yaxis()
     axes.set_xlabel(_axis_name(chart.axis, unit.word))
-    axes.legend(loc="upper center", bbox_to_anchor=(0.45, -0.18), ncols=2, fontsize=8)
+    beside = 2 if axes.figure.get_figwidth() >= _TWO_COLUMNS else 1
+    below = offset_copy(axes.transAxes, axes.figure, y=-_AXIS, units="inches")
+    axes.legend(loc="upper center", bbox_to_anchor=(0.45, 0.0), bbox_transform=below, ncols=beside, fontsize=8)
     axes.grid(visible=False, axis="y")
 
 

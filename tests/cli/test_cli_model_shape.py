@@ -3,13 +3,15 @@
 import pytest
 
 from cli.shell import run, run_json
+from report.page.read_page import assert_sound
 
 SMALL = "test-1b-h100"
 TOTALS = ("parameters", "active_parameters")
 
 
-def test_the_shape_is_found_and_the_printed_command_evaluates_it():
-    shown = run_json("optimize", SMALL, "--vary", "model.hidden", "--vary", "model.layers")
+def test_the_shape_is_found_and_the_printed_command_evaluates_it(tmp_path):
+    report = tmp_path / "report.html"
+    shown = run_json("optimize", SMALL, "--vary", "model.hidden", "--vary", "model.layers", "-o", str(report))
     assert shown["success"]
     assert shown["saving"] > 0.0
     shape = shown["shape"]
@@ -24,6 +26,12 @@ def test_the_shape_is_found_and_the_printed_command_evaluates_it():
     assert again["outcome"]["energy_j"]["total"] == pytest.approx(shown["value"], rel=1e-9)
     loss = again["outcome"]["loss_nat_per_token"] + shown["penalty_nat_per_token"]
     assert loss == pytest.approx(shown["loss_nat_per_token"], rel=1e-9)
+    page = assert_sound(report.read_text(encoding="utf-8"))
+    assert {"The shape beside the scenario's own", "What other shapes cost"} <= set(page.headings)
+    assert {shown["outcome"]["energy_j"]["total"], again["outcome"]["energy_j"]["dynamic"]} <= (
+        page.numbers("total") | page.numbers("switching")
+    )
+    assert set(shown["flatness"]["layers"]) <= page.numbers("layers")
 
 
 @pytest.mark.parametrize(

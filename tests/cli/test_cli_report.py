@@ -62,12 +62,6 @@ def test_bad_requests_are_refused_before_the_work(command, tmp_path, monkeypatch
     assert 'figures need matplotlib. Install it: pip install "energymodel[plot]".' in undrawn.stderr
 
 
-def test_a_search_of_the_shape_has_no_page(tmp_path):
-    result = run("optimize", SMALL, "--vary", "model.*", "-o", str(tmp_path / "report.html"))
-    assert result.exit_code == 2
-    assert "Choose one of .json, .csv" in result.stderr
-
-
 def test_a_count_of_points_is_no_page(tmp_path):
     words = ("sweep", SMALL, "--axis", "plan.clock=0.5:1:2", "--dry-run", "-o", str(tmp_path / "report.html"))
     result = run(*words)

@@ -88,11 +88,15 @@ def test_numbers_of_a_sensitivity_are_rows():
 @pytest.mark.parametrize("result", [outcome, optimum, front, sensitivity])
 def test_results_are_drawn_on_axes(result):
     pytest.importorskip("matplotlib", reason="figures need the extra `plot`")
+    from matplotlib import pyplot
     from matplotlib.figure import Figure
 
+    pyplot.switch_backend("agg")
     axes = result().plot()
     assert axes.get_title(loc="left")
     assert axes.patches or axes.lines
+    assert pyplot.get_fignums() == [axes.figure.number], "a notebook shows figures of pyplot"
+    pyplot.close(axes.figure)
     mine = Figure().add_subplot()
     assert result().plot(mine) is mine
 

@@ -6,6 +6,7 @@ from energymodel.report.charts import Axis, Lines, Point, Series
 from energymodel.report.fields import Field, shown_outcomes
 from energymodel.report.intervals import interval_of, rounded, with_interval
 from energymodel.report.page.document import Page, Section, figure
+from energymodel.report.page.elasticities import elasticities_chart, elasticities_of_plan
 from energymodel.report.page.limits_parts import rooms, rooms_chart
 from energymodel.report.page.markup import beside, folded, paragraphs, terminal_table
 from energymodel.report.page.spending import OWN, energy_bars, largest_sentence, spending_section, time_bars
@@ -42,6 +43,8 @@ def evaluate_page(
     )
     lines = paragraphs([*warnings, *batch_lines(scenario, scenario.plan, outcome)])
     room = rooms_chart(outcome)
+    known = elasticities_of_plan(scenario, scenario.plan, "energy")
+    elasticities = elasticities_chart(known.items(), "energy", "Largest elasticities, the plan held")
     return Page(
         title=scenario.title,
         answer=f"{_number(spread, 'energy')} in {_number(spread, 'time')}",
@@ -53,6 +56,7 @@ def evaluate_page(
             step_section(scenario, scenario.plan),
             Section("Over the run", figure(trajectory_chart(run)) if run is not None else ""),
             Section("Room to the limits", figure(room) if room is not None else ""),
+            Section("What one percent changes", figure(elasticities) if elasticities is not None else ""),
             sureness_section(scenario, spread),
         ],
         command=command,

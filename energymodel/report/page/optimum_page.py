@@ -11,6 +11,7 @@ from energymodel.presets.scenario import Scenario
 from energymodel.report.charts import AbstractChart, Bar, GroupedBars, Part
 from energymodel.report.intervals import with_interval
 from energymodel.report.page.document import Page, Section, figure
+from energymodel.report.page.elasticities import elasticities_chart, elasticities_of_plan
 from energymodel.report.page.evaluate_page import MAIN_OUTPUTS
 from energymodel.report.page.limits_parts import binding_sentence, prices_chart, rooms_chart
 from energymodel.report.page.markup import beside, bullets, folded, paragraph, paragraphs, terminal_table
@@ -116,12 +117,15 @@ def _limits(optimum: Optimum, risk: SavingAtRisk | None) -> Section:
     first, *rest = limit_lines(optimum, risk)
     prices_listed = [line.strip() for line in rest if line.startswith("  ")]
     sentences = [line for line in rest if not line.startswith("  ")]
+    known = elasticities_of_plan(_scenario_found(optimum), optimum.plan, optimum.minimize)
+    elasticities = elasticities_chart(known.items(), optimum.minimize, "Largest elasticities, the found plan held")
     return Section(
         "What binds, and what it is worth",
         paragraph(first)
         + (figure(prices) if prices is not None else "")
         + paragraphs(sentences)
         + bullets(prices_listed)
+        + (figure(elasticities) if elasticities is not None else "")
         + (figure(room) if room is not None else ""),
     )
 

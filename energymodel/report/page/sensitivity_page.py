@@ -3,8 +3,9 @@
 import math
 
 from energymodel.design.sensitivity import FREE, SHARES, NumberEffects, Sensitivity
-from energymodel.report.charts import Bar, GroupedBars, Part, Swing, Tornado
+from energymodel.report.charts import GroupedBars, Swing, Tornado
 from energymodel.report.page.document import Page, Section, figure
+from energymodel.report.page.elasticities import elasticities_chart
 from energymodel.report.page.markup import paragraphs, terminal_table
 from energymodel.report.page.sureness import priors_markup
 from energymodel.report.sensitivity_report import (
@@ -108,12 +109,7 @@ def elasticity_chart(found: Sensitivity) -> GroupedBars | None:
     """Numbers with the largest elasticities of the first output."""
     name = next(iter(found.values))
     rows = [row for row in found.by_elasticity(name) if row.action != FREE and not row.path.startswith("plan.layout.")]
-    known = {row.path: row.effects[name].elasticity for row in rows}
-    kept = [(path, value) for path, value in known.items() if value is not None and abs(value) >= 5e-4][:BARS]
-    if not kept:
-        return None
-    word = name.replace("_", " ")
-    groups = tuple(Bar(path.removeprefix("system."), (Part("", value),)) for path, value in kept)
-    path, value = kept[0]
-    title = f"1 % more {path.removeprefix('system.')} changes {word} by {value:+.2g} %"
-    return GroupedBars(title, "1", groups, "Largest elasticities", f"{word}: percent per percent of the number")
+    known = [(row.path, row.effects[name].elasticity) for row in rows]
+    return elasticities_chart(
+        [(path, value) for path, value in known if value is not None], name, "Largest elasticities"
+    )

@@ -13,6 +13,7 @@ from energymodel.design.front import Front, FrontPoint
 from energymodel.design.result import SearchResult
 from energymodel.report.json_tree import intervals_json, outcome_json
 from energymodel.report.page.document import Page, Section, page_html
+from energymodel.report.page.elasticities import elasticities_of_plan
 from energymodel.report.page.evaluate_page import evaluate_page
 from energymodel.report.page.front_page import front_page
 from energymodel.report.page.optimum_page import optimum_page
@@ -69,6 +70,7 @@ def test_sections_follow_from_the_command():
         "Where energy, time and money go",
         "A step of the plan",
         "Room to the limits",
+        "What one percent changes",
         "How sure the numbers are",
         "Repeat it",
     ]
@@ -125,6 +127,24 @@ def test_a_search_without_an_answer_says_so():
     assert "No plan was found that can be trusted" in words
     assert found.conflicts[0].limit in words
     assert "How sure the numbers are" not in page.headings
+
+
+def test_elasticities_are_those_of_whole_runs():
+    scenario, outcome, _ = evaluated()
+    known = elasticities_of_plan(scenario, scenario.plan, "energy")
+    assert not any(path.startswith(("plan.", "system.workload.")) for path in known)
+    assert "system.accelerator.maximum_temperature" not in known, "a percent of an absolute temperature says nothing"
+    path = "system.accelerator.busy_power"
+    more = em.load_scenario(
+        "test-1b-h100", {path: f"{1.01 * float(np.asarray(scenario.system.accelerator.busy_power))} W"}
+    )
+    with jax.enable_x64(True):
+        moved = evaluate_once(more.system, more.plan)
+    secant = np.log(np.asarray(moved.energy.total) / np.asarray(outcome.energy.total)) / np.log(1.01)
+    assert known[path] == pytest.approx(secant, rel=0.01)
+    both = elasticities_of_plan(scenario, scenario.plan, "etp")
+    times = elasticities_of_plan(scenario, scenario.plan, "time")
+    assert both[path] == pytest.approx(known[path] + times[path], abs=1e-9)
 
 
 def test_money_by_what_it_pays_for_adds_up():
