@@ -39,6 +39,7 @@ _STEPS = {
     "1": ((1000.0, "1000"), (100.0, "100"), (10.0, "10"), (1.0, "1")),
 }
 _LARGEST_STEP = 0.1  # of the limit: a price holds for small changes
+_SAME = 1e-4  # relative difference of an objective that no one minds
 _LEFT_OUT = {
     *("token_rate", "hfu", "availability", "eei", "ppw", "euf"),
     *("information", "information_rate", "energy_per_bit"),
@@ -276,8 +277,9 @@ def search_lines(optimum: Optimum) -> list[str]:
         lines.append(f"The others need {bound}: a lower bound, from the prices of the limits at the best plan.")
     if statistics["restarts"]:
         count, agreeing = statistics["restarts"], statistics["restarts_agreeing"]
-        spread = f"{100.0 * math.expm1(statistics['restarts_spread']):.2g} %"
-        worst = "" if agreeing == count else f"; the worst of the others ends {spread} above it"
+        spread = math.expm1(statistics["restarts_spread"])
+        end = f"less than {100.0 * _SAME:g} %" if spread < _SAME else f"at most {100.0 * spread:.2g} %"
+        worst = "" if agreeing == count else f"; the others end {end} above it"
         lines.append(f"{agreeing} of {count} restarts of the best layout converge to the same optimum{worst}.")
     if optimum.runner_up is not None:
         layout = optimum.runner_up.layout
@@ -286,7 +288,7 @@ def search_lines(optimum: Optimum) -> list[str]:
         excess = f"{100.0 * optimum.runner_up.excess:.2g} % more {optimum.minimize} than the best"
         lines.append(f"The second-best layout ({shown or 'data parallelism alone'}) needs {excess}.")
     if math.isfinite(optimum.gap):
-        cost = f"at most {100.0 * optimum.gap:.2g} %" if optimum.gap >= 1e-4 else "less than 0.01 %"
+        cost = f"at most {100.0 * optimum.gap:.2g} %" if optimum.gap >= _SAME else f"less than {100.0 * _SAME:g} %"
         lines.append(f"Rounding to whole numbers costs {cost}.")
     if optimum.near_tie is not None:
         lines.append(near_tie_line(optimum, optimum.near_tie))

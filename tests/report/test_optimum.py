@@ -64,7 +64,7 @@ def test_search_lines():
         "6 searched",
         "The others need at least 25 % more energy",
         "31 of 32 restarts of the best layout converge to the same optimum",
-        "; the worst of the others ends 5.1 % above it.",
+        "; the others end at most 5.1 % above it.",
         "microbatch 4",
         "1.2 % more energy than the best",
         "Rounding to whole numbers costs at most 1 %",
