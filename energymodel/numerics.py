@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
+from energymodel.ranges import ANY, SIGNED, Range
+
 if TYPE_CHECKING:
     Real = Any  # the converter of `real` accepts Python numbers, which a type checker cannot know
 else:
@@ -41,21 +43,28 @@ def as_real(value: Any) -> Any:
 
 
 def real(
-    unit: str, default: float | None = None, doc: str = "", *, difference: bool = False, signed: bool = False
+    unit: str,
+    default: float | None = None,
+    doc: str = "",
+    *,
+    within: Range = ANY,
+    difference: bool = False,
+    signed: bool = False,
 ) -> Any:
-    """Declare a scalar field of a component: converted by `as_real`, with its unit (and meaning) in the metadata.
+    """Declare a scalar field of a component: converted by `as_real`, with unit, meaning and range in the metadata.
 
     `difference` marks a temperature that is a difference, so that 5 °C is 5 K; `signed` a number that may be negative.
     """
-    metadata = {"unit": unit, "doc": doc, "difference": difference, "signed": signed}
+    allowed = SIGNED if signed and within == ANY else within
+    metadata = {"unit": unit, "doc": doc, "range": allowed.within(unit), "difference": difference, "signed": signed}
     if default is None:
         return eqx.field(converter=as_real, metadata=metadata)
     return eqx.field(converter=as_real, metadata=metadata, default=default)
 
 
-def vector(unit: str) -> Any:
-    """Declare a field that holds an array, converted as in `real`."""
-    return eqx.field(converter=as_real, metadata={"unit": unit, "array": True})
+def vector(unit: str, *, within: Range = ANY) -> Any:
+    """Declare a field that holds an array, converted as in `real`; the range is that of each number."""
+    return eqx.field(converter=as_real, metadata={"unit": unit, "array": True, "range": within.within(unit)})
 
 
 def component(default: eqx.Module | None = None) -> Any:

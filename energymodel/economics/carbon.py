@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, real
+from energymodel.ranges import ABOVE_ZERO, SHARE_ABOVE_ZERO, Range
 
 
 def operational_carbon(energy: Numeric, intensity: Numeric) -> Float[Array, "..."]:
@@ -42,9 +43,11 @@ class Carbon(eqx.Module):
     """Carbon accounting: grid carbon intensity, and the life over which embodied carbon is written off."""
 
     intensity: Real = real("kg/J", doc="carbon intensity of the grid, CO2 equivalents")
-    chip_life: Real = real("s", doc="service life")
-    utilization: Real = real("1", doc="share of the life in use")
-    embodied_multiplier: Real = real("1", doc="server and network with the chip, per carbon of the chip")
+    chip_life: Real = real("s", doc="service life", within=ABOVE_ZERO)
+    utilization: Real = real("1", doc="share of the life in use", within=SHARE_ABOVE_ZERO)
+    embodied_multiplier: Real = real(
+        "1", doc="server and network with the chip, per carbon of the chip", within=Range(0.0, 1e3)
+    )
 
     def operational(self, energy: Numeric) -> Float[Array, "..."]:
         """Carbon [kg] of an energy [J]."""

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, real
+from energymodel.ranges import ABOVE_ZERO, SHARE_ABOVE_ZERO, Range
 
 YEAR = 8760.0 * 3600.0
 """Accounting year of 365 days [s], the convention of hourly prices."""
@@ -142,14 +143,16 @@ class OwnedPrice(AbstractPrice):
     and facility share the utilization u.
     """
 
-    server_multiplier: Real = real("1", doc="price of the server with the chip, per price of the chip")
-    interest_rate: Real = real("1", doc="interest for one year")
-    life: Real = real("s", doc="time over which chips and servers are recovered")
-    utilization: Real = real("1", doc="share of its life in which the equipment runs")
+    server_multiplier: Real = real(
+        "1", doc="price of the server with the chip, per price of the chip", within=Range(0.0, 1e3)
+    )
+    interest_rate: Real = real("1", doc="interest for one year", within=Range(0.0, 10.0))
+    life: Real = real("s", doc="time over which chips and servers are recovered", within=ABOVE_ZERO)
+    utilization: Real = real("1", doc="share of its life in which the equipment runs", within=SHARE_ABOVE_ZERO)
     electricity: Real = real("USD/J", doc="flat price of energy")
     demand_charge: Real = real("USD/(W s)", doc="charge on peak power")
     facility_price: Real = real("USD/W", doc="building, power and cooling plant per watt provided")
-    facility_life: Real = real("s", doc="time over which the facility is recovered")
+    facility_life: Real = real("s", doc="time over which the facility is recovered", within=ABOVE_ZERO)
     delay_cost: Real = real("USD/s", doc="value of finishing earlier")
 
     def cost(

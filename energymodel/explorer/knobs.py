@@ -18,9 +18,9 @@ from energymodel.design.frontier import FARTHEST
 from energymodel.design.problem import BATCH_RANGE, COOLANT, TOKEN_RANGE
 from energymodel.design.training_run import TrainingRun
 from energymodel.physics.limits import landauer_energy
-from energymodel.presets.ranges import RANGES, Range
 from energymodel.presets.scenario import Scenario
 from energymodel.presets.validate import UNLIMITED_TOKENS
+from energymodel.ranges import Range
 from energymodel.report.fields import Field
 from energymodel.report.intervals import scale_of
 from energymodel.system.evaluate import learning_of, parameters_in_loss
@@ -135,9 +135,8 @@ def knobs_of(scenario: Scenario) -> dict[str, Knob]:
 
 
 def _knob(scenario: Scenario, run: TrainingRun, path: str, label: str, group: str) -> Knob | None:
-    owner, field = _declared(run, path)
-    unit, own = field.metadata["unit"], run.values[path]
-    allowed = RANGES.get((owner, field.name), Range(0.0))
+    field = _declared(run, path)
+    unit, own, allowed = field.metadata["unit"], run.values[path], field.metadata["range"]
     ends = _ends(scenario, path, unit, own, allowed)
     if ends is None:
         return None
@@ -169,13 +168,13 @@ def _knob(scenario: Scenario, run: TrainingRun, path: str, label: str, group: st
     )
 
 
-def _declared(run: TrainingRun, path: str) -> "tuple[str, dataclasses.Field[Any]]":
-    """Class and field that declare the number at a path."""
+def _declared(run: TrainingRun, path: str) -> "dataclasses.Field[Any]":
+    """The declaration of the number at a path."""
     *parents, name = path.split(".")
     owner: Any = run
     for part in parents:
         owner = getattr(owner, part)
-    return type(owner).__name__, next(one for one in dataclasses.fields(owner) if one.name == name)
+    return next(one for one in dataclasses.fields(owner) if one.name == name)
 
 
 def _ends(scenario: Scenario, path: str, unit: str, own: float, allowed: Range) -> tuple[float, float] | None:

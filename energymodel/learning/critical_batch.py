@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, power_law, real, softplus
+from energymodel.ranges import ABOVE_ZERO, EXPONENT, SHARE, SHARE_ABOVE_ZERO, Range
 
 UNTRAINED_LOSS = 10.82
 """Loss of a uniform guess among 50,257 tokens, ln 50257 [nat/token] [Kaplan et al. 2020, sec. 2]."""
@@ -43,14 +44,20 @@ class PowerCriticalBatch(AbstractCriticalBatch):
     presets, adds to the power of tokens or batch there, so that the interval widens with the distance from the data.
     """
 
-    at_pivot: Real = real("token", doc="c of the run-level law, at D = D_0")
-    exponent: Real = real("1", doc="xi, 0 to 1")
-    pivot: Real = real("token", 1.0, doc="D_0")
-    sharpness: Real = real("1", 1.0, doc="p of `sharp_batch_penalty`; 1 is McCandlish's hyperbola")
+    at_pivot: Real = real("token", doc="c of the run-level law, at D = D_0", within=ABOVE_ZERO)
+    exponent: Real = real("1", doc="xi, 0 to 1", within=SHARE)
+    pivot: Real = real("token", 1.0, doc="D_0", within=ABOVE_ZERO)
+    sharpness: Real = real("1", 1.0, doc="p of `sharp_batch_penalty`; 1 is McCandlish's hyperbola", within=EXPONENT)
     tested_tokens: Real = real("token", 1e30, doc="D_t, most effective tokens of the runs behind the law")
     tested_batch: Real = real("token", 1e30, doc="B_t, largest batch of the runs behind the law")
-    token_trend: Real = real("1", 0.0, doc="added to xi for D above D_t", signed=True)
-    batch_trend: Real = real("1", 0.0, doc="power of B / B_t by which B_c changes for batches above B_t", signed=True)
+    token_trend: Real = real("1", 0.0, doc="added to xi for D above D_t", signed=True, within=Range(-10.0, 10.0))
+    batch_trend: Real = real(
+        "1",
+        0.0,
+        doc="power of B / B_t by which B_c changes for batches above B_t",
+        signed=True,
+        within=Range(-10.0, 10.0),
+    )
 
     def run_level(self, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
         """See `power_critical_batch` and `beyond_tested`; for batches in the tested range."""
@@ -88,8 +95,8 @@ class KaplanCriticalBatch(AbstractCriticalBatch):
     = .0275, L = 1.97). Not valid at the very start of a run or for fewer than about a thousand steps.
     """
 
-    coefficient: Real = real("token", doc="c, at a loss of 1 nat/token")
-    exponent: Real = real("1", doc="m, the inverse of Kaplan's alpha_B")
+    coefficient: Real = real("token", doc="c, at a loss of 1 nat/token", within=ABOVE_ZERO)
+    exponent: Real = real("1", doc="m, the inverse of Kaplan's alpha_B", within=EXPONENT)
 
     def run_level(self, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
         """See `kaplan_critical_batch`; tokens matter only through the loss."""
@@ -115,8 +122,8 @@ class StatedBatchEfficiency(AbstractCriticalBatch):
     there is in it: a search that may choose the batch goes there. Measured efficiency saturates (`PowerCriticalBatch`).
     """
 
-    unit_batch: Real = real("token", doc="B_1")
-    exponent: Real = real("1", doc="b, 0 to 1")
+    unit_batch: Real = real("token", doc="B_1", within=ABOVE_ZERO)
+    exponent: Real = real("1", doc="b, 0 to 1", within=SHARE_ABOVE_ZERO)
 
     def run_level(self, effective_tokens: Numeric, loss: Numeric) -> Float[Array, "..."]:
         """Batch at which half of the tokens are wasted, `B_1 2^(1/b)` [token]; independent of progress."""

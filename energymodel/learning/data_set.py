@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.loss_law import unique_equivalent_tokens
 from energymodel.numerics import Numeric, Real, component, real
+from energymodel.ranges import ABOVE_ZERO
 
 MUENNIGHOFF_SCALE = 15.39
 """Repetitions after which a token is worth 1/e of a new one [Muennighoff et al. 2023, sec. 6.1]."""
@@ -28,8 +29,8 @@ class UnlimitedData(AbstractDataSet):
 class LimitedData(AbstractDataSet):
     """A data set that is repeated; valid up to about four epochs."""
 
-    unique_tokens: Real = real("token", doc="of the data set, none of them seen before the run")
-    repetition_scale: Real = real("1", MUENNIGHOFF_SCALE)
+    unique_tokens: Real = real("token", doc="of the data set, none of them seen before the run", within=ABOVE_ZERO)
+    repetition_scale: Real = real("1", MUENNIGHOFF_SCALE, within=ABOVE_ZERO)
 
 
 class RepeatedLearning(AbstractLearning):

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.learning_rate import mismatch_loss
 from energymodel.numerics import Numeric, Real, component, real
+from energymodel.ranges import ABOVE_ZERO, FACTOR
 
 WEIGHT_SENSITIVITY, ACTIVATION_SENSITIVITY = 2.6745, 2.2102
 """gamma_w and gamma_a [bit] of Kumar et al. 2024 (arXiv 2411.04330), appendix: all tensors fitted together."""
@@ -58,10 +59,10 @@ class NarrowProducts(eqx.Module):
     the forward pass costs parameters, rounding of gradients tokens.
     """
 
-    fp8_parameter_efficiency: Real = real("1")
-    fp8_token_efficiency: Real = real("1")
-    fp4_parameter_efficiency: Real = real("1")
-    fp4_token_efficiency: Real = real("1")
+    fp8_parameter_efficiency: Real = real("1", within=FACTOR)
+    fp8_token_efficiency: Real = real("1", within=FACTOR)
+    fp4_parameter_efficiency: Real = real("1", within=FACTOR)
+    fp4_token_efficiency: Real = real("1", within=FACTOR)
 
     def parameters_worth(self, fp8: Numeric, fp4: Numeric) -> Float[Array, "..."]:
         """Worth of a parameter at shares of the products in fp8 and fp4 [1], see `share_worth`."""
@@ -75,7 +76,7 @@ class NarrowProducts(eqx.Module):
 class Optimizer(eqx.Module):
     """How gradients become updates: tokens of AdamW that one token is worth, both tuned."""
 
-    token_efficiency: Real = real("1")
+    token_efficiency: Real = real("1", within=FACTOR)
 
 
 class LearningRate(eqx.Module):
@@ -85,9 +86,9 @@ class LearningRate(eqx.Module):
     and batch adds `(k/2) ln^2 ratio` to the loss (`mismatch_loss`), valid within a factor of four.
     """
 
-    token_efficiency: Real = real("1")
+    token_efficiency: Real = real("1", within=FACTOR)
     stiffness: Real = real("nat/token")
-    ratio: Real = real("1", 1.0)
+    ratio: Real = real("1", 1.0, within=FACTOR)
 
     def added_loss(self) -> Float[Array, ""]:
         """Loss added by a rate that is not the best [nat/token]."""
@@ -109,8 +110,8 @@ class RecipeLearning(AbstractLearning):
     """
 
     whole: AbstractLearning = component()
-    parameters_worth: Real = real("1", doc="w_N")
-    tokens_worth: Real = real("1", doc="w_D")
+    parameters_worth: Real = real("1", doc="w_N", within=ABOVE_ZERO)
+    tokens_worth: Real = real("1", doc="w_D", within=ABOVE_ZERO)
     added_loss: Real = real("nat/token", 0.0, doc="dL")
 
     def loss(self, parameters: Numeric, effective_tokens: Numeric) -> Float[Array, "..."]:

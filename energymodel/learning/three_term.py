@@ -6,6 +6,7 @@ from jaxtyping import Array, Float
 
 from energymodel.learning.loss_law import ChinchillaLaw
 from energymodel.numerics import Numeric, Real, power_law, real
+from energymodel.ranges import EXPONENT
 
 
 class ThreeTermLaw(eqx.Module):
@@ -13,11 +14,11 @@ class ThreeTermLaw(eqx.Module):
 
     entropy_floor: Real = real("nat/token", doc="E, loss of an infinite model, run and batch")
     parameter_coefficient: Real = real("1", doc="A [nat/token]")
-    parameter_exponent: Real = real("1", doc="alpha")
+    parameter_exponent: Real = real("1", doc="alpha", within=EXPONENT)
     step_coefficient: Real = real("1", doc="c_1 [nat/token]")
-    step_exponent: Real = real("1", doc="gamma_1")
+    step_exponent: Real = real("1", doc="gamma_1", within=EXPONENT)
     batch_coefficient: Real = real("1", doc="c_2 [nat/token]")
-    batch_exponent: Real = real("1", doc="gamma_2")
+    batch_exponent: Real = real("1", doc="gamma_2", within=EXPONENT)
 
     def size_term(self, parameters: Numeric) -> Float[Array, "..."]:
         """`A N^-alpha` [nat/token]."""

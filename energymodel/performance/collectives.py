@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, real
+from energymodel.ranges import SHARE, SHARE_ABOVE_ZERO
 
 
 def point_to_point_time(size: Numeric, latency: Numeric, bandwidth: Numeric) -> Float[Array, "..."]:
@@ -30,9 +31,13 @@ class CollectiveLibrary(eqx.Module):
 
     start_latency: Real = real("s", 0.0, doc="of a collective, once")
     protocol_latency: Real = real("s", 0.0, doc="more latency of the protocol for large messages")
-    small_rate: Real = real("1", 1.0, doc="share of the bandwidth that the protocol for small messages reaches")
-    own_share: Real = real("1", 0.0, doc="time of a chip's own part over that of a part it sends")
-    reduction_rate: Real = real("1", 0.0, doc="share of the bandwidth at which switches add; 0 if they cannot")
+    small_rate: Real = real(
+        "1", 1.0, doc="share of the bandwidth that the protocol for small messages reaches", within=SHARE_ABOVE_ZERO
+    )
+    own_share: Real = real("1", 0.0, doc="time of a chip's own part over that of a part it sends", within=SHARE)
+    reduction_rate: Real = real(
+        "1", 0.0, doc="share of the bandwidth at which switches add; 0 if they cannot", within=SHARE
+    )
 
 
 def ring_share(ranks: Numeric, passes: Numeric, own: Numeric) -> Float[Array, "..."]:

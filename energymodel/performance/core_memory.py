@@ -13,6 +13,7 @@ from energymodel.numerics import Numeric, Real, real
 from energymodel.performance.hierarchy import attention_limited_intensity, cache_limited_intensity
 from energymodel.performance.roofline import roofline_time
 from energymodel.performance.sram import Sram, cached_operand_energy, optimal_cache_size
+from energymodel.ranges import ABOVE_ZERO, FACTOR
 
 OPERAND = 2.0  # bytes of a number in 16 bits
 RESULT = 4.0  # bytes of a result, which accumulates in 32 bits
@@ -24,13 +25,17 @@ class CoreMemory(eqx.Module):
     """Memories in the cores of a chip."""
 
     cores: Real = real("1")
-    registers: Real = real("B", doc="of a core")
-    local_memory: Real = real("B", doc="of a core")
-    local_width: Real = real("B", doc="from local memory to registers of a core in a cycle")
-    shared_width: Real = real("B", doc="from the cache behind all cores to their local memories in a cycle")
+    registers: Real = real("B", doc="of a core", within=ABOVE_ZERO)
+    local_memory: Real = real("B", doc="of a core", within=ABOVE_ZERO)
+    local_width: Real = real("B", doc="from local memory to registers of a core in a cycle", within=ABOVE_ZERO)
+    shared_width: Real = real(
+        "B", doc="from the cache behind all cores to their local memories in a cycle", within=ABOVE_ZERO
+    )
     register_accesses: Real = real("B/FLOP", doc="read from and written to registers per operation")
-    register_banks: Real = real("1", doc="equal parts of a core's registers, of which an access opens one")
-    register_area: Real = real("1", doc="area of a byte in registers over one in a cache")
+    register_banks: Real = real(
+        "1", doc="equal parts of a core's registers, of which an access opens one", within=ABOVE_ZERO
+    )
+    register_area: Real = real("1", doc="area of a byte in registers over one in a cache", within=FACTOR)
 
     def sized(self, registers: Numeric, local_memory: Numeric) -> "CoreMemory":
         """The same with so many times the registers and the local memory."""

@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, real
 from energymodel.performance.topology import AbstractTopology, chips_per_port, path_latency
+from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE
 
 
 def dragonfly_groups(routers_per_group: Numeric, global_links: Numeric) -> Float[Array, "..."]:
@@ -37,11 +38,13 @@ class Dragonfly(AbstractTopology):
     (`performance.topology.chips_per_port`).
     """
 
-    routers_per_group: Real = real("1")
-    global_links: Real = real("1", doc="per router")
-    hosts_per_router: Real = real("1")
-    port_lanes: Real = real("1", 4.0, doc="lanes of a port of a router")
-    switch_lanes: Real = real("1", 256.0, doc="lanes of a switch chip; larger routers are made of several")
+    routers_per_group: Real = real("1", within=AT_LEAST_ONE)
+    global_links: Real = real("1", doc="per router", within=AT_LEAST_ONE)
+    hosts_per_router: Real = real("1", within=AT_LEAST_ONE)
+    port_lanes: Real = real("1", 4.0, doc="lanes of a port of a router", within=ABOVE_ZERO)
+    switch_lanes: Real = real(
+        "1", 256.0, doc="lanes of a switch chip; larger routers are made of several", within=ABOVE_ZERO
+    )
     uplink_lane_price: Real = real("USD", 0.0, doc="of cable and transceivers between routers, per lane")
     hop_latency: Real = real("s", 0.0, doc="of a switch chip on the way")
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, p_norm, real
+from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, SHARE, SHARE_ABOVE_ZERO, Range
 
 
 def line_efficiency(line_size: Numeric, run_length: Numeric, overhead: Numeric) -> Float[Array, "..."]:
@@ -129,20 +130,20 @@ class StatedAccess(AbstractMemoryAccess):
     changes.
     """
 
-    line_size: Real = real("B", doc="smallest transfer of the memory")
-    run_length: Real = real("B", doc="contiguous bytes that a kernel uses")
-    stride: Real = real("1", doc="distance of what adjacent threads read, in elements")
-    in_flight: Real = real("B", doc="requested and not yet arrived, of the whole chip")
-    prefetch_coverage: Real = real("1", doc="share of what is used that is prefetched")
-    measured_line_size: Real = real("B", doc="of the streams that were measured")
-    measured_run_length: Real = real("B", doc="of the streams that were measured")
-    measured_in_flight: Real = real("B", doc="of the streams that were measured")
+    line_size: Real = real("B", doc="smallest transfer of the memory", within=ABOVE_ZERO)
+    run_length: Real = real("B", doc="contiguous bytes that a kernel uses", within=ABOVE_ZERO)
+    stride: Real = real("1", doc="distance of what adjacent threads read, in elements", within=AT_LEAST_ONE)
+    in_flight: Real = real("B", doc="requested and not yet arrived, of the whole chip", within=ABOVE_ZERO)
+    prefetch_coverage: Real = real("1", doc="share of what is used that is prefetched", within=SHARE)
+    measured_line_size: Real = real("B", doc="of the streams that were measured", within=ABOVE_ZERO)
+    measured_run_length: Real = real("B", doc="of the streams that were measured", within=ABOVE_ZERO)
+    measured_in_flight: Real = real("B", doc="of the streams that were measured", within=ABOVE_ZERO)
     overhead: Real = real("B", doc="what a transaction costs, in bytes that the bus could have carried")
-    element_size: Real = real("B")
-    sector_size: Real = real("B", doc="smallest part of a line that is fetched for threads")
+    element_size: Real = real("B", within=ABOVE_ZERO)
+    sector_size: Real = real("B", doc="smallest part of a line that is fetched for threads", within=ABOVE_ZERO)
     latency: Real = real("s", doc="of the loaded memory, without prefetching")
-    prefetch_accuracy: Real = real("1", doc="share of prefetches that are used")
-    prefetch_timeliness: Real = real("1", doc="share of these that arrive before their use")
+    prefetch_accuracy: Real = real("1", doc="share of prefetches that are used", within=SHARE_ABOVE_ZERO)
+    prefetch_timeliness: Real = real("1", doc="share of these that arrive before their use", within=SHARE)
 
     def traffic(self) -> Float[Array, "..."]:
         """Bytes that move per byte used, over those of measured streams, `g eta_0(L_0, r_0) / [eta_0(L, r) eta(s)]`.
@@ -174,8 +175,10 @@ class DividedAccess(AbstractMemoryAccess):
     proportion to the roots of the volumes [derivation: docs/physics.md B4].
     """
 
-    collective_share: Real = real("1")
-    moved_per_sent: Real = real("1", doc="bytes that a collective reads and writes per byte that it sends")
+    collective_share: Real = real("1", within=Range(0.001, 0.999))
+    moved_per_sent: Real = real(
+        "1", doc="bytes that a collective reads and writes per byte that it sends", within=ABOVE_ZERO
+    )
 
     def traffic(self) -> Float[Array, "..."]:
         """One: shares move no bytes."""

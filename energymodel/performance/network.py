@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, p_norm, real
+from energymodel.ranges import ABOVE_ZERO, SHARE_ABOVE_ZERO
 
 BITS_PER_BYTE = 8.0
 
@@ -105,12 +106,14 @@ class Link(eqx.Module):
     other lanes add theirs, or save it.
     """
 
-    lanes: Real = real("1")
-    lane_bandwidth: Real = real("B/s", doc="line rate of a lane in one direction")
-    payload: Real = real("B", doc="data in a packet")
+    lanes: Real = real("1", within=ABOVE_ZERO)
+    lane_bandwidth: Real = real("B/s", doc="line rate of a lane in one direction", within=ABOVE_ZERO)
+    payload: Real = real("B", doc="data in a packet", within=ABOVE_ZERO)
     overhead: Real = real("B", doc="headers, checks and gaps of a packet")
-    coding: Real = real("1", doc="data bits per line bit")
-    efficiency: Real = real("1", doc="share of the protocol's rate that a collective library reaches")
+    coding: Real = real("1", doc="data bits per line bit", within=SHARE_ABOVE_ZERO)
+    efficiency: Real = real(
+        "1", doc="share of the protocol's rate that a collective library reaches", within=SHARE_ABOVE_ZERO
+    )
     latency: Real = real("s", doc="of one message, or of one step of a collective")
     energy: Real = real("J/bit", doc="from chip to chip, interfaces and switches included")
     lane_power: Real = real("W", doc="of a lane at rest or in use, on the side of the chip")

@@ -5,6 +5,7 @@ from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, real
 from energymodel.performance.topology import AbstractTopology, FatTree
+from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE
 
 
 class RailOnly(AbstractTopology):
@@ -15,11 +16,15 @@ class RailOnly(AbstractTopology):
     `oversubscription` are those of a rail.
     """
 
-    radix: Real = real("1", 64.0, doc="ports of a switch")
-    pod: Real = real("1", 1024.0, doc="nodes of a pod of a rail, among which bandwidth is full")
-    oversubscription: Real = real("1", 1.0, doc="bandwidth of the nodes of a pod over that of its links upwards")
-    port_lanes: Real = real("1", 4.0, doc="lanes of a port of a switch")
-    switch_lanes: Real = real("1", 256.0, doc="lanes of a switch chip; larger switches are made of several")
+    radix: Real = real("1", 64.0, doc="ports of a switch", within=AT_LEAST_ONE)
+    pod: Real = real("1", 1024.0, doc="nodes of a pod of a rail, among which bandwidth is full", within=AT_LEAST_ONE)
+    oversubscription: Real = real(
+        "1", 1.0, doc="bandwidth of the nodes of a pod over that of its links upwards", within=AT_LEAST_ONE
+    )
+    port_lanes: Real = real("1", 4.0, doc="lanes of a port of a switch", within=AT_LEAST_ONE)
+    switch_lanes: Real = real(
+        "1", 256.0, doc="lanes of a switch chip; larger switches are made of several", within=ABOVE_ZERO
+    )
     uplink_lane_price: Real = real("USD", 0.0, doc="of cable and transceivers between switches, per lane")
     hop_latency: Real = real("s", 0.0, doc="of a switch chip on the way")
 

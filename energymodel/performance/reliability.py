@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, real, sigmoid, square_root
+from energymodel.ranges import ABOVE_ZERO, Range
 
 ASYMPTOTIC_CHIPS = 8.0
 """Chips from which the asymptotic form of the largest deviation is used (docs/physics.md B3)."""
@@ -175,15 +176,17 @@ class Reliability(eqx.Module):
     nodes come back after `repair_time`.
     """
 
-    chip_mtbf: Real = real("s", doc="of a chip and its share of host and network")
-    checkpoint_time: Real = real("s", doc="time of the run lost to writing a checkpoint")
+    chip_mtbf: Real = real("s", doc="of a chip and its share of host and network", within=ABOVE_ZERO)
+    checkpoint_time: Real = real("s", doc="time of the run lost to writing a checkpoint", within=ABOVE_ZERO)
     restart_time: Real = real("s", doc="from a failure to the first new step")
-    straggler_variation: Real = real("1", doc="standard deviation of step time over its mean, from chip to chip")
+    straggler_variation: Real = real(
+        "1", doc="standard deviation of step time over its mean, from chip to chip", within=Range(0.0, 1.0)
+    )
     write_time: Real = real(
         "s", 0.0, doc="from the start of a checkpoint, written meanwhile, until a restart can use it"
     )
     replacement_time: Real = real("s", 0.0, doc="more of a restart that finds no spare node")
-    repair_time: Real = real("s", 86400.0, doc="of a failed node")
+    repair_time: Real = real("s", 86400.0, doc="of a failed node", within=ABOVE_ZERO)
 
     def interval(self, chips: Numeric) -> Float[Array, "..."]:
         """Time between checkpoints [s]."""

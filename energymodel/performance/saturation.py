@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, p_norm, real
+from energymodel.ranges import ABOVE_ZERO, EXPONENT
 
 
 def saturating_throughput(
@@ -129,9 +130,13 @@ class KernelSaturation(AbstractSaturation):
 class StatedSaturation(AbstractSaturation):
     """The throughput curve of "Training Dynamics", on top of what the kernels lose: see `saturating_throughput`."""
 
-    saturation_batch: Real = real("token", doc="global batch beyond which throughput no longer grows")
-    utilization_exponent: Real = real("1", 1.0, doc="slope of throughput in logarithms at small batches")
-    bend: Real = real("1", 100.0, doc="sharpness of the bend; the document has a kink")
+    saturation_batch: Real = real(
+        "token", doc="global batch beyond which throughput no longer grows", within=ABOVE_ZERO
+    )
+    utilization_exponent: Real = real(
+        "1", 1.0, doc="slope of throughput in logarithms at small batches", within=EXPONENT
+    )
+    bend: Real = real("1", 100.0, doc="sharpness of the bend; the document has a kink", within=ABOVE_ZERO)
 
     def utilization(self, batch: Numeric) -> Float[Array, "..."]:
         """See `AbstractSaturation.utilization`."""

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, real
+from energymodel.ranges import ABOVE_ZERO, SHARE_ABOVE_ZERO
 
 
 def reading_time(parameters: Numeric, rate: Numeric, utilization: Numeric) -> Float[Array, "..."]:
@@ -61,10 +62,12 @@ class Serving(AbstractServing):
 
     read_tokens: Real = real("token", doc="of prompts, over the life of the model")
     written_tokens: Real = real("token", doc="of answers, over the life of the model")
-    utilization: Real = real("1", 0.4, doc="of the peak rate, while tokens are read")
-    sequences: Real = real("1", 64.0, doc="answers written at the same time by the chips that share a model")
+    utilization: Real = real("1", 0.4, doc="of the peak rate, while tokens are read", within=SHARE_ABOVE_ZERO)
+    sequences: Real = real(
+        "1", 64.0, doc="answers written at the same time by the chips that share a model", within=ABOVE_ZERO
+    )
     context: Real = real("token", 2048.0, doc="mean length of prompt and answer so far, while an answer is written")
-    weight_bytes: Real = real("B", 2.0, doc="of a parameter, and of a number of keys and values")
+    weight_bytes: Real = real("B", 2.0, doc="of a parameter, and of a number of keys and values", within=ABOVE_ZERO)
 
     def chip_time(
         self, active_parameters: Numeric, parameters: Numeric, context_width: Numeric, rate: Numeric, bandwidth: Numeric

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, real
+from energymodel.ranges import ABOVE_ZERO, SHARE_ABOVE_ZERO, Range
 
 BITS_PER_BYTE = 8.0
 
@@ -108,11 +109,11 @@ def optimal_cache_size(
 class Sram(eqx.Module):
     """On-chip memory of a process node, scaled from a reference macro (see the functions of this file)."""
 
-    reference_size: Real = real("B")
+    reference_size: Real = real("B", within=ABOVE_ZERO)
     reference_energy: Real = real("J/B")
     reference_latency: Real = real("s")
-    cell_area: Real = real("m^2")
-    array_efficiency: Real = real("1")
+    cell_area: Real = real("m^2", within=Range(1e-18, 1e-9))
+    array_efficiency: Real = real("1", within=SHARE_ABOVE_ZERO)
     leakage_density: Real = real("W/B")
 
     def access_energy(self, size: Numeric) -> Float[Array, "..."]:

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, real
+from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, SHARE
 
 UNLIMITED = 1e12  # nodes: more than any network has; infinity would make gradients of quotients undefined
 TREE_SWITCHES = 5.0  # on the path through a fat tree of three tiers, whose latency is in that of a link
@@ -158,8 +159,10 @@ class Torus(AbstractTopology):
     traffic has those links alone that lead where it goes. With 0 it has all of them, wherever it goes.
     """
 
-    dimensions: Real = real("1")
-    single_links: Real = real("1", 0.0, doc="1 if traffic is bound by single links of a node, 0 by all together")
+    dimensions: Real = real("1", within=AT_LEAST_ONE)
+    single_links: Real = real(
+        "1", 0.0, doc="1 if traffic is bound by single links of a node, 0 by all together", within=SHARE
+    )
     hop_latency: Real = real("s", 0.0, doc="of a router on the way")
 
     def side(self, nodes: Numeric) -> Float[Array, "..."]:
@@ -228,11 +231,15 @@ class FatTree(AbstractTopology):
     switch with more lanes than a chip is itself of several (`chips_per_port`).
     """
 
-    radix: Real = real("1", 64.0, doc="ports of a switch")
-    pod: Real = real("1", 1024.0, doc="nodes of a pod, among which bandwidth is full")
-    oversubscription: Real = real("1", 1.0, doc="bandwidth of the nodes of a pod over that of its links upwards")
-    port_lanes: Real = real("1", 4.0, doc="lanes of a port of a switch")
-    switch_lanes: Real = real("1", 256.0, doc="lanes of a switch chip; larger switches are made of several")
+    radix: Real = real("1", 64.0, doc="ports of a switch", within=AT_LEAST_ONE)
+    pod: Real = real("1", 1024.0, doc="nodes of a pod, among which bandwidth is full", within=AT_LEAST_ONE)
+    oversubscription: Real = real(
+        "1", 1.0, doc="bandwidth of the nodes of a pod over that of its links upwards", within=AT_LEAST_ONE
+    )
+    port_lanes: Real = real("1", 4.0, doc="lanes of a port of a switch", within=AT_LEAST_ONE)
+    switch_lanes: Real = real(
+        "1", 256.0, doc="lanes of a switch chip; larger switches are made of several", within=ABOVE_ZERO
+    )
     uplink_lane_price: Real = real("USD", 0.0, doc="of cable and transceivers between switches, per lane")
     hop_latency: Real = real("s", 0.0, doc="of a switch chip on the way")
 

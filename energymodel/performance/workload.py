@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, real
+from energymodel.ranges import AT_LEAST_ONE, SHARE
 
 
 def attention_parameters(hidden: Numeric, heads: Numeric, kv_heads: Numeric, head_size: Numeric) -> Float[Array, "..."]:
@@ -136,38 +137,40 @@ class Transformer(eqx.Module):
     `window` tokens. Shapes with state-space layers cannot be described.
     """
 
-    layers: Real = real("1")
-    hidden: Real = real("1")
-    heads: Real = real("1")
-    kv_heads: Real = real("1")
-    head_size: Real = real("1")
+    layers: Real = real("1", within=AT_LEAST_ONE)
+    hidden: Real = real("1", within=AT_LEAST_ONE)
+    heads: Real = real("1", within=AT_LEAST_ONE)
+    kv_heads: Real = real("1", within=AT_LEAST_ONE)
+    head_size: Real = real("1", within=AT_LEAST_ONE)
     feed_forward: Real = real("1")
-    gated: Real = real("1")
-    vocabulary: Real = real("1")
-    sequence: Real = real("token")
-    tied: Real = real("1", 0.0)
-    experts: Real = real("1", 1.0)
-    active_experts: Real = real("1", 1.0)
+    gated: Real = real("1", within=SHARE)
+    vocabulary: Real = real("1", within=AT_LEAST_ONE)
+    sequence: Real = real("token", within=AT_LEAST_ONE)
+    tied: Real = real("1", 0.0, within=SHARE)
+    experts: Real = real("1", 1.0, within=AT_LEAST_ONE)
+    active_experts: Real = real("1", 1.0, within=AT_LEAST_ONE)
     shared_experts: Real = real("1", 0.0)
     dense_layers: Real = real("1", 0.0)
     dense_feed_forward: Real = real("1", 0.0)
-    flash: Real = real("1", 1.0)
-    expert_imbalance: Real = real("1", 1.0)
+    flash: Real = real("1", 1.0, within=SHARE)
+    expert_imbalance: Real = real("1", 1.0, within=AT_LEAST_ONE)
     alternating_dense: Real = real(
-        "1", 0.0, doc="1 if dense layers alternate with those of experts, 0 if they come first"
+        "1", 0.0, doc="1 if dense layers alternate with those of experts, 0 if they come first", within=SHARE
     )
     kv_rank: Real = real("1", 0.0, doc="width of the latent of keys and values; 0 without latent attention")
     query_rank: Real = real("1", 0.0, doc="width of the latent of queries in latent attention; 0 if they have none")
     rope_head_size: Real = real("1", 0.0, doc="rotated entries of a head, shared by all keys of latent attention")
     value_head_size: Real = real("1", 0.0, doc="width of a value head in latent attention")
     window: Real = real("token", 0.0, doc="tokens that a layer with a sliding window attends to")
-    local_layers: Real = real("1", 0.0, doc="share of the layers that have a sliding window")
+    local_layers: Real = real("1", 0.0, doc="share of the layers that have a sliding window", within=SHARE)
     vector_parameters: Real = real(
         "1", 0.0, doc="entries of norms, biases, sinks and positions, without those of experts"
     )
     expert_vectors: Real = real("1", 0.0, doc="entries of the biases of one expert")
-    router: Real = real("1", 0.0, doc="1 if the weights of routers are counted")
-    parallel_block: Real = real("1", 0.0, doc="1 if attention and feed-forward block share their input and their sum")
+    router: Real = real("1", 0.0, doc="1 if the weights of routers are counted", within=SHARE)
+    parallel_block: Real = real(
+        "1", 0.0, doc="1 if attention and feed-forward block share their input and their sum", within=SHARE
+    )
 
     @property
     def latent(self) -> Float[Array, ""]:

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 
 from energymodel.constants import ZERO_CELSIUS
 from energymodel.numerics import Numeric, Real, real
+from energymodel.ranges import ABSOLUTE, DEGREES, SHARE, SHARE_ABOVE_ZERO, Range
 
 LEAST_LIFT = 1.0
 """Minimum temperature lift of a chiller [K], at which a Carnot fraction of 0.45 gives a COP of about 130."""
@@ -151,13 +152,13 @@ class LiftChiller(AbstractChiller):
     least `minimum_lift` above it.
     """
 
-    quality: Real = real("1", doc="share of the ideal COP that compressor and motor reach")
-    exchange: Real = real("K", doc="temperature lost in both heat exchangers", difference=True)
-    minimum_lift: Real = real("K", doc="condenser coolant above supply, at least", difference=True)
-    maximum_temperature: Real = real("K", doc="warmest supply that the machine makes")
-    load: Real = real("1", doc="least heat over capacity of the machines that run")
-    fixed_work: Real = real("1", doc="power at no load over power at full load")
-    quadratic_work: Real = real("1", doc="curvature of power with load")
+    quality: Real = real("1", doc="share of the ideal COP that compressor and motor reach", within=SHARE_ABOVE_ZERO)
+    exchange: Real = real("K", doc="temperature lost in both heat exchangers", difference=True, within=DEGREES)
+    minimum_lift: Real = real("K", doc="condenser coolant above supply, at least", difference=True, within=DEGREES)
+    maximum_temperature: Real = real("K", doc="warmest supply that the machine makes", within=ABSOLUTE)
+    load: Real = real("1", doc="least heat over capacity of the machines that run", within=SHARE)
+    fixed_work: Real = real("1", doc="power at no load over power at full load", within=SHARE)
+    quadratic_work: Real = real("1", doc="curvature of power with load", within=Range(0.0, 10.0))
 
     def performance(
         self, supply_temperature: Numeric, condenser_temperature: Numeric, load: Numeric = 0.0
@@ -176,8 +177,8 @@ class QuadraticChiller(AbstractChiller):
     curvature: Real = real("1/K^2")
     slope: Real = real("1/K")
     offset: Real = real("1")
-    minimum_temperature: Real = real("K", doc="lowest supply temperature of the fit")
-    maximum_temperature: Real = real("K", doc="highest supply temperature of the fit")
+    minimum_temperature: Real = real("K", doc="lowest supply temperature of the fit", within=ABSOLUTE)
+    maximum_temperature: Real = real("K", doc="highest supply temperature of the fit", within=ABSOLUTE)
 
     def performance(
         self, supply_temperature: Numeric, condenser_temperature: Numeric, load: Numeric = 0.0
@@ -190,8 +191,8 @@ class QuadraticChiller(AbstractChiller):
 class CarnotChiller(AbstractChiller):
     """A fraction of the Carnot limit, for supply temperatures beyond the range of fits, see `carnot_cop`."""
 
-    fraction: Real = real("1", doc="share of the Carnot limit")
-    heat_rejection_temperature: Real = real("K", doc="lowest temperature of the condenser")
+    fraction: Real = real("1", doc="share of the Carnot limit", within=SHARE_ABOVE_ZERO)
+    heat_rejection_temperature: Real = real("K", doc="lowest temperature of the condenser", within=ABSOLUTE)
 
     def performance(
         self, supply_temperature: Numeric, condenser_temperature: Numeric, load: Numeric = 0.0

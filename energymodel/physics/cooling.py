@@ -13,6 +13,7 @@ from energymodel.physics.flow import controlled_flow, convection_resistance, mov
 from energymodel.physics.heat_rejection import AbstractHeatRejection, free_cooling_share
 from energymodel.physics.phase_change import critical_heat_flux
 from energymodel.physics.weather import Hour, Weather
+from energymodel.ranges import ABOVE_ZERO, ABSOLUTE, DEGREES, SHARE, SHARE_ABOVE_ZERO, Range
 
 UNLIMITED_HEAT_FLUX = 1e12
 """Stands for "no limit" [W/m^2] in `SinglePhaseLoop.heat_flux_capability`, so that gradients stay finite."""
@@ -54,13 +55,20 @@ class SinglePhaseLoop(AbstractCoolantLoop):
 
     base_resistance: Real = real("K/W", doc="conduction")
     flow_resistance: Real = real("K/W", doc="convection at rated flow")
-    flow: Real = real("1", doc="flow over rated flow")
-    mover_power_fraction: Real = real("1", doc="power of fan or pump per heat at rated flow")
-    coolant_rise: Real = real("K", doc="coolant at the last row above supply, at rated flow", difference=True)
-    heat_flux_capability: Real = real("W/m^2", doc="largest heat flux of a die")
-    air_share: Real = real("1", 0.0, doc="share of the heat that fans inside the servers move")
-    flow_growth: Real = real("1/K", 0.0, doc="relative growth of the flow with supply temperature")
-    rated_temperature: Real = real("K", 295.15, doc="supply temperature up to which the flow is the stated one")
+    flow: Real = real("1", doc="flow over rated flow", within=ABOVE_ZERO)
+    mover_power_fraction: Real = real("1", doc="power of fan or pump per heat at rated flow", within=SHARE)
+    coolant_rise: Real = real(
+        "K",
+        doc="coolant at the last row above supply, at rated flow",
+        difference=True,
+        within=Range(0.0, 200.0, above=True),
+    )
+    heat_flux_capability: Real = real("W/m^2", doc="largest heat flux of a die", within=ABOVE_ZERO)
+    air_share: Real = real("1", 0.0, doc="share of the heat that fans inside the servers move", within=SHARE)
+    flow_growth: Real = real("1/K", 0.0, doc="relative growth of the flow with supply temperature", within=SHARE)
+    rated_temperature: Real = real(
+        "K", 295.15, doc="supply temperature up to which the flow is the stated one", within=ABSOLUTE
+    )
 
     def flow_at(self, supply_temperature: Numeric) -> Float[Array, "..."]:
         """Flow over rated flow [1]."""
@@ -95,16 +103,20 @@ class TwoPhaseLoop(AbstractCoolantLoop):
     """Coolant that boils on the chips: small resistance, and a heat flux below the boiling crisis."""
 
     resistance: Real = real("K/W", doc="case to coolant, per chip")
-    mover_power_fraction: Real = real("1", doc="power of the pump per heat")
-    coolant_rise: Real = real("K", doc="saturation temperature at the last row above supply", difference=True)
-    latent_heat: Real = real("J/kg")
-    vapor_density: Real = real("kg/m^3")
-    liquid_density: Real = real("kg/m^3")
-    surface_tension: Real = real("N/m")
-    quality: Real = real("1", doc="share of vapor at the outlet")
-    area_enhancement: Real = real("1", doc="boiling area per die area")
-    heat_flux_margin: Real = real("1", doc="share of the critical heat flux that is allowed")
-    water_rise: Real = real("K", 8.0, doc="water that condenses the vapor, from supply to return", difference=True)
+    mover_power_fraction: Real = real("1", doc="power of the pump per heat", within=SHARE)
+    coolant_rise: Real = real(
+        "K", doc="saturation temperature at the last row above supply", difference=True, within=DEGREES
+    )
+    latent_heat: Real = real("J/kg", within=ABOVE_ZERO)
+    vapor_density: Real = real("kg/m^3", within=ABOVE_ZERO)
+    liquid_density: Real = real("kg/m^3", within=ABOVE_ZERO)
+    surface_tension: Real = real("N/m", within=ABOVE_ZERO)
+    quality: Real = real("1", doc="share of vapor at the outlet", within=SHARE_ABOVE_ZERO)
+    area_enhancement: Real = real("1", doc="boiling area per die area", within=ABOVE_ZERO)
+    heat_flux_margin: Real = real("1", doc="share of the critical heat flux that is allowed", within=SHARE_ABOVE_ZERO)
+    water_rise: Real = real(
+        "K", 8.0, doc="water that condenses the vapor, from supply to return", difference=True, within=DEGREES
+    )
 
     def thermal_resistance(self, supply_temperature: Numeric) -> Float[Array, "..."]:
         """Case to coolant, per chip [K/W]."""
@@ -135,10 +147,10 @@ class TwoPhaseLoop(AbstractCoolantLoop):
 class InletClass(eqx.Module):
     """Coolant temperatures that equipment of a class takes [ASHRAE TC 9.9 2021, tables 2.1 and 3.1]."""
 
-    lowest: Real = real("K", doc="allowed")
-    highest: Real = real("K", doc="allowed")
-    recommended_lowest: Real = real("K")
-    recommended_highest: Real = real("K")
+    lowest: Real = real("K", doc="allowed", within=ABSOLUTE)
+    highest: Real = real("K", doc="allowed", within=ABSOLUTE)
+    recommended_lowest: Real = real("K", within=ABSOLUTE)
+    recommended_highest: Real = real("K", within=ABSOLUTE)
 
     def room(self, supply_temperature: Numeric) -> Float[Array, "..."]:
         """Logarithm of the nearer allowed end over the temperature [1]; negative outside."""
@@ -167,7 +179,9 @@ class Cooling(eqx.Module):
     rejection: AbstractHeatRejection = component()
     weather: Weather = component()
     inlet: InletClass = component()
-    coil_approach: Real = real("K", doc="supply of coolant above the water or air that cools it", difference=True)
+    coil_approach: Real = real(
+        "K", doc="supply of coolant above the water or air that cools it", difference=True, within=DEGREES
+    )
     chiller_capacity: Real = real("W", 0.0, doc="heat that all chillers remove, per chip; 0: as much as is needed")
     chiller_price: Real = real("USD/W", 0.0, doc="of installed chillers, per heat that they remove")
 

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, real
+from energymodel.ranges import ABOVE_ZERO, SHARE
 
 
 def regulator_loss(load: Numeric, fixed: Numeric, proportional: Numeric, quadratic: Numeric) -> Float[Array, "..."]:
@@ -74,10 +75,10 @@ class NoRegulator(AbstractRegulator):
 class Regulator(AbstractRegulator):
     """Converter (VRM, power supply, UPS or transformer) with losses over its rated power, see `regulator_loss`."""
 
-    rated_power: Real = real("W")
-    fixed_loss: Real = real("1", doc="no-load loss over rated power")
-    proportional_loss: Real = real("1", doc="switching loss over rated power, at full load")
-    quadratic_loss: Real = real("1", doc="conduction loss over rated power, at full load")
+    rated_power: Real = real("W", within=ABOVE_ZERO)
+    fixed_loss: Real = real("1", doc="no-load loss over rated power", within=SHARE)
+    proportional_loss: Real = real("1", doc="switching loss over rated power, at full load", within=SHARE)
+    quadratic_loss: Real = real("1", doc="conduction loss over rated power, at full load", within=SHARE)
     rating_price: Real = real("USD/W", 0.0, doc="of its rated power, beyond what the price of the server includes")
 
     def input_power(self, output_power: Numeric) -> Float[Array, "..."]:
@@ -98,7 +99,7 @@ class Regulator(AbstractRegulator):
 class Distribution(eqx.Module):
     """Supply line, see `distribution_loss`."""
 
-    voltage: Real = real("V")
+    voltage: Real = real("V", within=ABOVE_ZERO)
     resistance: Real = real("ohm", doc="of the way there and back")
 
     def loss(self, power: Numeric) -> Float[Array, "..."]:

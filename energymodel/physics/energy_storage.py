@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, real
 from energymodel.physics.power_swing import steepest_ramp
+from energymodel.ranges import SHARE_ABOVE_ZERO
 
 
 class Smoothed(NamedTuple):
@@ -74,7 +75,7 @@ class EnergyStorage(eqx.Module):
 
     energy: Real = real("J", 0.0, doc="usable, per chip")
     power: Real = real("W", 0.0, doc="that it can take or give, per chip")
-    efficiency: Real = real("1", 0.95, doc="energy given over energy taken")
+    efficiency: Real = real("1", 0.95, doc="energy given over energy taken", within=SHARE_ABOVE_ZERO)
     energy_price: Real = real("USD/J", 0.0, doc="purchase price of capacity")
     power_price: Real = real("USD/W", 0.0, doc="purchase price of converters")
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, real, sigmoid
+from energymodel.ranges import ABOVE_ZERO, SHARE
 
 NEVER = 1e12
 """Stands for "it never pays" [s], so that gradients stay finite."""
@@ -56,11 +57,11 @@ def gating_decision(idle_time: Numeric, break_even: Numeric, blend_time: Numeric
 class PowerGate(eqx.Module):
     """Power gating of a share of the chip; `fraction` 0 switches it off."""
 
-    fraction: Real = real("1", doc="share of the leakage that can be gated; 0 is no gating")
-    residual_fraction: Real = real("1", doc="leakage that remains when off, over leakage")
+    fraction: Real = real("1", doc="share of the leakage that can be gated; 0 is no gating", within=SHARE)
+    residual_fraction: Real = real("1", doc="leakage that remains when off, over leakage", within=SHARE)
     wake_energy: Real = real("J", doc="to switch the whole chip off and on again")
     wake_time: Real = real("s")
-    blend_time: Real = real("s", doc="spread of idle times")
+    blend_time: Real = real("s", doc="spread of idle times", within=ABOVE_ZERO)
 
     def saved_power(self, leakage_power: Numeric, idle_time: Numeric, period: Numeric) -> Float[Array, "..."]:
         """Mean power saved [W] with a leakage [W] and an idle time [s] in every period [s]."""

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, real
+from energymodel.ranges import ABSOLUTE, Range
 
 
 def leakage_power(
@@ -56,9 +57,9 @@ class Leakage(eqx.Module):
     """Leakage of a chip, see `leakage_power`."""
 
     power: Real = real("W", doc="leakage at reference voltage and temperature")
-    voltage_sensitivity: Real = real("1")
-    temperature_sensitivity: Real = real("1/K")
-    reference_temperature: Real = real("K")
+    voltage_sensitivity: Real = real("1", within=Range(0.0, 20.0))
+    temperature_sensitivity: Real = real("1/K", within=Range(0.0, 0.2))
+    reference_temperature: Real = real("K", within=ABSOLUTE)
 
     def __call__(self, voltage_fraction: Numeric, temperature: Numeric) -> Float[Array, "..."]:
         """Power [W] at a voltage fraction [1] and a junction temperature [K]."""

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, real, softplus
+from energymodel.ranges import ABOVE_ZERO, SHARE
 
 HIGHEST_KNEE = 0.98  # clock fraction: below it the curve of a chip whose highest voltage is near its floor is flat
 
@@ -98,9 +99,9 @@ class AbstractVoltageCurve(eqx.Module):
 class VoltageCurve(AbstractVoltageCurve):
     """Floor-then-linear curve `v(phi)`, see `voltage_fraction`."""
 
-    floor: Real = real("1", doc="voltage floor over reference voltage")
-    knee: Real = real("1", doc="clock fraction at which voltage starts to rise")
-    width: Real = real("1", doc="rounding of the knee")
+    floor: Real = real("1", doc="voltage floor over reference voltage", within=SHARE)
+    knee: Real = real("1", doc="clock fraction at which voltage starts to rise", within=SHARE)
+    width: Real = real("1", doc="rounding of the knee", within=ABOVE_ZERO)
 
     def __call__(self, clock: Numeric) -> Float[Array, "..."]:
         """Voltage fraction [1] at a clock fraction [1]."""
@@ -115,7 +116,7 @@ class VoltageCurve(AbstractVoltageCurve):
 class PosynomialVoltage(AbstractVoltageCurve):
     """Curve with one constant, see `posynomial_voltage`."""
 
-    cubic_share: Real = real("1", doc="share of switching power that scales with the cube of the clock")
+    cubic_share: Real = real("1", doc="share of switching power that scales with the cube of the clock", within=SHARE)
 
     def __call__(self, clock: Numeric) -> Float[Array, "..."]:
         """Voltage fraction [1] at a clock fraction [1]."""

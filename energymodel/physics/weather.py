@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from energymodel.numerics import Numeric, Real, real
+from energymodel.ranges import ABSOLUTE, DEGREES
 
 LEAST_SPREAD = 0.1
 """Smallest spread of days [K]: weather that never changes has none, and no slope."""
@@ -39,13 +40,15 @@ class Weather(eqx.Module):
     cooling of a year is within 2 points (experiments/14_cooling).
     """
 
-    dry_bulb: Real = real("K", doc="mean of the year")
-    dry_bulb_year: Real = real("K", doc="warmest month above the mean", difference=True)
-    dry_bulb_day: Real = real("K", doc="warmest hour above the mean of the day", difference=True)
-    wet_bulb: Real = real("K", doc="mean of the year")
-    wet_bulb_year: Real = real("K", doc="warmest month above the mean", difference=True)
-    wet_bulb_day: Real = real("K", doc="warmest hour above the mean of the day", difference=True)
-    spread: Real = real("K", doc="standard deviation of days about the mean of month and hour", difference=True)
+    dry_bulb: Real = real("K", doc="mean of the year", within=ABSOLUTE)
+    dry_bulb_year: Real = real("K", doc="warmest month above the mean", difference=True, within=DEGREES)
+    dry_bulb_day: Real = real("K", doc="warmest hour above the mean of the day", difference=True, within=DEGREES)
+    wet_bulb: Real = real("K", doc="mean of the year", within=ABSOLUTE)
+    wet_bulb_year: Real = real("K", doc="warmest month above the mean", difference=True, within=DEGREES)
+    wet_bulb_day: Real = real("K", doc="warmest hour above the mean of the day", difference=True, within=DEGREES)
+    spread: Real = real(
+        "K", doc="standard deviation of days about the mean of month and hour", difference=True, within=DEGREES
+    )
 
     def hours(self) -> list[Hour]:
         """Hours that stand for the year, with equal weight."""

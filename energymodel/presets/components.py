@@ -29,8 +29,9 @@ from energymodel.physics.weather import Weather
 from energymodel.presets.attention_shape import refuse_state_space
 from energymodel.presets.files import is_quantity, merge, names, read_preset
 from energymodel.presets.near_limit import near_limit_accelerator
-from energymodel.presets.ranges import check_range
+from energymodel.presets.ranges import NEAR_LIMIT_RANGES
 from energymodel.presets.renamed import current_critical_batch
+from energymodel.ranges import check_field, check_value
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.chip_design import AbstractChipDesign
 from energymodel.system.cluster import Network, Node, Software
@@ -126,7 +127,7 @@ def _expand_near_limit(preset: dict[str, Any], change: dict[str, Any], path: str
         if is_quantity(preset.get(key))
     }
     for key, one in chosen.items():
-        check_range(NEAR_LIMIT, key, [one["value"]], one["unit"], f"{path}.{key}")
+        check_value(one["value"], one["unit"], NEAR_LIMIT_RANGES[key].within(one["unit"]), f"{path}.{key}")
     table = near_limit_accelerator({**preset, **chosen}, read_preset("hardware", preset["template"]))
     return merge(table, {key: value for key, value in change.items() if key not in chosen})
 
@@ -193,7 +194,7 @@ def build(table: dict[str, Any], kind: type, path: str, provenance: dict[str, Pr
             given, is_array = table[name], field.metadata.get("array", False)
             knots = given if is_array and isinstance(given, list) else [given]
             numbers = [field_quantity(one, field, where) for one in knots]
-            check_range(final.__name__, name, [one["value"] for one in numbers], field.metadata["unit"], where)
+            check_field(field, [one["value"] for one in numbers], where)
             first = numbers[0]
             values[name] = np.array([one["value"] for one in numbers]) if is_array else first["value"]
             distribution = "" if is_array else first.get("distribution", "")

@@ -18,7 +18,6 @@ from energymodel.presets.components import Provenance, build, expand_presets, in
 from energymodel.presets.files import is_quantity
 from energymodel.presets.layers import lay, nested, title_of
 from energymodel.presets.question import Limits, Minimize, Question, Ranges, parse_question
-from energymodel.presets.ranges import check_numbers
 from energymodel.presets.renamed import current_name, current_names, current_system
 from energymodel.presets.stage_power import PATH as POWER
 from energymodel.presets.stage_power import STAGES, stage_power_table, with_stage_power
@@ -31,6 +30,7 @@ from energymodel.presets.validate import (
     check_system,
     check_values,
 )
+from energymodel.ranges import check_numbers
 from energymodel.system.outputs import parse_number
 from energymodel.system.plan import ClockCourse, TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.training_system import TrainingSystem

@@ -28,11 +28,6 @@ from energymodel.units import format_quantity
 WHOLE = 1e-6
 UNLIMITED_TOKENS = 1e20  # a million times the largest run: what is left of the loss then is its floor
 LARGEST_RISE = 200.0  # [K] of any coolant from supply to return
-SHARES_OF_COOLING = {
-    "loop": ("air_share", "quality"),
-    "chiller": ("load", "fixed_work"),
-    "rejection": ("effectiveness", "evaporated_share"),
-}
 MOST_TOGETHER = 4  # ranges, 16 combinations of ends
 ENDS = ("first_stage_layers", "last_stage_layers")
 """Counts that are 0 where they are not given."""
@@ -236,7 +231,26 @@ def check_system(system: TrainingSystem, plan: TrainingPlan) -> None:
         part, most = float(getattr(workload, name)), float(getattr(workload, whole))
         if part > most:
             raise InputError(f"system.workload.{name}: {part:g} is more than {whole}, {most:g}. Lower it.")
+    check_rates(system)
     check_attention_shape({name: float(getattr(workload, name)) for name in ATTENTION_SHAPE}, "system.workload.")
+
+
+def check_rates(system: TrainingSystem) -> None:
+    """Check that no products run faster than the peak rate of their format.
+
+    **Raises:** `InputError` that names the numbers.
+    """
+    chip, software = system.accelerator, system.software
+    for kind in ("", "fp8_", "fp4_"):
+        alone, of_software = f"{kind}gemm_efficiency", [f"{one}efficiency" for one in dict.fromkeys(("product_", kind))]
+        names = [one for one in of_software if one != "efficiency"]
+        share = float(getattr(chip, alone)) * float(np.prod([float(getattr(software, name)) for name in names]))
+        if share > 1.0 + WHOLE:
+            factors = " x ".join(f"software.{name} {float(getattr(software, name)):g}" for name in names)
+            raise InputError(
+                f"system.software.{names[-1]}: accelerator.{alone} {float(getattr(chip, alone)):g} x {factors} = "
+                f"{share:.4g} of the peak rate, which nothing exceeds. Lower one."
+            )
 
 
 def check_supplies(system: TrainingSystem) -> None:
@@ -255,22 +269,10 @@ def check_supplies(system: TrainingSystem) -> None:
 
 
 def check_cooling(cooling: Cooling, path: str = "system.facility.cooling") -> None:
-    """Check that shares of the cooling are shares, that water is made up, and that temperatures are in order.
+    """Check that the coolant carries the heat, and that temperatures are in order.
 
     **Raises:** `InputError` for the first number that cannot be.
     """
-    for holder, shares in SHARES_OF_COOLING.items():
-        part = getattr(cooling, holder)
-        for name in shares:
-            share = float(getattr(part, name, 0.0))
-            if share > 1.0 + WHOLE:
-                raise InputError(f"{path}.{holder}.{name}: {share:g} is not a share between 0 and 1. Lower it.")
-    makeup = float(getattr(cooling.rejection, "makeup", 1.0))
-    if makeup < 1.0:
-        raise InputError(
-            f"{path}.rejection.makeup: {makeup:g} of the water evaporated is taken in, but at least 1 must be. Give "
-            "C / (C - 1) for C cycles of concentration, 1.33 for 4."
-        )
     rise = float(cooling.loop.return_rise(cooling.inlet.recommended_highest))
     if not 0.0 < rise < LARGEST_RISE:
         raise InputError(f"{path}.loop: coolant that warms by {rise:g} K carries no heat. Check coolant_rise and flow.")

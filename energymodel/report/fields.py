@@ -2,12 +2,13 @@
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import numpy as np
 
-from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.outcome import DERIVED, TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.units import format_quantity
 
@@ -31,13 +32,15 @@ class Field(NamedTuple):
 
 
 def outcome_fields(component: eqx.Module) -> list[Field]:
-    """Scalar outputs of a component, in the order in which it declares them."""
+    """Scalar outputs of a component, in the order in which it declares them, then products of them."""
+    declared: dict[str, Mapping[str, Any]] = {
+        field.name: field.metadata for field in dataclasses.fields(component) if "title" in field.metadata
+    }
+    if isinstance(component, TrainingOutcome):
+        declared.update(DERIVED)
     return [
-        Field(
-            field.name, field.metadata["key"], field.metadata["title"], field.metadata["unit"], _value(component, field)
-        )
-        for field in dataclasses.fields(component)
-        if "title" in field.metadata
+        Field(name, about["key"], about["title"], about["unit"], _value(getattr(component, name), about["key"]))
+        for name, about in declared.items()
     ]
 
 
@@ -49,9 +52,8 @@ def shown_outcomes(*outcomes: TrainingOutcome) -> list[dict[str, Field]]:
     ]
 
 
-def _value(component: eqx.Module, field: "dataclasses.Field[Any]") -> float:
-    value = float(getattr(component, field.name))
-    return value / HOUR if field.metadata["key"].endswith("hours") else value
+def _value(value: Any, key: str) -> float:
+    return float(value) / HOUR if key.endswith("hours") else float(value)
 
 
 def total(parts: eqx.Module) -> float:

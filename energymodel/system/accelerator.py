@@ -10,6 +10,7 @@ from energymodel.physics.gating import PowerGate
 from energymodel.physics.leakage import Leakage
 from energymodel.physics.switching import busy_power
 from energymodel.physics.voltage import AbstractVoltageCurve
+from energymodel.ranges import ABOVE_ZERO, ABSOLUTE, AT_LEAST_ONE, FACTOR, SHARE, SHARE_ABOVE_ZERO, Range
 
 
 class Accelerator(eqx.Module):
@@ -21,56 +22,66 @@ class Accelerator(eqx.Module):
     bandwidth. Subtracting leakage, fixed power and memory power from it leaves `dynamic_power`, kappa.
     """
 
-    peak_flops: Real = real("FLOP/s")
+    peak_flops: Real = real("FLOP/s", within=ABOVE_ZERO)
     peak_flops_fp8: Real = real("FLOP/s")
     peak_flops_fp4: Real = real("FLOP/s")
     peak_flops_tf32: Real = real("FLOP/s")
     peak_flops_fp32: Real = real("FLOP/s")
-    reference_clock: Real = real("Hz")
-    minimum_clock: Real = real("1")
-    memory_capacity: Real = real("B")
-    memory_bandwidth: Real = real("B/s")
+    reference_clock: Real = real("Hz", within=ABOVE_ZERO)
+    minimum_clock: Real = real("1", within=SHARE_ABOVE_ZERO)
+    memory_capacity: Real = real("B", within=ABOVE_ZERO)
+    memory_bandwidth: Real = real("B/s", within=ABOVE_ZERO)
     cache_size: Real = real("B")
-    rated_power: Real = real("W")
+    rated_power: Real = real("W", within=ABOVE_ZERO)
     idle_power: Real = real("W")
     fixed_power: Real = real("W")
-    busy_power: Real = real("W")
-    reference_memory_utilization: Real = real("1")
-    fp8_energy_ratio: Real = real("1")
-    spin_activity: Real = real("1", doc="activity of a chip that waits for others, relative to the reference workload")
+    busy_power: Real = real("W", within=ABOVE_ZERO)
+    reference_memory_utilization: Real = real("1", within=SHARE)
+    fp8_energy_ratio: Real = real("1", within=SHARE_ABOVE_ZERO)
+    spin_activity: Real = real(
+        "1", doc="activity of a chip that waits for others, relative to the reference workload", within=SHARE
+    )
     voltage: AbstractVoltageCurve = component()
-    reference_voltage: Real = real("V")
+    reference_voltage: Real = real("V", within=ABOVE_ZERO)
     leakage: Leakage = component()
     gate: PowerGate = component()
     memory_energy: Real = real("J/bit")
-    gemm_efficiency: Real = real("1", doc="share of the peak rate that large products reach by themselves")
+    gemm_efficiency: Real = real(
+        "1", doc="share of the peak rate that large products reach by themselves", within=SHARE_ABOVE_ZERO
+    )
     gemm_edge: Real = real("1", doc="steps along the inner edge that starting and writing a tile are worth")
-    attention_efficiency: Real = real("1", doc="share of the peak rate of fused attention with wide heads")
+    attention_efficiency: Real = real(
+        "1", doc="share of the peak rate of fused attention with wide heads", within=SHARE_ABOVE_ZERO
+    )
     attention_half_keys: Real = real("1", doc="keys per query at which fused attention has half that rate")
     attention_tail: Real = real("1", doc="rows of queries and heads that the last wave of a kernel is worth")
     attention_half_head: Real = real("1", doc="head size whose exponentials take as long as its products")
     attention_backward: Real = real(
-        "1", doc="time of the backward pass of fused attention over that of the forward pass"
+        "1", doc="time of the backward pass of fused attention over that of the forward pass", within=FACTOR
     )
-    memory_efficiency: Real = real("1")
-    roofline_exponent: Real = real("1")
-    launch_exponent: Real = real("1")
+    memory_efficiency: Real = real("1", within=SHARE_ABOVE_ZERO)
+    roofline_exponent: Real = real("1", within=AT_LEAST_ONE)
+    launch_exponent: Real = real("1", within=AT_LEAST_ONE)
     launch_overhead: Real = real("s")
     overhead_time: Real = real("s")
-    die_area: Real = real("m^2")
-    heat_capacity: Real = real("J/K")
+    die_area: Real = real("m^2", within=ABOVE_ZERO)
+    heat_capacity: Real = real("J/K", within=ABOVE_ZERO)
     thermal_resistance: Real = real("K/W")
-    maximum_temperature: Real = real("K")
+    maximum_temperature: Real = real("K", within=ABSOLUTE)
     price: Real = real("USD")
     embodied_carbon: Real = real("kg")
-    bits_per_flop: Real = real("bit/FLOP", 32.0)
-    fp8_gemm_efficiency: Real = real("1", 0.8, doc="the same of the fp8 peak")
+    bits_per_flop: Real = real("bit/FLOP", 32.0, within=ABOVE_ZERO)
+    fp8_gemm_efficiency: Real = real("1", 0.8, doc="the same of the fp8 peak", within=SHARE_ABOVE_ZERO)
     fp8_gemm_edge: Real = real("1", 0.0, doc="the same in fp8")
-    fp4_gemm_efficiency: Real = real("1", 0.45, doc="the same of the fp4 peak")
+    fp4_gemm_efficiency: Real = real("1", 0.45, doc="the same of the fp4 peak", within=SHARE_ABOVE_ZERO)
     fp4_gemm_edge: Real = real("1", 0.0, doc="the same in fp4")
     product_latency: Real = real("s", 0.0, doc="of a matrix product without operations")
-    alignment_exponent: Real = real("1", 0.0, doc="of the slowdown by edges that are no multiples of 64")
-    unaligned_slowdown: Real = real("1", 1.0, doc="more of it where edges are no multiples of 8")
+    alignment_exponent: Real = real(
+        "1", 0.0, doc="of the slowdown by edges that are no multiples of 64", within=Range(0.0, 10.0)
+    )
+    unaligned_slowdown: Real = real(
+        "1", 1.0, doc="more of it where edges are no multiples of 8", within=Range(1.0, 1e3)
+    )
     clock_switch_time: Real = real("s", 0.02, doc="from the command to another clock until it holds")
     expert_tile: Real = real("1", 0.0, doc="rows with which each expert's product is padded to whole tiles")
     hot_spot_resistance: Real = real("K/W", 0.0, doc="hottest point above the mean of the die, per power of the chip")

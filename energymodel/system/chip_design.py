@@ -6,6 +6,7 @@ a cache and links take area from the arithmetic, narrow numbers cost loss, and t
 """
 
 import abc
+import math
 from typing import NamedTuple
 
 import equinox as eqx
@@ -20,6 +21,7 @@ from energymodel.performance.sram import Sram
 from energymodel.physics.leakage import leakage_power
 from energymodel.physics.limits import noise_error_rate, reliable_operation_energy
 from energymodel.physics.transistor import clock_ratio
+from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, SHARE, Range
 from energymodel.system.accelerator import Accelerator
 
 WIDE = 16.0  # bits of the format whose peak rate an accelerator states
@@ -32,40 +34,42 @@ class Technology(eqx.Module):
     Factors per generation multiply; `sram` is that of the reference accelerator's process.
     """
 
-    threshold: Real = real("V", doc="of the transistors")
-    slope_factor: Real = real("1", doc="subthreshold slope over its thermal limit")
+    threshold: Real = real("V", doc="of the transistors", within=ABOVE_ZERO)
+    slope_factor: Real = real("1", doc="subthreshold slope over its thermal limit", within=AT_LEAST_ONE)
     saturation: Real = real("1", doc="exponent of the on-current above the threshold")
     sram: Sram = component()
     core: CoreMemory = component()
     cache_accesses: Real = real("B/FLOP", doc="bytes of the last cache per operation, for products that fit")
     interface_area: Real = real("m^2 s/B", doc="of the die, per memory bandwidth")
     link_area: Real = real("m^2 s/B", doc="of the die, per line rate of the links in one direction")
-    other_area: Real = real("1", doc="share of the reference die that is neither arithmetic, cache nor interface")
+    other_area: Real = real(
+        "1", doc="share of the reference die that is neither arithmetic, cache nor interface", within=SHARE
+    )
     holding_power: Real = real("W/B", doc="of memory that keeps its data")
     error_margin: Real = real("1", doc="ln(1/p) for errors by thermal noise in the reference accelerator")
-    corruption: Real = real("1", doc="share of flipped bits that make a run go back to a checkpoint")
-    logic_energy: Real = real("1", doc="energy of an operation above the bound, per generation")
-    logic_density: Real = real("1", doc="units per area, per generation")
-    sram_density: Real = real("1", doc="cache per area, per generation")
-    memory_rate: Real = real("1", doc="bandwidth of a stack, per generation")
-    memory_size: Real = real("1", doc="capacity of a stack, per generation")
-    interface_energy: Real = real("1", doc="energy of a bit in memory, per generation")
+    corruption: Real = real("1", doc="share of flipped bits that make a run go back to a checkpoint", within=SHARE)
+    logic_energy: Real = real("1", doc="energy of an operation above the bound, per generation", within=ABOVE_ZERO)
+    logic_density: Real = real("1", doc="units per area, per generation", within=ABOVE_ZERO)
+    sram_density: Real = real("1", doc="cache per area, per generation", within=ABOVE_ZERO)
+    memory_rate: Real = real("1", doc="bandwidth of a stack, per generation", within=ABOVE_ZERO)
+    memory_size: Real = real("1", doc="capacity of a stack, per generation", within=ABOVE_ZERO)
+    interface_energy: Real = real("1", doc="energy of a bit in memory, per generation", within=ABOVE_ZERO)
 
 
 class SiliconCost(eqx.Module):
     """Prices and carbon of what a chip is made of. The price of a chip stays in proportion to the cost of its parts."""
 
-    area_price: Real = real("USD/m^2", doc="of processed wafer")
+    area_price: Real = real("USD/m^2", doc="of processed wafer", within=ABOVE_ZERO)
     memory_price: Real = real("USD/B")
     power_price: Real = real("USD/W", doc="of rated power: regulators, package, heat sink")
     package_price: Real = real("USD/m^2", doc="of interposer and assembly, per die area")
-    largest_die: Real = real("m^2", doc="that one exposure prints")
+    largest_die: Real = real("m^2", doc="that one exposure prints", within=ABOVE_ZERO)
     defect_density: Real = real("1/m^2")
-    clustering: Real = real("1", doc="of defects")
+    clustering: Real = real("1", doc="of defects", within=ABOVE_ZERO)
     area_carbon: Real = real("kg/m^2", doc="of processed wafer, CO2 equivalents")
     memory_carbon: Real = real("kg/B", doc="CO2 equivalents")
-    price_growth: Real = real("1", doc="price of wafer area, per generation")
-    carbon_growth: Real = real("1", doc="carbon of wafer area, per generation")
+    price_growth: Real = real("1", doc="price of wafer area, per generation", within=ABOVE_ZERO)
+    carbon_growth: Real = real("1", doc="carbon of wafer area, per generation", within=ABOVE_ZERO)
 
     def wafer(self, area: Numeric) -> Float[Array, "..."]:
         """Area of wafer for a chip with so much die area, with the dies that fail [m^2]."""
@@ -139,16 +143,16 @@ class ScaledChip(AbstractChipDesign):
 
     technology: Technology = component()
     cost: SiliconCost = component()
-    generations: Real = real("1", 0.0, doc="of the process after that of the reference")
-    voltage: Real = real("1", 1.0, doc="supply at clock 1")
-    area: Real = real("1", 1.0, doc="die area")
-    registers: Real = real("1", 1.0, doc="size of the registers of a core")
-    local_memory: Real = real("1", 1.0, doc="size of the local memory of a core")
-    cache: Real = real("1", 1.0, doc="size of the last cache")
-    memory_stacks: Real = real("1", 1.0)
-    link_lanes: Real = real("1", 1.0, doc="lanes within a node")
-    number_bits: Real = real("bit", WIDE)
-    error_margin: Real = real("1", 100.0)
+    generations: Real = real("1", 0.0, doc="of the process after that of the reference", within=Range(0.0, 60.0))
+    voltage: Real = real("1", 1.0, doc="supply at clock 1", within=Range(0.15, 1.3))
+    area: Real = real("1", 1.0, doc="die area", within=Range(0.001, 1000.0))
+    registers: Real = real("1", 1.0, doc="size of the registers of a core", within=Range(0.001, 1000.0))
+    local_memory: Real = real("1", 1.0, doc="size of the local memory of a core", within=Range(0.001, 1000.0))
+    cache: Real = real("1", 1.0, doc="size of the last cache", within=Range(0.001, 1000.0))
+    memory_stacks: Real = real("1", 1.0, within=Range(0.001, 1000.0))
+    link_lanes: Real = real("1", 1.0, doc="lanes within a node", within=Range(0.001, 1000.0))
+    number_bits: Real = real("bit", WIDE, within=Range(2.0, 32.0))
+    error_margin: Real = real("1", 100.0, within=Range(math.log(2.0), 10000.0))
 
     @property
     def parameters_worth(self) -> Numeric:

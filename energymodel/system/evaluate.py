@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.compilation import Compiled
 from energymodel.learning.continued import ContinuedLearning
 from energymodel.learning.data_set import LimitedData, RepeatedLearning
 from energymodel.learning.learning import AbstractLearning
@@ -20,15 +19,15 @@ from energymodel.system.designed import as_designed
 from energymodel.system.formats import check_formats
 from energymodel.system.lifetime import serving_of
 from energymodel.system.operating_point import precision_energy, precision_speedup
-from energymodel.system.outcome import EnergyBreakdown, Slack, StepTime, TrainingOutcome
+from energymodel.system.outcome import EnergyBreakdown, StepTime, TrainingOutcome
 from energymodel.system.pipeline_rules import check_pipeline, is_traced
 from energymodel.system.plan import AbstractGoal, TargetLoss, TokenBudget, TrainingPlan
+from energymodel.system.plausible import CheckedOutcome, check_inputs, check_outcome
 from energymodel.system.power_over_time import PowerOverTime, power_over_time
+from energymodel.system.room import slack_of
 from energymodel.system.step import ChipPower, Step, training_step
 from energymodel.system.temperature_over_time import TemperatureOverTime, temperature_over_time
 from energymodel.system.training_system import TrainingSystem
-
-SMALLEST_SHARE = 1e-12  # of a limit: what is smaller, or zero, has room enough
 
 
 def evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
@@ -42,22 +41,33 @@ def evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
     **Returns:** `TrainingOutcome`; its `energy` parts [J] add up to the total, and its `slack` is negative where the
     plan violates a limit of the system.
 
-    **Raises:** `InputError`, outside `jit` and `vmap`, for a pipeline that cannot run (`system.pipeline_rules`) and for
-    a number format that the chip lacks. Inside them, such products are those of the next wider format.
+    **Raises:** `InputError`, outside `jit`, `vmap` and `grad`, for a number outside its range, for a pipeline that
+    cannot run (`system.pipeline_rules`), for a number format that the chip lacks, and for an outcome that cannot be
+    (`system.plausible`). Inside them, such products are those of the next wider format.
     """
+    known = not is_traced(system, plan)
+    if known:
+        check_inputs(system, plan)
     if not is_traced(system.workload, system.software, plan):
         check_pipeline(system, plan)
-    system, plan = as_designed(system, plan)
+    outcome = _evaluate(*as_designed(system, plan))
+    if known and not is_traced(outcome):  # `jit` traces also what depends on no argument
+        check_outcome(system, plan, outcome)
+    return outcome
+
+
+evaluate_once = CheckedOutcome(evaluate)
+"""`evaluate` for a single call from the host: compiled, its trace kept between processes, its outcome checked."""
+
+
+def _evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
+    """Outcome of a system and a plan as designed."""
     check_formats(system.accelerator, vars(plan.layout), "plan.layout")
     if plan.is_steady:
         batch = jnp.reshape(plan.batch, ())
         return outcome_of_step(system, plan, batch, training_step(system, plan, batch))
     learned, run = _along_schedule(system, plan, parameters_in_loss(system))
     return _outcome(system, plan, run, *_worst_step(system, plan), learned)
-
-
-evaluate_once = Compiled(evaluate)
-"""`evaluate` for a single call from the host: compiled, with its trace cached between processes."""
 
 
 def outcome_of_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric, step: Step) -> TrainingOutcome:
@@ -323,12 +333,11 @@ def _outcome(
         information=information,
         information_rate=information / run.time,
         energy_per_bit=energy / information,
-        etp=energy * run.time,
         eei=mfu * euf,
         ppw=tokens / energy,
         euf=euf,
         landauer_multiple=landauer_multiple(energy, landauer_energy(bits, plan.coolant_temperature)),
-        slack=_slack(system, plan, worst, swings, warmth, peak_power, information),
+        slack=slack_of(system, plan, worst, swings, warmth, peak_power, information),
     )
 
 
@@ -360,37 +369,3 @@ def _useful_energy_per_flop(system: TrainingSystem, plan: TrainingPlan, step: St
     """Switching energy of one operation at the run's voltage [J/FLOP]."""
     chip = system.accelerator
     return chip.energy_per_flop * precision_energy(chip, plan.layout) * step.point.voltage**2
-
-
-def _slack(
-    system: TrainingSystem,
-    plan: TrainingPlan,
-    step: Step,
-    swings: PowerOverTime,
-    warmth: TemperatureOverTime,
-    peak_power: Real,
-    information: Real,
-) -> Slack:
-    """Logarithm of limit over value for each limit of the system."""
-    chip, facility, point = system.accelerator, system.facility, step.point
-    heat_flux = point.busy_power / chip.die_area
-    chilled = facility.chilled_heat(step.busy_load, plan.coolant_temperature)
-    return Slack(
-        memory=jnp.log(chip.memory_capacity / step.memory),
-        temperature=jnp.log(chip.maximum_temperature / warmth.hottest),
-        facility_power=jnp.log(facility.power_limit / peak_power),
-        clock=jnp.log(plan.power_cap / point.lowest_power),
-        heat_flux=jnp.log(facility.cooling.heat_flux_limit() / heat_flux),
-        ramp=_room(facility.ramp_limit, warmth.ramp),
-        coolant=facility.cooling.inlet.room(plan.coolant_temperature),
-        power_swing=_room(facility.swing_limit, swings.swing),
-        power_ramp=_room(facility.power_ramp_limit, swings.ramp),
-        information=jnp.log(system.capacity_per_parameter * system.workload.parameters / information),
-        chillers=_room(1.0, facility.cooling.chiller_load(chilled)),
-        supplies=_room(1.0, facility.supply_load(step.busy_load)),
-    )
-
-
-def _room(limit: Numeric, value: Real) -> Real:
-    """Logarithm of a limit over a value that may be zero [1]."""
-    return -jnp.log(jnp.maximum(value / limit, SMALLEST_SHARE))

@@ -13,6 +13,7 @@ from energymodel.numerics import Numeric, Real, component, real
 from energymodel.physics.cooling import Cooling, CoolingDemand
 from energymodel.physics.delivery import AbstractRegulator, Distribution, NoRegulator, Regulator
 from energymodel.physics.energy_storage import EnergyStorage
+from energymodel.ranges import ABOVE_ZERO, SHARE, Range
 
 NO_LIMIT = 1e15
 """Swing [W] or ramp [W/s] beyond any site: that of a grid which states no limit."""
@@ -42,16 +43,20 @@ class Facility(eqx.Module):
 
     power_supply: Regulator = component()
     uninterruptible: Regulator = component()
-    transformer_loss: Real = real("1")
+    transformer_loss: Real = real("1", within=Range(0.0, 0.9))
     distribution: Distribution = component()
     cooling: Cooling = component()
-    miscellaneous_fraction: Real = real("1")
-    power_limit: Real = real("W")
-    ramp_limit: Real = real("K/s")
-    response_time: Real = real("s", 0.016, doc="time constant of the supplies, from the chips' power to the meter's")
+    miscellaneous_fraction: Real = real("1", within=SHARE)
+    power_limit: Real = real("W", within=ABOVE_ZERO)
+    ramp_limit: Real = real("K/s", within=ABOVE_ZERO)
+    response_time: Real = real(
+        "s", 0.016, doc="time constant of the supplies, from the chips' power to the meter's", within=ABOVE_ZERO
+    )
     storage: EnergyStorage = component(EnergyStorage())
-    swing_limit: Real = real("W", NO_LIMIT, doc="at the meter, within a step")
-    power_ramp_limit: Real = real("W/s", NO_LIMIT, doc="at the meter, within steps and at checkpoints")
+    swing_limit: Real = real("W", NO_LIMIT, doc="at the meter, within a step", within=ABOVE_ZERO)
+    power_ramp_limit: Real = real(
+        "W/s", NO_LIMIT, doc="at the meter, within steps and at checkpoints", within=ABOVE_ZERO
+    )
     point_of_load: AbstractRegulator = component(NoRegulator())
     bus_converter: AbstractRegulator = component(NoRegulator())
 

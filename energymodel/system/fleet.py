@@ -203,7 +203,6 @@ def _joined(outcomes: Sequence[TrainingOutcome], shares: Groups, tokens: Groups)
         hfu=jnp.sum(shares * each(lambda one: one.hfu) * of_peak) * mfu,
         pue=energy.total / mean(lambda one: one.energy.total / one.pue),
         energy_per_bit=energy.total / found["information"],
-        etp=energy.total * found["time"],
         eei=mfu * euf,
         ppw=found["tokens"] / energy.total,
         euf=euf,

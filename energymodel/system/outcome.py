@@ -1,11 +1,14 @@
 """What does a training run cost and yield?"""
 
 import operator
+from collections.abc import Mapping
 from functools import reduce
 from typing import Any
 
 import equinox as eqx
 import jax
+import numpy as np
+from jax.core import Tracer
 
 from energymodel.numerics import Numeric, Real
 from energymodel.shown import Shown
@@ -126,7 +129,6 @@ class TrainingOutcome(Shown, eqx.Module):
     information: Output = _output("bit", "information_bit", "information absorbed")
     information_rate: Output = _output("bit/s", "information_rate_bit_per_s", "mean information rate")
     energy_per_bit: Output = _output("J/bit", "energy_per_bit_j_per_bit", "energy per bit absorbed")
-    etp: Output = _output("J s", "etp_j_s", "energy-time product")
     eei: Output = _output("1", "eei", "energy efficiency index")
     ppw: Output = _output("token/J", "ppw_token_per_j", "performance per watt")
     euf: Output = _output("1", "euf", "energy utilization factor")
@@ -134,6 +136,21 @@ class TrainingOutcome(Shown, eqx.Module):
     slack: Slack = _group("1", "slack")
 
     @property
+    def etp(self) -> Numeric:
+        """Energy-time product [J s], of known numbers in float64: in float32 it overflows.
+
+        1e38 J s is the product of a run of 1,000 years on 1e12 W. Logarithms of objectives add those of both factors.
+        """
+        energy, time = self.energy.total, self.time
+        if isinstance(energy, Tracer) or isinstance(time, Tracer):
+            return energy * time
+        return np.asarray(energy, np.float64) * np.asarray(time, np.float64)
+
+    @property
     def carbon(self) -> Numeric:
         """Operational and embodied carbon [kg]."""
         return self.carbon_operational + self.carbon_embodied
+
+
+DERIVED: Mapping[str, Mapping[str, str]] = {"etp": {"unit": "J s", "key": "etp_j_s", "title": "energy-time product"}}
+"""Products of outputs that tables and JSON show with them, with the metadata of an output."""

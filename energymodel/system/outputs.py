@@ -70,6 +70,7 @@ _OF_RUN: Mapping[str, str] = {
     "step_time": "s",
     **_scalars(StepTime, "step_time."),
     "carbon": "kg",
+    "etp": "J s",
     "facility_power": "W",
     "memory": "B",
 }

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, component, real, vector
 from energymodel.performance.pipeline_bubble import fewest_microbatches
+from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, COOLANT, SHARE, SHARE_ABOVE_ZERO, Range
 
 SCHEDULES = ("gpipe", "zero_bubble", "zero_bubble_h2", "zero_bubble_v", "dual_pipe")
 """Fields of a layout that choose a pipeline schedule other than 1F1B; at most one is 1."""
@@ -24,13 +25,13 @@ class AbstractGoal(eqx.Module):
 class TokenBudget(AbstractGoal):
     """The run ends after a number of tokens."""
 
-    tokens: Real = real("token")
+    tokens: Real = real("token", within=Range(0.0, 1e21, above=True))
 
 
 class TargetLoss(AbstractGoal):
     """The run ends at a loss; the tokens follow from the loss law and the batch."""
 
-    loss: Real = real("nat/token")
+    loss: Real = real("nat/token", within=ABOVE_ZERO)
 
 
 class ParallelLayout(eqx.Module):
@@ -43,37 +44,37 @@ class ParallelLayout(eqx.Module):
     with `embedding_balanced` = 1 embedding and output head may take a layer's slot each.
     """
 
-    tensor: Real = real("1", 1.0)
-    pipeline: Real = real("1", 1.0)
-    virtual_stages: Real = real("1", 1.0)
-    context: Real = real("1", 1.0)
-    expert: Real = real("1", 1.0)
-    microbatch: Real = real("1", 1.0)
-    sequence_parallel: Real = real("1", 1.0)
-    shard_optimizer: Real = real("1", 1.0)
-    shard_gradients: Real = real("1", 0.0)
-    shard_parameters: Real = real("1", 0.0)
-    recompute_attention: Real = real("1", 0.0)
-    recompute_full: Real = real("1", 0.0)
-    fp8: Real = real("1", 0.0)
-    offload_optimizer: Real = real("1", 0.0)
-    offload_activations: Real = real("1", 0.0)
-    zero_bubble: Real = real("1", 0.0)
-    fp4: Real = real("1", 0.0)
-    tf32: Real = real("1", 0.0)
-    fp32: Real = real("1", 0.0)
-    offload_parameters: Real = real("1", 0.0)
-    offload_gradients: Real = real("1", 0.0)
-    gpipe: Real = real("1", 0.0)
-    zero_bubble_h2: Real = real("1", 0.0)
-    zero_bubble_v: Real = real("1", 0.0)
-    dual_pipe: Real = real("1", 0.0)
-    cuda_graphs: Real = real("1", 0.0)
-    async_tensor: Real = real("1", 0.0)
-    context_all_to_all: Real = real("1", 0.0)
+    tensor: Real = real("1", 1.0, within=AT_LEAST_ONE)
+    pipeline: Real = real("1", 1.0, within=AT_LEAST_ONE)
+    virtual_stages: Real = real("1", 1.0, within=AT_LEAST_ONE)
+    context: Real = real("1", 1.0, within=AT_LEAST_ONE)
+    expert: Real = real("1", 1.0, within=AT_LEAST_ONE)
+    microbatch: Real = real("1", 1.0, within=AT_LEAST_ONE)
+    sequence_parallel: Real = real("1", 1.0, within=SHARE)
+    shard_optimizer: Real = real("1", 1.0, within=SHARE)
+    shard_gradients: Real = real("1", 0.0, within=SHARE)
+    shard_parameters: Real = real("1", 0.0, within=SHARE)
+    recompute_attention: Real = real("1", 0.0, within=SHARE)
+    recompute_full: Real = real("1", 0.0, within=SHARE)
+    fp8: Real = real("1", 0.0, within=SHARE)
+    offload_optimizer: Real = real("1", 0.0, within=SHARE)
+    offload_activations: Real = real("1", 0.0, within=SHARE)
+    zero_bubble: Real = real("1", 0.0, within=SHARE)
+    fp4: Real = real("1", 0.0, within=SHARE)
+    tf32: Real = real("1", 0.0, within=SHARE)
+    fp32: Real = real("1", 0.0, within=SHARE)
+    offload_parameters: Real = real("1", 0.0, within=SHARE)
+    offload_gradients: Real = real("1", 0.0, within=SHARE)
+    gpipe: Real = real("1", 0.0, within=SHARE)
+    zero_bubble_h2: Real = real("1", 0.0, within=SHARE)
+    zero_bubble_v: Real = real("1", 0.0, within=SHARE)
+    dual_pipe: Real = real("1", 0.0, within=SHARE)
+    cuda_graphs: Real = real("1", 0.0, within=SHARE)
+    async_tensor: Real = real("1", 0.0, within=SHARE)
+    context_all_to_all: Real = real("1", 0.0, within=SHARE)
     first_stage_layers: Real = real("1", 0.0)
     last_stage_layers: Real = real("1", 0.0)
-    embedding_balanced: Real = real("1", 0.0)
+    embedding_balanced: Real = real("1", 0.0, within=SHARE)
 
     @property
     def interleaved(self) -> Float[Array, "..."]:
@@ -111,9 +112,9 @@ class StagePower(AbstractStagePower):
     A chip obeys the lower of the cap of its stage and that of the plan. A pipeline of one stage is the last.
     """
 
-    first_stage: Real = real("W")
-    middle_stages: Real = real("W")
-    last_stage: Real = real("W")
+    first_stage: Real = real("W", within=ABOVE_ZERO)
+    middle_stages: Real = real("W", within=ABOVE_ZERO)
+    last_stage: Real = real("W", within=ABOVE_ZERO)
 
 
 class AbstractClockCourse(eqx.Module):
@@ -131,7 +132,7 @@ class ClockCourse(AbstractClockCourse):
     switch; `waiting_clock`, which changes in every step, does.
     """
 
-    clock_shares: Float[Array | np.ndarray, " knots"] = vector("1")
+    clock_shares: Float[Array | np.ndarray, " knots"] = vector("1", within=SHARE_ABOVE_ZERO)
 
 
 class TrainingPlan(eqx.Module):
@@ -143,18 +144,23 @@ class TrainingPlan(eqx.Module):
     optimizer states, and are not communicated again.
     """
 
-    chips: Real = real("1")
-    batch: Float[Array | np.ndarray, "*knots"] = vector("token")
+    chips: Real = real("1", within=AT_LEAST_ONE)
+    batch: Float[Array | np.ndarray, "*knots"] = vector("token", within=Range(0.0, 1e18, above=True))
     goal: AbstractGoal = component()
-    clock: Real = real("1")
-    power_cap: Real = real("W")
-    coolant_temperature: Real = real("K")
+    clock: Real = real("1", within=SHARE_ABOVE_ZERO)
+    power_cap: Real = real("W", within=ABOVE_ZERO)
+    coolant_temperature: Real = real("K", within=COOLANT)
     layout: ParallelLayout = component()
-    trained_share: Real = real("1", 1.0)
+    trained_share: Real = real("1", 1.0, within=SHARE_ABOVE_ZERO)
     power: AbstractStagePower = component(EvenPower())
-    power_floor: Real = real("1", 0.0, doc="least power of a chip in a job, waiting or not, over its busy power")
+    power_floor: Real = real(
+        "1", 0.0, doc="least power of a chip in a job, waiting or not, over its busy power", within=SHARE
+    )
     waiting_clock: Real = real(
-        "1", 1.0, doc="clock of a chip that waits for others between steps, over that of its work"
+        "1",
+        1.0,
+        doc="clock of a chip that waits for others between steps, over that of its work",
+        within=SHARE_ABOVE_ZERO,
     )
     spares: Real = real("1", 0.0, doc="nodes that idle until one that trains fails")
     clock_course: AbstractClockCourse = component(SteadyClock())

@@ -81,7 +81,7 @@ class PowerLevels(NamedTuple):
 class Step(NamedTuple):
     """One training step; `memory` is that of the fullest chip, `hardware_flops` that of the mean chip.
 
-    `busy_load` is what a busy chip draws with its share of links and host.
+    `busy_load` is what a busy chip draws with its share of links and host, at least the mean over the step.
     """
 
     time: StepTime
@@ -158,6 +158,7 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
     levels = _power_levels(system, plan, power.chip, time, point, waiting_power - gated - slowed, low_static)
     power = power._replace(idle_wait=power.idle_wait + levels.added)
     power = power._replace(host=system.host_power(power.chip, plan.coolant_temperature))
+    busy_load = point.busy_power + links + system.host_power(point.busy_power, plan.coolant_temperature)
     return Step(
         time=time,
         power=power,
@@ -165,7 +166,7 @@ def _step_at(system: TrainingSystem, plan: TrainingPlan, work: StepWork, point: 
         memory=work.memory.total,
         hardware_flops=layers_worth * work.layer.flops,
         links_power=links,
-        busy_load=point.busy_power + links + system.host_power(point.busy_power, plan.coolant_temperature),
+        busy_load=jnp.maximum(busy_load, power.total),  # chips that mostly send or wait may draw less when busy
         levels=levels,
     )
 

@@ -11,6 +11,7 @@ from energymodel.numerics import Numeric, Real, component, real
 from energymodel.performance.reliability import Reliability
 from energymodel.performance.serving import AbstractServing, NoServing
 from energymodel.performance.workload import Transformer
+from energymodel.ranges import ABOVE_ZERO, SHARE, Range
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.chip_design import AbstractChipDesign, CatalogChip
 from energymodel.system.cluster import Network, Node, Software
@@ -44,11 +45,11 @@ class TrainingSystem(eqx.Module):
     learning: AbstractLearning = component()
     recipe: Recipe = component()
     reliability: Reliability = component()
-    mixture_exponent: Real = real("1")
-    capacity_per_parameter: Real = real("bit")
-    other_stages: Real = real("1")
+    mixture_exponent: Real = real("1", within=SHARE)
+    capacity_per_parameter: Real = real("bit", within=ABOVE_ZERO)
+    other_stages: Real = real("1", within=Range(0.0, 1e3))
     tokens_seen: Real = real("token", 0.0)
-    production_slowdown: Real = real("1", 1.0)
+    production_slowdown: Real = real("1", 1.0, within=Range(0.5, 1e3))
     chip_design: AbstractChipDesign = component(CatalogChip())
     data: AbstractDataSet = component(UnlimitedData())
     serving: AbstractServing = component(NoServing())

@@ -21,7 +21,7 @@ from energymodel.design.training_run import TrainingRun
 from energymodel.presets.distributions import NumberDistribution, distributions
 from energymodel.presets.scenario import Scenario
 from energymodel.system.evaluate import evaluate_once
-from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.outcome import DERIVED, TrainingOutcome
 from energymodel.system.outputs import AT_LEAST, OUTPUTS, output, parse_objective
 from energymodel.system.own_outputs import own_outputs
 from energymodel.system.plan import TrainingPlan
@@ -65,7 +65,7 @@ class OutcomeSpread(NamedTuple):
 
     def change(self, name: str) -> Float[np.ndarray, " directions"]:
         """Change of an output along each direction, in its unit; `energy` and `step_time` are totals."""
-        if not own_outputs([name]):
+        if not own_outputs([name]) and name not in DERIVED:
             return np.asarray(output(self.moved, name))
         along = jax.vmap(lambda moved: jax.jvp(lambda one: output(one, name), (self.outcome,), (moved,))[1])
         return np.asarray(along(self.moved))

@@ -1,12 +1,15 @@
 """Is a value that a number cannot have refused by name, wherever it is given?"""
 
+import dataclasses
+import math
 import re
 
 import pytest
 
 import energymodel as em
-from energymodel.presets.components import CATEGORY_OF, NEAR_LIMIT, field_class, final_classes, preset_in_si
-from energymodel.presets.ranges import ABOVE_ZERO, RANGES, SHARE, Range
+from energymodel.presets.components import CATEGORY_OF, field_class, final_classes, preset_in_si
+from energymodel.presets.ranges import NEAR_LIMIT_RANGES
+from energymodel.ranges import ABOVE_ZERO, EXTENTS, SHARE, Range
 from energymodel.sweeps.scenario_axes import scenario_axis
 from energymodel.system.plan import ParallelLayout, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
@@ -29,14 +32,27 @@ def scenario():
     return em.load_scenario(SMALL)
 
 
-def test_every_range_is_of_a_number_that_exists():
+def test_every_number_has_a_range_that_ends_and_holds_its_default():
     known = {}
     for kind in (TrainingSystem, TrainingPlan, ParallelLayout, *CATEGORY_OF):
         classes_below(kind, known)
-    chosen = preset_in_si("hardware", "near-limit")
-    for owner, name in RANGES:
-        fields = chosen if owner == NEAR_LIMIT else known[owner].__dataclass_fields__
-        assert name in fields, f"{owner}.{name}"
+    numbers = [
+        (f"{name}.{field.name}", field)
+        for name, owner in known.items()
+        for field in owner.__dataclass_fields__.values()
+        if "unit" in field.metadata
+    ]
+    assert len(numbers) > 400
+    for name, field in numbers:
+        allowed = field.metadata["range"]
+        assert math.isfinite(allowed.high - allowed.low), name
+        assert allowed.low < allowed.high, name
+        if field.default is not dataclasses.MISSING:
+            assert allowed.holds(field.default), name
+
+
+def test_every_number_that_a_near_limit_chip_follows_from_has_a_range():
+    assert set(NEAR_LIMIT_RANGES) == set(preset_in_si("hardware", "near-limit"))
 
 
 def test_ends_of_a_range():
@@ -47,24 +63,29 @@ def test_ends_of_a_range():
     assert Range(1.0).describe("1") == "a value of at least 1"
     assert ABOVE_ZERO.describe("W") == "a value above 0 W"
     assert SHARE.describe("1") == "a share between 0 and 1"
+    # An end that is not stated is that of the unit, others stay.
+    assert ABOVE_ZERO.within("W") == (*EXTENTS["W"], False)
+    assert Range(1.0).within("token") == (1.0, EXTENTS["token"][1], False)
+    assert Range(0.1, 0.9).within("1") == (0.1, 0.9, False)
+    assert Range(-math.inf).within("1").holds(-1.0)
 
 
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
         ("plan.power_cap", "2000 W", "2 kW is above 700 W, the rated power"),
-        ("plan.power_cap", "0 W", "0 W is impossible; give a value above 0 W."),
-        ("plan.clock", "1.5", "1.5 is impossible; give a share above 0 and at most 1."),
+        ("plan.power_cap", "0 W", "0 W is impossible; give a value between 1 µW and 1 PW."),
+        ("plan.clock", "1.5", "1.5 is impossible; give a share between 1e-09 and 1."),
         ("plan.coolant_temperature", "25 K", "-248.2 °C is impossible"),
-        ("system.accelerator.gemm_efficiency", "1.5", "1.5 is impossible; give a share above 0 and at most 1."),
+        ("system.accelerator.gemm_efficiency", "1.5", "1.5 is impossible; give a share between 1e-09 and 1."),
         ("system.accelerator.memory_efficiency", "1.01", "1.01 is impossible"),
-        ("system.accelerator.roofline_exponent", "0.5", "0.5 is impossible; give a value of at least 1."),
+        ("system.accelerator.roofline_exponent", "0.5", "0.5 is impossible; give a value between 1 and"),
         ("system.software.tensor_overlap", "1.2", "1.2 is impossible; give a share between 0 and 1."),
         ("system.facility.transformer_loss", "1.1", "1.1 is impossible"),
-        ("system.production_slowdown", "0", "0 is impossible; give a value above 0."),
-        ("system.node.chips", "0", "0 is impossible; give a value of at least 1."),
-        ("system.facility.cooling.loop.flow", "0", "0 is impossible; give a value above 0."),
-        ("system.reliability.chip_mtbf", "0 s", "0 s is impossible; give a value above 0 s."),
+        ("system.production_slowdown", "0", "0 is impossible; give a value between"),
+        ("system.node.chips", "0", "0 is impossible; give a value between 1 and"),
+        ("system.facility.cooling.loop.flow", "0", "0 is impossible; give a value between"),
+        ("system.reliability.chip_mtbf", "0 s", "0 s is impossible; give a value between"),
     ],
 )
 def test_an_impossible_value_is_refused_by_name_everywhere(scenario, path, value, message):

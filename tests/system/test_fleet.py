@@ -20,7 +20,7 @@ from energymodel.system.step import training_step
 SMALL = "test-1b-h100"
 OTHERS = "a100-sxm4-80gb 8"
 JOINED = {
-    *("step_time", "energy", "mfu", "hfu", "pue", "energy_per_bit", "etp", "eei", "ppw", "euf"),
+    *("step_time", "energy", "mfu", "hfu", "pue", "energy_per_bit", "eei", "ppw", "euf"),
     *("landauer_multiple", "slack"),
 }
 

@@ -1,0 +1,149 @@
+"""Which values can a number have?
+
+Every field that holds a number declares its range beside its unit (`numerics.real`). A range that states no end ends
+where its unit does (`EXTENTS`): beyond any machine, site or run, and near enough that products of a dozen numbers
+neither overflow nor vanish. Numbers that exclude each other are checked in `presets.validate`.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from energymodel.constants import ZERO_CELSIUS
+from energymodel.errors import InputError
+from energymodel.units import format_quantity
+
+EXTENTS: dict[str, tuple[float, float]] = {
+    "1": (1e-9, 1e12),
+    "1/K": (1e-9, 1.0),
+    "1/K^2": (1e-9, 1.0),
+    "1/m^2": (1e-9, 1e12),
+    "B": (1e-3, 1e21),
+    "B/FLOP": (1e-9, 1e6),
+    "B/s": (1.0, 1e21),
+    "FLOP/s": (1.0, 1e30),
+    "Hz": (1.0, 1e15),
+    "J": (1e-18, 1e15),
+    "J/B": (1e-27, 1e-3),
+    "J/K": (1e-6, 1e9),
+    "J/bit": (1e-27, 1e-3),
+    "J/kg": (1.0, 1e9),
+    "K": (1e-3, 1e4),
+    "K/W": (1e-9, 1e4),
+    "K/s": (1e-6, 1e6),
+    "N/m": (1e-6, 1e3),
+    "USD": (1e-6, 1e12),
+    "USD/(W s)": (1e-15, 1.0),
+    "USD/B": (1e-18, 1.0),
+    "USD/J": (1e-15, 1.0),
+    "USD/W": (1e-6, 1e6),
+    "USD/m^2": (1e-3, 1e12),
+    "USD/s": (1e-9, 1e6),
+    "V": (1e-3, 1e6),
+    "W": (1e-6, 1e15),
+    "W/B": (1e-18, 1.0),
+    "W/m^2": (1.0, 1e12),
+    "W/s": (1e-6, 1e15),
+    "bit": (1e-6, 1e12),
+    "bit/FLOP": (1e-3, 1e6),
+    "kg": (1e-6, 1e12),
+    "kg/B": (1e-18, 1.0),
+    "kg/J": (1e-15, 1.0),
+    "kg/m^2": (1e-6, 1e9),
+    "kg/m^3": (1e-6, 1e6),
+    "m^2": (1e-12, 1e3),
+    "m^2 s/B": (1e-30, 1.0),
+    "nat/token": (1e-9, 1e3),
+    "ohm": (1e-9, 1e6),
+    "s": (1e-15, 1e12),
+    "token": (1e-3, 1e30),
+}
+"""The smallest number of a unit that is not zero, and the largest, in SI."""
+
+
+class Range(NamedTuple):
+    """What a number may be, in SI: from `low` to `high`, without `low` itself if it is `above`."""
+
+    low: float
+    high: float = math.inf
+    above: bool = False
+
+    def within(self, unit: str) -> "Range":
+        """The same, up to the extent of a unit where an end is not stated."""
+        smallest, largest = EXTENTS[unit]
+        if self.above and self.low == 0.0:
+            return Range(min(smallest, self.high), min(self.high, largest))
+        return Range(max(self.low, -largest), min(self.high, largest), self.above)
+
+    def holds(self, value: float) -> bool:
+        """Whether a value is possible."""
+        return (self.low < value if self.above else self.low <= value) and value <= self.high
+
+    def describe(self, unit: str, *, difference: bool = False) -> str:
+        """What is possible, in words that follow "give"; `difference` as in `units.format_quantity`."""
+        low = format_quantity(self.low, unit, difference=difference)
+        if self.high == math.inf:
+            return f"a value above {low}" if self.above else f"a value of at least {low}"
+        high = format_quantity(self.high, unit, difference=difference)
+        what = "a share" if self.low >= 0.0 and self.high == 1.0 and unit == "1" else "a value"
+        return f"{what} above {low} and at most {high}" if self.above else f"{what} between {low} and {high}"
+
+
+ANY = Range(0.0)
+SIGNED = Range(-math.inf)
+SHARE = Range(0.0, 1.0)
+SHARE_ABOVE_ZERO = Range(0.0, 1.0, above=True)
+ABOVE_ZERO = Range(0.0, above=True)
+AT_LEAST_ONE = Range(1.0)
+EXPONENT = Range(0.0, 10.0, above=True)
+"""Of a power law: nothing measured has a steeper one."""
+FACTOR = Range(1e-3, 1e3)
+"""A ratio of like quantities, of which neither vanishes beside the other."""
+COOLANT = Range(ZERO_CELSIUS - 40.0, ZERO_CELSIUS + 100.0)
+"""Liquids and air that leave a chip below its limit."""
+ABSOLUTE = Range(150.0, 1000.0)
+"""Temperatures [K] of places where machines stand, and of machines that work."""
+DEGREES = Range(0.0, 200.0)
+"""Differences of such temperatures [K]."""
+
+
+def check_value(value: float, unit: str, allowed: Range, path: str, *, difference: bool = False) -> None:
+    """Check one number against what it may be.
+
+    **Arguments:**
+
+    - `value`: in SI.
+    - `path`: what the message calls the number.
+    - `difference`: whether a temperature is a difference.
+
+    **Raises:** `InputError` that names path, value, unit and what is possible.
+    """
+    possible = allowed.describe(unit, difference=difference)
+    if not math.isfinite(value):
+        raise InputError(f"{path}: {value:g} {unit} is not a finite number. Give {possible}.")
+    if not allowed.holds(value):
+        shown = format_quantity(value, unit, difference=difference)
+        raise InputError(f"{path}: {shown} is impossible; give {possible}.")
+
+
+def check_field(field: "dataclasses.Field[Any]", values: Iterable[float], path: str) -> None:
+    """Check numbers of a field against its range, as `check_value`."""
+    about = field.metadata
+    for value in values:
+        check_value(float(value), about["unit"], about["range"], path, difference=about.get("difference", False))
+
+
+def check_numbers(component: Any, path: str) -> None:
+    """Check all numbers of a component and its parts, as a file is checked that gives them.
+
+    **Raises:** `InputError` for the first that is not finite or outside its range.
+    """
+    for field in dataclasses.fields(component):
+        given, where = getattr(component, field.name), f"{path}.{field.name}"
+        if "range" in field.metadata:
+            check_field(field, np.ravel(np.asarray(given)), where)
+        elif dataclasses.is_dataclass(given):
+            check_numbers(given, where)

@@ -1,0 +1,162 @@
+"""Is the outcome of a run one that physics and bookkeeping allow? Checked where a run is evaluated from the host.
+
+Every number can lie in its range and their combination still be none that exists: then a product overflows, or an
+outcome breaks a bound that no run breaks. The message names the outcome, its value and the input to look at.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from energymodel.compilation import Compiled
+from energymodel.errors import InputError
+from energymodel.ranges import EXTENTS, Range, check_numbers
+from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.plan import TrainingPlan
+from energymodel.system.training_system import TrainingSystem
+from energymodel.units import format_quantity
+
+ROUNDING = 64.0
+"""Of a sum of a dozen terms, in units of the last digit."""
+WIDE = 1e4
+"""A range whose ends are further apart is searched by orders of magnitude."""
+SIGNED = "slack."
+"""Group of the outputs that may be negative."""
+AT_MOST_ONE = {"mfu": "peak rate", "hfu": "peak rate", "euf": "energy", "availability": "time"}
+"""Shares, and of what."""
+SUSPECTS: dict[str, tuple[str, ...]] = {
+    "mfu": ("production_slowdown", "software.product_efficiency", "software.fp8_efficiency", "software.fp4_efficiency"),
+    "euf": ("production_slowdown", "software.product_efficiency"),
+    "power_peak": ("accelerator.spin_activity", "accelerator.idle_power", "other_stages"),
+    "landauer_multiple": ("accelerator.bits_per_flop", "accelerator.peak_flops"),
+}
+"""Numbers of a system that usually lie behind an outcome that cannot be, the first one first."""
+
+
+class Number(NamedTuple):
+    """A number of a system or a plan with its declaration."""
+
+    path: str
+    value: float
+    field: "dataclasses.Field[Any]"
+
+    def describe(self) -> str:
+        """Path and value."""
+        about = self.field.metadata
+        shown = format_quantity(self.value, about["unit"], difference=about.get("difference", False))
+        return f"{self.path} = {shown}"
+
+
+class CheckedOutcome(Compiled):
+    """A compiled function of a system and a plan, whose outcome is checked when it is back on the host."""
+
+    def __call__(self, *args: Any) -> TrainingOutcome:
+        """Call the function.
+
+        **Raises:** `InputError` as `check_outcome`.
+        """
+        system, plan = args
+        outcome = super().__call__(system, plan)
+        check_outcome(system, plan, outcome)
+        return outcome
+
+
+def check_inputs(system: TrainingSystem, plan: TrainingPlan) -> None:
+    """Check every number of a system and a plan against its range.
+
+    **Raises:** `InputError` that names the first number outside.
+    """
+    check_numbers(system, "system")
+    check_numbers(plan, "plan")
+
+
+def check_outcome(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingOutcome) -> None:
+    """Check that an outcome is finite, adds up of parts that are not negative, and breaks no bound of physics.
+
+    Power usage effectiveness is at least 1, utilizations are at most 1, the energy is above Landauer's bound, and the
+    peak of the power is at least its mean.
+
+    **Raises:** `InputError` that names the outcome, its value and the number to look at.
+    """
+    outcome = jax.device_get(outcome)
+    precision = np.finfo(np.result_type(*jax.tree.leaves(outcome)))
+    found = {name: (float(value), unit) for name, value, unit in _outputs(outcome)}
+    rounding = ROUNDING * float(precision.eps)
+    for name, (value, unit) in found.items():
+        if not math.isfinite(value):
+            wider = " Evaluate in float64 (jax.enable_x64), or look" if precision.bits < 64 else " Look"
+            raise InputError(
+                f"The outcome {name} is {value:g} {unit}: some number is too large or too small beside the others."
+                f"{wider} at {_most_extreme(system, plan)}."
+            )
+    for name, (value, unit) in found.items():
+        whole = max(abs(other) for other, of in found.values() if of == unit)  # what it may be a difference of
+        if not name.startswith(SIGNED) and value < -rounding * whole:
+            raise InputError(
+                f"The outcome {name} is {format_quantity(value, unit)}, which is negative. {_look(system, plan, name)}"
+            )
+    for name, what in AT_MOST_ONE.items():
+        if found[name][0] > 1.0 + rounding:
+            raise InputError(
+                f"The outcome {name} is {found[name][0]:.4g}, more than the whole {what}. {_look(system, plan, name)}"
+            )
+    for name, words in ("pue", "less than the equipment alone"), ("landauer_multiple", "less than Landauer's bound"):
+        if found[name][0] < 1.0 - rounding:
+            raise InputError(
+                f"The outcome {name} is {found[name][0]:.4g}, below 1: {words}. {_look(system, plan, name)}"
+            )
+    peak, mean = found["power_peak"][0], found["power_average"][0]
+    if peak < mean * (1.0 - rounding):
+        raise InputError(
+            f"The outcome power_peak, {format_quantity(peak, 'W')}, is below power_average, "
+            f"{format_quantity(mean, 'W')}. {_look(system, plan, 'power_peak')}"
+        )
+
+
+def _outputs(component: Any, prefix: str = "") -> Iterator[tuple[str, Any, str]]:
+    """Name, value and unit of every output."""
+    for field in dataclasses.fields(component):
+        value = getattr(component, field.name)
+        if dataclasses.is_dataclass(value):
+            yield from _outputs(value, f"{prefix}{field.name}.")
+        else:
+            yield f"{prefix}{field.name}", value, field.metadata["unit"]
+
+
+def _look(system: TrainingSystem, plan: TrainingPlan, name: str) -> str:
+    """Which number to look at."""
+    numbers = {one.path.removeprefix("system."): one for one in _numbers(system, "system")}
+    suspects = [numbers[path].describe() for path in SUSPECTS.get(name, ()) if path in numbers]
+    return f"Look at {' and '.join(dict.fromkeys([*suspects[:2], _most_extreme(system, plan)]))}."
+
+
+def _most_extreme(system: TrainingSystem, plan: TrainingPlan) -> str:
+    """The number that lies nearest to an end of its range, by orders of magnitude, with its value."""
+    numbers = [*_numbers(system, "system"), *_numbers(plan, "plan")]
+    return max(numbers, key=_extremity).describe()
+
+
+def _extremity(number: Number) -> float:
+    """How near a number lies to an end of its range, from 0 in the middle to 1 at an end; defaults count as 0."""
+    allowed: Range = number.field.metadata["range"]
+    smallest, largest = EXTENTS[number.field.metadata["unit"]]
+    low, high = max(allowed.low, smallest), min(allowed.high, largest)
+    if number.value in (0.0, number.field.default) or high / low < WIDE:
+        return 0.0
+    place = 2.0 * math.log(abs(number.value) / low) / math.log(high / low) - 1.0
+    # Near an end that the field states itself, such as a share of 1, many numbers lie.
+    return max(place if high == largest else 0.0, -place if low == smallest else 0.0)
+
+
+def _numbers(component: Any, path: str) -> Iterator[Number]:
+    """All numbers of a component and its parts."""
+    for field in dataclasses.fields(component):
+        given, where = getattr(component, field.name), f"{path}.{field.name}"
+        if "range" in field.metadata:
+            yield from (Number(where, float(value), field) for value in np.ravel(np.asarray(given)))
+        elif dataclasses.is_dataclass(given):
+            yield from _numbers(given, where)
