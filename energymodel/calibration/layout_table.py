@@ -3,6 +3,7 @@
 One row is one step of one model in one layout on one cluster. The same columns serve predictions and measurements.
 """
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from energymodel.presets.files import names, read_preset
 from energymodel.presets.layers import RECOMPUTATION
 from energymodel.presets.renamed import current_name
 from energymodel.presets.validate import check_context_heads, check_precisions
-from energymodel.system.plan import PRECISIONS
+from energymodel.system.plan import PRECISIONS, ParallelLayout, TrainingPlan
 
 Columns = dict[str, np.ndarray]
 
@@ -125,6 +126,13 @@ MEASURED = (
     LayoutColumn("out_of_memory", "1", NEEDED, "1 if the run ended out of memory", 0.0),
 )
 INPUTS = (*SHAPE, *LAYOUT, *OF_CLUSTER, *RUN)
+LARGEST: Mapping[str, float] = {
+    field.name: field.metadata["range"].high
+    for owner in (Transformer, ParallelLayout, TrainingPlan)
+    for field in dataclasses.fields(owner)
+    if "range" in field.metadata
+}
+"""Largest value of each column that is a number of a model, a layout or a plan, in SI."""
 WORDS = ("cluster", "model", "zero", "recomputation")
 """Columns of text or code: cluster and model presets, ZeRO stage 0 to 3, recomputation none, selective or full."""
 SWITCHES = {"true": 1.0, "false": 0.0, "yes": 1.0, "no": 0.0, "on": 1.0, "off": 0.0}
@@ -208,8 +216,8 @@ def _row(row: Mapping[str, Any], where: str) -> dict[str, float]:
             )
         if value < column.lowest:
             raise InputError(f"{where}: {column.name} = {value:g} [{column.unit}] is below {column.lowest:g}.")
-        if value > column.highest:
-            raise InputError(f"{where}: {column.name} = {value:g} [{column.unit}] is above {column.highest:g}.")
+        if value > (highest := min(column.highest, LARGEST.get(column.name, math.inf))):
+            raise InputError(f"{where}: {column.name} = {value:g} [{column.unit}] is above {highest:g}.")
     _words(row, values, where)
     for name, fallback in (
         ("kv_heads", values["heads"]),

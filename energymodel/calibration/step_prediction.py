@@ -16,6 +16,7 @@ from energymodel.calibration.step_slopes import known_constants, step_time_sprea
 from energymodel.calibration.step_table import StepTable, read_step_table, step_table
 from energymodel.calibration.table_columns import AS_WRITTEN, TableChoices
 from energymodel.compilation import compiler_options
+from energymodel.errors import InputError
 from energymodel.system.formats import check_formats
 from energymodel.system.training_system import TrainingSystem
 
@@ -114,7 +115,25 @@ def predict(
                 found = jax.tree.map(lambda values: np.full(len(table), np.nan), part)
             # Repeated rows are written again, with the same values.
             jax.tree.map(lambda all_of_it, values, rows=rows: all_of_it.__setitem__(rows, values), found, part)
+    _check_predictions(table, found)
     return StepPredictions(table, found, spread)
+
+
+def _check_predictions(table: Layouts, found: Any) -> None:
+    """Refuse rows whose numbers are each possible, but have no finite prediction together.
+
+    **Raises:** `InputError` that names the first row and its largest number.
+    """
+    finite = np.all([np.isfinite(values) for values in jax.tree.leaves(found)], axis=0)
+    if np.all(finite):
+        return
+    row = int(np.argmin(finite))
+    given = {column.name: float(table.columns[column.name][row]) for column in INPUTS}
+    name = max((one for one in given if np.isfinite(given[one])), key=lambda one: abs(given[one]))
+    raise InputError(
+        f"row {row + 1} of the layouts: no finite step time and memory follow from its numbers. Look at the largest, "
+        f"{name} = {given[name]:g}."
+    )
 
 
 class TablePrediction(NamedTuple):

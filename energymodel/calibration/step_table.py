@@ -133,6 +133,7 @@ def _step_table(csv: CsvTable, choices: TableChoices, folder: Path, default_clus
             words |= {target.name: _in_our_unit(cells[place], target) for place, target in places.items()}
             _check_modelled({name: cells[place] for place, name in switches.items()}, where)
             row = _Row(words, where, assumed)
+            row.check_rates()
             schema = row.schema()
             if default_cluster:
                 schema["cluster"] = measured_cluster(words, folder, default_cluster)
@@ -226,6 +227,12 @@ class _Row:
         """A number of the row, if it states it."""
         word = self.words.get(name)
         return None if word is None else cell_number(word, f"{self.where}: {name}")
+
+    def check_rates(self) -> None:
+        """Refuse measured rates below zero."""
+        for name in ("tokens_per_s", "tokens_per_s_per_chip", "model_flops_per_chip"):
+            if (rate := self.number(name) or 0.0) < 0.0:
+                raise InputError(f"{self.where}: {name} = {rate:g} cannot be; a measured rate is above 0.")
 
     def product(self, *names: str) -> float:
         """Of numbers that are 1 where they are not stated."""
