@@ -94,7 +94,8 @@ def check_outcome(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingO
                 f"{wider} at {_most_extreme(system, plan)}."
             )
     for name, (value, unit) in found.items():
-        whole = max(abs(other) for other, of in found.values() if of == unit)  # what it may be a difference of
+        group = name.rpartition(".")[0]  # it may be a difference of the largest like it
+        whole = max(abs(other) for one, (other, of) in found.items() if of == unit and one.startswith(group))
         if not name.startswith(SIGNED) and value < -rounding * whole:
             raise InputError(
                 f"The outcome {name} is {format_quantity(value, unit)}, which is negative. {_look(system, plan, name)}"

@@ -1,0 +1,87 @@
+"""Is an outcome that cannot be refused with its name, its value and the number to look at?"""
+
+import re
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+import energymodel as em
+from energymodel.system.plausible import check_outcome
+
+SMALL = "test-1b-h100"
+
+
+@pytest.fixture(scope="module")
+def given(scenario):
+    return scenario(SMALL)
+
+
+@pytest.fixture(scope="module")
+def outcome(given, run):
+    with jax.enable_x64(True):
+        return jax.device_get(run(given.system, given.plan))
+
+
+def changed(tree, where, value):
+    """The same tree with another number, in the precision of the old one."""
+    return eqx.tree_at(where, tree, np.asarray(value, np.asarray(where(tree)).dtype))
+
+
+def test_an_outcome_that_can_be_passes(given, outcome):
+    check_outcome(given.system, given.plan, outcome)
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "message"),
+    [
+        (lambda o: o.money, np.nan, "The outcome money is nan USD: some number is too large"),
+        (lambda o: o.energy.cooling, np.inf, "The outcome energy.cooling is inf J"),
+        (lambda o: o.energy.idle_wait, -5e6, "The outcome energy.idle_wait is -1.389 kWh, which is negative."),
+        (lambda o: o.step_time.data, -0.01, "The outcome step_time.data is -10 ms, which is negative."),
+        (lambda o: o.mfu, 1.2, "The outcome mfu is 1.2, more than the whole peak rate. Look at system.production_slo"),
+        (lambda o: o.euf, 1.001, "The outcome euf is 1.001, more than the whole energy."),
+        (lambda o: o.pue, 0.98, "The outcome pue is 0.98, below 1: less than the equipment alone."),
+        (lambda o: o.landauer_multiple, 0.5, "below 1: less than Landauer's bound. Look at system.accelerator.bits_p"),
+        (lambda o: o.power_peak, 10.0, "The outcome power_peak, 10 W, is below power_average"),
+    ],
+)
+def test_an_outcome_that_cannot_be_is_refused(given, outcome, where, value, message):
+    with pytest.raises(em.InputError, match=re.escape(message)):
+        check_outcome(given.system, given.plan, changed(outcome, where, value))
+
+
+def test_rounding_is_no_fault(given, outcome):
+    almost = changed(outcome, lambda o: o.step_time.data, -1e-16 * float(outcome.step_time.total))
+    check_outcome(given.system, given.plan, changed(almost, lambda o: o.pue, 1.0 - 1e-15))
+
+
+def test_the_message_names_the_number_that_is_out_of_proportion(given, outcome):
+    system = changed(given.system, lambda s: s.accelerator.launch_overhead, 1e11)
+    with pytest.raises(em.InputError, match=r"look at system\.accelerator\.launch_overhead = 3171 years"):
+        check_outcome(system, given.plan, jax.tree.map(np.float32, changed(outcome, lambda o: o.time, np.inf)))
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "message"),
+    [
+        (lambda s: s.software.data_overlap, 1.5, "system.software.data_overlap: 1.5 is impossible; give a share"),
+        (lambda s: s.accelerator.gate.fraction, 3.0, "system.accelerator.gate.fraction: 3 is impossible"),
+        (lambda s: s.facility.transformer_loss, 8.0, "system.facility.transformer_loss: 8 is impossible"),
+        (lambda s: s.accelerator.bits_per_flop, 1e15, "system.accelerator.bits_per_flop: 1 Pbit/FLOP is impossible"),
+        (lambda s: s.accelerator.busy_power, np.nan, "system.accelerator.busy_power: nan W is not a finite number"),
+    ],
+)
+def test_python_refuses_what_the_command_line_refuses(given, where, value, message):
+    with pytest.raises(em.InputError, match=re.escape(message)):
+        em.evaluate(changed(given.system, where, value), given.plan)
+
+
+def test_the_energy_time_product_is_finite_in_float32(outcome):
+    large = jax.tree.map(np.float32, outcome)
+    large = changed(changed(large, lambda o: o.energy.static, 3e30), lambda o: o.time, 2e20)
+    assert large.energy.total.dtype == np.float32
+    np.testing.assert_allclose(large.etp, 6e50, rtol=1e-6)
+    large = jax.tree.map(jax.numpy.asarray, large)
+    np.testing.assert_allclose(large.etp, 6e50, rtol=1e-6)
