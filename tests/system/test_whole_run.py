@@ -23,7 +23,11 @@ SYSTEMS = {
     "as it is": {},
     "gated": {f"{CHIP}.gate.fraction": 0.6, f"{CHIP}.gate.wake_time": "20 us", f"{CHIP}.gate.blend_time": "1 ms"},
     "recomputed": {f"{LAYOUT}.recompute_full": 1, "system.workload.flash": 0, f"{SOFTWARE}.unmasked": 1},
-    "attention recomputed": {f"{LAYOUT}.recompute_attention": 1, "plan.trained_share": 0.1},
+    "attention recomputed": {
+        f"{LAYOUT}.recompute_attention": 1,
+        "plan.trained_share": 0.1,
+        "system.workload.flash": 0.5,
+    },
     "narrow": {f"{LAYOUT}.fp8": 0.5, f"{LAYOUT}.fp4": 0.3, f"{CHIP}.peak_flops_fp4": "4e15 FLOP/s"},
     "wide": {f"{LAYOUT}.tf32": 0.6, f"{LAYOUT}.fp32": 0.3},
     "failing": {**FAILURES, "plan.spares": 1, "system.other_stages": 0.2},

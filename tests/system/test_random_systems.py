@@ -1,0 +1,21 @@
+"""Have systems with numbers from anywhere in their ranges an outcome, or is it refused?"""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "random_systems.py"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["32", "64"])
+def test_most_of_what_is_accepted_has_an_outcome(precision):
+    command = [sys.executable, str(SCRIPT), "--number", "750", "--seed", "7", "--precision", precision]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    accepted = re.search(r"([0-9.]+) %  accepted", printed)
+    assert accepted is not None, printed
+    assert float(accepted[1]) > 90.0
+    assert "0 accepted outcomes are not finite" in printed
