@@ -15,7 +15,7 @@ from energymodel.design.result import Optimum
 from energymodel.presets.scenario import Scenario
 from energymodel.report.fields import outcome_fields, plan_key, total
 from energymodel.report.intervals import interval_of
-from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.outcome import DERIVED, TrainingOutcome
 from energymodel.system.plan import ParallelLayout, TrainingPlan
 from energymodel.uncertainty.first_order import SavingAtRisk
 from energymodel.uncertainty.outcome_spread import LEVEL, OutcomeSpread
@@ -66,7 +66,7 @@ def outcome_json(outcome: TrainingOutcome) -> Tree:
         tree[declared.metadata["key"]] = scalars[name].value if name in scalars else nested[name]
         if name == "step_time":
             tree["step_time_terms_s"] = _flat(outcome.step_time)
-    return tree
+    return tree | {scalars[name].key: scalars[name].value for name in DERIVED}
 
 
 def plan_json(plan: TrainingPlan, scenario: Scenario) -> Tree:
