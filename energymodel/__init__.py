@@ -1,14 +1,33 @@
 """Energy, time, money and carbon of training a large language model, and the best plan, by gradients.
 
-`__init__.pyi` lists the public names. They load on first use, so that the command line answers before JAX is imported.
+`__init__.pyi` lists the public names. They load on first use, so that the command line answers before JAX is imported;
+so does what finds them, so that Ctrl-C is handled first (`cli/process.py`).
 """
 
-from importlib.metadata import version
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # without `typing`, which takes longer to import than the rest of the start
+    from typing import Any
 
-import lazy_loader
+_LAZY: list = []
 
-from energymodel.shown import shown_by
 
-__version__ = version("energymodel")
-shown_by("energymodel.report.notebook")  # imported when a result is first shown
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+def _lazy() -> list:
+    """What gives an attribute, what lists them, and the public names."""
+    if not _LAZY:
+        import lazy_loader
+
+        _LAZY.extend(lazy_loader.attach_stub(__name__, __file__))
+    return _LAZY
+
+
+def __getattr__(name: str) -> "Any":
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("energymodel")
+    find, _, public = _lazy()
+    return public if name == "__all__" else find(name)
+
+
+def __dir__() -> list[str]:
+    return _lazy()[1]()

@@ -1,11 +1,47 @@
-"""How is a person told what is wrong with an input, and what was probably meant?"""
+"""How is a person told what is wrong with an input, and what was probably meant?
+
+Whatever an input holds, a terminal shows it and does not obey it: characters that do not print are written as escapes.
+"""
 
 import difflib
+import unicodedata
 from collections.abc import Iterable
+
+LONGEST = 2000  # characters of a line; of a longer one the middle is left out
+_TAIL = 400  # of these, at the end, where a message says what to do next
+LAYOUT = "\n\t"
+"""What text of several lines may hold beside printable characters."""
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 class InputError(ValueError):
-    """What a person wrote cannot be used; the message is one line that names thing, value, unit and next step."""
+    """What a person wrote cannot be used; the message is one line that names thing, value, unit and next step.
+
+    Further lines list what the first one speaks of. Each is one printable line, whatever it quotes.
+    """
+
+    def __init__(self, message: str, *listed: str) -> None:
+        super().__init__(*map(one_line, (message, *listed)))
+
+    def __str__(self) -> str:
+        return "\n".join(self.args)
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Text whose controls, line separators and marks of direction, but those to `keep`, are escapes as in JSON."""
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() or one in keep or unicodedata.category(one) == "Zs" else _escape(one) for one in text
+    )
+
+
+def one_line(text: str) -> str:
+    """The same as one line of limited length, to quote it."""
+    if len(text) > LONGEST:
+        left_out = len(text) - LONGEST
+        text = f"{text[: LONGEST - _TAIL]} [... {left_out:,} characters ...] {text[-_TAIL:]}"
+    return printable(text)
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
@@ -13,3 +49,11 @@ def suggest(word: str, known: Iterable[str]) -> str:
     known = sorted(set(known))
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
     return f'Did you mean "{near[0]}"?' if near else f"Known: {', '.join(known)}."
+
+
+def _escape(one: str) -> str:
+    if one in _SHORT:
+        return _SHORT[one]
+    code = ord(one)
+    units = [code] if code < 0x10000 else [0xD800 + (code - 0x10000 >> 10), 0xDC00 + (code & 0x3FF)]
+    return "".join(f"\\u{unit:04x}" for unit in units)

@@ -1,15 +1,15 @@
 """How does a result show itself in a notebook, as a figure or as a table, when what draws it lies in a higher layer?
 
-A result class of a lower layer takes the methods of `Shown`. They ask the module that `energymodel/__init__.py` names
-with `shown_by`, which is `energymodel.report.notebook`; it is imported on the first such call. So no layer imports one
-above it, `import energymodel` loads nothing more, and whoever wants results shown in another way calls `shown_by` with
-a module of their own that has the four functions `html`, `plot`, `to_dataframe` and `to_xarray`.
+A result class of a lower layer takes the methods of `Shown`. They ask the module `energymodel.report.notebook`, which
+is known here by name only and imported on the first such call. So no layer imports one above it, `import energymodel`
+loads nothing more, and whoever wants results shown in another way calls `shown_by` with a module of their own that has
+the four functions `html`, `plot`, `to_dataframe` and `to_xarray`.
 """
 
 import importlib
 from typing import Any
 
-_MODULE: list[str] = []
+_MODULE = ["energymodel.report.notebook"]
 
 
 def shown_by(module: str) -> None:

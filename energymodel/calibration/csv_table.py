@@ -103,7 +103,7 @@ def refuse_problems(name: str, problems: Sequence[Problem], rows: int) -> None:
     if len(ordered) == 1:
         raise InputError(f"{name}, line {ordered[0].line}: {ordered[0].reason}")
     first = f"{name}: {len(ordered)} of {rows} rows cannot be read. Correct them, or leave them out: --skip-bad-rows."
-    raise InputError("\n".join((first, *listed_problems(ordered))))
+    raise InputError(first, *listed_problems(ordered))
 
 
 def listed_problems(problems: Sequence[Problem]) -> list[str]:

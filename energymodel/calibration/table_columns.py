@@ -129,7 +129,7 @@ def matched_columns(
         )
         if len(unknown) == 1:
             raise InputError(f"{path}, line 1: unknown column {listed[0]} {advice}")
-        raise InputError("\n  ".join((f"{path}, line 1: {len(unknown)} unknown columns. {advice}", *listed)))
+        raise InputError(f"{path}, line 1: {len(unknown)} unknown columns. {advice}", *listed)
     _check_doubles(path, header, places)
     return places, (*unused, *unknown)
 

@@ -22,9 +22,9 @@ def command(
     shell.check_outputs(output, plot)
     with shell.Progress() as progress:
         progress("loading JAX ...")
-        with shell.interruptible():
-            from energymodel.report import batch_curve_report
-            from energymodel.uncertainty.batch_curve import batch_curve
+        from energymodel.report import batch_curve_report
+        from energymodel.uncertainty.batch_curve import batch_curve
+
         given = source.read()
         progress("evaluating the batches ...")
         curve = batch_curve(given, points)

@@ -66,9 +66,9 @@ def command(
     shell.check_outputs(output, plot)
     with shell.Progress() as progress:
         progress("loading JAX ...")
-        with shell.interruptible():
-            from energymodel.design.calendar import calendar
-            from energymodel.report import calendar_report
+        from energymodel.design.calendar import calendar
+        from energymodel.report import calendar_report
+
         given = source.read()
         found = calendar(
             given,

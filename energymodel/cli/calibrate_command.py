@@ -21,7 +21,6 @@ from energymodel.cli.shell import (
     deliver,
     fail,
     guarded,
-    interruptible,
 )
 from energymodel.cli.source import OptionSource
 from energymodel.cli.table_options import Constant, Ignore, Rename, SkipBadRows, Where, table_choices
@@ -102,19 +101,18 @@ def command(
     check_report(output, opened=opened, extensions=EXTENSIONS)
     check_output(plot, PICTURES)
     with Progress(lines=True) as progress:
-        with interruptible():
-            from energymodel.calibration.calibrate import calibrate
-            from energymodel.calibration.calibrate_logs import calibrate_logs, is_training_log
-            from energymodel.calibration.kinds import KINDS
-            from energymodel.errors import suggest
-            from energymodel.report.calibration_report import (
-                calibration_json,
-                calibration_report,
-                calibration_toml,
-                residual_figure,
-            )
-            from energymodel.report.page.calibration_page import calibration_chart, calibration_page
-            from energymodel.units import parse_quantity
+        from energymodel.calibration.calibrate import calibrate
+        from energymodel.calibration.calibrate_logs import calibrate_logs, is_training_log
+        from energymodel.calibration.kinds import KINDS
+        from energymodel.errors import suggest
+        from energymodel.report.calibration_report import (
+            calibration_json,
+            calibration_report,
+            calibration_toml,
+            residual_figure,
+        )
+        from energymodel.report.page.calibration_page import calibration_chart, calibration_page
+        from energymodel.units import parse_quantity
 
         if kind not in KINDS:
             raise InputError(f'Unknown kind "{kind}". {suggest(kind, KINDS)}')

@@ -55,9 +55,9 @@ def command(
         )
     with shell.Progress(lines=True) as progress:
         progress("loading the design search ...")
-        with shell.interruptible():
-            from energymodel.design.compare import compare
-            from energymodel.report import compare_report
+        from energymodel.design.compare import compare
+        from energymodel.report import compare_report
+
         comparison = compare(
             scenario_source(scenario),
             accelerators=accelerator or (),

@@ -21,13 +21,12 @@ def command(
     with shell.Progress(lines=True) as progress:
         given = source.read(("system.chip_design=scaled",))
         progress(f"loading the design search for {given.name} ...")
-        with shell.interruptible():
-            import jax
+        import jax
 
-            from energymodel.design.chip_search import chip_question, design_chip
-            from energymodel.report.chip_report import chip_json, chip_report
-            from energymodel.report.plan_report import failure_line
-            from energymodel.uncertainty.first_order import saving_at_risk
+        from energymodel.design.chip_search import chip_question, design_chip
+        from energymodel.report.chip_report import chip_json, chip_report
+        from energymodel.report.plan_report import failure_line
+        from energymodel.uncertainty.first_order import saving_at_risk
 
         asked = chip_question(given, minimize, limit or (), vary or ())
         designed = design_chip(asked, progress)

@@ -59,11 +59,10 @@ def evaluate_scenario(source: Source, progress: shell.Progress) -> "tuple[Scenar
     **Raises:** `InputError`, also if the model does not fit in the memory of the chips.
     """
     progress("loading JAX ...")
-    with shell.interruptible():
-        import jax
+    import jax
 
-        from energymodel.presets.validate import check_fit
-        from energymodel.system.evaluate import evaluate_once
+    from energymodel.presets.validate import check_fit
+    from energymodel.system.evaluate import evaluate_once
 
     progress(f"loading {source.name} ...")
     scenario = source.read()
@@ -175,7 +174,7 @@ def broken_limits(scenario: "Scenario", outcome: "TrainingOutcome") -> list[str]
         ),
         "supplies": (
             *(math.exp(-float(slack.supplies)), 1.0, "1"),
-            "Raise rated_power of system.facility.uninterruptible, .power_supply, .bus_converter or .point_of_load.",
+            "Raise rated_power of system.facility.un.power_supply, .bus_converter or .point_of_load.",
         ),
         "power_swing": (
             *(float(outcome.power_swing), float(system.facility.swing_limit), "W"),

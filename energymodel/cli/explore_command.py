@@ -24,9 +24,9 @@ def command(source: Source, port: Port = 0, no_browser: NoBrowser = False) -> No
         raise InputError(f'explore needs {", ".join(missing)}. Install it: pip install "energymodel[explore]".')
     with shell.Progress() as progress:
         progress("loading JAX ...")
-        with shell.interruptible():
-            from energymodel.explorer.explorer import Explorer
-            from energymodel.explorer.server import ExplorerServer
+        from energymodel.explorer.explorer import Explorer
+        from energymodel.explorer.server import ExplorerServer
+
         progress(f"loading {source.name} ...")
         scenario = source.read()
         progress("compiling the model ...")

@@ -32,10 +32,10 @@ def command(
         raise InputError("fleet: a limit is for a search. Say what to --minimize, such as energy.")
     with shell.Progress(lines=True) as progress:
         progress("loading JAX ...")
-        with shell.interruptible():
-            from energymodel.allocation.fleet import load_fleet
-            from energymodel.allocation.fleet_search import optimize_fleet
-            from energymodel.report import fleet_report
+        from energymodel.allocation.fleet import load_fleet
+        from energymodel.allocation.fleet_search import optimize_fleet
+        from energymodel.report import fleet_report
+
         fleet = load_fleet(scenario_source(scenario), group or (), changes or (), cluster)
         if minimize:
             progress("optimizing the clocks of the groups ...")

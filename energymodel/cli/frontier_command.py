@@ -29,9 +29,9 @@ def command(
     shell.check_outputs(output, plot)
     with shell.Progress(lines=True) as progress:
         progress("loading the design search ...")
-        with shell.interruptible():
-            from energymodel.design.frontier import frontier
-            from energymodel.report import frontier_report
+        from energymodel.design.frontier import frontier
+        from energymodel.report import frontier_report
+
         found = frontier(
             scenario_source(scenario),
             points=points,

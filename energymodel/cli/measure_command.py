@@ -40,11 +40,11 @@ def command(
     shell.check_outputs(output, plot)
     with shell.Progress() as progress:
         progress("reading the logs ...")
-        with shell.interruptible():
-            from energymodel.calibration.measured_table import measured_csv, measured_rows
-            from energymodel.readers.measured_log import measure_logs
-            from energymodel.report import measure_report
-            from energymodel.units import parse_quantity
+        from energymodel.calibration.measured_table import measured_csv, measured_rows
+        from energymodel.readers.measured_log import measure_logs
+        from energymodel.report import measure_report
+        from energymodel.units import parse_quantity
+
         apart = None if interval is None else parse_quantity(interval, "s", "--interval")
         found = measure_logs(
             files, offset=0.0 if offset is None else parse_quantity(offset, "s", "--offset"), interval=apart

@@ -1,7 +1,6 @@
 """`energymodel monitor`: where is a run that trains, where does it go, what is wrong, and what should change?"""
 
 import math
-import signal
 import sys
 import threading
 import time
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from energymodel.cli import completion, shell
+from energymodel.cli.process import INTERRUPTED
 from energymodel.cli.source import Source
 from energymodel.errors import InputError
 
@@ -74,7 +74,7 @@ def command(
     metrics: Metrics = None,
     output: Output = None,
     opened: shell.Open = False,
-) -> None:
+) -> int:
     """Watch a run by its log and its meters: progress, forecast with intervals, what is wrong, what to change."""
     shell.check_report(output, opened=opened, extensions=(LINES, shell.PAGE, *shell.PICTURES))
     lines = output if output is not None and output.suffix == LINES else None
@@ -86,10 +86,10 @@ def command(
         raise InputError(f"--replay {replay}: no speed. Give for example 1000.")
     with shell.Progress() as progress:
         progress("loading JAX ...")
-        with shell.interruptible():
-            from energymodel.monitor.following import followed
-            from energymodel.monitor.monitor import Monitor
-            from energymodel.monitor.sources import recorded, replayed
+        from energymodel.monitor.following import followed
+        from energymodel.monitor.monitor import Monitor
+        from energymodel.monitor.sources import recorded, replayed
+
         scenario = source.read()
         progress("evaluating the plan ...")
         if lines is not None:
@@ -99,24 +99,24 @@ def command(
     stop = threading.Event()
     records: Any = followed(log, power or (), stop) if follow else recorded(log, power or ())
     records = records if replay is None else replayed(records, replay)
-    if follow:
-        # A job scheduler ends a job so; the report at the end is written as after Ctrl-C.
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    ended = False
     try:
-        with shown:
+        with shell.keeping(), shown:
             for record in records:
                 monitor.add(record)
                 shown.tick(monitor)
                 if monitor.state.progress >= 1.0:
                     break
-    except KeyboardInterrupt:
+    except KeyboardInterrupt:  # or SIGTERM, by which a job scheduler ends a job
         if not follow:
             raise
+        ended = True
     finally:
         stop.set()
-    replanned = _final(monitor, replan=not no_replan, as_json=as_json)
+    replanned = _final(monitor, replan=not (no_replan or ended), as_json=as_json)
     if output is not None and lines is None:
         _draw(monitor, replanned, output, opened=opened)
+    return shell.fail("interrupted.", INTERRUPTED) if ended else shell.TRUSTED
 
 
 class _Shown:
@@ -132,7 +132,9 @@ class _Shown:
         if self._is_terminal:
             from rich.live import Live
 
-            self._live = Live(refresh_per_second=DRAWN_PER_SECOND, transient=True)
+            from energymodel.cli.terminal import console
+
+            self._live = Live(console=console(), refresh_per_second=DRAWN_PER_SECOND, transient=True)
             self._live.start()
         return self
 
@@ -184,8 +186,7 @@ def _draw(monitor: "Monitor", replanned: _Replanned, output: Path, *, opened: bo
 
 def _final(monitor: "Monitor", *, replan: bool, as_json: bool) -> _Replanned:
     """The last state, and what a new plan for the rest would change."""
-    from rich.console import Console
-
+    from energymodel.cli.terminal import console
     from energymodel.report.monitor_report import monitor_report
     from energymodel.uncertainty.first_order import saving_at_risk
 
@@ -205,6 +206,5 @@ def _final(monitor: "Monitor", *, replan: bool, as_json: bool) -> _Replanned:
             monitor.update(found)
         return _Replanned(found, risk, refusal)
     print()
-    width = None if sys.stdout.isatty() else shell.WIDTH
-    Console(width=width, highlight=False).print(monitor_report(status, found, risk, refusal), crop=False)
+    console(shell.WIDTH).print(monitor_report(status, found, risk, refusal), crop=False)
     return _Replanned(found, risk, refusal)

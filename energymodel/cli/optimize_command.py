@@ -35,17 +35,17 @@ def command(
             return _optimize_model(own, minimize, limit, vary or [], fix, as_json, output, opened, progress)
         given = own.with_question(minimize, limit, vary, fix or (), tolerance)
         progress(f"loading the design search for {given.name} ...")
-        with shell.interruptible():
-            import jax
+        import jax
 
-            from energymodel.design.optimize import optimize
-            from energymodel.report.json_tree import optimum_json
-            from energymodel.report.page.optimum_page import optimum_page, summary_figure
-            from energymodel.report.plan_report import failure_line, optimum_report
-            from energymodel.uncertainty.first_order import saving_at_risk
+        from energymodel.design.optimize import optimize
+        from energymodel.report.json_tree import optimum_json
+        from energymodel.report.page.optimum_page import optimum_page, summary_figure
+        from energymodel.report.plan_report import failure_line, optimum_report
+        from energymodel.uncertainty.first_order import saving_at_risk
 
         with jax.enable_x64(True):
-            optimum = optimize(given, progress=progress)
+            with shell.keeping():
+                optimum = optimize(given, progress=progress)
             if optimum.success:
                 progress("moving the uncertain numbers")
             risk = saving_at_risk(optimum) if optimum.success else None
@@ -84,10 +84,10 @@ def _optimize_model(
     rest = [path for path in vary if not path.strip().startswith(MODEL)]
     question = scenario.with_question(minimize, limit, rest, fix or ()).optimize
     progress(f"loading the search of shapes for {scenario.name} ...")
-    with shell.interruptible():
-        from energymodel.codesign.architecture import HELD, optimize_architecture
-        from energymodel.report.architecture_report import architecture_json, architecture_report
-        from energymodel.report.page.architecture_page import architecture_page, flatness_chart
+    from energymodel.codesign.architecture import HELD, optimize_architecture
+    from energymodel.report.architecture_report import architecture_json, architecture_report
+    from energymodel.report.page.architecture_page import architecture_page, flatness_chart
+
     progress("searching depths, widths and the plan")
     shape = [name for name in names if name not in ("*", "layers")]
     found = optimize_architecture(

@@ -28,16 +28,16 @@ def command(
     with shell.Progress(lines=True) as progress:
         given = source.read().with_question(None, limit, vary, fix or ())
         progress(f"loading the design search for {given.name} ...")
-        with shell.interruptible():
-            import jax
+        import jax
 
-            from energymodel.design.pareto import pareto
-            from energymodel.report.front_report import front_file, front_json, front_report
-            from energymodel.report.page.front_page import front_page
-            from energymodel.uncertainty.outcome_spread import outcome_spread
+        from energymodel.design.pareto import pareto
+        from energymodel.report.front_report import front_file, front_json, front_report
+        from energymodel.report.page.front_page import front_page
+        from energymodel.uncertainty.outcome_spread import outcome_spread
 
         with jax.enable_x64(True):
-            front = pareto(given, minimize or ("energy", "time"), points, progress=progress)
+            with shell.keeping():
+                front = pareto(given, minimize or ("energy", "time"), points, progress=progress)
             progress("moving the uncertain numbers")
             spread = outcome_spread(given, front.points[front.knee].plan)
             tree, report = front_json(front, spread), front_report(front, spread)

@@ -1,6 +1,5 @@
 """`energymodel predict`: how long does a step take, and does it fit in memory: of a configuration, or of a table?"""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -97,18 +96,14 @@ def _is_model(path: Path) -> bool:
 def _predict_run(given: source.Source, as_json: bool, output: Path | None, opened: bool) -> int:
     with shell.Progress() as progress:
         progress("loading JAX ...")
-        with shell.interruptible():
-            import jax
+        import jax
 
-            from energymodel.report.page.prediction_page import run_prediction_page
-            from energymodel.report.page.spending import OWN, time_bars
-            from energymodel.report.run_prediction_report import (
-                RunPrediction,
-                run_prediction_json,
-                run_prediction_report,
-            )
-            from energymodel.system.evaluate import evaluate_once
-            from energymodel.uncertainty.outcome_spread import outcome_spread
+        from energymodel.report.page.prediction_page import run_prediction_page
+        from energymodel.report.page.spending import OWN, time_bars
+        from energymodel.report.run_prediction_report import RunPrediction, run_prediction_json, run_prediction_report
+        from energymodel.system.evaluate import evaluate_once
+        from energymodel.uncertainty.outcome_spread import outcome_spread
+
         made = given.pieces("own", tokens_otherwise=TOKENS)
         scenario = made.scenario
         progress("compiling and evaluating the model ...")
@@ -117,7 +112,7 @@ def _predict_run(given: source.Source, as_json: bool, output: Path | None, opene
         found = RunPrediction(scenario, outcome, outcome_spread(scenario), made.says_tokens)
     unsaid = () if made.says_tokens else ("Nothing says how long the run is: costs are for each step and token.",)
     for sentence in (*made.assumed, *unsaid):
-        print(f"note: {sentence}", file=sys.stderr)
+        shell.note(sentence)
     shell.deliver(
         run_prediction_json(found),
         run_prediction_report(found),
@@ -144,7 +139,7 @@ def _predict_table(
         progress(f"predicting {len(read.layouts):,} rows of {table} ...")
         found = predict_table(read, changes or ())
     for note in read.notes:
-        print(f"note: {note}", file=sys.stderr)
+        shell.note(note)
     content = prediction_csv(found).encode() if output is not None and output.suffix == TABLE else None
     shell.deliver(
         prediction_json(found),

@@ -42,14 +42,14 @@ def command(
     with shell.Progress(lines=True) as progress:
         given = source.read()
         progress(f"loading the design search for {given.name} ...")
-        with shell.interruptible():
-            import jax
+        import jax
 
-            from energymodel.design.replan import MeasuredRun, replan
-            from energymodel.readers.so_far import read_so_far
-            from energymodel.report import replan_report
-            from energymodel.report.plan_report import failure_line
-            from energymodel.uncertainty.first_order import saving_at_risk
+        from energymodel.design.replan import MeasuredRun, replan
+        from energymodel.readers.so_far import read_so_far
+        from energymodel.report import replan_report
+        from energymodel.report.plan_report import failure_line
+        from energymodel.uncertainty.first_order import saving_at_risk
+
         measured = read_so_far(so_far, MeasuredRun._fields)
         if "tokens" not in measured:
             raise InputError(f"{so_far}: tokens is missing. Say how many tokens the run has processed and kept.")

@@ -36,8 +36,8 @@ def command(
     given = source.Source(**of_run, **of_model, cluster=cluster, changes=changes)
     with shell.Progress() as progress:
         progress("loading JAX ...")
-        with shell.interruptible():
-            from energymodel.report import scenario_report
+        from energymodel.report import scenario_report
+
         progress("looking for a layout that fits ...")
         made = given.pieces(output.stem if output else "own")
     shell.deliver(

@@ -47,14 +47,13 @@ def command(
         if optimum:
             given = given.with_question(minimize, limit, vary, fix or ())
         progress(f"loading the model for {given.name} ...")
-        with shell.interruptible():
-            import jax
+        import jax
 
-            from energymodel.design.sensitivity import OF, sensitivity
-            from energymodel.report.page.sensitivity_page import sensitivity_page
-            from energymodel.report.sensitivity_report import sensitivity_file, sensitivity_json, sensitivity_report
+        from energymodel.design.sensitivity import OF, sensitivity
+        from energymodel.report.page.sensitivity_page import sensitivity_page
+        from energymodel.report.sensitivity_report import sensitivity_file, sensitivity_json, sensitivity_report
 
-        with jax.enable_x64(True):
+        with jax.enable_x64(True), shell.keeping():
             found = sensitivity(given, tuple(of or OF), optimum=optimum, progress=progress)
         tree, report = sensitivity_json(found), sensitivity_report(found, top)
         as_file = output is not None and output.suffix in (".csv", *shell.PICTURES)

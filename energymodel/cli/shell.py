@@ -1,13 +1,13 @@
 """How does a command speak to the shell: options, progress, errors, exit codes, files?"""
 
 import contextlib
+import errno
 import functools
 import importlib.util
 import inspect
+import os
 import shlex
-import signal
 import sys
-import threading
 import warnings
 import webbrowser
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from energymodel.cli import source
-from energymodel.errors import InputError
+from energymodel.cli import process, source
+from energymodel.cli.process import BROKEN_PIPE, INTERRUPTED
+from energymodel.errors import InputError, one_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -27,12 +28,13 @@ if TYPE_CHECKING:
     from energymodel.report.charts import AbstractChart
     from energymodel.report.page.document import Page
 
-TRUSTED, DEFECT, BAD_INPUT, NOT_TRUSTED, INTERRUPTED = 0, 1, 2, 3, 130
+TRUSTED, DEFECT, BAD_INPUT, NOT_TRUSTED = 0, 1, 2, 3
 PAGE = ".html"
 PICTURES = (".svg", ".png", ".pdf")
 EXTENSIONS = (".json", ".csv")
 REPORTS = (*EXTENSIONS, PAGE, *PICTURES)
 WIDTH = 112  # of tables where the output is no terminal
+UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # a disk that takes no more of the output
 
 Minimize = Annotated[
     str | None,
@@ -74,7 +76,11 @@ Output = Annotated[
 
 def fail(message: str, code: int, word: str = "") -> int:
     """Write a line to stderr, with what it lists on lines of their own, and give the exit code back."""
-    first, *listed = (" ".join(line.split()) for line in message.splitlines())
+    first, *listed = (one_line(" ".join(line.split())) for line in message.split("\n"))
+    if code == INTERRUPTED:
+        code = process.exit_code(code)
+        if process.say_last(first if word else ""):
+            return code
     print("\n  ".join((f"energymodel: {f'{word}: ' if word else ''}{first}", *listed)), file=sys.stderr)
     return code
 
@@ -85,6 +91,11 @@ def _show_warning(usual: Callable[..., None], message: Any, category: Any, filen
         fail(str(message), TRUSTED, "warning")
     else:
         usual(message, category, filename, *where)
+
+
+def note(sentence: str) -> None:
+    """Write what a person should know, and need not act upon, to stderr."""
+    print(f"note: {one_line(sentence)}", file=sys.stderr)
 
 
 def verdict(result: str, message: str) -> int:
@@ -104,16 +115,32 @@ def guarded(command: Callable[..., int | None]) -> Callable[..., None]:
             warnings.showwarning = partial(_show_warning, warnings.showwarning)
             try:
                 code = command(*args, **kwargs)
+                if sys.stdout is not None:
+                    sys.stdout.flush()  # here, where it can be said that nobody reads it or that the disk is full
             except InputError as error:
                 code = fail(str(error), BAD_INPUT, "error")
             except KeyboardInterrupt:
                 code = fail("interrupted.", INTERRUPTED)
+            except BrokenPipeError:  # as of `| head`, which has read enough
+                code = BROKEN_PIPE
+                _write_nowhere()
+            except OSError as error:
+                if error.filename is not None or error.errno not in UNWRITTEN:
+                    raise
+                code = fail(f"the output cannot be written: {error.strerror}.", BAD_INPUT, "error")
+                _write_nowhere()
         if code:
             raise typer.Exit(code)
 
     # Typer reads parameters from the signature, so it has to be that of the command.
     run.__signature__ = inspect.signature(command)  # type: ignore[attr-defined]
     return run
+
+
+def _write_nowhere() -> None:
+    """Let what is still to be written to stdout vanish, or the interpreter would complain when it ends."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class Progress:
@@ -130,14 +157,14 @@ class Progress:
         """Say what is being done now."""
         if not sys.stderr.isatty():
             if self._lines:
-                print(message, file=sys.stderr, flush=True)
+                print(one_line(message), file=sys.stderr, flush=True)
             return
         if self._status is not None:
             self._status.update(message)
             return
-        from rich.console import Console
+        from energymodel.cli.terminal import console
 
-        self._status = Console(stderr=True).status(message)
+        self._status = console(stderr=True).status(message)
         self._status.start()
 
     def __exit__(self, *_: object) -> None:
@@ -146,30 +173,12 @@ class Progress:
 
 
 @contextlib.contextmanager
-def interruptible() -> Iterator[None]:
-    """Lose no Ctrl-C, which Python drops in callbacks and libraries swallow while they are imported."""
-    if threading.current_thread() is not threading.main_thread():
+def keeping(folder: Path | None = None) -> Iterator[None]:
+    """Raise `KeyboardInterrupt` in work whose partial results are kept, perhaps in a folder from which it goes on."""
+    if folder is not None:
+        process.say_last(one_line(f"Finished tiles are kept in {folder}. Run the same command again to go on."))
+    with process.Keeping():
         yield
-        return
-    pressed = threading.Event()
-
-    def note(*_: object) -> None:
-        pressed.set()
-        raise KeyboardInterrupt
-
-    def report(dropped: Any) -> None:
-        if not isinstance(dropped.exc_value, KeyboardInterrupt):
-            hook(dropped)
-
-    before, hook = signal.signal(signal.SIGINT, note), sys.unraisablehook
-    sys.unraisablehook = report
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        sys.unraisablehook = hook
-    if pressed.is_set():
-        raise KeyboardInterrupt
 
 
 def check_outputs(output: Path | None, plot: Path | None) -> None:
@@ -243,8 +252,7 @@ def deliver(
 
     **Raises:** `InputError` if a file cannot be written.
     """
-    from rich.console import Console
-
+    from energymodel.cli.terminal import console
     from energymodel.report import json_tree
 
     if output is not None and output.suffix == PAGE and page is not None:
@@ -264,8 +272,8 @@ def deliver(
     if as_json:
         print(json_tree.dumps(tree))
         return
-    terminal = sys.stdout.isatty()
-    Console(width=None if terminal else width, highlight=False).print(report, crop=False)
+    process.end_if_late()
+    console(width).print(report, crop=False)
 
 
 def write(path: Path, content: bytes) -> None:

@@ -25,9 +25,9 @@ def command(
     shell.check_outputs(output, plot)
     with shell.Progress() as progress:
         progress("loading JAX ...")
-        with shell.interruptible():
-            from energymodel.allocation.site_power import divide_site_power
-            from energymodel.report import site_power_report
+        from energymodel.allocation.site_power import divide_site_power
+        from energymodel.report import site_power_report
+
         given = source.read()
         progress("dividing the power ...")
         divided = divide_site_power(given, power or ())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from energymodel.cli import completion
-from energymodel.errors import InputError
+from energymodel.errors import InputError, one_line
 
 if TYPE_CHECKING:
     from energymodel.presets.pieces import Pieces
@@ -130,7 +130,7 @@ class Source:
             return self._stored(changes)
         made = self.pieces("own", changes, tokens_otherwise)
         for sentence in made.assumed:
-            print(f"note: {sentence}", file=sys.stderr)
+            print(f"note: {one_line(sentence)}", file=sys.stderr)
         return made.scenario
 
     def pieces(self, name: str, changes: tuple[str, ...] = (), tokens_otherwise: str | None = None) -> "Pieces":

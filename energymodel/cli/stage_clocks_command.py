@@ -37,11 +37,11 @@ def command(
     shell.check_outputs(output, plot)
     with shell.Progress() as progress:
         progress("loading JAX ...")
-        with shell.interruptible():
-            from energymodel.allocation.pipeline import Per
-            from energymodel.allocation.stage_front import stage_front
-            from energymodel.report import stage_clocks_report
-            from energymodel.system.outputs import parse_number
+        from energymodel.allocation.pipeline import Per
+        from energymodel.allocation.stage_front import stage_front
+        from energymodel.report import stage_clocks_report
+        from energymodel.system.outputs import parse_number
+
         kinds = get_args(Per)
         if per not in kinds:
             raise InputError(f'per: unknown "{per}". {suggest(per, kinds)}')

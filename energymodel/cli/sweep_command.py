@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from energymodel.cli.process import INTERRUPTED
 from energymodel.cli.shell import (
     EXTENSIONS,
-    INTERRUPTED,
     NOT_TRUSTED,
     TRUSTED,
     AsJson,
@@ -19,7 +19,7 @@ from energymodel.cli.shell import (
     deliver,
     fail,
     guarded,
-    interruptible,
+    keeping,
 )
 from energymodel.cli.source import Source
 from energymodel.errors import InputError
@@ -119,11 +119,10 @@ def command(
     with Progress(lines=True) as progress:
         given = source.read()
         progress(f"loading the model for {given.name} ...")
-        with interruptible():
-            from energymodel.report import sweep_report as report
-            from energymodel.report.page.sweep_page import sweep_chart, sweep_page
-            from energymodel.sweeps.sweep import prepare_sweep
-            from energymodel.uncertainty.outcome_spread import outcome_spread
+        from energymodel.report import sweep_report as report
+        from energymodel.report.page.sweep_page import sweep_chart, sweep_page
+        from energymodel.sweeps.sweep import prepare_sweep
+        from energymodel.uncertainty.outcome_spread import outcome_spread
 
         prepared = prepare_sweep(given, axes, keep, minimize, limits, precision=precision)
         if dry_run:
@@ -159,16 +158,16 @@ def _draw(
 ) -> int:
     with Progress(lines=True) as progress:
         progress(f"loading the model for {given.name} ...")
-        with interruptible():
-            from energymodel.report import uncertainty_report as report
-            from energymodel.report.page.samples_page import samples_chart, samples_page
-            from energymodel.uncertainty.monte_carlo import prepare_monte_carlo
+        from energymodel.report import uncertainty_report as report
+        from energymodel.report.page.samples_page import samples_chart, samples_page
+        from energymodel.uncertainty.monte_carlo import prepare_monte_carlo
 
         progress("evaluating a few samples ...")
         prepared = prepare_monte_carlo(given, **asked)
         if dry_run:
             return _print_cost(prepared, progress, as_json, output)
-        found = prepared.run(progress, resume=resume, engine=engine)
+        with keeping(resume):
+            found = prepared.run(progress, resume=resume, engine=engine)
         tree = report.samples_json(given, found, {key: value for key, value in asked.items() if key != "samples"})
         shown = report.samples_report(given, found)
         content = report.samples_csv(found).encode() if output is not None and output.suffix == ".csv" else None

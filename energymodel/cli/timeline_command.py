@@ -12,9 +12,9 @@ def command(
     shell.check_outputs(output, plot)
     with shell.Progress() as progress:
         progress("loading JAX ...")
-        with shell.interruptible():
-            from energymodel.allocation.timeline import step_timeline
-            from energymodel.report import timeline_report
+        from energymodel.allocation.timeline import step_timeline
+        from energymodel.report import timeline_report
+
         given = source.read()
         progress("simulating the step ...")
         timeline = step_timeline(given.system, given.plan)

@@ -8,7 +8,7 @@ title that names the old model, accelerator or number of chips goes.
 from functools import reduce
 from typing import Any
 
-from energymodel.errors import InputError, suggest
+from energymodel.errors import InputError, one_line, suggest
 from energymodel.presets.files import companions, is_quantity, merge, read_preset
 from energymodel.system.plan import SCHEDULES
 from energymodel.units import parse_quantity
@@ -112,7 +112,7 @@ def _pieces(tables: Tables) -> tuple[str | None, str | None, float | None]:
 def title_of(tables: Tables, name: str) -> str:
     """The title that the scenario states; else one that names its model, chips and accelerator; else its name."""
     if "title" in tables:
-        return str(tables["title"])
+        return one_line(str(tables["title"]))
     model, accelerator, chips = _pieces(tables)
     if model is None or accelerator is None or chips is None:
         return name

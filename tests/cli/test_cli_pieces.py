@@ -14,7 +14,7 @@ import typer
 from cli.shell import run, run_json
 from cli.test_cli_scenario import TITAN
 from energymodel.cli import app
-from energymodel.cli.app import COMMANDS, EXAMPLES
+from energymodel.cli.commands import COMMANDS, EXAMPLES
 from energymodel.errors import InputError
 from energymodel.presets.files import names
 from energymodel.presets.pieces import accelerator_of, title_of_model
@@ -132,9 +132,7 @@ def complete(*words: str) -> list[str]:
         "COMP_WORDS": " ".join(words),
         "COMP_CWORD": str(len(words) - 1),
     }
-    script = (
-        "import sys; sys.argv[0] = 'energymodel'; from energymodel.cli.app import app; app(prog_name='energymodel')"
-    )
+    script = "import sys; sys.argv[0] = 'energymodel'; from energymodel.cli import app; app(prog_name='energymodel')"
     run = subprocess.run(
         [sys.executable, "-c", script], env={**os.environ, **environment}, capture_output=True, text=True, check=False
     )

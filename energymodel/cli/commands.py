@@ -35,7 +35,9 @@ from energymodel.cli import (
     timeline_command,
 )
 from energymodel.cli.cache_folder import keep_compiled_programs
-from energymodel.cli.shell import DEFECT, INTERRUPTED, fail
+from energymodel.cli.process import INTERRUPTED
+from energymodel.cli.shell import DEFECT, fail
+from energymodel.cli.terminal import guard_streams
 
 COMMANDS = {
     "evaluate": evaluate_command.command,
@@ -122,8 +124,9 @@ for _name, _command in COMMANDS.items():
 app.add_typer(presets_command.app, name="presets")
 
 
-def main() -> None:
-    """Run the command line; compiled programs are kept between runs."""
+def run_command() -> None:
+    """Run the command that was typed; compiled programs are kept between runs."""
+    guard_streams()
     keep_compiled_programs()
     try:
         app()

@@ -1,0 +1,51 @@
+"""How does text reach a terminal: what names, titles and files hold is shown and never obeyed?
+
+`guard_streams` escapes all that is printed to stdout and stderr, `console` what is in a table. Colors and the like come
+from this project alone.
+"""
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from energymodel.errors import LAYOUT, printable
+
+if TYPE_CHECKING:
+    from energymodel.cli.guarded_console import GuardedConsole
+
+
+class GuardedStream:
+    """A text stream that escapes what a terminal would obey; everything else is as in the stream below."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        """Write text, and say how many characters of it."""
+        self.stream.write(printable(text, LAYOUT))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write lines that have their ends."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+def guard_streams() -> None:
+    """Escape what is printed from here on, by whatever library."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is not None and not isinstance(stream, GuardedStream):
+            setattr(sys, name, GuardedStream(stream))
+
+
+def console(width: int | None = None, *, stderr: bool = False) -> "GuardedConsole":
+    """A console on stdout, as wide as the terminal or else as stated, or on stderr."""
+    from energymodel.cli.guarded_console import GuardedConsole
+
+    stream = sys.stderr if stderr else sys.stdout
+    below = stream.stream if isinstance(stream, GuardedStream) else stream
+    return GuardedConsole(file=below, width=None if below.isatty() else width, highlight=False)

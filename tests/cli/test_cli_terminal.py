@@ -1,0 +1,97 @@
+"""What names, titles and arguments hold reaches stdout and stderr as text, and never as orders to the terminal."""
+
+import io
+import subprocess
+import sys
+
+import pytest
+from rich.table import Table
+
+from cli.shell import run
+from energymodel.cli import terminal
+from energymodel.cli.terminal import GuardedStream, console, guard_streams
+from energymodel.presets.scenario import load_scenario
+
+EVIL = "\x1b]0;title\x07\u202e\x9b2J\u2028"
+COMMAND = [sys.executable, "-c", "from energymodel.cli import main; main()"]
+
+
+def obeyed(text):
+    """Characters that a terminal would not print."""
+    return [one for one in text.replace("\n", "") if not one.isprintable()]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("evaluate", f"a\nb{EVIL}"),
+        ("evaluate", "test-1b-h100", "--set", f"plan.clock{EVIL}=1"),
+        ("evaluate", "test-1b-h100", "--set", f"plan.clock={EVIL}"),
+        ("presets", "show", EVIL),
+    ],
+)
+def test_arguments_are_quoted_on_one_line(arguments):
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1
+    assert obeyed(result.stderr) == []
+    assert "2J" in result.stderr
+
+
+def test_a_long_argument_is_cut():
+    result = run("evaluate", "test-1b-h100", "--set", f"{'p' * 100_000}=1")
+    assert result.exit_code == 2
+    assert len(result.stderr) < 2100
+
+
+def test_what_a_library_says_of_arguments_is_escaped_too():
+    """The parser of arguments writes its messages itself."""
+    result = subprocess.run([*COMMAND, "evaluate", f"--x{EVIL}"], capture_output=True, check=False, timeout=60)
+    assert result.returncode == 2
+    assert b"No such option" in result.stderr
+    assert obeyed(result.stderr.decode()) == []
+
+
+def test_streams_are_guarded_once_and_keep_what_they_are(monkeypatch):
+    below = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", below)
+    monkeypatch.setattr(sys, "stderr", None)
+    guard_streams()
+    guard_streams()
+    assert isinstance(sys.stdout, GuardedStream)
+    assert sys.stdout.stream is below
+    print(f"a{EVIL}\tb")
+    sys.stdout.writelines([EVIL, "\n"])
+    assert obeyed(below.getvalue().replace("\t", "")) == []
+    assert not sys.stdout.isatty()
+    assert sys.stderr is None
+
+
+def test_tables_keep_their_own_styles_and_escape_their_text(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    below = Terminal()
+    monkeypatch.setattr(sys, "stdout", GuardedStream(below))
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    table = Table("name", style="bold red")
+    table.add_row(EVIL)
+    console().print(table)
+    shown = below.getvalue()
+    assert "\x1b[" in shown  # a style of ours
+    for one in ("\x1b]", "\u202e", "\x9b", "\u2028"):
+        assert one not in shown
+
+
+def test_a_title_is_one_line(tmp_path):
+    path = tmp_path / "evil.toml"
+    path.write_text('base = "test-1b-h100"\ntitle = "a\\u001b[2J\\nfake: line"\n', encoding="utf-8")
+    assert load_scenario(path).title == "a\\u001b[2J\\nfake: line"
+
+
+def test_nobody_who_reads_a_table_ends_the_command():
+    with pytest.raises(BrokenPipeError):
+        terminal.console().on_broken_pipe()
