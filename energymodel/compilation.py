@@ -28,11 +28,14 @@ import jax
 import numpy as np
 
 from energymodel.fusion_barriers import KEEP_BARRIERS, with_barriers
+from energymodel.private_folder import why_not_private
 
 CONFIG: Any = jax.config  # its stub leaves out its settings
 PACKAGE = __name__.partition(".")[0]
 IN_MEMORY = 64  # programs of one function
 _SHORT = 16
+_PLAIN = (list, tuple, dict)
+_REFUSED: set[str] = set()  # reasons that were told
 _LOG = logging.getLogger(__name__)
 
 
@@ -124,9 +127,9 @@ class Compiled:
     def preload(self) -> None:
         """Load the program that was used last, which the next call is likely to need, while something else is done."""
         with self._lock:
-            folder = CONFIG.jax_compilation_cache_dir
-            if folder and not self._programs:
-                path = max(Path(folder).glob(f"{self._prefix()}-*"), key=_last_use, default=None)
+            folder = _folder()
+            if folder is not None and not self._programs:
+                path = max(folder.glob(f"{self._prefix()}-*"), key=_last_use, default=None)
                 self.traced = self.traced or path is not None  # before the file is read, which takes long
                 kept = None if path is None else _read(path)
                 self._preloaded = None if path is None or kept is None else (path, self._compile_kept(kept))
@@ -173,12 +176,12 @@ class Compiled:
     def _path(self, signature: Signature) -> Path | None:
         """Where the program is kept, if it may be."""
         names = [_name(one) for one in (self._function, *signature.fixed)]
-        folder = CONFIG.jax_compilation_cache_dir
-        if not folder or None in names:
+        folder = _folder()
+        if folder is None or None in names:
             return None
         key = repr((names, str(signature.traced), str(signature.static), signature.shapes, signature.x64))
         key += jax.default_backend() + source_digest()
-        return Path(folder) / f"{self._prefix()}-{hashlib.sha256(key.encode()).hexdigest()}"
+        return folder / f"{self._prefix()}-{hashlib.sha256(key.encode()).hexdigest()}"
 
 
 def concurrently(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
@@ -206,6 +209,18 @@ def _name(static: Any) -> str | None:
     if not ours or any(_name(part) is None for part in jax.tree.leaves(parts)):
         return None
     return f"{static.__module__}.{static.__qualname__}" if isinstance(static, FunctionType) else repr(static)
+
+
+def _folder() -> Path | None:
+    """The folder that JAX keeps compiled programs in, unless others could put programs there."""
+    folder = CONFIG.jax_compilation_cache_dir
+    if not folder:
+        return None
+    reason = why_not_private(Path(folder))
+    if reason is not None and reason not in _REFUSED:
+        _REFUSED.add(reason)
+        _LOG.warning("programs are neither read from %s nor kept there: %s", folder, reason)
+    return None if reason else Path(folder)
 
 
 def _last_use(path: Path) -> float:
@@ -273,25 +288,35 @@ def _describe(tree: Any) -> Any:
 
 
 def _rebuild(described: Any) -> Any:
-    """The tree that `_describe` described. Constructors are not called."""
+    """The tree that `_describe` described. No constructor is called but those of lists, tuples and dictionaries."""
     if described is None or isinstance(described, int | float):
         return described
     if "text" in described:
         return described["text"]
     if "items" in described:
         return {key: _rebuild(value) for key, value in described["items"].items()}
-    module, _, name = described["type"].partition(":")
-    if module.partition(".")[0] not in (PACKAGE, "equinox", "builtins"):
-        raise ValueError(f"{module} is not a module of {PACKAGE}")
-    kind: Any = importlib.import_module(module)
-    for part in name.split("."):
-        kind = getattr(kind, part)
+    kind = _class(*described["type"].split(":"))
     if "list" in described:
         parts = [_rebuild(part) for part in described["list"]]
-        return kind._make(parts) if hasattr(kind, "_make") else kind(parts)
+        if not issubclass(kind, list | tuple):
+            raise ValueError(f"{described['type']} holds no list")
+        return getattr(kind, "_make", kind)(parts)
     if "fields" not in described:
         return kind
     rebuilt = object.__new__(kind)
     for key, value in described["fields"].items():
         object.__setattr__(rebuilt, key, _rebuild(value))
     return rebuilt
+
+
+def _class(module: str, name: str) -> Any:
+    """A class of this package or of Equinox, or a plain container; a module's other names may be functions that act."""
+    if module.partition(".")[0] not in (PACKAGE, "equinox", "builtins"):
+        raise ValueError(f"{module} is not a module of {PACKAGE}")
+    kind: Any = importlib.import_module(module)
+    for part in name.split("."):
+        kind = getattr(kind, part)
+    ours = isinstance(kind, type) and kind.__module__.partition(".")[0] in (PACKAGE, "equinox")
+    if not (ours or kind in _PLAIN):
+        raise ValueError(f"{module}:{name} is no class of {PACKAGE}")
+    return kind

@@ -131,6 +131,10 @@ def test_nothing_is_preloaded_where_nothing_was_kept(folder):
         b"no JSON at all",
         b"[0]\nno program",
         json.dumps({"type": "os:system"}).encode() + b"\n",
+        json.dumps({"type": "builtins:exec", "list": []}).encode() + b"\n",
+        json.dumps({"type": "energymodel.compilation:os.system", "list": []}).encode() + b"\n",
+        json.dumps({"type": "energymodel.compilation:Path", "list": ["planted"]}).encode() + b"\n",
+        json.dumps({"type": "energymodel.compilation:Compiled", "list": []}).encode() + b"\n",
         json.dumps({"type": "energymodel.system.outcome:NoSuchClass"}).encode() + b"\n",
     ],
 )
@@ -178,6 +182,16 @@ def test_a_damaged_program_is_made_again(folder, damage):
 def test_a_folder_that_cannot_be_written_only_costs_time(folder):
     jax.config.update("jax_compilation_cache_dir", str(folder / "missing"))
     assert float(Compiled(bubble_fraction)(8.0, 2.0, 16.0)) == 7 / 32
+
+
+def test_a_folder_that_others_can_write_is_not_used(folder, caplog):
+    Compiled(bubble_fraction)(8.0, 2.0, 16.0)
+    (path,) = kept(folder)
+    folder.chmod(0o777)
+    path.write_bytes(b"planted")
+    assert float(Compiled(bubble_fraction)(8.0, 2.0, 16.0)) == 7 / 32
+    assert path.read_bytes() == b"planted"
+    assert f"others can write to {folder}" in caplog.text
 
 
 def test_threads_share_one_program_and_the_precision_of_the_caller():

@@ -1,13 +1,24 @@
-"""Where are compiled programs kept between runs, how much room do they take, and how are they removed?"""
+"""Where are compiled programs kept between runs, how much room do they take, and how are they removed?
 
+A compiled program is code that later runs execute. So it is kept in a folder of the user's own, into which nobody else
+can write (`private_folder`), or not at all.
+"""
+
+import contextlib
 import os
+import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from energymodel.private_folder import make_private, why_not_private
+
 FOLDER = "JAX_COMPILATION_CACHE_DIR"
 LOWERED = "energymodel-"  # the beginning of the names that `compilation.Compiled` gives
 COMPILED, USED = "-cache", "-atime"  # the ends of the names that JAX gives: a program, and when it was last used
+JAX_COMPLAINS = "persistent compilation cache entry"  # in warnings, after "Error writing" or "Error reading"
+WRITING = 60.0  # seconds after which a file that is cut short is no longer being written by another process
 
 
 class CacheContents(NamedTuple):
@@ -21,27 +32,111 @@ class CacheContents(NamedTuple):
     """Size of all files [B]."""
 
 
-def default_folder() -> Path:
+class CacheFolder(NamedTuple):
+    """A folder for compiled programs, or why none is used."""
+
+    path: Path | None
+    """`None` where there is no home."""
+    refusal: str | None
+    """Why it is not used, with what to do."""
+
+
+_CHOSEN: list[CacheFolder] = []  # by `keep_compiled_programs`, which changes the environment
+
+
+def own_folder() -> Path | None:
+    """The folder of this project for all that it may remove at any time; `None` where there is no home."""
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not base.is_absolute():  # to be ignored then [XDG Base Directory Specification 0.8]
+        try:
+            base = Path.home() / ".cache"
+        except RuntimeError:
+            return None
+    return base / "energymodel"
+
+
+def default_folder() -> Path | None:
     """The folder of the command line, unless the environment names another."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "energymodel" / "compiled"
+    own = own_folder()
+    return None if own is None else own / "compiled"
 
 
-def keep_compiled_programs() -> None:
-    """Point JAX at a cache folder, unless the environment already does; JAX reads this when it is imported."""
-    folder = default_folder()
+def folder_in_use() -> CacheFolder:
+    """The folder that commands use, or why they use none."""
+    if _CHOSEN:
+        return _CHOSEN[-1]
+    named = os.environ.get(FOLDER)
+    if named and "://" in named:
+        return CacheFolder(Path(named), f"{named} is on another machine. Name a folder of your own on this one.")
+    folder = Path(named) if named else default_folder()
+    if folder is None:
+        return CacheFolder(None, "there is no home folder. Set HOME or XDG_CACHE_HOME.")
+    return CacheFolder(folder, why_not_private(folder))
+
+
+def keep_compiled_programs() -> str | None:
+    """Point JAX at a private cache folder, or at none; JAX reads this when it is imported.
+
+    **Returns:** why compiled programs are not kept, where that is a danger that somebody should end.
+    """
+    found = folder_in_use()
+    if found.path is not None and found.refusal is None:
+        try:
+            make_private(found.path)
+            found = CacheFolder(found.path, why_not_private(found.path))
+        except OSError as error:  # a home that cannot be written: compile each time
+            found = CacheFolder(found.path, f"{found.path} cannot be made: {error.strerror}.")
+            _choose(found)
+            return None
+    _choose(found)
+    return found.refusal if found.path is not None else None
+
+
+def _choose(found: CacheFolder) -> None:
+    _CHOSEN[:] = [found]
+    os.environ.pop(FOLDER, None)
+    if found.refusal is None:
+        os.environ[FOLDER] = str(found.path)
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
+
+
+def what_jax_complains_of(warning: str) -> str | None:
+    """What a warning of JAX means for a person: its cache cannot be written, or held a damaged program.
+
+    Damaged programs are removed, so that they are made again; those that another process may be writing are left.
+    """
+    folder = folder_in_use().path
+    removed = 0 if folder is None else _remove_damaged(folder)
+    if warning.startswith("Error writing"):
+        reason = warning.rpartition("] ")[2] if "] " in warning else warning.rpartition(": ")[2]
+        return f"{folder}: compiled programs cannot be kept: {reason}. The next run compiles again."
+    programs = "a damaged program was" if removed == 1 else f"{removed} damaged programs were"
+    return f"{folder}: {programs} removed. The compiler makes what is missing again." if removed else None
+
+
+def _remove_damaged(folder: Path) -> int:
+    """Remove compiled programs that are cut short, and say how many."""
+    removed = 0
+    for path, _ in list(_files(folder)):
+        if not path.name.endswith(COMPILED):
+            continue
+        with contextlib.suppress(OSError):
+            content, age = path.read_bytes(), time.time() - path.stat().st_mtime
+            if age > WRITING and not _is_whole(content):
+                path.unlink()
+                removed += 1
+    return removed
+
+
+def _is_whole(content: bytes) -> bool:
+    if content[:1] != b"\x78":  # no zlib: JAX compresses in another way where it can
+        return bool(content)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return  # a home that cannot be written: compile each time
-    os.environ.setdefault(FOLDER, str(folder))
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
-
-
-def folder_in_use() -> Path:
-    """The folder that commands use."""
-    return Path(os.environ.get(FOLDER) or default_folder())
+        zlib.decompress(content)
+    except zlib.error:
+        return False
+    return True
 
 
 def contents(folder: Path) -> CacheContents:
@@ -62,7 +157,8 @@ def clear(folder: Path) -> CacheContents:
 
     **Raises:** `OSError` if a file cannot be removed.
     """
-    ours = folder.resolve() == default_folder().resolve()
+    own = default_folder()
+    ours = own is not None and folder.resolve() == own.resolve()
     lowered = compiled = removed = 0
     for path, size in list(_files(folder)):
         is_lowered, is_compiled = path.name.startswith(LOWERED), path.name.endswith(COMPILED)

@@ -36,7 +36,7 @@ from energymodel.cli import (
 )
 from energymodel.cli.cache_folder import keep_compiled_programs
 from energymodel.cli.process import INTERRUPTED
-from energymodel.cli.shell import DEFECT, fail
+from energymodel.cli.shell import DEFECT, TRUSTED, fail
 from energymodel.cli.terminal import guard_streams
 
 COMMANDS = {
@@ -127,7 +127,8 @@ app.add_typer(presets_command.app, name="presets")
 def run_command() -> None:
     """Run the command that was typed; compiled programs are kept between runs."""
     guard_streams()
-    keep_compiled_programs()
+    if (refusal := keep_compiled_programs()) is not None:
+        fail(f"compiled programs are not kept: {refusal}", TRUSTED, "warning")
     try:
         app()
     except KeyboardInterrupt:

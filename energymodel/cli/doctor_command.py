@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from energymodel.cli.cache_folder import clear, contents, default_folder, folder_in_use
+from energymodel.cli.cache_folder import CacheContents, CacheFolder, clear, contents, default_folder, folder_in_use
 from energymodel.cli.shell import NOT_TRUSTED, TRUSTED, AsJson, guarded
 from energymodel.errors import InputError
 
@@ -22,23 +22,32 @@ def command(
 ) -> int:
     """Say which versions, devices and optional packages are here, and which folder keeps compiled programs."""
     if clear_cache:
-        return _clear(folder_in_use(), sure=yes, as_json=as_json)
+        return _clear(_folder(), sure=yes, as_json=as_json)
     if yes:
         raise InputError("--yes answers the question of --clear-cache. Add --clear-cache, or leave --yes out.")
     from energymodel.cli.installation import facts
 
-    folder = folder_in_use()
-    found = facts() | {"cache": _cache(folder), "problems": []}
+    found = facts() | {"cache": _cache(folder_in_use()), "problems": []}
     found["problems"] = _problems(found)
     print(json.dumps(found, indent=2, ensure_ascii=False) if as_json else _report(found))
     return NOT_TRUSTED if found["problems"] else TRUSTED
 
 
-def _cache(folder: Path) -> dict[str, Any]:
-    held = contents(folder)
+def _folder() -> Path:
+    """The folder to clear, also one that is not used because others could write there."""
+    folder = folder_in_use().path
+    if folder is None or folder.is_symlink():
+        raise InputError(f"--clear-cache: {folder_in_use().refusal}")
+    return folder
+
+
+def _cache(chosen: CacheFolder) -> dict[str, Any]:
+    folder, refusal = chosen
+    held = CacheContents(0, 0, 0) if folder is None else contents(folder)
     return {
-        "folder": str(folder),
-        "of_this_project": folder == default_folder(),
+        "folder": None if folder is None else str(folder),
+        "refusal": refusal,
+        "of_this_project": folder is not None and folder == default_folder(),
         "size_b": held.size,
         "lowered_programs": held.lowered,
         "compiled_programs": held.compiled,
@@ -94,13 +103,19 @@ def _report(found: dict[str, Any]) -> str:
         ("float64", "yes; commands use it" if found["float64"] else "no"),
         ("kernels", "importable" if found["kernels"] is None else "not importable"),
         ("presets", f"{sum(presets.values()):,} in {len(presets)} categories; energymodel presets lists them"),
-        ("cache", f"{cache['folder']}"),
-        ("", f"{_size(cache['size_b'])}, {_programs(cache)}"),
-        ("", "clear it: energymodel doctor --clear-cache"),
+        *_cache_rows(cache),
         ("terminal", f"{terminal['columns']} columns, {terminal['encoding']}" if terminal["interactive"] else "none"),
     ]
     lines = [f"{name:<12} {text}" for name, text in rows]
     return "\n".join([*lines, "", *_packages(found["packages"]), "", *_findings(found["problems"])])
+
+
+def _cache_rows(cache: dict[str, Any]) -> list[tuple[str, str]]:
+    unused = [("", f"not used: {cache['refusal']}")] if cache["refusal"] else []
+    if cache["folder"] is None:
+        return [("cache", unused[0][1])]
+    held = f"{_size(cache['size_b'])}, {_programs(cache)}"
+    return [("cache", cache["folder"]), *unused, ("", held), ("", "clear it: energymodel doctor --clear-cache")]
 
 
 def _programs(cache: dict[str, Any]) -> str:

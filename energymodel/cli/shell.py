@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from energymodel.cli import process, source
+from energymodel.cli.cache_folder import JAX_COMPLAINS, what_jax_complains_of
 from energymodel.cli.process import BROKEN_PIPE, INTERRUPTED
 from energymodel.errors import InputError, one_line
 
@@ -35,6 +36,8 @@ EXTENSIONS = (".json", ".csv")
 REPORTS = (*EXTENSIONS, PAGE, *PICTURES)
 WIDTH = 112  # of tables where the output is no terminal
 UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # a disk that takes no more of the output
+
+_TOLD: set[str] = set()  # what was said of the cache, of which JAX warns for each program
 
 Minimize = Annotated[
     str | None,
@@ -86,8 +89,12 @@ def fail(message: str, code: int, word: str = "") -> int:
 
 
 def _show_warning(usual: Callable[..., None], message: Any, category: Any, filename: str, *where: Any) -> None:
-    """One line for a warning of ours; those of libraries as usual."""
-    if Path(filename).is_relative_to(Path(__file__).parents[1]):
+    """One line for a warning of ours, or of JAX about its cache; those of other libraries as usual."""
+    if JAX_COMPLAINS in str(message):
+        if (meant := what_jax_complains_of(str(message))) is not None and meant not in _TOLD:
+            _TOLD.add(meant)
+            fail(meant, TRUSTED, "warning")
+    elif Path(filename).is_relative_to(Path(__file__).parents[1]):
         fail(str(message), TRUSTED, "warning")
     else:
         usual(message, category, filename, *where)

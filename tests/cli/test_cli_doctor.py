@@ -41,7 +41,7 @@ def shared(tmp_path, monkeypatch):
 
 
 def _filled(folder):
-    folder.mkdir(parents=True)
+    folder.mkdir(mode=0o700, parents=True)
     for name, size in FILES.items():
         (folder / name).write_bytes(bytes(size))
     return folder
@@ -121,6 +121,31 @@ def test_yes_alone_is_refused():
 
 def test_a_folder_that_is_not_there_is_empty(tmp_path):
     assert contents(tmp_path / "none") == clear(tmp_path / "none") == (0, 0, 0)
+
+
+def test_a_folder_that_others_can_write_is_named_and_can_be_cleared(ours):
+    ours.chmod(0o777)
+    found = run_json("doctor")["cache"]
+    assert found["refusal"] == (
+        f"others can write to {ours}. Close it to them: chmod go-w {ours}, or name another folder."
+    )
+    assert f"not used: others can write to {ours}" in run("doctor").stdout
+    assert run("doctor", "--clear-cache", "--yes").exit_code == 0
+    assert _left(ours) == ["notes.txt"]
+
+
+def test_where_there_is_no_home_there_is_no_cache(monkeypatch):
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    monkeypatch.setattr("pathlib.Path.home", _no_home)
+    found = run_json("doctor")["cache"]
+    assert (found["folder"], found["size_b"]) == (None, 0)
+    assert "cache        not used: there is no home folder." in run("doctor").stdout
+    assert run("doctor", "--clear-cache", "--yes").exit_code == 2
+
+
+def _no_home():
+    raise RuntimeError("Could not determine home directory.")
 
 
 def test_the_module_is_the_command():
