@@ -29,6 +29,7 @@ import numpy as np
 
 from energymodel.fusion_barriers import KEEP_BARRIERS, with_barriers
 from energymodel.private_folder import why_not_private
+from energymodel.work_in_progress import making
 
 CONFIG: Any = jax.config  # its stub leaves out its settings
 PACKAGE = __name__.partition(".")[0]
@@ -116,7 +117,8 @@ class Compiled:
             if program is None:
                 if len(self._programs) >= IN_MEMORY:
                     del self._programs[next(iter(self._programs))]
-                program = self._programs[signature] = self._program(signature)
+                with making(self._function.__name__):
+                    program = self._programs[signature] = self._program(signature)
         return jax.tree.unflatten(program.structure, program.run(*leaves))
 
     @property

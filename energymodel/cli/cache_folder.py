@@ -44,6 +44,11 @@ class CacheFolder(NamedTuple):
 _CHOSEN: list[CacheFolder] = []  # by `keep_compiled_programs`, which changes the environment
 
 
+def is_chosen() -> bool:
+    """Whether this process is a command, which has chosen its folder."""
+    return bool(_CHOSEN)
+
+
 def own_folder() -> Path | None:
     """The folder of this project for all that it may remove at any time; `None` where there is no home."""
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))

@@ -20,11 +20,11 @@ import typer
 from energymodel.cli import process, source
 from energymodel.cli.cache_folder import JAX_COMPLAINS, what_jax_complains_of
 from energymodel.cli.process import BROKEN_PIPE, INTERRUPTED
+from energymodel.cli.progress import Progress as Progress
 from energymodel.errors import InputError, one_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.status import Status
 
     from energymodel.report.charts import AbstractChart
     from energymodel.report.page.document import Page
@@ -148,35 +148,6 @@ def _write_nowhere() -> None:
     """Let what is still to be written to stdout vanish, or the interpreter would complain when it ends."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-class Progress:
-    """Says on stderr what is being done: a spinner on a terminal; elsewhere lines, once the work is long."""
-
-    def __init__(self, *, lines: bool = False) -> None:
-        self._lines = lines
-        self._status: Status | None = None
-
-    def __enter__(self) -> "Progress":
-        return self
-
-    def __call__(self, message: str) -> None:
-        """Say what is being done now."""
-        if not sys.stderr.isatty():
-            if self._lines:
-                print(one_line(message), file=sys.stderr, flush=True)
-            return
-        if self._status is not None:
-            self._status.update(message)
-            return
-        from energymodel.cli.terminal import console
-
-        self._status = console(stderr=True).status(message)
-        self._status.start()
-
-    def __exit__(self, *_: object) -> None:
-        if self._status is not None:
-            self._status.stop()
 
 
 @contextlib.contextmanager

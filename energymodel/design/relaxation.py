@@ -23,6 +23,7 @@ from energymodel.system.outputs import OUTPUTS
 from energymodel.system.plan import ParallelLayout
 from energymodel.system.work import divide
 from energymodel.units import format_quantity
+from energymodel.work_in_progress import counted
 
 OPTIONS = SolverOptions(hessian="differences", max_iterations=100)
 CHUNK = 4096  # points in one call of the compiled model
@@ -211,6 +212,7 @@ def solve_relaxed(
         chunk=OPTIONS.chunk,
         warm=warm,
         iterations=iterations,
+        progress=counted,
     )
 
 

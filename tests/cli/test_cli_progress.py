@@ -1,0 +1,233 @@
+"""The progress bar: only on a terminal, true to what is compiled and searched, with a time whose basis it states."""
+
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+
+import pytest
+
+from cli.shell import SMALL
+from energymodel.cli import cache_folder, progress, run_times
+from energymodel.cli.progress import Work, clock
+from energymodel.cli.run_times import ASSUMED, Estimate, RunTimes, estimate, record, stage_of
+from energymodel.work_in_progress import counted, heard_by, making
+
+WORK = """
+import sys, time
+from energymodel.cli import commands
+from energymodel.cli.progress import Progress
+from energymodel.work_in_progress import counted, making
+def app():
+    with Progress(lines=True) as progress:
+        progress("loading \\x1b[31mthe model ...")
+        with making("evaluate"):
+            time.sleep(0.4)
+        progress("searching 10,517 layouts")
+        counted(96, 128)
+        time.sleep(0.4)
+        if "broken" in sys.argv: raise KeyboardInterrupt
+    print("done")
+commands.app = app
+commands.run_command()
+"""
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A cache folder as of a command, without any record."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv(cache_folder.FOLDER, raising=False)
+    monkeypatch.setattr(cache_folder, "_CHOSEN", [])
+    monkeypatch.setattr(sys, "argv", ["energymodel", "optimize", SMALL, "-o", "x.json"])
+    cache_folder.keep_compiled_programs()
+    return tmp_path / "energymodel"
+
+
+def on_a_terminal(*arguments):
+    """What a program writes to a terminal of 150 columns."""
+    parent, child = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "150", "LINES": "40"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", WORK, *arguments], stdin=child, stdout=child, stderr=child, env=environment
+    )
+    os.close(child)
+    shown = b""
+    while select.select([parent], [], [], 60.0)[0]:
+        try:
+            part = os.read(parent, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not part:
+            break
+        shown += part
+    os.close(parent)
+    process.wait(timeout=60)
+    return shown.decode()
+
+
+def plain(shown):
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+
+
+def test_a_terminal_shows_stages_counts_and_the_time(home):
+    shown = on_a_terminal("sweep")
+    text = plain(shown)
+    assert "compiling evaluate; loading \\u001b[31mthe model" in text
+    assert "searching 10,517 layouts: 96 of 128 candidates" in text
+    assert f"of about {ASSUMED:.0f} s (assumed: no such run is recorded here)" in text
+    assert text.rstrip().endswith("done")
+    assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h")  # the cursor is back
+
+
+def test_the_second_time_the_bar_has_a_share(home):
+    (home / "compiled" / "energymodel-evaluate-1").write_text("")  # a program, so that nothing is compiled
+    first = on_a_terminal("sweep", "one")
+    assert " %" not in plain(first)  # nothing tells how much of the work is done
+    runs = json.loads((home / run_times.FILE).read_text(encoding="utf-8"))["runs"]["sweep"]
+    [kinds] = runs.values()
+    assert set(kinds) == {"first"}  # half of it went into a program
+    assert kinds["first"]["programs"]["evaluate"] == pytest.approx(0.4, abs=0.3)
+    (home / "compiled" / "energymodel-evaluate-1").unlink()
+    text = plain(on_a_terminal("sweep", "one"))
+    shares = [int(share) for share in re.findall(r"(\d+) % \d", text)]
+    assert "(as the last time)" in text
+    assert re.search(r"compiling \d+ %; loading", text)
+    assert shares == sorted(shares)
+    assert shares[-1] >= 45
+
+
+def test_elsewhere_there_are_the_lines_and_nothing_else(home):
+    result = subprocess.run(
+        [sys.executable, "-c", WORK, "sweep"], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert result.stdout == "done\n"
+    assert result.stderr == "loading \\u001b[31mthe model ...\nsearching 10,517 layouts\n"
+
+
+def test_a_run_that_fails_is_not_recorded(home):
+    on_a_terminal("sweep", "broken")
+    assert not (home / run_times.FILE).exists()
+
+
+def times(total, compiled=0.0):
+    return RunTimes(total, {"loading": 0.25 * total, "searching # layouts": 0.75 * total}, {"evaluate": compiled})
+
+
+def test_an_estimate_names_what_it_rests_on(home, monkeypatch):
+    assert estimate() == Estimate(ASSUMED, "assumed: no such run is recorded here")
+    record(times(60.0, 40.0))
+    assert estimate().basis == "as the last time"  # no program is kept: the first time again
+    assert estimate().seconds == 60.0
+    (home / "compiled" / "energymodel-evaluate-1").write_text("")
+    assert estimate()[:2] == (10.0, "after the first run")
+    record(times(8.0))
+    assert estimate() == Estimate(8.0, "as the last time", times(8.0), {"evaluate": 0.0})
+    monkeypatch.setattr(sys, "argv", ["energymodel", "optimize", "--json", SMALL, "--output", "y.json"])
+    assert estimate().basis == "as the last time"  # where the answer goes makes no work
+    monkeypatch.setattr(sys, "argv", ["energymodel", "optimize", "llama-3.1-405b-h100"])
+    assert estimate()[:2] == (8.0, "as a run like it")
+    monkeypatch.setattr(run_times, "_version", lambda: "another")
+    assert estimate()[:2] == (60.0, "as a run like it")  # programs of another version are compiled anew
+    monkeypatch.setattr(sys, "argv", ["energymodel", "pareto", SMALL])
+    assert estimate().seconds == ASSUMED
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{", '{"version": 1, "runs": {"optimize": {"x": {"first": {"total": NaN}}}}}', "[" * 100_000]
+)
+def test_a_record_that_cannot_be_read_is_no_record(home, content):
+    (home / run_times.FILE).write_text(content, encoding="utf-8")
+    assert estimate().seconds == ASSUMED
+    record(times(8.0))
+    assert json.loads((home / run_times.FILE).read_text(encoding="utf-8"))["runs"]["optimize"]
+
+
+def test_the_record_stays_small_and_private(home, monkeypatch):
+    for number in range(run_times.KEPT + 5):
+        monkeypatch.setattr(sys, "argv", ["energymodel", "optimize", f"secret-{number}"])
+        record(times(8.0))
+    text = (home / run_times.FILE).read_text(encoding="utf-8")
+    assert len(json.loads(text)["runs"]["optimize"]) == run_times.KEPT
+    assert "secret" not in text
+    assert home.stat().st_mode & 0o077 == 0
+
+
+def test_nothing_is_recorded_outside_of_a_command_or_in_a_folder_of_others(home, monkeypatch):
+    home.chmod(0o777)
+    record(times(8.0))
+    home.chmod(0o700)
+    monkeypatch.setattr(cache_folder, "_CHOSEN", [])
+    record(times(8.0))
+    assert not (home / run_times.FILE).exists()
+
+
+def test_a_full_disk_leaves_the_record_as_it_was(home, monkeypatch):
+    def full(*given):
+        raise OSError(28, "No space left on device")
+
+    record(times(8.0))
+    before = (home / run_times.FILE).read_bytes()
+    monkeypatch.setattr(os, "replace", full)
+    record(times(9.0))
+    assert (home / run_times.FILE).read_bytes() == before
+    assert sorted(path.name for path in home.iterdir()) == ["compiled", run_times.FILE]
+
+
+def test_the_share_is_that_of_the_last_run_and_never_runs_ahead(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    work = Work()
+    assert work.share() is None
+    work.expected = Estimate(100.0, "as the last time", times(100.0))
+    work.begin("loading")
+    now[0] += 10.0
+    assert work.share() == pytest.approx(0.10)
+    now[0] += 1000.0
+    assert work.share() == pytest.approx(0.25)  # of the stage no more than it took
+    assert clock(work) == "1010 s, longer than the 100 s expected"
+    work.begin("searching 10,517 layouts")
+    assert work.share() == pytest.approx(0.25)
+    now[0] += 75.0
+    assert work.share() == 0.99  # it is not over
+    work.begin("45 % of 1e+08 points, 88 million points/s, 12 s left")
+    assert work.share() == 0.45  # as the sweep itself says
+    assert work.times().stages["searching # layouts"] == 75.0
+
+
+def test_compiling_is_a_share_of_all_programs(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    work = Work()
+    work.expected = Estimate(60.0, "as the last time", None, {"evaluate": 10.0, "solver": 30.0})
+    work.begin("compiling and evaluating the model ...")
+    work.started("evaluate")
+    now[0] = 4.0
+    assert work.words() == "compiling and evaluating the model (10 %)"
+    work.finished("evaluate", 4.0)
+    work.begin("searching 10,517 layouts")
+    assert work.words() == "searching 10,517 layouts"
+    work.started("solver")
+    now[0] = 16.0
+    assert work.words() == "compiling 40 %; searching 10,517 layouts"
+    work.started("new")
+    assert work.words() == "compiling new, solver; searching 10,517 layouts"
+
+
+def test_whoever_listens_hears_all_threads_and_whoever_left_does_not():
+    work = Work()
+    work.begin("searching")
+    with heard_by(work):
+        counted(128, 10517)
+        with pytest.raises(ZeroDivisionError), making("evaluate"):
+            raise ZeroDivisionError
+    counted(1, 2)
+    assert work.words() == "searching: 128 of 10,517 candidates"
+    assert set(work.times().programs) == {"evaluate"}
+
+
+def test_numbers_do_not_make_a_stage():
+    assert stage_of("searching 10,517 layouts") == stage_of("searching 9 layouts") == "searching # layouts"
