@@ -71,7 +71,7 @@ def test_a_folder_that_others_can_write_is_refused_with_a_warning(environment, f
     assert list(shared.iterdir()) == []
 
 
-@pytest.mark.parametrize("named", ["gs://bucket/programs", "relative/folder"])
+@pytest.mark.parametrize("named", ["gs://bucket", "relative/folder"])
 def test_a_folder_that_is_named_is_local(environment, monkeypatch, named):
     monkeypatch.chdir(environment)
     monkeypatch.setenv(FOLDER, named)

@@ -1,5 +1,6 @@
 """The installed command: help without JAX, verdicts as exit codes, a compiled program kept between runs."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from cli.shell import SMALL
 
+FULL = Path(os.devnull).with_name("full")  # of Linux: a device that never has room
 COMMAND = [sys.executable, "-c", "from energymodel.cli import main; main()"]
 
 
@@ -71,9 +73,9 @@ def test_output_that_nobody_reads_ends_the_command_quietly():
     assert errors == ""
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux that is always full")
+@pytest.mark.skipif(not FULL.exists(), reason="a device of Linux that is always full")
 def test_output_to_a_full_disk_is_one_line():
-    with open("/dev/full", "w", encoding="utf-8") as full:
+    with FULL.open("w", encoding="utf-8") as full:
         result = subprocess.run(
             [*COMMAND, "presets", "list", "scenarios"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
         )
