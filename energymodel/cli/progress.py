@@ -18,10 +18,10 @@ from energymodel.work_in_progress import heard_by
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.live import Live
 
 REDRAWN = 8.0  # times per second
 BAR = 24  # characters
+STARTING = "starting ..."
 SOON = 0.99  # the largest share before the end
 _COMPILING = "compiling "
 _SHARE = re.compile(r"(\d+) % of ")  # begins what a sweep says
@@ -34,32 +34,35 @@ class Progress:
         self._lines = lines
         self._work = Work()
         self._open = contextlib.ExitStack()
-        self._live: Live | None = None
 
     def __enter__(self) -> "Progress":
         self._open.enter_context(heard_by(self._work))
+        self._work.begin(STARTING)  # importing takes seconds
+        if sys.stderr.isatty():
+            self._draw()
         return self
 
     def __call__(self, message: str) -> None:
         """Say what is being done now."""
         self._work.begin(message)
-        if not sys.stderr.isatty():
-            if self._lines:
-                print(one_line(message), file=sys.stderr, flush=True)
-        elif self._live is None:
-            from rich.live import Live
-
-            from energymodel.cli.terminal import console
-
-            self._work.expected = estimate()
-            drawn = Drawn(self._work)
-            self._live = Live(drawn, console=console(stderr=True), refresh_per_second=REDRAWN, transient=True)
-            self._open.enter_context(self._live)
+        if self._lines and not sys.stderr.isatty():
+            print(one_line(message), file=sys.stderr, flush=True)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._open.close()
-        if kind is None and self._work.stage:
+        if kind is None:
             record(self._work.times())
+
+    def _draw(self) -> None:
+        from rich.live import Live
+
+        from energymodel.cli.terminal import console
+
+        self._work.expected = estimate()
+        drawn = Drawn(self._work)
+        # What is printed meanwhile appears above the bar, but an answer that goes into a file stays there.
+        apart = {"redirect_stdout": sys.stdout.isatty(), "refresh_per_second": REDRAWN, "transient": True}
+        self._open.enter_context(Live(drawn, console=console(stderr=True), **apart))
 
 
 class Work:

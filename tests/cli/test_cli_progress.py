@@ -30,6 +30,7 @@ def app():
         counted(96, 128)
         time.sleep(0.4)
         if "broken" in sys.argv: raise KeyboardInterrupt
+        print("early")
     print("done")
 commands.app = app
 commands.run_command()
@@ -47,12 +48,12 @@ def home(tmp_path, monkeypatch):
     return tmp_path / "energymodel"
 
 
-def on_a_terminal(*arguments):
-    """What a program writes to a terminal of 150 columns."""
+def on_a_terminal(*arguments, answer=None):
+    """What a program writes to a terminal of 150 columns, perhaps without its answer, which goes into a file."""
     parent, child = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "150", "LINES": "40"}
     process = subprocess.Popen(
-        [sys.executable, "-c", WORK, *arguments], stdin=child, stdout=child, stderr=child, env=environment
+        [sys.executable, "-c", WORK, *arguments], stdin=child, stdout=answer or child, stderr=child, env=environment
     )
     os.close(child)
     shown = b""
@@ -104,8 +105,16 @@ def test_elsewhere_there_are_the_lines_and_nothing_else(home):
     result = subprocess.run(
         [sys.executable, "-c", WORK, "sweep"], capture_output=True, text=True, check=True, timeout=60
     )
-    assert result.stdout == "done\n"
+    assert result.stdout == "early\ndone\n"
     assert result.stderr == "loading \\u001b[31mthe model ...\nsearching 10,517 layouts\n"
+
+
+def test_an_answer_in_a_file_is_not_drawn(home, tmp_path):
+    with (tmp_path / "answer.txt").open("w", encoding="utf-8") as file:
+        text = plain(on_a_terminal("sweep", answer=file))
+    assert (tmp_path / "answer.txt").read_text(encoding="utf-8") == "early\ndone\n"
+    assert "early" not in text
+    assert "96 of 128 candidates" in text
 
 
 def test_a_run_that_fails_is_not_recorded(home):
