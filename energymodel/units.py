@@ -155,6 +155,7 @@ _NUMBER = re.compile(
 _UNIT = re.compile(r"[A-Za-zµμΩ%°$²³·*/^()\d\s.+-]*")
 _CELSIUS = frozenset({"°C", "degC", "°c", "degc", "celsius", "Celsius"})
 _LONGEST_TEXT = 80
+MOST_DIGITS = 30  # of a count: none is as large, and Python takes long to read thousands
 _LARGEST = sys.float_info.max
 
 
@@ -281,6 +282,12 @@ def parse_quantity(text: Any, unit: str, name: str, *, allow_negative: bool = Fa
         problem = "below absolute zero" if unit == "K" and not difference else "negative"
         raise InputError(f"{name}: {_show(text)} is {problem}; {advice}")
     return value
+
+
+def whole_number(text: str) -> int | None:
+    """A whole number written in digits, grouped or not; nothing for any other text, and beyond `MOST_DIGITS` digits."""
+    digits = text.strip().replace(",", "").replace("_", "")
+    return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) <= MOST_DIGITS else None
 
 
 _PREFIXES = {-18: "a", -15: "f", -12: "p", -9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P"}

@@ -12,8 +12,9 @@ import numpy as np
 
 from energymodel.compilation import Compiled
 from energymodel.errors import InputError, suggest
-from energymodel.presets.bases import FLEET, read_scenario_tables, with_bases
+from energymodel.presets.bases import named_tables, with_bases
 from energymodel.presets.buildable import check_ports
+from energymodel.presets.document import FLEET
 from energymodel.presets.scenario import Scenario, load_scenario
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.fleet import FleetOutcome, Group, Groups, evaluate_fleet
@@ -106,10 +107,7 @@ def load_fleet(
     **Raises:** `InputError` for a group that cannot be, has no whole replicas, or one too many; for a batch or a clock
     that changes with progress.
     """
-    if isinstance(source, Mapping):
-        name, tables = str(source.get("name", "scenario")), dict(source)
-    else:
-        name, tables = read_scenario_tables(source)
+    name, tables = named_tables(source)
     tables = with_bases(tables, name)
     stated = {key: dict(table) for key, table in tables.pop(FLEET, {}).items()}
     for text in groups:

@@ -12,6 +12,7 @@ from energymodel.errors import InputError
 from energymodel.presets.scenario import Scenario
 from energymodel.readers.measured_log import measure_logs
 from energymodel.readers.step_log import log_kind
+from energymodel.readers.text_file import is_file
 
 TABLE = ".csv"
 EXPORTED = ("tensorboard", "wandb")
@@ -26,7 +27,7 @@ def is_training_log(path: str | Path) -> bool:
     **Raises:** `InputError` if it cannot be read.
     """
     path = Path(path)
-    if not path.is_file():
+    if not is_file(path):
         return False
     if path.suffix == TABLE:
         with path.open(encoding="utf-8-sig", errors="replace") as file:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from energymodel.errors import InputError
+from energymodel.readers.text_file import is_file
 
 MOST_ROWS = 20_000
 SHOWN_PROBLEMS = 20
@@ -38,7 +39,7 @@ def read_csv(path: Path) -> CsvTable:
 
     **Raises:** `InputError` if there is no such file, it is not text, or its header cannot be.
     """
-    if not path.is_file():
+    if not is_file(path):
         raise InputError(f"{path}: no such file. Give a CSV file with a header; `--columns` lists its columns.")
     try:
         text = path.read_bytes().decode("utf-8-sig")

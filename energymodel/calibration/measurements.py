@@ -13,6 +13,7 @@ import numpy as np
 
 from energymodel.errors import InputError, suggest
 from energymodel.presets.renamed import current_name
+from energymodel.readers.text_file import is_file
 from energymodel.units import convert
 
 MOST_ROWS = 20_000
@@ -84,7 +85,7 @@ def read_measurements(
 
     **Raises:** `InputError`, one line that names file, line and column.
     """
-    if not path.is_file():
+    if not is_file(path):
         raise InputError(f"{path}: no such file. Give a CSV file with a header; `--columns` lists its columns.")
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:

@@ -93,7 +93,7 @@ def command(
         scenario = source.read()
         progress("evaluating the plan ...")
         if lines is not None:
-            lines.write_text("", encoding="utf-8")
+            shell.write(lines, b"")
         shown = _Shown(as_json)
         monitor = Monitor(scenario, output=lines, metrics=metrics, every=every, on_status=shown.status)
     stop = threading.Event()

@@ -229,16 +229,18 @@ def scenario_source(source: str) -> str | Path | Mapping[str, Any]:
 
     **Raises:** `InputError`.
     """
+    from energymodel.readers.text_file import is_file
+
     path = Path(source)
     if path.suffix == ".json":
         return _scenario_of_run(path)
-    return path if path.is_file() else source
+    return path if is_file(path) else source
 
 
 def _scenario_of_run(path: Path) -> Mapping[str, Any]:
-    from energymodel.readers.text_file import read_json
+    from energymodel.readers.text_file import is_file, read_json
 
-    if not path.is_file():
+    if not is_file(path):
         raise InputError(
             f"{path}: no such file. Give a scenario file or a preset name; `energymodel presets` lists them."
         )

@@ -16,9 +16,10 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from energymodel.design.training_run import TrainingRun, output_gradient
-from energymodel.presets.distributions import NumberDistribution, distributions
+from energymodel.presets.distributions import NumberDistribution
 from energymodel.presets.ranges import ends_of
 from energymodel.presets.scenario import Scenario
+from energymodel.presets.uncertain_numbers import distributions
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import output

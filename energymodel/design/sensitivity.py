@@ -22,9 +22,10 @@ from energymodel.design.training_run import (
 )
 from energymodel.errors import InputError
 from energymodel.presets.components import Provenance
-from energymodel.presets.distributions import NumberDistribution, distributions
+from energymodel.presets.distributions import NumberDistribution
 from energymodel.presets.question import Limits, Minimize, Ranges
 from energymodel.presets.scenario import Scenario
+from energymodel.presets.uncertain_numbers import distributions
 from energymodel.presets.validate import COUNTS, check_plan
 from energymodel.shown import Shown
 from energymodel.system.pipeline_rules import microbatch_tokens, multiple_count

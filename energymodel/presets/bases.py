@@ -1,15 +1,16 @@
 """Over which other scenarios does a scenario lie?"""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from energymodel.errors import InputError, suggest
+from energymodel.presets.document import parse_document
 from energymodel.presets.files import names, read_preset, read_toml
+from energymodel.presets.forms import shown, word
 from energymodel.presets.layers import lay
-from energymodel.presets.renamed import current_names
 
-FLEET = "fleet"
-SECTIONS = ("title", "base", "note", "abstract", "system", "plan", "optimize", "uncertainty", "calibration", FLEET)
+MOST_BASES = 32
 
 
 def read_scenario_tables(source: str | Path) -> tuple[str, dict[str, Any]]:
@@ -23,20 +24,30 @@ def read_scenario_tables(source: str | Path) -> tuple[str, dict[str, Any]]:
     return text, read_preset("scenarios", text)
 
 
-def with_bases(tables: dict[str, Any], name: str, seen: tuple[str, ...] = ()) -> dict[str, Any]:
+def named_tables(source: str | Path | Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """Name and tables of a preset, a file or tables that a program made, as they were written.
+
+    **Raises:** `InputError` for an unknown preset, and for a file that cannot be read.
+    """
+    if isinstance(source, Mapping):
+        return word(source.get("name", "scenario"), "name"), source
+    if isinstance(source, str | Path):
+        return read_scenario_tables(source)
+    raise InputError(f"scenario: {shown(source)} is no preset, file or table. Give a name such as test-1b-h100.")
+
+
+def with_bases(tables: Mapping[str, Any], name: str, seen: tuple[str, ...] = ()) -> dict[str, Any]:
     """Tables of a scenario laid over those of its base, and of the base's base.
 
-    **Raises:** `InputError` for an unknown section, and for a base that is none.
+    **Raises:** `InputError` as `parse_document`, and for a base that is none.
     """
-    if unknown := sorted(set(tables) - set(SECTIONS) - {"name"}):
-        raise InputError(f'{name}: unknown key "{unknown[0]}". {suggest(unknown[0], SECTIONS)}')
-    base = tables.get("base")
-    own = current_names({key: value for key, value in tables.items() if key != "base"})
+    own = parse_document(tables, name)
+    base = own.pop("base", None)
     if base is None:
         return lay({}, own)
     if base in seen:
         raise InputError(f'{name}: base "{base}" refers to itself.')
-    if not isinstance(base, str):
-        raise InputError(f"{name}: base must be the name of a scenario, not {base!r}.")
+    if len(seen) >= MOST_BASES:
+        raise InputError(f"{name}: {MOST_BASES} scenarios are the base of each other. Merge some of them.")
     below = read_preset("scenarios", base) if base.startswith("_") else read_scenario_tables(base)[1]
     return lay(with_bases(below, base, (*seen, base)), own)

@@ -8,8 +8,9 @@ from typing import Any
 from energymodel.errors import InputError, suggest
 from energymodel.presets.bases import with_bases
 from energymodel.presets.components import expand_presets
-from energymodel.presets.files import ROOT, is_quantity, merge, names, read_preset, read_toml
-from energymodel.presets.renamed import current_name, current_names
+from energymodel.presets.document import parse_document
+from energymodel.presets.files import is_quantity, merge, names, read_preset, read_toml
+from energymodel.presets.renamed import current_name
 from energymodel.presets.unseen_cluster import UNFITTED, unseen_cluster
 from energymodel.system.cluster import Software
 from energymodel.units import parse_quantity
@@ -48,14 +49,14 @@ def cluster_parts(source: str | Path) -> dict[str, Any]:
         preset = read_preset("clusters", name)
         return {"title": name, **{key: preset[key] for key in KEPT if key in preset}}
     path = Path(text)
-    tables = read_toml(path)
-    if not isinstance(tables.get("system"), dict):
+    tables = parse_document(read_toml(path), path.stem)
+    if "system" not in tables:
         raise InputError(
             f"{path}: holds no [system], so it describes no cluster. Give a file that `energymodel calibrate step-time "
             "-o` wrote, or a preset."
         )
-    title = str(tables.get("title", path.stem))
-    own = {key: value for key, value in current_names(tables["system"]).items() if key in PARTS}
+    title = tables.get("title", path.stem)
+    own = {key: value for key, value in tables["system"].items() if key in PARTS}
     found = merge(_below(tables.get("base"), path), own)
     missing = [part for part in ("accelerator", "software") if part not in found]
     if missing:
@@ -67,7 +68,7 @@ def _below(base: Any, path: Path) -> dict[str, Any]:
     """The parts of a base: a cluster preset, or the scenarios below a scenario."""
     if base is None:
         return {}
-    if isinstance(base, str) and (ROOT / "clusters" / f"{base}.toml").is_file():
+    if base in names("clusters"):
         return read_preset("clusters", base)["system"]
     system = with_bases({"base": base}, path.stem).get("system", {})
     return {key: value for key, value in system.items() if key in MACHINE}

@@ -65,7 +65,7 @@ CATEGORY_OF: dict[type, str] = {
     Reliability: "reliability",
 }
 NEAR_LIMIT = "NearLimitAccelerator"
-QUANTITY_KEYS = {"value", "unit", "kind", "source", "distribution"}
+QUANTITY_KEYS = frozenset({"value", "unit", "kind", "source", "distribution"})
 
 
 class Provenance(NamedTuple):
@@ -100,7 +100,7 @@ def expand_presets(table: Any, kind: type, path: str) -> dict[str, Any]:
         table = _expand_near_limit(preset, change, path) if near_limit else merge(preset, change)
     table = _with_component(current_critical_batch(table), kind)
     final = component_class(kind, table.get("component"), path)
-    below = {name: field_class(final, name) for name in _component_fields(final) if name in table}
+    below = {name: field_class(final, name) for name in component_fields(final) if name in table}
     return {**table, **{name: expand_presets(table[name], one, f"{path}.{name}") for name, one in below.items()}}
 
 
@@ -162,7 +162,7 @@ def in_si(tables: dict[str, Any], kind: type, path: str) -> dict[str, Any]:
     for field in dataclasses.fields(final):
         if field.name in tables:
             given, where = tables[field.name], f"{path}.{field.name}"
-            if field.name in _component_fields(final):
+            if field.name in component_fields(final):
                 resolved[field.name] = in_si(given, field_class(final, field.name), where)
             else:
                 resolved[field.name] = field_quantity(given, field, where)
@@ -188,7 +188,7 @@ def build(table: dict[str, Any], kind: type, path: str, provenance: dict[str, Pr
                 raise InputError(f"{path}: {name} is missing. Give it, or start from a preset.")
             values[name] = field.default
             _record_default(field, where, provenance)
-        elif name in _component_fields(final):
+        elif name in component_fields(final):
             values[name] = build(table[name], field_class(final, name), where, provenance)
         else:
             given, is_array = table[name], field.metadata.get("array", False)
@@ -255,11 +255,12 @@ def final_classes(kind: type) -> dict[str, type[eqx.Module]]:
 
 
 @cache
-def _component_fields(owner: type) -> tuple[str, ...]:
+def component_fields(owner: type) -> tuple[str, ...]:
     """Names of the fields that hold components, which have no unit."""
     return tuple(field.name for field in dataclasses.fields(owner) if "unit" not in field.metadata)
 
 
+@cache
 def field_class(owner: type, name: str) -> type:
     """Class that a component is declared to have as a field of another."""
     return inspect.get_annotations(owner, eval_str=True)[name]

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -13,7 +13,6 @@ from scipy.special import betaincinv, ndtri
 
 from energymodel.errors import InputError, suggest
 from energymodel.presets.files import ROOT, names
-from energymodel.presets.scenario import Scenario
 from energymodel.units import convert, format_quantity
 
 JOINT = "joint"
@@ -34,6 +33,8 @@ FAMILIES = {
     "uniform": Family(("LOW", "HIGH"), "uniform 90 120 W", lambda share, _, n: n[0] + (n[1] - n[0]) * share),
     "beta": Family(("A", "B"), "beta 8 2", lambda share, _, n: betaincinv(n[0], n[1], share)),
 }
+LARGEST = {"lognormal": 20.0, "beta": 1e9}
+"""Parameters beyond which draws overflow: e^20 is a factor of 5e8 in a standard deviation."""
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
@@ -99,7 +100,7 @@ def parse_distribution(text: str, path: str, unit: str, value: float) -> NumberD
     if family == JOINT:
         if len(words) != 1:
             raise InputError(f'{where} needs the name of the joint distribution, such as "joint chinchilla".')
-        return NumberDistribution(JOINT, (), words[0], *_marginal(words[0], path.rpartition(".")[2]))
+        return NumberDistribution(JOINT, (), words[0], *_marginal(words[0], path.rpartition(".")[2], path))
     if family not in FAMILIES:
         raise InputError(f"{where} is no known distribution. {suggest(family, (*FAMILIES, JOINT))}")
     needed, example, _ = FAMILIES[family]
@@ -120,6 +121,8 @@ def parse_distribution(text: str, path: str, unit: str, value: float) -> NumberD
         raise InputError(f"{where} excludes the value {format_quantity(value, unit)}. Change one of them.")
     if family != "uniform" and min(numbers) <= 0.0:
         raise InputError(f"{where}: the numbers must be positive.")
+    if max(numbers) > (most := LARGEST.get(family, math.inf)):
+        raise InputError(f"{where}: {max(numbers):g} is too large to be drawn with. Give at most {most:g}.")
     if family == "beta" and (unit != "1" or not 0.0 <= value <= 1.0):
         raise InputError(
             f"{where}: beta is for shares between 0 and 1, not for {format_quantity(value, unit)}. "
@@ -142,25 +145,16 @@ def read_joint(name: str) -> tuple[tuple[str, ...], tuple[bool, ...], Float[np.n
     return numbers, tuple(column.startswith("log ") for column in header), draws
 
 
-def _marginal(name: str, number: str) -> tuple[tuple[float, ...], bool]:
-    """Deviations of one number of a joint distribution, none if they are correlated with those of the others."""
-    if name not in names(JOINT):
-        return (), False  # drawing from it names the error
+@cache
+def _marginal(name: str, number: str, path: str) -> tuple[tuple[float, ...], bool]:
+    """Deviations of one number of a joint distribution, none if they are correlated with those of the others.
+
+    **Raises:** `InputError` for an unknown distribution, or a number that it does not hold.
+    """
     numbers, logarithmic, draws = read_joint(name)
     if number not in numbers:
-        return (), False
+        raise InputError(f'uncertainty of {path}: "joint {name}" holds only {", ".join(numbers)}.')
     place = numbers.index(number)
     others = np.delete(np.corrcoef(draws.T)[place], place)
     weak = bool(np.all(np.abs(others) < WEAK_CORRELATION))
     return (tuple(draws[:, place].tolist()) if weak else ()), logarithmic[place]
-
-
-def distributions(scenario: Scenario, values: Mapping[str, float]) -> dict[str, NumberDistribution]:
-    """The distribution of each number of a scenario that has one; `values` in SI, both by dotted path.
-
-    **Raises:** `InputError` for the first that cannot be read.
-    """
-    return {
-        path: parse_distribution(text, path, scenario.provenance[path].unit, values[path])
-        for path, text in scenario.uncertainty.items()
-    }

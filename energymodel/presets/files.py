@@ -10,6 +10,8 @@ from energymodel.errors import InputError, suggest
 from energymodel.presets.model_file import EXTENSION as MODEL_FILE
 from energymodel.presets.model_file import model_tables
 from energymodel.presets.renamed import current_name
+from energymodel.readers import text_file
+from energymodel.readers.text_file import is_file, read_text
 
 ROOT = Path(__file__).parent
 CATEGORIES = {
@@ -44,7 +46,13 @@ COMPANIONS = "companions"
 
 def names(category: str) -> list[str]:
     """Names of the presets of a category, sorted; a file that begins with `_` is only a base of others."""
-    return sorted(path.stem for path in (ROOT / category).glob("*.toml") if not path.stem.startswith("_"))
+    return [name for name in _stems(category) if not name.startswith("_")]
+
+
+@cache
+def _stems(category: str) -> tuple[str, ...]:
+    """Names of all files of a category; only these are opened, whatever a person calls a preset."""
+    return tuple(sorted(path.stem for path in (ROOT / category).glob("*.toml")))
 
 
 def all_names() -> list[str]:
@@ -111,7 +119,7 @@ def read_preset(category: str, name: str) -> dict[str, Any]:
     if category == "models" and name.endswith(MODEL_FILE):
         return model_tables(Path(name))
     name = current_name(name)
-    if not (ROOT / category / f"{name}.toml").is_file():
+    if name not in _stems(category):
         raise InputError(f'Unknown preset "{name}" among {category}. {suggest(name, names(category))}')
     return copy.deepcopy({key: value for key, value in _read(category, name).items() if key != COMPANIONS})
 
@@ -127,15 +135,8 @@ def read_toml(path: Path) -> dict[str, Any]:
 
     **Raises:** `InputError` for a missing, empty, binary or malformed file.
     """
-    if not path.is_file():
+    if not is_file(path):
         raise InputError(f"{path}: no such file. Give a file or a preset name; `energymodel presets` lists them.")
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: not a text file. A scenario is TOML in UTF-8.") from None
-    if not text.strip():
+    if not read_text(path).strip():
         raise InputError(f'{path}: empty file. Start with `base = "llama-3.1-405b-h100"` and change some numbers.')
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path}: not valid TOML: {error}.") from None
+    return text_file.read_toml(path)

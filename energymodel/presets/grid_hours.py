@@ -17,6 +17,7 @@ from energymodel.constants import ZERO_CELSIUS
 from energymodel.economics.cost import OwnedPrice
 from energymodel.errors import InputError
 from energymodel.physics.weather import LEAST_SPREAD
+from energymodel.readers.text_file import is_file
 from energymodel.system.training_system import TrainingSystem
 
 PRICE, DRY, WET = "price_usd_per_mwh", "temp_c", "wet_bulb_c"
@@ -171,7 +172,7 @@ Row = tuple[int, Mapping[str, str]]
 
 
 def _rows(path: Path) -> tuple[tuple[str, ...], list[Row]]:
-    if not path.is_file():
+    if not is_file(path):
         raise InputError(f"{path}: no such file. Give a CSV file with a row for each hour.")
     try:
         lines = path.read_bytes().decode("utf-8-sig").splitlines()

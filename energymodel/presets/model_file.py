@@ -8,6 +8,7 @@ from typing import Any
 from energymodel.errors import InputError
 from energymodel.performance.workload import Transformer
 from energymodel.readers.model_config import ModelConfig, read_model_config
+from energymodel.readers.text_file import is_file, is_folder
 
 EXTENSION = ".json"
 CONFIG = "config.json"
@@ -21,11 +22,11 @@ def model_source(model: str) -> str:
     **Raises:** `InputError` for another file.
     """
     path = Path(model)
-    if path.is_dir() and (path / CONFIG).is_file():
+    if is_file(path / CONFIG):
         return str(path / CONFIG)
-    if path.is_dir():
+    if is_folder(path):
         raise InputError(f'"{model}" is a folder without {CONFIG}. Give a preset of models or a {CONFIG}.')
-    if path.is_file() and path.suffix != EXTENSION:
+    if is_file(path) and path.suffix != EXTENSION:
         raise InputError(
             f'"{model}" is no {CONFIG}. Give a preset of models or a {CONFIG}; a training configuration goes with '
             "--training."

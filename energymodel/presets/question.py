@@ -6,14 +6,18 @@ read by the same parser, so that all of them know the same words and answer a mi
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from energymodel.errors import InputError, suggest
 from energymodel.presets.clock_scale import CLOCK, ClockScale, is_frequency
+from energymodel.presets.forms import flat, listed, number, plain, shown, text, word
 from energymodel.presets.renamed import current_name
 from energymodel.system.outputs import parse_limit, parse_number, parse_objective, unit_of
 from energymodel.system.own_outputs import OutputFunction, own_output
+from energymodel.units import whole_number
 
 KEYS = ("minimize", "limits", "vary", "fix", "tolerance", "knots", "clock_knots")
 TOLERANCE = 0.005  # plans this much worse than the best are as good
@@ -21,6 +25,7 @@ TOKENS = "plan.goal.tokens"  # varies where the loss is an objective, also of a 
 OVER_PROGRESS = "@0..1"
 STAGE_POWER = "plan.power."
 USUAL_KNOTS, MOST_KNOTS = 8, 512
+LARGEST_POWER = 100.0  # of an output in an objective: 1e30 J to more than it overflows
 POSITIVE = ("plan.batch", "plan.chips", TOKENS)
 Minimize = str | OutputFunction
 """What to minimize: an output, a product of powers of outputs, or a function of the outcome (`system.own_outputs`)."""
@@ -79,25 +84,20 @@ def parse_question(
 
     **Arguments:**
 
-    - `section`: table with any of the keys `minimize`, `limits`, `vary`, `fix` and `tolerance`.
+    - `section`: see `asked`.
     - `units`: SI unit of each number of the scenario, by its dotted path.
     - `before`: what holds where the section says nothing.
     - `clocks`: of the accelerator, so that a range of clocks may be in MHz.
 
     **Raises:** `InputError` for an unknown key, output, path or unit, and for what is no limit or range.
     """
-    before = before or Question()
-    if not isinstance(section, Mapping):
-        raise InputError(f"[optimize]: a table with {', '.join(KEYS)} is needed, not {section!r}.")
-    for key in section:
-        if key not in KEYS:
-            raise InputError(f'[optimize]: unknown key "{key}". {suggest(key, KEYS)}')
-    minimize = _name(section.get("minimize") or before.minimize)
-    parse_objective(minimize)
-    limits = parse_limits(section.get("limits"))
-    asked, over = _over_progress(section.get("vary"))
+    before, given = before or Question(), asked(section)
+    minimize = given.get("minimize", before.minimize)
+    _check_objective(minimize)
+    limits = parse_limits(given.get("limits"))
+    wanted, over = _over_progress(given.get("vary", {}))
     knots, clock_knots = (
-        _checked_knots(path, over.get(path, section.get(key)), own)
+        _checked_knots(path, over.get(path, given.get(key)), own)
         for path, key, own in (("plan.batch", "knots", before.knots), (CLOCK, "clock_knots", before.clock_knots))
     )
     if knots and clock_knots and knots != clock_knots:
@@ -105,16 +105,14 @@ def parse_question(
             f"vary: plan.batch has {knots} knots and {CLOCK} {clock_knots}. Give both the same number "
             f"(plan.batch{OVER_PROGRESS}:8 and {CLOCK}{OVER_PROGRESS}:8)."
         )
-    ranges = _pairs(asked, "vary", "PATH=LOW:HIGH", "plan.clock=0.5:1")
-    vary = {path: _range(path, bounds, units, clocks) for path, bounds in ranges}
-    fix = section.get("fix") or ()
-    fix = [current_name(str(path)) for path in ([fix] if isinstance(fix, str) else fix)]
+    vary = {current_name(path): _range(current_name(path), bounds, units, clocks) for path, bounds in wanted.items()}
+    fix = [current_name(path) for path in given.get("fix", ())]
     for path in fix:
         if path not in units:
             raise InputError(f'fix: unknown path "{path}". {suggest(path, units)}')
     kept = [path for path in before.fix if path not in vary]
     fixed = tuple(dict.fromkeys([*kept, *fix]))
-    tolerance = before.tolerance if section.get("tolerance") is None else _tolerance(section["tolerance"])
+    tolerance = _tolerance(given["tolerance"]) if "tolerance" in given else before.tolerance
     for path, count in ("plan.batch", knots), (CLOCK, clock_knots):
         if count and path in fixed:
             raise InputError(f"fix: {path} is to vary at {count} knots ({path}{OVER_PROGRESS}). Leave one out.")
@@ -123,27 +121,100 @@ def parse_question(
     )
 
 
-def _over_progress(vary: Any) -> tuple[Any, dict[str, int]]:
+def asked(section: Any, where: str = "[optimize]") -> dict[str, Any]:
+    """A question as a file, a program or options ask it, with every value of its type; what is None is left out.
+
+    `limits` and `vary` become tables by dotted name, in which a text "NAME=VALUE" is a name and a value; a name
+    without a value has "".
+
+    **Raises:** `InputError` for an unknown key, and for the first value that is not what its key needs.
+    """
+    if not isinstance(section, Mapping):
+        raise InputError(f"{where}: a table with {', '.join(KEYS)} is needed, not {shown(section)}.")
+    found = {}
+    for key, value in section.items():
+        if key not in KEYS:
+            raise InputError(f'{where}: unknown key "{key}". {suggest(str(key), KEYS)}')
+        if value is not None:
+            found[key] = _FORMS[key](value, f"optimize.{key}")
+    return found
+
+
+def _minimized(given: Any, where: str) -> str:
+    return own_output(given) if callable(given) else word(given, where)
+
+
+def _paths(given: Any, where: str) -> list[str]:
+    return [word(given, where)] if isinstance(given, str) else listed(word)(given, where)
+
+
+def _scalar(given: Any, where: str) -> Any:
+    return plain(given, where) if np.ndim(given) == 0 and not isinstance(given, Mapping) else number(given, where)
+
+
+def _named(given: Any, where: str) -> dict[str, Any]:
+    """Values by dotted name, of a table, nested or not, or of texts "NAME=VALUE"."""
+    if isinstance(given, Mapping):
+        own = {own_output(key) if callable(key) else key: "" if one is None else one for key, one in given.items()}
+        return flat(plain(own, where), where)
+    found = {}
+    for one in (given,) if isinstance(given, str) else listed(text)(given, where):
+        name, _, value = (part.strip() for part in text(one, where).partition("="))
+        if not name:
+            raise InputError(
+                f'{where}: "{one}" names nothing. Write for example "{_EXAMPLES[where.rpartition(".")[2]]}".'
+            )
+        found[name] = value
+    return found
+
+
+def _schedule(given: Any, where: str) -> int:
+    count = whole_number(given) if isinstance(given, str) else given
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise InputError(
+            f"{where}: {shown(given)} is not a whole number of knots. Give 2 to {MOST_KNOTS}, or 0 for none."
+        )
+    return count
+
+
+_EXAMPLES = {"limits": "time=60 days", "vary": "plan.clock=0.5:1"}
+_FORMS = {
+    "minimize": _minimized,
+    "limits": _named,
+    "vary": _named,
+    "fix": _paths,
+    "tolerance": _scalar,
+    "knots": _schedule,
+    "clock_knots": _schedule,
+}
+
+
+def _check_objective(minimize: str) -> None:
+    """Check that an objective exists and that its powers can be computed with.
+
+    **Raises:** `InputError`.
+    """
+    for name, power in parse_objective(minimize).factors:
+        if abs(power) > LARGEST_POWER:
+            raise InputError(
+                f'Objective "{minimize}": {power:g} is no power of {name} to be computed with. Give at most '
+                f"{LARGEST_POWER:g}."
+            )
+
+
+def _over_progress(vary: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
     """Ranges without the schedules that they ask for, and the knots of these: `plan.batch@0..1:16=LOW:HIGH`.
 
     **Raises:** `InputError` for a path that no schedule has.
     """
+    rest: dict[str, Any] = {}
     found: dict[str, int] = {}
-
-    def constant(path: str) -> str:
+    for path, bounds in vary.items():
         name, over, count = path.strip().partition(OVER_PROGRESS)
         if over:
             found[current_name(name)] = _knots(name, count)
-        return name if over else path
-
-    if isinstance(vary, Mapping):
-        names = {path: constant(str(path)) for path in vary}
-        return {names[path]: bounds for path, bounds in vary.items() if bounds or OVER_PROGRESS not in str(path)}, found
-    rest = []
-    for text in (vary,) if isinstance(vary, str) else vary or ():
-        path, separator, bounds = str(text).partition("=")
-        name = constant(path)
-        rest += [text] if name == path else [f"{name}={bounds}"] if separator else []
+        if bounds or not over:
+            rest[name if over else path] = bounds
     return rest, found
 
 
@@ -162,10 +233,10 @@ def _knots(path: str, count: str) -> int:
         )
     if not count:
         return USUAL_KNOTS
-    number = count.removeprefix(":").strip()
-    if not count.startswith(":") or not number.isdecimal():
+    number = whole_number(count.removeprefix(":"))
+    if not count.startswith(":") or number is None:
         raise InputError(f"vary {path}{OVER_PROGRESS}{count}: give the knots as {OVER_PROGRESS}:8, a whole number.")
-    return int(number)
+    return number
 
 
 def _tolerance(given: Any) -> float:
@@ -180,28 +251,12 @@ def parse_limits(limits: Limits | None) -> dict[str, float]:
 
     **Raises:** `InputError` for an unknown output, or a value that is not positive or has another unit.
     """
-    return {name: parse_limit(name, value) for name, value in _pairs(limits, "limit", "NAME=VALUE", "time=60 days")}
-
-
-def _pairs(given: Any, what: str, form: str, example: str) -> Iterable[tuple[str, Any]]:
-    """Names and values of a table, whose dotted keys may be nested, or of texts "NAME=VALUE"."""
-    if isinstance(given, Mapping):
-        for name, value in given.items():
-            if isinstance(value, Mapping):
-                yield from ((f"{name}.{inner}", one) for inner, one in _pairs(value, what, form, example))
-            else:
-                yield current_name(_name(name)), value
-        return
-    for text in (given,) if isinstance(given, str) else given or ():
-        name, separator, value = (part.strip() for part in str(text).partition("="))
-        if not separator or not name or not value:
-            raise InputError(f'{what}: "{text}" is not {form}. Write for example "{example}".')
-        yield current_name(name), value
-
-
-def _name(output: Any) -> str:
-    """Name of an output, or of a function of the outcome that is to be one."""
-    return own_output(output) if callable(output) else str(output)
+    found = {}
+    for name, value in _named(() if limits is None else limits, "limits").items():
+        if value == "":
+            raise InputError(f'limit: "{name}" is not NAME=VALUE. Write for example "{_EXAMPLES["limits"]}".')
+        found[current_name(name)] = parse_limit(current_name(name), value)
+    return found
 
 
 def _unit(path: str, units: Mapping[str, str]) -> str:
@@ -217,10 +272,12 @@ def _range(path: str, bounds: Any, units: Mapping[str, str], clocks: ClockScale 
             f"vary {path}: the shape of the model is searched by `energymodel optimize --vary model.*`, in Python by "
             "energymodel.codesign.optimize_architecture."
         )
+    if bounds == "":
+        raise InputError(f'vary: "{path}" is not PATH=LOW:HIGH. Write for example "{_EXAMPLES["vary"]}".')
     if path != TOKENS and path not in units:
         raise InputError(f'vary: unknown path "{path}". {suggest(path, units)}')
     ends = [part.strip() for part in bounds.split(":")] if isinstance(bounds, str) else bounds
-    if not isinstance(ends, Sequence) or len(ends) != 2 or "" in ends:
+    if not isinstance(ends, list) or len(ends) != 2 or any(one == "" or isinstance(one, list) for one in ends):
         raise InputError(f"vary {path}: {bounds!r} is not a range. Give LOW:HIGH, such as plan.clock=0.5:1.")
     unit, (low, high) = _unit(path, units), ends
     if path == CLOCK and clocks:

@@ -106,5 +106,5 @@ def _moved(owner: str, table: Any) -> Any:
         if key in table:
             _warn(f"{owner}.{key}", f"{owner}.{holder}.{name}")
             given = current.get(holder, {})
-            current[holder] = {**({"preset": given} if isinstance(given, str) else given), name: table[key]}
+            current[holder] = {**(given if isinstance(given, Mapping) else {"preset": given}), name: table[key]}
     return current

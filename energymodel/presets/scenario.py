@@ -3,6 +3,7 @@
 import dataclasses
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,18 @@ import jax
 import numpy as np
 
 from energymodel.errors import InputError, suggest
-from energymodel.presets.bases import FLEET, read_scenario_tables, with_bases
+from energymodel.presets.bases import named_tables, with_bases
 from energymodel.presets.batch_warmup import batch_knots
 from energymodel.presets.clock_scale import CLOCK, REFERENCE_CLOCK, ClockScale, is_frequency
 from energymodel.presets.cluster_parts import cluster_parts, sharding_it_runs
 from energymodel.presets.components import Provenance, build, expand_presets, in_si
+from energymodel.presets.distributions import parse_distribution
+from energymodel.presets.document import FLEET, parse_document
 from energymodel.presets.files import is_quantity
+from energymodel.presets.forms import listed, plain, text, word
 from energymodel.presets.layers import lay, nested, title_of
-from energymodel.presets.question import Limits, Minimize, Question, Ranges, parse_question
-from energymodel.presets.renamed import current_name, current_names, current_system
+from energymodel.presets.question import Limits, Minimize, Question, Ranges, asked, parse_question
+from energymodel.presets.renamed import current_name, current_system
 from energymodel.presets.stage_power import PATH as POWER
 from energymodel.presets.stage_power import STAGES, stage_power_table, with_stage_power
 from energymodel.presets.validate import (
@@ -115,11 +119,8 @@ def load_scenario(
 
     **Raises:** `InputError`, one line that names the thing, its value, its unit and the next step.
     """
-    if isinstance(source, Mapping):
-        name, tables = str(source.get("name", "scenario")), dict(source)
-    else:
-        name, tables = read_scenario_tables(source)
-    pairs = list(changes.items() if isinstance(changes, Mapping) else map(_split, changes))
+    name, tables = named_tables(source)
+    pairs = _changes(changes)
     tables = with_bases(tables, name)
     if FLEET in tables:
         raise InputError(f"{name}: its devices are unlike ([{FLEET}]). Use `energymodel fleet`, or `load_fleet`.")
@@ -133,24 +134,31 @@ def load_scenario(
         if not any(path.startswith(SHARDING_PATHS) for path, _ in pairs):
             tables = lay(tables, sharding_it_runs(tables, cluster))
         tables = {**tables, "title": f"{title_of(tables, name)} ({title})"}
-    changed = tuple(text for path, value in pairs for text in _texts(path, value))
+    changed = tuple(one for path, value in pairs for one in _texts(path, value))
     return dataclasses.replace(_build(name, tables), changes=changed, cluster=str(cluster or ""))
+
+
+def _changes(given: Sequence[str] | Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Paths and values of changes, each of a type that a file may hold."""
+    if isinstance(given, Mapping):
+        return [(word(path, "a path"), plain(value, str(path))) for path, value in given.items()]
+    return [_split(change) for change in listed(text)([given] if isinstance(given, str) else given, "changes")]
 
 
 def _split(change: str) -> tuple[str, str]:
     path, separator, value = change.partition("=")
     if not separator or not path.strip() or not value.strip():
         raise InputError(f'"{change}" is not PATH=VALUE. Write for example plan.clock=0.8 or "system.market=france".')
-    return path.strip(), value.strip()
+    return word(path.strip(), "a path"), value.strip()
 
 
 def _texts(path: str, value: Any) -> list[tuple[str, str]]:
     """A change as `PATH` and `VALUE` texts, of a table one for each of its numbers."""
     if is_quantity(value):
-        return [(path, f"{value['value']} {value['unit']}")]
+        return [(path, f"{value['value']} {value.get('unit', '1')}")]
     if isinstance(value, Mapping):
-        return [text for key, part in value.items() for text in _texts(f"{path}.{key}", part)]
-    if np.ndim(value) > 0:
+        return [one for key, part in value.items() for one in _texts(f"{path}.{key}", part)]
+    if isinstance(value, list):
         return [(path, f"[{', '.join(str(part) for part in value)}]")]
     return [(path, str(value))]
 
@@ -163,7 +171,7 @@ def _layer(path: str, value: Any) -> dict[str, Any]:
         )
     if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
         value = [part.strip() for part in value[1:-1].split(",")]
-    return current_names(nested(current_name(path), value))
+    return parse_document(nested(current_name(path), value), path)
 
 
 def _build(name: str, tables: dict[str, Any]) -> Scenario:
@@ -194,13 +202,15 @@ def _build(name: str, tables: dict[str, Any]) -> Scenario:
         "optimize": tables.get("optimize", {}),
         "uncertainty": own_uncertainty,
     } | ({"calibration": calibration} if calibration else {})
+    uncertainty |= _uncertainty(own_uncertainty, provenance)
+    _check_together(system, plan, uncertainty, provenance, calibration)
     scenario = Scenario(
         name=name,
         title=resolved["title"],
         system=system,
         plan=plan,
         optimize=Question(),
-        uncertainty=uncertainty | _uncertainty(own_uncertainty, provenance),
+        uncertainty=uncertainty,
         provenance=provenance,
         tables=resolved,
     )
@@ -216,6 +226,32 @@ def _check(system: TrainingSystem, plan: TrainingPlan, tables: Mapping[str, Any]
         check_plan(system, plan, titles)
         check_cooling(system.facility.cooling)
         check_measured(system, float(plan.power_cap), tables.get("calibration", {}))
+
+
+def _check_together(
+    system: TrainingSystem,
+    plan: TrainingPlan,
+    uncertainty: Mapping[str, str],
+    provenance: Mapping[str, Provenance],
+    calibration: Mapping[str, Any],
+) -> None:
+    """Check that distributions can be read and hold the values, and that calibrations are of numbers that there are.
+
+    **Raises:** `InputError`.
+    """
+    whole = {"system": system, "plan": plan}
+    for path, written in uncertainty.items():
+        root, _, rest = path.partition(".")
+        value = np.ravel(reduce(getattr, rest.split("."), whole[root]))
+        if len(value) > 1:
+            raise InputError(f"uncertainty of {path}: it has {len(value)} values over the run. Give one value.")
+        parse_distribution(written, path, provenance[path].unit, float(value[0]))
+    for kind, one in calibration.items():
+        for name in one["names"] if "slopes" in one else ():
+            if f"system.{name}" not in provenance:
+                raise InputError(
+                    f'calibration.{kind}.names: system has no "{name}". {suggest(f"system.{name}", provenance)}'
+                )
 
 
 def _clock_share(given: Any, system: TrainingSystem, provenance: Mapping[str, Provenance]) -> Any:
@@ -257,7 +293,7 @@ def _build_plan(tables: dict[str, Any], provenance: dict[str, Provenance]) -> Tr
 
 def _asking(scenario: Scenario, section: Any) -> Scenario:
     """The scenario with a section laid over its question; its plan then has the numbers that the question varies."""
-    section, plan = with_stage_power(section, scenario.plan)
+    section, plan = with_stage_power(asked(section), scenario.plan)
     provenance, tables = scenario.provenance, scenario.tables
     if plan is not scenario.plan:
         caps = {name: f"{float(getattr(plan.power, name))!r} W" for name in STAGES}
@@ -274,13 +310,11 @@ def _asking(scenario: Scenario, section: Any) -> Scenario:
     return dataclasses.replace(scenario, plan=plan, optimize=question, provenance=provenance, tables=tables)
 
 
-def _uncertainty(given: Any, provenance: Mapping[str, Provenance]) -> dict[str, str]:
-    if not isinstance(given, dict):
-        raise InputError(f"uncertainty: a table of path = distribution is needed, not {given!r}.")
+def _uncertainty(given: Mapping[str, str], provenance: Mapping[str, Provenance]) -> dict[str, str]:
     for path in given:
         if path not in provenance:
             raise InputError(f'uncertainty: unknown path "{path}". {suggest(path, provenance)}')
-    return {path: str(distribution) for path, distribution in given.items()}
+    return dict(given)
 
 
 def leaf_paths(tree: Any, prefix: str) -> list[str]:

@@ -30,26 +30,15 @@ def stage_power_table(given: Any, power_cap: Any) -> dict[str, Any]:
     return {"component": StagePower.__name__, **dict.fromkeys(STAGES, power_cap), **given}
 
 
-def with_stage_power(section: Any, plan: TrainingPlan) -> tuple[Any, TrainingPlan]:
-    """A question with `plan.power.*` spelled out, and a plan that has the numbers that it asks to vary."""
-    ranges = _ranges(section.get("vary")) if isinstance(section, Mapping) else {}
+def with_stage_power(question: Mapping[str, Any], plan: TrainingPlan) -> tuple[Mapping[str, Any], TrainingPlan]:
+    """A question, as `asked` gives it, with `plan.power.*` spelled out, and a plan with the numbers that it varies."""
+    ranges = dict(question.get("vary", {}))
     if not any(path.startswith(f"{PATH}.") for path in ranges):
-        return section, plan
+        return question, plan
     whole, cap = f"{PATH}.*", float(plan.power_cap)
     if whole in ranges:
         bounds = ranges.pop(whole) or [LOWEST_SHARE * cap, cap]
         ranges = {**{f"{PATH}.{name}": bounds for name in STAGES}, **ranges}
     if isinstance(plan.power, EvenPower):
         plan = eqx.tree_at(lambda one: one.power, plan, StagePower(cap, cap, cap))
-    return {**section, "vary": ranges}, plan
-
-
-def _ranges(vary: Any, prefix: str = "") -> dict[str, Any]:
-    """Ranges as given by dotted path, from a table, nested or not, or from texts "PATH=LOW:HIGH"."""
-    if isinstance(vary, Mapping):
-        found: dict[str, Any] = {}
-        for name, bounds in vary.items():
-            found |= _ranges(bounds, f"{prefix}{name}.") if isinstance(bounds, Mapping) else {f"{prefix}{name}": bounds}
-        return found
-    parts = (str(text).partition("=") for text in ((vary,) if isinstance(vary, str) else vary or ()))
-    return {path.strip(): bounds.strip() for path, _, bounds in parts}
+    return {**question, "vary": ranges}, plan

@@ -33,6 +33,7 @@ from energymodel.readers.power_log import KINDS as POWER_KINDS
 from energymodel.readers.power_log import Skipped, power_kind, read_power
 from energymodel.readers.step_log import KINDS as LOG_KINDS
 from energymodel.readers.step_log import join_scalars, log_kind, read_steps
+from energymodel.readers.text_file import is_file
 
 HOUR = 3600.0
 MOST_HOURS = 14
@@ -103,7 +104,7 @@ def kind_of(path: str | Path) -> str:
     try:
         return power_kind(path)
     except InputError as error:
-        if not Path(path).is_file():
+        if not is_file(path):
             raise
         known = ", ".join((*LOG_KINDS, *POWER_KINDS))
         raise InputError(f'"{path}" is no training log and no log of power. Known kinds: {known}.') from error

@@ -1,11 +1,13 @@
 """How is a file that comes from anywhere read without trusting it?
 
 No reader runs what a file says: JSON, TOML and YAML give numbers, texts, lists and tables and nothing else. A file may
-hold at most `LARGEST` bytes, and its tables and lists at most `MOST_VALUES` values: what the aliases of a YAML file
-repeat is counted each time, before anything walks through it.
+hold at most `LARGEST` bytes, and its tables and lists at most `MOST_VALUES` values, `DEEPEST` levels deep: what the
+aliases of a YAML file repeat is counted each time, before anything walks through it. Every whole number fits into a
+float.
 """
 
 import json
+import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +23,24 @@ SAFE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The safe loader, in C where PyYAML has it: ten times as fast."""
 MOST_VALUES = 1_000_000
 """Values of a configuration file, repeated ones counted each time."""
+DEEPEST = 64
+"""Levels of tables and lists within each other; the deepest known configuration has 12."""
+
+
+def is_file(path: str | Path) -> bool:
+    """Whether there is such a file, also of a text that no file could be called."""
+    try:
+        return Path(path).is_file()
+    except (OSError, ValueError):  # a name that is too long, or holds a null byte
+        return False
+
+
+def is_folder(path: str | Path) -> bool:
+    """Whether there is such a folder, also of a text that no folder could be called."""
+    try:
+        return Path(path).is_dir()
+    except (OSError, ValueError):
+        return False
 
 
 def read_text(path: Path, largest: int = LARGEST) -> str:
@@ -29,10 +49,14 @@ def read_text(path: Path, largest: int = LARGEST) -> str:
     **Raises:** `InputError` if it is missing, no file, larger than `largest` bytes or no text.
     """
     try:
+        if path.is_fifo():  # opening it would wait for a writer, perhaps forever
+            raise InputError(f'"{path}" is a pipe. Save what it gives as a file, and give that.')
         with path.open("rb") as file:
             raw = file.read(largest + 1)
     except OSError as error:
         raise InputError(f'Cannot read "{path}": {(error.strerror or str(error)).lower()}.') from error
+    except ValueError as error:  # a null byte in the name
+        raise InputError(f'Cannot read "{path}": {error}.') from error
     if len(raw) > largest:
         raise InputError(f'"{path}" holds more than {largest} bytes, the most that is read; is it the right file?')
     try:
@@ -75,20 +99,27 @@ def _table(path: Path, format_name: str, parse: Callable[[str], Any]) -> dict[st
         raise InputError(f'"{path}" is no valid {format_name}: {said}.') from error
     if not isinstance(table, dict):
         raise InputError(f'"{path}" holds no table of keys but {type(table).__name__}; is it the right file?')
-    _refuse_many(path, table)
+    _refuse_large(path, table)
     return table
 
 
-def _refuse_many(path: Path, table: dict[str, Any]) -> None:
-    """Count the values that a walk through a table would meet, and stop at the first one too many."""
-    waiting: list[Any] = [table]
+def _refuse_large(path: Path, table: dict[str, Any]) -> None:
+    """Count the values that a walk through a table would meet, and stop at the first one that is too many or too deep.
+
+    **Raises:** `InputError`, also for a whole number that no float can hold.
+    """
+    waiting: list[tuple[Any, int]] = [(table, 1)]
     met = 0
     while waiting:
-        value = waiting.pop()
+        value, depth = waiting.pop()
         met += 1
         if met > MOST_VALUES:
             raise InputError(f'"{path}" holds more than {MOST_VALUES} values, the most that is read.')
+        if depth > DEEPEST:
+            raise InputError(f'"{path}" nests its tables too deeply to be read: more than {DEEPEST} levels.')
         if isinstance(value, Mapping):
-            waiting.extend(value.values())
+            waiting.extend((one, depth + 1) for one in value.values())
         elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
-            waiting.extend(value)
+            waiting.extend((one, depth + 1) for one in value)
+        elif isinstance(value, int) and abs(value) > sys.float_info.max:
+            raise InputError(f'"{path}": a number has more digits than are read. Give at most 1.8e308.')

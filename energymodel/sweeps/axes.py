@@ -10,9 +10,11 @@ import jax
 import numpy as np
 
 from energymodel.errors import InputError
-from energymodel.units import parse_quantity
+from energymodel.units import parse_quantity, whole_number
 
 SCALES = ("linear", "log")
+MOST_VALUES = 10**8
+"""Values of an axis, which stand in memory: 800 MB."""
 _RANGE = re.compile(r"(?P<low>.+?)\.\.(?P<high>.+?)(?:\s+(?P<scale>linear|log))?\s+(?P<count>\S+)")
 _COLONS = re.compile(r"(?P<low>[^:]+):(?P<high>[^:]+):(?P<count>[^:]+?)(?::(?P<scale>[^:]+))?")
 _LEADING = re.compile(r"\s*[+-]?[\d.,_]+(?:[eE][+-]?\d+)?(?P<rest>.*)")
@@ -66,14 +68,16 @@ class Axis:
     @classmethod
     def linear(cls, name: str, low: float, high: float, count: int, unit: str = "1") -> "Axis":
         """Equal steps from `low` to `high`."""
-        return cls(name, np.linspace(low, high, _count(name, count)), unit)
+        with np.errstate(all="ignore"):  # what overflows is refused as not finite
+            return cls(name, np.linspace(low, high, _count(name, count)), unit)
 
     @classmethod
     def log(cls, name: str, low: float, high: float, count: int, unit: str = "1") -> "Axis":
         """Equal ratios from `low` to `high`, both positive."""
         if not (low > 0 and high > 0):
             raise InputError(f"axis {name}: {low:g} to {high:g} has no logarithm. Use linear steps.")
-        return cls(name, np.geomspace(low, high, _count(name, count)), unit)
+        with np.errstate(all="ignore"):
+            return cls(name, np.geomspace(low, high, _count(name, count)), unit)
 
     @classmethod
     def of(cls, name: str, values: Iterable[float | int], unit: str = "1") -> "Axis":
@@ -99,12 +103,11 @@ class Axis:
 
 
 def _count(name: str, count: Any) -> int:
-    try:
-        number = int(str(count).replace(",", "").replace("_", ""))
-    except ValueError:
-        raise InputError(f'axis {name}: "{count}" is not a number of values. {_EXAMPLE}') from None
-    if number < 1:
-        raise InputError(f"axis {name}: {number} values. Give at least 1.")
+    number = count if isinstance(count, int) else whole_number(str(count))
+    if number is None:
+        raise InputError(f'axis {name}: "{count}" is not a number of values. {_EXAMPLE}')
+    if not 1 <= number <= MOST_VALUES:
+        raise InputError(f"axis {name}: {count} values. Give 1 to {MOST_VALUES:,}.")
     return number
 
 
@@ -118,7 +121,10 @@ def parse_axis(name: str, text: Any, unit: str = "1", *, allow_negative: bool = 
     if isinstance(text, Axis):
         return dataclasses.replace(text, name=name)
     if not isinstance(text, str):
-        return Axis.of(name, np.ravel(np.asarray(text, np.float64)), unit)
+        try:
+            return Axis.of(name, np.ravel(np.asarray(text, np.float64)), unit)
+        except (TypeError, ValueError, OverflowError):
+            raise InputError(f"axis {name}: {text!r} are not numbers in {unit}. {_EXAMPLE}") from None
     match = _RANGE.fullmatch(text.strip()) or _COLONS.fullmatch(text.strip())
     if match is None:
         return Axis.of(name, _quantities(name, text.split(","), unit, allow_negative), unit)

@@ -106,8 +106,10 @@ def write_store(folder: Path, grid: Grid, tiles: Iterable[Any], units: Mapping[s
     **Raises:** `InputError` where Zarr is not installed or the disk is full.
     """
     path, building = folder / STORE, folder / f".{STORE}.part"
-    if path.exists():
+    if path.is_dir():
         return path
+    if path.exists() or path.is_symlink():
+        raise InputError(f"{path} is not a store of arrays. Remove it, or give another folder.")
     zarr = _required("zarr")
     shutil.rmtree(building, ignore_errors=True)
     names, shape = [axis.name for axis in grid.axes], tuple(len(axis) for axis in grid.axes)

@@ -15,10 +15,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from energymodel.errors import InputError
 from energymodel.sweeps.axes import Axis, cast
 
 CHUNK = 2**18
 """Most points of a chunk: a few arrays of them fit into cache, and each operation is long against its start."""
+MOST_CHUNKS = 2**31 - 1
 TILE = 2**24
 """Most points of a tile: what is lost when a machine dies."""
 
@@ -114,6 +116,18 @@ class Grid:
             return None
         inside = start + jnp.arange(self.block) < len(self.axes[self.cut])
         return inside.reshape((self.block,) + (1,) * (len(self.shape) - 1))
+
+
+def check_size(grid: Grid) -> None:
+    """Check that the chunks of a grid can be numbered in 32 bits.
+
+    **Raises:** `InputError` for one that is too large.
+    """
+    if grid.chunks > MOST_CHUNKS:
+        raise InputError(
+            f"The grid has {grid.points:.3g} points in {grid.chunks:.3g} chunks, more than {MOST_CHUNKS:,} can be "
+            "numbered. Give fewer values on an axis, or several sweeps."
+        )
 
 
 def divide(axes: Sequence[Axis], chunk: int = CHUNK, tile: int = TILE) -> Grid:

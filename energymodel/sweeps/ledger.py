@@ -4,6 +4,7 @@
 the sweep, its number and its content. A lock keeps a second process out, and dies with the first.
 """
 
+import contextlib
 import errno
 import fcntl
 import hashlib
@@ -11,6 +12,7 @@ import io
 import json
 import os
 import tempfile
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,11 @@ from energymodel.sweeps.fingerprint import difference
 
 RUN, LOCK, TILES = "run.json", "lock", "tiles"
 DIGEST_SIZE = 32
+
+
+def _is_other(path: Path) -> bool:
+    """Whether something other than a regular file has this name: a folder, or a pipe, whose reader would wait."""
+    return path.exists() and not path.is_file()
 
 
 class Ledger:
@@ -40,9 +47,16 @@ class Ledger:
     def __enter__(self) -> "Ledger":
         try:
             (self.folder / TILES).mkdir(parents=True, exist_ok=True)
+            for name in (LOCK, RUN):
+                if _is_other(self.folder / name):
+                    raise InputError(f"{self.folder / name} is not a file. Remove it, or give another folder.")
             self._lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise InputError(f"{self.folder}: cannot be used for a sweep: {error.strerror}.") from None
+        except ValueError as error:  # a null byte in the name
+            if isinstance(error, InputError):
+                raise
+            raise InputError(f"{str(self.folder)!r}: cannot be used for a sweep: {error}.") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._open()
@@ -71,7 +85,7 @@ class Ledger:
             return
         try:
             theirs = json.loads(path.read_bytes())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             theirs = None
         if not isinstance(theirs, dict):
             raise InputError(f"{path}: cannot be read. Remove the folder, or give another one.")
@@ -91,14 +105,17 @@ class Ledger:
     def read(self, number: int) -> Any | None:
         """State of a tile; `None` if it is missing, cut short, damaged, or of another sweep or number."""
         try:
-            stored = self.path(number).read_bytes()
+            stored = b"" if _is_other(self.path(number)) else self.path(number).read_bytes()
         except OSError:
             return None
         kept, content = stored[:DIGEST_SIZE], stored[DIGEST_SIZE:]
         if kept != self._digest(number, content):
             return None
-        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            leaves = [arrays[f"arr_{place}"] for place in range(len(self._shapes))]
+        try:
+            with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+                leaves = [arrays[f"arr_{place}"] for place in range(len(self._shapes))]
+        except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile):  # written by another program
+            return None
         if [(leaf.shape, leaf.dtype) for leaf in leaves] != self._shapes:
             return None
         return jax.tree.unflatten(self._structure, leaves)
@@ -134,5 +151,6 @@ class Ledger:
     def finished(self, count: int) -> set[int]:
         """Numbers of the tiles that are complete and intact; leftovers of writes that were cut short are removed."""
         for leftover in self.folder.rglob(".*.part"):
-            leftover.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # a folder that a person made stays
+                leftover.unlink(missing_ok=True)
         return {number for number in range(count) if self.path(number).exists() and self.read(number) is not None}

@@ -9,7 +9,10 @@ from energymodel.sweeps.full_array import FullArray
 from energymodel.sweeps.histogram import Count, Histogram, quantiles
 from energymodel.sweeps.pareto_points import Pareto, ParetoBins
 from energymodel.sweeps.reductions import AbstractReduction
+from energymodel.units import whole_number
 
+MOST_POINTS = 10**6
+"""Points that `top` keeps: each is evaluated once more, and the state of every chunk has room for all."""
 WORDS = ("best", "top", "along", "pareto", "bins", "count", "histogram", "quantiles", "full")
 
 
@@ -41,9 +44,12 @@ def parse_keep(
         case "best":
             return Top(minimized(), 1, limits)
         case "top":
-            if not (argument.isdecimal() and int(argument) > 0):
-                raise InputError(f'keep: "{keep}" has no number of points. Write for example top:10.')
-            return Top(minimized(), int(argument), limits)
+            count = whole_number(argument)
+            if count is None or not 1 <= count <= MOST_POINTS:
+                raise InputError(
+                    f'keep: "{keep}" has no number of points, 1 to {MOST_POINTS:,}. Write for example top:10.'
+                )
+            return Top(minimized(), count, limits)
         case "along":
             return BestAlong(minimized(), listed(1, "plan.clock,plan.batch"), limits)
         case "pareto":

@@ -20,6 +20,7 @@ from energymodel.presets.validate import check_values
 from energymodel.sweeps.axes import Axis, parse_axis
 from energymodel.sweeps.scenario_model import ScenarioModel, follow
 from energymodel.system.evaluate import evaluate_once
+from energymodel.units import whole_number
 
 LAYOUT = "plan.layout"
 ALL = "all"
@@ -72,7 +73,8 @@ def layout_axis(scenario: Scenario, text: str, minimize: str = "energy") -> Axis
     **Raises:** `InputError` where none fits, or the text is not a number.
     """
     count = text.strip().removesuffix("layouts").strip()
-    if count != ALL and not (count.isdecimal() and int(count) > 0):
+    number = whole_number(count)
+    if count != ALL and not number:
         raise InputError(f'axis {LAYOUT}: "{text}" is neither "{ALL}" nor a number of layouts, such as 64.')
     with jax.enable_x64(True):
         baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
@@ -82,7 +84,7 @@ def layout_axis(scenario: Scenario, text: str, minimize: str = "energy") -> Axis
         layouts = take(layouts, np.flatnonzero(fits(problem, layouts, chips)))
         if not len(layouts.tensor):
             raise InputError(f"axis {LAYOUT}: no layout of {chips:g} chips fits in their memory. Raise plan.chips.")
-        if count != ALL:
-            layouts = take(layouts, np.sort(screen(problem, layouts, COARSE).best(int(count))))
+        if number:
+            layouts = take(layouts, np.sort(screen(problem, layouts, COARSE).best(number)))
     axis = Axis(LAYOUT, layouts)
     return dataclasses.replace(axis, labels=tuple(layout_label(axis.at(row)) for row in range(len(axis))))

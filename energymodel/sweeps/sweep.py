@@ -15,7 +15,7 @@ from energymodel.sweeps.axes import Axis, check_axes, parse_axis
 from energymodel.sweeps.axis_order import best_order
 from energymodel.sweeps.engines import Engine
 from energymodel.sweeps.feasibility import Output
-from energymodel.sweeps.grid import CHUNK, divide
+from energymodel.sweeps.grid import CHUNK, check_size, divide
 from energymodel.sweeps.grid_sample import GridSample
 from energymodel.sweeps.parse_keep import parse_keep
 from energymodel.sweeps.prepared_sweep import PreparedSweep
@@ -118,7 +118,9 @@ def prepare_sweep(
         raise InputError(f"order: {', '.join(order)} are not the axes. Give each of {', '.join(names)} once.")
     ordered = [parsed[names.index(name)] for name in order]
     tile = max(MIN_TILE, math.prod(map(len, ordered)) // TILES) if tile is None else tile
-    program = TileProgram(function, divide(ordered, chunk, tile), reduction, precision)
+    grid = divide(ordered, chunk, tile)
+    check_size(grid)
+    program = TileProgram(function, grid, reduction, precision)
     return PreparedSweep(program, parsed, ranges, minimize, units, tables)
 
 

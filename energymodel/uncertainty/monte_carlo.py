@@ -11,8 +11,8 @@ import numpy as np
 
 from energymodel.design.training_run import TrainingRun
 from energymodel.errors import InputError, suggest
-from energymodel.presets.distributions import distributions
 from energymodel.presets.scenario import Scenario
+from energymodel.presets.uncertain_numbers import distributions
 from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.engines import Engine
 from energymodel.sweeps.feasibility import Range
@@ -32,6 +32,7 @@ from energymodel.uncertainty.sobol_indices import SobolIndex, SobolIndices
 
 OF = ("energy", "time", "money", "carbon", "loss")
 SAMPLES = 2**17
+MOST_SAMPLES = 10**10
 MIN_REPLICATES = 64
 POINTS = (2**4, 2**12)
 """Fewest and most points of a replicate."""
@@ -201,8 +202,8 @@ def prepare_monte_carlo(
 
     **Raises:** `InputError`.
     """
-    if samples < 1:
-        raise InputError(f"samples: {samples:,} is too few. Draw at least 1.")
+    if not 1 <= samples <= MOST_SAMPLES:
+        raise InputError(f"samples: {samples:,} cannot be drawn. Give 1 to {MOST_SAMPLES:,}.")
     tables: dict[str, Any] = {"seed": seed}
     if isinstance(what, Scenario):
         uncertain = scenario_numbers(what, numbers or {})

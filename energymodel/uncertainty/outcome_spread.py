@@ -18,8 +18,9 @@ from jaxtyping import Float
 from scipy.special import ndtr, ndtri
 
 from energymodel.design.training_run import TrainingRun
-from energymodel.presets.distributions import NumberDistribution, distributions
+from energymodel.presets.distributions import NumberDistribution
 from energymodel.presets.scenario import Scenario
+from energymodel.presets.uncertain_numbers import distributions
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import DERIVED, TrainingOutcome
 from energymodel.system.outputs import AT_LEAST, OUTPUTS, output, parse_objective

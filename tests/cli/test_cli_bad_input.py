@@ -80,7 +80,7 @@ def test_a_model_that_cannot_fit(command):
     [
         ("empty.toml", b"", ["empty.toml", "empty"]),
         ("blank.toml", b" \n\n", ["blank.toml", "empty"]),
-        ("binary.toml", bytes(range(256)), ["binary.toml", "not a text file"]),
+        ("binary.toml", bytes(range(256)), ["binary.toml", "no text in UTF-8"]),
         ("broken.toml", b"[system\n", ["broken.toml", "TOML"]),
         ("key.toml", b'base = "test-1b-h100"\n[sistem]\n', ["sistem", 'Did you mean "system"?']),
         ("missing-section.toml", b'title = "nothing"\n', ["missing-section", "[system]"]),

@@ -17,8 +17,9 @@ from energymodel.design.problem import formulate
 from energymodel.design.result import SearchResult
 from energymodel.design.sensitivity import OF, SHARES, next_values, sensitivity
 from energymodel.design.training_run import LIMITS_OF_SYSTEM, UNITS, TrainingRun, evaluate_vectors, is_gain
-from energymodel.presets.distributions import distributions, parse_distribution
+from energymodel.presets.distributions import parse_distribution
 from energymodel.presets.files import names
+from energymodel.presets.uncertain_numbers import distributions
 from energymodel.presets.validate import check_plan
 from energymodel.system.evaluate import evaluate_once
 from report.reference_optimum import optimum

@@ -87,7 +87,7 @@ def test_the_low_bound_may_leave_its_unit_to_the_high_one(scenario, low, high, e
         ({"vary": {"plan.clock": 0.5}}, "vary plan.clock: 0.5 is not a range."),
         ({"vary": {"plan.clock": [0.5, 0.7, 1.0]}}, "is not a range."),
         ({"vary": {"plan.clock": [1.0, 0.5]}}, "vary plan.clock: 1.0 is above 0.5."),
-        ({"vary": {"plan.clock": [0.5, float("inf")]}}, "is not a range of finite numbers."),
+        ({"vary": {"plan.clock": [0.5, float("inf")]}}, "inf is not a finite number."),
         ({"vary": {"plan.batch": [0.0, 1e6]}}, "vary plan.batch: 0.0 is not positive."),
         ({"vary": {"plan.goal.loss": [1.9, 2.0]}}, "vary plan.goal.loss: the loss is held at its limit."),
         ({"fix": ["plan.clok"]}, 'fix: unknown path "plan.clok". Did you mean "plan.clock"?'),

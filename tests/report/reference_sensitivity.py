@@ -6,7 +6,7 @@ from functools import lru_cache
 import energymodel as em
 from energymodel.design.sensitivity import Effect, Limit, NumberEffects, Sensitivity
 from energymodel.design.training_run import TrainingRun
-from energymodel.presets.distributions import distributions
+from energymodel.presets.uncertain_numbers import distributions
 from report.reference_optimum import optimum
 
 SMALL = "test-1b-h100"

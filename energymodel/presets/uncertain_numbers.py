@@ -1,0 +1,17 @@
+"""Which numbers of a scenario are uncertain, and how?"""
+
+from collections.abc import Mapping
+
+from energymodel.presets.distributions import NumberDistribution, parse_distribution
+from energymodel.presets.scenario import Scenario
+
+
+def distributions(scenario: Scenario, values: Mapping[str, float]) -> dict[str, NumberDistribution]:
+    """The distribution of each number of a scenario that has one; `values` in SI, both by dotted path.
+
+    **Raises:** `InputError` for the first that cannot be read.
+    """
+    return {
+        path: parse_distribution(text, path, scenario.provenance[path].unit, values[path])
+        for path, text in scenario.uncertainty.items()
+    }
