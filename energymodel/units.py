@@ -284,6 +284,11 @@ def parse_quantity(text: Any, unit: str, name: str, *, allow_negative: bool = Fa
     return value
 
 
+def plural(noun: str) -> str:
+    """The plural of a noun that things are counted by: batches, sizes, groups."""
+    return f"{noun}es" if noun.endswith(("ch", "sh", "s", "x")) else f"{noun}s"
+
+
 def whole_number(text: str) -> int | None:
     """A whole number written in digits, grouped or not; nothing for any other text, and beyond `MOST_DIGITS` digits."""
     digits = text.strip().replace(",", "").replace("_", "")

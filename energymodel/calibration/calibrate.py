@@ -31,6 +31,7 @@ from energymodel.errors import InputError, suggest
 from energymodel.presets.files import names
 from energymodel.presets.unseen_cluster import UNFITTED
 from energymodel.shown import Shown
+from energymodel.units import plural
 
 DRAWS = 96
 RESAMPLING: dict[str, Any] = {"tolerance": 1e-5, "steps": 40}
@@ -129,7 +130,7 @@ def calibrate(
     parts = case.resampled or case.groups
     draws = None
     if len({*parts.labels[used].tolist()}) >= FEWEST_GROUPS:
-        progress(f"refitting {DRAWS} resamples of the {parts.word}s ...")
+        progress(f"refitting {DRAWS} resamples of the {plural(parts.word)} ...")
         draws = bootstrap(fitted, parts.labels, DRAWS, **RESAMPLING)
     progress("looking for the most helpful measurement ...")
     better = next_measurement(fitted, case.candidates.table)
@@ -243,7 +244,7 @@ def _held_out(
     names = list(dict.fromkeys(groups[used].tolist()))
     if len(names) == 1 or (case.trained_on is not None and np.all(case.trained_on[used])):
         return (), {}
-    progress(f"predicting each of {len(names)} {case.groups.word}s from others ...")
+    progress(f"predicting each of {len(names)} {plural(case.groups.word)} from others ...")
     fold = {name: place % MOST_FOLDS for place, name in enumerate(dict.fromkeys(groups.tolist()))}
     errors = held_out_errors(fitted, np.array([fold[name] for name in groups.tolist()]), case.trained_on)
     counted = used if case.trained_on is None else used & ~case.trained_on

@@ -1,6 +1,6 @@
 """`energymodel presets`: which numbers come with the model, and where are they from?"""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import typer.core
@@ -8,6 +8,9 @@ import typer.core
 from energymodel.cli import completion
 from energymodel.cli.shell import AsJson, deliver, guarded
 from energymodel.errors import InputError
+
+if TYPE_CHECKING:
+    from energymodel.presets.scenario import Scenario
 
 
 class _ListByDefault(typer.core.TyperGroup):
@@ -52,7 +55,17 @@ PLACES = {
     "reliability": "reliability",
 }
 """Where a scenario holds a component of each category."""
-CHIPS = 8192  # of the scenario in which a network is shown: every network has so many ports
+_EQUAL = {"chips": 7168, "layout": {"pipeline": 14, "virtual_stages": 1, "zero": 1}}
+_ONE_STAGE = {"layout": {"pipeline": 1, "virtual_stages": 1, "zero": 3}}
+PLANS: dict[str, dict[str, Any]] = {
+    "models": _ONE_STAGE,
+    "software": _EQUAL,
+    "clusters": _EQUAL,
+    "hardware": {"chips": 8192},
+    "networks": {"chips": 8192},
+}
+"""Plans of the scenario that every preset of a category can run: models have any number of layers, some frameworks run
+equal stages without interleaving and with ZeRO 1 alone, and every network has ports for so many chips."""
 LAW_PLACES = {"ChinchillaLaw": "learning.loss_law"}
 
 
@@ -103,13 +116,16 @@ def show(
         str,
         typer.Argument(
             metavar="NAME",
-            help="Preset, or category/preset where a name is ambiguous.",
+            help="Preset, category/preset where a name is ambiguous, or a scenario file.",
             autocompletion=completion.presets,
         ),
     ],
 ) -> None:
     """Print a preset as TOML, with the unit, source and uncertainty of each number."""
-    print(preset_toml(*find(name)), end="")
+    from energymodel.cli.source import read_scenario
+    from energymodel.readers.text_file import is_file
+
+    print(scenario_toml(read_scenario(name, [])) if is_file(name) else preset_toml(*find(name)), end="")
 
 
 def find(name: str) -> tuple[str, str]:
@@ -135,6 +151,17 @@ def find(name: str) -> tuple[str, str]:
     return holders[0], rest
 
 
+def scenario_toml(scenario: "Scenario") -> str:
+    """A scenario as a file, with every number of its system, defaults too."""
+    from energymodel.presets.components import in_si
+    from energymodel.report.toml_text import dumps
+    from energymodel.system.training_system import TrainingSystem
+
+    heading = f"# Scenario {scenario.name}, complete and in SI: edit and run `energymodel evaluate FILE`.\n"
+    system = in_si(dict(scenario.tables["system"]), TrainingSystem, "system", defaults=True)
+    return heading + dumps({**scenario.tables, "system": system})
+
+
 def preset_toml(category: str, name: str) -> str:
     """A preset as a scenario file: a scenario in full, a component or a cluster as a change of the scenario `BASE`.
 
@@ -147,8 +174,7 @@ def preset_toml(category: str, name: str) -> str:
     from energymodel.report.toml_text import dumps
 
     if category == "scenarios":
-        heading = f"# Scenario {name}, complete and in SI: edit and run `energymodel evaluate FILE`.\n"
-        return heading + dumps(load_scenario(name).tables)
+        return scenario_toml(load_scenario(name))
     preset = read_preset(category, name)
     if category == "courses":
         heading = (
@@ -164,9 +190,7 @@ def preset_toml(category: str, name: str) -> str:
         what = f"with this system.{place}. Edit it, or copy parts into another."
     if category == "cores":
         change = merge({"system": {"chip_design": "scaled"}}, change)
-    if category in ("clusters", "software"):
-        change = change | {"plan": {"layout": {"zero": 1}}}  # all that every framework runs with a pipeline
-    if category in ("clusters", "networks"):
-        change = merge(change, {"plan": {"chips": CHIPS}})
+    if category in PLANS:
+        change = merge(change, {"plan": PLANS[category]})
     heading = f"# {preset['title']} ({category}/{name})\n# A scenario file: {BASE} {what}\n"
     return heading + dumps({"base": BASE, **change})

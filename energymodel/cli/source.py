@@ -4,9 +4,10 @@ A command has one parameter of type `Source`; `expanded` puts the argument and t
 """
 
 import inspect
+import shlex
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -95,6 +96,10 @@ Changes = Annotated[
 ]
 
 
+KEPT = ("scenario", "cluster", "changes")
+"""Fields of a source that a scenario keeps itself, or that are no options."""
+
+
 @dataclass(frozen=True)
 class Source:
     """A scenario's name or file, or a model or a training configuration with what it lacks; and changes of it."""
@@ -131,7 +136,12 @@ class Source:
         made = self.pieces("own", changes, tokens_otherwise)
         for sentence in made.assumed:
             print(f"note: {one_line(sentence)}", file=sys.stderr)
-        return made.scenario
+        return replace(made.scenario, source=shlex.join(self._options()))
+
+    def _options(self) -> list[str]:
+        """The options that name the pieces, without the cluster and the changes, which the scenario keeps."""
+        given = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in KEPT}
+        return [part for name, one in given.items() if one is not None for part in (f"--{name}", str(one))]
 
     def pieces(self, name: str, changes: tuple[str, ...] = (), tokens_otherwise: str | None = None) -> "Pieces":
         """The scenario of the pieces, called so, and what was assumed for it; of so many tokens if nothing says them.
@@ -167,7 +177,7 @@ class Source:
 
     def _stored(self, changes: tuple[str, ...]) -> "Scenario":
         for field in fields(self):
-            if field.name not in ("scenario", "cluster", "changes") and getattr(self, field.name) is not None:
+            if field.name not in KEPT and getattr(self, field.name) is not None:
                 raise InputError(f"--{field.name} belongs to --model or --training, and neither is given. Give one.")
         if self.scenario is None:
             raise InputError(
@@ -221,7 +231,7 @@ def read_scenario(source: str, changes: list[str] | None, cluster: str | None = 
     """
     from energymodel.presets.scenario import load_scenario
 
-    return load_scenario(scenario_source(source), changes or [], cluster)
+    return replace(load_scenario(scenario_source(source), changes or [], cluster), source=shlex.quote(source))
 
 
 def scenario_source(source: str) -> str | Path | Mapping[str, Any]:

@@ -121,17 +121,20 @@ def command(
         progress(f"loading the model for {given.name} ...")
         from energymodel.report import sweep_report as report
         from energymodel.report.page.sweep_page import sweep_chart, sweep_page
+        from energymodel.report.sweep_rows import check_rows, sweep_csv
         from energymodel.sweeps.sweep import prepare_sweep
         from energymodel.uncertainty.outcome_spread import outcome_spread
 
         prepared = prepare_sweep(given, axes, keep, minimize, limits, precision=precision)
         if dry_run:
             return _print_cost(prepared, progress, as_json, output)
+        if output is not None or as_json:
+            check_rows(keep, prepared.program.grid.points)
         swept = prepared.run(progress, polished=polish, resume=resume, engine=engine)
         tree = report.sweep_json(given, swept, asked)
         spread = outcome_spread(given) if swept.winners else None
         shown = report.sweep_report(given, swept, minimize, spread)
-        content = report.sweep_csv(swept).encode() if output is not None and output.suffix == ".csv" else None
+        content = sweep_csv(swept).encode() if output is not None and output.suffix == ".csv" else None
     deliver(
         tree,
         shown,

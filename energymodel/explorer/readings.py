@@ -128,6 +128,8 @@ def rooms(view: View) -> list[Room]:
             words = f"binds: {percent(room)}"
         else:
             words = f"{100.0 * room:.2g} %" if room < 1.0 else f"× {room + 1.0:.3g}"
+        if one.name == "temperature":  # a share of an absolute temperature says nothing
+            words = f"{'exceeded by ' if room < 0.0 else ''}{abs(room) * float(view.outcome.temperature):.1f} K"
         is_warning, beyond = one.name == "information", value < -ROUNDING
         words = f"warning: {words}" if is_warning and beyond else words
         ends = beyond and not is_warning, value < math.log1p(TIGHT) and not is_warning

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -119,6 +120,14 @@ def _read_for(kind: type, name: str, path: str) -> dict[str, Any]:
     return read_preset(category, name)
 
 
+def chosen_numbers(table: Any) -> Mapping[str, str]:
+    """Units by name of the few numbers from which the accelerator of a near-limit preset follows; none of another."""
+    name = table.get("preset") if isinstance(table, Mapping) else table
+    preset = read_preset("hardware", name) if isinstance(name, str) and name in names("hardware") else {}
+    near_limit = preset.get("component") == NEAR_LIMIT
+    return {key: one["unit"] for key, one in preset.items() if is_quantity(one)} if near_limit else {}
+
+
 def _expand_near_limit(preset: dict[str, Any], change: dict[str, Any], path: str) -> dict[str, Any]:
     """An accelerator from the few numbers that a near-limit preset chooses, some of which may be changed."""
     chosen = {
@@ -128,7 +137,13 @@ def _expand_near_limit(preset: dict[str, Any], change: dict[str, Any], path: str
     }
     for key, one in chosen.items():
         check_value(one["value"], one["unit"], NEAR_LIMIT_RANGES[key].within(one["unit"]), f"{path}.{key}")
-    table = near_limit_accelerator({**preset, **chosen}, read_preset("hardware", preset["template"]))
+    try:
+        table = near_limit_accelerator({**preset, **chosen}, read_preset("hardware", preset["template"]))
+    except (ArithmeticError, ValueError):
+        known = ", ".join(f"{key} = {one['value']:g} {one['unit']}" for key, one in chosen.items())
+        raise InputError(
+            f"{path}: no accelerator follows from {known}: a number overflows. Change one of them."
+        ) from None
     return merge(table, {key: value for key, value in change.items() if key not in chosen})
 
 
@@ -154,8 +169,13 @@ def field_quantity(given: Any, field: "dataclasses.Field[Any]", path: str) -> di
     return quantity(given, field.metadata["unit"], path, **marks)
 
 
-def in_si(tables: dict[str, Any], kind: type, path: str) -> dict[str, Any]:
-    """Expanded tables with every number in SI with unit and source, in the order of the fields of their classes."""
+def in_si(tables: dict[str, Any], kind: type, path: str, *, defaults: bool = False) -> dict[str, Any]:
+    """Expanded tables with every number in SI with unit and source, in the order of the fields of their classes.
+
+    **Arguments:**
+
+    - `defaults`: whether numbers and components that were not given are written out as well.
+    """
     final = component_class(kind, tables.get("component"), path)
     title = {"title": tables["title"]} if "title" in tables else {}
     resolved: dict[str, Any] = {"component": final.__name__, **title}
@@ -163,10 +183,21 @@ def in_si(tables: dict[str, Any], kind: type, path: str) -> dict[str, Any]:
         if field.name in tables:
             given, where = tables[field.name], f"{path}.{field.name}"
             if field.name in component_fields(final):
-                resolved[field.name] = in_si(given, field_class(final, field.name), where)
+                resolved[field.name] = in_si(given, field_class(final, field.name), where, defaults=defaults)
             else:
                 resolved[field.name] = field_quantity(given, field, where)
+        elif defaults and field.default is not dataclasses.MISSING:
+            resolved[field.name] = _default_in_si(field, field.default)
     return resolved
+
+
+def _default_in_si(field: "dataclasses.Field[Any]", value: Any) -> dict[str, Any]:
+    """A number or a component that was not given."""
+    if dataclasses.is_dataclass(value):
+        below = {one.name: _default_in_si(one, getattr(value, one.name)) for one in dataclasses.fields(value)}
+        return {"component": type(value).__name__, **below}
+    origin = {"kind": "prior", "source": "default"}
+    return {"value": float(value), "unit": field.metadata["unit"], **origin}
 
 
 def build(table: dict[str, Any], kind: type, path: str, provenance: dict[str, Provenance]) -> Any:
@@ -227,12 +258,12 @@ def _record_default(field: "dataclasses.Field[Any]", path: str, provenance: dict
 
 
 def preset_in_si(category: str, name: str) -> dict[str, Any]:
-    """A component preset with all its numbers; of a near-limit accelerator those that are chosen."""
+    """A component preset with all its numbers, defaults too; of a near-limit accelerator those that are chosen."""
     preset = read_preset(category, name)
     kinds = [kind for kind, known in CATEGORY_OF.items() if known == category]
     for kind in kinds:
         if preset["component"] in final_classes(kind):
-            return in_si(expand_presets(preset, kind, name), kind, name)
+            return in_si(expand_presets(preset, kind, name), kind, name, defaults=True)
     return {key: number for key, number in preset.items() if is_quantity(number)}
 
 

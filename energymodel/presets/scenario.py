@@ -1,6 +1,7 @@
 """What is asked? A system, a plan, and what may be optimized, read from a preset or a file."""
 
 import dataclasses
+import shlex
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -49,7 +50,8 @@ class Scenario:
 
     `provenance` maps the dotted path of each number to its unit, kind, source and distribution; it is not part
     of what is differentiated. `tables` is the fully resolved scenario, which gives the same scenario when read.
-    `changes` were laid over the preset or file that `name` names, and `cluster` was, if any.
+    `changes` were laid over the preset or file, and `cluster` was, if any; `source` is what names these on a command
+    line, a preset, a file or options, and empty for tables.
     """
 
     name: str
@@ -62,6 +64,9 @@ class Scenario:
     tables: Mapping[str, Any]
     changes: tuple[tuple[str, str], ...] = ()
     cluster: str = ""
+    source: str = ""
+    accelerator: Any = None
+    """Table of the accelerator before its preset is expanded, of which a near-limit one says more than its numbers."""
 
     def with_question(
         self,
@@ -135,7 +140,8 @@ def load_scenario(
             tables = lay(tables, sharding_it_runs(tables, cluster))
         tables = {**tables, "title": f"{title_of(tables, name)} ({title})"}
     changed = tuple(one for path, value in pairs for one in _texts(path, value))
-    return dataclasses.replace(_build(name, tables), changes=changed, cluster=str(cluster or ""))
+    word_for_it = "" if isinstance(source, Mapping) else shlex.quote(str(source))
+    return dataclasses.replace(_build(name, tables), changes=changed, cluster=str(cluster or ""), source=word_for_it)
 
 
 def _changes(given: Sequence[str] | Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -213,6 +219,7 @@ def _build(name: str, tables: dict[str, Any]) -> Scenario:
         uncertainty=uncertainty,
         provenance=provenance,
         tables=resolved,
+        accelerator=tables["system"].get("accelerator"),
     )
     return _asking(scenario, resolved["optimize"])
 

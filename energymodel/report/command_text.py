@@ -1,5 +1,6 @@
 """How is a plan written as the command that evaluates it?"""
 
+import shlex
 from collections.abc import Mapping
 
 from energymodel.presets.scenario import Scenario
@@ -19,8 +20,8 @@ def command_of(scenario: Scenario, plan: TrainingPlan, chosen: Mapping[str, str]
         values["plan.clock"] = f"[{', '.join(repr(float(clock)) for clock in plan.clocks)}]"
     given = {path: value for path, value in scenario.changes if not path.startswith("optimize.")}
     options = [f"--set {quoted(name, value)}" for name, value in {**given, **chosen, **values}.items()]
-    cluster = [f"--cluster {scenario.cluster}"] if scenario.cluster else []
-    return " ".join([f"energymodel evaluate {scenario.name}", *cluster, *options])
+    cluster = [f"--cluster {shlex.quote(scenario.cluster)}"] if scenario.cluster else []
+    return " ".join([f"energymodel evaluate {scenario.source or shlex.quote(scenario.name)}", *cluster, *options])
 
 
 def plan_changes(own: TrainingPlan, found: TrainingPlan) -> Mapping[str, Field]:

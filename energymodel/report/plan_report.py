@@ -69,7 +69,7 @@ def optimum_report(optimum: Optimum, risk: SavingAtRisk | None = None) -> Render
         energies_table(optimum.baseline, optimum.outcome, risk),
         "",
         *saving_lines(optimum, risk),
-        slack_table(optimum.outcome, risk.found if risk else None),
+        slack_table(optimum.plan, optimum.outcome, risk.found if risk else None),
         "",
         Text("\n".join(limit_lines(optimum, risk))),
         "",

@@ -1,8 +1,7 @@
 """How is a sweep shown: the points that it kept as a table, JSON, CSV?"""
 
-import csv
 import dataclasses
-import io
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,8 +13,10 @@ from rich.text import Text
 from energymodel.presets.scenario import Scenario
 from energymodel.report.intervals import like, percent, with_interval
 from energymodel.report.json_tree import Tree
+from energymodel.report.sweep_rows import MOST_ROWS, infeasible_points, sweep_rows
 from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.kept_points import Winner
+from energymodel.sweeps.reductions import AbstractPointReduction
 from energymodel.sweeps.scenario_model import UNITS
 from energymodel.sweeps.sweep_result import SweepCost, SweepResult
 from energymodel.uncertainty.outcome_spread import DEVIATIONS, LEVEL, OutcomeSpread
@@ -24,6 +25,7 @@ from energymodel.units import format_quantity
 SHOWN = ("energy", "time", "money", "facility_power", "temperature", "loss")
 """Outputs of the table; the files hold all."""
 ROWS = 24
+MOST_NAMED = 8  # combinations without a point
 
 
 def sweep_report(
@@ -37,6 +39,8 @@ def sweep_report(
     parts: list[RenderableType] = [title, "", axes_table(swept.axes)]
     if swept.winners:
         parts += ["", winners_table(swept.axes, swept.winners[:ROWS], minimize, spread)]
+    if not isinstance(swept.keep, AbstractPointReduction):
+        parts += ["", rows_table(swept)]
     lines = sweep_lines(scenario, swept, minimize, spread)
     if len(swept.winners) > ROWS:
         lines.insert(0, f"{ROWS} of {len(swept.winners)} points are shown; -o sweep.csv writes all.")
@@ -55,6 +59,10 @@ def sweep_lines(
         lines.append(f"Between the points, {minimize} is {gain:.2g} % lower ({near.result}): {at}.")
     if swept.winners and spread:
         lines.append(_interval_line(scenario, swept.winners[0], spread))
+    if missing := infeasible_points(swept):
+        at = "; ".join(_at(swept.axes, point) for point in missing[:MOST_NAMED])
+        more = f" and {len(missing) - MOST_NAMED} others" if len(missing) > MOST_NAMED else ""
+        lines.append(f"No point obeys all limits at {at}{more}.")
     rate = swept.points / swept.seconds if swept.seconds else 0.0
     lines.append(f"{swept.points:,} points in {swept.seconds:.1f} s, {rate / 1e6:.3g} million points/s.")
     return [line for line in (*lines, swept.message) if line]
@@ -91,6 +99,23 @@ def winners_table(
             *(_shown_value(axis, winner.point[axis.name]) for axis in axes),
         )
     return table
+
+
+def rows_table(swept: SweepResult) -> Table:
+    """The first rows of what a reduction makes of all points."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    head, rows = sweep_rows(swept)
+    for heading in head:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in itertools.islice(rows, ROWS):
+        table.add_row(*(f"{one:.5g}" if isinstance(one, float) else str(one) for one in row))
+    if next(rows, None) is not None:
+        table.add_row(*("..." for _ in head))
+    return table
+
+
+def _at(axes: Sequence[Axis], point: Mapping[str, Any]) -> str:
+    return ", ".join(f"{axis.name} = {_shown_value(axis, point[axis.name])}" for axis in axes if axis.name in point)
 
 
 def _shown_output(winner: Winner, name: str, spread: OutcomeSpread | None) -> str:
@@ -130,25 +155,18 @@ def sweep_json(scenario: Scenario, swept: SweepResult, asked: Mapping[str, Any])
         "message": swept.message,
         "units": {name: UNITS.get(name, "1") for name in (swept.winners[0].outputs if swept.winners else ())},
         "winners": [dataclasses.asdict(one) | {"index": list(one.index)} for one in swept.winners],
+        "infeasible": infeasible_points(swept),
+        **_rows_json(swept),
         "polished": swept.polished and dataclasses.asdict(swept.polished),
     }
 
 
-def sweep_csv(swept: SweepResult) -> str:
-    """One line for each point that was kept: its axes, then all outputs, in SI with units in the heading."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
-    outputs = list(swept.winners[0].outputs) if swept.winners else []
-    writer.writerow(
-        [*(_heading(axis.name, axis.unit) for axis in swept.axes), *(_heading(name, UNITS[name]) for name in outputs)]
-    )
-    for one in swept.winners:
-        writer.writerow([*(one.point[axis.name] for axis in swept.axes), *(one.outputs[name] for name in outputs)])
-    return buffer.getvalue()
-
-
-def _heading(name: str, unit: str) -> str:
-    return name if unit == "1" else f"{name} [{unit}]"
+def _rows_json(swept: SweepResult) -> Tree:
+    """What a reduction makes of all points, as heading and rows."""
+    if isinstance(swept.keep, AbstractPointReduction):
+        return {}
+    head, rows = sweep_rows(swept)
+    return {"columns": head, "rows": [list(row) for row in itertools.islice(rows, MOST_ROWS)]}
 
 
 def cost_json(cost: SweepCost) -> Tree:

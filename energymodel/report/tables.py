@@ -11,7 +11,6 @@ from rich.table import Table
 from rich.text import Text
 
 from energymodel.presets.clock_scale import CLOCK, REFERENCE_CLOCK, ClockScale
-from energymodel.presets.files import names
 from energymodel.presets.priors import SYSTEM, switched_off
 from energymodel.presets.priors import priors as prior_numbers
 from energymodel.presets.scenario import Scenario
@@ -59,7 +58,7 @@ def outcome_report(
         "",
         shares_table("Time of one step", outcome.step_time, spread, "step_time"),
         "",
-        slack_table(outcome, spread),
+        slack_table(plan, outcome, spread),
         "",
         *([Text(INTERVALS), ""] if spread else []),
         *(Text(line) for line in batch_lines(scenario, plan, outcome)),
@@ -175,17 +174,29 @@ def _bar(share: float) -> str:
     return "█" * int(filled) + ("▌" if filled - int(filled) >= 0.5 else "")
 
 
-def slack_table(outcome: TrainingOutcome, spread: OutcomeSpread | None = None) -> Table:
-    """Room to each limit of the system: how far it lies above the value. What nobody limits is left out."""
+def slack_table(plan: TrainingPlan, outcome: TrainingOutcome, spread: OutcomeSpread | None = None) -> Table:
+    """Room to each limit of the system: how far it lies above the value. What nobody limits is left out.
+
+    Room to a limit of temperature is in kelvin: a share of an absolute temperature says nothing.
+    """
     rows = []
+    temperatures = {"temperature": float(outcome.temperature), "coolant": float(plan.coolant_temperature)}
     for field in outcome_fields(outcome.slack):
         if field.value > _BOUNDLESS:
             continue
         room = math.expm1(field.value)
         half = math.exp(field.value) * DEVIATIONS * deviation(spread.change(f"slack.{field.name}")) if spread else 0.0
-        shown = percent(abs(room), half)
-        rows.append((field.title, shown if room >= 0 else f"exceeded: limit is {shown} below"))
-    return pairs_table("Room to each limit, % of the value", rows)
+        if kelvin := temperatures.get(field.name):
+            shown = f"{abs(room) * kelvin:.{0 if half * kelvin > 2.0 else 1}f} K"
+        else:
+            shown = percent(abs(room), half)
+        rows.append(
+            (
+                field.title,
+                shown if room >= 0 else f"exceeded by {shown}" if kelvin else f"exceeded: limit is {shown} below",
+            )
+        )
+    return pairs_table("Room to each limit, of the value", rows)
 
 
 def given_priors(scenario: Scenario) -> Mapping[str, str]:
@@ -222,9 +233,10 @@ def prior_count(scenario: Scenario) -> str:
     total_count = sum(path.startswith(SYSTEM) for path in scenario.provenance)
     off = len(switched_off(scenario))
     without = f" ({off} more belong to parts that are switched off)" if off else ""
-    of_preset = scenario.name in names("scenarios")
-    where = f"`energymodel presets show {scenario.name}` lists each with its source, and " if of_preset else ""
-    command = f"energymodel sensitivity{f' {scenario.name}' if of_preset else ''}"
+    source = scenario.source
+    is_stored = source and not source.startswith("--")
+    where = f"`energymodel presets show {source}` lists each with its source, and " if is_stored else ""
+    command = f"energymodel sensitivity {source}".strip()
     return (
         f"{len(prior_numbers(scenario))} of the {total_count} numbers of the system are priors{without}; "
         f"{where}`{command}` says what share of the variance rests on them."

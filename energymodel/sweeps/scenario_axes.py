@@ -13,16 +13,20 @@ from energymodel.design.problem import formulate
 from energymodel.design.relaxation import COARSE, fits, screen
 from energymodel.errors import InputError, suggest
 from energymodel.presets.clock_scale import CLOCK, ClockScale
+from energymodel.presets.components import build, chosen_numbers, expand_presets
 from energymodel.presets.question import Question
 from energymodel.presets.renamed import current_name
 from energymodel.presets.scenario import Scenario, load_scenario
 from energymodel.presets.validate import check_values
 from energymodel.sweeps.axes import Axis, parse_axis
 from energymodel.sweeps.scenario_model import ScenarioModel, follow
+from energymodel.system.accelerator import Accelerator
 from energymodel.system.evaluate import evaluate_once
-from energymodel.units import whole_number
+from energymodel.units import format_quantity, whole_number
 
 LAYOUT = "plan.layout"
+ACCELERATOR = "system.accelerator"
+MOST_CHIPS = 4096  # made one by one
 ALL = "all"
 
 
@@ -54,6 +58,9 @@ def scenario_axis(scenario: Scenario, path: str, values: Any, minimize: str = "e
         return layout_axis(scenario, str(values), minimize)
     if isinstance(values, Mapping):
         return Axis.choice(path, values)
+    root, _, name = path.rpartition(".")
+    if root == ACCELERATOR and name in (units := chosen_numbers(scenario.accelerator)):
+        return near_limit_axis(scenario, name, parse_axis(path, values, units[name]), units[name])
     try:
         component = follow(ScenarioModel(scenario.system, scenario.plan), path)
     except AttributeError:
@@ -65,6 +72,25 @@ def scenario_axis(scenario: Scenario, path: str, values: Any, minimize: str = "e
     names = [part.strip() for part in values.split(",")] if isinstance(values, str) else list(values)
     tables = scenario.named_tables
     return Axis.choice(path, {name: follow(load_scenario(tables, {path: name}), path) for name in names})
+
+
+def near_limit_axis(scenario: Scenario, name: str, axis: Axis, unit: str) -> Axis:
+    """Accelerators that follow from a near-limit preset, one of whose chosen numbers takes the values of an axis.
+
+    **Raises:** `InputError` for a value that the number cannot have.
+    """
+    if len(axis) > MOST_CHIPS:
+        raise InputError(f"axis {axis.name}: {len(axis):,} accelerators. Give at most {MOST_CHIPS:,} values.")
+    given = scenario.accelerator
+    table = {"preset": given} if isinstance(given, str) else dict(given)
+
+    def chip(value: float) -> Accelerator:
+        changed = {**table, name: {"value": value, "unit": unit}}
+        return build(expand_presets(changed, Accelerator, ACCELERATOR), Accelerator, ACCELERATOR, {})
+
+    return Axis.choice(
+        ACCELERATOR, {f"{name} = {format_quantity(value, unit)}": chip(value) for value in map(float, axis.values)}
+    )
 
 
 def layout_axis(scenario: Scenario, text: str, minimize: str = "energy") -> Axis:

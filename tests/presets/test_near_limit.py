@@ -2,8 +2,10 @@
 
 import math
 
+import numpy as np
 import pytest
 
+from energymodel.errors import InputError
 from energymodel.presets.files import read_preset
 from energymodel.presets.near_limit import (
     dynamic_power,
@@ -14,6 +16,8 @@ from energymodel.presets.near_limit import (
     thermal_voltage,
     voltage_floor,
 )
+from energymodel.presets.scenario import load_scenario
+from energymodel.sweeps.scenario_axes import scenario_axis
 
 
 def read(name):
@@ -129,3 +133,19 @@ def test_lower_voltage_leaks_more_and_leaves_less_power(preset):
     after = near_limit_accelerator(preset, template)
     assert after["leakage"]["power"]["value"] > before["leakage"]["power"]["value"]
     assert after["peak_flops"]["value"] < before["peak_flops"]["value"]
+
+
+@pytest.mark.parametrize("change", ["landauer_multiple=1e308", "bits_per_flop=1e308 bit/FLOP", "rated_power=1e308 W"])
+def test_numbers_from_which_no_accelerator_follows(change):
+    with pytest.raises(InputError, match=r"system\.accelerator"):
+        load_scenario("near-limit-hardware", [f"system.accelerator.{change}"])
+
+
+def test_a_chosen_number_is_an_axis_of_a_sweep():
+    scenario = load_scenario("near-limit-hardware")
+    axis = scenario_axis(scenario, "system.accelerator.landauer_multiple", "1, 2, 10")
+    assert axis.labels == ("landauer_multiple = 1", "landauer_multiple = 2", "landauer_multiple = 10")
+    # An operation takes twice or ten times the energy, so that the power allows as many fewer.
+    np.testing.assert_allclose(axis.values.peak_flops[0] / axis.values.peak_flops, [1.0, 2.0, 10.0], rtol=1e-12)
+    with pytest.raises(InputError, match="at least 1"):
+        scenario_axis(scenario, "system.accelerator.landauer_multiple", "0, 2")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import shlex
 
 import jax
@@ -22,6 +23,7 @@ from energymodel.report.plan_report import (
     price_line,
     search_lines,
 )
+from energymodel.report.tables import prior_count, slack_table
 from report.reference_optimum import infeasible, optimum
 
 
@@ -137,3 +139,25 @@ def test_a_changed_table_becomes_options_one_by_one():
     again = load_scenario("test-1b-h100", [word for word in shlex.split(words)[3:] if word != "--set"])
     assert jax.tree.leaves(again.system.market.price) == jax.tree.leaves(scenario.system.market.price)
     assert plan_json(again.plan, again)["clock"] == [1.0, 0.8]
+
+
+def test_the_command_names_the_file_that_was_read(tmp_path):
+    path = tmp_path / "my plan.toml"
+    path.write_text('base = "test-1b-h100"\n', encoding="utf-8")
+    scenario = load_scenario(path, ["plan.clock=0.9"], cluster="nanotron-h100")
+    words = shlex.split(command_of(scenario, scenario.plan, {}))
+    assert words[:5] == ["energymodel", "evaluate", str(path), "--cluster", "nanotron-h100"]
+    assert shlex.quote(str(path)) in prior_count(scenario)
+    made = dataclasses.replace(scenario, source="--model test-1b --chips 8")
+    assert "presets show" not in prior_count(made)
+    assert "energymodel sensitivity --model test-1b --chips 8" in prior_count(made)
+
+
+def test_room_to_a_temperature_is_in_kelvin():
+    found = optimum()
+    table = slack_table(found.plan, found.outcome)
+    rooms = dict(zip(*(list(column.cells) for column in table.columns), strict=True))
+    room = float(np.asarray(found.outcome.temperature)) * math.expm1(float(np.asarray(found.outcome.slack.temperature)))
+    shown = rooms["junction temperature"]
+    assert shown.endswith(" K")
+    np.testing.assert_allclose(float(shown.removesuffix(" K")), room, atol=0.06)
