@@ -47,7 +47,7 @@ def one_line(text: str) -> str:
 def suggest(word: str, known: Iterable[str]) -> str:
     """A sentence that names the nearest known word, or lists what is known."""
     known = sorted(set(known))
-    near = difflib.get_close_matches(word, known, n=1, cutoff=0.4)
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)  # below, "fp8" would be "fp32"
     return f'Did you mean "{near[0]}"?' if near else f"Known: {', '.join(known)}."
 
 

@@ -16,7 +16,7 @@ def command(
     points: Points = 12,
     as_json: shell.AsJson = False,
     plot: shell.Plot = None,
-    output: shell.Output = None,
+    output: shell.TableOutput = None,
 ) -> None:
     """Time, energy and money to the same loss against batch, and the best batch for each with its interval."""
     shell.check_outputs(output, plot)

@@ -60,7 +60,7 @@ def command(
     carbon_price: CarbonPrice = None,
     as_json: shell.AsJson = False,
     plot: shell.Plot = None,
-    output: shell.Output = None,
+    output: shell.TableOutput = None,
 ) -> None:
     """Start, power and pauses hour by hour at the lowest money or carbon, beside the best constant power."""
     shell.check_outputs(output, plot)

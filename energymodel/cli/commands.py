@@ -96,6 +96,7 @@ EXAMPLES = {
 app = typer.Typer(
     name="energymodel",
     help="Energy, time, money and carbon of training a large language model, and the best plan.",
+    epilog=f"Example: energymodel {EXAMPLES['evaluate']}",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

@@ -44,7 +44,7 @@ def command(
     changes: Changes = None,
     as_json: shell.AsJson = False,
     plot: shell.Plot = None,
-    output: shell.Output = None,
+    output: shell.TableOutput = None,
 ) -> int:
     """Optimize each combination of accelerators, number formats, networks and chips, and list them, the best first."""
     shell.check_outputs(output, plot)

@@ -11,7 +11,7 @@ def command(
     limit: shell.Limit = None,
     vary: shell.Vary = None,
     as_json: shell.AsJson = False,
-    output: shell.Output = None,
+    output: shell.TableOutput = None,
 ) -> int:
     """Design the accelerator together with the plan, at the area, power and price of the scenario's own.
 

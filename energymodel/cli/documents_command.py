@@ -6,7 +6,7 @@ from energymodel.cli.source import Source
 
 
 @shell.guarded
-def command(source: Source, as_json: shell.AsJson = False, output: shell.Output = None) -> None:
+def command(source: Source, as_json: shell.AsJson = False, output: shell.JsonOutput = None) -> None:
     """Show each formula of the two source documents: as written, corrected, and what the whole model gives."""
     shell.check_output(output, (".json",))
     with shell.Progress() as progress:

@@ -24,7 +24,7 @@ def command(
     changes: Changes = None,
     as_json: shell.AsJson = False,
     plot: shell.Plot = None,
-    output: shell.Output = None,
+    output: shell.TableOutput = None,
 ) -> int:
     """Evaluate a fleet of unlike devices that train one model together; with --minimize, choose clocks and batch."""
     shell.check_outputs(output, plot)

@@ -23,7 +23,7 @@ def command(
     changes: Changes = None,
     as_json: shell.AsJson = False,
     plot: shell.Plot = None,
-    output: shell.Output = None,
+    output: shell.TableOutput = None,
 ) -> None:
     """Best plans from today's energy of an operation toward the Landauer limit, and what binds at each step."""
     shell.check_outputs(output, plot)

@@ -31,7 +31,7 @@ def command(
     interval: Interval = None,
     as_json: shell.AsJson = False,
     plot: shell.Plot = None,
-    output: shell.Output = None,
+    output: shell.TableOutput = None,
 ) -> None:
     """Measure step time, power, energy and phases from logs, and write the table that `calibrate` reads.
 

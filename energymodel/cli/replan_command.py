@@ -34,7 +34,7 @@ def command(
     fix: shell.Fix = None,
     as_json: shell.AsJson = False,
     rest: Rest = None,
-    output: shell.Output = None,
+    output: shell.TableOutput = None,
 ) -> int:
     """Update a scenario by what was measured of its run, forecast the end, and find the best plan for the rest."""
     shell.check_output(output)

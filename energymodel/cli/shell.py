@@ -72,8 +72,14 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON in SI, with the
 Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE", help="Draw a figure (.svg, .png, .pdf).")]
 Open = Annotated[bool, typer.Option("--open", help="Open the page that -o report.html writes in the browser.")]
 Output = Annotated[
+    Path | None, typer.Option("-o", "--output", metavar="FILE", help=f"Write the result as well: {', '.join(REPORTS)}.")
+]
+TableOutput = Annotated[
     Path | None,
-    typer.Option("-o", "--output", metavar="FILE", help="Write the result as well; the extension chooses the kind."),
+    typer.Option("-o", "--output", metavar="FILE", help=f"Write the result as well: {', '.join(EXTENSIONS)}."),
+]
+JsonOutput = Annotated[
+    Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the result as well: .json.")
 ]
 
 

@@ -19,7 +19,7 @@ def command(
     power: Limits = None,
     as_json: shell.AsJson = False,
     plot: shell.Plot = None,
-    output: shell.Output = None,
+    output: shell.TableOutput = None,
 ) -> None:
     """Divide a site's power over compute, memory, links, host and cooling for the most tokens per second."""
     shell.check_outputs(output, plot)

@@ -31,7 +31,7 @@ def command(
     slowdown: Slowdown = "20%",
     as_json: shell.AsJson = False,
     plot: shell.Plot = None,
-    output: shell.Output = None,
+    output: shell.TableOutput = None,
 ) -> None:
     """Find the clocks of a pipeline's ranks with the least energy, for several step times (Perseus)."""
     shell.check_outputs(output, plot)

@@ -6,7 +6,7 @@ from energymodel.cli.source import Source
 
 @shell.guarded
 def command(
-    source: Source, as_json: shell.AsJson = False, plot: shell.Plot = None, output: shell.Output = None
+    source: Source, as_json: shell.AsJson = False, plot: shell.Plot = None, output: shell.TableOutput = None
 ) -> None:
     """Simulate the pipeline of a step pass by pass: who works, who waits, what `evaluate` says of it."""
     shell.check_outputs(output, plot)

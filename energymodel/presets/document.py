@@ -66,6 +66,8 @@ def quantity_form(given: Any, where: str) -> Any:
 
 def quantities_form(given: Any, where: str) -> Any:
     """A number, or numbers along something."""
+    if given == []:
+        raise InputError(f"{where}: the list is empty. Give at least one number.")
     return listed(quantity_form)(given, where) if isinstance(given, list) else quantity_form(given, where)
 
 

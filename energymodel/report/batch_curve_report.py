@@ -117,7 +117,7 @@ def batch_curve_figure(curve: BatchCurve, kind: str) -> bytes:
             axes.plot([best.low, best.high], [below, below], color=color, linewidth=2.0)
             axes.plot([best.batch], [below], "D", markersize=4, color=color)
     axes.set_ylim(1.0 - 4.0 * BAR, HIGHEST)
-    axes.set_xscale("log")
+    figure.log_axis(axes, "x")
     axes.set_xlim(curve.batch[0], curve.batch[-1])
     axes.set_xlabel("batch [token]; bars: the best one with its 90 % interval")
     axes.set_ylabel("over the lowest value")

@@ -16,7 +16,7 @@ from energymodel.calibration.device_family import architecture_of
 from energymodel.calibration.predicted_amount import PredictedAmount
 from energymodel.errors import InputError
 from energymodel.report import toml_text
-from energymodel.report.figure import BLUE, add_axes, new_figure, save
+from energymodel.report.figure import BLUE, add_axes, log_axis, new_figure, save
 
 SHOWN_GROUPS = 20
 DRAWN_CURVES = 7
@@ -265,7 +265,7 @@ def residual_figure(found: Calibration, kind: str) -> bytes:
         axes.axhline(0.0, color="black", lw=0.8)
         axes.set(xlabel=label, ylabel=f"predicted {name} over measured, less one [%]", title=name)
         if along.min() > 0 and along.max() / along.min() > 100:
-            axes.set_xscale("log")
+            log_axis(axes, "x")
     if found.best.curves:
         _draw_energy(found, add_axes(figure, 1, panels, panels))
     return save(figure, kind)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from energymodel.design.front import Front, FrontPoint
 from energymodel.design.layouts import layout_label
-from energymodel.report.figure import BLUE, COLORS, GRAY, ORANGE, add_axes, new_figure, save
+from energymodel.report.figure import BLUE, COLORS, GRAY, ORANGE, add_axes, log_axis, new_figure, save
 from energymodel.report.intervals import percent, quantity, rounded, with_interval
 from energymodel.report.json_tree import Tree, csv_text, outcome_json, plan_json
 from energymodel.report.tables import prior_count
@@ -194,8 +194,7 @@ def front_figure(front: Front) -> "Figure":
     axes.scatter([own[second] * across[1]], [own[first] * up[1]], marker="x", color=BLUE, label="scenario's own plan")
     axes.set(xlabel=f"{second} ({across[2]})", ylabel=f"{first} ({up[2]})", title=front.scenario.title)
     if max(across[0]) > _WIDE * min(across[0]):
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter("{x:g}")
+        log_axis(axes, "x")
     axes.legend(fontsize=8)
     return figure
 

@@ -99,8 +99,8 @@ def frontier_figure(frontier: Frontier, kind: str) -> bytes:
         strict=False,
     ):
         axes.plot(multiples, np.asarray(values) / values[0], "o-", markersize=3.5, color=color, label=name)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+    for name in ("x", "y"):
+        figure.log_axis(axes, name)
     axes.invert_xaxis()
     axes.set_xlabel("energy of an operation over Landauer's bound of its bits")
     axes.set_ylabel("over today's best plan")

@@ -8,7 +8,7 @@ from energymodel.errors import InputError
 from energymodel.report.charts import AbstractChart, Axis, GroupedBars, Intervals, Lines, StackedBars, Tornado
 from energymodel.report.charts.scale import SHARE, Measure, measure
 from energymodel.report.charts.svg import clean
-from energymodel.report.figure import BLUE, COLORS, ORANGE, add_axes, new_figure, save, style
+from energymodel.report.figure import BLUE, COLORS, ORANGE, add_axes, log_axis, new_figure, save, style
 
 _WIDTH, _ROW = 8.0, 0.3  # of a figure and of a bar [inch]
 _AXIS = 0.45  # of the ticks and the name of an axis [inch]
@@ -134,7 +134,7 @@ def _lines(chart: Lines, axes: Any) -> None:
         line(at, color="black", linestyle="--", linewidth=1.0, label=level.name)
     for axis, name in ((chart.x, "x"), (chart.y, "y")):
         if axis.log:
-            getattr(axes, f"set_{name}scale")("log")
+            log_axis(axes, name)
     axes.set_xlabel(_axis_name(chart.x.title, across.word))
     axes.set_ylabel(_axis_name(chart.y.title, up.word))
     if len(chart.series) > 1 or chart.levels:

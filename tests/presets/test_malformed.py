@@ -96,6 +96,7 @@ def test_a_calibration_that_does_not_fit_together(tables, message):
         ("system.workload", "x" * 5000, "has 5000 characters"),
         ("plan.layout", "tensor", "a table is needed"),
         ("plan.goal", {"tokens": [1.0]}, "[1.0]"),
+        ("plan.batch", [], "plan.batch: the list is empty"),
         ("optimize.vary", ".", '"." is not PATH=LOW:HIGH'),
         ("optimize.vary", 0, "vary: 0 is not a list"),
         ("optimize.fix", [0], "fix[0]: 0 is not a text"),

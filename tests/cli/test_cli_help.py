@@ -1,0 +1,25 @@
+"""What a command's help must say: an example, and the kinds of file that it writes."""
+
+import pytest
+
+from cli.shell import run
+from energymodel.cli.app import COMMANDS
+
+
+def helped(*words: str) -> str:
+    return " ".join(run(*words, "--help").stdout.split())
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("presets",), ("presets", "show"), ("presets", "list"), *((one,) for one in COMMANDS)]
+)
+def test_help_has_an_example(words):
+    assert "Example: energymodel " in helped(*words)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_names_the_kinds_of_file_that_are_written(name):
+    text = helped(name)
+    if "-o, --output" in text:
+        said = text.partition("-o, --output")[2].partition(" --")[0]
+        assert any(kind in said for kind in (".json", ".toml", ".jsonl", ".csv")), said
