@@ -38,7 +38,7 @@ from energymodel.sweeps.ledger import Ledger
 from energymodel.sweeps.scenario_axes import scenario_axis
 
 SLOWEST = 5.0  # [s] of processor time, which nothing that is refused may take
-LONGEST_LINE = 30_000  # characters of a message
+LONGEST_LINE = 3_000  # characters of a message
 
 
 class Reached(BaseException):

@@ -3,7 +3,7 @@
 import pytest
 
 from cli.shell import run
-from energymodel.cli.app import COMMANDS
+from energymodel.cli.commands import COMMANDS
 
 
 def helped(*words: str) -> str:
