@@ -1,51 +1,125 @@
-"""How long does a whole run take to compile with the project's options, against XLA's defaults?
+"""Which programs does a search compile, how large are they, and what does each cost?
 
-Prints compile times of `evaluate` and of its gradient on the README scenario, their ratio, and the ratio of run times,
-all measured in this process.
+Prints for each program of `optimize` on the README scenario its equations, its lines of HLO, CPU seconds to trace and
+lower it, and CPU seconds to compile and milliseconds to run it: with the project's options, with and without optimized
+machine code, and with XLA's defaults. Then the equations of `evaluate` by the function that makes them, those of the
+functions it calls among them.
 """
 
 import time
-from collections.abc import Callable
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 import energymodel as em
-from energymodel.compilation import compiler_options
+from energymodel.compilation import Compiled, compiler_options
+from energymodel.design.layouts import take
+from energymodel.design.problem import formulate
+from energymodel.design.relaxation import CHUNK, EXPANDED, lane_model, model_expansion, model_values
+from energymodel.design.rounding import TOGETHER, evaluate_plans
+from energymodel.fusion_barriers import with_barriers
+from energymodel.operations import CALLS
+from energymodel.system.evaluate import evaluate_once
 
 REPEATS = 20
+SHOWN = 40  # functions
+PACKAGE = "/energymodel/"
 
 
-def measure(function: Callable[..., Any], arguments: tuple, options: Any) -> tuple[float, float]:
-    """Seconds to compile, and to run once compiled."""
-    lowered = jax.jit(function).trace(*arguments).lower()
-    start = time.perf_counter()
-    compiled = lowered.compile(options)
-    compiling = time.perf_counter() - start
-    jax.block_until_ready(compiled(*arguments))
-    start = time.perf_counter()
-    for _ in range(REPEATS):
-        jax.block_until_ready(compiled(*arguments))
-    return compiling, (time.perf_counter() - start) / REPEATS
+class Cost(NamedTuple):
+    """Size of a program, CPU seconds to make it, and by options those to compile it and to run it once."""
+
+    equations: int
+    lines: int
+    trace: float
+    lower: float
+    compiled: dict[str, tuple[float, float]]
+
+
+def equations(jaxpr: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """For each equation of a program the functions of this package that it stands in, the outermost first."""
+    for equation in jaxpr.eqns:
+        traceback = equation.source_info.traceback
+        frames = reversed(traceback.frames) if traceback else ()
+        stack = above + tuple(
+            f"{frame.file_name.rpartition(PACKAGE)[2]}: {frame.function_name}"
+            for frame in frames
+            if PACKAGE in frame.file_name
+        )
+        inner = [one.jaxpr for one in equation.params.values() if hasattr(one, "jaxpr")]
+        if equation.primitive.name not in CALLS:
+            yield stack
+        for one in inner:
+            yield from equations(one, stack)
+
+
+def timed(function: Callable[[], Any]) -> tuple[Any, float]:
+    """A result, and CPU seconds of all threads until it is there."""
+    start = time.process_time()
+    result = function()
+    return result, time.process_time() - start
+
+
+def measure(program: Compiled, *arguments: Any) -> Cost:
+    """Make a program as `Compiled` does, but from nothing and in steps."""
+    leaves, signature = program._signature(arguments)
+
+    def tracing() -> Any:
+        return program._trace(signature, lambda flat, shapes: jax.jit(with_barriers(flat)).trace(*shapes))[0]
+
+    traced, trace = timed(tracing)
+    lowered, lower = timed(traced.lower)
+    count = sum(1 for _ in equations(traced.jaxpr.jaxpr))
+    found = {}
+    for name, options in (
+        ("as it is", compiler_options(once=True)),
+        ("optimized", compiler_options()),
+        ("XLA's defaults", None),
+    ):
+        compiled, compiling = timed(partial(lowered.compile, options))
+        jax.block_until_ready(compiled(*leaves))
+        _, run = timed(lambda compiled=compiled: [jax.block_until_ready(compiled(*leaves)) for _ in range(REPEATS)])
+        found[name] = (compiling, run / REPEATS)
+    return Cost(count, lowered.as_text().count("\n"), trace, lower, found)
 
 
 def main() -> None:
-    scenario = em.load_scenario("llama-3.1-405b-h100")
-    arguments = (scenario.system, scenario.plan)
-    functions = {
-        "evaluate": em.evaluate,
-        "gradient": jax.grad(lambda system, plan: em.evaluate(system, plan).energy.total, argnums=(0, 1)),
-    }
-    print(f"{jax.default_backend()}, float64; compile [s], run [ms]")
+    scenario = em.load_scenario("llama-3.1-405b-h100").with_question()
+    system, plan = scenario.system, scenario.plan
     with jax.enable_x64(True):
-        for name, function in functions.items():
-            default, default_run = measure(function, arguments, None)
-            ours, ours_run = measure(function, arguments, compiler_options())
-            print(
-                f"{name}: XLA default {default:.2f} s, {1e3 * default_run:.2f} ms; ours {ours:.2f} s, "
-                f"{1e3 * ours_run:.2f} ms; {default / ours:.2f} times faster to compile, "
-                f"{default_run / ours_run:.2f} times faster to run"
-            )
+        baseline = jax.tree.map(np.asarray, evaluate_once(system, plan))
+        problem = formulate(scenario, baseline)
+        point = np.log([problem.start(path) for path in problem.formulation.paths])
+        one = jax.tree.map(lambda leaf: np.full(1, float(leaf)), plan.layout)
+        model = lane_model(problem, one, problem.repeated_criteria(1))
+
+        def lanes(count: int) -> tuple[Any, ...]:
+            own = np.zeros(count, int)
+            return problem.formulation, np.tile(point, (count, 1)), model.lanes.take(own), model.given
+
+        places = np.zeros(TOGETHER, int)
+        exact, criteria = np.full((TOGETHER, 2), np.nan), problem.repeated_criteria(TOGETHER)
+        plans = (np.tile(point, (TOGETHER, 1)), exact, take(one, places), criteria, problem.given)
+        costs = {
+            "evaluate": measure(evaluate_once, system, plan),
+            f"values at {CHUNK} points": measure(model_values, *lanes(CHUNK)),
+            f"derivatives at {EXPANDED} points": measure(model_expansion, *lanes(EXPANDED)),
+            f"{TOGETHER} plans": measure(evaluate_plans, problem.formulation, "tokens", *plans),
+        }
+        jaxpr = jax.make_jaxpr(em.evaluate)(system, plan).jaxpr
+    print(f"{jax.default_backend()}, float64; CPU seconds, and milliseconds to run")
+    for name, cost in costs.items():
+        print(f"{name}: {cost.equations} equations, {cost.lines} lines; trace {cost.trace:.2f}, lower {cost.lower:.2f}")
+        for options, (compiling, run) in cost.compiled.items():
+            print(f"    {options}: compile {compiling:.2f}, run {1e3 * run:.1f}")
+    found = Counter(function for stack in equations(jaxpr) for function in dict.fromkeys(stack))
+    print("equations of evaluate by function:")
+    for function, count in found.most_common(SHOWN):
+        print(f"{count:6d}  {function}")
 
 
 if __name__ == "__main__":

@@ -45,7 +45,8 @@ def compiler_options(*, once: bool = False) -> Any:
 
     On CPU, XLA's fusion emitters double the time to compile the thousands of scalar operations of a run and its
     derivatives, and save a third of the milliseconds that a run takes (`benchmarks/compile_time.py`): they are off.
-    `once` also turns off the optimization of machine code, for a program that runs for less time than that takes.
+    `once` also turns off the optimization of machine code, for a program that runs for less time than that takes, and
+    for the model at hundreds of points, which it makes hardly faster.
     Barriers of `with_barriers` stay.
     """
     if jax.default_backend() != "cpu":
@@ -98,7 +99,7 @@ class Compiled:
     def __init__(self, function: Callable[..., Any], *, once: bool = False) -> None:
         self._function = function
         self._once = once
-        self._programs: dict[Signature, Program] = {}
+        self._programs: dict[Signature, Any] = {}
         self._preloaded: tuple[Path, Program] | None = None
         self.traced = False
         """Whether it was traced once, or need not be because a program was kept."""
@@ -106,12 +107,21 @@ class Compiled:
 
     def __call__(self, *args: Any) -> Any:
         """Call the function; the result holds JAX arrays."""
+        leaves, signature = self._signature(args)
+        program = self._made(signature)
+        return jax.tree.unflatten(program.structure, program.run(*leaves))
+
+    def _signature(self, args: tuple[Any, ...]) -> tuple[list[Any], Signature]:
+        """The numbers of a call, and what its program depends on."""
         traced, static = eqx.partition(args, eqx.is_array_like)
         leaves, structure = jax.tree.flatten(traced)
         leaves = [leaf if isinstance(leaf, jax.Array) else np.asarray(leaf) for leaf in leaves]
         shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves)
         fixed, static_structure = jax.tree.flatten(static)
-        signature = Signature(structure, shapes, static_structure, tuple(fixed), CONFIG.jax_enable_x64)
+        return leaves, Signature(structure, shapes, static_structure, tuple(fixed), CONFIG.jax_enable_x64)
+
+    def _made(self, signature: Signature) -> Any:
+        """What runs calls of this signature, made once."""
         with self._lock:  # threads that need the same program wait for one of them to make it
             program = self._programs.get(signature)
             if program is None:
@@ -119,7 +129,7 @@ class Compiled:
                     del self._programs[next(iter(self._programs))]
                 with making(self._function.__name__):
                     program = self._programs[signature] = self._program(signature)
-        return jax.tree.unflatten(program.structure, program.run(*leaves))
+        return program
 
     @property
     def unused(self) -> bool:
@@ -133,20 +143,20 @@ class Compiled:
             if folder is not None and not self._programs:
                 path = max(folder.glob(f"{self._prefix()}-*"), key=_last_use, default=None)
                 self.traced = self.traced or path is not None  # before the file is read, which takes long
-                kept = None if path is None else _read(path)
+                kept = None if path is None else read_kept(path)
                 self._preloaded = None if path is None or kept is None else (path, self._compile_kept(kept))
 
-    def _program(self, signature: Signature) -> Program:
+    def _program(self, signature: Signature) -> Any:
         path = self._path(signature)
         preloaded, self._preloaded = self._preloaded, None
         if preloaded is not None and preloaded[0] == path:
             return preloaded[1]
         if path is None:
-            return Program(*self._trace(signature, self._compile))
-        kept = _read(path)
+            return Program(*self._trace(signature, lambda flat, shapes: self._compile(with_barriers(flat), shapes)))
+        kept = read_kept(path)
         if kept is None:
-            kept = Kept(*self._trace(signature, lambda flat, shapes: jax.export.export(jax.jit(flat))(*shapes)))
-            _write(path, kept)
+            kept = Kept(*self._trace(signature, export_flat))
+            write_kept(path, kept)
         self.traced = True
         return self._compile_kept(kept)
 
@@ -160,7 +170,7 @@ class Compiled:
             return results
 
         flat.__name__ = self._function.__name__
-        made = make(with_barriers(flat), signature.shapes)
+        made = make(flat, signature.shapes)
         return made, structures[-1]
 
     def _compile_kept(self, kept: Kept) -> Program:
@@ -232,6 +242,11 @@ def _last_use(path: Path) -> float:
         return 0.0
 
 
+def export_flat(function: Callable[..., list[Any]], shapes: Sequence[Any]) -> jax.export.Exported:
+    """A function of flat arrays, lowered in the form in which it is kept."""
+    return jax.export.export(jax.jit(with_barriers(function)))(*shapes)
+
+
 @cache
 def source_digest() -> str:
     """Digest of this package's source and of the versions of what traces it."""
@@ -243,8 +258,8 @@ def source_digest() -> str:
     return digest.hexdigest()
 
 
-def _read(path: Path) -> Kept | None:
-    """The program that `_write` wrote, unless it is missing or damaged."""
+def read_kept(path: Path) -> Kept | None:
+    """The program that `write_kept` wrote, unless it is missing or damaged."""
     try:
         content = path.read_bytes()
         os.utime(path)  # `Compiled.preload` looks for the last use
@@ -258,7 +273,7 @@ def _read(path: Path) -> Kept | None:
         return None
 
 
-def _write(path: Path, kept: Kept) -> None:
+def write_kept(path: Path, kept: Kept) -> None:
     """Write at once or not at all: processes may share the folder, and a program that is not kept only costs time."""
     try:
         numbered = jax.tree.unflatten(kept.structure, range(kept.structure.num_leaves))

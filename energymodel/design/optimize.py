@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,7 +18,14 @@ from energymodel.design.layouts import Lattice, take
 from energymodel.design.near_ties import EvaluatedPlan, near_tie, saved_beside, tolerance_of
 from energymodel.design.problem import Criteria, DesignProblem, formulate
 from energymodel.design.refinement import refine, without_refinements
-from energymodel.design.relaxation import evaluate_points, fitting_layouts, layout_bounds, solve_relaxed
+from energymodel.design.relaxation import (
+    evaluate_points,
+    fitting_layouts,
+    lane_model,
+    layout_bounds,
+    model_expansion,
+    solve_relaxed,
+)
 from energymodel.design.result import (
     OBEYS_EVERY_LIMIT,
     OBEYS_LIMITS_ASKED,
@@ -34,7 +41,6 @@ from energymodel.design.saving import saving_by_cause
 from energymodel.presets.question import Limits, Minimize, Ranges
 from energymodel.presets.scenario import Scenario
 from energymodel.solver import RESULTS
-from energymodel.solver.minimize_many import round_all
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import AT_LEAST, objective_value, parse_objective, unit_of
@@ -47,7 +53,7 @@ LARGEST_RESIDUAL = 0.1  # of the optimality conditions, with which multipliers s
 STEEPEST = 20.0  # percent of the objective that a percent of a limit can be worth
 ROOM = 1e-3  # in the logarithm: a limit with more of it costs nothing
 LOSS_STEP = 1e-4
-_GLANCE = 0.02  # [s] between two looks at whether the solver is traced
+_GLANCE = 0.02  # [s] between two looks at whether the derivatives are traced
 
 
 def optimize(
@@ -90,7 +96,7 @@ def optimize(
     """
     tell = progress or (lambda sentence: None)
     scenario = scenario.with_question(minimize, limits, vary, fix, tolerance)
-    with jax.enable_x64(True), _preloaded_solver():
+    with jax.enable_x64(True), _preloaded_derivatives():
         tell("evaluating the scenario's own plan")
         baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
         plain = without_refinements(scenario, baseline) if scenario.optimize.refined else scenario
@@ -296,35 +302,34 @@ def _explain(broken: tuple[Conflict, ...]) -> str:
 
 
 @contextmanager
-def _preloaded_solver() -> Iterator[None]:
-    """Load the solver that was used last in a thread, while something else is done."""
+def _preloaded_derivatives() -> Iterator[None]:
+    """Load the derivatives that were used last in a thread, while something else is done."""
     with ThreadPoolExecutor(1) as threads:
-        threads.submit(round_all.preload)
+        threads.submit(model_expansion.preload)
         yield
 
 
 @contextmanager
 def _preloaded_programs(scenario: Scenario, problem: DesignProblem, layout: Lattice) -> Iterator[None]:
-    """Compile the solver, and what evaluates its plans, in threads, in the first search of a process.
+    """Compile the programs of a search in threads, in the first search of a process.
 
-    Tracing needs the interpreter for itself; the compiler does not, and it takes longest on the solver. So the solver
-    is traced before anything else (`benchmarks/second_run.py`). What fails here fails again where it is needed.
+    Tracing needs the interpreter for itself; the compiler does not, and it takes longest on the derivatives. So these
+    are traced before anything else (`benchmarks/compile_time.py`). What fails here fails again where it is needed.
     """
     lower, upper = layout_bounds(problem, layout)
-    middle = 0.5 * (lower + upper)
+    middle, lane = 0.5 * (lower + upper), np.zeros(1, np.int32)
+    criteria = problem.repeated_criteria(1)
+    model = lane_model(problem, layout, criteria)
 
-    def load_solver() -> None:
+    def in_double(function: Callable[[], Any]) -> Any:
         with jax.enable_x64(True):  # a thread starts with the default
-            solve_relaxed(problem, layout, middle, iterations=1)
-
-    def load_plans() -> None:
-        with jax.enable_x64(True):
-            plans_at(scenario, problem, middle, layout, problem.repeated_criteria(1))
+            return function()
 
     with ThreadPoolExecutor() as threads:
         if evaluate_plans.unused:
-            solver = threads.submit(load_solver)
-            while not (round_all.traced or solver.done()):
+            derivatives = threads.submit(in_double, lambda: model.expansion(middle, lane))
+            while not (model_expansion.traced or derivatives.done()):
                 time.sleep(_GLANCE)
-            threads.submit(load_plans)
+            threads.submit(in_double, lambda: plans_at(scenario, problem, middle, layout, criteria))
+            threads.submit(in_double, lambda: solve_relaxed(problem, layout, middle, iterations=1))
         yield

@@ -4,20 +4,25 @@ Every layout is a lane of one compiled program.
 """
 
 import dataclasses
+from functools import partial
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from energymodel.compilation import Compiled, concurrently
 from energymodel.design.layouts import Lattice, candidates, chips_per_replica, take
+from energymodel.design.packed import Packed, pack
 from energymodel.design.problem import Criteria, DesignProblem, Formulation
 from energymodel.design.training_run import TrainingRun
 from energymodel.errors import InputError
 from energymodel.numerics import Numeric
+from energymodel.operations import simplified
 from energymodel.solver import PerConstraint, Solution, SolverOptions, Values, minimize_many
+from energymodel.solver.model_outside import ModelOutside
 from energymodel.system.memory import chip_memory
 from energymodel.system.outputs import OUTPUTS
 from energymodel.system.plan import ParallelLayout
@@ -26,7 +31,8 @@ from energymodel.units import format_quantity
 from energymodel.work_in_progress import counted
 
 OPTIONS = SolverOptions(hessian="differences", max_iterations=100)
-CHUNK = 4096  # points in one call of the compiled model
+CHUNK = 192  # points in one call of the compiled model: six step lengths of a chunk of lanes
+EXPANDED = 160  # points in one call of the model with its Jacobian: five of each lane of a chunk
 TOLERANCE = 1e-5  # violation of limits in the logarithm that counts as none
 VIOLATION_PRICE = 10.0
 COARSE = {
@@ -168,27 +174,78 @@ def evaluate_points(
     The criteria are those of the problem unless given, once for all layouts or for each of them.
     """
     layouts, count, size = points.shape
-    flat = points.reshape(-1, size)
-    owner = np.repeat(np.arange(layouts), count)
     every = jax.tree.map(
         lambda leaf: np.broadcast_to(leaf, layouts), problem.criteria if criteria is None else criteria
     )
-
-    def chunk(first: int) -> Values:
-        index = np.resize(np.arange(first, min(first + CHUNK, len(flat))), CHUNK)
-        part = take((lattice, every), owner[index])
-        return jax.tree.map(np.asarray, _values(problem.formulation, flat[index], *part, problem.given))
-
-    chunks = concurrently(chunk, range(0, len(flat), CHUNK))
-    objective, rows = (np.concatenate(parts)[: len(flat)] for parts in zip(*(one[:2] for one in chunks), strict=True))
-    return Values(objective.reshape(layouts, count), rows.reshape(layouts, count, -1))
+    model = lane_model(problem, lattice, every)
+    values = model.values(points.reshape(-1, size), np.repeat(np.arange(layouts), count))
+    return Values(values[:, 0].reshape(layouts, count), values[:, 1:].reshape(layouts, count, -1))
 
 
-@Compiled
-def _values(
-    formulation: Formulation, points: Array, lattice: Lattice, criteria: Criteria, given: TrainingRun
-) -> Values:
-    return jax.vmap(formulation, in_axes=(0, 0, 0, None))(points, lattice, criteria, given)
+class LaneModel(NamedTuple):
+    """A problem with the layout and the criteria of each lane, evaluated by the programs that all searches share."""
+
+    formulation: Formulation
+    lanes: Packed
+    given: Packed
+
+    def values(self, points: Float[np.ndarray, "points n"], lanes: Int[np.ndarray, " points"]) -> np.ndarray:
+        """Objective and rows beside each other, at points of lanes."""
+        (values,) = self._in_chunks(model_values, CHUNK, points, lanes)
+        return values
+
+    def expansion(
+        self, points: Float[np.ndarray, "points n"], lanes: Int[np.ndarray, " points"]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The same, and their derivatives by the coordinates."""
+        values, jacobian = self._in_chunks(model_expansion, EXPANDED, points, lanes)
+        return values, jacobian
+
+    def _in_chunks(self, program: Compiled, size: int, points: np.ndarray, lanes: np.ndarray) -> list[np.ndarray]:
+        """What a program returns for all points, which it evaluates so many at a time."""
+
+        def chunk(first: int) -> tuple[np.ndarray, ...]:
+            index = np.resize(np.arange(first, min(first + size, len(points))), size)
+            found = program(self.formulation, points[index], self.lanes.take(lanes[index]), self.given)
+            return tuple(np.asarray(leaf) for leaf in found)
+
+        chunks = range(0, len(points), size)
+        parts = concurrently(chunk, chunks) if len(chunks) > 2 else [chunk(first) for first in chunks]
+        return [np.concatenate(leaves)[: len(points)] for leaves in zip(*parts, strict=True)]
+
+
+def lane_model(problem: DesignProblem, lattice: Lattice, criteria: Criteria) -> LaneModel:
+    """The model of a problem in layouts, each by its own criteria."""
+    return LaneModel(problem.formulation, pack((lattice, criteria), len(lattice.tensor)), pack(problem.given))
+
+
+def _at(formulation: Formulation, point: Array, lane: Packed, given: Packed) -> Float[Array, " k"]:
+    def flat(point: Array, lane: Packed, given: Packed) -> Array:
+        layout, criteria = lane.tree
+        values = formulation.values(point, layout, criteria, given.tree)
+        return jnp.concatenate([jnp.reshape(values.objective, 1), values.inequalities])
+
+    return simplified(flat)(point, lane, given)
+
+
+@partial(Compiled, once=True)
+def model_values(formulation: Formulation, points: Array, lanes: Packed, given: Packed) -> tuple[Array]:
+    """Objective and rows beside each other, at points of lanes."""
+    return (jax.vmap(partial(_at, formulation), in_axes=(0, 0, None))(points, lanes, given),)
+
+
+@partial(Compiled, once=True)
+def model_expansion(formulation: Formulation, points: Array, lanes: Packed, given: Packed) -> tuple[Array, Array]:
+    """The same, and their derivatives by the coordinates."""
+    directions = jnp.eye(points.shape[1], dtype=points.dtype)
+
+    def expand(point: Array, lane: Packed) -> tuple[Array, Array]:
+        def push(direction: Array) -> tuple[Array, Array]:
+            return jax.jvp(lambda at: _at(formulation, at, lane, given), (point,), (direction,))
+
+        return jax.vmap(push, out_axes=(None, -1))(directions)
+
+    return jax.vmap(expand)(points, lanes)
 
 
 def solve_relaxed(
@@ -202,11 +259,10 @@ def solve_relaxed(
     iterations: int | None = None,
 ) -> Solution:
     """Relaxed optimum of each layout; criteria and bounds are those of the problem unless given."""
+    model = lane_model(problem, lattice, problem.repeated_criteria(len(start)) if criteria is None else criteria)
     return minimize_many(
-        problem.formulation,
+        ModelOutside(len(problem.formulation.rows) + 1, model.values, model.expansion),
         start,
-        (lattice, problem.repeated_criteria(len(start)) if criteria is None else criteria),
-        shared=(problem.given,),
         bounds=layout_bounds(problem, lattice) if bounds is None else bounds,
         options=OPTIONS,
         chunk=OPTIONS.chunk,

@@ -14,8 +14,10 @@ from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array, PyTree
 
 from energymodel.compilation import CONFIG, Compiled
+from energymodel.host_calls import CutProgram
 from energymodel.solver import interior_point as ip
 from energymodel.solver.flat_problem import FlatProblem, flatten, spread_bound
+from energymodel.solver.model_outside import ModelOutside
 from energymodel.solver.options import SolverOptions
 from energymodel.solver.solution import RESULTS, PerConstraint, Solution
 
@@ -24,7 +26,7 @@ _ACCELERATED = 8192  # lanes of a chunk that keep an accelerator busy
 
 
 def minimize_many(
-    objective: Callable[..., Any],
+    objective: Callable[..., Any] | ModelOutside,
     x0: PyTree,
     args: tuple = (),
     *,
@@ -50,7 +52,7 @@ def minimize_many(
     **Arguments:**
 
     - `objective`, `inequalities`, `equalities`, `bounds`, `options`: as in `minimize`. Bounds are broadcast against
-      `x0` with its lanes.
+      `x0` with its lanes. A `ModelOutside` in place of the objective stays outside the compiled search.
     - `x0`, `args`, `warm`: as in `minimize`, every leaf with a leading axis of lanes.
     - `shared`: further arguments that all lanes share.
     - `chunk`: lanes that one device iterates together, even if there are fewer, so that one program serves any number;
@@ -83,12 +85,21 @@ def minimize_many(
         (count,) = next(iter(counts))
         if count == 0:
             raise ValueError("minimize_many: there are no lanes. Give x0 at least one.")
-        family = _Family(objective, inequalities, equalities, options, shared)
+        outside = objective if isinstance(objective, ModelOutside) else None
+        if outside is not None:
+            lanes = (x0, (np.arange(count, dtype=np.int32),), *lanes[2:])  # a lane is known by its number
+        function = objective.stand_in if isinstance(objective, ModelOutside) else objective
+        family = _Family(function, inequalities, equalities, options, shared)
         devices = jax.devices() if devices is None else devices
         mesh = Mesh(np.asarray(devices), ("lanes",)) if len(devices) > 1 else None
         fewest = 1 if devices[0].platform == "cpu" else _ACCELERATED
         width = chunk or min(max(options.chunk, fewest), 1 << max(-(-count // len(devices)) - 1, 0).bit_length())
-        return _iterate_all(family, lanes, count, width * len(devices), mesh, iterations, progress)
+        most = options.max_iterations if iterations is None else iterations
+        if outside is None:
+            iterate, limits = partial(_iterate_inside, mesh), range(_ROUND, most + _ROUND, _ROUND)
+        else:  # every step returns to the host, the first of which only judges the start
+            iterate, limits = partial(_iterate_outside, outside), range(most + 1)
+        return _iterate_all(family, lanes, count, width * len(devices), iterate, limits, progress)
 
 
 Progress = tuple[ip.InteriorPointState, Solution]
@@ -109,18 +120,29 @@ class _Family(NamedTuple):
         x0, args, bounds, warm = lane
         return flatten(self.objective, x0, (*args, *self.shared), bounds, self.inequalities, self.equalities, warm)
 
+    def step(self, lane: PyTree, state: ip.InteriorPointState, last: Array) -> ip.InteriorPointState:
+        """One iteration of a lane, unless it has ended or reached the last one."""
+        moved = ip.step(self.problem(lane), self.options, state)
+        going = ip.unfinished(state, last)
+        return jax.tree.map(lambda new, old: jnp.where(going, new, old), moved, state)
+
+    def solution(self, lane: PyTree, state: ip.InteriorPointState) -> Solution:
+        """Where a lane is."""
+        problem = self.problem(lane)
+        return problem.shaped(ip.postprocess(problem, self.options, state))
+
 
 def _iterate_all(
     family: _Family,
     lanes: PyTree,
     count: int,
     width: int,
-    mesh: Mesh | None,
-    iterations: int | None,
+    iterate: Callable[..., Progress],
+    limits: range,
     progress: Callable[[int, int], None] | None,
 ) -> Solution:
     store: Any = None  # progress of all lanes
-    left, limit = np.arange(count), _ROUND
+    left = np.arange(count)
 
     def advance(store: Progress | None, limit: int, index: np.ndarray) -> Progress:
         padded = np.resize(index, width)
@@ -128,10 +150,12 @@ def _iterate_all(
         state = _init_all(family, part) if store is None else _take(store[0], padded)
         state = jax.tree.map(np.asarray, state)
         begun = (*part[:3], None)  # the state holds the multipliers: warm and cold lanes share a program
-        return jax.tree.map(np.asarray, round_all(family, begun, state, np.int32(limit), mesh))
+        return jax.tree.map(np.asarray, iterate(family, begun, state, np.int32(limit)))
 
     try:
-        while left.size and (iterations is None or limit < iterations + _ROUND):
+        for limit in limits:
+            if not left.size:
+                break
             chunks = [left[first : first + width] for first in range(0, left.size, width)]
             for index, result in _as_done(partial(advance, store, limit), chunks):
                 if store is None:
@@ -143,7 +167,6 @@ def _iterate_all(
             left = np.flatnonzero(store[1].result == RESULTS.running)
             # Lanes that have far to go share chunks, or each chunk would wait for one of them.
             left = left[np.argsort(-store[1].residual[left], kind="stable")]
-            limit += _ROUND
     except KeyboardInterrupt:
         if store is None:
             raise
@@ -195,6 +218,10 @@ def _init(family: _Family, lanes: PyTree) -> ip.InteriorPointState:
     return jax.vmap(lambda lane: ip.init(family.problem(lane), family.options))(lanes)
 
 
+def _iterate_inside(mesh: Mesh | None, *chunk: Any) -> Progress:
+    return round_all(*chunk, mesh)
+
+
 def _iterate_chunk(
     family: _Family, lanes: PyTree, state: ip.InteriorPointState, limit: Array, mesh: Mesh | None
 ) -> Progress:
@@ -205,19 +232,11 @@ def _iterate_chunk(
         family: _Family = eqx.combine(arrays, static)
         last = jnp.minimum(limit, family.options.max_iterations)
 
-        def step(lane: PyTree, state: ip.InteriorPointState) -> ip.InteriorPointState:
-            moved = ip.step(family.problem(lane), family.options, state)
-            going = ip.unfinished(state, last)
-            return jax.tree.map(lambda new, old: jnp.where(going, new, old), moved, state)
+        def step(state: ip.InteriorPointState) -> ip.InteriorPointState:
+            return jax.vmap(lambda lane, state: family.step(lane, state, last))(lanes, state)
 
-        def solution(lane: PyTree, state: ip.InteriorPointState) -> Solution:
-            problem = family.problem(lane)
-            return problem.shaped(ip.postprocess(problem, family.options, state))
-
-        state = jax.lax.while_loop(
-            lambda state: jnp.any(ip.unfinished(state, last)), lambda state: jax.vmap(step)(lanes, state), state
-        )
-        return state, jax.vmap(solution)(lanes, state)
+        state = jax.lax.while_loop(lambda state: jnp.any(ip.unfinished(state, last)), step, state)
+        return state, jax.vmap(family.solution)(lanes, state)
 
     if mesh is not None:
         split, whole = PartitionSpec("lanes"), PartitionSpec()
@@ -225,6 +244,24 @@ def _iterate_chunk(
     return share(lanes, state, arrays, limit)
 
 
+def _iterate_outside(
+    model: ModelOutside, family: _Family, lanes: PyTree, state: ip.InteriorPointState, limit: Any
+) -> Progress:
+    """One iteration of a chunk, with the model evaluated between the programs of it."""
+    state = _step_outside(model.answer, family, lanes, state, limit)
+    return state, _solutions(family, lanes, state)
+
+
+def _step(family: _Family, lanes: PyTree, state: ip.InteriorPointState, limit: Any) -> ip.InteriorPointState:
+    last = jnp.minimum(limit, family.options.max_iterations)
+    return jax.vmap(lambda lane, state: family.step(lane, state, last))(lanes, state)
+
+
+def _all_solutions(family: _Family, lanes: PyTree, state: ip.InteriorPointState) -> Solution:
+    return jax.vmap(family.solution)(lanes, state)
+
+
 _init_all = Compiled(_init, once=True)
+_step_outside, _solutions = CutProgram(_step, once=True), Compiled(_all_solutions, once=True)
 round_all = Compiled(_iterate_chunk)
 """One round of a chunk of lanes: nothing else takes as long to compile or to load."""

@@ -56,7 +56,7 @@ def evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
     return outcome
 
 
-evaluate_once = CheckedOutcome(evaluate)
+evaluate_once = CheckedOutcome(evaluate, once=True)
 """`evaluate` for a single call from the host: compiled, its trace kept between processes, its outcome checked."""
 
 

@@ -1,0 +1,147 @@
+"""What does a program compute, as one list of operations without repetitions?
+
+Formulas call each other, and each computes anew what it needs: half of the operations of a whole run stand in it more
+than once. Derivatives and batches of them would multiply all of it.
+"""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import wraps
+from typing import Any, NamedTuple
+
+import jax
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+
+PLAIN_CALLS: Mapping[str, str] = {"jit": "jaxpr", "closed_call": "call_jaxpr"}
+"""Operations that only call a function, and the parameter that holds it."""
+CALLS: Mapping[str, str] = {**PLAIN_CALLS, "custom_jvp_call": "call_jaxpr"}
+"""The same with functions that state their derivatives, for programs that are not differentiated again."""
+
+
+class Operation(NamedTuple):
+    """An equation, with the values that it reads (numbered, or literals) and writes (numbered)."""
+
+    equation: Any
+    reads: list[Any]
+    writes: list[int]
+
+    def bind(self, values: Sequence[Any], parameters: Mapping[str, Any] | None = None) -> list[Any]:
+        """Results of the operation, with other parameters if they are given."""
+        primitive = self.equation.primitive
+        chosen = self.equation.params if parameters is None else parameters
+        found = primitive.bind(*values, **primitive.get_bind_params(chosen))
+        return list(found) if primitive.multiple_results else [found]
+
+
+class Listing(NamedTuple):
+    """Operations of a function in order, those of the functions that it calls among them; its arguments come first."""
+
+    operations: list[Operation]
+    constants: dict[int, Any]
+    results: list[Any]
+
+
+def simplified(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function of arrays, whose operations are traced once and stand in it once.
+
+    It may be differentiated and batched like the function itself.
+    """
+
+    @wraps(function)
+    def once(*arguments: Any) -> Any:
+        closed, shape = jax.make_jaxpr(function, return_shape=True)(*arguments)
+        listing = without_repeats(list_operations(closed, PLAIN_CALLS))
+        results = evaluate_operations(listing, jax.tree.leaves(arguments), Operation.bind)
+        return jax.tree.unflatten(jax.tree.structure(shape), results)
+
+    return once
+
+
+def evaluate_operations(
+    listing: Listing, arguments: Sequence[Any], bind: Callable[[Operation, Sequence[Any]], Sequence[Any]]
+) -> list[Any]:
+    """Results of a function, each of whose operations is carried out by `bind`."""
+    values: dict[int, Any] = {**dict(enumerate(arguments)), **listing.constants}
+
+    def read(atom: Any) -> Any:
+        return values[atom] if isinstance(atom, int) else atom.val
+
+    for operation in listing.operations:
+        values.update(zip(operation.writes, bind(operation, [*map(read, operation.reads)]), strict=True))
+    return [read(atom) for atom in listing.results]
+
+
+def list_operations(closed: ClosedJaxpr, calls: Mapping[str, str] = CALLS) -> Listing:
+    """The operations of a function and of all that it calls."""
+    operations: list[Operation] = []
+    constants: dict[int, Any] = {}
+    size = len(closed.jaxpr.invars)
+
+    def number() -> int:
+        nonlocal size
+        size += 1
+        return size - 1
+
+    def walk(jaxpr: Jaxpr, held: Sequence[Any], arguments: Sequence[Any]) -> list[Any]:
+        places: dict[Any, Any] = dict(zip(jaxpr.invars, arguments, strict=True))
+        for variable, value in zip(jaxpr.constvars, held, strict=True):
+            places[variable] = number()
+            constants[places[variable]] = value
+
+        def read(atom: Any) -> Any:
+            return atom if isinstance(atom, Literal) else places[atom]
+
+        for equation in jaxpr.eqns:
+            reads = [read(atom) for atom in equation.invars]
+            called = equation.params.get(calls.get(equation.primitive.name, ""))
+            if isinstance(called, ClosedJaxpr):
+                writes = walk(called.jaxpr, called.consts, reads)
+            else:
+                writes = [number() for _ in equation.outvars]
+                operations.append(Operation(equation, reads, writes))
+            places.update(zip(equation.outvars, writes, strict=True))
+        return [read(atom) for atom in jaxpr.outvars]
+
+    results = walk(closed.jaxpr, closed.consts, range(size))
+    return Listing(operations, constants, results)
+
+
+def without_repeats(listing: Listing) -> Listing:
+    """The same without operations that repeat earlier ones or that no result needs."""
+    same: dict[int, Any] = {}
+    known: dict[Hashable, list[int]] = {}
+    kept: list[Operation] = []
+
+    def renamed(atoms: Sequence[Any]) -> list[Any]:
+        return [same.get(atom, atom) if isinstance(atom, int) else atom for atom in atoms]
+
+    for equation, reads, writes in listing.operations:
+        operation = Operation(equation, renamed(reads), writes)
+        key = _key(operation)
+        if key in known:
+            same.update(zip(writes, known[key], strict=True))
+            continue
+        kept.append(operation)
+        if key is not None:
+            known[key] = writes
+    results = renamed(listing.results)
+    needed = {atom for atom in results if isinstance(atom, int)}
+    used: list[Operation] = []
+    for operation in reversed(kept):
+        if operation.equation.effects or not needed.isdisjoint(operation.writes):
+            used.append(operation)
+            needed.update(atom for atom in operation.reads if isinstance(atom, int))
+    return Listing(used[::-1], listing.constants, results)
+
+
+def _key(operation: Operation) -> Hashable:
+    """What an operation computes; none where it does more than that, or where that is not known."""
+    equation = operation.equation
+    if equation.effects:
+        return None
+    reads = [atom if isinstance(atom, int) else (str(atom.aval), repr(atom.val)) for atom in operation.reads]
+    key = (equation.primitive, tuple(reads), tuple(sorted(equation.params.items(), key=lambda item: item[0])))
+    try:
+        hash(key)
+    except TypeError:  # a parameter that is no value
+        return None
+    return key

@@ -1,0 +1,56 @@
+"""A model outside the compiled search: the same optima, multipliers and iterations as with the model in it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from energymodel.solver import RESULTS, SolverOptions, Values, minimize_many
+from energymodel.solver.model_outside import ModelOutside
+
+OPTIONS = SolverOptions(hessian="differences", max_iterations=60)
+TARGETS = np.random.default_rng(0).normal(size=(11, 3))
+
+
+def cost(x, target):
+    """A bent valley with a limit that is curved and one that excludes some of the targets."""
+    bent = x.at[1].add(x[0] ** 2) - target
+    return Values(jnp.log1p(bent @ bent) + 0.1 * bent[2] ** 4, jnp.stack([x @ x - 2.0, x[0] - 0.5]))
+
+
+def flat(x, target):
+    values = cost(x, target)
+    return jnp.concatenate([values.objective[None], values.inequalities])
+
+
+@pytest.fixture(scope="module")
+def model():
+    value, slope = jax.jit(jax.vmap(flat)), jax.jit(jax.vmap(jax.jacfwd(flat)))
+    return ModelOutside(
+        2,
+        lambda x, lanes: np.asarray(value(x, TARGETS[lanes])),
+        lambda x, lanes: (np.asarray(value(x, TARGETS[lanes])), np.asarray(slope(x, TARGETS[lanes]))),
+    )
+
+
+def test_a_model_outside_leads_to_the_same_optima(model):
+    start, bounds = np.zeros((11, 3)), (-1.5, 1.0)
+    inside = minimize_many(cost, start, (TARGETS,), bounds=bounds, options=OPTIONS, chunk=4)
+    outside = minimize_many(model, start, bounds=bounds, options=OPTIONS, chunk=4)
+    assert np.all(outside.result == RESULTS.successful)
+    np.testing.assert_array_equal(outside.iterations, inside.iterations)
+    np.testing.assert_allclose(outside.x, inside.x, atol=1e-7)
+    np.testing.assert_allclose(outside.value, inside.value, atol=1e-10)
+    np.testing.assert_allclose(outside.multipliers.inequalities, inside.multipliers.inequalities, atol=1e-6)
+    again = minimize_many(
+        model, outside.x, bounds=bounds, options=OPTIONS, chunk=4, warm=outside.multipliers, iterations=24
+    )
+    assert np.all(again.result == RESULTS.successful)
+    assert np.sum(again.iterations) < np.sum(outside.iterations)
+
+
+def test_lanes_are_given_up_after_the_iterations_asked_for(model):
+    found = minimize_many(model, np.zeros((11, 3)), options=OPTIONS, chunk=4, iterations=2)
+    ended = np.asarray(found.result == RESULTS.out_of_iterations)
+    assert ended.any()
+    np.testing.assert_array_equal(found.iterations[ended], 2)
