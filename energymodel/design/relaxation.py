@@ -228,13 +228,13 @@ def _at(formulation: Formulation, point: Array, lane: Packed, given: Packed) -> 
     return simplified(flat)(point, lane, given)
 
 
-@partial(Compiled, once=True)
+@Compiled
 def model_values(formulation: Formulation, points: Array, lanes: Packed, given: Packed) -> tuple[Array]:
     """Objective and rows beside each other, at points of lanes."""
     return (jax.vmap(partial(_at, formulation), in_axes=(0, 0, None))(points, lanes, given),)
 
 
-@partial(Compiled, once=True)
+@Compiled
 def model_expansion(formulation: Formulation, points: Array, lanes: Packed, given: Packed) -> tuple[Array, Array]:
     """The same, and their derivatives by the coordinates."""
     directions = jnp.eye(points.shape[1], dtype=points.dtype)

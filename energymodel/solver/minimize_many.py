@@ -262,6 +262,6 @@ def _all_solutions(family: _Family, lanes: PyTree, state: ip.InteriorPointState)
 
 
 _init_all = Compiled(_init, once=True)
-_step_outside, _solutions = CutProgram(_step, once=True), Compiled(_all_solutions, once=True)
+_step_outside, _solutions = CutProgram(_step), Compiled(_all_solutions)
 round_all = Compiled(_iterate_chunk)
 """One round of a chunk of lanes: nothing else takes as long to compile or to load."""
