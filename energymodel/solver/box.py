@@ -37,8 +37,24 @@ class Box(NamedTuple):
         bound = jnp.concatenate([self.lower, self.upper])
         bound = jnp.where(self.bounded, bound, 0.0)
         gap = jnp.concatenate([x, -x]) + jnp.concatenate([-bound[: x.size], bound[x.size :]])
-        gap = jnp.maximum(gap, jnp.finfo(x.dtype).eps * jnp.maximum(1.0, jnp.abs(bound)))
-        return jnp.where(self.bounded, gap, 1.0)
+        return jnp.where(self.bounded, jnp.maximum(gap, self._least(bound)), 1.0)
+
+    def strictly(self, x: Float[Array, " n"]) -> Float[Array, " n"]:
+        """The point, a rounding error off any bound that it has reached: a function may end there."""
+        x = jnp.where(self.below, jnp.maximum(x, self.lower + self._least(self.lower)), x)
+        x = jnp.where(self.above, jnp.minimum(x, self.upper - self._least(self.upper)), x)
+        return jnp.clip(x, self.lower, self.upper)
+
+    def touched(self, x: Float[Array, " n"]) -> Bool[Array, " nn"]:
+        """Which lower, then which upper bounds are only rounding errors away."""
+        low, high = x - self.lower <= 4 * self._least(self.lower), self.upper - x <= 4 * self._least(self.upper)
+        return jnp.concatenate([self.below & low, self.above & high])
+
+    @staticmethod
+    def _least(bound: Array) -> Array:
+        """Distance from a bound that rounding can tell; from zero it can tell any."""
+        eps = jnp.finfo(bound.dtype).eps
+        return eps * jnp.maximum(eps, jnp.abs(bound))
 
     def changes(self, dx: Float[Array, " n"]) -> Float[Array, " nn"]:
         """How a step of x changes the distances; those from no bound stay."""

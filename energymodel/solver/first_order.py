@@ -17,8 +17,8 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from energymodel.solver.box import Box, UnboundedVariables
 from energymodel.solver.flat_problem import FlatProblem, FlatSolution, flatten
-from energymodel.solver.interior_point import PUSH
 from energymodel.solver.options import FirstOrderOptions, reachable_tolerance
+from energymodel.solver.search_state import PUSH
 from energymodel.solver.solution import RESULTS, Solution
 
 _ARMIJO = 1e-4

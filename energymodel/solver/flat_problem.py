@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PyTree
 
 from energymodel.solver.solution import RESULTS, PerConstraint, Solution
@@ -61,6 +62,11 @@ class FlatProblem(eqx.Module):
         """Objective, inequalities and equalities in one vector."""
         value, g, h = self.functions(x)
         return jnp.concatenate([value[None], ravel(g, x.dtype), ravel(h, x.dtype)])
+
+    @property
+    def operations(self) -> int:
+        """Operations of all functions together, each written out once however large its arrays are."""
+        return _operations(jax.make_jaxpr(self.values)(self.x0).jaxpr)
 
     @property
     def inequalities(self) -> int:
@@ -158,6 +164,17 @@ def flatten(
         inequalities_like=g_like,
         equalities_like=h_like,
     )
+
+
+def _operations(jaxpr: Jaxpr) -> int:
+    """Equations of a function and of those that it calls."""
+    inner = [part for one in jaxpr.eqns for part in jax.tree.leaves(one.params, is_leaf=_is_function)]
+    functions = [part.jaxpr if isinstance(part, ClosedJaxpr) else part for part in inner if _is_function(part)]
+    return len(jaxpr.eqns) + sum(_operations(function) for function in functions)
+
+
+def _is_function(part: Any) -> bool:
+    return isinstance(part, ClosedJaxpr | Jaxpr)
 
 
 def ravel(tree: PyTree, dtype: Any) -> Float[Array, " n"]:

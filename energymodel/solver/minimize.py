@@ -14,7 +14,11 @@ from energymodel.solver.derivatives import derivatives
 from energymodel.solver.flat_problem import FlatProblem, FlatSolution, Values, flatten
 from energymodel.solver.options import SolverOptions
 from energymodel.solver.oracles import solve_with_oracle
+from energymodel.solver.search_state import init
 from energymodel.solver.solution import RESULTS, PerConstraint, Solution
+
+MOST_OPERATIONS = 4000
+"""Operations whose exact Hessian compiles in a few minutes at most."""
 
 __all__ = ["RESULTS", "PerConstraint", "Solution", "SolverOptions", "Values", "minimize"]
 
@@ -36,8 +40,13 @@ def minimize(
 
     Finds a local minimum of a smooth problem of 2 to about 60 variables and as many constraints. It is pure: it
     works under `jit`, `vmap` and differentiation, whose derivatives are those of the optimality conditions. Gradients
-    are scaled automatically; still pose the problem in quantities [1] of order one (logarithms, ratios to limits),
-    and its multipliers are elasticities.
+    and variables are scaled automatically; still pose the problem in quantities [1] of order one (logarithms, ratios to
+    limits), and its multipliers are elasticities.
+
+    Before it says `successful`, the search tries other directions where the curvature does not show a minimum, follows
+    steps that do not become shorter, and checks the result in the units of the problem. It says `infeasible` only
+    where the constraints alone, without the objective, have no feasible point near; by less than 1e-7 of their scale it
+    cannot tell.
 
     **Arguments:**
 
@@ -57,12 +66,19 @@ def minimize(
 
     **Returns:** `Solution`.
 
-    **Raises:** `ValueError` for an `x0` without numbers, an objective that is no scalar, bounds unlike `x0`, a method
-    unknown or traced; `ImportError` where the package of the method is missing.
+    **Raises:** `ValueError` for an `x0` without numbers, an objective that is no scalar, bounds unlike `x0`, functions
+    of more than 4,000 operations with exact Hessians, a method unknown or traced; `ImportError` where the package of
+    the method is missing.
     """
     options = SolverOptions() if options is None else options
     problem = flatten(objective, x0, args, bounds, inequalities, equalities, warm)
     if method == "interior-point":
+        if options.hessian == "exact" and (operations := problem.operations) > MOST_OPERATIONS:
+            raise ValueError(
+                f"minimize: objective and constraints have {operations:,} operations; exact Hessians of more than "
+                f"{MOST_OPERATIONS:,} take minutes and gigabytes to compile. Write sums over data as operations on "
+                'arrays (jax.vmap, jnp.sum), or use SolverOptions(hessian="differences") or minimize_first_order.'
+            )
         flat = _solve(problem, options=options)
     else:
         flat = solve_with_oracle(method, problem, options)
@@ -83,7 +99,7 @@ def _solve(problem: FlatProblem, *, options: SolverOptions) -> FlatSolution:
         state = jax.lax.while_loop(
             lambda state: ip.unfinished(state, options.max_iterations),
             lambda state: ip.step(problem, options, state),
-            ip.init(problem, options),
+            init(problem),
         )
         return ip.postprocess(problem, options, state)
 

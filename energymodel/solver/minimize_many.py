@@ -19,6 +19,7 @@ from energymodel.solver import interior_point as ip
 from energymodel.solver.flat_problem import FlatProblem, flatten, spread_bound
 from energymodel.solver.model_outside import ModelOutside
 from energymodel.solver.options import SolverOptions
+from energymodel.solver.search_state import InteriorPointState, init
 from energymodel.solver.solution import RESULTS, PerConstraint, Solution
 
 _ROUND = 8  # iterations between compactions: the median of a design search
@@ -102,7 +103,7 @@ def minimize_many(
         return _iterate_all(family, lanes, count, width * len(devices), iterate, limits, progress)
 
 
-Progress = tuple[ip.InteriorPointState, Solution]
+Progress = tuple[InteriorPointState, Solution]
 """States and solutions of lanes, some of them unfinished."""
 
 
@@ -120,13 +121,13 @@ class _Family(NamedTuple):
         x0, args, bounds, warm = lane
         return flatten(self.objective, x0, (*args, *self.shared), bounds, self.inequalities, self.equalities, warm)
 
-    def step(self, lane: PyTree, state: ip.InteriorPointState, last: Array) -> ip.InteriorPointState:
+    def step(self, lane: PyTree, state: InteriorPointState, last: Array) -> InteriorPointState:
         """One iteration of a lane, unless it has ended or reached the last one."""
         moved = ip.step(self.problem(lane), self.options, state)
         going = ip.unfinished(state, last)
         return jax.tree.map(lambda new, old: jnp.where(going, new, old), moved, state)
 
-    def solution(self, lane: PyTree, state: ip.InteriorPointState) -> Solution:
+    def solution(self, lane: PyTree, state: InteriorPointState) -> Solution:
         """Where a lane is."""
         problem = self.problem(lane)
         return problem.shaped(ip.postprocess(problem, self.options, state))
@@ -214,8 +215,8 @@ def _take(lanes: PyTree, index: np.ndarray) -> PyTree:
     return jax.tree.map(lambda leaf: leaf[index], lanes)
 
 
-def _init(family: _Family, lanes: PyTree) -> ip.InteriorPointState:
-    return jax.vmap(lambda lane: ip.init(family.problem(lane), family.options))(lanes)
+def _init(family: _Family, lanes: PyTree) -> InteriorPointState:
+    return jax.vmap(lambda lane: init(family.problem(lane)))(lanes)
 
 
 def _iterate_inside(mesh: Mesh | None, *chunk: Any) -> Progress:
@@ -223,16 +224,16 @@ def _iterate_inside(mesh: Mesh | None, *chunk: Any) -> Progress:
 
 
 def _iterate_chunk(
-    family: _Family, lanes: PyTree, state: ip.InteriorPointState, limit: Array, mesh: Mesh | None
+    family: _Family, lanes: PyTree, state: InteriorPointState, limit: Array, mesh: Mesh | None
 ) -> Progress:
     """Iterate a chunk to the end or to `limit`; each device of a mesh iterates its share on its own."""
     arrays, static = eqx.partition(family, eqx.is_array)
 
-    def share(lanes: PyTree, state: ip.InteriorPointState, arrays: PyTree, limit: Array) -> Progress:
+    def share(lanes: PyTree, state: InteriorPointState, arrays: PyTree, limit: Array) -> Progress:
         family: _Family = eqx.combine(arrays, static)
         last = jnp.minimum(limit, family.options.max_iterations)
 
-        def step(state: ip.InteriorPointState) -> ip.InteriorPointState:
+        def step(state: InteriorPointState) -> InteriorPointState:
             return jax.vmap(lambda lane, state: family.step(lane, state, last))(lanes, state)
 
         state = jax.lax.while_loop(lambda state: jnp.any(ip.unfinished(state, last)), step, state)
@@ -245,19 +246,19 @@ def _iterate_chunk(
 
 
 def _iterate_outside(
-    model: ModelOutside, family: _Family, lanes: PyTree, state: ip.InteriorPointState, limit: Any
+    model: ModelOutside, family: _Family, lanes: PyTree, state: InteriorPointState, limit: Any
 ) -> Progress:
     """One iteration of a chunk, with the model evaluated between the programs of it."""
     state = _step_outside(model.answer, family, lanes, state, limit)
     return state, _solutions(family, lanes, state)
 
 
-def _step(family: _Family, lanes: PyTree, state: ip.InteriorPointState, limit: Any) -> ip.InteriorPointState:
+def _step(family: _Family, lanes: PyTree, state: InteriorPointState, limit: Any) -> InteriorPointState:
     last = jnp.minimum(limit, family.options.max_iterations)
     return jax.vmap(lambda lane, state: family.step(lane, state, last))(lanes, state)
 
 
-def _all_solutions(family: _Family, lanes: PyTree, state: ip.InteriorPointState) -> Solution:
+def _all_solutions(family: _Family, lanes: PyTree, state: InteriorPointState) -> Solution:
     return jax.vmap(family.solution)(lanes, state)
 
 

@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float
 from energymodel.solver.box import Box
 
 _LOWEST_TRUST = 0.1  # an affine step shorter than this spoils Mehrotra's corrector
+_STEEP = 1e8  # scaled curvature of a variable beyond that of any smooth problem
 DAMPINGS = (0.0, 1e-4, 1e-2, 0.1, 1.01)  # of the infinity norm of the Hessian: the last makes it positive definite
 
 
@@ -105,8 +106,11 @@ def newton_system(at: Iterate, damping: Float[Array, ""]) -> NewtonSystem:
     flat = 1e-2 * jnp.max(jnp.abs(at.pull)) / jnp.maximum(1.0, jnp.max(jnp.abs(at.x)))
     # The lowest compliance bounds what a stiff row may round away from the rest of the matrix; what it leaves of the
     # row, compliance times dy, the next iterations take [proximal multipliers: Rockafellar 1976].
-    size = jnp.max(jnp.sum(jnp.abs(at.W), axis=1))
-    S = 1.0 / (ratio[:m] + ratio[m:] + eps**0.55 / jnp.maximum(1.0, size))
+    size = jnp.sum(jnp.abs(at.W), axis=1)
+    # A variable at the edge of a root, where curvature has no limit, must not hold the others.
+    steep = size > _STEEP
+    size = jnp.where(steep, size, jnp.max(jnp.where(steep, 0.0, size)))
+    S = 1.0 / (ratio[:m] + ratio[m:] + eps**0.55 / jnp.maximum(1.0, jnp.max(size)))
     A = at.W + (at.J.T * S) @ at.J + jnp.diag(stiff[:n] + stiff[n:] + ~free)
     return NewtonSystem(at, S, ratio, stiff, *factorize(A, jnp.maximum(size, flat), free, damping))
 
@@ -157,7 +161,9 @@ def predictor_corrector(system: NewtonSystem, tolerance: float) -> Aim:
     predicted = (at.gap + alpha[0] * affine.gap) @ (at.price + alpha[1] * affine.price) / count
     fall = predicted / jnp.where(barrier > 0, barrier, 1.0)
     target = jnp.maximum(jnp.clip(fall, 0.0, 2.0) ** 3 * barrier, 1e-3 * tolerance)
-    corrector = jnp.where(jnp.min(alpha) > _LOWEST_TRUST, affine.gap * affine.price, 0.0)
+    # At the lowest barrier nothing is left to predict.
+    trusted = (jnp.min(alpha) > _LOWEST_TRUST) & (barrier > 2e-3 * tolerance)
+    corrector = jnp.where(trusted, affine.gap * affine.price, 0.0)
     products = jnp.clip(target - corrector, 0.1 * target, jnp.maximum(10 * target, barrier))
     direction = system.direction(products)
     longest = longest_steps(jnp.maximum(0.995, 1.0 - target), both, jnp.stack([direction.gap, direction.price]))

@@ -11,8 +11,8 @@ class SolverOptions(eqx.Module):
 
     - `tolerance`: largest Karush-Kuhn-Tucker residual [1] of the scaled problem; float32 stops at about 7e-5.
     - `max_iterations`: Newton steps before giving up [1].
-    - `hessian`: `"exact"`, or `"differences"` of the forward-mode Jacobian: a large model then compiles many times
-      faster, at a few more iterations and the same accuracy of the solution.
+    - `hessian`: `"exact"`, for functions of up to 4,000 operations, or `"differences"` of the forward-mode Jacobian: a
+      large model then compiles many times faster, at a few more iterations and the same accuracy of the solution.
     - `chunk`: lanes of a `vmap` that iterate together [1]; 8 to 64 stay in a CPU's cache, a GPU likes 1e4.
     """
 

@@ -28,8 +28,8 @@ class RESULTS(eqx.Enumeration):
     bounds_cross = "A lower bound lies above its upper bound, or a bound is NaN. Correct the bounds."
     interrupted = "The search was interrupted. Go on from x with the multipliers found so far."
     unbounded = (
-        "The objective falls without end within the constraints; x is far out on the way down. Add bounds, or check "
-        "the sign of the objective."
+        "The objective falls without end within the constraints, or comes ever closer to a value that no point has; x "
+        "is far out on the way. Add bounds, or check the sign of the objective."
     )
     rounded = (
         "The optimality conditions hold as well as this precision can tell, which is less than the tolerance: see "
