@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -62,6 +62,7 @@ class Top(AbstractPointReduction):
     count: int = 1
     limits: Mapping[str, Range] = dataclasses.field(default_factory=dict)
     spare: int = 31
+    takes_padding: ClassVar[bool] = True
 
     def pick(self, outputs: Any) -> jax.Array:
         """The value, infinite where a limit is broken."""
@@ -73,18 +74,20 @@ class Top(AbstractPointReduction):
 
     def update(self, state: Points, picked: Any, chunk: Chunk) -> Points:
         """Merge the best of the chunk, if one of them is better than the last one kept."""
-        picked, kept = chunk.masked(picked, jnp.inf), self.count + self.spare
+        kept = self.count + self.spare
 
-        def better(_: None) -> Points:
-            flat = picked.reshape(-1)
+        def better(picked: Any) -> Points:
+            flat = chunk.masked(picked, jnp.inf).reshape(-1)
             if kept == 1:
                 place = jnp.argmin(flat).astype(jnp.int32)
-                return Points(flat[place][None], jnp.asarray(chunk.number, jnp.int32)[None], place[None])
+                number = jnp.asarray(chunk.number, jnp.int32)
+                return Points(flat[place][None], number[None], chunk.places(place)[None])
             negative, places = jax.lax.top_k(-flat, min(kept, flat.size))
             numbers = jnp.full(places.shape, chunk.number, jnp.int32)
-            return lowest(state, Points(-negative, numbers, places.astype(jnp.int32)), kept, jnp)
+            return lowest(state, Points(-negative, numbers, chunk.places(places.astype(jnp.int32))), kept, jnp)
 
-        return jax.lax.cond(jnp.min(picked) < state.value[-1], better, lambda _: state, None)
+        # Padding repeats points, so it has no lower value.
+        return jax.lax.cond(jnp.min(picked) < state.value[-1], better, lambda _: state, picked)
 
     def merge(self, first: Points, second: Points) -> Points:
         """The lowest of both."""

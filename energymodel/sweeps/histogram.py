@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -21,6 +21,7 @@ class Count(AbstractReduction):
     """How many points obey the limits."""
 
     limits: Mapping[str, Range] = dataclasses.field(default_factory=dict)
+    takes_padding: ClassVar[bool] = True
 
     def pick(self, outputs: Any) -> Any:
         """Whether the point obeys them."""
@@ -96,6 +97,7 @@ class Histogram(AbstractScaledReduction):
     bins: int = BINS
     spans: Mapping[str, Range] | None = None
     summary: Callable[[BinCounts], Any] = lambda counts: counts
+    takes_padding: ClassVar[bool] = True
 
     def scaled_to(self, sample: GridSample) -> "Histogram":
         """With ranges."""

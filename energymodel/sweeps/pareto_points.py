@@ -5,9 +5,8 @@
 
 import dataclasses
 import functools
-import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +15,7 @@ import numpy as np
 from energymodel.errors import InputError
 from energymodel.sweeps.best_points import Points, lower
 from energymodel.sweeps.feasibility import Range, feasible_values
+from energymodel.sweeps.float32_functions import rough_log2
 from energymodel.sweeps.grid import Grid
 from energymodel.sweeps.grid_sample import GridSample
 from energymodel.sweeps.reductions import (
@@ -37,13 +37,13 @@ ROW = 128
 GROUP = 16
 """Points in a row, and rows that are sorted in together, where a point may improve a front."""
 LAST = np.int32(2**31 - 1)
-SENTRIES = 32
+SENTRIES, SENTRIES_OF_TWO = 32, 8
 """Points of a front that every point is compared with first; only those that pass are compared with all."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ParetoBins(AbstractPointReduction, AbstractScaledReduction):
-    """The point of lowest `second` objective in each of equal steps of the logarithm of the `first`.
+    """The point of lowest `second` objective in each of about equal steps of the logarithm of the `first`.
 
     A front as fine as its bins, at little cost: bin and second objective share one number, the latter to 14 bits.
     `span` is the range of the first objective, taken from a sample of the grid unless given; points beyond it fall
@@ -55,6 +55,7 @@ class ParetoBins(AbstractPointReduction, AbstractScaledReduction):
     limits: Mapping[str, Range] = dataclasses.field(default_factory=dict)
     bins: int = BINS
     span: Range | None = None
+    takes_padding: ClassVar[bool] = True
 
     def scaled_to(self, sample: GridSample) -> "ParetoBins":
         """With the range of the first objective.
@@ -86,28 +87,27 @@ class ParetoBins(AbstractPointReduction, AbstractScaledReduction):
     def bin_of(self, x: Any) -> Any:
         """Bin of a value of the first objective."""
         assert self.span is not None
-        low, high = self.span
-        scale = self.bins / math.log(high / low)
-        place = (jnp.log(x) - math.log(low)) * scale
+        low, high = map(rough_log2, map(np.float32, self.span))
+        place = (rough_log2(jnp.asarray(x, jnp.float32)) - low) * (self.bins / (high - low))
         return jnp.clip(place, 0.0, self.bins - 1.0).astype(jnp.int32)
 
     def update(self, state: Points, picked: Any, chunk: Chunk) -> Points:
         """Sort into the bins the rows of points that improve on the staircase so far."""
-        keys = chunk.masked(picked, level_of(jnp.inf))
+        staircase = jax.lax.cummin(state.value)
+        # A table by bin would keep the model out of vector registers; the staircase falls, so a few of its steps decide
+        # on nearly all points.
+        level, improves = picked & (LEVELS - 1), picked < LAST
+        for sentry in range(0, self.bins, max(1, self.bins // SENTRIES_OF_TWO)):
+            improves = improves & ((picked < sentry * LEVELS) | (level < staircase[sentry]))
 
         def look(keys: Any) -> Points:
-            keys = _rows(keys, level_of(jnp.inf))
-            staircase = jax.lax.cummin(state.value)
-            return _over_rows(
-                (keys & (LEVELS - 1)) < staircase.at[keys >> LEVEL_BITS].get(mode="promise_in_bounds"),
-                functools.partial(sort, keys),
-                state,
-            )
+            keys = _rows(chunk.masked(keys, LAST), LAST)
+            return _over_rows(keys < LAST, functools.partial(sort, keys), state)
 
         def sort(keys: Any, state: Points, rows: Any, inside: Any) -> Points:
-            chosen = jnp.where(inside, keys[rows], level_of(jnp.inf)).reshape(-1)
+            chosen = jnp.where(inside, keys[rows], LAST).reshape(-1)
             bins, values = chosen >> LEVEL_BITS, chosen & (LEVELS - 1)
-            numbers = _numbers(rows, keys.shape[-1])
+            numbers = chunk.places(_numbers(rows, keys.shape[-1]))
 
             def better(_: None) -> Points:
                 lowest = state.value.at[bins].min(values)
@@ -125,8 +125,8 @@ class ParetoBins(AbstractPointReduction, AbstractScaledReduction):
             return jax.lax.cond(improves, better, lambda _: state, None)
 
         # What a branch takes is computed before it: once, and in the shape of the chunk, which keeps vector loops.
-        some = jnp.min(keys & (LEVELS - 1)) < level_of(jnp.inf)
-        return jax.lax.cond(some, look, lambda _: state, keys)
+        keys = jnp.where(improves, picked, LAST)
+        return jax.lax.cond(jnp.min(keys) < LAST, look, lambda _: state, keys)
 
     def merge(self, first: Points, second: Points) -> Points:
         """The lower of each bin."""
@@ -167,6 +167,7 @@ class Pareto(AbstractPointReduction, AbstractScaledReduction):
     limits: Mapping[str, Range] = dataclasses.field(default_factory=dict)
     capacity: int = CAPACITY
     span: Range | None = None
+    takes_padding: ClassVar[bool] = True
 
     def scaled_to(self, sample: GridSample) -> "Pareto":
         """With the range of the first of two objectives, which changes only the speed."""
@@ -184,40 +185,46 @@ class Pareto(AbstractPointReduction, AbstractScaledReduction):
         values = jnp.full((len(self.objectives), self.capacity), jnp.inf, float_dtype())
         return FrontState(values, none, none, jnp.zeros((), jnp.int32))
 
+    def step_of(self, x: Any) -> Any:
+        """Step of a value of the first of two objectives; never lower for a higher value, to the last bit.
+
+        Equal steps of the bits of a positive number are about equal ratios.
+        """
+        assert self.span is not None
+        low, high = (float(in_order(np.float32(end).view(np.int32))) for end in self.span)
+        place = (ordered_bits(x).astype(jnp.float32) - np.float32(low)) * np.float32(STEPS / max(high - low, 1.0))
+        return jnp.clip(place, 0.0, STEPS - 1.0).astype(jnp.int32)
+
     def passing(self, state: FrontState, columns: Sequence[Any]) -> Any:
         """Which points a coarse look at the front lets pass; the others are dominated, or twins of its points."""
-        passing = columns[0] < jnp.inf
         if len(columns) == 2:
-            assert self.span is not None
-            low, high = self.span
-            spaced, coordinate = (np.geomspace, jnp.log) if low > 0.0 else (np.linspace, jnp.asarray)
-            edges = jnp.asarray(spaced(low, high, STEPS), columns[0].dtype)
-            last = jnp.searchsorted(state.values[0], edges, side="right")
-            lowest = jnp.concatenate([jnp.full(1, jnp.inf, edges.dtype), jax.lax.cummin(state.values[1])])[last]
-            ends = coordinate(edges[0]), coordinate(edges[-1])
-            place = jnp.floor((coordinate(columns[0]) - ends[0]) * ((STEPS - 1) / (ends[1] - ends[0])))
-            # One step lower than rounding could make it, so that the edge lies below the point.
-            step = jnp.clip(jnp.where(passing, place, 0.0) - 1.0, -1.0, STEPS - 1.0).astype(jnp.int32)
-            return passing & ((step < 0) | (columns[1] < lowest[jnp.maximum(step, 0)]))
-        # Sentries spread over the front: those after the last point are infinite and stop nothing.
+            room = jnp.full(STEPS, jnp.inf, columns[1].dtype)
+            lowest = jax.lax.cummin(room.at[self.step_of(state.values[0])].min(state.values[1]))
+            before = jnp.concatenate([room[:1], lowest[:-1]])  # of the steps below
+            return columns[1] < before.at[self.step_of(columns[0])].get(mode="promise_in_bounds")
+        return self.below_sentries(state, columns)
+
+    def below_sentries(self, state: FrontState, columns: Sequence[Any]) -> Any:
+        """Which points no sentry dominates: sentries spread over the front, and those after its last stop nothing."""
+        count = SENTRIES_OF_TWO if len(columns) == 2 else SENTRIES
+        passing = columns[0] < jnp.inf
         found = jnp.sum(state.values[0] < jnp.inf)
-        spread = (jnp.arange(SENTRIES) * found) // SENTRIES
-        for sentry in range(SENTRIES):
+        spread = (jnp.arange(count) * found) // count
+        for sentry in range(count):
             below = [state.values[row, spread[sentry]] <= column for row, column in enumerate(columns)]
             passing = passing & ~functools.reduce(jnp.logical_and, below)
         return passing
 
     def update(self, state: FrontState, picked: Any, chunk: Chunk) -> FrontState:
         """Compare all points with a coarse front, and those that pass with the front."""
-        columns = [chunk.masked(part, jnp.inf) for part in picked]
 
         def look(columns: list[Any]) -> FrontState:
-            columns = [_rows(column) for column in columns]
-            return _over_rows(self.passing(state, columns), functools.partial(sort, columns), state)
+            columns = [_rows(chunk.masked(column, jnp.inf)) for column in columns]
+            return _over_rows(columns[0] < jnp.inf, functools.partial(sort, columns), state)
 
         def sort(columns: list[Any], state: FrontState, rows: Any, inside: Any) -> FrontState:
             some = [jnp.where(inside, column[rows], jnp.inf).reshape(-1) for column in columns]
-            numbers = _numbers(rows, columns[0].shape[-1])
+            numbers = chunk.places(_numbers(rows, columns[0].shape[-1]))
 
             def insert(carry: tuple[FrontState, Any]) -> tuple[FrontState, Any]:
                 state, waiting = carry
@@ -229,7 +236,15 @@ class Pareto(AbstractPointReduction, AbstractScaledReduction):
 
             return jax.lax.while_loop(lambda carry: jnp.any(carry[1]), insert, (state, self.passing(state, some)))[0]
 
-        return jax.lax.cond(jnp.min(columns[0]) < jnp.inf, look, lambda _: state, columns)
+        if len(picked) == 2:
+            # One complex number instead of two arrays, for each of which XLA would evaluate the model.
+            first, second = picked
+            both = jax.lax.optimization_barrier(
+                jax.lax.complex(jnp.where(self.below_sentries(state, picked), first, jnp.inf), second)
+            )
+            some = jnp.min(both.real) < jnp.inf
+            return jax.lax.cond(some, lambda both: look([both.real, both.imag]), lambda _: state, both)
+        return jax.lax.cond(jnp.min(picked[0]) < jnp.inf, look, lambda _: state, list(picked))
 
     def merge(self, first: FrontState, second: FrontState) -> FrontState:
         """The front of both."""
@@ -293,11 +308,19 @@ def _over_rows(passing: Any, sort: Callable[[Any, Any, Any], Any], state: Any) -
     return jax.lax.fori_loop(0, groups, group, state)
 
 
+def in_order(bits: Any) -> Any:
+    """Integers that order like the float32 numbers with these bits."""
+    return bits ^ ((bits >> 31) & 0x7FFFFFFF)  # negative numbers order the other way
+
+
+def ordered_bits(value: Any) -> Any:
+    """An integer that orders like a float32 number."""
+    return in_order(jax.lax.bitcast_convert_type(jnp.asarray(value, jnp.float32), jnp.int32))
+
+
 def level_of(value: Any) -> Any:
     """An integer below `LEVELS` that orders like a number, to 14 bits of its mantissa."""
-    bits = jax.lax.bitcast_convert_type(jnp.asarray(value, jnp.float32), jnp.int32)
-    ordered = bits ^ ((bits >> 31) & 0x7FFFFFFF)  # negative numbers order the other way
-    return (ordered >> DROPPED_BITS) + LEVELS // 2
+    return (ordered_bits(value) >> DROPPED_BITS) + LEVELS // 2
 
 
 def _rows(values: Any, missing: Any = jnp.inf) -> Any:

@@ -6,7 +6,7 @@ tiles. Work that only a better point needs hides behind one comparison per chunk
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ class Chunk(NamedTuple):
     - `number`, `place`: number of the chunk in the grid, and in its tile.
     - `leading`: indices of the axes that have one value in a chunk; `start` is the first index of the axis that is cut.
     - `valid`: which points are not padding, in a shape that broadcasts; `None` if all are.
+    - `row`: length of the last axis of what was picked, which may be padded.
     """
 
     grid: Grid
@@ -30,6 +31,15 @@ class Chunk(NamedTuple):
     leading: tuple[Any, ...]
     start: Any
     valid: Any
+    row: int
+
+    def places(self, numbers: Any) -> Any:
+        """Places of points in the chunk, from their numbers in the flattened picks, padding included."""
+        length = self.grid.shape[-1]
+        if self.row == length:
+            return numbers
+        row = np.int32(self.row)
+        return jax.lax.div(numbers, row) * np.int32(length) + jax.lax.rem(numbers, row)
 
     def masked(self, values: Any, padding: Any) -> Any:
         """Values with `padding` in place of the points that are padding."""
@@ -39,8 +49,12 @@ class Chunk(NamedTuple):
 class AbstractReduction(ABC):
     """What a sweep keeps. Subclass it to keep something else.
 
-    `pick` and `update` are traced; `merge` and `result` run on the host, on NumPy arrays.
+    `pick` and `update` are traced; `merge` and `result` run on the host, on NumPy arrays. A reduction that masks its
+    picks and finds points by `Chunk.places` says so in `takes_padding`; the last axis of its picks may then be padded
+    to whole vector registers.
     """
+
+    takes_padding: ClassVar[bool] = False
 
     @abstractmethod
     def pick(self, outputs: Any) -> Any:

@@ -1,7 +1,10 @@
 """How is a tile of a grid evaluated and reduced without storing its points? One compiled program for all tiles."""
 
+import os
+import re
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -11,11 +14,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from energymodel.errors import InputError
+from energymodel.fusion_barriers import KEEP_BARRIERS
+from energymodel.substitution import Dialect, portable
 from energymodel.sweeps.axes import cast
+from energymodel.sweeps.float32_functions import substitutes
 from energymodel.sweeps.grid import Grid
 from energymodel.sweeps.reductions import AbstractReduction, Chunk
 
 VECTOR_BITS = 512
+LANES = 8
+"""Float32 numbers in a vector register of AVX2; a row of points is padded to whole ones."""
 TIMED_CHUNKS = 4
 
 
@@ -27,7 +35,7 @@ def compiler_options(*, quick: bool = False) -> dict[str, Any] | None:
     """
     if jax.default_backend() != "cpu":
         return None
-    options: dict[str, Any] = {"xla_cpu_prefer_vector_width": VECTOR_BITS}
+    options: dict[str, Any] = {"xla_cpu_prefer_vector_width": VECTOR_BITS, **KEEP_BARRIERS}
     return {**options, "xla_cpu_use_fusion_emitters": False} if quick else options
 
 
@@ -56,8 +64,16 @@ class TileProgram:
         dtype = np.float32 if bits == 32 else np.float64
         arrays, self._static = eqx.partition(cast(function, dtype), eqx.is_array)
         self.arguments = (arrays, grid.values(dtype))
+        self._own_functions = bits == 32 and not quick and jax.default_backend() == "cpu"
         self._lock = Lock()
         self._program: Any = None
+
+    def _row(self) -> int:
+        """Length of the last axis as it is evaluated: filled up to whole vector registers where the reduction can."""
+        length = self.grid.shape[-1]
+        if not self._own_functions or not self.reduction.takes_padding or length < LANES or wide_vectors():
+            return length
+        return length + -length % LANES
 
     def precision(self) -> Any:
         """Context in which the program is traced and called."""
@@ -105,12 +121,18 @@ class TileProgram:
         def point(*own: Any) -> Any:
             return reduction.pick(function(**dict(zip(names, own, strict=True))))
 
+        if self._own_functions:
+            point = portable(point, Dialect(substitutes(), lambda lanes: lanes))
         mapped = over_chunk(point, grid)
+        row = self._row()
 
         def step(place: Any, state: Any) -> Any:
             number = first + place
             own, leading, start = grid.chunk_values(values, number)
-            return reduction.update(state, mapped(*own), Chunk(grid, number, place, leading, start, grid.valid(start)))
+            if row > grid.shape[-1]:
+                own = (*own[:-1], jax.tree.map(lambda leaf: _padded(leaf, row), own[-1]))
+            valid = _valid(grid, start, row)
+            return reduction.update(state, mapped(*own), Chunk(grid, number, place, leading, start, valid, row))
 
         return jax.lax.fori_loop(0, count, step, reduction.init(grid))
 
@@ -138,6 +160,29 @@ def over_chunk(point: Callable[..., Any], grid: Grid) -> Callable[..., Any]:
         # Later maps are the outer ones, so that the last axis is the innermost.
         point = jax.vmap(point, in_axes=tuple(0 if place == axis else None for place in range(count)))
     return point
+
+
+def wide_vectors() -> bool:
+    """Whether XLA compiles for AVX-512, which evaluates what is left of a row quickly; padding would cost more."""
+    limited = re.search(r"--xla_cpu_max_isa=(\S+)", os.environ.get("XLA_FLAGS", ""))
+    if limited and "AVX512" not in limited[1].upper().replace("_", ""):
+        return False
+    information = Path("/proc/cpuinfo")
+    return information.is_file() and " avx512f " in information.read_text(encoding="utf-8", errors="replace")
+
+
+def _padded(leaf: Any, row: int) -> Any:
+    """An array of values along the last axis, its last value repeated."""
+    return jnp.concatenate([leaf, jnp.repeat(leaf[-1:], row - leaf.shape[0], axis=0)])
+
+
+def _valid(grid: Grid, start: Any, row: int) -> Any:
+    """Which points of a chunk are no padding, of the axis that is cut or of rows; `None` if all are."""
+    inside, length = grid.valid(start), grid.shape[-1]
+    if row == length:
+        return inside
+    columns = jnp.arange(row) < length
+    return columns if inside is None else inside & columns
 
 
 def _shape(leaf: Any) -> jax.ShapeDtypeStruct:

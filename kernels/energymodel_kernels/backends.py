@@ -13,7 +13,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu, tpu, triton
 from jaxtyping import Array
 
-from energymodel_kernels.portable import SUBSTITUTES, Dialect, exp_by_units, log_by_units, pow_by_units
+from energymodel.substitution import Dialect
+from energymodel_kernels.portable import SUBSTITUTES, exp_by_units, log_by_units, pow_by_units
 
 IMPLEMENTATIONS = ("xla", "pallas_triton", "pallas_mosaic_gpu", "pallas_tpu", "interpret")
 """`xla` is the reference in plain JAX; `interpret` runs the kernel's program on any machine, slowly, for tests."""

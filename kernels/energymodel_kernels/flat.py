@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from energymodel_kernels.portable import evaluate
+from energymodel.substitution import evaluate
 
 
 class Flat(NamedTuple):

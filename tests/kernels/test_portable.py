@@ -3,7 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel_kernels.portable import SUBSTITUTES, Dialect, portable
+from energymodel.substitution import Dialect, portable
+from energymodel_kernels.portable import SUBSTITUTES
 
 PRECISION = 32
 DIALECT = Dialect(SUBSTITUTES, lambda lanes: lanes)

@@ -17,13 +17,13 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jaxtyping import Array
 
+from energymodel.substitution import portable
 from energymodel_kernels.backends import BACKENDS, Backend, launch, over_lanes
 from energymodel_kernels.flat import Flat, flatten
 from energymodel_kernels.fused_sweep.keep import Best, Keep, judge
 from energymodel_kernels.fused_sweep.reference import Found
 from energymodel_kernels.fused_sweep.scan_axes import Grid, unravel
 from energymodel_kernels.fused_sweep.tiles import Tile
-from energymodel_kernels.portable import portable
 
 LARGEST = 2**31 - 1
 

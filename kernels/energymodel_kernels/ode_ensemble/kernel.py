@@ -10,11 +10,11 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jaxtyping import Array
 
+from energymodel.substitution import portable
 from energymodel_kernels.backends import BACKENDS, Backend, launch, over_lanes
 from energymodel_kernels.flat import Flat, flatten
 from energymodel_kernels.ode_ensemble.runge_kutta import runge_kutta_step
 from energymodel_kernels.ode_ensemble.tiles import Tile
-from energymodel_kernels.portable import portable
 
 
 def integrate(
