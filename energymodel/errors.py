@@ -44,10 +44,14 @@ def one_line(text: str) -> str:
     return printable(text)
 
 
+_PART = 4  # letters of a word that may be part of the one that was meant
+
+
 def suggest(word: str, known: Iterable[str]) -> str:
     """A sentence that names the nearest known word, or lists what is known."""
     known = sorted(set(known))
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.6)  # below, "fp8" would be "fp32"
+    near = near or [one for one in known if len(word) >= _PART and word in one][:1]
     return f'Did you mean "{near[0]}"?' if near else f"Known: {', '.join(known)}."
 
 

@@ -219,7 +219,8 @@ def test_few_limits_take_the_posynomial_form_unless_the_curve_is_known_or_asked_
 
 def test_a_posynomial_curve_replaces_floor_and_knee_in_a_scenario_and_is_kept_by_the_next_calibration(tmp_path):
     curve = {"component": "PosynomialVoltage", "cubic_share": {"value": 0.7, "unit": "1", "kind": "measured"}}
-    earlier = {"power": {"names": ["cubic_share"], "rated_power": 700.0}}
+    known = {"names": ["cubic_share"], "coordinates": [0.85], "covariance": [[0.04]]}
+    earlier = {"power": {**known, "rated_power": 700.0}}
     tables = {"base": "test-1b-h100", "system": {"accelerator": {"voltage": curve}}, "calibration": earlier}
     scenario = load_scenario(tables)
     np.testing.assert_allclose(scenario.system.accelerator.voltage(0.5) ** 2, 1.0 - 0.7 * 0.75)

@@ -52,7 +52,7 @@ def test_unknown_preset_suggests_the_nearest(command):
         ("plan.coolant_temperature=25 K", ["plan.coolant_temperature", "-248.2 °C", "between -40 °C and 100 °C"]),
         ("system.accelerator.gemm_efficiency=1.5", ["system.accelerator.gemm_efficiency", "1.5", "share"]),
         ("system.accelerator.leakage.power=700 W", ["leakage.power 700 W", "-11.81 W", "busy_power"]),
-        ("system.accelerator.die_area=0 m^2", ["system.accelerator.die_area", "0 m^2", "above"]),
+        ("system.accelerator.die_area=0 m^2", ["system.accelerator.die_area", "0 m^2", "between"]),
         ("system.accelerator.peak_flops=1e30 FLOP/s", ["Landauer", "peak_flops"]),
         ("system.accelerator.idle_power=2 kW", ["system.accelerator.idle_power", "2 kW", "busy_power"]),
         ("system.workload.active_experts=9", ["system.workload.active_experts", "9", "experts"]),

@@ -78,8 +78,8 @@ def test_money_holds_the_equipment_so_that_no_pause_pays(grid):
 def test_equipment_that_costs_nothing_pauses_in_a_dear_hour(grid):
     path = Path(grid)
     path.write_text(path.read_text().replace("\n10,200,30", "\n10,200,400"))
-    prices = ("accelerator.price=0 USD", "market.price.interest_rate=0", "market.price.life=100000 years")
-    free = (*prices, "market.price.facility_life=100000 years")
+    prices = ("accelerator.price=0 USD", "market.price.interest_rate=0", "market.price.life=30000 years")
+    free = (*prices, "market.price.facility_life=30000 years")
     sets = [part for one in free for part in ("--set", f"system.{one}")]
     options = ("--demand-charge", "0 USD/kW", "--deadline", "40 h", "--start", "6")
     found = run_json("calendar", SMALL, "--grid", grid, *sets, *options)

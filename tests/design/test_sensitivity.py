@@ -96,9 +96,8 @@ def test_bad_words_are_refused(text, unit, value, words):
 
 
 def test_a_bad_word_of_a_scenario_names_the_path():
-    scenario = em.load_scenario(SMALL, {"uncertainty": {"system.node.overhead_power": "gaussian 3"}})
     with pytest.raises(em.InputError, match=r"uncertainty of system\.node\.overhead_power"):
-        em.sensitivity(scenario)
+        em.load_scenario(SMALL, {"uncertainty": {"system.node.overhead_power": "gaussian 3"}})
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
