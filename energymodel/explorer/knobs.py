@@ -20,7 +20,7 @@ from energymodel.design.training_run import TrainingRun
 from energymodel.physics.limits import landauer_energy
 from energymodel.presets.scenario import Scenario
 from energymodel.presets.validate import UNLIMITED_TOKENS
-from energymodel.ranges import Range
+from energymodel.ranges import EXTENTS, Range
 from energymodel.report.fields import Field
 from energymodel.report.intervals import scale_of
 from energymodel.system.evaluate import learning_of, parameters_in_loss
@@ -181,6 +181,7 @@ def _ends(scenario: Scenario, path: str, unit: str, own: float, allowed: Range) 
     """Ends of a slider in SI; None for a number that is switched off, which has no scale."""
     system = scenario.system
     chip, inlet = system.accelerator, system.facility.cooling.inlet
+    smallest, largest = EXTENTS[unit]
     designer = path.removeprefix(DESIGN) if path.startswith(DESIGN) else ""
     choices = [one for one in (FRONTIER_CHOICES.get(path), CHIP_CHOICES.get(designer)) if one is not None]
     if path in scenario.optimize.vary:
@@ -206,7 +207,7 @@ def _ends(scenario: Scenario, path: str, unit: str, own: float, allowed: Range) 
         low, high = 0.0, FARTHEST
     elif choices:
         low, high = min(low for low, _ in choices), max(high for _, high in choices)
-    elif math.isfinite(allowed.high):
+    elif allowed.high < largest:  # stated
         low, high = allowed.low, allowed.high
     elif own <= 0.0:
         return None
@@ -215,7 +216,7 @@ def _ends(scenario: Scenario, path: str, unit: str, own: float, allowed: Range) 
     else:
         low, high = own / DECADE, own * DECADE
     low, high = max(low, allowed.low), min(high, allowed.high)
-    if allowed.above and low <= allowed.low:
+    if (allowed.above or 0.0 < allowed.low <= smallest) and low <= allowed.low:
         low = allowed.low + 1e-3 * (min(high, own or high) - allowed.low)
     low, high = min(low, own), max(high, own)
     return (low, high) if high > low else None

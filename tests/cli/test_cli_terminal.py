@@ -10,6 +10,7 @@ from rich.table import Table
 from cli.shell import run
 from energymodel.cli import terminal
 from energymodel.cli.terminal import GuardedStream, console, guard_streams
+from energymodel.errors import InputError
 from energymodel.presets.scenario import load_scenario
 
 EVIL = "\x1b]0;title\x07\u202e\x9b2J\u2028"
@@ -86,10 +87,12 @@ def test_tables_keep_their_own_styles_and_escape_their_text(monkeypatch):
         assert one not in shown
 
 
-def test_a_title_is_one_line(tmp_path):
+def test_a_title_that_terminals_obey_is_refused_in_one_line(tmp_path):
     path = tmp_path / "evil.toml"
     path.write_text('base = "test-1b-h100"\ntitle = "a\\u001b[2J\\nfake: line"\n', encoding="utf-8")
-    assert load_scenario(path).title == "a\\u001b[2J\\nfake: line"
+    with pytest.raises(InputError, match=r"title: .* holds the control character") as error:
+        load_scenario(path)
+    assert not set("\x1b\n") & set(str(error.value))
 
 
 def test_nobody_who_reads_a_table_ends_the_command():
