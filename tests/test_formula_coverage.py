@@ -40,7 +40,8 @@ def public_functions(package: str) -> Iterator[tuple[str, Callable]]:
         module = importlib.import_module(name)
         for label, value in vars(module).items():
             function = inspect.isfunction(value) or (hasattr(value, "__wrapped__") and not inspect.isclass(value))
-            if function and value.__module__ == name and not label.startswith("_"):
+            is_check = inspect.isfunction(value) and inspect.signature(value).return_annotation is None
+            if function and value.__module__ == name and not label.startswith("_") and not is_check:
                 yield f"{name}.{label}", value
 
 

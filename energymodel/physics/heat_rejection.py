@@ -167,4 +167,5 @@ class EvaporativeAir(AbstractHeatRejection):
 
     def evaporation(self, free: Numeric, dry: Numeric, work: Numeric) -> Numeric:
         """Water taken in over the heat [m^3/J]."""
-        return evaporated_water(jnp.asarray(free) - dry, self.makeup)
+        wetted = jnp.maximum(jnp.asarray(free) - dry, 0.0)  # in float32 the difference may be a little less
+        return evaporated_water(wetted, self.makeup)

@@ -19,8 +19,8 @@ def slack_of(
     step: Step,
     swings: PowerOverTime,
     warmth: TemperatureOverTime,
-    peak_power: Real,
-    information: Real,
+    peak_power: Numeric,
+    information: Numeric,
 ) -> Slack:
     """Logarithm of limit over value for each limit of the system [definition].
 

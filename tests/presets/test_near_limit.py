@@ -147,5 +147,5 @@ def test_a_chosen_number_is_an_axis_of_a_sweep():
     assert axis.labels == ("landauer_multiple = 1", "landauer_multiple = 2", "landauer_multiple = 10")
     # An operation takes twice or ten times the energy, so that the power allows as many fewer.
     np.testing.assert_allclose(axis.values.peak_flops[0] / axis.values.peak_flops, [1.0, 2.0, 10.0], rtol=1e-12)
-    with pytest.raises(InputError, match="at least 1"):
+    with pytest.raises(InputError, match="between 1 and"):
         scenario_axis(scenario, "system.accelerator.landauer_multiple", "0, 2")

@@ -486,5 +486,5 @@ def test_deep_nests_and_counts_without_end_are_refused(tmp_path: Path) -> None:
         read_training_config(written(tmp_path, "deep.json", {"MODEL_ARGS": deep}))
     with pytest.raises(InputError, match="num_layers is 1000000000"):
         read(tmp_path, "megatron-lm", MODEL_ARGS=MEGATRON["MODEL_ARGS"] | {"--num-layers": 10**9})
-    with pytest.raises(InputError, match="hidden_size is inf"):
+    with pytest.raises(InputError, match="a number has more digits than are read"):
         read_training_config(written(tmp_path, "hex.yaml", f"num_layers: 2\nhidden_size: 0x{'f' * 9999}"))

@@ -160,11 +160,11 @@ def test_a_schedule_reports_its_widest_swing():
         ("plan.power_floor", "1.2", "give a share"),
         ("plan.power_floor", "300 W", "plan.power_floor"),
         (f"{STORAGE}.energy", "65", "has no unit"),
-        (f"{STORAGE}.efficiency", "0", "above 0"),
+        (f"{STORAGE}.efficiency", "0", "give a share between"),
         (f"{STORAGE}.capacity", "65 J", "unknown"),
-        ("system.facility.swing_limit", "0 W", "above 0"),
+        ("system.facility.swing_limit", "0 W", "give a value between"),
         ("system.facility.power_ramp_limit", "10 MW", "power ramp such as"),
-        ("system.facility.response_time", "0 s", "above 0"),
+        ("system.facility.response_time", "0 s", "give a value between"),
     ],
 )
 def test_bad_values_are_refused_by_name(path, value, words):

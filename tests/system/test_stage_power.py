@@ -20,6 +20,9 @@ def with_caps(plan, *caps):
     return eqx.tree_at(lambda one: one.power, plan, StagePower(*caps))
 
 
+OF_EACH_RANK = ("swing", "ramp", "temperature_", "power_peak", "chilled_heat", "facility_power", "supplies")
+
+
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
@@ -36,9 +39,10 @@ def test_equal_caps_are_one_cap(name, changes):
     scenario = load_scenario(name, changes)
     system, plan = scenario.system, eqx.tree_at(lambda one: one.power_cap, scenario.plan, 330.0)
     even, staged = evaluate_once(system, plan), evaluate_once(system, with_caps(plan, 330.0, 500.0, 330.0))
-    # The cap of the plan binds everywhere. Swings of power and temperature are those of the mean rank, a little other.
+    # The cap of the plan binds everywhere. Swings of power and temperature are those of the mean rank, a little other;
+    # the peak of each rank is at least its own mean, and with it what the building must carry away.
     for (path, value), other in zip(jax.tree_util.tree_leaves_with_path(staged), jax.tree.leaves(even), strict=True):
-        close = 2e-3 if any(word in jax.tree_util.keystr(path) for word in ("swing", "ramp", "temperature_")) else 1e-9
+        close = 3e-3 if any(word in jax.tree_util.keystr(path) for word in OF_EACH_RANK) else 1e-9
         np.testing.assert_allclose(value, other, rtol=close, atol=1e-12, err_msg=jax.tree_util.keystr(path))
 
 

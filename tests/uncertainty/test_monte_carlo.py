@@ -196,7 +196,7 @@ def test_samples_resume_and_refuse_another_seed(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"samples": 0}, "0 is too few"),
+        ({"samples": 0}, "0 cannot be drawn"),
         ({"numbers": {}}, "Nothing is uncertain"),
         ({"numbers": {"x": "lognormal 0.3"}}, "needs a value"),
         ({"numbers": {"x": "uniform 0"}}, "LOW and HIGH"),
@@ -253,7 +253,7 @@ def test_command_draws_samples(tmp_path):
         (("--samples", "8", "--polish"), "--polish needs a grid"),
         (("--samples", "8", "--minimize", "money"), "--minimize needs a grid"),
         (("--of", "energy"), "--of needs samples"),
-        (("--samples", "0"), "0 is too few"),
+        (("--samples", "0"), "0 cannot be drawn"),
     ],
 )
 def test_command_names_bad_samples(options, words):
