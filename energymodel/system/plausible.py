@@ -54,8 +54,8 @@ class Number(NamedTuple):
 class CheckedOutcome(Compiled):
     """A compiled function of a system and a plan, whose outcome is checked when it is back on the host."""
 
-    def __call__(self, *args: Any) -> TrainingOutcome:
-        """Call the function.
+    def __call__(self, *args: Any) -> Any:
+        """Call the function; the outcome holds JAX arrays, as that of `Compiled`.
 
         **Raises:** `InputError` as `check_outcome`.
         """

@@ -29,6 +29,7 @@ def test_every_listed_change_says_how_much_of_it_rests_on_priors(stated):
     assert summary["changes_above_one_percent"] == len(stated["changes"])
 
 
+@pytest.mark.slow
 def test_a_search_finds_what_is_stated(stated):
     hunt = EXPERIMENT.module("run")
     optimum, _ = next(hunt.searches(SMALL))

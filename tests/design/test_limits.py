@@ -74,6 +74,7 @@ def test_a_message_names_each_limit_that_is_exceeded():
     assert exceeded_limits(found.scenario, found.plan, broken).startswith("ramp is ")
 
 
+@pytest.mark.slow
 def test_a_ramp_limit_binds_or_is_named():
     found = em.optimize(em.load_scenario(SMALL, {"system.facility.ramp_limit": "2 K/s"}), limits={"time": "1 day"})
     assert found.success

@@ -33,6 +33,7 @@ def by_function():
     return optimize(load_scenario(SMALL), minimize=joules, tolerance=0.0)
 
 
+@pytest.mark.slow
 def test_a_function_that_is_an_output_gives_its_plan(by_name, by_function):
     assert by_function.minimize == "joules"
     np.testing.assert_allclose(by_function.value, by_name.value, rtol=1e-6)
@@ -41,6 +42,7 @@ def test_a_function_that_is_an_output_gives_its_plan(by_name, by_function):
         assert by_function.prices[name].elasticity == pytest.approx(price.elasticity, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_its_saving_has_the_same_interval(by_name, by_function):
     same, other = saving_at_risk(by_name), saving_at_risk(by_function)
     assert same.found is not None

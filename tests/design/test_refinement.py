@@ -73,6 +73,7 @@ def staged(question):
     return optimize(question)
 
 
+@pytest.mark.slow
 def test_power_by_stage_saves_where_a_stage_has_less_work(staged):
     assert staged.success
     (power,) = staged.refinements
@@ -84,6 +85,7 @@ def test_power_by_stage_saves_where_a_stage_has_less_work(staged):
     assert float(evaluate_once(staged.scenario.system, staged.plan).time) <= staged.limits["time"] * (1 + 1e-6)
 
 
+@pytest.mark.slow
 def test_no_cap_of_a_stage_could_be_better(staged):
     for name in ("first_stage", "middle_stages", "last_stage"):
         for factor in (0.98, 1.02):

@@ -24,6 +24,7 @@ def search(changes, limits):
     )
 
 
+@pytest.mark.slow
 def test_a_limit_on_the_swing_binds_and_has_a_price():
     free = search({}, {})
     half = 0.5 * float(free.outcome.power_swing)

@@ -60,6 +60,7 @@ def test_derivatives_by_each_clock():
         assert slope[knot] == pytest.approx(float(value(shares + move) - value(shares - move)) / (2 * step), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_trajectory_follows_the_clock():
     scenario = load_scenario(SMALL, ["plan.clock=[1, 0.8]"])
     whole, rows = run_trajectory(scenario.system, scenario.plan, 20)

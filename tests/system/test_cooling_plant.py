@@ -69,6 +69,7 @@ def test_gradient_with_capacity(outcome_of):
         )
 
 
+@pytest.mark.slow
 def test_search_finds_the_load_of_lowest_work_and_money_asks_for_less():
     scenario = em.load_scenario(SMALL, WARM)
     vary, fix = {CAPACITY: (100.0, 5000.0)}, ["plan.chips", "plan.batch", "plan.coolant_temperature", *LAYOUT]

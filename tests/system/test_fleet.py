@@ -107,6 +107,7 @@ def test_energy_counts_the_power_of_those_who_wait(fleet):
     assert grown > alone + 0.9 * waited * float(step.levels.waiting)
 
 
+@pytest.mark.slow
 def test_derivative_by_a_clock_is_that_of_differences(fleet):
     def energy(clock):
         groups = list(fleet.pairs)
