@@ -1,14 +1,15 @@
 """What do rails cost and carry: one network for the chips of each place in a node, and none between them?"""
 
+import dataclasses
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.numerics import Numeric, Real, real
-from energymodel.performance.topology import AbstractTopology, FatTree
-from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE
+from energymodel.numerics import Numeric
+from energymodel.performance.topology import AbstractSwitchTree, FatTree
 
 
-class RailOnly(AbstractTopology):
+class RailOnly(AbstractSwitchTree):
     """A fat tree for each place that a chip has in its node, without links between them [Wang et al. 2024].
 
     Nodes are those of one rail: the ports of one chip of each node. Between chips of unlike places the scale-up network
@@ -16,30 +17,10 @@ class RailOnly(AbstractTopology):
     `oversubscription` are those of a rail.
     """
 
-    radix: Real = real("1", 64.0, doc="ports of a switch", within=AT_LEAST_ONE)
-    pod: Real = real("1", 1024.0, doc="nodes of a pod of a rail, among which bandwidth is full", within=AT_LEAST_ONE)
-    oversubscription: Real = real(
-        "1", 1.0, doc="bandwidth of the nodes of a pod over that of its links upwards", within=AT_LEAST_ONE
-    )
-    port_lanes: Real = real("1", 4.0, doc="lanes of a port of a switch", within=AT_LEAST_ONE)
-    switch_lanes: Real = real(
-        "1", 256.0, doc="lanes of a switch chip; larger switches are made of several", within=ABOVE_ZERO
-    )
-    uplink_lane_price: Real = real("USD", 0.0, doc="of cable and transceivers between switches, per lane")
-    hop_latency: Real = real("s", 0.0, doc="of a switch chip on the way")
-
     @property
     def rail(self) -> FatTree:
         """The fat tree of one rail."""
-        return FatTree(
-            radix=self.radix,
-            pod=self.pod,
-            oversubscription=self.oversubscription,
-            port_lanes=self.port_lanes,
-            switch_lanes=self.switch_lanes,
-            uplink_lane_price=self.uplink_lane_price,
-            hop_latency=self.hop_latency,
-        )
+        return FatTree(**{field.name: getattr(self, field.name) for field in dataclasses.fields(FatTree)})
 
     @property
     def most_nodes(self) -> Float[Array, "..."]:

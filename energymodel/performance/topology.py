@@ -222,14 +222,8 @@ class Torus(AbstractTopology):
         return 1.0 / (1.0 + self.single_links * (1.0 / jnp.asarray(share) - 1.0))
 
 
-class FatTree(AbstractTopology):
-    """Tree of k-port switches in up to three tiers, with an oversubscribed top [Al-Fares et al. 2008, sec. 3].
-
-    Up to k nodes share one switch. A leaf switch has k / 2 nodes and as many links up, and k^2 / 2 nodes (or a pod, if
-    that is larger) need two tiers. Above, pods are joined by a third tier with one link for every o nodes. Between
-    the sizes that fill a tier, as much of the next one is built as is needed (`tier_share`). Valid up to k pods. A
-    switch with more lanes than a chip is itself of several (`chips_per_port`).
-    """
+class AbstractSwitchTree(AbstractTopology):
+    """Switches in tiers, with an oversubscribed top: what a tree is made of."""
 
     radix: Real = real("1", 64.0, doc="ports of a switch", within=AT_LEAST_ONE)
     pod: Real = real("1", 1024.0, doc="nodes of a pod, among which bandwidth is full", within=AT_LEAST_ONE)
@@ -242,6 +236,21 @@ class FatTree(AbstractTopology):
     )
     uplink_lane_price: Real = real("USD", 0.0, doc="of cable and transceivers between switches, per lane")
     hop_latency: Real = real("s", 0.0, doc="of a switch chip on the way")
+
+    @property
+    @abstractmethod
+    def most_nodes(self) -> Float[Array, "..."]:
+        """Most nodes that the switches join [1]."""
+
+
+class FatTree(AbstractSwitchTree):
+    """Tree of k-port switches in up to three tiers, with an oversubscribed top [Al-Fares et al. 2008, sec. 3].
+
+    Up to k nodes share one switch. A leaf switch has k / 2 nodes and as many links up, and k^2 / 2 nodes (or a pod, if
+    that is larger) need two tiers. Above, pods are joined by a third tier with one link for every o nodes. Between
+    the sizes that fill a tier, as much of the next one is built as is needed (`tier_share`). Valid up to k pods. A
+    switch with more lanes than a chip is itself of several (`chips_per_port`).
+    """
 
     def tiers(self, nodes: Numeric) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
         """Parts of the second and of the third tier that are built [1]."""

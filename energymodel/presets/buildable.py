@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from energymodel.errors import InputError
 from energymodel.performance.dragonfly import Dragonfly
 from energymodel.performance.rail_only import RailOnly
-from energymodel.performance.topology import FatTree
+from energymodel.performance.topology import AbstractSwitchTree
 from energymodel.system.cluster import Link
 from energymodel.system.formats import formats_of
 from energymodel.system.torus_shapes import torus_chips, torus_fault
@@ -41,7 +41,7 @@ def check_ports(system: TrainingSystem, chips: float) -> None:
     tree = system.network.topology
     if isinstance(tree, Dragonfly):
         _check_groups(tree, float(system.network_nodes(chips)), chips)
-    if not isinstance(tree, FatTree | RailOnly):
+    if not isinstance(tree, AbstractSwitchTree):
         return
     path = "system.network.topology"
     if isinstance(tree, RailOnly) and float(system.node.chips) <= 1.0:
@@ -74,7 +74,7 @@ def check_pod(system: TrainingSystem, field: str, values: Sequence[float], where
     **Raises:** `InputError` that names the largest pod.
     """
     tree = system.network.topology
-    if field != "network.topology.pod" or not isinstance(tree, FatTree | RailOnly):
+    if field != "network.topology.pod" or not isinstance(tree, AbstractSwitchTree):
         return
     most = max(float(tree.pod), 0.5 * float(tree.radix) ** 2)
     if max(values) > most * (1.0 + WHOLE):

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from energymodel.errors import InputError, suggest
-from energymodel.performance.rail_only import RailOnly
-from energymodel.performance.topology import AbstractTopology, FatTree
+from energymodel.performance.topology import AbstractSwitchTree, AbstractTopology
 from energymodel.presets.files import names, read_preset
 
 PATH = "system.network.topology"
@@ -28,7 +27,7 @@ def topology_changes(name: str, own: AbstractTopology, changes: Sequence[str]) -
     if name not in (known := names("topologies")):
         raise InputError(f'topology: unknown "{name}". {suggest(name, known)}')
     found, kind = [f"{PATH}={name}"], read_preset("topologies", name)["component"]
-    if isinstance(own, FatTree | RailOnly):
+    if isinstance(own, AbstractSwitchTree):
         radix = float(own.radix)
         lanes = {"port_lanes": float(own.port_lanes), "switch_lanes": float(own.switch_lanes)}
         hosts = float((radix + 1.0) // 4.0)
