@@ -7,7 +7,7 @@ neither overflow nor vanish. Numbers that exclude each other are checked in `pre
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -141,9 +141,15 @@ def check_numbers(component: Any, path: str) -> None:
 
     **Raises:** `InputError` for the first that is not finite or outside its range.
     """
+    for where, field, values in declared_numbers(component, path):
+        check_field(field, values, where)
+
+
+def declared_numbers(component: Any, path: str) -> Iterator[tuple[str, "dataclasses.Field[Any]", np.ndarray]]:
+    """Path, declaration and values of all numbers of a component and its parts."""
     for field in dataclasses.fields(component):
         given, where = getattr(component, field.name), f"{path}.{field.name}"
         if "range" in field.metadata:
-            check_field(field, np.ravel(np.asarray(given)), where)
+            yield where, field, np.ravel(np.asarray(given))
         elif dataclasses.is_dataclass(given):
-            check_numbers(given, where)
+            yield from declared_numbers(given, where)

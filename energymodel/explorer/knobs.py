@@ -4,10 +4,9 @@ Every number is a knob; the usual ones have a slider from the start. Ends follow
 the bounds of the design search, the choices of a designer, what a number may be at all, or a decade up and down.
 """
 
-import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -18,6 +17,7 @@ from energymodel.design.frontier import FARTHEST
 from energymodel.design.problem import BATCH_RANGE, COOLANT, TOKEN_RANGE
 from energymodel.design.training_run import TrainingRun
 from energymodel.physics.limits import landauer_energy
+from energymodel.presets.ranges import declaration
 from energymodel.presets.scenario import Scenario
 from energymodel.presets.validate import UNLIMITED_TOKENS
 from energymodel.ranges import EXTENTS, Range
@@ -135,7 +135,7 @@ def knobs_of(scenario: Scenario) -> dict[str, Knob]:
 
 
 def _knob(scenario: Scenario, run: TrainingRun, path: str, label: str, group: str) -> Knob | None:
-    field = _declared(run, path)
+    field = declaration(run, path)
     unit, own, allowed = field.metadata["unit"], run.values[path], field.metadata["range"]
     ends = _ends(scenario, path, unit, own, allowed)
     if ends is None:
@@ -166,15 +166,6 @@ def _knob(scenario: Scenario, run: TrainingRun, path: str, label: str, group: st
         is_prior=source is not None and source.is_prior and source.source != "default",
         is_difference=difference,
     )
-
-
-def _declared(run: TrainingRun, path: str) -> "dataclasses.Field[Any]":
-    """The declaration of the number at a path."""
-    *parents, name = path.split(".")
-    owner: Any = run
-    for part in parents:
-        owner = getattr(owner, part)
-    return next(one for one in dataclasses.fields(owner) if one.name == name)
 
 
 def _ends(scenario: Scenario, path: str, unit: str, own: float, allowed: Range) -> tuple[float, float] | None:

@@ -4,6 +4,7 @@ Each field declares its range (`energymodel.ranges`); text with a unit is never 
 unless its field is `signed`. Numbers that a preset chooses and no component holds have their ranges here.
 """
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping
@@ -21,23 +22,22 @@ NEAR_LIMIT_RANGES: Mapping[str, Range] = {
 
 def check_number(component: Any, field: str, values: Iterable[float], path: str) -> None:
     """Check numbers that shall stand at a dotted field below a component, as `check_field`; `path` is for messages."""
-    found = _declared(component, field)
-    if found is not None:  # the tokens of a plan whose goal is a loss are not
-        check_field(found, values, path)
+    with contextlib.suppress(KeyError):  # the tokens of a plan whose goal is a loss are not
+        check_field(declaration(component, field), values, path)
 
 
 def ends_of(component: Any, field: str) -> tuple[float, float]:
     """The lowest and the highest value that a number at a dotted field below a component may have, in SI."""
-    found = _declared(component, field)
-    if found is None:
-        raise KeyError(field)
-    allowed: Range = found.metadata["range"]
+    allowed: Range = declaration(component, field).metadata["range"]
     return (math.nextafter(allowed.low, math.inf) if allowed.above else allowed.low), allowed.high
 
 
-def _declared(component: Any, field: str) -> "dataclasses.Field[Any] | None":
-    """The declaration of a dotted field below a component; None if it has no such number."""
+def declaration(component: Any, field: str) -> "dataclasses.Field[Any]":
+    """The declaration of a dotted field below a component.
+
+    **Raises:** `KeyError` if it has no such number.
+    """
     *parents, name = field.split(".")
     for part in parents:
         component = getattr(component, part)
-    return {one.name: one for one in dataclasses.fields(component)}.get(name)
+    return {one.name: one for one in dataclasses.fields(component)}[name]

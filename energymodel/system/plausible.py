@@ -14,7 +14,7 @@ import numpy as np
 
 from energymodel.compilation import Compiled
 from energymodel.errors import InputError
-from energymodel.ranges import EXTENTS, Range, check_numbers
+from energymodel.ranges import EXTENTS, Range, check_numbers, declared_numbers
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
@@ -94,9 +94,11 @@ def check_outcome(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingO
                 f"{wider} at {_most_extreme(system, plan)}."
             )
     for name, (value, unit) in found.items():
+        if value >= 0.0 or name.startswith(SIGNED):
+            continue
         group = name.rpartition(".")[0]  # it may be a difference of the largest like it
         whole = max(abs(other) for one, (other, of) in found.items() if of == unit and one.startswith(group))
-        if not name.startswith(SIGNED) and value < -rounding * whole:
+        if value < -rounding * whole:
             raise InputError(
                 f"The outcome {name} is {format_quantity(value, unit)}, which is negative. {_look(system, plan, name)}"
             )
@@ -155,9 +157,5 @@ def _extremity(number: Number) -> float:
 
 def _numbers(component: Any, path: str) -> Iterator[Number]:
     """All numbers of a component and its parts."""
-    for field in dataclasses.fields(component):
-        given, where = getattr(component, field.name), f"{path}.{field.name}"
-        if "range" in field.metadata:
-            yield from (Number(where, float(value), field) for value in np.ravel(np.asarray(given)))
-        elif dataclasses.is_dataclass(given):
-            yield from _numbers(given, where)
+    for where, field, values in declared_numbers(component, path):
+        yield from (Number(where, float(value), field) for value in values)
