@@ -120,3 +120,12 @@ def pytest_testnodedown(node):
 def pytest_terminal_summary(terminalreporter, config):
     """Print the peak memory of each process that ran tests."""
     terminalreporter.write_line("peak memory: " + ", ".join(f"{peak / 1e6:.2f} GB" for peak in config.stash[PEAKS]))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """An empty folder for compiled programs."""
+    old = jax.config.values["jax_compilation_cache_dir"]
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+    yield tmp_path
+    jax.config.update("jax_compilation_cache_dir", old)

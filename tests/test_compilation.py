@@ -43,14 +43,6 @@ print(np.diag(factor).tolist())
 """
 
 
-@pytest.fixture
-def folder(tmp_path):
-    old = jax.config.values["jax_compilation_cache_dir"]
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
-    yield tmp_path
-    jax.config.update("jax_compilation_cache_dir", old)
-
-
 def kept(folder):
     return sorted(folder.glob(f"{PACKAGE}-*"))
 

@@ -37,15 +37,7 @@ def answer(asked, returned):
     return (values, slopes)[:returned]
 
 
-@pytest.fixture
-def folder(tmp_path):
-    old = jax.config.values["jax_compilation_cache_dir"]
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
-    yield tmp_path
-    jax.config.update("jax_compilation_cache_dir", old)
-
-
-def check(program):
+def assert_answered(program):
     x = np.array([[1.0, 2.0], [0.5, 0.5], [2.0, -1.0]])
     value, slope, rounds = program(answer, StandIn(1), x, np.arange(3))
     total = x.sum(axis=1)
@@ -56,22 +48,22 @@ def check(program):
 
 
 def test_the_host_answers_calls_under_vmap_and_in_loops():
-    check(CutProgram(over_lanes, once=True))
+    assert_answered(CutProgram(over_lanes, once=True))
 
 
 def test_parts_are_kept_and_need_no_tracing(folder, monkeypatch):
     monkeypatch.setattr(over_lanes, "__module__", "energymodel.test")  # only programs of the package are kept
-    check(CutProgram(over_lanes, once=True))
+    assert_answered(CutProgram(over_lanes, once=True))
     assert len(list(folder.glob("energymodel-over_lanes-*"))) == 6  # five calls, and what comes after them
     monkeypatch.setattr(host_calls, "_open", None)
-    check(CutProgram(over_lanes, once=True))
+    assert_answered(CutProgram(over_lanes, once=True))
 
 
 def test_a_missing_part_is_made_again(folder, monkeypatch):
     monkeypatch.setattr(over_lanes, "__module__", "energymodel.test")
-    check(CutProgram(over_lanes, once=True))
+    assert_answered(CutProgram(over_lanes, once=True))
     sorted(folder.glob("energymodel-over_lanes-*"))[2].unlink()
-    check(CutProgram(over_lanes, once=True))
+    assert_answered(CutProgram(over_lanes, once=True))
     assert len(list(folder.glob("energymodel-over_lanes-*"))) == 6
 
 

@@ -108,7 +108,7 @@ def test_a_shown_preset_is_a_scenario(category):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of supplies, and of models whose configuration leaves things out
         for name in names(category)[::5]:
-            em.load_scenario(tomllib.loads(preset_toml(category, name)))
+            assert em.load_scenario(tomllib.loads(preset_toml(category, name))).provenance
 
 
 def test_a_shown_scenario_has_every_number_that_the_report_counts(tmp_path):

@@ -66,7 +66,7 @@ def _ended(arguments, delay, number=signal.SIGINT, *, group=False, folder=None):
             process.kill()
 
 
-def _check(ended, number=signal.SIGINT):
+def assert_ended_by_signal(ended, number=signal.SIGINT):
     code, errors, _ = ended
     assert code == 128 + number
     lines = [line for line in errors.splitlines() if line.startswith("energymodel: ")]
@@ -78,15 +78,15 @@ def _check(ended, number=signal.SIGINT):
 
 @pytest.mark.parametrize("delay", [0.0, 0.05, 0.3, 2.0])
 def test_interruption(delay):
-    _check(_ended(COMMANDS["optimize"], delay))
+    assert_ended_by_signal(_ended(COMMANDS["optimize"], delay))
 
 
 def test_the_terminal_interrupts_all_processes_of_a_command():
-    _check(_ended(COMMANDS["samples"], 2.5, group=True))
+    assert_ended_by_signal(_ended(COMMANDS["samples"], 2.5, group=True))
 
 
 def test_termination():
-    _check(_ended(COMMANDS["predict"], 1.0, signal.SIGTERM), signal.SIGTERM)
+    assert_ended_by_signal(_ended(COMMANDS["predict"], 1.0, signal.SIGTERM), signal.SIGTERM)
 
 
 def test_a_signal_that_is_ignored_stays_ignored():
@@ -150,7 +150,7 @@ def test_interruption_at_random_moments(name, tmp_path):
         number = draw.choice((signal.SIGINT, signal.SIGTERM))
         folder = tmp_path / str(count) if count % 4 < 2 else None
         ended = _ended(COMMANDS[name], delay, number, group=draw.random() < 0.5, folder=folder)
-        _check(ended, number)
+        assert_ended_by_signal(ended, number)
         assert ended[2] < WITHIN
 
 

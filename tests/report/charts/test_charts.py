@@ -129,4 +129,4 @@ def test_csv_has_all_digits_in_si():
 
 def test_an_empty_chart_is_drawn():
     for chart in (StackedBars("t", "J", ()), Sankey("t", "J", ()), Lines("t", Axis("x"), Axis("y"), ())):
-        ElementTree.fromstring(chart.svg())
+        assert ElementTree.fromstring(chart.svg()).tag.endswith("svg")
