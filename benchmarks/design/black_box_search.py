@@ -18,7 +18,7 @@ import optuna
 from black_box import BlackBox
 
 import energymodel as em
-from energymodel.design.layout_search import FIRST, search_layouts
+from energymodel.design.layout_search import PROMISING, search_layouts
 from energymodel.design.layouts import take
 from energymodel.design.relaxation import COARSE, FINE, layout_bounds, solve_relaxed
 
@@ -103,7 +103,7 @@ def run(box: BlackBox, trials: int) -> None:
     compare(within, np.ones(variables), variables, count, count, RUNS, least)
 
     print("over all layouts")
-    points = [len(box.lattice.tensor) * count_of(COARSE), 2 * FIRST * count_of(FINE)]
+    points = [len(box.lattice.tensor) * count_of(COARSE), PROMISING * count_of(FINE)]
     count = sum(points) + evaluations_of(int(np.sum(searched.solution.iterations)), variables)
     print(line("  gradient search", count, seconds, [least], least))
     upper = np.array([1.0] * variables + [choices - 1.0 for choices in box.choices])

@@ -22,6 +22,7 @@ from energymodel.design.relaxation import (
     COARSE,
     FINE,
     OPTIONS,
+    SETTLED,
     Screening,
     layout_bounds,
     obeys_limits,
@@ -31,7 +32,9 @@ from energymodel.design.relaxation import (
 )
 from energymodel.solver import RESULTS, Solution, Values
 
-FIRST = 128  # layouts that are searched before any bound is known, the best on the coarse grid
+PROMISING = 256  # layouts, the best on the coarse grid, that are looked at on the fine one
+FIRST = 32  # layouts that are searched before any bound is known, the best on the fine grid
+ENOUGH = 128  # the same where fewer than two of them obey all limits
 MOST = 512  # layouts that are searched because their bound does not exclude them
 MARGIN = 0.15  # in the logarithm: by how much the minimum of a Lagrangian on a grid may exceed its minimum
 COARSE_MARGIN = 0.5  # the same where the grid keeps the scenario's values of the variables that have no steps
@@ -79,12 +82,18 @@ class LayoutSearch(NamedTuple):
 def search_layouts(problem: DesignProblem, lattice: Lattice) -> LayoutSearch:
     """Relaxed optima of all layouts that can hold the best plan or the second best."""
     coarse = screen(problem, lattice, COARSE)
-    good = coarse.best(2 * FIRST)
+    good = coarse.best(PROMISING)
     fine = screen(problem, take(lattice, good), FINE)
-    chosen = fine.best(FIRST)
-    first = good[chosen]
-    solution = solve_relaxed(problem, take(lattice, first), fine.start[chosen])
-    searched = LayoutSearch(take(lattice, first), solution, np.inf, 0)
+
+    def search_best(count: int) -> tuple[np.ndarray, LayoutSearch]:
+        chosen = fine.best(count)
+        part = take(lattice, good[chosen])
+        solution = solve_relaxed(problem, part, fine.start[chosen], iterations=SETTLED)
+        return good[chosen], LayoutSearch(part, solution, np.inf, 0)
+
+    first, searched = search_best(FIRST)
+    if np.sum(searched.usable) < 2 and not searched.interrupted:
+        first, searched = search_best(ENOUGH)
     if searched.interrupted or len(first) == len(coarse.merit):
         return searched
     bound = lower_bounds(problem, lattice, searched, coarse)
@@ -94,10 +103,13 @@ def search_layouts(problem: DesignProblem, lattice: Lattice) -> LayoutSearch:
     more, rest = order[: min(need, MOST)], order[min(need, MOST) :]
     if len(more):
         part = take(lattice, more)
-        found = solve_relaxed(problem, part, screen(problem, part, FINE, searched.solution.x[searched.best()]).start)
-        solution = concatenate(solution, found)
+        start = screen(problem, part, FINE, searched.solution.x[searched.best()]).start
+        found = solve_relaxed(problem, part, start, iterations=SETTLED)
+        searched = searched._replace(solution=concatenate(searched.solution, found))
     places = np.concatenate([first, more])
-    return LayoutSearch(take(lattice, places), solution, float(np.min(bound[rest], initial=np.inf)), need - len(more))
+    return LayoutSearch(
+        take(lattice, places), searched.solution, float(np.min(bound[rest], initial=np.inf)), need - len(more)
+    )
 
 
 def restart(problem: DesignProblem, searched: LayoutSearch, lane: int | None = None) -> LayoutSearch:
@@ -112,7 +124,7 @@ def restart(problem: DesignProblem, searched: LayoutSearch, lane: int | None = N
     layouts = take(searched.lattice, lanes)
     lower, upper = layout_bounds(problem, layouts)
     share = latin_hypercube(count, lower.shape[1])
-    again = solve_relaxed(problem, layouts, lower + share * (upper - lower))
+    again = solve_relaxed(problem, layouts, lower + share * (upper - lower), iterations=SETTLED)
     converged = obeys_limits(again) & np.asarray(again.result == RESULTS.successful)
     value = float(searched.solution.value[best])
     values = np.append(again.value[converged], value)

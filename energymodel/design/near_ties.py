@@ -20,7 +20,7 @@ from jaxtyping import Float
 from energymodel.design.layout_search import LayoutSearch, latin_hypercube
 from energymodel.design.layouts import Lattice, take
 from energymodel.design.problem import Criteria, DesignProblem, row_of_objective
-from energymodel.design.relaxation import OPTIONS, layout_bounds, obeys_limits, solve_relaxed
+from energymodel.design.relaxation import OPTIONS, SETTLED, layout_bounds, obeys_limits, solve_relaxed
 from energymodel.design.result import NearTie
 from energymodel.design.rounding import TOLERATED, RelaxedLanes, RoundedPlan, plans_at, round_layouts, solve_at_counts
 from energymodel.presets.scenario import Scenario
@@ -99,7 +99,7 @@ def _in_layouts(within: DesignProblem, searched: LayoutSearch, tolerated: float)
     if not len(lanes):
         return []
     lattice = take(searched.lattice, lanes)
-    solution = solve_relaxed(within, lattice, searched.solution.x[lanes])
+    solution = solve_relaxed(within, lattice, searched.solution.x[lanes], iterations=SETTLED)
     relaxed = RelaxedLanes(lattice, within.repeated_criteria(len(lanes)), solution)
     found = round_layouts(within, relaxed, obeys_limits(solution))
     return [one._replace(counts=one.counts._replace(lane=int(lanes[one.lane]))) for one in found]
@@ -121,7 +121,7 @@ def _at_counts(within: DesignProblem, searched: LayoutSearch, near: list[Rounded
     solution = take(searched.solution, np.array([one.lane for one in trials]))
     lanes = RelaxedLanes(layouts, within.repeated_criteria(len(trials)), dataclasses.replace(solution, x=start))
     placed = [one._replace(lane=place) for place, one in enumerate(trials)]
-    found = solve_at_counts(within, lanes, placed, OPTIONS.max_iterations)
+    found = solve_at_counts(within, lanes, placed, SETTLED)
     return [one._replace(counts=trials[one.lane]) for one in found]
 
 

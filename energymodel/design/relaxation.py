@@ -31,6 +31,7 @@ from energymodel.units import format_quantity
 from energymodel.work_in_progress import counted
 
 OPTIONS = SolverOptions(hessian="differences", max_iterations=100)
+SETTLED = 48  # iterations: lanes that obey all limits have converged, or stand still at a kink
 CHUNK = 192  # points in one call of the compiled model: six step lengths of a chunk of lanes
 EXPANDED = 160  # points in one call of the model with its Jacobian: five of each lane of a chunk
 TOLERANCE = 1e-5  # violation of limits in the logarithm that counts as none
@@ -234,7 +235,7 @@ def model_values(formulation: Formulation, points: Array, lanes: Packed, given: 
     return (jax.vmap(partial(_at, formulation), in_axes=(0, 0, None))(points, lanes, given),)
 
 
-@Compiled
+@partial(Compiled, once=True)
 def model_expansion(formulation: Formulation, points: Array, lanes: Packed, given: Packed) -> tuple[Array, Array]:
     """The same, and their derivatives by the coordinates."""
     directions = jnp.eye(points.shape[1], dtype=points.dtype)

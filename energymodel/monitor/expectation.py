@@ -2,16 +2,22 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
+from energymodel.compilation import Compiled
 from energymodel.errors import InputError
 from energymodel.monitor.loss_forecast import DECAYED, CoursePrior, course_prior
 from energymodel.presets.components import preset_in_si
 from energymodel.presets.scenario import Scenario
 from energymodel.system.evaluate import evaluate_once, learning_of, parameters_in_loss
 from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.plan import TrainingPlan
+from energymodel.system.training_system import TrainingSystem
 
 COURSE = 200
 """Tokens at which the loss of the plan is known beforehand."""
@@ -82,16 +88,18 @@ def expectation_of(scenario: Scenario) -> Expectation:
         outcome = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
         whole = float(outcome.tokens)
         tokens = np.geomspace(FIRST_SHARE * whole, whole, COURSE)
-        learning = learning_of(scenario.system, scenario.plan)
-        parameters = float(parameters_in_loss(scenario.system))
-        batch = float(np.max(np.asarray(scenario.plan.batch)))
-        run = jax.vmap(lambda some: learning.run(parameters, some, batch)[0])
-        loss = np.asarray(jax.jit(run)(tokens))
-    worth = float(scenario.system.recipe.learning_rate.token_efficiency)
+        loss = np.asarray(_losses(scenario.system, scenario.plan, tokens))
     constant, cosine = (_token_efficiency(name) for name in ("constant", "cosine"))
     worth = float(scenario.system.recipe.learning_rate.token_efficiency)
     constant, cosine = (_token_efficiency(name) for name in ("constant", "cosine"))
     return Expectation(scenario, outcome, tokens, loss, worth > constant, worth == cosine, course_prior())
+
+
+@partial(Compiled, once=True)
+def _losses(system: TrainingSystem, plan: TrainingPlan, tokens: Float[Array, " n"]) -> Float[Array, " n"]:
+    """Of runs that end after so many tokens [nat/token]."""
+    learning, parameters, batch = learning_of(system, plan), parameters_in_loss(system), jnp.max(plan.batch)
+    return jax.vmap(lambda some: learning.run(parameters, some, batch)[0])(tokens)
 
 
 def _token_efficiency(schedule: str) -> float:
