@@ -61,24 +61,30 @@ def on_devices(program: TileProgram, numbers: Sequence[int]) -> Iterator[tuple[i
     mesh = Mesh(np.array(jax.devices()), ("tile",))
     width, each, same = mesh.size, PartitionSpec("tile"), PartitionSpec()
 
-    def one(arrays: Any, values: Any, first: Any, count: Any) -> Any:
-        return jax.tree.map(lambda leaf: leaf[None], program.trace(arrays, values, first[0], count[0]))
+    def one(arrays: Any, values: Any, hint: Any, first: Any, count: Any) -> Any:
+        return jax.tree.map(lambda leaf: leaf[None], program.trace(arrays, values, hint, first[0], count[0]))
 
     with program.precision():
-        mapped = jax.shard_map(one, mesh=mesh, in_specs=(same, same, each, each), out_specs=each, check_vma=False)
+        specs = (same, same, same, each, each)
+        mapped = jax.shard_map(one, mesh=mesh, in_specs=specs, out_specs=each, check_vma=False)
         compiled = jax.jit(mapped, compiler_options=program.options())
-        replicated = multihost_utils.host_local_array_to_global_array(program.arguments, mesh, same)
-    for start in range(0, len(numbers), width):
-        group = list(numbers[start : start + width])
-        chunks = np.zeros((2, width), np.int32)  # a device without a tile runs no chunk
-        chunks[:, : len(group)] = np.transpose([program.grid.tile(number) for number in group])
+
+    def run(hint: Any, chunks: Sequence[tuple[int, int]]) -> Any:
+        filled = np.zeros((2, width), np.int32)  # a device without a tile runs no chunk
+        filled[:, : len(chunks)] = np.transpose(chunks)
         with program.precision():
+            given = multihost_utils.host_local_array_to_global_array((*program.arguments, hint), mesh, same)
             first, count = (
                 jax.make_array_from_callback((width,), NamedSharding(mesh, each), lambda index, row=row: row[index])
-                for row in chunks
+                for row in filled
             )
-            states = multihost_utils.process_allgather(compiled(*replicated, first, count), tiled=True)
-            states = jax.tree.map(np.asarray, states)
+            states = multihost_utils.process_allgather(compiled(*given, first, count), tiled=True)
+            return jax.tree.map(np.asarray, states)
+
+    hint = program.sampled_hint(lambda hint, chunk: jax.tree.map(lambda leaf: leaf[0], run(hint, [(chunk, 1)])))
+    for start in range(0, len(numbers), width):
+        group = list(numbers[start : start + width])
+        states = run(hint, [program.grid.tile(number) for number in group])
         for place, number in enumerate(group):
             yield number, jax.tree.map(lambda leaf, place=place: leaf[place], states)
 

@@ -7,7 +7,8 @@ from energymodel.sweeps.best_points import BestAlong, Top
 from energymodel.sweeps.feasibility import Output, Range
 from energymodel.sweeps.full_array import FullArray
 from energymodel.sweeps.histogram import Count, Histogram, quantiles
-from energymodel.sweeps.pareto_points import Pareto, ParetoBins
+from energymodel.sweeps.pareto_bins import ParetoBins
+from energymodel.sweeps.pareto_points import Pareto
 from energymodel.sweeps.reductions import AbstractReduction
 from energymodel.units import whole_number
 

@@ -23,6 +23,7 @@ class Chunk(NamedTuple):
     - `leading`: indices of the axes that have one value in a chunk; `start` is the first index of the axis that is cut.
     - `valid`: which points are not padding, in a shape that broadcasts; `None` if all are.
     - `row`: length of the last axis of what was picked, which may be padded.
+    - `hint`: what the reduction makes of a sample of the grid, see `AbstractReduction.hint`.
     """
 
     grid: Grid
@@ -32,6 +33,7 @@ class Chunk(NamedTuple):
     start: Any
     valid: Any
     row: int
+    hint: Any = None
 
     def places(self, numbers: Any) -> Any:
         """Places of points in the chunk, from their numbers in the flattened picks, padding included."""
@@ -67,6 +69,14 @@ class AbstractReduction(ABC):
     @abstractmethod
     def update(self, state: Any, picked: Any, chunk: Chunk) -> Any:
         """State after a chunk; every leaf of `picked` has the shape of the chunk."""
+
+    def hint(self, state: Any) -> Any:
+        """What every tile may know of points elsewhere: arrays of fixed shapes, from a state; or nothing.
+
+        A few chunks spread over the grid are evaluated first and merged. Their hint reaches `update` with every chunk,
+        so that each tile leaves out what these points rule out. It must not rule out a point of the final result.
+        """
+        return None
 
     @abstractmethod
     def merge(self, first: Any, second: Any) -> Any:

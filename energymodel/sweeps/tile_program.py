@@ -25,6 +25,8 @@ VECTOR_BITS = 512
 LANES = 8
 """Float32 numbers in a vector register of AVX2; a row of points is padded to whole ones."""
 TIMED_CHUNKS = 4
+SAMPLED, MOST_SAMPLED = 64, 64
+"""One of so many chunks is evaluated first for hints, and at most so many chunks."""
 
 
 def compiler_options(*, quick: bool = False) -> dict[str, Any] | None:
@@ -65,8 +67,9 @@ class TileProgram:
         arrays, self._static = eqx.partition(cast(function, dtype), eqx.is_array)
         self.arguments = (arrays, grid.values(dtype))
         self._own_functions = bits == 32 and not quick and jax.default_backend() == "cpu"
-        self._lock = Lock()
+        self._lock, self._hint_lock = Lock(), Lock()
         self._program: Any = None
+        self._hint: Any = None
 
     def _row(self) -> int:
         """Length of the last axis as it is evaluated: filled up to whole vector registers where the reduction can."""
@@ -90,7 +93,8 @@ class TileProgram:
                 with self.precision():
                     number = jax.ShapeDtypeStruct((), jnp.int32)
                     jitted = jax.jit(self.trace, compiler_options=self.options())
-                    self._program = jitted.lower(*jax.tree.map(_shape, self.arguments), number, number).compile()
+                    known = jax.tree.map(_shape, (*self.arguments, self.no_hint()))
+                    self._program = jitted.lower(*known, number, number).compile()
             return self._program
 
     def portable(self) -> bytes:
@@ -104,15 +108,41 @@ class TileProgram:
         with self.precision():
             return jax.eval_shape(lambda: self.reduction.init(self.grid))
 
+    def no_hint(self) -> Any:
+        """The hint of a state without points."""
+        with self.precision():
+            return self.reduction.hint(jax.tree.map(np.asarray, self.reduction.init(self.grid)))
+
+    def sampled_hint(self, run: Callable[[Any, int], Any]) -> Any:
+        """The hint of a few chunks spread over the grid; `run` gives the state of a chunk under a hint."""
+        hint, state = self.no_hint(), None
+        if hint is None or self.grid.tiles == 1:
+            return hint
+        count = min(self.grid.chunks // SAMPLED, MOST_SAMPLED)
+        for number in range(count):
+            found = run(hint, ((2 * number + 1) * self.grid.chunks) // (2 * count))
+            state = found if state is None else self.reduction.merge(state, found)
+            hint = self.reduction.hint(state)
+        return hint
+
+    def hint(self) -> Any:
+        """What every tile knows of a sample of the grid."""
+        with self._hint_lock:
+            if self._hint is None:
+                self._hint = self.sampled_hint(lambda hint, chunk: self._run(hint, chunk, 1))
+            return self._hint
+
     def run(self, number: int) -> Any:
         """State of a tile, as NumPy arrays."""
+        return self._run(self.hint(), *self.grid.tile(number))
+
+    def _run(self, hint: Any, first: int, count: int) -> Any:
         program = self.compile()
-        first, count = self.grid.tile(number)
         with self.precision():
-            state = program(*self.arguments, np.int32(first), np.int32(count))
+            state = program(*self.arguments, hint, np.int32(first), np.int32(count))
             return jax.tree.map(np.asarray, jax.device_get(state))
 
-    def trace(self, arrays: Any, values: Sequence[Any], first: Any, count: Any) -> Any:
+    def trace(self, arrays: Any, values: Sequence[Any], hint: Any, first: Any, count: Any) -> Any:
         """State after `count` chunks from the first one; what is compiled."""
         function = eqx.combine(arrays, self._static)
         grid, reduction = self.grid, self.reduction
@@ -132,18 +162,18 @@ class TileProgram:
             if row > grid.shape[-1]:
                 own = (*own[:-1], jax.tree.map(lambda leaf: _padded(leaf, row), own[-1]))
             valid = _valid(grid, start, row)
-            return reduction.update(state, mapped(*own), Chunk(grid, number, place, leading, start, valid, row))
+            return reduction.update(state, mapped(*own), Chunk(grid, number, place, leading, start, valid, row, hint))
 
         return jax.lax.fori_loop(0, count, step, reduction.init(grid))
 
     def seconds_per_chunk(self) -> float:
         """Time of one chunk, by that of a few."""
-        program, count = self.compile(), np.int32(min(TIMED_CHUNKS, self.grid.tile(0)[1]))
+        program, hint, count = self.compile(), self.hint(), np.int32(min(TIMED_CHUNKS, self.grid.tile(0)[1]))
         seconds = 0.0
         with self.precision():
             for _ in range(2):  # the first one warms up
                 start = time.perf_counter()
-                jax.block_until_ready(program(*self.arguments, np.int32(0), count))
+                jax.block_until_ready(program(*self.arguments, hint, np.int32(0), count))
                 seconds = time.perf_counter() - start
         return seconds / int(count)
 

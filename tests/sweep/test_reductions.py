@@ -9,7 +9,8 @@ from energymodel.errors import InputError
 from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.full_array import FullArray
 from energymodel.sweeps.histogram import Histogram, quantiles
-from energymodel.sweeps.pareto_points import Pareto, ParetoBins, efficient
+from energymodel.sweeps.pareto_bins import ParetoBins
+from energymodel.sweeps.pareto_points import Pareto, efficient
 from energymodel.sweeps.reductions import AbstractReduction
 from sweep.sweep_models import LIMITS, axes, everywhere, sweep_model
 

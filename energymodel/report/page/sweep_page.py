@@ -11,7 +11,8 @@ from energymodel.report.page.sureness import sureness_section
 from energymodel.report.sweep_report import axes_table, sweep_lines, winners_table
 from energymodel.sweeps.best_points import BestAlong
 from energymodel.sweeps.kept_points import Winner
-from energymodel.sweeps.pareto_points import Pareto, ParetoBins
+from energymodel.sweeps.pareto_bins import ParetoBins
+from energymodel.sweeps.pareto_points import Pareto
 from energymodel.sweeps.scenario_model import UNITS
 from energymodel.sweeps.sweep_result import SweepResult
 from energymodel.uncertainty.outcome_spread import OutcomeSpread
