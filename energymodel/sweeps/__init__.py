@@ -2,6 +2,6 @@
 
 `sweep` parses axes, limits and the reduction, divides the grid into tiles and compiles one `tile_program` for all.
 `prepared_sweep` runs the tiles on one of the `engines`, stores them in a `ledger`, and merges their states. A reduction
-says what is kept: the contract is in `reductions`, the kinds are in `best_points`, `pareto_points`, `histogram` and
-`full_array`. `kept_points` evaluates in float64 what a reduction kept.
+says what is kept: the contract is in `reductions`, the kinds are in `best_points`, `pareto_points`, `pareto_bins`,
+`histogram` and `full_array`. `kept_points` evaluates in float64 what a reduction kept.
 """

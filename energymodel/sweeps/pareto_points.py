@@ -154,7 +154,10 @@ class Pareto(AbstractPointReduction, AbstractScaledReduction):
 
     def merge(self, first: FrontState, second: FrontState) -> FrontState:
         """The front of both."""
-        return join(first, second, self.capacity, np)
+        joined = merge_fronts(_found(first), _found(second), self.capacity)
+        missing = self.capacity - joined.values.shape[1]
+        values = np.pad(joined.values, ((0, 0), (0, missing)), constant_values=np.inf)
+        return FrontState(values, np.pad(joined.chunk, (0, missing)), np.pad(joined.place, (0, missing)), joined.lost)
 
     def result(self, state: FrontState, grid: Grid) -> None:
         """Nothing besides the points."""
@@ -168,6 +171,13 @@ class Pareto(AbstractPointReduction, AbstractScaledReduction):
     def ranked(self, values: np.ndarray, outputs: Mapping[str, np.ndarray]) -> Sequence[int]:
         """The efficient ones, by the first objective."""
         return efficient([outputs[name] for name in self.objectives])
+
+
+def _found(state: FrontState) -> FrontState:
+    """A state without the room that is left; comparing all that is empty would take longer than many a tile."""
+    values = np.asarray(state.values)
+    found = values[0] < np.inf
+    return FrontState(values[:, found], np.asarray(state.chunk)[found], np.asarray(state.place)[found], state.lost)
 
 
 def spread(front: Any, count: int) -> Any:
@@ -215,6 +225,22 @@ def join(front: FrontState, fresh: FrontState, capacity: int, xp: Any) -> FrontS
         xp.concatenate([front.chunk, fresh.chunk])[kept],
         xp.concatenate([front.place, fresh.place])[kept],
         front.lost + fresh.lost + too_many,
+    )
+
+
+def merge_fronts(first: FrontState, second: FrontState, capacity: int) -> FrontState:
+    """The front of two, as `join` has it; of two objectives by sorting, which takes milliseconds less."""
+    if len(first.values) != 2:
+        return join(first, second, capacity, np)
+    x, y = np.concatenate([first.values, second.values], axis=1)
+    order = np.lexsort((y, x))
+    lowest = np.minimum.accumulate(y[order])
+    kept = order[y[order] < np.concatenate([[np.inf], lowest[:-1]])]
+    return FrontState(
+        np.stack([x, y])[:, kept[:capacity]],
+        np.concatenate([first.chunk, second.chunk])[kept[:capacity]],
+        np.concatenate([first.place, second.place])[kept[:capacity]],
+        first.lost + second.lost + np.int32(max(len(kept) - capacity, 0)),
     )
 
 

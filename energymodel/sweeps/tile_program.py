@@ -25,8 +25,8 @@ VECTOR_BITS = 512
 LANES = 8
 """Float32 numbers in a vector register of AVX2; a row of points is padded to whole ones."""
 TIMED_CHUNKS = 4
-SAMPLED, MOST_SAMPLED = 64, 64
-"""One of so many chunks is evaluated first for hints, and at most so many chunks."""
+SAMPLED, MOST_SAMPLED = 24, 64
+"""One of so many chunks, and at most so many, are evaluated first for hints."""
 
 
 def compiler_options(*, quick: bool = False) -> dict[str, Any] | None:
