@@ -20,7 +20,9 @@ from energymodel.sweeps.tile_program import TileProgram
 Engine = Callable[[TileProgram, Sequence[int]], Iterator[tuple[int, Any]]]
 RETRIES = 5
 QUEUED = 4
-"""Tiles queued for each worker of a cluster, so that it never waits for the scheduler."""
+"""Groups of tiles queued for each worker of a cluster, so that it never waits for the scheduler."""
+MOST_TOGETHER = 16
+"""Tiles of a group at most: the scheduler takes about ten milliseconds for each group."""
 TIMEOUT = "20s"
 """How long a scheduler may take to answer."""
 
@@ -115,18 +117,19 @@ def on_dask(address: str) -> Engine:
             raise InputError(f"engine dask: no scheduler answers at {address}: {error}.") from None
         with client:
             scattered = client.scatter(program.portable(), broadcast=True, hash=True)
-            upcoming = iter(numbers)
+            workers = max(1, len(client.scheduler_info()["workers"]))
+            size = min(MOST_TOGETHER, max(1, len(numbers) // (QUEUED * workers)))
+            upcoming = iter([numbers[start : start + size] for start in range(0, len(numbers), size)])
 
             def submit(count: int) -> list[Any]:
                 return [
-                    client.submit(_on_worker, scattered, number, pure=False, retries=RETRIES)
-                    for number in islice(upcoming, count)
+                    client.submit(_on_worker, scattered, group, pure=False, retries=RETRIES)
+                    for group in islice(upcoming, count)
                 ]
 
-            workers = max(1, len(client.scheduler_info()["workers"]))
             running = as_completed(submit(QUEUED * workers), loop=client.loop)
             for future in running:
-                yield future.result()
+                yield from future.result()
                 future.release()
                 running.update(submit(1))
 
@@ -140,8 +143,9 @@ def _program_on_worker(portable: bytes) -> TileProgram:
     return TileProgram(*cloudpickle.loads(portable))
 
 
-def _on_worker(portable: bytes, number: int) -> tuple[int, Any]:
-    return number, _program_on_worker(portable).run(number)
+def _on_worker(portable: bytes, numbers: Sequence[int]) -> list[tuple[int, Any]]:
+    program = _program_on_worker(portable)
+    return [(number, program.run(number)) for number in numbers]
 
 
 def engine_of(name: str | Engine | None) -> Engine:
