@@ -8,8 +8,7 @@ violation `t`. Multipliers then live in `0 <= y <= rho` (inequalities) and `-rho
 an infeasible problem ends at the lowest violation with bounded multipliers instead of diverging. Steps are Mehrotra's
 predictor and corrector [Mehrotra 1992; Nocedal & Wright 2006, ch. 19], the elastic form is the l1 penalty of
 [Fletcher 1987, ch. 12], inertia correction, scaling and the safeguard of the multipliers follow [Wachter & Biegler
-2006]. The step lengths are tried all at once, so that the body has no branches and one lane of a batch costs what it
-costs alone.
+2006]. Damping and line search try the likeliest first: a batch tries the next only if one of its lanes needs it.
 """
 
 import jax.numpy as jnp
@@ -79,20 +78,32 @@ def _slack_prices(state: InteriorPointState, equality: Bool[Array, " m"]) -> tup
     return jnp.where(equality, jnp.maximum(y + penalty, least), y), jnp.maximum(penalty - y, least)
 
 
-def step(problem: FlatProblem, options: SolverOptions, state: InteriorPointState) -> InteriorPointState:
-    """One iteration: linearize and judge where the search is; if it goes on, step along a direction."""
+def step(
+    problem: FlatProblem, options: SolverOptions, state: InteriorPointState, *, at_once: bool = False
+) -> InteriorPointState:
+    """One iteration: linearize and judge where the search is; if it goes on, step along a direction.
+
+    `at_once` is for a problem that no loop can hold [see `line_search`].
+    """
     tolerance, first = reachable_tolerance(options, state.x.dtype), state.fresh
     state, at = _linearize(problem, options, state)
-    system = newton_system(at, state.damping)
+    alive = (state.result == RESULTS.running) & at.finite & ~first
+    system = newton_system(at, state.damping, alive)
     aim = predictor_corrector(system, tolerance)
     verdict = judge(problem, system, aim, state, options, tolerance)
     tried = aim._replace(direction=_probe(system, state, aim, verdict.probe))
     weights = state.scale.at[0].multiply(state.weight)
+    stay = ~alive | (verdict.result != RESULTS.running) | verdict.raise_penalty
     found = line_search(
-        lambda x: weights * problem.values(x * state.size), system, tried, problem.equality, verdict.probe
+        lambda x: weights * problem.values(x * state.size),
+        system,
+        tried,
+        problem.equality,
+        verdict.probe,
+        ~stay & (verdict.probe | ~verdict.restart),
+        at_once=at_once,
     )
-    stay = first | (verdict.result != RESULTS.running) | verdict.raise_penalty
-    stepped = select(stay | ~at.finite | verdict.probe, state, _advance(problem, state, system, aim, found))
+    stepped = select(stay | verdict.probe, state, _advance(problem, state, system, aim, found))
     # A fixed variable has for multiplier whatever its gradient leaves.
     free, fixed = at.free, jnp.maximum(jnp.concatenate([at.pull, -at.pull]), 0.0)
     # Where derivatives are not finite, as on the edge of a square root, halfway back.

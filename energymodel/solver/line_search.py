@@ -1,16 +1,17 @@
-"""How far does an interior point go along its direction: all step lengths at once, straight on and along an arc."""
+"""How far does an interior point go along its direction: straight on or along an arc, the longest step first?"""
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from energymodel.solver.newton_system import Aim, Direction, Iterate, NewtonSystem, longest_steps, row_residual
 
 _ARMIJO = 1e-4  # [Wachter & Biegler 2006]
-_TRIALS = 6  # step lengths tried at once
+_TRIALS = 6  # step lengths
 _BOTH_WAYS = (1.0, -1.0, 0.125, -0.125, 2.0**-6, -(2.0**-6))  # and those of a probe
 _LOWER = 1e-8  # a point must lie by so much below a stationary one for that to be no minimum
 
@@ -39,7 +40,6 @@ class Merit(NamedTuple):
 class Trial(NamedTuple):
     """Where a step length leads."""
 
-    merit: Float[Array, "*trials"]
     x: Float[Array, "*trials n"]
     slack: Float[Array, "*trials mm"]
     c: Float[Array, "*trials m"]
@@ -54,87 +54,128 @@ class Found(NamedTuple):
     long: Bool[Array, ""]  # one of the three longest steps passes
 
 
+class _Rules(NamedTuple):
+    """What a trial is measured by, and where it passes or does little harm."""
+
+    at: Iterate
+    merit: Merit
+    equality: Bool[Array, " m"]
+    probe: Bool[Array, ""]
+    here: Float[Array, ""]
+    slope: Float[Array, ""]
+
+    def judge(self, trial: Trial, f: Array, alpha: Array) -> tuple[Bool[Array, ""], Bool[Array, ""]]:
+        """Whether the merit of a trial, whose objective is f, falls enough, and whether it rises only a little."""
+        at, here = self.at, self.here
+        value = self.merit.value(f, trial.c, jnp.concatenate([trial.slack, at.box.distances(trial.x)]))
+        rounding = jnp.abs(at.f) + jnp.abs(here) + at.penalty * at.violation + 1.0
+        rounding = 20 * jnp.finfo(at.x.dtype).eps * rounding
+        passed = value <= here + _ARMIJO * alpha * self.slope + rounding
+        harmless = value <= here + 0.1 * jnp.abs(here) + 1.0
+        level, lowered = self.exact(at.f, at.c), self.exact(f, trial.c)
+        lower = lowered < level - _LOWER * jnp.maximum(1.0, jnp.abs(level))
+        usable = jnp.isfinite(jnp.where(self.probe, lowered, value))
+        passed, harmless = jnp.where(self.probe, lower, passed), jnp.where(self.probe, lower, harmless | passed)
+        return usable & passed, usable & harmless
+
+    def exact(self, f: Array, c: Array) -> Array:
+        """Objective and violations together, which a probe looks for less of."""
+        return f + self.at.penalty * jnp.sum(jnp.where(self.equality, jnp.abs(c), jnp.maximum(c, 0.0)))
+
+
+class _Search(NamedTuple):
+    """A line search between two trials; a pair of them shares a step length."""
+
+    turn: Int[Array, ""]
+    arc: tuple[Float[Array, " n"], Float[Array, " g"]]
+    found: Found
+    passed: Bool[Array, ""]  # the taken trial passes, and ends the search
+    straight: Bool[Array, ""]  # it is the first of its pair
+
+
 def line_search(
     scaled: Callable[[Array], Array],
     system: NewtonSystem,
     aim: Aim,
     equality: Bool[Array, " m"],
     probe: Bool[Array, ""],
+    needed: Bool[Array, ""],
+    *,
+    at_once: bool = False,
 ) -> Found:
     """The longest trial that lowers the merit enough; `scaled` evaluates scaled objective and rows at scaled x.
 
     A probe looks both ways from a stationary point for one where objective and violations together are lower; none
-    found is a step of zero.
+    found is a step of zero, as is what is not needed.
+
+    Of each length, first straight on, then along an arc: what the rows do beyond their linear part bends the step, or
+    curved constraints would stall it [Maratos 1978; second-order correction, Nocedal & Wright 2006, section 18.3]. Of
+    two equal ones the arc. Where none passes, the shortest step that does little harm, or no step at all. Nearly every
+    search ends with its first pair, so that a loop over trials evaluates the problem twice instead of a dozen times;
+    `at_once` evaluates all in two calls of it, for a problem that no loop can hold.
     """
     at, along = system.at, aim.direction
     weight = 1.5 * jnp.max(jnp.abs(jnp.concatenate([at.y, at.y + along.y])), initial=0.0)
     merit = Merit(at.costs, weight, aim.barrier)
+    here, slope = merit.value(at.f, at.c, at.gap), jnp.minimum(merit.slope(at, along), 0.0)
+    rules = _Rules(at, merit, equality, probe, here, slope)
     alphas = aim.reach[0] * 2.0 ** -(jnp.arange(_TRIALS, dtype=at.x.dtype) ** 1.4)
     alphas = jnp.where(probe, jnp.asarray(_BOTH_WAYS, at.x.dtype), alphas)
     aim = aim._replace(reach=jnp.where(probe, 1.0, aim.reach))
+    table = _all_values(scaled, system, aim, alphas) if at_once else None
 
-    def exact(f: Array, c: Array) -> Array:
-        return f + at.penalty * jnp.sum(jnp.where(equality, jnp.abs(c), jnp.maximum(c, 0.0)), axis=-1)
+    def advance(search: _Search) -> _Search:
+        turn, bent = search.turn, search.turn % 2 == 1
+        alpha = alphas[turn // 2]
+        x, gap = _moved(system, aim, search.arc, alpha, bent)
+        new = scaled(x) if table is None else table[turn]
+        trial = Trial(x, gap[: 2 * at.c.size], new[1:])
+        passes, harmless = rules.judge(trial, new[0], alpha)
+        straight = jnp.where(bent, search.straight, harmless)
+        taken = jnp.where(bent, passes | (harmless & ~search.straight), harmless)
+        found = Found(trial, alpha, aim.reach[1], passes & (turn < _TRIALS))
+        found = jax.tree.map(partial(jnp.where, taken), found, search.found)
+        arc = jax.tree.map(partial(jnp.where, turn == 0), _arc(system, aim, new[1:]), search.arc)
+        return _Search(turn + 1, arc, found, passes | (bent & search.passed), straight)
 
-    trials, values = _trials(scaled, system, aim, merit, alphas)
-    trials = trials._replace(merit=jnp.where(probe, exact(values, trials.c), trials.merit))
-    alphas = jnp.repeat(alphas, 2)
-    here = merit.value(at.f, at.c, at.gap)
-    rounding = jnp.abs(at.f) + jnp.abs(here) + at.penalty * at.violation + 1.0
-    rounding = 20 * jnp.finfo(at.x.dtype).eps * rounding
-    usable = jnp.isfinite(trials.merit)
-    level = exact(at.f, at.c)
-    lower = usable & (trials.merit < level - _LOWER * jnp.maximum(1.0, jnp.abs(level)))
-    passed = usable & (trials.merit <= here + _ARMIJO * alphas * jnp.minimum(merit.slope(at, along), 0.0) + rounding)
-    # Where none passes, the shortest step that does little harm, or no step at all.
-    harmless = usable & (trials.merit <= here + 0.1 * jnp.abs(here) + 1.0)
-    passed, harmless = jnp.where(probe, lower, passed), jnp.where(probe, lower, harmless)
-    some, any_harmless = jnp.any(passed), jnp.any(harmless)
-    chosen = jnp.where(some, jnp.argmax(passed), alphas.size - 1 - jnp.argmax(harmless[::-1]))
-    return Found(
-        trial=Trial(*(leaf[chosen] for leaf in trials)),
-        alpha=jnp.where(any_harmless, alphas[chosen], 0.0),
-        beta=jnp.where(any_harmless, aim.reach[1], 0.0),
-        long=some & (chosen < 6),
-    )
+    def unfinished(search: _Search) -> Array:
+        ended = (search.turn % 2 == 0) & (search.passed | (search.turn == 2 * _TRIALS))
+        return needed & ~ended
+
+    no, zero = jnp.zeros((), bool), jnp.zeros_like(at.f)
+    found = Found(Trial(at.x, at.gap[: 2 * at.c.size], at.c), zero, zero, no)
+    begin = _Search(jnp.zeros((), jnp.int32), (jnp.zeros_like(at.x), jnp.zeros_like(at.gap)), found, no, no)
+    return jax.lax.while_loop(unfinished, advance, begin).found
 
 
-def _trials(
-    scaled: Callable[[Array], Array], system: NewtonSystem, aim: Aim, merit: Merit, alphas: Float[Array, " trials"]
-) -> tuple[Trial, Float[Array, " both"]]:
-    """Trials of all step lengths, the longest first; of two equal ones the arc. And the objective at each.
-
-    First straight on, then along an arc: what the rows do beyond their linear part bends the step, or curved
-    constraints would stall it [Maratos 1978; second-order correction, Nocedal & Wright 2006, section 18.3]. One loop
-    over both holds one copy of the problem, which is what compiling costs.
-    """
-    at, full = system.at, aim.reach[0]
+def _moved(
+    system: NewtonSystem, aim: Aim, arc: tuple[Array, Array], alpha: Array, bent: Bool[Array, ""]
+) -> tuple[Array, Array]:
+    """Variables and gaps at a step length, straight on or along the arc."""
+    dx2, dgap2 = (jnp.where(bent, leaf, 0.0) for leaf in arc)
     dx, _, dgap, _ = aim.direction
-
-    def attempt(arc: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], tuple[Trial, Array]]:
-        dx2, dgap2 = arc
-
-        def move(alpha: Array) -> tuple[Trial, Array]:
-            x = at.x + alpha * dx + alpha**2 * dx2
-            new = scaled(x)
-            slack = (at.gap + alpha * dgap + alpha**2 * dgap2)[: 2 * at.c.size]
-            value = merit.value(new[0], new[1:], jnp.concatenate([slack, at.box.distances(x)]))
-            return Trial(value, x, slack, new[1:]), new[0]
-
-        moves = jax.vmap(move)(alphas)
-        return _arc(system, aim, moves[0].c[0] - at.c - full * (at.J @ dx)), moves
-
-    def interleave(leaf: Array) -> Array:
-        return jnp.swapaxes(leaf[::-1], 0, 1).reshape(2 * _TRIALS, *leaf.shape[2:])
-
-    _, moves = jax.lax.scan(attempt, (jnp.zeros_like(at.x), jnp.zeros_like(at.gap)), None, length=2)
-    return jax.tree.map(interleave, moves)
+    return system.at.x + alpha * dx + alpha**2 * dx2, system.at.gap + alpha * dgap + alpha**2 * dgap2
 
 
-def _arc(system: NewtonSystem, aim: Aim, bend: Float[Array, " m"]) -> tuple[Array, Array]:
+def _all_values(
+    scaled: Callable[[Array], Array], system: NewtonSystem, aim: Aim, alphas: Float[Array, " trials"]
+) -> Float[Array, "both k"]:
+    """Values of all trials by turn: one loop over straight and bent ones holds one copy of the problem."""
+
+    def attempt(arc: tuple[Array, Array], bent: Array) -> tuple[tuple[Array, Array], Array]:
+        values = jax.vmap(lambda alpha: scaled(_moved(system, aim, arc, alpha, bent)[0]))(alphas)
+        return _arc(system, aim, values[0, 1:]), values
+
+    none = jnp.zeros_like(system.at.x), jnp.zeros_like(system.at.gap)
+    _, values = jax.lax.scan(attempt, none, jnp.asarray([False, True]))
+    return jnp.swapaxes(values, 0, 1).reshape(2 * _TRIALS, -1)
+
+
+def _arc(system: NewtonSystem, aim: Aim, reached: Float[Array, " m"]) -> tuple[Array, Array]:
     """Second-order correction of x and gaps, per square of the step length, for what the full step bends the rows."""
     at, full = system.at, aim.reach[0]
     dx, _, dgap, _ = aim.direction
+    bend = reached - at.c - full * (at.J @ dx)
     bend = jnp.where(jnp.isfinite(jnp.sum(bend)), bend, 0.0)
     dx2, dy2 = system.solve(jnp.zeros_like(at.x), bend)
     dgap2 = jnp.concatenate([-system.ratio * jnp.concatenate([dy2, -dy2]), at.box.changes(dx2)])

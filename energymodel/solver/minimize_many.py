@@ -17,7 +17,7 @@ from energymodel.compilation import CONFIG, Compiled
 from energymodel.host_calls import CutProgram
 from energymodel.solver import interior_point as ip
 from energymodel.solver.flat_problem import FlatProblem, flatten, spread_bound
-from energymodel.solver.model_outside import ModelOutside
+from energymodel.solver.model_outside import ModelOutside, StandIn
 from energymodel.solver.options import SolverOptions
 from energymodel.solver.search_state import InteriorPointState, init
 from energymodel.solver.solution import RESULTS, PerConstraint, Solution
@@ -123,7 +123,8 @@ class _Family(NamedTuple):
 
     def step(self, lane: PyTree, state: InteriorPointState, last: Array) -> InteriorPointState:
         """One iteration of a lane, unless it has ended or reached the last one."""
-        moved = ip.step(self.problem(lane), self.options, state)
+        outside = isinstance(self.objective, StandIn)
+        moved = ip.step(self.problem(lane), self.options, state, at_once=outside)
         going = ip.unfinished(state, last)
         return jax.tree.map(lambda new, old: jnp.where(going, new, old), moved, state)
 

@@ -11,6 +11,7 @@ from energymodel.solver.box import Box
 _LOWEST_TRUST = 0.1  # an affine step shorter than this spoils Mehrotra's corrector
 _STEEP = 1e8  # scaled curvature of a variable beyond that of any smooth problem
 DAMPINGS = (0.0, 1e-4, 1e-2, 0.1, 1.01)  # of the infinity norm of the Hessian: the last makes it positive definite
+SADDLE = 3  # dampings, of which the last is a hundredth: where more are needed, some direction bends downwards
 
 
 def row_residual(c: Float[Array, " m"], gap: Float[Array, " g"]) -> Float[Array, " m"]:
@@ -98,8 +99,8 @@ class NewtonSystem(NamedTuple):
         return Direction(dx, dy, jnp.concatenate([row_gap, bound_gap]), jnp.concatenate([row_price, bound_price]))
 
 
-def newton_system(at: Iterate, damping: Float[Array, ""]) -> NewtonSystem:
-    """The system at an iterate, with at least some damping, factorized."""
+def newton_system(at: Iterate, damping: Float[Array, ""], needed: Bool[Array, ""]) -> NewtonSystem:
+    """The system at an iterate, with at least some damping, factorized where it is needed."""
     n, m, free, eps = at.x.size, at.c.size, at.free, jnp.finfo(at.x.dtype).eps
     ratio, stiff = at.gap[: 2 * m] / at.price[: 2 * m], at.price[2 * m :] / at.gap[2 * m :]
     # Damping where nothing bends: a step by a hundred times the variables then lowers the objective linearly.
@@ -112,25 +113,34 @@ def newton_system(at: Iterate, damping: Float[Array, ""]) -> NewtonSystem:
     size = jnp.where(steep, size, jnp.max(jnp.where(steep, 0.0, size)))
     S = 1.0 / (ratio[:m] + ratio[m:] + eps**0.55 / jnp.maximum(1.0, jnp.max(size)))
     A = at.W + (at.J.T * S) @ at.J + jnp.diag(stiff[:n] + stiff[n:] + ~free)
-    return NewtonSystem(at, S, ratio, stiff, *factorize(A, jnp.maximum(size, flat), free, damping))
+    return NewtonSystem(at, S, ratio, stiff, *factorize(A, jnp.maximum(size, flat), free, damping, needed))
 
 
 def factorize(
-    matrix: Array, size: Array, free: Array, damping: Array
+    matrix: Array, size: Array, free: Array, damping: Array, needed: Bool[Array, ""] | bool = True
 ) -> tuple[Float[Array, "n n"], Float[Array, ""], Bool[Array, ""]]:
-    """First good Cholesky factor among increasing dampings, all tried at once, and the damping it took.
+    """First good Cholesky factor among increasing dampings, and the damping it took.
 
-    Also whether some direction bends downwards by more than a hundredth of the largest bend.
+    Also whether some direction bends downwards by more than a hundredth of the largest bend. A factor that is not
+    needed is that of a diagonal matrix.
     """
     dampings = jnp.maximum(damping, jnp.asarray(DAMPINGS, matrix.dtype))
-    factors = jnp.linalg.cholesky(matrix + jnp.diag(size * free) * dampings[:, None, None])
-    # A pivot that is nothing but rounding stands for a direction in which the matrix does not bend at all.
-    pivots = jnp.diagonal(factors, axis1=1, axis2=2) ** 2
-    least = jnp.finfo(matrix.dtype).eps * (jnp.abs(jnp.diag(matrix)) + size * free * dampings[:, None])
-    good = jnp.all(pivots > least, axis=1)
-    first = jnp.argmax(good)
-    diagonal = jnp.diag(jnp.sqrt(jnp.maximum(jnp.abs(jnp.diag(matrix)), jnp.where(size > 0, size, 1.0))))
-    return jnp.where(good[first], factors[first], diagonal), dampings[jnp.where(good[first], first, -1)], ~good[2]
+    diagonal, pad, eps = jnp.abs(jnp.diag(matrix)), size * free, jnp.finfo(matrix.dtype).eps
+
+    def attempt(tried: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        count, last, _ = tried
+        extra = pad * dampings[count]
+        factor = jnp.linalg.cholesky(matrix + jnp.diag(extra), symmetrize_input=False)
+        # A pivot that is nothing but rounding stands for a direction in which the matrix does not bend at all.
+        good = jnp.all(jnp.diag(factor) ** 2 > eps * (diagonal + extra))
+        return count + 1, jnp.where(good, factor, last), good
+
+    # Hardly any lane needs the second attempt, so that all at once would cost five times as much.
+    none = jnp.diag(jnp.sqrt(jnp.maximum(diagonal, jnp.where(size > 0, size, 1.0))))
+    needed = jnp.asarray(needed)
+    begin = jnp.zeros((), jnp.int32), none, ~needed
+    tries, factor, good = jax.lax.while_loop(lambda tried: ~tried[2] & (tried[0] < len(DAMPINGS)), attempt, begin)
+    return factor, dampings[jnp.maximum(tries - 1, 0)], needed & (~good | (tries > SADDLE))
 
 
 def longest_steps(shrink: Array | float, value: Array, change: Array) -> Array:
