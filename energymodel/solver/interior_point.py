@@ -11,6 +11,8 @@ predictor and corrector [Mehrotra 1992; Nocedal & Wright 2006, ch. 19], the elas
 2006]. Damping and line search try the likeliest first: a batch tries the next only if one of its lanes needs it.
 """
 
+from functools import partial
+
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
@@ -26,6 +28,7 @@ from energymodel.solver.newton_system import (
     newton_system,
     predictor_corrector,
 )
+from energymodel.solver.only_if import only_if
 from energymodel.solver.options import SolverOptions, reachable_tolerance
 from energymodel.solver.search_state import InteriorPointState, first_multipliers, scaled_box, select, started_anew
 from energymodel.solver.solution import RESULTS
@@ -91,7 +94,10 @@ def step(
     system = newton_system(at, state.damping, alive)
     aim = predictor_corrector(system, tolerance)
     verdict = judge(problem, system, aim, state, options, tolerance)
-    tried = aim._replace(direction=_probe(system, state, aim, verdict.probe))
+    probing = only_if(
+        verdict.probe, lambda factor: _probe(system._replace(factor=factor), state), aim.direction, system.factor
+    )
+    tried = aim._replace(direction=probing)
     weights = state.scale.at[0].multiply(state.weight)
     stay = ~alive | (verdict.result != RESULTS.running) | verdict.raise_penalty
     found = line_search(
@@ -126,10 +132,13 @@ def step(
     x, size = jnp.where(lower, found.trial.x, at.x), jnp.where(lower, state.size, verdict.size)
     rescaled = state.rescaled + jnp.where(verdict.restart | lower, 1, 0)
     level = verdict.level & ~lower
-    anew = started_anew(problem, stepped, x, size, warm=verdict.warm & ~lower, level=level)
-    # A lower point beside one where no point seemed feasible may lead to a feasible one.
-    anew = anew._replace(weight=jnp.where(lower, 1.0, anew.weight), rescaled=rescaled)
-    return select(verdict.restart | lower, anew, stepped)
+
+    def restarted(at: InteriorPointState, x: Array) -> InteriorPointState:
+        anew = started_anew(problem, at, x, size, warm=verdict.warm & ~lower, level=level)
+        # A lower point beside one where no point seemed feasible may lead to a feasible one.
+        return anew._replace(weight=jnp.where(lower, 1.0, anew.weight), rescaled=rescaled)
+
+    return only_if(verdict.restart | lower, restarted, stepped, stepped, x)
 
 
 def _linearize(
@@ -142,8 +151,9 @@ def _linearize(
     expand = derivatives if options.hessian == "exact" else differenced_derivatives
     values, jacobian, W = expand(lambda x: problem.values(x * state.size), state.x, weights)
     finite = jnp.isfinite(jnp.sum(values) + jnp.sum(jacobian) + jnp.sum(W))
-    fresh = first_multipliers(state, box, equality, values, jacobian, W)
-    state = select(first, fresh, state)._replace(values=values)
+    begin = partial(first_multipliers, state, box, equality)
+    state = only_if(first, begin, state, values, jacobian, W)
+    state = state._replace(values=values)
 
     y, rho, free, m = state.y, state.penalty, box.free, state.y.size
     jacobian = (state.scale * jnp.concatenate([state.weight[None], jnp.ones(m, y.dtype)]))[:, None] * jacobian
@@ -190,8 +200,8 @@ def _advance(
     return state._replace(x=x, slack=slack, y=y, dual=price[2 * m :], damping=damping)
 
 
-def _probe(system: NewtonSystem, state: InteriorPointState, aim: Aim, probe: Bool[Array, ""]) -> Direction:
-    """The direction of the step, or one along which a stationary point may be no minimum: of low curvature.
+def _probe(system: NewtonSystem, state: InteriorPointState) -> Direction:
+    """A direction along which a stationary point may be no minimum: of low curvature.
 
     The first is what two inverse iterations make of a generic vector; then axes and other vectors follow, since where
     the second derivatives vanish too, nothing tells which way is down.
@@ -207,5 +217,4 @@ def _probe(system: NewtonSystem, state: InteriorPointState, aim: Aim, probe: Boo
     changes = at.box.changes(along)
     gap = at.gap[2 * at.c.size :]
     room = jnp.minimum(longest_steps(0.9, gap, changes), longest_steps(0.9, gap, -changes))
-    step = Direction(room * along, none, jnp.zeros_like(at.gap), jnp.zeros_like(at.price))
-    return Direction(*(jnp.where(probe, a, b) for a, b in zip(step, aim.direction, strict=True)))
+    return Direction(room * along, none, jnp.zeros_like(at.gap), jnp.zeros_like(at.price))

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from energymodel.solver.newton_system import Aim, Direction, Iterate, NewtonSystem, longest_steps, row_residual
+from energymodel.solver.only_if import only_if
 
 _ARMIJO = 1e-4  # [Wachter & Biegler 2006]
 _TRIALS = 6  # step lengths
@@ -135,7 +136,7 @@ def line_search(
         taken = jnp.where(bent, passes | (harmless & ~search.straight), harmless)
         found = Found(trial, alpha, aim.reach[1], passes & (turn < _TRIALS))
         found = jax.tree.map(partial(jnp.where, taken), found, search.found)
-        arc = jax.tree.map(partial(jnp.where, turn == 0), _arc(system, aim, new[1:]), search.arc)
+        arc = only_if(turn == 0, partial(_arc, system, aim), search.arc, new[1:])
         return _Search(turn + 1, arc, found, passes | (bent & search.passed), straight)
 
     def unfinished(search: _Search) -> Array:

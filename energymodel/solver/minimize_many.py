@@ -24,6 +24,8 @@ from energymodel.solver.solution import RESULTS, PerConstraint, Solution
 
 _ROUND = 8  # iterations between compactions: the median of a design search
 _ACCELERATED = 8192  # lanes of a chunk that keep an accelerator busy
+_SEVERAL, _THOUSANDS = 64, 128  # lanes of a chunk that hide the overhead of its operations on a CPU
+_THOUSAND = 2048  # lanes of which a last chunk that is not full costs little
 
 
 def minimize_many(
@@ -57,7 +59,8 @@ def minimize_many(
     - `x0`, `args`, `warm`: as in `minimize`, every leaf with a leading axis of lanes.
     - `shared`: further arguments that all lanes share.
     - `chunk`: lanes that one device iterates together, even if there are fewer, so that one program serves any number;
-      by default `options.chunk`, at least 8192 on an accelerator, and no more than there are.
+      by default `options.chunk`, at least 64 (of 2048 lanes or more, 128), on an accelerator at least 8192, and no more
+      than there are.
     - `iterations`: give a lane up after so many, in multiples of 8, if `options.max_iterations` allows more; the same
       program serves any number.
     - `dtype`: `np.float64`, or `np.float32`, whose lanes end as `rounded` where rounding stops them.
@@ -93,7 +96,9 @@ def minimize_many(
         family = _Family(function, inequalities, equalities, options, shared)
         devices = jax.devices() if devices is None else devices
         mesh = Mesh(np.asarray(devices), ("lanes",)) if len(devices) > 1 else None
-        fewest = 1 if devices[0].platform == "cpu" else _ACCELERATED
+        fewest = _ACCELERATED
+        if devices[0].platform == "cpu":
+            fewest = _THOUSANDS if count >= _THOUSAND * len(devices) else _SEVERAL
         width = chunk or min(max(options.chunk, fewest), 1 << max(-(-count // len(devices)) - 1, 0).bit_length())
         most = options.max_iterations if iterations is None else iterations
         if outside is None:

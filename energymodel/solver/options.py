@@ -13,7 +13,7 @@ class SolverOptions(eqx.Module):
     - `max_iterations`: Newton steps before giving up [1].
     - `hessian`: `"exact"`, for functions of up to 4,000 operations, or `"differences"` of the forward-mode Jacobian: a
       large model then compiles many times faster, at a few more iterations and the same accuracy of the solution.
-    - `chunk`: lanes of a `vmap` that iterate together [1]; 8 to 64 stay in a CPU's cache, a GPU likes 1e4.
+    - `chunk`: lanes of a `vmap` that iterate together [1]; 8 to 128 stay in a CPU's cache, a GPU likes 1e4.
     """
 
     tolerance: float = eqx.field(default=1e-8, static=True)

@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from energymodel.solver.flat_problem import FlatProblem
 from energymodel.solver.newton_system import Aim, NewtonSystem
+from energymodel.solver.only_if import only_if
 from energymodel.solver.options import SolverOptions
 from energymodel.solver.search_state import PENALTY, STEEPEST, InteriorPointState, present_size, row_scales
 from energymodel.solver.solution import RESULTS
@@ -65,7 +66,13 @@ def judge(
     path = _path(problem, system, aim, state)
     optimal = converged & whole & feasible & (path.drift < 2)
     tried = state.iteration - state.begun >= _STALLED
-    units = _units(problem, system, aim, state, lack, terms, shrink=optimal | tried)
+    grown = jnp.max(jnp.abs(at.x)) > _GROWN
+    units = only_if(
+        converged | path.fallen | tried | grown | ~whole,  # else nothing below asks for them
+        lambda at: _units(problem, system._replace(at=at), aim, state, lack, terms, shrink=optimal | tried),
+        _Units(state.size, *3 * (jnp.zeros((), bool),)),
+        at,
+    )
     may_rescale = units.changed & (state.rescaled < _RESCALES)
 
     # Ends without a minimum, and what must come before an end.
@@ -75,7 +82,7 @@ def judge(
     probe = (optimal | stuck) & _doubtful(system, state) & ~drawn
     rescale = optimal & ~probe & units.wrong & may_rescale
     level = stuck & ~probe & may_rescale
-    renew = known & (~converged | (path.drift >= 2)) & (tried | (jnp.max(jnp.abs(at.x)) > _GROWN)) & may_rescale
+    renew = known & (~converged | (path.drift >= 2)) & (tried | grown) & may_rescale
     # Without the objective, once: is any point feasible? With it again, and a penalty that holds the search there.
     alone = converged | (path.fallen & ~holds) | (tried & (violation > tol))
     alone = alone & known & whole & ~feasible & (state.penalty <= PENALTY)
