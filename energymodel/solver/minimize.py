@@ -155,7 +155,8 @@ def _solve_jvp(primals: Any, tangents: Any, *, options: SolverOptions) -> tuple[
 
     d_values, d_pull = jnp.zeros_like(weights), jnp.zeros_like(x)
     if jax.tree.leaves(d_problem.functions):
-        _, (d_values, d_pull) = eqx.filter_jvp(sweep, (problem,), (d_problem,))
+        _, moved = eqx.filter_jvp(sweep, (problem,), (d_problem,))  # none of what the data do not move
+        d_values, d_pull = (still if d is None else d for d, still in zip(moved, (d_values, d_pull), strict=True))
 
     # W dx + J' dy = -d_pull (with the bounds' stiffness),  J dx - compliance dy = -d_rows; fixed variables follow.
     _, jacobian, W = derivatives(problem.values, x, weights)
