@@ -111,6 +111,16 @@ class Compiled:
         program = self._made(signature)
         return jax.tree.unflatten(program.structure, program.run(*leaves))
 
+    def of_numbers(self, *args: Any) -> Callable[[Sequence[Any]], Any]:
+        """The function of the numbers of its arguments, in the order of `jax.tree.leaves`.
+
+        For many calls with other numbers in the same arguments, whose structure is then looked at once: that takes
+        several times as long as a program runs. Shapes and precision stay those of `args`.
+        """
+        _, signature = self._signature(args)
+        program = self._made(signature)
+        return lambda numbers: jax.tree.unflatten(program.structure, program.run(*numbers))
+
     def _signature(self, args: tuple[Any, ...]) -> tuple[list[Any], Signature]:
         """The numbers of a call, and what its program depends on."""
         traced, static = eqx.partition(args, eqx.is_array_like)

@@ -90,6 +90,14 @@ def test_numbers_share_a_program_and_forms_do_not(folder):
     assert len(kept(folder)) == 4
 
 
+def test_a_function_of_numbers_is_that_of_its_arguments(folder):
+    compiled = Compiled(bubble_fraction)
+    of_numbers = compiled.of_numbers(8.0, 2.0, 16.0)
+    for numbers in ([8.0, 2.0, 16.0], [4.0, 1.0, 16.0]):
+        assert float(of_numbers(numbers)) == float(compiled(*numbers))
+    assert len(kept(folder)) == 1
+
+
 def test_functions_that_may_change_unseen_are_not_kept(folder):
     factor = 3.0
 

@@ -7,19 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 import jax
 import numpy as np
 
-from energymodel.compilation import concurrently
 from energymodel.design.envelope import NOT_CONVERGED, OptimalValue, differentiate
 from energymodel.design.optimize import optimize
 from energymodel.design.result import Optimum, SearchResult
-from energymodel.design.training_run import (
-    LIMITS_OF_SYSTEM,
-    UNITS,
-    TrainingRun,
-    check_outputs,
-    evaluate_vectors,
-    is_gain,
-    output_gradient,
-)
+from energymodel.design.training_run import LIMITS_OF_SYSTEM, UNITS, TrainingRun, check_outputs, expand, is_gain
 from energymodel.errors import InputError
 from energymodel.presets.components import Provenance
 from energymodel.presets.distributions import NumberDistribution
@@ -253,14 +244,7 @@ def _of_plan(
     moves = [(path, end) for path, pair in ends.items() for end in pair if end is not None]
     vectors = np.stack([run.vector, *(run.changed(path, end) for path, end in moves)])
     everything = (*names, *LIMITS_OF_SYSTEM)
-    # Two programs: compiled side by side, then run.
-    slopes, table = concurrently(
-        lambda task: task(),
-        [
-            lambda: np.stack([output_gradient(run, {name: 1.0}) for name in names]),
-            lambda: evaluate_vectors(run, everything, vectors),
-        ],
-    )
+    table, slopes = expand(run, everything, vectors)
     own = dict(zip(everything, map(float, table[0]), strict=True))
     found = dict(zip(moves, table[1:], strict=True))
 

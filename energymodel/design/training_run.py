@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 from energymodel.compilation import Compiled, concurrently
 from energymodel.errors import InputError, suggest
 from energymodel.numerics import Numeric
+from energymodel.operations import simplified
 from energymodel.presets.scenario import leaf_paths
 from energymodel.system.evaluate import evaluate
 from energymodel.system.outcome import Slack
@@ -79,10 +80,13 @@ class TrainingRun(eqx.Module):
 
     def at(self, vector: Float[np.ndarray, " n"]) -> "TrainingRun":
         """The run that holds the numbers of a vector."""
-        leaves, structure = jax.tree.flatten(self)
+        return jax.tree.unflatten(jax.tree.structure(self), self.divided(vector))
+
+    def divided(self, vector: Float[np.ndarray, " n"]) -> list[np.ndarray]:
+        """The numbers of a vector as leaves."""
+        leaves = jax.tree.leaves(self)
         parts = np.split(vector, np.cumsum([np.size(leaf) for leaf in leaves])[:-1])
-        shaped = [part.reshape(np.shape(leaf)) for part, leaf in zip(parts, leaves, strict=True)]
-        return jax.tree.unflatten(structure, shaped)
+        return [part.reshape(np.shape(leaf)) for part, leaf in zip(parts, leaves, strict=True)]
 
 
 def replace_leaf(tree: Any, path: str, value: Numeric) -> Any:
@@ -123,19 +127,27 @@ def check_outputs(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def evaluate_vectors(
+def expand(
     run: TrainingRun, names: tuple[str, ...], vectors: Float[np.ndarray, "k n"]
-) -> Float[np.ndarray, "k outputs"]:
-    """Outputs at many vectors of numbers, in chunks of one compiled size."""
-    own = own_outputs(names)
+) -> tuple[Float[np.ndarray, "k outputs"], Float[np.ndarray, "outputs n"]]:
+    """Outputs at many vectors of numbers, and their derivatives by all numbers of the run, in SI [forward mode].
 
-    def chunk(first: int) -> np.ndarray:
-        index = np.minimum(np.arange(first, first + CHUNK), len(vectors) - 1)
-        return np.asarray(_values(run, vectors[index], own))
+    One program does both, in chunks of one compiled size: a chunk takes milliseconds, and a program seconds to compile.
+    """
+    own, vector = own_outputs(names), run.vector
+    points = np.concatenate([vectors, np.tile(vector, (vector.size, 1))])
+    directions = np.concatenate([np.zeros_like(vectors), np.eye(vector.size)])
 
-    values = np.concatenate(concurrently(chunk, range(0, len(vectors), CHUNK)))[: len(vectors)]
+    def chunk(first: int) -> tuple[np.ndarray, np.ndarray]:
+        index = np.minimum(np.arange(first, first + CHUNK), len(points) - 1)
+        values, slopes = _expansion(run, points[index], directions[index], own)
+        return np.asarray(values), np.asarray(slopes)
+
+    chunks = concurrently(chunk, range(0, len(points), CHUNK))
+    values, slopes = (np.concatenate(parts)[: len(points)] for parts in zip(*chunks, strict=True))
     known = (*NAMES, *(one.name for one in own))
-    return values[:, [known.index(name) for name in names]]
+    places = [known.index(name) for name in names]
+    return values[: len(vectors), places], slopes[len(vectors) :, places].T
 
 
 def output_gradient(run: TrainingRun, weights: Mapping[str, float]) -> Float[np.ndarray, " n"]:
@@ -165,13 +177,16 @@ def _outputs(run: TrainingRun, own: tuple[OwnOutput, ...]) -> Array:
 
 
 @partial(Compiled, once=True)
-def _values(run: TrainingRun, vectors: Array, own: tuple[OwnOutput, ...]) -> Array:
+def _expansion(run: TrainingRun, vectors: Array, directions: Array, own: tuple[OwnOutput, ...]) -> tuple[Array, Array]:
     _, build = ravel_pytree(run)
-    return jax.vmap(lambda vector: _outputs(build(vector), own))(vectors)
+    outputs = simplified(lambda vector: _outputs(build(vector), own))
+    return jax.vmap(lambda vector, direction: jax.jvp(outputs, (vector,), (direction,)))(vectors, directions)
 
 
 @partial(Compiled, once=True)
 def _gradient(run: TrainingRun, weights: Array, own: tuple[OwnOutput, ...]) -> Array:
     # The weights are numbers of the program: batching the reverse sweep over outputs would take it minutes to compile.
-    vector, build = ravel_pytree(run)
-    return jax.grad(lambda vector: weights @ _outputs(build(vector), own))(vector)
+    leaves, structure = jax.tree.flatten(run)
+    outputs = simplified(lambda *leaves: _outputs(jax.tree.unflatten(structure, leaves), own))
+    slopes = jax.grad(lambda leaves: weights @ outputs(*leaves))(leaves)
+    return jnp.concatenate([jnp.ravel(slope) for slope in slopes])

@@ -121,13 +121,10 @@ def in_float64(run: TrainingRun) -> TrainingRun:
 
 def spread_along(run: TrainingRun, steps: Float[np.ndarray, "directions n"]) -> OutcomeSpread:
     """How the outputs of a run move along some directions, in the caller's precision."""
-
-    def outcome_at(vector: Float[np.ndarray, " n"]) -> TrainingOutcome:
-        changed = run.at(vector)
-        return evaluate_once(changed.system, changed.plan)
-
+    evaluate_numbers = evaluate_once.of_numbers(run.system, run.plan)
     vector = run.vector
-    own, *ends = jax.device_get([outcome_at(vector), *(outcome_at(vector + STEP * step) for step in steps)])
+    vectors = [vector, *(vector + STEP * step for step in steps)]
+    own, *ends = jax.device_get([evaluate_numbers(run.divided(one)) for one in vectors])
 
     def slope(middle: np.ndarray, *others: np.ndarray) -> Float[np.ndarray, " directions"]:
         with np.errstate(invalid="ignore"):  # infinite outputs have no slope

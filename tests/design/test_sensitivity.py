@@ -16,7 +16,7 @@ from energymodel.design import envelope
 from energymodel.design.problem import formulate
 from energymodel.design.result import SearchResult
 from energymodel.design.sensitivity import OF, SHARES, next_values, sensitivity
-from energymodel.design.training_run import LIMITS_OF_SYSTEM, UNITS, TrainingRun, evaluate_vectors, is_gain
+from energymodel.design.training_run import LIMITS_OF_SYSTEM, UNITS, TrainingRun, expand, is_gain
 from energymodel.presets.distributions import parse_distribution
 from energymodel.presets.files import names
 from energymodel.presets.uncertain_numbers import distributions
@@ -135,7 +135,7 @@ def test_outputs_are_those_of_evaluate(small):
     outcome = evaluate_once(small.system, small.plan)
     run = TrainingRun(small.system, small.plan)
     wanted = ("energy", "energy.cooling", "carbon", "step_time", "mfu", "slack.memory")
-    values = evaluate_vectors(run, wanted, run.vector[None])[0]
+    values = expand(run, wanted, run.vector[None])[0][0]
     expected = [
         outcome.energy.total,
         outcome.energy.cooling,
@@ -159,7 +159,7 @@ def test_elasticities_are_the_slopes_of_differences(small, found):
     paths = [path for path, value in run.values.items() if value]
     offsets = (-2, -1, 0, 1, 2)
     vectors = [run.changed(path, run.values[path] * (1 + k * step)) for path in paths for k in offsets]
-    logs = np.log(evaluate_vectors(run, OF, np.stack(vectors)).reshape(len(paths), len(offsets), len(OF)))
+    logs = np.log(expand(run, OF, np.stack(vectors))[0].reshape(len(paths), len(offsets), len(OF)))
     central = np.einsum("k,pko->po", np.array([1.0, -8.0, 0.0, 8.0, -1.0]), logs) / (12.0 * step)
     # The second difference over the step grows with the step on a curve, and stays at a kink.
     near, far = (np.abs(logs[:, 2 + k] - 2.0 * logs[:, 2] + logs[:, 2 - k]) / step for k in (1, 2))
