@@ -19,6 +19,7 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "-
 FLAGS += ["--disable-component-update", "--disable-sync"]
 FIGURES = ("front", "energy", "time", "money", "roofline", "thermal")
 GRACE = 300_000.0  # ms, for a search that compiles
+expect.set_options(timeout=60_000.0)  # ms: other tests may keep both cores busy
 
 if not CHROMIUM.exists() and not os.environ.get(REQUIRED):
     pytest.skip(f"{CHROMIUM} is not there: apt-get install chromium", allow_module_level=True)
