@@ -68,6 +68,11 @@ class LayoutSearch(NamedTuple):
         """Whether Ctrl-C cut the search short."""
         return bool(np.any(self.solution.result == RESULTS.interrupted))
 
+    def joined(self, other: "LayoutSearch") -> "LayoutSearch":
+        """The same with the lanes of another search after its own."""
+        lattice, solution = concatenate((self.lattice, self.solution), (other.lattice, other.solution))
+        return self._replace(lattice=lattice, solution=solution)
+
     def solved(self, lane: int) -> bool:
         """Whether the optimality conditions hold in a lane, so that its multipliers are prices."""
         return bool(np.asarray(self.solution.result == RESULTS.successful)[lane])
@@ -85,15 +90,13 @@ def search_layouts(problem: DesignProblem, lattice: Lattice) -> LayoutSearch:
     good = coarse.best(PROMISING)
     fine = screen(problem, take(lattice, good), FINE)
 
-    def search_best(count: int) -> tuple[np.ndarray, LayoutSearch]:
-        chosen = fine.best(count)
-        part = take(lattice, good[chosen])
-        solution = solve_relaxed(problem, part, fine.start[chosen], iterations=SETTLED)
-        return good[chosen], LayoutSearch(part, solution, np.inf, 0)
-
-    first, searched = search_best(FIRST)
-    if np.sum(searched.usable) < 2 and not searched.interrupted:
-        first, searched = search_best(ENOUGH)
+    chosen = fine.best(ENOUGH)
+    first, rest = chosen[:FIRST], chosen[FIRST:]
+    searched = _search(problem, take(lattice, good[first]), fine.start[first])
+    if np.sum(searched.usable) < 2 and len(rest) and not searched.interrupted:
+        searched = searched.joined(_search(problem, take(lattice, good[rest]), fine.start[rest]))
+        first = chosen
+    first = good[first]
     if searched.interrupted or len(first) == len(coarse.merit):
         return searched
     bound = lower_bounds(problem, lattice, searched, coarse)
@@ -104,12 +107,13 @@ def search_layouts(problem: DesignProblem, lattice: Lattice) -> LayoutSearch:
     if len(more):
         part = take(lattice, more)
         start = screen(problem, part, FINE, searched.solution.x[searched.best()]).start
-        found = solve_relaxed(problem, part, start, iterations=SETTLED)
-        searched = searched._replace(solution=concatenate(searched.solution, found))
-    places = np.concatenate([first, more])
-    return LayoutSearch(
-        take(lattice, places), searched.solution, float(np.min(bound[rest], initial=np.inf)), need - len(more)
-    )
+        searched = searched.joined(_search(problem, part, start))
+    return searched._replace(others=float(np.min(bound[rest], initial=np.inf)), left=need - len(more))
+
+
+def _search(problem: DesignProblem, lattice: Lattice, start: Float[np.ndarray, "lanes n"]) -> LayoutSearch:
+    """Relaxed optima of layouts, as long as lanes take to settle, with nothing known of others."""
+    return LayoutSearch(lattice, solve_relaxed(problem, lattice, start, iterations=SETTLED), np.inf, 0)
 
 
 def restart(problem: DesignProblem, searched: LayoutSearch, lane: int | None = None) -> LayoutSearch:

@@ -26,6 +26,7 @@ from energymodel.system.outcome import DERIVED, TrainingOutcome
 from energymodel.system.outputs import AT_LEAST, OUTPUTS, output, parse_objective
 from energymodel.system.own_outputs import own_outputs
 from energymodel.system.plan import TrainingPlan
+from energymodel.system.plausible import check_outcome
 from energymodel.uncertainty.draws import UncertainNumber, joint_draws
 
 LEVEL = 0.9
@@ -120,11 +121,15 @@ def in_float64(run: TrainingRun) -> TrainingRun:
 
 
 def spread_along(run: TrainingRun, steps: Float[np.ndarray, "directions n"]) -> OutcomeSpread:
-    """How the outputs of a run move along some directions, in the caller's precision."""
+    """How the outputs of a run move along some directions, in the caller's precision.
+
+    **Raises:** `InputError` for an outcome that cannot be.
+    """
     evaluate_numbers = evaluate_once.of_numbers(run.system, run.plan)
     vector = run.vector
     vectors = [vector, *(vector + STEP * step for step in steps)]
     own, *ends = jax.device_get([evaluate_numbers(run.divided(one)) for one in vectors])
+    check_outcome(run.system, run.plan, own)
 
     def slope(middle: np.ndarray, *others: np.ndarray) -> Float[np.ndarray, " directions"]:
         with np.errstate(invalid="ignore"):  # infinite outputs have no slope
