@@ -16,7 +16,7 @@ from jaxtyping import Float
 
 from energymodel.design.layouts import SWITCHES
 from energymodel.design.problem import DesignProblem, formulate
-from energymodel.design.relaxation import OPTIONS, solve_relaxed
+from energymodel.design.relaxation import solve_relaxed
 from energymodel.design.result import Optimum
 from energymodel.design.rounding import plans_at
 from energymodel.design.training_run import MICROBATCHES, TrainingRun, output_gradient
@@ -118,10 +118,8 @@ def _start(problem: DesignProblem, best: Optimum) -> Float[np.ndarray, " n"]:
 
 
 def _solve(problem: DesignProblem, layout: ParallelLayout, start: Float[np.ndarray, " n"]) -> Solution:
-    """Relaxed optimum of one layout, in as many equal lanes as the search has compiled."""
-    lanes = OPTIONS.chunk
-    lattice = jax.tree.map(lambda leaf: np.full(lanes, float(leaf)), layout)
-    return solve_relaxed(problem, lattice, np.tile(start, (lanes, 1)))
+    """Relaxed optimum of one layout."""
+    return solve_relaxed(problem, jax.tree.map(lambda leaf: np.full(1, float(leaf)), layout), start[None])
 
 
 def _lagrangian(

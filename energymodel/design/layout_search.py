@@ -21,7 +21,6 @@ from energymodel.design.problem import DesignProblem
 from energymodel.design.relaxation import (
     COARSE,
     FINE,
-    OPTIONS,
     SETTLED,
     Screening,
     layout_bounds,
@@ -32,9 +31,9 @@ from energymodel.design.relaxation import (
 )
 from energymodel.solver import RESULTS, Solution, Values
 
-PROMISING = 256  # layouts, the best on the coarse grid, that are looked at on the fine one
+PROMISING = 128  # layouts, the best on the coarse grid, that are looked at on the fine one
 FIRST = 32  # layouts that are searched before any bound is known, the best on the fine grid
-ENOUGH = 128  # the same where fewer than two of them obey all limits
+RESTARTS = 16  # of the best lane
 MOST = 512  # layouts that are searched because their bound does not exclude them
 MARGIN = 0.15  # in the logarithm: by how much the minimum of a Lagrangian on a grid may exceed its minimum
 COARSE_MARGIN = 0.5  # the same where the grid keeps the scenario's values of the variables that have no steps
@@ -90,7 +89,7 @@ def search_layouts(problem: DesignProblem, lattice: Lattice) -> LayoutSearch:
     good = coarse.best(PROMISING)
     fine = screen(problem, take(lattice, good), FINE)
 
-    chosen = fine.best(ENOUGH)
+    chosen = fine.best(PROMISING)
     first, rest = chosen[:FIRST], chosen[FIRST:]
     searched = _search(problem, take(lattice, good[first]), fine.start[first])
     if np.sum(searched.usable) < 2 and len(rest) and not searched.interrupted:
@@ -123,11 +122,11 @@ def restart(problem: DesignProblem, searched: LayoutSearch, lane: int | None = N
     """
     if not searched.usable.any() or searched.interrupted:
         return searched
-    best, count = searched.best() if lane is None else lane, OPTIONS.chunk
-    lanes = np.full(count, best)
+    best = searched.best() if lane is None else lane
+    lanes = np.full(RESTARTS, best)
     layouts = take(searched.lattice, lanes)
     lower, upper = layout_bounds(problem, layouts)
-    share = latin_hypercube(count, lower.shape[1])
+    share = latin_hypercube(RESTARTS, lower.shape[1])
     again = solve_relaxed(problem, layouts, lower + share * (upper - lower), iterations=SETTLED)
     converged = obeys_limits(again) & np.asarray(again.result == RESULTS.successful)
     value = float(searched.solution.value[best])
@@ -137,7 +136,7 @@ def restart(problem: DesignProblem, searched: LayoutSearch, lane: int | None = N
         solution = jax.tree.map(_with_lane(best, better), searched.solution, again)
         searched = searched._replace(solution=solution)
     agreeing = int(np.sum(values[:-1] <= np.min(values) + SAME))
-    return searched._replace(restarts=count, agreeing=agreeing, spread=float(np.ptp(values)))
+    return searched._replace(restarts=RESTARTS, agreeing=agreeing, spread=float(np.ptp(values)))
 
 
 def latin_hypercube(count: int, dimensions: int) -> Float[np.ndarray, "count dimensions"]:

@@ -20,7 +20,7 @@ from jaxtyping import Float
 from energymodel.design.layout_search import LayoutSearch, latin_hypercube
 from energymodel.design.layouts import Lattice, take
 from energymodel.design.problem import Criteria, DesignProblem, row_of_objective
-from energymodel.design.relaxation import OPTIONS, SETTLED, layout_bounds, obeys_limits, solve_relaxed
+from energymodel.design.relaxation import SETTLED, layout_bounds, obeys_limits, solve_relaxed
 from energymodel.design.result import NearTie
 from energymodel.design.rounding import TOLERATED, RelaxedLanes, RoundedPlan, plans_at, round_layouts, solve_at_counts
 from energymodel.presets.scenario import Scenario
@@ -29,6 +29,7 @@ from energymodel.system.outputs import objective_value, parse_objective
 from energymodel.system.plan import TrainingPlan
 
 MOST = 128  # layouts that are searched, those with the best objective
+STARTS = 32  # over all bounds, of the plans of the first search that are searched again
 RESTARTED = 2  # plans of the first search that are searched again at their counts
 EVALUATED = 4  # plans of which the cheapest is taken, if they are equal in what is saved
 MEANINGLESS = 1e-6  # a share of what is saved that nobody would print
@@ -99,7 +100,7 @@ def _in_layouts(within: DesignProblem, searched: LayoutSearch, tolerated: float)
     if not len(lanes):
         return []
     lattice = take(searched.lattice, lanes)
-    solution = solve_relaxed(within, lattice, searched.solution.x[lanes], iterations=SETTLED)
+    solution = solve_relaxed(within, lattice, searched.solution.x[lanes], iterations=SETTLED, patient=True)
     relaxed = RelaxedLanes(lattice, within.repeated_criteria(len(lanes)), solution)
     found = round_layouts(within, relaxed, obeys_limits(solution))
     return [one._replace(counts=one.counts._replace(lane=int(lanes[one.lane]))) for one in found]
@@ -111,7 +112,7 @@ def _at_counts(within: DesignProblem, searched: LayoutSearch, near: list[Rounded
     Such plans exist. Where a power cap binds, the objective has a kink, at which a single search may end.
     """
     near = near[:RESTARTED]
-    each = OPTIONS.chunk // len(near)
+    each = STARTS // len(near)
     trials = [one.counts for one in near for _ in range(each)]
     layouts = take(searched.lattice, np.array([one.lane for one in trials]))
     lower, upper = layout_bounds(within, layouts)

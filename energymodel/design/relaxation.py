@@ -32,8 +32,8 @@ from energymodel.work_in_progress import counted
 
 OPTIONS = SolverOptions(hessian="differences", max_iterations=100)
 SETTLED = 48  # iterations: lanes that obey all limits have converged, or stand still at a kink
-CHUNK = 192  # points in one call of the compiled model: six step lengths of a chunk of lanes
-EXPANDED = 160  # points in one call of the model with its Jacobian: five of each lane of a chunk
+CHUNK = 96  # points in one call of the compiled model
+EXPANDED = 40  # points in one call of the model with its Jacobian
 TOLERANCE = 1e-5  # violation of limits in the logarithm that counts as none
 VIOLATION_PRICE = 10.0
 COARSE = {
@@ -211,7 +211,7 @@ class LaneModel(NamedTuple):
             return tuple(np.asarray(leaf) for leaf in found)
 
         chunks = range(0, len(points), size)
-        parts = concurrently(chunk, chunks) if len(chunks) > 2 else [chunk(first) for first in chunks]
+        parts = concurrently(chunk, chunks) if len(chunks) > 1 else [chunk(first) for first in chunks]
         return [np.concatenate(leaves)[: len(points)] for leaves in zip(*parts, strict=True)]
 
 
@@ -258,8 +258,13 @@ def solve_relaxed(
     bounds: tuple[np.ndarray, np.ndarray] | None = None,
     warm: PerConstraint | None = None,
     iterations: int | None = None,
+    patient: bool | None = None,
 ) -> Solution:
-    """Relaxed optimum of each layout; criteria and bounds are those of the problem unless given."""
+    """Relaxed optimum of each layout; criteria and bounds are those of the problem unless given.
+
+    Where iterations are limited, a search is not `patient` unless that is asked for: lanes that stand still at a kink,
+    or of whose limits a percent would be worth a hundred percent of the objective, are given up [see `minimize_many`].
+    """
     model = lane_model(problem, lattice, problem.repeated_criteria(len(start)) if criteria is None else criteria)
     return minimize_many(
         ModelOutside(len(problem.formulation.rows) + 1, model.values, model.expansion),
@@ -269,6 +274,7 @@ def solve_relaxed(
         chunk=OPTIONS.chunk,
         warm=warm,
         iterations=iterations,
+        patient=iterations in (None, OPTIONS.max_iterations) if patient is None else patient,
         progress=counted,
     )
 

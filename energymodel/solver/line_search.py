@@ -13,6 +13,7 @@ from energymodel.solver.only_if import only_if
 
 _ARMIJO = 1e-4  # [Wachter & Biegler 2006]
 _TRIALS = 6  # step lengths
+_PAIR = 2  # trials of a length: straight on and along an arc
 _BOTH_WAYS = (1.0, -1.0, 0.125, -0.125, 2.0**-6, -(2.0**-6))  # and those of a probe
 _LOWER = 1e-8  # a point must lie by so much below a stationary one for that to be no minimum
 
@@ -112,8 +113,9 @@ def line_search(
     Of each length, first straight on, then along an arc: what the rows do beyond their linear part bends the step, or
     curved constraints would stall it [Maratos 1978; second-order correction, Nocedal & Wright 2006, section 18.3]. Of
     two equal ones the arc. Where none passes, the shortest step that does little harm, or no step at all. Nearly every
-    search ends with its first pair, so that a loop over trials evaluates the problem twice instead of a dozen times;
-    `at_once` evaluates all in two calls of it, for a problem that no loop can hold.
+    search ends with its first pair, so that a loop over trials evaluates the problem twice instead of a dozen times.
+    `at_once` is for a problem that no loop can hold: it evaluates the first pair, then all other trials at once, and
+    asks for the values at a point that is not a number where it needs none.
     """
     at, along = system.at, aim.direction
     weight = 1.5 * jnp.max(jnp.abs(jnp.concatenate([at.y, at.y + along.y])), initial=0.0)
@@ -123,13 +125,15 @@ def line_search(
     alphas = aim.reach[0] * 2.0 ** -(jnp.arange(_TRIALS, dtype=at.x.dtype) ** 1.4)
     alphas = jnp.where(probe, jnp.asarray(_BOTH_WAYS, at.x.dtype), alphas)
     aim = aim._replace(reach=jnp.where(probe, 1.0, aim.reach))
-    table = _all_values(scaled, system, aim, alphas) if at_once else None
 
-    def advance(search: _Search) -> _Search:
-        turn, bent = search.turn, search.turn % 2 == 1
-        alpha = alphas[turn // 2]
-        x, gap = _moved(system, aim, search.arc, alpha, bent)
-        new = scaled(x) if table is None else table[turn]
+    def place(turn: Array, arc: tuple[Array, Array]) -> tuple[Array, Array]:
+        return _moved(system, aim, arc, alphas[turn // _PAIR], turn % _PAIR == 1)
+
+    def advance(search: _Search, evaluate: Callable[[Array, Array], Array]) -> _Search:
+        turn, bent = search.turn, search.turn % _PAIR == 1
+        alpha = alphas[turn // _PAIR]
+        x, gap = place(turn, search.arc)
+        new = evaluate(turn, x)
         trial = Trial(x, gap[: 2 * at.c.size], new[1:])
         passes, harmless = rules.judge(trial, new[0], alpha)
         straight = jnp.where(bent, search.straight, harmless)
@@ -140,13 +144,20 @@ def line_search(
         return _Search(turn + 1, arc, found, passes | (bent & search.passed), straight)
 
     def unfinished(search: _Search) -> Array:
-        ended = (search.turn % 2 == 0) & (search.passed | (search.turn == 2 * _TRIALS))
+        ended = (search.turn % _PAIR == 0) & (search.passed | (search.turn == _PAIR * _TRIALS))
         return needed & ~ended
 
     no, zero = jnp.zeros((), bool), jnp.zeros_like(at.f)
     found = Found(Trial(at.x, at.gap[: 2 * at.c.size], at.c), zero, zero, no)
-    begin = _Search(jnp.zeros((), jnp.int32), (jnp.zeros_like(at.x), jnp.zeros_like(at.gap)), found, no, no)
-    return jax.lax.while_loop(unfinished, advance, begin).found
+    search = _Search(jnp.zeros((), jnp.int32), (jnp.zeros_like(at.x), jnp.zeros_like(at.gap)), found, no, no)
+    if not at_once:
+        return jax.lax.while_loop(unfinished, partial(advance, evaluate=lambda _, x: scaled(x)), search).found
+    for _ in range(_PAIR):
+        search = advance(search, lambda _, x: scaled(jnp.where(needed, x, jnp.nan)))
+    going, arc = unfinished(search), search.arc
+    rest = jax.vmap(lambda turn: jnp.where(going, place(turn, arc)[0], jnp.nan))(jnp.arange(_PAIR, _PAIR * _TRIALS))
+    table = jax.vmap(scaled)(rest)
+    return jax.lax.while_loop(unfinished, partial(advance, evaluate=lambda turn, _: table[turn - _PAIR]), search).found
 
 
 def _moved(
@@ -156,20 +167,6 @@ def _moved(
     dx2, dgap2 = (jnp.where(bent, leaf, 0.0) for leaf in arc)
     dx, _, dgap, _ = aim.direction
     return system.at.x + alpha * dx + alpha**2 * dx2, system.at.gap + alpha * dgap + alpha**2 * dgap2
-
-
-def _all_values(
-    scaled: Callable[[Array], Array], system: NewtonSystem, aim: Aim, alphas: Float[Array, " trials"]
-) -> Float[Array, "both k"]:
-    """Values of all trials by turn: one loop over straight and bent ones holds one copy of the problem."""
-
-    def attempt(arc: tuple[Array, Array], bent: Array) -> tuple[tuple[Array, Array], Array]:
-        values = jax.vmap(lambda alpha: scaled(_moved(system, aim, arc, alpha, bent)[0]))(alphas)
-        return _arc(system, aim, values[0, 1:]), values
-
-    none = jnp.zeros_like(system.at.x), jnp.zeros_like(system.at.gap)
-    _, values = jax.lax.scan(attempt, none, jnp.asarray([False, True]))
-    return jnp.swapaxes(values, 0, 1).reshape(2 * _TRIALS, -1)
 
 
 def _arc(system: NewtonSystem, aim: Aim, reached: Float[Array, " m"]) -> tuple[Array, Array]:

@@ -22,6 +22,9 @@ from energymodel.solver.options import SolverOptions
 from energymodel.solver.search_state import InteriorPointState, init
 from energymodel.solver.solution import RESULTS, PerConstraint, Solution
 
+_KINK = 0.1  # residual above which a lane that hardly moves is not on its way to a minimum
+_SETTLED = 1e-6  # of the variables: lanes that move by less in a round stand still at any residual
+_STUCK = 1e-4, 1e-3  # the same where the residual is 0.1 to 1, and 10 or more
 _ROUND = 8  # iterations between compactions: the median of a design search
 _ACCELERATED = 8192  # lanes of a chunk that keep an accelerator busy
 _SEVERAL, _THOUSANDS = 64, 128  # lanes of a chunk that hide the overhead of its operations on a CPU
@@ -41,6 +44,7 @@ def minimize_many(
     warm: PerConstraint | None = None,
     chunk: int | None = None,
     iterations: int | None = None,
+    patient: bool = True,
     dtype: Any = np.float64,
     devices: Sequence[Any] | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -61,8 +65,12 @@ def minimize_many(
     - `chunk`: lanes that one device iterates together, even if there are fewer, so that one program serves any number;
       by default `options.chunk`, at least 64 (of 2048 lanes or more, 128), on an accelerator at least 8192, and no more
       than there are.
-    - `iterations`: give a lane up after so many, in multiples of 8, if `options.max_iterations` allows more; the same
-      program serves any number.
+    - `iterations`: give a lane up after so many, in multiples of 8 (any number with a `ModelOutside`), if
+      `options.max_iterations` allows more; the same program serves any number.
+    - `patient`: whether to ask, before a lane is infeasible, if any point is feasible, and to go on where a lane stands
+      still, as at a kink. If not, a lane is given up where a violation costs a hundred times as much as the objective
+      changes, or where no variable moves by 1e-4 in 8 iterations (1e-3 at a residual above 10) while the residual is
+      above 0.1, or by 1e-6 at any residual.
     - `dtype`: `np.float64`, or `np.float32`, whose lanes end as `rounded` where rounding stops them.
     - `devices`: a chunk goes to each, all of `jax.devices()` by default.
     - `progress`: called with (finished, all) lanes after every chunk.
@@ -103,9 +111,9 @@ def minimize_many(
         most = options.max_iterations if iterations is None else iterations
         if outside is None:
             iterate, limits = partial(_iterate_inside, mesh), range(_ROUND, most + _ROUND, _ROUND)
-        else:  # every step returns to the host, the first of which only judges the start
-            iterate, limits = partial(_iterate_outside, outside), range(most + 1)
-        return _iterate_all(family, lanes, count, width * len(devices), iterate, limits, progress)
+        else:
+            iterate, limits = partial(_iterate_outside, outside), [*range(_ROUND, most, _ROUND), most]
+        return _iterate_all(family, lanes, count, width * len(devices), iterate, limits, patient, progress)
 
 
 Progress = tuple[InteriorPointState, Solution]
@@ -128,9 +136,10 @@ class _Family(NamedTuple):
 
     def step(self, lane: PyTree, state: InteriorPointState, last: Array) -> InteriorPointState:
         """One iteration of a lane, unless it has ended or reached the last one."""
-        outside = isinstance(self.objective, StandIn)
-        moved = ip.step(self.problem(lane), self.options, state, at_once=outside)
-        going = ip.unfinished(state, last)
+        going, outside, at = ip.unfinished(state, last), isinstance(self.objective, StandIn), state
+        if outside:  # at a point that is not a number, nothing is evaluated
+            at = state._replace(x=jnp.where(going, state.x, jnp.nan))
+        moved = ip.step(self.problem(lane), self.options, at, at_once=outside)
         return jax.tree.map(lambda new, old: jnp.where(going, new, old), moved, state)
 
     def solution(self, lane: PyTree, state: InteriorPointState) -> Solution:
@@ -145,17 +154,23 @@ def _iterate_all(
     count: int,
     width: int,
     iterate: Callable[..., Progress],
-    limits: range,
+    limits: Sequence[int],
+    patient: bool,
     progress: Callable[[int, int], None] | None,
 ) -> Solution:
     store: Any = None  # progress of all lanes
-    left = np.arange(count)
+    left, standing = np.arange(count), np.zeros(count, bool)
 
     def advance(store: Progress | None, limit: int, index: np.ndarray) -> Progress:
         padded = np.resize(index, width)
         part = _take(lanes, padded)
         state = _init_all(family, part) if store is None else _take(store[0], padded)
         state = jax.tree.map(np.asarray, state)
+        padding = np.arange(width) >= index.size
+        state = state._replace(
+            iteration=np.where(padding, family.options.max_iterations, state.iteration),
+            patient=np.full(width, patient),
+        )
         begun = (*part[:3], None)  # the state holds the multipliers: warm and cold lanes share a program
         return jax.tree.map(np.asarray, iterate(family, begun, state, np.int32(limit)))
 
@@ -167,11 +182,14 @@ def _iterate_all(
             for index, result in _as_done(partial(advance, store, limit), chunks):
                 if store is None:
                     store = _empty(result, lanes[0], count)
+                before = [np.array(leaf[index]) for leaf in jax.tree.leaves(store[1].x)]
                 for into, leaf in zip(jax.tree.leaves(store), jax.tree.leaves(result), strict=True):
                     into[index] = leaf[: index.size]
+                if not patient:
+                    standing[index] = _stand_still(before, _take(store[1], index))
                 if progress is not None:
                     progress(int(np.sum(store[1].result != RESULTS.running)), count)
-            left = np.flatnonzero(store[1].result == RESULTS.running)
+            left = np.flatnonzero(np.asarray(store[1].result == RESULTS.running) & ~standing)
             # Lanes that have far to go share chunks, or each chunk would wait for one of them.
             left = left[np.argsort(-store[1].residual[left], kind="stable")]
     except KeyboardInterrupt:
@@ -179,6 +197,16 @@ def _iterate_all(
             raise
         return _end_as(RESULTS.interrupted, store[1])
     return _end_as(RESULTS.out_of_iterations, store[1])
+
+
+def _stand_still(before: Sequence[np.ndarray], now: Solution) -> np.ndarray:
+    """Lanes whose variables hardly moved in a round; where they began is not a number until it is known."""
+    moves = [
+        np.max(np.abs(new - old) / np.maximum(1.0, np.abs(old)), axis=tuple(range(1, new.ndim)))
+        for old, new in zip(before, jax.tree.leaves(now.x), strict=True)
+    ]
+    stuck = np.clip(now.residual * _STUCK[0], *_STUCK)
+    return np.max(moves, axis=0) < np.where(now.residual > _KINK, stuck, _SETTLED)
 
 
 def _end_as(result: RESULTS, solution: Solution) -> Solution:
@@ -254,8 +282,10 @@ def _iterate_chunk(
 def _iterate_outside(
     model: ModelOutside, family: _Family, lanes: PyTree, state: InteriorPointState, limit: Any
 ) -> Progress:
-    """One iteration of a chunk, with the model evaluated between the programs of it."""
-    state = _step_outside(model.answer, family, lanes, state, limit)
+    """Iterate a chunk to the end or to `limit`, with the model evaluated between the programs of an iteration."""
+    last = min(int(limit), family.options.max_iterations)
+    while np.any(np.asarray(ip.unfinished(jax.tree.map(np.asarray, state), last))):
+        state = _step_outside(model.answer, family, lanes, state, limit)
     return state, _solutions(family, lanes, state)
 
 

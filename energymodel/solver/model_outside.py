@@ -39,11 +39,21 @@ class ModelOutside:
         return StandIn(self.rows)
 
     def answer(self, asked: Sequence[jax.Array], count: int) -> Sequence[np.ndarray]:
-        """The values at points that the search asks for, with their Jacobians if it wants two arrays."""
+        """The values at points that the search asks for, with their Jacobians if it wants two arrays.
+
+        Those at a point that is not a number are no numbers either: the search needs none there.
+        """
         points, owners = map(np.asarray, asked)
-        flat, lanes = points.reshape(-1, points.shape[-1]), owners.reshape(-1)
-        found = (self.values(flat, lanes),) if count == 1 else self.expansion(flat, lanes)
-        return [one.reshape(*owners.shape, *one.shape[1:]) for one in found]
+        size = points.shape[-1]
+        flat, lanes = points.reshape(-1, size), owners.reshape(-1)
+        wanted = np.flatnonzero(~np.isnan(flat).any(axis=1))
+        shapes = [(1 + self.rows,), (1 + self.rows, size)][:count]
+        answers = [np.full((len(flat), *shape), np.nan, flat.dtype) for shape in shapes]
+        if wanted.size:
+            found = (self.values if count == 1 else self.expansion)(flat[wanted], lanes[wanted])
+            for answer, part in zip(answers, (found,) if count == 1 else found, strict=True):
+                answer[wanted] = part
+        return [answer.reshape(*owners.shape, *answer.shape[1:]) for answer in answers]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -33,6 +33,7 @@ class InteriorPointState(NamedTuple):
     residual: Float[Array, ""]
     warm: Bool[Array, ""]
     fresh: Bool[Array, ""]  # the next evaluation gives scales, slacks and multipliers
+    patient: Bool[Array, ""]  # before it is infeasible, the search asks without the objective
     level: Bool[Array, ""]  # rows get scales from their slopes alone, however large they are
     last: Float[Array, " n"]  # x one iteration ago
     stride: Float[Array, ""]  # length of the last Newton step
@@ -73,6 +74,7 @@ def init(problem: FlatProblem) -> InteriorPointState:
         residual=zero + jnp.inf,
         warm=jnp.asarray(problem.warm is not None),
         fresh=jnp.asarray(True),
+        patient=jnp.asarray(True),
         level=no,
         last=x,
         stride=zero + jnp.inf,

@@ -86,10 +86,11 @@ def judge(
     # Without the objective, once: is any point feasible? With it again, and a penalty that holds the search there.
     alone = converged | (path.fallen & ~holds) | (tried & (violation > tol))
     alone = alone & known & whole & ~feasible & (state.penalty <= PENALTY)
+    given_up, alone = alone & ~state.patient, alone & state.patient
     together = known & ~whole & (violation <= tol)
     exhausted = state.penalty >= _HIGHEST_PENALTY
     pulled = converged & whole & ~feasible & ~alone & (path.drift < 2)
-    conflict = (stuck & ~probe & ~level & ~together) | (pulled & exhausted)
+    conflict = (stuck & ~probe & ~level & ~together) | (pulled & exhausted) | given_up
     lost = optimal & ~probe & units.broken & units.changed & ~may_rescale
     broken = ~at.finite & (state.fresh | (jnp.max(jnp.abs(at.x - state.last)) <= _CLOSEST))
 
