@@ -168,8 +168,7 @@ def _iterate_all(
         state = jax.tree.map(np.asarray, state)
         padding = np.arange(width) >= index.size
         state = state._replace(
-            iteration=np.where(padding, family.options.max_iterations, state.iteration),
-            patient=np.full(width, patient),
+            iteration=np.where(padding, family.options.max_iterations, state.iteration), patient=np.full(width, patient)
         )
         begun = (*part[:3], None)  # the state holds the multipliers: warm and cold lanes share a program
         return jax.tree.map(np.asarray, iterate(family, begun, state, np.int32(limit)))

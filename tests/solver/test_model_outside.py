@@ -92,7 +92,7 @@ def test_a_lane_that_stands_still_at_a_kink_is_given_up():
     np.testing.assert_allclose(hasty.x, patient.x, atol=1e-3)  # going on leads nowhere else
 
 
-def test_infeasibility_without_a_proof_takes_fewer_iterations(model):
+def test_infeasibility_without_a_proof_takes_fewer_iterations():
     """Both conditions cannot hold: `x.x <= 2` far away from `x_0 >= 3`."""
 
     def apart(x):
