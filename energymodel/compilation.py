@@ -111,15 +111,16 @@ class Compiled:
         program = self._made(signature)
         return jax.tree.unflatten(program.structure, program.run(*leaves))
 
-    def of_numbers(self, *args: Any) -> Callable[[Sequence[Any]], Any]:
-        """The function of the numbers of its arguments, in the order of `jax.tree.leaves`.
+    def of_numbers(self, *args: Any) -> tuple[Callable[[Sequence[Any]], list[Any]], Any]:
+        """The function from the numbers of its arguments to those of its result, and the structure of the result.
 
-        For many calls with other numbers in the same arguments, whose structure is then looked at once: that takes
-        several times as long as a program runs. Shapes and precision stay those of `args`.
+        For many calls with other numbers in the same arguments: to take trees apart and to put them together takes
+        several times as long as a program runs. Numbers are in the order of `jax.tree.leaves`; their shapes and
+        precision stay those of `args`.
         """
         _, signature = self._signature(args)
         program = self._made(signature)
-        return lambda numbers: jax.tree.unflatten(program.structure, program.run(*numbers))
+        return lambda numbers: program.run(*numbers), program.structure
 
     def _signature(self, args: tuple[Any, ...]) -> tuple[list[Any], Signature]:
         """The numbers of a call, and what its program depends on."""

@@ -92,9 +92,9 @@ def test_numbers_share_a_program_and_forms_do_not(folder):
 
 def test_a_function_of_numbers_is_that_of_its_arguments(folder):
     compiled = Compiled(bubble_fraction)
-    of_numbers = compiled.of_numbers(8.0, 2.0, 16.0)
+    of_numbers, structure = compiled.of_numbers(8.0, 2.0, 16.0)
     for numbers in ([8.0, 2.0, 16.0], [4.0, 1.0, 16.0]):
-        assert float(of_numbers(numbers)) == float(compiled(*numbers))
+        assert float(jax.tree.unflatten(structure, of_numbers(numbers))) == float(compiled(*numbers))
     assert len(kept(folder)) == 1
 
 

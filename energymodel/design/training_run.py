@@ -80,13 +80,22 @@ class TrainingRun(eqx.Module):
 
     def at(self, vector: Float[np.ndarray, " n"]) -> "TrainingRun":
         """The run that holds the numbers of a vector."""
-        return jax.tree.unflatten(jax.tree.structure(self), self.divided(vector))
-
-    def divided(self, vector: Float[np.ndarray, " n"]) -> list[np.ndarray]:
-        """The numbers of a vector as leaves."""
         leaves = jax.tree.leaves(self)
         parts = np.split(vector, np.cumsum([np.size(leaf) for leaf in leaves])[:-1])
-        return [part.reshape(np.shape(leaf)) for part, leaf in zip(parts, leaves, strict=True)]
+        shaped = [part.reshape(np.shape(leaf)) for part, leaf in zip(parts, leaves, strict=True)]
+        return jax.tree.unflatten(jax.tree.structure(self), shaped)
+
+    def moved(self, steps: Float[np.ndarray, "steps n"]) -> list[dict[int, np.ndarray]]:
+        """The leaves that each step of the vector changes, by their place among all."""
+        leaves = jax.tree.leaves(self)
+        ends = np.cumsum([np.size(leaf) for leaf in leaves])
+
+        def changed(step: Float[np.ndarray, " n"]) -> dict[int, np.ndarray]:
+            places = np.unique(np.searchsorted(ends, np.flatnonzero(step), side="right"))
+            parts = {int(place): step[ends[place] - np.size(leaves[place]) : ends[place]] for place in places}
+            return {place: leaves[place] + part.reshape(np.shape(leaves[place])) for place, part in parts.items()}
+
+        return [changed(step) for step in steps]
 
 
 def replace_leaf(tree: Any, path: str, value: Numeric) -> Any:

@@ -125,17 +125,16 @@ def spread_along(run: TrainingRun, steps: Float[np.ndarray, "directions n"]) -> 
 
     **Raises:** `InputError` for an outcome that cannot be.
     """
-    evaluate_numbers = evaluate_once.of_numbers(run.system, run.plan)
-    vector = run.vector
-    vectors = [vector, *(vector + STEP * step for step in steps)]
-    own, *ends = jax.device_get([evaluate_numbers(run.divided(one)) for one in vectors])
-    check_outcome(run.system, run.plan, own)
-
-    def slope(middle: np.ndarray, *others: np.ndarray) -> Float[np.ndarray, " directions"]:
-        with np.errstate(invalid="ignore"):  # infinite outputs have no slope
-            return (np.array(others, np.float64) - middle) / STEP
-
-    return OutcomeSpread(jax.tree.map(np.asarray, own), jax.tree.map(slope, own, *ends))
+    evaluate_numbers, structure = evaluate_once.of_numbers(run.system, run.plan)
+    # Calls that mix arrays of NumPy and of JAX in another way each time take ten times as long.
+    numbers, changes = jax.device_put((jax.tree.leaves(run), run.moved(STEP * steps)))
+    moved = [[*map(changed.get, range(len(numbers)), numbers)] for changed in changes]
+    own, *ends = [[*map(np.asarray, evaluate_numbers(one))] for one in (numbers, *moved)]
+    outcome = jax.tree.unflatten(structure, own)
+    check_outcome(run.system, run.plan, outcome)
+    with np.errstate(invalid="ignore"):  # infinite outputs have no slope
+        slopes = [(np.array(others, np.float64) - middle) / STEP for middle, *others in zip(own, *ends, strict=True)]
+    return OutcomeSpread(outcome, jax.tree.unflatten(structure, slopes))
 
 
 def directions_of(scenario: Scenario, run: TrainingRun) -> Directions:
@@ -150,17 +149,21 @@ def directions_of(scenario: Scenario, run: TrainingRun) -> Directions:
     names: list[str] = []
     steps: list[np.ndarray] = []
     joint: dict[str, list[str]] = {}
+    size = run.vector.size
+
+    def add(name: str, changes: Mapping[str, float]) -> None:
+        step = np.zeros(size)
+        for path, change in changes.items():
+            step[places[path]] = change
+        names.append(name)
+        steps.append(step)
+
     together = _calibrated(scenario, values)
     for kind, (paths, root) in together.items():
         for column in root.T:
-            names.append(f"calibration {kind}")
-            step = np.zeros(len(run.vector))
-            for path, part in zip(paths, column, strict=True):
-                step[places[path]] = part
-            steps.append(step)
-        names.append(f"calibration {kind}")
-        steps.append(np.zeros(len(run.vector)))
-        steps[-1][places[SLOWDOWN]] = values[SLOWDOWN] * scenario.tables["calibration"][kind]["scatter"]
+            add(f"calibration {kind}", dict(zip(paths, column, strict=True)))
+        scatter = scenario.tables["calibration"][kind]["scatter"]
+        add(f"calibration {kind}", {SLOWDOWN: values[SLOWDOWN] * scatter})
     calibrated = {path for paths, _ in together.values() for path in paths}
     for path, one in known.items():
         if path in calibrated:
@@ -168,24 +171,17 @@ def directions_of(scenario: Scenario, run: TrainingRun) -> Directions:
         if one.is_joint:
             joint.setdefault(one.name, []).append(path)
             continue
-        names.append(path)
-        step = np.zeros(len(run.vector))
-        step[places[path]] = float(np.ptp(one.quantiles(values[path], _ONE_DEVIATION))) / 2.0
-        steps.append(step)
+        add(path, {path: float(np.ptp(one.quantiles(values[path], _ONE_DEVIATION))) / 2.0})
     for name, paths in joint.items():
         units = {path: origins[path].unit for path in paths}
         variances, axes = np.linalg.eigh(_covariance(name, paths, known, values, units))
         for variance, axis in zip(variances, axes.T, strict=True):
-            names.append(f"joint {name}")
-            step = np.zeros(len(run.vector))
-            for path, part in zip(paths, axis, strict=True):
-                step[places[path]] = part * math.sqrt(max(0.0, variance))
-            steps.append(step)
+            add(f"joint {name}", dict(zip(paths, axis * math.sqrt(max(0.0, variance)), strict=True)))
     is_prior = {path: origins[path].is_prior for path, one in known.items() if not one.is_joint}
     is_prior |= {f"joint {name}": all(origins[path].is_prior for path in paths) for name, paths in joint.items()}
     is_prior |= {f"calibration {kind}": False for kind in together}
     without = sum(origins[path].is_prior and path not in known for path in system)
-    return Directions(tuple(names), np.reshape(steps, (-1, len(run.vector))), is_prior, without)
+    return Directions(tuple(names), np.reshape(steps, (-1, size)), is_prior, without)
 
 
 def _calibrated(
