@@ -57,14 +57,17 @@ def exceeded_limits(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOut
 
     A plan of a search exceeds one only where a looser limit was asked for, or where the scenario's own plan does.
     """
+    exceeded = [name for slack, name in LIMIT_OF_SLACK.items() if float(getattr(outcome.slack, slack)) < -EXCEEDED]
+    if not exceeded:
+        return ""
     system = scenario.system
-    exceeded = []
     limits, values = limits_of_system(system, plan, outcome), limited_values(system, plan, outcome)
-    for slack, name in LIMIT_OF_SLACK.items():
-        if float(getattr(outcome.slack, slack)) < -EXCEEDED:
-            value, limit = (format_quantity(float(one), OUTPUTS[name]) for one in (values[name], limits[name]))
-            exceeded.append(f"{name} is {value}, above the system's {limit}")
-    return ", ".join(exceeded)
+
+    def sentence(name: str) -> str:
+        value, limit = (format_quantity(float(one), OUTPUTS[name]) for one in (values[name], limits[name]))
+        return f"{name} is {value}, above the system's {limit}"
+
+    return ", ".join(map(sentence, exceeded))
 
 
 @dataclasses.dataclass(frozen=True)
