@@ -121,7 +121,8 @@ def ledger(inputs: Inputs) -> None:
     """Open the folder of a sweep in which something is of the wrong kind."""
     folder = Path(tempfile.mkdtemp(dir=inputs.folder))
     shapes = {"x": np.zeros(3)}
-    for name in inputs.random.sample(("run.json", "lock", "tiles", "tiles/00000000.tile", "sweep.zarr", ".x.part"), 2):
+    names = ("run.json", "lock", "program", "tiles", "tiles/00000000.tile", "sweep.zarr", ".x.part")
+    for name in inputs.random.sample(names, 2):
         path = folder / name
         with contextlib.suppress(OSError):
             path.parent.mkdir(exist_ok=True)

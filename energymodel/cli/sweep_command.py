@@ -27,7 +27,9 @@ from energymodel.errors import InputError
 if TYPE_CHECKING:
     from energymodel.presets.scenario import Scenario
     from energymodel.sweeps.prepared_sweep import PreparedSweep
+    from energymodel.sweeps.program_choice import Kernel, Offer
     from energymodel.sweeps.sweep_result import SweepResult
+    from energymodel.sweeps.tile_program import TileProgram
     from energymodel.uncertainty.monte_carlo import MonteCarlo, PreparedMonteCarlo
 
 WIDTH = 160  # of tables where the output is no terminal
@@ -62,6 +64,14 @@ Resume = Annotated[
 Engine = Annotated[
     str | None, typer.Option("--engine", metavar="WHERE", help="process, devices, distributed or dask://address.")
 ]
+ByKernel = Annotated[
+    bool | None,
+    typer.Option(
+        "--kernel/--no-kernel",
+        help="Evaluate best or top by an accelerator kernel, or all by XLA; default: the faster one of a timed tile.",
+        show_default=False,
+    ),
+]
 Polish = Annotated[bool, typer.Option("--polish", help="Also search between the points of the grid.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print the number of points, the time and the memory.")]
 Precision = Annotated[int, typer.Option("--precision", metavar="BITS", help="Bits of the scan: 32 or 64.")]
@@ -84,6 +94,7 @@ def command(
     limit: AnyLimit = None,
     resume: Resume = None,
     engine: Engine = None,
+    kernel: ByKernel = None,
     polish: Polish = False,
     dry_run: DryRun = False,
     precision: Precision = 32,
@@ -102,7 +113,13 @@ def command(
         raise InputError(f"{output}: --dry-run computes nothing that could be drawn. Leave it out, or write .json.")
     limits = parse_limits(limit)
     if samples is not None:
-        of_grids = {"--axis": axis, "--polish": polish, "--keep": keep != "best", "--minimize": minimize != "energy"}
+        of_grids = {
+            "--axis": axis,
+            "--polish": polish,
+            "--keep": keep != "best",
+            "--minimize": minimize != "energy",
+            "--kernel": kernel is not None,
+        }
         for option, given in of_grids.items():
             if given:
                 raise InputError(f"{option} needs a grid: leave it out, or leave out --samples.")
@@ -130,7 +147,7 @@ def command(
             return _print_cost(prepared, progress, as_json, output)
         if output is not None or as_json:
             check_rows(keep, prepared.program.grid.points)
-        swept = prepared.run(progress, polished=polish, resume=resume, engine=engine)
+        swept = prepared.run(progress, polished=polish, resume=resume, engine=engine, kernel=_offer(kernel))
         tree = report.sweep_json(given, swept, asked)
         spread = outcome_spread(given) if swept.winners else None
         shown = report.sweep_report(given, swept, minimize, spread)
@@ -186,6 +203,19 @@ def _draw(
         width=WIDTH,
     )
     return _verdict(found, "undefined")
+
+
+def _offer(wanted: bool | None) -> "Offer":
+    """The kernel for a sweep: compared with XLA unless it is wanted or refused."""
+
+    def offer(program: "TileProgram") -> "Kernel | str":
+        if wanted is False:
+            return "--no-kernel was given"
+        from energymodel_kernels.sweep_kernel import sweep_kernel
+
+        return sweep_kernel(program, forced=wanted is True)
+
+    return offer
 
 
 def _print_cost(

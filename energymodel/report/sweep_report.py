@@ -65,6 +65,7 @@ def sweep_lines(
         lines.append(f"No point obeys all limits at {at}{more}.")
     rate = swept.points / swept.seconds if swept.seconds else 0.0
     lines.append(f"{swept.points:,} points in {swept.seconds:.1f} s, {rate / 1e6:.3g} million points/s.")
+    lines.append(swept.choice.sentence())
     return [line for line in (*lines, swept.message) if line]
 
 
@@ -153,6 +154,7 @@ def sweep_json(scenario: Scenario, swept: SweepResult, asked: Mapping[str, Any])
         "time_s": swept.seconds,
         "complete": swept.complete,
         "message": swept.message,
+        "evaluated": dataclasses.asdict(swept.choice),
         "units": {name: UNITS.get(name, "1") for name in (swept.winners[0].outputs if swept.winners else ())},
         "winners": [dataclasses.asdict(one) | {"index": list(one.index)} for one in swept.winners],
         "infeasible": infeasible_points(swept),

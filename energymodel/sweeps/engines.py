@@ -140,7 +140,7 @@ def on_dask(address: str) -> Engine:
 def _program_on_worker(portable: bytes) -> TileProgram:
     import cloudpickle
 
-    return TileProgram(*cloudpickle.loads(portable))
+    return cloudpickle.loads(portable)
 
 
 def _on_worker(portable: bytes, numbers: Sequence[int]) -> list[tuple[int, Any]]:

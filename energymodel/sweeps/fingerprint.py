@@ -16,8 +16,8 @@ import numpy as np
 from energymodel.compilation import source_digest
 from energymodel.sweeps.tile_program import TileProgram
 
-FORMAT = 2
-"""Version of the files of a ledger: 2 since the state of a full array says which chunk it starts with."""
+FORMAT = 3
+"""Version of the files of a ledger: 3 since the digest of a tile covers the program that evaluated it."""
 MAX_DEPTH = 12  # of functions within functions that are described
 
 

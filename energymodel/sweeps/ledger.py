@@ -1,7 +1,8 @@
 """How does a sweep survive the death of its process? Finished tiles are files in a folder.
 
-`run.json` holds the fingerprint of the sweep; each tile is one file, written atomically, that starts with a digest of
-the sweep, its number and its content. A lock keeps a second process out, and dies with the first.
+`run.json` holds the fingerprint of the sweep, and `program` the name of the program that evaluates its tiles; each
+tile is one file, written atomically, that starts with a digest of both, its number and its content. A lock keeps a
+second process out, and dies with the first.
 """
 
 import contextlib
@@ -23,8 +24,9 @@ import numpy as np
 from energymodel.errors import InputError
 from energymodel.sweeps.fingerprint import difference
 
-RUN, LOCK, TILES = "run.json", "lock", "tiles"
+RUN, LOCK, TILES, PROGRAM = "run.json", "lock", "tiles", "program"
 DIGEST_SIZE = 32
+LONGEST_NAME = 100
 
 
 def _is_other(path: Path) -> bool:
@@ -43,11 +45,12 @@ class Ledger:
         leaves, self._structure = jax.tree.flatten(state_shapes)
         self._shapes = [(leaf.shape, np.dtype(leaf.dtype)) for leaf in leaves]
         self._lock: int | None = None
+        self.program: str | None = None
 
     def __enter__(self) -> "Ledger":
         try:
             (self.folder / TILES).mkdir(parents=True, exist_ok=True)
-            for name in (LOCK, RUN):
+            for name in (LOCK, RUN, PROGRAM):
                 if _is_other(self.folder / name):
                     raise InputError(f"{self.folder / name} is not a file. Remove it, or give another folder.")
             self._lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
@@ -94,13 +97,25 @@ class Ledger:
                 f"{self.folder} holds another sweep: {difference(self._fingerprint, theirs)}. "
                 "Give another folder, or the same scenario, axes, options and version."
             )
+        with contextlib.suppress(OSError):
+            self.program = (self.folder / PROGRAM).read_bytes()[:LONGEST_NAME].decode(errors="replace").strip()
+
+    def keep_program(self, name: str) -> None:
+        """Keep the name of the program that evaluates all tiles, before the first one is written.
+
+        **Raises:** as `write`.
+        """
+        if self.program != name:
+            self._write(self.folder / PROGRAM, f"{name}\n".encode())
+            self.program = name
 
     def path(self, number: int) -> Path:
         """File of a tile."""
         return self.folder / TILES / f"{number:08d}.tile"
 
     def _digest(self, number: int, content: bytes) -> bytes:
-        return hashlib.sha256(f"{self._fingerprint['checksum']} {number} ".encode() + content).digest()
+        before = f"{self._fingerprint['checksum']} {self.program} {number} "
+        return hashlib.sha256(before.encode() + content).digest()
 
     def read(self, number: int) -> Any | None:
         """State of a tile; `None` if it is missing, cut short, damaged, or of another sweep or number."""

@@ -18,6 +18,7 @@ from energymodel.sweeps.grid import Grid
 from energymodel.sweeps.kept_points import Winner, rank_points
 from energymodel.sweeps.ledger import Ledger
 from energymodel.sweeps.polish import polish
+from energymodel.sweeps.program_choice import Choice, Offer, choose
 from energymodel.sweeps.reductions import AbstractPointReduction, AbstractReduction
 from energymodel.sweeps.sweep_result import SweepCost, SweepResult
 from energymodel.sweeps.tile_program import TileProgram
@@ -55,19 +56,22 @@ class PreparedSweep:
         polished: bool = False,
         resume: str | os.PathLike[str] | None = None,
         engine: str | Engine | None = None,
+        kernel: Offer | None = None,
     ) -> SweepResult:
         """Run all tiles that are not finished, and evaluate in float64 what was kept; arguments as in `sweep`."""
         progress = progress or (lambda message: None)
         chosen = engine_of(engine)
         if resume is None or jax.process_index() > 0:  # the first process keeps the tiles of all
-            return self._run(progress, polished, chosen, None)
+            return self._run(progress, polished, chosen, None, kernel)
         with Ledger(resume, fingerprint(self.program, self.tables), self.program.state_shapes()) as ledger:
-            return self._run(progress, polished, chosen, ledger)
+            return self._run(progress, polished, chosen, ledger, kernel)
 
-    def _run(self, progress: Progress, polished: bool, engine: Engine, ledger: Ledger | None) -> SweepResult:
+    def _run(
+        self, progress: Progress, polished: bool, engine: Engine, ledger: Ledger | None, kernel: Offer | None
+    ) -> SweepResult:
         program, grid, keep = self.program, self.program.grid, self.program.reduction
         start, report = time.perf_counter(), ProgressReport(grid, progress)
-        state, complete = self._run_tiles(report, engine, ledger)
+        state, complete, choice = self._run_tiles(report, engine, ledger, kernel)
         store = None
         if isinstance(keep, FullArray) and ledger is not None and complete:
             store = write_store(ledger.folder, grid, map(ledger.read, range(grid.tiles)), self.units)
@@ -99,19 +103,29 @@ class PreparedSweep:
             message=" ".join(filter(None, messages)),
             units=self.units,
             store=store,
+            choice=choice,
         )
 
-    def _run_tiles(self, report: "ProgressReport", engine: Engine, ledger: Ledger | None) -> tuple[Any, bool]:
-        """The merged state of all tiles, and whether they are complete; no state where the files are the result."""
+    def _run_tiles(
+        self, report: "ProgressReport", engine: Engine, ledger: Ledger | None, kernel: Offer | None
+    ) -> tuple[Any, bool, Choice]:
+        """The merged state of all tiles, whether they are complete, and which program evaluated them.
+
+        There is no state where the files are the result.
+        """
         program, grid, keep = self.program, self.program.grid, self.program.reduction
         stored = np.isin(range(grid.tiles), list(ledger.finished(grid.tiles)) if ledger is not None else [])
         stored = from_first_process(stored)
         finished, missing = np.flatnonzero(stored).tolist(), np.flatnonzero(~stored).tolist()
         report.resume(finished)
+        earlier = ledger.program if ledger is not None and finished else None
+        chosen, choice = choose(program, kernel, len(missing), earlier)
+        if ledger is not None:
+            ledger.keep_program(choice.program)
         merged, files_suffice = OrderedMerge(keep), isinstance(keep, FullArray) and ledger is not None
         awaited = set(missing)
         try:
-            for number, state in engine(program, missing):
+            for number, state in engine(chosen, missing):
                 if ledger is not None:
                     ledger.write(number, state)
                 if not files_suffice:
@@ -126,11 +140,11 @@ class PreparedSweep:
                 f"engine: it ended without {len(awaited)} of {grid.tiles} tiles, such as {min(awaited)}."
             )
         if files_suffice:
-            return None, complete
+            return None, complete, choice
         empty = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), program.state_shapes())
         for number in finished:
             merged.add(number, from_first_process(ledger.read(number) if ledger is not None else empty))
-        return merged.finish(), complete
+        return merged.finish(), complete, choice
 
     def _ranked(self, indices: Sequence[tuple[int, ...]], keep: AbstractPointReduction) -> tuple[Winner, ...]:
         """Points by their indices along the axes of the grid, evaluated in float64."""

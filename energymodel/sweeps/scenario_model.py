@@ -88,7 +88,9 @@ def model_and_limits(
         )
     numbers = {name: parse_limit(name, value) for name, value in limits.items()}
     ranges = {name: (one, math.inf) if name in AT_LEAST else (-math.inf, one) for name, one in numbers.items()}
-    return ScenarioModel(what.system, what.plan), {**HARD_LIMITS, **ranges}
+    # One number instead of an array of one: kernels take scalars.
+    plan = eqx.tree_at(lambda plan: plan.batch, what.plan, jnp.reshape(what.plan.batch, ()))
+    return ScenarioModel(what.system, plan), {**HARD_LIMITS, **ranges}
 
 
 def _range(name: str, limit: Any) -> Range:

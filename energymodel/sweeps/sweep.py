@@ -19,6 +19,7 @@ from energymodel.sweeps.grid import CHUNK, check_size, divide
 from energymodel.sweeps.grid_sample import GridSample
 from energymodel.sweeps.parse_keep import parse_keep
 from energymodel.sweeps.prepared_sweep import PreparedSweep
+from energymodel.sweeps.program_choice import Offer
 from energymodel.sweeps.reductions import AbstractReduction, AbstractScaledReduction
 from energymodel.sweeps.scenario_axes import scenario_axis
 from energymodel.sweeps.scenario_model import UNITS, model_and_limits
@@ -45,6 +46,7 @@ def sweep(
     polished: bool = False,
     resume: str | os.PathLike[str] | None = None,
     engine: str | Engine | None = None,
+    kernel: Offer | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> SweepResult:
     """Evaluate a model on every point of a product of axes, and keep what a reduction asks for.
@@ -72,6 +74,8 @@ def sweep(
     - `resume`: folder that keeps finished tiles, made if it is missing; the same call continues where it stopped.
     - `engine`: `"process"` (threads), `"devices"` or `"distributed"` (a mesh of all JAX devices, also those of other
       processes), `"dask://address"`; the result is the same to the bit.
+    - `kernel`: offers an accelerator kernel for the tiles, such as `energymodel_kernels.sweep_kernel.sweep_kernel`. If
+      XLA would take a minute or more, both are timed on the first tile, and the faster one evaluates the sweep.
     - `progress`: called with a message about once a second.
 
     **Raises:** `InputError` for an axis, limit or objective that does not exist.
@@ -79,7 +83,7 @@ def sweep(
     prepared = prepare_sweep(
         what, axes, keep, minimize, limits, order=order, precision=precision, chunk=chunk, tile=tile
     )
-    return prepared.run(progress, polished=polished, resume=resume, engine=engine)
+    return prepared.run(progress, polished=polished, resume=resume, engine=engine, kernel=kernel)
 
 
 def prepare_sweep(

@@ -12,6 +12,7 @@ from energymodel.sweeps.full_array import FullArray, dataset, open_store
 from energymodel.sweeps.grid import Grid
 from energymodel.sweeps.kept_points import Winner
 from energymodel.sweeps.polish import Polished
+from energymodel.sweeps.program_choice import Choice
 from energymodel.sweeps.reductions import AbstractReduction
 
 
@@ -24,6 +25,7 @@ class SweepResult:
     - `winners`: points that the reduction kept, best first, in float64; `polished` is the best point near the first.
     - `points`: number of points evaluated, in `seconds`; `complete` unless the sweep was interrupted.
     - `store`: Zarr store of a full array, if it was written.
+    - `choice`: whether XLA or a kernel evaluated the points, and why.
     """
 
     axes: tuple[Axis, ...]
@@ -39,6 +41,7 @@ class SweepResult:
     message: str
     units: Mapping[str, str]
     store: Path | None
+    choice: Choice
 
     @property
     def best(self) -> Winner:

@@ -49,8 +49,12 @@ class TileProgram:
     - `bits`: precision, 32 or 64.
     - `quick`: whether to compile for less time, which pays for a short run.
 
+    `name` is that of who evaluates a chunk; a kernel is a subclass with another `trace`.
+
     **Raises:** `InputError` for another precision.
     """
+
+    name = "XLA"
 
     def __init__(
         self,
@@ -101,7 +105,10 @@ class TileProgram:
         """What makes the same program in another process."""
         import cloudpickle
 
-        return cloudpickle.dumps((self.function, self.grid, self.reduction, self.bits, self.quick))
+        return cloudpickle.dumps(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.function, self.grid, self.reduction, self.bits, self.quick)
 
     def state_shapes(self) -> Any:
         """Shapes and types of the state of a tile."""

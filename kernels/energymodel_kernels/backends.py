@@ -14,7 +14,14 @@ from jax.experimental.pallas import mosaic_gpu, tpu, triton
 from jaxtyping import Array
 
 from energymodel.substitution import Dialect
-from energymodel_kernels.portable import SUBSTITUTES, exp_by_units, log_by_units, pow_by_units
+from energymodel_kernels.portable import (
+    SUBSTITUTES,
+    exp_by_units,
+    log_by_units,
+    pow_by_units,
+    reshape,
+    select_of_constants,
+)
 
 IMPLEMENTATIONS = ("xla", "pallas_triton", "pallas_mosaic_gpu", "pallas_tpu", "interpret")
 """`xla` is the reference in plain JAX; `interpret` runs the kernel's program on any machine, slowly, for tests."""
@@ -51,7 +58,8 @@ class Backend:
     @property
     def substitutes(self) -> dict[str, Callable[..., Any]]:
         """What stands for primitives that the compiler lacks, see `Dialect`."""
-        return {"exp": exp_by_units, "log": log_by_units, "pow": pow_by_units} if self.approximate else {}
+        special = {"exp": exp_by_units, "log": log_by_units, "pow": pow_by_units} if self.approximate else {}
+        return {"select_n": select_of_constants, **special}
 
     @property
     def dialect(self) -> Dialect:
@@ -170,7 +178,7 @@ class TPU(Backend):
     @property
     def substitutes(self) -> dict[str, Callable[..., Any]]:
         """See `Backend.substitutes`."""
-        return {"expm1": SUBSTITUTES["expm1"]}
+        return {"expm1": SUBSTITUTES["expm1"], "reshape": reshape}
 
     def shape(self, block: int) -> tuple[int, ...]:
         """See `Backend.shape`."""

@@ -100,6 +100,16 @@ SUBSTITUTES: dict[str, Callable[..., Any]] = {
 """What stands for a primitive that a backend lacks, by its name."""
 
 
+def select_of_constants(which: Any, *cases: Any) -> Any:
+    """One of several values; constants among them get the type of the result, which Triton takes from `which`."""
+    return jax.lax.select_n(which, *(case.astype(case.dtype) for case in cases))
+
+
+def reshape(x: Any, new_sizes: Sequence[int], dimensions: Any = None, **_: Any) -> Any:
+    """Another shape; the same one is left alone, which Mosaic for TPU does not do with a number."""
+    return x if x.shape == tuple(new_sizes) else jax.lax.reshape(x, new_sizes, dimensions)
+
+
 def exp_by_units(x: Any, **_: Any) -> Any:
     """`e^x` by the base-2 exponential of a GPU's special function units; relative error about |x| 1e-7.
 

@@ -105,6 +105,7 @@ def test_command_prints_the_best_points(tmp_path):
     assert tree["points"] == 18
     assert [axis["name"] for axis in tree["axes"]] == list(AXES)
     assert len(tree["winners"]) == 2
+    assert tree["evaluated"] == {"program": "XLA", "reason": "on a CPU a kernel is only interpreted", "rates": {}}
     assert tree["winners"][0]["outputs"]["energy"] == tree["winners"][0]["value"]
     lines = path.read_text().splitlines()
     assert lines[0].startswith("plan.power_cap [W],plan.clock,plan.batch [token],")
@@ -119,6 +120,8 @@ def test_command_prints_the_best_points(tmp_path):
         (("--axis", "plan.clock=0.5:1:2", "--keep", "most"), 'unknown "most"'),
         (("--axis", "plan.clock=0.5:1:2", "--limit", "time=1 kg"), "time"),
         (("--axis", "plan.clock=0.5:1:2", "-o", "sweep.xls"), ".xls"),
+        (("--axis", "plan.clock=0.5:1:2", "--kernel", "--keep", "count"), "a kernel keeps best and top only"),
+        (("--samples", "100", "--no-kernel"), "--kernel needs a grid"),
     ],
 )
 def test_command_names_bad_input(options, words):

@@ -40,6 +40,22 @@ def search(
     approximate: bool,
 ) -> Found:
     """What `reference.search` finds, by a kernel."""
+    objective, inner = scan(formula, grid, parameters, limits, keep, dtype, tile, implementation, approximate)
+    return select(formula, grid, parameters, limits, keep, dtype, tile, objective, inner)
+
+
+def scan(
+    formula: Callable[[Any, Any], Any],
+    grid: Grid,
+    parameters: Any,
+    limits: Sequence[Any],
+    keep: Keep,
+    dtype: Any,
+    tile: Tile,
+    implementation: str,
+    approximate: bool,
+) -> tuple[Array, Array]:
+    """Run the kernel: the least objective of each program and bin, and its number on the inner axes."""
     backend = BACKENDS[implementation](approximate=approximate)
     plan = flatten(formula, grid.point(grid.counts), parameters, dtype)
     ends = [number for axis in grid.axes for number in axis.numbers(dtype)]
@@ -58,7 +74,21 @@ def search(
         [(shape(dtype), spec), (shape(jnp.int32), spec)],
         tile.warps,
     )
-    objective, inner = (output.reshape(programs, keep.bins) for output in (objective, inner))
+    return objective.reshape(programs, keep.bins), inner.reshape(programs, keep.bins)
+
+
+def select(
+    formula: Callable[[Any, Any], Any],
+    grid: Grid,
+    parameters: Any,
+    limits: Sequence[Any],
+    keep: Keep,
+    dtype: Any,
+    tile: Tile,
+    objective: Array,
+    inner: Array,
+) -> Found:
+    """The points to keep, from what `scan` returns."""
     if isinstance(keep, Best) and keep.count > 1:
         return _best_of(formula, grid, parameters, limits, keep, dtype, tile, objective[:, 0], inner[:, 0])
     program = jnp.argmin(objective, axis=0).astype(jnp.int32)

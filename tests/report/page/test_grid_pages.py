@@ -11,6 +11,7 @@ from energymodel.sweeps.best_points import BestAlong, Top
 from energymodel.sweeps.grid import Grid
 from energymodel.sweeps.kept_points import Winner
 from energymodel.sweeps.pareto_points import Pareto
+from energymodel.sweeps.program_choice import Choice
 from energymodel.sweeps.reductions import AbstractReduction
 from energymodel.sweeps.sweep_result import SweepResult
 from energymodel.uncertainty.monte_carlo import MonteCarlo
@@ -49,6 +50,7 @@ def swept(keep: AbstractReduction, energies: tuple[float, ...]) -> SweepResult:
         message="",
         units={"energy": "J", "time": "s"},
         store=None,
+        choice=Choice("XLA", "no kernel was offered"),
     )
 
 
