@@ -45,7 +45,7 @@ def test_two_processes_over_gloo(tmp_path, whole):
 def test_dask_worker_is_killed(tmp_path, whole):
     distributed = pytest.importorskip("distributed", reason="the extra dask is not installed")
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, scheduler_port=0
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", scheduler_port=0
     ) as cluster:
         address = cluster.scheduler_address.removeprefix("tcp://")
         process = start(tmp_path / "run", tmp_path / "result", f"dask://{address}")
