@@ -1,7 +1,6 @@
 """Along which axes does a sweep run: which numbers or components, at which values, in which unit?"""
 
 import dataclasses
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,15 +9,11 @@ import jax
 import numpy as np
 
 from energymodel.errors import InputError
-from energymodel.units import parse_quantity, whole_number
+from energymodel.units import whole_number
 
-SCALES = ("linear", "log")
 MOST_VALUES = 10**8
 """Values of an axis, which stand in memory: 800 MB."""
-_RANGE = re.compile(r"(?P<low>.+?)\.\.(?P<high>.+?)(?:\s+(?P<scale>linear|log))?\s+(?P<count>\S+)")
-_COLONS = re.compile(r"(?P<low>[^:]+):(?P<high>[^:]+):(?P<count>[^:]+?)(?::(?P<scale>[^:]+))?")
-_LEADING = re.compile(r"\s*[+-]?[\d.,_]+(?:[eE][+-]?\d+)?(?P<rest>.*)")
-_EXAMPLE = 'Write for example "8..64 Mi token log 20", "0.5:1:11" or "1, 2, 4".'
+EXAMPLE = 'Write for example "8..64 Mi token log 20", "0.5:1:11" or "1, 2, 4".'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +32,7 @@ class Axis:
     def __post_init__(self) -> None:
         leaves = jax.tree.leaves(self.values)
         if not leaves or any(np.ndim(leaf) == 0 or not np.size(leaf) for leaf in leaves):
-            raise InputError(f"axis {self.name}: no values. {_EXAMPLE}")
+            raise InputError(f"axis {self.name}: no values. {EXAMPLE}")
         if len({np.shape(leaf)[0] for leaf in leaves}) > 1:
             raise InputError(f"axis {self.name}: its arrays differ in length. Stack one entry per choice.")
         if self.numeric and not np.all(np.isfinite(self.values)):
@@ -105,44 +100,10 @@ class Axis:
 def _count(name: str, count: Any) -> int:
     number = count if isinstance(count, int) else whole_number(str(count))
     if number is None:
-        raise InputError(f'axis {name}: "{count}" is not a number of values. {_EXAMPLE}')
+        raise InputError(f'axis {name}: "{count}" is not a number of values. {EXAMPLE}')
     if not 1 <= number <= MOST_VALUES:
         raise InputError(f"axis {name}: {count} values. Give 1 to {MOST_VALUES:,}.")
     return number
-
-
-def parse_axis(name: str, text: Any, unit: str = "1", *, allow_negative: bool = False) -> Axis:
-    """An axis from text: `LOW..HIGH UNIT [linear|log] COUNT`, `LOW:HIGH:COUNT[:log]`, or values with commas.
-
-    The low end may leave its unit to the high end, listed values to the last one. Numbers and arrays are taken in SI.
-
-    **Raises:** `InputError`.
-    """
-    if isinstance(text, Axis):
-        return dataclasses.replace(text, name=name)
-    if not isinstance(text, str):
-        try:
-            return Axis.of(name, np.ravel(np.asarray(text, np.float64)), unit)
-        except (TypeError, ValueError, OverflowError):
-            raise InputError(f"axis {name}: {text!r} are not numbers in {unit}. {_EXAMPLE}") from None
-    match = _RANGE.fullmatch(text.strip()) or _COLONS.fullmatch(text.strip())
-    if match is None:
-        return Axis.of(name, _quantities(name, text.split(","), unit, allow_negative), unit)
-    scale = (match["scale"] or "linear").strip()
-    if scale not in SCALES:
-        raise InputError(f'axis {name}: unknown scale "{scale}". Choose linear or log.')
-    low, high = _quantities(name, [match["low"], match["high"]], unit, allow_negative)
-    return (Axis.log if scale == "log" else Axis.linear)(name, low, high, _count(name, match["count"].strip()), unit)
-
-
-def _quantities(name: str, parts: Sequence[str], unit: str, allow_negative: bool) -> list[float]:
-    parts = [part.strip() for part in parts]
-    if not all(parts):
-        raise InputError(f"axis {name}: a value is missing. {_EXAMPLE}")
-    units = [match["rest"].strip() if (match := _LEADING.match(part)) else None for part in parts]
-    suffix = (units[-1] or "") if unit != "1" else ""
-    written = [f"{part} {suffix}" if suffix and own == "" else part for part, own in zip(parts, units, strict=True)]
-    return [parse_quantity(part, unit, f"axis {name}", allow_negative=allow_negative) for part in written]
 
 
 def check_axes(axes: Sequence[Axis]) -> None:
@@ -155,7 +116,7 @@ def check_axes(axes: Sequence[Axis]) -> None:
     if twice:
         raise InputError(f"axis {twice[0]}: given twice. Give each axis once.")
     if not axes:
-        raise InputError(f"A sweep needs at least one axis. {_EXAMPLE}")
+        raise InputError(f"A sweep needs at least one axis. {EXAMPLE}")
 
 
 def cast(tree: Any, dtype: Any) -> Any:

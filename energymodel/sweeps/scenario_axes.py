@@ -18,7 +18,8 @@ from energymodel.presets.question import Question
 from energymodel.presets.renamed import current_name
 from energymodel.presets.scenario import Scenario, load_scenario
 from energymodel.presets.validate import check_values
-from energymodel.sweeps.axes import Axis, parse_axis
+from energymodel.sweeps.axes import Axis
+from energymodel.sweeps.axis_text import parse_axis
 from energymodel.sweeps.scenario_model import ScenarioModel, follow
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.evaluate import evaluate_once

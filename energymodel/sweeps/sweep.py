@@ -11,8 +11,9 @@ import numpy as np
 
 from energymodel.errors import InputError
 from energymodel.presets.scenario import Scenario
-from energymodel.sweeps.axes import Axis, check_axes, parse_axis
+from energymodel.sweeps.axes import Axis, check_axes
 from energymodel.sweeps.axis_order import best_order
+from energymodel.sweeps.axis_text import parse_axis
 from energymodel.sweeps.engines import Engine
 from energymodel.sweeps.feasibility import Output
 from energymodel.sweeps.grid import CHUNK, check_size, divide
