@@ -9,8 +9,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from energymodel.errors import InputError, suggest
 from energymodel.presets.clock_scale import CLOCK, ClockScale, is_frequency
 from energymodel.presets.forms import flat, listed, number, plain, shown, text, word
@@ -149,7 +147,8 @@ def _paths(given: Any, where: str) -> list[str]:
 
 
 def _scalar(given: Any, where: str) -> Any:
-    return plain(given, where) if np.ndim(given) == 0 and not isinstance(given, Mapping) else number(given, where)
+    found = plain(given, where)
+    return found if isinstance(found, str) else number(found, where)
 
 
 def _named(given: Any, where: str) -> dict[str, Any]:

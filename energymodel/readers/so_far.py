@@ -42,7 +42,7 @@ def _last_line(path: Path) -> dict[str, Any]:
     """
     for line in reversed(read_text(path).splitlines()):
         try:
-            table = json.loads(line)
+            table = json.loads(line, parse_int=float)  # one of 400 digits is infinite, and refused as such
         except (ValueError, RecursionError):
             continue
         if isinstance(table, dict) and "progress" not in table:

@@ -98,7 +98,8 @@ def _table(path: Path, format_name: str, parse: Callable[[str], Any]) -> dict[st
             said = "a number has more digits than are read"
         raise InputError(f'"{path}" is no valid {format_name}: {said}.') from error
     if not isinstance(table, dict):
-        raise InputError(f'"{path}" holds no table of keys but {type(table).__name__}; is it the right file?')
+        what = "nothing" if table is None else "a list" if isinstance(table, list) else "one value"
+        raise InputError(f'"{path}" holds {what} where a table of keys is needed; is it the right file?')
     _refuse_large(path, table)
     return table
 

@@ -57,6 +57,15 @@ def test_what_says_nothing_of_a_run_is_refused(tmp_path, name, text, words):
         read_so_far(file, KNOWN)
 
 
+def test_a_number_that_no_float_holds_is_refused(tmp_path):
+    file = tmp_path / "so_far.jsonl"
+    file.write_text(f'{{"tokens": {"9" * 400}, "time": 1}}\n')
+    result = run("replan", SMALL, "--so-far", str(file))
+    assert result.exit_code == 2
+    assert "tokens" in result.stderr.splitlines()[-1]
+    assert "inf is not a positive number" in result.stderr.splitlines()[-1]
+
+
 def test_tokens_are_asked_for(tmp_path):
     file = tmp_path / "so_far.toml"
     file.write_text('time = "1 day"\n')

@@ -120,7 +120,7 @@ def test_a_tolerance_is_a_share(scenario, given):
     assert scenario.optimize.tolerance == 0.005
 
 
-@pytest.mark.parametrize("given", ["2 days", "-0.1", 1.0])
+@pytest.mark.parametrize("given", ["2 days", "-0.1", 1.0, [1, [2, 3]], [0.01], {"a": 0.01}])
 def test_a_bad_tolerance_is_refused(scenario, given):
     with pytest.raises(em.InputError, match="tolerance"):
         scenario.with_question(tolerance=given)

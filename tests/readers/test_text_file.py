@@ -26,7 +26,9 @@ def test_bare_infinity_and_a_byte_order_mark_are_read(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("CONFIG_SIZE", "no valid JSON"),
-        ("[1, 2]", "no table of keys but list"),
+        ("[1, 2]", "holds a list where a table"),
+        ("null", "holds nothing where a table"),
+        ("7", "holds one value where a table"),
         (b"\xff\xfe{", "no text in UTF-8: byte 0"),
         ("[" * 100_000, "nests its tables too deeply"),
         (json.dumps({"a": [0] * 1_000_001}), "more than 1000000 values"),

@@ -205,6 +205,16 @@ def test_precision_that_a_trainer_fills_in_is_one() -> None:
     assert read_deepspeed(AUTOMATIC | {"fp16": {"enabled": True}}, "x", batch).precision == "fp16"
 
 
+@pytest.mark.parametrize("nodes", ["②", "²", "9" * 5000, "1000016"])
+def test_a_number_of_nodes_that_nobody_writes_is_none(tmp_path: Path, nodes: str) -> None:
+    script = "torchrun --nproc_per_node 8 {} pretrain_gpt.py --num-layers 2 --hidden-size 64 --num-attention-heads 4 "
+    script += "--micro-batch-size 1 --global-batch-size 16 --seq-length 128 --tensor-model-parallel-size 2"
+    assert read(tmp_path, "two.sh", script.format("--nnodes 2")).chips == 16
+    assert read(tmp_path, "odd.sh", f"#SBATCH --nodes={nodes}\n" + script.format("")).chips is None
+    if len(nodes) < 5:
+        assert read(tmp_path, "odd.sh", script.format(f"--nnodes {nodes}")).chips is None
+
+
 def test_variables_of_variables_are_no_bomb(tmp_path: Path) -> None:
     bomb = "A=$B$B$B$B\nB=$A$A$A$A\n" * 20 + "x --num-layers $A --hidden-size 64 --tensor-model-parallel-size 1"
     with pytest.raises(InputError, match="num_layers is"):

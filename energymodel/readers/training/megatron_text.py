@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 from energymodel.errors import InputError
+from energymodel.units import whole_number
 
 ASSIGNED = re.compile(
     r"^[ \t]*(?:export[ \t]+|local[ \t]+)?([A-Za-z_]\w*)="
@@ -46,8 +47,8 @@ def read_arguments(text: str, where: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     _collect(body, known, found, where, 0)
     for name, key in (("nproc_per_node", "#per_node"), ("nnodes", "#nodes")):
-        if isinstance(number := found.pop(name, None), str) and number.isdigit():
-            launcher[key] = int(number)
+        if isinstance(text_ := found.pop(name, None), str) and (number := whole_number(text_)) is not None:
+            launcher[key] = number
     return found | launcher
 
 
@@ -185,7 +186,7 @@ def launched(text: str) -> dict[str, int]:
     """Nodes and accelerators of a node as the lines for Slurm say."""
     found: dict[str, int] = {}
     for long, short, value in BATCH.findall(text):
-        digits = re.search(r"(\d{1,6})$", value)
+        digits = re.search(r"(?<!\d)(\d{1,6})$", value)
         if not digits:
             continue
         number = int(digits[1])

@@ -11,6 +11,7 @@ from energymodel.readers.training.config import Shape, TrainingConfig, settle
 from energymodel.readers.training.keys import Keys
 from energymodel.readers.training.names import preset_of
 from energymodel.readers.training.torchtitan_saved import saved_adapters, saved_recomputation, saved_shape
+from energymodel.units import whole_number
 
 SCHEDULES = {
     "1f1b": ("1f1b", 1),
@@ -253,9 +254,10 @@ def _recomputation(saved: Keys, shape: Shape, notes: list[str]) -> tuple[str, in
     if mode == "memory_budget":
         notes.append("activations are kept within a memory budget by the compiler; taken as selective recomputation")
         return "selective", None
-    if mode == "selective" and option.isdigit() and 0 < int(option) < 10_000:
-        notes.append(f"every layer number that {option} divides is recomputed in full")
-        return "selective", int(shape["layers"]) // int(option) if "layers" in shape else None
+    every = whole_number(option)
+    if mode == "selective" and every is not None and 0 < every < 10_000:
+        notes.append(f"every layer number that {every} divides is recomputed in full")
+        return "selective", int(shape["layers"]) // every if "layers" in shape else None
     return mode, None
 
 
