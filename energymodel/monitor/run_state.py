@@ -107,6 +107,7 @@ class RunState:
         self.expected = expected
         self.first: LoggedStep | None = None
         self.last: LoggedStep | None = None
+        self.lowest = math.inf  # step that the log holds: a restart may go back before its first
         self.start = math.nan
         self.start_pause = 0.0  # between the start and the first step
         self.from_start = False  # whether the log tells the start of the run
@@ -168,6 +169,7 @@ class RunState:
 
     def _add_step(self, step: LoggedStep) -> None:
         last, self.last = self.last, step
+        self.lowest = min(self.lowest, step.step)
         count = max(step.step - last.step, 1) if last is not None else 1
         own = step.step_time
         if not own > 0.0:
@@ -285,12 +287,11 @@ class RunState:
     @property
     def time(self) -> float:
         """Since the start of the run [s]; of a log that begins later, as if it had run alike before."""
-        if self.first is None or self.last is None:
+        if self.last is None:
             return 0.0
-        if self.from_start:
+        if self.from_start or self.lowest <= 1:
             return self.elapsed
-        seen = self.last.step - self.first.step + 1
-        return self.elapsed * self.last.step / seen if self.first.step > 1 else self.elapsed
+        return self.elapsed * self.last.step / (self.last.step - self.lowest + 1)
 
     @property
     def meters(self) -> dict[str, DeviceState]:

@@ -134,6 +134,17 @@ def test_pauses_count_where_steps_have_no_times():
     assert (state.time, list(state.checkpoints)) == (44.0, [20.0])
 
 
+def test_a_log_that_falls_back_before_its_first_step_ran_alike_before_it():
+    state = RunState(expected())
+    for step in (*range(100, 110), *range(95, 115)):  # 30 steps of 2 s for the 20 from the 95th to the 114th
+        state.add(LoggedStep(step, step_time=2.0))
+    assert state.time == pytest.approx(114 * 3.0)
+    state = RunState(expected())
+    for step in (100, 99):
+        state.add(LoggedStep(step, step_time=2.0))
+    assert state.time == pytest.approx(99 * 4.0)
+
+
 def test_a_checkpoint_within_a_step_time_counts_once():
     # torchtitan: the time of a step follows from the clock and holds the checkpoint, whose length is said.
     state = RunState(expected())
