@@ -172,7 +172,7 @@ def measure_logs(
     elif readings and not devices:
         notes.append("The readings of power have no times: say how far apart they are with --interval.")
     if not rows and not phases and not alone:
-        raise InputError("Nothing can be measured from these files.", *notes)
+        raise InputError(" ".join(["Nothing can be measured from these files.", *notes]))
     return MeasuredLogs(tuple(rows), tuple(phases), tuple(alone), tuple(notes), runs, power, shown)
 
 

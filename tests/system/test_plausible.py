@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import energymodel as em
-from energymodel.system.plausible import check_outcome
+from energymodel.numerics import Real, real
+from energymodel.ranges import ABOVE_ZERO, EXTENTS
+from energymodel.system.plausible import Number, _extremity, check_outcome
 
 SMALL = "test-1b-h100"
 
@@ -61,6 +63,32 @@ def test_the_message_names_the_number_that_is_out_of_proportion(given, outcome):
     system = changed(given.system, lambda s: s.accelerator.launch_overhead, 1e11)
     with pytest.raises(em.InputError, match=r"look at system\.accelerator\.launch_overhead = 3171 years"):
         check_outcome(system, given.plan, jax.tree.map(np.float32, changed(outcome, lambda o: o.time, np.inf)))
+
+
+class Sized(eqx.Module):
+    power: Real = real("W", within=ABOVE_ZERO)
+    size: Real = real("B", 4.0, within=ABOVE_ZERO)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "extremity"),
+    [  # of the 24 orders of magnitude from 1 mB to 1e21 B, and of the 21 from 1 uW to 1e15 W, by counting them
+        ("size", 1e21, 1.0),
+        ("size", 1e9, 0.0),
+        ("size", 1e18, 0.75),
+        ("size", 1.0, 0.75),
+        ("size", 1e-3, 1.0),
+        ("power", 1e15, 1.0),
+        ("power", 1e8, 1.0 / 3.0),
+        ("power", 1e-6, 1.0),
+        ("size", 4.0, 0.0),  # the default
+        ("size", 0.0, 0.0),
+    ],
+)
+def test_how_near_a_number_lies_to_an_end_goes_by_orders_of_magnitude(name, value, extremity):
+    assert (EXTENTS["B"], EXTENTS["W"]) == ((1e-3, 1e21), (1e-6, 1e15))
+    field = Sized.__dataclass_fields__[name]
+    assert _extremity(Number(name, value, field)) == pytest.approx(extremity, abs=1e-12)
 
 
 @pytest.mark.parametrize(
