@@ -54,6 +54,19 @@ def test_verdicts_on_functions_of_one_variable():
     assert_verdicts(GROUPS[QUICKLY])
 
 
+def test_a_row_counts_as_violated_from_two_tolerances_on():
+    """x >= 0 and x + gap <= 0, whose lowest violation is the gap itself, at x = 0."""
+
+    def values(x, gap):
+        return Values(jnp.sum((x - 3.0) ** 2), x + gap)
+
+    gaps = 1e-8 * np.array([0.0, 0.5, 1.5, 3.0, 5.0, 9.0, 100.0])  # of which 1e-8 is the tolerance
+    solution = jax.jit(jax.vmap(lambda gap: minimize(values, np.ones(1), args=(gap,), bounds=(0.0, 10.0))))(gaps)
+    np.testing.assert_allclose(solution.x, 0.0, atol=1e-9)
+    np.testing.assert_array_equal(np.asarray(solution.result == RESULTS.successful), gaps <= 2e-8)
+    np.testing.assert_array_equal(np.asarray(solution.result == RESULTS.infeasible), gaps > 2e-8)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("key", [key for key in GROUPS if key != QUICKLY], ids=str)
 def test_verdicts(key):
