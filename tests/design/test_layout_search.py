@@ -38,8 +38,8 @@ def searched(problem, lattice):
 
 @pytest.mark.slow
 def test_layouts_drawn_at_random_obey_their_bounds():
-    # In the scenario's own 78 days only a few of its layouts reach the loss.
-    problem = posed(limits={"time": "150 days"})
+    # In the 78 days of the scenario's own plan only a few layouts reach its loss.
+    problem = posed(limits={"time": "120 days"})
     lattice, _ = fitting_layouts(problem)
     searched = search_layouts(problem, lattice)
     coarse = screen(problem, lattice, COARSE)
