@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from energymodel.learning.information import information_absorbed, information_per_token
 from energymodel.numerics import Numeric, Real, power_law, real
-from energymodel.ranges import EXPONENT
+from energymodel.ranges import ABOVE_ZERO, SHARE_ABOVE_ZERO
 
 FLOP_PER_PARAMETER_AND_TOKEN = 6.0
 """Training compute, forward and backward, without attention: C = 6 N D [Kaplan et al. 2020, sec. 2]."""
@@ -45,9 +45,9 @@ class ChinchillaLaw(AbstractLossLaw):
 
     entropy_floor: Real = real("nat/token", doc="E, loss of an infinite model on infinite data")
     parameter_coefficient: Real = real("1", doc="A [nat/token]")
-    parameter_exponent: Real = real("1", doc="alpha", within=EXPONENT)
-    data_coefficient: Real = real("1", doc="b [nat/token]")
-    data_exponent: Real = real("1", doc="beta", within=EXPONENT)
+    parameter_exponent: Real = real("1", doc="alpha", within=SHARE_ABOVE_ZERO)
+    data_coefficient: Real = real("1", doc="b [nat/token]", within=ABOVE_ZERO)
+    data_exponent: Real = real("1", doc="beta", within=SHARE_ABOVE_ZERO)
 
     def size_term(self, parameters: Numeric) -> Float[Array, "..."]:
         """`A N^-alpha` [nat/token]."""

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, real
-from energymodel.ranges import AT_LEAST_ONE, SHARE
+from energymodel.ranges import ABOVE_ZERO, AT_LEAST_ONE, SHARE
 
 
 def attention_parameters(hidden: Numeric, heads: Numeric, kv_heads: Numeric, head_size: Numeric) -> Float[Array, "..."]:
@@ -142,7 +142,7 @@ class Transformer(eqx.Module):
     heads: Real = real("1", within=AT_LEAST_ONE)
     kv_heads: Real = real("1", within=AT_LEAST_ONE)
     head_size: Real = real("1", within=AT_LEAST_ONE)
-    feed_forward: Real = real("1")
+    feed_forward: Real = real("1", within=ABOVE_ZERO)
     gated: Real = real("1", within=SHARE)
     vocabulary: Real = real("1", within=AT_LEAST_ONE)
     sequence: Real = real("token", within=AT_LEAST_ONE)

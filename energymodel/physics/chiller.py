@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from energymodel.constants import ZERO_CELSIUS
 from energymodel.numerics import Numeric, Real, real
-from energymodel.ranges import ABSOLUTE, DEGREES, SHARE, SHARE_ABOVE_ZERO, Range
+from energymodel.ranges import ABSOLUTE, DEGREES, SHARE, SHARE_ABOVE_ZERO
 
 LEAST_LIFT = 1.0
 """Minimum temperature lift of a chiller [K], at which a Carnot fraction of 0.45 gives a COP of about 130."""
@@ -156,9 +156,9 @@ class LiftChiller(AbstractChiller):
     exchange: Real = real("K", doc="temperature lost in both heat exchangers", difference=True, within=DEGREES)
     minimum_lift: Real = real("K", doc="condenser coolant above supply, at least", difference=True, within=DEGREES)
     maximum_temperature: Real = real("K", doc="warmest supply that the machine makes", within=ABSOLUTE)
-    load: Real = real("1", doc="least heat over capacity of the machines that run", within=SHARE)
+    load: Real = real("1", doc="least heat over capacity of the machines that run", within=SHARE_ABOVE_ZERO)
     fixed_work: Real = real("1", doc="power at no load over power at full load", within=SHARE)
-    quadratic_work: Real = real("1", doc="curvature of power with load", within=Range(0.0, 10.0))
+    quadratic_work: Real = real("1", doc="curvature of power with load", within=SHARE)
 
     def performance(
         self, supply_temperature: Numeric, condenser_temperature: Numeric, load: Numeric = 0.0

@@ -61,7 +61,7 @@ class SinglePhaseLoop(AbstractCoolantLoop):
         "K",
         doc="coolant at the last row above supply, at rated flow",
         difference=True,
-        within=Range(0.0, 200.0, above=True),
+        within=Range(0.0, 100.0, above=True),
     )
     heat_flux_capability: Real = real("W/m^2", doc="largest heat flux of a die", within=ABOVE_ZERO)
     air_share: Real = real("1", 0.0, doc="share of the heat that fans inside the servers move", within=SHARE)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, real
 from energymodel.physics.power_swing import steepest_ramp
-from energymodel.ranges import SHARE_ABOVE_ZERO
+from energymodel.ranges import SHARE_ABOVE_ZERO, Range
 
 
 class Smoothed(NamedTuple):
@@ -76,7 +76,7 @@ class EnergyStorage(eqx.Module):
     energy: Real = real("J", 0.0, doc="usable, per chip")
     power: Real = real("W", 0.0, doc="that it can take or give, per chip")
     efficiency: Real = real("1", 0.95, doc="energy given over energy taken", within=SHARE_ABOVE_ZERO)
-    energy_price: Real = real("USD/J", 0.0, doc="purchase price of capacity")
+    energy_price: Real = real("USD/J", 0.0, doc="purchase price of capacity", within=Range(0.0, 0.1))
     power_price: Real = real("USD/W", 0.0, doc="purchase price of converters")
 
     def price(self) -> Float[Array, "..."]:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.numerics import Numeric, Real, real, softplus
-from energymodel.ranges import ABOVE_ZERO, SHARE
+from energymodel.ranges import ABOVE_ZERO, SHARE, Range
 
 HIGHEST_KNEE = 0.98  # clock fraction: below it the curve of a chip whose highest voltage is near its floor is flat
 
@@ -100,7 +100,7 @@ class VoltageCurve(AbstractVoltageCurve):
     """Floor-then-linear curve `v(phi)`, see `voltage_fraction`."""
 
     floor: Real = real("1", doc="voltage floor over reference voltage", within=SHARE)
-    knee: Real = real("1", doc="clock fraction at which voltage starts to rise", within=SHARE)
+    knee: Real = real("1", doc="clock fraction at which voltage starts to rise", within=Range(0.0, 0.99))
     width: Real = real("1", doc="rounding of the knee", within=ABOVE_ZERO)
 
     def __call__(self, clock: Numeric) -> Float[Array, "..."]:

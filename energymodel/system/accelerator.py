@@ -31,7 +31,7 @@ class Accelerator(eqx.Module):
     minimum_clock: Real = real("1", within=SHARE_ABOVE_ZERO)
     memory_capacity: Real = real("B", within=ABOVE_ZERO)
     memory_bandwidth: Real = real("B/s", within=ABOVE_ZERO)
-    cache_size: Real = real("B")
+    cache_size: Real = real("B", within=ABOVE_ZERO)
     rated_power: Real = real("W", within=ABOVE_ZERO)
     idle_power: Real = real("W")
     fixed_power: Real = real("W")

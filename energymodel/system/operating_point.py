@@ -89,9 +89,10 @@ def wide_slowdown(chip: Accelerator, layout: ParallelLayout) -> Scalar:
 
     **Returns:** slowdown [1].
     """
-    tf32_rate = rate_or_wider(chip.peak_flops_tf32, chip.peak_flops_fp32)
+    fp32_rate = rate_or_wider(chip.peak_flops_fp32, chip.peak_flops)
+    tf32_rate = rate_or_wider(chip.peak_flops_tf32, fp32_rate)
     tf32 = layout.tf32 * (jnp.asarray(chip.peak_flops) / tf32_rate - 1.0)
-    return 1.0 + tf32 + layout.fp32 * (jnp.asarray(chip.peak_flops) / chip.peak_flops_fp32 - 1.0)
+    return 1.0 + tf32 + layout.fp32 * (jnp.asarray(chip.peak_flops) / fp32_rate - 1.0)
 
 
 def precision_energy(chip: Accelerator, layout: ParallelLayout) -> Scalar:

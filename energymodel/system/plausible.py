@@ -24,6 +24,9 @@ ROUNDING = 64.0
 """Of a sum of a dozen terms, in units of the last digit."""
 WIDE = 1e4
 """A range whose ends are further apart is searched by orders of magnitude."""
+USUAL = 0.8
+"""How near to an end of its range no number of a preset lies [see `_extremity`]."""
+MOST_NAMED = 3
 SIGNED = "slack."
 """Group of the outputs that may be negative."""
 AT_MOST_ONE = {"mfu": "peak rate", "hfu": "peak rate", "euf": "energy", "availability": "time"}
@@ -91,7 +94,7 @@ def check_outcome(system: TrainingSystem, plan: TrainingPlan, outcome: TrainingO
             wider = " Evaluate in float64 (jax.enable_x64), or look" if precision.bits < 64 else " Look"
             raise InputError(
                 f"The outcome {name} is {value:g} {unit}: some number is too large or too small beside the others."
-                f"{wider} at {_most_extreme(system, plan)}."
+                f"{wider} at {_named(_extremes(system, plan))}."
             )
     for name, (value, unit) in found.items():
         if value >= 0.0 or name.startswith(SIGNED):
@@ -134,13 +137,20 @@ def _look(system: TrainingSystem, plan: TrainingPlan, name: str) -> str:
     """Which number to look at."""
     numbers = {one.path.removeprefix("system."): one for one in _numbers(system, "system")}
     suspects = [numbers[path].describe() for path in SUSPECTS.get(name, ()) if path in numbers]
-    return f"Look at {' and '.join(dict.fromkeys([*suspects[:2], _most_extreme(system, plan)]))}."
+    return f"Look at {_named([*suspects[:2], *_extremes(system, plan)])}."
 
 
-def _most_extreme(system: TrainingSystem, plan: TrainingPlan) -> str:
-    """The number that lies nearest to an end of its range, by orders of magnitude, with its value."""
-    numbers = [*_numbers(system, "system"), *_numbers(plan, "plan")]
-    return max(numbers, key=_extremity).describe()
+def _extremes(system: TrainingSystem, plan: TrainingPlan) -> list[str]:
+    """The numbers that lie nearest to an end of their ranges, by orders of magnitude, with their values.
+
+    Nearer than any number of a preset does: those that lie elsewhere are no more likely to be wrong than others.
+    """
+    numbers = sorted([*_numbers(system, "system"), *_numbers(plan, "plan")], key=_extremity, reverse=True)
+    return [one.describe() for one in numbers[:MOST_NAMED] if _extremity(one) > USUAL]
+
+
+def _named(found: list[str]) -> str:
+    return " and ".join(dict.fromkeys(found)) or "the numbers that differ from those of a preset"
 
 
 def _extremity(number: Number) -> float:

@@ -86,6 +86,14 @@ def test_ends_of_a_range():
         ("system.node.chips", "0", "0 is impossible; give a value between 1 and"),
         ("system.facility.cooling.loop.flow", "0", "0 is impossible; give a value between"),
         ("system.reliability.chip_mtbf", "0 s", "0 s is impossible; give a value between"),
+        ("system.workload.feed_forward", "0", "0 is impossible; give a value between"),
+        ("system.accelerator.cache_size", "0 B", "0 B is impossible; give a value between"),
+        ("system.accelerator.voltage.knee", "1", "1 is impossible; give a value between 0 and 0.99"),
+        ("system.facility.cooling.loop.coolant_rise", "150 K", "150 K is impossible"),
+        ("system.facility.cooling.chiller.load", "0", "0 is impossible; give a share between"),
+        ("system.facility.cooling.chiller.quadratic_work", "1.1", "1.1 is impossible; give a share between"),
+        ("system.learning.loss_law.data_coefficient", "0", "0 is impossible; give a value between"),
+        ("system.learning.loss_law.data_exponent", "3", "3 is impossible"),
     ],
 )
 def test_an_impossible_value_is_refused_by_name_everywhere(scenario, path, value, message):

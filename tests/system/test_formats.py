@@ -18,7 +18,7 @@ from energymodel.presets.scenario import load_scenario
 from energymodel.sweeps.scenario_axes import scenario_axis
 from energymodel.system.evaluate import evaluate
 from energymodel.system.formats import formats_of
-from energymodel.system.operating_point import head_energy, precision_energy, precision_speedup
+from energymodel.system.operating_point import head_energy, precision_energy, precision_speedup, wide_slowdown
 from energymodel.system.plan import ParallelLayout
 from energymodel.system.step import step_work
 
@@ -80,6 +80,14 @@ def test_evaluate_refuses_outside_jit_and_gains_nothing_inside():
         assert jax.jit(precision_energy)(chip, lacking) == pytest.approx(1.0)
     v100 = dataclasses.replace(chip, peak_flops_tf32=0.0)
     assert precision_speedup(v100, ParallelLayout(tf32=1.0)) == precision_speedup(v100, ParallelLayout(fp32=1.0))
+
+
+def test_a_chip_without_fp32_takes_as_long_as_one_with_it_where_nothing_is_in_fp32():
+    chip = load_scenario("test-1b-h100").system.accelerator
+    without = eqx.tree_at(lambda chip: (chip.peak_flops_fp32, chip.peak_flops_tf32), chip, (np.zeros(()),) * 2)
+    for layout in (ParallelLayout(), ParallelLayout(fp8=1.0), ParallelLayout(fp4=0.5)):
+        np.testing.assert_array_equal(precision_speedup(without, layout), precision_speedup(chip, layout))
+        assert wide_slowdown(without, layout) == 1.0
 
 
 def test_search_and_sensitivity_do_not_offer_a_lacking_format():

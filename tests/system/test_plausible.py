@@ -9,8 +9,9 @@ import pytest
 
 import energymodel as em
 from energymodel.numerics import Real, real
+from energymodel.presets.files import names
 from energymodel.ranges import ABOVE_ZERO, EXTENTS
-from energymodel.system.plausible import Number, _extremity, check_outcome
+from energymodel.system.plausible import USUAL, Number, _extremity, _numbers, check_outcome
 
 SMALL = "test-1b-h100"
 
@@ -63,6 +64,25 @@ def test_the_message_names_the_number_that_is_out_of_proportion(given, outcome):
     system = changed(given.system, lambda s: s.accelerator.launch_overhead, 1e11)
     with pytest.raises(em.InputError, match=r"look at system\.accelerator\.launch_overhead = 3171 years"):
         check_outcome(system, given.plan, jax.tree.map(np.float32, changed(outcome, lambda o: o.time, np.inf)))
+
+
+def test_numbers_that_are_as_in_a_preset_are_not_named(given, outcome):
+    cold = changed(outcome, lambda o: o.energy.cooling, -5e6)
+    with pytest.raises(em.InputError, match=r"Look at the numbers that differ from those of a preset\.$"):
+        check_outcome(given.system, given.plan, cold)
+    system = changed(given.system, lambda s: s.software.communicated_bytes, 1e20)
+    system = changed(system, lambda s: s.accelerator.launch_overhead, 1e11)
+    with pytest.raises(
+        em.InputError, match=r"Look at \S+launch_overhead = 3171 years and \S+communicated_bytes = 1e20 B\."
+    ):
+        check_outcome(system, given.plan, cold)
+
+
+@pytest.mark.parametrize("name", names("scenarios"))
+def test_no_number_of_a_preset_is_out_of_proportion(scenario, name):
+    given = scenario(name)
+    numbers = [*_numbers(given.system, "system"), *_numbers(given.plan, "plan")]
+    assert {one.describe() for one in numbers if _extremity(one) > USUAL} == set()
 
 
 class Sized(eqx.Module):
