@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from energymodel.learning.information import information_absorbed, information_per_token
 from energymodel.numerics import Numeric, Real, power_law, real
-from energymodel.ranges import ABOVE_ZERO, SHARE_ABOVE_ZERO
+from energymodel.ranges import ABOVE_ZERO, SHARE_ABOVE_ZERO, Range
 
 FLOP_PER_PARAMETER_AND_TOKEN = 6.0
 """Training compute, forward and backward, without attention: C = 6 N D [Kaplan et al. 2020, sec. 2]."""
@@ -47,7 +47,8 @@ class ChinchillaLaw(AbstractLossLaw):
     parameter_coefficient: Real = real("1", doc="A [nat/token]")
     parameter_exponent: Real = real("1", doc="alpha", within=SHARE_ABOVE_ZERO)
     data_coefficient: Real = real("1", doc="b [nat/token]", within=ABOVE_ZERO)
-    data_exponent: Real = real("1", doc="beta", within=SHARE_ABOVE_ZERO)
+    # From 1 on, the first tokens would hold infinite information.
+    data_exponent: Real = real("1", doc="beta", within=Range(0.0, 0.99, above=True))
 
     def size_term(self, parameters: Numeric) -> Float[Array, "..."]:
         """`A N^-alpha` [nat/token]."""

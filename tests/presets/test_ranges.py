@@ -93,7 +93,7 @@ def test_ends_of_a_range():
         ("system.facility.cooling.chiller.load", "0", "0 is impossible; give a share between"),
         ("system.facility.cooling.chiller.quadratic_work", "1.1", "1.1 is impossible; give a share between"),
         ("system.learning.loss_law.data_coefficient", "0", "0 is impossible; give a value between"),
-        ("system.learning.loss_law.data_exponent", "3", "3 is impossible"),
+        ("system.learning.loss_law.data_exponent", "1", "1 is impossible"),
     ],
 )
 def test_an_impossible_value_is_refused_by_name_everywhere(scenario, path, value, message):
