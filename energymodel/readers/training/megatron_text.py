@@ -47,7 +47,9 @@ def read_arguments(text: str, where: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     _collect(body, known, found, where, 0)
     for name, key in (("nproc_per_node", "#per_node"), ("nnodes", "#nodes")):
-        if isinstance(text_ := found.pop(name, None), str) and (number := whole_number(text_)) is not None:
+        given = found.pop(name, None)
+        number = whole_number(given) if isinstance(given, str) else None
+        if number is not None:
             launcher[key] = number
     return found | launcher
 
