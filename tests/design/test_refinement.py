@@ -115,6 +115,7 @@ def test_other_commands_refuse_what_only_optimize_searches():
         assert "only optimize lets it vary" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_plan_with_a_schedule_is_searched_too(both):
     knots = ", ".join(f"{one} token" for one in np.asarray(both[1].plan.batch))
     own = load_scenario(SMALL, [f"plan.batch=[{knots}]"])
