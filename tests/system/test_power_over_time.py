@@ -114,11 +114,13 @@ def test_storage_trades_money_and_losses_for_swing(large):
     assert large.money < free.money < stored.money  # losses are paid for, too
 
 
-SLOW = pytest.mark.slow
-
-
 @pytest.mark.parametrize(
-    "at", [pytest.param({}, marks=SLOW), pytest.param({"plan.power_floor": 0.5}, marks=SLOW), CHARGED]
+    "at",
+    [
+        pytest.param({}, marks=pytest.mark.slow),
+        pytest.param({"plan.power_floor": 0.5}, marks=pytest.mark.slow),
+        CHARGED,
+    ],
 )
 def test_gradients_are_finite_and_match_differences(at):
     scenario = em.load_scenario(LARGE, at)
