@@ -5,12 +5,11 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from energymodel import compilation
+from energymodel.compilation import Compiled
 from energymodel.errors import InputError
 from energymodel.sweeps.axes import Axis, cast
 from energymodel.sweeps.feasibility import Range, feasible
@@ -41,8 +40,7 @@ def _evaluate(function: Callable[..., Any], rows: dict[str, Any]) -> dict[str, j
     return jax.vmap(lambda one: named_outputs(function(**one)))(rows)
 
 
-_OPTIONS: Any = {"compiler_options": compilation.compiler_options(once=True)}
-_evaluate_group = eqx.filter_jit(_evaluate, **_OPTIONS)
+_evaluate_group = Compiled(_evaluate, once=True)
 
 
 def named_outputs(outputs: Any) -> dict[str, jax.Array]:
