@@ -36,6 +36,7 @@ PACKAGE = __name__.partition(".")[0]
 IN_MEMORY = 64  # programs of one function
 _SHORT = 16
 _PLAIN = (list, tuple, dict)
+_LASTING = (PACKAGE, "builtins", "collections", "equinox", "jax", "jaxlib", "numpy")  # whose classes a tree may hold
 _REFUSED: set[str] = set()  # reasons that were told
 _LOG = logging.getLogger(__name__)
 
@@ -90,7 +91,7 @@ class Compiled:
 
     Its key needs no tracing: the source of this package, the versions of JAX, the signature of the call. Numbers and
     arrays among the arguments are traced; all else (functions, text) belongs to the signature and must be hashable.
-    Functions from outside this package may change without notice, so their programs are not kept.
+    Functions and classes from outside this package may change without notice, so their programs are not kept.
 
     - `function`: a function at the top level of a module.
     - `once`: compile for a single use, see `compiler_options`.
@@ -200,7 +201,7 @@ class Compiled:
         """Where the program is kept, if it may be."""
         names = [_name(one) for one in (self._function, *signature.fixed)]
         folder = _folder()
-        if folder is None or None in names:
+        if folder is None or None in names or not _lasting(signature.traced):
             return None
         key = repr((names, str(signature.traced), str(signature.static), signature.shapes, signature.x64))
         key += jax.default_backend() + source_digest()
@@ -232,6 +233,13 @@ def _name(static: Any) -> str | None:
     if not ours or any(_name(part) is None for part in jax.tree.leaves(parts)):
         return None
     return f"{static.__module__}.{static.__qualname__}" if isinstance(static, FunctionType) else repr(static)
+
+
+def _lasting(structure: Any) -> bool:
+    """Whether a change of any class that a tree is made of would change the key of a kept program."""
+    node = structure.node_data()
+    known = node is None or node[0].__module__.partition(".")[0] in _LASTING
+    return known and all(map(_lasting, structure.children()))
 
 
 def _folder() -> Path | None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import zlib
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +18,7 @@ from energymodel.learning.loss_law import effective_parameters
 from energymodel.performance.parallelism import bubble_fraction
 from energymodel.presets.scenario import load_scenario
 from energymodel.solver import PerConstraint, minimize
+from energymodel.sweeps.grid_sample import _evaluate
 from energymodel.system.evaluate import evaluate, evaluate_once
 
 IN_A_PROCESS = """
@@ -105,6 +107,20 @@ def test_functions_that_may_change_unseen_are_not_kept(folder):
         return factor * x
 
     assert float(Compiled(local)(2.0)) == 6.0
+    assert kept(folder) == []
+
+
+class Multiple(eqx.Module):
+    factor: jax.Array
+
+    def __call__(self, x):
+        return {"product": self.factor * x}
+
+
+def test_classes_that_may_change_unseen_are_not_kept(folder):
+    rows = {"x": np.arange(3.0)}
+    found = Compiled(_evaluate)(Multiple(jnp.asarray(2.0)), rows)
+    np.testing.assert_array_equal(found["product"], [0.0, 2.0, 4.0])
     assert kept(folder) == []
 
 
