@@ -119,11 +119,11 @@ def _sweep(
     def fixed(tree: Any) -> Any:
         return jax.tree.map(lambda leaf: jax.lax.stop_gradient(leaf) if eqx.is_array_like(leaf) else leaf, tree)
 
-    given = (formula, fixed(grid), fixed(parameters), fixed(limits), keep, dtype)
+    sought = reference.Search(formula, fixed(grid), fixed(parameters), fixed(limits), keep, dtype)
     if isinstance(tile, Slab):
-        found = reference.search(*given, tile)
+        found = reference.search(sought, tile)
     else:
-        found = kernel.search(*given, tile, implementation, approximate)
+        found = kernel.select(sought, tile, *kernel.scan(sought, tile, implementation, approximate))
     outer_counts, inner_counts = grid.split(tile.inner)
     indices = [*unravel(found.outer, outer_counts), *unravel(found.inner, inner_counts)]
     some = found.objective < jnp.inf

@@ -7,7 +7,7 @@ The k best points lie in the k programs with the least values, since every other
 only these are looked at again for the others of the k.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from math import prod
 from typing import Any
@@ -21,41 +21,16 @@ from energymodel.substitution import portable
 from energymodel_kernels.backends import BACKENDS, Backend, launch, over_lanes
 from energymodel_kernels.flat import Flat, flatten
 from energymodel_kernels.fused_sweep.keep import Best, Keep, judge
-from energymodel_kernels.fused_sweep.reference import Found
+from energymodel_kernels.fused_sweep.reference import Found, Search
 from energymodel_kernels.fused_sweep.scan_axes import Grid, unravel
 from energymodel_kernels.fused_sweep.tiles import Tile
 
 LARGEST = 2**31 - 1
 
 
-def search(
-    formula: Callable[[Any, Any], Any],
-    grid: Grid,
-    parameters: Any,
-    limits: Sequence[Any],
-    keep: Keep,
-    dtype: Any,
-    tile: Tile,
-    implementation: str,
-    approximate: bool,
-) -> Found:
-    """What `reference.search` finds, by a kernel."""
-    objective, inner = scan(formula, grid, parameters, limits, keep, dtype, tile, implementation, approximate)
-    return select(formula, grid, parameters, limits, keep, dtype, tile, objective, inner)
-
-
-def scan(
-    formula: Callable[[Any, Any], Any],
-    grid: Grid,
-    parameters: Any,
-    limits: Sequence[Any],
-    keep: Keep,
-    dtype: Any,
-    tile: Tile,
-    implementation: str,
-    approximate: bool,
-) -> tuple[Array, Array]:
+def scan(sought: Search, tile: Tile, implementation: str, approximate: bool) -> tuple[Array, Array]:
     """Run the kernel: the least objective of each program and bin, and its number on the inner axes."""
+    formula, grid, parameters, limits, keep, dtype = sought
     backend = BACKENDS[implementation](approximate=approximate)
     plan = flatten(formula, grid.point(grid.counts), parameters, dtype)
     ends = [number for axis in grid.axes for number in axis.numbers(dtype)]
@@ -77,23 +52,14 @@ def scan(
     return objective.reshape(programs, keep.bins), inner.reshape(programs, keep.bins)
 
 
-def select(
-    formula: Callable[[Any, Any], Any],
-    grid: Grid,
-    parameters: Any,
-    limits: Sequence[Any],
-    keep: Keep,
-    dtype: Any,
-    tile: Tile,
-    objective: Array,
-    inner: Array,
-) -> Found:
-    """The points to keep, from what `scan` returns."""
+def select(sought: Search, tile: Tile, objective: Array, inner: Array) -> Found:
+    """The points to keep, from what `scan` returns: those that `reference.search` finds."""
+    keep = sought.keep
     if isinstance(keep, Best) and keep.count > 1:
-        return _best_of(formula, grid, parameters, limits, keep, dtype, tile, objective[:, 0], inner[:, 0])
+        return _best_of(sought, keep.count, tile, objective[:, 0], inner[:, 0])
     program = jnp.argmin(objective, axis=0).astype(jnp.int32)
     bins = jnp.arange(keep.bins)
-    outer = jax.lax.div(program, jnp.int32(tile.chunks(grid)))
+    outer = jax.lax.div(program, jnp.int32(tile.chunks(sought.grid)))
     return Found(objective[program, bins], outer, inner[program, bins])
 
 
@@ -157,21 +123,12 @@ def _values(axes: Sequence[Any], ends: Sequence[Array], skip: int, indices: Sequ
     ]
 
 
-def _best_of(
-    formula: Callable[[Any, Any], Any],
-    grid: Grid,
-    parameters: Any,
-    limits: Sequence[Any],
-    keep: Best,
-    dtype: Any,
-    tile: Tile,
-    least: Array,
-    where: Array,
-) -> Found:
+def _best_of(sought: Search, count: int, tile: Tile, least: Array, where: Array) -> Found:
     """The best points among all points of the programs with the least values."""
+    formula, grid, parameters, limits, keep, dtype = sought
     outer_counts, inner_counts = grid.split(tile.inner)
     # In order of their numbers, so that of equal points the first is kept.
-    programs = jnp.sort(jax.lax.top_k(-least, min(keep.count, least.size))[1]).astype(jnp.int32)
+    programs = jnp.sort(jax.lax.top_k(-least, min(count, least.size))[1]).astype(jnp.int32)
     points = jnp.arange(tile.block * tile.steps, dtype=jnp.int32)
     chunks = jnp.int32(tile.chunks(grid))
     bounds = [jnp.asarray(limit, dtype) for limit in limits]
@@ -191,9 +148,9 @@ def _best_of(
         return Found(objective, jnp.full_like(inner, outer), inner)
 
     looked: Found = jax.tree.map(jnp.ravel, jax.vmap(look)(programs))
-    kept = jax.lax.top_k(-looked.objective, min(keep.count, looked.objective.size))[1]
+    kept = jax.lax.top_k(-looked.objective, min(count, looked.objective.size))[1]
     found: Found = jax.tree.map(lambda leaf: leaf[kept], looked)
-    missing = (0, keep.count - kept.size)
+    missing = (0, count - kept.size)
     return Found(
         jnp.pad(found.objective, missing, constant_values=jnp.inf),
         jnp.pad(found.outer, missing),

@@ -25,16 +25,20 @@ class Found(NamedTuple):
     inner: Int[Array, " kept"]
 
 
-def search(
-    formula: Callable[[Any, Any], Any],
-    grid: Grid,
-    parameters: Any,
-    limits: Sequence[Any],
-    keep: Keep,
-    dtype: Any,
-    slab: Slab,
-) -> Found:
-    """Points of the grid that are kept, by looking at all of them; see `fused_sweep` for the arguments."""
+class Search(NamedTuple):
+    """What is searched where, and in which precision; see `fused_sweep` for the fields."""
+
+    formula: Callable[[Any, Any], Any]
+    grid: Grid
+    parameters: Any
+    limits: Sequence[Any]
+    keep: Keep
+    dtype: Any
+
+
+def search(sought: Search, slab: Slab) -> Found:
+    """Points of the grid that are kept, by looking at all of them."""
+    formula, grid, parameters, limits, keep, dtype = sought
     outer_counts, (first, *rest) = grid.split(slab.inner)
     pieces = slab.pieces(grid)
     parameters = jax.tree.map(lambda leaf: _rounded(leaf, dtype), parameters)

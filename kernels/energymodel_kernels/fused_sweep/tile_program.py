@@ -21,6 +21,7 @@ from energymodel.sweeps.best_points import Points, Top, lowest
 from energymodel.sweeps.tile_program import TileProgram
 from energymodel_kernels.fused_sweep.keep import MOST_POINTS, Best
 from energymodel_kernels.fused_sweep.kernel import scan, select
+from energymodel_kernels.fused_sweep.reference import Search
 from energymodel_kernels.fused_sweep.scan_axes import Axis, Grid, unravel
 from energymodel_kernels.fused_sweep.tiles import choose_tile
 
@@ -102,11 +103,11 @@ class KernelTileProgram(TileProgram):
             ]
             firsts = [one[0] for one in own[grid.cut + len(calls) :]]
             room = jnp.asarray(len(grid.axes[grid.cut]) - start - (at[0] if calls else 0), dtype)
-            given = (formula, places, (function, [*own[: grid.cut], *fixed], firsts, room), (), keep, dtype, tile)
-            least, where = scan(*given, self.name, approximate=False)
+            sought = Search(formula, places, (function, [*own[: grid.cut], *fixed], firsts, room), (), keep, dtype)
+            least, where = scan(sought, tile, self.name, approximate=False)
 
             def better(_: None) -> Points:
-                found = select(*given, least, where)
+                found = select(sought, tile, least, where)
                 spots = call * np.int32(prod(shape)) + found.outer * np.int32(inner) + found.inner
                 new = Points(found.objective, jnp.full_like(spots, number), spots)
                 return lowest(state, new, keep.count, jnp)
