@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from energymodel.solver import RESULTS, SolverOptions, minimize
+from energymodel.solver.flat_problem import flatten
+from energymodel.solver.oracles import _numpy_problem
 from solver.published_problems import PROBLEMS
 
 PEERS = ("ipopt", "slsqp")
@@ -57,6 +59,14 @@ def test_ipopt_with_a_hessian_by_differences():
     assert bool(found.result == RESULTS.successful)
     np.testing.assert_allclose(found.value, problem.value, rtol=1e-6)
     assert int(found.iterations) == int(exact.iterations)
+
+
+def test_differences_of_an_oracle_are_exact_for_a_quadratic_at_zero_and_far_away():
+    matrix = np.array([[2.0, 1.0], [1.0, 6.0]])
+    problem = flatten(lambda x: 0.5 * x @ matrix @ x, jnp.zeros(2), (), None, None, None, None)
+    found = _numpy_problem(problem, SolverOptions(hessian="differences"))
+    for x in (np.zeros(2), np.array([0.0, 1e4]), np.array([-1e6, 1e-3])):
+        np.testing.assert_allclose(found.hessian(x, np.ones(1)), matrix, rtol=1e-4)
 
 
 @pytest.mark.parametrize("method", PEERS)

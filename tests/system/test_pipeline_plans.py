@@ -12,6 +12,7 @@ from energymodel.presets.scenario import load_scenario
 from energymodel.system.evaluate import evaluate
 from energymodel.system.memory import chip_memory
 from energymodel.system.operating_point import operating_point
+from energymodel.system.plan import ParallelLayout
 from energymodel.system.step import step_time, step_work
 
 SWITCH = {"gpipe": "gpipe", "zb-h1": "zero_bubble", "zb-h2": "zero_bubble_h2", "zb-v": "zero_bubble_v"}
@@ -179,3 +180,9 @@ def test_evaluate_refuses_known_numbers_and_takes_traced_ones():
     traced = jax.jit(evaluate)(scenario.system, plan)
     # At most 5 of 16 ranks work.
     assert float(traced.step_time.bubble) > (16.0 / 5.0 - 1.0) * float(traced.step_time.compute)
+
+
+def test_a_layout_that_states_nothing_divides_nothing():
+    layout = ParallelLayout()
+    for name in ("tensor", "pipeline", "virtual_stages", "context", "expert", "microbatch"):
+        assert getattr(layout, name) == 1.0
