@@ -89,17 +89,16 @@ def search_layouts(problem: DesignProblem, lattice: Lattice) -> LayoutSearch:
     good = coarse.best(PROMISING)
     fine = screen(problem, take(lattice, good), FINE)
 
-    chosen = fine.best(PROMISING)
-    first, rest = chosen[:FIRST], chosen[FIRST:]
-    searched = _search(problem, take(lattice, good[first]), fine.start[first])
-    if np.sum(searched.usable) < 2 and len(rest) and not searched.interrupted:
-        searched = searched.joined(_search(problem, take(lattice, good[rest]), fine.start[rest]))
-        first = chosen
-    first = good[first]
-    if searched.interrupted or len(first) == len(coarse.merit):
+    ranked = fine.best(PROMISING)
+    promising, start = good[ranked], fine.start[ranked]
+    searched = _search(problem, take(lattice, promising[:FIRST]), start[:FIRST])
+    if np.sum(searched.usable) < 2 and len(promising) > FIRST and not searched.interrupted:
+        searched = searched.joined(_search(problem, take(lattice, promising[FIRST:]), start[FIRST:]))
+    known = promising[: len(searched.solution.value)]
+    if searched.interrupted or len(known) == len(coarse.merit):
         return searched
     bound = lower_bounds(problem, lattice, searched, coarse)
-    bound[first] = np.inf
+    bound[known] = np.inf
     order = np.argsort(bound, kind="stable")
     need = int(np.sum(bound < _second_best(searched) + MARGIN))
     more, rest = order[: min(need, MOST)], order[min(need, MOST) :]

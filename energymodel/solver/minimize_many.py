@@ -181,10 +181,10 @@ def _iterate_all(
             for index, result in _as_done(partial(advance, store, limit), chunks):
                 if store is None:
                     store = _empty(result, lanes[0], count)
-                before = [np.array(leaf[index]) for leaf in jax.tree.leaves(store[1].x)]
+                before = None if patient else _take(store[1].x, index)
                 for into, leaf in zip(jax.tree.leaves(store), jax.tree.leaves(result), strict=True):
                     into[index] = leaf[: index.size]
-                if not patient:
+                if before is not None:
                     standing[index] = _stand_still(before, _take(store[1], index))
                 if progress is not None:
                     progress(int(np.sum(store[1].result != RESULTS.running)), count)
@@ -198,12 +198,13 @@ def _iterate_all(
     return _end_as(RESULTS.out_of_iterations, store[1])
 
 
-def _stand_still(before: Sequence[np.ndarray], now: Solution) -> np.ndarray:
-    """Lanes whose variables hardly moved in a round; where they began is not a number until it is known."""
-    moves = [
-        np.max(np.abs(new - old) / np.maximum(1.0, np.abs(old)), axis=tuple(range(1, new.ndim)))
-        for old, new in zip(before, jax.tree.leaves(now.x), strict=True)
-    ]
+def _stand_still(before: PyTree, now: Solution) -> np.ndarray:
+    """Lanes whose variables hardly moved in a round from where they were before it."""
+
+    def move(old: np.ndarray, new: np.ndarray) -> np.ndarray:
+        return np.max(np.abs(new - old) / np.maximum(1.0, np.abs(old)), axis=tuple(range(1, new.ndim)))
+
+    moves = jax.tree.leaves(jax.tree.map(move, before, now.x))
     stuck = np.clip(now.residual * _STUCK[0], *_STUCK)
     return np.max(moves, axis=0) < np.where(now.residual > _KINK, stuck, _SETTLED)
 
@@ -283,7 +284,7 @@ def _iterate_outside(
 ) -> Progress:
     """Iterate a chunk to the end or to `limit`, with the model evaluated between the programs of an iteration."""
     last = min(int(limit), family.options.max_iterations)
-    while np.any(np.asarray(ip.unfinished(jax.tree.map(np.asarray, state), last))):
+    while np.any(ip.unfinished(jax.tree.map(np.asarray, state), last)):
         state = _step_outside(model.answer, family, lanes, state, limit)
     return state, _solutions(family, lanes, state)
 
