@@ -46,7 +46,7 @@ class LayoutSearch(NamedTuple):
 
     `others` is the lowest bound of a layout that was not searched (logarithm of the objective; infinite if there is
     none), `left` counts those whose bound does not exclude them. Of `restarts` of the best lane, `agreeing` converge to
-    its optimum; those that converge at all differ by `spread` in the logarithm.
+    its optimum and `astray` do not converge within the limits; those that do differ by `spread` in the logarithm.
     """
 
     lattice: Lattice
@@ -55,6 +55,7 @@ class LayoutSearch(NamedTuple):
     left: int
     restarts: int = 0
     agreeing: int = 0
+    astray: int = 0
     spread: float = 0.0
 
     @property
@@ -136,7 +137,8 @@ def restart(problem: DesignProblem, searched: LayoutSearch, lane: int | None = N
         solution = jax.tree.map(_with_lane(best, better), searched.solution, again)
         searched = searched._replace(solution=solution)
     agreeing = int(np.sum(values[:-1] <= np.min(values) + SAME))
-    return searched._replace(restarts=RESTARTS, agreeing=agreeing, spread=float(np.ptp(values)))
+    astray = RESTARTS - int(np.sum(converged))
+    return searched._replace(restarts=RESTARTS, agreeing=agreeing, astray=astray, spread=float(np.ptp(values)))
 
 
 def latin_hypercube(count: int, dimensions: int) -> Float[np.ndarray, "count dimensions"]:

@@ -222,6 +222,7 @@ def _optimum(
             "others_excess": float(np.expm1(searched.others - solution.value[lane])),
             "restarts": searched.restarts,
             "restarts_agreeing": searched.agreeing,
+            "restarts_astray": searched.astray,
             "restarts_spread": searched.spread,
             "iterations": int(np.sum(solution.iterations)),
             "converged": int(np.sum(np.asarray(solution.result == RESULTS.successful))),

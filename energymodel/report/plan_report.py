@@ -1,6 +1,8 @@
 """How does a person read the best plan: what changed, what it saves, what holds it back?"""
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from rich.console import Group, RenderableType
@@ -262,6 +264,18 @@ def _word(name: str) -> str:
     return name.replace("_", " ")
 
 
+def _restarts_line(statistics: Mapping[str, Any]) -> str:
+    count, agreeing, astray = (statistics[name] for name in ("restarts", "restarts_agreeing", "restarts_astray"))
+    line = f"{agreeing} of {count} restarts of the best layout converge to the same optimum"
+    if astray:
+        line += f"; {astray} do not converge"
+    if agreeing + astray < count:
+        spread = math.expm1(statistics["restarts_spread"])
+        end = f"less than {100.0 * _SAME:g} %" if spread < _SAME else f"at most {100.0 * spread:.2g} %"
+        line += f"; the others end {end} above it"
+    return f"{line}."
+
+
 def search_lines(optimum: Optimum) -> list[str]:
     """How many layouts were compared, whether restarts agree, how far the second best is, what rounding costs."""
     statistics = optimum.statistics
@@ -276,11 +290,7 @@ def search_lines(optimum: Optimum) -> list[str]:
         bound = f"at least {_two_digits(100.0 * others)} % more {optimum.minimize}"
         lines.append(f"The others need {bound}: a lower bound, from the prices of the limits at the best plan.")
     if statistics["restarts"]:
-        count, agreeing = statistics["restarts"], statistics["restarts_agreeing"]
-        spread = math.expm1(statistics["restarts_spread"])
-        end = f"less than {100.0 * _SAME:g} %" if spread < _SAME else f"at most {100.0 * spread:.2g} %"
-        worst = "" if agreeing == count else f"; the others end {end} above it"
-        lines.append(f"{agreeing} of {count} restarts of the best layout converge to the same optimum{worst}.")
+        lines.append(_restarts_line(statistics))
     if optimum.runner_up is not None:
         layout = optimum.runner_up.layout
         degrees = {name: float(getattr(layout, name)) for name in _DEGREES}

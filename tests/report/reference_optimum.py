@@ -52,6 +52,7 @@ def optimum() -> Optimum:
             "others_excess": 0.25,
             "restarts": 32,
             "restarts_agreeing": 31,
+            "restarts_astray": 0,
             "restarts_spread": 0.05,
         },
     )

@@ -74,6 +74,14 @@ def test_search_lines():
         assert words in lines
 
 
+def test_restarts_that_do_not_converge_are_no_worse_optima():
+    found = optimum()
+    astray = dataclasses.replace(found, statistics={**found.statistics, "restarts_agreeing": 27, "restarts_astray": 5})
+    assert "27 of 32 restarts of the best layout converge to the same optimum; 5 do not converge." in search_lines(
+        astray
+    )
+
+
 def test_the_command_gives_the_found_plan():
     words = shlex.split(evaluate_command(optimum()))
     assert words[:3] == ["energymodel", "evaluate", "test-1b-h100"]
