@@ -223,12 +223,17 @@ def concurrently(function: Callable[[Any], Any], items: Iterable[Any]) -> list[A
         return list(threads.map(call, items))
 
 
+def package_of(thing: Any) -> str:
+    """The package that a function or a class comes from; nothing if it does not say, as one made by `exec`."""
+    return (getattr(thing, "__module__", None) or "").partition(".")[0]
+
+
 def _name(static: Any) -> str | None:
     """What stands for a static argument in the key of a kept program; `None` if its meaning may change unseen."""
     if isinstance(static, str | int | float | bool):
         return repr(static)
     described = static if isinstance(static, FunctionType) else type(static)
-    ours = described.__module__.partition(".")[0] == PACKAGE and "<locals>" not in described.__qualname__
+    ours = package_of(described) == PACKAGE and "<locals>" not in described.__qualname__
     parts = [getattr(static, field.name) for field in fields(static)] if is_dataclass(static) else []
     if not ours or any(_name(part) is None for part in jax.tree.leaves(parts)):
         return None
@@ -238,7 +243,7 @@ def _name(static: Any) -> str | None:
 def _lasting(structure: Any) -> bool:
     """Whether a change of any class that a tree is made of would change the key of a kept program."""
     node = structure.node_data()
-    known = node is None or node[0].__module__.partition(".")[0] in _LASTING
+    known = node is None or package_of(node[0]) in _LASTING
     return known and all(map(_lasting, structure.children()))
 
 
@@ -352,7 +357,7 @@ def _class(module: str, name: str) -> Any:
     kind: Any = importlib.import_module(module)
     for part in name.split("."):
         kind = getattr(kind, part)
-    ours = isinstance(kind, type) and kind.__module__.partition(".")[0] in (PACKAGE, "equinox")
+    ours = isinstance(kind, type) and package_of(kind) in (PACKAGE, "equinox")
     if not (ours or kind in _PLAIN):
         raise ValueError(f"{module}:{name} is no class of {PACKAGE}")
     return kind

@@ -107,6 +107,10 @@ def test_functions_that_may_change_unseen_are_not_kept(folder):
         return factor * x
 
     assert float(Compiled(local)(2.0)) == 6.0
+    typed = {}  # at a prompt, or in a document: a function of no module
+    exec("def tripled(x):\n    return 3.0 * x", typed)
+    typed["tripled"].__module__ = None
+    assert float(Compiled(typed["tripled"])(2.0)) == 6.0
     assert kept(folder) == []
 
 

@@ -7,13 +7,14 @@ import inspect
 import json
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
+from types import CodeType
 from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
 
-from energymodel.compilation import source_digest
+from energymodel.compilation import PACKAGE, package_of, source_digest
 from energymodel.sweeps.tile_program import TileProgram
 
 FORMAT = 3
@@ -88,14 +89,22 @@ def _content(cell: Any) -> Any:
 
 
 def _name(thing: Callable[..., Any] | type) -> str:
-    name = f"{thing.__module__}.{thing.__qualname__}"
-    if thing.__module__.partition(".")[0] == "energymodel":
+    name = f"{getattr(thing, '__module__', None)}.{thing.__qualname__}"
+    if package_of(thing) == PACKAGE:
         return name
     try:
         source = inspect.getsource(thing)
-    except (OSError, TypeError):
-        source = ""
+    except (OSError, TypeError):  # typed at a prompt, or built in
+        source = repr(_instructions(getattr(thing, "__code__", None)))
     return f"{name} {hashlib.sha256(source.encode()).hexdigest()[:16]}"
+
+
+def _instructions(code: CodeType | None) -> Any:
+    """What a function does, without where it was written."""
+    if code is None:
+        return None
+    parts = [_instructions(part) if isinstance(part, CodeType) else part for part in code.co_consts]
+    return code.co_code, parts, code.co_names, code.co_varnames, code.co_freevars
 
 
 def digest(tree: Any) -> str:

@@ -142,6 +142,10 @@ def test_functions_differ_by_what_they_hold():
     def power(x, exponent):
         return {"y": x**exponent}
 
+    def typed(source):
+        """A function typed at a prompt, of no module and no file."""
+        return eval(source, {})
+
     class Line(eqx.Module):
         slope: float
         offsets: Any
@@ -151,6 +155,7 @@ def test_functions_differ_by_what_they_hold():
 
     pairs = [
         (scaled(1.0), scaled(2.0)),
+        (typed("lambda x: {'y': 2 * x}"), typed("lambda x: {'y': 3 * x}")),
         (functools.partial(power, exponent=2.0), functools.partial(power, exponent=3.0)),
         (Line(1.0, np.zeros(2)), Line(2.0, np.zeros(2))),
         (Line(1.0, np.zeros(2)), Line(1.0, np.ones(2))),
