@@ -66,7 +66,7 @@ def test_bounds_of_what_is_no_number():
 
 def test_widths_of_letters():
     # Helvetica's metrics: W 944, i 222, a 556 thousandths
-    assert text_width("Wia", 10.0) == pytest.approx(1.04 * (9.44 + 2.22 + 5.56))
+    assert text_width("Wia", 10.0) == pytest.approx(1.06 * (9.44 + 2.22 + 5.56))
 
 
 @given(width=floats(20.0, 300.0))
