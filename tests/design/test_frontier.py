@@ -17,6 +17,7 @@ def found():
     return frontier(SMALL, points=2, last=4.0)
 
 
+@pytest.mark.slow
 def test_each_step_is_the_best_plan_of_its_generation(found):
     today, later = found.steps
     assert (today.generations, later.generations) == (0.0, 4.0)
@@ -37,6 +38,7 @@ def test_each_step_is_the_best_plan_of_its_generation(found):
     assert ratio == pytest.approx(later.operation_energy / today.operation_energy)
 
 
+@pytest.mark.slow
 def test_table_rows_and_figure_hold_all_steps(found):
     assert len(frontier_csv(found).splitlines()) == 3
     steps = frontier_json(found)["steps"]

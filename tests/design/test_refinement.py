@@ -23,6 +23,7 @@ def both():
     return optimize(scenario, tolerance=0.0), optimize(scenario, vary=["plan.batch@0..1:5"], tolerance=0.0)
 
 
+@pytest.mark.slow
 def test_a_schedule_saves_beside_the_best_constant_batch(both):
     constant, found = both
     assert found.success
@@ -38,6 +39,7 @@ def test_a_schedule_saves_beside_the_best_constant_batch(both):
     assert sum(found.saving.values()) == pytest.approx(found.baseline_value - found.value, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_it_keeps_the_limits_and_has_whole_micro_batches(both):
     found = both[1]
     outcome = evaluate_once(found.scenario.system, found.plan)
@@ -51,6 +53,7 @@ def test_it_keeps_the_limits_and_has_whole_micro_batches(both):
     np.testing.assert_allclose(counts, np.round(counts), atol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_printed_command_evaluates_the_plan(both):
     command = shlex.split(evaluate_command(both[1]))
     shown = run_json(*command[1:])

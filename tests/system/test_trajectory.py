@@ -25,7 +25,7 @@ def constant():
     return scenario, *run_trajectory(scenario.system, scenario.plan, 40)
 
 
-@pytest.mark.parametrize("kind", ["constant", "schedule"])
+@pytest.mark.parametrize("kind", ["constant", pytest.param("schedule", marks=pytest.mark.slow)])
 def test_the_last_row_is_the_outcome(kind, request):
     _, outcome, run = request.getfixturevalue(kind)
     for name in ("loss", "tokens", "time", "money", "information"):
@@ -36,13 +36,14 @@ def test_the_last_row_is_the_outcome(kind, request):
     np.testing.assert_allclose(outcome.information_rate * outcome.energy_per_bit, outcome.power_average, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_schedule_follows_the_progress(schedule):
     _, _, run = schedule
     np.testing.assert_allclose(np.log2(run.batch), 18.0 + 2.0 * run.progress, rtol=1e-9)
     assert np.all(np.diff(run.token_rate) > 0.0)
 
 
-@pytest.mark.parametrize("kind", ["constant", "schedule"])
+@pytest.mark.parametrize("kind", ["constant", pytest.param("schedule", marks=pytest.mark.slow)])
 def test_rates_are_slopes_of_the_columns(kind, request):
     _, _, run = request.getfixturevalue(kind)
     for column, rate in (("loss", run.loss_rate), ("information", run.information_rate), ("energy", run.power)):
