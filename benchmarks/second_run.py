@@ -1,6 +1,7 @@
 """How long does the main command take the first time, again, and again where JAX alone keeps its programs?
 
-Prints wall-clock seconds of whole processes, on empty cache folders of their own, and the ratio of the last two.
+Prints wall-clock seconds of whole processes, on empty cache folders of their own, and the ratio of the last two; then
+those of other commands, the first and the second time after it.
 """
 
 import os
@@ -8,19 +9,30 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-ARGUMENTS = ("optimize", "llama-3.1-405b-h100")
+SCENARIO = "llama-3.1-405b-h100"
+MAIN = ("optimize", SCENARIO)
+AXES = ("--axis", "plan.batch=8..64 Mi token log 100", "--axis", "plan.clock=0.5..1 linear 100")
+DOCS = Path(__file__).parents[1] / "docs"
+OTHERS = (
+    ("pareto", SCENARIO),
+    ("sensitivity", SCENARIO),
+    ("sweep", SCENARIO, *AXES),
+    ("predict", str(DOCS / "quick_start" / "train.toml"), "--accelerator", "h100-sxm", "--chips", "64"),
+    ("calibrate", "power", str(DOCS / "tutorials" / "power_limits.csv")),
+    ("evaluate", SCENARIO),
+)
 OURS = "from energymodel.cli import main; main()"
 JAX_ALONE = f"from energymodel.compilation import Compiled; Compiled._path = lambda *_: None; {OURS}"
 
 
-def measure(code: str, settings: Mapping[str, str]) -> float:
+def measure(code: str, settings: Mapping[str, str], arguments: Sequence[str] = MAIN) -> float:
     """Seconds of one process."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("JAX_")}
     start = time.perf_counter()
-    subprocess.run([sys.executable, "-c", code, *ARGUMENTS], env={**kept, **settings}, check=True, capture_output=True)
+    subprocess.run([sys.executable, "-c", code, *arguments], env={**kept, **settings}, check=True, capture_output=True)
     return time.perf_counter() - start
 
 
@@ -33,11 +45,14 @@ def main() -> None:
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         }
         first, second = measure(OURS, ours), measure(OURS, ours)
+        others = {command: (measure(OURS, ours, command), measure(OURS, ours, command)) for command in OTHERS}
         _, traced = measure(JAX_ALONE, alone), measure(JAX_ALONE, alone)
     print(
-        f"{' '.join(ARGUMENTS)}: first {first:.1f} s, second {second:.1f} s; where JAX alone keeps programs, second "
+        f"{' '.join(MAIN)}: first {first:.1f} s, second {second:.1f} s; where JAX alone keeps programs, second "
         f"{traced:.1f} s, {traced / second:.2f} times as long"
     )
+    for command, (one, again) in others.items():
+        print(f"{command[0]} after it: first {one:.1f} s, second {again:.1f} s")
 
 
 if __name__ == "__main__":

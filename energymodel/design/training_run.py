@@ -1,7 +1,7 @@
 """A system and a plan as one vector of named numbers: what are the outputs at such vectors, and their derivatives?"""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -146,17 +146,28 @@ def expand(
     own, vector = own_outputs(names), run.vector
     points = np.concatenate([vectors, np.tile(vector, (vector.size, 1))])
     directions = np.concatenate([np.zeros_like(vectors), np.eye(vector.size)])
-
-    def chunk(first: int) -> tuple[np.ndarray, np.ndarray]:
-        index = np.minimum(np.arange(first, first + CHUNK), len(points) - 1)
-        values, slopes = _expansion(run, points[index], directions[index], own)
-        return np.asarray(values), np.asarray(slopes)
-
-    chunks = concurrently(chunk, range(0, len(points), CHUNK))
-    values, slopes = (np.concatenate(parts)[: len(points)] for parts in zip(*chunks, strict=True))
+    values, slopes = _in_chunks(lambda index: _expansion(run, points[index], directions[index], own), len(points))
     known = (*NAMES, *(one.name for one in own))
     places = [known.index(name) for name in names]
     return values[: len(vectors), places], slopes[len(vectors) :, places].T
+
+
+def outputs_at(run: TrainingRun, vectors: Float[np.ndarray, "k n"]) -> Mapping[str, Float[np.ndarray, " k"]]:
+    """All outputs of `NAMES` at many vectors of numbers, by name, in SI; one program for whichever numbers differ."""
+    numbers = [np.asarray(leaf) for leaf in jax.tree.leaves(run)]
+    call, _ = _values.of_numbers(run, np.tile(run.vector, (CHUNK, 1)))
+    (columns,) = _in_chunks(lambda index: call([*numbers, vectors[index]]), len(vectors))
+    return dict(zip(NAMES, columns.T, strict=True))
+
+
+def _in_chunks(call: Callable[[np.ndarray], Sequence[Array]], count: int) -> list[np.ndarray]:
+    """Rows of results for the indices of so many points, in chunks of one size."""
+
+    def chunk(first: int) -> tuple[np.ndarray, ...]:
+        return tuple(map(np.asarray, call(np.minimum(np.arange(first, first + CHUNK), count - 1))))
+
+    chunks = concurrently(chunk, range(0, count, CHUNK))
+    return [np.concatenate(parts)[:count] for parts in zip(*chunks, strict=True)]
 
 
 def output_gradient(run: TrainingRun, weights: Mapping[str, float]) -> Float[np.ndarray, " n"]:
@@ -190,6 +201,12 @@ def _expansion(run: TrainingRun, vectors: Array, directions: Array, own: tuple[O
     _, build = ravel_pytree(run)
     outputs = simplified(lambda vector: _outputs(build(vector), own))
     return jax.vmap(lambda vector, direction: jax.jvp(outputs, (vector,), (direction,)))(vectors, directions)
+
+
+@partial(Compiled, once=True)
+def _values(run: TrainingRun, vectors: Array) -> Array:
+    _, build = ravel_pytree(run)
+    return jax.vmap(simplified(lambda vector: _outputs(build(vector), ())))(vectors)
 
 
 @partial(Compiled, once=True)

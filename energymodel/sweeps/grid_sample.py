@@ -15,24 +15,30 @@ from energymodel.sweeps.axes import Axis, cast
 from energymodel.sweeps.feasibility import Range, feasible
 
 GROUP = 64  # points of one call
+MOST_AT_ONCE = 2**13  # points of a call of `many`, whose numbers stand in memory
 SAMPLES = 2048
 MARGIN = 0.05  # of the range of a sample, in logarithms where it is positive
 RESOLUTION = 1e-5  # of a mean: smaller deviations drown in the rounding of float32
 
 
 def evaluate_points(function: Callable[..., Any], axes: Sequence[Axis], indices: Sequence[Sequence[int]]) -> Any:
-    """All outputs at some points of a grid, in float64, with a leading axis; in groups of one compiled size."""
+    """All outputs at some points of a grid, in float64, with a leading axis; in groups of one compiled size.
+
+    A model that evaluates `many` points at once on the host does so instead.
+    """
     places = np.asarray(indices, np.int64).reshape(len(indices), len(axes))
-    groups = []
+    many = getattr(function, "many", None)
+    size, groups = MOST_AT_ONCE if many else GROUP, []
     with jax.enable_x64(True):
         values = [jax.tree.map(np.asarray, cast(axis.values, np.float64)) for axis in axes]
-        for first in range(0, len(places), GROUP):
-            columns = np.resize(places[first : first + GROUP], (GROUP, len(axes))).T
+        for first in range(0, len(places), size):
+            group = places[first : first + size]
+            columns = (group if many else np.resize(group, (size, len(axes)))).T
             rows = {
                 axis.name: jax.tree.map(lambda leaf, column=column: leaf[column], value)
                 for axis, value, column in zip(axes, values, columns, strict=True)
             }
-            groups.append(jax.device_get(_evaluate_group(function, rows)))
+            groups.append(many(rows) if many else jax.device_get(_evaluate_group(function, rows)))
     return jax.tree.map(lambda *parts: np.concatenate(parts)[: len(places)], *groups)
 
 

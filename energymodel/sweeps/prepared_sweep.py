@@ -20,6 +20,7 @@ from energymodel.sweeps.ledger import Ledger
 from energymodel.sweeps.polish import polish
 from energymodel.sweeps.program_choice import Choice, Offer, choose
 from energymodel.sweeps.reductions import AbstractPointReduction, AbstractReduction
+from energymodel.sweeps.small_grid import SmallGrid, is_small
 from energymodel.sweeps.sweep_result import SweepCost, SweepResult
 from energymodel.sweeps.tile_program import TileProgram
 
@@ -43,7 +44,8 @@ class PreparedSweep:
 
     def cost(self) -> SweepCost:
         """Compile, time a chunk, and estimate what the whole would take."""
-        program, grid = self.program, self.program.grid
+        grid, small = self.program.grid, is_small(self.program.function, self.program.grid.points)
+        program = SmallGrid.of(self.program) if small else self.program
         workers = min(threads(), grid.tiles)
         seconds = program.seconds_per_chunk() * grid.chunks / workers
         names = tuple(axis.name for axis in grid.axes)

@@ -1,4 +1,4 @@
-"""Does XLA or an accelerator kernel evaluate the tiles of a sweep? The faster of the two on the first tile.
+"""What evaluates the tiles of a sweep: XLA or an accelerator kernel? The faster of the two on the first tile.
 
 This package knows no kernel. Who has one passes an offer: a function that gets the program of XLA, which holds model,
 grid and reduction, and returns a kernel for the same tiles, or says why there is none.
@@ -14,6 +14,7 @@ import numpy as np
 
 from energymodel.errors import InputError
 from energymodel.sweeps.best_points import Points
+from energymodel.sweeps.small_grid import SmallGrid, is_small
 from energymodel.sweeps.tile_program import TileProgram
 
 AGREEMENT = 1e-4
@@ -55,7 +56,7 @@ def choose(
     earlier: str | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[TileProgram, Choice]:
-    """Choose between XLA and the kernel that is offered, if there is one.
+    """Choose between XLA and the kernel that is offered, if there is one; a small grid of a scenario needs neither.
 
     **Arguments:**
 
@@ -67,6 +68,9 @@ def choose(
     """
     offered = "no kernel was offered" if offer is None else offer(program)
     kernel, forced = (None, False) if isinstance(offered, str) else offered
+    if not forced and is_small(program.function, program.grid.points):
+        offered, kernel = f"{program.grid.points:,} points need no program of their own", None
+        program = SmallGrid.of(program)
     if earlier is not None:
         reason = offered if isinstance(offered, str) else "so were the tiles that are finished"
         for one in (None if forced else program, kernel):

@@ -1,29 +1,26 @@
 """How does a scenario become a function of some of its numbers, with limits on its outputs?"""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
+import numpy as np
 
-from energymodel.design.training_run import replace_leaf
+from energymodel.design.training_run import LIMITS_OF_SYSTEM, MICROBATCHES, TrainingRun, outputs_at, replace_leaf
 from energymodel.errors import InputError
 from energymodel.presets.scenario import Scenario
 from energymodel.sweeps.feasibility import Range
 from energymodel.system.evaluate import evaluate
-from energymodel.system.outcome import Slack
 from energymodel.system.outputs import AT_LEAST, OUTPUTS, limited_values, parse_limit
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 
 PER_REPLICA = "microbatches_per_replica"
-HARD_SLACKS = tuple(name for name in Slack.__dataclass_fields__ if name != "information")
-"""What the hardware and the building allow; the capacity for information is a prior and only a warning."""
-HARD_LIMITS: Mapping[str, Range] = {f"slack.{name}": (0.0, math.inf) for name in HARD_SLACKS} | {
-    PER_REPLICA: (1.0, math.inf)
-}
-"""Limits that hold in every sweep of a scenario."""
+HARD_LIMITS: Mapping[str, Range] = dict.fromkeys(LIMITS_OF_SYSTEM, (0.0, math.inf)) | {PER_REPLICA: (1.0, math.inf)}
+"""Limits that hold in every sweep of a scenario: what the hardware and the building allow."""
 UNITS: Mapping[str, str] = {**OUTPUTS, **dict.fromkeys(HARD_LIMITS, "1")}
 ROUNDING = 1e-5  # of a division and a product in float32: a batch of whole micro-batches must pass
 
@@ -44,20 +41,43 @@ class ScenarioModel(eqx.Module):
         smallest_batch = plan.chips / group * per_replica
         return {
             **limited_values(system, plan, outcome),
-            **{f"slack.{name}": getattr(outcome.slack, name) for name in HARD_SLACKS},
+            **{name: getattr(outcome.slack, name.removeprefix("slack.")) for name in LIMITS_OF_SYSTEM},
             PER_REPLICA: jnp.reshape(plan.batch, ()) / smallest_batch * (1.0 + ROUNDING),
         }
+
+    def many(self, rows: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """The outputs at many points, on the host in float64: one program, kept between processes, for all axes.
+
+        - `rows`: values at each path, with a leading axis of points.
+        """
+        system, plan = self.at(jax.tree.map(lambda leaf: leaf[0], rows))
+        run = TrainingRun(system, eqx.tree_at(lambda plan: plan.batch, plan, jnp.reshape(plan.batch, (1,))))
+        count = len(jax.tree.leaves(rows)[0])
+        vectors, places = np.tile(run.vector, (count, 1)), run.places
+        for path in _outer_first(rows):
+            inner = [place for own, place in places.items() if own == path or own.startswith(f"{path}.")]
+            for place, leaf in zip(inner, jax.tree.leaves(rows[path]), strict=True):
+                vectors[:, place] = np.reshape(leaf, (count, -1))
+        found = outputs_at(run, vectors)
+        with np.errstate(divide="ignore"):  # where nothing at all is left of a limit
+            rooms = {name: np.log(found[name]) for name in LIMITS_OF_SYSTEM}
+        smallest = found[MICROBATCHES] / (1.0 + ROUNDING)
+        return {**{name: found[name] for name in OUTPUTS}, **rooms, PER_REPLICA: 1.0 / smallest}
 
     def at(self, values: Mapping[str, Any]) -> tuple[TrainingSystem, TrainingPlan]:
         """System and plan with other values at some paths, components before the numbers within them."""
         system, plan = self.system, self.plan
-        for path in sorted(values, key=lambda one: one.count(".")):
+        for path in _outer_first(values):
             root, _, rest = path.partition(".")
             if root == "system":
                 system = _replace(system, rest, values[path])
             else:
                 plan = _replace(plan, rest, values[path])
         return system, plan
+
+
+def _outer_first(paths: Iterable[str]) -> list[str]:
+    return sorted(paths, key=lambda one: one.count("."))
 
 
 def follow(node: Any, path: str) -> Any:

@@ -24,6 +24,7 @@ from energymodel.sweeps.program_choice import Offer
 from energymodel.sweeps.reductions import AbstractReduction, AbstractScaledReduction
 from energymodel.sweeps.scenario_axes import scenario_axis
 from energymodel.sweeps.scenario_model import UNITS, model_and_limits
+from energymodel.sweeps.small_grid import is_small
 from energymodel.sweeps.sweep_result import SweepResult
 from energymodel.sweeps.tile_program import TileProgram
 from energymodel.system.outputs import Objective, parse_objective
@@ -54,7 +55,8 @@ def sweep(
 
     No point is stored: chunks of the grid are evaluated by nested `vmap`, each operation only on the axes that it
     depends on, reduced, and forgotten. The scan runs in float32; the points that are kept are evaluated again in
-    float64, which also decides their order.
+    float64, which also decides their order. A small grid of a scenario is evaluated in float64 by a program that is
+    kept for all its grids (`sweeps.small_grid`).
 
     **Arguments:**
 
@@ -117,12 +119,15 @@ def prepare_sweep(
     if isinstance(reduction, AbstractScaledReduction):
         reduction = reduction.scaled_to(GridSample(function, parsed))
     names = [axis.name for axis in parsed]
-    if order is None:
+    points = math.prod(map(len, parsed))
+    if order is None and is_small(function, points):
+        order = names
+    elif order is None:
         order = [names[place] for place in best_order(function, parsed, reduction, chunk)]
     elif sorted(order) != sorted(names):
         raise InputError(f"order: {', '.join(order)} are not the axes. Give each of {', '.join(names)} once.")
     ordered = [parsed[names.index(name)] for name in order]
-    tile = max(MIN_TILE, math.prod(map(len, ordered)) // TILES) if tile is None else tile
+    tile = max(MIN_TILE, points // TILES) if tile is None else tile
     grid = divide(ordered, chunk, tile)
     check_size(grid)
     program = TileProgram(function, grid, reduction, precision)

@@ -25,7 +25,7 @@ class SweepResult:
     - `winners`: points that the reduction kept, best first, in float64; `polished` is the best point near the first.
     - `points`: number of points evaluated, in `seconds`; `complete` unless the sweep was interrupted.
     - `store`: Zarr store of a full array, if it was written.
-    - `choice`: whether XLA or a kernel evaluated the points, and why.
+    - `choice`: which program evaluated the points, and why.
     """
 
     axes: tuple[Axis, ...]

@@ -4,6 +4,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -67,13 +68,21 @@ class TileProgram:
         if bits not in (32, 64):
             raise InputError(f"precision: {bits} is neither 32 nor 64 bits.")
         self.function, self.grid, self.reduction, self.bits, self.quick = function, grid, reduction, bits, quick
-        dtype = np.float32 if bits == 32 else np.float64
-        arrays, self._static = eqx.partition(cast(function, dtype), eqx.is_array)
-        self.arguments = (arrays, grid.values(dtype))
+        self.dtype = np.float32 if bits == 32 else np.float64
+        self._arrays, self._static = eqx.partition(cast(function, self.dtype), eqx.is_array)
         self._own_functions = bits == 32 and not quick and jax.default_backend() == "cpu"
         self._lock, self._hint_lock = Lock(), Lock()
         self._program: Any = None
         self._hint: Any = None
+
+    @cached_property
+    def arguments(self) -> tuple[Any, Sequence[Any]]:
+        """Arrays of the model, and the values of the axes: the first arguments of the program."""
+        return self._arrays, self.grid.values(self.dtype)
+
+    def point(self, arrays: Any) -> Callable[..., Any]:
+        """The model of one point, from its arrays."""
+        return eqx.combine(arrays, self._static)
 
     def _row(self) -> int:
         """Length of the last axis as it is evaluated: filled up to whole vector registers where the reduction can."""
@@ -151,7 +160,7 @@ class TileProgram:
 
     def trace(self, arrays: Any, values: Sequence[Any], hint: Any, first: Any, count: Any) -> Any:
         """State after `count` chunks from the first one; what is compiled."""
-        function = eqx.combine(arrays, self._static)
+        function = self.point(arrays)
         grid, reduction = self.grid, self.reduction
         names = [axis.name for axis in grid.axes]
 

@@ -28,7 +28,7 @@ class Timed:
     """What `choose` needs of a program: it takes so long for a tile, and finds these values."""
 
     def __init__(self, name, clock, seconds, values=(3.0, np.inf), error=None):
-        self.name, self.grid = name, self
+        self.name, self.grid, self.function, self.points = name, self, None, POINTS * TILES
         self._clock, self._seconds, self._values, self._error = clock, seconds, values, error
         self.runs = 0
 
