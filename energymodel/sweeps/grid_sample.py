@@ -13,9 +13,10 @@ from energymodel.compilation import Compiled
 from energymodel.errors import InputError
 from energymodel.sweeps.axes import Axis, cast
 from energymodel.sweeps.feasibility import Range, feasible
+from energymodel.sweeps.scenario_model import ScenarioModel
 
 GROUP = 64  # points of one call
-MOST_AT_ONCE = 2**13  # points of a call of `many`, whose numbers stand in memory
+MOST_AT_ONCE = 2**13  # points of a scenario, all of whose numbers stand in memory
 SAMPLES = 2048
 MARGIN = 0.05  # of the range of a sample, in logarithms where it is positive
 RESOLUTION = 1e-5  # of a mean: smaller deviations drown in the rounding of float32
@@ -24,10 +25,10 @@ RESOLUTION = 1e-5  # of a mean: smaller deviations drown in the rounding of floa
 def evaluate_points(function: Callable[..., Any], axes: Sequence[Axis], indices: Sequence[Sequence[int]]) -> Any:
     """All outputs at some points of a grid, in float64, with a leading axis; in groups of one compiled size.
 
-    A model that evaluates `many` points at once on the host does so instead.
+    That of a scenario evaluates many points at once on the host.
     """
     places = np.asarray(indices, np.int64).reshape(len(indices), len(axes))
-    many = getattr(function, "many", None)
+    many = function.many if isinstance(function, ScenarioModel) else None
     size, groups = MOST_AT_ONCE if many else GROUP, []
     with jax.enable_x64(True):
         values = [jax.tree.map(np.asarray, cast(axis.values, np.float64)) for axis in axes]

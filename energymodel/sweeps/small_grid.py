@@ -10,6 +10,7 @@ import numpy as np
 
 from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.grid_sample import evaluate_points
+from energymodel.sweeps.scenario_model import ScenarioModel
 from energymodel.sweeps.tile_program import TileProgram
 
 SMALL = 2**18
@@ -18,15 +19,12 @@ TIMED = 1024  # points
 
 
 def is_small(function: Callable[..., Any], points: int) -> bool:
-    """Whether a grid of so many points is evaluated by the program that the model keeps for any points."""
-    return points <= SMALL and hasattr(function, "many")
+    """Whether a grid of so many points is evaluated by the program that is kept for all grids of a scenario."""
+    return points <= SMALL and isinstance(function, ScenarioModel)
 
 
 class SmallGrid(TileProgram):
-    """Looks up what a model returns at all points of a small grid, in place of evaluating it at the points of a tile.
-
-    The model must evaluate `many` points, see `ScenarioModel.many`.
-    """
+    """Looks up what `ScenarioModel.many` returned at all points of a small grid; a tile evaluates none."""
 
     name = "the model in float64"
 
@@ -40,7 +38,8 @@ class SmallGrid(TileProgram):
         """The outputs at all points, and the places along the axes."""
         sizes = [len(axis) for axis in self.grid.axes]
         outputs = self._outputs(self.grid.points)
-        columns = {name: np.reshape(column, sizes).astype(self.dtype) for name, column in outputs.items()}
+        with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, as where XLA evaluates it
+            columns = {name: np.reshape(column, sizes).astype(self.dtype) for name, column in outputs.items()}
         places = tuple(Axis(axis.name, np.arange(size)) for axis, size in zip(self.grid.axes, sizes, strict=True))
         return columns, dataclasses.replace(self.grid, axes=places).values(self.dtype)
 
@@ -59,9 +58,8 @@ class SmallGrid(TileProgram):
 
     def memory(self) -> int:
         """Memory of all outputs, as they are evaluated and as they are looked up [B]."""
-        return (
-            len(self._outputs(1)) * self.grid.points * (np.dtype(np.float64).itemsize + np.dtype(self.dtype).itemsize)
-        )
+        each = np.dtype(np.float64).itemsize + np.dtype(self.dtype).itemsize
+        return len(self._outputs(1)) * self.grid.points * each
 
     def _outputs(self, count: int) -> dict[str, np.ndarray]:
         """All outputs at the first points."""
