@@ -103,8 +103,13 @@ def _instructions(code: CodeType | None) -> Any:
     """What a function does, without where it was written."""
     if code is None:
         return None
-    parts = [_instructions(part) if isinstance(part, CodeType) else part for part in code.co_consts]
+    parts = [_instructions(part) if isinstance(part, CodeType) else _constant(part) for part in code.co_consts]
     return code.co_code, parts, code.co_names, code.co_varnames, code.co_freevars
+
+
+def _constant(value: Any) -> Any:
+    """A constant of a function; the order of a set differs from process to process."""
+    return sorted(map(repr, value)) if isinstance(value, frozenset) else value
 
 
 def digest(tree: Any) -> str:

@@ -1,8 +1,8 @@
 """Which values do outputs take on a grid? Float64 outputs at given points, and ranges from points spread over it."""
 
-import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -28,19 +28,22 @@ def evaluate_points(function: Callable[..., Any], axes: Sequence[Axis], indices:
     That of a scenario evaluates many points at once on the host.
     """
     places = np.asarray(indices, np.int64).reshape(len(indices), len(axes))
-    many = function.many if isinstance(function, ScenarioModel) else None
-    size, groups = MOST_AT_ONCE if many else GROUP, []
+    if isinstance(function, ScenarioModel):
+        call, size = function.many, MOST_AT_ONCE
+    else:
+        call, size = partial(_evaluate_group, function), GROUP
+        places = np.resize(places, (-(-len(places) // GROUP) * GROUP, len(axes)))
+    groups = []
     with jax.enable_x64(True):
         values = [jax.tree.map(np.asarray, cast(axis.values, np.float64)) for axis in axes]
         for first in range(0, len(places), size):
-            group = places[first : first + size]
-            columns = (group if many else np.resize(group, (size, len(axes)))).T
+            columns = places[first : first + size].T
             rows = {
                 axis.name: jax.tree.map(lambda leaf, column=column: leaf[column], value)
                 for axis, value, column in zip(axes, values, columns, strict=True)
             }
-            groups.append(many(rows) if many else jax.device_get(_evaluate_group(function, rows)))
-    return jax.tree.map(lambda *parts: np.concatenate(parts)[: len(places)], *groups)
+            groups.append(jax.device_get(call(rows)))
+    return jax.tree.map(lambda *parts: np.concatenate(parts)[: len(indices)], *groups)
 
 
 def _evaluate(function: Callable[..., Any], rows: dict[str, Any]) -> dict[str, jax.Array]:
@@ -63,7 +66,7 @@ class GridSample:
     def __init__(self, function: Callable[..., Any], axes: Sequence[Axis]) -> None:
         self._function, self._axes = function, axes
 
-    @functools.cached_property
+    @cached_property
     def outputs(self) -> Mapping[str, np.ndarray]:
         """All outputs by name."""
         lengths = np.array([len(axis) for axis in self._axes])

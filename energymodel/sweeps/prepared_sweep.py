@@ -20,7 +20,7 @@ from energymodel.sweeps.ledger import Ledger
 from energymodel.sweeps.polish import polish
 from energymodel.sweeps.program_choice import Choice, Offer, choose
 from energymodel.sweeps.reductions import AbstractPointReduction, AbstractReduction
-from energymodel.sweeps.small_grid import SmallGrid, is_small
+from energymodel.sweeps.small_grid import small_grid
 from energymodel.sweeps.sweep_result import SweepCost, SweepResult
 from energymodel.sweeps.tile_program import TileProgram
 
@@ -43,9 +43,8 @@ class PreparedSweep:
     tables: Mapping[str, Any] | None = None
 
     def cost(self) -> SweepCost:
-        """Compile, time a chunk, and estimate what the whole would take."""
-        grid, small = self.program.grid, is_small(self.program.function, self.program.grid.points)
-        program = SmallGrid.of(self.program) if small else self.program
+        """Time a chunk of the program that would run, and estimate what the whole would take."""
+        program, grid = small_grid(self.program) or self.program, self.program.grid
         workers = min(threads(), grid.tiles)
         seconds = program.seconds_per_chunk() * grid.chunks / workers
         names = tuple(axis.name for axis in grid.axes)

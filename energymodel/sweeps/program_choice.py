@@ -14,7 +14,7 @@ import numpy as np
 
 from energymodel.errors import InputError
 from energymodel.sweeps.best_points import Points
-from energymodel.sweeps.small_grid import SmallGrid, is_small
+from energymodel.sweeps.small_grid import small_grid
 from energymodel.sweeps.tile_program import TileProgram
 
 AGREEMENT = 1e-4
@@ -68,9 +68,9 @@ def choose(
     """
     offered = "no kernel was offered" if offer is None else offer(program)
     kernel, forced = (None, False) if isinstance(offered, str) else offered
-    if not forced and is_small(program.function, program.grid.points):
-        offered, kernel = f"{program.grid.points:,} points need no program of their own", None
-        program = SmallGrid.of(program)
+    small = None if forced else small_grid(program)
+    if small is not None:
+        program, kernel, offered = small, None, f"{small.grid.points:,} points need no program of their own"
     if earlier is not None:
         reason = offered if isinstance(offered, str) else "so were the tiles that are finished"
         for one in (None if forced else program, kernel):

@@ -23,15 +23,17 @@ def is_small(function: Callable[..., Any], points: int) -> bool:
     return points <= SMALL and isinstance(function, ScenarioModel)
 
 
+def small_grid(program: TileProgram) -> "SmallGrid | None":
+    """The same tiles without a program of their own, if their grid is small."""
+    if not is_small(program.function, program.grid.points):
+        return None
+    return SmallGrid(program.function, program.grid, program.reduction, program.bits, quick=True)
+
+
 class SmallGrid(TileProgram):
     """Looks up what `ScenarioModel.many` returned at all points of a small grid; a tile evaluates none."""
 
     name = "the model in float64"
-
-    @classmethod
-    def of(cls, program: TileProgram) -> "SmallGrid":
-        """The same tiles."""
-        return cls(program.function, program.grid, program.reduction, program.bits, quick=True)
 
     @cached_property
     def arguments(self) -> tuple[Any, Sequence[Any]]:

@@ -156,6 +156,7 @@ def test_functions_differ_by_what_they_hold():
     pairs = [
         (scaled(1.0), scaled(2.0)),
         (typed("lambda x: {'y': 2 * x}"), typed("lambda x: {'y': 3 * x}")),
+        (typed("lambda x: {'y': 'a' in {'a', 'b'}}"), typed("lambda x: {'y': 'a' in {'a', 'c'}}")),
         (functools.partial(power, exponent=2.0), functools.partial(power, exponent=3.0)),
         (Line(1.0, np.zeros(2)), Line(2.0, np.zeros(2))),
         (Line(1.0, np.zeros(2)), Line(1.0, np.ones(2))),

@@ -6,6 +6,7 @@ import pytest
 import energymodel as em
 from energymodel.sweeps import small_grid
 from energymodel.sweeps.grid_sample import evaluate_points
+from energymodel.sweeps.program_choice import Kernel, choose
 from energymodel.sweeps.scenario_axes import scenario_axis
 from energymodel.sweeps.scenario_model import UNITS, ScenarioModel, model_and_limits
 from energymodel.sweeps.small_grid import SMALL, SmallGrid, is_small
@@ -68,6 +69,9 @@ def test_a_kernel_that_is_asked_for_and_a_large_grid_have_their_own_program(mode
     assert is_small(model, SMALL)
     assert not is_small(model, SMALL + 1)
     assert not is_small(sweep_model, 1)
+    program = prepare_sweep(em.load_scenario(SCENARIO), {"plan.clock": "0.5:1:4"}).program
+    assert choose(program, lambda own: Kernel(own, forced=True), 1)[0] is program
+    assert isinstance(choose(program, Kernel, 1)[0], SmallGrid)
     assert em.sweep(sweep_model, axes(2, 2, 2, 2), minimize="energy", limits=LIMITS).choice.program == "XLA"
 
 
