@@ -289,6 +289,11 @@ def plural(noun: str) -> str:
     return f"{noun}es" if noun.endswith(("ch", "sh", "s", "x")) else f"{noun}s"
 
 
+def counted(count: int, noun: str) -> str:
+    """So many of a thing: 1 row, 12 rows."""
+    return f"{count:,} {noun if count == 1 else plural(noun)}"
+
+
 def whole_number(text: str) -> int | None:
     """A whole number written in digits, grouped or not; nothing for any other text, and beyond `MOST_DIGITS` digits."""
     digits = text.strip().replace(",", "").replace("_", "")

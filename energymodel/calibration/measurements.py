@@ -14,7 +14,7 @@ import numpy as np
 from energymodel.errors import InputError, suggest
 from energymodel.presets.renamed import current_name
 from energymodel.readers.text_file import is_file
-from energymodel.units import convert
+from energymodel.units import convert, counted
 
 MOST_ROWS = 20_000
 FEWEST_ROWS = 2
@@ -99,7 +99,7 @@ def read_measurements(
         raise InputError(f"{path}: not a CSV file: {error}.") from None
     if len(rows) < fewest:
         raise InputError(
-            f"{path}: {len(rows)} row{'s' * (len(rows) != 1)} of measurements; at least {fewest} "
+            f"{path}: {counted(len(rows), 'row')} of measurements; at least {fewest} "
             f"{'is' if fewest == 1 else 'are'} needed. Measure more settings."
         )
     columns: dict[str, np.ndarray] = {}

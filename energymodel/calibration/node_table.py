@@ -13,6 +13,7 @@ from energymodel.calibration.csv_table import CsvTable, Problem, read_csv, refus
 from energymodel.calibration.measurements import FEWEST_ROWS, Column, Measurements, check_unit, number, optional
 from energymodel.calibration.table_columns import TableChoices
 from energymodel.errors import InputError, suggest
+from energymodel.units import counted
 
 
 def _reading(name: str, meaning: str) -> Column:
@@ -86,7 +87,7 @@ def read_node_table(path: Path, choices: TableChoices) -> Measurements:
     kept = [place for place, row in enumerate(chosen) if table.lines[row] not in bad]
     if len(kept) < FEWEST_ROWS:
         raise InputError(
-            f"{path}: {len(kept)} row{'s' * (len(kept) != 1)} of measurements; at least {FEWEST_ROWS} are needed to "
+            f"{path}: {counted(len(kept), 'row')} of measurements; at least {FEWEST_ROWS} are needed to "
             "fit constants. Meter more runs."
         )
     notes = table.notes + ((f"Left out: {len(bad):,} rows that cannot be read.",) if bad else ())

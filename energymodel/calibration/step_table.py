@@ -32,6 +32,7 @@ from energymodel.performance.workload import Transformer, attention_flops_per_to
 from energymodel.presets.attention_shape import refuse_state_space
 from energymodel.presets.files import names
 from energymodel.presets.layers import SCHEDULE_WORDS
+from energymodel.units import counted
 
 VOCABULARY = 51200.0
 """Of a table that does not state it: that of GPT-2, padded as Megatron-LM does."""
@@ -154,7 +155,7 @@ def _step_table(csv: CsvTable, choices: TableChoices, folder: Path, default_clus
         texts.append({name: words.get(name, "") for name in ("group", "run")})
         kept.append(at)
         failed.append(row.failed)
-    notes = [*csv.notes, *(f"{counted(count)}: {what}" for what, count in assumed.items())]
+    notes = [*csv.notes, *(f"{counted(count, 'row')}: {what}" for what, count in assumed.items())]
     if choices.where and not taken:
         shown = ", ".join(f"{name}={word}" for name, word in choices.where.items())
         raise InputError(f"{csv.path}: no row has {shown}. Check the words in these columns.")
@@ -162,7 +163,8 @@ def _step_table(csv: CsvTable, choices: TableChoices, folder: Path, default_clus
         refuse_problems(csv.path, problems, taken + len(csv.problems))
     elif problems:
         first, *others = listed_problems(sorted(problems))
-        count = f"Left out because they cannot be read: {len(problems):,} of {counted(taken + len(csv.problems))}"
+        rows = counted(taken + len(csv.problems), "row")
+        count = f"Left out because they cannot be read: {len(problems):,} of {rows}"
         notes.append(f"{count}. {first}" + (" And for other reasons." if others else ""))
     if not table:
         shown = f"{len(problems)} rows cannot be read, the first: {min(problems).reason}" if problems else "no rows."
@@ -174,11 +176,6 @@ def _step_table(csv: CsvTable, choices: TableChoices, folder: Path, default_clus
     notes += _fill_step_times(layouts, rates)
     words = {name: np.array([row[name] for row in texts]) for name in ("group", "run") if name in given}
     return StepTable(csv, layouts, np.array(kept), given, words, np.array(failed), tuple(notes))
-
-
-def counted(rows: int) -> str:
-    """A number of rows in words."""
-    return f"{rows:,} row{'s' * (rows != 1)}"
 
 
 def _target(name: str) -> ColumnTarget:
@@ -390,14 +387,14 @@ def _fill_step_times(layouts: Layouts, rates: Sequence[tuple[float, float]]) -> 
     from_tokens = np.isnan(time) & (per_second > 0.0)
     time[from_tokens] = tokens[from_tokens] / per_second[from_tokens]
     if np.any(from_tokens):
-        notes.append(f"{counted(int(np.sum(from_tokens)))}: the step time follows from tokens per second.")
+        notes.append(f"{counted(int(np.sum(from_tokens)), 'row')}: the step time follows from tokens per second.")
     from_flops = np.isnan(time) & (operations > 0.0)
     if np.any(from_flops):
         with jax.enable_x64(True):
             shapes = {one.name: columns[one.name][from_flops] for one in SHAPE}
             each = jax.vmap(_published_flops_per_token)(shapes)
         time[from_flops] = tokens[from_flops] * np.asarray(each) / operations[from_flops]
-        rows = counted(int(np.sum(from_flops)))
+        rows = counted(int(np.sum(from_flops)), "row")
         notes.append(f"{rows}: the step time follows from FLOP/s that count all attention scores, masked or not.")
     return notes
 

@@ -34,6 +34,7 @@ from energymodel.readers.power_log import Skipped, power_kind, read_power
 from energymodel.readers.step_log import KINDS as LOG_KINDS
 from energymodel.readers.step_log import join_scalars, log_kind, read_steps
 from energymodel.readers.text_file import is_file
+from energymodel.units import counted
 
 HOUR = 3600.0
 MOST_HOURS = 14
@@ -196,16 +197,13 @@ def _left_out(name: str, run: LoggedRun) -> list[str]:
         "restart": "first after a restart",
         "lost": "repeated after a restart",
     }
-    said = [f"{name}: {_counted(count, phase)} left out: {why[phase]}." for phase, count in run.left_out().items()]
+    said = [
+        f"{name}: {counted(count, f'{phase} step')} left out: {why[phase]}." for phase, count in run.left_out().items()
+    ]
     untimed = int(np.sum(run.of(TRAINING) & ~np.isfinite(run.columns["step_time"])))
     if untimed:
-        said.append(f"{name}: {_counted(untimed)} without a time of its own: only the loss counts.")
+        said.append(f"{name}: {counted(untimed, 'step')} without a time of its own: only the loss counts.")
     return said
-
-
-def _counted(count: int, kind: str = "") -> str:
-    """`1 step`, `12 warm-up steps`."""
-    return f"{count:,} {kind}{' ' if kind else ''}step{'' if count == 1 else 's'}"
 
 
 def _beside(

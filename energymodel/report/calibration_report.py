@@ -17,6 +17,7 @@ from energymodel.calibration.predicted_amount import PredictedAmount
 from energymodel.errors import InputError
 from energymodel.report import toml_text
 from energymodel.report.figure import BLUE, add_axes, log_axis, new_figure, save
+from energymodel.units import counted
 
 SHOWN_GROUPS = 20
 DRAWN_CURVES = 7
@@ -35,11 +36,7 @@ BEST_NOTE = "Changes from the same batch at the highest setting; a lower one mus
 def calibration_report(found: Calibration) -> RenderableType:
     """Constants, errors of held-out groups, what to measure next."""
     form = found.case.form
-    what = (
-        f"{found.rows} row{'s' * (found.rows != 1)} of {found.source}"
-        if found.rows
-        else f"nothing fitted to {found.source}"
-    )
+    what = f"{counted(found.rows, 'row')} of {found.source}" if found.rows else f"nothing fitted to {found.source}"
     parts: list[RenderableType] = [Text(f"{found.kind}: {what}, priors of {found.base}", style="bold")]
     if form is not None:
         parts.append(Text(f"form: {form.name}, since {form.reason}"))

@@ -20,7 +20,7 @@ from energymodel.sweeps.reductions import AbstractPointReduction
 from energymodel.sweeps.scenario_model import UNITS
 from energymodel.sweeps.sweep_result import SweepCost, SweepResult
 from energymodel.uncertainty.outcome_spread import DEVIATIONS, LEVEL, OutcomeSpread
-from energymodel.units import format_quantity
+from energymodel.units import counted, format_quantity
 
 SHOWN = ("energy", "time", "money", "facility_power", "temperature", "loss")
 """Outputs of the table; the files hold all."""
@@ -35,7 +35,7 @@ def sweep_report(
 
     With the spread of the scenario's own plan, all points have the digits that it supports.
     """
-    title = Text(f"{scenario.title}: sweep of {swept.points:,} points", style="bold")
+    title = Text(f"{scenario.title}: sweep of {counted(swept.points, 'point')}", style="bold")
     parts: list[RenderableType] = [title, "", axes_table(swept.axes)]
     if swept.winners:
         parts += ["", winners_table(swept.axes, swept.winners[:ROWS], minimize, spread)]
@@ -64,7 +64,7 @@ def sweep_lines(
         more = f" and {len(missing) - MOST_NAMED} others" if len(missing) > MOST_NAMED else ""
         lines.append(f"No point obeys all limits at {at}{more}.")
     rate = swept.points / swept.seconds if swept.seconds else 0.0
-    lines.append(f"{swept.points:,} points in {swept.seconds:.1f} s, {rate / 1e6:.3g} million points/s.")
+    lines.append(f"{counted(swept.points, 'point')} in {swept.seconds:.1f} s, {rate / 1e6:.3g} million points/s.")
     lines.append(swept.choice.sentence())
     return [line for line in (*lines, swept.message) if line]
 
@@ -186,7 +186,7 @@ def cost_json(cost: SweepCost) -> Tree:
 def cost_report(cost: SweepCost) -> RenderableType:
     """The same in a few lines."""
     return Text(
-        f"{cost.points:,} points in {cost.tiles:,} tiles, chunks of {cost.chunk:,}.\n"
+        f"{counted(cost.points, 'point')} in {counted(cost.tiles, 'tile')}, chunks of {cost.chunk:,}.\n"
         f"Memory: {format_quantity(cost.memory, 'B')}, besides that of the compiler. "
         f"Time: {format_quantity(max(cost.seconds, 1e-3), 's')} "
         f"({cost.points / cost.seconds / 1e6:.3g} million points/s), after compilation.\n"

@@ -16,6 +16,7 @@ from energymodel.errors import InputError
 from energymodel.sweeps.best_points import Points
 from energymodel.sweeps.small_grid import small_grid
 from energymodel.sweeps.tile_program import TileProgram
+from energymodel.units import counted
 
 AGREEMENT = 1e-4
 """Largest difference of two values of the first tile, over the largest value: float32, rounded in another order."""
@@ -70,7 +71,8 @@ def choose(
     kernel, forced = (None, False) if isinstance(offered, str) else offered
     small = None if forced else small_grid(program)
     if small is not None:
-        program, kernel, offered = small, None, f"{small.grid.points:,} points need no program of their own"
+        program, kernel = small, None
+        offered = f"a grid of {counted(small.grid.points, 'point')} needs no program of its own"
     if earlier is not None:
         reason = offered if isinstance(offered, str) else "so were the tiles that are finished"
         for one in (None if forced else program, kernel):

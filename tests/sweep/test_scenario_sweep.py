@@ -107,7 +107,7 @@ def test_command_prints_the_best_points(tmp_path):
     assert len(tree["winners"]) == 2
     assert tree["evaluated"] == {
         "program": "the model in float64",
-        "reason": "18 points need no program of their own",
+        "reason": "a grid of 18 points needs no program of its own",
         "rates": {},
     }
     assert tree["winners"][0]["outputs"]["energy"] == tree["winners"][0]["value"]

@@ -52,7 +52,9 @@ def test_tiles_are_those_of_their_own_program(scenario, keep, monkeypatch):
     arguments = {"limits": {"time": "19 h"}, "chunk": 10, "tile": 20, "precision": 64}
     given = scenario, {"plan.clock": "0.6:1:4", "plan.batch": "0.25..1 Mi token log 9"}, keep
     swept = em.sweep(*given, **arguments)
-    assert swept.choice.sentence() == "Evaluated by the model in float64: 36 points need no program of their own."
+    assert (
+        swept.choice.sentence() == "Evaluated by the model in float64: a grid of 36 points needs no program of its own."
+    )
     monkeypatch.setattr(small_grid, "SMALL", 0)
     own = em.sweep(*given, order=list(given[1]), **arguments)
     assert own.choice.program == "XLA"
@@ -85,7 +87,7 @@ def test_a_resumed_sweep_evaluates_nothing(scenario, tmp_path, monkeypatch):
     monkeypatch.setattr(SmallGrid, "_outputs", fail)
     again = em.sweep(*given, resume=tmp_path)
     assert again.winners == first.winners
-    assert again.choice.sentence().endswith("4 points need no program of their own.")
+    assert again.choice.sentence().endswith("a grid of 4 points needs no program of its own.")
 
 
 def test_its_time_is_estimated_without_compiling_a_program(scenario, monkeypatch):

@@ -4,6 +4,7 @@ import numpy as np
 
 from energymodel.calibration.measurements import Measurements, optional
 from energymodel.errors import InputError
+from energymodel.units import counted
 
 SHOWN_LINES = 8
 SAME = 1e-9  # relative: amounts of a carry-over
@@ -72,7 +73,7 @@ def counted_once(table: Measurements) -> tuple[Measurements, tuple[str, ...]]:
         (carried, "carried over from an earlier round, counted once"),
     ):
         if np.any(left_out):
-            notes.append(f"{_rows(int(np.sum(left_out)))} {words}: {_lines(table.lines[left_out])}.")
+            notes.append(f"{counted(int(np.sum(left_out)), 'row')} {words}: {_lines(table.lines[left_out])}.")
     kept = table.select(~suspect & ~carried)
     if not len(kept):
         raise InputError(f"{table.path}: every row is marked in the column `suspect`. Clear it in rows to be fitted.")
@@ -95,10 +96,6 @@ def without_amount(table: Measurements) -> tuple[Measurements, np.ndarray]:
         )
     filled = {name: np.where(without, 1.0, table.columns[name]) for name in present}
     return Measurements(table.path, {**table.columns, **filled}, table.lines, table.notes), without
-
-
-def _rows(count: int) -> str:
-    return f"{count} row{'s' * (count != 1)}"
 
 
 def _lines(lines: np.ndarray) -> str:

@@ -6,9 +6,10 @@ import numpy as np
 
 from energymodel.calibration.layout_table import INPUTS
 from energymodel.calibration.measurements import Measurements
-from energymodel.calibration.step_table import counted, read_step_table
+from energymodel.calibration.step_table import read_step_table
 from energymodel.calibration.table_columns import TableChoices
 from energymodel.errors import InputError
+from energymodel.units import counted
 
 THIS_CLUSTER = "measured"
 """Word for the cluster of rows that name none: `--prior` describes it."""
@@ -31,7 +32,7 @@ def measured_steps(path: Path, choices: TableChoices) -> Measurements:
     if not np.all(timed):
         memory = int(np.sum(read.layouts.columns["out_of_memory"][~timed] > 0.0))
         failed = f", {memory:,} of them out-of-memory failures" if memory else ""
-        notes.append(f"Not fitted: {counted(int(np.sum(~timed)))} without a step time{failed}.")
+        notes.append(f"Not fitted: {counted(int(np.sum(~timed)), 'row')} without a step time{failed}.")
     columns = {one.name: read.layouts.columns[one.name][timed] for one in INPUTS}
     clusters = read.layouts.cluster[timed]
     if np.any(clusters != THIS_CLUSTER):

@@ -16,6 +16,7 @@ from energymodel.sweeps.pareto_points import Pareto
 from energymodel.sweeps.scenario_model import UNITS
 from energymodel.sweeps.sweep_result import SweepResult
 from energymodel.uncertainty.outcome_spread import OutcomeSpread
+from energymodel.units import counted
 
 ROWS = 100  # of the table
 BARS = 12
@@ -29,7 +30,7 @@ def sweep_page(
     chart = sweep_chart(swept, minimize) if swept.winners else None
     return Page(
         title=scenario.title,
-        answer=f"Sweep of {swept.points:,} points",
+        answer=f"Sweep of {counted(swept.points, 'point')}",
         summary=_sentences(swept, minimize),
         figure=chart,
         sections=[
@@ -67,9 +68,9 @@ def _value(value: object, unit: str) -> str:
 
 def _sentences(swept: SweepResult, minimize: str) -> list[str]:
     if not swept.winners:
-        return [swept.message] if swept.message else [f"The sweep evaluated {swept.points:,} points."]
+        return [swept.message] if swept.message else [f"The sweep evaluated {counted(swept.points, 'point')}."]
     best = best_of(swept)
-    sentences = [f"Of {swept.points:,} points, the best has {point_words(swept, best)}."]
+    sentences = [f"Of {counted(swept.points, 'point')}, the best has {point_words(swept, best)}."]
     if math.isfinite(best.value):
         value = read(best.value, UNITS.get(minimize, "1"), digits=4)
         sentences.append(f"Its {minimize.replace('_', ' ')} is {value}.")
@@ -116,7 +117,9 @@ def _front(swept: SweepResult, first: str, second: str) -> Lines:
         for one in swept.winners[:: -(-len(swept.winners) // MOST_POINTS)]
     )
     words = [name.replace("_", " ") for name in (first, second)]
-    title = f"{len(swept.winners)} points of the grid trade {words[0]} against {words[1]}"
+    title = f"{len(swept.winners):,} points of the grid trade {words[0]} against {words[1]}"
+    if len(swept.winners) == 1:
+        title = f"One point of the grid is best in both {words[0]} and {words[1]}"
     axes = Axis(words[1], UNITS.get(second, "1")), Axis(words[0], UNITS.get(first, "1"))
     return Lines(title, *axes, (Series("efficient points", points, "points"),), "Hover for the point")
 
