@@ -101,3 +101,16 @@ def test_axes_have_names_of_their_own():
         check_axes([])
     with pytest.raises(InputError, match="not a finite number"):
         Axis.of("x", [np.nan])
+
+
+@pytest.mark.parametrize("value", ["fast", b"x", None, 2**70, 1j, object()])
+def test_axes_are_of_numbers(value):
+    with pytest.raises(InputError, match=r"^axis x: .*(is not a number|no values)"):
+        Axis.choice("x", {"a": value})
+    with pytest.raises(InputError, match=r"^axis x: .*is not a number"):
+        Axis("x", np.array([value]))
+
+
+def test_arrays_of_choices_have_one_shape():
+    with pytest.raises(InputError, match=r'^axis x: arrays of "b" and "a" differ in shape'):
+        Axis.choice("x", {"a": np.ones(3), "b": np.ones(2)})
