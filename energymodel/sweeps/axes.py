@@ -35,9 +35,9 @@ class Axis:
             raise InputError(f"axis {self.name}: no values. {EXAMPLE}")
         if len({np.shape(leaf)[0] for leaf in leaves}) > 1:
             raise InputError(f"axis {self.name}: its arrays differ in length. Stack one entry per choice.")
-        for leaf in leaves:
-            if np.result_type(leaf).kind not in "biuf":
-                raise InputError(f"axis {self.name}: {np.ravel(leaf)[0]!r} is not a number. {EXAMPLE}")
+        for leaf in map(np.asarray, leaves):
+            if leaf.dtype.kind not in "biuf":
+                raise InputError(f"axis {self.name}: {leaf.item(0)!r} is not a real number. {EXAMPLE}")
         if self.numeric and not np.all(np.isfinite(self.values)):
             raise InputError(f"axis {self.name}: a value is not a finite number.")
 
@@ -87,7 +87,7 @@ class Axis:
         """Components of one structure, by label: hardware presets, markets, layouts.
 
         **Raises:** `InputError` where the structures differ, as between a dense model and a component of another law,
-        or their arrays differ in shape, or something in them is not a number.
+        or their arrays differ in shape, or something in them is not a real number.
         """
         if not choices:
             raise InputError(f"axis {name}: no choices. Give at least one preset.")
@@ -99,7 +99,9 @@ class Axis:
                 )
             shapes = [[np.shape(leaf) for leaf in jax.tree.leaves(choices[one])] for one in (first, label)]
             if shapes[0] != shapes[1]:
-                raise InputError(f'axis {name}: arrays of "{label}" and "{first}" differ in shape. Give them one.')
+                raise InputError(
+                    f'axis {name}: arrays of "{label}" and "{first}" differ in shape. Give those of one shape.'
+                )
         stacked = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *choices.values())
         return cls(name, stacked, "1", tuple(choices))
 

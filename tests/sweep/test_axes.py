@@ -1,3 +1,5 @@
+import re
+
 import jax
 import numpy as np
 import pytest
@@ -105,9 +107,9 @@ def test_axes_have_names_of_their_own():
 
 @pytest.mark.parametrize("value", ["fast", b"x", None, 2**70, 1j, object()])
 def test_axes_are_of_numbers(value):
-    with pytest.raises(InputError, match=r"^axis x: .*(is not a number|no values)"):
+    with pytest.raises(InputError, match=r"^axis x: .*(is not a real number|no values)"):
         Axis.choice("x", {"a": value})
-    with pytest.raises(InputError, match=r"^axis x: .*is not a number"):
+    with pytest.raises(InputError, match=f"^axis x: {re.escape(repr(value))} is not a real number"):
         Axis("x", np.array([value]))
 
 
