@@ -15,7 +15,8 @@ from jaxtyping import Float
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from energymodel.design.training_run import TrainingRun, output_gradient
+from energymodel.design.outcome_changes import changes_along
+from energymodel.design.training_run import TrainingRun
 from energymodel.presets.distributions import NumberDistribution
 from energymodel.presets.ranges import ends_of
 from energymodel.presets.scenario import Scenario
@@ -26,6 +27,7 @@ from energymodel.system.outputs import output
 
 ROUNDS = 4  # of linearization: the outputs are near power laws of the numbers
 STEP_SHARES = (1.0, 0.5, 0.25, 0.1)  # of a step of Gauss-Newton, of which the best is taken
+SETTLED = 1e-6  # of minus twice the logarithm of the density: a thousandth of a standard deviation
 FARTHEST = 4.0  # standard deviations of the prior that a number may move
 EDGE = 1e-6  # probability at which the tails of a prior are cut
 SLOPE_STEP = 1e-4  # standard deviations
@@ -130,34 +132,37 @@ def posterior_of(prior: Posterior, run: TrainingRun, measured: Sequence[Measured
     if not measured or not prior.priors:
         return prior
     start, now = prior.z, prior
+    products = [one.powers for one in measured]
     target = np.log([one.value for one in measured])
     noise = np.diag([one.error**2 for one in measured])
 
     def misfit(moved: Posterior) -> float:
         """Minus twice the logarithm of the posterior density, up to a constant."""
-        residual = target - _predicted(_moved(run, moved), [one.powers for one in measured])
+        residual = target - _predicted(_moved(run, moved), products)
         from_prior = moved.z - start
         return float(
             residual @ np.linalg.solve(noise, residual) + from_prior @ np.linalg.solve(prior.covariance, from_prior)
         )
 
+    def gain(slopes: Float[np.ndarray, "k n"]) -> Float[np.ndarray, "n k"]:
+        """How z answers to a residual."""
+        return prior.covariance @ slopes.T @ np.linalg.inv(slopes @ prior.covariance @ slopes.T + noise)
+
     least = misfit(now)
+    predicted, slopes = _slopes(now, _moved(run, now), products)
     for _ in range(ROUNDS):
-        predicted, slopes = _slopes(now, _moved(run, now), [one.powers for one in measured])
-        gain = prior.covariance @ slopes.T @ np.linalg.inv(slopes @ prior.covariance @ slopes.T + noise)
-        z = start + gain @ (target - predicted + slopes @ (now.z - start))
+        z = start + gain(slopes) @ (target - predicted + slopes @ (now.z - start))
         # Beyond a kink of the model the linearization is wrong, and full steps jump to and fro across it.
         trials = [
             dataclasses.replace(now, z=np.clip(now.z + share * (z - now.z), start - FARTHEST, start + FARTHEST))
             for share in STEP_SHARES
         ]
         misfits = [misfit(trial) for trial in trials]
-        if min(misfits) >= least:
+        if min(misfits) >= least - SETTLED:
             break
         now, least = trials[int(np.argmin(misfits))], min(misfits)
-    _, slopes = _slopes(now, _moved(run, now), [one.powers for one in measured])
-    gain = prior.covariance @ slopes.T @ np.linalg.inv(slopes @ prior.covariance @ slopes.T + noise)
-    covariance = prior.covariance - gain @ slopes @ prior.covariance
+        predicted, slopes = _slopes(now, _moved(run, now), products)
+    covariance = prior.covariance - gain(slopes) @ slopes @ prior.covariance
     return dataclasses.replace(now, covariance=0.5 * (covariance + covariance.T))
 
 
@@ -182,15 +187,12 @@ def _slopes(
     now: Posterior, run: TrainingRun, products: Sequence[Mapping[str, float]]
 ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k n"]]:
     """Logarithms of products of outputs and their derivatives by z, at the numbers given."""
-    outcome = evaluate_once(run.system, run.plan)
-    values = {name: float(output(outcome, name)) for powers in products for name in powers}
     by_z = np.array([_slope(now, path, z) for path, z in zip(now.priors, now.z, strict=True)])
-    places = run.places
-    rows = []
-    for powers in products:
-        by_number = output_gradient(run, {name: power / values[name] for name, power in powers.items()})
-        rows.append([float(by_number[places[path]][0]) for path in now.priors] * by_z)
-    return _logarithms(outcome, products), np.array(rows)
+    steps, places = np.zeros((len(by_z), run.vector.size)), run.places
+    for step, path, length in zip(steps, now.priors, by_z, strict=True):
+        step[places[path]] = length
+    found = changes_along(run, steps)
+    return _logarithms(found.outcome, products), np.array([found.relative_product(powers) for powers in products])
 
 
 def _predicted(run: TrainingRun, products: Sequence[Mapping[str, float]]) -> Float[np.ndarray, " k"]:

@@ -17,14 +17,12 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtr, ndtri
 
+from energymodel.design.outcome_changes import OutcomeChanges, changes_along
 from energymodel.design.training_run import TrainingRun
 from energymodel.presets.distributions import NumberDistribution
 from energymodel.presets.scenario import Scenario
 from energymodel.presets.uncertain_numbers import distributions
-from energymodel.system.evaluate import evaluate_once
-from energymodel.system.outcome import DERIVED, TrainingOutcome
-from energymodel.system.outputs import AT_LEAST, OUTPUTS, output, parse_objective
-from energymodel.system.own_outputs import own_outputs
+from energymodel.system.outputs import AT_LEAST, OUTPUTS, output
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.plausible import check_outcome
 from energymodel.uncertainty.draws import UncertainNumber, joint_draws
@@ -35,7 +33,6 @@ DEVIATIONS = float(ndtri(0.5 + 0.5 * LEVEL))  # half of such an interval of a no
 DECADE = math.log(10.0)
 SLOWDOWN = "system.production_slowdown"
 SAME = 1e-4  # relative difference of a number that nobody changed
-STEP = 1e-4  # standard deviations: the slope's error is as much of its curvature
 _ONE_DEVIATION = ndtr(np.array([-1.0, 1.0]))
 _SHARES = frozenset(name for name in AT_LEAST if OUTPUTS.get(name) == "1") - {"eei"}  # never above one
 
@@ -55,33 +52,8 @@ class Directions(NamedTuple):
     without: int
 
 
-class OutcomeSpread(NamedTuple):
-    """An outcome, and how its outputs move along each of some `Directions`.
-
-    - `outcome`: in the middle.
-    - `moved`: the same tree, each leaf with a change for each direction.
-    """
-
-    outcome: TrainingOutcome
-    moved: TrainingOutcome
-
-    def change(self, name: str) -> Float[np.ndarray, " directions"]:
-        """Change of an output along each direction, in its unit; `energy` and `step_time` are totals."""
-        if not own_outputs([name]) and name not in DERIVED:
-            return np.asarray(output(self.moved, name))
-        along = jax.vmap(lambda moved: jax.jvp(lambda one: output(one, name), (self.outcome,), (moved,))[1])
-        return np.asarray(along(self.moved))
-
-    def relative(self, objective: str) -> Float[np.ndarray, " directions"]:
-        """Change of the logarithm of an output, or of a product of powers of outputs; zero where one is zero [1]."""
-        factors = dict(parse_objective(objective).factors) if "*" in objective or "^" in objective else {objective: 1.0}
-        factors = {"energy": 1.0, "time": 1.0} if objective == "etp" else factors
-        changes = [power * self._logarithm(name) for name, power in factors.items()]
-        return np.asarray(sum(changes[1:], start=changes[0]))
-
-    def _logarithm(self, name: str) -> Float[np.ndarray, " directions"]:
-        value, change = float(output(self.outcome, name)), self.change(name)
-        return change / value if value else np.zeros_like(change)
+class OutcomeSpread(OutcomeChanges):
+    """An outcome, and how its outputs move along each of some `Directions`."""
 
     def deviation(self, objective: str) -> float:
         """Standard deviation of the logarithm of an output, or of a product of powers of outputs [1]."""
@@ -125,16 +97,9 @@ def spread_along(run: TrainingRun, steps: Float[np.ndarray, "directions n"]) -> 
 
     **Raises:** `InputError` for an outcome that cannot be.
     """
-    evaluate_numbers, structure = evaluate_once.of_numbers(run.system, run.plan)
-    # Calls that mix arrays of NumPy and of JAX in another way each time take ten times as long.
-    numbers, changes = jax.device_put((jax.tree.leaves(run), run.moved(STEP * steps)))
-    moved = [[*map(changed.get, range(len(numbers)), numbers)] for changed in changes]
-    own, *ends = [[*map(np.asarray, evaluate_numbers(one))] for one in (numbers, *moved)]
-    outcome = jax.tree.unflatten(structure, own)
-    check_outcome(run.system, run.plan, outcome)
-    with np.errstate(invalid="ignore"):  # infinite outputs have no slope
-        slopes = [(np.array(others, np.float64) - middle) / STEP for middle, *others in zip(own, *ends, strict=True)]
-    return OutcomeSpread(outcome, jax.tree.unflatten(structure, slopes))
+    found = OutcomeSpread(*changes_along(run, steps))
+    check_outcome(run.system, run.plan, found.outcome)
+    return found
 
 
 def directions_of(scenario: Scenario, run: TrainingRun) -> Directions:
