@@ -5,6 +5,7 @@ than once. Derivatives and batches of them would multiply all of it.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextvars import ContextVar
 from functools import wraps
 from typing import Any, NamedTuple
 
@@ -15,6 +16,8 @@ PLAIN_CALLS: Mapping[str, str] = {"jit": "jaxpr", "closed_call": "call_jaxpr"}
 """Operations that only call a function, and the parameter that holds it."""
 CALLS: Mapping[str, str] = {**PLAIN_CALLS, "custom_jvp_call": "call_jaxpr"}
 """The same with functions that state their derivatives, for programs that are not differentiated again."""
+
+_LISTING = ContextVar("_LISTING", default=False)  # whether a function is being listed
 
 
 class Operation(NamedTuple):
@@ -43,12 +46,19 @@ class Listing(NamedTuple):
 def simplified(function: Callable[..., Any]) -> Callable[..., Any]:
     """The same function of arrays, whose operations are traced once and stand in it once.
 
-    It may be differentiated and batched like the function itself.
+    It may be differentiated and batched like the function itself. Within another such function it is that function:
+    the outer list holds its operations once.
     """
 
     @wraps(function)
     def once(*arguments: Any) -> Any:
-        closed, shape = jax.make_jaxpr(function, return_shape=True)(*arguments)
+        if _LISTING.get():
+            return function(*arguments)
+        outside = _LISTING.set(True)
+        try:
+            closed, shape = jax.make_jaxpr(function, return_shape=True)(*arguments)
+        finally:
+            _LISTING.reset(outside)
         listing = without_repeats(list_operations(closed, PLAIN_CALLS))
         results = evaluate_operations(listing, jax.tree.leaves(arguments), Operation.bind)
         return jax.tree.unflatten(jax.tree.structure(shape), results)

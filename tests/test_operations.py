@@ -58,6 +58,20 @@ def test_values_and_derivatives_are_the_same(transformed):
         np.testing.assert_allclose(one, other, rtol=1e-14)
 
 
+def test_one_within_another_is_listed_with_it():
+    inner = simplified(repetitive)
+    outer = simplified(lambda x, y: (*inner(x, y), jnp.log1p(jnp.exp(x))))
+    traced = list_operations(jax.make_jaxpr(outer)(0.3, 0.4))
+    assert names(traced).count("exp") == 2
+    np.testing.assert_array_equal(outer(0.3, 0.4)[:2], inner(0.3, 0.4))
+
+
+def test_a_function_that_cannot_be_listed_leaves_others_listed():
+    with pytest.raises(ZeroDivisionError):
+        simplified(lambda x: x / (1 // 0))(0.3)
+    assert names(list_operations(jax.make_jaxpr(simplified(repetitive))(0.3, 0.4))).count("exp") == 2
+
+
 def test_a_stated_derivative_stays():
     assert float(jax.grad(simplified(lambda x: stated(x) + x))(2.0)) == 8.0
 

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -13,6 +14,7 @@ from energymodel.learning.loss_law import effective_parameters
 from energymodel.learning.recipe import RecipeLearning
 from energymodel.learning.schedule import quadrature_over_progress, schedule_effective_tokens
 from energymodel.numerics import Numeric, Real
+from energymodel.operations import simplified
 from energymodel.performance.reliability import LostTime, availability
 from energymodel.physics.limits import landauer_energy, landauer_multiple
 from energymodel.system.designed import as_designed
@@ -50,7 +52,7 @@ def evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
         check_inputs(system, plan)
     if not is_traced(system.workload, system.software, plan):
         check_pipeline(system, plan)
-    outcome = _evaluate(*as_designed(system, plan))
+    outcome = _evaluate(system, plan) if known else _listed(system, plan)
     if known and not is_traced(outcome):  # `jit` traces also what depends on no argument
         check_outcome(system, plan, outcome)
     return outcome
@@ -60,8 +62,15 @@ evaluate_once = CheckedOutcome(evaluate, once=True)
 """`evaluate` for a single call from the host: compiled, its trace kept between processes, its outcome checked."""
 
 
+def _listed(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
+    """`_evaluate`, whose operations stand once in the program that is traced: derivatives compile in half the time."""
+    traced, known = eqx.partition((system, plan), is_traced)
+    return simplified(lambda part: _evaluate(*eqx.combine(part, known)))(traced)
+
+
 def _evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
-    """Outcome of a system and a plan as designed."""
+    """Outcome of a system and a plan."""
+    system, plan = as_designed(system, plan)
     check_formats(system.accelerator, vars(plan.layout), "plan.layout")
     if plan.is_steady:
         batch = jnp.reshape(plan.batch, ())

@@ -5,7 +5,10 @@ import jax
 import numpy as np
 import pytest
 
+from energymodel.errors import InputError
+from energymodel.operations import PLAIN_CALLS, list_operations, without_repeats
 from energymodel.presets.files import names
+from energymodel.system.evaluate import evaluate
 
 QUICK = ("llama-3.1-405b-h100",)
 SCENARIOS = [
@@ -119,3 +122,17 @@ def test_gradients_stay_finite_at_the_extremes(scenario, extreme_plans, respond)
         response = respond(system, plan)
         rows = np.any(~np.isfinite(response.gradient), axis=1)
         assert [leaf for leaf, wrong in zip(response.leaves, rows, strict=True) if wrong] == [], name
+
+
+def test_a_traced_run_has_no_operation_twice(scenario):
+    given = scenario(LLAMA)
+    listing = list_operations(jax.make_jaxpr(evaluate)(given.system, given.plan), PLAIN_CALLS)
+    assert len(without_repeats(listing).operations) == len(listing.operations)
+
+
+def test_known_numbers_stay_known_in_a_traced_run(scenario):
+    """A format that the chip lacks is refused by its known switch, whatever else is traced."""
+    given = scenario("test-1b-h100", "system.accelerator=v100-sxm2-32gb")
+    plan = eqx.tree_at(lambda one: one.layout.fp8, given.plan, np.asarray(1.0))
+    with pytest.raises(InputError, match="fp8"):
+        jax.jit(lambda clock: evaluate(given.system, eqx.tree_at(lambda one: one.clock, plan, clock)).time)(0.9)
