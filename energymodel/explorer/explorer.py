@@ -109,6 +109,8 @@ class Page:
         self.explorer = explorer
         self._pins: list[Plan] = []
         self._sent: dict[str, str] = {}
+        self._drawn: Shown | None = None
+        self._estimated: tuple[Shown, OutcomeSpread] | None = None
 
     def pin(self, pins: Sequence[PinnedState]) -> None:
         """Replace the pinned plans.
@@ -123,11 +125,10 @@ class Page:
         **Raises:** `InputError` for a plan that cannot be shown.
         """
         started = time.perf_counter()
-        shown = self.explorer.shown(message.asked)
+        shown = self._drawn = self.explorer.shown(message.asked)
         evaluated = time.perf_counter()
         parts, told = self._parts(shown, message)
-        changed = {name: part for name, part in parts.items() if self._sent.get(name) != part}
-        self._sent.update(changed)
+        changed = self._changed(parts)
         space = self.explorer.space
         choices = space.layouts.choices(shown.settled.layout, shown.settled.chips)
         return {
@@ -143,16 +144,33 @@ class Page:
             "milliseconds": {"evaluate": 1e3 * (evaluated - started), "draw": 1e3 * (time.perf_counter() - evaluated)},
         }
 
-    def intervals(self, message: Message) -> dict[str, Any]:
-        """The readings of a plan with their intervals.
+    def estimate(self, message: Message) -> dict[str, Any]:
+        """Find how uncertain a plan is, and keep it until that of another is found; there is nothing to send yet.
 
         **Raises:** `InputError` for a plan that cannot be shown.
         """
         shown = self.explorer.shown(message.asked)
-        told = readings(shown.view.outcome, self.explorer.own.view.outcome, self.explorer.spread(shown))
-        part = outcome_html(told)
-        self._sent["outcome"] = part
-        return {"kind": "intervals", "number": message.number, "parts": {"outcome": part}}
+        self._estimated = shown, self.explorer.spread(shown)
+        return {}
+
+    def intervals(self, number: int) -> dict[str, Any]:
+        """The readings of the plan that is drawn with their intervals, if these have been found and not been sent."""
+        if self._drawn is None or self._spread_of(self._drawn) is None:
+            return {}
+        return {"kind": "intervals", "number": number, "parts": self._changed({"outcome": self._outcome(self._drawn)})}
+
+    def _changed(self, parts: Mapping[str, str]) -> dict[str, str]:
+        changed = {name: part for name, part in parts.items() if self._sent.get(name) != part}
+        self._sent.update(changed)
+        return changed
+
+    def _spread_of(self, shown: Shown) -> OutcomeSpread | None:
+        if self._estimated is None or not np.array_equal(self._estimated[0].settled.vector, shown.settled.vector):
+            return None
+        return self._estimated[1]
+
+    def _outcome(self, shown: Shown) -> str:
+        return outcome_html(readings(shown.view.outcome, self.explorer.own.view.outcome, self._spread_of(shown)))
 
     def _parts(self, shown: Shown, message: Message) -> tuple[dict[str, str], str]:
         explorer, view = self.explorer, shown.view
@@ -162,7 +180,7 @@ class Page:
         pinned = [Pinned(plan.name, plan.view) for plan in self._pins]
         charts = {name: chart_of(name, view, own, pinned, message.front) for name in message.seen}
         parts = {name: figure_html(chart, message.width) for name, chart in charts.items()}
-        parts["outcome"], parts["strip"] = outcome_html(told), strip_html(told)
+        parts["outcome"], parts["strip"] = self._outcome(shown), strip_html(told)
         parts["limits"] = limits_html(limits, sentence)
         now = [explorer.plan(NOW, shown)]
         compared = [explorer.plan(OWN, explorer.own), *self._pins, *now] if self._pins else []

@@ -22,6 +22,17 @@ MINIMIZED = ("energy", "time", "money", "carbon", "etp")
 _FIELDS = (*DEGREES, SHARDING, RECOMPUTATION, FORMAT)
 
 
+class RefusedPartError(InputError):
+    """One part of a message cannot be; a page goes on without it.
+
+    `path` names it: the path of a number, a field of the layout, or "pins".
+    """
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(message)
+        self.path = path
+
+
 class PinnedState(NamedTuple):
     """A plan that was pinned under a name."""
 
@@ -52,7 +63,7 @@ class Message(NamedTuple):
 def read_message(text: str | bytes, knobs: Mapping[str, Knob]) -> Message:
     """A message of the page, if it is one.
 
-    **Raises:** `InputError`, one sentence, for everything else.
+    **Raises:** `InputError`, one sentence, for everything else; `RefusedPartError` where the rest of it is a message.
     """
     content = _mapping(_parsed(text), "message")
     kind = content.get("kind")
@@ -66,10 +77,10 @@ def read_message(text: str | bytes, knobs: Mapping[str, Knob]) -> Message:
         raise InputError(f"seen: {_shown(seen)} is no list of figures.")
     path = content.get("path", "")
     if kind == "knob" and path not in knobs:
-        raise InputError(f"path: {_shown(path)} is not a number of this scenario that has a slider.")
+        raise _no_slider(path)
     return Message(
         kind=kind,
-        number=int(_number(content.get("number", 0), "number", 0.0, 2.0**53)),
+        number=_answered_under(content),
         asked=read_asked(content, knobs),
         width=_number(content.get("width", 480.0), "width", NARROWEST, WIDEST),
         front=_word(content.get("front", "energy"), "front", OBJECTIVES),
@@ -83,25 +94,42 @@ def read_message(text: str | bytes, knobs: Mapping[str, Knob]) -> Message:
 def read_asked(content: Mapping[str, Any], knobs: Mapping[str, Knob]) -> Asked:
     """Where the controls stand.
 
-    **Raises:** `InputError` for a number that there is not, or that is out of its range.
+    **Raises:** `RefusedPartError` for a number or field that there is not, or a number that is out of its range.
     """
     values = {}
     for path, value in _mapping(content.get("values", {}), "values").items():
         if path not in knobs:
-            raise InputError(f"values: {_shown(path)} is not a number of this scenario that has a slider.")
+            raise _no_slider(path)
         knob = knobs[path]
         number = _number(value, path, -math.inf, math.inf)
         if not knob.holds(number):
             low, high, shown = map(knob.words, (knob.low, knob.high, number))
-            raise InputError(f"{knob.label}: {shown} is outside the range of the slider, {low} to {high}.")
+            raise RefusedPartError(path, f"{knob.label}: {shown} is outside the range of the slider, {low} to {high}.")
         values[path] = min(max(number, knob.low), knob.high)
     layout = {}
     for field, name in _mapping(content.get("layout", {}), "layout").items():
         if field not in _FIELDS:
-            raise InputError(f"layout: {_shown(field)} is not a field. Give one of {', '.join(_FIELDS)}.")
+            raise RefusedPartError(field, f"layout: {_shown(field)} is not a field. Give one of {', '.join(_FIELDS)}.")
         layout[field] = _text(name, f"layout.{field}", LONGEST_WORD)
     moved = content.get("moved", "")
     return Asked(values, layout, moved if moved in _FIELDS or moved in knobs else "")
+
+
+def number_of(text: str | bytes) -> int:
+    """The number under which a message is answered, also one that is refused; 0 where it has none."""
+    try:
+        return _answered_under(_mapping(_parsed(text), "message"))
+    except InputError:
+        return 0
+
+
+def _answered_under(content: Mapping[str, Any]) -> int:
+    return int(_number(content.get("number", 0), "number", 0.0, 2.0**53))
+
+
+def _no_slider(path: Any) -> InputError:
+    told = f"{_shown(path)} is not a number of this scenario that has a slider."
+    return RefusedPartError(path, told) if isinstance(path, str) else InputError(told)
 
 
 def _parsed(text: str | bytes) -> Any:
@@ -148,7 +176,11 @@ def _text(given: Any, name: str, longest: int) -> str:
 
 def _pin(given: Any, knobs: Mapping[str, Knob]) -> PinnedState:
     content = _mapping(given, "pins")
-    return PinnedState(_text(content.get("name", ""), "pins.name", LONGEST_NAME), read_asked(content, knobs))
+    name = _text(content.get("name", ""), "pins.name", LONGEST_NAME)
+    try:
+        return PinnedState(name, read_asked(content, knobs))
+    except RefusedPartError as error:
+        raise RefusedPartError("pins", f"Pinned plan {_shown(name)}: {error}") from None
 
 
 def _shown(given: Any) -> str:

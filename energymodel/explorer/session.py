@@ -13,7 +13,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from energymodel.errors import InputError
 from energymodel.explorer.explorer import Explorer, Page
 from energymodel.explorer.fragments import knob_html
-from energymodel.explorer.messages import LONGEST, Message, read_message
+from energymodel.explorer.messages import LONGEST, Message, RefusedPartError, number_of, read_message
 from energymodel.explorer.optimize_here import Found
 
 _LOG = logging.getLogger(__name__)
@@ -65,7 +65,8 @@ class Session:
             message = read_message(text, self._explorer.space.knobs)
         except InputError as error:
             self._faults += 1
-            await self._send({"kind": "error", "number": 0, "message": str(error)})
+            path = error.path if isinstance(error, RefusedPartError) else ""
+            await self._send({"kind": "error", "number": number_of(text), "path": path, "message": str(error)})
             return
         if message.kind == "state":
             self._state = message
@@ -92,7 +93,8 @@ class Session:
         self._newest_settled = message
         async with self._of_intervals:
             if self._newest_settled is message:
-                await self._answer(message, lambda: self._page.intervals(message), apart=True)
+                await self._answer(message, lambda: self._page.estimate(message), apart=True)
+                await self._answer(message, lambda: self._page.intervals(message.number))
 
     def _pin(self, message: Message) -> dict[str, Any]:
         self._page.pin(message.pins)
@@ -113,7 +115,7 @@ class Session:
                 self._beside(self._intervals(settled))
 
     async def _answer(self, message: Message, make: Callable[[], Mapping[str, Any]], *, apart: bool = False) -> None:
-        """Send what is made of a message, or one sentence on why not; `apart` if it takes long."""
+        """Send what is made of a message, if anything, or one sentence on why not; `apart` if it takes long."""
         try:
             answer = await asyncio.get_running_loop().run_in_executor(self._workers, make) if apart else make()
         except InputError as error:
@@ -121,7 +123,8 @@ class Session:
         except Exception:
             _LOG.exception("a request of the page failed: %s", message.kind)
             answer = {"kind": "error", "number": message.number, "message": DEFECT}
-        await self._send(answer)
+        if answer:
+            await self._send(answer)
 
     async def _optimize(self, message: Message) -> None:
         loop = asyncio.get_running_loop()

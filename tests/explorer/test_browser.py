@@ -176,6 +176,49 @@ def test_other_numbers_and_layouts_can_be_chosen(opened):
     expect(page.locator("#replicas")).to_contain_text("Data parallel: 4")
 
 
+def test_resting_page_asks_for_nothing_and_keeps_its_intervals(opened):
+    page = opened()
+    press(page, CLOCK, "ArrowLeft")
+    intervals = page.locator(".tiles .interval")
+    expect(intervals.first).to_be_visible()
+    page.evaluate(
+        "() => { window.asked = []; const send = WebSocket.prototype.send; WebSocket.prototype.send = "
+        "function (text) { window.asked.push(JSON.parse(text).kind); return send.call(this, text); }; }"
+    )
+    wait_until(page, "() => document.querySelector('#summary').textContent !== ''")
+    page.locator("#thermal").scroll_into_view_if_needed()
+    page.wait_for_timeout(1500)
+    sent = page.evaluate("window.asked")
+    assert set(sent) <= {"state"}, sent
+    assert len(sent) <= len(FIGURES)
+    assert intervals.count() >= 10
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [
+        ("nonsense=3&plan.clock=0.9", "nonsense"),
+        ("plan.clock=90", "outside the range"),
+        ("layout.nothing=1", "not a field"),
+        ("pin=name%3Dmine%26nonsense%3D3", "mine"),
+    ],
+)
+def test_what_a_link_asks_for_in_vain_is_told_and_left_out(opened, server, wanted, told):
+    page = opened(address=f"{server.address}#{wanted}")
+    expect(page.locator("#error")).to_contain_text(told)
+    own = float(page.locator(f".knob[data-path='{CLOCK}']").get_attribute("data-own") or "")
+    assert float(field(page, CLOCK).input_value()) == pytest.approx(0.9 if "clock=0.9" in wanted else own, rel=1e-5)
+    press(page, CLOCK, "ArrowLeft")
+    expect(page.locator("#error")).to_be_hidden()
+    expect(page).to_have_url(re.compile(r"#plan\.clock=[0-9.]+$"))
+
+
+def test_link_brings_the_control_of_its_number(opened, server):
+    path = "system.accelerator.memory_capacity"
+    page = opened(address=f"{server.address}#{path}=4e10")
+    expect(field(page, path)).to_have_value("40")
+
+
 def test_narrow_and_dark_pages_show_everything(opened, tmp_path):
     for scheme in ("light", "dark"):
         page = opened(width=400, scheme=scheme)

@@ -123,6 +123,25 @@ def test_page_sends_only_what_changed(explorer):
     assert "roofline" not in third["parts"]
 
 
+def test_intervals_stay_while_the_plan_does(explorer):
+    page, plan = Page(explorer), message(values={CLOCK: 0.9})
+    assert "90 %" not in page.picture(plan)["parts"]["outcome"]
+    assert page.intervals(1) == {}
+    assert page.estimate(plan) == {}
+    assert page.intervals(1)["parts"]["outcome"].count("90 %") >= 10
+    assert page.picture(message(values={CLOCK: 0.9}, seen=["front"]))["parts"] == {}
+    assert "90 %" not in page.picture(message(values={CLOCK: 0.8}))["parts"]["outcome"]
+
+
+def test_late_intervals_are_not_put_on_another_plan(explorer):
+    page, plan = Page(explorer), message(values={CLOCK: 0.9})
+    page.picture(plan)
+    page.estimate(plan)
+    page.picture(message(values={CLOCK: 0.8}))
+    assert page.intervals(1) == {}
+    assert "90 %" in page.picture(plan)["parts"]["outcome"]
+
+
 def test_pinned_plans_stand_beside_the_own_one(explorer):
     page = Page(explorer)
     page.pin(message(pins=[{"name": "slow & <cool>", "values": {CLOCK: 0.7}}]).pins)

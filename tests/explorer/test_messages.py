@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from energymodel.errors import InputError
-from energymodel.explorer.messages import LONGEST, MOST_PINS, read_message
+from energymodel.explorer.messages import LONGEST, MOST_PINS, RefusedPartError, number_of, read_message
 from explorer_page import small_space
 
 JSON = st.recursive(
@@ -49,6 +49,29 @@ def test_what_is_no_message_is_refused_with_one_sentence(content, told):
         read(content)
     assert len(str(caught.value)) < 300
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "path"),
+    [
+        ({"kind": "state", "values": {"plan.clock": 90.0}}, "plan.clock"),
+        ({"kind": "state", "values": {"nonsense": 3.0}}, "nonsense"),
+        ({"kind": "state", "layout": {"shape": "1"}}, "shape"),
+        ({"kind": "knob", "path": "nonsense"}, "nonsense"),
+        ({"kind": "pins", "pins": [{"name": "mine", "values": {"nonsense": 3.0}}]}, "pins"),
+    ],
+)
+def test_refusal_names_the_part_and_the_number_of_its_message(content, path):
+    text = json.dumps({**content, "number": 7})
+    with pytest.raises(RefusedPartError) as caught:
+        read(text)
+    assert caught.value.path == path
+    assert number_of(text) == 7
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"number": "x"}', '{"number": -1}', '{"number": 1e999}'])
+def test_messages_without_number_are_answered_under_zero(text):
+    assert number_of(text) == 0
 
 
 def test_long_messages_are_not_parsed():

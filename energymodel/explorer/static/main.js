@@ -18,9 +18,12 @@ let ownLayout = {};
 let before = null;
 let restTimer = 0;
 let heardTimer = 0;
+let failure = ""; // why there is no new picture
+const refused = new Set(); // what the address asked for in vain; told until a control moves
 
 const controls = new Controls((path, started) => {
   moved = path;
+  refused.clear();
   draw(started);
 });
 const pins = new Pins(() => {
@@ -33,6 +36,7 @@ const connection = new Connection({
     at("connection").textContent = "Connected.";
     document.body.classList.remove("cut");
     sendPins();
+    for (const path of wanted.keys()) connection.send({ kind: "knob", path });
     draw(0);
   },
   closed() {
@@ -49,7 +53,8 @@ function request() {
   return { ...state, moved, front: at("objective").value, width, seen: [...seen] };
 }
 
-// Only what is on the screen is drawn while a control moves.
+// Only what is on the screen is drawn while a control moves. What comes onto it is drawn of the same plan, which rests:
+// to ask for its intervals again would move the page, and so could go on for ever.
 const screen = new IntersectionObserver((entries) => {
   if (!watching) seen.clear();
   watching = true;
@@ -59,7 +64,7 @@ const screen = new IntersectionObserver((entries) => {
     if (isIntersecting) seen.add(target.id);
     else seen.delete(target.id);
   }
-  if (isNew) draw(0);
+  if (isNew) show(0);
 });
 for (const name of FIGURES) screen.observe(at(name));
 
@@ -68,18 +73,22 @@ new ResizeObserver(([entry]) => {
   const inner = Math.min(Math.max(Math.floor(entry.contentRect.width), 240), 1200);
   if (inner === width) return;
   width = inner;
-  draw(0);
+  show(0);
 }).observe(at("energy"));
 
-function draw(started) {
+function show(started) {
   connection.show(request(), started);
+}
+
+function draw(started) {
+  show(started);
   clearTimeout(restTimer);
   restTimer = setTimeout(rest, REST);
 }
 
 // Once the controls rest: intervals, and the state in the address.
 function rest() {
-  if (!at("error").hidden) return;
+  if (failure) return;
   connection.show({ ...request(), seen: FIGURES }, 0);
   connection.send({ ...request(), kind: "settled" });
   history.replaceState(null, "", hashOf(request(), pins.all, ownLayout) || location.pathname);
@@ -96,9 +105,10 @@ function received(answer, isNewest) {
     controls.notes(answer.notes);
     if (isNewest) settled(answer);
   } else if (answer.kind === "intervals") {
-    if (isNewest) place(answer.parts);
+    place(answer.parts);
   } else if (answer.kind === "error") {
-    fail(answer.message);
+    if (answer.path) drop(answer.path, answer.message);
+    else fail(answer.message);
     at("optimize").disabled = false;
   } else if (answer.kind === "knob") {
     const knob = controls.add(answer.path, answer.html);
@@ -122,15 +132,31 @@ function place(parts) {
 
 function settled(answer) {
   moved = "";
-  at("error").hidden = true;
+  failure = "";
+  tell();
   ownLayout = answer.ownLayout;
   clearTimeout(heardTimer);
   heardTimer = setTimeout(() => { at("summary").textContent = answer.summary; }, HEARD);
 }
 
 function fail(message) {
-  at("error").textContent = message;
-  at("error").hidden = false;
+  failure = message;
+  tell();
+}
+
+function tell() {
+  const told = [...refused, failure].join(" ").trim();
+  at("error").textContent = told;
+  at("error").hidden = told === "";
+}
+
+// Goes on without what cannot be: a number, a field of the layout, or the pinned plans.
+function drop(path, message) {
+  refused.add(message);
+  if (path === "pins") return pins.restore([]);
+  wanted.delete(path);
+  controls.drop(path);
+  draw(0);
 }
 
 function found(answer) {
@@ -217,6 +243,7 @@ addEventListener("hashchange", () => restore());
 
 function restore() {
   const state = stateOf(location.hash);
+  refused.clear();
   pins.restore(state.pins);
   goTo(state);
 }

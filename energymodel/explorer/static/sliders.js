@@ -155,6 +155,13 @@ export class Controls {
     this.#drawn = "";
   }
 
+  // Back to the scenario's own.
+  drop(path) {
+    const knob = this.#knobs.get(path);
+    knob?.set(knob.own);
+    this.#layout.delete(path);
+  }
+
   settle(values, layout, replicas, isNewest) {
     for (const [path, value] of Object.entries(values)) this.#knobs.get(path)?.settle(value, isNewest);
     if (isNewest) this.#drawLayout(layout, replicas);
