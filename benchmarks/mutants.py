@@ -66,6 +66,7 @@ NEGATED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 WORDS_ONLY = {"doc", "metadata", "message", "name", "help", "description"}  # keywords that hold words for a person
 LARGE = 1e6  # a number above this is doubled, others grow by one
 STOP_AFTER = 900  # seconds: a search that a mutant keeps from ending is caught
+MOST_MEMORY = 8 * 2**20  # KiB: so is a list that a mutant keeps growing, before the system stops another process
 
 
 class Mutant(NamedTuple):
@@ -241,7 +242,8 @@ def imported(file: Path) -> set[str]:
 
 def run_tests(tree: Path, cache: Path, arguments: list[str], limit: float) -> tuple[bool, str]:
     """Whether the tests pass in a copy of the tree, and the first one that does not."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-o", f"cache_dir={cache}", "--tb=no", *arguments]
+    bounded = ["sh", "-c", f'ulimit -d {MOST_MEMORY}; exec "$0" "$@"', sys.executable]
+    command = [*bounded, "-m", "pytest", "-q", "-x", "-n", "0", "-o", f"cache_dir={cache}", "--tb=no", *arguments]
     environment = {**os.environ, "PYTHONPATH": f"{tree}{os.pathsep}{tree / 'kernels'}", "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         ran = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=limit)
