@@ -255,3 +255,49 @@ def test_keyboard_and_screen_reader_reach_every_control(opened):
     press(page, CLOCK, "ArrowLeft")
     expect(page.locator("#summary")).to_contain_text("Energy", ignore_case=True)
     assert json.loads(page.evaluate("JSON.stringify(document.querySelector('#error').role)")) == "alert"
+
+
+def answers_come_after(page, milliseconds):
+    """Let what the server sends reach the page only so much later; the page has to be loaded anew."""
+    page.add_init_script(
+        "const usual = Object.getOwnPropertyDescriptor(WebSocket.prototype, 'onmessage');"
+        "Object.defineProperty(WebSocket.prototype, 'onmessage', { set(hear) { window.socket = this; "
+        f"usual.set.call(this, (event) => setTimeout(() => hear(event), {milliseconds})); }} }});"
+    )
+    page.reload()
+    expect(page.locator("#energy svg")).to_be_visible(timeout=GRACE)
+
+
+def own_of(page, path):
+    return page.locator(f".knob[data-path='{path}']").get_attribute("data-own") or ""
+
+
+def test_reset_holds_while_an_older_picture_is_on_its_way(opened, server):
+    page = opened(address=f"{server.address}#plan.clock=0.8")
+    answers_come_after(page, 200)
+    press(page, CLOCK, "ArrowLeft")
+    page.locator("#reset").click()
+    page.wait_for_timeout(1500)
+    expect(field(page, CLOCK)).to_have_value(f"{float(own_of(page, CLOCK)):g}")
+    expect(page).to_have_url(server.address)
+
+
+def test_going_to_another_address_leaves_nothing_of_the_one_before(opened, server):
+    page = opened(address=f"{server.address}#plan.clock=0.8&pin=name%3Dslow%26plan.clock%3D0.5")
+    expect(page.locator("#compare th", has_text="slow")).to_be_visible()
+    page.evaluate("() => { location.hash = '#plan.coolant_temperature=300'; }")
+    expect(page).to_have_url(re.compile("#plan.coolant_temperature=300$"))
+    expect(page.locator("#compare")).to_be_hidden()
+    page.wait_for_timeout(1000)
+    expect(page).to_have_url(re.compile("#plan.coolant_temperature=300$"))
+    expect(field(page, CLOCK)).to_have_value(f"{float(own_of(page, CLOCK)):g}")
+
+
+def test_skipping_to_the_results_keeps_the_plan(opened, server):
+    page = opened(address=f"{server.address}#plan.clock=0.8")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator("#results")).to_be_focused()
+    page.wait_for_timeout(1000)
+    expect(page).to_have_url(re.compile("#plan.clock=0.8$"))
+    expect(field(page, CLOCK)).to_have_value("0.8")

@@ -101,8 +101,6 @@ function sendPins() {
 function received(answer, isNewest) {
   if (answer.kind === "picture") {
     place(answer.parts);
-    controls.settle(answer.values, answer.layout, answer.replicas, isNewest);
-    controls.notes(answer.notes);
     if (isNewest) settled(answer);
   } else if (answer.kind === "intervals") {
     place(answer.parts);
@@ -130,7 +128,10 @@ function place(parts) {
   }
 }
 
+// Where the controls go to; an older picture is not of where they stand, and leaves them.
 function settled(answer) {
+  controls.settle(answer.values, answer.layout, answer.replicas);
+  controls.notes(answer.notes);
   moved = "";
   failure = "";
   tell();
@@ -239,6 +240,10 @@ at("other").addEventListener("keydown", (event) => {
 });
 at("objective").addEventListener("change", (event) => draw(event.timeStamp));
 at("knobs").addEventListener("submit", (event) => event.preventDefault());
+at("skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the address holds the state
+  at("results").focus();
+});
 addEventListener("hashchange", () => restore());
 
 function restore() {

@@ -86,14 +86,12 @@ class Knob {
   }
 
   // A value that the explorer settled at; what a finger or a key holds stays where it is.
-  settle(value, isNewest) {
+  settle(value) {
     if (document.activeElement === this.field && this.field.value !== "") {
       this.value = value;
-      if (isNewest) this.#place(value);
-      return;
+      return this.#place(value);
     }
     if (document.activeElement === this.slider) {
-      if (!isNewest) return;
       this.value = value;
       return this.#write(value);
     }
@@ -162,9 +160,9 @@ export class Controls {
     this.#layout.delete(path);
   }
 
-  settle(values, layout, replicas, isNewest) {
-    for (const [path, value] of Object.entries(values)) this.#knobs.get(path)?.settle(value, isNewest);
-    if (isNewest) this.#drawLayout(layout, replicas);
+  settle(values, layout, replicas) {
+    for (const [path, value] of Object.entries(values)) this.#knobs.get(path)?.settle(value);
+    this.#drawLayout(layout, replicas);
   }
 
   notes(notes) {
