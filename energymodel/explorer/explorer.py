@@ -15,7 +15,7 @@ from energymodel.explorer.evaluator import Evaluator, is_finite
 from energymodel.explorer.figures import NOW, OWN, Pinned, chart_of, operation_words
 from energymodel.explorer.fragments import Plan, compare_html, figure_html, limits_html, outcome_html, strip_html
 from energymodel.explorer.knobs import BATCH, BUSY_POWER, CHIPS, CLOCK, GENERATIONS
-from energymodel.explorer.messages import Message, PinnedState
+from energymodel.explorer.messages import Message, PinnedState, refused_pin
 from energymodel.explorer.optimize_here import Found, optimize_here
 from energymodel.explorer.readings import limits_sentence, readings, rooms, summary
 from energymodel.explorer.state import Asked, PlanSpace, Settled, Shown
@@ -115,9 +115,15 @@ class Page:
     def pin(self, pins: Sequence[PinnedState]) -> None:
         """Replace the pinned plans.
 
-        **Raises:** `InputError` for one that cannot be run.
+        **Raises:** `RefusedPartError` for one that cannot be run.
         """
-        self._pins = [self.explorer.plan(one.name, self.explorer.shown(one.asked)) for one in pins]
+        self._pins = [self._pinned(one) for one in pins]
+
+    def _pinned(self, one: PinnedState) -> Plan:
+        try:
+            return self.explorer.plan(one.name, self.explorer.shown(one.asked))
+        except InputError as error:
+            raise refused_pin(one.name, error) from None
 
     def picture(self, message: Message) -> dict[str, Any]:
         """The answer to a state: parts of the page that changed, the values that the controls settle at.

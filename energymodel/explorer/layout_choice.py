@@ -1,5 +1,6 @@
 """Which parallel layouts can be chosen on a page, field by field, and which runnable one is nearest to a choice?"""
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -39,6 +40,15 @@ class Choice(NamedTuple):
     field: str
     label: str
     options: tuple[Option, ...]
+
+
+def is_name(field: str, name: str) -> bool:
+    """Whether a field of the page can have such a name; which software runs it is another question."""
+    if field in DEGREES:
+        return _number(name, 0.0) >= 1.0
+    if field == FORMAT:
+        return name.endswith(" %") and _number(name.removesuffix(" %"), math.inf) <= 100.0
+    return name == _OWN or name in (_RECOMPUTATIONS if field == RECOMPUTATION else map(str, ZERO))
 
 
 class LayoutChoice:

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 from energymodel.errors import InputError
 from energymodel.explorer.figures import FIGURES, OBJECTIVES
 from energymodel.explorer.knobs import Knob
-from energymodel.explorer.layout_choice import DEGREES, FORMAT, RECOMPUTATION, SHARDING
+from energymodel.explorer.layout_choice import DEGREES, FORMAT, RECOMPUTATION, SHARDING, is_name
 from energymodel.explorer.state import Asked
 
 LONGEST = 32_768
 """Bytes of a message, and of a form that is sent to be saved."""
 MOST_PINS = 6
 NARROWEST, WIDEST = 240.0, 1200.0
-LONGEST_NAME, LONGEST_WORD = 60, 30
+LONGEST_NAME = 60
 KINDS = ("state", "settled", "pins", "optimize", "knob")
 MINIMIZED = ("energy", "time", "money", "carbon", "etp")
 """What the page can optimize for."""
@@ -25,7 +25,7 @@ _FIELDS = (*DEGREES, SHARDING, RECOMPUTATION, FORMAT)
 class RefusedPartError(InputError):
     """One part of a message cannot be; a page goes on without it.
 
-    `path` names it: the path of a number, a field of the layout, or "pins".
+    `path` names it: the path of a number, a field of the layout, or "pins." and the name of a pinned plan.
     """
 
     def __init__(self, path: str, message: str) -> None:
@@ -110,7 +110,9 @@ def read_asked(content: Mapping[str, Any], knobs: Mapping[str, Knob]) -> Asked:
     for field, name in _mapping(content.get("layout", {}), "layout").items():
         if field not in _FIELDS:
             raise RefusedPartError(field, f"layout: {_shown(field)} is not a field. Give one of {', '.join(_FIELDS)}.")
-        layout[field] = _text(name, f"layout.{field}", LONGEST_WORD)
+        if not isinstance(name, str) or not is_name(field, name):
+            raise RefusedPartError(field, f"layout.{field}: {_shown(name)} is not a value of this field.")
+        layout[field] = name
     moved = content.get("moved", "")
     return Asked(values, layout, moved if moved in _FIELDS or moved in knobs else "")
 
@@ -168,19 +170,22 @@ def _word(given: Any, name: str, known: Any) -> str:
     return given
 
 
-def _text(given: Any, name: str, longest: int) -> str:
-    if not isinstance(given, str) or len(given) > longest:
-        raise InputError(f"{name}: {_shown(given)} is not a short text.")
-    return given
-
-
 def _pin(given: Any, knobs: Mapping[str, Knob]) -> PinnedState:
     content = _mapping(given, "pins")
-    name = _text(content.get("name", ""), "pins.name", LONGEST_NAME)
+    name = content.get("name", "")
+    if not isinstance(name, str):
+        raise InputError(f"pins.name: {_shown(name)} is not a text.")
+    if len(name) > LONGEST_NAME:
+        raise refused_pin(name, f"a name has at most {LONGEST_NAME} characters.")
     try:
         return PinnedState(name, read_asked(content, knobs))
     except RefusedPartError as error:
-        raise RefusedPartError("pins", f"Pinned plan {_shown(name)}: {error}") from None
+        raise refused_pin(name, error) from None
+
+
+def refused_pin(name: str, reason: object) -> RefusedPartError:
+    """The refusal of a pinned plan."""
+    return RefusedPartError(f"pins.{name}", f"Pinned plan {_shown(name)}: {reason}")
 
 
 def _shown(given: Any) -> str:

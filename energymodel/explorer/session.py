@@ -65,8 +65,7 @@ class Session:
             message = read_message(text, self._explorer.space.knobs)
         except InputError as error:
             self._faults += 1
-            path = error.path if isinstance(error, RefusedPartError) else ""
-            await self._send({"kind": "error", "number": number_of(text), "path": path, "message": str(error)})
+            await self._send(_refusal(number_of(text), error))
             return
         if message.kind == "state":
             self._state = message
@@ -119,7 +118,7 @@ class Session:
         try:
             answer = await asyncio.get_running_loop().run_in_executor(self._workers, make) if apart else make()
         except InputError as error:
-            answer = {"kind": "error", "number": message.number, "message": str(error)}
+            answer = _refusal(message.number, error)
         except Exception:
             _LOG.exception("a request of the page failed: %s", message.kind)
             answer = {"kind": "error", "number": message.number, "message": DEFECT}
@@ -145,3 +144,8 @@ class Session:
     async def _send(self, answer: Mapping[str, Any]) -> None:
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # closed while it was computed
             await self._socket.send_text(json.dumps(answer, allow_nan=False, separators=(",", ":")))
+
+
+def _refusal(number: int, error: InputError) -> Mapping[str, Any]:
+    part = {"path": error.path} if isinstance(error, RefusedPartError) else {}
+    return {"kind": "error", "number": number, **part, "message": str(error)}

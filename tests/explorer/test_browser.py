@@ -18,6 +18,7 @@ REQUIRED = "ENERGYMODEL_REQUIRE_BROWSER"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 FLAGS += ["--disable-component-update", "--disable-sync"]
 FIGURES = ("front", "energy", "time", "money", "roofline", "thermal")
+LEAKAGE = "system.accelerator.leakage.power"
 GRACE = 300_000.0  # ms, for a search that compiles
 expect.set_options(timeout=60_000.0)  # ms: other tests may keep both cores busy
 
@@ -154,11 +155,10 @@ def test_plan_is_optimized_pinned_shared_and_reloaded(opened, tmp_path):
 def test_impossible_plan_keeps_the_last_picture(opened):
     page = opened()
     page.locator("summary", has_text="Hardware").click()
-    path = "system.accelerator.leakage.power"
-    press(page, path, "End")
+    press(page, LEAKAGE, "End")
     expect(page.locator("#error")).to_contain_text("for switching")
     assert page.locator("#energy svg").count() == 1
-    press(page, path, "Home")
+    press(page, LEAKAGE, "Home")
     expect(page.locator("#error")).to_be_hidden()
 
 
@@ -179,6 +179,7 @@ def test_other_numbers_and_layouts_can_be_chosen(opened):
 def test_resting_page_asks_for_nothing_and_keeps_its_intervals(opened):
     page = opened()
     press(page, CLOCK, "ArrowLeft")
+    expect(page).to_have_url(re.compile("#plan.clock="))
     intervals = page.locator(".tiles .interval")
     expect(intervals.first).to_be_visible()
     page.evaluate(
@@ -201,6 +202,14 @@ def test_resting_page_asks_for_nothing_and_keeps_its_intervals(opened):
         ("plan.clock=90", "outside the range"),
         ("layout.nothing=1", "not a field"),
         ("pin=name%3Dmine%26nonsense%3D3", "mine"),
+        (f"pin=name%3Dmine%26{LEAKAGE}%3D700", "for switching"),
+        (f"pin=name%3D{'n' * 61}", "at most 60 characters"),
+        ("=5", "'' is not a number"),
+        ("pins=5", "'pins' is not a number"),
+        ("pins.x=5", "'pins.x' is not a number"),
+        ("plan.clock=1e400", "1e400 is not a finite number"),
+        ("layout.tensor=0", "not a value"),
+        (f"layout.tensor={'8' * 400}", "not a value"),
     ],
 )
 def test_what_a_link_asks_for_in_vain_is_told_and_left_out(opened, server, wanted, told):
@@ -301,3 +310,35 @@ def test_skipping_to_the_results_keeps_the_plan(opened, server):
     page.wait_for_timeout(1000)
     expect(page).to_have_url(re.compile("#plan.clock=0.8$"))
     expect(field(page, CLOCK)).to_have_value("0.8")
+
+
+def test_pins_beyond_six_and_an_impossible_one_are_told_and_spare_the_others(opened, server):
+    pinned = "&".join(f"pin=name%3Dp{count}%26plan.clock%3D0.{count}" for count in range(2, 9))
+    page = opened(address=f"{server.address}#{pinned}")
+    expect(page.locator("#error")).to_contain_text("7 pinned plans; only the first 6")
+    expect(page.locator(".pinned")).to_have_count(6)
+    press(page, CLOCK, "ArrowLeft")
+    page.locator("#pin").click()
+    page.wait_for_timeout(1000)
+    expect(page.locator("#error")).to_contain_text("Six plans are pinned")
+    expect(page).to_have_url(re.compile("#plan.clock="))
+    page.get_by_role("button", name="Remove p7").click()
+    expect(page.locator("#error")).to_be_hidden()
+    page.locator("summary", has_text="Hardware").click()
+    press(page, LEAKAGE, "End")
+    expect(page.locator("#error")).to_contain_text("for switching")
+    page.locator("#pin").click()
+    expect(page.locator("#error")).to_contain_text("Pinned plan 'plan 1'")
+    expect(page.locator(".pinned")).to_have_count(5)
+    expect(page.locator("#compare thead th")).to_have_count(7)
+
+
+def test_slow_answers_after_an_impossible_plan_bring_intervals_and_the_address(opened):
+    page = opened()
+    answers_come_after(page, 500)
+    page.locator("summary", has_text="Hardware").click()
+    press(page, LEAKAGE, "End")
+    expect(page.locator("#error")).to_contain_text("for switching")
+    press(page, LEAKAGE, "Home")
+    expect(page.locator(".tiles .interval").first).to_be_visible()
+    expect(page).to_have_url(re.compile("#system.accelerator.leakage.power=7$"))

@@ -38,6 +38,10 @@ export class Connection {
     return this.#socket.readyState === WebSocket.OPEN;
   }
 
+  get isDrawing() {
+    return this.isOpen && Boolean(this.#inFlight || this.#waiting);
+  }
+
   // Sends a request that is answered for itself.
   send(message) {
     if (!this.isOpen) return false;

@@ -18,8 +18,8 @@ let ownLayout = {};
 let before = null;
 let restTimer = 0;
 let heardTimer = 0;
-let failure = ""; // why there is no new picture
-const refused = new Set(); // what the address asked for in vain; told until a control moves
+let failure = ""; // why there is no picture of where the controls stand
+const refused = new Set(); // what was asked for in vain; told until something else is asked for
 
 const controls = new Controls((path, started) => {
   moved = path;
@@ -27,6 +27,7 @@ const controls = new Controls((path, started) => {
   draw(started);
 });
 const pins = new Pins(() => {
+  refused.clear();
   sendPins();
   draw(0);
 }, (pin) => goTo(pin));
@@ -86,8 +87,9 @@ function draw(started) {
   restTimer = setTimeout(rest, REST);
 }
 
-// Once the controls rest: intervals, and the state in the address.
+// Once the controls rest and their picture is here: intervals, and the state in the address.
 function rest() {
+  if (connection.isDrawing) return void (restTimer = setTimeout(rest, REST));
   if (failure) return;
   connection.show({ ...request(), seen: FIGURES }, 0);
   connection.send({ ...request(), kind: "settled" });
@@ -105,8 +107,9 @@ function received(answer, isNewest) {
   } else if (answer.kind === "intervals") {
     place(answer.parts);
   } else if (answer.kind === "error") {
-    if (answer.path) drop(answer.path, answer.message);
-    else fail(answer.message);
+    if (answer.path !== undefined) drop(answer.path, answer.message);
+    else if (answer.number) fail(answer.message);
+    else refuse(answer.message);
     at("optimize").disabled = false;
   } else if (answer.kind === "knob") {
     const knob = controls.add(answer.path, answer.html);
@@ -145,18 +148,23 @@ function fail(message) {
   tell();
 }
 
+function refuse(message) {
+  refused.add(message);
+  tell();
+}
+
 function tell() {
   const told = [...refused, failure].join(" ").trim();
   at("error").textContent = told;
   at("error").hidden = told === "";
 }
 
-// Goes on without what cannot be: a number, a field of the layout, or the pinned plans.
+// Goes on without what cannot be: a number, a field of the layout, or a pinned plan.
 function drop(path, message) {
-  refused.add(message);
-  if (path === "pins") return pins.restore([]);
   wanted.delete(path);
   controls.drop(path);
+  if (path.startsWith("pins.")) pins.drop(path.slice("pins.".length));
+  refuse(message);
   draw(0);
 }
 
@@ -176,6 +184,7 @@ function found(answer) {
 }
 
 function goTo({ values, layout }) {
+  refused.clear();
   for (const [path, value] of Object.entries(values)) {
     if (controls.has(path)) continue;
     wanted.set(path, value);
@@ -189,7 +198,7 @@ function goTo({ values, layout }) {
 async function save(path) {
   const message = JSON.stringify({ ...request(), kind: "state" });
   const response = await fetch(path, { method: "POST", body: message });
-  if (!response.ok) return fail(await response.text());
+  if (!response.ok) return refuse(await response.text());
   const link = document.createElement("a");
   link.href = URL.createObjectURL(await response.blob());
   link.download = /filename="([^"]+)"/.exec(response.headers.get("Content-Disposition"))?.[1] ?? path;
@@ -204,7 +213,7 @@ function say(button, words) {
 }
 
 at("pin").addEventListener("click", () => {
-  if (pins.isFull) return fail("Six plans are pinned. Remove one first.");
+  if (pins.isFull) return refuse("Six plans are pinned. Remove one first.");
   pins.pin(controls.state);
 });
 at("share").addEventListener("click", async () => {
@@ -212,7 +221,7 @@ at("share").addEventListener("click", async () => {
     await navigator.clipboard.writeText(location.href);
     say(at("share"), "Copied");
   } catch {
-    fail(`The browser does not let the page copy. The link is in its address bar: ${location.href}`);
+    refuse(`The browser does not let the page copy. The link is in its address bar: ${location.href}`);
   }
 });
 at("save").addEventListener("click", () => save("scenario.toml"));
@@ -248,8 +257,8 @@ addEventListener("hashchange", () => restore());
 
 function restore() {
   const state = stateOf(location.hash);
-  refused.clear();
   pins.restore(state.pins);
   goTo(state);
+  for (const sentence of state.refused) refuse(sentence);
 }
 restore();

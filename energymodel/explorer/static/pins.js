@@ -1,6 +1,6 @@
 // Pinned plans: kept by name, shown as buttons that go back to a plan or drop it.
 
-const MOST = 6;
+export const MOST = 6;
 
 export class Pins {
   #pins = [];
@@ -30,9 +30,13 @@ export class Pins {
   }
 
   restore(pins) {
-    this.#pins = pins.slice(0, MOST);
+    this.#pins = pins;
     this.#draw();
     this.#changed();
+  }
+
+  drop(name) {
+    this.restore(this.#pins.filter((pin) => pin.name !== name));
   }
 
   #draw() {

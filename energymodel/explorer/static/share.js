@@ -1,5 +1,7 @@
 // The state of the page as the part of its address behind #: values by path, the layout, and pinned plans.
 
+import { MOST } from "./pins.js";
+
 const LAYOUT = "layout.";
 const PIN = "pin";
 
@@ -9,12 +11,14 @@ function written({ values, layout }, parameters) {
   return parameters;
 }
 
-function read(parameters) {
+function read(parameters, refused) {
   const state = { values: {}, layout: {} };
   for (const [key, text] of parameters) {
     if (key === PIN || key === "name") continue;
     if (key.startsWith(LAYOUT)) state.layout[key.slice(LAYOUT.length)] = text;
-    else if (text.trim() !== "" && Number.isFinite(Number(text))) state.values[key] = Number(text);
+    else if (text.trim() === "") continue; // the place of a page
+    else if (Number.isFinite(Number(text))) state.values[key] = Number(text);
+    else refused.push(`${key}: ${text} is not a finite number.`);
   }
   return state;
 }
@@ -34,9 +38,11 @@ export function hashOf(state, pins, ownLayout) {
 
 export function stateOf(hash) {
   const parameters = new URLSearchParams(hash.replace(/^#/, ""));
+  const refused = [];
   const pins = parameters.getAll(PIN).map((text) => {
     const inner = new URLSearchParams(text);
-    return { name: inner.get("name") ?? "plan", ...read(inner) };
+    return { name: inner.get("name") ?? "plan", ...read(inner, refused) };
   });
-  return { ...read(parameters), pins };
+  if (pins.length > MOST) refused.push(`The link has ${pins.length} pinned plans; only the first ${MOST} are shown.`);
+  return { ...read(parameters, refused), pins: pins.slice(0, MOST), refused };
 }
