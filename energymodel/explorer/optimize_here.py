@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from energymodel.design.layouts import FIELDS
@@ -25,12 +25,16 @@ CONFLICTS = "looking for the limits"
 
 
 class Found(NamedTuple):
-    """The result of a search: where the controls go (nowhere if there is no plan), what it says, how long it took."""
+    """The result of a search: where the controls go (nowhere if there is no plan), what it says, how long it took.
+
+    `layout` is that of the plan that was found, by field of the page: the controls may have moved meanwhile.
+    """
 
     values: dict[str, float] | None
     message: str
     changes: list[str]
     seconds: float
+    layout: Mapping[str, str] | None = None
 
 
 class _NoPlanError(Exception):
@@ -79,7 +83,8 @@ def optimize_here(
         return Found(None, optimum.message, [], seconds)
     values = _values(space, here.settled, optimum)
     sentence = _sentence(optimum, here.view.outcome, minimize, "Obeys every limit: " if exceeded else "")
-    return Found(values, f"{sentence} ({seconds:.1f} s)", _changes(space, here.settled, values), seconds)
+    layout = space.layouts.names(start.settled.layout)
+    return Found(values, f"{sentence} ({seconds:.1f} s)", _changes(space, here.settled, values), seconds, layout)
 
 
 def _within_limits(space: PlanSpace, show: Callable[[Asked], Shown], asked: Asked, here: Shown) -> Shown | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from energymodel.explorer.knobs import CLOCK
+from energymodel.explorer.knobs import BATCH, CLOCK
 from energymodel.explorer.server import ExplorerServer
 from energymodel.presets.scenario import load_scenario
 from explorer_page import small_explorer
@@ -195,31 +195,34 @@ def test_resting_page_asks_for_nothing_and_keeps_its_intervals(opened):
     assert intervals.count() >= 10
 
 
-@pytest.mark.parametrize(
-    ("wanted", "told"),
-    [
-        ("nonsense=3&plan.clock=0.9", "nonsense"),
-        ("plan.clock=90", "outside the range"),
-        ("layout.nothing=1", "not a field"),
-        ("pin=name%3Dmine%26nonsense%3D3", "mine"),
-        (f"pin=name%3Dmine%26{LEAKAGE}%3D700", "for switching"),
-        (f"pin=name%3D{'n' * 61}", "at most 60 characters"),
-        ("=5", "'' is not a number"),
-        ("pins=5", "'pins' is not a number"),
-        ("pins.x=5", "'pins.x' is not a number"),
-        ("plan.clock=1e400", "1e400 is not a finite number"),
-        ("layout.tensor=0", "not a value"),
-        (f"layout.tensor={'8' * 400}", "not a value"),
-    ],
-)
-def test_what_a_link_asks_for_in_vain_is_told_and_left_out(opened, server, wanted, told):
-    page = opened(address=f"{server.address}#{wanted}")
-    expect(page.locator("#error")).to_contain_text(told)
-    own = float(page.locator(f".knob[data-path='{CLOCK}']").get_attribute("data-own") or "")
-    assert float(field(page, CLOCK).input_value()) == pytest.approx(0.9 if "clock=0.9" in wanted else own, rel=1e-5)
-    press(page, CLOCK, "ArrowLeft")
-    expect(page.locator("#error")).to_be_hidden()
-    expect(page).to_have_url(re.compile(r"#plan\.clock=[0-9.]+$"))
+IN_VAIN = {
+    "nonsense=3&plan.clock=0.9": "nonsense",
+    "plan.clock=90": "outside the range",
+    "layout.nothing=1": "not a field",
+    "pin=name%3Dmine%26nonsense%3D3": "mine",
+    f"pin=name%3Dmine%26{LEAKAGE}%3D700": "for switching",
+    f"pin=name%3D{'n' * 61}": "at most 60 characters",
+    "=5": "'' is not a number",
+    "pins=5": "'pins' is not a number",
+    "pins.x=5": "'pins.x' is not a number",
+    "plan.clock=1e400": "1e400 is not a finite number",
+    "layout.tensor=0": "not a value",
+    f"layout.tensor={'8' * 400}": "not a value",
+}
+
+
+def test_what_a_link_asks_for_in_vain_is_told_and_left_out(opened, server):
+    first, *others = IN_VAIN
+    page = opened(address=f"{server.address}#{first}")
+    for wanted in (first, *others):
+        if wanted != first:
+            page.evaluate("wanted => { location.hash = wanted; }", wanted)
+        expect(page.locator("#error")).to_contain_text(IN_VAIN[wanted])
+        clock = 0.9 if wanted == first else float(own_of(page, CLOCK))
+        expect(field(page, CLOCK)).to_have_value(f"{clock:g}")
+        press(page, CLOCK, "ArrowLeft")
+        expect(page.locator("#error")).to_be_hidden()
+        expect(page).to_have_url(re.compile(r"#plan\.clock=[0-9.]+$"))
 
 
 def test_link_brings_the_control_of_its_number(opened, server):
@@ -342,3 +345,76 @@ def test_slow_answers_after_an_impossible_plan_bring_intervals_and_the_address(o
     press(page, LEAKAGE, "Home")
     expect(page.locator(".tiles .interval").first).to_be_visible()
     expect(page).to_have_url(re.compile("#system.accelerator.leakage.power=7$"))
+
+
+def test_number_that_was_typed_is_that_of_the_plan_once_it_settled(opened):
+    page = opened()
+    batch = field(page, BATCH)
+    batch.fill("300")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("#plan.batch=262144$"))  # whole rounds of micro-batches
+    expect(batch).to_have_value("262.144")
+    batch.press_sequentially("7")
+    press(page, CLOCK, "ArrowLeft")
+    expect(page).to_have_url(re.compile("#plan.batch=262144&plan.clock="))
+    expect(batch).to_have_value("262.144")
+
+
+def test_layout_of_a_plan_is_shown_where_its_chips_leave_no_choice(opened, server):
+    page = opened(address=f"{server.address}#pin=name%3Done%26plan.chips%3D1")
+    page.locator("#layout-tensor").select_option("4")
+    expect(page.locator("#replicas")).to_contain_text("Data parallel: 4")
+    page.get_by_role("button", name="Go to one").click()
+    expect(page.locator("#replicas")).to_contain_text("Data parallel: 1")
+    expect(page.locator("#layout-tensor")).to_have_count(0)
+    page.locator("#reset").click()
+    expect(page.locator("#layout-tensor")).to_have_value("1")
+
+
+def test_search_that_ends_after_the_layout_moved_goes_to_the_plan_that_it_found(opened):
+    page = opened()
+    answers_come_after(page, 400)
+    page.locator("#optimize").click()
+    page.wait_for_timeout(100)
+    page.locator("#layout-tensor").select_option("4")
+    expect(page.locator("#found")).to_contain_text("at the same loss", timeout=GRACE)
+    expect(page.locator("#layout-tensor")).to_have_value("1")
+    expect(page).to_have_url(re.compile("#plan.c[^#]*$"))
+    assert "layout" not in page.url
+    page.locator("#undo").click()
+    expect(page).to_have_url(re.compile("#layout.tensor=4$"))
+
+
+def test_what_needs_the_connection_says_so_while_there_is_none(opened):
+    page = opened()
+    answers_come_after(page, 0)
+    page.locator("summary", has_text="Any other number").click()
+    page.evaluate("() => { document.querySelector('#optimize').click(); socket.close(); }")
+    expect(page.locator("#found")).to_contain_text("no search")
+    expect(page.locator("#optimize")).to_be_enabled()
+    expect(page.locator("#connection")).to_have_text("Connected.")  # again
+    page.evaluate("() => { socket.send = () => {}; socket.close(); document.querySelector('#optimize').click(); }")
+    expect(page.locator("#found")).to_contain_text("no search")
+    page.evaluate(
+        "() => { socket.close(); document.querySelector('#other').value = 'system.accelerator.memory_capacity';"
+        " document.querySelector('#add').click(); }"
+    )
+    expect(page.locator("#error")).to_contain_text("no new control")
+    page.evaluate("() => { window.fetch = () => Promise.reject(new TypeError()); }")
+    page.locator("#save").click()
+    expect(page.locator("#error")).to_contain_text("Nothing is saved")
+    page.locator("#other").fill(CLOCK)
+    page.keyboard.press("Enter")
+    expect(page.locator("#error")).to_contain_text("has a control already")
+
+
+def test_reset_forgets_a_number_whose_control_is_on_its_way(opened, server):
+    path = "system.accelerator.memory_capacity"
+    page = opened()
+    answers_come_after(page, 300)
+    page.evaluate(f"() => {{ location.hash = '#{path}=4e10'; }}")
+    page.wait_for_timeout(100)
+    page.locator("#reset").click()
+    expect(field(page, path)).to_have_value(f"{float(own_of(page, path)) / 1e9:g}")
+    page.wait_for_timeout(1000)
+    expect(page).to_have_url(server.address)

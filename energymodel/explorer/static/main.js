@@ -43,7 +43,7 @@ const connection = new Connection({
   closed() {
     at("connection").textContent = "The connection is lost: the explorer has stopped, or is busy. Trying again…";
     document.body.classList.add("cut");
-    at("optimize").disabled = false;
+    if (at("optimize").disabled) cutOff();
   },
   received,
 });
@@ -89,7 +89,10 @@ function draw(started) {
 
 // Once the controls rest and their picture is here: intervals, and the state in the address.
 function rest() {
-  if (connection.isDrawing) return void (restTimer = setTimeout(rest, REST));
+  if (connection.isDrawing) {
+    restTimer = setTimeout(rest, REST);
+    return;
+  }
   if (failure) return;
   connection.show({ ...request(), seen: FIGURES }, 0);
   connection.send({ ...request(), kind: "settled" });
@@ -180,11 +183,17 @@ function found(answer) {
   if (!answer.values) return;
   before = controls.state;
   at("undo").hidden = false;
-  goTo({ values: answer.values, layout: controls.state.layout });
+  goTo(answer);
+}
+
+function cutOff() {
+  at("optimize").disabled = false;
+  at("found").textContent = "There is no connection, and so no search. Start it again once the page is connected.";
 }
 
 function goTo({ values, layout }) {
   refused.clear();
+  wanted.clear();
   for (const [path, value] of Object.entries(values)) {
     if (controls.has(path)) continue;
     wanted.set(path, value);
@@ -197,7 +206,8 @@ function goTo({ values, layout }) {
 
 async function save(path) {
   const message = JSON.stringify({ ...request(), kind: "state" });
-  const response = await fetch(path, { method: "POST", body: message });
+  const response = await fetch(path, { method: "POST", body: message }).catch(() => null);
+  if (!response) return refuse("Nothing is saved: the explorer does not answer. Try again once the page is connected.");
   if (!response.ok) return refuse(await response.text());
   const link = document.createElement("a");
   link.href = URL.createObjectURL(await response.blob());
@@ -231,7 +241,7 @@ at("optimize").addEventListener("click", () => {
   at("optimize").disabled = true;
   at("found").textContent = "Searching …";
   const sent = connection.send({ ...request(), kind: "optimize", minimize: at("minimize").value });
-  if (!sent) at("optimize").disabled = false;
+  if (!sent) cutOff();
 });
 at("undo").addEventListener("click", () => {
   at("undo").hidden = true;
@@ -239,7 +249,11 @@ at("undo").addEventListener("click", () => {
 });
 at("add").addEventListener("click", () => {
   const path = at("other").value.trim();
-  if (path && !controls.has(path)) connection.send({ kind: "knob", path });
+  if (!path) return;
+  if (controls.has(path)) refuse(`${path} has a control already.`);
+  else if (!connection.send({ kind: "knob", path })) {
+    return refuse("There is no connection, and so no new control. Add it once the page is connected.");
+  }
   at("other").value = "";
 });
 at("other").addEventListener("keydown", (event) => {

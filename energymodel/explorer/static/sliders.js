@@ -21,6 +21,7 @@ class Knob {
     this.field = root.querySelector("input[type=number]");
     this.note = root.querySelector(".note");
     this.value = this.own;
+    this.isTyping = false;
     this.slider.addEventListener("input", (event) => {
       this.value = this.#whole(this.#atPosition(Number(this.slider.value)));
       this.#write(this.value);
@@ -28,7 +29,13 @@ class Knob {
     });
     this.slider.addEventListener("keydown", (event) => this.#key(event));
     this.slider.addEventListener("blur", () => this.#place(this.value));
+    this.field.addEventListener("input", () => { this.isTyping = true; });
+    this.field.addEventListener("blur", () => {
+      this.isTyping = false;
+      this.#write(this.value);
+    });
     this.field.addEventListener("change", (event) => {
+      this.isTyping = false;
       const typed = Number(this.field.value);
       if (this.field.value.trim() === "" || !Number.isFinite(typed)) return this.#write(this.value);
       const wanted = (typed * this.size + this.zero) * this.per + this.origin;
@@ -85,9 +92,9 @@ class Knob {
     return Math.abs(this.value - this.own) <= 1e-12 * Math.max(Math.abs(this.own), Math.abs(this.value));
   }
 
-  // A value that the explorer settled at; what a finger or a key holds stays where it is.
+  // A value that the explorer settled at; what a finger or a key holds, or is being typed, stays where it is.
   settle(value) {
-    if (document.activeElement === this.field && this.field.value !== "") {
+    if (this.isTyping) {
       this.value = value;
       return this.#place(value);
     }
@@ -177,6 +184,10 @@ export class Controls {
     if (drawn === this.#drawn) return;
     this.#drawn = drawn;
     const holder = document.getElementById("layout");
+    const listed = fields.map(([field]) => `layout-${field}`);
+    for (const select of holder.querySelectorAll("select")) {
+      if (!listed.includes(select.id)) select.parentNode.remove();
+    }
     for (const [field, label, options] of fields) {
       let select = document.getElementById(`layout-${field}`);
       if (!select) {
@@ -205,8 +216,8 @@ export class Controls {
       follows = document.createElement("p");
       follows.id = "replicas";
       follows.className = "note";
-      holder.append(follows);
     }
+    holder.append(follows);
     follows.textContent = `Data parallel: ${replicas}, follows from chips and layout`;
   }
 }
