@@ -171,9 +171,10 @@ class Page:
         return changed
 
     def _spread_of(self, shown: Shown) -> OutcomeSpread | None:
-        if self._estimated is None or not np.array_equal(self._estimated[0].settled.vector, shown.settled.vector):
+        estimated = self._estimated  # once: another thread may replace it
+        if estimated is None or not np.array_equal(estimated[0].settled.vector, shown.settled.vector):
             return None
-        return self._estimated[1]
+        return estimated[1]
 
     def _outcome(self, shown: Shown) -> str:
         return outcome_html(readings(shown.view.outcome, self.explorer.own.view.outcome, self._spread_of(shown)))

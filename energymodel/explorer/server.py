@@ -38,6 +38,7 @@ _LOG = logging.getLogger(__name__)
 def application(explorer: Explorer, token: str, port: int, *, warm: bool = True) -> ASGIApp:
     """The application behind its guard, for a server at a port; `warm` prepares the search once a page is open."""
     workers = ThreadPoolExecutor(WORKERS, thread_name_prefix="explorer")
+    searches = ThreadPoolExecutor(MOST_PAGES + 1, thread_name_prefix="explorer search")  # all but one wait
     pages: set[Session] = set()
     prepared: list[object] = [] if warm else [None]
 
@@ -55,8 +56,8 @@ def application(explorer: Explorer, token: str, port: int, *, warm: bool = True)
             await channel.close(_CLOSED_BUSY)
             return
         if not prepared:
-            prepared.append(workers.submit(_prepare, explorer))
-        session = Session(channel, explorer, workers)
+            prepared.append(searches.submit(_prepare, explorer))
+        session = Session(channel, explorer, workers, searches)
         pages.add(session)
         try:
             await session.run()

@@ -27,10 +27,11 @@ class Session:
     """The conversation with one page.
 
     Of states that wait, only the newest is drawn: while one is computed, those that came in between are dropped.
+    Searches, which take long, have threads of their own.
     """
 
-    def __init__(self, socket: WebSocket, explorer: Explorer, workers: Executor) -> None:
-        self._socket, self._explorer, self._workers = socket, explorer, workers
+    def __init__(self, socket: WebSocket, explorer: Explorer, workers: Executor, searches: Executor) -> None:
+        self._socket, self._explorer, self._workers, self._searches = socket, explorer, workers, searches
         self._page = Page(explorer)
         self._state: Message | None = None
         self._settled: Message | None = None
@@ -92,7 +93,7 @@ class Session:
         self._newest_settled = message
         async with self._of_intervals:
             if self._newest_settled is message:
-                await self._answer(message, lambda: self._page.estimate(message), apart=True)
+                await self._answer(message, lambda: self._page.estimate(message), self._workers)
                 await self._answer(message, lambda: self._page.intervals(message.number))
 
     def _pin(self, message: Message) -> dict[str, Any]:
@@ -113,10 +114,12 @@ class Session:
                 self._settled = None
                 self._beside(self._intervals(settled))
 
-    async def _answer(self, message: Message, make: Callable[[], Mapping[str, Any]], *, apart: bool = False) -> None:
-        """Send what is made of a message, if anything, or one sentence on why not; `apart` if it takes long."""
+    async def _answer(
+        self, message: Message, make: Callable[[], Mapping[str, Any]], executor: Executor | None = None
+    ) -> None:
+        """Send what is made of a message, if anything, or one sentence on why not; by an executor if it takes long."""
         try:
-            answer = await asyncio.get_running_loop().run_in_executor(self._workers, make) if apart else make()
+            answer = await asyncio.get_running_loop().run_in_executor(executor, make) if executor else make()
         except InputError as error:
             answer = _refusal(message.number, error)
         except Exception:
@@ -139,7 +142,7 @@ class Session:
                 found = Found(None, str(error), [], 0.0)
             return {"kind": "optimized", "number": message.number, **found._asdict()}
 
-        await self._answer(message, search, apart=True)
+        await self._answer(message, search, self._searches)
 
     async def _send(self, answer: Mapping[str, Any]) -> None:
         with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # closed while it was computed

@@ -96,12 +96,13 @@ class PlanSpace:
         """Layout and chips that are nearest, and `_batch_step`; most sliders leave them as they are."""
         moved = asked.moved if asked.moved in asked.layout else ""
         key = (chips, moved, tuple(sorted(asked.layout.items())))
-        if self._last is None or self._last[0] != key:
+        last = self._last  # once: another thread may replace it
+        if last is None or last[0] != key:
             layout, divides = self.layouts.nearest(asked.layout, chips, moved)
             if not (divides and self._buildable(chips)):
                 chips = self._whole_chips(chips, layout)
-            self._last = (key, (layout, chips, *self._batch_step(chips, layout)))
-        return self._last[1]
+            self._last = last = (key, (layout, chips, *self._batch_step(chips, layout)))
+        return last[1]
 
     def _is_own(self, path: str, value: float) -> bool:
         own = self.knobs[path].own

@@ -171,6 +171,9 @@ def test_optimum_from_here_saves_energy_in_the_same_layout_and_time(explorer):
     assert float(new.energy.total) <= float(old.energy.total) * (1.0 + 1e-9)
     assert float(new.time) <= float(old.time) * (1.0 + 1e-6)
     assert float(new.loss) == pytest.approx(float(old.loss), rel=1e-9)
+    again = explorer.optimize(here._replace(values=found.values), "energy", told.append)
+    assert again.values is None
+    assert "No plan in this layout takes less energy" in again.message
 
 
 @pytest.mark.slow
