@@ -269,12 +269,13 @@ def test_keyboard_and_screen_reader_reach_every_control(opened):
     assert json.loads(page.evaluate("JSON.stringify(document.querySelector('#error').role)")) == "alert"
 
 
-def answers_come_after(page, milliseconds):
-    """Let what the server sends reach the page only so much later; the page has to be loaded anew."""
+def answers_come_after(page, milliseconds, kind=""):
+    """Let what the server sends, or one kind of it, reach the page only so much later, once it is loaded anew."""
     page.add_init_script(
         "const usual = Object.getOwnPropertyDescriptor(WebSocket.prototype, 'onmessage');"
         "Object.defineProperty(WebSocket.prototype, 'onmessage', { set(hear) { window.socket = this; "
-        f"usual.set.call(this, (event) => setTimeout(() => hear(event), {milliseconds})); }} }});"
+        f"const isLate = (event) => !'{kind}' || JSON.parse(event.data).kind === '{kind}';"
+        f"usual.set.call(this, (event) => setTimeout(() => hear(event), isLate(event) ? {milliseconds} : 0)); }} }});"
     )
     page.reload()
     expect(page.locator("#energy svg")).to_be_visible(timeout=GRACE)
@@ -373,9 +374,8 @@ def test_layout_of_a_plan_is_shown_where_its_chips_leave_no_choice(opened, serve
 
 def test_search_that_ends_after_the_layout_moved_goes_to_the_plan_that_it_found(opened):
     page = opened()
-    answers_come_after(page, 400)
+    answers_come_after(page, 3000, "optimized")
     page.locator("#optimize").click()
-    page.wait_for_timeout(100)
     page.locator("#layout-tensor").select_option("4")
     expect(page.locator("#found")).to_contain_text("at the same loss", timeout=GRACE)
     expect(page.locator("#layout-tensor")).to_have_value("1")
@@ -393,12 +393,11 @@ def test_what_needs_the_connection_says_so_while_there_is_none(opened):
     expect(page.locator("#found")).to_contain_text("no search")
     expect(page.locator("#optimize")).to_be_enabled()
     expect(page.locator("#connection")).to_have_text("Connected.")  # again
-    page.evaluate("() => { socket.send = () => {}; socket.close(); document.querySelector('#optimize').click(); }")
-    expect(page.locator("#found")).to_contain_text("no search")
     page.evaluate(
-        "() => { socket.close(); document.querySelector('#other').value = 'system.accelerator.memory_capacity';"
-        " document.querySelector('#add').click(); }"
+        "() => { const at = (id) => document.getElementById(id); at('found').textContent = ''; socket.close();"
+        " at('optimize').click(); at('other').value = 'system.accelerator.memory_capacity'; at('add').click(); }"
     )
+    expect(page.locator("#found")).to_contain_text("no search")
     expect(page.locator("#error")).to_contain_text("no new control")
     page.evaluate("() => { window.fetch = () => Promise.reject(new TypeError()); }")
     page.locator("#save").click()
