@@ -17,7 +17,7 @@ from energymodel.explorer.fragments import Plan, compare_html, figure_html, limi
 from energymodel.explorer.knobs import BATCH, BUSY_POWER, CHIPS, CLOCK, GENERATIONS
 from energymodel.explorer.messages import Message, PinnedState, refused_pin
 from energymodel.explorer.optimize_here import Found, optimize_here
-from energymodel.explorer.readings import limits_sentence, readings, rooms, summary
+from energymodel.explorer.readings import Reading, limits_sentence, readings, rooms, summary
 from energymodel.explorer.state import Asked, PlanSpace, Settled, Shown
 from energymodel.explorer.view import BATCHES, CLOCKS
 from energymodel.presets.scenario import Scenario
@@ -159,11 +159,12 @@ class Page:
         self._estimated = shown, self.explorer.spread(shown)
         return {}
 
-    def intervals(self, number: int) -> dict[str, Any]:
-        """The readings of the plan that is drawn with their intervals, if these have been found and not been sent."""
-        if self._drawn is None or self._spread_of(self._drawn) is None:
+    def intervals(self) -> dict[str, Any]:
+        """The readings of the plan that is drawn with their intervals, if these have been found."""
+        if self._drawn is None or (spread := self._spread_of(self._drawn)) is None:
             return {}
-        return {"kind": "intervals", "number": number, "parts": self._changed({"outcome": self._outcome(self._drawn)})}
+        part = outcome_html(self._readings(self._drawn, spread))
+        return {"kind": "intervals", "parts": self._changed({"outcome": part})}
 
     def _changed(self, parts: Mapping[str, str]) -> dict[str, str]:
         changed = {name: part for name, part in parts.items() if self._sent.get(name) != part}
@@ -176,18 +177,19 @@ class Page:
             return None
         return estimated[1]
 
-    def _outcome(self, shown: Shown) -> str:
-        return outcome_html(readings(shown.view.outcome, self.explorer.own.view.outcome, self._spread_of(shown)))
+    def _readings(self, shown: Shown, spread: OutcomeSpread | None = None) -> list[Reading]:
+        return readings(shown.view.outcome, self.explorer.own.view.outcome, spread)
 
     def _parts(self, shown: Shown, message: Message) -> tuple[dict[str, str], str]:
         explorer, view = self.explorer, shown.view
         own = explorer.own.view
-        told, limits = readings(view.outcome, own.outcome), rooms(view)
+        told, limits, spread = self._readings(shown), rooms(view), self._spread_of(shown)
         sentence = limits_sentence(limits)
         pinned = [Pinned(plan.name, plan.view) for plan in self._pins]
         charts = {name: chart_of(name, view, own, pinned, message.front) for name in message.seen}
         parts = {name: figure_html(chart, message.width) for name, chart in charts.items()}
-        parts["outcome"], parts["strip"] = self._outcome(shown), strip_html(told)
+        parts["outcome"] = outcome_html(self._readings(shown, spread) if spread else told)
+        parts["strip"] = strip_html(told)
         parts["limits"] = limits_html(limits, sentence)
         now = [explorer.plan(NOW, shown)]
         compared = [explorer.plan(OWN, explorer.own), *self._pins, *now] if self._pins else []

@@ -81,10 +81,11 @@ def optimize_here(
     seconds = time.perf_counter() - started
     if not optimum.success:
         return Found(None, optimum.message, [], seconds)
-    if not exceeded and not _is_better(optimum, here.view.outcome, minimize):
+    change = _change(optimum.outcome, here.view.outcome, minimize)
+    if not exceeded and change > -SAME:
         return Found(None, f"No plan in this layout takes less {_words(minimize)} at this loss.", [], seconds)
     values = _values(space, here.settled, optimum)
-    sentence = _sentence(optimum, here.view.outcome, minimize, "Obeys every limit: " if exceeded else "")
+    sentence = _sentence(optimum, here.view.outcome, minimize, change, "Obeys every limit: " if exceeded else "")
     layout = space.layouts.names(start.settled.layout)
     return Found(values, f"{sentence} ({seconds:.1f} s)", _changes(space, here.settled, values), seconds, layout)
 
@@ -112,23 +113,23 @@ def _values(space: PlanSpace, settled: Settled, optimum: Optimum) -> dict[str, f
     return {path: min(max(value, space.knobs[path].low), space.knobs[path].high) for path, value in values.items()}
 
 
-def _is_better(optimum: Optimum, before: TrainingOutcome, minimize: str) -> bool:
-    old, new = (float(objective_value(one, minimize)) for one in (before, optimum.outcome))
-    return new <= old * (1.0 - SAME)
+def _change(after: TrainingOutcome, before: TrainingOutcome, minimize: str) -> float:
+    """Relative change of what is minimized; none where there was nothing of it [1]."""
+    old, new = (float(objective_value(one, minimize)) for one in (before, after))
+    return new / old - 1.0 if old else 0.0
 
 
 def _words(minimize: str) -> str:
     return {"etp": "energy-time product"}.get(minimize, minimize)
 
 
-def _sentence(optimum: Optimum, before: TrainingOutcome, minimize: str, first: str) -> str:
+def _sentence(optimum: Optimum, before: TrainingOutcome, minimize: str, change: float, first: str) -> str:
     """What the best plan saves, and what it takes more of."""
-    old, new = (float(objective_value(one, minimize)) for one in (before, optimum.outcome))
     other = "time" if minimize == "energy" else "energy"
     more = float(output(optimum.outcome, other)) / float(output(before, other)) - 1.0
     binding = ", ".join(name.replace("_", " ") for name in optimum.active)
     held = f" Binding: {binding}." if binding else ""
-    saved = f"{_words(minimize)} {percent(new / old - 1.0, sign='+')}, {other} {percent(more, sign='+')}"
+    saved = f"{_words(minimize)} {percent(change, sign='+')}, {other} {percent(more, sign='+')}"
     return f"{first}{saved if first else saved[0].upper() + saved[1:]}, at the same loss.{held}"
 
 

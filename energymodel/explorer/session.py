@@ -94,7 +94,7 @@ class Session:
         async with self._of_intervals:
             if self._newest_settled is message:
                 await self._answer(message, lambda: self._page.estimate(message), self._workers)
-                await self._answer(message, lambda: self._page.intervals(message.number))
+                await self._answer(message, self._page.intervals)
 
     def _pin(self, message: Message) -> dict[str, Any]:
         self._page.pin(message.pins)

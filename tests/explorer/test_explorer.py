@@ -126,9 +126,9 @@ def test_page_sends_only_what_changed(explorer):
 def test_intervals_stay_while_the_plan_does(explorer):
     page, plan = Page(explorer), message(values={CLOCK: 0.9})
     assert "90 %" not in page.picture(plan)["parts"]["outcome"]
-    assert page.intervals(1) == {}
+    assert page.intervals() == {}
     assert page.estimate(plan) == {}
-    assert page.intervals(1)["parts"]["outcome"].count("90 %") >= 10
+    assert page.intervals()["parts"]["outcome"].count("90 %") >= 10
     assert page.picture(message(values={CLOCK: 0.9}, seen=["front"]))["parts"] == {}
     assert "90 %" not in page.picture(message(values={CLOCK: 0.8}))["parts"]["outcome"]
 
@@ -138,7 +138,7 @@ def test_late_intervals_are_not_put_on_another_plan(explorer):
     page.picture(plan)
     page.estimate(plan)
     page.picture(message(values={CLOCK: 0.8}))
-    assert page.intervals(1) == {}
+    assert page.intervals() == {}
     assert "90 %" in page.picture(plan)["parts"]["outcome"]
 
 
