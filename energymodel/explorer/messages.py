@@ -117,12 +117,14 @@ def read_asked(content: Mapping[str, Any], knobs: Mapping[str, Knob]) -> Asked:
     return Asked(values, layout, moved if moved in _FIELDS or moved in knobs else "")
 
 
-def number_of(text: str | bytes) -> int:
-    """The number under which a message is answered, also one that is refused; 0 where it has none."""
+def request_of(text: str | bytes) -> tuple[str, int]:
+    """Kind and number under which a message is answered, also one that is refused; "" and 0 where it has none."""
     try:
-        return _answered_under(_mapping(_parsed(text), "message"))
+        content = _mapping(_parsed(text), "message")
+        kind = content.get("kind")
+        return kind if kind in KINDS else "", _answered_under(content)
     except InputError:
-        return 0
+        return "", 0
 
 
 def _answered_under(content: Mapping[str, Any]) -> int:

@@ -13,7 +13,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from energymodel.errors import InputError
 from energymodel.explorer.explorer import Explorer, Page
 from energymodel.explorer.fragments import knob_html
-from energymodel.explorer.messages import LONGEST, Message, RefusedPartError, number_of, read_message
+from energymodel.explorer.messages import LONGEST, Message, RefusedPartError, read_message, request_of
 from energymodel.explorer.optimize_here import Found
 
 _LOG = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class Session:
             message = read_message(text, self._explorer.space.knobs)
         except InputError as error:
             self._faults += 1
-            await self._send(_refusal(number_of(text), error))
+            await self._send(_refusal(*request_of(text), error))
             return
         if message.kind == "state":
             self._state = message
@@ -121,10 +121,10 @@ class Session:
         try:
             answer = await asyncio.get_running_loop().run_in_executor(executor, make) if executor else make()
         except InputError as error:
-            answer = _refusal(message.number, error)
+            answer = _refusal(message.kind, message.number, error)
         except Exception:
             _LOG.exception("a request of the page failed: %s", message.kind)
-            answer = {"kind": "error", "number": message.number, "message": DEFECT}
+            answer = _refusal(message.kind, message.number, DEFECT)
         if answer:
             await self._send(answer)
 
@@ -149,6 +149,6 @@ class Session:
             await self._socket.send_text(json.dumps(answer, allow_nan=False, separators=(",", ":")))
 
 
-def _refusal(number: int, error: InputError) -> Mapping[str, Any]:
-    part = {"path": error.path} if isinstance(error, RefusedPartError) else {}
-    return {"kind": "error", "number": number, **part, "message": str(error)}
+def _refusal(request: str, number: int, reason: InputError | str) -> Mapping[str, Any]:
+    part = {"path": reason.path} if isinstance(reason, RefusedPartError) else {}
+    return {"kind": "error", "request": request, "number": number, **part, "message": str(reason)}

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from energymodel.explorer.knobs import BATCH, CLOCK
+from energymodel.explorer.messages import LONGEST
 from energymodel.explorer.server import ExplorerServer
 from energymodel.presets.scenario import load_scenario
 from explorer_page import small_explorer
@@ -223,6 +224,36 @@ def test_what_a_link_asks_for_in_vain_is_told_and_left_out(opened, server):
         press(page, CLOCK, "ArrowLeft")
         expect(page.locator("#error")).to_be_hidden()
         expect(page).to_have_url(re.compile(r"#plan\.clock=[0-9.]+$"))
+
+
+def test_link_that_is_too_long_for_a_message_is_told_and_left_out(opened, server):
+    page = opened(address=f"{server.address}#plan.clock=0.8&pin=name%3D{'n' * LONGEST}")
+    expect(page.locator("#error")).to_contain_text("The link holds")
+    expect(page.locator("#connection")).to_have_text("Connected.")
+    expect(field(page, CLOCK)).to_have_value(f"{float(own_of(page, CLOCK)):g}")
+
+
+def test_number_typed_outside_its_range_is_told(opened):
+    page = opened()
+    field(page, CLOCK).fill("90")
+    field(page, CLOCK).press("Enter")
+    expect(page.locator("#error")).to_contain_text("90 is outside the range of the slider")
+    expect(field(page, CLOCK)).to_have_value(field(page, CLOCK).get_attribute("max") or "")
+    press(page, CLOCK, "ArrowLeft")
+    expect(page.locator("#error")).to_be_hidden()
+
+
+def test_refusal_of_something_else_leaves_the_search_alone(opened):
+    page = opened()
+    answers_come_after(page, 3000, "optimized")
+    page.locator("#optimize").click()
+    page.locator("summary", has_text="Any other number").click()
+    page.locator("#other").fill("nonsense")
+    page.keyboard.press("Enter")
+    expect(page.locator("#error")).to_contain_text("not a number of this scenario")
+    expect(page.locator("#optimize")).to_be_disabled()
+    expect(page.locator("#found")).to_contain_text("at the same loss", timeout=GRACE)
+    expect(page.locator("#optimize")).to_be_enabled()
 
 
 def test_link_brings_the_control_of_its_number(opened, server):

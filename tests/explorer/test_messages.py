@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from energymodel.errors import InputError
-from energymodel.explorer.messages import LONGEST, MOST_PINS, RefusedPartError, number_of, read_message
+from energymodel.explorer.messages import LONGEST, MOST_PINS, RefusedPartError, read_message, request_of
 from explorer_page import small_space
 
 JSON = st.recursive(
@@ -74,12 +74,12 @@ def test_refusal_names_the_part_and_the_number_of_its_message(content, path):
     with pytest.raises(RefusedPartError) as caught:
         read(text)
     assert caught.value.path == path
-    assert number_of(text) == 7
+    assert request_of(text) == (content["kind"], 7)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"number": "x"}', '{"number": -1}', '{"number": 1e999}'])
-def test_messages_without_number_are_answered_under_zero(text):
-    assert number_of(text) == 0
+def test_messages_without_kind_or_number_are_answered_under_zero(text):
+    assert request_of(text) == ("", 0)
 
 
 def test_long_messages_are_not_parsed():

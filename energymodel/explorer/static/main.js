@@ -25,7 +25,7 @@ const controls = new Controls((path, started) => {
   moved = path;
   refused.clear();
   draw(started);
-});
+}, refuse);
 const pins = new Pins(() => {
   refused.clear();
   sendPins();
@@ -113,7 +113,7 @@ function received(answer, isNewest) {
     if (answer.path !== undefined) drop(answer.path, answer.message);
     else if (answer.number) fail(answer.message);
     else refuse(answer.message);
-    at("optimize").disabled = false;
+    if (answer.request === "optimize") at("optimize").disabled = false;
   } else if (answer.kind === "knob") {
     const knob = controls.add(answer.path, answer.html);
     if (knob && wanted.has(answer.path)) knob.set(wanted.get(answer.path));

@@ -4,6 +4,7 @@ import { MOST } from "./pins.js";
 
 const LAYOUT = "layout.";
 const PIN = "pin";
+const LONGEST = 31_000; // bytes of a state with its pins, so that the explorer takes a message with it
 
 function written({ values, layout }, parameters) {
   for (const [path, value] of Object.entries(values)) parameters.append(path, String(value));
@@ -44,5 +45,8 @@ export function stateOf(hash) {
     return { name: inner.get("name") ?? "plan", ...read(inner, refused) };
   });
   if (pins.length > MOST) refused.push(`The link has ${pins.length} pinned plans; only the first ${MOST} are shown.`);
-  return { ...read(parameters, refused), pins: pins.slice(0, MOST), refused };
+  const state = { ...read(parameters, refused), pins: pins.slice(0, MOST) };
+  const bytes = new TextEncoder().encode(JSON.stringify(state)).length;
+  if (bytes <= LONGEST) return { ...state, refused };
+  return { values: {}, layout: {}, pins: [], refused: [`The link holds ${bytes} bytes, and at most ${LONGEST} can be read: nothing of it is used.`] };
 }

@@ -3,7 +3,7 @@
 const STEPS = 1000;
 
 class Knob {
-  constructor(root, changed) {
+  constructor(root, changed, refuse) {
     this.root = root;
     const data = root.dataset;
     this.path = data.path;
@@ -43,6 +43,7 @@ class Knob {
       this.#place(this.value);
       this.#write(this.value);
       changed(this, event.timeStamp);
+      if (this.value !== wanted) refuse(`${this.field.ariaLabel}: ${typed} is outside the range of the slider, ${this.field.min} to ${this.field.max}.`);
     });
     this.#place(this.value);
     this.#write(this.value);
@@ -117,14 +118,17 @@ export class Controls {
   #layout = new Map();
   #drawn = "";
   #changed;
+  #refuse;
 
-  constructor(changed) {
+  // `changed` is called with the path of a number or field that moved, `refuse` with why it did not move as asked.
+  constructor(changed, refuse) {
     this.#changed = changed;
+    this.#refuse = refuse;
     for (const root of document.querySelectorAll(".knob")) this.#adopt(root);
   }
 
   #adopt(root) {
-    const knob = new Knob(root, (moved, started) => this.#changed(moved.path, started));
+    const knob = new Knob(root, (moved, started) => this.#changed(moved.path, started), this.#refuse);
     this.#knobs.set(knob.path, knob);
     return knob;
   }
