@@ -45,6 +45,9 @@ class SmallGrid(TileProgram):
         places = tuple(Axis(axis.name, np.arange(size)) for axis, size in zip(self.grid.axes, sizes, strict=True))
         return columns, dataclasses.replace(self.grid, axes=places).values(self.dtype)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return *super().__reduce__(), {"arguments": self.arguments}  # evaluated once, not by each worker
+
     def point(self, arrays: Any) -> Callable[..., Any]:
         """The outputs at one point, from its places along the axes."""
         return lambda **places: {name: column[tuple(places.values())] for name, column in arrays.items()}

@@ -1,5 +1,8 @@
 """A small grid of a scenario is evaluated by the program for any points, and gives what its own program would."""
 
+import pickle
+
+import jax
 import numpy as np
 import pytest
 
@@ -88,6 +91,16 @@ def test_a_resumed_sweep_evaluates_nothing(scenario, tmp_path, monkeypatch):
     again = em.sweep(*given, resume=tmp_path)
     assert again.winners == first.winners
     assert again.choice.sentence().endswith("a grid of 4 points needs no program of its own.")
+
+
+def test_workers_of_a_cluster_look_up_what_was_evaluated_once(scenario, monkeypatch):
+    program = small_grid.small_grid(prepare_sweep(scenario, {"plan.clock": "0.6:1:4"}, "top:2").program)
+    assert program is not None
+    sent = program.portable()
+    monkeypatch.setattr(SmallGrid, "_outputs", lambda *arguments: pytest.fail("evaluated again"))
+    worker = pickle.loads(sent)
+    for mine, theirs in zip(jax.tree.leaves(program.run(0)), jax.tree.leaves(worker.run(0)), strict=True):
+        np.testing.assert_array_equal(theirs, mine)
 
 
 def test_its_time_is_estimated_without_compiling_a_program(scenario, monkeypatch):
