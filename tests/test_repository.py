@@ -92,6 +92,14 @@ def test_quick_start_is_exactly_two_commands():
     assert re.fullmatch(r"python3\.11 -m venv (\S+) && \1/bin/pip install .+ && \1/bin/python -m pytest", test)
 
 
+def test_layers_for_contributors_are_those_of_the_import_rules():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    layers = project["tool"]["importlinter"]["contracts"][0]["layers"]
+    told = re.findall(r"^\| \d+ \| (.+) \|$", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.MULTILINE)
+    words = [set(re.findall(r"\w+", layer)) - {"__main__"} for layer in layers]
+    assert [set(re.findall(r"\w+", row)) for row in told] == [one for one in words if one]
+
+
 def test_every_directory_of_the_package_is_a_package():
     """A folder of Python files without `__init__.py` would be missing from types, documentation and import rules."""
     python = [path for path in FILES if path.suffix == ".py" and path.is_relative_to(ROOT / "energymodel")]
