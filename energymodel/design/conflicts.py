@@ -2,13 +2,15 @@
 
 A set of limits is a conflict if no plan obeys all of it, and a smallest one if plans obey every set of fewer limits.
 Sets are tried in the order of their size: points of a grid prove most of them harmless, and the rest are searched, each
-in the layouts that break it least. Then each limit of the conflict is moved alone, until the others hold. All of them
-share the loss that the run must reach and the chips that it has; these are moved as well.
+in the layouts that break it least. Then each limit of the conflict is moved alone, until the others hold: at once to
+where a plan breaks it by as much as all limits together must be broken, if that plan obeys the others, else by trial.
+All of them share the loss that the run must reach and the chips that it has; these are moved as well.
 """
 
 import itertools
 import math
 from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +18,15 @@ from jaxtyping import Float
 
 from energymodel.design.layouts import Lattice, take
 from energymodel.design.problem import FAR, Criteria, DesignProblem
-from energymodel.design.relaxation import FINE, TOLERANCE, evaluate_points, grid_points, layout_bounds, solve_relaxed
+from energymodel.design.relaxation import (
+    FINE,
+    SETTLED,
+    TOLERANCE,
+    evaluate_points,
+    grid_points,
+    layout_bounds,
+    solve_relaxed,
+)
 from energymodel.design.result import Conflict
 from energymodel.system.outputs import AT_LEAST, unit_of
 
@@ -83,16 +93,26 @@ class _InfeasibleProblem:
             # The first turn asks whether the limit helps at all, and how far it goes.
             steps = np.array([high]) if turn == 0 else np.linspace(low, high, LEVELS + 1)[1:]
             cases = [_LimitSet(rows, {name: asked * math.exp(sign * step)}) for step in steps]
-            lack, reached = self.solve(cases)
+            lack, reached = self.solve(cases, patient=turn == 0)
             holds = np.flatnonzero(lack <= TOLERANCE)
             if not len(holds):
                 return math.nan if turn == 0 else asked * math.exp(sign * high)
             best = int(holds[0])
             if name in self.rows and turn == 0:
+                least, broken = self.least_broken
+                alone = float(broken[self.rows[name]])
+                if alone >= least - TOLERANCE:  # all limits together break no other
+                    return asked * math.exp(sign * alone)
                 high = max(high + float(reached[best, self.rows[name]]), TOLERANCE)
             elif turn:
                 low, high = (low if best == 0 else float(steps[best - 1])), float(steps[best])
         return asked * math.exp(sign * high)
+
+    @cached_property
+    def least_broken(self) -> tuple[float, Float[np.ndarray, " rows"]]:
+        """Smallest violation of all limits together, and by how much each is broken there."""
+        lack, rows = self.solve([_LimitSet(tuple(self.rows), {})])
+        return float(lack[0]), rows[0]
 
     def broken(self, rows: Sequence[str]) -> Float[np.ndarray, "layouts points"]:
         """What points of the grid break of some limits, in the sum of logarithms."""
@@ -103,8 +123,13 @@ class _InfeasibleProblem:
         """Smallest violation of each case over its layouts."""
         return self.solve(cases)[0] if cases else np.zeros(0)
 
-    def solve(self, cases: Sequence[_LimitSet]) -> tuple[Float[np.ndarray, " cases"], Float[np.ndarray, "cases rows"]]:
-        """Smallest violation of each case over the layouts that break it least on the grid, and the rows there."""
+    def solve(
+        self, cases: Sequence[_LimitSet], *, patient: bool = True
+    ) -> tuple[Float[np.ndarray, " cases"], Float[np.ndarray, "cases rows"]]:
+        """Smallest violation of each case over the layouts that break it least on the grid, and the rows there.
+
+        A search that is not patient may take a case for broken that holds, where its limits leave next to no room.
+        """
         problem = self.problem
         count = min(TRIED, len(self.grid))
         places, start = [], []
@@ -125,7 +150,9 @@ class _InfeasibleProblem:
             chips = np.repeat([case.instead.get("chips", 0.0) for case in cases], count)
             upper[:, place] = np.where(chips > 0.0, np.log(np.maximum(chips, 1.0)), upper[:, place])
         criteria = Criteria(powers, limits)
-        found = solve_relaxed(problem, layouts, np.concatenate(start), criteria, bounds=(lower, upper))
+        iterations = None if patient else SETTLED
+        bounds = lower, upper
+        found = solve_relaxed(problem, layouts, np.concatenate(start), criteria, bounds=bounds, iterations=iterations)
         rows = -found.slacks.inequalities
         lack = np.sum(np.maximum(rows, 0.0), axis=-1).reshape(len(cases), count)
         lack = np.where(np.isfinite(lack), lack, np.inf)

@@ -125,7 +125,7 @@ def test_price_of_time_is_the_slope_of_the_optimum(scenario, optimum):
 
 @pytest.mark.slow
 def test_infeasible_names_the_conflict_and_what_each_must_give(scenario):
-    optimum = em.optimize(scenario, limits={"time": "70 days", "facility_power": "12 MW"})
+    optimum = em.optimize(scenario, limits={"time": "90 days", "facility_power": "12 MW"})
     assert optimum.result == SearchResult.infeasible == "infeasible"
     with pytest.raises(RuntimeError, match="infeasible: No plan obeys these limits together"):
         optimum.result.throw_unless_successful(optimum.message)
@@ -136,11 +136,11 @@ def test_infeasible_names_the_conflict_and_what_each_must_give(scenario):
     nearest = {name: one.nearest / one.asked for name, one in conflicts.items()}
     assert all(ratio > 1.0 for ratio in nearest.values())
     # The plan obeys all limits but the one that gives.
-    obeyed = [optimum.outcome.time <= 70 * 86400 * (1 + 1e-6), optimum.outcome.power_peak <= 12e6 * (1 + 1e-6)]
+    obeyed = [optimum.outcome.time <= 90 * 86400 * (1 + 1e-6), optimum.outcome.power_peak <= 12e6 * (1 + 1e-6)]
     assert sum(map(bool, obeyed)) == 1
     # Minimizing an output under the other limits gives the nearest value of its limit.
     fastest = em.optimize(scenario, minimize="time", limits={"facility_power": "12 MW"}, tolerance=0.0)
-    assert conflicts["time"].nearest == pytest.approx(float(fastest.outcome.time), rel=0.02)
+    assert conflicts["time"].nearest == pytest.approx(float(fastest.outcome.time), rel=2e-3)
 
 
 @pytest.mark.slow
