@@ -53,7 +53,7 @@ def test_without_limits_shares_of_the_highest_power_of_the_plan():
 @pytest.mark.parametrize(
     ("power", "message"),
     [
-        ("1 MW", "is not enough: at the lowest clock and width, the site needs"),
+        pytest.param("1 MW", "is not enough: at the lowest clock and width, the site needs", marks=pytest.mark.slow),
         ("0 MW", "not a positive power"),
         ("25", "has no unit"),
     ],

@@ -50,7 +50,10 @@ def test_many_points_are_those_of_the_model(scenario, model):
             np.testing.assert_allclose(found[name][row], value, rtol=1e-9, atol=1e-9, err_msg=name)
 
 
-@pytest.mark.parametrize("keep", ["top:3", "pareto:energy,time", "along:plan.clock", "count", "full:energy"])
+SLOW = [pytest.param(keep, marks=pytest.mark.slow) for keep in ("along:plan.clock", "count", "top:3")]
+
+
+@pytest.mark.parametrize("keep", ["pareto:energy,time", "full:energy", *SLOW])
 def test_tiles_are_those_of_their_own_program(scenario, keep, monkeypatch):
     arguments = {"limits": {"time": "19 h"}, "chunk": 10, "tile": 20, "precision": 64}
     given = scenario, {"plan.clock": "0.6:1:4", "plan.batch": "0.25..1 Mi token log 9"}, keep
