@@ -85,10 +85,15 @@ class Posterior:
         lower, upper = (_value(self, path, self.z[place] + ndtri(share) * spread) for share in SHARES)
         return Update(path, unit, self.before[path], _value(self, path, self.z[place]), lower, upper)
 
+    @property
+    def distances(self) -> dict[str, float]:
+        """How far each number has moved, in standard deviations of its prior [1]."""
+        start = np.array([_coordinate(self, path, value) for path, value in self.before.items()])
+        return dict(zip(self.priors, np.abs(self.z - start).tolist(), strict=True))
+
     def moved(self) -> list[str]:
         """Paths that the measurements have moved, farthest first."""
-        start = np.array([_coordinate(self, path, value) for path, value in self.before.items()])
-        distance = dict(zip(self.priors, np.abs(self.z - start), strict=True))
+        distance = self.distances
         return sorted((path for path in distance if distance[path] > SMALLEST_MOVE), key=lambda path: -distance[path])
 
     def distribution(self, path: str) -> str:

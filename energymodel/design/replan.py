@@ -40,6 +40,8 @@ LOSS_ERROR = 0.01
 """Standard deviation of measured time and power [1] and loss [nat/token], what the model leaves out included."""
 CAUTION = 1.15
 """Measured time over what the updated numbers explain, or the inverse, beyond which plans are not to be trusted [1]."""
+UNLIKELY = 3.0
+"""Standard deviations of its prior beyond which a number explains nothing [1]."""
 MTBF = "system.reliability.chip_mtbf"
 FORECAST = {
     "time": {"time": 1.0},
@@ -105,13 +107,24 @@ class Rest:
 
     @property
     def caution(self) -> str:
-        """A sentence where the updated numbers leave much of the time so far unexplained, else nothing."""
+        """A sentence where no likely numbers explain the time so far, else nothing."""
         ratio = self.unexplained["time"]
-        if max(ratio, 1.0 / ratio) < CAUTION:
-            return ""
+        if max(ratio, 1.0 / ratio) >= CAUTION:
+            said = f"The run so far took {ratio:.2g} times as long as the scenario explains with any of its numbers"
+        else:
+            distances = self.posterior.distances
+            far = [distances.get(_in_rest(update.path), 0.0) for update in self.updates]
+            if max(far, default=0.0) < UNLIKELY:
+                return ""
+            update = self.updates[int(np.argmax(far))]
+            before, after = (format_quantity(value, update.unit) for value in (update.before, update.after))
+            said = (
+                f"Only an unlikely number explains the run so far: {update.path} {after} instead of {before}, "
+                f"{max(far):.1f} standard deviations of its prior away"
+            )
         return (
-            f"The run so far took {ratio:.2g} times as long as the scenario explains with any of its numbers: what it "
-            "says of other plans is as uncertain. Measure a few steps of a new plan before you trust it."
+            f"{said}: what the scenario says of other plans is as uncertain. "
+            "Measure a few steps of a new plan before you trust it."
         )
 
     def forecast(self, outcome: TrainingOutcome) -> dict[str, Forecast]:
