@@ -89,7 +89,9 @@ def test_random_plans_about_the_stated_ones_are_no_faster(stated):
         replicas = chips / (layout["tensor"] * layout["pipeline"] * layout["context"])
         batch = np.maximum(row["plan"]["batch"] * factors[:, 1], replicas * layout["microbatch"] * 8192.0)
         clock = np.clip(row["plan"]["clock"] * factors[:, 2], 0.2, 1.0)
-        coolant = np.clip(row["plan"]["coolant_temperature"] + rng.standard_normal(count), 283.15, 318.15)
+        inlet = scenario.system.facility.cooling.inlet
+        ends = float(inlet.recommended_lowest), float(inlet.recommended_highest)
+        coolant = np.clip(row["plan"]["coolant_temperature"] + rng.standard_normal(count), *ends)
         plans = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (count, *np.shape(leaf))), scenario.plan)
         plans = eqx.tree_at(
             lambda plan: (plan.chips, plan.batch, plan.clock, plan.coolant_temperature),
