@@ -57,7 +57,8 @@ def named_outputs(outputs: Any) -> dict[str, jax.Array]:
     """The numbers among the outputs of a model, by name."""
     if not isinstance(outputs, Mapping):
         outputs = outputs._asdict() if hasattr(outputs, "_asdict") else vars(outputs)
-    return {name: jnp.asarray(value) for name, value in outputs.items() if isinstance(value, int | float | jax.Array)}
+    numbers = int | float | np.number | np.ndarray | jax.Array  # also those that are known while the rest is traced
+    return {name: jnp.asarray(value) for name, value in outputs.items() if isinstance(value, numbers)}
 
 
 class GridSample:

@@ -8,7 +8,7 @@ import pytest
 
 import energymodel as em
 from energymodel.sweeps import small_grid
-from energymodel.sweeps.grid_sample import evaluate_points
+from energymodel.sweeps.grid_sample import evaluate_points, named_outputs
 from energymodel.sweeps.program_choice import Kernel, choose
 from energymodel.sweeps.scenario_axes import scenario_axis
 from energymodel.sweeps.scenario_model import UNITS, ScenarioModel, model_and_limits
@@ -48,6 +48,12 @@ def test_many_points_are_those_of_the_model(scenario, model):
         assert set(expected) == set(found)
         for name, value in expected.items():
             np.testing.assert_allclose(found[name][row], value, rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+def test_outputs_that_are_known_in_a_traced_model_are_outputs_too(model):
+    """A run that serves nobody knows so before it is traced."""
+    found = jax.eval_shape(lambda clock: named_outputs(model(**{"plan.clock": clock})), 0.8)
+    assert set(found) == set(UNITS)
 
 
 SLOW = [pytest.param(keep, marks=pytest.mark.slow) for keep in ("along:plan.clock", "count", "top:3")]
