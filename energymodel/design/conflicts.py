@@ -88,25 +88,29 @@ class _InfeasibleProblem:
         """Value of a limit at which the others can hold; NaN if there is none."""
         asked, rows = self.problem.limits[name], tuple(self.rows)
         sign = -1.0 if name in AT_LEAST else 1.0
+
+        def at(step: float) -> float:
+            return asked * math.exp(sign * step)
+
         low, high = 0.0, math.log(SHARED.get(name, FAR))
-        for turn in range(1 + PASSES):
-            # The first turn asks whether the limit helps at all, and how far it goes.
-            steps = np.array([high]) if turn == 0 else np.linspace(low, high, LEVELS + 1)[1:]
-            cases = [_LimitSet(rows, {name: asked * math.exp(sign * step)}) for step in steps]
-            lack, reached = self.solve(cases, patient=turn == 0)
+        lack, reached = self.solve([_LimitSet(rows, {name: at(high)})])
+        if lack[0] > TOLERANCE:
+            return math.nan
+        if name in self.rows:
+            row = self.rows[name]
+            least, broken = self.least_broken
+            if broken[row] >= least - TOLERANCE:  # all limits together break no other
+                return at(float(broken[row]))
+            high = max(high + float(reached[0, row]), TOLERANCE)
+        for _ in range(PASSES):
+            steps = np.linspace(low, high, LEVELS + 1)[1:]
+            lack, _ = self.solve([_LimitSet(rows, {name: at(step)}) for step in steps], patient=False)
             holds = np.flatnonzero(lack <= TOLERANCE)
             if not len(holds):
-                return math.nan if turn == 0 else asked * math.exp(sign * high)
+                break
             best = int(holds[0])
-            if name in self.rows and turn == 0:
-                least, broken = self.least_broken
-                alone = float(broken[self.rows[name]])
-                if alone >= least - TOLERANCE:  # all limits together break no other
-                    return asked * math.exp(sign * alone)
-                high = max(high + float(reached[best, self.rows[name]]), TOLERANCE)
-            elif turn:
-                low, high = (low if best == 0 else float(steps[best - 1])), float(steps[best])
-        return asked * math.exp(sign * high)
+            low, high = (low if best == 0 else float(steps[best - 1])), float(steps[best])
+        return at(high)
 
     @cached_property
     def least_broken(self) -> tuple[float, Float[np.ndarray, " rows"]]:

@@ -120,7 +120,7 @@ def monitor_report(
         if optimum.success:
             own = optimum.scenario.plan
             parts.append(Text(headline(optimum, risk)))
-            parts += [Text(replanned.rest.caution)] if replanned.rest.caution else []
+            parts += [Text(caution)] if (caution := replanned.rest.caution) else []
             parts.append(plans_table(optimum.scenario, own, optimum.plan, optimum.varied))
         else:
             parts.append(Text(optimum.message))

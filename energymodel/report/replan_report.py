@@ -23,8 +23,8 @@ def replan_report(answer: Replan, file: str, risk: SavingAtRisk | None = None) -
     """What is used up, what the measurements moved, the forecast of going on, and the best plan for the rest."""
     named = dataclasses.replace(answer.optimum.scenario, name=file, changes=())
     optimum = dataclasses.replace(answer.optimum, scenario=named)
-    caution = [Text(answer.rest.caution), ""] if answer.rest.caution else []
-    return Group(_totals(answer), "", _updates(answer), "", *caution, optimum_report(optimum, risk))
+    warning = [Text(caution), ""] if (caution := answer.rest.caution) else []
+    return Group(_totals(answer), "", _updates(answer), "", *warning, optimum_report(optimum, risk))
 
 
 def _table(title: str, *columns: str) -> Table:
