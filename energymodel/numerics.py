@@ -42,6 +42,15 @@ def as_real(value: Any) -> Any:
     return value
 
 
+def with_own_numbers(tree: Any) -> Any:
+    """The same with copies of its NumPy numbers.
+
+    As long as a trace lives, JAX 0.10 takes what stands in it for a NumPy array wherever it meets that array again: in
+    float64 it would be the float32 of a trace before.
+    """
+    return jax.tree.map(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, tree)
+
+
 def real(
     unit: str,
     default: float | None = None,

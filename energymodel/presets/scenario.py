@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from energymodel.errors import InputError, suggest
+from energymodel.numerics import with_own_numbers
 from energymodel.presets.bases import named_tables, with_bases
 from energymodel.presets.batch_warmup import batch_knots
 from energymodel.presets.clock_scale import CLOCK, REFERENCE_CLOCK, ClockScale, is_frequency
@@ -226,6 +227,7 @@ def _build(name: str, tables: dict[str, Any]) -> Scenario:
 
 def _check(system: TrainingSystem, plan: TrainingPlan, tables: Mapping[str, Any]) -> None:
     """Check what system and plan must be together; `tables` have the titles of components, and the calibration."""
+    system, plan = with_own_numbers((system, plan))
     known = tables.get("system", {})
     titles = {name: str(known.get(name, {}).get("title", "")) for name in ("software", "accelerator")}
     with jax.enable_x64(True):  # numbers that were computed in float64 keep it, whatever the caller's precision

@@ -13,7 +13,7 @@ from energymodel.learning.learning import AbstractLearning
 from energymodel.learning.loss_law import effective_parameters
 from energymodel.learning.recipe import RecipeLearning
 from energymodel.learning.schedule import quadrature_over_progress, schedule_effective_tokens
-from energymodel.numerics import Numeric, Real
+from energymodel.numerics import Numeric, Real, with_own_numbers
 from energymodel.operations import simplified
 from energymodel.performance.reliability import LostTime, availability
 from energymodel.physics.limits import landauer_energy, landauer_multiple
@@ -47,6 +47,7 @@ def evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
     cannot run (`system.pipeline_rules`), for a number format that the chip lacks, and for an outcome that cannot be
     (`system.plausible`). Inside them, such products are those of the next wider format.
     """
+    system, plan = with_own_numbers((system, plan))
     known = not is_traced(system, plan)
     if known:
         check_inputs(system, plan)
