@@ -9,29 +9,54 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import betaincinv, ndtri
+from scipy.special import betainc, betaincinv, ndtr, ndtri
 
 from energymodel.errors import InputError, suggest
 from energymodel.presets.files import ROOT, names
 from energymodel.units import convert, format_quantity
 
 JOINT = "joint"
+SMALLEST = float(np.finfo(np.float64).tiny)
 WEAK_CORRELATION = 0.3  # below it, one number of a joint distribution may be varied alone
 
 
 class Family(NamedTuple):
-    """A family of distributions: what its numbers are called, an example, and its quantile function."""
+    """A family of distributions: what its numbers are called, an example, its quantiles, and what lies below a number.
+
+    `quantile` and `below` take a share or a number, the value in the scenario, and the family's own numbers.
+    """
 
     numbers: tuple[str, ...]
     example: str
     quantile: Callable[[Any, float, tuple[float, ...]], Any]
+    below: Callable[[Any, float, tuple[float, ...]], Any]
 
 
 FAMILIES = {
-    "lognormal": Family(("SIGMA",), "lognormal 0.3", lambda share, value, n: value * np.exp(n[0] * ndtri(share))),
-    "normal": Family(("SIGMA",), "normal 5 K", lambda share, value, n: value + n[0] * ndtri(share)),
-    "uniform": Family(("LOW", "HIGH"), "uniform 90 120 W", lambda share, _, n: n[0] + (n[1] - n[0]) * share),
-    "beta": Family(("A", "B"), "beta 8 2", lambda share, _, n: betaincinv(n[0], n[1], share)),
+    "lognormal": Family(
+        ("SIGMA",),
+        "lognormal 0.3",
+        lambda share, value, n: value * np.exp(n[0] * ndtri(share)),
+        lambda number, value, n: ndtr(np.log(max(number / value, SMALLEST)) / n[0]),
+    ),
+    "normal": Family(
+        ("SIGMA",),
+        "normal 5 K",
+        lambda share, value, n: value + n[0] * ndtri(share),
+        lambda number, value, n: ndtr((number - value) / n[0]),
+    ),
+    "uniform": Family(
+        ("LOW", "HIGH"),
+        "uniform 90 120 W",
+        lambda share, _, n: n[0] + (n[1] - n[0]) * share,
+        lambda number, _, n: np.clip((number - n[0]) / (n[1] - n[0]), 0.0, 1.0),
+    ),
+    "beta": Family(
+        ("A", "B"),
+        "beta 8 2",
+        lambda share, _, n: betaincinv(n[0], n[1], share),
+        lambda number, _, n: betainc(n[0], n[1], np.clip(number, 0.0, 1.0)),
+    ),
 }
 LARGEST = {"lognormal": 20.0, "beta": 1e9}
 """Parameters beyond which draws overflow: e^20 is a factor of 5e8 in a standard deviation."""
@@ -86,6 +111,18 @@ class NumberDistribution:
         quantile = FAMILIES[self.family].quantile
         return np.asarray(quantile(np.asarray(shares, np.float64), value, self.numbers), np.float64)
 
+    def below(self, number: float, value: float) -> float:
+        """Probability that an uncertain number lies below a given one [definition of each family].
+
+        **Arguments:**
+
+        - `number`: the given one, in the unit of `value`.
+        - `value`: the uncertain number in the scenario, above zero if its logarithm is uncertain.
+
+        **Returns:** probability [1].
+        """
+        return float(FAMILIES[self.family].below(number, value, self.numbers))
+
 
 def parse_distribution(text: str, path: str, unit: str, value: float) -> NumberDistribution:
     """Read what a scenario says of a number's uncertainty.
@@ -103,7 +140,7 @@ def parse_distribution(text: str, path: str, unit: str, value: float) -> NumberD
         return NumberDistribution(JOINT, (), words[0], *_marginal(words[0], path.rpartition(".")[2], path))
     if family not in FAMILIES:
         raise InputError(f"{where} is no known distribution. {suggest(family, (*FAMILIES, JOINT))}")
-    needed, example, _ = FAMILIES[family]
+    needed, example = FAMILIES[family].numbers, FAMILIES[family].example
     count = next((i for i, word in enumerate(words) if not _NUMBER.fullmatch(word)), len(words))
     written = " ".join(words[count:])
     if count != len(needed):

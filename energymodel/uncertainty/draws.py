@@ -5,6 +5,7 @@ of a joint distribution.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,8 +20,6 @@ from energymodel.errors import InputError
 from energymodel.presets.distributions import FAMILIES, NumberDistribution, parse_distribution, read_joint
 
 JOINT = "joint"
-SHARES = ("efficiency", "utilization", "fraction", "overlap", "minimum_clock", "cubic_share")
-"""Ends of the names of numbers that lie between 0 and 1, whatever their distribution says."""
 BITS = 23  # of a uniform number: with a half added float32 holds it exactly
 NODES = 2049  # of a tabulated quantile function, equally spaced in standard deviations
 MAX_DEVIATION = 6.0  # standard deviations
@@ -29,24 +28,20 @@ LOG, ADD, BETWEEN, TABLE = range(4)
 
 @dataclasses.dataclass(frozen=True)
 class UncertainNumber:
-    """An uncertain number by its path: its value, its unit, and its distribution."""
+    """An uncertain number by its path: its value, its unit, its distribution, and the ends between which it lies."""
 
     path: str
     value: float
     unit: str
     distribution: NumberDistribution
+    ends: tuple[float, float] = (-math.inf, math.inf)
 
     def probabilities(self) -> tuple[float, float]:
-        """Probabilities below its physical ends, between which it is drawn: it stays positive, a share below one."""
-        family, scale = self.distribution.family, self.distribution.numbers[:1]
-        name = self.path.rpartition(".")[2]
-        is_share = self.unit == "1" and name.endswith(SHARES) and 0.0 <= self.value <= 1.0
-        low, high = (0.0 if self.value > 0.0 else -np.inf), (1.0 if is_share else np.inf)
-        if family == "lognormal" and self.value > 0.0:
-            return 0.0, float(ndtr(np.log(high / self.value) / scale[0]))
-        if family == "normal":
-            return float(ndtr((low - self.value) / scale[0])), float(ndtr((high - self.value) / scale[0]))
-        return 0.0, 1.0
+        """Probabilities below both ends: what its distribution leaves outside them is cut off."""
+        if self.distribution.family == "lognormal" and self.value <= 0.0:
+            return 0.0, 1.0  # zero stays zero, and the sign of a negative number stays
+        low, high = (self.distribution.below(end, self.value) for end in self.ends)
+        return low, high
 
 
 class JointDraws(eqx.Module):
@@ -174,6 +169,8 @@ def joint_draws(name: str, members: Sequence[UncertainNumber]) -> JointDraws:
 def parse_numbers(given: Mapping[str, Any]) -> list[UncertainNumber]:
     """Uncertain numbers of a function, from a distribution or a pair of a value and its distribution.
 
+    A positive number whose distribution is normal stays positive.
+
     **Raises:** `InputError` for a distribution that cannot be read, or lacks its value.
     """
     found = []
@@ -185,7 +182,9 @@ def parse_numbers(given: Mapping[str, Any]) -> list[UncertainNumber]:
             value, text = (0.5 if family == "beta" else _middle(numbers)), entry
         else:
             value, text = float(entry[0]), entry[1]
-        found.append(UncertainNumber(name, value, "1", parse_distribution(text, name, "1", value)))
+        distribution = parse_distribution(text, name, "1", value)
+        lowest = 0.0 if distribution.family == "normal" and value > 0.0 else -math.inf
+        found.append(UncertainNumber(name, value, "1", distribution, (lowest, math.inf)))
     return found
 
 

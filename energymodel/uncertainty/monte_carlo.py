@@ -11,6 +11,8 @@ import numpy as np
 
 from energymodel.design.training_run import TrainingRun
 from energymodel.errors import InputError, suggest
+from energymodel.presets.distributions import NumberDistribution
+from energymodel.presets.ranges import ends_of
 from energymodel.presets.scenario import Scenario
 from energymodel.presets.uncertain_numbers import distributions
 from energymodel.sweeps.axes import Axis
@@ -94,8 +96,9 @@ def monte_carlo(
     """Draw every uncertain number of a scenario at once, and estimate what that does to its outputs.
 
     Samples are Sobol points in independent random shifts [L'Ecuyer & Lemieux 2002]; they run on the engines of sweeps,
-    with their ledger, and the same seed gives the same samples. Numbers of a joint distribution are drawn together; a
-    positive number stays positive, a share below one.
+    with their ledger, and the same seed gives the same samples. Numbers of a joint distribution are drawn together.
+    A number of a scenario is drawn within the range that its field declares; in a function, a positive number whose
+    distribution is normal stays positive.
 
     **Arguments:**
 
@@ -259,7 +262,14 @@ def scenario_numbers(scenario: Scenario, changed: Mapping[str, Any]) -> list[Unc
     scenario = dataclasses.replace(scenario, uncertainty={**scenario.uncertainty, **changed})
     values = TrainingRun(scenario.system, scenario.plan).values
     found = distributions(scenario, values)
-    return [UncertainNumber(path, values[path], scenario.provenance[path].unit, one) for path, one in found.items()]
+    roots = {"system": scenario.system, "plan": scenario.plan}
+
+    def number(path: str, distribution: NumberDistribution) -> UncertainNumber:
+        root, _, field = path.partition(".")
+        ends = ends_of(roots[root], field)
+        return UncertainNumber(path, values[path], scenario.provenance[path].unit, distribution, ends)
+
+    return [number(path, one) for path, one in found.items()]
 
 
 def sample_axes(samples: int, dimensions: int, seed: int) -> tuple[Axis, Axis]:

@@ -1,5 +1,6 @@
 """Samples of uncertain numbers against quantile functions, NumPy loops, closed forms and SALib."""
 
+import dataclasses
 import itertools
 import json
 from typing import Any
@@ -17,7 +18,7 @@ from energymodel.learning.critical_batch import PowerCriticalBatch
 from energymodel.learning.learning import CriticalBatchLearning
 from energymodel.presets.distributions import parse_distribution, read_joint
 from energymodel.uncertainty.draws import UncertainNumber, number_sampler, parse_numbers
-from energymodel.uncertainty.monte_carlo import MonteCarlo, prepare_monte_carlo, sample_axes
+from energymodel.uncertainty.monte_carlo import MonteCarlo, prepare_monte_carlo, sample_axes, scenario_numbers
 from energymodel.uncertainty.sample_statistics import chance
 from energymodel.uncertainty.sampled_model import uniform
 
@@ -46,14 +47,37 @@ def test_draws_follow_the_quantiles_of_each_family(text, value):
     np.testing.assert_allclose(found, one.distribution.quantiles(value, shares), rtol=2e-4, atol=1e-6)
 
 
-def test_shares_stay_below_one_and_positive_numbers_positive():
+def test_numbers_stay_within_their_range():
     # P(x < 1) = Phi(ln(1 / 0.9) / 0.2) = Phi(0.5268) = 0.7008: the median of what remains is the quantile at 0.3504.
-    share = number_sampler([known("lognormal 0.2", 0.9, "chip.efficiency")])
+    share = number_sampler([dataclasses.replace(known("lognormal 0.2", 0.9), ends=(0.0, 1.0))])
     np.testing.assert_allclose(float(share(jnp.array([0.5]))[0]), 0.9 * np.exp(0.2 * norm.ppf(0.3504)), rtol=1e-4)
     assert float(share(jnp.array([1.0]))[0]) <= 1.0 + 1e-6
-    positive = number_sampler([known("normal 1", 0.5)])
-    assert abs(float(positive(jnp.array([0.0]))[0])) < 1e-3
-    assert float(number_sampler([known("normal 1", -0.5)])(jnp.array([0.0]))[0]) < -4.0
+    # Of U(0, 4) within 1 to 3, the quarters are 1.5 and 2.5; beta 1 1 is U(0, 1).
+    flat = number_sampler([dataclasses.replace(known("uniform 0 4", 2.0), ends=(1.0, 3.0))])
+    np.testing.assert_allclose([float(flat(jnp.array([u]))[0]) for u in (0.25, 0.75)], [1.5, 2.5], rtol=1e-6)
+    beta = number_sampler([dataclasses.replace(known("beta 1 1", 0.5), ends=(0.2, 0.6))])
+    np.testing.assert_allclose([float(beta(jnp.array([u]))[0]) for u in (0.0, 0.5, 1.0)], [0.2, 0.4, 0.6], atol=1e-4)
+
+
+def test_a_function_has_no_ranges_but_the_sign_of_its_numbers():
+    positive, negative = parse_numbers({"x": (0.5, "normal 1"), "y": (-0.5, "normal 1")})
+    assert abs(float(number_sampler([positive])(jnp.array([0.0]))[0])) < 1e-3
+    assert float(number_sampler([negative])(jnp.array([0.0]))[0]) < -4.0
+    kept = number_sampler(parse_numbers({"x": (0.0, "lognormal 1"), "y": (-2.0, "lognormal 1")}))
+    assert [float(one) for one in kept(jnp.array([0.9, 0.5]))] == pytest.approx([0.0, -2.0])
+
+
+def test_numbers_of_a_scenario_are_drawn_as_their_fields_allow():
+    # A knee of 0.73 +- 0.1 beyond a clock of 1 would have the voltage fall towards the reference clock.
+    numbers = scenario_numbers(em.load_scenario("llama-3.1-405b-h100"), {})
+    ends = {one.path: one.ends for one in numbers}
+    assert ends["system.accelerator.voltage.knee"] == (0.0, 0.99)
+    assert ends["system.network.link.efficiency"][1] == 1.0
+    drawn = number_sampler(numbers)
+    lowest, highest = (np.array(drawn(jnp.full(len(drawn.factors), share))) for share in (1e-6, 1.0 - 1e-6))
+    for place in range(len(drawn.kinds)):
+        low, high = ends[drawn.paths[place]]
+        assert low <= lowest[place] < highest[place] <= high * (1.0 + 1e-6), drawn.paths[place]
 
 
 def test_joint_numbers_are_drawn_together():
