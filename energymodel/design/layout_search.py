@@ -9,6 +9,7 @@ and only layouts whose bound does not exclude them are searched as well. Where n
 without f: a layout with `min y . c(x) > 0` has no such plan either [Farkas 1902].
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from jaxtyping import Bool, Float
 from energymodel.design.layouts import Lattice, concatenate, take
 from energymodel.design.problem import DesignProblem
 from energymodel.design.relaxation import (
+    CLOSE,
     COARSE,
     FINE,
     SETTLED,
@@ -35,10 +37,10 @@ PROMISING = 128  # layouts, the best on the coarse grid, that are looked at on t
 FIRST = 32  # layouts that are searched before any bound is known, the best on the fine grid
 RESTARTS = 16  # of the best lane
 MOST = 512  # layouts that are searched because their bound does not exclude them
-MARGIN = 0.15  # in the logarithm: by how much the minimum of a Lagrangian on a grid may exceed its minimum
-COARSE_MARGIN = 0.5  # the same where the grid keeps the scenario's values of the variables that have no steps
+MARGIN = 0.05  # in the logarithm: by how much the minimum of a Lagrangian on a grid, and whole counts, may exceed it
+COARSE_MARGIN = 0.5  # the same on the coarse grid and at the best lane's own point
 SAME = 1e-6  # in the logarithm: what two searches of one optimum may differ by
-CLOSE = 1e-4  # the same where one of them ended at a kink without multipliers that hold
+SIMILAR = 1e-4  # the same where one of them ended at a kink without multipliers that hold
 
 
 class LayoutSearch(NamedTuple):
@@ -84,8 +86,8 @@ class LayoutSearch(NamedTuple):
         return int(np.argmin(np.where(np.isfinite(self.solution.value), violation(self.solution), np.inf)))
 
 
-def search_layouts(problem: DesignProblem, lattice: Lattice) -> LayoutSearch:
-    """Relaxed optima of all layouts that can hold the best plan or the second best."""
+def search_layouts(problem: DesignProblem, lattice: Lattice, tolerance: float = 0.0) -> LayoutSearch:
+    """Relaxed optima of all layouts that can hold the best plan or the second best, or one within a tolerance [1]."""
     coarse = screen(problem, lattice, COARSE)
     good = coarse.best(PROMISING)
     fine = screen(problem, take(lattice, good), FINE)
@@ -101,7 +103,7 @@ def search_layouts(problem: DesignProblem, lattice: Lattice) -> LayoutSearch:
     bound = lower_bounds(problem, lattice, searched, coarse)
     bound[known] = np.inf
     order = np.argsort(bound, kind="stable")
-    need = int(np.sum(bound < _second_best(searched) + MARGIN))
+    need = int(np.sum(bound < _second_best(searched) + MARGIN + math.log1p(tolerance)))
     more, rest = order[: min(need, MOST)], order[min(need, MOST) :]
     if len(more):
         part = take(lattice, more)
@@ -132,7 +134,7 @@ def restart(problem: DesignProblem, searched: LayoutSearch, lane: int | None = N
     converged = obeys_limits(again) & np.asarray(again.result == RESULTS.successful)
     value = float(searched.solution.value[best])
     values = np.append(again.value[converged], value)
-    if np.min(values[:-1], initial=np.inf) < value + (0.0 if searched.solved(best) else CLOSE):
+    if np.min(values[:-1], initial=np.inf) < value + (0.0 if searched.solved(best) else SIMILAR):
         better = int(np.argmin(np.where(converged, again.value, np.inf)))
         solution = jax.tree.map(_with_lane(best, better), searched.solution, again)
         searched = searched._replace(solution=solution)
@@ -163,10 +165,12 @@ def lower_bounds(
 ) -> Float[np.ndarray, " layouts"]:
     """What the Lagrangian of the best lane says that each layout cannot go below.
 
-    Its minimum is taken on a grid around the best lane, or on the coarse grid where that leaves no doubt. For an
-    infeasible problem it is the logarithm by which limits must be broken, weighted by shares of the multipliers.
+    Its minimum is taken on the coarse grid and at the best lane's own point, and where these leave a doubt on a grid
+    around that point. For an infeasible problem it is the logarithm by which limits must be broken, weighted by shares
+    of the multipliers.
     """
     best = searched.best()
+    point = searched.solution.x[best]
     y = np.asarray(searched.solution.multipliers.inequalities[best])
     share = 1.0 if searched.usable.any() else 0.0
     weights = y if share else y / max(float(np.sum(y)), np.finfo(float).tiny)
@@ -175,10 +179,10 @@ def lower_bounds(
         lagrangian = share * values.objective + values.inequalities @ weights
         return np.min(np.where(np.isfinite(lagrangian), lagrangian, np.inf), axis=1)
 
-    bound = smallest(coarse.values)
+    bound = np.minimum(smallest(coarse.values), smallest(screen(problem, lattice, {}, point).values))
     close = np.flatnonzero(bound < _second_best(searched) + COARSE_MARGIN)
     if close.size:
-        bound[close] = smallest(screen(problem, take(lattice, close), COARSE, searched.solution.x[best]).values)
+        bound[close] = np.minimum(bound[close], smallest(screen(problem, take(lattice, close), CLOSE, point).values))
     return bound
 
 

@@ -121,7 +121,7 @@ def _best_plan(
     lattice, considered = fitting_layouts(problem)
     tell(f"searching {considered:,} layouts")
     with _preloaded_programs(plain, problem, take(lattice, np.array([0]))):
-        plans = _search_and_round(problem, lattice, tell)
+        plans = _search_and_round(problem, lattice, tolerance_of(scenario), tell)
     broken: tuple[Conflict, ...] = ()
     if not (plans.rounded or plans.searched.usable.any() or plans.searched.interrupted):
         tell("looking for the limits that exclude each other")
@@ -134,8 +134,10 @@ def _best_plan(
     return optimum
 
 
-def _search_and_round(problem: DesignProblem, lattice: Lattice, tell: Callable[[str], None]) -> _SearchedPlans:
-    searched = restart(problem, search_layouts(problem, lattice))
+def _search_and_round(
+    problem: DesignProblem, lattice: Lattice, tolerance: float, tell: Callable[[str], None]
+) -> _SearchedPlans:
+    searched = restart(problem, search_layouts(problem, lattice, tolerance))
     rounded: list[RoundedPlan] = []
     if searched.usable.any():
         tell("rounding to whole replicas and micro-batches")
@@ -156,9 +158,8 @@ def _nearest(
         return None
     way = ways[0]
     tell(f"searching with {way.limit} {format_quantity(way.nearest, way.unit)}")
-    plans = _search_and_round(
-        problem.with_limit(way.limit, way.nearest * (way.nearest / way.asked) ** EXTRA), lattice, tell
-    )
+    moved = problem.with_limit(way.limit, way.nearest * (way.nearest / way.asked) ** EXTRA)
+    plans = _search_and_round(moved, lattice, 0.0, tell)
     return plans if plans.rounded else None
 
 

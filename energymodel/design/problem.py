@@ -123,6 +123,10 @@ class Formulation:
         with np.errstate(divide="ignore"):
             return value if path in self.affine else np.log(value)
 
+    def value(self, path: str, coordinate: Any) -> Any:
+        """Value of a variable at a coordinate."""
+        return coordinate if path in self.affine else np.exp(coordinate)
+
 
 def row_of_objective(minimize: str) -> str:
     """Name of the row that limits an objective: that of its output, or the objective itself."""
@@ -187,9 +191,8 @@ class DesignProblem:
 
     def values_at(self, point: Float[np.ndarray, " n"], plan: TrainingPlan) -> dict[str, float]:
         """Value of each variable in SI at a point of the solver, whose plan has exact counts."""
-        affine = self.formulation.affine
         values = {
-            path: float(one if path in affine else np.exp(one))
+            path: float(self.formulation.value(path, one))
             for path, one in zip(self.formulation.paths, point, strict=True)
         }
         exact = {"plan.chips": float(plan.chips), "plan.batch": float(np.reshape(plan.batch, ()))}

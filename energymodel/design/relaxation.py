@@ -47,10 +47,15 @@ FINE = {
     "plan.coolant_temperature": np.array([0.97, 1.0, 1.04]),
     "plan.chips": np.array([0.5, 1.0]),
 }
-"""Grids of a screening, as multiples of the scenario's own values; other variables keep theirs.
+CLOSE = {
+    "plan.batch": np.array([0.5, 1.0, 2.0]),
+    "plan.clock": np.array([0.85, 1.0, 1.2]),
+    "plan.chips": np.array([0.5, 1.0, 2.0]),
+}
+"""Grids of a screening, as multiples of the values at a point, the scenario's own or an optimum; others keep theirs.
 
 The fine one gives starts. At clocks that the rated power does not let the chips reach, nothing depends on the clock
-and a search stands still: it starts below.
+and a search stands still: it starts below. The close one stands around an optimum.
 """
 
 
@@ -140,12 +145,9 @@ def grid_points(
 ) -> Float[np.ndarray, "layouts points n"]:
     """Coordinates of a grid for each layout, with at least the chips of a replica.
 
-    Variables without steps keep the scenario's value, or that of the point that the grid is `around`.
+    The grid stands around the scenario's own values, or those of a point; variables without steps keep these.
     """
-    grid = _grid(problem, steps)
-    if around is not None:
-        kept = [place for place, path in enumerate(problem.formulation.paths) if path not in steps]
-        grid[:, kept] = around[kept]
+    grid = _grid(problem, steps, around)
     fewest = chips_per_replica(lattice)
     points = np.broadcast_to(grid, (len(fewest), *grid.shape)).copy()
     place = problem.index("plan.chips")
@@ -154,13 +156,16 @@ def grid_points(
     return points
 
 
-def _grid(problem: DesignProblem, steps: dict[str, np.ndarray]) -> np.ndarray:
-    axes = []
-    for path in problem.formulation.paths:
-        values = np.clip(problem.start(path) * steps.get(path, np.ones(1)), *problem.bounds[path])
+def _grid(
+    problem: DesignProblem, steps: dict[str, np.ndarray], around: Float[np.ndarray, " n"] | None
+) -> Float[np.ndarray, "points n"]:
+    formulation, axes = problem.formulation, []
+    for place, path in enumerate(formulation.paths):
+        own = problem.start(path) if around is None else formulation.value(path, around[place])
+        values = np.clip(own * steps.get(path, np.ones(1)), *problem.bounds[path])
         if path in TO_THE_TOP:
             values = np.append(values, problem.bounds[path][1])
-        axes.append(np.unique(problem.formulation.coordinate(path, values)))
+        axes.append(np.unique(formulation.coordinate(path, values)))
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
 
 
