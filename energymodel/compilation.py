@@ -127,7 +127,8 @@ class Compiled:
         """The numbers of a call, and what its program depends on."""
         traced, static = eqx.partition(args, eqx.is_array_like)
         leaves, structure = jax.tree.flatten(traced)
-        leaves = [leaf if isinstance(leaf, jax.Array) else np.asarray(leaf) for leaf in leaves]
+        # Copies, as in `numerics.with_own_numbers`.
+        leaves = [leaf if isinstance(leaf, jax.Array) else np.array(leaf) for leaf in leaves]
         shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves)
         fixed, static_structure = jax.tree.flatten(static)
         return leaves, Signature(structure, shapes, static_structure, tuple(fixed), CONFIG.jax_enable_x64)

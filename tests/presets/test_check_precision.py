@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import energymodel as em
+from energymodel.compilation import Compiled
 
 PRECISION = 32
 SMALL = "test-1b-h100"
@@ -44,3 +45,12 @@ def test_a_trace_in_float32_leaves_the_scenario_in_float64(compiled: Callable[[A
     with jax.enable_x64(True):
         assert em.evaluate(scenario.system, scenario.plan).time.dtype == np.float64
     assert program(0.8) > 0.0  # the trace lived as long
+
+
+def test_a_trace_in_float32_leaves_the_numbers_of_a_compiled_program_in_float64():
+    number = np.array(3.0)
+    program = jax.jit(lambda factor: factor * number)
+    assert program(2.0).dtype == np.float32
+    with jax.enable_x64(True):
+        assert Compiled(lambda x: x + 0.1)(number) == 3.1
+    assert program(1.0) == 3.0  # the trace lived as long
