@@ -119,7 +119,7 @@ def prior_of(scenario: Scenario, run: TrainingRun, loss_measured: bool) -> Poste
         floors = [path for path, one in found.items() if one.is_joint and path.endswith(ENTROPY_FLOOR)]
         priors |= {path: NumberDistribution("normal", (FLOOR_SPREAD,)) for path in floors}
     before = {path: values[path] for path in priors}
-    ends = {path: ends_of(scenario.system, path.removeprefix("system.")) for path in priors}
+    ends = {path: ends_of(scenario, path) for path in priors}
     start = Posterior(priors, before, ends, np.zeros(len(priors)), np.eye(len(priors)))
     z = np.array([_coordinate(start, path, value) for path, value in before.items()])
     return dataclasses.replace(start, z=z)

@@ -353,7 +353,7 @@ def _found(scenario: Scenario, problem: DesignProblem, lanes: _Lanes, end: _End)
     if isinstance(scenario.plan.goal, TokenBudget):
         plan = eqx.tree_at(lambda one: one.goal, plan, TokenBudget(outcome.tokens))
     chosen = {
-        path: float(one if path in formulation.affine else np.exp(one))
+        path: float(formulation.value(path, one))
         for path, one in zip(formulation.paths, point[formulation.of_schedules :], strict=True)
     }
     return _Found(

@@ -229,7 +229,7 @@ def _place(problem: DesignProblem, lanes: RelaxedLanes, trials: list[WholeCounts
     place = problem.index("plan.spares")
     if place is not None:
         coordinate = problem.formulation.coordinate
-        nodes = start[:, place] if "plan.spares" in problem.formulation.affine else np.exp(start[:, place])
+        nodes = problem.formulation.value("plan.spares", start[:, place])
         low, high = problem.bounds["plan.spares"]
         whole = np.clip(np.round(nodes), math.ceil(low - WHOLE), max(math.floor(high + WHOLE), math.ceil(low - WHOLE)))
         start[:, place] = lower[:, place] = upper[:, place] = coordinate("plan.spares", whole)

@@ -11,7 +11,6 @@ import numpy as np
 
 from energymodel.design.training_run import TrainingRun
 from energymodel.errors import InputError, suggest
-from energymodel.presets.distributions import NumberDistribution
 from energymodel.presets.ranges import ends_of
 from energymodel.presets.scenario import Scenario
 from energymodel.presets.uncertain_numbers import distributions
@@ -262,14 +261,10 @@ def scenario_numbers(scenario: Scenario, changed: Mapping[str, Any]) -> list[Unc
     scenario = dataclasses.replace(scenario, uncertainty={**scenario.uncertainty, **changed})
     values = TrainingRun(scenario.system, scenario.plan).values
     found = distributions(scenario, values)
-    roots = {"system": scenario.system, "plan": scenario.plan}
-
-    def number(path: str, distribution: NumberDistribution) -> UncertainNumber:
-        root, _, field = path.partition(".")
-        ends = ends_of(roots[root], field)
-        return UncertainNumber(path, values[path], scenario.provenance[path].unit, distribution, ends)
-
-    return [number(path, one) for path, one in found.items()]
+    return [
+        UncertainNumber(path, values[path], scenario.provenance[path].unit, one, ends_of(scenario, path))
+        for path, one in found.items()
+    ]
 
 
 def sample_axes(samples: int, dimensions: int, seed: int) -> tuple[Axis, Axis]:
