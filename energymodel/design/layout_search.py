@@ -10,7 +10,7 @@ without f: a layout with `min y . c(x) > 0` has no such plan either [Farkas 1902
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -36,9 +36,11 @@ from energymodel.solver import RESULTS, Solution, Values
 PROMISING = 128  # layouts, the best on the coarse grid, that are looked at on the fine one
 FIRST = 32  # layouts that are searched before any bound is known, the best on the fine grid
 RESTARTS = 16  # of the best lane
+AGAIN = 32  # lanes that stood still, the ones with the lowest bounds, that are searched again
 MOST = 512  # layouts that are searched because their bound does not exclude them
 MARGIN = 0.05  # in the logarithm: by how much the minimum of a Lagrangian on a grid, and whole counts, may exceed it
 COARSE_MARGIN = 0.5  # the same on the coarse grid and at the best lane's own point
+NEARLY = 0.01  # violation of limits, in the logarithm, beyond which a lane is not rounded
 SAME = 1e-6  # in the logarithm: what two searches of one optimum may differ by
 SIMILAR = 1e-4  # the same where one of them ended at a kink without multipliers that hold
 
@@ -64,6 +66,11 @@ class LayoutSearch(NamedTuple):
     def usable(self) -> Bool[np.ndarray, " lanes"]:
         """Lanes that obey all limits."""
         return obeys_limits(self.solution)
+
+    @property
+    def roundable(self) -> Bool[np.ndarray, " lanes"]:
+        """Lanes that obey all limits or nearly: at a kink they stand still beside a plan of whole counts that does."""
+        return np.isfinite(self.solution.value) & (violation(self.solution) <= NEARLY)
 
     @property
     def interrupted(self) -> bool:
@@ -98,23 +105,49 @@ def search_layouts(problem: DesignProblem, lattice: Lattice, tolerance: float = 
     if np.sum(searched.usable) < 2 and len(promising) > FIRST and not searched.interrupted:
         searched = searched.joined(_search(problem, take(lattice, promising[FIRST:]), start[FIRST:]))
     known = promising[: len(searched.solution.value)]
-    if searched.interrupted or len(known) == len(coarse.merit):
+    if searched.interrupted:
         return searched
+    if not searched.solved(searched.best()):  # its multipliers bound the others
+        searched = restart(problem, searched)
     bound = lower_bounds(problem, lattice, searched, coarse)
-    bound[known] = np.inf
-    order = np.argsort(bound, kind="stable")
-    need = int(np.sum(bound < _second_best(searched) + MARGIN + math.log1p(tolerance)))
+    rival = bound < _second_best(searched) + MARGIN + math.log1p(tolerance)
+    order = np.setdiff1d(np.argsort(bound, kind="stable"), known, assume_unique=True)
+    need = int(np.sum(rival[order]))
     more, rest = order[: min(need, MOST)], order[min(need, MOST) :]
     if len(more):
         part = take(lattice, more)
         start = screen(problem, part, FINE, searched.solution.x[searched.best()]).start
         searched = searched.joined(_search(problem, part, start))
+    places = np.concatenate([known, more])
+    searched = _search_again(problem, searched, np.where(rival[places], bound[places], np.inf))
     return searched._replace(others=float(np.min(bound[rest], initial=np.inf)), left=need - len(more))
 
 
 def _search(problem: DesignProblem, lattice: Lattice, start: Float[np.ndarray, "lanes n"]) -> LayoutSearch:
     """Relaxed optima of layouts, as long as lanes take to settle, with nothing known of others."""
     return LayoutSearch(lattice, solve_relaxed(problem, lattice, start, iterations=SETTLED), np.inf, 0)
+
+
+def _search_again(problem: DesignProblem, searched: LayoutSearch, bound: Float[np.ndarray, " lanes"]) -> LayoutSearch:
+    """The same with patient searches of lanes that stood still, from there and from a grid around the best lane.
+
+    Those with the lowest finite bounds are searched again, if a plan is known.
+    """
+    stuck = np.flatnonzero(np.asarray(searched.solution.result != RESULTS.successful) & np.isfinite(bound))
+    stuck = stuck[np.argsort(bound[stuck], kind="stable")][:AGAIN]
+    if not len(stuck) or not searched.usable.any() or searched.interrupted:
+        return searched
+    part, own = take(searched.lattice, stuck), searched.solution.x[stuck]
+    near = screen(problem, part, CLOSE, searched.solution.x[searched.best()]).start
+    start = np.concatenate([near, np.where(np.isfinite(own), own, near)])
+    again = solve_relaxed(problem, concatenate(part, part), start, iterations=SETTLED, patient=True)
+    values = np.where(obeys_limits(again), again.value, np.inf).reshape(2, len(stuck))
+    for place, lane in enumerate(stuck):
+        which = int(np.argmin(values[:, place]))
+        if values[which, place] < (searched.solution.value[lane] if searched.usable[lane] else np.inf):
+            put = _with_lane(lane, which * len(stuck) + place)
+            searched = searched._replace(solution=jax.tree.map(put, searched.solution, again))
+    return searched
 
 
 def restart(problem: DesignProblem, searched: LayoutSearch, lane: int | None = None) -> LayoutSearch:
@@ -169,20 +202,45 @@ def lower_bounds(
     around that point. For an infeasible problem it is the logarithm by which limits must be broken, weighted by shares
     of the multipliers.
     """
-    best = searched.best()
+    best = _best_with_multipliers(searched)
     point = searched.solution.x[best]
     y = np.asarray(searched.solution.multipliers.inequalities[best])
     share = 1.0 if searched.usable.any() else 0.0
     weights = y if share else y / max(float(np.sum(y)), np.finfo(float).tiny)
 
-    def smallest(values: Values) -> np.ndarray:
-        lagrangian = share * values.objective + values.inequalities @ weights
-        return np.min(np.where(np.isfinite(lagrangian), lagrangian, np.inf), axis=1)
+    def lagrangian(values: Values) -> np.ndarray:
+        return share * values.objective + values.inequalities @ weights
 
-    bound = np.minimum(smallest(coarse.values), smallest(screen(problem, lattice, {}, point).values))
-    close = np.flatnonzero(bound < _second_best(searched) + COARSE_MARGIN)
+    known = [coarse.values, screen(problem, lattice, {}, point).values]
+    return least_around(problem, lattice, point, lagrangian, known, _second_best(searched) + COARSE_MARGIN)
+
+
+def _best_with_multipliers(searched: LayoutSearch) -> int:
+    """The best usable lane whose multipliers hold: those of a lane that stood still may be anything."""
+    holds = searched.usable & np.asarray(searched.solution.result == RESULTS.successful)
+    if not holds.any():
+        return searched.best()
+    return int(np.argmin(np.where(holds, searched.solution.value, np.inf)))
+
+
+def least_around(
+    problem: DesignProblem,
+    lattice: Lattice,
+    point: Float[np.ndarray, " n"],
+    lagrangian: Callable[[Values], Float[np.ndarray, "layouts points"]],
+    known: Sequence[Values],
+    doubtful: float,
+) -> Float[np.ndarray, " layouts"]:
+    """The least of a Lagrangian in each layout, of known values and, where these are below a level, around a point."""
+
+    def least(values: Values) -> np.ndarray:
+        found = lagrangian(values)
+        return np.min(np.where(np.isfinite(found), found, np.inf), axis=1)
+
+    bound = np.min([least(values) for values in known], axis=0)
+    close = np.flatnonzero(bound < doubtful)
     if close.size:
-        bound[close] = np.minimum(bound[close], smallest(screen(problem, take(lattice, close), CLOSE, point).values))
+        bound[close] = np.minimum(bound[close], least(screen(problem, take(lattice, close), CLOSE, point).values))
     return bound
 
 

@@ -141,8 +141,8 @@ def _search_and_round(
     rounded: list[RoundedPlan] = []
     if searched.usable.any():
         tell("rounding to whole replicas and micro-batches")
-        criteria = problem.repeated_criteria(len(searched.usable))
-        rounded = round_layouts(problem, RelaxedLanes(searched.lattice, criteria, searched.solution), searched.usable)
+        lanes = RelaxedLanes(searched.lattice, problem.repeated_criteria(len(searched.usable)), searched.solution)
+        rounded = round_layouts(problem, lanes, searched.roundable)
         if rounded and not searched.solved(rounded[0].lane):
             searched = restart(problem, searched, rounded[0].lane)  # for the prices of the limits
     return _SearchedPlans(searched, rounded, problem.criteria)

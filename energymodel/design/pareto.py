@@ -1,13 +1,13 @@
 """Which plans cannot be improved in one respect without giving up another, and what is the exchange rate?"""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array
 
 from energymodel.design.front import (
     Front,
@@ -19,28 +19,17 @@ from energymodel.design.front import (
     relative_hypervolume,
     simplex,
 )
-from energymodel.design.layouts import Lattice, concatenate, take
+from energymodel.design.front_layouts import FrontLayouts, TradeOff, logarithm, screened, search_trade_offs
+from energymodel.design.layouts import concatenate, take
 from energymodel.design.problem import Criteria, DesignProblem, Formulation, formulate
-from energymodel.design.relaxation import (
-    FINE,
-    OPTIONS,
-    VIOLATION_PRICE,
-    evaluate_points,
-    fitting_layouts,
-    grid_points,
-    layout_bounds,
-    obeys_limits,
-    penalized,
-    screen,
-    solve_relaxed,
-)
+from energymodel.design.relaxation import OPTIONS, layout_bounds, obeys_limits, penalized
 from energymodel.design.result import SearchResult
 from energymodel.design.rounding import RelaxedLanes, RoundedPlan, plans_at, round_points
 from energymodel.design.training_run import TrainingRun
 from energymodel.errors import InputError, suggest
 from energymodel.presets.question import Limits, Ranges
 from energymodel.presets.scenario import Scenario
-from energymodel.solver import PerConstraint, Solution, Values, minimize_many
+from energymodel.solver import Solution, Values, minimize_many
 from energymodel.system.evaluate import evaluate, evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import AT_LEAST, OF_THE_PLAN, OUTPUTS, is_output, log_objective, output, unit_of
@@ -94,7 +83,8 @@ def pareto(
     with jax.enable_x64(True):
         tell("evaluating the scenario's own plan")
         baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
-        search = _screened(formulate(scenario, baseline, free=names), tell)
+        tell("screening layouts")
+        search = screened(formulate(scenario, baseline, free=names), names)
         plans = (_by_levels if len(names) == 2 else _by_weights)(search, names, points, tell)
         front = _front(scenario, search, names, baseline, plans)
     if throw:
@@ -114,78 +104,32 @@ def _check(names: tuple[str, ...], points: int) -> None:
         raise InputError(f"pareto: {points} points are no front. Ask for 2 or more.")
 
 
-class _ScreenedLayouts(NamedTuple):
-    """A problem and its promising layouts, with the logarithms of objectives and violations on a grid."""
-
-    problem: DesignProblem
-    lattice: Lattice
-    considered: int
-    grid: Float[np.ndarray, "layouts points n"]
-    values: Values
-
-    def logarithm(self, name: str) -> Float[np.ndarray, "layouts points"]:
-        """Logarithm of a limited output on the grid."""
-        row = self.problem.formulation.rows.index(name)
-        return self.values.inequalities[..., row] + np.log(self.problem.criteria.limits[name])
-
-    def promising(self, merit: Float[np.ndarray, "layouts points"], count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Places of the best layouts and of their best points, with a price on broken limits."""
-        merit = penalized(merit, self.values)
-        best = np.argmin(merit, axis=1)
-        order = np.argsort(merit[np.arange(len(best)), best], kind="stable")[:count]
-        return order, best[order]
-
-    def solve(
-        self, places: np.ndarray, start: np.ndarray, criteria: Criteria, warm: PerConstraint | None = None
-    ) -> Solution:
-        """Relaxed optima of layouts, each by its own criteria, from the multipliers of neighbors if given."""
-        lattice = take(self.lattice, places)
-        return solve_relaxed(self.problem, lattice, start, criteria, warm=warm, iterations=ITERATIONS)
-
-
-def _screened(problem: DesignProblem, tell: Callable[[str], None]) -> _ScreenedLayouts:
-    lattice, considered = fitting_layouts(problem)
-    tell(f"screening {considered:,} layouts")
-    lattice = take(lattice, screen(problem, lattice, ROUGH).best(SCREENED))
-    grid = grid_points(problem, lattice, FINE)
-    return _ScreenedLayouts(problem, lattice, considered, grid, evaluate_points(problem, grid, lattice))
-
-
-def _criteria(
-    problem: DesignProblem, count: int, powers: Mapping[str, float], limits: Mapping[str, ArrayLike]
-) -> Criteria:
-    """The criteria of each of so many lanes, with other powers and limits."""
-    own = problem.repeated_criteria(count)
-    none = dict.fromkeys(own.powers, np.zeros(count))
-    return Criteria(
-        {**none, **{name: np.full(count, power) for name, power in powers.items()}},
-        {**own.limits, **{name: np.broadcast_to(limit, (count,)) for name, limit in limits.items()}},
-    )
-
-
 class _End(NamedTuple):
     """An end of a front: logarithms of the objectives there; layouts, optima and criteria of its best lanes."""
 
     logarithms: dict[str, float]
-    places: np.ndarray
+    layouts: np.ndarray
     solution: Solution
     criteria: Criteria
 
 
-def _end(search: _ScreenedLayouts, name: str, others: Sequence[str]) -> _End:
-    """Where one of the objectives is lowest."""
-    places, points = search.promising(search.logarithm(name), 2 * PER_LEVEL)
+def _ends(search: FrontLayouts, names: tuple[str, ...]) -> tuple[FrontLayouts, list[_End]]:
+    """Where each of the objectives is lowest, and the search with the layouts that this took."""
     # A touch of the others picks, of equally good plans, one that is not worse in them.
-    criteria = _criteria(search.problem, len(places), {name: 1.0, **dict.fromkeys(others, AUGMENTATION)}, {})
-    solution = search.solve(places, search.grid[places, points], criteria)
-    merit = np.where(obeys_limits(solution), solution.value, np.inf)
-    order = np.argsort(merit, kind="stable")[:ROUNDED]
-    if not np.isfinite(merit[order[0]]):
-        raise InputError("pareto: no plan obeys the limits. `energymodel optimize` with the same limits names them.")
-    rows = -solution.slacks.inequalities[order[0]]
-    names, limits = search.problem.formulation.rows, search.problem.criteria.limits
-    logarithms = {one: float(rows[names.index(one)] + np.log(limits[one])) for one in (name, *others)}
-    return _End(logarithms, *take((places, solution, criteria), order))
+    trades = [TradeOff(dict.fromkeys(names, AUGMENTATION) | {name: 1.0}) for name in names]
+    search, optima = search_trade_offs(search, trades, 2 * PER_LEVEL)
+    rows, limits = search.problem.formulation.rows, search.problem.criteria.limits
+    ends = []
+    for index, (trade, values) in enumerate(zip(trades, optima.value, strict=True)):
+        order = np.argsort(values, kind="stable")[:ROUNDED]
+        if not np.isfinite(values[order[0]]):
+            hint = "`energymodel optimize` with the same limits names them."
+            raise InputError(f"pareto: no plan obeys the limits. {hint}")
+        solution = optima.lanes(index, order)
+        reached = -solution.slacks.inequalities[0]
+        logarithms = {name: float(reached[rows.index(name)] + np.log(limits[name])) for name in names}
+        ends.append(_End(logarithms, optima.layouts[order], solution, search.criteria([trade] * len(order))))
+    return search, ends
 
 
 class _FrontPlans(NamedTuple):
@@ -196,66 +140,51 @@ class _FrontPlans(NamedTuple):
     exchange: Callable[[int], dict[str, float]]
 
 
-def _by_levels(
-    search: _ScreenedLayouts, names: tuple[str, ...], points: int, tell: Callable[[str], None]
-) -> _FrontPlans:
+def _by_levels(search: FrontLayouts, names: tuple[str, ...], points: int, tell: Callable[[str], None]) -> _FrontPlans:
     """Points of a front of two objectives, at levels of the second."""
     first, second = names
-    problem, row = search.problem, search.problem.formulation.rows.index(second)
     tell(f"finding the ends of {first} and {second}")
-    # At one end the first objective is lowest, at the other the second.
-    cheap, quick = _end(search, first, [second]), _end(search, second, [first])
+    search, (cheap, quick) = _ends(search, names)
+    problem, row = search.problem, search.problem.formulation.rows.index(second)
     levels = np.linspace(
         quick.logarithms[second], max(cheap.logarithms[second], quick.logarithms[second] + 1e-6), COARSE_LEVELS
     )
-    chosen, starts = [], []
-    for level in levels:
-        merit = search.logarithm(first) + VIOLATION_PRICE * np.maximum(search.logarithm(second) - level, 0.0)
-        places, best = search.promising(merit, PER_LEVEL)
-        chosen.append(places)
-        starts.append(search.grid[places, best])
-    layouts = np.unique(np.concatenate(chosen))
-    tell(f"searching {len(layouts)} layouts at {COARSE_LEVELS} levels of {second}")
-    pairs = [(int(layout), level) for level in range(COARSE_LEVELS) for layout in layouts]
-    allowed = np.exp(levels[[level for _, level in pairs]])
-    coarse = search.solve(
-        np.array([layout for layout, _ in pairs]),
-        _nearest_starts(pairs, chosen, starts),
-        _criteria(problem, len(pairs), {first: 1.0}, {second: allowed}),
-    )
-    value = np.where(obeys_limits(coarse), coarse.value, np.inf).reshape(COARSE_LEVELS, len(layouts))
+    tell(f"searching {COARSE_LEVELS} levels of {second}")
+    trades = [TradeOff({first: 1.0}, {second: level}) for level in levels]
+    search, optima = search_trade_offs(search, trades, PER_LEVEL, [*cheap.layouts, *quick.layouts])
+    layouts, coarse, value = optima.layouts, optima.solution, optima.value
     lowest = np.min(value, axis=1, keepdims=True)
     excess = np.subtract(value, lowest, out=np.full_like(value, np.inf), where=np.isfinite(lowest))
-    x = coarse.x.reshape(COARSE_LEVELS, len(layouts), -1)
 
-    prices = coarse.multipliers.inequalities[:, row].reshape(value.shape)
-    prices = prices[np.arange(COARSE_LEVELS), np.argmin(value, axis=1)]
+    prices = coarse.multipliers.inequalities[np.arange(COARSE_LEVELS), np.argmin(value, axis=1), row]
     known = np.flatnonzero(np.isfinite(lowest[1:-1, 0])) + 1
     values = np.array([quick.logarithms[first], *lowest[known, 0], cheap.logarithms[first]])
     fine = levels_by_slope(values, levels[[0, *known, -1]], np.array([np.nan, *prices[known], np.nan]), points)
-    places, begin, neighbor, level_of = [], [], [], []
+    chosen, begin, nearest, level_of = [], [], [], []
     for index, level in enumerate(fine):
         below = min(int(np.searchsorted(levels, level, side="right")) - 1, COARSE_LEVELS - 2)
         share = (level - levels[below]) / (levels[1] - levels[0])
         smaller = np.minimum(*excess[[below, below + 1]])
-        for layout in np.argsort(smaller, kind="stable")[:KEPT]:
-            if smaller[layout] <= CLOSE:
-                places.append(int(layouts[layout]))
-                begin.append((1.0 - share) * x[below, layout] + share * x[below + 1, layout])
-                neighbor.append((below + round(share)) * len(layouts) + layout)
+        for place in np.argsort(smaller, kind="stable")[:KEPT]:
+            if smaller[place] <= CLOSE:
+                sides = [side for side in (below, below + 1) if np.isfinite(value[side, place])]
+                weight = share if len(sides) == 2 else 0.0
+                chosen.append(place)
+                begin.append((1.0 - weight) * coarse.x[sides[0], place] + weight * coarse.x[sides[-1], place])
+                nearest.append(sides[round(weight)])
                 level_of.append(index)
     tell(f"searching {points} levels of {second}")
-    owner = np.array(level_of, int)
-    at_levels = _criteria(problem, len(places), {first: 1.0}, {second: np.exp(fine[owner])})
+    chosen, owner = np.array(chosen, int), np.array(level_of, int)
+    at_levels = search.criteria([TradeOff({first: 1.0}, {second: level}) for level in fine[owner]])
     # Rounding leaves the ends of the levels, so the ends themselves are rounded as well.
     criteria = concatenate(at_levels, quick.criteria, cheap.criteria)
-    places = np.concatenate([np.array(places, int), quick.places, cheap.places])
-    begin = np.concatenate([np.array(begin).reshape(-1, x.shape[-1]), quick.solution.x, cheap.solution.x])
-    owner = np.concatenate([owner, np.full(len(quick.places), points), np.full(len(cheap.places), points + 1)])
-    multipliers = take(coarse.multipliers, np.array(neighbor, int))
+    layouts = np.concatenate([layouts[chosen], quick.layouts, cheap.layouts])
+    begin = np.concatenate([np.array(begin).reshape(-1, coarse.x.shape[-1]), quick.solution.x, cheap.solution.x])
+    owner = np.concatenate([owner, np.full(len(quick.layouts), points), np.full(len(cheap.layouts), points + 1)])
+    multipliers = optima.lanes(np.array(nearest, int), chosen).multipliers
     warm = concatenate(multipliers, quick.solution.multipliers, cheap.solution.multipliers)
-    solution = search.solve(places, begin, criteria, warm)
-    lanes = RelaxedLanes(take(search.lattice, places), criteria, solution)
+    solution = search.solve(layouts, begin, criteria, warm)
+    lanes = RelaxedLanes(search.layouts(layouts), criteria, solution)
     rounded = _round(problem, lanes, owner, np.asarray(solution.value), tell)
     prices = np.array(solution.multipliers.inequalities[:, row])
     # At the ends a level does not bind, or is the lowest there is and its price anything from that beside it.
@@ -264,22 +193,6 @@ def _by_levels(
         nearest = np.lexsort((solution.value[inner], np.abs(owner[inner] - level)))[:1]
         prices[owner == end] = prices[inner[nearest]] if nearest.size else np.nan
     return _FrontPlans(rounded, lanes, lambda lane: {second: float(prices[lane])})
-
-
-def _nearest_starts(
-    lanes: list[tuple[int, int]], chosen: list[np.ndarray], starts: list[np.ndarray]
-) -> Float[np.ndarray, "lanes n"]:
-    """For each layout and level the start that the nearest level with this layout had."""
-    known = {
-        (int(layout), level): start
-        for level, (layouts, begin) in enumerate(zip(chosen, starts, strict=True))
-        for layout, start in zip(layouts, begin, strict=True)
-    }
-
-    def nearest(layout: int, level: int) -> tuple[int, int]:
-        return min((key for key in known if key[0] == layout), key=lambda key: abs(key[1] - level))
-
-    return np.array([known[nearest(*lane)] for lane in lanes])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -304,36 +217,35 @@ class Chebyshev:
         return Values(radius + AUGMENTATION * jnp.sum(distances), jnp.concatenate([rows, distances - radius]))
 
 
-def _by_weights(
-    search: _ScreenedLayouts, names: tuple[str, ...], points: int, tell: Callable[[str], None]
-) -> _FrontPlans:
+def _by_weights(search: FrontLayouts, names: tuple[str, ...], points: int, tell: Callable[[str], None]) -> _FrontPlans:
     """Points of a front of three and more objectives, at weights spread over the simplex."""
     tell(f"finding the ends of {', '.join(names)}")
     problem = search.problem
-    ends = [_end(search, name, [one for one in names if one != name]).logarithms for name in names]
-    ideal = np.array([ends[k][name] for k, name in enumerate(names)])
-    worst = np.array([max(end[name] for end in ends) for name in names])
+    search, ends = _ends(search, names)
+    ideal = np.array([end.logarithms[name] for end, name in zip(ends, names, strict=True)])
+    worst = np.array([max(end.logarithms[name] for end in ends) for name in names])
     spread = np.maximum(worst - ideal, 1e-6)
     weights = 1.0 / (np.maximum(simplex(points, len(names)), 1e-2) * spread)
     weights /= weights.max(axis=1, keepdims=True)
-    logarithms = np.stack([search.logarithm(name) for name in names])
-    places, begin, owner = [], [], []
+    logarithms = np.stack([logarithm(problem, name, search.values) for name in names])
+    chosen, begin, owner = [], [], []
     for index, weight in enumerate(weights):
         merit = np.max(weight[:, None, None] * (logarithms - ideal[:, None, None]), axis=0)
-        layouts, best = search.promising(merit, KEPT)
+        layouts, best = search.promising(penalized(merit, search.values), KEPT)
         radius = merit[layouts, best]
-        places += list(layouts)
+        chosen += list(layouts)
         begin += [np.append(search.grid[i, k], r) for i, k, r in zip(layouts, best, radius, strict=True)]
         owner += [index] * len(layouts)
     tell(f"searching {len(weights)} weights")
-    lattice = take(search.lattice, np.array(places))
+    chosen = np.array(chosen)
+    lattice = search.layouts(chosen)
     lower, upper = layout_bounds(problem, lattice)
-    count, owner = len(places), np.array(owner)
+    count, owner = len(chosen), np.array(owner)
     far = np.full((count, 1), 1e3)
     raw = minimize_many(
         Chebyshev(problem.formulation, names),
         np.array(begin),
-        (lattice, weights[owner], np.tile(ideal, (count, 1)), _criteria(problem, count, {names[0]: 1.0}, {})),
+        (lattice, weights[owner], np.tile(ideal, (count, 1)), search.criteria([TradeOff({names[0]: 1.0})] * count)),
         shared=(problem.given,),
         bounds=(np.hstack([lower, -far]), np.hstack([upper, far])),
         options=OPTIONS,
@@ -341,10 +253,11 @@ def _by_weights(
     prices = raw.multipliers.inequalities[:, -len(names) :] * weights[owner]
     # Rounding minimizes the first objective while the others stay where the search left them.
     rows, rows_of = -raw.slacks.inequalities, problem.formulation.rows.index
-    reached = {name: np.exp(rows[:, rows_of(name)]) * problem.criteria.limits[name] for name in names[1:]}
-    criteria = _criteria(problem, count, {names[0]: 1.0}, {name: at * (1 + 1e-4) for name, at in reached.items()})
+    reached = {name: rows[:, rows_of(name)] + np.log(problem.criteria.limits[name]) for name in names[1:]}
+    levels = [{name: float(at[lane]) + 1e-4 for name, at in reached.items()} for lane in range(count)]
+    criteria = search.criteria([TradeOff({names[0]: 1.0}, level) for level in levels])
     merit = np.where(obeys_limits(raw), raw.value, np.inf)
-    solution = search.solve(np.array(places), raw.x[:, :-1], criteria)
+    solution = search.solve(chosen, raw.x[:, :-1], criteria)
     lanes = RelaxedLanes(lattice, criteria, solution)
     rounded = _round(problem, lanes, owner, merit, tell)
 
@@ -369,7 +282,7 @@ def _round(
 
 
 def _front(
-    scenario: Scenario, search: _ScreenedLayouts, names: tuple[str, ...], baseline: TrainingOutcome, plans: _FrontPlans
+    scenario: Scenario, search: FrontLayouts, names: tuple[str, ...], baseline: TrainingOutcome, plans: _FrontPlans
 ) -> Front:
     if not plans.rounded:
         raise InputError("pareto: no realizable plan obeys the limits. Relax a limit, or free plan.batch.")

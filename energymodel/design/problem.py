@@ -86,9 +86,7 @@ class Formulation:
         outcome = evaluate(system, plan)
         values = limited_values(system, plan, outcome)
         rows = [excess(name, _row_value(name, values, outcome), criteria.limits[name]) for name in self.rows]
-        group = layout.tensor * layout.pipeline * layout.context
-        per_replica = layout.fewest_microbatches * layout.microbatch * system.workload.sequence
-        smallest_batch = plan.chips / group * per_replica
+        smallest_batch = layout.smallest_batch(plan.chips, system.workload.sequence)
         rows.append(jnp.log(smallest_batch / jnp.min(plan.batch)))
         powers = {name: criteria.powers[name] for name in self.objectives}
         return Values(log_objective(outcome, powers), jnp.stack(rows))

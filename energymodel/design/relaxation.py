@@ -33,6 +33,7 @@ from energymodel.work_in_progress import counted
 OPTIONS = SolverOptions(hessian="differences", max_iterations=100)
 SETTLED = 48  # iterations: lanes that obey all limits have converged, or stand still at a kink
 CHUNK = 96  # points in one call of the compiled model
+PADDED = 1024  # layouts whose smallest batches one call finds: few programs serve any number of them
 EXPANDED = 40  # points in one call of the model with its Jacobian
 TOLERANCE = 1e-5  # violation of limits in the logarithm that counts as none
 VIOLATION_PRICE = 10.0
@@ -91,9 +92,9 @@ def fits(problem: DesignProblem, lattice: Lattice, chips: float) -> Bool[np.ndar
 def _smallest_memory(given: TrainingRun, lattice: Lattice, chips: Numeric) -> Float[Array, " layouts"]:
     def smallest(layout: ParallelLayout) -> Array:
         group = layout.tensor * layout.pipeline * layout.context
-        data = jnp.maximum(1.0, jnp.floor(chips / group))
-        batch = data * layout.fewest_microbatches * layout.microbatch * given.system.workload.sequence
-        plan = eqx.tree_at(lambda plan: (plan.chips, plan.layout), given.plan, (data * group, layout))
+        whole = jnp.maximum(1.0, jnp.floor(chips / group)) * group
+        batch = layout.smallest_batch(whole, given.system.workload.sequence)
+        plan = eqx.tree_at(lambda plan: (plan.chips, plan.layout), given.plan, (whole, layout))
         return chip_memory(given.system, plan, divide(given.system, plan, batch)).total
 
     return jax.vmap(smallest)(lattice)
@@ -145,7 +146,9 @@ def grid_points(
 ) -> Float[np.ndarray, "layouts points n"]:
     """Coordinates of a grid for each layout, with at least the chips of a replica.
 
-    The grid stands around the scenario's own values, or those of a point; variables without steps keep these.
+    The grid stands around the scenario's own values, or those of a point; variables without steps keep these. Batches
+    with steps also have the smallest one, where each replica has the fewest micro-batches: with more of them
+    activations may not fit, and once a pipeline is full no smaller step down would help a search.
     """
     grid = _grid(problem, steps, around)
     fewest = chips_per_replica(lattice)
@@ -153,7 +156,27 @@ def grid_points(
     place = problem.index("plan.chips")
     if place is not None:
         points[..., place] = np.maximum(points[..., place], np.log(fewest)[:, None])
+    batch = problem.index("plan.batch")
+    if batch is not None:
+        smallest = np.broadcast_to(_smallest_batches(problem, lattice, points), points.shape[:-1])
+        points[..., batch] = np.where(np.isnan(points[..., batch]), smallest, points[..., batch])
     return points
+
+
+def _smallest_batches(
+    problem: DesignProblem, lattice: Lattice, points: Float[np.ndarray, "layouts points n"]
+) -> Float[np.ndarray, "layouts _"]:
+    """Coordinates of the smallest batch of each layout with the chips of each point, within the bounds."""
+    place, given = problem.index("plan.chips"), problem.given
+    chips = np.full((len(points), 1), given.number("plan.chips")) if place is None else np.exp(points[..., place])
+    padded = jax.tree.map(lambda leaf: np.resize(leaf, -(-len(points) // PADDED) * PADDED), lattice)
+    per_chip = np.asarray(_smallest_batch_per_chip(given, padded))[: len(points), None]
+    return np.log(np.clip(chips * per_chip, *problem.bounds["plan.batch"]))
+
+
+@Compiled
+def _smallest_batch_per_chip(given: TrainingRun, lattice: Lattice) -> Float[Array, " layouts"]:
+    return jnp.asarray(lattice.smallest_batch(1.0, given.system.workload.sequence))
 
 
 def _grid(
@@ -165,6 +188,8 @@ def _grid(
         values = np.clip(own * steps.get(path, np.ones(1)), *problem.bounds[path])
         if path in TO_THE_TOP:
             values = np.append(values, problem.bounds[path][1])
+        if path == "plan.batch" and path in steps:
+            values = np.append(values, np.nan)  # the smallest of each layout
         axes.append(np.unique(formulation.coordinate(path, values)))
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
 

@@ -188,10 +188,7 @@ def _outputs(run: TrainingRun, own: tuple[OwnOutput, ...]) -> Array:
     outcome = evaluate(system, plan)
     values = limited_values(system, plan, outcome)
     room = [jnp.exp(getattr(outcome.slack, name.removeprefix("slack."))) for name in _SLACKS]
-    layout = plan.layout
-    replicas = plan.chips / (layout.tensor * layout.pipeline * layout.context)
-    per_replica = layout.fewest_microbatches * layout.microbatch * system.workload.sequence
-    microbatches = replicas * per_replica / jnp.mean(plan.batch)
+    microbatches = plan.layout.smallest_batch(plan.chips, system.workload.sequence) / jnp.mean(plan.batch)
     own_values = [one.function(outcome) for one in own]
     return jnp.stack([*(values[name] for name in OUTPUTS), *room, microbatches, *own_values])
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from energymodel.design.training_run import TrainingRun
-from energymodel.numerics import Numeric, Scalar
+from energymodel.numerics import Scalar
 from energymodel.physics.limits import landauer_energy
 from energymodel.system.designed import DesignedRun, as_designed
 from energymodel.system.evaluate import evaluate
@@ -174,18 +174,12 @@ def _nearby(run: TrainingRun, outcome: TrainingOutcome, factors: Array, clocks: 
         changed = (run.plan.batch * factor, clock, goal)
         plan = eqx.tree_at(lambda plan: (plan.batch, plan.clock, plan.goal), run.plan, changed)
         found = evaluate(run.system, plan)
-        room = jnp.minimum(smallest_room(found.slack), jnp.log(jnp.min(plan.batch) / smallest_batch(run, plan.chips)))
+        smallest_batch = run.plan.layout.smallest_batch(plan.chips, run.system.workload.sequence)
+        room = jnp.minimum(smallest_room(found.slack), jnp.log(jnp.min(plan.batch) / smallest_batch))
         energy = jnp.asarray(found.energy.total)
         return Nearby(factor, clock, found.time, energy, found.money, jnp.asarray(found.carbon), room)
 
     return jax.vmap(at)(factor, clock)
-
-
-def smallest_batch(run: TrainingRun, chips: Numeric) -> Scalar:
-    """The fewest tokens of a step: what the pipeline of each replica needs [token]."""
-    layout = run.plan.layout
-    replicas = chips / (layout.tensor * layout.pipeline * layout.context)
-    return replicas * layout.fewest_microbatches * layout.microbatch * run.system.workload.sequence
 
 
 def smallest_room(slack: Slack) -> Scalar:

@@ -35,10 +35,7 @@ class ScenarioModel(eqx.Module):
         """Every output that may be minimized or limited, by name, in SI."""
         system, plan = self.at(values)
         outcome = evaluate(system, plan)
-        layout = plan.layout
-        group = layout.tensor * layout.pipeline * layout.context
-        per_replica = layout.fewest_microbatches * layout.microbatch * system.workload.sequence
-        smallest_batch = plan.chips / group * per_replica
+        smallest_batch = plan.layout.smallest_batch(plan.chips, system.workload.sequence)
         return {
             **limited_values(system, plan, outcome),
             **{name: getattr(outcome.slack, name.removeprefix("slack.")) for name in LIMITS_OF_SYSTEM},

@@ -86,6 +86,11 @@ class ParallelLayout(eqx.Module):
         """Micro-batches that the pipeline schedule needs in a step [1]."""
         return fewest_microbatches(self.pipeline, self.interleaved, self.dual_pipe)
 
+    def smallest_batch(self, chips: Numeric, sequence: Numeric) -> Numeric:
+        """Tokens of a step in which each replica has the fewest micro-batches [token]."""
+        replicas = chips / (self.tensor * self.pipeline * self.context)
+        return replicas * self.fewest_microbatches * self.microbatch * sequence
+
     @property
     def cut_by_hand(self) -> Float[Array, "..."]:
         """1 where an end of the pipeline has a number of layers of its own, else 0 [1]."""

@@ -67,6 +67,23 @@ def test_no_layout_that_is_left_out_is_better(monkeypatch):
 
 
 @pytest.mark.slow
+def test_a_layout_that_needs_its_smallest_batch_is_found():
+    # Activations of 16 chunks a rank fit only with the fewest micro-batches, and once the pipeline is full no smaller
+    # step down would help: from starts with more of them every search of this layout stood still.
+    problem = posed(SCENARIO, minimize="time")
+    lattice, _ = fitting_layouts(problem)
+    searched = search_layouts(problem, lattice)
+    best = searched.best()
+    layout = take(searched.lattice, np.array([best]))
+    assert (float(layout.pipeline[0]), float(layout.virtual_stages[0])) == (8.0, 16.0)
+    rng = np.random.default_rng(7)
+    low, high = layout_bounds(problem, take(layout, np.zeros(64, int)))
+    random = solve_relaxed(problem, take(layout, np.zeros(64, int)), rng.uniform(low, high), patient=True)
+    least = np.min(random.value[obeys_limits(random)])
+    np.testing.assert_allclose(searched.solution.value[best], least, rtol=0.0, atol=1e-5)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("longer", [1.5, 3.0])
 def test_no_layout_drawn_at_random_is_better_than_its_bound_says(longer):
     problem = posed(SCENARIO, longer=longer)

@@ -65,6 +65,18 @@ def test_exchange_rates_are_slopes_where_the_layout_stays(front):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("minimize", [("energy", "time"), ("money", "time")])
+def test_the_front_of_405b_has_the_layouts_that_optimize_finds(minimize):
+    scenario = em.load_scenario("llama-3.1-405b-h100")
+    front = em.pareto(scenario, minimize, points=12)
+    assert front.success, front.message
+    for point in front.points[:: len(front.points) // 3]:
+        limits = {minimize[1]: point.values[minimize[1]] * (1.0 + 1e-6)}
+        best = em.optimize(scenario, minimize[0], limits=limits, tolerance=0.0)
+        np.testing.assert_allclose(point.values[minimize[0]], best.value, rtol=1e-3)
+
+
+@pytest.mark.slow
 def test_three_objectives(scenario):
     front = em.pareto(scenario, ("energy", "time", "money"), points=10)
     assert front.success, front.message
