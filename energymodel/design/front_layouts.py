@@ -201,7 +201,8 @@ def search_trade_offs(
     more = np.flatnonzero(rival.any(axis=0))
     if not len(more):
         return search, optima
-    search = search.with_fine_grid(np.setdiff1d(more, search.places))
+    added = np.setdiff1d(more, search.places)
+    search = search.with_fine_grid(added) if len(added) else search
     layouts = np.flatnonzero(np.isin(search.places, more))
     return search, optima.joined(search.optima(trades, layouts, rival[:, search.places[layouts]]))
 
@@ -212,6 +213,8 @@ def _not_excluded(
     """Which layouts of the lattice that were not searched no bound excludes from each of the trade-offs."""
     rival = np.zeros((len(trades), len(search.lattice.tensor)), bool)
     others = np.setdiff1d(np.arange(rival.shape[1]), search.places[optima.layouts])
+    if not len(others):
+        return rival
     part = take(search.lattice, others)
     holds = np.asarray(optima.solution.result == RESULTS.successful) & np.isfinite(optima.value)
     best = np.argmin(np.where(holds, optima.value, np.inf), axis=1)

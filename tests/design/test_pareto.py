@@ -1,5 +1,7 @@
 """Fronts of the small test run: feasible, efficient, exchange rates that are slopes, ends that `optimize` finds."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -31,6 +33,14 @@ def test_plans_are_realizable_and_are_what_evaluate_says(scenario, front):
             np.testing.assert_allclose(np.asarray(outcome.energy.total), point.values["energy"], rtol=1e-9)
             np.testing.assert_allclose(float(outcome.time), point.values["time"], rtol=1e-9)
             np.testing.assert_allclose(float(outcome.loss), float(evaluate_once(scenario.system, scenario.plan).loss))
+
+
+def test_a_single_layout_has_a_front(scenario, front, room):
+    degrees = tuple(f"plan.layout.{field.name}" for field in dataclasses.fields(scenario.plan.layout))
+    alone = em.pareto(scenario, ("energy", "time"), points=6, fix=degrees)
+    assert alone.success, alone.message
+    assert alone.layouts_considered == alone.layouts_searched == 1
+    assert alone.table()[:, 0].min() >= front.table()[:, 0].min() * (1.0 - 1e-4)
 
 
 def test_no_plan_dominates_another(front):
