@@ -21,7 +21,6 @@ from energymodel.design.relaxation import (
     COARSE,
     FINE,
     evaluate_points,
-    fitting_layouts,
     grid_points,
     obeys_limits,
     penalized,
@@ -163,9 +162,8 @@ class FrontLayouts:
         return Optima(layouts, jax.tree.map(table, lanes))
 
 
-def screened(problem: DesignProblem, names: Sequence[str]) -> FrontLayouts:
-    """The layouts of a problem, with the fine grid of those that are best for a mixture of the objectives."""
-    lattice, considered = fitting_layouts(problem)
+def screened(problem: DesignProblem, lattice: Lattice, considered: int, names: Sequence[str]) -> FrontLayouts:
+    """The layouts that fit, with the fine grid of those that are best for a mixture of the objectives."""
     coarse = evaluate_points(problem, grid_points(problem, lattice, COARSE), lattice)
     mixtures = simplex(MIXTURES, len(names))
     best = []

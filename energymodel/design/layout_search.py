@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from energymodel.design.layouts import Lattice, concatenate, take
 from energymodel.design.problem import DesignProblem
@@ -111,7 +111,8 @@ def search_layouts(problem: DesignProblem, lattice: Lattice, tolerance: float = 
         searched = restart(problem, searched)
     bound = lower_bounds(problem, lattice, searched, coarse)
     rival = bound < _second_best(searched) + MARGIN + math.log1p(tolerance)
-    order = np.setdiff1d(np.argsort(bound, kind="stable"), known, assume_unique=True)
+    order = np.argsort(bound, kind="stable")
+    order = order[~np.isin(order, known)]
     need = int(np.sum(rival[order]))
     more, rest = order[: min(need, MOST)], order[min(need, MOST) :]
     if len(more):
@@ -142,12 +143,10 @@ def _search_again(problem: DesignProblem, searched: LayoutSearch, bound: Float[n
     start = np.concatenate([near, np.where(np.isfinite(own), own, near)])
     again = solve_relaxed(problem, concatenate(part, part), start, iterations=SETTLED, patient=True)
     values = np.where(obeys_limits(again), again.value, np.inf).reshape(2, len(stuck))
-    for place, lane in enumerate(stuck):
-        which = int(np.argmin(values[:, place]))
-        if values[which, place] < (searched.solution.value[lane] if searched.usable[lane] else np.inf):
-            put = _with_lane(lane, which * len(stuck) + place)
-            searched = searched._replace(solution=jax.tree.map(put, searched.solution, again))
-    return searched
+    before = np.where(searched.usable, searched.solution.value, np.inf)[stuck]
+    better = np.flatnonzero(np.min(values, axis=0) < before)
+    put = _with_lanes(stuck[better], np.argmin(values, axis=0)[better] * len(stuck) + better)
+    return searched._replace(solution=jax.tree.map(put, searched.solution, again))
 
 
 def restart(problem: DesignProblem, searched: LayoutSearch, lane: int | None = None) -> LayoutSearch:
@@ -169,7 +168,7 @@ def restart(problem: DesignProblem, searched: LayoutSearch, lane: int | None = N
     values = np.append(again.value[converged], value)
     if np.min(values[:-1], initial=np.inf) < value + (0.0 if searched.solved(best) else SIMILAR):
         better = int(np.argmin(np.where(converged, again.value, np.inf)))
-        solution = jax.tree.map(_with_lane(best, better), searched.solution, again)
+        solution = jax.tree.map(_with_lanes(best, better), searched.solution, again)
         searched = searched._replace(solution=solution)
     agreeing = int(np.sum(values[:-1] <= np.min(values) + SAME))
     astray = RESTARTS - int(np.sum(converged))
@@ -182,12 +181,14 @@ def latin_hypercube(count: int, dimensions: int) -> Float[np.ndarray, "count dim
     return (np.random.default_rng(0).permuted(cells, axis=1).T + 0.5) / count
 
 
-def _with_lane(place: int, other: int) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    """Function that puts an entry of its second array into a copy of its first."""
+def _with_lanes(
+    places: int | Int[np.ndarray, " some"], others: int | Int[np.ndarray, " some"]
+) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """Function that puts entries of its second array into a copy of its first."""
 
     def put(into: np.ndarray, source: np.ndarray) -> np.ndarray:
         into = np.array(into)
-        into[place] = source[other]
+        into[places] = np.asarray(source)[others]
         return into
 
     return put
@@ -231,7 +232,7 @@ def least_around(
     known: Sequence[Values],
     doubtful: float,
 ) -> Float[np.ndarray, " layouts"]:
-    """The least of a Lagrangian in each layout, of known values and, where these are below a level, around a point."""
+    """Minimum of a Lagrangian in each layout over known values; where it is below a level, also around a point."""
 
     def least(values: Values) -> np.ndarray:
         found = lagrangian(values)

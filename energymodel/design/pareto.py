@@ -22,7 +22,7 @@ from energymodel.design.front import (
 from energymodel.design.front_layouts import FrontLayouts, TradeOff, logarithm, screened, search_trade_offs
 from energymodel.design.layouts import concatenate, take
 from energymodel.design.problem import Criteria, DesignProblem, Formulation, formulate
-from energymodel.design.relaxation import OPTIONS, layout_bounds, obeys_limits, penalized
+from energymodel.design.relaxation import OPTIONS, fitting_layouts, layout_bounds, obeys_limits, penalized
 from energymodel.design.result import SearchResult
 from energymodel.design.rounding import RelaxedLanes, RoundedPlan, plans_at, round_points
 from energymodel.design.training_run import TrainingRun
@@ -35,14 +35,11 @@ from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import AT_LEAST, OF_THE_PLAN, OUTPUTS, is_output, log_objective, output, unit_of
 from energymodel.system.plan import ParallelLayout
 
-ROUGH = {"plan.batch": np.array([0.5, 1.5]), "plan.clock": np.array([0.8]), "plan.chips": np.array([0.5, 1.0])}
-SCREENED = 128  # layouts that the fine grid sees, the best on the coarse one
 PER_LEVEL = 8  # layouts that a level of the coarse front takes from the screening
 COARSE_LEVELS = 7
 CLOSE = 0.01  # in the logarithm of the objective: layouts this close to the best of a coarse level stay in
 KEPT = 3  # layouts for each level of the fine front
 ROUNDED = 2  # of which this many are rounded
-ITERATIONS = 24  # of a lane: what takes longer has no plan at its level, or is no better than its neighbors
 SAME = 6  # decimals of the logarithms of objectives to which two plans are one
 AUGMENTATION = 1e-3  # of the Chebyshev norm: excludes weakly efficient points [Steuer & Choo 1983]
 
@@ -83,8 +80,7 @@ def pareto(
     with jax.enable_x64(True):
         tell("evaluating the scenario's own plan")
         baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
-        tell("screening layouts")
-        search = screened(formulate(scenario, baseline, free=names), names)
+        search = _screened(formulate(scenario, baseline, free=names), names, tell)
         plans = (_by_levels if len(names) == 2 else _by_weights)(search, names, points, tell)
         front = _front(scenario, search, names, baseline, plans)
     if throw:
@@ -102,6 +98,12 @@ def _check(names: tuple[str, ...], points: int) -> None:
             raise InputError(f"{name}: more of it is better, so it is no objective to minimize. Limit it instead.")
     if points < 2:
         raise InputError(f"pareto: {points} points are no front. Ask for 2 or more.")
+
+
+def _screened(problem: DesignProblem, names: tuple[str, ...], tell: Callable[[str], None]) -> FrontLayouts:
+    lattice, considered = fitting_layouts(problem)
+    tell(f"screening {considered:,} layouts")
+    return screened(problem, lattice, considered, names)
 
 
 class _End(NamedTuple):

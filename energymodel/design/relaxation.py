@@ -157,7 +157,7 @@ def grid_points(
     if place is not None:
         points[..., place] = np.maximum(points[..., place], np.log(fewest)[:, None])
     batch = problem.index("plan.batch")
-    if batch is not None:
+    if batch is not None and "plan.batch" in steps:
         smallest = np.broadcast_to(_smallest_batches(problem, lattice, points), points.shape[:-1])
         points[..., batch] = np.where(np.isnan(points[..., batch]), smallest, points[..., batch])
     return points

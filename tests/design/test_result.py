@@ -61,7 +61,7 @@ def test_pareto_throws_where_asked(monkeypatch):
     scenario = optimum().scenario
     result = SearchResult.not_converged
     front = Front(scenario, ("energy", "time"), {}, (), {}, 0.0, 0, 1, 1, result, NOT_CONVERGED)
-    for name in ("formulate", "screened", "_by_levels"):
+    for name in ("formulate", "_screened", "_by_levels"):
         monkeypatch.setattr(trading, name, lambda *arguments, **options: None)
     monkeypatch.setattr(trading, "_front", lambda *arguments: front)
     assert not em.pareto(scenario).success
