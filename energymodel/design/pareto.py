@@ -29,7 +29,7 @@ from energymodel.design.training_run import TrainingRun
 from energymodel.errors import InputError, suggest
 from energymodel.presets.question import Limits, Ranges
 from energymodel.presets.scenario import Scenario
-from energymodel.solver import Solution, Values, minimize_many
+from energymodel.solver import RESULTS, Solution, Values, minimize_many
 from energymodel.system.evaluate import evaluate, evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import AT_LEAST, OF_THE_PLAN, OUTPUTS, is_output, log_objective, output, unit_of
@@ -41,6 +41,7 @@ CLOSE = 0.01  # in the logarithm of the objective: layouts this close to the bes
 KEPT = 3  # layouts for each level of the fine front
 ROUNDED = 2  # of which this many are rounded
 SAME = 6  # decimals of the logarithms of objectives to which two plans are one
+NO_PRICE = 1e-6  # of a level, in percent for a percent: it does not bind
 AUGMENTATION = 1e-3  # of the Chebyshev norm: excludes weakly efficient points [Steuer & Choo 1983]
 
 
@@ -189,11 +190,15 @@ def _by_levels(search: FrontLayouts, names: tuple[str, ...], points: int, tell: 
     lanes = RelaxedLanes(search.layouts(layouts), criteria, solution)
     rounded = _round(problem, lanes, owner, np.asarray(solution.value), tell)
     prices = np.array(solution.multipliers.inequalities[:, row])
-    # At the ends a level does not bind, or is the lowest there is and its price anything from that beside it.
-    inner = np.flatnonzero(obeys_limits(solution) & (owner > 0) & (owner < points))
-    for end, level in ((0, 1), (points, 1), (points + 1, points - 1)):
-        nearest = np.lexsort((solution.value[inner], np.abs(owner[inner] - level)))[:1]
-        prices[owner == end] = prices[inner[nearest]] if nearest.size else np.nan
+    # A level that does not bind, the lowest there is, and a lane that stands still have no multiplier that is a price:
+    # these take the price of the nearest level that has one.
+    place = np.select([owner == points, owner == points + 1], [0, points - 1], owner)
+    holds = obeys_limits(solution) & np.asarray(solution.result == RESULTS.successful)
+    holds &= (owner > 0) & (owner < points) & (prices > NO_PRICE)
+    priced = np.flatnonzero(holds)
+    for lane in np.flatnonzero(~holds):
+        nearest = np.lexsort((solution.value[priced], np.abs(place[priced] - place[lane])))[:1]
+        prices[lane] = prices[priced[nearest[0]]] if nearest.size else np.nan
     return _FrontPlans(rounded, lanes, lambda lane: {second: float(prices[lane])})
 
 

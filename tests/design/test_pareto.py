@@ -58,6 +58,11 @@ def test_ends_are_the_single_optima(scenario, front):
     np.testing.assert_allclose(middle.values["energy"], best.value, rtol=1e-4)
 
 
+def test_every_plan_has_an_exchange_rate(front):
+    # No level of an efficient front is free, also where its own lane stands still at a kink.
+    assert all(point.exchange["time"] > 1e-4 for point in front.points)
+
+
 def test_exchange_rates_are_slopes_where_the_layout_stays(front):
     logs, checked = np.log(front.table()), 0
     for left, mid, right in zip(range(len(logs) - 2), range(1, len(logs) - 1), range(2, len(logs)), strict=True):
@@ -80,6 +85,7 @@ def test_the_front_of_405b_has_the_layouts_that_optimize_finds(minimize):
     scenario = em.load_scenario("llama-3.1-405b-h100")
     front = em.pareto(scenario, minimize, points=12)
     assert front.success, front.message
+    assert all(point.exchange[minimize[1]] > 1e-4 for point in front.points)
     for point in front.points[:: len(front.points) // 3]:
         limits = {minimize[1]: point.values[minimize[1]] * (1.0 + 1e-6)}
         best = em.optimize(scenario, minimize[0], limits=limits, tolerance=0.0)
