@@ -123,7 +123,7 @@ def test_gradients_of_a_run():
         return run.loss[0]
 
     law = jax.tree.map(jnp.asarray, LAW)
-    check_grads(jax.jit(final), (15.2, 20.7, law), order=1, modes=("fwd", "rev"), eps=1e-4, rtol=1e-3)
+    check_grads(jax.jit(final), (15.2, 20.7, law), order=1, loops=True, modes=("fwd", "rev"), eps=1e-4, rtol=1e-3)
 
 
 @pytest.mark.slow
@@ -133,6 +133,7 @@ def test_gradients():
         jax.jit(lambda k: integrate(lambda t, y: -k * y + t, jnp.asarray(1.0), jnp.asarray([1.0, 2.0]))),
         (0.7,),
         order=1,
+        loops=True,
     )
 
 
