@@ -42,7 +42,7 @@ EXTREME_PLANS = {
 
 
 class Response(NamedTuple):
-    """How `MEASURES` respond to each leaf, per relative change of the leaf (absolute where the leaf is zero)."""
+    """How `MEASURES` respond to each leaf, per change by its size: its absolute value, `SIZE_OF_ZERO`, or 1."""
 
     leaves: list[str]
     value: np.ndarray
@@ -72,8 +72,11 @@ class Response(NamedTuple):
         ]
 
 
-WITHOUT_SIZE = {"system.facility.cooling.chiller_capacity"}
-"""Numbers whose zero stands for what suits any load: next to it they are far too small."""
+WITHOUT_SIZE = {"system.facility.cooling.chiller_capacity", "system.network.bus_share"}
+"""Numbers whose zero stands for what suits any load, or for none at all: next to it they are far too small."""
+
+SIZE_OF_ZERO = {"system.network.topology.hop_latency": 1e-6, "system.node.collectives.start_latency": 1e-6}
+"""Sizes [s] of numbers that may be zero and are far below 1."""
 
 
 @pytest.fixture(scope="session")
@@ -122,7 +125,7 @@ def respond() -> Callable[[Any, Any], Response]:
 
 
 def _leaves(system: Any, plan: Any) -> tuple[jax.Array, jax.Array, Callable[[jax.Array], jax.Array]]:
-    """Leaves as one vector, the scale of each, and `MEASURES` as a function of the vector.
+    """Leaves as one vector, the size of each, and `MEASURES` as a function of the vector.
 
     Its operations stand in it once: derivatives of the function as it is take twice as long to compile.
     """
@@ -135,7 +138,9 @@ def _leaves(system: Any, plan: Any) -> tuple[jax.Array, jax.Array, Callable[[jax
         outcome = evaluate(*jax.tree.unflatten(structure, parts))
         return jnp.stack([outcome.loss, outcome.time, outcome.energy.total, outcome.money, outcome.carbon])
 
-    return x, jnp.where(x == 0.0, 1.0, jnp.abs(x)), simplified(measure)
+    paths = leaf_paths(system, "system") + leaf_paths(plan, "plan")
+    zero = jnp.asarray([SIZE_OF_ZERO.get(path, 1.0) for path in paths])
+    return x, jnp.where(x == 0.0, zero, jnp.abs(x)), simplified(measure)
 
 
 def _slopes(system: Any, plan: Any) -> tuple[jax.Array, jax.Array]:
