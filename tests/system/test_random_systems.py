@@ -11,11 +11,11 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "random_systems.py"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("precision", ["32", "64"])
-def test_most_of_what_is_accepted_has_an_outcome(precision):
+@pytest.mark.parametrize(("precision", "least"), [("32", 85.0), ("64", 95.0)])  # 3.4e38 J is the largest in float32
+def test_most_of_what_is_accepted_has_an_outcome(precision, least):
     command = [sys.executable, str(SCRIPT), "--number", "750", "--seed", "7", "--precision", precision]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     accepted = re.search(r"([0-9.]+) %  accepted", printed)
     assert accepted is not None, printed
-    assert float(accepted[1]) > 90.0
+    assert float(accepted[1]) > least
     assert "0 accepted outcomes are not finite" in printed
