@@ -13,7 +13,9 @@ def command(
     source: Source,
     minimize: Annotated[
         list[str] | None,
-        typer.Option("--minimize", metavar="OBJECTIVE", help="Two or more of energy, time, money, carbon, loss."),
+        typer.Option(
+            "--minimize", metavar="OBJECTIVE", help="Energy, time, money, carbon or loss; give it twice or more."
+        ),
     ] = None,
     points: Annotated[int, typer.Option("--points", help="Points of the front.")] = 64,
     limit: shell.Limit = None,

@@ -42,6 +42,7 @@ MARGIN = 0.05  # in the logarithm: by how much the minimum of a Lagrangian on a 
 COARSE_MARGIN = 0.5  # the same on the coarse grid and at the best lane's own point
 NEARLY = 0.01  # violation of limits, in the logarithm, beyond which a lane is not rounded
 SAME = 1e-6  # in the logarithm: what two searches of one optimum may differ by
+SILENT = 1e-9  # sum of multipliers below which they do not say which limits are in the way
 SIMILAR = 1e-4  # the same where one of them ended at a kink without multipliers that hold
 
 
@@ -201,13 +202,16 @@ def lower_bounds(
 
     Its minimum is taken on the coarse grid and at the best lane's own point, and where these leave a doubt on a grid
     around that point. For an infeasible problem it is the logarithm by which limits must be broken, weighted by shares
-    of the multipliers.
+    of the multipliers, or equally where there are none.
     """
     best = _best_with_multipliers(searched)
     point = searched.solution.x[best]
     y = np.asarray(searched.solution.multipliers.inequalities[best])
+    weights = np.where(np.isfinite(y) & (y > 0.0), y, 0.0)
     share = 1.0 if searched.usable.any() else 0.0
-    weights = y if share else y / max(float(np.sum(y)), np.finfo(float).tiny)
+    if not share:
+        total = float(np.sum(weights))
+        weights = weights / total if total > SILENT else np.full_like(weights, 1.0 / len(weights))
 
     def lagrangian(values: Values) -> np.ndarray:
         return share * values.objective + values.inequalities @ weights

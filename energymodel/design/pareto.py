@@ -90,13 +90,13 @@ def pareto(
 
 
 def _check(names: tuple[str, ...], points: int) -> None:
-    if len(names) < 2 or len(set(names)) < len(names):
-        raise InputError(f"pareto: {', '.join(names) or 'nothing'} is no trade. Give two or more different objectives.")
     for name in names:
         if not is_output(name) or name in OF_THE_PLAN:
             raise InputError(f'Unknown objective "{name}". {suggest(name, OUTPUTS)}')
         if name in AT_LEAST:
             raise InputError(f"{name}: more of it is better, so it is no objective to minimize. Limit it instead.")
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise InputError(f"pareto: {', '.join(names) or 'nothing'} is no trade. Give two or more different objectives.")
     if points < 2:
         raise InputError(f"pareto: {points} points are no front. Ask for 2 or more.")
 

@@ -13,6 +13,7 @@ from scipy.special import betainc, betaincinv, ndtr, ndtri
 
 from energymodel.errors import InputError, suggest
 from energymodel.presets.files import ROOT, names
+from energymodel.presets.ranges import check_number
 from energymodel.units import convert, format_quantity
 
 JOINT = "joint"
@@ -166,6 +167,17 @@ def parse_distribution(text: str, path: str, unit: str, value: float) -> NumberD
             "Use lognormal, normal or uniform."
         )
     return NumberDistribution(family, numbers)
+
+
+def distribution_of(component: Any, path: str, text: str, unit: str, value: float) -> NumberDistribution:
+    """The distribution of a number at a dotted path below a component, such as a scenario.
+
+    **Raises:** `InputError` as `parse_distribution`, and for a uniform one with values that the number cannot have.
+    """
+    found = parse_distribution(text, path, unit, value)
+    if found.family == "uniform":
+        check_number(component, path, found.numbers, f'uncertainty of {path}: "{text}"')
+    return found
 
 
 @cache

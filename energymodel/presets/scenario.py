@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -18,7 +19,7 @@ from energymodel.presets.batch_warmup import batch_knots
 from energymodel.presets.clock_scale import CLOCK, REFERENCE_CLOCK, ClockScale, is_frequency
 from energymodel.presets.cluster_parts import cluster_parts, sharding_it_runs
 from energymodel.presets.components import Provenance, build, expand_presets, in_si
-from energymodel.presets.distributions import parse_distribution
+from energymodel.presets.distributions import distribution_of
 from energymodel.presets.document import FLEET, parse_document
 from energymodel.presets.files import is_quantity
 from energymodel.presets.forms import listed, plain, text, word
@@ -248,13 +249,12 @@ def _check_together(
 
     **Raises:** `InputError`.
     """
-    whole = {"system": system, "plan": plan}
+    whole = SimpleNamespace(system=system, plan=plan)
     for path, written in uncertainty.items():
-        root, _, rest = path.partition(".")
-        value = np.ravel(reduce(getattr, rest.split("."), whole[root]))
+        value = np.ravel(reduce(getattr, path.split("."), whole))
         if len(value) > 1:
             raise InputError(f"uncertainty of {path}: it has {len(value)} values over the run. Give one value.")
-        parse_distribution(written, path, provenance[path].unit, float(value[0]))
+        distribution_of(whole, path, written, provenance[path].unit, float(value[0]))
     for kind, one in calibration.items():
         for name in one["names"] if "slopes" in one else ():
             if f"system.{name}" not in provenance:

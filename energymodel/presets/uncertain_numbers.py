@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from energymodel.presets.distributions import NumberDistribution, parse_distribution
+from energymodel.presets.distributions import NumberDistribution, distribution_of
 from energymodel.presets.scenario import Scenario
 
 
@@ -12,6 +12,6 @@ def distributions(scenario: Scenario, values: Mapping[str, float]) -> dict[str, 
     **Raises:** `InputError` for the first that cannot be read.
     """
     return {
-        path: parse_distribution(text, path, scenario.provenance[path].unit, values[path])
+        path: distribution_of(scenario, path, text, scenario.provenance[path].unit, values[path])
         for path, text in scenario.uncertainty.items()
     }

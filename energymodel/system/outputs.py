@@ -126,7 +126,10 @@ def parse_objective(text: str) -> Objective:
     for factor in text.split("*"):
         match = _FACTOR.match(factor.strip())
         if match is None:
-            raise InputError(f'Objective "{text}": "{factor.strip()}" is not an output or a power, such as time^2.')
+            raise InputError(
+                f'Objective "{text}": "{factor.strip()}" is not an output or a power, such as time^2. Several outputs '
+                "make one objective as a product, such as energy*time; pareto trades them, each with its --minimize."
+            )
         name, power = match.group(1), _power(text, match.group(2))
         for one in ("energy", "time") if name == "etp" else (name,):
             if not is_output(one) or one in OF_THE_PLAN:

@@ -1,5 +1,6 @@
 """Can the layouts that `search_layouts` leaves out hold a better plan?"""
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
@@ -104,6 +105,22 @@ def test_no_layout_drawn_at_random_is_better_than_its_bound_says(longer):
     assert np.min(solution.value[excluded & usable]) >= second
     rival = usable & (solution.value < second + RIVAL)
     assert np.all(bound[drawn][rival] - MARGIN <= solution.value[rival])
+
+
+def test_layouts_stay_rivals_where_the_multipliers_of_an_infeasible_lane_are_gone():
+    problem = posed("test-1b-h100", minimize="energy", limits={"time": 60.0})
+    lattice, _ = fitting_layouts(problem)
+    coarse = screen(problem, lattice, COARSE)
+    searched = search_layouts(problem, lattice)
+    assert not searched.usable.any()
+    known = lower_bounds(problem, lattice, searched, coarse)
+    least = np.min(np.max(coarse.values.inequalities, axis=2), axis=1)  # what a grid can only overstate
+    for gone in (0.0, -1e-3, 1e-320, np.nan):
+        y = np.full_like(searched.solution.multipliers.inequalities, gone)
+        without = eqx.tree_at(lambda one: one.solution.multipliers.inequalities, searched, y)
+        bound = lower_bounds(problem, lattice, without, coarse)
+        assert np.all(np.isfinite(bound) == np.isfinite(known))
+        assert np.all(bound[np.isfinite(bound)] <= least[np.isfinite(bound)])
 
 
 @pytest.mark.slow

@@ -95,6 +95,12 @@ def test_bad_words_are_refused(text, unit, value, words):
     assert "\n" not in str(error.value)
 
 
+def test_a_uniform_distribution_stays_where_its_number_can_be():
+    path, words = "system.software.data_overlap", "uniform 0.5 1.5"
+    with pytest.raises(em.InputError, match=f"{path}.*1.5 is impossible; give a share between 0 and 1"):
+        em.load_scenario(SMALL, {"uncertainty": {path: words}})
+
+
 def test_a_bad_word_of_a_scenario_names_the_path():
     with pytest.raises(em.InputError, match=r"uncertainty of system\.node\.overhead_power"):
         em.load_scenario(SMALL, {"uncertainty": {"system.node.overhead_power": "gaussian 3"}})

@@ -87,8 +87,9 @@ def front_chart(front: Front, spread: OutcomeSpread | None = None) -> Lines:
     series.append(Series("the scenario's own plan", (own,), "points"))
     axes = [_axis(front, name) for name in (second, first)]
     low, high = front.points[0], front.points[-1]
-    more, saved = (high.values[second] / low.values[second] - 1.0, 1.0 - high.values[first] / low.values[first])
-    title = f"{100.0 * more:.0f} % more {second} saves {100.0 * saved:.0f} % {first} from end to end of the front"
+    times, saved = (high.values[second] / low.values[second], 1.0 - high.values[first] / low.values[first])
+    more = f"{times:.2g} times the {second}" if times > 2.0 else f"{100.0 * (times - 1.0):.0f} % more {second}"
+    title = f"{more} saves {100.0 * saved:.0f} % {first} from end to end of the front"
     return Lines(
         title, axes[0], axes[1], tuple(series), f"Plans of lowest {first} at each {second}; hover for the plan"
     )

@@ -201,6 +201,13 @@ def test_a_front_shows_its_plans():
     assert len(hover) == 6  # each of three plans, for wide and for narrow screens
 
 
+def test_a_wide_front_says_how_many_times_and_not_percent():
+    fast, *others = front().points
+    fast = dataclasses.replace(fast, values={"energy": 5e8, "time": 6e3})
+    markup = page_html(front_page(dataclasses.replace(front(), points=(fast, *others)), evaluated()[2], COMMAND))
+    assert "10 times the time saves 12 % energy from end to end of the front" in markup
+
+
 def test_a_sensitivity_shows_what_to_measure():
     found = sensitivity()
     markup = page_html(sensitivity_page(found, COMMAND))
