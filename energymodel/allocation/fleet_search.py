@@ -17,7 +17,7 @@ from energymodel.design.problem import excess
 from energymodel.errors import InputError
 from energymodel.numerics import Scalar
 from energymodel.presets.question import Limits, Minimize
-from energymodel.solver import RESULTS, SolverOptions, Values, minimize
+from energymodel.solver import RESULTS, SolverOptions, Values, minimize, result_is
 from energymodel.system.fleet import FleetOutcome, Group, Groups, evaluate_fleet
 from energymodel.system.outcome import Slack, TrainingOutcome
 from energymodel.system.outputs import OF_THE_PLAN, log_objective, output, parse_objective
@@ -98,7 +98,7 @@ def optimize_fleet(fleet: Fleet, minimize: Minimize | None = None, limits: Limit
         point = _searched(fleet, asked, own.outcome)[0]
         best, found, microbatches, result, prices = _best_whole(fleet, asked, own, point)
         broken = _broken(found, held)
-        optimal = bool((result == RESULTS.successful) | (result == RESULTS.rounded))
+        optimal = bool(result_is(result, RESULTS.successful, RESULTS.rounded))
         message = f"It does not keep {', '.join(broken)}." if broken else "" if optimal else str(RESULTS[result])
         return FleetOptimum(
             fleet=best,

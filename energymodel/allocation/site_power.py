@@ -11,7 +11,7 @@ from energymodel.allocation.site import SiteLoad, SiteSplit, least_power, most_t
 from energymodel.compilation import Compiled
 from energymodel.errors import InputError
 from energymodel.presets.scenario import Scenario
-from energymodel.solver import RESULTS
+from energymodel.solver import RESULTS, result_is
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.facility import NO_LIMIT
 from energymodel.units import format_quantity, parse_quantity
@@ -62,7 +62,7 @@ def _power(given: float | str) -> float:
 
 def _divided(load: SiteLoad, limit: float) -> DividedPower:
     split = jax.tree.map(np.asarray, _most_throughput(load, np.asarray(limit)))
-    if not bool(split.result == RESULTS.successful):
+    if not result_is(split.result, RESULTS.successful):
         least = _least_power(load, np.asarray(STANDSTILL * float(split.throughput)))
         raise InputError(
             f"site power: {format_quantity(limit, 'W')} is not enough: at the lowest clock and width, the site needs "

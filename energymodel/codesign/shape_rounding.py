@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from energymodel.codesign.model_shape import SHAPE, around, realizable_shapes
 from energymodel.codesign.shape_search import DepthSearch, ShapeSearch
-from energymodel.solver import RESULTS
+from energymodel.solver import RESULTS, result_is
 from energymodel.system.plan import TargetLoss, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 
@@ -55,7 +55,7 @@ def round_shape(search: ShapeSearch, depths: DepthSearch) -> tuple[TrainingSyste
         plan,
         (goal, np.asarray(chips), np.full(np.shape(plan.batch), batch)),
     )
-    converged = np.asarray(solution.result == RESULTS.successful)[best]
+    converged = result_is(solution.result, RESULTS.successful)[best]
     return system, plan, bool(np.isfinite(values[best]) and converged)
 
 

@@ -24,7 +24,7 @@ from energymodel.errors import InputError
 from energymodel.numerics import Numeric
 from energymodel.presets.question import TOKENS
 from energymodel.presets.scenario import Scenario
-from energymodel.solver import RESULTS, Solution
+from energymodel.solver import RESULTS, Solution, result_is
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outputs import AT_LEAST, LEAST, limited_values, parse_objective
 from energymodel.system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
@@ -105,7 +105,7 @@ def differentiate(best: Optimum) -> OptimalValue:
 
 
 def _ended(solution: Solution, result: Any) -> bool:
-    return bool(np.asarray(solution.result == result)[0])
+    return bool(result_is(solution.result, result)[0])
 
 
 def _start(problem: DesignProblem, best: Optimum) -> Float[np.ndarray, " n"]:

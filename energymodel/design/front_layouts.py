@@ -27,7 +27,7 @@ from energymodel.design.relaxation import (
     screen,
     solve_relaxed,
 )
-from energymodel.solver import RESULTS, PerConstraint, Solution, Values
+from energymodel.solver import RESULTS, PerConstraint, Solution, Values, result_is
 
 PROMISING = 128  # layouts that the fine grid sees at first, the best on the coarse one
 MIXTURES = 7  # of the objectives, for which a layout may be the best on the coarse grid
@@ -214,7 +214,7 @@ def _not_excluded(
     if not len(others):
         return rival
     part = take(search.lattice, others)
-    holds = np.asarray(optima.solution.result == RESULTS.successful) & np.isfinite(optima.value)
+    holds = result_is(optima.solution.result, RESULTS.successful) & np.isfinite(optima.value)
     best = np.argmin(np.where(holds, optima.value, np.inf), axis=1)
     bounding = np.flatnonzero(holds.any(axis=1))
     points = optima.lanes(bounding, best[bounding]).x

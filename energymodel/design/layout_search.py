@@ -31,7 +31,7 @@ from energymodel.design.relaxation import (
     solve_relaxed,
     violation,
 )
-from energymodel.solver import RESULTS, Solution, Values
+from energymodel.solver import RESULTS, Solution, Values, result_is
 
 PROMISING = 128  # layouts, the best on the coarse grid, that are looked at on the fine one
 FIRST = 32  # layouts that are searched before any bound is known, the best on the fine grid
@@ -76,7 +76,7 @@ class LayoutSearch(NamedTuple):
     @property
     def interrupted(self) -> bool:
         """Whether Ctrl-C cut the search short."""
-        return bool(np.any(self.solution.result == RESULTS.interrupted))
+        return bool(np.any(result_is(self.solution.result, RESULTS.interrupted)))
 
     def joined(self, other: "LayoutSearch") -> "LayoutSearch":
         """The same with the lanes of another search after its own."""
@@ -85,7 +85,7 @@ class LayoutSearch(NamedTuple):
 
     def solved(self, lane: int) -> bool:
         """Whether the optimality conditions hold in a lane, so that its multipliers are prices."""
-        return bool(np.asarray(self.solution.result == RESULTS.successful)[lane])
+        return bool(result_is(self.solution.result, RESULTS.successful)[lane])
 
     def best(self) -> int:
         """The best usable lane, or the one that breaks its limits least."""
@@ -135,7 +135,7 @@ def _search_again(problem: DesignProblem, searched: LayoutSearch, bound: Float[n
 
     Those with the lowest finite bounds are searched again, if a plan is known.
     """
-    stuck = np.flatnonzero(np.asarray(searched.solution.result != RESULTS.successful) & np.isfinite(bound))
+    stuck = np.flatnonzero(~result_is(searched.solution.result, RESULTS.successful) & np.isfinite(bound))
     stuck = stuck[np.argsort(bound[stuck], kind="stable")][:AGAIN]
     if not len(stuck) or not searched.usable.any() or searched.interrupted:
         return searched
@@ -164,7 +164,7 @@ def restart(problem: DesignProblem, searched: LayoutSearch, lane: int | None = N
     share = latin_hypercube(RESTARTS, lower.shape[1])
     start = lower + share * (upper - lower)
     again = solve_relaxed(problem, layouts, start, iterations=SETTLED, patient=True)
-    converged = obeys_limits(again) & np.asarray(again.result == RESULTS.successful)
+    converged = obeys_limits(again) & result_is(again.result, RESULTS.successful)
     value = float(searched.solution.value[best])
     values = np.append(again.value[converged], value)
     if np.min(values[:-1], initial=np.inf) < value + (0.0 if searched.solved(best) else SIMILAR):
@@ -222,7 +222,7 @@ def lower_bounds(
 
 def _best_with_multipliers(searched: LayoutSearch) -> int:
     """The best usable lane whose multipliers hold: those of a lane that stood still may be anything."""
-    holds = searched.usable & np.asarray(searched.solution.result == RESULTS.successful)
+    holds = searched.usable & result_is(searched.solution.result, RESULTS.successful)
     if not holds.any():
         return searched.best()
     return int(np.argmin(np.where(holds, searched.solution.value, np.inf)))

@@ -40,7 +40,7 @@ from energymodel.design.rounding import RelaxedLanes, RoundedPlan, evaluate_plan
 from energymodel.design.saving import saving_by_cause
 from energymodel.presets.question import Limits, Minimize, Ranges
 from energymodel.presets.scenario import Scenario
-from energymodel.solver import RESULTS
+from energymodel.solver import RESULTS, result_is
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import AT_LEAST, objective_value, parse_objective, unit_of
@@ -226,7 +226,7 @@ def _optimum(
             "restarts_astray": searched.astray,
             "restarts_spread": searched.spread,
             "iterations": int(np.sum(solution.iterations)),
-            "converged": int(np.sum(np.asarray(solution.result == RESULTS.successful))),
+            "converged": int(np.sum(result_is(solution.result, RESULTS.successful))),
             "residual": float(solution.residual[lane]),
         },
         found=found,

@@ -29,7 +29,7 @@ from energymodel.design.training_run import TrainingRun
 from energymodel.errors import InputError, suggest
 from energymodel.presets.question import Limits, Ranges
 from energymodel.presets.scenario import Scenario
-from energymodel.solver import RESULTS, Solution, Values, minimize_many
+from energymodel.solver import RESULTS, Solution, Values, minimize_many, result_is
 from energymodel.system.evaluate import evaluate, evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import AT_LEAST, OF_THE_PLAN, OUTPUTS, is_output, log_objective, output, unit_of
@@ -193,7 +193,7 @@ def _by_levels(search: FrontLayouts, names: tuple[str, ...], points: int, tell: 
     # A level that does not bind, the lowest there is, and a lane that stands still have no multiplier that is a price:
     # these take the price of the nearest level that has one.
     place = np.select([owner == points, owner == points + 1], [0, points - 1], owner)
-    holds = obeys_limits(solution) & np.asarray(solution.result == RESULTS.successful)
+    holds = obeys_limits(solution) & result_is(solution.result, RESULTS.successful)
     holds &= (owner > 0) & (owner < points) & (prices > NO_PRICE)
     priced = np.flatnonzero(holds)
     for lane in np.flatnonzero(~holds):

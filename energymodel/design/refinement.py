@@ -28,7 +28,7 @@ from energymodel.design.rounding import TOLERATED, RoundedPlan
 from energymodel.design.training_run import TrainingRun
 from energymodel.presets.question import STAGE_POWER
 from energymodel.presets.scenario import Scenario
-from energymodel.solver import RESULTS, Solution, minimize_first_order, minimize_many
+from energymodel.solver import RESULTS, Solution, minimize_first_order, minimize_many, result_is
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import objective_value
@@ -144,7 +144,7 @@ def _ends(problem: DesignProblem, lanes: _Lanes, stages: tuple[str, ...]) -> _En
     solution = _solve(problem, lanes)
     points, values = np.asarray(solution.x), np.asarray(solution.value)
     fits = np.isfinite(values) & (violation(solution) <= TOLERATED)
-    converged = np.asarray(solution.result == RESULTS.successful)
+    converged = result_is(solution.result, RESULTS.successful)
     if stages:
         points, values, ended = _compass(problem, lanes, points, np.where(fits, values, np.inf), len(stages))
         converged = converged | ended

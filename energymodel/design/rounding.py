@@ -18,7 +18,7 @@ from energymodel.design.problem import Criteria, DesignProblem, Formulation
 from energymodel.design.relaxation import OPTIONS, evaluate_points, solve_relaxed
 from energymodel.design.training_run import TrainingRun
 from energymodel.presets.scenario import Scenario
-from energymodel.solver import RESULTS, Solution
+from energymodel.solver import RESULTS, Solution, result_is
 from energymodel.system.evaluate import evaluate, learning_of, parameters_in_loss
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.pipeline_rules import multiple_count
@@ -261,7 +261,7 @@ def solve_at_counts(
     warm = take(lanes.solution.multipliers, index)
     criteria = take(lanes.criteria, index)
     found = solve_relaxed(problem, layouts, start, criteria, bounds=bounds, warm=warm, iterations=iterations)
-    converged = np.asarray(found.result == RESULTS.successful)
+    converged = result_is(found.result, RESULTS.successful)
     worst = np.min(found.slacks.inequalities, axis=-1)
     return [
         RoundedPlan(counts, found.x[i], float(found.value[i]), bool(converged[i]))

@@ -11,7 +11,7 @@ from energymodel.allocation.stage_front import StageFront
 from energymodel.presets.clock_scale import ClockScale
 from energymodel.report import figure
 from energymodel.report.json_tree import csv_text
-from energymodel.solver import RESULTS
+from energymodel.solver import RESULTS, result_is
 from energymodel.system.accelerator import Accelerator
 from energymodel.units import format_quantity
 
@@ -42,7 +42,7 @@ def stage_clocks_report(front: StageFront, accelerator: Accelerator) -> Renderab
 
 
 def _unconverged(front: StageFront) -> list[str]:
-    late = np.flatnonzero(np.asarray(front.clocks.result != RESULTS.successful))
+    late = np.flatnonzero(~result_is(front.clocks.result, RESULTS.successful))
     times = ", ".join(format_quantity(float(front.clocks.step_time[row]), "s") for row in late)
     return [f"Not converged at {times}: clocks that are as good or better may exist."] if times else []
 
@@ -78,7 +78,7 @@ def stage_clocks_json(front: StageFront) -> dict[str, Any]:
                 "one_clock_energy_j": float(front.one_clock_energy[row]),
                 "saved": float(front.saved[row]),
                 "price_w": float(found.price[row]),
-                "converged": bool(np.asarray(found.result == RESULTS.successful)[row]),
+                "converged": bool(result_is(found.result, RESULTS.successful)[row]),
                 "clocks": dict(zip(DIRECTIONS, found.clock[row].tolist(), strict=True)),
             }
             for row in range(len(found.step_time))

@@ -9,7 +9,7 @@ from energymodel.solver.flat_problem import Values
 from energymodel.solver.minimize import minimize
 from energymodel.solver.minimize_many import minimize_many
 from energymodel.solver.options import FirstOrderOptions, SolverOptions
-from energymodel.solver.solution import RESULTS, PerConstraint, Solution
+from energymodel.solver.solution import RESULTS, PerConstraint, Solution, result_is
 
 __all__ = [
     "RESULTS",
@@ -21,4 +21,5 @@ __all__ = [
     "minimize",
     "minimize_first_order",
     "minimize_many",
+    "result_is",
 ]

@@ -20,7 +20,7 @@ from energymodel.solver.flat_problem import FlatProblem, flatten, spread_bound
 from energymodel.solver.model_outside import ModelOutside, StandIn
 from energymodel.solver.options import SolverOptions
 from energymodel.solver.search_state import InteriorPointState, init
-from energymodel.solver.solution import RESULTS, PerConstraint, Solution
+from energymodel.solver.solution import RESULTS, PerConstraint, Solution, result_is
 
 _KINK = 0.1  # residual above which a lane that hardly moves is not on its way to a minimum
 _SETTLED = 1e-6  # of the variables: lanes that move by less in a round stand still at any residual
@@ -187,7 +187,7 @@ def _iterate_all(
                 if before is not None:
                     standing[index] = _stand_still(before, _take(store[1], index))
                 if progress is not None:
-                    progress(int(np.sum(store[1].result != RESULTS.running)), count)
+                    progress(int(np.sum(~result_is(store[1].result, RESULTS.running))), count)
             left = np.flatnonzero(np.asarray(store[1].result == RESULTS.running) & ~standing)
             # Lanes that have far to go share chunks, or each chunk would wait for one of them.
             left = left[np.argsort(-store[1].residual[left], kind="stable")]
@@ -211,11 +211,11 @@ def _stand_still(before: PyTree, now: Solution) -> np.ndarray:
 
 def _end_as(result: RESULTS, solution: Solution) -> Solution:
     """The same with a result for the lanes that are still running."""
-    running = np.asarray(solution.result == RESULTS.running)
+    running = result_is(solution.result, RESULTS.running)
     if not running.any():
         return solution
-    ended = jax.vmap(lambda own: RESULTS.where(own == RESULTS.running, result, own))(solution.result)
-    return eqx.tree_at(lambda s: s.result, solution, jax.tree.map(np.asarray, ended))
+    ended = jax.tree.map(lambda own, new: np.where(running, new, own), solution.result, result)
+    return eqx.tree_at(lambda s: s.result, solution, ended)
 
 
 def _as_done(function: Callable[[np.ndarray], Any], chunks: list[np.ndarray]) -> Iterator[tuple[np.ndarray, Any]]:
@@ -284,7 +284,7 @@ def _iterate_outside(
 ) -> Progress:
     """Iterate a chunk to the end or to `limit`, with the model evaluated between the programs of an iteration."""
     last = min(int(limit), family.options.max_iterations)
-    while np.any(ip.unfinished(jax.tree.map(np.asarray, state), last)):
+    while np.any(result_is(state.result, RESULTS.running) & (np.asarray(state.iteration) < last)):
         state = _step_outside(model.answer, family, lanes, state, limit)
     return state, _solutions(family, lanes, state)
 

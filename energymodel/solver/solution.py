@@ -3,8 +3,9 @@
 from typing import Any
 
 import equinox as eqx
+import jax
 import numpy as np
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Bool, Float, Int, PyTree
 
 
 class RESULTS(eqx.Enumeration):
@@ -35,6 +36,12 @@ class RESULTS(eqx.Enumeration):
         "The optimality conditions hold as well as this precision can tell, which is less than the tolerance: see "
         "`residual`. Accept that, or search in float64 (jax.enable_x64)."
     )
+
+
+def result_is(result: RESULTS, *members: RESULTS) -> Bool[np.ndarray, "..."]:
+    """Which of many results are one of some members; on the host, where JAX would compile `==` for each shape."""
+    numbers = [int(jax.tree.leaves(member)[0]) for member in members]
+    return np.isin(np.asarray(jax.tree.leaves(result)[0]), numbers)
 
 
 class PerConstraint(eqx.Module):

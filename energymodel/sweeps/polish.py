@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from energymodel import compilation
-from energymodel.solver.minimize import RESULTS, Values, minimize
+from energymodel.solver import RESULTS, Values, minimize, result_is
 from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.feasibility import Output, Range, output_of
 from energymodel.sweeps.grid_sample import named_outputs
@@ -63,7 +63,7 @@ def polish(
         found = {name: float(one) for name, one in point(solution.x).items() if name in ranges}
         outputs = named_outputs(function(**{**found, **fixed}))
         polished_value = float(output_of({name: float(one) for name, one in outputs.items()}, value))
-    trusted = bool((solution.result == RESULTS.successful) | (solution.result == RESULTS.rounded))
+    trusted = bool(result_is(solution.result, RESULTS.successful, RESULTS.rounded))
     return Polished(
         polished_value,
         {axis.name: found.get(axis.name, winner.point[axis.name]) for axis in axes},
