@@ -188,7 +188,7 @@ def _iterate_all(
                     standing[index] = _stand_still(before, _take(store[1], index))
                 if progress is not None:
                     progress(int(np.sum(~result_is(store[1].result, RESULTS.running))), count)
-            left = np.flatnonzero(np.asarray(store[1].result == RESULTS.running) & ~standing)
+            left = np.flatnonzero(result_is(store[1].result, RESULTS.running) & ~standing)
             # Lanes that have far to go share chunks, or each chunk would wait for one of them.
             left = left[np.argsort(-store[1].residual[left], kind="stable")]
     except KeyboardInterrupt:
