@@ -36,6 +36,7 @@ from energymodel.solver import RESULTS, Solution, Values, result_is
 PROMISING = 128  # layouts, the best on the coarse grid, that are looked at on the fine one
 FIRST = 32  # layouts that are searched before any bound is known, the best on the fine grid
 RESTARTS = 16  # of the best lane
+ELSEWHERE = 8  # lanes, those that break their limits least, that are restarted before nothing is said to obey them
 AGAIN = 32  # lanes that stood still, the ones with the lowest bounds, that are searched again
 MOST = 512  # layouts that are searched because their bound does not exclude them
 MARGIN = 0.05  # in the logarithm: by how much the minimum of a Lagrangian on a grid, and whole counts, may exceed it
@@ -106,6 +107,8 @@ def search_layouts(problem: DesignProblem, lattice: Lattice, tolerance: float = 
     if np.sum(searched.usable) < 2 and len(promising) > FIRST and not searched.interrupted:
         searched = searched.joined(_search(problem, take(lattice, promising[FIRST:]), start[FIRST:]))
     known = promising[: len(searched.solution.value)]
+    if not searched.usable.any() and not searched.interrupted:
+        searched = _search_elsewhere(problem, searched)
     if searched.interrupted:
         return searched
     if not searched.solved(searched.best()):  # its multipliers bound the others
@@ -150,6 +153,24 @@ def _search_again(problem: DesignProblem, searched: LayoutSearch, bound: Float[n
     return searched._replace(solution=jax.tree.map(put, searched.solution, again))
 
 
+def _search_elsewhere(problem: DesignProblem, searched: LayoutSearch) -> LayoutSearch:
+    """The same with restarts of the lanes that break their limits least, each of which may be at a local least."""
+    broken = np.where(np.isfinite(searched.solution.value), violation(searched.solution), np.inf)
+    lanes = np.argsort(broken, kind="stable")[:ELSEWHERE]
+    again = _restarted(problem, take(searched.lattice, np.repeat(lanes, RESTARTS)))
+    values = np.where(obeys_limits(again), again.value, np.inf).reshape(len(lanes), RESTARTS)
+    found = np.flatnonzero(np.min(values, axis=1) < np.inf)
+    put = _with_lanes(lanes[found], found * RESTARTS + np.argmin(values, axis=1)[found])
+    return searched._replace(solution=jax.tree.map(put, searched.solution, again))
+
+
+def _restarted(problem: DesignProblem, layouts: Lattice) -> Solution:
+    """Relaxed optima of layouts, each of which comes `RESTARTS` times, from starts spread over its bounds."""
+    lower, upper = layout_bounds(problem, layouts)
+    share = np.tile(latin_hypercube(RESTARTS, lower.shape[1]), (len(lower) // RESTARTS, 1))
+    return solve_relaxed(problem, layouts, lower + share * (upper - lower), iterations=SETTLED, patient=True)
+
+
 def restart(problem: DesignProblem, searched: LayoutSearch, lane: int | None = None) -> LayoutSearch:
     """The same with restarts of one lane, the best unless given, spread evenly over its bounds [McKay et al. 1979].
 
@@ -158,12 +179,7 @@ def restart(problem: DesignProblem, searched: LayoutSearch, lane: int | None = N
     if not searched.usable.any() or searched.interrupted:
         return searched
     best = searched.best() if lane is None else lane
-    lanes = np.full(RESTARTS, best)
-    layouts = take(searched.lattice, lanes)
-    lower, upper = layout_bounds(problem, layouts)
-    share = latin_hypercube(RESTARTS, lower.shape[1])
-    start = lower + share * (upper - lower)
-    again = solve_relaxed(problem, layouts, start, iterations=SETTLED, patient=True)
+    again = _restarted(problem, take(searched.lattice, np.full(RESTARTS, best)))
     converged = obeys_limits(again) & result_is(again.result, RESULTS.successful)
     value = float(searched.solution.value[best])
     values = np.append(again.value[converged], value)

@@ -7,7 +7,7 @@ import pytest
 
 import energymodel as em
 from energymodel.design import layout_search
-from energymodel.design.layout_search import MARGIN, lower_bounds, search_layouts
+from energymodel.design.layout_search import MARGIN, LayoutSearch, lower_bounds, search_layouts
 from energymodel.design.layouts import take
 from energymodel.design.problem import formulate
 from energymodel.design.relaxation import (
@@ -121,6 +121,36 @@ def test_layouts_stay_rivals_where_the_multipliers_of_an_infeasible_lane_are_gon
         bound = lower_bounds(problem, lattice, without, coarse)
         assert np.all(np.isfinite(bound) == np.isfinite(known))
         assert np.all(bound[np.isfinite(bound)] <= least[np.isfinite(bound)])
+
+
+def test_lanes_that_all_break_their_limits_are_searched_from_elsewhere():
+    problem = posed("test-1b-h100", minimize="energy")
+    lattice, _ = fitting_layouts(problem)
+    part = take(lattice, screen(problem, lattice, COARSE).best(4))
+    found = LayoutSearch(part, solve_relaxed(problem, part, screen(problem, part, FINE).start), np.inf, 0)
+    assert found.usable.all()
+    gone = np.full_like(found.solution.slacks.inequalities, -1.0), np.full_like(found.solution.value, 99.0)
+    stuck = eqx.tree_at(lambda one: (one.solution.slacks.inequalities, one.solution.value), found, gone)
+    assert not stuck.usable.any()
+    again = layout_search._search_elsewhere(problem, stuck)
+    assert again.usable.all()
+    np.testing.assert_allclose(again.solution.value, found.solution.value, rtol=0.0, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_deadline_that_the_fastest_plan_keeps_is_kept():
+    # From the best point of the grid every search ended at a clock above the knee, where power and time exclude each
+    # other; 27,712 chips at a clock of 0.8 keep both.
+    scenario = em.load_scenario(SCENARIO, {"plan.chips": 32768.0, "plan.batch": f"{32768 / 128 * 16 * 8192} tokens"})
+    family = {"tensor": 8.0, "pipeline": 8.0, "virtual_stages": 16.0, "context": 1.0, "shard_gradients": 1.0}
+    vary = {f"plan.layout.{name}": (value, value) for name, value in family.items()}
+    limits = {"facility_power": 25e6, "chips": 131072.0}
+    fastest = em.optimize(scenario, minimize="time", limits=limits, vary=vary, tolerance=0.0)
+    assert fastest.success
+    limits |= {"time": 1.02 * float(fastest.outcome.time), "loss": float(fastest.outcome.loss)}
+    cheapest = em.optimize(scenario, minimize="money", limits=limits, vary=vary, tolerance=0.0)
+    assert cheapest.success, cheapest.message
+    assert float(cheapest.outcome.time) <= limits["time"] * (1.0 + 1e-6)
 
 
 @pytest.mark.slow
