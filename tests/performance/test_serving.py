@@ -38,6 +38,7 @@ def test_a_life_costs_what_chips_cost_that_serve():
     np.testing.assert_allclose(
         served.lifetime_energy - own.lifetime_energy, own.energy.total * hours / own.chip_time, rtol=1e-9
     )
+    np.testing.assert_allclose(served.lifetime_carbon - own.carbon, own.carbon * hours / own.chip_time, rtol=1e-6)
     # The price of chips and energy is in proportion to chip time; the value of time is of the run alone.
     np.testing.assert_allclose(served.lifetime_money - own.money, own.money * hours / own.chip_time, rtol=1e-6)
 
