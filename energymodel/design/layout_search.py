@@ -43,8 +43,8 @@ MARGIN = 0.05  # in the logarithm: by how much the minimum of a Lagrangian on a 
 COARSE_MARGIN = 0.5  # the same on the coarse grid and at the best lane's own point
 NEARLY = 0.01  # violation of limits, in the logarithm, beyond which a lane is not rounded
 SAME = 1e-6  # in the logarithm: what two searches of one optimum may differ by
-SILENT = 1e-9  # sum of multipliers below which they do not say which limits are in the way
 SIMILAR = 1e-4  # the same where one of them ended at a kink without multipliers that hold
+SILENT = 1e-9  # sum of multipliers below which they do not say which limits are in the way
 
 
 class LayoutSearch(NamedTuple):
@@ -72,7 +72,12 @@ class LayoutSearch(NamedTuple):
     @property
     def roundable(self) -> Bool[np.ndarray, " lanes"]:
         """Lanes that obey all limits or nearly: at a kink they stand still beside a plan of whole counts that does."""
-        return np.isfinite(self.solution.value) & (violation(self.solution) <= NEARLY)
+        return self.broken <= NEARLY
+
+    @property
+    def broken(self) -> Float[np.ndarray, " lanes"]:
+        """By how much each lane breaks its limits, in the logarithm; infinite where the model has no answer."""
+        return np.where(np.isfinite(self.solution.value), violation(self.solution), np.inf)
 
     @property
     def interrupted(self) -> bool:
@@ -92,7 +97,7 @@ class LayoutSearch(NamedTuple):
         """The best usable lane, or the one that breaks its limits least."""
         if self.usable.any():
             return int(np.argmin(np.where(self.usable, self.solution.value, np.inf)))
-        return int(np.argmin(np.where(np.isfinite(self.solution.value), violation(self.solution), np.inf)))
+        return int(np.argmin(self.broken))
 
 
 def search_layouts(problem: DesignProblem, lattice: Lattice, tolerance: float = 0.0) -> LayoutSearch:
@@ -146,28 +151,30 @@ def _search_again(problem: DesignProblem, searched: LayoutSearch, bound: Float[n
     near = screen(problem, part, CLOSE, searched.solution.x[searched.best()]).start
     start = np.concatenate([near, np.where(np.isfinite(own), own, near)])
     again = solve_relaxed(problem, concatenate(part, part), start, iterations=SETTLED, patient=True)
-    values = np.where(obeys_limits(again), again.value, np.inf).reshape(2, len(stuck))
-    before = np.where(searched.usable, searched.solution.value, np.inf)[stuck]
-    better = np.flatnonzero(np.min(values, axis=0) < before)
-    put = _with_lanes(stuck[better], np.argmin(values, axis=0)[better] * len(stuck) + better)
-    return searched._replace(solution=jax.tree.map(put, searched.solution, again))
+    return _with_better(searched, stuck, again)
 
 
 def _search_elsewhere(problem: DesignProblem, searched: LayoutSearch) -> LayoutSearch:
     """The same with restarts of the lanes that break their limits least, each of which may be at a local least."""
-    broken = np.where(np.isfinite(searched.solution.value), violation(searched.solution), np.inf)
-    lanes = np.argsort(broken, kind="stable")[:ELSEWHERE]
-    again = _restarted(problem, take(searched.lattice, np.repeat(lanes, RESTARTS)))
-    values = np.where(obeys_limits(again), again.value, np.inf).reshape(len(lanes), RESTARTS)
-    found = np.flatnonzero(np.min(values, axis=1) < np.inf)
-    put = _with_lanes(lanes[found], found * RESTARTS + np.argmin(values, axis=1)[found])
+    lanes = np.argsort(searched.broken, kind="stable")[:ELSEWHERE]
+    return _with_better(searched, lanes, _restarted(problem, take(searched.lattice, lanes)))
+
+
+def _with_better(searched: LayoutSearch, lanes: Int[np.ndarray, " some"], again: Solution) -> LayoutSearch:
+    """The same with the best of several ends of some lanes, where it is better; `again` has each lane in turn."""
+    values = np.where(obeys_limits(again), again.value, np.inf).reshape(-1, len(lanes))
+    before = np.where(searched.usable, searched.solution.value, np.inf)[lanes]
+    better = np.flatnonzero(np.min(values, axis=0) < before)
+    put = _with_lanes(lanes[better], np.argmin(values, axis=0)[better] * len(lanes) + better)
     return searched._replace(solution=jax.tree.map(put, searched.solution, again))
 
 
 def _restarted(problem: DesignProblem, layouts: Lattice) -> Solution:
-    """Relaxed optima of layouts, each of which comes `RESTARTS` times, from starts spread over its bounds."""
+    """Relaxed optima of layouts, each in turn, from `RESTARTS` starts spread over its bounds."""
+    count = len(layouts.tensor)
+    layouts = take(layouts, np.tile(np.arange(count), RESTARTS))
     lower, upper = layout_bounds(problem, layouts)
-    share = np.tile(latin_hypercube(RESTARTS, lower.shape[1]), (len(lower) // RESTARTS, 1))
+    share = np.repeat(latin_hypercube(RESTARTS, lower.shape[1]), count, axis=0)
     return solve_relaxed(problem, layouts, lower + share * (upper - lower), iterations=SETTLED, patient=True)
 
 
@@ -179,7 +186,7 @@ def restart(problem: DesignProblem, searched: LayoutSearch, lane: int | None = N
     if not searched.usable.any() or searched.interrupted:
         return searched
     best = searched.best() if lane is None else lane
-    again = _restarted(problem, take(searched.lattice, np.full(RESTARTS, best)))
+    again = _restarted(problem, take(searched.lattice, np.array([best])))
     converged = obeys_limits(again) & result_is(again.result, RESULTS.successful)
     value = float(searched.solution.value[best])
     values = np.append(again.value[converged], value)
