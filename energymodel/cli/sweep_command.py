@@ -147,9 +147,10 @@ def command(
             return _print_cost(prepared, progress, as_json, output)
         if output is not None or as_json:
             check_rows(keep, prepared.program.grid.points)
-        swept = prepared.run(progress, polished=polish, resume=resume, engine=engine, kernel=_offer(kernel))
+        with keeping(resume):
+            swept = prepared.run(progress, polished=polish, resume=resume, engine=engine, kernel=_offer(kernel))
         tree = report.sweep_json(given, swept, asked)
-        spread = outcome_spread(given) if swept.winners else None
+        spread = outcome_spread(given) if swept.winners and swept.complete else None
         shown = report.sweep_report(given, swept, minimize, spread)
         content = sweep_csv(swept).encode() if output is not None and output.suffix == ".csv" else None
     deliver(
