@@ -155,12 +155,11 @@ def test_interruption_at_random_moments(name, tmp_path):
     for count in range(20):
         delay = draw.uniform(0.0, 0.5) if count % 2 else draw.uniform(0.5, 12.0 if name == "explore" else 6.0)
         number = draw.choice((signal.SIGINT, signal.SIGTERM))
-        folder = tmp_path / str(count) if count % 4 < 2 else None
-        group = draw.random() < 0.5
-        ended = _ended(COMMANDS[name], delay, number, group=group, folder=folder)
-        while ended[0] == 0 and ended[2] is None:  # it was done by then: interrupt it sooner
+        how = {"group": draw.random() < 0.5, "folder": tmp_path / str(count) if count % 4 < 2 else None}
+        ended = _ended(COMMANDS[name], delay, number, **how)
+        while ended[2] is None:  # it was done by then: interrupt it sooner
             delay *= 0.5
-            ended = _ended(COMMANDS[name], delay, number, group=group, folder=folder)
+            ended = _ended(COMMANDS[name], delay, number, **how)
         assert_ended_by_signal(ended, number)
         assert ended[2] < WITHIN
 
