@@ -2,8 +2,8 @@
 
 Prints for each program of `optimize` on the README scenario its equations, its lines of HLO, CPU seconds to trace and
 lower it, and CPU seconds to compile and milliseconds to run it: with the project's options, with and without optimized
-machine code, and with XLA's defaults. Then the equations of `evaluate` by the function that makes them, those of the
-functions it calls among them.
+machine code, and with XLA's defaults. Then the gradient of the energy of a run by all numbers, by `jax.jit` and by
+`em.jit`, and the equations of `evaluate` by the function that makes them, those of the functions it calls among them.
 """
 
 import time
@@ -87,6 +87,15 @@ def measure(program: Compiled, *arguments: Any) -> Cost:
     return Cost(count, lowered.as_text().count("\n"), trace, lower, found)
 
 
+def gradient_by_all_numbers(jit: Callable[..., Any], scenario: em.Scenario) -> Any:
+    """Derivatives of the energy of a run by each number of its plan and its system, as a user would ask for them."""
+
+    def energy(plan: em.TrainingPlan, system: em.TrainingSystem) -> Any:
+        return em.evaluate(system, plan).energy.total
+
+    return jax.block_until_ready(jit(jax.grad(energy, argnums=(0, 1)))(scenario.plan, scenario.system))
+
+
 def main() -> None:
     scenario = em.load_scenario("llama-3.1-405b-h100").with_question()
     system, plan = scenario.system, scenario.plan
@@ -110,12 +119,15 @@ def main() -> None:
             f"derivatives at {EXPANDED} points": measure(model_expansion, *lanes(EXPANDED)),
             f"{TOGETHER} plans": measure(evaluate_plans, problem.formulation, "tokens", *plans),
         }
+        slopes = {jit: timed(partial(gradient_by_all_numbers, jit, scenario))[1] for jit in (jax.jit, em.jit)}
         jaxpr = jax.make_jaxpr(em.evaluate)(system, plan).jaxpr
     print(f"{jax.default_backend()}, float64; CPU seconds, and milliseconds to run")
     for name, cost in costs.items():
         print(f"{name}: {cost.equations} equations, {cost.lines} lines; trace {cost.trace:.2f}, lower {cost.lower:.2f}")
         for options, (compiling, run) in cost.compiled.items():
             print(f"    {options}: compile {compiling:.2f}, run {1e3 * run:.1f}")
+    plain, own = slopes[jax.jit], slopes[em.jit]
+    print(f"first gradient by all numbers: jax.jit {plain:.1f}, em.jit {own:.1f}, ratio {plain / own:.1f}")
     found = Counter(function for stack in equations(jaxpr) for function in dict.fromkeys(stack))
     print("equations of evaluate by function:")
     for function, count in found.most_common(SHOWN):

@@ -21,6 +21,7 @@ from .allocation.site_power import divide_site_power
 from .calibration.calibrate import Calibration, calibrate
 from .calibration.step_prediction import predict
 from .calibration.table_columns import TableChoices
+from .compilation import jit
 from .design.calendar import calendar
 from .design.compare import Comparison, compare
 from .design.front import Front
@@ -94,6 +95,7 @@ __all__ = [
     "economics",
     "evaluate",
     "frontier",
+    "jit",
     "learning",
     "load_fleet",
     "load_scenario",

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, is_dataclass
-from functools import cache
+from functools import cache, wraps
 from importlib.metadata import version
 from pathlib import Path
 from threading import Lock
@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from energymodel.fusion_barriers import KEEP_BARRIERS, with_barriers
 from energymodel.private_folder import why_not_private
@@ -55,6 +56,37 @@ def compiler_options(*, once: bool = False) -> Any:
     return {"xla_cpu_use_fusion_emitters": False, **KEEP_BARRIERS} | (
         {"xla_backend_optimization_level": 0} if once else {}
     )
+
+
+def jit(function: Callable[..., Any], *, once: bool = False) -> Callable[..., Any]:
+    """`jax.jit` for functions of a whole training run, whose derivatives it compiles several times as fast on CPU.
+
+    There, XLA writes down many times what several derivatives read (`benchmarks/compile_time.py` prints the ratio for a
+    gradient by all numbers of a run). Results differ by rounding.
+
+    ```python
+    slopes = em.jit(jax.grad(lambda plan: em.evaluate(system, plan).money))(plan)
+    ```
+
+    Put `jax.grad` and `jax.vmap` inside, as here. Around it, or within another `jax.jit`, it is `jax.jit`.
+
+    **Arguments:**
+
+    - `function`: of arrays and trees of arrays; what else it needs it holds itself.
+    - `once`: for a program that runs a few times: its machine code is not optimized.
+
+    **Returns:** the compiled function.
+    """
+    whole = jax.jit(with_barriers(function), compiler_options=compiler_options(once=once))
+    part = jax.jit(function)  # a program with barriers has no derivatives
+
+    @wraps(function)
+    def compiled(*arguments: Any, **keywords: Any) -> Any:
+        leaves = jax.tree.leaves((arguments, keywords))
+        is_part = any(isinstance(leaf, Tracer) for leaf in leaves)
+        return (part if is_part else whole)(*arguments, **keywords)
+
+    return compiled
 
 
 class Signature(NamedTuple):

@@ -39,11 +39,11 @@ def with_barriers(function: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @wraps(function)
-    def barred(*arguments: Any) -> Any:
+    def barred(*arguments: Any, **keywords: Any) -> Any:
         if jax.default_backend() != "cpu":
-            return function(*arguments)
-        closed, shape = jax.make_jaxpr(function, return_shape=True)(*arguments)
-        return jax.tree.unflatten(jax.tree.structure(shape), _evaluate(closed, jax.tree.leaves(arguments)))
+            return function(*arguments, **keywords)
+        closed, shape = jax.make_jaxpr(function, return_shape=True)(*arguments, **keywords)
+        return jax.tree.unflatten(jax.tree.structure(shape), _evaluate(closed, jax.tree.leaves((arguments, keywords))))
 
     return barred
 

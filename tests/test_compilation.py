@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from energymodel import compilation
-from energymodel.compilation import PACKAGE, Compiled, concurrently
+from energymodel.compilation import PACKAGE, Compiled, concurrently, jit
 from energymodel.learning.loss_law import effective_parameters
 from energymodel.performance.parallelism import bubble_fraction
 from energymodel.presets.scenario import load_scenario
@@ -232,3 +232,25 @@ def test_threads_share_one_program_and_the_precision_of_the_caller():
 def test_errors_of_the_function_reach_the_caller():
     with pytest.raises(TypeError, match="virtual_stages"):
         Compiled(bubble_fraction)(8.0)
+
+
+def test_a_compiled_gradient_is_the_slope_of_differences():
+    scenario = load_scenario("test-1b-h100", {"plan.clock": 0.9})
+
+    def energy(plan, *, system):
+        return evaluate(system, plan).energy.total
+
+    def at(clock):
+        plan = eqx.tree_at(lambda plan: plan.clock, scenario.plan, clock)
+        return float(evaluate_once(scenario.system, plan).energy.total)
+
+    slope = jit(jax.grad(energy))(scenario.plan, system=scenario.system).clock
+    np.testing.assert_allclose(slope, (at(0.9 + 1e-5) - at(0.9 - 1e-5)) / 2e-5, rtol=1e-6)
+
+
+def test_a_compiled_function_is_differentiated_batched_and_compiled_as_a_part():
+    """At zero the function states its own derivative, which a program that is compiled as a whole has lost."""
+    ramp, points = jit(jax.nn.relu), jnp.array([-1.0, 0.0, 2.0])
+    assert float(ramp(2.0)) == 2.0
+    for slope in (jax.vmap(jax.grad(ramp)), jax.jit(jax.vmap(jax.grad(ramp))), jit(jax.vmap(jax.grad(ramp)))):
+        assert slope(points).tolist() == [0.0, 0.0, 1.0]

@@ -27,7 +27,7 @@ from energymodel.system.outputs import output
 
 ROUNDS = 4  # of linearization: the outputs are near power laws of the numbers
 STEP_SHARES = (1.0, 0.5, 0.25, 0.1)  # of a step of Gauss-Newton, of which the best is taken
-SETTLED = 1e-6  # of minus twice the logarithm of the density: a thousandth of a standard deviation
+SETTLED = 1e-4  # of minus twice the logarithm of the density: a hundredth of a standard deviation
 FARTHEST = 4.0  # standard deviations of the prior that a number may move
 EDGE = 1e-6  # probability at which the tails of a prior are cut
 SLOPE_STEP = 1e-4  # standard deviations

@@ -89,7 +89,6 @@ def expectation_of(scenario: Scenario) -> Expectation:
         whole = float(outcome.tokens)
         tokens = np.geomspace(FIRST_SHARE * whole, whole, COURSE)
         loss = np.asarray(_losses(scenario.system, scenario.plan, tokens))
-    constant, cosine = (_token_efficiency(name) for name in ("constant", "cosine"))
     worth = float(scenario.system.recipe.learning_rate.token_efficiency)
     constant, cosine = (_token_efficiency(name) for name in ("constant", "cosine"))
     return Expectation(scenario, outcome, tokens, loss, worth > constant, worth == cosine, course_prior())

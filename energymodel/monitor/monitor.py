@@ -180,9 +180,11 @@ class Monitor:
         self._beside.start()
 
     def watch(self, records: Iterable[LoggedStep | LogEvent | PowerReading]) -> Status:
-        """Take all records, and say where the run is at their end."""
+        """Take all records, and say where the run is at their end; on the way it is forecast only for who is told."""
+        is_told = self.output is not None or self.metrics is not None or self.on_status is not None
         for record in records:
-            self.add(record)
+            if self._take(record) and is_told:
+                self.update()
         return self.update()
 
     def update(self, plan: Replan | None = None) -> Status:
