@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import numpy as np
-from jax.core import Tracer
+from jax.extend.core import get_opaque_trace_state
 
 from energymodel.fusion_barriers import KEEP_BARRIERS, with_barriers
 from energymodel.private_folder import why_not_private
@@ -36,6 +36,7 @@ CONFIG: Any = jax.config  # its stub leaves out its settings
 PACKAGE = __name__.partition(".")[0]
 IN_MEMORY = 64  # programs of one function
 _SHORT = 16
+_UNTRACED: Any = get_opaque_trace_state()  # what holds where nothing is differentiated, batched or compiled
 _PLAIN = (list, tuple, dict)
 _LASTING = (PACKAGE, "builtins", "collections", "equinox", "jax", "jaxlib", "numpy")  # whose classes a tree may hold
 _REFUSED: set[str] = set()  # reasons that were told
@@ -82,9 +83,8 @@ def jit(function: Callable[..., Any], *, once: bool = False) -> Callable[..., An
 
     @wraps(function)
     def compiled(*arguments: Any, **keywords: Any) -> Any:
-        leaves = jax.tree.leaves((arguments, keywords))
-        is_part = any(isinstance(leaf, Tracer) for leaf in leaves)
-        return (part if is_part else whole)(*arguments, **keywords)
+        is_whole = get_opaque_trace_state() == _UNTRACED
+        return (whole if is_whole else part)(*arguments, **keywords)
 
     return compiled
 

@@ -254,3 +254,4 @@ def test_a_compiled_function_is_differentiated_batched_and_compiled_as_a_part():
     assert float(ramp(2.0)) == 2.0
     for slope in (jax.vmap(jax.grad(ramp)), jax.jit(jax.vmap(jax.grad(ramp))), jit(jax.vmap(jax.grad(ramp)))):
         assert slope(points).tolist() == [0.0, 0.0, 1.0]
+    assert float(jax.grad(lambda x: jit(lambda factor: factor * jax.nn.relu(x))(3.0))(0.0)) == 0.0
