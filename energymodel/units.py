@@ -376,3 +376,8 @@ def format_quantity(value: float, unit: str, *, digits: int = 4, difference: boo
             return f"{_number(value, digits)} {unit}{plural}"
         return f"{mantissa} {_PREFIXES[exponent]} {unit}{plural}".replace("  ", " ")
     return f"{mantissa} {_PREFIXES[exponent]}{unit}"
+
+
+def format_point_rate(rate: float) -> str:
+    """Evaluated points per second [1/s] as text, in millions from a tenth of one."""
+    return f"{rate / 1e6:.3g} million points/s" if rate >= 1e5 else f"{rate:.3g} points/s"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from energymodel.errors import InputError
-from energymodel.units import SI_UNITS, convert, format_quantity, parse_quantity
+from energymodel.units import SI_UNITS, convert, format_point_rate, format_quantity, parse_quantity
 
 # The expected numbers are arithmetic by hand; 1 kWh = 3.6e6 J, 1 month = 730 h, 1 year = 8760 h.
 READ = [
@@ -205,3 +205,10 @@ def test_exact_si_units_need_no_pint():
         "parse_quantity('0.5', '1', 'x'); assert 'pint' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("rate", "text"), [(0.668, "0.668 points/s"), (8.8e7, "88 million points/s"), (0.0, "0 points/s")]
+)
+def test_slow_sweeps_have_a_rate_that_can_be_read(rate, text):
+    assert format_point_rate(rate) == text

@@ -20,7 +20,7 @@ from energymodel.sweeps.reductions import AbstractPointReduction
 from energymodel.sweeps.scenario_model import UNITS
 from energymodel.sweeps.sweep_result import SweepCost, SweepResult
 from energymodel.uncertainty.outcome_spread import DEVIATIONS, LEVEL, OutcomeSpread
-from energymodel.units import counted, format_quantity
+from energymodel.units import counted, format_point_rate, format_quantity
 
 SHOWN = ("energy", "time", "money", "facility_power", "temperature", "loss")
 """Outputs of the table; the files hold all."""
@@ -64,7 +64,7 @@ def sweep_lines(
         more = f" and {len(missing) - MOST_NAMED} others" if len(missing) > MOST_NAMED else ""
         lines.append(f"No point obeys all limits at {at}{more}.")
     rate = swept.points / swept.seconds if swept.seconds else 0.0
-    lines.append(f"{counted(swept.points, 'point')} in {swept.seconds:.1f} s, {rate / 1e6:.3g} million points/s.")
+    lines.append(f"{counted(swept.points, 'point')} in {swept.seconds:.1f} s, {format_point_rate(rate)}.")
     lines.append(swept.choice.sentence())
     return [line for line in (*lines, swept.message) if line]
 
@@ -189,6 +189,6 @@ def cost_report(cost: SweepCost) -> RenderableType:
         f"{counted(cost.points, 'point')} in {counted(cost.tiles, 'tile')}, chunks of {cost.chunk:,}.\n"
         f"Memory: {format_quantity(cost.memory, 'B')}, besides that of the compiler. "
         f"Time: {format_quantity(max(cost.seconds, 1e-3), 's')} "
-        f"({cost.points / cost.seconds / 1e6:.3g} million points/s), after compilation.\n"
+        f"({format_point_rate(cost.points / cost.seconds)}), after compilation.\n"
         f"Order of the axes, outermost first: {', '.join(cost.order)}."
     )

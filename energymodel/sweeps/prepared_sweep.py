@@ -23,6 +23,7 @@ from energymodel.sweeps.reductions import AbstractPointReduction, AbstractReduct
 from energymodel.sweeps.small_grid import small_grid
 from energymodel.sweeps.sweep_result import SweepCost, SweepResult
 from energymodel.sweeps.tile_program import TileProgram
+from energymodel.units import format_point_rate
 
 PROGRESS_INTERVAL = 1.0  # seconds between two messages
 Progress = Callable[[str], None]
@@ -202,7 +203,7 @@ class ProgressReport:
         self._last = now
         rate = (self.points - self._before) / now
         self._progress(
-            f"{100.0 * self.points / total:.0f} % of {total:.3g} points, {rate / 1e6:.3g} million points/s, "
+            f"{100.0 * self.points / total:.0f} % of {total:.3g} points, {format_point_rate(rate)}, "
             f"{_clock((total - self.points) / rate)} left"
         )
 
