@@ -16,13 +16,13 @@ import jax
 import numpy as np
 
 import energymodel as em
-from energymodel.compilation import Compiled, compiler_options
-from energymodel.design.layouts import take
-from energymodel.design.problem import formulate
-from energymodel.design.relaxation import CHUNK, EXPANDED, lane_model, model_expansion, model_values
-from energymodel.design.rounding import TOGETHER, evaluate_plans
-from energymodel.fusion_barriers import with_barriers
-from energymodel.operations import CALLS
+from energymodel.runtime.compilation import Compiled, compiler_options
+from energymodel.runtime.fusion_barriers import with_barriers
+from energymodel.runtime.operations import CALLS
+from energymodel.search.layouts import take
+from energymodel.search.problem import formulate
+from energymodel.search.relaxation import CHUNK, EXPANDED, lane_model, model_expansion, model_values
+from energymodel.search.rounding import TOGETHER, evaluate_plans
 from energymodel.system.evaluate import evaluate_once
 
 REPEATS = 20

@@ -18,7 +18,7 @@ from playwright.sync_api import Page, sync_playwright
 
 from energymodel.explorer.explorer import Explorer
 from energymodel.explorer.server import ExplorerServer
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 PATHS = ("plan.clock", "plan.batch", "plan.coolant_temperature", "plan.chips", "system.market.price.electricity")

@@ -17,10 +17,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from energymodel.compilation import compiler_options
 from energymodel.errors import InputError
-from energymodel.presets.scenario import Scenario, leaf_paths, load_scenario
 from energymodel.ranges import EXTENTS, Range
+from energymodel.runtime.compilation import compiler_options
+from energymodel.scenarios.scenario import Scenario, leaf_paths, load_scenario
 from energymodel.system.evaluate import evaluate
 from energymodel.system.plausible import check_outcome
 

@@ -144,10 +144,10 @@ def layouts_table() -> None:
     import jax
 
     import energymodel as em
-    from energymodel.design.layouts import take
-    from energymodel.design.problem import formulate
-    from energymodel.design.relaxation import COARSE, fitting_layouts, screen
-    from energymodel.presets.question import Question
+    from energymodel.scenarios.question import Question
+    from energymodel.search.layouts import take
+    from energymodel.search.problem import formulate
+    from energymodel.search.relaxation import COARSE, fitting_layouts, screen
     from energymodel.system.evaluate import evaluate_once
 
     scenario = em.load_scenario("llama-3.1-405b-h100")

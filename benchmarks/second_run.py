@@ -25,7 +25,7 @@ OTHERS = (
     ("evaluate", SCENARIO),
 )
 OURS = "from energymodel.cli import main; main()"
-JAX_ALONE = f"from energymodel.compilation import Compiled; Compiled._path = lambda *_: None; {OURS}"
+JAX_ALONE = f"from energymodel.runtime.compilation import Compiled; Compiled._path = lambda *_: None; {OURS}"
 
 
 def measure(code: str, settings: Mapping[str, str], arguments: Sequence[str] = MAIN) -> float:

@@ -1,45 +1,44 @@
 from . import (
-    allocation,
     calibration,
-    codesign,
-    design,
     economics,
     learning,
     monitor,
     performance,
     physics,
-    presets,
+    scenarios,
+    search,
     solver,
     sources,
     sweeps,
     system,
-    uncertainty,
 )
-from .allocation.fleet import Fleet, load_fleet
-from .allocation.fleet_search import FleetOptimum, optimize_fleet
-from .allocation.site_power import divide_site_power
 from .calibration.calibrate import Calibration, calibrate
 from .calibration.step_prediction import predict
 from .calibration.table_columns import TableChoices
-from .compilation import jit
-from .design.calendar import calendar
-from .design.compare import Comparison, compare
-from .design.front import Front
-from .design.frontier import frontier
-from .design.optimize import optimize
-from .design.pareto import pareto
-from .design.replan import MeasuredRun, Replan, replan
-from .design.result import Optimum, SearchResult
-from .design.sensitivity import Sensitivity, sensitivity
 from .errors import InputError
 from .monitor.callbacks import loop_callback, trainer_callback
 from .monitor.meters import Meter, NvmlMeter, RecordedMeter
 from .monitor.monitor import Monitor
 from .monitor.status import Status
-from .presets.pieces import Pieces, scenario_of_pieces
-from .presets.scenario import Scenario, load_scenario
-from .presets.training_file import scenario_of_training
+from .runtime.compilation import jit
+from .scenarios.pieces import Pieces, scenario_of_pieces
+from .scenarios.scenario import Scenario, load_scenario
+from .scenarios.training_file import scenario_of_training
+from .search.calendar import calendar
+from .search.compare import Comparison, compare
+from .search.fleet import Fleet, load_fleet
+from .search.fleet_search import FleetOptimum, optimize_fleet
+from .search.front import Front
+from .search.frontier import frontier
+from .search.optimize import optimize
+from .search.pareto import pareto
+from .search.replan import MeasuredRun, Replan, replan
+from .search.result import Optimum, SearchResult
+from .search.sensitivity import Sensitivity, sensitivity
+from .search.site_power import divide_site_power
 from .sweeps.axes import Axis
+from .sweeps.batch_curve import batch_curve
+from .sweeps.monte_carlo import MonteCarlo, monte_carlo
 from .sweeps.reductions import AbstractReduction
 from .sweeps.sweep import sweep
 from .sweeps.sweep_result import SweepResult
@@ -48,8 +47,6 @@ from .system.outcome import TrainingOutcome
 from .system.own_outputs import own_output
 from .system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
 from .system.training_system import TrainingSystem
-from .uncertainty.batch_curve import batch_curve
-from .uncertainty.monte_carlo import MonteCarlo, monte_carlo
 
 __version__: str
 
@@ -83,14 +80,11 @@ __all__ = [
     "TrainingOutcome",
     "TrainingPlan",
     "TrainingSystem",
-    "allocation",
     "batch_curve",
     "calendar",
     "calibrate",
     "calibration",
-    "codesign",
     "compare",
-    "design",
     "divide_site_power",
     "economics",
     "evaluate",
@@ -109,10 +103,11 @@ __all__ = [
     "performance",
     "physics",
     "predict",
-    "presets",
     "replan",
     "scenario_of_pieces",
     "scenario_of_training",
+    "scenarios",
+    "search",
     "sensitivity",
     "solver",
     "sources",
@@ -120,5 +115,4 @@ __all__ = [
     "sweeps",
     "system",
     "trainer_callback",
-    "uncertainty",
 ]

@@ -10,9 +10,9 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from energymodel.compilation import compiler_options
-from energymodel.design.layouts import candidates, take
-from energymodel.design.training_run import TrainingRun
+from energymodel.runtime.compilation import compiler_options
+from energymodel.search.layouts import candidates, take
+from energymodel.search.training_run import TrainingRun
 from energymodel.system.evaluate import evaluate
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from energymodel.calibration.power_population import PowerPopulation
-from energymodel.presets.normal_table import Normal, write_normal
-from energymodel.presets.step_population import FOLDER as POPULATIONS
 from energymodel.report import toml_text
 from energymodel.report.figure import save
+from energymodel.scenarios.normal_table import Normal, write_normal
+from energymodel.scenarios.step_population import FOLDER as POPULATIONS
 
 DIGITS = 9  # kept in result.json, so that the last bits of another machine change nothing
 

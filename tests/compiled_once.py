@@ -2,8 +2,8 @@
 
 import jax
 
-from energymodel.compilation import compiler_options
-from energymodel.operations import simplified
+from energymodel.runtime.compilation import compiler_options
+from energymodel.runtime.operations import simplified
 
 
 def compiled_once(function, *args):

@@ -22,10 +22,10 @@ import hypothesis
 import jax
 import pytest
 
-from energymodel.compilation import Compiled
+from energymodel.runtime.compilation import Compiled
 
 MEMORY, ROOM = 2.5e9, 1e9  # bytes that a process may keep after a test, and above what is no program
-LARGEST = ("test_sensitivity", "test_optimize", "test_result")  # files of tests/design whose searches take most memory
+LARGEST = ("test_sensitivity", "test_optimize", "test_result")  # files of tests/search whose searches take most memory
 ALLOWED = pytest.StashKey[float]()
 PEAKS = pytest.StashKey[list[int]]()
 
@@ -55,7 +55,7 @@ def pytest_collection_finish():
 
 def pytest_collection_modifyitems(items):
     """Search first, largest programs first: what later tests keep does not add to what compiling these takes."""
-    items.sort(key=lambda item: (item.path.parent.name != "design", item.path.stem not in LARGEST))
+    items.sort(key=lambda item: (item.path.parent.name != "search", item.path.stem not in LARGEST))
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ from typing import Any
 from energymodel.explorer.explorer import Explorer
 from energymodel.explorer.messages import Message, read_message
 from energymodel.explorer.state import PlanSpace
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
 
 SMALL = "test-1b-h100"
 

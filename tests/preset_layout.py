@@ -4,8 +4,8 @@ from pathlib import Path
 
 import energymodel
 from energymodel.learning.recipe import Recipe
-from energymodel.presets.components import expand_presets
-from energymodel.presets.files import names, read_preset
+from energymodel.scenarios.components import expand_presets
+from energymodel.scenarios.files import names, read_preset
 from energymodel.system.facility import Facility, Market
 
 __all__ = ["COMPONENTS", "ROOT", "names", "read", "value"]

@@ -12,18 +12,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel import compilation
-from energymodel.compilation import PACKAGE, Compiled, concurrently, jit
 from energymodel.learning.loss_law import effective_parameters
 from energymodel.performance.parallelism import bubble_fraction
-from energymodel.presets.scenario import load_scenario
+from energymodel.runtime import compilation
+from energymodel.runtime.compilation import PACKAGE, Compiled, concurrently, jit
+from energymodel.scenarios.scenario import load_scenario
 from energymodel.solver import PerConstraint, minimize
 from energymodel.sweeps.grid_sample import _evaluate
 from energymodel.system.evaluate import evaluate, evaluate_once
 
 IN_A_PROCESS = """
 import jax
-from energymodel.compilation import Compiled
+from energymodel.runtime.compilation import Compiled
 from energymodel.performance import parallelism
 from energymodel.performance.parallelism import bubble_fraction
 traced = []
@@ -38,7 +38,7 @@ print(float(Compiled(bubble_fraction)(8.0, 2.0, 16.0)), bool(traced))
 
 FACTORIZED_IN_A_PROCESS = """
 import numpy as np
-from energymodel.compilation import Compiled
+from energymodel.runtime.compilation import Compiled
 from energymodel.solver.newton_system import factorize
 factor, _, _ = Compiled(factorize)(4.0 * np.eye(3), np.float64(1.0), np.ones(3), np.float64(0.0))
 print(np.diag(factor).tolist())
@@ -152,9 +152,9 @@ def test_nothing_is_preloaded_where_nothing_was_kept(folder):
         b"[0]\nno program",
         json.dumps({"type": "os:system"}).encode() + b"\n",
         json.dumps({"type": "builtins:exec", "list": []}).encode() + b"\n",
-        json.dumps({"type": "energymodel.compilation:os.system", "list": []}).encode() + b"\n",
-        json.dumps({"type": "energymodel.compilation:Path", "list": ["planted"]}).encode() + b"\n",
-        json.dumps({"type": "energymodel.compilation:Compiled", "list": []}).encode() + b"\n",
+        json.dumps({"type": "energymodel.runtime.compilation:os.system", "list": []}).encode() + b"\n",
+        json.dumps({"type": "energymodel.runtime.compilation:Path", "list": ["planted"]}).encode() + b"\n",
+        json.dumps({"type": "energymodel.runtime.compilation:Compiled", "list": []}).encode() + b"\n",
         json.dumps({"type": "energymodel.system.outcome:NoSuchClass"}).encode() + b"\n",
     ],
 )

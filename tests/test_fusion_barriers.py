@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
-from energymodel.compilation import compiler_options
-from energymodel.fusion_barriers import with_barriers
+from energymodel.runtime.compilation import compiler_options
+from energymodel.runtime.fusion_barriers import with_barriers
 
 STEPS = 12
 

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel import host_calls
-from energymodel.host_calls import CutProgram, host_call
+from energymodel.runtime import host_calls
+from energymodel.runtime.host_calls import CutProgram, host_call
 from energymodel.solver.model_outside import StandIn
 
 FACTORS = np.array([1.0, 2.0, 3.0])

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.evaluate import evaluate_once
 
 TABLE = Path(__file__).parents[1] / "experiments" / "data" / "megatron_a100_iteration_times.csv"

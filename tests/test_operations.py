@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel.operations import list_operations, simplified, without_repeats
+from energymodel.runtime.operations import list_operations, simplified, without_repeats
 
 POINTS = np.array([0.3, 1.7, 2.2])
 

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from energymodel.private_folder import make_private, why_not_private
+from energymodel.runtime.private_folder import make_private, why_not_private
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="folders have no owners here")
 IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0

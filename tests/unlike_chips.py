@@ -4,7 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.operating_point import ChipLoad
 

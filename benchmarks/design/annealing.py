@@ -15,10 +15,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 import energymodel as em
-from energymodel.design.layout_search import search_layouts
-from energymodel.design.layouts import take
-from energymodel.design.problem import DesignProblem, formulate
-from energymodel.design.relaxation import FINE, fitting_layouts, screen, solve_relaxed
+from energymodel.search.layout_search import search_layouts
+from energymodel.search.layouts import take
+from energymodel.search.problem import DesignProblem, formulate
+from energymodel.search.relaxation import FINE, fitting_layouts, screen, solve_relaxed
 from energymodel.system.evaluate import evaluate_once
 
 BUDGETS = (100, 1_000, 10_000)

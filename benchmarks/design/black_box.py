@@ -6,11 +6,11 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from energymodel.compilation import compiler_options
-from energymodel.design.layouts import Lattice, take
-from energymodel.design.problem import DesignProblem, formulate
-from energymodel.design.relaxation import fitting_layouts, layout_bounds
-from energymodel.presets.scenario import Scenario
+from energymodel.runtime.compilation import compiler_options
+from energymodel.scenarios.scenario import Scenario
+from energymodel.search.layouts import Lattice, take
+from energymodel.search.problem import DesignProblem, formulate
+from energymodel.search.relaxation import fitting_layouts, layout_bounds
 from energymodel.system.evaluate import evaluate_once
 
 NOT_A_LAYOUT = 10.0  # excess of genes that describe no layout that fits

@@ -18,9 +18,9 @@ import optuna
 from black_box import BlackBox
 
 import energymodel as em
-from energymodel.design.layout_search import PROMISING, search_layouts
-from energymodel.design.layouts import take
-from energymodel.design.relaxation import COARSE, FINE, layout_bounds, solve_relaxed
+from energymodel.search.layout_search import PROMISING, search_layouts
+from energymodel.search.layouts import take
+from energymodel.search.relaxation import COARSE, FINE, layout_bounds, solve_relaxed
 
 CHUNK = 4096
 RUNS = 5

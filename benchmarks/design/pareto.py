@@ -16,7 +16,7 @@ from pymoo.core.problem import Problem
 from pymoo.optimize import minimize
 
 import energymodel as em
-from energymodel.design.front import hypervolume
+from energymodel.search.front import hypervolume
 
 POPULATION = 200
 OBJECTIVES = ("energy", "time")

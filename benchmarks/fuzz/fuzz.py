@@ -30,10 +30,10 @@ from typer.testing import CliRunner
 
 from energymodel.cli import app
 from energymodel.cli.source import read_scenario
-from energymodel.compilation import Compiled
 from energymodel.errors import InputError
-from energymodel.presets.scenario import load_scenario
 from energymodel.report.toml_text import dumps
+from energymodel.runtime.compilation import Compiled
+from energymodel.scenarios.scenario import load_scenario
 from energymodel.sweeps.ledger import Ledger
 from energymodel.sweeps.scenario_axes import scenario_axis
 

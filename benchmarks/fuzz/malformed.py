@@ -7,9 +7,9 @@ from typing import Any
 
 from malformed_words import COMMANDS, COMMON, FLAGS, LITERALS, RECORDS, SCENARIOS, SECTIONS, TEXTS, WORDS
 
-from energymodel.presets.files import names
-from energymodel.presets.scenario import load_scenario
 from energymodel.report.toml_text import dumps
+from energymodel.scenarios.files import names
+from energymodel.scenarios.scenario import load_scenario
 
 
 class Inputs:

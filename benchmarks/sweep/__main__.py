@@ -350,7 +350,7 @@ def samples_table(count: int) -> None:
     import jax.numpy as jnp
 
     import energymodel as em
-    from energymodel.uncertainty.monte_carlo import prepare_monte_carlo
+    from energymodel.sweeps.monte_carlo import prepare_monte_carlo
     from sweep_model import sweep_model
 
     numbers = {

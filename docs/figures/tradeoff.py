@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import energymodel as em
-from energymodel.uncertainty.batch_curve import BatchCurve
+from energymodel.sweeps.batch_curve import BatchCurve
 
 SCENARIO = "deepseek-v3-h800"
 LOWEST, HIGHEST = 3.5e6, 2.4e8  # batches that are shown [token]

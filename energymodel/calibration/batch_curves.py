@@ -29,7 +29,7 @@ from energymodel.learning.critical_batch import (
     rest_critical_batch,
     sharp_batch_penalty,
 )
-from energymodel.presets.files import ROOT, read_toml
+from energymodel.scenarios.files import ROOT, read_toml
 
 PIVOT = 5e9
 """Tokens [token] at which the coefficient of the shared law is fitted, so that it hardly depends on the exponent."""

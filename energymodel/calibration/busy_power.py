@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.presets.scenario import Scenario
+from energymodel.scenarios.scenario import Scenario
 from energymodel.system.step import training_step
 
 APART = 0.1  # of the busy power, between which the line is drawn

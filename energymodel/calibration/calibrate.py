@@ -28,8 +28,8 @@ from energymodel.calibration.next_measurement import next_measurement
 from energymodel.calibration.predicted_amount import PredictedAmount
 from energymodel.calibration.table_columns import AS_WRITTEN, TableChoices
 from energymodel.errors import InputError, suggest
-from energymodel.presets.files import names
-from energymodel.presets.unseen_cluster import UNFITTED
+from energymodel.scenarios.files import names
+from energymodel.scenarios.unseen_cluster import UNFITTED
 from energymodel.shown import Shown
 from energymodel.units import plural
 

@@ -9,10 +9,10 @@ from typing import Any
 from energymodel.calibration.calibrate import Calibration, calibrate
 from energymodel.calibration.measured_table import measured_csv, measured_rows
 from energymodel.errors import InputError
-from energymodel.presets.scenario import Scenario
 from energymodel.readers.measured_log import measure_logs
 from energymodel.readers.step_log import log_kind
 from energymodel.readers.text_file import is_file
+from energymodel.scenarios.scenario import Scenario
 
 TABLE = ".csv"
 EXPORTED = ("tensorboard", "wandb")

@@ -12,9 +12,9 @@ from energymodel.calibration.cluster_source import PLACEHOLDER, UNFITTED, cluste
 from energymodel.calibration.constant_priors import JointPrior, flat_values, updated_prior
 from energymodel.calibration.least_squares import FitResult
 from energymodel.errors import InputError, suggest
-from energymodel.presets.files import names, read_preset, read_toml
-from energymodel.presets.renamed import current_name
-from energymodel.presets.scenario import Scenario, load_scenario
+from energymodel.scenarios.files import names, read_preset, read_toml
+from energymodel.scenarios.renamed import current_name
+from energymodel.scenarios.scenario import Scenario, load_scenario
 
 CALIBRATED = "calibrated from "
 """Begins the title of a scenario that was written: a file of measurements, and what they are of."""

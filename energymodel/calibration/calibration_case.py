@@ -12,7 +12,7 @@ from energymodel.calibration.measurements import FEWEST_ROWS, Column, Measuremen
 from energymodel.calibration.predicted_amount import PredictedAmount
 from energymodel.calibration.table_columns import AS_WRITTEN, TableChoices
 from energymodel.errors import InputError
-from energymodel.presets.scenario import Scenario
+from energymodel.scenarios.scenario import Scenario
 
 BASE = "llama-3.1-405b-h100"
 """Scenario that new numbers are laid over if no other is named."""

@@ -9,11 +9,11 @@ from typing import Any
 
 from energymodel.calibration.model_words import plain_word
 from energymodel.errors import InputError, suggest
-from energymodel.presets.cluster_parts import cluster_parts
-from energymodel.presets.files import companions, names
-from energymodel.presets.renamed import current_name
-from energymodel.presets.scenario import Scenario, load_scenario
-from energymodel.presets.unseen_cluster import UNFITTED
+from energymodel.scenarios.cluster_parts import cluster_parts
+from energymodel.scenarios.files import companions, names
+from energymodel.scenarios.renamed import current_name
+from energymodel.scenarios.scenario import Scenario, load_scenario
+from energymodel.scenarios.unseen_cluster import UNFITTED
 from energymodel.system.training_system import TrainingSystem
 
 PLACEHOLDER = "test-1b-h100"

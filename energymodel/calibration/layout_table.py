@@ -13,12 +13,12 @@ import numpy as np
 from energymodel.calibration.csv_table import Problem, refuse_problems
 from energymodel.errors import InputError, suggest
 from energymodel.performance.workload import Transformer
-from energymodel.presets.attention_shape import check_attention_shape
-from energymodel.presets.components import build, expand_presets
-from energymodel.presets.files import names, read_preset
-from energymodel.presets.layers import RECOMPUTATION
-from energymodel.presets.renamed import current_name
-from energymodel.presets.validate import check_context_heads, check_precisions
+from energymodel.scenarios.attention_shape import check_attention_shape
+from energymodel.scenarios.components import build, expand_presets
+from energymodel.scenarios.files import names, read_preset
+from energymodel.scenarios.layers import RECOMPUTATION
+from energymodel.scenarios.renamed import current_name
+from energymodel.scenarios.validate import check_context_heads, check_precisions
 from energymodel.system.plan import PRECISIONS, ParallelLayout, TrainingPlan
 
 Columns = dict[str, np.ndarray]

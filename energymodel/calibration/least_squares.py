@@ -23,7 +23,7 @@ from energymodel.calibration.constant_priors import (
     values_of,
 )
 from energymodel.calibration.robust_loss import Loss, estimate_noise, information, robust_error
-from energymodel.compilation import compiler_options
+from energymodel.runtime.compilation import compiler_options
 
 ErrorFunction = Callable[[Values, Any], Float[Array, "rows outputs"]]
 """Errors of a model on a table: `ln(predicted / measured)`, by row and output. A function at the top of a module."""

@@ -11,9 +11,9 @@ import numpy as np
 
 from energymodel.calibration.layout_table import LAYOUT, SHAPE
 from energymodel.errors import InputError
-from energymodel.presets.files import names, read_preset
-from energymodel.presets.scenario import Scenario
 from energymodel.readers.measured_log import MeasuredLogs, Measurement
+from energymodel.scenarios.files import names, read_preset
+from energymodel.scenarios.scenario import Scenario
 
 NAMES = {
     "steps": "measured_steps",

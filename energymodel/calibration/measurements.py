@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from energymodel.errors import InputError, suggest
-from energymodel.presets.renamed import current_name
 from energymodel.readers.text_file import is_file
+from energymodel.scenarios.renamed import current_name
 from energymodel.units import convert, counted
 
 MOST_ROWS = 20_000

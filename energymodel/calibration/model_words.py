@@ -2,7 +2,7 @@
 
 import re
 
-from energymodel.presets.files import names
+from energymodel.scenarios.files import names
 
 ALIKE = {"llama3": "llama31"}
 """Families of one shape: Llama 3 has that of Llama 3.1."""

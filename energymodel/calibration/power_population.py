@@ -17,9 +17,9 @@ from energymodel.calibration.constant_priors import ConstantPriors, JointPrior, 
 from energymodel.calibration.device_family import Architecture, architecture_of, likenesses
 from energymodel.calibration.device_power import power_constants
 from energymodel.calibration.kernel_clock import CONSTANTS
-from energymodel.presets.files import read_toml
-from energymodel.presets.normal_table import read_normal
-from energymodel.presets.step_population import FOLDER
+from energymodel.scenarios.files import read_toml
+from energymodel.scenarios.normal_table import read_normal
+from energymodel.scenarios.step_population import FOLDER
 
 LIMITS, KERNELS = "power-limit", "kernel-clock"
 

@@ -15,8 +15,8 @@ from energymodel.calibration.predicted_step import Prediction, predict_row
 from energymodel.calibration.step_slopes import known_constants, step_time_spread
 from energymodel.calibration.step_table import StepTable, read_step_table, step_table
 from energymodel.calibration.table_columns import AS_WRITTEN, TableChoices
-from energymodel.compilation import compiler_options
 from energymodel.errors import InputError
+from energymodel.runtime.compilation import compiler_options
 from energymodel.system.formats import check_formats
 from energymodel.system.training_system import TrainingSystem
 

@@ -29,9 +29,9 @@ from energymodel.calibration.table_columns import (
 )
 from energymodel.errors import InputError, suggest
 from energymodel.performance.workload import Transformer, attention_flops_per_token
-from energymodel.presets.attention_shape import refuse_state_space
-from energymodel.presets.files import names
-from energymodel.presets.layers import SCHEDULE_WORDS
+from energymodel.scenarios.attention_shape import refuse_state_space
+from energymodel.scenarios.files import names
+from energymodel.scenarios.layers import SCHEDULE_WORDS
 from energymodel.units import counted
 
 VOCABULARY = 51200.0

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from energymodel.calibration.column_names import MEANINGS, MEASUREMENTS, NOTES, OTHER_NAMES, RATES, UNMODELLED
 from energymodel.calibration.layout_table import INPUTS, MEASURED
 from energymodel.errors import InputError
-from energymodel.presets.renamed import current_name
+from energymodel.scenarios.renamed import current_name
 
 PREDICTED = "predicted_"
 """Begins the name of a column that `predict` appends."""

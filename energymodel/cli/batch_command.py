@@ -23,7 +23,7 @@ def command(
     with shell.Progress() as progress:
         progress("loading JAX ...")
         from energymodel.report import batch_curve_report
-        from energymodel.uncertainty.batch_curve import batch_curve
+        from energymodel.sweeps.batch_curve import batch_curve
 
         given = source.read()
         progress("evaluating the batches ...")

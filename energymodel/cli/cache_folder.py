@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from energymodel.private_folder import make_private, why_not_private
+from energymodel.runtime.private_folder import make_private, why_not_private
 
 FOLDER = "JAX_COMPILATION_CACHE_DIR"
 LOWERED = "energymodel-"  # the beginning of the names that `compilation.Compiled` gives

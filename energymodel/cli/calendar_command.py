@@ -66,8 +66,8 @@ def command(
     shell.check_outputs(output, plot)
     with shell.Progress() as progress:
         progress("loading JAX ...")
-        from energymodel.design.calendar import calendar
         from energymodel.report import calendar_report
+        from energymodel.search.calendar import calendar
 
         given = source.read()
         found = calendar(

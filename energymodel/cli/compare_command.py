@@ -55,8 +55,8 @@ def command(
         )
     with shell.Progress(lines=True) as progress:
         progress("loading the design search ...")
-        from energymodel.design.compare import compare
         from energymodel.report import compare_report
+        from energymodel.search.compare import compare
 
         comparison = compare(
             scenario_source(scenario),

@@ -23,10 +23,10 @@ def command(
         progress(f"loading the design search for {given.name} ...")
         import jax
 
-        from energymodel.design.chip_search import chip_question, design_chip
         from energymodel.report.chip_report import chip_json, chip_report
         from energymodel.report.plan_report import failure_line
-        from energymodel.uncertainty.first_order import saving_at_risk
+        from energymodel.search.chip_search import chip_question, design_chip
+        from energymodel.sweeps.first_order import saving_at_risk
 
         asked = chip_question(given, minimize, limit or (), vary or ())
         designed = design_chip(asked, progress)

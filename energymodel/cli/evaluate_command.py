@@ -11,10 +11,10 @@ from energymodel.cli.source import Source
 from energymodel.errors import InputError
 
 if TYPE_CHECKING:
-    from energymodel.presets.scenario import Scenario
+    from energymodel.scenarios.scenario import Scenario
+    from energymodel.sweeps.outcome_spread import OutcomeSpread
     from energymodel.system.outcome import TrainingOutcome
     from energymodel.system.trajectory import RunTrajectory
-    from energymodel.uncertainty.outcome_spread import OutcomeSpread
 
 
 Trajectory = Annotated[
@@ -41,7 +41,7 @@ def command(
     with shell.Progress() as progress:
         given, outcome = evaluate_scenario(source, progress)
         progress("moving the uncertain numbers ...")
-        from energymodel.uncertainty.outcome_spread import outcome_spread
+        from energymodel.sweeps.outcome_spread import outcome_spread
 
         spread = outcome_spread(given)
         run = None
@@ -61,7 +61,7 @@ def evaluate_scenario(source: Source, progress: shell.Progress) -> "tuple[Scenar
     progress("loading JAX ...")
     import jax
 
-    from energymodel.presets.validate import check_fit
+    from energymodel.scenarios.validate import check_fit
     from energymodel.system.evaluate import evaluate_once
 
     progress(f"loading {source.name} ...")

@@ -32,9 +32,9 @@ def command(
         raise InputError("fleet: a limit is for a search. Say what to --minimize, such as energy.")
     with shell.Progress(lines=True) as progress:
         progress("loading JAX ...")
-        from energymodel.allocation.fleet import load_fleet
-        from energymodel.allocation.fleet_search import optimize_fleet
         from energymodel.report import fleet_report
+        from energymodel.search.fleet import load_fleet
+        from energymodel.search.fleet_search import optimize_fleet
 
         fleet = load_fleet(scenario_source(scenario), group or (), changes or (), cluster)
         if minimize:

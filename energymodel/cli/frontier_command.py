@@ -29,8 +29,8 @@ def command(
     shell.check_outputs(output, plot)
     with shell.Progress(lines=True) as progress:
         progress("loading the design search ...")
-        from energymodel.design.frontier import frontier
         from energymodel.report import frontier_report
+        from energymodel.search.frontier import frontier
 
         found = frontier(
             scenario_source(scenario),

@@ -57,7 +57,7 @@ def facts() -> dict[str, Any]:
     """All that helps to answer why a command does not run, or runs slowly, on this machine."""
     import jax
 
-    from energymodel.presets.files import CATEGORIES, names
+    from energymodel.scenarios.files import CATEGORIES, names
 
     with jax.enable_x64(True):
         float64 = jax.numpy.zeros(1).dtype == "float64"

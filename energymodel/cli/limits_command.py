@@ -16,7 +16,7 @@ def command(source: Source, as_json: AsJson = False, output: Output = None, open
         from energymodel.report.json_tree import run_json
         from energymodel.report.limits_report import limits_json, limits_report, run_limits
         from energymodel.report.page.limits_page import ladder_chart, limits_page
-        from energymodel.uncertainty.outcome_spread import outcome_spread
+        from energymodel.sweeps.outcome_spread import outcome_spread
 
         spread = outcome_spread(given)
         with jax.enable_x64(True):

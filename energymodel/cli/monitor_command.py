@@ -15,10 +15,10 @@ from energymodel.cli.source import Source
 from energymodel.errors import InputError
 
 if TYPE_CHECKING:
-    from energymodel.design.replan import Replan
     from energymodel.monitor.monitor import Monitor
     from energymodel.monitor.status import Status
-    from energymodel.uncertainty.first_order import SavingAtRisk
+    from energymodel.search.replan import Replan
+    from energymodel.sweeps.first_order import SavingAtRisk
 
 LINES = ".jsonl"
 DRAWN_PER_SECOND = 4
@@ -188,7 +188,7 @@ def _final(monitor: "Monitor", *, replan: bool, as_json: bool) -> _Replanned:
     """The last state, and what a new plan for the rest would change."""
     from energymodel.cli.terminal import console
     from energymodel.report.monitor_report import monitor_report
-    from energymodel.uncertainty.first_order import saving_at_risk
+    from energymodel.sweeps.first_order import saving_at_risk
 
     monitor.on_status = None if not as_json else monitor.on_status
     status = monitor.update() if not as_json else monitor.status()

@@ -8,7 +8,7 @@ from energymodel.cli.source import Source
 from energymodel.errors import InputError
 
 if TYPE_CHECKING:
-    from energymodel.presets.scenario import Scenario
+    from energymodel.scenarios.scenario import Scenario
 
 MODEL = "model."
 
@@ -37,11 +37,11 @@ def command(
         progress(f"loading the design search for {given.name} ...")
         import jax
 
-        from energymodel.design.optimize import optimize
         from energymodel.report.json_tree import optimum_json
         from energymodel.report.page.optimum_page import optimum_page, summary_figure
         from energymodel.report.plan_report import failure_line, optimum_report
-        from energymodel.uncertainty.first_order import saving_at_risk
+        from energymodel.search.optimize import optimize
+        from energymodel.sweeps.first_order import saving_at_risk
 
         with jax.enable_x64(True):
             with shell.keeping():
@@ -84,9 +84,9 @@ def _optimize_model(
     rest = [path for path in vary if not path.strip().startswith(MODEL)]
     question = scenario.with_question(minimize, limit, rest, fix or ()).optimize
     progress(f"loading the search of shapes for {scenario.name} ...")
-    from energymodel.codesign.architecture import HELD, optimize_architecture
     from energymodel.report.architecture_report import architecture_json, architecture_report
     from energymodel.report.page.architecture_page import architecture_page, flatness_chart
+    from energymodel.search.architecture import HELD, optimize_architecture
 
     progress("searching depths, widths and the plan")
     shape = [name for name in names if name not in ("*", "layers")]

@@ -32,10 +32,10 @@ def command(
         progress(f"loading the design search for {given.name} ...")
         import jax
 
-        from energymodel.design.pareto import pareto
         from energymodel.report.front_report import front_file, front_json, front_report
         from energymodel.report.page.front_page import front_page
-        from energymodel.uncertainty.outcome_spread import outcome_spread
+        from energymodel.search.pareto import pareto
+        from energymodel.sweeps.outcome_spread import outcome_spread
 
         with jax.enable_x64(True):
             with shell.keeping():

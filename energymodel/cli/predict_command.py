@@ -101,8 +101,8 @@ def _predict_run(given: source.Source, as_json: bool, output: Path | None, opene
         from energymodel.report.page.prediction_page import run_prediction_page
         from energymodel.report.page.spending import OWN, time_bars
         from energymodel.report.run_prediction_report import RunPrediction, run_prediction_json, run_prediction_report
+        from energymodel.sweeps.outcome_spread import outcome_spread
         from energymodel.system.evaluate import evaluate_once
-        from energymodel.uncertainty.outcome_spread import outcome_spread
 
         made = given.pieces("own", tokens_otherwise=TOKENS)
         scenario = made.scenario

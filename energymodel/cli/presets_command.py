@@ -10,7 +10,7 @@ from energymodel.cli.shell import AsJson, deliver, guarded
 from energymodel.errors import InputError
 
 if TYPE_CHECKING:
-    from energymodel.presets.scenario import Scenario
+    from energymodel.scenarios.scenario import Scenario
 
 
 class _ListByDefault(typer.core.TyperGroup):
@@ -18,7 +18,7 @@ class _ListByDefault(typer.core.TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Name the command that was left out."""
-        from energymodel.presets.files import CATEGORIES
+        from energymodel.scenarios.files import CATEGORIES
 
         left_out = not args or args[0] == "--json" or args[0] in CATEGORIES
         return super().parse_args(ctx, ["list", *args] if left_out else args)
@@ -80,7 +80,7 @@ def listing(
 ) -> None:
     """List all presets with their titles; also what `presets` alone does. `presets hardware` lists accelerators."""
     from energymodel.errors import suggest
-    from energymodel.presets.files import CATEGORIES, names, read_preset
+    from energymodel.scenarios.files import CATEGORIES, names, read_preset
 
     if category is not None:
         from energymodel.report.preset_table import category_json, category_report
@@ -134,8 +134,8 @@ def find(name: str) -> tuple[str, str]:
     **Raises:** `InputError` for an unknown or an ambiguous name.
     """
     from energymodel.errors import suggest
-    from energymodel.presets.files import CATEGORIES, all_names, names
-    from energymodel.presets.renamed import current_name
+    from energymodel.scenarios.files import CATEGORIES, all_names, names
+    from energymodel.scenarios.renamed import current_name
 
     category, separator, rest = current_name(name).rpartition("/")
     if separator and category not in CATEGORIES:
@@ -153,8 +153,8 @@ def find(name: str) -> tuple[str, str]:
 
 def scenario_toml(scenario: "Scenario") -> str:
     """A scenario as a file, with every number of its system, defaults too."""
-    from energymodel.presets.components import in_si
     from energymodel.report.toml_text import dumps
+    from energymodel.scenarios.components import in_si
     from energymodel.system.training_system import TrainingSystem
 
     heading = f"# Scenario {scenario.name}, complete and in SI: edit and run `energymodel evaluate FILE`.\n"
@@ -167,11 +167,11 @@ def preset_toml(category: str, name: str) -> str:
 
     What forecasts of a run that trains rest on is part of no scenario: its numbers alone.
     """
-    from energymodel.presets.components import preset_in_si
-    from energymodel.presets.files import merge, read_preset
-    from energymodel.presets.layers import nested
-    from energymodel.presets.scenario import load_scenario
     from energymodel.report.toml_text import dumps
+    from energymodel.scenarios.components import preset_in_si
+    from energymodel.scenarios.files import merge, read_preset
+    from energymodel.scenarios.layers import nested
+    from energymodel.scenarios.scenario import load_scenario
 
     if category == "scenarios":
         return scenario_toml(load_scenario(name))

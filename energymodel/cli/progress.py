@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from energymodel.cli.run_times import Estimate, RunTimes, estimate, record, stage_of
 from energymodel.errors import one_line
-from energymodel.work_in_progress import heard_by
+from energymodel.runtime.work_in_progress import heard_by
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

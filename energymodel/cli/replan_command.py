@@ -44,11 +44,11 @@ def command(
         progress(f"loading the design search for {given.name} ...")
         import jax
 
-        from energymodel.design.replan import MeasuredRun, replan
         from energymodel.readers.so_far import read_so_far
         from energymodel.report import replan_report
         from energymodel.report.plan_report import failure_line
-        from energymodel.uncertainty.first_order import saving_at_risk
+        from energymodel.search.replan import MeasuredRun, replan
+        from energymodel.sweeps.first_order import saving_at_risk
 
         measured = read_so_far(so_far, MeasuredRun._fields)
         if "tokens" not in measured:

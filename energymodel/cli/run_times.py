@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from energymodel.cli.cache_folder import LOWERED, folder_in_use, is_chosen, own_folder
-from energymodel.private_folder import make_private, why_not_private
+from energymodel.runtime.private_folder import make_private, why_not_private
 
 FILE = "run_times.json"
 KEPT = 20  # command lines of one command

@@ -49,9 +49,9 @@ def command(
         progress(f"loading the model for {given.name} ...")
         import jax
 
-        from energymodel.design.sensitivity import OF, sensitivity
         from energymodel.report.page.sensitivity_page import sensitivity_page
         from energymodel.report.sensitivity_report import sensitivity_file, sensitivity_json, sensitivity_report
+        from energymodel.search.sensitivity import OF, sensitivity
 
         with jax.enable_x64(True), shell.keeping():
             found = sensitivity(given, tuple(of or OF), optimum=optimum, progress=progress)

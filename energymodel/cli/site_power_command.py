@@ -25,8 +25,8 @@ def command(
     shell.check_outputs(output, plot)
     with shell.Progress() as progress:
         progress("loading JAX ...")
-        from energymodel.allocation.site_power import divide_site_power
         from energymodel.report import site_power_report
+        from energymodel.search.site_power import divide_site_power
 
         given = source.read()
         progress("dividing the power ...")

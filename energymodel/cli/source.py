@@ -18,8 +18,8 @@ from energymodel.cli import completion
 from energymodel.errors import InputError, one_line
 
 if TYPE_CHECKING:
-    from energymodel.presets.pieces import Pieces
-    from energymodel.presets.scenario import Scenario
+    from energymodel.scenarios.pieces import Pieces
+    from energymodel.scenarios.scenario import Scenario
 
 SCENARIO_HELP = "Name of a preset scenario, or a file: TOML, or JSON of an earlier run."
 ScenarioName = Annotated[
@@ -148,8 +148,8 @@ class Source:
 
         **Raises:** `InputError`, also where a piece is missing.
         """
-        from energymodel.presets.pieces import accelerator_of, scenario_of_pieces
-        from energymodel.presets.training_file import scenario_of_training
+        from energymodel.scenarios.pieces import accelerator_of, scenario_of_pieces
+        from energymodel.scenarios.training_file import scenario_of_training
 
         if self.scenario is not None:
             raise InputError(
@@ -229,7 +229,7 @@ def read_scenario(source: str, changes: list[str] | None, cluster: str | None = 
 
     **Raises:** `InputError`.
     """
-    from energymodel.presets.scenario import load_scenario
+    from energymodel.scenarios.scenario import load_scenario
 
     return replace(load_scenario(scenario_source(source), changes or [], cluster), source=shlex.quote(source))
 

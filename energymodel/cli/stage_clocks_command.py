@@ -37,9 +37,9 @@ def command(
     shell.check_outputs(output, plot)
     with shell.Progress() as progress:
         progress("loading JAX ...")
-        from energymodel.allocation.pipeline import Per
-        from energymodel.allocation.stage_front import stage_front
         from energymodel.report import stage_clocks_report
+        from energymodel.search.pipeline import Per
+        from energymodel.search.stage_front import stage_front
         from energymodel.system.outputs import parse_number
 
         kinds = get_args(Per)

@@ -25,12 +25,12 @@ from energymodel.cli.source import Source
 from energymodel.errors import InputError
 
 if TYPE_CHECKING:
-    from energymodel.presets.scenario import Scenario
+    from energymodel.scenarios.scenario import Scenario
+    from energymodel.sweeps.monte_carlo import MonteCarlo, PreparedMonteCarlo
     from energymodel.sweeps.prepared_sweep import PreparedSweep
     from energymodel.sweeps.program_choice import Kernel, Offer
     from energymodel.sweeps.sweep_result import SweepResult
     from energymodel.sweeps.tile_program import TileProgram
-    from energymodel.uncertainty.monte_carlo import MonteCarlo, PreparedMonteCarlo
 
 WIDTH = 160  # of tables where the output is no terminal
 
@@ -106,7 +106,7 @@ def command(
     opened: Open = False,
 ) -> int:
     """Evaluate a whole grid of plans and systems, and keep the best points; or draw its uncertain numbers."""
-    from energymodel.presets.question import parse_limits
+    from energymodel.scenarios.question import parse_limits
 
     check_report(output, opened=opened)
     if dry_run and output is not None and output.suffix not in EXTENSIONS:
@@ -139,8 +139,8 @@ def command(
         from energymodel.report import sweep_report as report
         from energymodel.report.page.sweep_page import sweep_chart, sweep_page
         from energymodel.report.sweep_rows import check_rows, sweep_csv
+        from energymodel.sweeps.outcome_spread import outcome_spread
         from energymodel.sweeps.sweep import prepare_sweep
-        from energymodel.uncertainty.outcome_spread import outcome_spread
 
         prepared = prepare_sweep(given, axes, keep, minimize, limits, precision=precision)
         if dry_run:
@@ -181,7 +181,7 @@ def _draw(
         progress(f"loading the model for {given.name} ...")
         from energymodel.report import uncertainty_report as report
         from energymodel.report.page.samples_page import samples_chart, samples_page
-        from energymodel.uncertainty.monte_carlo import prepare_monte_carlo
+        from energymodel.sweeps.monte_carlo import prepare_monte_carlo
 
         progress("evaluating a few samples ...")
         prepared = prepare_monte_carlo(given, **asked)

@@ -12,8 +12,8 @@ def command(
     shell.check_outputs(output, plot)
     with shell.Progress() as progress:
         progress("loading JAX ...")
-        from energymodel.allocation.timeline import step_timeline
         from energymodel.report import timeline_report
+        from energymodel.search.timeline import step_timeline
 
         given = source.read()
         progress("simulating the step ...")

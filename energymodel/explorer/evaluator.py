@@ -6,10 +6,10 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.compilation import compiler_options
-from energymodel.design.training_run import TrainingRun
 from energymodel.explorer.view import BATCHES, CLOCKS, View, view_of
-from energymodel.fusion_barriers import with_barriers
+from energymodel.runtime.compilation import compiler_options
+from energymodel.runtime.fusion_barriers import with_barriers
+from energymodel.search.training_run import TrainingRun
 
 
 class Evaluator:

@@ -8,8 +8,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from energymodel.design.outcome_changes import STEP
-from energymodel.design.training_run import TrainingRun
 from energymodel.errors import InputError
 from energymodel.explorer.evaluator import Evaluator, is_finite
 from energymodel.explorer.figures import NOW, OWN, Pinned, chart_of, operation_words
@@ -20,9 +18,11 @@ from energymodel.explorer.optimize_here import Found, optimize_here
 from energymodel.explorer.readings import Reading, limits_sentence, readings, rooms, summary
 from energymodel.explorer.state import Asked, PlanSpace, Settled, Shown
 from energymodel.explorer.view import BATCHES, CLOCKS
-from energymodel.presets.scenario import Scenario
 from energymodel.report.tables import prior_count
-from energymodel.uncertainty.outcome_spread import OutcomeSpread, directions_of, in_float64
+from energymodel.scenarios.scenario import Scenario
+from energymodel.search.outcome_changes import STEP
+from energymodel.search.training_run import TrainingRun
+from energymodel.sweeps.outcome_spread import OutcomeSpread, directions_of, in_float64
 
 LOWEST_CLOCK = 0.6  # of the plans near one: slower ones take more time and more energy
 WIDEST_BATCH = 4.0  # of these plans, over the batch of the plan and under it

@@ -11,18 +11,18 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from energymodel.design.chip_search import CHOICES as CHIP_CHOICES
-from energymodel.design.frontier import CHOICES as FRONTIER_CHOICES
-from energymodel.design.frontier import FARTHEST
-from energymodel.design.problem import BATCH_RANGE, COOLANT, TOKEN_RANGE
-from energymodel.design.training_run import TrainingRun
 from energymodel.physics.limits import landauer_energy
-from energymodel.presets.ranges import declaration
-from energymodel.presets.scenario import Scenario
-from energymodel.presets.validate import UNLIMITED_TOKENS
 from energymodel.ranges import EXTENTS, Range
 from energymodel.report.fields import Field
 from energymodel.report.intervals import scale_of
+from energymodel.scenarios.ranges import declaration
+from energymodel.scenarios.scenario import Scenario
+from energymodel.scenarios.validate import UNLIMITED_TOKENS
+from energymodel.search.chip_search import CHOICES as CHIP_CHOICES
+from energymodel.search.frontier import CHOICES as FRONTIER_CHOICES
+from energymodel.search.frontier import FARTHEST
+from energymodel.search.problem import BATCH_RANGE, COOLANT, TOKEN_RANGE
+from energymodel.search.training_run import TrainingRun
 from energymodel.system.evaluate import learning_of, parameters_in_loss
 from energymodel.units import format_quantity
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from energymodel.design.layouts import FIELDS, ZERO, candidates
-from energymodel.design.training_run import TrainingRun
+from energymodel.search.layouts import FIELDS, ZERO, candidates
+from energymodel.search.training_run import TrainingRun
 
 DEGREES: Mapping[str, str] = {
     "tensor": "Tensor parallel",

@@ -5,15 +5,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from energymodel.design.layouts import FIELDS
-from energymodel.design.optimize import optimize
-from energymodel.design.result import Optimum
 from energymodel.errors import InputError
 from energymodel.explorer.knobs import CHIPS, CLOCK, LAYOUT
 from energymodel.explorer.readings import Room, rooms
 from energymodel.explorer.state import Asked, PlanSpace, Settled, Shown
-from energymodel.presets.question import TOKENS
 from energymodel.report.intervals import percent
+from energymodel.scenarios.question import TOKENS
+from energymodel.search.layouts import FIELDS
+from energymodel.search.optimize import optimize
+from energymodel.search.result import Optimum
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import objective_value, output
 

@@ -10,8 +10,8 @@ from energymodel.constants import ZERO_CELSIUS
 from energymodel.explorer.view import View
 from energymodel.report.fields import Field, show, total
 from energymodel.report.intervals import ends, interval_of, percent, rounded
+from energymodel.sweeps.outcome_spread import OutcomeSpread
 from energymodel.system.outcome import TrainingOutcome
-from energymodel.uncertainty.outcome_spread import OutcomeSpread
 
 DIGITS = 3
 MILLION = 1e6

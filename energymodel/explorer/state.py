@@ -9,12 +9,12 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from energymodel.design.layouts import FIELDS
-from energymodel.design.training_run import TrainingRun
 from energymodel.explorer.knobs import BATCH, CHIPS, DESIGN, LAYOUT, Knob, knobs_of
 from energymodel.explorer.layout_choice import LayoutChoice
 from energymodel.explorer.view import View
-from energymodel.presets.scenario import Scenario, load_scenario
+from energymodel.scenarios.scenario import Scenario, load_scenario
+from energymodel.search.layouts import FIELDS
+from energymodel.search.training_run import TrainingRun
 from energymodel.system.pipeline_rules import multiple_count
 from energymodel.system.plan import ParallelLayout
 from energymodel.system.torus_shapes import torus_chips, torus_fault

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from energymodel.design.training_run import TrainingRun
 from energymodel.numerics import Scalar
 from energymodel.physics.limits import landauer_energy
+from energymodel.search.training_run import TrainingRun
 from energymodel.system.designed import DesignedRun, as_designed
 from energymodel.system.evaluate import evaluate
 from energymodel.system.operating_point import OperatingPoint, operating_point, precision_speedup

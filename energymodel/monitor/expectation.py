@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.compilation import Compiled
 from energymodel.errors import InputError
 from energymodel.monitor.loss_forecast import DECAYED, CoursePrior, course_prior
-from energymodel.presets.components import preset_in_si
-from energymodel.presets.scenario import Scenario
+from energymodel.runtime.compilation import Compiled
+from energymodel.scenarios.components import preset_in_si
+from energymodel.scenarios.scenario import Scenario
 from energymodel.system.evaluate import evaluate_once, learning_of, parameters_in_loss
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan

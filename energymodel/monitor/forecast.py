@@ -8,7 +8,6 @@ import jax
 import numpy as np
 from scipy.special import ndtri
 
-from energymodel.design.replan import Forecast, MeasuredRun, Replan, Rest, replan, rest_of
 from energymodel.monitor.loss_forecast import (
     DECAYED,
     SHARES,
@@ -19,6 +18,7 @@ from energymodel.monitor.loss_forecast import (
     measured_loss,
 )
 from energymodel.monitor.run_state import RunState
+from energymodel.search.replan import Forecast, MeasuredRun, Replan, Rest, replan, rest_of
 from energymodel.system.evaluate import evaluate_once
 
 CHANGED = 0.02

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtri
 
-from energymodel.presets.components import preset_in_si
+from energymodel.scenarios.components import preset_in_si
 
 FIRST_SHARE = 0.5
 """Of the tokens so far, from where on losses are fitted."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
-from energymodel.design.replan import Replan
 from energymodel.errors import InputError
 from energymodel.monitor.expectation import Expectation, expectation_of
 from energymodel.monitor.findings import Finding, findings
@@ -17,8 +16,9 @@ from energymodel.monitor.meters import Meter
 from energymodel.monitor.run_state import RunState
 from energymodel.monitor.status import Status
 from energymodel.monitor.status_text import prometheus_text, status_line
-from energymodel.presets.scenario import Scenario, load_scenario
 from energymodel.readers.log_records import LogEvent, LoggedStep, PowerReading
+from energymodel.scenarios.scenario import Scenario, load_scenario
+from energymodel.search.replan import Replan
 
 EVERY = 0.05
 """Share of the run after which its end is forecast anew."""

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from energymodel.design.replan import MeasuredRun
 from energymodel.monitor.expectation import Expectation
 from energymodel.monitor.loss_forecast import LossCourse
 from energymodel.readers.log_records import LogEvent, LoggedStep, PowerReading, is_chip, is_node
 from energymodel.readers.logged_run import usual_range
+from energymodel.search.replan import MeasuredRun
 
 KEPT_STEPS = 2_000
 KEPT_READINGS = 3_600

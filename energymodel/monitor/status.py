@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from energymodel.design.replan import Replan
 from energymodel.monitor.findings import Finding
 from energymodel.monitor.forecast import RunForecast
 from energymodel.monitor.run_state import RunState
+from energymodel.search.replan import Replan
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.codesign.architecture import FLATNESS, Architecture
 from energymodel.performance.workload import Transformer
 from energymodel.report.command_text import command_of
 from energymodel.report.json_tree import outcome_json, plan_json
+from energymodel.search.architecture import FLATNESS, Architecture
 from energymodel.system.outputs import parse_objective
 from energymodel.system.plan import TokenBudget, TrainingPlan
 from energymodel.units import format_quantity

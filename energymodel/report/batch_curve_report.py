@@ -9,7 +9,7 @@ from rich.text import Text
 
 from energymodel.report import figure
 from energymodel.report.json_tree import csv_text
-from energymodel.uncertainty.batch_curve import BatchCurve, BestBatch
+from energymodel.sweeps.batch_curve import BatchCurve, BestBatch
 from energymodel.units import format_quantity
 
 COLUMNS = (

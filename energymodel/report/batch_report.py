@@ -8,8 +8,8 @@ import jax
 import numpy as np
 
 from energymodel.learning.critical_batch import PowerCriticalBatch
-from energymodel.presets.scenario import Scenario, leaf_paths
-from energymodel.presets.uncertain_numbers import distributions
+from energymodel.scenarios.scenario import Scenario, leaf_paths
+from energymodel.scenarios.uncertain_numbers import distributions
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.units import format_quantity

@@ -8,10 +8,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.design.calendar import Calendar, CalendarRun
 from energymodel.economics.series import HOUR
 from energymodel.report import figure
 from energymodel.report.json_tree import csv_text
+from energymodel.search.calendar import Calendar, CalendarRun
 from energymodel.units import format_quantity
 
 UNITS = {

@@ -6,10 +6,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.design.chip_search import DesignedOptimum
 from energymodel.report.json_tree import optimum_json
 from energymodel.report.plan_report import optimum_report
-from energymodel.uncertainty.first_order import SavingAtRisk
+from energymodel.search.chip_search import DesignedOptimum
+from energymodel.sweeps.first_order import SavingAtRisk
 from energymodel.units import format_quantity
 
 ROWS = {

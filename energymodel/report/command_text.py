@@ -3,8 +3,8 @@
 import shlex
 from collections.abc import Mapping
 
-from energymodel.presets.scenario import Scenario
 from energymodel.report.fields import Field, plan_fields
+from energymodel.scenarios.scenario import Scenario
 from energymodel.system.plan import ClockCourse, TrainingPlan
 
 

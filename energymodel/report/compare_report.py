@@ -8,10 +8,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.design.compare import Candidate, Comparison
-from energymodel.design.result import Optimum
 from energymodel.report import figure
 from energymodel.report.json_tree import csv_text, plan_json
+from energymodel.search.compare import Candidate, Comparison
+from energymodel.search.result import Optimum
 from energymodel.units import format_quantity
 
 COLUMNS = (

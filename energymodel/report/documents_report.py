@@ -40,8 +40,8 @@ from energymodel.physics.switching import (
     useful_power_share,
 )
 from energymodel.physics.thermal import temperature_slope
-from energymodel.presets.scenario import Scenario
 from energymodel.report.limits_report import entropy_floor
+from energymodel.scenarios.scenario import Scenario
 from energymodel.system.document_symbols import LARGER, SLOWER, Symbols
 from energymodel.system.evaluate import parameters_in_loss
 from energymodel.system.outcome import TrainingOutcome

@@ -8,10 +8,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.allocation.fleet import Fleet
-from energymodel.allocation.fleet_search import FleetOptimum
 from energymodel.report import figure
 from energymodel.report.json_tree import csv_text, outcome_json
+from energymodel.search.fleet import Fleet
+from energymodel.search.fleet_search import FleetOptimum
 from energymodel.system.fleet import FleetOutcome
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.units import format_quantity

@@ -8,13 +8,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.design.front import Front, FrontPoint
-from energymodel.design.layouts import layout_label
 from energymodel.report.figure import BLUE, COLORS, GRAY, ORANGE, add_axes, log_axis, new_figure, save
 from energymodel.report.intervals import percent, quantity, rounded, with_interval
 from energymodel.report.json_tree import Tree, csv_text, outcome_json, plan_json
 from energymodel.report.tables import prior_count
-from energymodel.uncertainty.outcome_spread import DEVIATIONS, LEVEL, OutcomeSpread
+from energymodel.search.front import Front, FrontPoint
+from energymodel.search.layouts import layout_label
+from energymodel.sweeps.outcome_spread import DEVIATIONS, LEVEL, OutcomeSpread
 from energymodel.units import format_quantity
 
 if TYPE_CHECKING:

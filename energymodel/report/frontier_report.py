@@ -7,9 +7,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.design.frontier import Frontier, FrontierStep
 from energymodel.report import figure
 from energymodel.report.json_tree import csv_text
+from energymodel.search.frontier import Frontier, FrontierStep
 from energymodel.units import format_quantity
 
 COLUMNS = (

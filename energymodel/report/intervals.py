@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from energymodel.constants import ZERO_CELSIUS
 from energymodel.report.fields import HOUR, PERCENT, Field, show
-from energymodel.uncertainty.outcome_spread import DEVIATIONS, OutcomeSpread, deviation
+from energymodel.sweeps.outcome_spread import DEVIATIONS, OutcomeSpread, deviation
 from energymodel.units import format_quantity
 
 MOST = 4

@@ -11,14 +11,14 @@ import equinox as eqx
 import numpy as np
 from numpy.typing import ArrayLike
 
-from energymodel.design.result import Optimum
-from energymodel.presets.scenario import Scenario
 from energymodel.report.fields import outcome_fields, plan_key, total
 from energymodel.report.intervals import interval_of
+from energymodel.scenarios.scenario import Scenario
+from energymodel.search.result import Optimum
+from energymodel.sweeps.first_order import SavingAtRisk
+from energymodel.sweeps.outcome_spread import LEVEL, OutcomeSpread
 from energymodel.system.outcome import DERIVED, TrainingOutcome
 from energymodel.system.plan import ParallelLayout, TrainingPlan
-from energymodel.uncertainty.first_order import SavingAtRisk
-from energymodel.uncertainty.outcome_spread import LEVEL, OutcomeSpread
 
 Tree = dict[str, Any]
 

@@ -11,7 +11,6 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.compilation import Compiled
 from energymodel.learning.loss_law import FLOP_PER_PARAMETER_AND_TOKEN
 from energymodel.physics.limits import (
     cmos_wall_energy,
@@ -28,9 +27,11 @@ from energymodel.physics.limits import (
     roofline_energy,
     source_bits_per_operation,
 )
-from energymodel.presets.scenario import Scenario
 from energymodel.report.fields import total
 from energymodel.report.intervals import like, percent, with_interval
+from energymodel.runtime.compilation import Compiled
+from energymodel.scenarios.scenario import Scenario
+from energymodel.sweeps.outcome_spread import DEVIATIONS, LEVEL, OutcomeSpread
 from energymodel.system.designed import as_designed
 from energymodel.system.evaluate import parameters_in_loss
 from energymodel.system.operating_point import precision_energy
@@ -38,7 +39,6 @@ from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.step import training_step
 from energymodel.system.training_system import TrainingSystem
-from energymodel.uncertainty.outcome_spread import DEVIATIONS, LEVEL, OutcomeSpread
 from energymodel.units import format_quantity
 
 OPERATIONS_PER_JOULE = 4.7e15  # FLOP/J: geometric mean of the fp4 CMOS estimates of Ho et al. 2023

@@ -6,11 +6,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.design.replan import Replan
 from energymodel.monitor.status import Status
 from energymodel.report.intervals import with_interval
 from energymodel.report.plan_report import headline, plans_table
-from energymodel.uncertainty.first_order import SavingAtRisk
+from energymodel.search.replan import Replan
+from energymodel.sweeps.first_order import SavingAtRisk
 from energymodel.units import format_quantity
 
 UNITS = {"time": "s", "energy": "J", "equipment_energy": "J", "money": "USD", "carbon": "kg", "loss": "nat/token"}

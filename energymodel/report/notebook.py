@@ -12,9 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from energymodel.calibration.calibrate import Calibration
-from energymodel.design.front import Front
-from energymodel.design.result import Optimum
-from energymodel.design.sensitivity import Sensitivity
 from energymodel.errors import InputError
 from energymodel.report.calibration_report import constants_table
 from energymodel.report.charts import AbstractChart, chart_css, figure_html
@@ -34,6 +31,9 @@ from energymodel.report.plot import draw
 from energymodel.report.sensitivity_report import headline as sensitivity_headline
 from energymodel.report.sensitivity_report import measure_table
 from energymodel.report.tables import outcome_table
+from energymodel.search.front import Front
+from energymodel.search.result import Optimum
+from energymodel.search.sensitivity import Sensitivity
 from energymodel.system.outcome import TrainingOutcome
 
 WIDTH = 640.0

@@ -10,21 +10,21 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.design.result import OBEYS_LIMITS_ASKED, Conflict, NearTie, Optimum, Refinement, SearchResult
-from energymodel.design.training_run import TrainingRun
-from energymodel.presets.scenario import Scenario
 from energymodel.report.batch_report import batch_lines
 from energymodel.report.command_text import command_of, exact
 from energymodel.report.fields import Field, outcome_fields, plan_fields, show, shown_outcomes, total
 from energymodel.report.intervals import ends, half_of_change, interval_of, like, percent, rounded, with_interval
 from energymodel.report.saving_report import risk_lines, saving_table
 from energymodel.report.tables import PRIOR_MARK, data_parallel, given_priors, provenance_notes, show_plan, slack_table
+from energymodel.scenarios.scenario import Scenario
+from energymodel.search.result import OBEYS_LIMITS_ASKED, Conflict, NearTie, Optimum, Refinement, SearchResult
+from energymodel.search.training_run import TrainingRun
+from energymodel.sweeps.first_order import SavingAtRisk
+from energymodel.sweeps.outcome_spread import DEVIATIONS, LEVEL, deviation
 from energymodel.system.facility import NO_LIMIT
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import objective_value
 from energymodel.system.plan import TrainingPlan
-from energymodel.uncertainty.first_order import SavingAtRisk
-from energymodel.uncertainty.outcome_spread import DEVIATIONS, LEVEL, deviation
 from energymodel.units import format_quantity
 
 # Steps of a limit that a person would consider, in SI, by its unit, the largest first.

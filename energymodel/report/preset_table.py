@@ -7,8 +7,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.presets.files import CATEGORIES, companions, is_quantity, names, read_preset
 from energymodel.report.tables import PRIOR_MARK
+from energymodel.scenarios.files import CATEGORIES, companions, is_quantity, names, read_preset
 from energymodel.units import format_quantity
 
 Tree = dict[str, Any]

@@ -7,11 +7,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.design.replan import Replan
 from energymodel.report import toml_text
 from energymodel.report.json_tree import optimum_json
 from energymodel.report.plan_report import optimum_report
-from energymodel.uncertainty.first_order import SavingAtRisk
+from energymodel.search.replan import Replan
+from energymodel.sweeps.first_order import SavingAtRisk
 from energymodel.units import format_quantity
 
 MOST_UPDATES = 8

@@ -7,13 +7,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.presets.scenario import Scenario
 from energymodel.report.fields import Field, total
 from energymodel.report.intervals import ends, rounded
 from energymodel.report.json_tree import run_json
 from energymodel.report.tables import INTERVALS, plan_table, provenance_notes
+from energymodel.scenarios.scenario import Scenario
+from energymodel.sweeps.outcome_spread import OutcomeSpread
 from energymodel.system.outcome import TrainingOutcome
-from energymodel.uncertainty.outcome_spread import OutcomeSpread
 from energymodel.units import format_quantity
 
 

@@ -3,10 +3,10 @@
 from rich.markup import escape
 from rich.table import Table
 
-from energymodel.design.result import Optimum
 from energymodel.report.intervals import quantity, rounded, with_interval
-from energymodel.uncertainty.first_order import SavingAtRisk
-from energymodel.uncertainty.outcome_spread import DEVIATIONS, LEVEL
+from energymodel.search.result import Optimum
+from energymodel.sweeps.first_order import SavingAtRisk
+from energymodel.sweeps.outcome_spread import DEVIATIONS, LEVEL
 
 MOST = 3  # numbers that are named
 SMALLEST = 0.01  # share of the variance of one that is

@@ -5,9 +5,9 @@ from pathlib import Path
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from energymodel.presets.pieces import Pieces
 from energymodel.report import toml_text
 from energymodel.report.tables import plan_table
+from energymodel.scenarios.pieces import Pieces
 
 HEADER = "# Made by `energymodel scenario`. Every number has its origin beside it; change what you know better."
 

@@ -9,13 +9,13 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.design.sensitivity import CHANGE, FREE, MEASURE, SHARES, NumberEffects, Sensitivity
-from energymodel.design.training_run import is_gain
-from energymodel.presets.priors import SYSTEM
 from energymodel.report.figure import save
 from energymodel.report.intervals import percent, with_interval
 from energymodel.report.json_tree import csv_text, strict
 from energymodel.report.tornado import tornado
+from energymodel.scenarios.priors import SYSTEM
+from energymodel.search.sensitivity import CHANGE, FREE, MEASURE, SHARES, NumberEffects, Sensitivity
+from energymodel.search.training_run import is_gain
 from energymodel.units import format_quantity
 
 TOP = 12

@@ -7,11 +7,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.allocation.site import SiteSplit
-from energymodel.allocation.site_power import DividedPower
-from energymodel.presets.scenario import Scenario
 from energymodel.report import figure
 from energymodel.report.json_tree import csv_text
+from energymodel.scenarios.scenario import Scenario
+from energymodel.search.site import SiteSplit
+from energymodel.search.site_power import DividedPower
 from energymodel.units import format_quantity
 
 PARTS = {

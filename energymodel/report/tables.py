@@ -10,16 +10,16 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.presets.clock_scale import CLOCK, REFERENCE_CLOCK, ClockScale
-from energymodel.presets.priors import SYSTEM, switched_off
-from energymodel.presets.priors import priors as prior_numbers
-from energymodel.presets.scenario import Scenario
 from energymodel.report.batch_report import batch_lines
 from energymodel.report.fields import Field, outcome_fields, plan_fields, show, shown_outcomes, total
 from energymodel.report.intervals import ends, half_of_change, interval_of, percent, rounded
+from energymodel.scenarios.clock_scale import CLOCK, REFERENCE_CLOCK, ClockScale
+from energymodel.scenarios.priors import SYSTEM, switched_off
+from energymodel.scenarios.priors import priors as prior_numbers
+from energymodel.scenarios.scenario import Scenario
+from energymodel.sweeps.outcome_spread import DEVIATIONS, OutcomeSpread, deviation
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import ParallelLayout, TrainingPlan
-from energymodel.uncertainty.outcome_spread import DEVIATIONS, OutcomeSpread, deviation
 
 PRIOR_MARK = "†"
 INTERVALS = (

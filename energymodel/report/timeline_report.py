@@ -7,10 +7,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.allocation.timeline import Timeline
 from energymodel.performance.pipeline_simulator import SimulatedPass
 from energymodel.report import figure
 from energymodel.report.json_tree import csv_text
+from energymodel.search.timeline import Timeline
 from energymodel.units import format_quantity
 
 NAMES = {"F": "forward", "B": "backward", "I": "backward (inputs)", "W": "backward (weights)"}

@@ -3,8 +3,8 @@
 import math
 from typing import TYPE_CHECKING
 
-from energymodel.design.sensitivity import SHARES, Sensitivity
 from energymodel.report.figure import BLUE, ORANGE, add_axes, new_figure
+from energymodel.search.sensitivity import SHARES, Sensitivity
 from energymodel.units import format_quantity
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.presets.scenario import Scenario
 from energymodel.report.intervals import quantity, rounded
 from energymodel.report.json_tree import Tree
+from energymodel.scenarios.scenario import Scenario
+from energymodel.sweeps.monte_carlo import MonteCarlo
+from energymodel.sweeps.sample_statistics import Spread
 from energymodel.sweeps.scenario_model import HARD_LIMITS
-from energymodel.uncertainty.monte_carlo import MonteCarlo
-from energymodel.uncertainty.sample_statistics import Spread
 from energymodel.units import format_quantity
 
 TOP = 12

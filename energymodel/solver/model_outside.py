@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from energymodel.host_calls import host_call
+from energymodel.runtime.host_calls import host_call
 from energymodel.solver.flat_problem import Values
 
 Points = Float[np.ndarray, "points n"]

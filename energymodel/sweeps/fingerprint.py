@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from energymodel.compilation import PACKAGE, package_of, source_digest
+from energymodel.runtime.compilation import PACKAGE, package_of, source_digest
 from energymodel.sweeps.tile_program import TileProgram
 
 FORMAT = 3

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from energymodel.compilation import Compiled
 from energymodel.errors import InputError
+from energymodel.runtime.compilation import Compiled
 from energymodel.sweeps.axes import Axis, cast
 from energymodel.sweeps.feasibility import Range, feasible
 from energymodel.sweeps.scenario_model import ScenarioModel

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from energymodel import compilation
+from energymodel.runtime import compilation
 from energymodel.solver import RESULTS, Values, minimize, result_is
 from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.feasibility import Output, Range, output_of

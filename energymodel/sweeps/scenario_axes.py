@@ -8,16 +8,16 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from energymodel.design.layouts import candidates, layout_label, take
-from energymodel.design.problem import formulate
-from energymodel.design.relaxation import COARSE, fits, screen
 from energymodel.errors import InputError, suggest
-from energymodel.presets.clock_scale import CLOCK, ClockScale
-from energymodel.presets.components import build, chosen_numbers, expand_presets
-from energymodel.presets.question import Question
-from energymodel.presets.renamed import current_name
-from energymodel.presets.scenario import Scenario, load_scenario
-from energymodel.presets.validate import check_values
+from energymodel.scenarios.clock_scale import CLOCK, ClockScale
+from energymodel.scenarios.components import build, chosen_numbers, expand_presets
+from energymodel.scenarios.question import Question
+from energymodel.scenarios.renamed import current_name
+from energymodel.scenarios.scenario import Scenario, load_scenario
+from energymodel.scenarios.validate import check_values
+from energymodel.search.layouts import candidates, layout_label, take
+from energymodel.search.problem import formulate
+from energymodel.search.relaxation import COARSE, fits, screen
 from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.axis_text import parse_axis
 from energymodel.sweeps.scenario_model import ScenarioModel, follow

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from energymodel.design.training_run import LIMITS_OF_SYSTEM, MICROBATCHES, TrainingRun, outputs_at, replace_leaf
 from energymodel.errors import InputError
-from energymodel.presets.scenario import Scenario
+from energymodel.scenarios.scenario import Scenario
+from energymodel.search.training_run import LIMITS_OF_SYSTEM, MICROBATCHES, TrainingRun, outputs_at, replace_leaf
 from energymodel.sweeps.feasibility import Range
 from energymodel.system.evaluate import evaluate
 from energymodel.system.outputs import AT_LEAST, OUTPUTS, limited_values, parse_limit

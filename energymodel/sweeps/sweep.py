@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from energymodel.errors import InputError
-from energymodel.presets.scenario import Scenario
+from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.axes import Axis, check_axes
 from energymodel.sweeps.axis_order import best_order
 from energymodel.sweeps.axis_text import parse_axis

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from energymodel.errors import InputError
-from energymodel.fusion_barriers import KEEP_BARRIERS
-from energymodel.substitution import Dialect, portable
+from energymodel.runtime.fusion_barriers import KEEP_BARRIERS
+from energymodel.runtime.substitution import Dialect, portable
 from energymodel.sweeps.axes import cast
 from energymodel.sweeps.float32_functions import substitutes
 from energymodel.sweeps.grid import Grid

@@ -10,8 +10,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from energymodel.compilation import Compiled
 from energymodel.numerics import Scalar
+from energymodel.runtime.compilation import Compiled
 from energymodel.system.designed import as_designed
 from energymodel.system.evaluate import learning_of, parameters_in_loss
 from energymodel.system.outcome import TrainingOutcome

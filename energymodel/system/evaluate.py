@@ -14,9 +14,9 @@ from energymodel.learning.loss_law import effective_parameters
 from energymodel.learning.recipe import RecipeLearning
 from energymodel.learning.schedule import quadrature_over_progress, schedule_effective_tokens
 from energymodel.numerics import Numeric, Real, with_own_numbers
-from energymodel.operations import simplified
 from energymodel.performance.reliability import LostTime, availability
 from energymodel.physics.limits import landauer_energy, landauer_multiple
+from energymodel.runtime.operations import simplified
 from energymodel.system.designed import as_designed
 from energymodel.system.formats import check_formats
 from energymodel.system.lifetime import serving_of

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from energymodel.compilation import Compiled
 from energymodel.errors import InputError
 from energymodel.ranges import EXTENTS, Range, check_numbers, declared_numbers
+from energymodel.runtime.compilation import Compiled
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem

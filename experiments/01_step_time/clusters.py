@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from cluster_fit import ClusterConstant
 
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.training_system import TrainingSystem
 
 Numbers = dict[str, tuple[float, str, str]]

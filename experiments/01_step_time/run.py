@@ -14,8 +14,8 @@ import memory_labels
 import numpy as np
 
 from energymodel.calibration.step_prediction import predict
-from energymodel.presets.files import ROOT, read_toml
 from energymodel.report import toml_text
+from energymodel.scenarios.files import ROOT, read_toml
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs

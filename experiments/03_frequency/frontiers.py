@@ -12,14 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 
 import energymodel as em
-from energymodel.allocation import PipelineLoad, stage_clocks
-from energymodel.allocation.pipeline import FORWARD_SHARE, operation_kinds
 from energymodel.calibration.constant_priors import Values
 from energymodel.calibration.device_power import WIDTH
 from energymodel.calibration.least_squares import FitOptions, FitProblem, FitResult, fit
 from energymodel.calibration.pipeline_front import CONSTANTS, Deadlines, front_energy, front_errors
 from energymodel.performance.pipeline_schedule import Schedule, pipeline_makespan, pipeline_schedule
 from energymodel.physics.voltage import VoltageCurve
+from energymodel.search import PipelineLoad, stage_clocks
+from energymodel.search.pipeline import FORWARD_SHARE, operation_kinds
 from energymodel.system.operating_point import ChipLoad
 
 DATA = Path(__file__).parents[1] / "data"

@@ -11,8 +11,8 @@ import numpy as np
 from metered_runs import METERS, rows_of
 
 from energymodel.calibration.node_power import node_power
-from energymodel.compilation import compiler_options
-from energymodel.presets.scenario import load_scenario
+from energymodel.runtime.compilation import compiler_options
+from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.step import training_step
 from energymodel.system.training_system import TrainingSystem
 

@@ -13,7 +13,7 @@ from energymodel.calibration.constant_priors import Values
 from energymodel.calibration.intervals import laplace_intervals, undetermined
 from energymodel.calibration.least_squares import FitProblem, FitResult, fit, held_out_errors
 from energymodel.calibration.node_power import CONSTANTS, NodeRuns, idle_reading, node_power_errors, node_runs
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
 
 DATA = Path(__file__).parents[1] / "data"
 METERS = {"AC": "smc-ac-power", "DC": "smc-dc-power"}

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from energymodel.calibration.node_power import chip_power
 from energymodel.numerics import Numeric
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.training_system import TrainingSystem
 
 

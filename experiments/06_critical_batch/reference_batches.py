@@ -26,7 +26,7 @@ from energymodel.calibration.least_squares import FitProblem, fit
 from energymodel.learning.continued import ContinuedLearning
 from energymodel.learning.critical_batch import batch_penalty
 from energymodel.learning.learning import AbstractLearning
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
 
 DATA = Path(__file__).parents[1] / "data"
 FREEDOM = 4.0

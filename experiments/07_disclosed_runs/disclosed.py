@@ -11,8 +11,8 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from energymodel.compilation import compiler_options
-from energymodel.presets.scenario import Scenario, load_scenario
+from energymodel.runtime.compilation import compiler_options
+from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.system.evaluate import evaluate
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan

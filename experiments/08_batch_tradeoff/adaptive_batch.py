@@ -19,15 +19,15 @@ from closed_forms import adaptive_batch as best_batch
 from closed_forms import constant_batch
 from jaxtyping import Array, Float
 
-from energymodel.compilation import Compiled
-from energymodel.design.problem import Criteria, DesignProblem, Formulation, excess, formulate
-from energymodel.design.training_run import TrainingRun
 from energymodel.errors import InputError
 from energymodel.learning.learning import CriticalBatchLearning
 from energymodel.numerics import Numeric
 from energymodel.performance.parallelism import data_parallel_degree
-from energymodel.presets.question import TOKENS
-from energymodel.presets.scenario import Scenario
+from energymodel.runtime.compilation import Compiled
+from energymodel.scenarios.question import TOKENS
+from energymodel.scenarios.scenario import Scenario
+from energymodel.search.problem import Criteria, DesignProblem, Formulation, excess, formulate
+from energymodel.search.training_run import TrainingRun
 from energymodel.solver import RESULTS, Solution, SolverOptions, Values, minimize_first_order, minimize_many
 from energymodel.system.evaluate import evaluate, evaluate_once, learning_of, money_until, parameters_in_loss
 from energymodel.system.outcome import TrainingOutcome

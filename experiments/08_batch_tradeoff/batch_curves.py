@@ -20,11 +20,11 @@ from closed_forms import (
 )
 
 import energymodel as em
-from energymodel.compilation import compiler_options
 from energymodel.economics.cost import OwnedPrice
 from energymodel.learning.break_even import token_ratio
 from energymodel.learning.learning import CriticalBatchLearning
 from energymodel.performance.batching import energy_optimal_batch, time_optimal_batch
+from energymodel.runtime.compilation import compiler_options
 from energymodel.sources import stated_optimal_batch
 from energymodel.system.evaluate import evaluate_once, learning_of, parameters_in_loss
 from energymodel.system.plan import TargetLoss

@@ -19,8 +19,8 @@ from energymodel.physics.limits import (
     landauer_overwrite_energy,
     landauer_source_energy,
 )
-from energymodel.presets.scenario import Scenario
 from energymodel.report.limits_report import OPERATIONS_PER_JOULE
+from energymodel.scenarios.scenario import Scenario
 
 BASE = "test-1b-h100"
 LAW = {"system.learning.critical_batch": "bergsma-2025"}  # its closed form gives the steps of a run

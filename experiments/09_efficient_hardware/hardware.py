@@ -1,7 +1,7 @@
 """What would an accelerator be whose operations cost a given multiple of Landauer's bound, and what is there to choose?
 
 The multiple is that of a whole H100 of today, 6.163e8 `k_B T ln 2` per operation (docs/physics.md A0.8), divided by
-the same factor as the energy of its logic. The laws are those of `energymodel/presets/near_limit.py` where it has
+the same factor as the energy of its logic. The laws are those of `energymodel/scenarios/near_limit.py` where it has
 them: the balance of the H100 is kept, the leakage has the same exponent per volt. Here the voltage is a choice, so
 that the speed of the transistors at a voltage comes in.
 """
@@ -17,7 +17,7 @@ from energymodel.numerics import Numeric
 from energymodel.performance.network import Link
 from energymodel.performance.sram import Sram, sram_access_energy
 from energymodel.physics.limits import landauer_energy
-from energymodel.presets.near_limit import thermal_voltage
+from energymodel.scenarios.near_limit import thermal_voltage
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.cluster import Network, Node, Software
 from energymodel.system.training_system import TrainingSystem

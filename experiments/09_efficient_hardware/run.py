@@ -15,15 +15,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from hardware import CACHE_ACCESSES, ELEMENT, SRAM, TEMPERATURE, Choice, operation_energy, speed
-from search import AIMS, BROKEN, MULTIPLES, PLAN, STEPS, WORLDS, Found, Question, polished, question, search
+from plan_search import AIMS, BROKEN, MULTIPLES, PLAN, STEPS, WORLDS, Found, Question, polished, question, search
 
 import energymodel as em
-from energymodel.compilation import compiler_options
 from energymodel.constants import ZERO_CELSIUS
-from energymodel.design.layouts import take
 from energymodel.performance.sram import optimal_cache_size
 from energymodel.physics.limits import landauer_energy
 from energymodel.report.figure import BLUE, GRAY, GREEN, ORANGE, PURPLE, RED, add_axes, new_figure
+from energymodel.runtime.compilation import compiler_options
+from energymodel.search.layouts import take
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs

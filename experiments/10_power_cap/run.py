@@ -15,9 +15,9 @@ import jax
 import numpy as np
 
 import energymodel as em
-from energymodel.design.result import Optimum
-from energymodel.presets.scenario import Scenario
 from energymodel.report.figure import BLUE, GRAY, GREEN, ORANGE, add_axes, new_figure
+from energymodel.scenarios.scenario import Scenario
+from energymodel.search.result import Optimum
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.plan import TargetLoss
 

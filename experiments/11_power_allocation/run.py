@@ -14,12 +14,12 @@ import numpy as np
 from devices import DeviceGroups, device_groups, least_energy_split
 
 import energymodel as em
-from energymodel.allocation import pipeline_load, stage_clocks
-from energymodel.allocation.pipeline import Per, operation_kinds
-from energymodel.allocation.site_power import divide_site_power
-from energymodel.compilation import compiler_options
 from energymodel.report.figure import BLUE, COLORS, GRAY, add_axes, new_figure
 from energymodel.report.site_power_report import site_power_rows
+from energymodel.runtime.compilation import compiler_options
+from energymodel.search import pipeline_load, stage_clocks
+from energymodel.search.pipeline import Per, operation_kinds
+from energymodel.search.site_power import divide_site_power
 from energymodel.solver import RESULTS
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -11,8 +11,8 @@ import jax
 import numpy as np
 
 import energymodel as em
-from energymodel.design.replan import rest_of
-from energymodel.presets.scenario import Scenario, load_scenario
+from energymodel.scenarios.scenario import Scenario, load_scenario
+from energymodel.search.replan import rest_of
 from energymodel.system.evaluate import evaluate_once
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "04_metered_runs"))

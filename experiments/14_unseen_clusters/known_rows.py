@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 from pooled_fit import FREEDOM, TAILS, ClusterRuns, pooled_spread
 
-from energymodel.presets.step_population import Coordinates
+from energymodel.scenarios.step_population import Coordinates
 
 STEPS = 25
 ROUNDS = 10  # of searches, each with the scatter that the one before it finds

@@ -1,6 +1,6 @@
 """What do all clusters together say of the constants of chips, frameworks and clusters?
 
-Effects of `energymodel.presets.step_population`, fitted together by Gauss-Newton with the damping of Levenberg and
+Effects of `energymodel.scenarios.step_population`, fitted together by Gauss-Newton with the damping of Levenberg and
 Marquardt. Errors have Student's distribution, so that outliers lose their weight, about an error that runs of one group
 (a model) have in common, which is integrated out. The covariance is Laplace's.
 """
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from energymodel.calibration.step_slopes import log_step_times
-from energymodel.presets.step_population import (
+from energymodel.scenarios.step_population import (
     EVERYWHERE,
     LEVELS,
     NAMES,

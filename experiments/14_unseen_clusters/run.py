@@ -18,8 +18,8 @@ from write_presets import write_clusters, write_frameworks, write_population
 
 from energymodel.calibration.kinds.step_time import MeasuredSteps, step_time_problem
 from energymodel.calibration.least_squares import fit
-from energymodel.presets.step_population import NAMES, STEP_CONSTANTS, Coordinates, StepPopulation
 from energymodel.report.figure import BLUE, GRAY, ORANGE, add_axes, new_figure
+from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, Coordinates, StepPopulation
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs

@@ -11,11 +11,11 @@ import numpy as np
 from clusters import CLUSTERS, Cluster, tables
 from known_rows import KnownCluster
 
-from energymodel.presets.files import ROOT, read_toml
-from energymodel.presets.normal_table import Normal, write_normal
-from energymodel.presets.step_population import FOLDER, LEVELS, NAMES, STEP_CONSTANTS, Coordinates, StepPopulation
-from energymodel.presets.unseen_cluster import quantity, with_coordinates
 from energymodel.report import toml_text
+from energymodel.scenarios.files import ROOT, read_toml
+from energymodel.scenarios.normal_table import Normal, write_normal
+from energymodel.scenarios.step_population import FOLDER, LEVELS, NAMES, STEP_CONSTANTS, Coordinates, StepPopulation
+from energymodel.scenarios.unseen_cluster import quantity, with_coordinates
 
 SOURCE = "experiments/14_unseen_clusters"
 UNSEEN = "what a cluster that nobody has fitted has"

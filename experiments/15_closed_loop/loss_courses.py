@@ -145,7 +145,7 @@ def fitted_prior(known: Sequence[Curve], law_errors: Sequence[tuple[str, float]]
         parts = [(group, 0.5 * (error[0] / error[1]) ** 2 + math.log(error[1])) for group, error in errors if error]
         return sum(float(np.mean(found)) for found in _by_group(parts))
 
-    found = minimize_scalar(misfit, bounds=(0.0, 0.2), method="bounded", options={"xatol": 1e-3})
+    found: Any = minimize_scalar(misfit, bounds=(0.0, 0.2), method="bounded", options={"xatol": 1e-3})
     return prior._replace(model_error=float(found.x))
 
 

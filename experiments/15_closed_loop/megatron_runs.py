@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import loss_courses
 import numpy as np
 
-from energymodel.presets.pieces import scenario_of_pieces
-from energymodel.presets.scenario import Scenario
 from energymodel.readers.log_records import LoggedStep
+from energymodel.scenarios.pieces import scenario_of_pieces
+from energymodel.scenarios.scenario import Scenario
 
 FOLDER = Path(__file__).parent
 SHAPES = {

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from megatron_runs import START, MeteredRun
 
-from energymodel.presets.scenario import Scenario, load_scenario
 from energymodel.readers.log_records import LogEvent, LoggedStep, PowerReading
+from energymodel.scenarios.scenario import Scenario, load_scenario
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "04_metered_runs"))
 import gpt3  # pyright: ignore[reportMissingImports]

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from megatron_runs import MeteredRun
 
-from energymodel.design.replan import Forecast
 from energymodel.errors import InputError
 from energymodel.monitor.loss_forecast import CoursePrior
 from energymodel.monitor.monitor import Monitor
-from energymodel.uncertainty.first_order import saving_at_risk
+from energymodel.search.replan import Forecast
+from energymodel.sweeps.first_order import saving_at_risk
 
 SHARES = (0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9)
 """Of a run, after which it is forecast."""

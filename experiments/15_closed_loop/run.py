@@ -17,8 +17,8 @@ import replay
 
 from energymodel.monitor.expectation import expectation_of
 from energymodel.monitor.loss_forecast import CoursePrior
-from energymodel.presets.files import ROOT
 from energymodel.report.figure import BLUE, GRAY, GREEN, ORANGE, add_axes, new_figure
+from energymodel.scenarios.files import ROOT
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs

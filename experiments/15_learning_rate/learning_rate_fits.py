@@ -9,7 +9,7 @@ from scipy.optimize import least_squares
 
 from energymodel.learning.critical_batch import PowerCriticalBatch, sharp_batch_penalty
 from energymodel.learning.learning_rate import mismatch_loss
-from energymodel.presets.files import read_preset
+from energymodel.scenarios.files import read_preset
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 CURVES = Path(__file__).parents[1] / "data" / "multipowerlaw_schedule_curves.csv"

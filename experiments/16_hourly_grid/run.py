@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from energymodel.design.calendar import Calendar, calendar, hourly_problem
-from energymodel.design.calendar_bound import best_constant, constant_schedule, schedule_cost
-from energymodel.design.calendar_levels import levels_of
-from energymodel.design.calendar_policy import followed
-from energymodel.design.calendar_program import HourlyProblem
-from energymodel.design.calendar_terms import terms_of
 from energymodel.economics.series import HOUR
 from energymodel.errors import InputError
-from energymodel.presets.grid_hours import GridHours, read_grid
-from energymodel.presets.scenario import Scenario, load_scenario
+from energymodel.scenarios.grid_hours import GridHours, read_grid
+from energymodel.scenarios.scenario import Scenario, load_scenario
+from energymodel.search.calendar import Calendar, calendar, hourly_problem
+from energymodel.search.calendar_bound import best_constant, constant_schedule, schedule_cost
+from energymodel.search.calendar_levels import levels_of
+from energymodel.search.calendar_policy import followed
+from energymodel.search.calendar_program import HourlyProblem
+from energymodel.search.calendar_terms import terms_of
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs

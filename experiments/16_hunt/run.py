@@ -15,15 +15,15 @@ import jax
 import numpy as np
 
 import energymodel as em
-from energymodel.design.result import Optimum
-from energymodel.design.saving import CAUSES, LAYOUT
-from energymodel.design.training_run import TrainingRun
-from energymodel.presets.files import names
+from energymodel.scenarios.files import names
+from energymodel.search.result import Optimum
+from energymodel.search.saving import CAUSES, LAYOUT
+from energymodel.search.training_run import TrainingRun
+from energymodel.sweeps.first_order import SavingAtRisk, saving_at_risk
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.formats import formats_of
 from energymodel.system.outputs import objective_value
 from energymodel.system.plan import TargetLoss, TokenBudget, TrainingPlan
-from energymodel.uncertainty.first_order import SavingAtRisk, saving_at_risk
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs

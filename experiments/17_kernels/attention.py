@@ -20,7 +20,7 @@ sys.path.insert(0, str(HERE.parent))
 import outputs  # noqa: E402
 
 from energymodel.performance.attention import exponential_slowdown, forward_attention_time  # noqa: E402
-from energymodel.presets.scenario import load_scenario  # noqa: E402
+from energymodel.scenarios.scenario import load_scenario  # noqa: E402
 
 DATA = HERE.parent / "data"
 HEAD = 128.0  # head size of all kernels: 2 b a s^2 d over the time is the rate that the table states

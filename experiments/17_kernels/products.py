@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import least_squares
 
-from energymodel.presets.files import read_preset
 from energymodel.report.figure import BLUE, GRAY, add_axes, new_figure
+from energymodel.scenarios.files import read_preset
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs

@@ -12,13 +12,13 @@ import jax
 import numpy as np
 
 import energymodel as em
-from energymodel.design.layout_search import LayoutSearch, search_layouts
-from energymodel.design.layouts import take
-from energymodel.design.problem import DesignProblem, formulate
-from energymodel.design.relaxation import OPTIONS, fitting_layouts, layout_bounds
+from energymodel.search.layout_search import LayoutSearch, search_layouts
+from energymodel.search.layouts import take
+from energymodel.search.problem import DesignProblem, formulate
+from energymodel.search.relaxation import OPTIONS, fitting_layouts, layout_bounds
 from energymodel.solver import minimize
+from energymodel.sweeps.first_order import saving_at_risk
 from energymodel.system.evaluate import evaluate_once
-from energymodel.uncertainty.first_order import saving_at_risk
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs

@@ -13,7 +13,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import mosaic_gpu, tpu, triton
 from jaxtyping import Array
 
-from energymodel.substitution import Dialect
+from energymodel.runtime.substitution import Dialect
 from energymodel_kernels.portable import (
     SUBSTITUTES,
     exp_by_units,

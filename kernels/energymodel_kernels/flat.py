@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from energymodel.substitution import evaluate
+from energymodel.runtime.substitution import evaluate
 
 
 class Flat(NamedTuple):

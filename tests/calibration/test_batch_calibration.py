@@ -11,8 +11,8 @@ from energymodel.calibration.batch_curves import reference_population
 from energymodel.calibration.calibrate import Calibration, calibrate
 from energymodel.errors import InputError
 from energymodel.learning.critical_batch import batch_penalty, rest_critical_batch, sharp_batch_penalty
-from energymodel.presets.scenario import Scenario, load_scenario
 from energymodel.report.calibration_report import calibration_json, calibration_toml
+from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.system.evaluate import learning_of, parameters_in_loss
 
 MULTIPLE = reference_population().multiple

@@ -5,8 +5,8 @@ import pytest
 
 from energymodel.calibration.busy_power import busy_line
 from energymodel.calibration.calibrate import calibrate
-from energymodel.presets.scenario import load_scenario
 from energymodel.report.calibration_report import calibration_toml
+from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.evaluate import evaluate
 
 ROWS = (

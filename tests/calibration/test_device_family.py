@@ -13,7 +13,7 @@ from energymodel.calibration.device_family import (
 )
 from energymodel.calibration.device_power import power_constants
 from energymodel.calibration.power_population import power_population
-from energymodel.presets.files import names
+from energymodel.scenarios.files import names
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from energymodel.presets.files import read_preset
+from energymodel.scenarios.files import read_preset
 from experiment import Experiment
 
 EXPERIMENT = Experiment("15_learning_rate")

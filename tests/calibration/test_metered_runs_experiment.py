@@ -8,7 +8,7 @@ from jax.test_util import check_grads
 
 from energymodel.calibration import node_power
 from energymodel.calibration.node_power import CONSTANTS, idle_reading, node_runs, predicted_power
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
 from experiment import Experiment
 
 EXPERIMENT = Experiment("04_metered_runs")

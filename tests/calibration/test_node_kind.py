@@ -16,7 +16,7 @@ from energymodel.calibration.node_power import CONSTANTS, node_runs, predicted_p
 from energymodel.calibration.node_table import read_node_table
 from energymodel.calibration.table_columns import AS_WRITTEN, TableChoices
 from energymodel.errors import InputError
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
 
 DATA = Path(__file__).parents[2] / "experiments" / "data" / "mlperf_power_runs.csv"
 HEADER = "system,benchmark,node_power_w,min_power_w"

@@ -12,8 +12,8 @@ from energymodel.calibration.kinds import loss, node, step_time
 from energymodel.calibration.layout_table import INPUTS, layouts
 from energymodel.calibration.least_squares import FitOptions, FitProblem, fit
 from energymodel.learning.loss_law import ChinchillaLaw, chinchilla_loss
-from energymodel.presets.scenario import load_scenario
-from energymodel.presets.step_population import step_population
+from energymodel.scenarios.scenario import load_scenario
+from energymodel.scenarios.step_population import step_population
 
 REPETITIONS, NOISE = 200, 0.02
 LEAST_DETERMINED = 100  # repetitions, of a constant that is counted

@@ -10,7 +10,7 @@ import pytest
 
 from energymodel.calibration.cluster_source import cluster_system
 from energymodel.calibration.step_prediction import predict
-from energymodel.presets.files import names
+from energymodel.scenarios.files import names
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "01_step_time"
 RESULT = json.loads((FOLDER / "result.json").read_text(encoding="utf-8"))

@@ -12,9 +12,9 @@ from cli.shell import run
 from energymodel.calibration.cluster_source import cluster_system
 from energymodel.calibration.predicted_step import with_constants
 from energymodel.calibration.step_prediction import predict
-from energymodel.presets.distributions import parse_distribution
-from energymodel.presets.step_population import STEP_CONSTANTS
 from energymodel.report.calibration_report import calibration_toml
+from energymodel.scenarios.distributions import parse_distribution
+from energymodel.scenarios.step_population import STEP_CONSTANTS
 
 ROWS = [
     {"model": "megatron-22b", "chips": 8 * n, "tensor": t, "pipeline": 1, "batch_sequences": 16 * n, "microbatch": m}

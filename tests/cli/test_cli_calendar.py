@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from cli.shell import SMALL, run, run_json
-from energymodel.design.calendar_levels import cooling_of, levels_of
 from energymodel.errors import InputError
-from energymodel.presets.grid_hours import region_hours
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.grid_hours import region_hours
+from energymodel.scenarios.scenario import load_scenario
+from energymodel.search.calendar_levels import cooling_of, levels_of
 from energymodel.system.evaluate import evaluate_once
 
 

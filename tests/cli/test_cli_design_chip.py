@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 from cli.shell import SMALL, run, run_json
-from energymodel.design.chip_search import cache_sizes, chip_question
 from energymodel.errors import InputError
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
+from energymodel.search.chip_search import cache_sizes, chip_question
 from energymodel.system.chip_design import ScaledChip
 from report.reference_optimum import optimum
 
@@ -22,8 +22,8 @@ def search(monkeypatch):
         found = {"system.chip_design.voltage": 0.8}
         return dataclasses.replace(optimum(), scenario=scenario, found=found)
 
-    monkeypatch.setattr("energymodel.design.chip_search.optimize", answer)
-    monkeypatch.setattr("energymodel.uncertainty.first_order.saving_at_risk", lambda _: None)
+    monkeypatch.setattr("energymodel.search.chip_search.optimize", answer)
+    monkeypatch.setattr("energymodel.sweeps.first_order.saving_at_risk", lambda _: None)
     return asked
 
 

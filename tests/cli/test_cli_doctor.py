@@ -12,7 +12,7 @@ import pytest
 from cli.shell import run, run_json
 from energymodel.cli import installation
 from energymodel.cli.cache_folder import clear, contents, default_folder
-from energymodel.presets.files import CATEGORIES, names
+from energymodel.scenarios.files import CATEGORIES, names
 from test_repository import ROOT
 
 FILES = {

@@ -8,7 +8,7 @@ import pytest
 
 import energymodel as em
 from cli.shell import SMALL, run, run_json
-from energymodel.presets.files import names
+from energymodel.scenarios.files import names
 
 KEYS = [
     "loss_nat_per_token",

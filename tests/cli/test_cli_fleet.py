@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from cli.shell import run, run_json
-from energymodel.allocation.fleet import load_fleet
-from energymodel.allocation.fleet_search import optimize_fleet
 from energymodel.errors import InputError
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
+from energymodel.search.fleet import load_fleet
+from energymodel.search.fleet_search import optimize_fleet
 from energymodel.system.outputs import output
 
 SMALL = "test-1b-h100"

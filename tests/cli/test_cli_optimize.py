@@ -5,8 +5,8 @@ import json
 import pytest
 
 from cli.shell import SMALL, run, run_json
-from energymodel.presets.question import parse_limits, parse_question
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.question import parse_limits, parse_question
+from energymodel.scenarios.scenario import load_scenario
 from report.reference_optimum import infeasible, optimum
 
 
@@ -20,7 +20,7 @@ def search(monkeypatch):
         asked["question"] = scenario.optimize
         return asked.get("answer", optimum())
 
-    monkeypatch.setattr("energymodel.design.optimize.optimize", answer)
+    monkeypatch.setattr("energymodel.search.optimize.optimize", answer)
     return asked
 
 
@@ -118,7 +118,7 @@ def test_interruption_is_one_line(monkeypatch):
     def interrupted(scenario, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("energymodel.design.optimize.optimize", interrupted)
+    monkeypatch.setattr("energymodel.search.optimize.optimize", interrupted)
     result = run("optimize", SMALL)
     assert result.exit_code == 130
     assert result.stderr.strip().splitlines()[-1] == "energymodel: interrupted."

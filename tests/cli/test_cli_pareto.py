@@ -9,8 +9,8 @@ import pytest
 
 import energymodel as em
 from cli.shell import SMALL, run
-from energymodel.design.front import Front, FrontPoint
-from energymodel.design.result import SearchResult
+from energymodel.search.front import Front, FrontPoint
+from energymodel.search.result import SearchResult
 from energymodel.system.evaluate import evaluate_once
 
 
@@ -48,7 +48,7 @@ def search(monkeypatch, front):
         progress("searching")
         return front
 
-    monkeypatch.setattr("energymodel.design.pareto.pareto", answer)
+    monkeypatch.setattr("energymodel.search.pareto.pareto", answer)
     return asked
 
 

@@ -16,8 +16,8 @@ from cli.test_cli_scenario import TITAN
 from energymodel.cli import app
 from energymodel.cli.commands import COMMANDS, EXAMPLES
 from energymodel.errors import InputError
-from energymodel.presets.files import names
-from energymodel.presets.pieces import accelerator_of, title_of_model
+from energymodel.scenarios.files import names
+from energymodel.scenarios.pieces import accelerator_of, title_of_model
 
 PIECES = ("--model", "test-1b", "--accelerator", "h100-sxm", "--chips", "16", "--tokens", "50 G")
 

@@ -12,7 +12,7 @@ from energymodel.calibration.cluster_source import cluster_system
 from energymodel.cli.presets_command import find, preset_toml, scenario_toml
 from energymodel.errors import InputError
 from energymodel.monitor.loss_forecast import course_prior
-from energymodel.presets.files import CATEGORIES, names, read_preset
+from energymodel.scenarios.files import CATEGORIES, names, read_preset
 
 
 def test_the_list_names_every_preset_with_its_title():
@@ -63,7 +63,7 @@ def test_a_preset_shows_units_sources_and_uncertainty():
     assert "lognormal" in shown["idle_power"]["distribution"]
 
 
-# Files of a category have one form (tests/presets), so the first and the last of each stand for all.
+# Files of a category have one form (tests/scenarios), so the first and the last of each stand for all.
 COMPONENTS = [
     (category, name)
     for category in CATEGORIES
@@ -164,6 +164,6 @@ def test_a_category_may_be_named():
 
 
 def test_an_ambiguous_name_asks_for_the_category(monkeypatch):
-    monkeypatch.setattr("energymodel.presets.files.names", lambda category: ["twin"] if category[0] == "n" else [])
+    monkeypatch.setattr("energymodel.scenarios.files.names", lambda category: ["twin"] if category[0] == "n" else [])
     with pytest.raises(InputError, match=r'"twin" is ambiguous\. Give nodes/twin or networks/twin\.'):
         find("twin")

@@ -14,13 +14,13 @@ from cli.shell import SMALL
 from energymodel.cli import cache_folder, progress, run_times
 from energymodel.cli.progress import Work, clock
 from energymodel.cli.run_times import ASSUMED, Estimate, RunTimes, estimate, record, stage_of
-from energymodel.work_in_progress import counted, heard_by, making
+from energymodel.runtime.work_in_progress import counted, heard_by, making
 
 WORK = """
 import sys, time
 from energymodel.cli import commands
 from energymodel.cli.progress import Progress
-from energymodel.work_in_progress import counted, making
+from energymodel.runtime.work_in_progress import counted, making
 def app():
     with Progress(lines=True) as progress:
         progress("loading \\x1b[31mthe model ...")

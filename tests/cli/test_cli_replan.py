@@ -3,11 +3,11 @@
 import pytest
 
 from cli.shell import run, run_json
-from energymodel.design.replan import MeasuredRun
-from energymodel.design.training_run import TrainingRun
 from energymodel.errors import InputError
-from energymodel.presets.scenario import load_scenario
 from energymodel.readers.so_far import read_so_far
+from energymodel.scenarios.scenario import load_scenario
+from energymodel.search.replan import MeasuredRun
+from energymodel.search.training_run import TrainingRun
 
 SMALL = "test-1b-h100"
 KNOWN = MeasuredRun._fields

@@ -9,7 +9,7 @@ from report.reference_optimum import optimum
 
 @pytest.fixture
 def search(monkeypatch):
-    monkeypatch.setattr("energymodel.design.optimize.optimize", lambda scenario, *, progress: optimum())
+    monkeypatch.setattr("energymodel.search.optimize.optimize", lambda scenario, *, progress: optimum())
 
 
 @pytest.fixture

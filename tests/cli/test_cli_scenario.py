@@ -8,9 +8,9 @@ import pytest
 
 from cli.shell import run, run_json
 from energymodel.errors import InputError
-from energymodel.presets.pieces import BATCH_COEFFICIENT, BATCH_EXPONENT, scenario_of_pieces
-from energymodel.presets.scenario import load_scenario
-from energymodel.presets.training_file import scenario_of_training, vector_parameters
+from energymodel.scenarios.pieces import BATCH_COEFFICIENT, BATCH_EXPONENT, scenario_of_pieces
+from energymodel.scenarios.scenario import load_scenario
+from energymodel.scenarios.training_file import scenario_of_training, vector_parameters
 from energymodel.system.evaluate import evaluate_once
 
 GIVEN = ("--accelerator", "h100-sxm", "--chips", "16", "--tokens", "50 G")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from cli.shell import run, run_json
-from energymodel.allocation.site_power import divide_site_power
 from energymodel.errors import InputError
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
+from energymodel.search.site_power import divide_site_power
 
 ARGUMENTS = ("site-power", "llama-3.1-405b-h100")
 

@@ -11,7 +11,7 @@ from cli.shell import run
 from energymodel.cli import terminal
 from energymodel.cli.terminal import GuardedStream, console, guard_streams
 from energymodel.errors import InputError
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
 
 EVIL = "\x1b]0;title\x07\u202e\x9b2J\u2028"
 COMMAND = [sys.executable, "-c", "from energymodel.cli import main; main()"]

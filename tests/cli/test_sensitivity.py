@@ -6,7 +6,7 @@ import json
 import pytest
 
 from cli.shell import SMALL, run, run_json
-from energymodel.design.result import SearchResult
+from energymodel.search.result import SearchResult
 from report.reference_sensitivity import of_optimum, sensitivity
 
 
@@ -20,7 +20,7 @@ def analysis(monkeypatch):
         asked.update(of=tuple(of), optimum=optimum, question=scenario.optimize)
         return asked.get("answer", of_optimum() if optimum else sensitivity())
 
-    monkeypatch.setattr("energymodel.design.sensitivity.sensitivity", answer)
+    monkeypatch.setattr("energymodel.search.sensitivity.sensitivity", answer)
     return asked
 
 

@@ -11,7 +11,7 @@ from playwright.sync_api import expect, sync_playwright
 from energymodel.explorer.knobs import BATCH, CLOCK
 from energymodel.explorer.messages import LONGEST
 from energymodel.explorer.server import ExplorerServer
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
 from explorer_page import small_explorer
 
 CHROMIUM = Path(os.environ.get("ENERGYMODEL_CHROMIUM", "/usr/bin/chromium"))

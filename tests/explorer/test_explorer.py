@@ -11,9 +11,9 @@ from energymodel.explorer import saved
 from energymodel.explorer.explorer import Page
 from energymodel.explorer.knobs import BATCH, BUSY_POWER, CHIPS, CLOCK, GENERATIONS
 from energymodel.explorer.state import PlanSpace
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
+from energymodel.sweeps.outcome_spread import outcome_spread
 from energymodel.system.evaluate import evaluate_once
-from energymodel.uncertainty.outcome_spread import outcome_spread
 from explorer_page import SMALL, message, small_explorer
 
 

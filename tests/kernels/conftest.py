@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import pytest
 
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
 
 CHIPS = {"pallas_triton": "gpu", "pallas_mosaic_gpu": "gpu", "pallas_tpu": "tpu"}
 HOPPER = 9.0

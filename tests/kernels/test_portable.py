@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel.substitution import Dialect, portable
+from energymodel.runtime.substitution import Dialect, portable
 from energymodel_kernels.portable import SUBSTITUTES
 
 PRECISION = 32

@@ -14,7 +14,7 @@ from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.sweep import prepare_sweep
 from energymodel_kernels.fused_sweep.tile_program import KernelTileProgram, steps_of
 from energymodel_kernels.sweep_kernel import KERNELS, sweep_kernel
-from sweep.sweep_models import LIMITS, axes, sweep_model
+from sweeps.sweep_models import LIMITS, axes, sweep_model
 
 forced = partial(sweep_kernel, forced=True)
 

@@ -8,7 +8,7 @@ import pytest
 from energymodel.errors import InputError
 from energymodel.learning.data_set import LimitedData, RepeatedLearning, UnlimitedData
 from energymodel.learning.loss_law import unique_equivalent_tokens
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.evaluate import evaluate_once, learning_of, parameters_in_loss
 from energymodel.system.plan import TargetLoss
 

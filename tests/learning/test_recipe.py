@@ -13,7 +13,7 @@ from energymodel.learning.critical_batch import PowerCriticalBatch
 from energymodel.learning.learning import CriticalBatchLearning
 from energymodel.learning.loss_law import ChinchillaLaw
 from energymodel.learning.recipe import RecipeLearning, quantized_parameters
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.evaluate import evaluate_once
 from gradients import check_grads
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from energymodel.performance.saturation import StatedSaturation
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
 from energymodel.sources import stated_batch_throughput, stated_per_sample_efficiency
 from energymodel.system.evaluate import evaluate_once
 

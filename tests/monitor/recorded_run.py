@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from energymodel.monitor.expectation import Expectation, expectation_of
-from energymodel.presets.scenario import Scenario, load_scenario
 from energymodel.readers.log_records import LogEvent, LoggedStep, PowerReading
+from energymodel.scenarios.scenario import Scenario, load_scenario
 
 START = 1_770_000_000.0
 STEPS = 2_000

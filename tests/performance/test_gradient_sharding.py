@@ -6,8 +6,6 @@ import jax
 import numpy as np
 import pytest
 
-from energymodel.design.layouts import candidates
-from energymodel.design.training_run import TrainingRun
 from energymodel.errors import InputError
 from energymodel.performance.gradient_sharding import (
     ScatterEachMicrobatch,
@@ -15,7 +13,9 @@ from energymodel.performance.gradient_sharding import (
     ScatterOnce,
     last_round_share,
 )
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
+from energymodel.search.layouts import candidates
+from energymodel.search.training_run import TrainingRun
 from energymodel.system.operating_point import operating_point
 from energymodel.system.step import step_time, step_work
 from gradients import check_grads

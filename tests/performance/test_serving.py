@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel.codesign.architecture import optimize_architecture
 from energymodel.performance.serving import NoServing, reading_time, writing_time
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
+from energymodel.search.architecture import optimize_architecture
 from energymodel.system.evaluate import evaluate_once
 from gradients import check_grads
 

@@ -1,5 +1,7 @@
 """Power over clock: reductions, the clock at a power cap, and the public fits of three GPUs."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -36,7 +38,8 @@ def stretch(clock, share):
 def best_clock(chip, share):
     """Clock of the lowest energy of a piece of work, by search."""
     energy = jax.jit(lambda clock: chip(clock) * stretch(clock, share))
-    return minimize_scalar(energy, bounds=(0.2, 1.0), method="bounded", options={"xatol": 1e-6}).x
+    lowest: Any = minimize_scalar(energy, bounds=(0.2, 1.0), method="bounded", options={"xatol": 1e-6})
+    return lowest.x
 
 
 @pytest.mark.parametrize("gpu", ROWS)

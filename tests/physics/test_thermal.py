@@ -1,5 +1,7 @@
 """Temperatures: steady state, transient, leakage feedback up to and beyond runaway."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -38,7 +40,7 @@ def test_feedback_against_the_lambert_function():
 
 
 def test_runaway_resistance_is_the_largest_with_a_fixed_point():
-    found = minimize_scalar(lambda t: -(t - 308.15) / (600 + 70 * np.exp(0.015 * (t - 338.15))), bounds=(309, 900))
+    found: Any = minimize_scalar(lambda t: -(t - 308.15) / (600 + 70 * np.exp(0.015 * (t - 338.15))), bounds=(309, 900))
     critical = runaway_resistance(600.0, 70.0, 308.15, 0.015, 338.15)
     np.testing.assert_allclose(critical, -found.fun, rtol=1e-8)
     # a little below, the fixed point is close to unit gain; above, the end of the bracket is returned

@@ -10,10 +10,10 @@ import pytest
 from energymodel.calibration.calibrate_logs import calibrate_logs, is_training_log
 from energymodel.calibration.measured_table import measured_csv, measured_rows
 from energymodel.errors import InputError
-from energymodel.presets.pieces import scenario_of_pieces
 from energymodel.readers.logged_run import WAITING
 from energymodel.readers.measured_log import measure_logs
 from energymodel.readers.measured_power import BUSY, IDLE
+from energymodel.scenarios.pieces import scenario_of_pieces
 
 START = 1_770_000_000.0
 STEP, SAVE = 2.0, 12.0

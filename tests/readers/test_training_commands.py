@@ -11,11 +11,11 @@ import yaml
 
 from energymodel.errors import InputError
 from energymodel.performance.workload import Transformer
-from energymodel.presets.training_file import _workload, scenario_of_training
 from energymodel.readers.training.command_line import read_overrides
 from energymodel.readers.training.deepspeed import read_deepspeed
 from energymodel.readers.training.torchtitan_saved import saved_shape
 from energymodel.readers.training_config import TrainingConfig, read_training_config
+from energymodel.scenarios.training_file import _workload, scenario_of_training
 
 BRIDGE = """#!/bin/bash
 #SBATCH --nodes=8

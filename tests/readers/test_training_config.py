@@ -10,13 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from energymodel.errors import InputError
-from energymodel.presets.files import names
 from energymodel.readers.training import megatron_text
 from energymodel.readers.training.config import MODEL_WORDS, TrainingConfig
 from energymodel.readers.training.megatron_shape import _terms
 from energymodel.readers.training.names import _patterns
 from energymodel.readers.training.torchtitan import _known
 from energymodel.readers.training_config import KINDS, read_training_config
+from energymodel.scenarios.files import names
 
 SCRIPT = """#!/bin/bash
 #SBATCH --nodes=4

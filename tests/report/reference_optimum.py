@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 import energymodel as em
-from energymodel.design.result import Conflict, Optimum, Price, RunnerUp, SearchResult
+from energymodel.search.result import Conflict, Optimum, Price, RunnerUp, SearchResult
 from energymodel.system.evaluate import evaluate_once
 
 SMALL = "test-1b-h100"

@@ -4,9 +4,9 @@ import dataclasses
 from functools import lru_cache
 
 import energymodel as em
-from energymodel.design.sensitivity import Effect, Limit, NumberEffects, Sensitivity
-from energymodel.design.training_run import TrainingRun
-from energymodel.presets.uncertain_numbers import distributions
+from energymodel.scenarios.uncertain_numbers import distributions
+from energymodel.search.sensitivity import Effect, Limit, NumberEffects, Sensitivity
+from energymodel.search.training_run import TrainingRun
 from report.reference_optimum import optimum
 
 SMALL = "test-1b-h100"

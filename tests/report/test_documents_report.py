@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from cli.shell import run, run_json
-from energymodel.presets.scenario import load_scenario
 from energymodel.report.documents_report import statements
+from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.document_symbols import document_symbols
 from energymodel.system.evaluate import evaluate_once
 

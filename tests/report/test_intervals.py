@@ -8,8 +8,8 @@ from energymodel.report.fields import Field
 from energymodel.report.intervals import ends, percent, quantity, rounded, with_interval
 from energymodel.report.plan_report import headline, optimum_report
 from energymodel.report.saving_report import risk_lines
-from energymodel.uncertainty.first_order import SavingAtRisk
-from energymodel.uncertainty.outcome_spread import DEVIATIONS
+from energymodel.sweeps.first_order import SavingAtRisk
+from energymodel.sweeps.outcome_spread import DEVIATIONS
 from report.reference_optimum import optimum
 from report.test_optimum import _text
 

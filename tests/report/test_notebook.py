@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import energymodel as em
-from energymodel.design.front import Front
 from energymodel.errors import InputError
 from energymodel.report.json_tree import outcome_json
+from energymodel.search.front import Front
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from report.page.test_pages import front

@@ -11,7 +11,6 @@ import pytest
 from rich.console import Console, RenderableType
 
 import energymodel as em
-from energymodel.presets.scenario import load_scenario
 from energymodel.report.command_text import command_of
 from energymodel.report.fields import plan_fields
 from energymodel.report.json_tree import csv_row, dumps, optimum_json, plan_json
@@ -24,6 +23,7 @@ from energymodel.report.plan_report import (
     search_lines,
 )
 from energymodel.report.tables import prior_count, slack_table
+from energymodel.scenarios.scenario import load_scenario
 from report.reference_optimum import infeasible, optimum
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from energymodel.presets.files import names
 from energymodel.report.preset_table import category_json
+from energymodel.scenarios.files import names
 from energymodel.units import format_quantity
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "hardware.md").read_text(encoding="utf-8")

@@ -9,7 +9,6 @@ import sys
 import pytest
 from rich.console import Console, RenderableType
 
-from energymodel.design.result import SearchResult
 from energymodel.errors import InputError
 from energymodel.report.json_tree import dumps
 from energymodel.report.sensitivity_report import (
@@ -22,6 +21,7 @@ from energymodel.report.sensitivity_report import (
     sensitivity_report,
 )
 from energymodel.report.tornado import tornado
+from energymodel.search.result import SearchResult
 from report.reference_sensitivity import of_optimum, sensitivity
 
 

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel.compilation import compiler_options
-from energymodel.fusion_barriers import with_barriers
-from energymodel.operations import simplified
-from energymodel.presets.scenario import Scenario, leaf_paths, load_scenario
+from energymodel.runtime.compilation import compiler_options
+from energymodel.runtime.fusion_barriers import with_barriers
+from energymodel.runtime.operations import simplified
+from energymodel.scenarios.scenario import Scenario, leaf_paths, load_scenario
 from energymodel.system.evaluate import evaluate, evaluate_once
 
 MEASURES = ("loss", "time", "energy", "money", "carbon")

@@ -4,8 +4,8 @@ import equinox as eqx
 import numpy as np
 import pytest
 
-from energymodel.presets.components import build, expand_presets
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.components import build, expand_presets
+from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.facility import Facility
 
 LITERS_PER_KILOWATT_HOUR = 3.6e9  # m^3/J

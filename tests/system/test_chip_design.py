@@ -9,7 +9,7 @@ import pytest
 from compiled_once import derivative_once
 from energymodel.constants import BOLTZMANN
 from energymodel.errors import InputError
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.chip_design import ScaledChip
 from energymodel.system.designed import as_designed
 from energymodel.system.evaluate import evaluate, evaluate_once

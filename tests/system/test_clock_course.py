@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from compiled_once import derivative_once
-from energymodel.design.optimize import optimize
-from energymodel.design.pareto import pareto
 from energymodel.errors import InputError
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
+from energymodel.search.optimize import optimize
+from energymodel.search.pareto import pareto
 from energymodel.system.evaluate import evaluate, evaluate_once
 from energymodel.system.plan import ClockCourse
 from energymodel.system.trajectory import run_trajectory

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel.compilation import compiler_options
+from energymodel.runtime.compilation import compiler_options
 from energymodel.system.evaluate import evaluate
 
 PLANS = 10_000

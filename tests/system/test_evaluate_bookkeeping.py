@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel.presets.files import names
+from energymodel.scenarios.files import names
 from energymodel.system.evaluate import parameters_in_loss
 from energymodel.system.plan import TargetLoss
 

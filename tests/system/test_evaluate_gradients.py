@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from energymodel.errors import InputError
-from energymodel.operations import PLAIN_CALLS, list_operations, without_repeats
-from energymodel.presets.files import names
+from energymodel.runtime.operations import PLAIN_CALLS, list_operations, without_repeats
+from energymodel.scenarios.files import names
 from energymodel.system.evaluate import evaluate
 
 QUICK = ("llama-3.1-405b-h100",)

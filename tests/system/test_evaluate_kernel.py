@@ -8,7 +8,7 @@ import pytest
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from energymodel.compilation import compiler_options
+from energymodel.runtime.compilation import compiler_options
 from energymodel.system.evaluate import evaluate
 
 PRECISION = 32  # of kernels

@@ -5,7 +5,7 @@ import jax
 import numpy as np
 import pytest
 
-from energymodel.presets.files import names
+from energymodel.scenarios.files import names
 
 QUICK = ("llama-3.1-405b-h100",)
 SCENARIOS = [

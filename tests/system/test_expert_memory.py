@@ -12,7 +12,7 @@ from energymodel.calibration.cluster_source import cluster_system
 from energymodel.calibration.layout_table import INPUTS, layouts
 from energymodel.calibration.predicted_step import predict_row
 from energymodel.performance.workload import Transformer
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.memory import activation_bytes, shard
 from energymodel.system.work import divide

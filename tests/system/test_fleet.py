@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel.allocation.fleet import load_fleet
 from energymodel.performance.heterogeneous import proportional_split
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
+from energymodel.search.fleet import load_fleet
 from energymodel.system import fleet as model
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.fleet import ADDED, COMMON, HIGHEST, LOWEST, evaluate_fleet

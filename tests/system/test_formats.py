@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from energymodel.calibration.step_prediction import predict
-from energymodel.design.layouts import candidates
-from energymodel.design.sensitivity import next_values
-from energymodel.design.training_run import TrainingRun
 from energymodel.errors import InputError
-from energymodel.presets.files import names, read_preset
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.files import names, read_preset
+from energymodel.scenarios.scenario import load_scenario
+from energymodel.search.layouts import candidates
+from energymodel.search.sensitivity import next_values
+from energymodel.search.training_run import TrainingRun
 from energymodel.sweeps.scenario_axes import scenario_axis
 from energymodel.system.evaluate import evaluate
 from energymodel.system.formats import formats_of

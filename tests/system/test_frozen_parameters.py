@@ -10,7 +10,7 @@ from energymodel.calibration.layout_table import layouts
 from energymodel.calibration.step_prediction import predict
 from energymodel.errors import InputError
 from energymodel.performance.workload import attention_flops_per_token
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.step import step_work
 from experiment import Experiment

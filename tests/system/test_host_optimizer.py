@@ -9,7 +9,7 @@ from energymodel.calibration.cluster_source import cluster_system
 from energymodel.calibration.layout_table import INPUTS, layouts
 from energymodel.calibration.predicted_step import predict_row
 from energymodel.errors import InputError
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
 from experiment import Experiment
 
 ROW = {"cluster": "megatron-bridge-h100", "model": "llama-3.1-8b", "chips": 16, "batch_sequences": 64, "zero": 1}

@@ -10,8 +10,8 @@ from energymodel.calibration.cluster_source import cluster_system
 from energymodel.calibration.layout_table import INPUTS, layouts
 from energymodel.calibration.predicted_step import predict_row
 from energymodel.errors import InputError
-from energymodel.presets.files import read_preset
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.files import read_preset
+from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.evaluate import evaluate_once
 from experiment import Experiment
 

@@ -10,7 +10,7 @@ import energymodel as em
 from cli.shell import SMALL, run, run_json
 from compiled_once import derivative_once
 from energymodel.errors import InputError
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
 
 PATH = "system.accelerator.access"
 STATED = load_scenario(SMALL, {PATH: "stated-access"})

@@ -9,7 +9,7 @@ import pytest
 
 from energymodel.errors import InputError
 from energymodel.performance.collectives import CollectiveLibrary
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.communication import fabric_of
 
 SCENARIO = "llama-3.1-405b-h100"  # pods of 3,072 chips at 1:7

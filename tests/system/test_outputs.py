@@ -4,9 +4,9 @@ import jax
 import numpy as np
 import pytest
 
-from energymodel.design.problem import excess
 from energymodel.errors import InputError
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
+from energymodel.search.problem import excess
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outputs import (
     AT_LEAST,

@@ -8,7 +8,7 @@ import pytest
 
 from energymodel.errors import InputError
 from energymodel.performance.pipeline_simulator import PassTimes, simulate_pipeline
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.evaluate import evaluate
 from energymodel.system.memory import chip_memory
 from energymodel.system.operating_point import operating_point

@@ -9,8 +9,8 @@ import pytest
 
 import energymodel as em
 from energymodel.numerics import Real, real
-from energymodel.presets.files import names
 from energymodel.ranges import ABOVE_ZERO, EXTENTS
+from energymodel.scenarios.files import names
 from energymodel.system.plausible import USUAL, Number, _extremity, _numbers, check_outcome
 
 SMALL = "test-1b-h100"

@@ -7,7 +7,7 @@ import pytest
 
 import energymodel as em
 from compiled_once import derivative_once
-from energymodel.presets.components import build, preset_in_si
+from energymodel.scenarios.components import build, preset_in_si
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.facility import NO_LIMIT, Facility
 from energymodel.system.step import training_step

@@ -11,7 +11,7 @@ from energymodel.calibration.predicted_step import predict_row
 from energymodel.errors import InputError
 from energymodel.performance.parallelism import uneven_stage_layers
 from energymodel.performance.pipeline_simulator import PassTimes, simulate_pipeline
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.memory import chip_memory
 from energymodel.system.operating_point import operating_point
 from energymodel.system.step import step_time, step_work

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from compiled_once import derivative_once
-from energymodel.allocation.timeline import step_timeline
 from energymodel.errors import InputError
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
+from energymodel.search.timeline import step_timeline
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.plan import EvenPower, StagePower
 from energymodel.system.step import training_step

@@ -12,8 +12,8 @@ import jax
 import numpy as np
 import pytest
 
-from energymodel.compilation import Compiled
-from energymodel.presets.scenario import leaf_paths, load_scenario
+from energymodel.runtime.compilation import Compiled
+from energymodel.scenarios.scenario import leaf_paths, load_scenario
 from energymodel.system.evaluate import evaluate_once
 
 STORED = Path(__file__).with_name("stored_outcomes.json")

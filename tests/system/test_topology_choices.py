@@ -11,7 +11,7 @@ from energymodel.performance.collectives import CollectiveLibrary
 from energymodel.performance.dragonfly import Dragonfly
 from energymodel.performance.rail_only import RailOnly
 from energymodel.performance.topology import AbstractTopology, FatTree, Torus
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.designed import as_designed
 from energymodel.system.fabric import fabric_of
 

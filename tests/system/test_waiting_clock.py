@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel.design.optimize import optimize
 from energymodel.errors import InputError
-from energymodel.presets.scenario import load_scenario
+from energymodel.scenarios.scenario import load_scenario
+from energymodel.search.optimize import optimize
 from energymodel.system.evaluate import evaluate, evaluate_once
 from energymodel.system.waits import low_clock_share
 

@@ -41,7 +41,7 @@ from energymodel.calibration.measurements import Measurements, check_repeats
 from energymodel.calibration.predicted_amount import PredictedAmount, predicted_amounts
 from energymodel.errors import InputError
 from energymodel.learning.critical_batch import PowerCriticalBatch, rest_critical_batch
-from energymodel.presets.scenario import Scenario, load_scenario
+from energymodel.scenarios.scenario import Scenario, load_scenario
 
 TOKENS_PER_PARAMETER = 20.0
 """Usual tokens of a size, of which the fit finds a multiple [Hoffmann et al. 2022, table 3]."""

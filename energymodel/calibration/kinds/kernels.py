@@ -26,7 +26,7 @@ from energymodel.calibration.least_squares import FitProblem
 from energymodel.calibration.measurements import Measurements
 from energymodel.calibration.power_population import kernel_population
 from energymodel.errors import InputError
-from energymodel.presets.scenario import Scenario
+from energymodel.scenarios.scenario import Scenario
 
 FORM = "counters"
 LOWEST = 0.35

@@ -13,7 +13,7 @@ from energymodel.calibration.least_squares import FitOptions, FitProblem
 from energymodel.calibration.measurements import Column, Measurements, check_repeats, optional
 from energymodel.errors import InputError
 from energymodel.learning.loss_law import ChinchillaLaw, chinchilla_loss
-from energymodel.presets.scenario import Scenario
+from energymodel.scenarios.scenario import Scenario
 
 HUBER = 1e-3
 """Error of the logarithm from which it counts linearly [Hoffmann et al. 2022, sec. D.2]: far below the scatter, so

@@ -25,8 +25,8 @@ from energymodel.calibration.node_power import (
     system_constants,
 )
 from energymodel.errors import InputError
-from energymodel.presets.files import read_preset
-from energymodel.presets.scenario import Scenario, load_scenario
+from energymodel.scenarios.files import read_preset
+from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.system.training_system import TrainingSystem
 
 NODE = "system.node"

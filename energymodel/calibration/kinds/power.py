@@ -43,7 +43,7 @@ from energymodel.calibration.measurements import Measurements
 from energymodel.calibration.power_population import power_population
 from energymodel.errors import InputError
 from energymodel.physics.voltage import PosynomialVoltage
-from energymodel.presets.scenario import Scenario
+from energymodel.scenarios.scenario import Scenario
 
 FEWEST_LIMITS = 3  # below the highest, in a workload, that floor and knee of the voltage need
 SPLITS = 8  # of the range of limits, where candidates lie

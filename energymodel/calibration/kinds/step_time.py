@@ -21,9 +21,9 @@ from energymodel.calibration.measurements import Column, Measurements, optional
 from energymodel.calibration.predicted_step import predict_row, with_constants
 from energymodel.calibration.step_slopes import prior_of
 from energymodel.errors import InputError
-from energymodel.presets.scenario import Scenario, load_scenario
-from energymodel.presets.step_population import NAMES, STEP_CONSTANTS, Coordinates, step_population
-from energymodel.presets.unseen_cluster import labels_of
+from energymodel.scenarios.scenario import Scenario, load_scenario
+from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, Coordinates, step_population
+from energymodel.scenarios.unseen_cluster import labels_of
 from energymodel.system.training_system import TrainingSystem
 
 MEASURED = Column("step_time_s", "s", "measured step time", others=("iteration_time_s",))

@@ -5,7 +5,6 @@ import math
 
 import jax
 
-from energymodel.codesign.architecture import FLATNESS, Architecture
 from energymodel.report.architecture_report import (
     evaluate_shape,
     flatness_table,
@@ -21,9 +20,10 @@ from energymodel.report.page.spending import FOUND, OWN, spending_section
 from energymodel.report.page.step_parts import step_section
 from energymodel.report.page.sureness import sureness_section
 from energymodel.report.plan_report import outcomes_table
+from energymodel.search.architecture import FLATNESS, Architecture
+from energymodel.sweeps.outcome_spread import outcome_spread
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outputs import parse_objective
-from energymodel.uncertainty.outcome_spread import outcome_spread
 from energymodel.units import format_quantity
 
 DEPTH = "layers"

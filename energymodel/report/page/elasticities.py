@@ -5,11 +5,11 @@ from collections.abc import Iterable
 import jax
 import numpy as np
 
-from energymodel.design.training_run import TrainingRun
-from energymodel.presets.scenario import Scenario
 from energymodel.report.charts import Bar, GroupedBars, Part
+from energymodel.scenarios.scenario import Scenario
+from energymodel.search.training_run import TrainingRun
+from energymodel.sweeps.outcome_spread import in_float64, spread_along
 from energymodel.system.plan import TrainingPlan
-from energymodel.uncertainty.outcome_spread import in_float64, spread_along
 
 BARS = 12
 SMALLEST = 5e-4  # elasticity that is shown

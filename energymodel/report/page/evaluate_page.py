@@ -1,6 +1,5 @@
 """What does the page of a run say that `evaluate` or `predict` computes?"""
 
-from energymodel.presets.scenario import Scenario
 from energymodel.report.batch_report import batch_lines
 from energymodel.report.charts import Axis, Lines, Point, Series
 from energymodel.report.fields import Field, shown_outcomes
@@ -13,9 +12,10 @@ from energymodel.report.page.spending import OWN, energy_bars, largest_sentence,
 from energymodel.report.page.step_parts import step_section
 from energymodel.report.page.sureness import intervals_chart, output_field, sureness_section
 from energymodel.report.tables import outcome_table, plan_table
+from energymodel.scenarios.scenario import Scenario
+from energymodel.sweeps.outcome_spread import LEVEL, OutcomeSpread
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.trajectory import RunTrajectory
-from energymodel.uncertainty.outcome_spread import LEVEL, OutcomeSpread
 
 MAIN_OUTPUTS = (
     *("final loss", "tokens", "steps", "step time", "energy", "calendar time", "throughput", "model FLOP utilization"),

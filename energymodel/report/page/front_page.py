@@ -2,8 +2,6 @@
 
 import math
 
-from energymodel.design.front import Front, FrontPoint
-from energymodel.design.layouts import layout_label
 from energymodel.report.charts import Axis, Lines, Point, Series
 from energymodel.report.command_text import command_of
 from energymodel.report.front_report import front_table, interval_line, shown_objective
@@ -11,7 +9,9 @@ from energymodel.report.page.document import Page, Section, figure
 from energymodel.report.page.markup import paragraph, terminal_table
 from energymodel.report.page.spending import spending_section
 from energymodel.report.page.sureness import sureness_section
-from energymodel.uncertainty.outcome_spread import OutcomeSpread
+from energymodel.search.front import Front, FrontPoint
+from energymodel.search.layouts import layout_label
+from energymodel.sweeps.outcome_spread import OutcomeSpread
 from energymodel.units import format_quantity
 
 _WIDE = 3.0  # ratio of the ends of an axis beyond which it is logarithmic

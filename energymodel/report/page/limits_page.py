@@ -1,6 +1,5 @@
 """What does the page of a run's physical limits say?"""
 
-from energymodel.presets.scenario import Scenario
 from energymodel.report.charts import Bar, GroupedBars, Part
 from energymodel.report.intervals import like, with_interval
 from energymodel.report.limits_report import Limits, bounds_table, limits_lines, run_limits
@@ -8,8 +7,9 @@ from energymodel.report.page.document import Page, Section, figure
 from energymodel.report.page.markup import paragraphs, terminal_table
 from energymodel.report.page.spending import bits_line, energy_flow
 from energymodel.report.page.sureness import sureness_section
+from energymodel.scenarios.scenario import Scenario
+from energymodel.sweeps.outcome_spread import DEVIATIONS, LEVEL, OutcomeSpread
 from energymodel.system.outcome import TrainingOutcome
-from energymodel.uncertainty.outcome_spread import DEVIATIONS, LEVEL, OutcomeSpread
 from energymodel.units import format_quantity
 
 

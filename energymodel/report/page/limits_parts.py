@@ -2,12 +2,12 @@
 
 import math
 
-from energymodel.design.result import Optimum
 from energymodel.report.charts import Bar, GroupedBars, Part, Swing, Tornado
 from energymodel.report.fields import outcome_fields
 from energymodel.report.plan_report import price_line
+from energymodel.search.result import Optimum
+from energymodel.sweeps.first_order import SavingAtRisk
 from energymodel.system.outcome import TrainingOutcome
-from energymodel.uncertainty.first_order import SavingAtRisk
 
 AIM = "loss"
 """What the run is for: a price of it beside those of resources would make these look like nothing."""

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 
-from energymodel.design.replan import Replan
 from energymodel.monitor.status import Status
 from energymodel.report.charts import Axis, Interval, Intervals, Lines, Point, Series
 from energymodel.report.intervals import ends, quantity, rounded, with_interval
@@ -13,7 +12,8 @@ from energymodel.report.page.document import Page, Section, figure
 from energymodel.report.page.markup import bullets, paragraph, terminal_table
 from energymodel.report.page.spending import OWN, spending_section
 from energymodel.report.plan_report import headline, plans_table
-from energymodel.uncertainty.first_order import SavingAtRisk
+from energymodel.search.replan import Replan
+from energymodel.sweeps.first_order import SavingAtRisk
 
 FIRST = 0.05  # share of the run from which on the loss is drawn: before, it falls so fast that the rest looks flat
 FEWEST = 0.2  # of what is done, early in a run

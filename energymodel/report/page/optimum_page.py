@@ -5,9 +5,6 @@ import math
 
 import jax
 
-from energymodel.design.result import Optimum
-from energymodel.design.training_run import TrainingRun
-from energymodel.presets.scenario import Scenario
 from energymodel.report.charts import AbstractChart, Bar, GroupedBars, Part
 from energymodel.report.intervals import with_interval
 from energymodel.report.page.document import Page, Section, figure
@@ -29,8 +26,11 @@ from energymodel.report.plan_report import (
     search_lines,
 )
 from energymodel.report.saving_report import MOST, SMALLEST, risk_lines
-from energymodel.uncertainty.first_order import SavingAtRisk
-from energymodel.uncertainty.outcome_spread import LEVEL
+from energymodel.scenarios.scenario import Scenario
+from energymodel.search.result import Optimum
+from energymodel.search.training_run import TrainingRun
+from energymodel.sweeps.first_order import SavingAtRisk
+from energymodel.sweeps.outcome_spread import LEVEL
 
 CAUSES = 8
 

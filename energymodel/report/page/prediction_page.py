@@ -15,7 +15,7 @@ from energymodel.report.page.step_parts import step_section
 from energymodel.report.page.sureness import sureness_section
 from energymodel.report.prediction_report import error_lines, steps_table
 from energymodel.report.run_prediction_report import RunPrediction, prediction_table
-from energymodel.uncertainty.outcome_spread import LEVEL
+from energymodel.sweeps.outcome_spread import LEVEL
 from energymodel.units import format_quantity
 
 BARS = 20

@@ -2,14 +2,14 @@
 
 import math
 
-from energymodel.presets.scenario import Scenario
 from energymodel.report.charts import Bar, GroupedBars, Interval, Intervals, Part
 from energymodel.report.intervals import ends, quantity, rounded
 from energymodel.report.page.document import Page, Section, figure
 from energymodel.report.page.markup import paragraphs, terminal_table
 from energymodel.report.page.sureness import priors_markup
 from energymodel.report.uncertainty_report import SMALLEST, chances_table, indices_table, spreads_table
-from energymodel.uncertainty.monte_carlo import MonteCarlo
+from energymodel.scenarios.scenario import Scenario
+from energymodel.sweeps.monte_carlo import MonteCarlo
 
 LOW, HIGH = 0.05, 0.95
 BARS = 12

@@ -2,7 +2,6 @@
 
 import math
 
-from energymodel.design.sensitivity import FREE, SHARES, NumberEffects, Sensitivity
 from energymodel.report.charts import GroupedBars, Swing, Tornado
 from energymodel.report.page.document import Page, Section, figure
 from energymodel.report.page.elasticities import elasticities_chart
@@ -19,6 +18,7 @@ from energymodel.report.sensitivity_report import (
     prior_line,
     together_line,
 )
+from energymodel.search.sensitivity import FREE, SHARES, NumberEffects, Sensitivity
 from energymodel.units import format_quantity
 
 BARS = 12

@@ -6,12 +6,12 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from energymodel.presets.scenario import Scenario
 from energymodel.report.charts import Bar, Flow, Part, Sankey, StackedBars
 from energymodel.report.fields import outcome_fields, total
 from energymodel.report.intervals import like
 from energymodel.report.page.document import Section, figure
 from energymodel.report.page.markup import paragraph
+from energymodel.scenarios.scenario import Scenario
 from energymodel.system.designed import as_designed
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.plan import TrainingPlan

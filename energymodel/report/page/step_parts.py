@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from energymodel.allocation.timeline import Timeline, step_timeline
 from energymodel.errors import InputError
 from energymodel.performance.pipeline_simulator import SimulatedPass
-from energymodel.presets.scenario import Scenario
 from energymodel.report.charts import Box, RankTimeline
 from energymodel.report.intervals import percent
 from energymodel.report.page.document import Section, figure
 from energymodel.report.page.markup import paragraph
 from energymodel.report.timeline_report import NAMES
+from energymodel.scenarios.scenario import Scenario
+from energymodel.search.timeline import Timeline, step_timeline
 from energymodel.system.plan import TrainingPlan
 from energymodel.units import format_quantity
 

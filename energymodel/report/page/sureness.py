@@ -4,17 +4,17 @@ from collections.abc import Sequence
 
 import jax
 
-from energymodel.design.training_run import TrainingRun
-from energymodel.presets.priors import priors
-from energymodel.presets.scenario import Scenario
 from energymodel.report.charts import Bar, Column, GroupedBars, Interval, Intervals, Part, Table
 from energymodel.report.fields import Field, shown_outcomes, total
 from energymodel.report.intervals import ends, interval_of, is_known, rounded
 from energymodel.report.page.document import Section, figure
 from energymodel.report.page.markup import bullets, folded, paragraph, paragraphs
 from energymodel.report.tables import INTERVALS, given_priors, prior_count
+from energymodel.scenarios.priors import priors
+from energymodel.scenarios.scenario import Scenario
+from energymodel.search.training_run import TrainingRun
+from energymodel.sweeps.outcome_spread import DEVIATIONS, LEVEL, OutcomeSpread, directions_of, in_float64
 from energymodel.system.outcome import TrainingOutcome
-from energymodel.uncertainty.outcome_spread import DEVIATIONS, LEVEL, OutcomeSpread, directions_of, in_float64
 
 SHOWN = (
     "energy", "time", "money", "carbon_operational", "carbon_embodied", "step_time", "mfu", "power_average",

@@ -2,20 +2,20 @@
 
 import math
 
-from energymodel.presets.scenario import Scenario
 from energymodel.report.charts import AbstractChart, Axis, Bar, GroupedBars, Lines, Part, Point, Series
 from energymodel.report.charts.scale import read
 from energymodel.report.page.document import Page, Section
 from energymodel.report.page.markup import paragraph, paragraphs, terminal_table
 from energymodel.report.page.sureness import sureness_section
 from energymodel.report.sweep_report import axes_table, sweep_lines, winners_table
+from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.best_points import BestAlong
 from energymodel.sweeps.kept_points import Winner
+from energymodel.sweeps.outcome_spread import OutcomeSpread
 from energymodel.sweeps.pareto_bins import ParetoBins
 from energymodel.sweeps.pareto_points import Pareto
 from energymodel.sweeps.scenario_model import UNITS
 from energymodel.sweeps.sweep_result import SweepResult
-from energymodel.uncertainty.outcome_spread import OutcomeSpread
 from energymodel.units import counted
 
 ROWS = 100  # of the table

@@ -10,13 +10,13 @@ from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.best_points import BestAlong, Top
 from energymodel.sweeps.grid import Grid
 from energymodel.sweeps.kept_points import Winner
+from energymodel.sweeps.monte_carlo import MonteCarlo
 from energymodel.sweeps.pareto_points import Pareto
 from energymodel.sweeps.program_choice import Choice
 from energymodel.sweeps.reductions import AbstractReduction
+from energymodel.sweeps.sample_statistics import Chance, Spread
+from energymodel.sweeps.sobol_indices import SobolIndex
 from energymodel.sweeps.sweep_result import SweepResult
-from energymodel.uncertainty.monte_carlo import MonteCarlo
-from energymodel.uncertainty.sample_statistics import Chance, Spread
-from energymodel.uncertainty.sobol_indices import SobolIndex
 from report.page.read_page import assert_sound
 
 SMALL = "test-1b-h100"

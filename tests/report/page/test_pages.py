@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 import energymodel as em
-from energymodel.design.front import Front, FrontPoint
-from energymodel.design.result import SearchResult
 from energymodel.report.json_tree import intervals_json, outcome_json
 from energymodel.report.page.document import Page, Section, page_html
 from energymodel.report.page.elasticities import elasticities_of_plan
@@ -19,10 +17,12 @@ from energymodel.report.page.front_page import front_page
 from energymodel.report.page.optimum_page import optimum_page
 from energymodel.report.page.sensitivity_page import sensitivity_page
 from energymodel.report.page.spending import energy_flow, money_parts
+from energymodel.search.front import Front, FrontPoint
+from energymodel.search.result import SearchResult
+from energymodel.sweeps.first_order import saving_at_risk
+from energymodel.sweeps.outcome_spread import OutcomeSpread, outcome_spread
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
-from energymodel.uncertainty.first_order import saving_at_risk
-from energymodel.uncertainty.outcome_spread import OutcomeSpread, outcome_spread
 from report.page.read_page import ReadPage, assert_sound
 from report.reference_optimum import infeasible, optimum
 from report.reference_sensitivity import sensitivity

@@ -1,1 +1,0 @@
-"""Numbers with unit, source and uncertainty: hardware, models, facilities, regions, scenarios."""

@@ -1,0 +1,1 @@
+"""Compiling, keeping compiled programs, and progress of long work."""

@@ -1,0 +1,396 @@
+"""How is a large model traced and compiled in seconds, and only once on a machine?
+
+JAX's cache keeps compiled programs between processes, but a process must trace and lower the Python code to find them,
+which takes a large model longer than to load them (`benchmarks/second_run.py` prints the ratio). So lowered programs
+are kept beside them in the format of `jax.export`, which holds no Python objects and runs nothing when it is read.
+"""
+
+import contextlib
+import hashlib
+import importlib
+import json
+import logging
+import os
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields, is_dataclass
+from functools import cache, wraps
+from importlib.metadata import version
+from pathlib import Path
+from threading import Lock
+from types import FunctionType
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+from jax.extend.core import get_opaque_trace_state
+
+from energymodel.runtime.fusion_barriers import KEEP_BARRIERS, with_barriers
+from energymodel.runtime.private_folder import why_not_private
+from energymodel.runtime.work_in_progress import making
+
+CONFIG: Any = jax.config  # its stub leaves out its settings
+PACKAGE = __name__.partition(".")[0]
+IN_MEMORY = 64  # programs of one function
+_SHORT = 16
+_UNTRACED: Any = get_opaque_trace_state()  # what holds where nothing is differentiated, batched or compiled
+_PLAIN = (list, tuple, dict)
+_LASTING = (PACKAGE, "builtins", "collections", "equinox", "jax", "jaxlib", "numpy")  # whose classes a tree may hold
+_REFUSED: set[str] = set()  # reasons that were told
+_LOG = logging.getLogger(__name__)
+
+
+def compiler_options(*, once: bool = False) -> Any:
+    """Options for `jax.jit` of a whole training run.
+
+    On CPU, XLA's fusion emitters double the time to compile the thousands of scalar operations of a run and its
+    derivatives, and save a third of the milliseconds that a run takes (`benchmarks/compile_time.py`): they are off.
+    `once` also turns off the optimization of machine code, for a program that runs for less time than that takes, and
+    for the model at hundreds of points, which it makes hardly faster.
+    Barriers of `with_barriers` stay.
+    """
+    if jax.default_backend() != "cpu":
+        return None
+    return {"xla_cpu_use_fusion_emitters": False, **KEEP_BARRIERS} | (
+        {"xla_backend_optimization_level": 0} if once else {}
+    )
+
+
+def jit(function: Callable[..., Any], *, once: bool = False) -> Callable[..., Any]:
+    """`jax.jit` for functions of a whole training run, whose derivatives it compiles several times as fast on CPU.
+
+    There, XLA writes down many times what several derivatives read (`benchmarks/compile_time.py` prints the ratio for a
+    gradient by all numbers of a run). Results differ by rounding.
+
+    ```python
+    slopes = em.jit(jax.grad(lambda plan: em.evaluate(system, plan).money))(plan)
+    ```
+
+    Put `jax.grad` and `jax.vmap` inside, as here. Around it, or within another `jax.jit`, it is `jax.jit`.
+
+    **Arguments:**
+
+    - `function`: of arrays and trees of arrays; what else it needs it holds itself.
+    - `once`: for a program that runs a few times: its machine code is not optimized.
+
+    **Returns:** the compiled function.
+    """
+    whole = jax.jit(with_barriers(function), compiler_options=compiler_options(once=once))
+    part = jax.jit(function)  # a program with barriers has no derivatives
+
+    @wraps(function)
+    def compiled(*arguments: Any, **keywords: Any) -> Any:
+        is_whole = get_opaque_trace_state() == _UNTRACED
+        return (whole if is_whole else part)(*arguments, **keywords)
+
+    return compiled
+
+
+class Signature(NamedTuple):
+    """All that a program depends on: the shapes of what is traced, and everything else."""
+
+    traced: Any
+    shapes: tuple[jax.ShapeDtypeStruct, ...]
+    static: Any
+    fixed: tuple[Any, ...]
+    x64: bool
+
+    def arguments(self, leaves: Sequence[Any]) -> Any:
+        """The arguments of the function that hold these numbers."""
+        traced = jax.tree.unflatten(self.traced, leaves)
+        return eqx.combine(traced, jax.tree.unflatten(self.static, self.fixed))
+
+
+class Program(NamedTuple):
+    """A compiled function of flat arrays, and the structure of what it returns."""
+
+    run: jax.stages.Compiled
+    structure: Any
+
+
+class Kept(NamedTuple):
+    """A lowered program as it stands in a file, and the structure of what it returns."""
+
+    lowered: jax.export.Exported
+    structure: Any
+
+
+class Compiled:
+    """A function called from the host, compiled with the options of a whole run and kept between processes.
+
+    Its key needs no tracing: the source of this package, the versions of JAX, the signature of the call. Numbers and
+    arrays among the arguments are traced; all else (functions, text) belongs to the signature and must be hashable.
+    Functions and classes from outside this package may change without notice, so their programs are not kept.
+
+    - `function`: a function at the top level of a module.
+    - `once`: compile for a single use, see `compiler_options`.
+    """
+
+    def __init__(self, function: Callable[..., Any], *, once: bool = False) -> None:
+        self._function = function
+        self._once = once
+        self._programs: dict[Signature, Any] = {}
+        self._preloaded: tuple[Path, Program] | None = None
+        self.traced = False
+        """Whether it was traced once, or need not be because a program was kept."""
+        self._lock = Lock()
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the function; the result holds JAX arrays."""
+        leaves, signature = self._signature(args)
+        program = self._made(signature)
+        return jax.tree.unflatten(program.structure, program.run(*leaves))
+
+    def of_numbers(self, *args: Any) -> tuple[Callable[[Sequence[Any]], list[Any]], Any]:
+        """The function from the numbers of its arguments to those of its result, and the structure of the result.
+
+        For many calls with other numbers in the same arguments: to take trees apart and to put them together takes
+        several times as long as a program runs. Numbers are in the order of `jax.tree.leaves`; their shapes and
+        precision stay those of `args`.
+        """
+        _, signature = self._signature(args)
+        program = self._made(signature)
+        return lambda numbers: program.run(*numbers), program.structure
+
+    def _signature(self, args: tuple[Any, ...]) -> tuple[list[Any], Signature]:
+        """The numbers of a call, and what its program depends on."""
+        traced, static = eqx.partition(args, eqx.is_array_like)
+        leaves, structure = jax.tree.flatten(traced)
+        # Copies, as in `numerics.with_own_numbers`.
+        leaves = [leaf if isinstance(leaf, jax.Array) else np.array(leaf) for leaf in leaves]
+        shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves)
+        fixed, static_structure = jax.tree.flatten(static)
+        return leaves, Signature(structure, shapes, static_structure, tuple(fixed), CONFIG.jax_enable_x64)
+
+    def _made(self, signature: Signature) -> Any:
+        """What runs calls of this signature, made once."""
+        with self._lock:  # threads that need the same program wait for one of them to make it
+            program = self._programs.get(signature)
+            if program is None:
+                if len(self._programs) >= IN_MEMORY:
+                    del self._programs[next(iter(self._programs))]
+                with making(self._function.__name__):
+                    program = self._programs[signature] = self._program(signature)
+        return program
+
+    @property
+    def unused(self) -> bool:
+        """Whether this process has not called it yet."""
+        return not self._programs
+
+    def preload(self) -> None:
+        """Load the program that was used last, which the next call is likely to need, while something else is done."""
+        with self._lock:
+            folder = _folder()
+            if folder is not None and not self._programs:
+                path = max(folder.glob(f"{self._prefix()}-*"), key=_last_use, default=None)
+                self.traced = self.traced or path is not None  # before the file is read, which takes long
+                kept = None if path is None else read_kept(path)
+                self._preloaded = None if path is None or kept is None else (path, self._compile_kept(kept))
+
+    def _program(self, signature: Signature) -> Any:
+        path = self._path(signature)
+        preloaded, self._preloaded = self._preloaded, None
+        if preloaded is not None and preloaded[0] == path:
+            return preloaded[1]
+        if path is None:
+            return Program(*self._trace(signature, lambda flat, shapes: self._compile(with_barriers(flat), shapes)))
+        kept = read_kept(path)
+        if kept is None:
+            kept = Kept(*self._trace(signature, export_flat))
+            write_kept(path, kept)
+        self.traced = True
+        return self._compile_kept(kept)
+
+    def _trace(self, signature: Signature, make: Callable[..., Any]) -> tuple[Any, Any]:
+        """What `make` makes of the function of flat arrays, and the structure of its result."""
+        structures = []
+
+        def flat(*leaves: Any) -> list[Any]:
+            results, structure = jax.tree.flatten(self._function(*signature.arguments(leaves)))
+            structures.append(structure)
+            return results
+
+        flat.__name__ = self._function.__name__
+        made = make(flat, signature.shapes)
+        return made, structures[-1]
+
+    def _compile_kept(self, kept: Kept) -> Program:
+        return Program(self._compile(kept.lowered.call, kept.lowered.in_avals), kept.structure)
+
+    def _compile(self, function: Callable[..., Any], shapes: Sequence[Any]) -> jax.stages.Compiled:
+        lowered = jax.jit(function, compiler_options=compiler_options(once=self._once)).lower(*shapes)
+        self.traced = True
+        return lowered.compile()
+
+    def _prefix(self) -> str:
+        """Beginning of the names of all files of this function, as long as nothing that it is made of changes."""
+        return f"{PACKAGE}-{self._function.__name__}-{source_digest()[:_SHORT]}"
+
+    def _path(self, signature: Signature) -> Path | None:
+        """Where the program is kept, if it may be."""
+        names = [_name(one) for one in (self._function, *signature.fixed)]
+        folder = _folder()
+        if folder is None or None in names or not _lasting(signature.traced):
+            return None
+        key = repr((names, str(signature.traced), str(signature.static), signature.shapes, signature.x64))
+        key += jax.default_backend() + source_digest()
+        return folder / f"{self._prefix()}-{hashlib.sha256(key.encode()).hexdigest()}"
+
+
+def concurrently(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+    """`[function(item) for item in items]` on as many threads as there are cores, in the caller's precision.
+
+    XLA for CPU runs a program of many small operations on one core.
+    """
+    x64 = CONFIG.jax_enable_x64
+
+    def call(item: Any) -> Any:
+        with jax.enable_x64(x64):  # a thread starts with the default
+            return function(item)
+
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        return list(threads.map(call, items))
+
+
+def package_of(thing: Any) -> str:
+    """The package that a function or a class comes from; nothing if it does not say, as one made by `exec`."""
+    return (getattr(thing, "__module__", None) or "").partition(".")[0]
+
+
+def _name(static: Any) -> str | None:
+    """What stands for a static argument in the key of a kept program; `None` if its meaning may change unseen."""
+    if isinstance(static, str | int | float | bool):
+        return repr(static)
+    described = static if isinstance(static, FunctionType) else type(static)
+    ours = package_of(described) == PACKAGE and "<locals>" not in described.__qualname__
+    parts = [getattr(static, field.name) for field in fields(static)] if is_dataclass(static) else []
+    if not ours or any(_name(part) is None for part in jax.tree.leaves(parts)):
+        return None
+    return f"{static.__module__}.{static.__qualname__}" if isinstance(static, FunctionType) else repr(static)
+
+
+def _lasting(structure: Any) -> bool:
+    """Whether a change of any class that a tree is made of would change the key of a kept program."""
+    node = structure.node_data()
+    known = node is None or package_of(node[0]) in _LASTING
+    return known and all(map(_lasting, structure.children()))
+
+
+def _folder() -> Path | None:
+    """The folder that JAX keeps compiled programs in, unless others could put programs there."""
+    folder = CONFIG.jax_compilation_cache_dir
+    if not folder:
+        return None
+    reason = why_not_private(Path(folder))
+    if reason is not None and reason not in _REFUSED:
+        _REFUSED.add(reason)
+        _LOG.warning("programs are neither read from %s nor kept there: %s", folder, reason)
+    return None if reason else Path(folder)
+
+
+def _last_use(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:  # another process has just removed it
+        return 0.0
+
+
+def export_flat(function: Callable[..., list[Any]], shapes: Sequence[Any]) -> jax.export.Exported:
+    """A function of flat arrays, lowered in the form in which it is kept."""
+    return jax.export.export(jax.jit(with_barriers(function)))(*shapes)
+
+
+@cache
+def source_digest() -> str:
+    """Digest of this package's source and of the versions of what traces it."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+        digest.update(path.read_bytes())
+    for library in ("jax", "jaxlib", "equinox", "diffrax"):
+        digest.update(f"{library} {version(library)}".encode())
+    return digest.hexdigest()
+
+
+def read_kept(path: Path) -> Kept | None:
+    """The program that `write_kept` wrote, unless it is missing or damaged."""
+    try:
+        content = path.read_bytes()
+        os.utime(path)  # `Compiled.preload` looks for the last use
+    except OSError:
+        return None
+    try:
+        header, _, program = zlib.decompress(content).partition(b"\n")
+        return Kept(jax.export.deserialize(bytearray(program)), jax.tree.structure(_rebuild(json.loads(header))))
+    except Exception as error:  # whatever is wrong with it, it can be made again
+        _LOG.warning("%s cannot be read and is made again: %s", path, error)
+        return None
+
+
+def write_kept(path: Path, kept: Kept) -> None:
+    """Write at once or not at all: processes may share the folder, and a program that is not kept only costs time."""
+    try:
+        numbered = jax.tree.unflatten(kept.structure, range(kept.structure.num_leaves))
+        header = json.dumps(_describe(numbered)).encode()
+        content = zlib.compress(header + b"\n" + kept.lowered.serialize(), level=1)
+    except (TypeError, ValueError) as error:  # a result that is no plain tree
+        _LOG.warning("%s cannot be kept: %s", path, error)
+        return
+    with contextlib.suppress(OSError), tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        whole = Path(folder) / path.name
+        whole.write_bytes(content)
+        whole.replace(path)
+
+
+def _describe(tree: Any) -> Any:
+    """A tree of numbered leaves as JSON: lists, and the classes of this package and of Equinox by name."""
+    if tree is None or isinstance(tree, int | float):
+        return tree
+    if isinstance(tree, str):
+        return {"text": tree}
+    if isinstance(tree, type):
+        return {"type": f"{tree.__module__}:{tree.__qualname__}"}
+    if isinstance(tree, dict):
+        return {"items": {key: _describe(value) for key, value in tree.items()}}
+    parts = {"list": [_describe(part) for part in tree]} if isinstance(tree, list | tuple) else {}
+    if is_dataclass(tree):
+        parts = {"fields": {field.name: _describe(getattr(tree, field.name)) for field in fields(tree)}}
+    return _describe(type(tree)) | parts
+
+
+def _rebuild(described: Any) -> Any:
+    """The tree that `_describe` described. No constructor is called but those of lists, tuples and dictionaries."""
+    if described is None or isinstance(described, int | float):
+        return described
+    if "text" in described:
+        return described["text"]
+    if "items" in described:
+        return {key: _rebuild(value) for key, value in described["items"].items()}
+    kind = _class(*described["type"].split(":"))
+    if "list" in described:
+        parts = [_rebuild(part) for part in described["list"]]
+        if not issubclass(kind, list | tuple):
+            raise ValueError(f"{described['type']} holds no list")
+        return getattr(kind, "_make", kind)(parts)
+    if "fields" not in described:
+        return kind
+    rebuilt = object.__new__(kind)
+    for key, value in described["fields"].items():
+        object.__setattr__(rebuilt, key, _rebuild(value))
+    return rebuilt
+
+
+def _class(module: str, name: str) -> Any:
+    """A class of this package or of Equinox, or a plain container; a module's other names may be functions that act."""
+    if module.partition(".")[0] not in (PACKAGE, "equinox", "builtins"):
+        raise ValueError(f"{module} is not a module of {PACKAGE}")
+    kind: Any = importlib.import_module(module)
+    for part in name.split("."):
+        kind = getattr(kind, part)
+    ours = isinstance(kind, type) and package_of(kind) in (PACKAGE, "equinox")
+    if not (ours or kind in _PLAIN):
+        raise ValueError(f"{module}:{name} is no class of {PACKAGE}")
+    return kind

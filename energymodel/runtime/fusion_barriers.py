@@ -1,0 +1,95 @@
+"""How does XLA compile thousands of small operations without writing each of them down many times?
+
+XLA merges elementwise operations into kernels. A result that several kernels read is computed anew in each of them
+where its operations are cheap, and so are the results that it is made of: derivatives of a long formula become ten
+times as long, and take longer still to compile. A barrier at such a result keeps it in memory instead.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import Any
+
+import jax
+from jax.extend.core import ClosedJaxpr
+
+from energymodel.runtime.operations import Listing, Operation, evaluate_operations, list_operations, without_repeats
+
+KEEP_BARRIERS: Mapping[str, Any] = {"xla_disable_hlo_passes": "cse_barrier_expander,small-while-loop-hoisting"}
+"""Option of XLA for CPU, which otherwise removes barriers before it merges operations. A short loop that it makes one
+kernel of could not hold any, and takes minutes to compile where its body is a whole run."""
+MOST_REPEATED = 4
+"""Operations that every kernel may compute anew for a result that it reads."""
+_LOOPS = ("jaxpr", "cond_jaxpr", "body_jaxpr", "branches")
+"""Parameters of loops and branches that hold functions."""
+_TRANSCENDENTAL = (
+    *("exp", "exp2", "expm1", "log", "log1p", "logistic", "pow", "sqrt", "rsqrt", "cbrt", "erf", "erf_inv", "lgamma"),
+    *("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
+)
+_COMPUTED_ONCE = frozenset(
+    (*_TRANSCENDENTAL, "div", "rem", "dot_general", "sort", "cond", "scan", "shard_map", "while")
+)
+"""Operations whose results XLA computes once, because they are expensive or no part of a kernel."""
+
+
+def with_barriers(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function of arrays, for `jax.jit` with the option `KEEP_BARRIERS` on CPU; elsewhere the function itself.
+
+    Nothing but compile time changes, and rounding.
+    """
+
+    @wraps(function)
+    def barred(*arguments: Any, **keywords: Any) -> Any:
+        if jax.default_backend() != "cpu":
+            return function(*arguments, **keywords)
+        closed, shape = jax.make_jaxpr(function, return_shape=True)(*arguments, **keywords)
+        return jax.tree.unflatten(jax.tree.structure(shape), _evaluate(closed, jax.tree.leaves((arguments, keywords))))
+
+    return barred
+
+
+def _evaluate(closed: ClosedJaxpr, arguments: Sequence[Any]) -> list[Any]:
+    listing = without_repeats(list_operations(closed))
+    kept = _kept(listing)
+
+    def bind(operation: Operation, reads: Sequence[Any]) -> list[Any]:
+        found = operation.bind(reads, _inner(operation.equation.params))
+        return [
+            jax.lax.optimization_barrier(result) if place in kept else result
+            for place, result in zip(operation.writes, found, strict=True)
+        ]
+
+    return evaluate_operations(listing, arguments, bind)
+
+
+def _inner(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters of an operation, with barriers in its loops and branches."""
+
+    def barred(inner: Any) -> Any:
+        if isinstance(inner, tuple):
+            return tuple(map(barred, inner))
+        if not isinstance(inner, ClosedJaxpr):
+            return inner
+        return jax.make_jaxpr(lambda *arguments: _evaluate(inner, arguments))(*inner.in_avals)
+
+    return {name: barred(value) if name in _LOOPS else value for name, value in parameters.items()}
+
+
+def _kept(listing: Listing) -> frozenset[int]:
+    """Results at which a barrier stands: read more than once, and made of too many operations to compute them anew."""
+    uses = Counter(atom for operation in listing.operations for atom in operation.reads if isinstance(atom, int))
+    uses.update(atom for atom in listing.results if isinstance(atom, int))
+    repeated: dict[int, int] = {}  # operations that a kernel computes for a result that it reads
+    kept = set()
+    for equation, reads, writes in listing.operations:
+        count = 1 + sum(repeated.get(atom, 0) for atom in reads if isinstance(atom, int))
+        for place in writes:
+            if uses[place] < 2:
+                repeated[place] = count
+            elif equation.primitive.name in _COMPUTED_ONCE:
+                continue
+            elif count > MOST_REPEATED:
+                kept.add(place)
+            else:
+                repeated[place] = count
+    return frozenset(kept)

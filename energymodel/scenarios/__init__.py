@@ -1,0 +1,1 @@
+"""Scenarios, systems and plans from files, presets, models and training configurations."""

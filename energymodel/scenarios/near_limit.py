@@ -1,0 +1,173 @@
+"""What would an accelerator near the limits of physics be like, if only a few numbers of it were chosen?
+
+Chosen are the energy of an operation as a multiple of Landauer's bound, the bits that an operation erases, the
+supply voltage, the junction temperature, the power and the die area, besides two numbers of the circuit. All else
+follows: from thermodynamics (energy of an operation), from the subthreshold slope (leakage, its temperature
+sensitivity, the voltage range), and, where physics sets no bound, from keeping the balance of a template device
+of today (FLOP per byte, energy of a memory bit against an operation, resistance times area).
+"""
+
+import math
+from collections.abc import Mapping
+from functools import reduce
+from typing import Any
+
+from energymodel.constants import BOLTZMANN
+from energymodel.physics.transistor import thermal_voltage
+
+_BITS_PER_BYTE = 8.0
+
+
+def operation_energy(landauer_multiple: float, bits: float, temperature: float) -> float:
+    """Energy of an operation, `E = kappa n k_B T ln 2` [Landauer 1961; docs/physics.md A0.8].
+
+    **Arguments:**
+
+    - `landauer_multiple`: kappa, energy per erased bit over the bound [1], at least 1.
+    - `bits`: n, bits erased in an operation [bit/FLOP].
+    - `temperature`: T of the junction [K].
+
+    **Returns:** E [J/FLOP].
+    """
+    return landauer_multiple * bits * BOLTZMANN * temperature * math.log(2.0)
+
+
+def leakage_ratio(voltage: float, temperature: float, slope_factor: float, depth_per_activity: float) -> float:
+    """Leakage over dynamic power, `(d/a) exp(-V / (n v_T))` [Zhai et al. 2004, derivation below].
+
+    A gate that switches with activity a in a path of d gates dissipates `a C V^2 f` and leaks `I_off V`, with
+    `f = I_on / (d C V)`; the transistor's current falls by e for each `n v_T` of gate voltage, so that
+    `I_off / I_on = exp(-V / (n v_T))`. Exact in the subthreshold regime, an overestimate of the on-current above.
+
+    **Arguments:**
+
+    - `voltage`: supply V [V].
+    - `temperature`: T [K].
+    - `slope_factor`: n [1], at least 1; 1 is 60 mV per decade at 300 K.
+    - `depth_per_activity`: d/a [1].
+
+    **Returns:** the ratio [1].
+    """
+    return depth_per_activity * math.exp(-voltage / (slope_factor * thermal_voltage(temperature)))
+
+
+def leakage_temperature_sensitivity(voltage: float, temperature: float, slope_factor: float) -> float:
+    """Relative growth of leakage with temperature, `b = V / (n v_T T)` [derivation: d ln(leakage_ratio) / dT].
+
+    **Arguments:**
+
+    - `voltage`: supply V [V].
+    - `temperature`: T [K].
+    - `slope_factor`: n [1].
+
+    **Returns:** b [1/K].
+    """
+    return voltage / (slope_factor * thermal_voltage(temperature) * temperature)
+
+
+def voltage_floor(voltage: float, temperature: float, slope_factor: float, minimum_clock: float) -> float:
+    """Supply at the lowest clock over that at the reference, `1 - n v_T ln(1/phi_min) / V` [Zhai et al. 2004].
+
+    In the subthreshold regime the clock goes as `exp(V / (n v_T))`, so that slowing down saves little voltage.
+
+    **Arguments:**
+
+    - `voltage`: supply V at the reference clock [V].
+    - `temperature`: T [K].
+    - `slope_factor`: n [1].
+    - `minimum_clock`: phi_min [1].
+
+    **Returns:** fraction of V [1].
+    """
+    return 1.0 - slope_factor * thermal_voltage(temperature) * math.log(1.0 / minimum_clock) / voltage
+
+
+def dynamic_power(rated_power: float, fixed_power: float, leakage_ratio: float, memory_ratio: float) -> float:
+    """Power left for operations, `(P - P_fix) / (1 + leakage + memory)`, so that all parts add up to P [definition].
+
+    **Arguments:**
+
+    - `rated_power`: P [W].
+    - `fixed_power`: P_fix [W].
+    - `leakage_ratio`, `memory_ratio`: leakage and memory power over dynamic power [1].
+
+    **Returns:** [W].
+    """
+    return (rated_power - fixed_power) / (1.0 + leakage_ratio + memory_ratio)
+
+
+def near_limit_accelerator(preset: Mapping[str, Any], template: Mapping[str, Any]) -> dict[str, Any]:
+    """Complete accelerator preset from the few numbers of a near-limit preset and the accelerator it takes after.
+
+    **Returns:** tables as in every other file of `hardware/`; derived quantities carry their formula as source.
+    """
+    chosen = {name: float(table["value"]) for name, table in preset.items() if isinstance(table, Mapping)}
+    derived = _derived(chosen, template)
+
+    def filled(tables: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+        return {name: number(table, prefix + name) for name, table in tables.items()}
+
+    def number(table: Any, path: str) -> Any:
+        if not isinstance(table, Mapping):
+            return table
+        if "value" not in table:
+            return filled(table, path + ".")
+        if path in chosen:
+            return dict(preset[path])
+        if path in derived:
+            value, reason = derived[path]
+            source = f"energymodel/scenarios/near_limit.py: {reason}"
+            return {"value": value, "unit": table["unit"], "kind": "derived", "source": source}
+        return {**table, "source": f"as the template {template['title']}: {table['source']}"}
+
+    return {**filled(template, ""), "title": preset["title"]}
+
+
+def _derived(chosen: Mapping[str, float], template: Mapping[str, Any]) -> dict[str, tuple[float, str]]:
+    """Values of all quantities that follow from the chosen ones, by path, each with its formula in words."""
+
+    def of(path: str) -> float:
+        return float(reduce(lambda table, part: table[part], path.split("."), template)["value"])
+
+    voltage, temperature, slope = chosen["reference_voltage"], chosen["temperature"], chosen["slope_factor"]
+    rated, area = chosen["rated_power"], chosen["die_area"]
+
+    fixed = rated * of("fixed_power") / of("rated_power")
+    template_memory = of("reference_memory_utilization") * of("memory_bandwidth") * _BITS_PER_BYTE * of("memory_energy")
+    template_dynamic = of("busy_power") - of("leakage.power") - of("fixed_power") - template_memory
+    leakage_share = leakage_ratio(voltage, temperature, slope, chosen["depth_per_activity"])
+    dynamic = dynamic_power(rated, fixed, leakage_share, template_memory / template_dynamic)
+    energy = operation_energy(chosen["landauer_multiple"], chosen["bits_per_flop"], temperature)
+    peak = dynamic / (energy * of("gemm_efficiency"))
+    leakage = leakage_share * dynamic
+    idle = (leakage + fixed) * of("idle_power") / (of("leakage.power") + of("fixed_power"))
+    faster = peak / of("peak_flops")
+    cheaper = energy / (template_dynamic / (of("gemm_efficiency") * of("peak_flops")))
+    floor = voltage_floor(voltage, temperature, slope, of("minimum_clock"))
+    voltage_sensitivity = of("leakage.voltage_sensitivity") * voltage / of("reference_voltage")
+    temperature_sensitivity = leakage_temperature_sensitivity(voltage, temperature, slope)
+
+    return {
+        "peak_flops": (peak, "dynamic power / (operation energy x matrix efficiency)"),
+        **{
+            name: (peak * of(name) / of("peak_flops"), "ratio of the template")
+            for name in ("peak_flops_fp8", "peak_flops_fp4", "peak_flops_tf32", "peak_flops_fp32")
+        },
+        "memory_bandwidth": (of("memory_bandwidth") * faster, "FLOP per byte of the template"),
+        "memory_energy": (of("memory_energy") * cheaper, "energy of a bit over an operation as in the template"),
+        "idle_power": (idle, "idle over static power as in the template"),
+        "fixed_power": (fixed, "share of rated power as in the template"),
+        "busy_power": (rated, "rated power: dynamic + leakage + fixed + memory"),
+        "voltage.floor": (floor, "1 - n v_T ln(1 / minimum clock) / V"),
+        "voltage.knee": (of("minimum_clock"), "the voltage falls down to the lowest clock"),
+        "leakage.power": (leakage, "dynamic power x (d/a) exp(-V / (n v_T))"),
+        "leakage.voltage_sensitivity": (voltage_sensitivity, "the same exponent per volt as the template"),
+        "leakage.temperature_sensitivity": (temperature_sensitivity, "V / (n v_T T)"),
+        "leakage.reference_temperature": (temperature, "the chosen junction temperature"),
+        "gate.wake_energy": (of("gate.wake_energy") * leakage / of("leakage.power"), "in proportion to leakage"),
+        "product_latency": (of("product_latency") / faster, "control keeps pace with computation"),
+        "launch_overhead": (of("launch_overhead") / faster, "control keeps pace with computation"),
+        "overhead_time": (of("overhead_time") / faster, "control keeps pace with computation"),
+        "heat_capacity": (of("heat_capacity") * area / of("die_area"), "in proportion to die area"),
+        "thermal_resistance": (of("thermal_resistance") * of("die_area") / area, "in proportion to 1 / die area"),
+    }

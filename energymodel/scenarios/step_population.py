@@ -1,0 +1,169 @@
+"""Which constants does a cluster have that nobody has fitted, and how sure is that?
+
+Partial pooling [Gelman & Hill 2007, ch. 12]: the coordinate of each constant of a cluster is a mean plus effects of
+its framework, its chip and itself, all normal about zero. `experiments/14_unseen_clusters` fits all effects to all
+measured clusters together. A cluster that it has not seen has the mean, the effects of its framework and chip, as far
+as known, and an effect of its own, of which only the spread is known.
+"""
+
+import math
+from collections.abc import Mapping
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from energymodel.scenarios.files import ROOT, read_toml
+from energymodel.scenarios.normal_table import read_normal
+
+FOLDER = ROOT / "population"
+LEVELS = ("mean", "framework", "chip", "cluster")
+NEARLY = 1e-6  # of the range: values nearer to an end count as there
+EVERYWHERE = "all"
+"""The label of the mean."""
+
+
+class StepConstant(NamedTuple):
+    """A constant that is fitted to step times.
+
+    Its coordinate is its logarithm, or below an `upper` end that of its odds, `ln(value / (upper - value))`.
+
+    - `median`: before any measurement, with `mean`, the standard deviation of its coordinate.
+    - `framework`, `chip`, `cluster`: those of the coordinate between frameworks, chips and clusters, before any
+      measurement; zero where the constant is the same for all.
+    """
+
+    median: float
+    mean: float
+    framework: float
+    chip: float
+    cluster: float
+    unit: str = "1"
+    upper: float = math.inf
+
+    def spread(self, level: str) -> float:
+        """Standard deviation of the effects of a level, before any measurement."""
+        return float(getattr(self, level))
+
+    @property
+    def middle(self) -> float:
+        """Coordinate of the median."""
+        return self.coordinate(self.median)
+
+    def coordinate(self, value: float) -> float:
+        """Coordinate of a value within the range."""
+        if math.isinf(self.upper):
+            return math.log(value)
+        share = min(max(value / self.upper, NEARLY), 1.0 - NEARLY)
+        return math.log(share / (1.0 - share))
+
+    def value(self, coordinate: float) -> float:
+        """Value at a coordinate, in the unit of the constant."""
+        return math.exp(coordinate) if math.isinf(self.upper) else self.upper / (1.0 + math.exp(-coordinate))
+
+    def slope(self, coordinate: float) -> float:
+        """Change of the value with the coordinate."""
+        value = self.value(coordinate)
+        return value if math.isinf(self.upper) else value * (self.upper - value) / self.upper
+
+
+STEP_CONSTANTS: Mapping[str, StepConstant] = {
+    "software.product_efficiency": StepConstant(0.85, 0.15, 0.12, 0.1, 0.08),
+    "software.attention_efficiency": StepConstant(0.75, 0.25, 0.25, 0.15, 0.1),
+    "software.elementwise_passes": StepConstant(4.0, 0.4, 0.4, 0.2, 0.2),
+    "software.score_passes": StepConstant(8.0, 0.4, 0.3, 0.0, 0.2),
+    "accelerator.launch_overhead": StepConstant(1e-3, 0.7, 0.8, 0.2, 0.3, "s"),
+    "software.microbatch_time": StepConstant(1e-3, 0.7, 0.8, 0.0, 0.5, "s"),
+    "accelerator.overhead_time": StepConstant(5e-3, 1.0, 1.0, 0.0, 0.7, "s"),
+    "node.scale_up.latency": StepConstant(1e-6, 0.3, 0.0, 0.3, 1.5, "s"),
+    "software.collective_latency": StepConstant(2e-5, 0.7, 0.7, 0.0, 0.5, "s"),
+    "network.link.efficiency": StepConstant(0.6, 0.5, 0.5, 0.0, 0.7, upper=1.0),
+    "network.link.latency": StepConstant(3e-5, 1.0, 1.0, 0.0, 1.0, "s"),
+    "software.fp8_efficiency": StepConstant(0.9, 0.15, 0.1, 0.1, 0.1),
+    "software.fp4_efficiency": StepConstant(0.9, 0.2, 0.1, 0.15, 0.1),
+    "software.data_overlap": StepConstant(0.8, 0.7, 0.7, 0.0, 0.3, upper=1.0),
+    "software.tensor_overlap": StepConstant(0.4, 0.7, 0.7, 0.0, 0.3, upper=1.0),
+    "software.expert_overlap": StepConstant(0.4, 0.7, 0.7, 0.0, 0.3, upper=1.0),
+    "software.pipeline_overlap": StepConstant(0.7, 0.7, 0.7, 0.0, 0.3, upper=1.0),
+    "reliability.straggler_variation": StepConstant(0.02, 0.4, 0.3, 0.0, 0.3),
+    # What none of the others explains: by definition 1 on average over frameworks and clusters.
+    "production_slowdown": StepConstant(1.0, 0.0, 0.05, 0.0, 0.1),
+}
+"""The constants of a step, by path in a system."""
+NAMES = tuple(STEP_CONSTANTS)
+
+
+class Effects(NamedTuple):
+    """Effects in the order of a vector of all: level, label and place of the constant."""
+
+    keys: tuple[tuple[str, str, int], ...]
+
+    def design(self, labels: Mapping[str, str]) -> Float[np.ndarray, "constants effects"]:
+        """Matrix that adds up the effects of a cluster with these labels by level."""
+        found = np.zeros((len(NAMES), len(self.keys)))
+        for place, (level, label, constant) in enumerate(self.keys):
+            found[constant, place] = float(labels.get(level) == label)
+        return found
+
+
+class Coordinates(NamedTuple):
+    """What is known of the constants of a cluster: mean and covariance of coordinates, in the order of `NAMES`."""
+
+    mean: Float[np.ndarray, " constants"]
+    covariance: Float[np.ndarray, "constants constants"]
+
+
+class StepPopulation(NamedTuple):
+    """All effects with their covariance.
+
+    - `spreads`: standard deviations of the effects of a level, by level and constant.
+    - `group_scatter`, `row_scatter`: errors that no constant explains, as standard deviations of the logarithm of a
+      step time: those that runs of one model have in common, and the rest.
+    """
+
+    effects: Effects
+    mean: Float[np.ndarray, " effects"]
+    covariance: Float[np.ndarray, "effects effects"]
+    spreads: Mapping[str, Float[np.ndarray, " constants"]]
+    group_scatter: float
+    row_scatter: float
+
+    @property
+    def scatter(self) -> float:
+        """Standard deviation of the logarithm of the step time of a run whose constants are known."""
+        return float(np.hypot(self.group_scatter, self.row_scatter))
+
+    def of(self, labels: Mapping[str, str]) -> Coordinates:
+        """Constants of a cluster with labels by level; of a label that is not in the population only the spread."""
+        design = self.effects.design({"mean": EVERYWHERE, **labels})
+        covariance = design @ self.covariance @ design.T
+        known = {(level, label, at) for level, label, at in self.effects.keys}
+        for at in range(len(NAMES)):
+            unknown = [level for level in LEVELS[1:] if (level, labels.get(level, ""), at) not in known]
+            covariance[at, at] += sum(float(self.spreads[level][at]) ** 2 for level in unknown)
+        middle = np.array([one.middle for one in STEP_CONSTANTS.values()])
+        return Coordinates(middle + design @ self.mean, covariance)
+
+
+def effects_of(labels: Mapping[str, set[str]]) -> Effects:
+    """The effects of all labels by level."""
+    keys = [
+        (level, label, at)
+        for level in LEVELS
+        for label in sorted(labels.get(level, {EVERYWHERE}))
+        for at, one in enumerate(STEP_CONSTANTS.values())
+        if one.spread(level) > 0.0
+    ]
+    return Effects(tuple(keys))
+
+
+@cache
+def step_population() -> StepPopulation:
+    """The population that `experiments/14_unseen_clusters` fitted."""
+    tables = read_toml(FOLDER / "step-time.toml")
+    effects = effects_of({level: set(tables[level]) for level in LEVELS[1:-1]} | {"cluster": set()})
+    known = read_normal(FOLDER / "step-time.csv")
+    spreads = {level: np.array([tables["spread"][level][name] for name in NAMES]) for level in LEVELS}
+    scatter = tables["scatter"]
+    return StepPopulation(effects, known.mean, known.covariance, spreads, scatter["group"], scatter["row"])

@@ -1,0 +1,261 @@
+"""How does the configuration of a training framework become a scenario?"""
+
+import dataclasses
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from energymodel.errors import InputError
+from energymodel.performance.workload import Transformer
+from energymodel.readers.training.names import preset_of
+from energymodel.readers.training_config import TrainingConfig, read_training_config
+from energymodel.scenarios.files import read_preset
+from energymodel.scenarios.model_file import model_source
+from energymodel.scenarios.pieces import Pieces, common_tables, tokens_of, told_of
+from energymodel.scenarios.scenario import load_scenario
+from energymodel.system.outputs import parse_number
+
+SOFTWARE = {
+    **dict.fromkeys(("megatron-lm", "megatron-bridge", "nemo", "primus"), "megatron"),
+    **dict.fromkeys(("deepspeed", "gpt-neox"), "deepspeed"),
+    **{name: name for name in ("torchtitan", "nanotron", "maxtext")},
+    "axolotl": "fsdp",
+}
+"""Presets of software by the framework that wrote a file."""
+ASK = {
+    "model": "--model (a preset or a config.json)",
+    "vocabulary": "--vocabulary (rows of the embedding)",
+    "chips": "--chips",
+    "sequence": "--sequence",
+    "batch": "--batch",
+    "tokens": "--tokens",
+}
+SHAPE = {"layers", "hidden", "heads", "head_size", "feed_forward", "vocabulary"}
+"""Words with which a file describes a model of its own."""
+NARROW = ("fp8", "fp4")
+DEGREES = {
+    "tensor": "tensor",
+    "pipeline": "pipeline",
+    "interleave": "virtual_stages",
+    "context": "context",
+    "expert": "expert",
+    "first_stage_layers": "first_stage_layers",
+    "last_stage_layers": "last_stage_layers",
+    "micro_batch": "microbatch",
+}
+"""Fields of a configuration, and what a layout calls them."""
+
+
+def scenario_of_training(
+    path: str | Path,
+    accelerator: str,
+    *,
+    model: str | None = None,
+    vocabulary: int | float | str | None = None,
+    chips: int | float | str | None = None,
+    tokens: int | float | str | None = None,
+    batch: int | float | str | None = None,
+    sequence: int | float | str | None = None,
+    microbatch: int | float | str | None = None,
+    cluster: str | Path | None = None,
+    changes: Sequence[str] = (),
+    tokens_otherwise: int | float | str | None = None,
+    name: str = "own",
+) -> Pieces:
+    """The run of a training configuration as a scenario: its layout, batch, sequence, formats and model.
+
+    The other defaults are those of `scenario_of_pieces`; the software is the preset of the framework unless a cluster
+    is given. What is given here and stands in the file as well replaces the file's.
+
+    **Arguments:**
+
+    - `path`: see `read_training_config`; `accelerator`: a preset.
+    - `model`: a preset or a `config.json`; `vocabulary`: where the file leaves it to a tokenizer.
+    - `chips`, `tokens`, `batch` [token], `sequence` [token], `microbatch` [sequences]: where the file is silent.
+    - `cluster`, `changes`: as in `load_scenario`.
+    - `tokens_otherwise`: of the run, where neither the file nor `tokens` says them.
+
+    **Raises:** `InputError` that names what the file does not say and how to give it, and as `load_scenario`.
+    """
+    length = tokens_of(sequence, "sequence") if sequence is not None else None
+    micro = _whole(microbatch, "microbatch", "sequences") if microbatch is not None else None
+    size = tokens_of(batch, "batch") if batch is not None else None
+    model = model_source(model) if model is not None else None
+    config = read_training_config(path, automatic=_automatic(size, length, micro))
+    if micro is not None and config.micro_batch != micro:
+        config = dataclasses.replace(config, micro_batch=micro, accumulation=None)
+    if chips is not None:
+        config = config.on(_whole(chips, "chips", "chips"))
+    given = {"model": model, "vocabulary": vocabulary, "chips": chips, "batch": batch, "sequence": sequence}
+    length = config.sequence if length is None else length
+    if size is None and config.batch_sequences is not None and length is not None:
+        size = float(config.batch_sequences) * float(length)
+    if size is None and config.batch_schedule and length is not None:
+        size = float(config.batch_schedule[-1][1]) * float(length)
+    amount = tokens_of(tokens, "tokens") if tokens is not None else config.tokens
+    if tokens is None and config.steps and size is not None and (amount is None or batch is not None):
+        amount = config.steps * size
+    says_tokens = amount is not None
+    if amount is None and tokens_otherwise is not None:
+        amount = tokens_of(tokens_otherwise, "tokens")
+    missing = [one for one in config.missing() if one in ASK and one != "tokens" and given.get(one) is None]
+    missing += ["tokens"] if amount is None else []
+    if model is not None:
+        missing = [one for one in missing if one != "vocabulary"]
+    if missing or config.chips is None or length is None or size is None or amount is None:
+        asked = ", ".join(ASK[one] for one in missing or ["chips"])
+        hint = _hint(config, Path(path).stem) if "model" in missing else ""
+        raise InputError(f"{path}: the file does not say {', '.join(missing or ['chips'])}. Give {asked}.{hint}")
+    workload = _workload(config, model, vocabulary, str(path))
+    title = f"{Path(path).stem} on {config.chips:,} {accelerator}"
+    tables = common_tables(accelerator, float(config.chips), title, name)
+    origin = {"kind": "specification", "source": f"{Path(path).name}: {config.kind}"}
+    tables["system"]["workload"] = {**workload, "sequence": {"value": float(length), "unit": "token", **origin}}
+    if cluster is None:
+        tables["system"]["software"] = SOFTWARE[config.kind]
+    tables["plan"] |= {
+        "chips": {"value": float(config.chips), "unit": "1", **origin},
+        "batch": {"value": size, "unit": "token", **origin},
+        "goal": {"tokens": {"value": float(amount), "unit": "token", **origin}},
+        "layout": _layout(config),
+    }
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        scenario = load_scenario(tables, changes, cluster)
+    return Pieces(scenario, (*_assumed(config), *told_of(told, says_sequence=True)), says_tokens)
+
+
+def _whole(value: int | float | str, name: str, things: str) -> int:
+    count = parse_number(value, "1", name)
+    if not (1.0 <= count <= 1e9 and count == int(count)):
+        raise InputError(f"{name}: {value} is not a whole number of {things}. Give for example 64.")
+    return int(count)
+
+
+def _automatic(batch: float | None, sequence: float | None, micro: int | None) -> dict[str, int | None] | None:
+    """Values for the keys that a DeepSpeed file leaves to its trainer; None unless all of them are given."""
+    if batch is None or sequence is None or micro is None:
+        return None
+    sequences = batch / sequence
+    if sequences != int(sequences) or sequences % micro:
+        raise InputError(
+            f"batch: {batch:g} tokens are {sequences:g} sequences of {sequence:g} tokens, no multiple of the "
+            f"micro-batch of {micro}. Give a batch that is."
+        )
+    return {"train_batch_size": int(sequences), "train_micro_batch_size_per_gpu": micro}
+
+
+def _hint(config: TrainingConfig, stem: str) -> str:
+    """What helps to find the model."""
+    if config.kind in ("megatron-bridge", "primus") and not config.model_name:
+        return " The shape is in the recipe below the file, which is not read." + _named_by(stem)
+    if config.model_name:
+        return f" The file names {config.model_name}, whose shape it does not hold and no preset has."
+    return _named_by(stem)
+
+
+def _named_by(stem: str) -> str:
+    """The preset that the name of a file suggests."""
+    words = stem.replace("_", "-").split("-")
+    found = next((one for n in (3, 2) if (one := preset_of("-".join(words[:n]))) is not None), None)
+    return f" The name of the file suggests {found}." if found else ""
+
+
+def _workload(config: TrainingConfig, model: str | None, vocabulary: Any, path: str) -> dict[str, Any]:
+    """The table of the model: the one that is given, a preset of the same shape, or the words of the file."""
+    if model is not None:
+        return {"preset": model}
+    if config.preset is not None and not config.model.keys() >= SHAPE:
+        return {"preset": config.preset}
+    words = dict(config.model)
+    if vocabulary is not None:
+        words["vocabulary"] = parse_number(vocabulary, "1", "vocabulary")
+    known = {field.name: field.metadata["unit"] for field in dataclasses.fields(Transformer)}
+    base = read_preset("models", "_transformer")
+    numbers = {name: value for name, value in words.items() if name in known and not isinstance(value, str)}
+    numbers.setdefault("kv_heads", numbers.get("heads", 0))
+    numbers.setdefault("active_experts", 1)
+    if numbers.get("experts", 1) > 1:
+        numbers["router"] = 1
+        shared = float(words.get("shared_feed_forward", 0) or 0)
+        numbers["shared_experts"] = shared / float(numbers["feed_forward"])
+        numbers["expert_vectors"] = _inner(words) * float(words.get("linear_bias", 0) or 0)
+    numbers["vector_parameters"] = vector_parameters(words)
+    origin = {"kind": "specification", "source": Path(path).name}
+    usual = {field.name: _default(field) for field in dataclasses.fields(Transformer)}
+    every = {name: value for name, value in {**usual, **numbers}.items() if name in known and value is not None}
+    stated = {name: {"value": float(value), "unit": known[name], **origin} for name, value in every.items()}
+    return {"component": base["component"], "title": config.model_name or Path(path).stem, **stated}
+
+
+def _default(field: "dataclasses.Field[Any]") -> float | None:
+    return None if field.default is dataclasses.MISSING else float(field.default)
+
+
+def vector_parameters(words: Mapping[str, int | float | str]) -> float:
+    """Entries of norms, biases, sinks and learned positions of a model in the words of `MODEL_WORDS` [1].
+
+    A bias of experts belongs to them and is not counted here.
+    """
+
+    def number(name: str, otherwise: float = 0.0) -> float:
+        value = words.get(name, otherwise)
+        return otherwise if isinstance(value, str) else float(value)
+
+    hidden, heads, layers, size = (number(name) for name in ("hidden", "heads", "layers", "head_size"))
+    keys, experts, dense = number("kv_heads", heads), number("experts", 1.0), number("dense_layers")
+    norm = hidden * {"layer": 2.0, "plain": 0.0}.get(str(words.get("norm")), 1.0)
+    of_latents = number("kv_rank") + number("query_rank")
+    of_queries = {"head": 2.0 * size, "projection": (heads + keys) * size, "latent": of_latents}
+    layer = number("norms_per_layer", 2.0) * norm + of_queries.get(str(words.get("qk_norm")), 0.0)
+    layer += (heads + 2.0 * keys) * size * number("qkv_bias") + hidden * number("linear_bias")
+    layer += heads * number("sinks")
+    mixed = (layers - dense) * (experts * number("router_bias") + hidden * number("shared_gate"))
+    blocks = layers * _inner(words) * number("linear_bias") if experts <= 1.0 else mixed
+    return layers * layer + blocks + norm + number("learned_positions") * hidden
+
+
+def _inner(words: Mapping[str, int | float | str]) -> float:
+    """Entries of the biases of a feed-forward block, or of an expert, that has biases [1]."""
+    width, gated, hidden = (float(words.get(name, 0) or 0) for name in ("feed_forward", "gated", "hidden"))
+    return width * (1.0 + gated) + hidden
+
+
+def _layout(config: TrainingConfig) -> dict[str, Any]:
+    """The layout as a plan states it."""
+    degrees = {own: getattr(config, name) for name, own in DEGREES.items() if getattr(config, name) is not None}
+    layout = {"microbatch": 1, **degrees, "zero": config.sharding or 0}
+    layout["recomputation"] = config.recomputation or "none"
+    if config.schedule not in (None, "1f1b"):
+        layout["schedule"] = config.schedule
+    if config.precision in NARROW:
+        layout[config.precision] = 1.0
+    if config.cuda_graphs:
+        layout["cuda_graphs"] = 1.0
+    return layout
+
+
+def _assumed(config: TrainingConfig) -> list[str]:
+    """What the reader of the numbers should know."""
+    said = [
+        f"Read as {config.kind}; the software is the preset of its framework.",
+        *(f"{one}." for one in config.notes),
+    ]
+    silent = {"recomputation": "none", "sharding": "ZeRO stage 0", "precision": "bf16"}
+    if unsaid := [f"{name} ({value})" for name, value in silent.items() if getattr(config, name) is None]:
+        said.append(f"Not in the file and taken as usual: {', '.join(unsaid)}.")
+    if config.batch_schedule:
+        said.append("The batch grows during the run; its last value is taken.")
+    if config.precision in NARROW:
+        said.append(f"All products with weights are in {config.precision}.")
+    if config.adapters:
+        said.append(
+            f"The file trains adapters ({config.adapters}), not the whole model. Time, energy and memory are those of "
+            "training all parameters; set plan.trained_share to the share that is trained."
+        )
+    if config.offload:
+        said.append(f"In host memory and not counted here: {', '.join(config.offload)}.")
+    if config.ignored:
+        said.append(f"Keys that may change the run and were not read: {', '.join(config.ignored)}.")
+    return said

@@ -1,0 +1,217 @@
+"""How does the optimal value of a scenario respond to its numbers, without searching again?
+
+At an optimum the first-order change of the optimal value is that of the Lagrangian with plan and multipliers held
+[envelope theorem; Nocedal & Wright 2006, sec. 12.9]: one reverse sweep gives the derivative by every number.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from energymodel.errors import InputError
+from energymodel.numerics import Numeric
+from energymodel.scenarios.question import TOKENS
+from energymodel.scenarios.scenario import Scenario
+from energymodel.search.layouts import SWITCHES
+from energymodel.search.problem import DesignProblem, formulate
+from energymodel.search.relaxation import solve_relaxed
+from energymodel.search.result import Optimum
+from energymodel.search.rounding import plans_at
+from energymodel.search.training_run import MICROBATCHES, TrainingRun, output_gradient
+from energymodel.solver import RESULTS, Solution, result_is
+from energymodel.system.evaluate import evaluate_once
+from energymodel.system.outputs import AT_LEAST, LEAST, limited_values, parse_objective
+from energymodel.system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
+from energymodel.system.training_system import TrainingSystem
+
+NOT_CONVERGED = (
+    "The search in the winning layout did not converge, so the elasticities of the optimum are not shown. "
+    "Vary fewer numbers, or relax a limit a little."
+)
+
+
+class OptimalValue(NamedTuple):
+    """The optimal value of a scenario and its derivatives.
+
+    - `value`: objective at the relaxed optimum of the winning layout, SI.
+    - `derivatives`: by each number of the scenario, SI; `None` if the search in the winning layout did not converge.
+    - `limits`: value of each limit, elasticity and derivative by it; `following` are those taken from the scenario.
+    - `free`: paths whose values the search has chosen.
+    - `search`: the optimal value in the same layout with another value of one number; NaN if no plan obeys the limits.
+    """
+
+    value: float
+    derivatives: Mapping[str, float] | None
+    limits: Mapping[str, tuple[float, float, float]]
+    following: frozenset[str]
+    free: frozenset[str]
+    search: Callable[[str, float], float]
+
+
+def differentiate(best: Optimum) -> OptimalValue:
+    """Differentiate the optimal value of a search by every number of its scenario."""
+    scenario = best.scenario
+    question, run = scenario.optimize, TrainingRun(scenario.system, scenario.plan)
+
+    def problem_of(scenario: Scenario) -> DesignProblem:
+        return formulate(scenario, evaluate_once(scenario.system, scenario.plan))
+
+    problem = problem_of(scenario)
+    kept = [name for name in SWITCHES if name not in problem.layout_ranges]
+    kept += [path.removeprefix("plan.layout.") for path in question.fix if path.startswith("plan.layout.")]
+    fields = [field.name for field in dataclasses.fields(ParallelLayout)]
+    free = frozenset((*problem.formulation.paths, *(f"plan.layout.{name}" for name in fields if name not in kept)))
+
+    def layout_of(plan: TrainingPlan) -> ParallelLayout:
+        """The winning layout, with the fields that every layout takes from the scenario's own."""
+        return dataclasses.replace(best.plan.layout, **{name: getattr(plan.layout, name) for name in kept})
+
+    layout = layout_of(scenario.plan)
+    solution = _solve(problem, layout, _start(problem, best))
+
+    def search(path: str, value: float) -> float:
+        changed = run.at(run.changed(path, value))
+        try:
+            moved = problem_of(dataclasses.replace(scenario, system=changed.system, plan=changed.plan))
+        except InputError:
+            return math.nan
+        found = _solve(moved, layout_of(changed.plan), np.asarray(solution.x[0]))
+        if _ended(found, RESULTS.interrupted):
+            raise KeyboardInterrupt
+        return float(np.exp(found.value[0])) if _ended(found, RESULTS.successful) else math.nan
+
+    value = float(np.exp(solution.value[0]))
+    if not _ended(solution, RESULTS.successful):
+        return OptimalValue(value, None, {}, frozenset(), free, search)
+    limits = problem.limits
+    following = frozenset(name for name in limits if name not in question.limits)
+    slopes, prices = _lagrangian(scenario, problem, solution, layout, free)
+    slopes = slopes + _through_limits(problem, run, prices, following)
+    slopes = slopes + _through_bounds(problem, run, solution, question.vary)
+    return OptimalValue(
+        value,
+        {path: value * float(np.sum(slopes[place])) for path, place in run.places.items()},
+        {name: (limits[name], y, y * value / limits[name]) for name, y in prices.items()},
+        following,
+        free,
+        search,
+    )
+
+
+def _ended(solution: Solution, result: Any) -> bool:
+    return bool(result_is(solution.result, result)[0])
+
+
+def _start(problem: DesignProblem, best: Optimum) -> Float[np.ndarray, " n"]:
+    values = TrainingRun(best.scenario.system, best.plan).values
+    formulation = problem.formulation
+    point = {path: min(max(values.get(path, 0.0), low), high) for path, (low, high) in problem.bounds.items()}
+    if TOKENS in point:
+        point[TOKENS] = float(best.outcome.tokens)
+    return np.array([float(formulation.coordinate(path, point[path])) for path in formulation.paths])
+
+
+def _solve(problem: DesignProblem, layout: ParallelLayout, start: Float[np.ndarray, " n"]) -> Solution:
+    """Relaxed optimum of one layout."""
+    return solve_relaxed(problem, jax.tree.map(lambda leaf: np.full(1, float(leaf)), layout), start[None])
+
+
+def _lagrangian(
+    scenario: Scenario, problem: DesignProblem, solution: Solution, layout: ParallelLayout, free: frozenset[str]
+) -> tuple[Float[np.ndarray, " n"], dict[str, float]]:
+    """Slopes of the logarithm of the value by each number with all limits held, and elasticities by each limit."""
+    formulation, point = problem.formulation, np.asarray(solution.x[0])
+    system, _ = formulation.at(point, layout, problem.criteria, problem.given)
+    lattice = jax.tree.map(lambda leaf: np.asarray(leaf)[None], layout)
+    [(plan, outcome)] = plans_at(scenario, problem, point[None], lattice, problem.repeated_criteria(1))
+    here = TrainingRun(*jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (system, plan)))
+    values = {name: float(value) for name, value in limited_values(here.system, here.plan, outcome).items()}
+    values |= {one.name: float(one.function(outcome)) for one in formulation.own}
+    multipliers = dict(zip(formulation.rows, map(float, solution.multipliers.inequalities[0]), strict=False))
+    # Of the logarithm of value over limit, or of limit over value where more is better.
+    rows = {name: -y if name in AT_LEAST else y for name, y in multipliers.items() if name in problem.limits}
+    weights = {name: y / values[name] for name, y in rows.items()}
+    for name, power in parse_objective(problem.minimize).factors:
+        if values[name] > LEAST:
+            weights[name] = weights.get(name, 0.0) + power / values[name]
+    # The row of micro-batches is the logarithm of a ratio that is one where it binds.
+    weights[MICROBATCHES] = float(solution.multipliers.inequalities[0][-1])
+    places = here.places
+    slopes = output_gradient(here, weights)
+    prices = {name: -y for name, y in rows.items()}
+    if TOKENS not in formulation.paths and isinstance(plan.goal, TokenBudget):  # the loss is held by the tokens
+        loss = output_gradient(here, {"loss": 1.0 / values["loss"]})
+        price = -float(slopes[places[TOKENS]].item() / loss[places[TOKENS]].item())
+        slopes, prices["loss"] = slopes + price * loss, -price
+    elif isinstance(plan.goal, TargetLoss):
+        prices["loss"] = float(slopes[places["plan.goal.loss"]].item()) * problem.limits["loss"]
+    chips = problem.index("plan.chips")
+    if chips is not None and problem.bounds["plan.chips"][1] == problem.limits.get("chips"):
+        prices["chips"] = -float(solution.multipliers.upper[0][chips])
+    for path, place in places.items():
+        if path in free or path.startswith("plan.goal."):
+            slopes[place] = 0.0
+    return slopes, prices
+
+
+def _through_limits(
+    problem: DesignProblem, run: TrainingRun, prices: Mapping[str, float], following: frozenset[str]
+) -> Float[np.ndarray, " n"]:
+    """What numbers do through the limits that are taken from the scenario."""
+    limits = {name: problem.limits[name] for name in following if name in prices}
+    planned = {name: prices[name] / limits[name] for name in ("time", "loss") if name in limits}
+    slopes = output_gradient(run, planned)
+    built = [name for name in limits if name in _of_hardware(run.system)]
+
+    def weighted(system: TrainingSystem) -> Numeric:
+        return sum(prices[name] * jnp.log(_of_hardware(system)[name]) for name in built)
+
+    if built:
+        leaves = jax.tree.leaves(jax.grad(weighted)(run.system))
+        for index, place in enumerate(list(run.places.values())[: len(leaves)]):
+            slopes[place] += np.ravel(leaves[index])
+    if "chips" in limits:
+        slopes[run.places["plan.chips"]] += prices["chips"] / limits["chips"]
+    return slopes
+
+
+def _of_hardware(system: TrainingSystem) -> dict[str, Numeric]:
+    """Limits that `formulate` takes from the hardware."""
+    return {
+        "facility_power": system.facility.power_limit,
+        "temperature": system.accelerator.maximum_temperature,
+        "memory": system.accelerator.memory_capacity,
+        "heat_flux": system.facility.cooling.heat_flux_limit(),
+        "ramp": jnp.asarray(system.facility.ramp_limit),
+        "power_swing": jnp.asarray(system.facility.swing_limit),
+        "power_ramp": jnp.asarray(system.facility.power_ramp_limit),
+    }
+
+
+def _through_bounds(
+    problem: DesignProblem, run: TrainingRun, solution: Solution, vary: Mapping[str, tuple[float, float]]
+) -> Float[np.ndarray, " n"]:
+    """What numbers do through the bounds of variables that `formulate` takes from the scenario."""
+    slopes, places = np.zeros_like(run.vector), run.places
+    lower, upper = (np.asarray(side[0]) for side in (solution.multipliers.lower, solution.multipliers.upper))
+    for path, bound, duals in (
+        ("plan.batch", "plan.batch", lower - upper),
+        ("plan.clock", "system.accelerator.minimum_clock", lower),
+        ("plan.coolant_temperature", "system.facility.cooling.inlet.recommended_lowest", lower),
+        ("plan.coolant_temperature", "system.facility.cooling.inlet.recommended_highest", -upper),
+    ):
+        place = problem.index(path)
+        if place is not None and path not in vary:
+            slopes[places[bound]] += float(duals[place]) / run.values[bound]
+    chips, node = problem.index("plan.chips"), run.values["system.node.chips"]
+    if chips is not None and "plan.chips" not in vary:
+        low, high = problem.bounds["plan.chips"]
+        if low == node < high:  # a whole node at least
+            slopes[places["system.node.chips"]] += float(lower[chips]) / node
+    return slopes

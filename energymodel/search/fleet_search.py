@@ -1,0 +1,263 @@
+"""Which clocks, which batch and which share of the work of each group serve a fleet of unlike devices best?"""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from energymodel.errors import InputError
+from energymodel.numerics import Scalar
+from energymodel.runtime.compilation import Compiled
+from energymodel.scenarios.question import Limits, Minimize
+from energymodel.search.fleet import Fleet
+from energymodel.search.problem import excess
+from energymodel.solver import RESULTS, SolverOptions, Values, minimize, result_is
+from energymodel.system.fleet import FleetOutcome, Group, Groups, evaluate_fleet
+from energymodel.system.outcome import Slack, TrainingOutcome
+from energymodel.system.outputs import OF_THE_PLAN, log_objective, output, parse_objective
+from energymodel.system.pipeline_rules import multiple_count
+from energymodel.system.plan import TargetLoss, TrainingPlan
+
+BATCH_RANGE = 16.0  # of the batch of the plan, on either side
+MARGIN = 1e-6  # by which a plan may break a limit
+START = 0.9  # of the range of clocks
+WHOLE = 1e-6  # of a micro-batch: rounding
+NOT_ROWS = ("information",)  # a warning, which no clock obeys
+
+
+class _Point(NamedTuple):
+    """What the search chooses: logarithms of clocks, of the batch of a chip and of the step time, without exchange.
+
+    Batches and time are those over the mean of the plan and over its own time.
+    """
+
+    clocks: Groups | np.ndarray
+    work: Groups | np.ndarray
+    time: Scalar | np.ndarray
+
+
+class FleetOptimum(NamedTuple):
+    """The best plan of a fleet, whole micro-batches for every replica, and what it is compared with.
+
+    - `fleet`, `found`: groups with the clocks and the batch found, and their outcome.
+    - `microbatches`: of a replica of each group in a step [1].
+    - `own`: outcome of the fleet with the clocks and the batch of its plans, at the same loss; `even` of the plan found
+      if every chip took the same share of a batch; `alone` that of the first group alone, with its own plan.
+    - `minimize`, `limits` in SI, and `prices`: by how many percent the objective falls if a limit rises by one percent.
+    - `success`: whether it is optimal and keeps its limits; else `message` says why not.
+    """
+
+    fleet: Fleet
+    found: FleetOutcome
+    microbatches: tuple[int, ...]
+    own: FleetOutcome
+    even: FleetOutcome
+    alone: TrainingOutcome
+    minimize: str
+    limits: Mapping[str, float]
+    prices: Mapping[str, float]
+    success: bool
+    message: str
+
+
+def optimize_fleet(fleet: Fleet, minimize: Minimize | None = None, limits: Limits | None = None) -> FleetOptimum:
+    """Clocks of all groups, batch and division of the work with the least energy, time or money, within limits.
+
+    In the search the work is divided so that all groups end a step together. At its end every replica has whole
+    micro-batches, and batch and clocks are found anew for the numbers around. Unless limits are given, loss and time
+    are those of the fleet with its own plans. Limits of temperature, memory and so on hold for each group, those of the
+    building for all together.
+
+    **Arguments:**
+
+    - `minimize`, `limits`: as in `optimize`; by default what the scenario asks.
+
+    **Raises:** `InputError` for a limit that this search does not know, and for a loss that cannot be reached.
+    """
+    question = fleet.main.with_question(minimize, limits).optimize
+    if unknown := [name for name in question.limits if name in OF_THE_PLAN]:
+        raise InputError(f"limit {unknown[0]}: a fleet has it as given. Leave it out, or change the scenario.")
+    objective = parse_objective(question.minimize)
+    powers = dict(objective.factors)
+    if "loss" in powers:
+        raise InputError("minimize loss: a fleet is searched at a given loss. Minimize energy, time, money or carbon.")
+    with jax.enable_x64(True):
+        aim = question.limits.get("loss", float(fleet.evaluate().whole.loss))
+        fleet = _at_loss(fleet, aim)
+        alone = fleet.evaluate_alone()
+        own = _own(fleet)
+        held = {} if "time" in powers else {"time": float(own.outcome.whole.time)}
+        held |= {name: value for name, value in question.limits.items() if name != "loss"}
+        asked = _Asked(powers, held)
+        point = _searched(fleet, asked, own.outcome)[0]
+        best, found, microbatches, result, prices = _best_whole(fleet, asked, own, point)
+        broken = _broken(found, held)
+        optimal = bool(result_is(result, RESULTS.successful, RESULTS.rounded))
+        message = f"It does not keep {', '.join(broken)}." if broken else "" if optimal else str(RESULTS[result])
+        return FleetOptimum(
+            fleet=best,
+            found=found,
+            microbatches=microbatches,
+            own=own.outcome,
+            even=best.evaluate(np.ones(len(fleet.groups))),
+            alone=alone,
+            minimize=question.minimize,
+            limits={"loss": aim, **held},
+            prices={} if broken else prices,
+            success=not broken and optimal,
+            message=message,
+        )
+
+
+class _Asked(NamedTuple):
+    """Powers of the outputs in the objective, and limits in SI."""
+
+    powers: dict[str, Any]
+    limits: dict[str, Any]
+
+
+def _at_loss(fleet: Fleet, loss: float) -> Fleet:
+    return _with_plans(fleet, [dataclasses.replace(plan, goal=TargetLoss(np.asarray(loss))) for _, plan in fleet.pairs])
+
+
+def _with_plans(fleet: Fleet, plans: list[Any]) -> Fleet:
+    return Fleet(
+        tuple(
+            one._replace(scenario=dataclasses.replace(one.scenario, plan=plan))
+            for one, plan in zip(fleet.groups, plans, strict=True)
+        )
+    )
+
+
+def _moved(fleet: Fleet, point: _Point) -> tuple[Fleet, np.ndarray]:
+    """The fleet with found clocks and batch, and the work of its groups."""
+    plans, work = _at(fleet.pairs, point)
+    return _with_plans(fleet, [jax.tree.map(np.asarray, plan) for plan in plans]), np.asarray(work)
+
+
+def _at(groups: tuple[Group, ...], point: _Point) -> tuple[list[TrainingPlan], Groups]:
+    """Plans with the clocks and the batch of a point, and the work of the groups."""
+    chips = jnp.stack([jnp.asarray(plan.chips) for _, plan in groups])
+    batches = jnp.exp(jnp.asarray(point.work))
+    mean = jnp.sum(chips * batches) / jnp.sum(chips)
+    plans = [
+        eqx.tree_at(lambda one: (one.clock, one.batch), plan, (clock, jnp.asarray(plan.batch) * mean))
+        for (_, plan), clock in zip(groups, jnp.exp(jnp.asarray(point.clocks)), strict=True)
+    ]
+    return plans, batches / mean
+
+
+def _values(point: _Point, groups: tuple[Group, ...], asked: _Asked, unit: Scalar) -> Values:
+    """Logarithms of the objective, of value over limit, and of the own time of each group over that of a step."""
+    plans, work = _at(groups, point)
+    moved = [(system, plan) for (system, _), plan in zip(groups, plans, strict=True)]
+    time = unit * jnp.exp(point.time)
+    found = evaluate_fleet(moved, work, time)
+    rows = [excess(name, output(found.whole, name), limit) for name, limit in asked.limits.items()]
+    rows += [-getattr(found.whole.slack, name) for name in _slack_names()]
+    return Values(
+        log_objective(found.whole, asked.powers), jnp.append(jnp.stack(rows), jnp.log(found.work_time / time))
+    )
+
+
+def _slack_names() -> list[str]:
+    return [field.name for field in dataclasses.fields(Slack) if field.name not in NOT_ROWS]
+
+
+def _solve(
+    start: _Point, lower: _Point, upper: _Point, groups: tuple[Group, ...], asked: _Asked, unit: Scalar
+) -> tuple[_Point, Any, RESULTS]:
+    solution = minimize(
+        _values, start, args=(groups, asked, unit), bounds=(lower, upper), options=SolverOptions(hessian="differences")
+    )
+    return solution.x, solution.multipliers.inequalities, solution.result
+
+
+_solve_once = Compiled(_solve, once=True)
+
+
+def _searched(
+    fleet: Fleet, asked: _Asked, own: FleetOutcome, work: np.ndarray | None = None
+) -> tuple[_Point, RESULTS, dict[str, float]]:
+    """Best clocks and batches, and elasticities of the limits; of given batches of a chip, best clocks alone."""
+    lowest = np.log([float(system.accelerator.minimum_clock) for system, _ in fleet.pairs])
+    range_ = math.log(BATCH_RANGE)
+    low, high = (np.log(work),) * 2 if work is not None else (np.log(_least_work(fleet)) * np.ones(len(lowest)), range_)
+    middle = np.clip(np.log(own.work), low, high) if work is None else low
+    unit = np.max(own.work_time)
+    solved = _solve_once(
+        _Point((1.0 - START) * lowest, middle, np.asarray(math.log(1.0 / START))),
+        _Point(lowest, low, np.asarray(-2.0 * range_)),
+        _Point(np.zeros_like(lowest), high * np.ones(len(lowest)), np.asarray(2.0 * range_)),
+        fleet.pairs,
+        asked,
+        unit,
+    )
+    point, multipliers, result = solved
+    prices = {name: float(one) for name, one in zip(asked.limits, np.asarray(multipliers), strict=False)}
+    return jax.tree.map(np.asarray, point), result, prices
+
+
+def _least_work(fleet: Fleet) -> float:
+    """Batch of a chip over the mean of the plan with which a replica has the micro-batches that its schedule needs."""
+    return math.ceil(float(fleet.main.plan.layout.fewest_microbatches)) / fleet.microbatches
+
+
+def _whole_ways(fleet: Fleet, wanted: np.ndarray) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
+    """Whole micro-batches of a replica around those wanted, and the batch of a chip over the mean of the plan."""
+    layout = fleet.main.plan.layout
+    multiple = multiple_count(fleet.main.system, layout)
+    fewest = multiple * math.ceil(float(layout.fewest_microbatches) / multiple)
+    groups = np.asarray(wanted) / multiple
+    ways = [
+        sorted({max(fewest, multiple * math.floor(one + WHOLE)), max(fewest, multiple * math.ceil(one - WHOLE))})
+        for one in groups
+    ]
+    for counts in itertools.product(*ways):
+        yield counts, np.array(counts) / fleet.microbatches
+
+
+class _OwnPlan(NamedTuple):
+    """The fleet with its own clocks and a batch near its own: the fastest with whole micro-batches."""
+
+    fleet: Fleet
+    outcome: FleetOutcome
+    work: np.ndarray
+    microbatches: tuple[int, ...]
+
+
+def _own(fleet: Fleet) -> _OwnPlan:
+    even = fleet.evaluate()
+    clocks = np.log([float(plan.clock) for _, plan in fleet.pairs])
+    tried = []
+    for counts, work in _whole_ways(fleet, np.asarray(even.work) * fleet.microbatches):
+        moved, shares = _moved(fleet, _Point(clocks, np.log(work), np.asarray(0.0)))
+        tried.append(_OwnPlan(moved, moved.evaluate(shares), work, counts))
+    return min(tried, key=lambda one: float(one.outcome.whole.time))
+
+
+def _best_whole(
+    fleet: Fleet, asked: _Asked, own: _OwnPlan, point: _Point
+) -> tuple[Fleet, FleetOutcome, tuple[int, ...], RESULTS, dict[str, float]]:
+    """The best of the whole micro-batches around those of the search, or of the plan, each with clocks of its own."""
+    around = dict(_whole_ways(fleet, np.exp(point.work) * fleet.microbatches))
+    tried = []
+    for counts, work in (around | {own.microbatches: own.work}).items():
+        found, result, prices = _searched(fleet, asked, own.outcome, work)
+        moved, shares = _moved(fleet, found)
+        outcome = moved.evaluate(shares)
+        rank = len(_broken(outcome, asked.limits)), float(log_objective(outcome.whole, asked.powers))
+        tried.append((rank, (moved, outcome, counts, result, prices)))
+    return min(tried, key=lambda one: one[0])[1]
+
+
+def _broken(found: FleetOutcome, limits: Mapping[str, float]) -> list[str]:
+    """Names of the limits that an outcome breaks."""
+    broken = [name for name, limit in limits.items() if float(excess(name, output(found.whole, name), limit)) > MARGIN]
+    return broken + [name for name in _slack_names() if float(getattr(found.whole.slack, name)) < -MARGIN]

@@ -1,0 +1,236 @@
+"""What is the shape of a transformer, what does an unusual one cost in loss, and which shapes can be built?
+
+The shape as the variables of a design search: proportions, from which parameters, operations and memory follow.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from energymodel.learning.shape import shape_penalty
+from energymodel.numerics import Numeric, Real, real
+from energymodel.performance.workload import Transformer
+from energymodel.search.problem import Criteria, Formulation
+from energymodel.search.training_run import TrainingRun
+from energymodel.solver import Values
+from energymodel.system.plan import ParallelLayout, TrainingPlan
+from energymodel.system.training_system import TrainingSystem
+
+DEPTH_RANGE = 2.5
+FEED_FORWARD_STEP = 256
+WHOLE = 1e-6
+
+
+class ShapePrior(eqx.Module):
+    """Loss added by an unusual shape, `dL = k [ln^2(h / (l r)) + ln^2(f / (h r_f)) + ln^2(a d / h)]`
+    [docs/physics.md A0.13; the last two terms extend it to the other proportions of Kaplan et al. 2020, fig. 5].
+
+    f is the feed-forward width that acts on a token, a d the attention width. `best_feed_forward` is r_f without a
+    gate; a gated block, with three matrices for two, is best at two thirds of it [Shazeer 2020]. A weak prior: without
+    it the cheapest shape per parameter would win, however strange.
+    """
+
+    best_ratio: Real = real("1", 100.0)
+    best_feed_forward: Real = real("1", 4.0)
+    stiffness: Real = real("nat/token", 0.005)
+
+    def penalty(self, workload: Transformer) -> Float[Array, ""]:
+        """Added loss [nat/token]."""
+        best_feed_forward = self.best_feed_forward * 2.0 / (2.0 + jnp.asarray(workload.gated))
+        return (
+            shape_penalty(workload.hidden, workload.layers, self.best_ratio, self.stiffness)
+            + shape_penalty(active_feed_forward(workload), workload.hidden, best_feed_forward, self.stiffness)
+            + shape_penalty(workload.attention_width, workload.hidden, 1.0, self.stiffness)
+        )
+
+
+def active_feed_forward(workload: Transformer) -> Float[Array, ""]:
+    """Feed-forward width that acts on a token, `(k + k_s) f` with k active and k_s shared experts [1]."""
+    return jnp.asarray(workload.active_experts + workload.shared_experts) * workload.feed_forward
+
+
+SHAPE = ("hidden", "feed_forward_ratio", "attention_ratio", "kv_share", "experts", "active_experts")
+"""Shape variables: h, f/h of what acts on a token, a d / h, a_kv / a, and the counts of experts."""
+
+
+def proportions(workload: Transformer) -> dict[str, Float[Array, ""]]:
+    """Shape variables of a transformer, see `SHAPE` [1]."""
+    hidden = jnp.asarray(workload.hidden)
+    return {
+        "hidden": hidden,
+        "feed_forward_ratio": active_feed_forward(workload) / hidden,
+        "attention_ratio": workload.attention_width / hidden,
+        "kv_share": jnp.asarray(workload.kv_heads) / workload.heads,
+        "experts": jnp.asarray(workload.experts),
+        "active_experts": jnp.asarray(workload.active_experts),
+    }
+
+
+def shaped(workload: Transformer, layers: Numeric, shape: Mapping[str, Numeric]) -> Transformer:
+    """The transformer of a depth and of shape variables, with vocabulary, context and kind of another.
+
+    Dense layers among mixtures of experts keep their number, and their width in proportion to the active one. Shape
+    variables that are not in `shape` stay, see `SHAPE`; counts may be fractions.
+    """
+    full = {**proportions(workload), **shape}
+    hidden = full["hidden"]
+    heads = full["attention_ratio"] * hidden * workload.heads / workload.attention_width
+    active_width = full["feed_forward_ratio"] * hidden
+    changes = {
+        "layers": layers,
+        "hidden": hidden,
+        "heads": heads,
+        "kv_heads": full["kv_share"] * heads,
+        "feed_forward": active_width / (full["active_experts"] + workload.shared_experts),
+        "dense_feed_forward": workload.dense_feed_forward / active_feed_forward(workload) * active_width,
+        "experts": full["experts"],
+        "active_experts": full["active_experts"],
+    }
+    return _replace_fields(workload, {name: jnp.asarray(value) for name, value in changes.items()})
+
+
+def _replace_fields(workload: Transformer, fields: Mapping[str, Array | np.ndarray]) -> Transformer:
+    return eqx.tree_at(lambda w: [getattr(w, name) for name in fields], workload, list(fields.values()))
+
+
+class Depth(NamedTuple):
+    """A number of layers and the layout that holds them."""
+
+    layers: Any
+    layout: ParallelLayout
+
+
+@dataclasses.dataclass(frozen=True)
+class ShapeForm:
+    """The form of the problem: logarithms of all shape variables, in the order of `SHAPE`, then those of `form`."""
+
+    form: Formulation
+
+    @partial(jax.jit, static_argnums=0, inline=True)  # one trace of the model serves all its derivatives
+    def __call__(
+        self,
+        point: Float[Array | np.ndarray, " n"],
+        depth: Depth,
+        target: Criteria,
+        given: TrainingRun,
+        prior: ShapePrior,
+    ) -> Values:
+        """Logarithm of the objective, and rows."""
+        target, given = self.shaped(point, depth, target, given, prior)
+        values = self.form(point[len(SHAPE) :], depth.layout, target, given)
+        workload = given.system.workload
+        choice = jnp.log(jnp.asarray(workload.active_experts) / workload.experts)  # no more than there are
+        return Values(values.objective, jnp.append(values.inequalities, choice))
+
+    def shaped(
+        self,
+        point: Float[Array | np.ndarray, " n"],
+        depth: Depth,
+        target: Criteria,
+        given: TrainingRun,
+        prior: ShapePrior,
+    ) -> tuple[Criteria, TrainingRun]:
+        """The numbers of the problem for a shape: the loss that its penalty leaves, and its workload."""
+        shape = {name: jnp.exp(point[place]) for place, name in enumerate(SHAPE)}
+        workload = shaped(given.system.workload, depth.layers, shape)
+        left = target.limits["loss"] - prior.penalty(workload)
+        target = eqx.tree_at(lambda target: target.limits["loss"], target, left)
+        return target, eqx.tree_at(lambda given: given.system.workload, given, workload)
+
+    def at(
+        self,
+        point: Float[Array | np.ndarray, " n"],
+        depth: Depth,
+        target: Criteria,
+        given: TrainingRun,
+        prior: ShapePrior,
+    ) -> tuple[TrainingSystem, TrainingPlan]:
+        """System and plan at a point."""
+        target, given = self.shaped(point, depth, target, given, prior)
+        return self.form.at(point[len(SHAPE) :], depth.layout, target, given)
+
+
+def depths_that_divide(layers: float, layout: ParallelLayout) -> Float[np.ndarray, " depths"]:
+    """Depths from 0.4 to 2.5 times a given one that fill the pipeline, or leave the slots empty that it leaves.
+
+    With virtual stages, the layers of a virtual stage stay as many, and the number of virtual stages changes.
+    """
+    step = depth_step(layers, layout)
+    spare = math.ceil(layers / step) * step - layers
+    most = math.floor(layers * DEPTH_RANGE / step) + 1
+    full = step * np.arange(1.0, most + 1)
+    depths = np.unique(np.concatenate([full, full - spare, [float(layers)]]))
+    return depths[(depths >= layers / DEPTH_RANGE) & (depths <= layers * DEPTH_RANGE) & (depths >= 1.0)]
+
+
+def depth_step(layers: float, layout: ParallelLayout) -> int:
+    """Layers by which a depth may grow: one for every rank, or a virtual stage for every rank [1]."""
+    pipeline, virtual_stages = round(float(layout.pipeline)), round(float(layout.virtual_stages))
+    return pipeline if virtual_stages == 1 else pipeline * math.ceil(layers / (pipeline * virtual_stages))
+
+
+class ShapeCounts(NamedTuple):
+    """A realizable shape."""
+
+    layers: float
+    hidden: int
+    heads: int
+    kv_heads: int
+    feed_forward: int
+    experts: int
+    active_experts: int
+
+    def logarithms(self, workload: Transformer) -> Float[np.ndarray, " shape"]:
+        """Its shape variables."""
+        whole = self.workload(workload)
+        return np.log([float(value) for value in proportions(whole).values()])
+
+    def workload(self, workload: Transformer) -> Transformer:
+        """The transformer, with vocabulary, context and kind of another."""
+        scaled = float(workload.dense_feed_forward) / float(active_feed_forward(workload))
+        width = self.feed_forward * (self.active_experts + float(workload.shared_experts))
+        dense = FEED_FORWARD_STEP * round(scaled * width / FEED_FORWARD_STEP)
+        counts = {**self._asdict(), "dense_feed_forward": dense}
+        return _replace_fields(workload, {name: np.asarray(float(value)) for name, value in counts.items()})
+
+
+def realizable_shapes(
+    workload: Transformer, layout: ParallelLayout, layers: float, point: Float[np.ndarray, " n"]
+) -> list[ShapeCounts]:
+    """Whole shapes around a point: hidden in heads and tensor ranks, heads in tensor ranks, widths in blocks of 256.
+
+    All combinations of the nearest whole numbers; `point` begins with logarithms in the order of `SHAPE`.
+    """
+    shape = shaped(workload, layers, {name: np.exp(point[place]) for place, name in enumerate(SHAPE)})
+    tensor, head = round(float(layout.tensor)), round(float(workload.head_size))
+    mixture = float(workload.experts) > 1.0
+    share = math.exp(point[SHAPE.index("kv_share")])
+    counts = []
+    for hidden in around(float(shape.hidden), math.lcm(head, tensor)):
+        for heads in around(float(shape.heads), tensor):
+            groups = [kv for kv in range(1, heads + 1) if heads % kv == 0]
+            kv_heads = min(groups, key=lambda kv: abs(math.log(kv / (share * heads))))
+            for experts in around(float(shape.experts), round(float(layout.expert))) if mixture else [1]:
+                for active in around(float(shape.active_experts), 1) if mixture else [1]:
+                    width = float(active_feed_forward(shape)) / (active + float(workload.shared_experts))
+                    counts += [
+                        ShapeCounts(layers, hidden, heads, kv_heads, feed_forward, experts, active)
+                        for feed_forward in around(width, math.lcm(FEED_FORWARD_STEP, tensor))
+                        if active <= experts
+                    ]
+    return list(dict.fromkeys(counts))
+
+
+def around(value: float, step: int) -> list[int]:
+    """Multiples of a step next to a value, at least one step [1]; one if the value is a multiple but for rounding."""
+    exact = value / step
+    whole = {round(exact)} if abs(exact - round(exact)) < WHOLE * exact else {math.floor(exact), math.ceil(exact)}
+    return sorted({max(1, count) * step for count in whole})

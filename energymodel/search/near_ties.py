@@ -1,0 +1,139 @@
+"""Which plan saves most among those that are as good as the best, within a tolerance?
+
+Where an objective is flat, its exact optimum may cost a lot of something else: the fastest plan cools throttled chips
+for the last tenth of a percent. A second search therefore minimizes the energy (the money, where energy is the
+objective)
+
+    min { g(x) : c(x) <= 0, f(x) <= (1 + tolerance) f* }        [epsilon-constraint: Haimes et al. 1971]
+
+in all layouts whose relaxed optimum lies within the tolerance, by the programs that the first search compiled.
+"""
+
+import dataclasses
+import math
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from energymodel.scenarios.scenario import Scenario
+from energymodel.search.layout_search import LayoutSearch, latin_hypercube
+from energymodel.search.layouts import Lattice, take
+from energymodel.search.problem import Criteria, DesignProblem, row_of_objective
+from energymodel.search.relaxation import SETTLED, layout_bounds, obeys_limits, solve_relaxed
+from energymodel.search.result import NearTie
+from energymodel.search.rounding import TOLERATED, RelaxedLanes, RoundedPlan, plans_at, round_layouts, solve_at_counts
+from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.outputs import objective_value, parse_objective
+from energymodel.system.plan import TrainingPlan
+
+MOST = 128  # layouts that are searched, those with the best objective
+STARTS = 32  # over all bounds, of the plans of the first search that are searched again
+RESTARTED = 2  # plans of the first search that are searched again at their counts
+EVALUATED = 4  # plans of which the cheapest is taken, if they are equal in what is saved
+MEANINGLESS = 1e-6  # a share of what is saved that nobody would print
+EQUAL = 1e-4  # in the logarithm: two plans that differ by less are equal
+
+
+class EvaluatedPlan(NamedTuple):
+    """A plan with what it yields and costs, and the solver's vector of it."""
+
+    plan: TrainingPlan
+    outcome: TrainingOutcome
+    point: Float[np.ndarray, " n"]
+
+
+def saved_beside(minimize: str) -> str:
+    """What is saved among plans that are equally good: energy, or money where energy is minimized."""
+    return "money" if minimize == "energy" else "energy"
+
+
+def tolerance_of(scenario: Scenario) -> float:
+    """Share by which the objective may exceed the lowest [1]; none of a loss, of which half a percent is much."""
+    asked = scenario.optimize
+    return 0.0 if "loss" in parse_objective(asked.minimize).names() else asked.tolerance
+
+
+def evaluated(
+    scenario: Scenario, problem: DesignProblem, lattice: Lattice, rounded: list[RoundedPlan]
+) -> list[EvaluatedPlan]:
+    """Realizable plans, exactly evaluated."""
+    layouts = take(lattice, np.array([one.lane for one in rounded]))
+    points = np.stack([one.point for one in rounded])
+    counts = [one.counts for one in rounded]
+    pairs = plans_at(scenario, problem, points, layouts, problem.repeated_criteria(len(rounded)), counts)
+    return [EvaluatedPlan(*pair, point) for pair, point in zip(pairs, points, strict=True)]
+
+
+def near_tie(
+    scenario: Scenario, problem: DesignProblem, searched: LayoutSearch, rounded: list[RoundedPlan], exact: EvaluatedPlan
+) -> tuple[EvaluatedPlan, NearTie | None]:
+    """The plan to take, and how it compares with the exact optimum; `None` where no other plan saves anything.
+
+    Of plans that save the same, the cheapest is meant. The exact optimum stays if the other saves less, in percent,
+    than it costs.
+    """
+    tolerance, saved = tolerance_of(scenario), saved_beside(problem.minimize)
+    within = _least_within(problem, saved, math.exp(rounded[0].value - TOLERATED) * (1.0 + tolerance))
+    near = [one for one in rounded if one.value <= rounded[0].value + math.log1p(tolerance)]
+    plans = [*_in_layouts(within, searched, near[0].value + math.log1p(tolerance)), *_at_counts(within, searched, near)]
+    found = sorted(plans, key=lambda plan: plan.value)
+    if not found:
+        return exact, None
+    found = [one for one in found if one.value <= found[0].value + EQUAL][:EVALUATED]
+    other = min(evaluated(scenario, within, searched.lattice, found), key=lambda one: float(one.outcome.money))
+    cost = _ratio(other, exact, problem.minimize) - 1.0
+    saving = 1.0 - _ratio(other, exact, saved)
+    if saving <= MEANINGLESS:
+        return exact, None
+    taken = saving > cost
+    return other if taken else exact, NearTie(tolerance, saved, cost, saving, taken, exact.plan, exact.outcome)
+
+
+def _in_layouts(within: DesignProblem, searched: LayoutSearch, tolerated: float) -> list[RoundedPlan]:
+    """Plans in the layouts whose relaxed optimum is within the tolerance, from there."""
+    solution = searched.solution
+    value = np.where(searched.usable, solution.value, np.inf)
+    lanes = np.argsort(value, kind="stable")[:MOST]
+    lanes = lanes[value[lanes] <= tolerated]
+    if not len(lanes):
+        return []
+    lattice = take(searched.lattice, lanes)
+    solution = solve_relaxed(within, lattice, searched.solution.x[lanes], iterations=SETTLED, patient=True)
+    relaxed = RelaxedLanes(lattice, within.repeated_criteria(len(lanes)), solution)
+    found = round_layouts(within, relaxed, obeys_limits(solution))
+    return [one._replace(counts=one.counts._replace(lane=int(lanes[one.lane]))) for one in found]
+
+
+def _at_counts(within: DesignProblem, searched: LayoutSearch, near: list[RoundedPlan]) -> list[RoundedPlan]:
+    """Plans of the same layouts and counts as those that are within the tolerance, from starts all over the bounds.
+
+    Such plans exist. Where a power cap binds, the objective has a kink, at which a single search may end.
+    """
+    near = near[:RESTARTED]
+    each = STARTS // len(near)
+    trials = [one.counts for one in near for _ in range(each)]
+    layouts = take(searched.lattice, np.array([one.lane for one in trials]))
+    lower, upper = layout_bounds(within, layouts)
+    share = np.tile(latin_hypercube(each, lower.shape[1]), (len(near), 1))
+    start = lower + share * (upper - lower)
+    start[::each] = [one.point for one in near]
+    solution = take(searched.solution, np.array([one.lane for one in trials]))
+    lanes = RelaxedLanes(layouts, within.repeated_criteria(len(trials)), dataclasses.replace(solution, x=start))
+    placed = [one._replace(lane=place) for place, one in enumerate(trials)]
+    found = solve_at_counts(within, lanes, placed, SETTLED)
+    return [one._replace(counts=trials[one.lane]) for one in found]
+
+
+def _ratio(one: EvaluatedPlan, other: EvaluatedPlan, name: str) -> float:
+    return float(objective_value(one.outcome, name) / objective_value(other.outcome, name))
+
+
+def _least_within(problem: DesignProblem, saved: str, most: float) -> DesignProblem:
+    """The problem that minimizes another output, with a limit on what was minimized."""
+    row = row_of_objective(problem.minimize)
+    powers = {**dict.fromkeys(problem.criteria.powers, 0.0), saved: 1.0}
+    limits = {**problem.criteria.limits, row: most}
+    criteria = jax.tree.map(lambda value: np.asarray(value, np.float64), Criteria(powers, limits))
+    return dataclasses.replace(problem, criteria=criteria, minimize=saved, limits={**problem.limits, row: most})

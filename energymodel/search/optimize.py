@@ -1,0 +1,337 @@
+"""Which plan is best for a scenario, over all layouts and everything that may vary?"""
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from energymodel.scenarios.question import Limits, Minimize, Ranges
+from energymodel.scenarios.scenario import Scenario
+from energymodel.search.conflicts import SHARED, conflicts
+from energymodel.search.layout_search import LayoutSearch, restart, search_layouts
+from energymodel.search.layouts import Lattice, take
+from energymodel.search.near_ties import EvaluatedPlan, near_tie, saved_beside, tolerance_of
+from energymodel.search.problem import Criteria, DesignProblem, formulate
+from energymodel.search.refinement import refine, without_refinements
+from energymodel.search.relaxation import (
+    evaluate_points,
+    fitting_layouts,
+    lane_model,
+    layout_bounds,
+    model_expansion,
+    solve_relaxed,
+)
+from energymodel.search.result import (
+    OBEYS_EVERY_LIMIT,
+    OBEYS_LIMITS_ASKED,
+    Conflict,
+    Optimum,
+    Price,
+    RunnerUp,
+    SearchResult,
+    exceeded_limits,
+)
+from energymodel.search.rounding import RelaxedLanes, RoundedPlan, evaluate_plans, plans_at, round_layouts
+from energymodel.search.saving import saving_by_cause
+from energymodel.solver import RESULTS, result_is
+from energymodel.system.evaluate import evaluate_once
+from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.outputs import AT_LEAST, objective_value, parse_objective, unit_of
+from energymodel.units import format_quantity
+
+EXTRA = 1e-2  # of what a limit must give: more of it for whole numbers
+NOTHING_YET = "The search was interrupted before it found a plan. Run it again."
+SMALLEST_ELASTICITY = 1e-6
+LARGEST_RESIDUAL = 0.1  # of the optimality conditions, with which multipliers still are prices to a few percent
+STEEPEST = 20.0  # percent of the objective that a percent of a limit can be worth
+ROOM = 1e-3  # in the logarithm: a limit with more of it costs nothing
+LOSS_STEP = 1e-4
+_GLANCE = 0.02  # [s] between two looks at whether the derivatives are traced
+
+
+def optimize(
+    scenario: Scenario,
+    minimize: Minimize | None = None,
+    limits: Limits | None = None,
+    vary: Ranges | None = None,
+    fix: Sequence[str] = (),
+    progress: Callable[[str], None] | None = None,
+    *,
+    tolerance: float | str | None = None,
+    throw: bool = False,
+) -> Optimum:
+    """Find the best realizable plan of a scenario.
+
+    Batch, clock, coolant temperature and chips vary together, and the parallel layout over its feasible lattice.
+    All layouts are screened on a coarse grid; those that can hold the best plan are searched by the interior-point
+    solver with counts free to be fractions, the best of them with restarts; the best are rounded to whole replicas
+    and micro-batches, solved again in the rest and evaluated exactly. What the scenario's `[optimize]` section asks
+    holds unless stated otherwise here.
+
+    **Arguments:**
+
+    - `scenario`: from `load_scenario`.
+    - `minimize`: `"energy"` [J], the default, `"time"` [s], `"money"` [USD], `"carbon"` [kg] or `"etp"` [J s].
+    - `limits`: `{"time": "60 days", "facility_power": 25e6}`, text with a unit or SI; also `money`, `carbon`, `loss`,
+      `chips`, `temperature`, `memory`. Unless given, loss, time and chips are those of the scenario's own plan.
+    - `vary`: bounds of further variables by dotted path, or other bounds of the usual ones. `"plan.batch@0..1"` is a
+      batch at 8 knots of progress, `"plan.batch@0..1:16"` at 16; `"plan.power.*"` are power caps by pipeline stage.
+    - `fix`: paths that keep the scenario's value.
+    - `progress`: called with a sentence at every stage.
+    - `tolerance`: of plans whose objective exceeds the lowest by at most this share, 0.005 unless given, the one with
+      the least energy (money, if energy is minimized) is taken, where that saves more than it costs; 0 for the optimum.
+    - `throw`: raise the message of the result unless it is `successful`.
+
+    **Returns:** `Optimum`; `result` is a member of `SearchResult` (`interrupted` by Ctrl-C, with the best plan so
+    far), and `message` says what next.
+
+    **Raises:** `InputError` for a limit, path or objective that does not exist; `RuntimeError` if `throw`.
+    """
+    tell = progress or (lambda sentence: None)
+    scenario = scenario.with_question(minimize, limits, vary, fix, tolerance)
+    with jax.enable_x64(True), _preloaded_derivatives():
+        tell("evaluating the scenario's own plan")
+        baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
+        plain = without_refinements(scenario, baseline) if scenario.optimize.refined else scenario
+        optimum = _best_plan(scenario, plain, formulate(plain, baseline), baseline, tell)
+    if throw:
+        optimum.result.throw_unless_successful(optimum.message)
+    return optimum
+
+
+class _SearchedPlans(NamedTuple):
+    """The layouts that were searched, their realizable plans, best first, and the criteria of both."""
+
+    searched: LayoutSearch
+    rounded: list[RoundedPlan]
+    criteria: Criteria
+
+
+def _best_plan(
+    scenario: Scenario, plain: Scenario, problem: DesignProblem, baseline: TrainingOutcome, tell: Callable[[str], None]
+) -> Optimum:
+    """The best plan of a scenario, whose layouts are searched as the `plain` one, without refinements."""
+    lattice, considered = fitting_layouts(problem)
+    tell(f"searching {considered:,} layouts")
+    with _preloaded_programs(plain, problem, take(lattice, np.array([0]))):
+        plans = _search_and_round(problem, lattice, tolerance_of(scenario), tell)
+    broken: tuple[Conflict, ...] = ()
+    if not (plans.rounded or plans.searched.usable.any() or plans.searched.interrupted):
+        tell("looking for the limits that exclude each other")
+        broken = conflicts(problem, plans.searched.lattice)
+        plans = _nearest(problem, broken, lattice, tell) or plans
+    optimum = _optimum(plain, problem, baseline, plans, broken, (considered, len(lattice.tensor)), tell)
+    optimum = dataclasses.replace(optimum, scenario=scenario)
+    if scenario.optimize.refined and plans.rounded and not broken and not plans.searched.interrupted:
+        optimum = refine(scenario, problem, plans.searched, plans.rounded, optimum, tell)
+    return optimum
+
+
+def _search_and_round(
+    problem: DesignProblem, lattice: Lattice, tolerance: float, tell: Callable[[str], None]
+) -> _SearchedPlans:
+    searched = restart(problem, search_layouts(problem, lattice, tolerance))
+    rounded: list[RoundedPlan] = []
+    if searched.usable.any():
+        tell("rounding to whole replicas and micro-batches")
+        lanes = RelaxedLanes(searched.lattice, problem.repeated_criteria(len(searched.usable)), searched.solution)
+        rounded = round_layouts(problem, lanes, searched.roundable)
+        if rounded and not searched.solved(rounded[0].lane):
+            searched = restart(problem, searched, rounded[0].lane)  # for the prices of the limits
+    return _SearchedPlans(searched, rounded, problem.criteria)
+
+
+def _nearest(
+    problem: DesignProblem, broken: tuple[Conflict, ...], lattice: Lattice, tell: Callable[[str], None]
+) -> _SearchedPlans | None:
+    """The best plans where the limit that has to give least gives it, and a little for whole numbers."""
+    ways = [one for one in broken if math.isfinite(one.nearest)]
+    ways = [one for one in ways if one.limit not in SHARED] or ways
+    if not ways:
+        return None
+    way = ways[0]
+    tell(f"searching with {way.limit} {format_quantity(way.nearest, way.unit)}")
+    moved = problem.with_limit(way.limit, way.nearest * (way.nearest / way.asked) ** EXTRA)
+    plans = _search_and_round(moved, lattice, 0.0, tell)
+    return plans if plans.rounded else None
+
+
+def _optimum(
+    scenario: Scenario,
+    problem: DesignProblem,
+    baseline: TrainingOutcome,
+    plans: _SearchedPlans,
+    broken: tuple[Conflict, ...],
+    layouts: tuple[int, int],
+    tell: Callable[[str], None],
+) -> Optimum:
+    searched, solution = plans.searched, plans.searched.solution
+    winner = plans.rounded[0] if plans.rounded else None
+    lane = winner.lane if winner else searched.best()
+    point, counts = (winner.point, [winner.counts]) if winner else (solution.x[lane], None)
+    layout = take(searched.lattice, np.array([lane]))
+    criteria = jax.tree.map(lambda leaf: np.asarray(leaf)[None], plans.criteria)
+    [(plan, outcome)] = plans_at(scenario, problem, point[None], layout, criteria, counts)
+    best, tie = float(objective_value(outcome, problem.minimize)), None
+    if winner and not broken and not searched.interrupted and tolerance_of(scenario) > 0.0:
+        saved = saved_beside(problem.minimize)
+        tell(f"looking for less {saved} within {100.0 * scenario.optimize.tolerance:g} % of the optimum")
+        exact = EvaluatedPlan(plan, outcome, point)
+        (plan, outcome, point), tie = near_tie(scenario, problem, searched, plans.rounded, exact)
+    found = problem.values_at(point, plan)
+    result, message = _verdict(searched, winner, broken, exceeded_limits(scenario, plan, outcome))
+    value = float(objective_value(outcome, problem.minimize))
+    prices = _prices(problem, plans, lane, value) if winner and not broken else {}
+    runner_up = None
+    if len(plans.rounded) > 1:
+        first, second = plans.rounded[:2]
+        other = take(searched.lattice, np.array(second.lane))
+        runner_up = RunnerUp(other, float(np.expm1(second.value - first.value)))
+    relaxed = float(np.exp(np.min(np.where(searched.usable, solution.value, np.inf), initial=np.inf)))
+    relaxed = math.inf if broken else min(relaxed, best)
+    return Optimum(
+        scenario=scenario,
+        plan=plan,
+        outcome=outcome,
+        baseline=baseline,
+        value=value,
+        baseline_value=float(objective_value(baseline, problem.minimize)),
+        value_unit=parse_objective(problem.minimize).unit,
+        limits={name: float(limit) for name, limit in problem.limits.items()},
+        limit_units={name: unit_of(name) for name in problem.limits},
+        prices=prices,
+        active=tuple(name for name, price in prices.items() if abs(price.elasticity) > SMALLEST_ELASTICITY),
+        varied=problem.formulation.paths,
+        layouts_considered=layouts[0],
+        layouts_feasible=layouts[1],
+        runner_up=runner_up,
+        relaxed_value=relaxed,
+        gap=max(0.0, best / relaxed - 1.0) if np.isfinite(relaxed) else math.inf,
+        result=result,
+        message=message,
+        conflicts=broken,
+        statistics={
+            "layouts_searched": len(solution.value),
+            "layouts_left": searched.left,
+            "others_excess": float(np.expm1(searched.others - solution.value[lane])),
+            "restarts": searched.restarts,
+            "restarts_agreeing": searched.agreeing,
+            "restarts_astray": searched.astray,
+            "restarts_spread": searched.spread,
+            "iterations": int(np.sum(solution.iterations)),
+            "converged": int(np.sum(result_is(solution.result, RESULTS.successful))),
+            "residual": float(solution.residual[lane]),
+        },
+        found=found,
+        near_tie=tie,
+        saving=saving_by_cause(scenario, problem, baseline, found, plan.layout) if winner and not broken else {},
+    )
+
+
+def _prices(problem: DesignProblem, plans: _SearchedPlans, lane: int, value: float) -> dict[str, Price]:
+    """Elasticities from the multipliers of the relaxed optimum of the winning layout, zero for limits with room.
+
+    None where multipliers are no prices: at a kink of the model they do not converge, and where the limits leave no
+    room about the plan they grow beyond all bounds.
+    """
+    solution, multipliers = plans.searched.solution, plans.searched.solution.multipliers
+    layout = take(plans.searched.lattice, np.array([lane]))
+    values = evaluate_points(problem, solution.x[lane][None, None], layout, problem.criteria).inequalities[0, 0]
+    weights = np.where(np.asarray(values) < -ROOM, 0.0, multipliers.inequalities[lane])
+    rows = dict(zip(problem.formulation.rows, map(float, weights), strict=False))
+    if float(solution.residual[lane]) > LARGEST_RESIDUAL or max(map(abs, rows.values()), default=0.0) > STEEPEST:
+        return {}
+    elasticities = {name: y for name, y in rows.items() if name in problem.limits}
+    place = problem.index("plan.chips")
+    if place is not None and problem.bounds["plan.chips"][1] == problem.limits["chips"]:
+        elasticities["chips"] = elasticities.get("chips", 0.0) + float(multipliers.upper[lane][place])
+    if "loss" in problem.limits and "loss" not in elasticities:
+        elasticities["loss"] = _loss_elasticity(problem, plans, lane)
+    unit = parse_objective(problem.minimize).unit
+    signed = {name: -y if name in AT_LEAST else y for name, y in elasticities.items()}
+    return {name: Price(y, y * value / problem.limits[name], f"{unit}/({unit_of(name)})") for name, y in signed.items()}
+
+
+def _loss_elasticity(problem: DesignProblem, plans: _SearchedPlans, lane: int) -> float:
+    """Envelope theorem, `- d Lagrangian / d ln loss` at the fixed point of the search, by central difference."""
+    solution = plans.searched.solution
+    layout = take(plans.searched.lattice, np.array([lane]))
+    point = solution.x[lane][None, None]
+    weights = solution.multipliers.inequalities[lane]
+
+    def lagrangian(factor: float) -> float:
+        loss = problem.criteria.limits["loss"] * factor
+        moved = eqx.tree_at(lambda criteria: criteria.limits["loss"], problem.criteria, loss)
+        values = evaluate_points(problem, point, layout, moved)
+        return float(values.objective[0, 0] + values.inequalities[0, 0] @ weights)
+
+    return -(lagrangian(1.0 + LOSS_STEP) - lagrangian(1.0 - LOSS_STEP)) / (2.0 * LOSS_STEP)
+
+
+def _verdict(
+    searched: LayoutSearch, winner: RoundedPlan | None, broken: tuple[Conflict, ...], exceeded: str
+) -> tuple[SearchResult, str]:
+    """Result and message of a search; `exceeded` says which limits of the system the plan exceeds all the same."""
+    if searched.interrupted:
+        result = SearchResult.interrupted
+        return result, result.message if winner else NOTHING_YET
+    if broken:
+        return SearchResult.infeasible, _explain(broken)
+    if winner is None:
+        result = SearchResult.infeasible
+    else:
+        result = SearchResult.successful if winner.converged else SearchResult.not_converged
+        if exceeded:
+            return result, result.message.replace(OBEYS_EVERY_LIMIT, f"{OBEYS_LIMITS_ASKED}; {exceeded}")
+    return result, result.message
+
+
+def _explain(broken: tuple[Conflict, ...]) -> str:
+    asked = ", ".join(f"{one.limit} {format_quantity(one.asked, one.unit)}" for one in broken)
+    ways = ", or ".join(
+        f"{one.limit} to {format_quantity(one.nearest, one.unit)}" for one in broken if math.isfinite(one.nearest)
+    )
+    return f"No plan obeys these limits together: {asked}. " + (
+        f"With all others as they are, move {ways}." if ways else "No single limit can give enough: move several."
+    )
+
+
+@contextmanager
+def _preloaded_derivatives() -> Iterator[None]:
+    """Load the derivatives that were used last in a thread, while something else is done."""
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(model_expansion.preload)
+        yield
+
+
+@contextmanager
+def _preloaded_programs(scenario: Scenario, problem: DesignProblem, layout: Lattice) -> Iterator[None]:
+    """Compile the programs of a search in threads, in the first search of a process.
+
+    Tracing needs the interpreter for itself; the compiler does not, and it takes longest on the derivatives. So these
+    are traced before anything else (`benchmarks/compile_time.py`). What fails here fails again where it is needed.
+    """
+    lower, upper = layout_bounds(problem, layout)
+    middle, lane = 0.5 * (lower + upper), np.zeros(1, np.int32)
+    criteria = problem.repeated_criteria(1)
+    model = lane_model(problem, layout, criteria)
+
+    def in_double(function: Callable[[], Any]) -> Any:
+        with jax.enable_x64(True):  # a thread starts with the default
+            return function()
+
+    with ThreadPoolExecutor() as threads:
+        if evaluate_plans.unused:
+            derivatives = threads.submit(in_double, lambda: model.expansion(middle, lane))
+            while not (model_expansion.traced or derivatives.done()):
+                time.sleep(_GLANCE)
+            threads.submit(in_double, lambda: plans_at(scenario, problem, middle, layout, criteria))
+            threads.submit(in_double, lambda: solve_relaxed(problem, layout, middle, iterations=1))
+        yield

@@ -1,0 +1,274 @@
+"""Which clock for each pipeline rank and direction takes the lowest energy in a step that ends in time?
+
+The makespan of a schedule is the longest of its paths, each a sum of durations. Only few paths can ever be the longest:
+the search starts with some as constraints, finds the best clocks, evaluates the makespan exactly, and adds the critical
+paths that it broke, until it breaks none [Kelley 1960]. Every search is a relaxation, so the last one is the optimum.
+Slack then costs no time and saves energy [Chung et al. 2024, Perseus].
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from energymodel.numerics import Numeric
+from energymodel.performance.pipeline_schedule import Schedule, pipeline_makespan
+from energymodel.runtime.compilation import Compiled
+from energymodel.search.pipeline import OperationKinds, Per, PipelineLoad, of_operations, operation_kinds
+from energymodel.solver import RESULTS, Solution, SolverOptions, minimize_many
+
+MOST_ROUNDS = 60
+FEWEST_PATHS = 32  # rows that are compiled for at least; unused ones are empty
+NUDGE = 1e-2  # by which a pass is stretched to find the longest path through it
+ROOM = 1e-6  # relative time without which a shortest step would leave the search no interior
+GRID = 65  # clocks of all ranks together that are evaluated, evenly spaced in the logarithm
+BROKEN = 1e-9  # relative excess of the makespan that calls for one more search
+
+
+class StageClocks(NamedTuple):
+    """The front of energy against step time; every field has a leading axis of deadlines.
+
+    - `clock`: by direction, rank and kind of operation [1]; one kind, two phases, or all micro-batches.
+    - `step_time`: exact makespan [s]; below the deadline where waiting costs more than haste saves.
+    - `energy`: of a step, all chips [J].
+    - `price`: energy that one more second of step time saves [W].
+    - `late`: makespan over the deadline, less one [1].
+    - `result`: members of `RESULTS`.
+    - `paths`: constraints that the search needed [1].
+    """
+
+    clock: Float[np.ndarray, "deadlines 2 ranks kinds"]
+    step_time: Float[np.ndarray, " deadlines"]
+    energy: Float[np.ndarray, " deadlines"]
+    price: Float[np.ndarray, " deadlines"]
+    late: Float[np.ndarray, " deadlines"]
+    result: RESULTS
+    paths: int
+
+
+class _ClocksAndTime(NamedTuple):
+    """Logarithms of the clocks, and the step time over the shortest one."""
+
+    log_clock: Array | np.ndarray
+    stretch: Array | np.ndarray
+
+
+class _Paths(NamedTuple):
+    """How often a path takes each pass, and the time of its hops over the shortest step time."""
+
+    counts: Array | np.ndarray
+    hops: Array | np.ndarray
+
+
+class _ClockProblem(NamedTuple):
+    """A pipeline, its schedule, which operations share a clock, and the units of time [s] and energy [J]."""
+
+    pipeline: PipelineLoad
+    schedule: Schedule
+    kinds: OperationKinds
+    fastest: Numeric
+    unit: Numeric
+
+
+def stage_clocks(
+    pipeline: PipelineLoad,
+    schedule: Schedule,
+    deadlines: float | Sequence[float] | np.ndarray,
+    *,
+    per: Per = "rank",
+    options: SolverOptions | None = None,
+) -> StageClocks:
+    """Clocks of lowest energy, `min E(phi) + n P_wait t` with `n_k . d(phi) + h_k <= t <= T` over all paths k.
+
+    With durations and energies convex in the logarithms of the clocks, the optimum is the best of all
+    [derivation: docs/physics.md C]. A host function: all deadlines are searched together, and share the paths found.
+
+    **Arguments:**
+
+    - `deadlines`: T [s], any number of them; at least the makespan at the highest clock, which counts as one
+      millionth more so that the search has room.
+    - `per`: a clock for each direction and `"rank"`, for its warm-up or cool-down apart (`"phase"`), or for each
+      micro-batch of its own (`"operation"`, as in Perseus). The search is dense: up to some hundred clocks.
+
+    **Raises:** `ValueError` for a deadline that even the highest clock misses.
+    """
+    with jax.enable_x64(True):
+        wanted = np.atleast_1d(np.asarray(deadlines, np.float64))
+        case, bounds = _clock_problem(pipeline, schedule, per)
+        fastest = case.fastest
+        if np.any(wanted < fastest * (1.0 - BROKEN)):
+            raise ValueError(
+                f"stage_clocks: a deadline of {wanted.min():.6g} s is shorter than {fastest:.6g} s, the makespan at "
+                f"the highest clock, {float(pipeline.maximum_clock):.4g}. Give at least that."
+            )
+        solution, paths = _cutting_planes(case, bounds, np.maximum(wanted / fastest, 1.0 + ROOM), options)
+        choice = solution.x
+        step_time = np.asarray(_makespans(choice.log_clock, case))
+        broken = jnp.asarray(step_time > choice.stretch * fastest * (1.0 + 10.0 * BROKEN))
+        result = jax.vmap(lambda broken, result: RESULTS.where(broken, RESULTS.out_of_iterations, result))(
+            broken, solution.result
+        )
+        return StageClocks(
+            clock=np.exp(choice.log_clock),
+            step_time=step_time,
+            energy=np.asarray(_energies(choice.log_clock, case, step_time)),
+            price=solution.multipliers.upper.stretch * case.unit / fastest,
+            late=step_time / wanted - 1.0,
+            result=result,
+            paths=paths,
+        )
+
+
+class OneClock(NamedTuple):
+    """Steps of a pipeline with one clock for all ranks: clock [1], makespan [s], and energy of all chips [J]."""
+
+    clock: Float[np.ndarray, " clocks"]
+    step_time: Float[np.ndarray, " clocks"]
+    energy: Float[np.ndarray, " clocks"]
+
+
+def one_clock(
+    pipeline: PipelineLoad, schedule: Schedule, step_times: Float[np.ndarray, " times"] | None = None
+) -> OneClock:
+    """Makespan and energy with one clock for all ranks, `T(phi)` and `E(phi)` [definition].
+
+    **Arguments:**
+
+    - `step_times`: makespans whose clocks are found, to 1e-4 of them [s]; by default a grid from the lowest clock of
+      the chip to the highest.
+    """
+    case, (lowest, highest) = _clock_problem(pipeline, schedule, "rank")
+    shares = np.linspace(0.0, 1.0, GRID)
+    logs = lowest.min() + shares * (highest.max() - lowest.min())
+    times = _makespans_at(logs, case)
+    if step_times is not None:
+        logs = np.interp(-np.log(step_times), -np.log(times), logs)
+        times = _makespans_at(logs, case)
+    energy = np.asarray(_energies(_everywhere(logs, case), case, times))
+    return OneClock(np.exp(logs), times, energy)
+
+
+def _everywhere(logs: Float[np.ndarray, " clocks"], case: "_ClockProblem") -> Float[np.ndarray, "clocks 2 ranks 1"]:
+    return np.broadcast_to(logs[:, None, None, None], (len(logs), 2, case.schedule.ranks, 1))
+
+
+def _makespans_at(logs: Float[np.ndarray, " clocks"], case: "_ClockProblem") -> Float[np.ndarray, " clocks"]:
+    return np.asarray(_makespans(_everywhere(logs, case), case))
+
+
+def _clock_problem(
+    pipeline: PipelineLoad, schedule: Schedule, per: Per
+) -> tuple[_ClockProblem, tuple[np.ndarray, np.ndarray]]:
+    """The problem in units of its step at the highest clock, and bounds of the logarithms of the clocks."""
+    case = _ClockProblem(pipeline, schedule, operation_kinds(schedule, per), 1.0, 1.0)
+    repeats = np.asarray(case.kinds.repeats)
+    exists = np.sum(repeats.reshape(2, schedule.chunks, schedule.ranks, -1), axis=1) > 0
+    highest = np.full(exists.shape, np.log(pipeline.maximum_clock))
+    lowest = np.where(exists, np.log(pipeline.chip.minimum_clock), highest)
+    fastest = float(_makespans(highest[None], case)[0])
+    unit = float(_energies(highest[None], case, np.asarray([fastest]))[0])
+    return case._replace(fastest=fastest, unit=unit), (lowest, highest)
+
+
+def _cutting_planes(
+    case: _ClockProblem, bounds: tuple[np.ndarray, np.ndarray], limit: np.ndarray, options: SolverOptions | None
+) -> tuple[Solution, int]:
+    """Search until the makespan breaks no deadline, adding the paths that it broke [Kelley 1960], and count them."""
+    lowest, highest = bounds
+    paths: PathsFound = {}
+    for corner in (highest, lowest):
+        _add(paths, _longest_paths(corner[None], case), np.zeros(1))
+
+    def search(choice: _ClocksAndTime) -> Solution:
+        return minimize_many(
+            _energy,
+            choice,
+            shared=(case, _padded(paths)),
+            bounds=(_ClocksAndTime(lowest, np.asarray(0.5)), _ClocksAndTime(highest, limit)),
+            inequalities=_lateness,
+            options=options,
+        )
+
+    start = np.broadcast_to(0.5 * (lowest + highest), (len(limit), *lowest.shape))
+    solution = search(_ClocksAndTime(start, limit))
+    for _ in range(MOST_ROUNDS):
+        choice = solution.x
+        if not _add(paths, _longest_paths(choice.log_clock, case), choice.stretch * (1.0 + BROKEN)):
+            break
+        solution = search(choice)
+    return solution, len(paths)
+
+
+def _energy(choice: _ClocksAndTime, case: _ClockProblem, _: _Paths) -> Array:
+    clocks = jnp.exp(choice.log_clock)
+    return case.pipeline.energy(clocks, case.kinds, choice.stretch * case.fastest) / case.unit
+
+
+def _lateness(choice: _ClocksAndTime, case: _ClockProblem, paths: _Paths) -> Array:
+    durations = case.pipeline.durations(jnp.exp(choice.log_clock)) / case.fastest
+    return jnp.sum(paths.counts * durations, axis=(1, 2, 3)) + paths.hops - choice.stretch
+
+
+class _Longest(NamedTuple):
+    """For each deadline: the longest path through each kind of pass, with its hops and its whole length."""
+
+    counts: Array
+    hops: Array
+    length: Array
+
+
+def _longest_by_kind(log_clock: Array, case: _ClockProblem) -> _Longest:
+    durations = case.pipeline.durations(jnp.exp(log_clock)) / case.fastest
+    hop = case.pipeline.hop / case.fastest
+    clocks = log_clock.size
+    longer = jnp.concatenate([jnp.zeros((1, clocks)), NUDGE * jnp.eye(clocks)]).reshape(-1, *log_clock.shape)
+    stretched = durations * (1.0 + jnp.tile(longer, (1, 1, case.schedule.chunks, 1)))
+
+    def makespan(durations: Array) -> Array:
+        return pipeline_makespan(of_operations(durations, case.kinds), case.schedule, hop)
+
+    def path(stretched: Array) -> _Longest:
+        length, counts = jax.value_and_grad(makespan)(stretched)
+        hops = length - jnp.sum(counts * stretched)
+        return _Longest(counts, hops, jnp.sum(counts * durations) + hops)
+
+    return jax.vmap(path)(stretched)
+
+
+def _all_longest(log_clock: Array, case: _ClockProblem) -> _Longest:
+    return jax.lax.map(lambda one: _longest_by_kind(one, case), log_clock)
+
+
+def _all_makespans(log_clock: Array, case: _ClockProblem) -> Array:
+    return jax.lax.map(lambda one: case.pipeline.makespan(jnp.exp(one), case.schedule, case.kinds), log_clock)
+
+
+def _all_energies(log_clock: Array, case: _ClockProblem, step_time: Array) -> Array:
+    return jax.vmap(lambda one, time: case.pipeline.energy(jnp.exp(one), case.kinds, time))(log_clock, step_time)
+
+
+_longest_paths, _makespans, _energies = Compiled(_all_longest), Compiled(_all_makespans), Compiled(_all_energies)
+
+PathsFound = dict[bytes, tuple[np.ndarray, float]]
+"""Counts and hops of every path, by the counts in bytes."""
+
+
+def _add(found: PathsFound, longest: _Longest, allowed: np.ndarray) -> int:
+    """Keep the paths that are longer than a deadline allows, and return how many of them are new."""
+    counts, hops, length = (np.asarray(part) for part in longest)
+    known = len(found)
+    for lane, row in zip(*np.nonzero(length > allowed[:, None]), strict=True):
+        whole = np.round(counts[lane, row])
+        found.setdefault(whole.astype(np.int32).tobytes(), (whole, float(hops[lane, row])))
+    return len(found) - known
+
+
+def _padded(found: PathsFound) -> _Paths:
+    """All paths as arrays, filled up with empty ones, so that few sizes are compiled."""
+    size = max(FEWEST_PATHS, 1 << (len(found) - 1).bit_length())
+    counts, hops = zip(*found.values(), strict=True)
+    empty = size - len(found)
+    return _Paths(np.stack([*counts, *[np.zeros_like(counts[0])] * empty]), np.asarray([*hops, *[0.0] * empty]))

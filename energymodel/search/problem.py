@@ -1,0 +1,333 @@
+"""A scenario as a problem in logarithms: what may vary, what is minimized, what must hold."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from energymodel.errors import InputError
+from energymodel.numerics import Numeric
+from energymodel.physics.cooling import InletClass
+from energymodel.scenarios.question import TOKENS
+from energymodel.scenarios.scenario import Scenario
+from energymodel.scenarios.validate import check_target
+from energymodel.search.training_run import TrainingRun, replace_leaf
+from energymodel.solver import Values
+from energymodel.system.evaluate import evaluate
+from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.outputs import (
+    AT_LEAST,
+    LIMIT_OF_SLACK,
+    is_output,
+    limited_values,
+    limits_of_system,
+    log_objective,
+    parse_objective,
+)
+from energymodel.system.own_outputs import OwnOutput, check_own_outputs, own_outputs
+from energymodel.system.plan import ClockCourse, ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
+from energymodel.system.training_system import TrainingSystem
+from energymodel.units import format_quantity
+
+USUAL_OBJECTIVES = ("energy", "time", "money", "carbon")
+USUAL_ROWS = (*LIMIT_OF_SLACK.values(), "time", "energy", "money", "carbon")
+"""Outputs that a formulation serves whether they are asked for or not: one compiled program answers most questions."""
+OVER_PROGRESS_PATHS = {"plan.batch": "knots", "plan.clock": "clock_knots"}
+"""Variables that a schedule may replace, and the field of a question and a formulation with the number of its knots."""
+FAR = 1e9  # of the scenario's own value: a limit that was not asked for
+TOKEN_RANGE = 100.0
+BATCH_RANGE = 64.0
+COOLANT = "plan.coolant_temperature"
+ROUNDING = 1e-9  # of a conversion from °C
+SMALLEST_RATIO = 1e-12  # of an output to its limit: what costs nothing breaks nothing
+
+
+class Criteria(eqx.Module):
+    """Powers of the outputs whose product is minimized, and limits in SI; by name of output."""
+
+    powers: dict[str, Any]
+    limits: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Formulation:
+    """The structure of a problem: which paths vary, which outputs may be minimized or limited. Hashable.
+
+    Calling it gives the logarithm of the objective and of value over limit (limit over value where more is better),
+    at the coordinates of the variables: their logarithms, or for paths in `affine` their values. What is minimized
+    and how much is allowed are numbers, so that one compiled program answers all questions of this structure.
+    `own` are the outputs among them that a user defined. With `knots` the logarithms of the batch at so many knots of
+    progress come before the other coordinates, and then with `clock_knots` those of the clock over the plan's own.
+    """
+
+    paths: tuple[str, ...]
+    objectives: tuple[str, ...] = USUAL_OBJECTIVES
+    rows: tuple[str, ...] = USUAL_ROWS
+    affine: tuple[str, ...] = ()
+    knots: int = 0
+    clock_knots: int = 0
+    own: tuple[OwnOutput, ...] = ()
+
+    def __call__(
+        self, point: Float[Array | np.ndarray, " n"], layout: ParallelLayout, criteria: Criteria, given: TrainingRun
+    ) -> Values:
+        """Objective and rows, `microbatches` (at least what the pipeline schedule needs) last."""
+        return _values(self, jnp.asarray(point), layout, criteria, given)
+
+    def values(self, point: Array, layout: ParallelLayout, criteria: Criteria, given: TrainingRun) -> Values:
+        """The same, traced anew at every call."""
+        system, plan = self.at(point, layout, criteria, given)
+        outcome = evaluate(system, plan)
+        values = limited_values(system, plan, outcome)
+        rows = [excess(name, _row_value(name, values, outcome), criteria.limits[name]) for name in self.rows]
+        smallest_batch = layout.smallest_batch(plan.chips, system.workload.sequence)
+        rows.append(jnp.log(smallest_batch / jnp.min(plan.batch)))
+        powers = {name: criteria.powers[name] for name in self.objectives}
+        return Values(log_objective(outcome, powers), jnp.stack(rows))
+
+    def at(
+        self, point: Float[Array | np.ndarray, " n"], layout: ParallelLayout, criteria: Criteria, given: TrainingRun
+    ) -> tuple[TrainingSystem, TrainingPlan]:
+        """System and plan at a point, in a layout; the goal is the limit of the loss, unless the tokens vary."""
+        system, plan = given.system, given.plan
+        goal = TokenBudget(jnp.ones(())) if TOKENS in self.paths else TargetLoss(criteria.limits["loss"])
+        plan = eqx.tree_at(lambda plan: (plan.layout, plan.goal), plan, (layout, goal))
+        if self.knots:
+            plan = eqx.tree_at(lambda plan: plan.batch, plan, jnp.exp(jnp.asarray(point)[: self.knots]))
+        if self.clock_knots:
+            shares = jnp.exp(jnp.asarray(point)[self.knots : self.of_schedules])
+            plan = dataclasses.replace(plan, clock_course=ClockCourse(shares))
+        for index, path in enumerate(self.paths, self.of_schedules):
+            value = point[index] if path in self.affine else jnp.exp(point[index])
+            if path.startswith("system."):
+                system = replace_leaf(system, path.removeprefix("system."), value)
+            else:
+                plan = replace_leaf(plan, path.removeprefix("plan."), value)
+        return system, plan
+
+    @property
+    def of_schedules(self) -> int:
+        """Number of coordinates of schedules, which come first."""
+        return self.knots + self.clock_knots
+
+    def coordinate(self, path: str, value: Any) -> Any:
+        """Coordinate of a variable at a value; minus infinity for a part that is left out, whose exponential is 0."""
+        with np.errstate(divide="ignore"):
+            return value if path in self.affine else np.log(value)
+
+    def value(self, path: str, coordinate: Any) -> Any:
+        """Value of a variable at a coordinate."""
+        return coordinate if path in self.affine else np.exp(coordinate)
+
+
+def row_of_objective(minimize: str) -> str:
+    """Name of the row that limits an objective: that of its output, or the objective itself."""
+    alone = is_output(minimize) and minimize not in AT_LEAST
+    return minimize if alone else "*".join(f"{name}^{power!r}" for name, power in parse_objective(minimize).factors)
+
+
+def _row_value(name: str, values: Mapping[str, Any], outcome: TrainingOutcome) -> Numeric:
+    """Value of a row: an output, or an objective that is limited."""
+    if name in values:
+        return values[name]
+    return jnp.exp(log_objective(outcome, dict(parse_objective(name).factors)))
+
+
+def excess(name: str, value: Numeric, limit: Numeric) -> Float[Array, "..."]:
+    """Logarithm by which an output breaks its limit; negative where it keeps it [1]."""
+    ratio = jnp.asarray(value) / limit
+    return -jnp.log(ratio) if name in AT_LEAST else jnp.log(jnp.maximum(ratio, SMALLEST_RATIO))
+
+
+# One trace of the model serves all derivatives and batches of it: tracing is most of the time of a second run.
+_values = jax.jit(Formulation.values, static_argnums=0, inline=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class DesignProblem:
+    """A scenario to optimize: its formulation, its numbers, what is minimized, limits and bounds of variables in SI.
+
+    `limits` are those that hold; `criteria` has far ones for the other rows of the formulation. `layout_ranges` are
+    ranges of fields of the layout; other fields take all values that make sense.
+    """
+
+    formulation: Formulation
+    given: TrainingRun
+    criteria: Criteria
+    minimize: str
+    limits: Mapping[str, float]
+    bounds: Mapping[str, tuple[float, float]]
+    layout_ranges: Mapping[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def most_chips(self) -> float:
+        """The most chips that a plan may use."""
+        return self.bounds["plan.chips"][1] if "plan.chips" in self.bounds else self.given.number("plan.chips")
+
+    def boxes(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Coordinates of lower and upper bounds, one line for each of so many lanes."""
+        paths = self.formulation.paths
+        ends = [self.formulation.coordinate(path, np.array(self.bounds[path])) for path in paths]
+        lower, upper = np.reshape(ends, (len(paths), 2)).T  # a schedule may be all that varies
+        return np.tile(lower, (count, 1)), np.tile(upper, (count, 1))
+
+    def start(self, path: str) -> float:
+        """The scenario's own value of a variable, within its bounds."""
+        low, high = self.bounds[path]
+        own = math.sqrt(low * high) if path == TOKENS else self.given.number(path)
+        return min(max(own, low), high)
+
+    def repeated_criteria(self, count: int) -> Criteria:
+        """The criteria for each of so many lanes."""
+        return jax.tree.map(lambda leaf: np.full(count, leaf), self.criteria)
+
+    def values_at(self, point: Float[np.ndarray, " n"], plan: TrainingPlan) -> dict[str, float]:
+        """Value of each variable in SI at a point of the solver, whose plan has exact counts."""
+        values = {
+            path: float(self.formulation.value(path, one))
+            for path, one in zip(self.formulation.paths, point, strict=True)
+        }
+        exact = {"plan.chips": float(plan.chips), "plan.batch": float(np.reshape(plan.batch, ()))}
+        return {path: exact.get(path, value) for path, value in values.items()}
+
+    def with_limit(self, name: str, value: float) -> "DesignProblem":
+        """The same problem with another value of a limit that holds."""
+        criteria = Criteria(self.criteria.powers, {**self.criteria.limits, name: np.asarray(value, np.float64)})
+        bounds = dict(self.bounds)
+        if name == "chips" and "plan.chips" in bounds:
+            bounds["plan.chips"] = (bounds["plan.chips"][0], value)
+        return dataclasses.replace(self, criteria=criteria, limits={**self.limits, name: value}, bounds=bounds)
+
+    def index(self, path: str) -> int | None:
+        """Place of a variable in the solver's vector, if it varies."""
+        return self.formulation.paths.index(path) if path in self.formulation.paths else None
+
+
+def formulate(scenario: Scenario, baseline: TrainingOutcome, free: Sequence[str] = ()) -> DesignProblem:
+    """The problem of a scenario's question; the baseline's loss, time and chips are limits unless others are given.
+
+    Outputs in `free` have no limit unless it is given, but a row and a power in the objective that lanes may set.
+
+    **Raises:** `InputError` for a loss that cannot be reached, bounds that exclude each other, and a batch schedule or
+    power by stage (`design.refinement`).
+    """
+    _check_plain(scenario)
+    question, system, plan = scenario.optimize, scenario.system, scenario.plan
+    objective = parse_objective(question.minimize)
+    most_chips = question.vary.get("plan.chips", (0.0, float(plan.chips)))[1]
+    own = {
+        "time": float(baseline.time),
+        "chips": most_chips + float(system.spare_chips(plan.spares)),
+        "loss": float(baseline.loss),
+    }
+    dropped = free or (objective.names() if len(objective.factors) == 1 else ())
+    own = {name: value for name, value in own.items() if name not in dropped}
+    hard = limits_of_system(system, plan, baseline)
+    if float(baseline.slack.information) <= 0.0:  # a warning of the own plan, which its loss leaves no way to obey
+        del hard["capacity_use"]
+    limits = {**own, **hard, **question.limits}
+    bounds, layout_ranges = _bounds(scenario, baseline, limits, tokens_vary="loss" in {*objective.names(), *free})
+    if "loss" in limits:
+        check_target(system, plan, limits["loss"], "limit loss")
+    not_rows = () if TOKENS in bounds else ("loss",)  # the goal
+    if float(plan.spares) == 0.0 and "plan.spares" not in bounds:
+        not_rows += ("chips",)  # a bound of the variable
+    affine = tuple(path for path, (low, _) in bounds.items() if low <= 0.0)
+    objectives = tuple(dict.fromkeys((*USUAL_OBJECTIVES, *objective.names(), *free)))
+    objective_row = row_of_objective(question.minimize)
+    rows = (*USUAL_ROWS, objective_row, *free, *(name for name in limits if name not in not_rows))
+    rows = tuple(dict.fromkeys(rows))
+    named = tuple(dict.fromkeys((*objectives, *question.limits)))
+    check_own_outputs(named, baseline)
+    values = limited_values(system, plan, baseline)
+    far = {
+        name: _row_value(name, values, baseline) * (1.0 / FAR if name in AT_LEAST else FAR)
+        for name in rows
+        if name not in limits
+    }
+    powers = dict.fromkeys(objectives, 0.0) | dict(objective.factors)
+    criteria = jax.tree.map(lambda value: np.asarray(value, np.float64), Criteria(powers, {**limits, **far}))
+    formulation = Formulation(tuple(bounds), objectives, rows, affine, own=own_outputs(named))
+    given = TrainingRun(system, plan)
+    return DesignProblem(formulation, given, criteria, question.minimize, limits, bounds, layout_ranges)
+
+
+def _check_plain(scenario: Scenario) -> None:
+    """Refuse what only `optimize` searches, in its best layouts.
+
+    **Raises:** `InputError` that names it.
+    """
+    question, plan = scenario.optimize, scenario.plan
+    clocks = np.size(plan.clocks)
+    for path, what, own in ("plan.batch", "batch", plan.knots), ("plan.clock", "clock", clocks):
+        if own > 1:
+            raise InputError(
+                f"{path}: it has {own} knots, but a constant {what} was asked for. "
+                f"Vary them (optimize --vary {path}@0..1), or give one {what}."
+            )
+    if question.refined:
+        schedules = [path for path, count in OVER_PROGRESS_PATHS.items() if getattr(question, count)]
+        named = [*question.stages, *(f"{path}@0..1" for path in schedules)][0]
+        raise InputError(f"vary {named}: only optimize lets it vary. Leave it out here.")
+
+
+def _bounds(
+    scenario: Scenario, baseline: TrainingOutcome, limits: Mapping[str, float], *, tokens_vary: bool
+) -> tuple[dict[str, tuple[float, float]], dict[str, tuple[float, float]]]:
+    """Ranges of the variables, and of the fields of the layout."""
+    plan, question = scenario.plan, scenario.optimize
+    batch, tokens = float(np.reshape(plan.batch, ())), float(baseline.tokens)
+    chips = limits.get("chips", float(plan.chips))
+    inlet = scenario.system.facility.cooling.inlet
+    bounds = {
+        "plan.batch": (batch / BATCH_RANGE, batch * BATCH_RANGE),
+        "plan.clock": (float(scenario.system.accelerator.minimum_clock), 1.0),
+        COOLANT: (float(inlet.recommended_lowest), float(inlet.recommended_highest)),
+        "plan.chips": (min(float(scenario.system.node.chips), chips), chips),
+    }
+    if tokens_vary:
+        bounds[TOKENS] = (tokens / TOKEN_RANGE, tokens * TOKEN_RANGE)
+    bounds |= question.vary
+    for path in question.fix:
+        bounds.pop(path, None)
+        if path.startswith("plan.layout."):
+            value = float(getattr(plan.layout, path.removeprefix("plan.layout.")))
+            bounds[path] = (value, value)
+    own = float(plan.coolant_temperature)
+    _check_coolant(bounds.get(COOLANT, (own, own)), inlet)
+    layout = [path for path in bounds if path.startswith("plan.layout.")]
+    layout_ranges = {path.removeprefix("plan.layout."): bounds.pop(path) for path in layout}
+    if not bounds:
+        raise InputError("Nothing is left to vary: every variable is fixed. Fix fewer paths or vary another.")
+    if "plan.chips" in bounds:
+        low, high = bounds["plan.chips"]
+        if low > chips:
+            raise InputError(f"plan.chips: at least {low:,.12g} is more than the limit of {chips:,.12g} chips.")
+        if high > chips:
+            raise InputError(
+                f"vary plan.chips: {high:,.12g} is more than the limit of {chips:,.12g} chips. "
+                "Raise the limit (--limit chips=...), or lower the end of the range."
+            )
+    return bounds, layout_ranges
+
+
+def _check_coolant(asked: tuple[float, float], inlet: InletClass) -> None:
+    """Refuse coolant that the equipment does not take.
+
+    **Raises:** `InputError` with the range of its class.
+    """
+    low, high = float(inlet.lowest), float(inlet.highest)
+    if asked[0] < low * (1.0 - ROUNDING) or asked[1] > high * (1.0 + ROUNDING):
+        asks, takes = (
+            " to ".join(format_quantity(end, "K") for end in dict.fromkeys(ends)) for ends in (asked, (low, high))
+        )
+        raise InputError(
+            f"{COOLANT}: {asks} is outside {takes}, which the equipment takes (system.facility.cooling.inlet). Stay "
+            "within, or choose equipment of another class, such as system.facility.cooling.inlet=ashrae-a4."
+        )

@@ -1,0 +1,215 @@
+"""A system and a plan as one vector of named numbers: what are the outputs at such vectors, and their derivatives?"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from energymodel.errors import InputError, suggest
+from energymodel.numerics import Numeric
+from energymodel.runtime.compilation import Compiled, concurrently
+from energymodel.runtime.operations import simplified
+from energymodel.scenarios.scenario import leaf_paths
+from energymodel.system.evaluate import evaluate
+from energymodel.system.outcome import Slack
+from energymodel.system.outputs import AT_LEAST, OUTPUTS, limited_values
+from energymodel.system.own_outputs import OwnOutput, own_outputs
+from energymodel.system.plan import TrainingPlan
+from energymodel.system.training_system import TrainingSystem
+
+CHUNK = 64  # vectors in one call of the compiled model
+_SLACKS = tuple(f"slack.{field.name}" for field in dataclasses.fields(Slack))
+UNITS: Mapping[str, str] = {**OUTPUTS, **dict.fromkeys(_SLACKS, "1")}
+"""Unit of each output; `slack.*` is limit over value, not its logarithm."""
+LIMITS_OF_SYSTEM = tuple(f"slack.{field.name}" for field in dataclasses.fields(Slack) if field.name != "information")
+MICROBATCHES = "microbatches"
+"""The smallest batch of a layout, one micro-batch for each replica, over the batch [1]."""
+NAMES = (*UNITS, MICROBATCHES)
+
+
+class TrainingRun(eqx.Module):
+    """A system and a plan, whose numbers are one vector; a batch schedule is one number that scales all its knots."""
+
+    system: TrainingSystem
+    plan: TrainingPlan
+
+    def number(self, path: str) -> float:
+        """The number at a dotted path."""
+        return float(np.reshape(_leaf(self, path), ()))
+
+    @property
+    def paths(self) -> list[str]:
+        """Dotted paths of the numbers."""
+        return leaf_paths(self.system, "system") + leaf_paths(self.plan, "plan")
+
+    @property
+    def values(self) -> dict[str, float]:
+        """The numbers by path, in SI; of a batch schedule the mean of its knots."""
+        return {path: float(np.mean(leaf)) for path, leaf in zip(self.paths, jax.tree.leaves(self), strict=True)}
+
+    @property
+    def vector(self) -> Float[np.ndarray, " n"]:
+        """All leaves, one after the other."""
+        return np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(self)])
+
+    @property
+    def differences(self) -> frozenset[str]:
+        """Paths of the temperatures that are differences."""
+        return frozenset((*_differences(self.system, "system"), *_differences(self.plan, "plan")))
+
+    @property
+    def places(self) -> dict[str, slice]:
+        """Where each number stands in the vector."""
+        ends = np.cumsum([np.size(leaf) for leaf in jax.tree.leaves(self)])
+        starts = [0, *ends[:-1]]
+        return {path: slice(int(a), int(b)) for path, a, b in zip(self.paths, starts, ends, strict=True)}
+
+    def changed(self, path: str, value: float) -> Float[np.ndarray, " n"]:
+        """The vector with another value of one number; a batch schedule keeps its shape."""
+        vector, place = self.vector, self.places[path]
+        own = float(np.mean(vector[place]))
+        vector[place] = vector[place] * (value / own) if place.stop - place.start > 1 else value
+        return vector
+
+    def at(self, vector: Float[np.ndarray, " n"]) -> "TrainingRun":
+        """The run that holds the numbers of a vector."""
+        leaves = jax.tree.leaves(self)
+        parts = np.split(vector, np.cumsum([np.size(leaf) for leaf in leaves])[:-1])
+        shaped = [part.reshape(np.shape(leaf)) for part, leaf in zip(parts, leaves, strict=True)]
+        return jax.tree.unflatten(jax.tree.structure(self), shaped)
+
+    def moved(self, steps: Float[np.ndarray, "steps n"]) -> list[dict[int, np.ndarray]]:
+        """The leaves that each step of the vector changes, by their place among all."""
+        leaves = jax.tree.leaves(self)
+        ends = np.cumsum([np.size(leaf) for leaf in leaves])
+
+        def changed(step: Float[np.ndarray, " n"]) -> dict[int, np.ndarray]:
+            places = np.unique(np.searchsorted(ends, np.flatnonzero(step), side="right"))
+            parts = {int(place): step[ends[place] - np.size(leaves[place]) : ends[place]] for place in places}
+            return {place: leaves[place] + part.reshape(np.shape(leaves[place])) for place, part in parts.items()}
+
+        return [changed(step) for step in steps]
+
+
+def replace_leaf(tree: Any, path: str, value: Numeric) -> Any:
+    """The same tree with another leaf at a dotted path; shape and structure stay."""
+    return eqx.tree_at(lambda node: _leaf(node, path), tree, jnp.reshape(value, jnp.shape(_leaf(tree, path))))
+
+
+def _leaf(node: Any, path: str) -> Any:
+    for part in path.split("."):
+        node = getattr(node, part)
+    return node
+
+
+def _differences(component: Any, path: str) -> list[str]:
+    found = []
+    for field in dataclasses.fields(component):
+        where, part = f"{path}.{field.name}", getattr(component, field.name)
+        found += _differences(part, where) if dataclasses.is_dataclass(part) else []
+        found += [where] if field.metadata.get("difference") else []
+    return found
+
+
+def is_gain(name: str) -> bool:
+    """Whether more of an output is better."""
+    return name in AT_LEAST or name in _SLACKS
+
+
+def check_outputs(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names, each once, if all are outputs.
+
+    **Raises:** `InputError` that suggests the nearest name.
+    """
+    if not names:
+        raise InputError('of: no output is named. Name one, such as "energy".')
+    for name in names:
+        if name not in UNITS:
+            raise InputError(f'Unknown output "{name}". {suggest(name, UNITS)}')
+    return tuple(dict.fromkeys(names))
+
+
+def expand(
+    run: TrainingRun, names: tuple[str, ...], vectors: Float[np.ndarray, "k n"]
+) -> tuple[Float[np.ndarray, "k outputs"], Float[np.ndarray, "outputs n"]]:
+    """Outputs at many vectors of numbers, and their derivatives by all numbers of the run, in SI [forward mode].
+
+    One program does both, in chunks of one compiled size: a chunk takes milliseconds, and a program seconds to compile.
+    """
+    own, vector = own_outputs(names), run.vector
+    points = np.concatenate([vectors, np.tile(vector, (vector.size, 1))])
+    directions = np.concatenate([np.zeros_like(vectors), np.eye(vector.size)])
+    values, slopes = _in_chunks(lambda index: _expansion(run, points[index], directions[index], own), len(points))
+    known = (*NAMES, *(one.name for one in own))
+    places = [known.index(name) for name in names]
+    return values[: len(vectors), places], slopes[len(vectors) :, places].T
+
+
+def outputs_at(run: TrainingRun, vectors: Float[np.ndarray, "k n"]) -> Mapping[str, Float[np.ndarray, " k"]]:
+    """All outputs of `NAMES` at many vectors of numbers, by name, in SI; one program for whichever numbers differ."""
+    numbers = [np.asarray(leaf) for leaf in jax.tree.leaves(run)]
+    call, _ = _values.of_numbers(run, np.tile(run.vector, (CHUNK, 1)))
+    (columns,) = _in_chunks(lambda index: call([*numbers, vectors[index]]), len(vectors))
+    return dict(zip(NAMES, columns.T, strict=True))
+
+
+def _in_chunks(call: Callable[[np.ndarray], Sequence[Array]], count: int) -> list[np.ndarray]:
+    """Rows of results for the indices of so many points, in chunks of one size."""
+
+    def chunk(first: int) -> tuple[np.ndarray, ...]:
+        return tuple(map(np.asarray, call(np.minimum(np.arange(first, first + CHUNK), count - 1))))
+
+    chunks = concurrently(chunk, range(0, count, CHUNK))
+    return [np.concatenate(parts)[:count] for parts in zip(*chunks, strict=True)]
+
+
+def output_gradient(run: TrainingRun, weights: Mapping[str, float]) -> Float[np.ndarray, " n"]:
+    """Derivatives of a weighted sum of outputs by all numbers at once, in SI [reverse mode].
+
+    **Arguments:**
+
+    - `weights`: of the outputs by name, one of `NAMES` or an output of a user.
+    """
+    own = own_outputs(weights)
+    names = (*NAMES, *(one.name for one in own))
+    return np.array(_gradient(run, np.array([weights.get(name, 0.0) for name in names]), own))
+
+
+def _outputs(run: TrainingRun, own: tuple[OwnOutput, ...]) -> Array:
+    """All outputs, those of a user last. One function for any choice of them, so that it compiles once."""
+    system, plan = run.system, run.plan
+    outcome = evaluate(system, plan)
+    values = limited_values(system, plan, outcome)
+    room = [jnp.exp(getattr(outcome.slack, name.removeprefix("slack."))) for name in _SLACKS]
+    microbatches = plan.layout.smallest_batch(plan.chips, system.workload.sequence) / jnp.mean(plan.batch)
+    own_values = [one.function(outcome) for one in own]
+    return jnp.stack([*(values[name] for name in OUTPUTS), *room, microbatches, *own_values])
+
+
+@partial(Compiled, once=True)
+def _expansion(run: TrainingRun, vectors: Array, directions: Array, own: tuple[OwnOutput, ...]) -> tuple[Array, Array]:
+    _, build = ravel_pytree(run)
+    outputs = simplified(lambda vector: _outputs(build(vector), own))
+    return jax.vmap(lambda vector, direction: jax.jvp(outputs, (vector,), (direction,)))(vectors, directions)
+
+
+@partial(Compiled, once=True)
+def _values(run: TrainingRun, vectors: Array) -> Array:
+    _, build = ravel_pytree(run)
+    return jax.vmap(simplified(lambda vector: _outputs(build(vector), ())))(vectors)
+
+
+@partial(Compiled, once=True)
+def _gradient(run: TrainingRun, weights: Array, own: tuple[OwnOutput, ...]) -> Array:
+    # The weights are numbers of the program: batching the reverse sweep over outputs would take it minutes to compile.
+    leaves, structure = jax.tree.flatten(run)
+    outputs = simplified(lambda *leaves: _outputs(jax.tree.unflatten(structure, leaves), own))
+    slopes = jax.grad(lambda leaves: weights @ outputs(*leaves))(leaves)
+    return jnp.concatenate([jnp.ravel(slope) for slope in slopes])

@@ -1,0 +1,130 @@
+"""How uncertain is what a plan saves, to first order, and how much of it rests on numbers that nobody measured?
+
+The saving is `v(own plan) - v(found plan)` of an objective v. Both plans stay as uncertain numbers move
+(`energymodel.sweeps.outcome_spread`), and the found one trains to the loss that the own plan reaches with them.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from energymodel.search.result import Optimum
+from energymodel.search.training_run import TrainingRun
+from energymodel.sweeps.outcome_spread import DEVIATIONS, OutcomeSpread, directions_of, in_float64, spread_along
+from energymodel.system.outputs import parse_objective
+from energymodel.system.plan import TokenBudget
+
+TOKENS = "plan.goal.tokens"
+
+
+class SavingAtRisk(NamedTuple):
+    """Uncertainty of a found plan's objective and of its saving, to first order.
+
+    - `deviation`, `own_deviation`: standard deviation of the logarithm of the objective, of the found and the own plan.
+    - `saving`, `saving_deviation`: of the saving, in the unit of the objective.
+    - `prior_deviation`: the part of `saving_deviation` that comes from priors.
+    - `shares`: of the variance of the saving by number or joint distribution, the largest first; of priors alone.
+    - `without`: priors whose scenario states no spread: they count as exact.
+    - `own`, `found`: spread of all outputs of both plans, along the same directions.
+    """
+
+    deviation: float
+    own_deviation: float
+    saving: float
+    saving_deviation: float
+    prior_deviation: float
+    shares: Mapping[str, float]
+    without: int
+    own: OutcomeSpread | None = None
+    found: OutcomeSpread | None = None
+
+    @property
+    def resting_on_priors(self) -> float:
+        """Share of the saving that priors can take away within their 90 % interval, at most all of it [1]."""
+        return min(1.0, DEVIATIONS * self.prior_deviation / abs(self.saving)) if self.saving else 0.0
+
+    def interval(self, value: float) -> tuple[float, float]:
+        """90 % interval of the objective of the found plan, log-normal."""
+        return value * math.exp(-DEVIATIONS * self.deviation), value * math.exp(DEVIATIONS * self.deviation)
+
+    @property
+    def saving_interval(self) -> tuple[float, float]:
+        """90 % interval of the saving, normal."""
+        return self.saving - DEVIATIONS * self.saving_deviation, self.saving + DEVIATIONS * self.saving_deviation
+
+    @property
+    def prior_variance(self) -> float:
+        """Share of priors in the variance of the saving [1]."""
+        return (self.prior_deviation / self.saving_deviation) ** 2 if self.saving_deviation else 0.0
+
+
+def saving_at_risk(optimum: Optimum) -> SavingAtRisk:
+    """Uncertainty of the outputs and of the saving of a plan, from the distributions that its scenario states.
+
+    **Raises:** `InputError` for a distribution that cannot be read.
+    """
+    scenario = optimum.scenario
+    with jax.enable_x64(True):
+        own_run = in_float64(TrainingRun(scenario.system, scenario.plan))
+        directions = directions_of(scenario, own_run)
+        own = spread_along(own_run, directions.steps)
+        found = _spread_of_found(optimum, own, own_run, directions.steps)
+    moved = optimum.baseline_value * own.relative(optimum.minimize) - optimum.value * found.relative(optimum.minimize)
+    variances = dict.fromkeys(directions.names, 0.0)
+    for name, change in zip(directions.names, moved, strict=True):
+        variances[name] += float(change) ** 2
+    priors = {name: variance for name, variance in variances.items() if directions.is_prior[name]}
+    whole = sum(variances.values())
+    largest = sorted(priors, key=lambda name: -priors[name])
+    return SavingAtRisk(
+        deviation=found.deviation(optimum.minimize),
+        own_deviation=own.deviation(optimum.minimize),
+        saving=optimum.baseline_value - optimum.value,
+        saving_deviation=math.sqrt(whole),
+        prior_deviation=math.sqrt(sum(priors.values())),
+        shares={name: priors[name] / whole for name in largest} if whole else {},
+        without=directions.without,
+        own=own,
+        found=found,
+    )
+
+
+def _spread_of_found(
+    optimum: Optimum, own: OutcomeSpread, own_run: TrainingRun, steps: Float[np.ndarray, "directions n"]
+) -> OutcomeSpread:
+    """Of the found plan, whose tokens follow so that it reaches the loss of the own plan, or a loss that was asked.
+
+    A plan that minimizes the loss keeps its tokens.
+    """
+    run = in_float64(TrainingRun(optimum.scenario.system, optimum.plan))
+    for path, value in optimum.found.items():
+        if path.startswith("system."):
+            run = run.at(run.changed(path, value))
+    steps = _along(run, own_run, steps)
+    gives_loss = "loss" in parse_objective(optimum.minimize).names()
+    if not isinstance(optimum.plan.goal, TokenBudget) or gives_loss:
+        return spread_along(run, steps)
+    more_tokens = np.zeros(steps.shape[1])
+    more_tokens[run.places[TOKENS]] = float(optimum.plan.goal.tokens)
+    both = spread_along(run, np.stack([*steps, more_tokens]))
+    loss = both.change("loss")
+    wanted = np.zeros(len(steps)) if "loss" in optimum.scenario.optimize.limits else own.change("loss")
+    tokens = (wanted - loss[:-1]) / loss[-1] if loss[-1] else np.zeros(len(steps))
+    moved = jax.tree.map(lambda change: change[:-1] + tokens * change[-1], both.moved)
+    return both._replace(moved=moved)
+
+
+def _along(
+    run: TrainingRun, other: TrainingRun, steps: Float[np.ndarray, "directions n"]
+) -> Float[np.ndarray, "directions m"]:
+    """Directions of the numbers of the system of another run, in this one, whose batch may have other knots."""
+    places = run.places
+    found = np.zeros((len(steps), len(run.vector)))
+    for path, place in other.places.items():
+        if path.startswith("system."):
+            found[:, places[path]] = steps[:, place]
+    return found

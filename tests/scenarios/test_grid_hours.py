@@ -1,0 +1,107 @@
+"""Do hours of a grid come out of a file as they went in, and is what is missing refused by name?"""
+
+import numpy as np
+import pytest
+
+from energymodel.errors import InputError
+from energymodel.scenarios.grid_hours import read_grid, region_hours
+from energymodel.scenarios.scenario import load_scenario
+
+HEADER = "hour,ci_direct_g_per_kwh,price_usd_per_mwh,temp_c,wet_bulb_c"
+
+
+def known(series) -> np.ndarray:
+    assert series is not None
+    return series
+
+
+def hourly(tmp_path, rows=None, header=HEADER, first=0):
+    path = tmp_path / "grid.csv"
+    rows = rows or [f"{first + hour},{100 + hour},{20 + hour},{hour % 24},{hour % 24 - 2}" for hour in range(48)]
+    path.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+    return path
+
+
+def means(tmp_path, leave_out=None):
+    rows = [
+        f"{zone},{month},{hour},{10 * month + hour},{month}"
+        for zone in ("A", "B")
+        for month in range(1, 13)
+        for hour in range(24)
+        if (month, hour) != leave_out
+    ]
+    return hourly(tmp_path, rows, "zone,month,utc_hour,ci_direct_g_per_kwh,price_usd_per_mwh")
+
+
+def test_units_of_hours(tmp_path):
+    hours = read_grid(hourly(tmp_path))
+    assert (hours.hours, hours.repeats, hours.first) == (48, False, 0)
+    np.testing.assert_allclose(known(hours.carbon)[:2], [100e-3 / 3.6e6, 101e-3 / 3.6e6])
+    np.testing.assert_allclose(known(hours.price)[:2], [20 / 3.6e9, 21 / 3.6e9])
+    np.testing.assert_allclose([known(hours.dry_bulb)[1], known(hours.wet_bulb)[1]], [274.15, 272.15])
+    assert hours.window(40, 20).hours == 8
+    assert read_grid(hourly(tmp_path, first=740)).month.tolist() == [0] * 4 + [1] * 44
+
+
+def test_means_make_a_year_that_goes_on_from_its_end(tmp_path):
+    hours = read_grid(means(tmp_path), "B", needs=("price", "carbon"))
+    assert (hours.hours, hours.repeats) == (8760, True)
+    assert np.bincount(hours.month).tolist() == [24 * days for days in (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)]
+    np.testing.assert_allclose(known(hours.carbon)[31 * 24 + 5], 25e-3 / 3.6e6)
+    turn = hours.window(8750, 20)
+    np.testing.assert_allclose(known(turn.price)[[0, -1]], [12 / 3.6e9, 1 / 3.6e9])
+    assert turn.month.tolist() == [0] * 10 + [1] * 10
+
+
+@pytest.mark.parametrize(
+    ("text", "replaced", "message"),
+    [
+        ("7,107,27,7,5", "7,107,,7,5", r"line 9: price_usd_per_mwh is empty.*--minimize carbon_operational"),
+        ("7,107,27,7,5", "7,nan,27,7,5", r"line 9: ci_direct_g_per_kwh is \"nan\""),
+        ("7,107,27,7,5", "7,107,27,,5", r"line 9: temp_c is empty.*--weather scenario"),
+        ("7,107,27,7,5", "8,107,27,7,5", r"line 9: hour 8 follows 6"),
+        ("7,107,27,7,5", "7,-1,27,7,5", r"ci_direct_g_per_kwh is -1 somewhere"),
+        ("7,107,27,7,5", "7,107,27,7,9", r"wet_bulb_c is 2 K above temp_c"),
+        ("7,107,27,7,5", "7,107,27,107,5", r"temp_c runs from 0 to 107"),
+        ("7,107,27,7,5", "7,107,27", r"line 9: 3 cells under 5 columns"),
+        ("price_usd_per_mwh", "price", r"no column price_usd_per_mwh"),
+        ("hour,", "time,", r"no column hour"),
+    ],
+)
+def test_what_is_missing_is_refused_by_line_and_column(tmp_path, text, replaced, message):
+    path = hourly(tmp_path)
+    path.write_text(path.read_text().replace(text, replaced, 1))
+    with pytest.raises(InputError, match=message):
+        read_grid(path)
+
+
+def test_what_nobody_needs_may_be_missing(tmp_path):
+    path = hourly(tmp_path)
+    path.write_text(path.read_text().replace("7,107,27,7,5", "7,107,,,5", 1))
+    hours = read_grid(path, needs=("carbon",), weather=False)
+    assert hours.price is None
+    assert hours.dry_bulb is None
+    assert "price_usd_per_mwh has empty rows" in hours.notes[0]
+
+
+def test_zones_and_months_are_chosen_and_complete(tmp_path):
+    with pytest.raises(InputError, match=r"2 zones\. Choose one with --zone: A, B"):
+        read_grid(means(tmp_path))
+    with pytest.raises(InputError, match='no zone "C"'):
+        read_grid(means(tmp_path), "C")
+    with pytest.raises(InputError, match="no row for month 2, hour 3"):
+        read_grid(means(tmp_path, (2, 3)), "A")
+    with pytest.raises(InputError, match="no column zone"):
+        read_grid(hourly(tmp_path), "A")
+    with pytest.raises(InputError, match="no such file"):
+        read_grid(tmp_path / "none.csv")
+
+
+def test_a_region_has_its_weather_alone():
+    system = load_scenario("test-1b-h100").system
+    hours = region_hours(system)
+    weather = system.facility.cooling.weather
+    assert hours.dry_bulb is not None
+    np.testing.assert_allclose(np.mean(hours.dry_bulb), float(weather.dry_bulb), rtol=1e-12)
+    assert np.ptp(known(hours.carbon)) == 0.0
+    assert np.argmin(hours.dry_bulb) == 0

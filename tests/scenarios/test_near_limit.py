@@ -1,0 +1,151 @@
+"""The near-limit accelerator: each formula by hand, and the whole device adds up."""
+
+import math
+
+import numpy as np
+import pytest
+
+from energymodel.errors import InputError
+from energymodel.scenarios.files import read_preset
+from energymodel.scenarios.near_limit import (
+    dynamic_power,
+    leakage_ratio,
+    leakage_temperature_sensitivity,
+    near_limit_accelerator,
+    operation_energy,
+    thermal_voltage,
+    voltage_floor,
+)
+from energymodel.scenarios.scenario import load_scenario
+from energymodel.sweeps.scenario_axes import scenario_axis
+
+
+def read(name):
+    return read_preset("hardware", name)
+
+
+@pytest.fixture
+def preset():
+    return read("near-limit")
+
+
+@pytest.fixture
+def device(preset):
+    return near_limit_accelerator(preset, read(preset["template"]))
+
+
+def test_operation_energy_by_hand():
+    # docs/physics.md A0.7: 32 bit at 300 K, kappa = 1: 5.402e4 J / 5.88e23 FLOP = 9.187e-20 J/FLOP.
+    assert operation_energy(1.0, 32.0, 300.0) == pytest.approx(5.402e4 / 5.88e23, rel=2e-4)
+    # docs/physics.md A0.8: H100 at 1.769 pJ/FLOP is 1.926e7 bounds per bit at 32 bits.
+    assert operation_energy(1.926e7, 32.0, 300.0) == pytest.approx(1.769e-12, rel=5e-4)
+
+
+def test_thermal_voltage_by_hand():
+    # 1.380649e-23 x 300 / 1.602176634e-19 = 0.025852 V.
+    assert thermal_voltage(300.0) == pytest.approx(0.025852, abs=5e-7)
+
+
+def test_leakage_ratio_by_hand():
+    # n v_T = 1.2 x 0.0291394 = 0.0349673 V; exp(-0.3/0.0349673) = exp(-8.57944) = 1.8792e-4; x 300 = 0.056376.
+    assert leakage_ratio(0.3, 338.15, 1.2, 300.0) == pytest.approx(0.05638, abs=5e-6)
+
+
+def test_subthreshold_slope_is_sixty_millivolt_per_decade():
+    # At n = 1 and 300 K the leakage falls tenfold with ln(10) x 25.852 mV = 59.53 mV.
+    decade = math.log(10) * 0.025852
+    assert decade == pytest.approx(0.05953, abs=5e-6)
+    assert leakage_ratio(0.3, 300.0, 1.0, 1.0) / leakage_ratio(0.3 + decade, 300.0, 1.0, 1.0) == pytest.approx(
+        10, rel=1e-4
+    )
+
+
+def test_leakage_temperature_sensitivity_by_hand_and_as_a_derivative():
+    # 8.57944 / 338.15 K = 0.025372 /K.
+    assert leakage_temperature_sensitivity(0.3, 338.15, 1.2) == pytest.approx(0.025372, abs=5e-7)
+    step = 1e-3
+    ratio = leakage_ratio(0.3, 338.15 + step, 1.2, 300.0) / leakage_ratio(0.3, 338.15 - step, 1.2, 300.0)
+    assert math.log(ratio) / (2 * step) == pytest.approx(leakage_temperature_sensitivity(0.3, 338.15, 1.2), rel=1e-6)
+
+
+def test_voltage_floor_by_hand():
+    # 1 - 0.0349673 x ln 5 / 0.3 = 1 - 0.0349673 x 1.609438 / 0.3 = 0.81241.
+    assert voltage_floor(0.3, 338.15, 1.2, 0.2) == pytest.approx(0.81241, abs=5e-6)
+    assert voltage_floor(0.3, 338.15, 1.2, 1.0) == 1.0
+
+
+def test_dynamic_power_by_hand():
+    # (50 - 5) / (1 + 0.05 + 0.075) = 40 W.
+    assert dynamic_power(50.0, 5.0, 0.05, 0.075) == pytest.approx(40.0)
+
+
+def test_device_by_hand(device):
+    # H100: dynamic 800 - 140 - 0.4 x 3.35e12 x 8 x 3.9e-12 (= 41.808) = 618.192 W, memory share 0.067629.
+    # Dynamic power (50 - 50 x 70/700) / (1 + 0.056376 + 0.067629) = 40.0354 W.
+    # Operation: 1000 x 32 x 1.380649e-23 x 338.15 x 0.693147 = 1.03555e-16 J.
+    # Matrix units full at efficiency 0.8164: peak 40.0354 / (1.03555e-16 x 0.8164) = 4.7356e17 FLOP/s.
+    assert device["peak_flops"]["value"] == pytest.approx(4.7356e17, rel=3e-5)
+    # 4.7356e17 / (989.4e12 / 3.35e12 = 295.343) = 1.6034e15 B/s.
+    assert device["memory_bandwidth"]["value"] == pytest.approx(1.6034e15, rel=5e-5)
+    # 3.9e-12 x 1.03555e-16 / (618.192 / (0.8164 x 989.4e12) = 7.65340e-13) = 5.2769e-16 J/bit.
+    assert device["memory_energy"]["value"] == pytest.approx(5.2769e-16, rel=1e-4)
+    # 0.056376 x 40.0354 = 2.2570 W.
+    assert device["leakage"]["power"]["value"] == pytest.approx(2.2570, rel=2e-4)
+
+
+def test_parts_add_up_to_rated_power(device, preset):
+    memory = device["reference_memory_utilization"]["value"] * device["memory_bandwidth"]["value"] * 8
+    memory *= device["memory_energy"]["value"]
+    energy = operation_energy(1000.0, 32.0, preset["temperature"]["value"])
+    total = device["leakage"]["power"]["value"] + device["fixed_power"]["value"] + memory
+    total += device["peak_flops"]["value"] * device["gemm_efficiency"]["value"] * energy
+    assert total == pytest.approx(preset["rated_power"]["value"], rel=1e-12)
+    assert device["idle_power"]["value"] < device["leakage"]["power"]["value"] + device["fixed_power"]["value"]
+
+
+def test_device_has_the_layout_of_an_accelerator(device):
+    template = read("h100-sxm")
+
+    def layout(tables, path=()):
+        for name, table in tables.items():
+            if isinstance(table, dict) and "value" not in table:
+                yield from layout(table, (*path, name))
+            else:
+                yield (*path, name), table.get("unit") if isinstance(table, dict) else None
+
+    assert list(layout(device)) == list(layout(template))
+    assert device["component"] == "Accelerator"
+    assert device["title"] != template["title"]
+    assert template == read("h100-sxm")  # the template is not changed
+
+
+def test_halving_the_landauer_multiple_doubles_the_rate(preset):
+    template = read(preset["template"])
+    before = near_limit_accelerator(preset, template)["peak_flops"]["value"]
+    preset["landauer_multiple"]["value"] /= 2
+    assert near_limit_accelerator(preset, template)["peak_flops"]["value"] == pytest.approx(2 * before)
+
+
+def test_lower_voltage_leaks_more_and_leaves_less_power(preset):
+    template = read(preset["template"])
+    before = near_limit_accelerator(preset, template)
+    preset["reference_voltage"]["value"] = 0.2
+    after = near_limit_accelerator(preset, template)
+    assert after["leakage"]["power"]["value"] > before["leakage"]["power"]["value"]
+    assert after["peak_flops"]["value"] < before["peak_flops"]["value"]
+
+
+@pytest.mark.parametrize("change", ["landauer_multiple=1e308", "bits_per_flop=1e308 bit/FLOP", "rated_power=1e308 W"])
+def test_numbers_from_which_no_accelerator_follows(change):
+    with pytest.raises(InputError, match=r"system\.accelerator"):
+        load_scenario("near-limit-hardware", [f"system.accelerator.{change}"])
+
+
+def test_a_chosen_number_is_an_axis_of_a_sweep():
+    scenario = load_scenario("near-limit-hardware")
+    axis = scenario_axis(scenario, "system.accelerator.landauer_multiple", "1, 2, 10")
+    assert axis.labels == ("landauer_multiple = 1", "landauer_multiple = 2", "landauer_multiple = 10")
+    # An operation takes twice or ten times the energy, so that the power allows as many fewer.
+    np.testing.assert_allclose(axis.values.peak_flops[0] / axis.values.peak_flops, [1.0, 2.0, 10.0], rtol=1e-12)
+    with pytest.raises(InputError, match="between 1 and"):
+        scenario_axis(scenario, "system.accelerator.landauer_multiple", "0, 2")

@@ -1,0 +1,129 @@
+"""Does the experiment on hardware near Landauer's bound still give what it states, and do its laws hold?"""
+
+import dataclasses
+from types import SimpleNamespace
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+from energymodel.physics.limits import landauer_energy
+from energymodel.runtime.compilation import compiler_options
+from energymodel.search.layouts import take
+from energymodel.system.evaluate import evaluate, evaluate_once
+from energymodel.system.plan import ParallelLayout
+from experiment import Experiment
+
+EXPERIMENT = Experiment("09_efficient_hardware")
+
+
+@pytest.fixture(scope="module")
+def experiment():
+    """The two modules of the experiment, and its question."""
+    hardware, search = EXPERIMENT.modules("hardware", "search")
+    with jax.enable_x64(True):  # a fixture of the module runs before the one that sets the precision
+        asked = search.question()
+    return SimpleNamespace(hardware=hardware, search=search, asked=asked)
+
+
+@pytest.fixture(scope="module")
+def stated():
+    return EXPERIMENT.stated()
+
+
+def layouts(rows):
+    names = (field.name for field in dataclasses.fields(ParallelLayout))
+    return ParallelLayout(**{name: np.array([row["layout"].get(name, 0.0) for row in rows]) for name in names})
+
+
+def test_todays_technology_and_choices_give_today(experiment):
+    hardware, asked = experiment.hardware, experiment.asked
+    one = np.asarray(1.0)
+    system = asked.scenario.system
+    same = hardware.build(system, hardware.Technology(one, one, one), hardware.todays_choice(system))
+    outcome = evaluate_once(jax.tree.map(np.asarray, same), asked.scenario.plan)
+    for name in ("time", "memory_per_chip", "mfu", "tokens"):
+        np.testing.assert_allclose(getattr(outcome, name), getattr(asked.today, name), rtol=1e-9)
+    # Links, no longer static and host, take the power of lanes: only the sum stays, but for idle moments.
+    for name in ("dynamic", "memory"):
+        np.testing.assert_allclose(getattr(outcome.energy, name), getattr(asked.today.energy, name), rtol=1e-3)
+    np.testing.assert_allclose(outcome.energy.total, asked.today.energy.total, rtol=1e-3)
+
+
+def test_the_speed_of_transistors_has_both_limits(experiment):
+    hardware = experiment.hardware
+    slope = hardware.SLOPE_FACTOR * 1.380649e-23 * hardware.TEMPERATURE / 1.602176634e-19  # n k T / e
+    deep, high = -0.4, 5.0  # V: far below and far above the threshold
+    ratio = hardware.current(deep + slope) / hardware.current(deep)
+    np.testing.assert_allclose(ratio, np.e, rtol=1e-4)
+    np.testing.assert_allclose(hardware.current(high), ((high - hardware.THRESHOLD) / (2.0 * slope)) ** 2, rtol=1e-9)
+
+
+def test_the_energy_of_an_operation_ends_at_the_bound(experiment):
+    hardware, system = experiment.hardware, experiment.asked.scenario.system
+    chip, bound = system.accelerator, 32.0 * landauer_energy(1.0, hardware.TEMPERATURE)
+    today = hardware.todays_choice(system)
+    made = hardware.Technology(1e6, 1.0, 0.0)
+    np.testing.assert_allclose(hardware.operation_energy(chip, made, today), chip.energy_per_flop / 1e6, rtol=1e-12)
+    slow = eqx.tree_at(lambda choice: choice.voltage, today, 1e-9)
+    np.testing.assert_allclose(hardware.operation_energy(chip, made, slow), bound, rtol=1e-9)
+
+
+def test_stated_parts_add_up_and_nothing_gets_worse(stated):
+    for row in stated["steps"]:
+        np.testing.assert_allclose(sum(row["energy_parts"].values()), 1.0, rtol=1e-12)
+        assert min(row["energy_parts"].values()) > 0.0
+        np.testing.assert_allclose(sum(row["time_shares"].values()), 1.0, rtol=1e-12)
+        assert row["energy_j"] > stated["bound_j"]
+        assert row["gain_nearby"] < 2e-3
+    for aim, world in {(row["aim"], row["world"]) for row in stated["steps"]}:
+        rows = [row for row in stated["steps"] if (row["aim"], row["world"]) == (aim, world)]
+        values = [row["energy_j"] * (row["time_s"] if aim == "etp" else 1.0) for row in rows]
+        assert np.all(np.diff(values) < 0.0)
+        assert rows[0]["energy_j"] * rows[0]["time_s"] < stated["today"]["energy_j"] * stated["today"]["time_s"]
+
+
+def test_the_best_cache_is_about_that_of_the_closed_form(stated):
+    # 2 e_D sqrt(S_0) / (c e_0) = 2 x 62.4 pJ x sqrt(4096) x 64 / 0.25 pJ = 2.045e6 elements of 2 B (docs/physics.md B4)
+    np.testing.assert_allclose(stated["closed_form_cache_mb"], 4.089, rtol=1e-3)
+    for row in stated["steps"]:
+        if row["aim"] == "etp" and (row["world"] == "all" or row["multiple"] > 6e8):
+            assert (
+                3.5 < row["cache_mb"] < 6.5
+            )  # the whole model adds waiting for memory, and what cache takes of the units
+
+
+def test_stated_points_give_the_stated_outcomes(experiment, stated):
+    search, asked = experiment.search, experiment.asked
+    lattice = layouts(stated["steps"])
+
+    @eqx.filter_jit(compiler_options=compiler_options(once=True))  # pyright: ignore[reportCallIssue]
+    def outcome_of(design, x, layout, target, made, given):
+        return evaluate(*design.system_and_plan(x, layout, target, made, given))
+
+    for index, row in enumerate(stated["steps"]):
+        step = search.Step(row["aim"], row["world"], row["multiple"])
+        x = np.log([row["point"][name] for name in asked.names])
+        layout, target = take(lattice, np.asarray(index)), asked.target(step)
+        outcome = outcome_of(asked.design, x, layout, target, step.technology, asked.problem.given)
+        np.testing.assert_allclose(outcome.energy.total, row["energy_j"], rtol=1e-7)
+        np.testing.assert_allclose(outcome.time, row["time_s"], rtol=1e-7)
+        assert float(outcome.power_peak) < 25e6 * (1.0 + 1e-4)
+        assert float(outcome.memory_per_chip) < 80e9 * (1.0 + 1e-4)
+
+
+@pytest.mark.slow
+def test_random_points_about_the_stated_ones_are_no_better(experiment, stated):
+    search, asked = experiment.search, experiment.asked
+    lattice, rng = layouts(stated["steps"]), np.random.default_rng(1)
+    low, high = asked.box
+    for index in (0, 10, 21, 38):
+        row = stated["steps"][index]
+        step = search.Step(row["aim"], row["world"], row["multiple"])
+        own = np.log([row["point"][name] for name in asked.names])
+        widths = 10.0 ** rng.uniform(-4.0, -0.5, (4095, 1))
+        points = np.clip(own + widths * rng.standard_normal((4095, len(own))), low, high)
+        points = np.concatenate([own[None], points])
+        merit = search.merits_of(asked, points, lattice, np.full(len(points), index), step, search.BROKEN)
+        assert np.min(merit) > merit[0] - 1e-3

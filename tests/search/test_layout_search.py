@@ -1,0 +1,179 @@
+"""Can the layouts that `search_layouts` leaves out hold a better plan?"""
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+import energymodel as em
+from energymodel.search import layout_search
+from energymodel.search.layout_search import MARGIN, LayoutSearch, lower_bounds, search_layouts
+from energymodel.search.layouts import take
+from energymodel.search.problem import formulate
+from energymodel.search.relaxation import (
+    COARSE,
+    FINE,
+    OPTIONS,
+    fitting_layouts,
+    layout_bounds,
+    obeys_limits,
+    screen,
+    solve_relaxed,
+)
+from energymodel.solver.minimize import RESULTS, minimize
+from energymodel.system.evaluate import evaluate_once
+
+SCENARIO = "llama-3.1-405b-h100"
+DRAWN = 512  # layouts
+RIVAL = 0.3  # in the logarithm: of worse layouts it does not matter how tight their bound is
+
+
+def posed(name, changes=None, longer=1.0, **question):
+    """The problem of a scenario whose run may take some times as long as its own plan."""
+    scenario = em.load_scenario(name, changes or {})
+    baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
+    limits = {"time": longer * float(baseline.time), **question.pop("limits", {})}
+    return formulate(scenario.with_question(limits=limits, **question), baseline)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    return posed(SCENARIO)
+
+
+@pytest.fixture(scope="module")
+def lattice(problem):
+    return fitting_layouts(problem)[0]
+
+
+@pytest.fixture(scope="module")
+def searched(problem, lattice):
+    return search_layouts(problem, lattice)
+
+
+def test_no_layout_that_is_left_out_is_better(monkeypatch):
+    # The optimum has 32 times the chips of the scenario's own plan and four times its batch.
+    roomy = {"system.facility.power_limit": "1 MW"}
+    problem = posed("test-1b-h100", roomy, minimize="time", limits={"chips": 256.0})
+    lattice, _ = fitting_layouts(problem)
+    monkeypatch.setattr(layout_search, "FIRST", 4)
+    searched = search_layouts(problem, lattice)
+    assert searched.solution.x[searched.best()][problem.index("plan.chips")] > np.log(200.0)
+    assert len(searched.solution.value) < len(lattice.tensor) / 2
+    every = solve_relaxed(problem, lattice, screen(problem, lattice, FINE).start)
+    values = np.where(obeys_limits(every), every.value, np.inf)
+    assert np.isfinite(values).sum() > 100
+    found = np.where(searched.usable, searched.solution.value, np.inf)
+    np.testing.assert_allclose(np.sort(found)[:2], np.sort(values)[:2], rtol=0.0, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_layout_that_needs_its_smallest_batch_is_found():
+    # Activations of 16 chunks a rank fit only with the fewest micro-batches, and once the pipeline is full no smaller
+    # step down would help: from starts with more of them every search of this layout stood still.
+    problem = posed(SCENARIO, minimize="time")
+    lattice, _ = fitting_layouts(problem)
+    searched = search_layouts(problem, lattice)
+    best = searched.best()
+    layout = take(searched.lattice, np.array([best]))
+    assert (float(layout.pipeline[0]), float(layout.virtual_stages[0])) == (8.0, 16.0)
+    rng = np.random.default_rng(7)
+    low, high = layout_bounds(problem, take(layout, np.zeros(64, int)))
+    random = solve_relaxed(problem, take(layout, np.zeros(64, int)), rng.uniform(low, high), patient=True)
+    least = np.min(random.value[obeys_limits(random)])
+    np.testing.assert_allclose(searched.solution.value[best], least, rtol=0.0, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("longer", [1.5, 3.0])
+def test_no_layout_drawn_at_random_is_better_than_its_bound_says(longer):
+    problem = posed(SCENARIO, longer=longer)
+    lattice, _ = fitting_layouts(problem)
+    searched = search_layouts(problem, lattice)
+    bound = lower_bounds(problem, lattice, searched, screen(problem, lattice, COARSE))
+    # Half of them from the layouts with the lowest bounds: those could win.
+    drawn = np.random.default_rng(5).choice(len(bound), DRAWN, replace=False)
+    drawn = np.unique(np.concatenate([drawn, np.argsort(bound)[:DRAWN]]))
+    part = take(lattice, drawn)
+    solution = solve_relaxed(problem, part, screen(problem, part, FINE).start)
+    usable = obeys_limits(solution)
+    assert np.sum(usable) > 100
+    assert np.min(solution.value[usable]) >= searched.solution.value[searched.best()] - 1e-6
+    second = np.sort(np.where(searched.usable, searched.solution.value, np.inf))[1]
+    excluded = bound[drawn] >= second + MARGIN
+    assert np.sum(excluded & usable) > 100
+    assert np.min(solution.value[excluded & usable]) >= second
+    rival = usable & (solution.value < second + RIVAL)
+    assert np.all(bound[drawn][rival] - MARGIN <= solution.value[rival])
+
+
+def test_layouts_stay_rivals_where_the_multipliers_of_an_infeasible_lane_are_gone():
+    problem = posed("test-1b-h100", minimize="energy", limits={"time": 60.0})
+    lattice, _ = fitting_layouts(problem)
+    coarse = screen(problem, lattice, COARSE)
+    searched = search_layouts(problem, lattice)
+    assert not searched.usable.any()
+    known = lower_bounds(problem, lattice, searched, coarse)
+    least = np.min(np.max(coarse.values.inequalities, axis=2), axis=1)  # what a grid can only overstate
+    for gone in (0.0, -1e-3, 1e-320, np.nan):
+        y = np.full_like(searched.solution.multipliers.inequalities, gone)
+        without = eqx.tree_at(lambda one: one.solution.multipliers.inequalities, searched, y)
+        bound = lower_bounds(problem, lattice, without, coarse)
+        assert np.all(np.isfinite(bound) == np.isfinite(known))
+        assert np.all(bound[np.isfinite(bound)] <= least[np.isfinite(bound)])
+
+
+def test_lanes_that_all_break_their_limits_are_searched_from_elsewhere():
+    problem = posed("test-1b-h100", minimize="energy")
+    lattice, _ = fitting_layouts(problem)
+    part = take(lattice, screen(problem, lattice, COARSE).best(4))
+    found = LayoutSearch(part, solve_relaxed(problem, part, screen(problem, part, FINE).start), np.inf, 0)
+    assert found.usable.all()
+    gone = np.full_like(found.solution.slacks.inequalities, -1.0), np.full_like(found.solution.value, 99.0)
+    stuck = eqx.tree_at(lambda one: (one.solution.slacks.inequalities, one.solution.value), found, gone)
+    assert not stuck.usable.any()
+    again = layout_search._search_elsewhere(problem, stuck)
+    assert again.usable.all()
+    np.testing.assert_allclose(again.solution.value, found.solution.value, rtol=0.0, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_deadline_that_the_fastest_plan_keeps_is_kept():
+    # From the best point of the grid every search ended at a clock above the knee, where power and time exclude each
+    # other; 27,712 chips at a clock of 0.8 keep both.
+    published = em.load_scenario(SCENARIO)
+    loss = float(evaluate_once(published.system, published.plan).loss)
+    scenario = em.load_scenario(SCENARIO, {"plan.chips": 32768.0, "plan.batch": f"{32768 / 128 * 16 * 8192} tokens"})
+    family = {"tensor": 8.0, "pipeline": 8.0, "virtual_stages": 16.0, "context": 1.0, "shard_gradients": 1.0}
+    vary = {f"plan.layout.{name}": (value, value) for name, value in family.items()}
+    limits = {"facility_power": 25e6, "chips": 131072.0, "loss": loss}
+    fastest = em.optimize(scenario, minimize="time", limits=limits, vary=vary, tolerance=0.0)
+    assert fastest.success
+    limits["time"] = 1.02 * float(fastest.outcome.time)
+    cheapest = em.optimize(scenario, minimize="money", limits=limits, vary=vary, tolerance=0.0)
+    assert cheapest.success, cheapest.message
+    assert float(cheapest.outcome.time) <= limits["time"] * (1.0 + 1e-6)
+
+
+@pytest.mark.slow
+def test_ipopt_finds_the_same_optimum_of_the_best_layout(problem, searched):
+    best = searched.best()
+    layout = take(searched.lattice, np.array([best]))
+    low, high = layout_bounds(problem, layout)
+    layout, criteria = jax.tree.map(lambda leaf: leaf[0], (layout, problem.repeated_criteria(1)))
+    found = minimize(
+        problem.formulation,
+        0.5 * (low + high)[0],
+        args=(layout, criteria, problem.given),
+        bounds=(low[0], high[0]),
+        options=OPTIONS,
+        method="ipopt",
+    )
+    assert bool(found.result == RESULTS.successful)
+    np.testing.assert_allclose(found.value, searched.solution.value[best], rtol=0.0, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_the_others_are_worse_by_more_than_the_margin(searched):
+    assert searched.left == 0
+    assert searched.others >= searched.solution.value[searched.best()] + MARGIN

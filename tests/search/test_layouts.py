@@ -1,0 +1,81 @@
+"""Does a search see only pipelines that a framework runs?"""
+
+import numpy as np
+import pytest
+
+from energymodel.errors import InputError
+from energymodel.scenarios.scenario import load_scenario
+from energymodel.search.layouts import candidates
+from energymodel.search.problem import formulate
+from energymodel.search.rounding import nearby_counts
+from energymodel.search.training_run import TrainingRun
+from energymodel.system.evaluate import evaluate_once
+from energymodel.system.pipeline_rules import OF_STAGES, stage_fault
+from energymodel.system.plan import SCHEDULES
+
+SCENARIOS = ["llama-3.1-405b-h100", "llama-3.1-70b-b200", "deepseek-v3-h800", "gpt3-175b-h100"]
+
+
+def lattice_of(name, changes=(), ranges=None):
+    scenario = load_scenario(name, changes)
+    lattice = candidates(TrainingRun(scenario.system, scenario.plan), float(scenario.plan.chips), ranges)
+    stages = np.stack([np.asarray(getattr(lattice, field)) for field in OF_STAGES], axis=1)
+    return scenario, [dict(zip(OF_STAGES, map(float, row), strict=True)) for row in np.unique(stages, axis=0)]
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_layout_has_stages_that_run(name):
+    scenario, stages = lattice_of(name)
+    assert [stage_fault(scenario.system, one) for one in stages] == [None] * len(stages)
+    layers, spare = float(scenario.system.workload.layers), float(scenario.system.software.empty_slots)
+    for one in stages:
+        slots = one["pipeline"] * one["virtual_stages"]
+        assert np.ceil(layers / slots) * slots - layers <= spare
+    assert len({one["pipeline"] for one in stages}) > 3
+
+
+def test_equal_stages_divide_the_layers():
+    _, stages = lattice_of("llama-3.1-70b-b200")
+    assert all(80.0 % (one["pipeline"] * one["virtual_stages"]) == 0.0 for one in stages)
+
+
+def test_a_stated_number_of_slots_may_stay_empty():
+    _, stages = lattice_of("llama-3.1-70b-b200", ["system.software.empty_slots=1"])
+    assert any(one["pipeline"] == 3.0 and one["virtual_stages"] == 27.0 for one in stages)
+
+
+def test_schedules_that_vary_keep_their_virtual_stages():
+    ranges = {"zero_bubble": (0.0, 1.0), "zero_bubble_v": (0.0, 1.0)}
+    scenario, stages = lattice_of("llama-3.1-70b-b200", ranges=ranges)
+    assert [stage_fault(scenario.system, one) for one in stages] == [None] * len(stages)
+    for name, chunks in (("zero_bubble", 1.0), ("zero_bubble_v", 2.0)):
+        chosen = [one for one in stages if one[name] and one["pipeline"] > 1.0]
+        assert chosen
+        assert all(one["virtual_stages"] == chunks for one in chosen)
+    assert all(sum(one[name] for name in SCHEDULES) <= 1.0 for one in stages)
+
+
+def test_counts_near_an_optimum_are_those_that_the_schedule_takes():
+    scenario = load_scenario("llama-3.1-405b-h100", ["system.software.whole_groups=1"])
+    problem = formulate(scenario, evaluate_once(scenario.system, scenario.plan))
+    lattice = candidates(problem.given, float(scenario.plan.chips))
+    place = problem.index("plan.batch")
+    point = np.zeros(len(problem.formulation.paths))
+    for path in problem.formulation.paths:
+        point[problem.index(path)] = np.log(problem.start(path))
+    found = set()
+    for batch in (8.3e6, 16.8e6, 40e6):
+        point[place] = np.log(batch)
+        for lane in range(0, len(lattice.tensor), 97):
+            ranks, chunks = float(lattice.pipeline[lane]), float(lattice.virtual_stages[lane])
+            for counts in nearby_counts(problem, lattice, lane, point, 3):
+                assert counts.microbatches >= 1
+                if chunks > 1.0:
+                    assert counts.microbatches % ranks == 0.0
+                    found.add(ranks)
+    assert len(found) > 3
+
+
+def test_a_range_without_a_pipeline_that_runs_is_refused():
+    with pytest.raises(InputError, match="no layout has pipeline 3 to 3"):
+        lattice_of("llama-3.1-70b-b200", ranges={"pipeline": (3.0, 3.0)})

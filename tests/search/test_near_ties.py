@@ -1,0 +1,142 @@
+"""Among plans as good as the best, is the one taken that needs the least of something else?"""
+
+import re
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+import energymodel as em
+from energymodel.report.plan_report import near_tie_line
+from energymodel.runtime.compilation import compiler_options
+from energymodel.search.near_ties import saved_beside, tolerance_of
+from energymodel.search.problem import formulate, row_of_objective
+from energymodel.system.evaluate import evaluate_once
+from energymodel.system.outputs import objective_value
+
+README_SCENARIO = "llama-3.1-405b-h100"
+SMALL = "test-1b-h100"
+
+
+@pytest.fixture(scope="module")
+def scenario():
+    """At a cap that throttles the chips: the colder they are, the less they leak and the faster they run."""
+    return em.load_scenario(README_SCENARIO, {"system.facility.power_limit": "30 MW", "plan.power_cap": "600 W"})
+
+
+@pytest.fixture(scope="module")
+def fastest(scenario):
+    """Of the plans that are as fast as the fastest, the one with the least energy."""
+    return em.optimize(scenario, minimize="time")
+
+
+@pytest.mark.parametrize(
+    ("minimize", "row"),
+    [("time", "time"), ("loss", "loss"), ("energy*time^2", "energy^1.0*time^2.0"), ("mfu", "mfu^1.0")],
+)
+def test_the_row_of_an_objective_is_below_its_limit_where_the_objective_is(minimize, row):
+    assert row_of_objective(minimize) == row
+
+
+def test_a_loss_has_no_near_ties(scenario):
+    assert tolerance_of(scenario.with_question("loss")) == tolerance_of(scenario.with_question("loss^2*time")) == 0.0
+    assert tolerance_of(scenario.with_question("time", tolerance=0.01)) == 0.01
+
+
+def test_energy_is_saved_and_money_where_energy_is_minimized():
+    assert saved_beside("time") == saved_beside("energy*time^2") == "energy"
+    assert saved_beside("energy") == "money"
+
+
+def test_colder_coolant_speeds_up_throttled_chips_only(scenario):
+    """Without a throttle every coolant gives the same time, so that the coolant of the fastest plan is arbitrary."""
+
+    def time(cap, coolant):
+        plan = eqx.tree_at(lambda plan: (plan.power_cap, plan.coolant_temperature), scenario.plan, (cap, coolant))
+        outcome = evaluate_once(scenario.system, plan)
+        return float(outcome.time), float(outcome.power_busy)
+
+    (cold, capped), (warm, _) = time(600.0, 291.15), time(600.0, 300.15)
+    assert capped == pytest.approx(600.0, rel=1e-6)
+    assert cold < warm * (1.0 - 1e-3)
+    (cold, _), (warm, drawn) = time(700.0, 291.15), time(700.0, 300.15)
+    assert drawn < 700.0
+    assert cold == pytest.approx(warm, rel=1e-9)
+
+
+def test_the_fastest_plan_does_not_cool_for_the_last_tenths(fastest):
+    tie = fastest.near_tie
+    assert fastest.success
+    assert tie.taken
+    assert 0.0 < tie.cost <= 0.005 * (1 + 1e-6)
+    assert tie.saving > tie.cost
+    exact, energy = float(tie.outcome.time), float(tie.outcome.energy.total)
+    np.testing.assert_allclose(float(fastest.outcome.time) / exact - 1.0, tie.cost, rtol=1e-6)
+    np.testing.assert_allclose(1.0 - float(fastest.outcome.energy.total) / energy, tie.saving, rtol=1e-6)
+    coldest, _ = formulate(fastest.scenario, fastest.baseline).bounds["plan.coolant_temperature"]
+    assert float(tie.plan.coolant_temperature) == pytest.approx(coldest, abs=1e-3)
+    assert float(fastest.plan.coolant_temperature) > coldest + 1.0
+    line = near_tie_line(fastest, tie)
+    assert re.search(
+        r"takes the least energy\. The plan of the lowest time .* saves 0\.5 % .* and takes .* % more", line
+    )
+    assert "coolant temperature" in line
+
+
+def test_no_other_clock_and_coolant_within_the_tolerance_need_less(scenario, fastest):
+    """On a grid of both, at the layout and the counts of the answer."""
+    problem = formulate(scenario.with_question("time"), fastest.baseline)
+    clocks, coolants = np.linspace(0.9, 1.0, 101), np.linspace(*problem.bounds["plan.coolant_temperature"], 176)
+    clock, coolant = map(np.ravel, np.meshgrid(clocks, coolants))
+    values = {
+        "plan.batch": np.full(clock.size, fastest.plan.batch.item()),
+        "plan.chips": np.full(clock.size, float(fastest.plan.chips)),
+        "plan.clock": clock,
+        "plan.coolant_temperature": coolant,
+    }
+    points = np.log(np.stack([values[path] for path in problem.formulation.paths], axis=1))
+    evaluate = jax.jit(
+        jax.vmap(problem.formulation, in_axes=(0, None, None, None)), compiler_options=compiler_options(once=True)
+    )
+    times, rows, _ = evaluate(points, fastest.plan.layout, problem.criteria, problem.given)
+    energies = np.asarray(rows)[:, problem.formulation.rows.index("energy")]
+    energies = np.exp(energies) * float(problem.criteria.limits["energy"])
+    obeyed = np.all(np.asarray(rows) <= 1e-6, axis=1)
+    near = np.exp(np.asarray(times)) <= float(fastest.near_tie.outcome.time) * 1.005
+    assert np.sum(obeyed & near) > 10
+    assert np.min(energies[obeyed & near]) >= float(fastest.outcome.energy.total) * (1 - 1e-3)
+
+
+def test_no_tolerance_is_the_exact_optimum(scenario, fastest):
+    exact = em.optimize(scenario, minimize="time", tolerance=0.0)
+    assert exact.near_tie is None
+    np.testing.assert_allclose(exact.value, float(fastest.near_tie.outcome.time), rtol=1e-5)
+    np.testing.assert_allclose(exact.gap, fastest.gap, atol=1e-6)
+
+
+def test_least_energy_gives_up_half_a_percent_for_much_money(scenario):
+    found = em.optimize(scenario, limits={"time": "120 days"}, tolerance="0.5 %")
+    tie = found.near_tie
+    assert tie is not None
+    assert tie.saved == "money"
+    assert tie.taken == (tie.saving > tie.cost)
+    best = float(objective_value(tie.outcome, "energy"))
+    assert best <= found.value <= best * (1.005 + 1e-6)
+
+
+def chips_allowed(chips, limits=None):
+    scenario = em.load_scenario(SMALL).with_question(limits=limits, vary={"plan.chips": chips})
+    return formulate(scenario, jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan)))
+
+
+def test_a_range_of_chips_is_not_cut_to_those_of_the_own_plan():
+    problem = chips_allowed((8, 64))
+    assert problem.bounds["plan.chips"] == (8, 64)
+    assert problem.limits["chips"] == problem.most_chips == 64
+    assert chips_allowed((8, 32), {"chips": 32}).most_chips == 32
+
+
+def test_a_range_of_chips_above_their_limit_is_refused():
+    with pytest.raises(em.InputError, match=re.escape("vary plan.chips: 64 is more than the limit of 16 chips.")):
+        chips_allowed((8, 64), {"chips": 16})

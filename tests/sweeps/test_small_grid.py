@@ -1,0 +1,119 @@
+"""A small grid of a scenario is evaluated by the program for any points, and gives what its own program would."""
+
+import pickle
+
+import jax
+import numpy as np
+import pytest
+
+import energymodel as em
+from energymodel.sweeps import small_grid
+from energymodel.sweeps.grid_sample import evaluate_points, named_outputs
+from energymodel.sweeps.program_choice import Kernel, choose
+from energymodel.sweeps.scenario_axes import scenario_axis
+from energymodel.sweeps.scenario_model import UNITS, ScenarioModel, model_and_limits
+from energymodel.sweeps.small_grid import SMALL, SmallGrid, is_small
+from energymodel.sweeps.sweep import prepare_sweep
+from sweeps.sweep_models import LIMITS, axes, sweep_model
+
+SCENARIO = "test-1b-h100"
+AXES = {
+    "system.accelerator": "h100-sxm, h200-sxm",
+    "plan.layout": "all",
+    "system.accelerator.memory_bandwidth": "2..3 TB/s linear 2",
+    "plan.batch": "0.25..1 Mi token log 3",
+}
+
+
+@pytest.fixture(scope="module")
+def scenario():
+    return em.load_scenario(SCENARIO)
+
+
+@pytest.fixture(scope="module")
+def model(scenario):
+    function, _ = model_and_limits(scenario, {})
+    assert isinstance(function, ScenarioModel)
+    return function
+
+
+def test_many_points_are_those_of_the_model(scenario, model):
+    parsed = [scenario_axis(scenario, path, values) for path, values in AXES.items()]
+    rng = np.random.default_rng(0)
+    indices = [[int(rng.integers(len(axis))) for axis in parsed] for _ in range(5)]
+    found = evaluate_points(model, parsed, indices)
+    assert set(found) == set(UNITS)
+    for row, index in enumerate(indices):
+        expected = model(**{axis.name: axis.at(place) for axis, place in zip(parsed, index, strict=True)})
+        assert set(expected) == set(found)
+        for name, value in expected.items():
+            np.testing.assert_allclose(found[name][row], value, rtol=1e-9, atol=1e-9, err_msg=name)
+
+
+def test_outputs_that_are_known_in_a_traced_model_are_outputs_too(model):
+    """A run that serves nobody knows so before it is traced."""
+    found = jax.eval_shape(lambda clock: named_outputs(model(**{"plan.clock": clock})), 0.8)
+    assert set(found) == set(UNITS)
+
+
+SLOW = [pytest.param(keep, marks=pytest.mark.slow) for keep in ("along:plan.clock", "count", "top:3")]
+
+
+@pytest.mark.parametrize("keep", ["pareto:energy,time", "full:energy", *SLOW])
+def test_tiles_are_those_of_their_own_program(scenario, keep, monkeypatch):
+    arguments = {"limits": {"time": "19 h"}, "chunk": 10, "tile": 20, "precision": 64}
+    given = scenario, {"plan.clock": "0.6:1:4", "plan.batch": "0.25..1 Mi token log 9"}, keep
+    swept = em.sweep(*given, **arguments)
+    assert (
+        swept.choice.sentence() == "Evaluated by the model in float64: a grid of 36 points needs no program of its own."
+    )
+    monkeypatch.setattr(small_grid, "SMALL", 0)
+    own = em.sweep(*given, order=list(given[1]), **arguments)
+    assert own.choice.program == "XLA"
+    assert own.grid.tiles == swept.grid.tiles > 1
+    assert [winner.index for winner in swept.winners] == [winner.index for winner in own.winners]
+    if keep == "count":
+        assert swept.result == own.result
+        assert 0 < swept.result < 36
+    if keep == "full:energy":
+        np.testing.assert_allclose(swept.result["energy"], own.result["energy"], rtol=1e-12)
+
+
+def test_a_kernel_that_is_asked_for_and_a_large_grid_have_their_own_program(model):
+    assert is_small(model, SMALL)
+    assert not is_small(model, SMALL + 1)
+    assert not is_small(sweep_model, 1)
+    program = prepare_sweep(em.load_scenario(SCENARIO), {"plan.clock": "0.5:1:4"}).program
+    assert choose(program, lambda own: Kernel(own, forced=True), 1)[0] is program
+    assert isinstance(choose(program, Kernel, 1)[0], SmallGrid)
+    assert em.sweep(sweep_model, axes(2, 2, 2, 2), minimize="energy", limits=LIMITS).choice.program == "XLA"
+
+
+def test_a_resumed_sweep_evaluates_nothing(scenario, tmp_path, monkeypatch):
+    given = scenario, {"plan.clock": "0.6:1:4"}, "top:2"
+    first = em.sweep(*given, resume=tmp_path)
+
+    def fail(*arguments):
+        raise AssertionError(arguments)
+
+    monkeypatch.setattr(SmallGrid, "_outputs", fail)
+    again = em.sweep(*given, resume=tmp_path)
+    assert again.winners == first.winners
+    assert again.choice.sentence().endswith("a grid of 4 points needs no program of its own.")
+
+
+def test_workers_of_a_cluster_look_up_what_was_evaluated_once(scenario, monkeypatch):
+    program = small_grid.small_grid(prepare_sweep(scenario, {"plan.clock": "0.6:1:4"}, "top:2").program)
+    assert program is not None
+    sent = program.portable()
+    monkeypatch.setattr(SmallGrid, "_outputs", lambda *arguments: pytest.fail("evaluated again"))
+    worker = pickle.loads(sent)
+    for mine, theirs in zip(jax.tree.leaves(program.run(0)), jax.tree.leaves(worker.run(0)), strict=True):
+        np.testing.assert_array_equal(theirs, mine)
+
+
+def test_its_time_is_estimated_without_compiling_a_program(scenario, monkeypatch):
+    monkeypatch.setattr(SmallGrid, "compile", lambda self: pytest.fail("compiled"))
+    cost = prepare_sweep(scenario, {"plan.clock": "0.5:1:2000"}, chunk=500).cost()
+    assert cost.points == 2000
+    assert 0.0 < cost.seconds < 600.0

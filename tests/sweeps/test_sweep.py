@@ -1,0 +1,181 @@
+"""The sweep against brute force in NumPy, whatever the axes, chunks, tiles and their order."""
+
+import itertools
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import energymodel as em
+from energymodel.errors import InputError
+from energymodel.sweeps.axes import Axis
+from energymodel.sweeps.axis_order import cheapest_order, costs_by_axes
+from energymodel.sweeps.engines import in_process
+from energymodel.sweeps.grid import divide
+from energymodel.sweeps.histogram import Count
+from energymodel.sweeps.sweep import prepare_sweep
+from sweeps.sweep_models import LIMITS, axes, everywhere, sweep_model
+
+SIZES = (7, 5, 9, 6)
+
+
+def brute_force(grid_axes, count):
+    """Indices of the best points in float64, best first."""
+    outputs, feasible = everywhere(grid_axes)
+    masked = np.where(feasible, outputs["energy"], np.inf)
+    best = np.argsort(masked, axis=None, kind="stable")[:count]
+    return [tuple(int(one) for one in np.unravel_index(place, masked.shape)) for place in best], np.sort(
+        masked, axis=None
+    )[:count]
+
+
+@pytest.mark.parametrize(("chunk", "tile"), [(2**18, None), (54, 54), (31, 1000)])
+def test_top_equals_brute_force(chunk, tile):
+    grid_axes = axes(*SIZES)
+    swept = em.sweep(sweep_model, grid_axes, "top:5", minimize="energy", limits=LIMITS, chunk=chunk, tile=tile)
+    indices, values = brute_force(grid_axes, 5)
+    assert [winner.index for winner in swept.winners] == indices
+    np.testing.assert_allclose([winner.value for winner in swept.winners], values, rtol=1e-12)
+    assert swept.complete
+    assert swept.points == np.prod(SIZES)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(("batch", "clock", "nodes", "voltage")))[::8])
+def test_order_of_axes_does_not_matter(order):
+    grid_axes = axes(*SIZES)
+    swept = em.sweep(sweep_model, grid_axes, minimize="energy", limits=LIMITS, order=order, chunk=64, tile=128)
+    assert swept.best.index == brute_force(grid_axes, 1)[0][0]
+
+
+def test_no_feasible_point_is_said():
+    swept = em.sweep(sweep_model, axes(2, 2, 2, 2), minimize="energy", limits={"time": 1e-30})
+    assert swept.winners == ()
+    assert "No point obeys all limits" in swept.message
+    with pytest.raises(InputError, match="No point obeys"):
+        _ = swept.best
+
+
+def test_one_point():
+    swept = em.sweep(sweep_model, axes(1, 1, 1, 1), minimize="energy")
+    assert swept.best.index == (0, 0, 0, 0)
+
+
+def test_nan_is_no_value():
+    def model(x):
+        return {"y": jnp.where(x > 2.5, jnp.nan, -x)}
+
+    swept = em.sweep(model, [Axis.of("x", range(5))], minimize="y")
+    assert swept.best.point == {"x": 2.0}
+
+
+def test_infinite_values_are_no_values():
+    for keep in ("best", "pareto:y,z", "along:x"):
+        swept = em.sweep(
+            lambda x: {"y": jnp.where(x < 2.0, -jnp.inf, x), "z": 0.0 * x}, {"x": "0:4:5"}, keep, minimize="y"
+        )
+        assert swept.winners[0].point == {"x": 2.0}
+    swept = em.sweep(lambda x: {"y": x * 1e30}, {"x": "1e20:1e21:3"}, minimize="y")
+    assert swept.winners == ()
+    assert "need precision 64" in swept.message
+    assert em.sweep(lambda x: {"y": x * 1e30}, {"x": "1e20:1e21:3"}, minimize="y", precision=64).best.value == 1e50
+
+
+@pytest.mark.parametrize("keep", ["count", "full:energy"])
+def test_interrupted_sweep_keeps_what_it_has_in_place(keep):
+    def interrupted(tiles, numbers):
+        for number in (0, 3, 4, 6):
+            yield number, tiles.run(number)
+        raise KeyboardInterrupt
+
+    arguments: Any = {"limits": LIMITS, "chunk": 30, "tile": 60}
+    whole = em.sweep(sweep_model, axes(*SIZES), keep, **arguments)
+    part = em.sweep(sweep_model, axes(*SIZES), keep, **arguments, engine=interrupted)
+    assert not part.complete
+    assert f"interrupted after {part.points} of" in part.message
+    if keep == "count":
+        prepared = prepare_sweep(sweep_model, axes(*SIZES), "count", None, LIMITS, chunk=30, tile=60)
+        assert part.result == sum(int(prepared.program.run(number)) for number in (0, 3, 4, 6))
+        return
+    there = np.isfinite(part.result["energy"])
+    np.testing.assert_array_equal(part.result["energy"][there], whole.result["energy"][there])
+    assert 0 < there.sum() <= part.points
+
+
+def test_limits_have_two_sides():
+    swept = em.sweep(lambda x: {"y": x, "z": x}, {"x": "0:9:10"}, minimize="y", limits={"z": (3.5, 8.0)})
+    assert swept.best.point == {"x": 4.0}
+
+
+@given(sizes=st.lists(st.integers(1, 5), min_size=1, max_size=4), chunk=st.integers(1, 40), tile=st.integers(1, 200))
+@settings(max_examples=25, deadline=None)
+def test_grid_covers_every_point_once(sizes, chunk, tile):
+    grid = divide([Axis.of(f"x{i}", range(size)) for i, size in enumerate(sizes)], chunk, tile)
+    seen = []
+    for number in range(grid.chunks):
+        start = (number % grid.blocks) * grid.block
+        valid = np.broadcast_to(True if grid.valid(start) is None else np.asarray(grid.valid(start)), grid.shape)
+        seen += [grid.index(number, int(place)) for place in np.flatnonzero(valid)]
+    assert seen == list(itertools.product(*(range(size) for size in sizes)))
+    assert sum(grid.points_of_tile(number) for number in range(grid.tiles)) == grid.points
+    assert grid.volume <= max(chunk, 1)
+
+
+def test_count_in_any_tiles():
+    grid_axes = axes(*SIZES)
+    expected = int(everywhere(grid_axes)[1].sum())
+    for chunk, tile in ((2**18, 2**22), (50, 100)):
+        ranges = {name: (-np.inf, limit) for name, limit in LIMITS.items()}
+        assert em.sweep(sweep_model, grid_axes, Count(ranges), chunk=chunk, tile=tile).result == expected
+
+
+def test_costs_are_known_by_axis():
+    def model(a, b, c):
+        return jnp.exp(a) * b + jnp.sin(jnp.exp(c)) * 0.0 + jnp.where(b > 0, c, 0.0)
+
+    costs = costs_by_axes(model, (1.0, 1.0, 1.0))
+    assert costs[frozenset({0})] == 10.0
+    assert costs[frozenset({0, 1})] == 1.0
+
+
+def test_costly_operations_go_outside():
+    # Axis 0 and 1 share a costly part; a chunk that holds all of 2 and 3 evaluates it least often.
+    order = cheapest_order({frozenset({0, 1}): 1000.0, frozenset({0, 1, 2, 3}): 10.0}, (10, 10, 10, 10), 100)
+    assert set(order[:2]) == {0, 1}
+
+
+def test_tiles_do_not_depend_on_the_order_in_which_they_run():
+    prepared = prepare_sweep(sweep_model, axes(*SIZES), "top:3", "energy", LIMITS, chunk=30, tile=60)
+    one = dict(in_process(prepared.program, range(prepared.program.grid.tiles)))
+    for number in (3, 0, 2):
+        for left, right in zip(one[number], prepared.program.run(number), strict=True):
+            np.testing.assert_array_equal(left, right)
+
+
+def test_polish_finds_the_minimum_between_points():
+    def bowl(x, y):
+        return {"f": (x - 1.3) ** 2 + (y + 0.4) ** 2 + 2.0, "g": x + y}
+
+    swept = em.sweep(bowl, {"x": "-3:3:7", "y": "-3:3:7"}, minimize="f", limits={"g": 10.0}, polished=True)
+    assert swept.polished is not None
+    assert swept.polished.result == "successful"
+    np.testing.assert_allclose([swept.polished.point["x"], swept.polished.point["y"]], [1.3, -0.4], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"keep": "worst"}, 'unknown "worst"'),
+        ({"keep": "top:x"}, "no number of points"),
+        ({"minimize": None}, "which output"),
+        ({"order": ["x", "z"]}, "are not the axes"),
+        ({"precision": 16}, "neither 32 nor 64"),
+        ({"limits": {"y": "much"}}, "limit y"),
+    ],
+)
+def test_bad_input_is_named(changes, words):
+    arguments = {"keep": "best", "minimize": "y", **changes}
+    with pytest.raises(InputError, match=words):
+        em.sweep(lambda x: {"y": x}, {"x": "0:1:2"}, **arguments)
