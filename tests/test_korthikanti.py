@@ -1,5 +1,5 @@
 """Does the model predict the eight measured step times of Korthikanti et al. 2022, table 5, with the constants of
-the cluster preset? They are fitted to all clusters together, of which these runs are one (14_unseen_clusters).
+the cluster preset? They are fitted to all clusters together, of which these runs are one (21_unseen_clusters).
 """
 
 import csv

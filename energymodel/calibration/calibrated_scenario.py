@@ -13,7 +13,6 @@ from energymodel.calibration.constant_priors import JointPrior, flat_values, upd
 from energymodel.calibration.least_squares import FitResult
 from energymodel.errors import InputError, suggest
 from energymodel.scenarios.files import names, read_preset, read_toml
-from energymodel.scenarios.renamed import current_name
 from energymodel.scenarios.scenario import Scenario, load_scenario
 
 CALIBRATED = "calibrated from "
@@ -40,7 +39,7 @@ class PriorScenario(NamedTuple):
 
 def prior_scenario(prior: str | Path | None) -> PriorScenario:
     """The scenario that a prior names: a scenario, a file, or a default run on an accelerator or a cluster."""
-    text = BASE if prior is None else current_name(str(prior))
+    text = BASE if prior is None else str(prior)
     if text in names("hardware"):
         tables = {"base": PLACEHOLDER, "system": {"accelerator": {"preset": text}}}
         scenario = load_scenario(PLACEHOLDER, {"system.accelerator": text})

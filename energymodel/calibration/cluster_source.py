@@ -11,7 +11,6 @@ from energymodel.calibration.model_words import plain_word
 from energymodel.errors import InputError, suggest
 from energymodel.scenarios.cluster_parts import cluster_parts
 from energymodel.scenarios.files import companions, names
-from energymodel.scenarios.renamed import current_name
 from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.scenarios.unseen_cluster import UNFITTED
 from energymodel.system.training_system import TrainingSystem
@@ -94,7 +93,7 @@ def measured_cluster(words: Mapping[str, str], folder: Path, default: str) -> st
     """The cluster on which a row was measured: any word that identifies it, and one that is known if there is one."""
     word = words.get("cluster", "")
     if word:
-        return str(folder / word) if word.endswith(".toml") else current_name(word)
+        return str(folder / word) if word.endswith(".toml") else word
     try:
         return cluster_word({**words, "cluster": ""}, folder, "", "", Counter())
     except InputError:
@@ -115,16 +114,15 @@ def is_known(cluster: str) -> bool:
 
 
 def _known(word: str, category: str, where: str, what: str) -> str:
-    name = current_name(word)
-    if name not in names(category):
+    if word not in names(category):
         raise InputError(f'{where}: unknown {what} "{word}". {suggest(word, names(category))}')
-    return name
+    return word
 
 
 def _preset_of(word: str, category: str, usual: Mapping[str, str], where: str, what: str) -> str:
     known = names(category)
-    if (name := current_name(word)) in known:
-        return name
+    if word in known:
+        return word
     by_plain = {plain_word(name): name for name in known}
     contained = max((one for one in by_plain if _contains(word, one)), key=len, default="")
     found = by_plain.get(contained) or next((name for part, name in usual.items() if _contains(word, part)), None)

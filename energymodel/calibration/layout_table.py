@@ -17,7 +17,6 @@ from energymodel.scenarios.attention_shape import check_attention_shape
 from energymodel.scenarios.components import build, expand_presets
 from energymodel.scenarios.files import names, read_preset
 from energymodel.scenarios.layers import RECOMPUTATION
-from energymodel.scenarios.renamed import current_name
 from energymodel.scenarios.validate import check_context_heads, check_precisions
 from energymodel.system.plan import PRECISIONS, ParallelLayout, TrainingPlan
 
@@ -170,7 +169,6 @@ def layouts(
     problems: list[Problem] = []
     lines = range(2, len(rows) + 2) if lines is None else lines
     for line, row in zip(lines, rows, strict=True):
-        row = {current_name(key): value for key, value in row.items()}
         found = read_row(row, f"{name}, line {line}", int(line))
         if isinstance(found, Problem):
             problems.append(found)

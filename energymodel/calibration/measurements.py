@@ -13,7 +13,6 @@ import numpy as np
 
 from energymodel.errors import InputError, suggest
 from energymodel.readers.text_file import is_file
-from energymodel.scenarios.renamed import current_name
 from energymodel.units import convert, counted
 
 MOST_ROWS = 20_000
@@ -90,7 +89,7 @@ def read_measurements(
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
-            header = [current_name(name.strip()) for name in next(reader, [])]
+            header = [name.strip() for name in next(reader, [])]
             places = _places(path, header, schema)
             rows = _rows(path, reader, header, where or {})
     except UnicodeDecodeError:

@@ -13,7 +13,6 @@ from typing import NamedTuple
 from energymodel.calibration.column_names import MEANINGS, MEASUREMENTS, NOTES, OTHER_NAMES, RATES, UNMODELLED
 from energymodel.calibration.layout_table import INPUTS, MEASURED
 from energymodel.errors import InputError
-from energymodel.scenarios.renamed import current_name
 
 PREDICTED = "predicted_"
 """Begins the name of a column that `predict` appends."""
@@ -78,7 +77,7 @@ def column_target(name: str) -> ColumnTarget | None:
     plain = plain_name(name)
     if plain.startswith(PREDICTED):
         return ColumnTarget("")
-    return TARGETS.get(plain) or TARGETS.get(current_name(plain))
+    return TARGETS.get(plain)
 
 
 def nearest(name: str) -> str:

@@ -135,9 +135,8 @@ def find(name: str) -> tuple[str, str]:
     """
     from energymodel.errors import suggest
     from energymodel.scenarios.files import CATEGORIES, all_names, names
-    from energymodel.scenarios.renamed import current_name
 
-    category, separator, rest = current_name(name).rpartition("/")
+    category, separator, rest = name.rpartition("/")
     if separator and category not in CATEGORIES:
         raise InputError(f'Unknown category "{category}". {suggest(category, CATEGORIES)}')
     if separator and rest not in names(category):

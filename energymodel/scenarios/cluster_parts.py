@@ -10,7 +10,6 @@ from energymodel.scenarios.bases import with_bases
 from energymodel.scenarios.components import expand_presets
 from energymodel.scenarios.document import parse_document
 from energymodel.scenarios.files import is_quantity, merge, names, read_preset, read_toml
-from energymodel.scenarios.renamed import current_name
 from energymodel.scenarios.unseen_cluster import UNFITTED, unseen_cluster
 from energymodel.system.cluster import Software
 from energymodel.units import parse_quantity
@@ -40,14 +39,13 @@ def cluster_parts(source: str | Path) -> dict[str, Any]:
     if not isinstance(source, Path) and not text.endswith(".toml"):
         if UNFITTED in text:
             return unseen_cluster(*text.split(UNFITTED))
-        name = current_name(text)
-        if name not in names("clusters"):
+        if text not in names("clusters"):
             raise InputError(
                 f'Unknown cluster "{text}". {suggest(text, names("clusters"))} A file ends with .toml; a cluster that '
                 'nobody has fitted has an accelerator and a framework, as in "h100-sxm + megatron".'
             )
-        preset = read_preset("clusters", name)
-        return {"title": name, **{key: preset[key] for key in KEPT if key in preset}}
+        preset = read_preset("clusters", text)
+        return {"title": text, **{key: preset[key] for key in KEPT if key in preset}}
     path = Path(text)
     tables = parse_document(read_toml(path), path.stem)
     if "system" not in tables:

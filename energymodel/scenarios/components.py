@@ -32,7 +32,6 @@ from energymodel.scenarios.attention_shape import refuse_state_space
 from energymodel.scenarios.files import is_quantity, merge, names, read_preset
 from energymodel.scenarios.near_limit import near_limit_accelerator
 from energymodel.scenarios.ranges import NEAR_LIMIT_RANGES
-from energymodel.scenarios.renamed import current_critical_batch
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.chip_design import AbstractChipDesign
 from energymodel.system.cluster import Network, Node, Software
@@ -99,7 +98,7 @@ def expand_presets(table: Any, kind: type, path: str) -> dict[str, Any]:
         preset = _read_for(kind, str(table["preset"]), path)
         near_limit = preset.get("component") == NEAR_LIMIT
         table = _expand_near_limit(preset, change, path) if near_limit else merge(preset, change)
-    table = _with_component(current_critical_batch(table), kind)
+    table = _with_component(table, kind)
     final = component_class(kind, table.get("component"), path)
     below = {name: field_class(final, name) for name in component_fields(final) if name in table}
     return {**table, **{name: expand_presets(table[name], one, f"{path}.{name}") for name, one in below.items()}}

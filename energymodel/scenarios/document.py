@@ -31,7 +31,6 @@ from energymodel.scenarios.forms import (
     word,
 )
 from energymodel.scenarios.question import asked
-from energymodel.scenarios.renamed import current_names
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 
@@ -228,11 +227,11 @@ SECTIONS: Mapping[str, Form] = {
 
 
 def parse_document(given: Any, name: str) -> dict[str, Any]:
-    """The tables of a scenario, under the names of this version, with every value of its type.
+    """The tables of a scenario, with every value of its type.
 
     **Raises:** `InputError` for an unknown section, and for the first value that is not what its place needs.
     """
-    tables = current_names({key: one for key, one in plain(table(given, name), "").items() if key != "name"})
+    tables = {key: value for key, value in plain(table(given, name), "").items() if key != "name"}
     for section in tables:
         if section not in SECTIONS:
             raise InputError(f'{name}: unknown key "{section}". {suggest(section, SECTIONS)}')

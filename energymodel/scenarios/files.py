@@ -11,7 +11,6 @@ from energymodel.readers import text_file
 from energymodel.readers.text_file import is_file, read_text
 from energymodel.scenarios.model_file import EXTENSION as MODEL_FILE
 from energymodel.scenarios.model_file import model_tables
-from energymodel.scenarios.renamed import current_name
 
 ROOT = Path(__file__).parents[1] / "presets"
 CATEGORIES = {
@@ -118,7 +117,6 @@ def read_preset(category: str, name: str) -> dict[str, Any]:
     """
     if category == "models" and name.endswith(MODEL_FILE):
         return model_tables(Path(name))
-    name = current_name(name)
     if name not in _stems(category):
         raise InputError(f'Unknown preset "{name}" among {category}. {suggest(name, names(category))}')
     return copy.deepcopy({key: value for key, value in _read(category, name).items() if key != COMPANIONS})

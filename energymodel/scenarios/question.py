@@ -12,7 +12,6 @@ from typing import Any
 from energymodel.errors import InputError, suggest
 from energymodel.scenarios.clock_scale import CLOCK, ClockScale, is_frequency
 from energymodel.scenarios.forms import flat, listed, number, plain, shown, text, word
-from energymodel.scenarios.renamed import current_name
 from energymodel.system.outputs import parse_limit, parse_number, parse_objective, unit_of
 from energymodel.system.own_outputs import OutputFunction, own_output
 from energymodel.units import whole_number
@@ -103,8 +102,8 @@ def parse_question(
             f"vary: plan.batch has {knots} knots and {CLOCK} {clock_knots}. Give both the same number "
             f"(plan.batch{OVER_PROGRESS}:8 and {CLOCK}{OVER_PROGRESS}:8)."
         )
-    vary = {current_name(path): _range(current_name(path), bounds, units, clocks) for path, bounds in wanted.items()}
-    fix = [current_name(path) for path in given.get("fix", ())]
+    vary = {path: _range(path, bounds, units, clocks) for path, bounds in wanted.items()}
+    fix = list(given.get("fix", ()))
     for path in fix:
         if path not in units:
             raise InputError(f'fix: unknown path "{path}". {suggest(path, units)}')
@@ -211,7 +210,7 @@ def _over_progress(vary: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, i
     for path, bounds in vary.items():
         name, over, count = path.strip().partition(OVER_PROGRESS)
         if over:
-            found[current_name(name)] = _knots(name, count)
+            found[name] = _knots(name, count)
         if bounds or not over:
             rest[name if over else path] = bounds
     return rest, found
@@ -226,7 +225,7 @@ def _checked_knots(path: str, asked: Any, before: int) -> int:
 
 
 def _knots(path: str, count: str) -> int:
-    if current_name(path) not in ("plan.batch", CLOCK):
+    if path not in ("plan.batch", CLOCK):
         raise InputError(
             f"vary {path}{OVER_PROGRESS}: only plan.batch and {CLOCK} follow the progress of a run. Leave out @0..1."
         )
@@ -254,7 +253,7 @@ def parse_limits(limits: Limits | None) -> dict[str, float]:
     for name, value in _named(() if limits is None else limits, "limits").items():
         if value == "":
             raise InputError(f'limit: "{name}" is not NAME=VALUE. Write for example "{_EXAMPLES["limits"]}".')
-        found[current_name(name)] = parse_limit(current_name(name), value)
+        found[name] = parse_limit(name, value)
     return found
 
 

@@ -26,7 +26,6 @@ from energymodel.scenarios.files import is_quantity
 from energymodel.scenarios.forms import listed, plain, text, word
 from energymodel.scenarios.layers import lay, nested, title_of
 from energymodel.scenarios.question import Limits, Minimize, Question, Ranges, asked, parse_question
-from energymodel.scenarios.renamed import current_name, current_system
 from energymodel.scenarios.stage_power import PATH as POWER
 from energymodel.scenarios.stage_power import STAGES, stage_power_table, with_stage_power
 from energymodel.scenarios.validate import (
@@ -179,7 +178,7 @@ def _layer(path: str, value: Any) -> dict[str, Any]:
         )
     if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
         value = [part.strip() for part in value[1:-1].split(",")]
-    return parse_document(nested(current_name(path), value), path)
+    return parse_document(nested(path, value), path)
 
 
 def _build(name: str, tables: dict[str, Any]) -> Scenario:
@@ -187,7 +186,7 @@ def _build(name: str, tables: dict[str, Any]) -> Scenario:
         if not isinstance(tables.get(section), dict):
             raise InputError(f'{name}: section [{section}] is missing. Start with base = "llama-3.1-405b-h100".')
     provenance: dict[str, Provenance] = {}
-    system_tables = expand_presets(current_system(tables["system"]), TrainingSystem, "system")
+    system_tables = expand_presets(tables["system"], TrainingSystem, "system")
     system = build(system_tables, TrainingSystem, "system", provenance)
     plan_tables = dict(tables["plan"])
     for key, default in ("clock", 1.0), ("power_cap", system_tables["accelerator"]["rated_power"]), ("layout", {}):

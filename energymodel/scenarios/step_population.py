@@ -1,7 +1,7 @@
 """Which constants does a cluster have that nobody has fitted, and how sure is that?
 
 Partial pooling [Gelman & Hill 2007, ch. 12]: the coordinate of each constant of a cluster is a mean plus effects of
-its framework, its chip and itself, all normal about zero. `experiments/14_unseen_clusters` fits all effects to all
+its framework, its chip and itself, all normal about zero. `experiments/21_unseen_clusters` fits all effects to all
 measured clusters together. A cluster that it has not seen has the mean, the effects of its framework and chip, as far
 as known, and an effect of its own, of which only the spread is known.
 """
@@ -160,7 +160,7 @@ def effects_of(labels: Mapping[str, set[str]]) -> Effects:
 
 @cache
 def step_population() -> StepPopulation:
-    """The population that `experiments/14_unseen_clusters` fitted."""
+    """The population that `experiments/21_unseen_clusters` fitted."""
     tables = read_toml(FOLDER / "step-time.toml")
     effects = effects_of({level: set(tables[level]) for level in LEVELS[1:-1]} | {"cluster": set()})
     known = read_normal(FOLDER / "step-time.csv")

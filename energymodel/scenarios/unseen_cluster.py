@@ -40,7 +40,7 @@ def unseen_cluster(accelerator: str, framework: str, node: str = "", network: st
     population = step_population()
     known = population.of({"framework": ALIKE.get(framework, framework), "chip": accelerator})
     system = {part: {"preset": name} for part, (_, name) in parts.items()}
-    source = "population of clusters fitted in experiments/14_unseen_clusters"
+    source = "population of clusters fitted in experiments/21_unseen_clusters"
     return {
         "title": f"{framework} on {accelerator}, not fitted",
         **with_coordinates({"system": system}, known, population.scatter, source, "derived"),

@@ -12,7 +12,6 @@ from energymodel.errors import InputError, suggest
 from energymodel.scenarios.clock_scale import CLOCK, ClockScale
 from energymodel.scenarios.components import build, chosen_numbers, expand_presets
 from energymodel.scenarios.question import Question
-from energymodel.scenarios.renamed import current_name
 from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.scenarios.validate import check_values
 from energymodel.search.layouts import candidates, layout_label, take
@@ -43,7 +42,6 @@ def scenario_axis(scenario: Scenario, path: str, values: Any, minimize: str = "e
 
     **Raises:** `InputError` for an unknown path, preset or unit, or a value that the number cannot have.
     """
-    path = current_name(path)
     if path in scenario.provenance:
         unit = scenario.provenance[path].unit
         if isinstance(values, Axis) and values.unit not in ("1", unit):

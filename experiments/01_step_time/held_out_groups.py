@@ -1,6 +1,6 @@
 """How accurately is each group of runs predicted by all other runs, of its cluster and of all others?
 
-Constants of all clusters are those of experiments/14_unseen_clusters. A group of runs is held out of its cluster: what
+Constants of all clusters are those of experiments/21_unseen_clusters. A group of runs is held out of its cluster: what
 the other clusters know of it, from a fit without the cluster, is updated by its other groups.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "14_unseen_clusters"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "21_unseen_clusters"))
 import measured_runs
 from known_rows import KnownCluster, updated
 from pooled_fit import ClusterRuns, PooledFit, pooled_fit

@@ -9,7 +9,7 @@ import pytest
 from energymodel.scenarios.files import read_preset
 from experiment import Experiment
 
-EXPERIMENT = Experiment("15_learning_rate")
+EXPERIMENT = Experiment("22_learning_rate")
 
 
 @pytest.fixture(scope="module")

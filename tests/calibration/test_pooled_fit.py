@@ -1,4 +1,4 @@
-"""Does the joint fit of experiment 14 find the effects that made the data, despite outliers?"""
+"""Does the joint fit of experiment 21 find the effects that made the data, despite outliers?"""
 
 from collections import Counter
 
@@ -20,12 +20,12 @@ NOISE, NOISIER, NOISY = 0.01, 6.0, "slow-2"
 
 @pytest.fixture(scope="module")
 def pooled():
-    return Experiment("14_unseen_clusters").module("pooled_fit")
+    return Experiment("21_unseen_clusters").module("pooled_fit")
 
 
 @pytest.fixture(scope="module")
 def known_rows():
-    return Experiment("14_unseen_clusters").module("known_rows")
+    return Experiment("21_unseen_clusters").module("known_rows")
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """Worth of parameters and tokens under another recipe: published efficiencies, and what evaluate makes of them."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -109,12 +108,11 @@ def test_target_below_the_floor_of_a_narrow_model_is_refused():
         load_scenario(B200, [target, "plan.layout.fp4=1"])
 
 
-def test_scenario_of_the_last_version_takes_the_standard_recipe():
+def test_a_system_without_recipe_is_refused():
     tables = dict(load_scenario(B200).tables)
     system = {key: value for key, value in tables["system"].items() if key != "recipe"}
-    with pytest.warns(FutureWarning, match=r'system\.recipe is missing.*"standard"'):
-        found = em.load_scenario({"name": "old", **tables, "system": system})
-    assert bool(eqx.tree_equal(found.system, load_scenario(B200).system))
+    with pytest.raises(InputError, match="recipe"):
+        em.load_scenario({"name": "old", **tables, "system": system})
 
 
 def test_optimizer_and_schedule_are_worth_tokens():

@@ -126,9 +126,3 @@ def test_a_bad_tolerance_is_refused(scenario, given):
         scenario.with_question(tolerance=given)
     with pytest.raises(em.InputError, match="tolerance"):
         with_section({"tolerance": given})
-
-
-def test_old_names_still_work(scenario):
-    with pytest.warns(FutureWarning, match="plan.layout.fp8"):
-        asked = scenario.with_question(vary=["plan.layout.eight_bit=0:1"], fix=["plan.clock"])
-    assert asked.optimize.vary == {"plan.layout.fp8": (0.0, 1.0)}

@@ -4,7 +4,7 @@ import pytest
 
 from experiment import Experiment
 
-EXPERIMENT = Experiment("16_hunt")
+EXPERIMENT = Experiment("23_hunt")
 SMALL = "test-1b-h100"
 
 

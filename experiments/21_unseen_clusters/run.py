@@ -1,6 +1,6 @@
 """How accurately is the step time of a cluster predicted that nobody has fitted, and after a few of its rows?
 
-`python experiments/14_unseen_clusters/run.py [--data FOLDER] [--write-presets] [--fit-only]`
+`python experiments/21_unseen_clusters/run.py [--data FOLDER] [--write-presets] [--fit-only]`
 """
 
 import argparse

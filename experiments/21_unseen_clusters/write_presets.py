@@ -17,7 +17,7 @@ from energymodel.scenarios.normal_table import Normal, write_normal
 from energymodel.scenarios.step_population import FOLDER, LEVELS, NAMES, STEP_CONSTANTS, Coordinates, StepPopulation
 from energymodel.scenarios.unseen_cluster import quantity, with_coordinates
 
-SOURCE = "experiments/14_unseen_clusters"
+SOURCE = "experiments/21_unseen_clusters"
 UNSEEN = "what a cluster that nobody has fitted has"
 FRAMEWORKS = {
     "_mixed-precision": ("", "of all frameworks"),
