@@ -1,16 +1,14 @@
-"""At which batch and power limit does a workload take the lowest energy on a device, as far as a fit can tell?"""
+"""Batch and power limit of lowest energy of a workload on a device, with intervals, by a fit of its power."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from energymodel.calibration.device_power import Profiles
 from energymodel.calibration.intervals import LEVEL
-from energymodel.calibration.job_search import next_batch
-from energymodel.calibration.kernel_clock import Kernels
 from energymodel.calibration.least_squares import FitResult
 from energymodel.calibration.next_measurement import linearized
 
@@ -23,6 +21,10 @@ ROUND = 5.0  # limits are whole numbers of these [W]
 NEAR = 0.2  # of the highest speed
 POINTS = 25  # of a curve
 NORMAL = 1.25  # standard deviations in a mean absolute error [definition: sqrt(pi / 2)]
+OCTAVES = 2.0  # of the batch, after which energies are hardly alike [prior]
+FAILED = np.log(1.3)  # that a batch which misses the target counts above the worst that reached it [prior]
+LOWEST_NOISE = 0.01  # of the logarithm of an energy [prior]
+LOWEST_SCALE = 0.3  # of the logarithm of energies over batches
 
 
 class BestSetting(NamedTuple):
@@ -119,12 +121,12 @@ class Settings(NamedTuple):
     """What was measured, by row: profiles, and words for them.
 
     - `epochs`: times that a run to its target does the work that was timed, by row: infinite where it does not reach
-      it, 1 where nobody says.
+      it, 1 where none is stated.
     - `noise`: standard deviation of the logarithm of the energy of a repeated run [1].
     - `asked`: settings to be predicted.
     """
 
-    runs: Profiles | Kernels
+    runs: Profiles
     is_profile: Bool[np.ndarray, " rows"]
     workload: np.ndarray
     batch: Float[np.ndarray, " rows"]
@@ -164,72 +166,44 @@ def lowest_limits(settings: Settings) -> Float[np.ndarray, " rows"]:
     if not runs.by_limit:
         return lowest
     device, limit = np.asarray(runs.device), np.asarray(runs.limit)
-    for one in np.unique(device):
-        rows = (device == one) & np.isfinite(limit)
-        limits = np.unique(limit[rows])
-        reached = rows & (np.asarray(runs.reference_power) > limit)  # rows that the limit holds back
-        ratios = [np.asarray(runs.power)[reached & (limit == at)] / at for at in limits]
-        exceeded = [
-            at for at, ratio in zip(limits, ratios, strict=True) if len(ratio) and np.median(ratio) > ABOVE_LIMIT
-        ]
-        above = float(max(exceeded, default=0.0))
-        measured = limits[limits > above]
-        usual = LOWEST_HELD * float(np.max(runs.rated_power[device == one]))
-        seen = float(measured[0]) if len(measured) else float(limits[-1])
-        lowest[device == one] = min(seen, max(usual, np.nextafter(above, np.inf)))
+    for number in np.unique(device):
+        own = device == number
+        limits, above = np.unique(limit[own & np.isfinite(limit)]), 0.0
+        for at in limits:
+            reached = own & (limit == at) & (np.asarray(runs.reference_power) > limit)  # rows that the limit holds back
+            if np.any(reached) and np.median(np.asarray(runs.power)[reached] / at) > ABOVE_LIMIT:
+                above = float(at)
+        measured = float(limits[limits > above][0]) if np.any(limits > above) else float(limits[-1])
+        usual = LOWEST_HELD * float(np.max(runs.rated_power[own]))
+        lowest[own] = min(measured, max(usual, np.nextafter(above, np.inf)))
     return lowest
 
 
 class _Change(NamedTuple):
-    """Logarithms of time, energy and power over those of the profile, by setting, and their standard deviations."""
+    """Ratios of time, energy and power to those of the profile, by setting, with the ends of their 90 % intervals."""
 
-    log: Float[np.ndarray, "settings 3"]
-    spread: Float[np.ndarray, "settings 3"]
-
-    def interval(self) -> Float[np.ndarray, "2 settings 3"]:
-        """Ends of the 90 % interval of the ratios."""
-        half = float(ndtri(0.5 + 0.5 * LEVEL)) * self.spread
-        return np.exp(np.stack([self.log - half, self.log + half]))
+    ratio: Float[np.ndarray, "settings 3"]
+    low: Float[np.ndarray, "settings 3"]
+    high: Float[np.ndarray, "settings 3"]
 
 
-def _change(found: FitResult, settings: Settings, row: np.ndarray, speed: np.ndarray, error: float) -> _Change:
-    table = settings.runs.at_speeds(row, speed)
-    errors, slopes = linearized(found, table._replace(time=table.reference_time, power=table.reference_power))
+def _change(fitted: FitResult, settings: Settings, row: np.ndarray, speed: np.ndarray, error: float) -> _Change:
+    runs = settings.runs
+    table = runs.at_speeds(row, speed)
+    errors, slopes = linearized(fitted, table._replace(time=table.reference_time, power=table.reference_power))
+    log = np.stack([errors[:, 0], errors.sum(axis=1), errors[:, 1]], axis=1)
     slopes = np.stack([slopes[:, 0], slopes.sum(axis=1), slopes[:, 1]], axis=1)
     # At the highest speed the profile itself is known; from NEAR below it on errors are what they usually are.
-    highest = np.where(np.isfinite(top := _speeds(settings.runs)[row]), top, np.asarray(settings.runs.rated_power)[row])
+    highest = np.where(np.isfinite(top := runs.speeds[row]), top, np.asarray(runs.rated_power)[row])
     usual = NORMAL * error * np.clip((1.0 - speed / highest) / NEAR, 0.0, 1.0)
-    variance = np.einsum("rai,ij,raj->ra", slopes, found.covariance, slopes) + usual[:, None] ** 2
-    return _Change(np.stack([errors[:, 0], errors.sum(axis=1), errors[:, 1]], axis=1), np.sqrt(variance))
+    variance = np.einsum("rai,ij,raj->ra", slopes, fitted.covariance, slopes) + usual[:, None] ** 2
+    half = float(ndtri(0.5 + 0.5 * LEVEL)) * np.sqrt(variance)
+    return _Change(*np.exp([log, log - half, log + half]))
 
 
-def _asked(found: FitResult, settings: Settings, error: float) -> tuple[PredictedSetting, ...]:
-    if not settings.asked:
-        return ()
-    runs, row = settings.runs, np.array([one.profile for one in settings.asked])
-    speed = np.array([one.speed for one in settings.asked])
-    change = _change(found, settings, row, speed, error)
-    reference = np.stack([runs.reference_time, runs.reference_power], axis=1)[row]
-    middle, ends = reference * np.exp(change.log[:, ::2]), reference * change.interval()[:, :, ::2]
-    devices = _devices(settings)
-    return tuple(
-        PredictedSetting(
-            line=one.line,
-            device=devices[one.profile],
-            workload=str(settings.workload[one.profile]),
-            batch=float(settings.batch[one.profile]),
-            limit=one.speed if runs.by_limit else None,
-            clock=None if runs.by_limit else one.speed,
-            time=float(middle[place, 0]),
-            time_interval=(float(ends[0, place, 0]), float(ends[1, place, 0])),
-            power=float(middle[place, 1]),
-            power_interval=(float(ends[0, place, 1]), float(ends[1, place, 1])),
-        )
-        for place, one in enumerate(settings.asked)
-    )
-
-
-def recommendation(found: FitResult, settings: Settings, error: float, most_slowdown: float = np.inf) -> Recommendation:
+def recommendation(
+    fitted: FitResult, settings: Settings, error: float, most_slowdown: float = np.inf
+) -> Recommendation:
     """The best among all profiled batches and limits (or clocks), by device and workload, for the same work.
 
     Limits are those that were measured; where only the highest was, steps between it and the lowest that is held. A
@@ -237,102 +211,158 @@ def recommendation(found: FitResult, settings: Settings, error: float, most_slow
 
     **Arguments:**
 
-    - `found`: fitted constants, or those of the prior.
+    - `fitted`: constants, or those of the prior.
     - `error`: see `lowest_energy`; repeated runs of one setting differ by `Settings.noise`, which adds to it.
     - `most_slowdown`: time over that of the same batch at the highest limit or clock that is allowed [1].
 
     **Returns:** one setting and one curve for each device and workload, and the settings that were asked for.
     """
     runs, error = settings.runs, float(np.hypot(error, settings.noise))
-    row, at = _candidates(settings)
-    measured = at == _speeds(runs)[row]
-    change = _change(found, settings, row, at, error)
-    log = np.where(measured[:, None], 0.0, change.log)
-    ends = np.where(measured[:, None], 1.0, change.interval())
-    profile = (np.asarray(runs.reference_time * runs.reference_power) * settings.epochs)[row]
-    allowed = measured | (log[:, 0] <= np.log(most_slowdown))
-    names = np.array(
-        [f"{device}\n{word}" for device, word in zip(_devices(settings), settings.workload.tolist(), strict=True)]
-    )
+    row, speed = _candidates(settings)
+    measured = speed == runs.speeds[row]
+    change = _change(fitted, settings, row, speed, error)
+    change = _Change(*(np.where(measured[:, None], 1.0, ratio) for ratio in change))
+    energy = (np.asarray(runs.time * runs.power) * settings.epochs)[row] * change.ratio[:, 1]
+    allowed = measured | (change.ratio[:, 0] <= most_slowdown)
+    device = np.asarray(runs.device)[row]
+    works = dict.fromkeys(zip(runs.device.tolist(), settings.workload.tolist(), strict=True))
     best, curves, next_runs = [], [], []
-    for name in dict.fromkeys(names.tolist()):
-        places = np.flatnonzero((names[row] == name) & allowed)
-        place = int(places[lowest_energy((profile * np.exp(log[:, 1]))[places], measured[places], error)])
-        device, _, word = name.partition("\n")
+    for number, workload in works:
+        own = np.flatnonzero((device == number) & (settings.workload[row] == workload) & allowed)
+        at = int(own[lowest_energy(energy[own], measured[own], error)])
+        batch, name = float(settings.batch[row[at]]), settings.devices[number]
+        setting = float(speed[at])
         best.append(
             BestSetting(
-                device=device,
-                workload=word,
-                batch=float(settings.batch[row[place]]),
-                limit=float(at[place]) if runs.by_limit else None,
-                clock=None if runs.by_limit else float(at[place]),
-                energy=float(np.exp(log[place, 1])),
-                time=float(np.exp(log[place, 0])),
-                energy_interval=(float(ends[0, place, 1]), float(ends[1, place, 1])),
-                time_interval=(float(ends[0, place, 0]), float(ends[1, place, 0])),
+                device=name,
+                workload=workload,
+                batch=batch,
+                limit=setting if runs.by_limit else None,
+                clock=None if runs.by_limit else setting,
+                energy=float(change.ratio[at, 1]),
+                time=float(change.ratio[at, 0]),
+                energy_interval=(float(change.low[at, 1]), float(change.high[at, 1])),
+                time_interval=(float(change.low[at, 0]), float(change.high[at, 0])),
             )
         )
-        curves.append(_curve(found, settings, best[-1], int(row[place]), error))
-        if np.any(settings.epochs[row[places]] != 1.0):
-            energy = (profile * np.exp(log[:, 1]))[places]
-            own = settings.batch[row[places]]
-            tried = {float(one): float(np.min(energy[own == one])) for one in np.unique(own)}
-            if (batch := next_batch(_near(tried), tried, best[-1].batch, 2, settings.noise)) is not None:
-                next_runs.append(NextRun(device, word, batch))
-    return Recommendation(tuple(best), tuple(curves), tuple(next_runs), _asked(found, settings, error))
+        curves.append(_curve(fitted, settings, best[-1], int(row[at]), error))
+        if np.any(settings.epochs[row[own]] != 1.0):
+            batches = settings.batch[row[own]]
+            tried = {float(size): float(np.min(energy[own][batches == size])) for size in np.unique(batches)}
+            near = {round(size * factor) for size in tried for factor in (0.5, 2.0)}
+            options = sorted({*tried, *(float(size) for size in near if size >= 1)})
+            if (following := next_batch(options, tried, batch, 2, settings.noise)) is not None:
+                next_runs.append(NextRun(name, workload, following))
+    return Recommendation(tuple(best), tuple(curves), tuple(next_runs), _asked(fitted, settings, error))
 
 
-def _near(tried: Mapping[float, float]) -> list[float]:
-    """Batches that were tried, and twice and half of each."""
-    more = [round(one * factor) for one in tried for factor in (0.5, 2.0)]
-    return sorted({*tried, *(float(one) for one in more if one >= 1)})
+def _asked(fitted: FitResult, settings: Settings, error: float) -> tuple[PredictedSetting, ...]:
+    if not settings.asked:
+        return ()
+    runs, row = settings.runs, np.array([setting.profile for setting in settings.asked])
+    change = _change(fitted, settings, row, np.array([setting.speed for setting in settings.asked]), error)
+    reference = np.stack([runs.reference_time, runs.reference_power], axis=1)[row]
+    middle, low, high = (reference * ratio[:, ::2] for ratio in change)
+    return tuple(
+        PredictedSetting(
+            line=setting.line,
+            device=settings.devices[runs.device[setting.profile]],
+            workload=str(settings.workload[setting.profile]),
+            batch=float(settings.batch[setting.profile]),
+            limit=setting.speed if runs.by_limit else None,
+            clock=None if runs.by_limit else setting.speed,
+            time=float(middle[at, 0]),
+            time_interval=(float(low[at, 0]), float(high[at, 0])),
+            power=float(middle[at, 1]),
+            power_interval=(float(low[at, 1]), float(high[at, 1])),
+        )
+        for at, setting in enumerate(settings.asked)
+    )
 
 
-def _curve(found: FitResult, settings: Settings, best: BestSetting, profile: int, error: float) -> EnergyCurve:
+def _curve(fitted: FitResult, settings: Settings, best: BestSetting, profile: int, error: float) -> EnergyCurve:
     """Energy at the batch of a best setting, from the lowest speed that was measured or may be chosen."""
-    runs, speeds = settings.runs, _speeds(settings.runs)
+    runs, speeds = settings.runs, settings.runs.speeds
     same = (np.asarray(runs.device) == runs.device[profile]) & (settings.workload == best.workload)
     same &= (settings.batch == best.batch) & np.isfinite(speeds)
     highest = float(speeds[profile]) if np.isfinite(speeds[profile]) else float(runs.rated_power[profile])
-    lowest = LOWEST_HELD * highest
-    if np.any(same):
-        lowest = min(lowest, float(np.min(speeds[same])))
+    lowest = min(LOWEST_HELD * highest, float(np.min(speeds[same], initial=np.inf)))
     speed = np.linspace(lowest, highest, POINTS)
-    change = _change(found, settings, np.full(POINTS, profile), speed, error)
-    low, high = change.interval()[:, :, 1]
+    change = _change(fitted, settings, np.full(POINTS, profile), speed, error)
     energy = np.asarray(runs.time * runs.power) / float(runs.time[profile] * runs.power[profile])
-    return EnergyCurve(
-        best.device, best.workload, best.batch, speed, np.exp(change.log[:, 1]), low, high, speeds[same], energy[same]
-    )
-
-
-def _speeds(runs: Profiles | Kernels) -> Float[np.ndarray, " rows"]:
-    """Limits [W], or clocks where only these were set [1]."""
-    return np.asarray(runs.limit if runs.by_limit else runs.clock, np.float64)
-
-
-def _devices(settings: Settings) -> list[str]:
-    return [settings.devices[place] for place in np.asarray(settings.runs.device)]
+    curve = change.ratio[:, 1], change.low[:, 1], change.high[:, 1]
+    return EnergyCurve(best.device, best.workload, best.batch, speed, *curve, speeds[same], energy[same])
 
 
 def _candidates(settings: Settings) -> tuple[np.ndarray, np.ndarray]:
     """Rows of profiles, each with all speeds of its device up to its own that may be chosen."""
     runs, is_profile = settings.runs, settings.is_profile
-    speed, device = _speeds(runs), np.asarray(runs.device)
+    speed, device = runs.speeds, np.asarray(runs.device)
     lowest, pairs = lowest_limits(settings), []
     for profile in np.flatnonzero(is_profile):
-        own = ~is_profile & (device == device[profile]) & np.isfinite(speed)
-        lower = np.unique(speed[own])
+        lower = np.unique(speed[~is_profile & (device == device[profile]) & np.isfinite(speed)])
         if not len(lower) and np.isfinite(speed[profile]):
             lower = steps_below(float(speed[profile]), float(lowest[profile]) if runs.by_limit else LOWEST_HELD)
         lower = lower[(lower >= lowest[profile]) & (lower < speed[profile])]
-        pairs += [(profile, speed[profile]), *((profile, one) for one in lower)]
+        pairs += [(profile, speed[profile]), *((profile, at) for at in lower)]
     return np.array([row for row, _ in pairs]), np.array([at for _, at in pairs])
 
 
 def steps_below(highest: float, lowest: float) -> Float[np.ndarray, " steps"]:
     """Speeds to choose from below the highest: limits in whole steps of 5 W, or shares of a clock."""
     even = np.linspace(lowest, highest, STEPS, endpoint=False)
-    if highest <= 1.0:
-        return np.round(even, 2)
-    return np.unique(np.ceil(even / ROUND) * ROUND)
+    return np.round(even, 2) if highest <= 1.0 else np.unique(np.ceil(even / ROUND) * ROUND)
+
+
+def next_batch(
+    batches: Sequence[float], tried: Mapping[float, float], first: float, runs_left: int, noise: float = 0.0
+) -> float | None:
+    """The batch that a job, which is trained again and again, tries next to reach its target with the lowest energy.
+
+    That of the largest expected improvement [Jones et al. 1998], under a Gaussian process over the logarithm of the
+    batch: energies may have more than one minimum. The last runs are for the neighbors of the best, on both sides. In a
+    run every limit is read for a while, so that it shows the energy at the best of them [You et al. 2023, sec. 4.2].
+
+    **Arguments:**
+
+    - `batches`: that may be run, above 0.
+    - `tried`: energy to the target by batch, all among `batches` [J]; infinite where it was not reached.
+    - `first`: batch to begin with; the nearest of `batches` is taken.
+    - `runs_left`: including the one that is asked for.
+    - `noise`: standard deviation of the logarithm of the energy of a repeated run [1].
+
+    **Returns:** one of `batches`, or `None` if no run or no batch is left.
+    """
+    grid = np.unique(np.asarray(batches, np.float64))
+    untried = [at for at, batch in enumerate(grid) if batch not in tried]
+    if runs_left < 1 or not untried:
+        return None
+    if not tried:
+        return float(grid[np.argmin(np.abs(np.log(grid / first)))])
+    done = [at for at in range(len(grid)) if at not in untried]
+    energy = np.array([tried[float(grid[at])] for at in done])
+    reached = np.isfinite(energy)
+    if not np.any(reached):
+        # Far from all that failed.
+        distance = np.abs(np.log(grid[untried][:, None] / grid[done][None])).min(axis=1)
+        return float(grid[untried[int(np.argmax(distance))]])
+    best = done[int(np.argmin(energy))]
+    beside = [at for at in (best - 1, best + 1) if at in untried]
+    log = np.log(np.where(reached, energy, np.max(energy[reached])))
+    log = np.where(reached, log, np.max(log) + FAILED)
+    gain = _expected_improvement(np.log2(grid), done, log, max(noise, LOWEST_NOISE))
+    options = beside if beside and runs_left <= len(beside) else untried
+    return float(grid[max(options, key=lambda at: gain[at])])
+
+
+def _expected_improvement(x: np.ndarray, done: list[int], log: np.ndarray, noise: float) -> np.ndarray:
+    """At all x, below the lowest that is known, with a process of Matern's kernel with smoothness 5/2."""
+    scale = max(float(np.std(log)), LOWEST_SCALE)
+    distance = np.sqrt(5.0) * np.abs(x[:, None] - x[None]) / OCTAVES
+    kernel = scale**2 * (1.0 + distance + distance**2 / 3.0) * np.exp(-distance)
+    gain = kernel[:, done] @ np.linalg.inv(kernel[np.ix_(done, done)] + noise**2 * np.eye(len(done)))
+    mean = np.mean(log) + gain @ (log - np.mean(log))
+    spread = np.sqrt(np.maximum(np.diag(kernel) - np.sum(gain * kernel[:, done], axis=1), 1e-12))
+    below = float(np.min(log)) - mean
+    z = below / spread
+    return below * ndtr(z) + spread * np.exp(-0.5 * z**2) / np.sqrt(2.0 * np.pi)

@@ -1,4 +1,4 @@
-"""How do time and power of a workload on one device follow from its power limit or clock?
+"""Time and power of workloads on a device over its power limit or clock, from one profile of each.
 
 The device is measured once at its highest limit for each workload and batch: the *profile*. Nine constants of the
 device, the same for all workloads, carry a profile to lower limits [derivation: docs/physics.md B2]; eight where the
@@ -48,6 +48,7 @@ class Profiles(NamedTuple):
     - `idle_power`, `rated_power`: of the device [W].
     - `time`, `power`: measured; mean power [s], [W].
     - `device`: number of the device, from 0.
+    - `memory_activity`: share of the profile's time in which the memory transfers [1]; only `kernel_clock` needs it.
     """
 
     workload: Int[Array | np.ndarray, " rows"]
@@ -61,11 +62,17 @@ class Profiles(NamedTuple):
     time: Rows
     power: Rows
     device: Int[Array | np.ndarray, " rows"]
+    memory_activity: Rows
 
     @property
     def by_limit(self) -> bool:
         """Whether power limits were set, not only clocks."""
         return bool(np.any(np.isfinite(self.limit)))
+
+    @property
+    def speeds(self) -> Rows:
+        """What was set: limits [W], or clocks where only these were set [1]."""
+        return np.asarray(self.limit if self.by_limit else self.clock, np.float64)
 
     def at_speeds(self, rows: np.ndarray, speeds: np.ndarray) -> "Profiles":
         """Profiles of some rows at other limits, or at other clocks where only these were set."""
@@ -73,21 +80,12 @@ class Profiles(NamedTuple):
         return table._replace(limit=speeds) if self.by_limit else table._replace(clock=speeds)
 
 
-class DeviceMedians(NamedTuple):
-    """What was known of a device before: medians of its constants.
-
-    - `voltage_floor`, `voltage_knee`, `lowest_clock`: [1].
-    - `static_above_idle`: over rated power [1].
-    """
-
-    voltage_floor: float = 0.8
-    voltage_knee: float = 0.6
-    lowest_clock: float = 0.17
-    static_above_idle: float = 0.04
+MEDIANS = {"voltage_floor": 0.8, "voltage_knee": 0.6, "lowest_clock": 0.17, "static_above_idle": 0.04}
+"""Of the constants of a device before it is measured: shares of voltage and clock [1], and of rated power [1]."""
 
 
 def power_constants(
-    medians: DeviceMedians | None = None,
+    medians: Mapping[str, float] = MEDIANS,
     workloads: Sequence[str] = (),
     form: VoltageForm = "voltage-floor",
     devices: Sequence[str] = (),
@@ -96,46 +94,30 @@ def power_constants(
 
     **Arguments:**
 
+    - `medians`: known before, in place of those of `MEDIANS`.
     - `workloads`: which have a memory share, an overlap and a waiting exponent each; by default one serves all.
     - `devices`: several, which have all constants each; by default there is one.
     - `form`: of switching power; the posynomial passes through the knee of floor and knee [derivation: `v^2` there].
     """
-    medians, own = medians or DeviceMedians(), tuple(workloads)
-    floor, knee = min(max(medians.voltage_floor, 0.52), 0.98), min(max(medians.voltage_knee, 0.25), 0.9)
+    medians, own = {**MEDIANS, **medians}, tuple(workloads)
+    floor, knee = min(max(medians["voltage_floor"], 0.52), 0.98), min(max(medians["voltage_knee"], 0.25), 0.9)
     curve = {"voltage_floor": ConstantPrior(floor, 0.07, 0.5, 1.0), "voltage_knee": ConstantPrior(knee, 0.1, 0.2, 0.95)}
     if form == "posynomial":
         mixed = (1.0 - floor**2) / (1.0 - knee**2)
         curve = {"cubic_share": ConstantPrior(min(max(mixed, 0.05), 0.95), 0.2, 0.0, 1.0)}
     constants = {
-        "static_above_idle": ConstantPrior(max(medians.static_above_idle, 0.005), 0.7, unit="rated power"),
+        "static_above_idle": ConstantPrior(max(medians["static_above_idle"], 0.005), 0.7, unit="rated power"),
         "busy_power": ConstantPrior(1.0, 0.2, 0.5, 1.6, "rated power"),
         "waiting_exponent": ConstantPrior(0.85, 0.03, 0.0, 1.0, labels=own),
         "overhead_exponent": ConstantPrior(1.0, 0.3),
         "memory_share": ConstantPrior(0.3, 0.13, 0.0, 1.0, labels=own),
         **curve,
-        "lowest_clock": ConstantPrior(min(max(medians.lowest_clock, 0.06), 0.45), 0.04, 0.05, 0.5),
+        "lowest_clock": ConstantPrior(min(max(medians["lowest_clock"], 0.06), 0.45), 0.04, 0.05, 0.5),
         "overlap": ConstantPrior(4.0, 0.3, 1.0, labels=own),
     }
     if not devices:
         return constants
     return {name: one._replace(labels=tuple(devices)) for name, one in constants.items()}
-
-
-def overhead_share(time: np.ndarray, batch: np.ndarray) -> np.ndarray:
-    """Share of the time of a profile above that of the fastest batch, `o = 1 - min(t) / t` [definition].
-
-    It is the time per sample that larger batches spread over more samples: launches and small, latency-bound kernels.
-    Batches above the fastest have none; they are slower because they are padded.
-
-    **Arguments:**
-
-    - `time`: t for the same work, of the profiles of one workload [s].
-    - `batch`: their batches.
-
-    **Returns:** shares [1].
-    """
-    fastest = int(np.argmin(time))
-    return np.where(batch < batch[fastest], 1.0 - time[fastest] / time, 0.0)
 
 
 def switching_share(clock: Numeric, values: Mapping[str, Numeric]) -> Float[Array, "..."]:
@@ -202,9 +184,10 @@ def predict_power(values: Values, runs: Any) -> tuple[Float[Array, " rows"], Flo
     """
     runs = Profiles(*map(jnp.asarray, runs))
 
-    several = jnp.ndim(values["busy_power"]) > 0
-    place = runs.device if several else runs.workload
-    values = {name: jnp.asarray(one)[place] if jnp.ndim(one) else jnp.asarray(one) for name, one in values.items()}
+    owner = runs.device if jnp.ndim(values["busy_power"]) else runs.workload
+    values = {
+        name: jnp.asarray(value)[owner] if jnp.ndim(value) else jnp.asarray(value) for name, value in values.items()
+    }
 
     idle, reference = runs.idle_power, runs.reference_power
     static = idle + values["static_above_idle"] * runs.rated_power
@@ -235,6 +218,23 @@ def power_errors(values: Values, runs: Any) -> Float[Array, "rows 2"]:
     return jnp.stack([jnp.log(time / runs.time), jnp.log(power / runs.power)], axis=1)
 
 
+def overhead_share(time: np.ndarray, batch: np.ndarray) -> np.ndarray:
+    """Share of the time of a profile above that of the fastest batch, `o = 1 - min(t) / t` [definition].
+
+    It is the time per sample that larger batches spread over more samples: launches and small, latency-bound kernels.
+    Batches above the fastest have none; they are slower because they are padded.
+
+    **Arguments:**
+
+    - `time`: t for the same work, of the profiles of one workload [s].
+    - `batch`: their batches.
+
+    **Returns:** shares [1].
+    """
+    fastest = int(np.argmin(time))
+    return np.where(batch < batch[fastest], 1.0 - time[fastest] / time, 0.0)
+
+
 def profiles(
     workload: Sequence[Any] | np.ndarray,
     batch: np.ndarray,
@@ -246,6 +246,7 @@ def profiles(
     rated_power: float | None = None,
     idle_power: np.ndarray | float | None = None,
     device: Sequence[Any] | np.ndarray | None = None,
+    memory_activity: np.ndarray | None = None,
 ) -> tuple[Profiles, np.ndarray]:
     """Join each setting with its profile: same device, workload and batch at the highest limit and clock.
 
@@ -255,42 +256,38 @@ def profiles(
       a workload [s], `limit` and mean `power` [W].
     - `clock`: where clocks were set [Hz].
     - `rated_power`: of the devices; the highest limit or, without limits, power of each by default [W].
-    - `idle_power`: of the devices, or by row, NaN where it is not known; by default the lowest power of all rows of a
-      device, which is an upper bound, or a usual share of rated power where all rows are far above it [W].
+    - `idle_power`: of the devices, or by row, NaN where unknown; by default the lowest power of all rows of a device,
+      which is an upper bound, or a usual share of rated power where all rows are far above it [W].
     - `device`: by row; one for all by default.
+    - `memory_activity`: by row [1].
 
     **Returns:** `Profiles`, and which rows are profiles themselves.
     """
-    names = np.asarray(workload)
-    batch, time, power = (np.asarray(one, np.float64) for one in (batch, time, power))
+    count, names = len(batch), np.asarray(workload)
+    batch, time, power = (np.asarray(column, np.float64) for column in (batch, time, power))
     limit = np.where(np.isfinite(limit), limit, np.inf).astype(np.float64)
-    clock = np.ones(len(batch)) if clock is None else np.asarray(clock, np.float64)
-    cards = np.zeros(len(batch), int) if device is None else np.asarray(device)
-    given = np.full(len(batch), np.nan if idle_power is None else idle_power) * np.ones(len(batch))
-    anchor, overhead = np.zeros(len(batch), int), np.zeros(len(batch))
-    rated, idle = np.zeros(len(batch)), np.zeros(len(batch))
+    clock = np.ones(count) if clock is None else np.asarray(clock, np.float64)
+    cards = np.zeros(count, int) if device is None else np.asarray(device)
+    metered = np.full(count, np.nan if idle_power is None else idle_power, np.float64)
+    anchor, overhead, rated, idle = np.zeros(count, int), np.zeros(count), np.zeros(count), np.zeros(count)
     for card in dict.fromkeys(cards.tolist()):
         rows = cards == card
         finite = limit[rows & np.isfinite(limit)]
         rated[rows] = rated_power or (np.max(finite) if len(finite) else np.max(power[rows]))
-        known = given[rows & np.isfinite(given)]
+        own = metered[rows & np.isfinite(metered)]
         lowest = float(np.min(power[rows]))
         usual = lowest if lowest <= MOST_IDLE * rated[rows][0] else USUAL_IDLE * rated[rows][0]
-        idle[rows] = min(np.mean(known) if len(known) else usual, 0.999 * lowest)
-    settings = list(zip(cards.tolist(), names.tolist(), batch.tolist(), strict=True))
-    places: dict[tuple[Any, ...], list[int]] = {}
-    for row, setting in enumerate(settings):
-        places.setdefault(setting, []).append(row)
-    for rows in places.values():
-        anchor[rows] = rows[np.lexsort((clock[rows], limit[rows]))[-1]]
-    is_profile = anchor == np.arange(len(batch))
-    for setting in dict.fromkeys(setting[:2] for setting in settings):
-        rows = np.flatnonzero([one[:2] == setting for one in settings] & is_profile)
-        for row, one in zip(rows, overhead_share(time[rows], batch[rows]), strict=True):
-            overhead[anchor == row] = one
-    order, devices = list(dict.fromkeys(names.tolist())), list(dict.fromkeys(cards.tolist()))
+        idle[rows] = min(np.mean(own) if len(own) else usual, 0.999 * lowest)
+        for name in dict.fromkeys(names[rows].tolist()):
+            work = np.flatnonzero(rows & (names == name))
+            for size in np.unique(batch[work]):
+                same = work[batch[work] == size]
+                anchor[same] = same[np.lexsort((clock[same], limit[same]))[-1]]
+            tops = np.unique(anchor[work])
+            for top, share in zip(tops, overhead_share(time[tops], batch[tops]), strict=True):
+                overhead[work[anchor[work] == top]] = share
     table = Profiles(
-        workload=np.array([order.index(one) for one in names.tolist()]),
+        workload=_numbered(names),
         limit=limit,
         clock=clock / clock[anchor],
         reference_time=time[anchor],
@@ -300,6 +297,13 @@ def profiles(
         rated_power=rated,
         time=time,
         power=power,
-        device=np.array([devices.index(one) for one in cards.tolist()]),
+        device=_numbered(cards),
+        memory_activity=np.zeros(count) if memory_activity is None else np.asarray(memory_activity)[anchor],
     )
-    return table, is_profile
+    return table, anchor == np.arange(count)
+
+
+def _numbered(labels: np.ndarray) -> np.ndarray:
+    """Numbers of labels in the order in which they first appear."""
+    order = {label: number for number, label in enumerate(dict.fromkeys(labels.tolist()))}
+    return np.array([order[label] for label in labels.tolist()])

@@ -1,4 +1,4 @@
-"""How do time and power of a kernel follow from the core clock, and what of its power is static, memory and core?
+"""Time of a kernel over the core clock, and its power in static, memory and core parts.
 
 A kernel is measured once, at the highest clock and with the activity of the memory: its *profile*. Nine constants of
 the device, the same for all kernels, carry profiles to lower clocks at a fixed memory clock.
@@ -7,63 +7,15 @@ the device, the same for all kernels, carry profiles to lower clocks at a fixed 
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Rows, Values
-from energymodel.calibration.device_power import WIDTH
+from energymodel.calibration.device_power import WIDTH, Profiles
 from energymodel.numerics import Numeric, p_norm
 from energymodel.physics.voltage import voltage_fraction
 
 SHARPNESS = 8.0  # of the corners where memory saturates
 LOWEST_ACTIVITY, LOWEST_SHARE = 1e-4, 1e-2
-
-
-class Kernels(NamedTuple):
-    """Measured settings with the profile that belongs to each, one row each.
-
-    - `clock`: over the highest [1].
-    - `reference_time`, `reference_power`: of the profile [s], [W].
-    - `memory_activity`: share of the time of the profile in which the memory transfers [1].
-    - `second_clock`, `second_time`: of the same kernel at a lower clock, over the highest [1] and over the time of the
-      profile [1]; a clock of 0 where there is none.
-    - `device_power`: of the device, that constants are shares of, such as the highest measured [W].
-    - `time`, `power`: measured [s], [W].
-    """
-
-    clock: Rows
-    reference_time: Rows
-    reference_power: Rows
-    memory_activity: Rows
-    second_clock: Rows
-    second_time: Rows
-    device_power: Rows
-    time: Rows
-    power: Rows
-
-    @property
-    def by_limit(self) -> bool:
-        """No power limits are set, only clocks."""
-        return False
-
-    @property
-    def limit(self) -> np.ndarray:
-        """Power limit of each row, none [W]."""
-        return np.full(len(self.clock), np.inf)
-
-    @property
-    def rated_power(self) -> Rows:
-        """The power of the device that shares are of [W]."""
-        return self.device_power
-
-    @property
-    def device(self) -> np.ndarray:
-        """Number of the device of each row, of which there is one."""
-        return np.zeros(len(self.clock), int)
-
-    def at_speeds(self, rows: np.ndarray, speeds: np.ndarray) -> "Kernels":
-        """Profiles of some rows at other clocks."""
-        return Kernels(*(np.asarray(column)[rows] for column in self))._replace(clock=speeds)
 
 
 class KernelPower(NamedTuple):
@@ -165,26 +117,7 @@ def kernel_stretch(clock: Numeric, share: Numeric, path: Numeric, overlap: Numer
     return (core + share * jnp.asarray(path) ** overlap) ** (1.0 / overlap)
 
 
-def share_from_stretch(stretch: Numeric, clock: Numeric, path: Numeric, overlap: Numeric) -> Float[Array, "..."]:
-    """Share of memory of a kernel whose stretch s is known at one clock, the inverse of `kernel_stretch`.
-
-    `x = (phi^-p - s^p) / (phi^-p - g^p)` [derivation: linear in x].
-
-    **Arguments:**
-
-    - `stretch`: s [1].
-    - `clock`, `path`, `overlap`: as in `kernel_stretch`; the clock is below 1, and its path faster than the core.
-
-    **Returns:** share [1], held within 0 to 1.
-    """
-    core = jnp.asarray(clock) ** -jnp.asarray(overlap)
-    between = core - jnp.asarray(path) ** overlap
-    known = between > LOWEST_SHARE
-    share = (core - jnp.asarray(stretch) ** overlap) / jnp.where(known, between, 1.0)
-    return jnp.where(known, jnp.clip(share, 0.0, 1.0), 0.0)
-
-
-def split_power(values: Values, kernels: Any) -> KernelPower:
+def split_power(values: Values, runs: Any, share: Rows | None = None) -> KernelPower:
     """Time and parts of the power at a clock, from the profile of the kernel.
 
     `P = P_s + P_c phi v^2 + (S v^2 + M) / t`, with `M = e d t_ref` and S from the power of the profile: operations and
@@ -192,22 +125,21 @@ def split_power(values: Values, kernels: Any) -> KernelPower:
 
     **Arguments:**
 
-    - `values`: of `CONSTANTS`.
-    - `kernels`: settings and their profiles, `Kernels`; measured time and power are not used.
+    - `values`: of `CONSTANTS`, in shares of the rated power.
+    - `runs`: settings with `memory_activity`, `device_power.Profiles`; measured time and power are not used.
+    - `share`: of memory in t^p at clock 1 [1]; by default `memory_share` of the activity.
 
     **Returns:** `KernelPower`. `operations` is negative for a kernel whose cores are idle or stalled, and so draw less
     than the `clocking` of the mean kernel; only the sum of both is determined by its profile.
     """
-    k = Kernels(*map(jnp.asarray, kernels))
+    k = Profiles(*map(jnp.asarray, runs))
     voltage = voltage_fraction(k.clock, values["voltage_floor"], values["voltage_knee"], WIDTH)
-    static, clocking, memory = (jnp.asarray(values[name] * k.device_power) for name in ("static", "clocking", "memory"))
+    static, clocking, memory = (jnp.asarray(values[name] * k.rated_power) for name in ("static", "clocking", "memory"))
     operations = jnp.asarray(k.reference_power - static - clocking - memory * k.memory_activity)
-    overlap, path = values["overlap"], (values["path_clock"], values["path_exponent"])
-    second = jnp.where(k.second_clock > 0, k.second_clock, 0.5)
-    measured = share_from_stretch(k.second_time, second, memory_path_time(second, *path), overlap)
-    counted = memory_share(k.memory_activity, values["saturation"], overlap)
-    share = jnp.where(k.second_clock > 0, measured, counted)
-    stretch = kernel_stretch(k.clock, share, memory_path_time(k.clock, *path), overlap)
+    if share is None:
+        share = memory_share(k.memory_activity, values["saturation"], values["overlap"])
+    path = memory_path_time(k.clock, values["path_clock"], values["path_exponent"])
+    stretch = kernel_stretch(k.clock, share, path, values["overlap"])
     return KernelPower(
         static=static,
         clocking=clocking * k.clock * voltage**2,
@@ -217,9 +149,9 @@ def split_power(values: Values, kernels: Any) -> KernelPower:
     )
 
 
-def kernel_errors(values: Values, kernels: Any) -> Float[Array, "rows 2"]:
-    """Logarithmic errors of time and power."""
-    k = Kernels(*map(jnp.asarray, kernels))
-    parts = split_power(values, k)
+def kernel_errors(values: Values, runs: Any, share: Rows | None = None) -> Float[Array, "rows 2"]:
+    """Logarithmic errors of time and power; arguments as those of `split_power`."""
+    k = Profiles(*map(jnp.asarray, runs))
+    parts = split_power(values, k, share)
     power = jnp.maximum(parts.power, LOWEST_SHARE * k.power)
     return jnp.stack([jnp.log(parts.time / k.time), jnp.log(power / k.power)], axis=1)

@@ -1,11 +1,11 @@
-"""What do the cards measured so far say of the constants of power of another card?
+"""Constants of power of a card that nobody has measured, from the cards that were measured.
 
-Constants of all cards, fitted together under the prior of `device_family.family_prior`. `run.py --write-population` of
+Constants of all measured cards are fitted together under a Gaussian process over architectures; another card is that
+process conditioned on them [Rasmussen & Williams 2006, sec. 2.2]. `run.py --write-population` of
 `experiments/02_power_limits` writes those of `device_power`, of `experiments/03_frequency` those of `kernel_clock`.
-Another card is the Gaussian process of that prior, conditioned on what is known of them [Rasmussen & Williams 2006,
-sec. 2.2].
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
@@ -14,7 +14,6 @@ import numpy as np
 from jaxtyping import Float
 
 from energymodel.calibration.constant_priors import ConstantPriors, JointPrior, joint_prior
-from energymodel.calibration.device_family import Architecture, architecture_of, likenesses
 from energymodel.calibration.device_power import power_constants
 from energymodel.calibration.kernel_clock import CONSTANTS
 from energymodel.scenarios.files import read_toml
@@ -22,6 +21,63 @@ from energymodel.scenarios.normal_table import read_normal
 from energymodel.scenarios.step_population import FOLDER
 
 LIMITS, KERNELS = "power-limit", "kernel-clock"
+EVERYWHERE, LINEAGE = 0.1, 0.7
+"""Shares of the variance between cards that all cards and that a lineage have in common; each card has the rest."""
+GENERATIONS = 1.5  # after which what a lineage has in common falls by a factor e
+
+
+class Architecture(NamedTuple):
+    """Architecture of a card: its name, what it descends from, and its generation there."""
+
+    name: str
+    lineage: str
+    generation: float
+
+
+@cache
+def architectures() -> Mapping[str, tuple[Architecture, str]]:
+    """Known architectures with the pattern of the names of their cards, newest first."""
+    tables = read_toml(FOLDER / "architectures.toml")
+    return {
+        name: (Architecture(name, table["lineage"], float(table["generation"])), table["cards"])
+        for name, table in tables.items()
+    }
+
+
+def architecture_of(card: str) -> Architecture | None:
+    """The architecture of a card by its name, such as "Quadro RTX 6000", "h100-sxm" or "volta"; `None` if unknown."""
+    plain = re.sub(r"[\s_\-/()]+", " ", card.strip().lower())
+    if plain in architectures():
+        return architectures()[plain][0]
+    spaced = re.sub(r"\b(rtx|gtx|tpu)(?=\w*\d)", r"\1 ", plain).replace("rtx  ", "rtx ")
+    for architecture, cards in architectures().values():
+        if re.search(rf"(?<![a-z0-9])(?:{cards})(?![a-z0-9])", spaced):
+            return architecture
+    named = (architecture for name, (architecture, _) in architectures().items() if re.search(rf"\b{name}\b", plain))
+    return next(named, None)
+
+
+def likenesses(
+    cards: Sequence[Architecture | None], others: Sequence[Architecture | None] | None = None
+) -> Float[np.ndarray, "cards others"]:
+    """Correlations of a constant between cards, `c_0 + c_1 exp(-|g - h| / l)` within a lineage, else c_0 [prior].
+
+    Also c_0, what all cards have in common, where an architecture is unknown.
+
+    **Arguments:**
+
+    - `others`: other pieces, even where the type is the same; by default the cards themselves, each like itself.
+    """
+
+    def likeness(card: Architecture | None, other: Architecture | None) -> float:
+        if card is None or other is None or card.lineage != other.lineage:
+            return EVERYWHERE
+        return EVERYWHERE + LINEAGE * float(np.exp(-abs(card.generation - other.generation) / GENERATIONS))
+
+    between = np.array([[likeness(card, other) for other in (cards if others is None else others)] for card in cards])
+    if others is None:
+        np.fill_diagonal(between, 1.0)
+    return between
 
 
 class PowerPopulation(NamedTuple):
@@ -40,35 +96,19 @@ class PowerPopulation(NamedTuple):
 
     def of(self, cards: Sequence[Architecture | None]) -> JointPrior:
         """The prior of other cards, in the order of constants, then cards; names are those of one card alone."""
-        alone = joint_prior(self.constants)
-        count, known = len(alone.names), [architecture_of(card) for card in self.cards]
-        between = likenesses(known, known)
-        np.fill_diagonal(between, 1.0)
-        gain = likenesses(cards, known) @ np.linalg.inv(between)
-        left = likenesses(cards, cards)
-        np.fill_diagonal(left, 1.0)
-        left = left - gain @ likenesses(cards, known).T
-        spread = np.repeat(alone.spread, len(cards))
-        carry = np.kron(np.eye(count), gain) * np.outer(spread, 1.0 / np.repeat(alone.spread, len(known)))
-        center = np.repeat(alone.mean, len(known))
-        mean = np.repeat(alone.mean, len(cards)) + carry @ (self.mean - center)
-        total = np.kron(np.eye(count), left) * np.outer(spread, spread) + carry @ self.covariance @ carry.T
+        alone, measured = joint_prior(self.constants), [architecture_of(card) for card in self.cards]
+        gain = likenesses(cards, measured) @ np.linalg.inv(likenesses(measured))
+        left = likenesses(cards) - gain @ likenesses(cards, measured).T
+        count, spread = np.eye(len(alone.names)), np.repeat(alone.spread, len(cards))
+        carry = np.kron(count, gain) * np.outer(spread, 1.0 / np.repeat(alone.spread, len(measured)))
+        mean = np.repeat(alone.mean, len(cards)) + carry @ (self.mean - np.repeat(alone.mean, len(measured)))
+        total = np.kron(count, left) * np.outer(spread, spread) + carry @ self.covariance @ carry.T
         names = tuple(name for name in alone.names for _ in cards)
         return JointPrior(names, mean, np.sqrt(np.diag(total)), np.linalg.inv(np.linalg.cholesky(total)))
 
 
 @cache
-def power_population() -> PowerPopulation:
-    """Cards at power limits, that `experiments/02_power_limits` fitted."""
-    return _read(LIMITS, power_constants())
-
-
-@cache
-def kernel_population() -> PowerPopulation:
-    """Cards whose kernels ran at several clocks, that `experiments/03_frequency` fitted."""
-    return _read(KERNELS, CONSTANTS)
-
-
-def _read(name: str, constants: ConstantPriors) -> PowerPopulation:
-    table = read_toml(FOLDER / f"{name}.toml")
+def power_population(name: str = LIMITS) -> PowerPopulation:
+    """Cards that an experiment fitted: at power limits (`LIMITS`), or their kernels at several clocks (`KERNELS`)."""
+    table, constants = read_toml(FOLDER / f"{name}.toml"), power_constants() if name == LIMITS else CONSTANTS
     return PowerPopulation(constants, tuple(table["cards"]), *read_normal(FOLDER / f"{name}.csv"), table["errors"])

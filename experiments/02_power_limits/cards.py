@@ -5,11 +5,22 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from power_limits import BUSY, Traces, percent
 
-from energymodel.calibration.constant_priors import joint_prior
-from energymodel.calibration.device_family import architecture_of, family_prior
+from energymodel.calibration.constant_priors import JointPrior, joint_prior
 from energymodel.calibration.device_power import NOISE, OPTIONS, Profiles, power_constants, power_errors
 from energymodel.calibration.least_squares import FitProblem, fit, unfitted
-from energymodel.calibration.power_population import PowerPopulation
+from energymodel.calibration.power_population import Architecture, PowerPopulation, architecture_of, likenesses
+
+
+def family_prior(alone: JointPrior, cards: Sequence[Architecture | None]) -> JointPrior:
+    """The prior of cards that are fitted together: that of each alone, correlated by `likenesses`.
+
+    **Arguments:**
+
+    - `alone`: of constants that have one value for each card, in the order of constants, then cards.
+    """
+    count = np.eye(len(alone.names) // len(cards))
+    total = np.kron(count, likenesses(cards)) * np.outer(alone.spread, alone.spread)
+    return alone._replace(whiten=np.linalg.inv(np.linalg.cholesky(total)))
 
 
 def population(data: Mapping[str, Traces], errors: Mapping[str, float] | None = None) -> PowerPopulation:

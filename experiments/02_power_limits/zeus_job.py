@@ -1,17 +1,33 @@
 """How close to the grid's lowest energy to a target does a search of at most eight runs come?
 
 A run trains to the target at one batch, reads all power limits in its first epoch, and goes on at the best of them.
-Which batch is next says `energymodel.calibration.job_search`; nothing is fitted.
+`best_setting.next_batch` chooses the next batch; nothing is fitted.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from power_limits import FIRST_BATCH, Traces
 
-from energymodel.calibration.job_search import search_job
+from energymodel.calibration.best_setting import next_batch
 
 RUNS = 8
+
+
+def search_job(
+    run: Callable[[float], float], batches: Sequence[float], first: float, runs: int = 8
+) -> dict[float, float]:
+    """Energy by batch that was tried [J], in the order of the runs, each chosen by `next_batch`.
+
+    **Arguments:**
+
+    - `run`: trains to the target at a batch, and returns the energy at the best limit [J]; infinite where it fails.
+    """
+    tried: dict[float, float] = {}
+    while (batch := next_batch(batches, tried, first, runs - len(tried))) is not None:
+        tried[batch] = float(run(batch))
+    return tried
 
 
 def grid(data: Traces, dataset: str, epochs: dict[tuple[str, float], float]) -> dict[float, tuple[float, float, float]]:

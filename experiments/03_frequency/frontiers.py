@@ -10,12 +10,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from pipeline_front import CONSTANTS, Deadlines, front_energy, front_errors
 
 import energymodel as em
 from energymodel.calibration.constant_priors import Values
 from energymodel.calibration.device_power import WIDTH
 from energymodel.calibration.least_squares import FitOptions, FitProblem, FitResult, fit
-from energymodel.calibration.pipeline_front import CONSTANTS, Deadlines, front_energy, front_errors
 from energymodel.performance.pipeline_schedule import Schedule, pipeline_makespan, pipeline_schedule
 from energymodel.physics.voltage import VoltageCurve
 from energymodel.search import PipelineLoad, stage_clocks

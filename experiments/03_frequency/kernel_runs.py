@@ -12,9 +12,10 @@ from jaxtyping import Array, Float
 
 from energymodel.calibration import device_power
 from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Values
-from energymodel.calibration.device_power import NOISE, OPTIONS
-from energymodel.calibration.kernel_clock import CONSTANTS, Kernels, kernel_errors, split_power
+from energymodel.calibration.device_power import NOISE, OPTIONS, Profiles
+from energymodel.calibration.kernel_clock import CONSTANTS, LOWEST_SHARE, kernel_errors, memory_path_time, split_power
 from energymodel.calibration.least_squares import ErrorFunction, FitProblem, FitResult, fit, held_out_errors
+from energymodel.numerics import Numeric
 from energymodel.physics.switching import mixed_cubic_power
 
 DATA = Path(__file__).parents[1] / "data"
@@ -30,7 +31,7 @@ class Measured(NamedTuple):
     benchmark: np.ndarray
     kernel: np.ndarray
     clock_hz: np.ndarray
-    runs: Kernels
+    runs: Profiles
     activity: np.ndarray
 
     @property
@@ -43,8 +44,16 @@ class Measured(NamedTuple):
 class Counted(NamedTuple):
     """Kernels whose power was not measured, with activities of the core's units at the highest clock."""
 
-    runs: Kernels
+    runs: Profiles
     activity: np.ndarray
+
+
+class Twice(NamedTuple):
+    """Kernels whose time is known at a second clock: clock over the highest, and time over that of the profile [1]."""
+
+    runs: Profiles
+    clock: np.ndarray
+    time: np.ndarray
 
 
 def rows_of(gpu: str = "") -> list[dict[str, str]]:
@@ -58,32 +67,27 @@ def gpus() -> list[str]:
     return list(dict.fromkeys(row["gpu"] for row in rows_of()))
 
 
-def measured(gpu: str, second: float = 0.0) -> Measured:
-    """Kernels of a GPU, with their profiles at the highest clock and, if wanted, near a second one."""
+def measured(gpu: str) -> Measured:
+    """Kernels of a GPU, with their profiles at the highest clock."""
     rows = rows_of(gpu)
 
     def column(name: str) -> np.ndarray:
         return np.array([float(row[name] or "nan") for row in rows])
 
     kernel = np.array(["/".join((row["benchmark"], row["kernel"], row["arg"])) for row in rows])
-    clock, time, watt = column("core_clock_hz"), column("kernel_time_s"), column("average_power_w")
-    first, again = np.zeros(len(rows), int), np.zeros(len(rows), int)
-    for name in dict.fromkeys(kernel.tolist()):
-        own = np.flatnonzero(kernel == name)
-        first[own] = own[np.argmax(clock[own])]
-        again[own] = own[np.argmin(np.abs(clock[own] - second * np.max(clock)))]
+    clock = column("core_clock_hz")
     counters = {name: np.nan_to_num(column(name)) for name in ("dram_active_frac", *ACTIVITIES)}
-    runs = Kernels(
-        clock=clock / clock[first],
-        reference_time=time[first],
-        reference_power=watt[first],
-        memory_activity=counters["dram_active_frac"][first],
-        second_clock=(clock / clock[first])[again] if second else np.zeros(len(rows)),
-        second_time=time[again] / time[first],
-        device_power=np.full(len(rows), np.max(watt)),
-        time=time,
-        power=watt,
+    runs, _ = device_power.profiles(
+        kernel,
+        np.ones(len(rows)),
+        np.full(len(rows), np.inf),
+        column("kernel_time_s"),
+        column("average_power_w"),
+        clock=clock,
+        memory_activity=counters["dram_active_frac"],
     )
+    tops = {name: int(np.argmax(np.where(kernel == name, clock, 0.0))) for name in dict.fromkeys(kernel.tolist())}
+    first = np.array([tops[name] for name in kernel.tolist()])
     return Measured(
         suite=np.array([row["suite"] for row in rows]),
         benchmark=np.array([row["benchmark"] for row in rows]),
@@ -94,10 +98,44 @@ def measured(gpu: str, second: float = 0.0) -> Measured:
     )
 
 
-def posynomial_errors(values: Values, kernels: Any) -> Float[Array, "rows 2"]:
+def measured_twice(data: Measured) -> Twice:
+    """The same kernels with their times near a second clock."""
+    clock, again = np.asarray(data.runs.clock), np.zeros(len(data.kernel), int)
+    for name in dict.fromkeys(data.kernel.tolist()):
+        own = np.flatnonzero(data.kernel == name)
+        again[own] = own[np.argmin(np.abs(clock[own] - SECOND))]
+    return Twice(data.runs, clock[again], np.asarray(data.runs.time)[again] / np.asarray(data.runs.reference_time))
+
+
+def share_from_stretch(stretch: Numeric, clock: Numeric, path: Numeric, overlap: Numeric) -> Float[Array, "..."]:
+    """Share of memory of a kernel whose stretch s is known at one clock, the inverse of `kernel_stretch`.
+
+    `x = (phi^-p - s^p) / (phi^-p - g^p)` [derivation: linear in x].
+
+    **Arguments:**
+
+    - `stretch`: s [1].
+    - `clock`, `path`, `overlap`: as in `kernel_stretch`; the clock is below 1, and its path faster than the core.
+
+    **Returns:** share [1], held within 0 to 1.
+    """
+    core = jnp.asarray(clock) ** -jnp.asarray(overlap)
+    between = core - jnp.asarray(path) ** overlap
+    known = between > LOWEST_SHARE
+    share = (core - jnp.asarray(stretch) ** overlap) / jnp.where(known, between, 1.0)
+    return jnp.where(known, jnp.clip(share, 0.0, 1.0), 0.0)
+
+
+def twice_errors(values: Values, table: Any) -> Float[Array, "rows 2"]:
+    """Logarithmic errors where the share of memory follows from the time at a second clock."""
+    path = memory_path_time(table.clock, values["path_clock"], values["path_exponent"])
+    return kernel_errors(values, table.runs, share_from_stretch(table.time, table.clock, path, values["overlap"]))
+
+
+def posynomial_errors(values: Values, runs: Any) -> Float[Array, "rows 2"]:
     """The form for few data: `P = P_s + kappa ((1 - m) phi + m phi^3)`, `t = t_1 ((1 - mu) / phi + mu)`."""
-    k = Kernels(*map(jnp.asarray, kernels))
-    static = values["static"] * k.device_power
+    k = Profiles(*map(jnp.asarray, runs))
+    static = values["static"] * k.rated_power
     watt = mixed_cubic_power(static, k.reference_power - static, values["cubic_share"], k.clock)
     memory_share = values["memory_time"] * k.memory_activity
     time = k.reference_time * ((1.0 - memory_share) / k.clock + memory_share)
@@ -113,10 +151,10 @@ POSYNOMIAL: ConstantPriors = {
 
 def counted_errors(values: Values, table: Any) -> Float[Array, "rows 1"]:
     """Errors of power where no power of the kernel was measured: its core's power follows from counters."""
-    k, activity = Kernels(*map(jnp.asarray, table.runs)), jnp.asarray(table.activity)
+    k, activity = Profiles(*map(jnp.asarray, table.runs)), jnp.asarray(table.activity)
     core = sum(activity[:, unit] * values[name] for unit, name in enumerate(ACTIVITIES))
     share = values["static"] + values["clocking"] + values["memory"] * k.memory_activity + core
-    watt = split_power(values, k._replace(reference_power=share * k.device_power)).power
+    watt = split_power(values, k._replace(reference_power=share * k.rated_power)).power
     return jnp.log(watt / k.power)[:, None]
 
 
@@ -159,9 +197,9 @@ def protocols(gpu: str) -> Iterator[Protocol]:
 
     found, blind = without(kernel_errors, CONSTANTS, data.runs, tested)
     yield Protocol("one clock", word, blind, tested, found)
-    twice = measured(gpu, SECOND)
-    later = tested & (np.asarray(twice.runs.clock) != np.asarray(twice.runs.second_clock))
-    second, blind = without(kernel_errors, CONSTANTS, twice.runs, later)
+    twice = measured_twice(data)
+    later = tested & (np.asarray(data.runs.clock) != twice.clock)
+    second, blind = without(twice_errors, CONSTANTS, twice, later)
     yield Protocol("two clocks", word, blind, later, second)
     clocks = np.unique(data.clock_hz[tested])
     other = tested & np.isin(data.clock_hz, clocks[1::2])
@@ -173,22 +211,14 @@ def protocols(gpu: str) -> Iterator[Protocol]:
         )
     simple, blind = without(posynomial_errors, POSYNOMIAL, data.runs, tested)
     yield Protocol("one clock, posynomial", word, blind, tested, simple)
-    runs, _ = device_power.profiles(
-        data.kernel,
-        np.ones(len(tested)),
-        np.full(len(tested), np.inf),
-        np.asarray(data.runs.time),
-        np.asarray(data.runs.power),
-        clock=data.clock_hz,
-    )
-    plain, blind = without(device_power.power_errors, device_power.power_constants(), runs, tested)
+    plain, blind = without(device_power.power_errors, device_power.power_constants(), data.runs, tested)
     yield Protocol("one clock, without counters", word, blind, tested, plain)
     anywhere = np.asarray(data.runs.clock) >= LOWEST
     counted, blind = without(counted_errors, COUNTED, Counted(data.runs, data.activity), anywhere)
     yield Protocol("counters only", word, blind, anywhere, counted)
 
 
-def _new(table: Kernels, known: np.ndarray, judged: np.ndarray) -> tuple[np.ndarray, np.ndarray, FitResult]:
+def _new(table: Profiles, known: np.ndarray, judged: np.ndarray) -> tuple[np.ndarray, np.ndarray, FitResult]:
     found = fitted(kernel_errors, CONSTANTS, table, known)
     return found.errors, judged, found
 

@@ -1,10 +1,10 @@
-"""Does a chip at work in a scenario draw what a calibration found that the device draws at work?"""
+"""Power of a chip at work in a scenario that a calibration wrote."""
 
 import numpy as np
 import pytest
 
-from energymodel.calibration.busy_power import busy_line
 from energymodel.calibration.calibrate import calibrate
+from energymodel.calibration.kinds.power_runs import busy_line
 from energymodel.report.calibration_report import calibration_toml
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.evaluate import evaluate
@@ -30,6 +30,6 @@ def test_the_written_scenario_draws_the_power_that_was_measured(tmp_path):
     scenario = load_scenario(out)
     np.testing.assert_allclose(evaluate(scenario.system, scenario.plan).power_busy, fitted, rtol=0.04)
     assert float(scenario.system.accelerator.busy_power) > 1.1 * fitted  # of large products alone
-    line = busy_line(scenario)
-    expected = line.intercept + line.slope * float(scenario.system.accelerator.busy_power)
+    intercept, slope = busy_line(scenario)
+    expected = intercept + slope * float(scenario.system.accelerator.busy_power)
     np.testing.assert_allclose(evaluate(scenario.system, scenario.plan).power_busy, expected, rtol=1e-3)

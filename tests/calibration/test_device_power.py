@@ -1,4 +1,4 @@
-"""Does a profile carry over to lower limits as the formulas say, and do known constants come back from data?"""
+"""Profiles at lower limits by the voltage forms of the law, and recovery of known constants."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from energymodel.calibration.constant_priors import Values, joint_prior, values_of
 from energymodel.calibration.device_power import (
     WIDTH,
-    DeviceMedians,
     Profiles,
     clock_at_power,
     overhead_share,
@@ -28,20 +27,12 @@ MEDIAN: Values = {name: np.asarray(one.median) for name, one in CONSTANTS.items(
 
 def rows(limit, overhead=0.0, reference_power=220.0):
     limit = np.atleast_1d(np.asarray(limit, float))
+    columns = {name: np.ones_like(limit) for name in Profiles._fields}
+    for name, value in (("reference_time", 100.0), ("idle_power", 40.0), ("rated_power", 250.0)):
+        columns[name] = np.full_like(limit, value)
+    columns |= {"workload": np.zeros(limit.shape, int), "device": np.zeros(limit.shape, int), "limit": limit}
     one = np.ones_like(limit)
-    return Profiles(
-        0 * one.astype(int),
-        limit,
-        one,
-        100.0 * one,
-        reference_power * one,
-        overhead * one,
-        40.0 * one,
-        250.0 * one,
-        one,
-        one,
-        0 * one.astype(int),
-    )
+    return Profiles(**{**columns, "overhead": overhead * one, "reference_power": reference_power * one})
 
 
 def test_without_a_limit_a_profile_is_itself():
@@ -98,7 +89,7 @@ def test_a_profile_carries_over_by_the_posynomial_form():
 
 
 def test_priors_of_both_forms_agree_at_the_knee():
-    constants = power_constants(DeviceMedians(0.8, 0.6), form="posynomial")
+    constants = power_constants({"voltage_floor": 0.8, "voltage_knee": 0.6}, form="posynomial")
     assert set(CONSTANTS) - set(constants) == {"voltage_floor", "voltage_knee"}
     # 0.6 x 0.8^2 = 0.384 with a sharp knee.
     np.testing.assert_allclose(
@@ -171,26 +162,14 @@ def test_known_constants_come_back_from_two_percent_noise():
     generator, held = np.random.default_rng(0), 0
     limits = np.tile(np.linspace(90.0, 240.0, 12), 8)
     share, watt = np.repeat(np.linspace(0.0, 0.5, 8), 12), np.repeat(np.linspace(140.0, 240.0, 8), 12)
-    table = Profiles(
-        np.zeros(96, int),
-        limits,
-        np.ones(96),
-        np.full(96, 100.0),
-        watt,
-        share,
-        np.full(96, 40.0),
-        np.full(96, 250.0),
-        limits,
-        limits,
-        np.zeros(96, int),
-    )
+    table = rows(limits, share, watt)
     time, mean = (np.asarray(one) for one in predict_power(MEDIAN, table))
     truth = np.array([float(value) for value in MEDIAN.values()])
     for _ in range(5):
         noisy = np.exp(0.02 * generator.standard_normal((2, 96)))
         measured = table._replace(time=time * noisy[0], power=mean * noisy[1])
-        found = fit(FitProblem(power_errors, CONSTANTS, measured, noise=0.04))
-        assert found.converged
-        low, high = laplace_intervals(found)
+        fitted = fit(FitProblem(power_errors, CONSTANTS, measured, noise=0.04))
+        assert fitted.converged
+        low, high = laplace_intervals(fitted)
         held += np.sum((low < truth) & (truth < high))
     assert held >= 38  # of 45; the priors' medians are the truth here

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from energymodel.calibration import kernel_clock, pipeline_front
+from energymodel.calibration import kernel_clock
 from experiment import Experiment
 
 EXPERIMENT = Experiment("03_frequency")
@@ -45,7 +45,7 @@ def test_clocks_are_chosen_well(stated):
 
 def test_constants_are_few_and_splits_add_up(stated):
     assert len(stated["kernel_constants"]) == len(kernel_clock.CONSTANTS) == 9
-    assert len(stated["frontier_constants"]) == len(pipeline_front.CONSTANTS) == 4
+    assert len(stated["frontier_constants"]) == len(EXPERIMENT.module("pipeline_front").CONSTANTS) == 4
     for row in stated["kernel_split"]:
         np.testing.assert_allclose(row["static"] + row["memory"] + row["core"], 1.0, rtol=1e-6)
         assert min(row["static"], row["memory"], row["core"]) >= 0.0

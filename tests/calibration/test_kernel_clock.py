@@ -1,4 +1,4 @@
-"""Do time and power of a kernel follow the clock as the formulas say, and do known constants come back from data?"""
+"""Time and power of kernels over the clock, and recovery of known constants."""
 
 from typing import Any
 
@@ -8,14 +8,13 @@ import pytest
 from jax.test_util import check_grads
 
 from energymodel.calibration.constant_priors import Values, joint_prior, values_of
+from energymodel.calibration.device_power import Profiles
 from energymodel.calibration.kernel_clock import (
     CONSTANTS,
-    Kernels,
     kernel_errors,
     kernel_stretch,
     memory_path_time,
     memory_share,
-    share_from_stretch,
     split_power,
 )
 from energymodel.calibration.least_squares import FitOptions, FitProblem, fit
@@ -24,20 +23,11 @@ EXACT = FitOptions(starts=2, estimate_noise=False)
 MEDIAN: Values = {name: np.asarray(one.median) for name, one in CONSTANTS.items()}
 
 
-def kernels(clock: Any, activity: Any = 0.4, power: Any = 180.0, second_clock=0.0, second_time=1.0) -> Kernels:
-    clock, activity, power = np.broadcast_arrays(*(np.asarray(one, float) for one in (clock, activity, power)))
-    one = np.ones(clock.size)
-    return Kernels(
-        clock.ravel(),
-        2.0 * one,
-        power.ravel(),
-        activity.ravel(),
-        second_clock * one,
-        second_time * one,
-        250.0 * one,
-        one,
-        one,
-    )
+def kernels(clock: Any, activity: Any = 0.4, power: Any = 180.0) -> Profiles:
+    clock, activity, power = (np.ravel(one) for one in np.broadcast_arrays(clock, activity, power))
+    columns = dict.fromkeys(Profiles._fields, np.ones(clock.size))
+    measured = {"clock": clock, "memory_activity": activity, "reference_power": 1.0 * power}
+    return Profiles(**{**columns, **measured, "reference_time": 2.0 + 0.0 * clock, "rated_power": 250.0 + 0.0 * clock})
 
 
 def test_stretch_by_hand():
@@ -45,7 +35,6 @@ def test_stretch_by_hand():
     np.testing.assert_allclose(kernel_stretch(0.5, 0.36, 1.0, 2.0), 1.7088007, rtol=1e-7)
     # p = 1 is Amdahl's law for clocks: 0.64 / 0.5 + 0.36
     np.testing.assert_allclose(kernel_stretch(0.5, 0.36, 1.0, 1.0), 1.64, rtol=1e-12)
-    np.testing.assert_allclose(share_from_stretch(1.7088007, 0.5, 1.0, 2.0), 0.36, rtol=1e-6)
 
 
 def test_memory_path_is_flat_above_its_knee_and_a_power_law_below():
@@ -69,12 +58,6 @@ def test_profile_is_itself_and_parts_add_up():
     assert float(parts.time[2]) > 2.0
 
 
-def test_second_clock_is_met():
-    """Where the time at a second clock is given, it is predicted, whatever the counters say."""
-    runs = kernels(0.7, activity=[0.0, 0.4, 0.9], second_clock=0.7, second_time=1.2)
-    np.testing.assert_allclose(split_power(MEDIAN, runs).time, 2.4, rtol=1e-9)
-
-
 def test_a_lower_clock_is_slower_and_draws_less():
     clock = np.linspace(0.35, 1.0, 27)
     mesh = np.meshgrid(np.linspace(0.0, 1.0, 6), [100.0, 150.0, 250.0], clock, indexing="ij")
@@ -94,14 +77,14 @@ def test_gradients():
 
 @pytest.mark.slow
 def test_known_constants_come_back():
-    """Kernels of known constants, exact: those that the data determine are found."""
-    known = values_of(CONSTANTS, joint_prior(CONSTANTS).mean + 0.3 * np.array([1, -1, 1, -1, 1, -1, 1, -1, 1]))
+    """Kernels of known constants, exact: those that the data determine are fitted."""
+    truth = values_of(CONSTANTS, joint_prior(CONSTANTS).mean + 0.3 * np.array([1, -1, 1, -1, 1, -1, 1, -1, 1]))
     clock, activity = np.meshgrid(np.linspace(0.4, 0.95, 8), [0.0, 0.2, 0.4, 0.6, 0.8, 0.9])
     power = np.broadcast_to(np.array([120.0, 150.0, 180.0, 200.0, 160.0, 240.0])[:, None], clock.shape)
     runs = kernels(clock, activity, power)
-    parts = split_power(known, runs)
+    parts = split_power(truth, runs)
     runs = runs._replace(time=np.asarray(parts.time), power=np.asarray(parts.power))
-    found = fit(FitProblem(kernel_errors, CONSTANTS, runs, noise=1e-3, options=EXACT))
-    assert found.converged
+    fitted = fit(FitProblem(kernel_errors, CONSTANTS, runs, noise=1e-3, options=EXACT))
+    assert fitted.converged
     for name in ("voltage_floor", "voltage_knee", "memory", "saturation", "overlap", "path_clock", "path_exponent"):
-        np.testing.assert_allclose(float(found.values[name]), float(known[name]), rtol=1e-2, err_msg=name)
+        np.testing.assert_allclose(float(fitted.values[name]), float(truth[name]), rtol=1e-2, err_msg=name)

@@ -8,11 +8,11 @@ import pytest
 
 from energymodel.calibration.calibrate import calibrate
 from energymodel.calibration.constant_priors import values_of
-from energymodel.calibration.device_family import architecture_of
-from energymodel.calibration.kernel_clock import CONSTANTS, Kernels, split_power
+from energymodel.calibration.device_power import Profiles
+from energymodel.calibration.kernel_clock import CONSTANTS, split_power
 from energymodel.calibration.kinds import KINDS
 from energymodel.calibration.kinds.power_table import averaged
-from energymodel.calibration.power_population import kernel_population
+from energymodel.calibration.power_population import KERNELS, architecture_of, power_population
 from energymodel.errors import InputError
 from energymodel.report.calibration_report import calibration_json, calibration_toml, commands
 from energymodel.report.page.calibration_page import calibration_page
@@ -161,21 +161,23 @@ def test_kernels_need_no_batch(tmp_path):
     assert {*case.groups.labels.tolist()} == {"real/a", "real/b"}
 
 
-KERNELS = "gpu,benchmark,kernel,core_clock_hz,kernel_time_s,average_power_w,dram_active_frac"
+COUNTED = "gpu,benchmark,kernel,core_clock_hz,kernel_time_s,average_power_w,dram_active_frac"
 
 
 def kernel_rows(gpu="Quadro RTX 8000", clocks=(1700, 1300, 1000, 700)):
     """Two benchmarks at several clocks by the law itself: one of the core alone, one that fills the memory."""
-    prior = kernel_population().of([architecture_of("V100")])
+    prior = power_population(KERNELS).of([architecture_of("V100")])
     with jax.enable_x64(True):
         values = values_of(CONSTANTS, prior.mean)
         rows = []
         for name, activity, power in (("core", 0.0, 240.0), ("copy", 0.9, 200.0), ("both", 0.5, 220.0)):
-            one = np.ones(len(clocks))
-            runs = Kernels(
-                np.array(clocks) / clocks[0], one, power * one, activity * one, 0 * one, one, 240 * one, one, one
-            )
-            found = split_power(values, runs)
+            columns = {name: np.ones(len(clocks)) for name in Profiles._fields}
+            columns |= {"clock": np.array(clocks) / clocks[0], "rated_power": np.full(len(clocks), 240.0)}
+            columns |= {
+                "reference_power": np.full(len(clocks), power),
+                "memory_activity": np.full(len(clocks), activity),
+            }
+            found = split_power(values, Profiles(**columns))
             rows += [
                 f"{gpu},{name},k,{clock}e6,{float(time):.6g},{float(watt):.6g},{activity}"
                 for clock, time, watt in zip(clocks, found.time, found.power, strict=True)
@@ -185,11 +187,11 @@ def kernel_rows(gpu="Quadro RTX 8000", clocks=(1700, 1300, 1000, 700)):
 
 def test_kernels_with_a_counter_are_predicted_by_it_also_where_no_lower_clock_was_measured(tmp_path):
     rows = kernel_rows()
-    fitted = calibrate("power", written(tmp_path, KERNELS, *rows))
+    fitted = calibrate("power", written(tmp_path, COUNTED, *rows))
     assert fitted.case.form is not None
     assert fitted.case.form.name == "counters"
     assert fitted.in_fit["energy"] < 1.0
-    alone = calibrate("power", written(tmp_path, KERNELS, *(row for row in rows if "1700e6" in row)))
+    alone = calibrate("power", written(tmp_path, COUNTED, *(row for row in rows if "1700e6" in row)))
     assert alone.rows == 0
     by_name = {one.workload: one for one in alone.best.settings}
     assert by_name["copy/k"].time < by_name["core/k"].time  # of the core the clock takes the time, of the memory not
@@ -206,7 +208,7 @@ def test_kernels_with_a_counter_are_predicted_by_it_also_where_no_lower_clock_wa
 )
 def test_bad_counters_are_named(tmp_path, rows, pattern):
     with pytest.raises(InputError, match=pattern):
-        calibrate("power", written(tmp_path, KERNELS, *rows))
+        calibrate("power", written(tmp_path, COUNTED, *rows))
 
 
 def test_the_form_of_counters_needs_them(tmp_path):

@@ -1,4 +1,4 @@
-"""How does the energy of a pipelined step fall as its deadline grows, and what do measured fronts say about it?
+"""Energy of a pipelined step over its deadline, from the fastest plan.
 
 One plan is measured, the fastest: its time and its energy. Four constants of the device carry it to other deadlines,
 with one clock for all passes that the deadline hurries. `design.allocation.stage_clocks` finds the exact plans.
