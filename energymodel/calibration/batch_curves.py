@@ -1,4 +1,4 @@
-"""Which curve do tokens to a target follow with the batch, and what is known of it before any measurement?
+"""Curves of tokens to a target over the batch, and their priors.
 
 `D = D_eff (1 + (B / B_c)^p)^(1/p)`, with p = 1, McCandlish's hyperbola, unless the measurements exclude it. Each group
 (a benchmark, a task) has its own effective tokens and critical batch, of which the smallest batch gives a first guess;
@@ -92,17 +92,19 @@ def reference_population() -> ReferencePopulation:
 def batch_runs(
     groups: Sequence[Any] | np.ndarray, batch: Any, tokens: Any, usual_tokens: Any = None, tokens_seen: Any = 0.0
 ) -> BatchRuns:
-    """The table of some runs; what is usual is the geometric mean of a group, unless it is given."""
+    """The table of some runs; what is usual is the geometric mean of a group by default."""
     batch, tokens = np.asarray(batch, np.float64), np.asarray(tokens, np.float64)
     labels = np.asarray(groups).tolist()
-    names = list(dict.fromkeys(labels))
-    group = np.array([names.index(name) for name in labels])
-    members = [group == number for number in range(len(names))]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(labels))}
+    group = np.array([numbers[name] for name in labels])
+    members = [group == number for number in numbers.values()]
     smallest = np.array([np.min(batch[rows]) for rows in members])[group]
-    usual = np.array([np.exp(np.mean(np.log(tokens[rows]))) for rows in members])[group]
-    given = usual if usual_tokens is None else np.asarray(usual_tokens, np.float64)
+    if usual_tokens is None:
+        usual_tokens = np.array([np.exp(np.mean(np.log(tokens[rows]))) for rows in members])[group]
     seen = np.broadcast_to(np.asarray(tokens_seen, np.float64), batch.shape).copy()
-    return BatchRuns(group, batch, tokens, smallest, given, seen, np.zeros((len(batch), 0)))
+    return BatchRuns(
+        group, batch, tokens, smallest, np.asarray(usual_tokens, np.float64), seen, np.zeros((len(batch), 0))
+    )
 
 
 def family_constants(groups: Sequence[str] = (), sharpness: ConstantPrior | None = None) -> ConstantPriors:
@@ -129,8 +131,8 @@ def family_errors(values: Values, runs: BatchRuns) -> Float[Array, "rows 1"]:
     share = jnp.atleast_1d(values["effective_share"])
     effective = share[jnp.minimum(runs.group, share.shape[0] - 1)] * runs.usual_tokens
     seen = jnp.asarray(runs.tokens_seen)
-    whole = power_critical_batch((seen + effective) / PIVOT, values["critical_batch_at_pivot"], values["exponent"])
-    critical = rest_critical_batch(whole, seen, effective, values["exponent"])
+    of_run = power_critical_batch((seen + effective) / PIVOT, values["critical_batch_at_pivot"], values["exponent"])
+    critical = rest_critical_batch(of_run, seen, effective, values["exponent"])
     penalty = sharp_batch_penalty(runs.batch, critical, values.get("sharpness", jnp.ones(())))
     return jnp.log(effective * penalty / runs.tokens)[:, None]
 
@@ -141,41 +143,8 @@ def family_law(values: Mapping[str, Any]) -> PowerCriticalBatch:
     return PowerCriticalBatch(at_pivot, exponent, pivot, np.asarray(values.get("sharpness", 1.0)))
 
 
-def group_constants(
-    runs: BatchRuns,
-    groups: Sequence[str],
-    unit: str,
-    sharp: Sequence[str] = (),
-    known: ReferencePopulation | None = None,
-) -> ConstantPriors:
-    """Effective tokens and critical batch of each group by name, in the unit of its batches.
-
-    The effective tokens lie within a factor of some seven of what is usual in the group. The critical batch is
-    `ReferencePopulation.multiple` times the smallest batch, before any other is known.
-
-    **Arguments:**
-
-    - `sharp`: groups whose sharpness is fitted; that of the others is 1.
-    - `known`: of other benchmarks, by default that of the presets.
-    """
-    first = {name: place for place, name in reversed([*enumerate(groups)])}
-    known = known or reference_population()
-    names = list(dict.fromkeys(groups))
-    effective = {
-        f"effective_tokens[{name}]": ConstantPrior(float(runs.usual_tokens[first[name]]), 2.0, unit=unit)
-        for name in names
-    }
-    critical = {
-        f"critical_batch[{name}]": ConstantPrior(
-            known.multiple * float(runs.smallest_batch[first[name]]), known.spread, unit=unit
-        )
-        for name in names
-    }
-    return {**effective, **critical, **{f"sharpness[{name}]": SHARPNESS for name in names if name in sharp}}
-
-
 def group_errors(values: Values, runs: BatchRuns) -> Float[Array, "rows 1"]:
-    """Logarithmic errors of one curve for each group [McCandlish et al. 2018, sec. 2.3], see `group_constants`."""
+    """Logarithmic errors of one curve for each group [McCandlish et al. 2018, sec. 2.3], see `group_problem`."""
     names = [name.partition("[")[2] for name in values if name.startswith("critical_batch[")]
     effective, critical, sharpness = (
         jnp.stack([jnp.asarray(values.get(f"{word}[{name}", 1.0)) for name in names])[runs.group]
@@ -192,27 +161,39 @@ def group_problem(
     groups: Sequence[str],
     unit: str,
     sharp: Sequence[str] = (),
-    known: ReferencePopulation | None = None,
+    population: ReferencePopulation | None = None,
 ) -> FitProblem:
     """The fit of `group_errors`, with a smooth deviation from the curve at each measured batch.
 
-    What is left of a curve is similar at neighboring batches, which were tuned alike: a Gaussian process of the
-    logarithm of the batch with the covariance `s^2 exp(-|ln B - ln B'| / l)` [Rasmussen & Williams 2006, eq. 4.18 with
-    nu = 1/2], whose values at the measured batches are constants with that joint prior.
+    The effective tokens lie within a factor of some seven of what is usual in the group. The critical batch is
+    `ReferencePopulation.multiple` times the smallest batch, before any other is measured. What is left of a curve is
+    similar at neighboring batches, which were tuned alike: a Gaussian process of the logarithm of the batch with the
+    covariance `s^2 exp(-|ln B - ln B'| / l)` [Rasmussen & Williams 2006, eq. 4.18 with nu = 1/2], whose values at the
+    measured batches are constants with that joint prior.
 
-    **Arguments:** as those of `group_constants`.
+    **Arguments:**
+
+    - `unit`: of batches and tokens.
+    - `sharp`: groups whose sharpness is fitted; that of the others is 1.
+    - `population`: of other benchmarks, by default that of the presets.
     """
-    known = known or reference_population()
-    group, batch = deviation_places(runs)
-    names = [f"{DEVIATION}{number}]" for number in range(len(batch))]
+    population = population or reference_population()
+    first = {name: row for row, name in reversed([*enumerate(groups)])}
+    names = list(dict.fromkeys(groups))
+    usual = {name: float(runs.usual_tokens[first[name]]) for name in names}
+    critical = {name: population.multiple * float(runs.smallest_batch[first[name]]) for name in names}
+    places = deviation_places(runs)
+    deviations = [f"{DEVIATION}{number}]" for number in range(len(places[0]))]
     constants = {
-        **group_constants(runs, groups, unit, sharp, known),
-        **{name: ConstantPrior(0.0, known.deviation, lower=-np.inf) for name in names},
+        **{f"effective_tokens[{name}]": ConstantPrior(usual[name], 2.0, unit=unit) for name in names},
+        **{f"critical_batch[{name}]": ConstantPrior(critical[name], population.spread, unit=unit) for name in names},
+        **{f"sharpness[{name}]": SHARPNESS for name in names if name in sharp},
+        **{name: ConstantPrior(0.0, population.deviation, lower=-np.inf) for name in deviations},
     }
-    table = runs._replace(nodes=deviation_weights(runs, runs.group, runs.batch, known)[0])
-    covariance = known.deviation**2 * _correlation(group, batch, group, batch, known)
-    prior = updated_prior(joint_prior(constants), names, np.zeros(len(names)), covariance)
-    return FitProblem(group_errors, constants, table, noise=known.noise, options=OPTIONS, prior=prior)
+    table = runs._replace(nodes=deviation_weights(runs, runs.group, runs.batch, population)[0])
+    covariance = population.deviation**2 * _correlation(*places, *places, population.reach)
+    prior = updated_prior(joint_prior(constants), deviations, np.zeros(len(deviations)), covariance)
+    return FitProblem(group_errors, constants, table, noise=population.noise, options=OPTIONS, prior=prior)
 
 
 def deviation_places(runs: BatchRuns) -> tuple[np.ndarray, np.ndarray]:
@@ -222,24 +203,23 @@ def deviation_places(runs: BatchRuns) -> tuple[np.ndarray, np.ndarray]:
 
 
 def deviation_weights(
-    runs: BatchRuns, group: ArrayLike, batch: ArrayLike, known: ReferencePopulation | None = None
+    runs: BatchRuns, group: ArrayLike, batch: ArrayLike, population: ReferencePopulation | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """What settings have of the deviations at measured batches: weights by setting and deviation, and the variance
     that is left [Rasmussen & Williams 2006, eq. 2.19, without noise].
     """
-    known = known or reference_population()
+    population = population or reference_population()
     places = deviation_places(runs)
-    across = _correlation(np.asarray(group, float), np.asarray(batch, float), *places, known)
-    weights = np.linalg.solve(_correlation(*places, *places, known), across.T).T
-    left = known.deviation**2 * np.maximum(1.0 - np.sum(weights * across, axis=1), 0.0)
-    return weights, left
+    across = _correlation(np.asarray(group, float), np.asarray(batch, float), *places, population.reach)
+    weights = np.linalg.solve(_correlation(*places, *places, population.reach), across.T).T
+    return weights, population.deviation**2 * np.maximum(1.0 - np.sum(weights * across, axis=1), 0.0)
 
 
 def _correlation(
-    group: np.ndarray, batch: np.ndarray, other_group: np.ndarray, other_batch: np.ndarray, known: ReferencePopulation
+    group: np.ndarray, batch: np.ndarray, other_group: np.ndarray, other_batch: np.ndarray, reach: float
 ) -> np.ndarray:
     apart = np.abs(np.log(batch)[:, None] - np.log(other_batch)[None])
-    return np.where(group[:, None] == other_group[None], np.exp(-apart / known.reach), 0.0)
+    return np.where(group[:, None] == other_group[None], np.exp(-apart / reach), 0.0)
 
 
 def excluded_hyperbolas(problem: FitProblem) -> dict[str, tuple[float, float]]:

@@ -16,7 +16,7 @@ from energymodel.calibration.calibrated_scenario import (
     scenario_tables,
     undetermined_for_law,
 )
-from energymodel.calibration.calibration_case import CalibrationCase
+from energymodel.calibration.calibration_case import CalibrationCase, PredictedAmount
 from energymodel.calibration.cluster_source import is_known
 from energymodel.calibration.constant_priors import flat_values, joint_prior, widened
 from energymodel.calibration.intervals import bootstrap, laplace_intervals, outer_intervals, quantiles, undetermined
@@ -25,7 +25,6 @@ from energymodel.calibration.least_squares import FitOptions, FitProblem, FitRes
 from energymodel.calibration.measurements import Measurements
 from energymodel.calibration.model_words import plain_word
 from energymodel.calibration.next_measurement import next_measurement
-from energymodel.calibration.predicted_amount import PredictedAmount
 from energymodel.calibration.table_columns import AS_WRITTEN, TableChoices
 from energymodel.errors import InputError, suggest
 from energymodel.scenarios.files import names

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from energymodel.calibration.calibration_case import BASE, CalibrationCase, FittedNumber
+from energymodel.calibration.calibration_case import BASE, NORMAL_90, CalibrationCase, FittedNumber
 from energymodel.calibration.cluster_source import PLACEHOLDER, UNFITTED, cluster_tables
 from energymodel.calibration.constant_priors import JointPrior, flat_values, updated_prior
 from energymodel.calibration.least_squares import FitResult
@@ -18,7 +18,6 @@ from energymodel.scenarios.scenario import Scenario, load_scenario
 CALIBRATED = "calibrated from "
 """Begins the title of a scenario that was written: a file of measurements, and what they are of."""
 STEP = 1e-4  # of a coordinate, for a slope
-NORMAL_90 = 1.645  # standard deviations to each end of a 90 % interval
 FAR = 3.0  # standard deviations: beyond it hardly a sample lies
 
 

@@ -1,4 +1,4 @@
-"""What does a file of measurements ask: what is fitted, what is held out, where do constants belong?"""
+"""The contract of a kind of calibration: columns, constants with priors, predicted quantity, noise, written numbers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +9,6 @@ import numpy as np
 from energymodel.calibration.best_setting import Recommendation
 from energymodel.calibration.least_squares import FitProblem, FitResult
 from energymodel.calibration.measurements import FEWEST_ROWS, Column, Measurements, read_measurements
-from energymodel.calibration.predicted_amount import PredictedAmount
 from energymodel.calibration.table_columns import AS_WRITTEN, TableChoices
 from energymodel.errors import InputError
 from energymodel.scenarios.scenario import Scenario
@@ -18,6 +17,7 @@ BASE = "llama-3.1-405b-h100"
 """Scenario that new numbers are laid over if no other is named."""
 CHIP = "system.accelerator"
 """Where the numbers of a device stand in a scenario."""
+NORMAL_90 = 1.645  # standard deviations to each end of a 90 % interval
 MOST_CANDIDATES = 256
 """Settings among which the next measurement is looked for."""
 
@@ -53,6 +53,17 @@ class ChosenForm(NamedTuple):
 
     name: str
     reason: str
+
+
+class PredictedAmount(NamedTuple):
+    """Tokens or samples to the target of a group at a batch, with a 90 % interval, all in one unit."""
+
+    group: str
+    batch: float
+    amount: float
+    low: float
+    high: float
+    unit: str
 
 
 class Grouping(NamedTuple):

@@ -12,8 +12,8 @@ from rich.text import Text
 from energymodel.calibration.best_setting import BestSetting, PredictedSetting
 from energymodel.calibration.calibrate import Calibration
 from energymodel.calibration.calibrated_scenario import FittedConstant
+from energymodel.calibration.calibration_case import PredictedAmount
 from energymodel.calibration.power_population import architecture_of
-from energymodel.calibration.predicted_amount import PredictedAmount
 from energymodel.errors import InputError
 from energymodel.report import toml_text
 from energymodel.report.figure import BLUE, add_axes, log_axis, new_figure, save

@@ -20,8 +20,7 @@ from energymodel.calibration.batch_curves import (
     group_errors,
     group_problem,
 )
-from energymodel.calibration.calibrated_scenario import NORMAL_90
-from energymodel.calibration.calibration_case import BASE
+from energymodel.calibration.calibration_case import BASE, NORMAL_90
 from energymodel.calibration.least_squares import FitProblem, fit
 from energymodel.learning.continued import ContinuedLearning
 from energymodel.learning.critical_batch import batch_penalty

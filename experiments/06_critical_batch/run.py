@@ -10,7 +10,7 @@ from typing import Any
 import batch_fits
 import numpy as np
 
-from energymodel.calibration.calibrated_scenario import NORMAL_90
+from energymodel.calibration.calibration_case import NORMAL_90
 from energymodel.report.figure import COLORS, GRAY, add_axes, new_figure
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -1,4 +1,4 @@
-"""How do tokens to a target grow with the batch: `calibrate` kind `batch`, from batch and tokens (or steps)?
+"""Kind `batch`: effective tokens and critical batches from tokens (or steps) to a target at some batches.
 
 Each group (a benchmark, a task) has its own effective tokens and critical batch; a group that was measured at one batch
 has the usual multiple of it. Or groups are sizes of one model family on the same data, whose critical batches follow
@@ -10,6 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from scipy import stats
 
 from energymodel.calibration.batch_curves import (
     DEVIATION,
@@ -25,20 +26,21 @@ from energymodel.calibration.batch_curves import (
     group_problem,
     reference_population,
 )
-from energymodel.calibration.calibrated_scenario import NORMAL_90
 from energymodel.calibration.calibration_case import (
     BASE,
+    NORMAL_90,
     CalibrationCase,
     Candidates,
     FittedNumber,
     Grouping,
     KnownNumber,
+    PredictedAmount,
 )
 from energymodel.calibration.constant_priors import ConstantPriors
+from energymodel.calibration.intervals import LEVEL
 from energymodel.calibration.kinds.batch_table import SETTING, counted_once, in_one_unit, tokens_seen, without_amount
-from energymodel.calibration.least_squares import FitOptions, FitProblem, FitResult
+from energymodel.calibration.least_squares import FitOptions, FitProblem, FitResult, evaluate_lanes
 from energymodel.calibration.measurements import Measurements, check_repeats
-from energymodel.calibration.predicted_amount import PredictedAmount, predicted_amounts
 from energymodel.errors import InputError
 from energymodel.learning.critical_batch import PowerCriticalBatch, rest_critical_batch
 from energymodel.scenarios.scenario import Scenario, load_scenario
@@ -55,16 +57,14 @@ FARTHEST, BEYOND = 16.0, 2.0
 
 
 class _Runs(NamedTuple):
-    """Rows that count: their groups by name, what was measured, in which unit, and what a reader must know.
+    """Rows that count: their groups by name, as a table of the fit, in which unit, and what a reader must know.
 
     `asked` are batches of rows without an amount, each with a measured row of its group.
     """
 
-    table: Measurements
+    rows: Measurements
     groups: np.ndarray
-    batch: np.ndarray
-    amount: np.ndarray
-    seen: np.ndarray
+    table: BatchRuns
     unit: str
     asked: list[tuple[int, float]]
     notes: tuple[str, ...]
@@ -73,16 +73,34 @@ class _Runs(NamedTuple):
     def names(self) -> list[str]:
         return list(dict.fromkeys(self.groups.tolist()))
 
-    def measured_once(self) -> np.ndarray:
-        """Rows of groups that were measured at one batch only."""
-        once = {name for name in self.names if len(np.unique(self.batch[self.groups == name])) == 1}
-        return np.array([name in once for name in self.groups.tolist()])
+    @property
+    def batch(self) -> np.ndarray:
+        return np.asarray(self.table.batch)
+
+    def of(self, name: str) -> np.ndarray:
+        """Numbers of the rows of a group."""
+        return np.flatnonzero(self.groups == name)
+
+    def at(self, settings: Sequence[tuple[int, float]]) -> BatchRuns:
+        """The groups of some rows at other batches, with an amount of 1."""
+        rows, batch = (np.array(column) for column in zip(*settings, strict=True))
+        table = BatchRuns(*(np.asarray(column)[rows] for column in self.table))
+        nodes = deviation_weights(self.table, table.group, batch)[0]
+        return table._replace(batch=batch, tokens=np.ones(len(rows)), nodes=nodes)
 
 
 def batch_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
-    """Effective tokens of each group and its critical batch, or one power law for the sizes of a family."""
+    """Effective tokens of each group and its critical batch, or one power law for the sizes of a family.
+
+    **Raises:** `InputError` for rows that cannot be counted in one unit, and a prior without such a law.
+    """
     runs = _counted_runs(table, prior)
-    law = _prior_law(prior)
+    law = getattr((prior or load_scenario(BASE)).system.learning, "critical_batch", None)
+    if not isinstance(law, PowerCriticalBatch):
+        raise InputError(
+            f"{prior.name if prior else BASE}: {PATH} is {type(law).__name__}; measured batches give a "
+            f"PowerCriticalBatch. Name a prior that has one, such as {BASE}."
+        )
     if runs.unit == "token" and len(runs.names) > 1 and {"parameters", "usual_tokens"} & {*table.columns}:
         return _family_case(runs, law)
     return _groups_case(runs, law)
@@ -110,129 +128,143 @@ def _counted_runs(table: Measurements, prior: Scenario | None) -> _Runs:
                 "the target in one of its rows; those without are predicted."
             )
         asked.append((int(own[0]), float(batch[row])))
-    table, groups = table.select(measured), groups[measured]
-    seen = tokens_seen(table, groups)
+    rows, groups = table.select(measured), groups[measured]
+    seen = tokens_seen(rows, groups)
     if unit == "sequence" and np.any(seen > 0.0):
         raise InputError(
             f'{table.path}: "tokens_seen" needs batches in tokens. Add a column "sequence_length", the tokens of a '
             "sequence, or write batch_tokens."
         )
-    return _Runs(table, groups, batch[measured], amount[measured], seen, unit, asked, notes)
+    runs = batch_runs(groups, batch[measured], amount[measured], tokens_seen=seen)
+    return _Runs(rows, groups, runs, unit, asked, notes)
+
+
+def _case(runs: _Runs, problem: FitProblem, **fields: object) -> CalibrationCase:
+    """A case with what groups and families have in common."""
+    return CalibrationCase(
+        fit=problem,
+        along=(f"batch [{runs.unit}]", runs.batch),
+        candidates=_candidates(runs),
+        predictions=partial(_predictions, runs),
+        **fields,  # pyright: ignore[reportArgumentType]
+    )
 
 
 def _groups_case(runs: _Runs, prior_law: PowerCriticalBatch) -> CalibrationCase:
-    """A curve for each group, see `batch_curves.group_constants`."""
-    known, names = reference_population(), runs.groups.tolist()
-    table = batch_runs(runs.groups, runs.batch, runs.amount, tokens_seen=runs.seen)
-    excluded = excluded_hyperbolas(group_problem(table, names, runs.unit, runs.names))
+    """A curve for each group, see `batch_curves.group_problem`."""
+    population, labels = reference_population(), runs.groups.tolist()
+    excluded = excluded_hyperbolas(group_problem(runs.table, labels, runs.unit, runs.names))
     sharp = [name for name in runs.names if f"sharpness[{name}]" in excluded]
     notes = [*runs.notes, *_sharpness_notes(excluded)]
-    once = runs.measured_once()
-    for name in dict.fromkeys(runs.groups[once].tolist()):
-        low, high = (known.multiple * np.exp(sign * NORMAL_90 * known.spread) for sign in (-1.0, 1.0))
+    once = [name for name in runs.names if len(np.unique(runs.batch[runs.of(name)])) == 1]
+    for name in once:
+        low, high = (population.multiple * np.exp(sign * NORMAL_90 * population.spread) for sign in (-1.0, 1.0))
         notes.append(
-            f'"{name}" was measured at one batch: its critical batch is taken as {known.multiple:g} times that, as in '
-            f"the benchmarks of MLPerf (90 %: {low:.2g} to {high:.2g} times). A second batch says more."
+            f'"{name}" was measured at one batch: its critical batch is taken as {population.multiple:g} times that, '
+            f"as in the benchmarks of MLPerf (90 %: {low:.2g} to {high:.2g} times). A second batch says more."
         )
-    numbers: dict[str, FittedNumber] = {}
-    rest: dict[str, KnownNumber] = {}
-    law = None
+    scenario = {}
     if runs.unit == "token" and len(runs.names) == 1:
-        group, seen = runs.names[0], float(runs.seen[0])
-        factor = partial(_whole_over_rest, group, seen, float(prior_law.exponent))
-        numbers[f"{PATH}.at_pivot"] = FittedNumber(f"critical_batch[{group}]", factor, "token")
-        if sharp:
-            numbers[f"{PATH}.sharpness"] = FittedNumber(f"sharpness[{group}]", 1.0, "1")
-        else:
-            rest[f"{PATH}.sharpness"] = KnownNumber(1.0, "1", "the usual one, not fitted")
-        rest[f"{PATH}.exponent"] = KnownNumber(float(prior_law.exponent), "1", "that of the prior, not fitted")
-        rest[f"{PATH}.tested_batch"] = KnownNumber(float(np.max(runs.batch)), "token")
-        if seen > 0.0:
-            rest["system.tokens_seen"] = KnownNumber(seen, "token")
-        law = partial(_where_measured, group, seen)
+        scenario = _one_group(runs, prior_law, is_sharp=bool(sharp))
     else:
         notes.append(
             "No scenario follows from these rows: it takes one group, or sizes of one family with `parameters`, and "
             "batches in tokens (or a `sequence_length`, or --prior SCENARIO with the same sequences)."
         )
-    problem = group_problem(table, names, runs.unit, sharp)
-    labels = np.array([f"{group}, batch {one:g}" for group, one in zip(runs.groups, runs.batch, strict=True)])
-    return CalibrationCase(
-        fit=problem,
-        groups=Grouping(labels, "batch"),
+    problem = group_problem(runs.table, labels, runs.unit, sharp)
+    is_once = np.isin(runs.groups, once)
+    own = [f"{word}[{name}]" for name in once for word in ("effective_tokens", "critical_batch")]
+    return _case(
+        runs,
+        problem,
+        groups=Grouping(
+            np.array([f"{name}, batch {one:g}" for name, one in zip(labels, runs.batch, strict=True)]), "batch"
+        ),
         outputs={"amount to target": (1.0,)},
-        along=(f"batch [{runs.unit}]", runs.batch),
-        candidates=_candidates(table, runs.groups, runs.unit),
-        fitted_numbers=numbers,
-        known_numbers=rest,
         notes=notes,
-        law=law,
         law_needs=(),
-        trained_on=once if np.any(once) else None,
-        not_kept=[
-            *(f"{word}[{name}]" for name in runs.groups[once] for word in ("effective_tokens", "critical_batch")),
-            *(name for name in problem.constants if name.startswith(DEVIATION)),
-        ],
+        trained_on=is_once if once else None,
+        not_kept=[*own, *(name for name in problem.constants if name.startswith(DEVIATION))],
         nuisance=(DEVIATION,),
-        predictions=partial(_predictions, table, runs),
+        **scenario,
     )
 
 
-def _whole_over_rest(group: str, seen: float, exponent: float, values: Mapping[str, float]) -> float:
-    """Critical batch of a whole run that ends where these runs end, over that of these runs."""
-    rest = values[f"effective_tokens[{group}]"]
-    return 1.0 / float(rest_critical_batch(np.asarray(1.0), np.asarray(seen), np.asarray(rest), np.asarray(exponent)))
+def _one_group(runs: _Runs, prior_law: PowerCriticalBatch, *, is_sharp: bool) -> dict[str, object]:
+    """Numbers of a scenario by the curve of one group in tokens, whose runs may start from a checkpoint."""
+    group, seen, exponent = runs.names[0], float(runs.table.tokens_seen[0]), float(prior_law.exponent)
 
+    def factor(values: Mapping[str, float]) -> float:
+        """Critical batch of a whole run that ends where these runs end, over that of these runs."""
+        rest = values[f"effective_tokens[{group}]"]
+        return 1.0 / float(rest_critical_batch(*map(np.asarray, (1.0, seen, rest, exponent))))
 
-def _where_measured(group: str, seen: float, values: Mapping[str, float]) -> dict[str, KnownNumber]:
-    """Tokens at the end of the runs, where the law agrees with them and begins to extrapolate."""
-    end = seen + values[f"effective_tokens[{group}]"]
-    return {f"{PATH}.{name}": KnownNumber(end, "token") for name in ("pivot", "tested_tokens")}
+    def law(values: Mapping[str, float]) -> dict[str, KnownNumber]:
+        """Tokens at the end of the runs, where the law agrees with them and begins to extrapolate."""
+        end = seen + values[f"effective_tokens[{group}]"]
+        return {f"{PATH}.{name}": KnownNumber(end, "token") for name in ("pivot", "tested_tokens")}
+
+    fitted = {f"{PATH}.at_pivot": FittedNumber(f"critical_batch[{group}]", factor, "token")}
+    known = {
+        f"{PATH}.exponent": KnownNumber(exponent, "1", "that of the prior, not fitted"),
+        f"{PATH}.tested_batch": KnownNumber(float(np.max(runs.batch)), "token"),
+    }
+    if is_sharp:
+        fitted[f"{PATH}.sharpness"] = FittedNumber(f"sharpness[{group}]", 1.0, "1")
+    else:
+        known = {f"{PATH}.sharpness": KnownNumber(1.0, "1", "the usual one, not fitted"), **known}
+    if seen > 0.0:
+        known["system.tokens_seen"] = KnownNumber(seen, "token")
+    return {"fitted_numbers": fitted, "known_numbers": known, "law": law}
 
 
 def _family_case(runs: _Runs, prior_law: PowerCriticalBatch) -> CalibrationCase:
     """One law for the sizes of a family, see `batch_curves.family_errors`."""
-    columns, names = runs.table.columns, runs.groups.tolist()
+    columns, names = runs.rows.columns, runs.groups.tolist()
     usual = columns.get("usual_tokens")
     if (usual is None or np.any(np.isnan(usual))) and "parameters" in columns:
         usual = TOKENS_PER_PARAMETER * columns["parameters"]
     if usual is None or np.any(np.isnan(usual)):
         column = "parameters" if "parameters" in columns else "usual_tokens"
-        line = runs.table.lines[int(np.flatnonzero(np.isnan(columns[column]))[0])]
-        raise InputError(f'{runs.table.path}, line {line}, column "{column}": empty. Write it in every row or in none.')
-    if np.any(runs.seen > 0.0) and "usual_tokens" not in columns:
-        usual = None  # of the rest of a run the parameters say nothing
-    table = batch_runs(runs.groups, runs.batch, runs.amount, usual, runs.seen)
+        line = runs.rows.lines[int(np.flatnonzero(np.isnan(columns[column]))[0])]
+        raise InputError(f'{runs.rows.path}, line {line}, column "{column}": empty. Write it in every row or in none.')
+    if (
+        np.all(runs.table.tokens_seen == 0.0) or "usual_tokens" in columns
+    ):  # of the rest of a run parameters say nothing
+        runs = runs._replace(table=runs.table._replace(usual_tokens=np.asarray(usual)))
     medians = {
         "critical_batch_at_pivot": float(prior_law.run_level(PIVOT, np.asarray(3.0))),
         "exponent": min(max(float(prior_law.exponent), 0.02), 0.98),
     }
 
     def problem(constants: ConstantPriors) -> FitProblem:
-        known = {name: one._replace(median=medians.get(name, one.median)) for name, one in constants.items()}
-        return FitProblem(family_errors, known, table, noise=FAMILY_NOISE, options=FAMILY_OPTIONS)
+        moved = {name: one._replace(median=medians.get(name, one.median)) for name, one in constants.items()}
+        return FitProblem(family_errors, moved, runs.table, noise=FAMILY_NOISE, options=FAMILY_OPTIONS)
+
+    def law(values: Mapping[str, float]) -> dict[str, KnownNumber]:
+        fitted = family_law(values)
+        units = {"at_pivot": "token", "exponent": "1", "pivot": "token", "sharpness": "1"}
+        return {f"{PATH}.{name}": KnownNumber(float(getattr(fitted, name)), unit) for name, unit in units.items()}
 
     excluded = excluded_hyperbolas(problem(family_constants(names, SHARPNESS)))
     middle = np.zeros(len(names), bool)
     for name in runs.names:
-        rows = np.flatnonzero(runs.groups == name)
+        rows = runs.of(name)
         middle[rows[np.argsort(runs.batch[rows], kind="stable")[(len(rows) - 1) // 2]]] = True
-    return CalibrationCase(
-        fit=problem(family_constants(names, SHARPNESS if excluded else None)),
+    return _case(
+        runs,
+        problem(family_constants(names, SHARPNESS if excluded else None)),
         groups=Grouping(runs.groups, "size"),
         outputs={"tokens to target": (1.0,)},
-        along=("batch [token]", runs.batch),
-        candidates=_candidates(table, runs.groups, "token"),
         notes=(
             *runs.notes,
             *_sharpness_notes(excluded),
             f"critical_batch_at_pivot is that of a run of {PIVOT:g} effective tokens.",
             "A held-out size is predicted from the law and one of its runs, at its middle batch.",
         ),
-        law=lambda values: _law_numbers(family_law(values)),
+        law=law,
         law_needs=("critical_batch_at_pivot", "exponent"),
         trained_on=middle,
-        predictions=partial(_predictions, table, runs),
     )
 
 
@@ -243,55 +275,47 @@ def _sharpness_notes(excluded: Mapping[str, tuple[float, float]]) -> list[str]:
     ] or ["The sharpness is 1, McCandlish's hyperbola, which the measurements do not exclude."]
 
 
-def _prior_law(prior: Scenario | None) -> PowerCriticalBatch:
-    law = getattr((prior or load_scenario(BASE)).system.learning, "critical_batch", None)
-    if not isinstance(law, PowerCriticalBatch):
-        raise InputError(
-            f"{prior.name if prior else BASE}: {PATH} is {type(law).__name__}; measured batches give a "
-            f"PowerCriticalBatch. Name a prior that has one, such as {BASE}."
-        )
-    return law
-
-
-def _law_numbers(law: PowerCriticalBatch) -> dict[str, KnownNumber]:
-    return {
-        f"{PATH}.at_pivot": KnownNumber(float(law.at_pivot), "token"),
-        f"{PATH}.exponent": KnownNumber(float(law.exponent), "1"),
-        f"{PATH}.pivot": KnownNumber(float(law.pivot), "token"),
-        f"{PATH}.sharpness": KnownNumber(float(law.sharpness), "1"),
-    }
-
-
-def _settings(runs: BatchRuns, settings: Sequence[tuple[int, float]]) -> BatchRuns:
-    """The groups of some rows at other batches, with an amount of 1."""
-    rows = np.array([row for row, _ in settings])
-    table = BatchRuns(*(np.asarray(column)[rows] for column in runs))
-    batch = np.array([one for _, one in settings])
-    nodes = deviation_weights(runs, table.group, batch)[0]
-    return table._replace(batch=batch, tokens=np.ones(len(rows)), nodes=nodes)
-
-
-def _candidates(runs: BatchRuns, groups: np.ndarray, unit: str) -> Candidates:
+def _candidates(runs: _Runs) -> Candidates:
     """Batches of every group from its smallest to some times its largest."""
     settings: list[tuple[int, float]] = []
-    for name in dict.fromkeys(groups.tolist()):
-        rows = np.flatnonzero(groups == name)
-        lowest, highest = np.min(runs.batch[rows]), np.max(runs.batch[rows])
-        settings += [(int(rows[0]), float(one)) for one in np.geomspace(lowest, REACH * highest, STEPS)]
+    for name in runs.names:
+        rows = runs.of(name)
+        batches = np.geomspace(np.min(runs.batch[rows]), REACH * np.max(runs.batch[rows]), STEPS)
+        settings += [(int(rows[0]), float(one)) for one in batches]
     settings = Candidates.thinned(settings)
-    words = [f"{groups[row]}, batch {one:.3g} {unit}s" for row, one in settings]
-    return Candidates(_settings(runs, settings), words)
+    return Candidates(runs.at(settings), [f"{runs.groups[row]}, batch {one:.3g} {runs.unit}s" for row, one in settings])
 
 
-def _predictions(table: BatchRuns, runs: _Runs, fitted: FitResult) -> tuple[PredictedAmount, ...]:
-    """Amounts at the batches of rows without one, or else of every group at its smallest batch and its doublings."""
+def _predictions(runs: _Runs, fitted: FitResult) -> tuple[PredictedAmount, ...]:
+    """Amounts at the batches of rows without one, or else of every group at its smallest batch and its doublings.
+
+    Intervals hold what is uncertain in the constants and the scatter of one measurement. The ends are the model's at
+    the constants that move a setting most for their likelihood, `z +- t C J / sqrt(J C J)` [Hasofer & Lind 1974], so
+    that they keep the shape of the curve; the scatter adds in squares.
+    """
     settings = list(runs.asked)
     for name in () if settings else runs.names:
-        rows = np.flatnonzero(runs.groups == name)
+        rows = runs.of(name)
         lowest, highest = float(np.min(runs.batch[rows])), float(np.max(runs.batch[rows]))
         doublings = int(np.ceil(np.log2(max(FARTHEST, BEYOND * highest / lowest)) - 1e-9))
         settings += [(int(rows[0]), lowest * 2.0**power) for power in range(doublings + 1)]
-    names = [str(runs.groups[row]) for row, _ in settings]
-    asked = _settings(table, settings)
-    left = deviation_weights(table, asked.group, asked.batch)[1] if DEVIATION in " ".join(fitted.names) else 0.0
-    return predicted_amounts(fitted, asked, names, [one for _, one in settings], runs.unit, left)
+    table = runs.at(settings)
+    has_deviations = any(name.startswith(DEVIATION) for name in fitted.names)
+    left = deviation_weights(runs.table, table.group, table.batch)[1] if has_deviations else 0.0
+    problem = fitted.problem._replace(table=table)
+    at_fit = evaluate_lanes(problem, fitted.prior, fitted.coordinates[None], fitted.scale)
+    middle, slopes = at_fit.errors[0, :, 0], at_fit.slopes[0, :, 0]
+    quantile = stats.t.ppf(0.5 + 0.5 * LEVEL, fitted.freedom)
+    spread = np.sqrt(np.einsum("ri,ij,rj->r", slopes, fitted.covariance, slopes))
+    shift = quantile * slopes @ fitted.covariance / spread[:, None]
+    moved = evaluate_lanes(
+        problem, fitted.prior, np.concatenate([fitted.coordinates - shift, fitted.coordinates + shift]), fitted.scale
+    )
+    index = np.arange(len(settings))
+    ends = moved.errors[:, :, 0].reshape(2, len(settings), -1)[:, index, index] - middle
+    reach = np.hypot(ends, quantile * np.sqrt(fitted.noise[0] ** 2 + left))
+    amounts = np.exp(np.stack([middle, middle - reach[0], middle + reach[1]], axis=1)).tolist()
+    return tuple(
+        PredictedAmount(str(runs.groups[row]), float(batch), *amount, runs.unit)
+        for (row, batch), amount in zip(settings, amounts, strict=True)
+    )
