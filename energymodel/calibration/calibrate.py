@@ -1,4 +1,4 @@
-"""What do the measurements in a file say of the constants of a system, and how well does it predict?"""
+"""The loop of every kind of calibration: fit, hold out whole groups, resample, find intervals, and write a scenario."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -51,7 +51,7 @@ class GroupError(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Calibration(Shown):
-    """What `calibrate` found.
+    """Result of `calibrate`.
 
     - `constants`, `undetermined`: values with intervals, and names of those that the measurements do not determine.
     - `held_out`, `held_out_mean`: errors of each group predicted by the others, and their mean over rows; none with a
@@ -117,17 +117,19 @@ def calibrate(
 
     **Raises:** `InputError`, one line that names file, line and column.
     """
-    most_slowdown = _most_slowdown(kind, max_slowdown)
-    case, base = _measured(kind, Path(path), prior, choices._replace(where={**choices.where, **(where or {})}), form)
-    problem, earlier = _with_earlier(kind, case, base)
-    notes = [*case.notes, *earlier]
+    if max_slowdown is not None and kind != "power":
+        raise InputError(f"max-slowdown: only kind power has settings to choose from, not {kind}. Leave it out.")
+    if max_slowdown is not None and not 0.0 <= max_slowdown < np.inf:
+        share = f"{100 * max_slowdown:g} %"
+        raise InputError(f"max-slowdown: {share} cannot be; write the time that may be lost, such as 10 %.")
+    case, base = _case_of(kind, Path(path), prior, choices._replace(where={**choices.where, **(where or {})}), form)
+    problem, notes = _with_earlier(kind, case, base)
     used = np.ones(len(case.groups.labels), bool) if problem.weights is None else np.asarray(problem.weights) > 0
-    count = sum(one.size for one in problem.constants.values())
-    progress(f"fitting {count} constants to {int(np.sum(used))} rows ...")
-    fitted = fit(problem) if np.any(used) else unfitted(problem)
-    held, mean = _held_out(case, fitted, used, progress) if np.any(used) else ((), {})
-    parts = case.resampled or case.groups
-    draws = None
+    rows = int(np.sum(used))
+    progress(f"fitting {sum(constant.size for constant in problem.constants.values())} constants to {rows} rows ...")
+    fitted = fit(problem) if rows else unfitted(problem)
+    held_out, mean = _held_out(case, fitted, used, progress) if rows else ((), {})
+    parts, draws = case.resampled or case.groups, None
     if len({*parts.labels[used].tolist()}) >= FEWEST_GROUPS:
         progress(f"refitting {DRAWS} resamples of the {plural(parts.word)} ...")
         draws = bootstrap(fitted, parts.labels, DRAWS, **RESAMPLING)
@@ -135,35 +137,35 @@ def calibrate(
     better = next_measurement(fitted, case.candidates.table)
     progress("computing intervals ...")
     constants = _constants(case, fitted, draws)
-    missing = undetermined_for_law(case, constants)
-    if missing:
+    if missing := undetermined_for_law(case, constants):
         notes.append(f"No law is written to a scenario, because {', '.join(missing)} is not determined.")
-    if not held and np.any(used):
+    if rows and not held_out:
         notes.append(f"One {case.groups.word} only: no error can be held out. Measure another.")
-    in_fit = case.percent_errors(fitted.errors, used) if np.any(used) else {}
+    in_fit = case.percent_errors(fitted.errors, used) if rows else {}
     usual = {name: float(np.log1p(0.01 * error)) for name, error in (mean or in_fit).items()} or case.usual_errors
     if not mean:  # errors of the fit itself say little of its predictions
         usual = {name: max(error, LEAST_ERROR) for name, error in usual.items()}
+    slowdown = np.inf if max_slowdown is None else 1.0 + max_slowdown
     return Calibration(
         kind=kind,
         source=str(path),
         base=base.name,
-        rows=int(np.sum(used)),
+        rows=rows,
         group_word=case.groups.word,
         constants=constants,
-        undetermined=tuple(one.name for one in constants if not one.determined),
-        held_out=held,
+        undetermined=tuple(constant.name for constant in constants if not constant.determined),
+        held_out=held_out,
         held_out_mean=mean,
         in_fit=in_fit,
         next_setting=case.candidates.words[better.row],
         next_gain=better.gain,
         predictions=case.predictions(fitted) if case.predictions is not None else (),
-        best=case.best(fitted, usual, most_slowdown) if case.best is not None else Recommendation(),
+        best=case.best(fitted, usual, slowdown) if case.best is not None else Recommendation(),
         tables=scenario_tables(kind, str(path), base, case, fitted, constants),
         residuals={name: fitted.errors[used] @ np.array(weights) for name, weights in case.outputs.items()},
         along=(case.along[0], np.asarray(case.along[1])[used]),
         groups=case.groups.labels[used],
-        notes=tuple(notes),
+        notes=(*case.notes, *notes),
         converged=fitted.converged,
         message="converged" if fitted.converged else "The search did not converge: check the rows of largest residual.",
         fit=fitted,
@@ -171,46 +173,33 @@ def calibrate(
     )
 
 
-def _most_slowdown(kind: str, share: float | None) -> float:
-    """Time over that at the highest limit that a best setting may take."""
-    if share is None:
-        return np.inf
-    if kind != "power":
-        raise InputError(f"max-slowdown: only kind power has settings to choose from, not {kind}. Leave it out.")
-    if not 0.0 <= share < np.inf:
-        raise InputError(f"max-slowdown: {100 * share:g} % cannot be; write the time that may be lost, such as 10 %.")
-    return 1.0 + share
-
-
-def _measured(
+def _case_of(
     kind: str, path: Path, prior: str | Path | None, choices: TableChoices, form: str | None
 ) -> tuple[CalibrationCase, PriorScenario]:
-    """What a file asks of a kind, and the scenario whose numbers are the priors."""
+    """The case of a file, and the scenario whose numbers are the priors."""
     if kind not in KINDS:
         raise InputError(f'Unknown kind "{kind}". {suggest(kind, KINDS)}')
-    if form is not None and form not in KINDS[kind].forms:
-        known = suggest(form, KINDS[kind].forms) if KINDS[kind].forms else f"Leave it out: {kind} has one form only."
-        raise InputError(f'--form: unknown form "{form}". {known}')
+    forms = KINDS[kind].forms
+    if form is not None and form not in forms:
+        advice = suggest(form, forms) if forms else f"Leave it out: {kind} has one form only."
+        raise InputError(f'--form: unknown form "{form}". {advice}')
     table = KINDS[kind].table(path, choices)
     notes = table.notes
-    if prior is None and (prior := named_cluster(table) or named_accelerator(table)) is not None:
+    if prior is None and (prior := named_prior(table)) is not None:
         notes = (*notes, f"The prior is {prior}, which the table names: --prior names another.")
     base = prior_scenario(prior)
     case = KINDS[kind].read(table, base.scenario if prior is not None else None, form)
     return case._replace(notes=(*notes, *case.notes)), base
 
 
-def named_cluster(table: Measurements) -> str | None:
-    """The cluster that all rows name, if it is known."""
-    named = {*table.text("cluster", "").tolist()}
-    return next(iter(named)) if len(named) == 1 and is_known(min(named)) else None
-
-
-def named_accelerator(table: Measurements) -> str | None:
-    """The preset of the accelerator that all rows name, if there is one of just that name."""
-    named = {plain_word(one) for one in table.text("gpu", "").tolist()}
+def named_prior(table: Measurements) -> str | None:
+    """The known cluster, or else the preset of the accelerator, that all rows name."""
+    clusters = {*table.text("cluster", "").tolist()}
+    if len(clusters) == 1 and is_known(min(clusters)):
+        return min(clusters)
+    chips = {plain_word(name) for name in table.text("gpu", "").tolist()}
     presets = {plain_word(name): name for name in names("hardware")}
-    return presets.get(min(named)) if len(named) == 1 else None
+    return presets.get(min(chips)) if len(chips) == 1 else None
 
 
 def _with_earlier(kind: str, case: CalibrationCase, base: PriorScenario) -> tuple[FitProblem, list[str]]:
@@ -218,14 +207,12 @@ def _with_earlier(kind: str, case: CalibrationCase, base: PriorScenario) -> tupl
     problem = case.fit
     if base.name in names("clusters") or UNFITTED in base.name:
         return problem, [f"Priors are those of clusters with the framework and chip of {base.title}."]
-    own = case.fit.prior or joint_prior(problem.constants)
-    earlier = earlier_calibration(kind, own, base.scenario)
+    earlier = earlier_calibration(kind, problem.prior or joint_prior(problem.constants), base.scenario)
     if earlier is None:
         return problem, []
     prior, source = earlier
     notes = [f"Priors with their intervals are those of {source}."]
-    unlike = case.unlike(base.scenario.tables["calibration"][kind]) if case.unlike is not None else None
-    if unlike is not None:
+    if case.unlike is not None and (unlike := case.unlike(base.scenario.tables["calibration"][kind])) is not None:
         prior = widened(prior, unlike[0])
         notes.append(unlike[1])
     problem = problem._replace(prior=prior)
@@ -239,19 +226,16 @@ def _held_out(
     case: CalibrationCase, fitted: FitResult, used: np.ndarray, progress: Callable[[str], None]
 ) -> tuple[tuple[GroupError, ...], dict[str, float]]:
     """Errors of each group predicted by the others, and their mean over rows; none with a single group."""
-    groups = case.groups.labels
-    names = list(dict.fromkeys(groups[used].tolist()))
-    if len(names) == 1 or (case.trained_on is not None and np.all(case.trained_on[used])):
+    labels, trained_on = case.groups.labels, case.trained_on
+    counted = used if trained_on is None else used & ~trained_on
+    groups = list(dict.fromkeys(labels[used].tolist()))
+    if len(groups) == 1 or not np.any(counted):
         return (), {}
-    progress(f"predicting each of {len(names)} {plural(case.groups.word)} from others ...")
-    fold = {name: place % MOST_FOLDS for place, name in enumerate(dict.fromkeys(groups.tolist()))}
-    errors = held_out_errors(fitted, np.array([fold[name] for name in groups.tolist()]), case.trained_on)
-    counted = used if case.trained_on is None else used & ~case.trained_on
-    by_group = []
-    for name in names:
-        rows = counted & (groups == name)
-        if np.any(rows):
-            by_group.append(GroupError(name, int(np.sum(rows)), case.percent_errors(errors, rows)))
+    progress(f"predicting each of {len(groups)} {plural(case.groups.word)} from others ...")
+    fold = {name: number % MOST_FOLDS for number, name in enumerate(dict.fromkeys(labels.tolist()))}
+    errors = held_out_errors(fitted, np.array([fold[name] for name in labels.tolist()]), trained_on)
+    rows = {name: own for name in groups if np.any(own := counted & (labels == name))}
+    by_group = (GroupError(name, int(np.sum(own)), case.percent_errors(errors, own)) for name, own in rows.items())
     return tuple(by_group), case.percent_errors(errors, counted)
 
 
@@ -260,29 +244,20 @@ def _constants(case: CalibrationCase, fitted: FitResult, draws: np.ndarray | Non
     measured = np.isfinite(fitted.freedom)
     ends = outer_intervals(fitted) if measured else laplace_intervals(fitted)
     unknown = undetermined(fitted, ends) if measured else fitted.names
-    medians, values = flat_values(constants, np.stack([fitted.prior.mean, fitted.coordinates]))
-    units = [one.unit for one in constants.values() for _ in range(one.size)]
-    spread = quantiles(draws) if draws is not None else None
+    medians, values = flat_values(constants, np.stack([fitted.prior.mean, fitted.coordinates])).tolist()
+    units = [constant.unit for constant in constants.values() for _ in range(constant.size)]
+    intervals = list(zip(ends.lower.tolist(), ends.upper.tolist(), strict=True))
+    resampled = None if draws is None else list(zip(*np.stack(quantiles(draws)).tolist(), strict=True))
     # Where a group is drawn or not as a whole, its own constants are either fitted or those of the prior.
     drawn = {*case.groups.labels.tolist()} if case.resampled is None else set()
     rows = []
-    for place, name in enumerate(fitted.names):
+    for at, name in enumerate(fitted.names):
         if name.startswith(case.nuisance):
             continue
-        known = name not in unknown
-        bootstrapped = None
-        if spread is not None and known and name.partition("[")[2].removesuffix("]") not in drawn:
-            bootstrapped = float(spread.lower[place]), float(spread.upper[place])
+        determined, of_group = name not in unknown, name.partition("[")[2].removesuffix("]") in drawn
+        bootstrapped = None if resampled is None or not determined or of_group else resampled[at]
+        laplace = intervals[at] if determined else None
         rows.append(
-            FittedConstant(
-                name,
-                float(values[place]),
-                units[place],
-                float(medians[place]),
-                (float(ends.lower[place]), float(ends.upper[place])) if known else None,
-                bootstrapped,
-                known,
-                (float(ends.lower[place]), float(ends.upper[place])),
-            )
+            FittedConstant(name, values[at], units[at], medians[at], laplace, bootstrapped, determined, intervals[at])
         )
     return tuple(rows)

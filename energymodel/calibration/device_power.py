@@ -70,7 +70,7 @@ class Profiles(NamedTuple):
         return bool(np.any(np.isfinite(self.limit)))
 
     @property
-    def speeds(self) -> Rows:
+    def speeds(self) -> Float[np.ndarray, " rows"]:
         """What was set: limits [W], or clocks where only these were set [1]."""
         return np.asarray(self.limit if self.by_limit else self.clock, np.float64)
 

@@ -1,4 +1,4 @@
-"""What does a node draw while its chips are busy a share of the time, and what do meters of nodes say about it?
+"""Power of a node whose chips are busy a share of the time.
 
 Four constants of a kind of node: its idle power, the power of a chip that waits, how busy a node by itself keeps its
 chips, and the share of the chips' power that its fans add.
@@ -34,7 +34,7 @@ class NodeRuns(NamedTuple):
     - `relative_rate`: samples per second and chip over those of one node by itself [1].
     - `fan_effort`: power of the fans over their power at rated flow [1]: 0 for immersed nodes.
     - `nodes`: of the run [1]; only a constant "node_exponent" needs them.
-    - `chip_power`: metered mean power of a chip over its rated power [1]; 0 where nobody metered it.
+    - `chip_power`: metered mean power of a chip over its rated power [1]; 0 where it was not metered.
     - `running`: 1 for a run, 0 for a reading of the idle node.
     - `power`: mean power of a node over the run, at the meter [W].
     """
@@ -64,18 +64,17 @@ flow over power of the chips above idle (prior: preset `dgx-h100`)."""
 
 
 def node_runs(power: Numeric, **columns: Numeric) -> NodeRuns:
-    """Rows of metered runs, where one number stands for all rows.
+    """Rows of metered runs; a single number holds for all rows.
 
     **Arguments:**
 
     - `power`: of each run [W].
     - `columns`: other fields of `NodeRuns`. By default a run is that of one node by itself, in a bath without fans,
-      whose chips nobody metered.
+      whose chips were not metered.
     """
     usual = {"relative_rate": 1.0, "fan_effort": 0.0, "nodes": 1.0, "chip_power": 0.0, "running": 1.0}
-    rows = np.shape(power)
-    given = {**usual, **columns, "power": power}
-    return NodeRuns(**{name: np.broadcast_to(np.asarray(value, np.float64), rows) for name, value in given.items()})
+    rows, fields = np.shape(power), {**usual, **columns, "power": power}
+    return NodeRuns(**{name: np.broadcast_to(np.asarray(value, np.float64), rows) for name, value in fields.items()})
 
 
 def system_columns(system: TrainingSystem, coolant_temperature: Numeric) -> dict[str, float]:
@@ -104,7 +103,7 @@ def system_columns(system: TrainingSystem, coolant_temperature: Numeric) -> dict
 
 
 def system_constants(system: TrainingSystem) -> Values:
-    """Constants of nodes that nobody metered: waiting power and fans of the presets, and the usual busy share."""
+    """Constants of nodes without meters: waiting power and fans of the presets, and the usual busy share."""
     chip = system.accelerator
     waiting = chip.leakage.power + chip.fixed_power + chip.spin_power(1.0)
     return {

@@ -1,5 +1,7 @@
 """Profiles at lower limits by the voltage forms of the law, and recovery of known constants."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,7 +27,7 @@ CONSTANTS = power_constants()
 MEDIAN: Values = {name: np.asarray(one.median) for name, one in CONSTANTS.items()}
 
 
-def rows(limit, overhead=0.0, reference_power=220.0):
+def rows(limit, overhead: Any = 0.0, reference_power: Any = 220.0):
     limit = np.atleast_1d(np.asarray(limit, float))
     columns = {name: np.ones_like(limit) for name in Profiles._fields}
     for name, value in (("reference_time", 100.0), ("idle_power", 40.0), ("rated_power", 250.0)):

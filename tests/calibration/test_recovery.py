@@ -78,6 +78,7 @@ def test_constants_of_power_limits_are_covered():
         ones,
         ones,
         np.zeros(96, int),
+        np.zeros(96),
     )
 
     def repetition(generator):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from energymodel.calibration.calibrate import named_cluster
+from energymodel.calibration.calibrate import named_prior
 from energymodel.calibration.calibrated_scenario import prior_scenario
 from energymodel.calibration.calibration_case import BASE
 from energymodel.calibration.kinds import KINDS
@@ -255,4 +255,4 @@ def test_measured_rows_say_on_which_cluster(tmp_path, cells, cluster):
     file.write_text("\n".join(with_cells(HEADER, ROW, step_time_s="2.5", **cells)) + "\n", encoding="utf-8")
     measured = KINDS["step-time"].table(file)
     assert measured.columns["cluster"].tolist() == [cluster]
-    assert prior_scenario(named_cluster(measured)).name == (BASE if cluster == "our own" else cluster)
+    assert prior_scenario(named_prior(measured)).name == (BASE if cluster == "our own" else cluster)

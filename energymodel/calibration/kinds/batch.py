@@ -314,8 +314,8 @@ def _predictions(runs: _Runs, fitted: FitResult) -> tuple[PredictedAmount, ...]:
     index = np.arange(len(settings))
     ends = moved.errors[:, :, 0].reshape(2, len(settings), -1)[:, index, index] - middle
     reach = np.hypot(ends, quantile * np.sqrt(fitted.noise[0] ** 2 + left))
-    amounts = np.exp(np.stack([middle, middle - reach[0], middle + reach[1]], axis=1)).tolist()
+    amounts = np.exp([middle, middle - reach[0], middle + reach[1]]).T.tolist()
     return tuple(
-        PredictedAmount(str(runs.groups[row]), float(batch), *amount, runs.unit)
-        for (row, batch), amount in zip(settings, amounts, strict=True)
+        PredictedAmount(str(runs.groups[row]), float(batch), amount, low, high, runs.unit)
+        for (row, batch), (amount, low, high) in zip(settings, amounts, strict=True)
     )
