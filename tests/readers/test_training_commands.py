@@ -11,9 +11,8 @@ import yaml
 
 from energymodel.errors import InputError
 from energymodel.performance.workload import Transformer
+from energymodel.readers.frameworks.torchtitan_saved import saved_shape
 from energymodel.readers.training.command_line import read_overrides
-from energymodel.readers.training.deepspeed import read_deepspeed
-from energymodel.readers.training.torchtitan_saved import saved_shape
 from energymodel.readers.training_config import TrainingConfig, read_training_config
 from energymodel.scenarios.training_file import _workload, scenario_of_training
 
@@ -197,12 +196,14 @@ def test_what_a_trainer_fills_in_is_asked_for_by_name(tmp_path: Path) -> None:
         scenario_of_training(path, "h100-sxm", batch="1 Mi", **given)
 
 
-def test_precision_that_a_trainer_fills_in_is_one() -> None:
+@pytest.mark.parametrize(
+    ("changes", "precision"),
+    [({}, "bf16"), ({"bf16": {"enabled": False}}, "fp16"), ({"fp16": {"enabled": True}}, "fp16")],
+)
+def test_precision_that_a_trainer_fills_in_is_one(tmp_path: Path, changes: dict[str, Any], precision: str) -> None:
     batch = {"train_batch_size": 8, "train_micro_batch_size_per_gpu": 2}
-    run = read_deepspeed(AUTOMATIC, "x", batch)
-    assert (run.precision, run.data) == ("bf16", None)
-    assert read_deepspeed(AUTOMATIC | {"bf16": {"enabled": False}}, "x", batch).precision == "fp16"
-    assert read_deepspeed(AUTOMATIC | {"fp16": {"enabled": True}}, "x", batch).precision == "fp16"
+    run = read(tmp_path, "zero2.json", AUTOMATIC | changes, automatic=batch)
+    assert (run.precision, run.data) == (precision, None)
 
 
 @pytest.mark.parametrize("nodes", ["②", "²", "9" * 5000, "1000016"])

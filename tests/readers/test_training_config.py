@@ -1,5 +1,6 @@
-"""Does each framework's way to write a run down give the same run, and every misprint one line?"""
+"""Runs of each framework's files, and misprints refused in one line."""
 
+import ast
 import json
 from pathlib import Path
 from typing import Any
@@ -10,192 +11,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from energymodel.errors import InputError
-from energymodel.readers.training import megatron_text
+from energymodel.readers.frameworks.megatron import terms
+from energymodel.readers.frameworks.torchtitan import flavors
+from energymodel.readers.training import script_text
 from energymodel.readers.training.config import MODEL_WORDS, TrainingConfig
-from energymodel.readers.training.megatron_shape import _terms
+from energymodel.readers.training.interpreter import SECTIONS, Hook, Run, framework
+from energymodel.readers.training.keys import Keys
 from energymodel.readers.training.names import _patterns
-from energymodel.readers.training.torchtitan import _known
-from energymodel.readers.training_config import KINDS, read_training_config
+from energymodel.readers.training_config import HOOKS, KINDS, read_training_config
 from energymodel.scenarios.files import names
 
-SCRIPT = """#!/bin/bash
-#SBATCH --nodes=4
-#SBATCH --gpus-per-node=8
-TP=${TP:-4}   # how many
-PP=2
-GLOBAL=$((TP * PP * 16))
-MODEL_ARGS=(
-    --num-layers 32 --hidden-size 4096   # a comment --num-layers 99
-    --num-attention-heads 32
-    --group-query-attention --num-query-groups 8
-    --swiglu --normalization "RMSNorm"
-    --ffn-hidden-size 14336)
-OPTIONS=" --seq-length 8192 \\
-  --max-position-embeddings 8192 --position-embedding-type rope"
-torchrun pretrain_gpt.py ${MODEL_ARGS[@]} $OPTIONS \\
-    --tensor-model-parallel-size $TP \\
-    --pipeline-model-parallel-size=${PP} --num-layers-per-virtual-pipeline-stage 4 \\
-    --micro-batch-size 1 --global-batch-size $GLOBAL --train-iters 1000 \\
-    --rampup-batch-size 32 32 6000 --vocab-size 128000 --untie-embeddings-and-output-weights \\
-    --bf16 --fp8-format hybrid --recompute-activations --use-distributed-optimizer \\
-    --sequence-parallel --disable-bias-linear 2>&1 | tee log.txt
-"""
-TITAN = {
-    "model": {"name": "llama3", "flavor": "8B", "converters": ["float8"]},
-    "training": {"local_batch_size": 4, "seq_len": 4096, "steps": 100},
-    "parallelism": {
-        "data_parallel_replicate_degree": 2,
-        "data_parallel_shard_degree": 4,
-        "pipeline_parallel_degree": 2,
-        "pipeline_parallel_schedule": "Interleaved1F1B",
-        "pipeline_parallel_layers_per_stage": 8,
-        "pipeline_parallel_first_stage_less_layers": 0,
-        "pipeline_parallel_last_stage_less_layers": 0,
-    },
-    "activation_checkpoint": {"mode": "full"},
-    "quantize": {"linear": {"float8": {"recipe_name": "rowwise"}}},
-}
-NEMO = {
-    "trainer": {"num_nodes": 4, "devices": 8, "precision": "bf16", "max_steps": 10},
-    "exp_manager": {"explicit_log_dir": "${base_results_dir}/results"},
-    "model": {
-        "micro_batch_size": 1,
-        "global_batch_size": "${multiply:4, ${.micro_batch_size}}",
-        "tensor_model_parallel_size": 8,
-        "encoder_seq_length": 2048,
-        "num_layers": "${divide_ceil:${.hidden_size},341}",
-        "hidden_size": 1024,
-        "ffn_hidden_size": "${multiply:4,${model.hidden_size}}",
-        "num_attention_heads": 8,
-        "optim": {"name": "distributed_fused_adam"},
-        "tokenizer": {"type": "${oc.env:TOKENIZER}"},
-    },
-}
-NEOX = {
-    "pipe-parallel-size": 1,
-    "model_parallel_size": 2,
-    "num-layers": 4,
-    "hidden-size": 256,
-    "num_attention_heads": 4,
-    "seq-length": 512,
-    "pos-emb": "rotary",
-    "no-weight-tying": True,
-    "train_micro_batch_size_per_gpu": 4,
-    "gas": 2,
-    "zero_optimization": {"stage": 1, "cpu_offload": True},
-    "bf16": {"enabled": True},
-    "checkpoint-activations": True,
-    "train-iters": 10,
-    "vocab-file": "somewhere/20B_tokenizer.json",
-}
-NANOTRON = {
-    "parallelism": {"dp": 4, "tp": 2, "pp": 2, "pp_engine": "afab", "recompute_layer": True},
-    "tokens": {"micro_batch_size": 2, "batch_accumulation_per_replica": 3, "sequence_length": 1024, "train_steps": 7},
-    "model": {
-        "dtype": "bfloat16",
-        "model_config": {
-            "is_llama_config": True,
-            "hidden_size": 64,
-            "num_attention_heads": 4,
-            "num_hidden_layers": 4,
-            "intermediate_size": 128,
-            "vocab_size": 1000,
-        },
-    },
-    "optimizer": {"zero_stage": 1},
-}
-AXOLOTL = {
-    "base_model": "meta-llama/Llama-3.1-8B",
-    "sequence_len": 4096,
-    "micro_batch_size": 2,
-    "gradient_accumulation_steps": 4,
-    "dp_shard_size": 4,
-    "dp_replicate_size": 2,
-    "bf16": "auto",
-    "adapter": "lora",
-    "lora_r": 16,
-    "gradient_checkpointing": True,
-    "fsdp_config": {"offload_params": True, "reshard_after_forward": True},
-}
-DEEPSPEED = {
-    "train_batch_size": 64,
-    "train_micro_batch_size_per_gpu": 4,
-    "gradient_accumulation_steps": 2,
-    "bf16": {"enabled": True},
-    "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}, "zero_hpz_partition_size": 8},
-}
-MAXTEXT = {
-    "base_config": "base.yml",
-    "model_name": "llama2-7b",
-    "per_device_batch_size": 2,
-    "max_target_length": 4096,
-    "steps": 20,
-    "remat_policy": "minimal",
-    "quantization": "fp8",
-    "ici_tensor_parallelism": 4,
-    "ici_fsdp_parallelism": 2,
-    "dcn_data_parallelism": -1,
-}
-BRIDGE = {
-    "model": {"tensor_model_parallel_size": 2, "seq_length": 4096, "recompute_granularity": "full"},
-    "train": {"train_iters": 10, "global_batch_size": 32, "micro_batch_size": 2},
-    "mixed_precision": "bf16_with_fp8_current_scaling_mixed",
-    "ddp": {"use_distributed_optimizer": True, "overlap_grad_reduce": True},
-    "peft": {"_target_": "megatron.bridge.peft.lora.LoRA", "dim": 8},
-}
-PRIMUS = {
-    "work_group": "${TEAM:amd}",
-    "modules": {
-        "pre_trainer": {
-            "framework": "megatron",
-            "model": "${MODEL:llama3.1_8B}.yaml",
-            "overrides": {
-                "tensor_model_parallel_size": "${TP:2}",
-                "micro_batch_size": 2,
-                "global_batch_size": 64,
-                "seq_length": "${SEQ:8192}",
-                "train_iters": 50,
-                "recompute_granularity": "full",
-            },
-        }
-    },
-}
-MEGATRON = {
-    "MODEL_ARGS": {
-        "--num-layers": 4,
-        "--hidden-size": 64,
-        "--num-attention-heads": 4,
-        "--pipeline-model-parallel-size": 2,
-        "--pipeline-model-parallel-layout": "Et|(t|)*2tL",
-        "--num-experts": 4,
-        "--moe-layer-freq": "([0]*1+[1]*3)",
-        "--window-size": "(127,0)",
-        "--window-attn-skip-freq": 2,
-        "--micro-batch-size": 1,
-        "--global-batch-size": 8,
-        "--rampup-batch-size": [4, 2, 100],
-        "--seq-length": 128,
-        "--train-samples": 1000,
-        "--recompute-granularity": "full",
-        "--recompute-method": "block",
-        "--recompute-num-layers": 1,
-        "--bf16": True,
-        "--use-megatron-fsdp": True,
-        "--data-parallel-sharding-strategy": "optim_grads",
-    }
-}
-FILES: dict[str, tuple[str, dict[str, Any]]] = {
-    "megatron-lm": ("model_config.yaml", MEGATRON),
-    "torchtitan": ("job.json", TITAN),
-    "nemo": ("run.yaml", NEMO),
-    "gpt-neox": ("run.yml", NEOX),
-    "nanotron": ("run.yaml", NANOTRON),
-    "axolotl": ("run.yaml", AXOLOTL),
-    "deepspeed": ("zero.json", DEEPSPEED),
-    "maxtext": ("run.yml", MAXTEXT),
-    "megatron-bridge": ("over.yaml", BRIDGE),
-    "primus": ("exp.yaml", PRIMUS),
-}
+EXAMPLES = Path(__file__).parent / "examples"
+SCRIPT = (EXAMPLES / "megatron-lm.sh").read_text()
+FILES = {path.stem: path for path in EXAMPLES.iterdir() if path.suffix != ".sh"}
+"""A configuration of each framework."""
+TABLES: dict[str, dict[str, Any]] = {kind: yaml.safe_load(path.read_text()) for kind, path in FILES.items()}
 
 
 def written(tmp_path: Path, name: str, content: Any) -> Path:
@@ -207,8 +37,7 @@ def written(tmp_path: Path, name: str, content: Any) -> Path:
 
 
 def read(tmp_path: Path, kind: str, **changes: Any) -> TrainingConfig:
-    name, table = FILES[kind]
-    return read_training_config(written(tmp_path, name, table | changes))
+    return read_training_config(written(tmp_path, FILES[kind].name, TABLES[kind] | changes))
 
 
 def test_a_shell_script_is_read_without_running_it(tmp_path: Path) -> None:
@@ -285,7 +114,7 @@ def test_torchtitan_divides_replicas_and_stages(tmp_path: Path) -> None:
     assert (run.precision, run.precision_recipe, run.recomputation) == ("fp8", "rowwise", "full")
     # Stages of a pipeline keep their parameters gathered.
     assert run.sharding == 2
-    newer = {key: value for key, value in TITAN.items() if key not in ("model", "quantize")}
+    newer = {key: value for key, value in TABLES["torchtitan"].items() if key not in ("model", "quantize")}
     newer |= {"model_spec": {"name": "llama3", "flavor": "8B"}, "model_converters": {"converters": []}}
     again = read_training_config(written(tmp_path, "saved.json", newer))
     assert (again.model, again.precision) == (run.model, "bf16")
@@ -314,14 +143,14 @@ def test_nemo_works_its_interpolations_out_and_leaves_the_environment_alone(
     assert (run.chips, run.data, run.batch_sequences, run.accumulation, run.sharding) == (32, 4, 4, 1, 1)
     assert "secret" not in str(run)
     for text in ("${oc.env:SIZE}", "${multiply:2,${oc.env:SIZE}}", "${.missing}", "${.hidden_size}"):
-        model = NEMO["model"] | {"hidden_size": text}
+        model = TABLES["nemo"]["model"] | {"hidden_size": text}
         with pytest.raises(InputError, match=r"model\.(hidden_size|num_layers) is the placeholder"):
             read(tmp_path, "nemo", model=model)
 
 
 def test_nemo_follows_no_bomb(tmp_path: Path) -> None:
     bomb = {f"a{i}": f"${{.a{i + 1}}}${{.a{i + 1}}}" for i in range(40)} | {"a40": "x"}
-    assert read(tmp_path, "nemo", model=NEMO["model"] | bomb).chips == 32
+    assert read(tmp_path, "nemo", model=TABLES["nemo"]["model"] | bomb).chips == 32
 
 
 def test_the_other_frameworks(tmp_path: Path) -> None:
@@ -383,7 +212,7 @@ def test_frameworks_are_recognized(tmp_path: Path) -> None:
         ("primus", {"modules": {"pre_trainer": {"framework": "jax"}}}, "framework is"),
         (
             "nemo",
-            {"trainer": {"num_nodes": 3, "devices": 8}, "model": NEMO["model"] | {"global_batch_size": 4}},
+            {"trainer": {"num_nodes": 3, "devices": 8}, "model": TABLES["nemo"]["model"] | {"global_batch_size": 4}},
             "does not divide",
         ),
         ("torchtitan", {"parallelism": {"data_parallel_shard_degree": 0}}, "or -1 for the chips that are left"),
@@ -404,28 +233,58 @@ def test_a_template_is_refused_with_its_placeholders(tmp_path: Path) -> None:
 
 
 def test_what_is_not_read_is_listed(tmp_path: Path) -> None:
-    parallel = NANOTRON["parallelism"] | {"new_switch": True, "off": False}
+    parallel = TABLES["nanotron"]["parallelism"] | {"new_switch": True, "off": False}
     assert read(tmp_path, "nanotron", parallelism=parallel).ignored == ("parallelism.new_switch",)
 
 
 def test_patterns_of_layers_are_lists_and_nothing_else() -> None:
-    assert _terms("([0]*1+[1]*3)") == [0, 1, 1, 1]
-    assert _terms("([0,1]*2+[1])*2") == [0, 1, 0, 1, 1] * 2
-    assert _terms("__import__('os')") == _terms("[1]*99999*9999") == _terms("([1]") == []
+    assert terms("([0]*1+[1]*3)") == [0, 1, 1, 1]
+    assert terms("([0,1]*2+[1])*2") == [0, 1, 0, 1, 1] * 2
+    assert terms("__import__('os')") == terms("[1]*99999*9999") == terms("([1]") == []
 
 
 def test_sums_of_a_script_are_worked_out_and_nothing_else() -> None:
     known = {"A": "3"}
-    assert megatron_text._worked_out("(A + 2) * 4 - 6 / 4", known) == "19"
+    assert script_text._worked_out("(A + 2) * 4 - 6 / 4", known) == "19"
     for text in ("A ** 9", "os.system(1)", "1 / 0", "(" * 50, "9" * 15 + "*" + "9" * 15):
-        assert megatron_text._worked_out(text, known) is None
+        assert script_text._worked_out(text, known) is None
 
 
 def test_tables_name_words_and_presets_that_exist() -> None:
     assert {preset for _, preset in _patterns()} <= set(names("models"))
-    for family in _known().values():
+    for family in flavors().values():
         for shape in family.values():
             assert shape.keys() <= MODEL_WORDS.keys()
+
+
+ENTRY = {
+    "key", "as", "default", "otherwise", "values", "unset", "check", "needs", "when", "lowest", "highest", "choices",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_framework_file_has_known_entries_and_expressions(kind: str) -> None:
+    rules = framework(kind)
+    parts = {"base", "hook", "signs", "understood", "understood_of_model", "asks_chips", "other_models", "notes"}
+    assert rules.keys() <= parts | set(SECTIONS)
+    run = Run(rules, Keys({}, "x"), {}, HOOKS.get(rules.get("hook", kind), Hook()))
+    words = {name for section in SECTIONS for name in rules.get(section, {})}
+    prepared = {"kind", "model", "accelerators", "saved_policy", "first_optimizer", "precision_recipe", "free"}
+    expressions = list(rules.get("notes", {}).values())
+    for name, entry in [item for section in SECTIONS for item in rules.get(section, {}).items()]:
+        if isinstance(entry, dict):
+            assert entry.keys() <= ENTRY | {"text", "refuse"}, name
+            assert ("text" in entry or "needs" in entry) or not {"check", "refuse"} & entry.keys(), name
+            expressions += [entry[key] for key in ("otherwise", "check", "when", "refuse") if key in entry]
+        elif isinstance(entry, list):
+            assert all(len(case) == 2 for case in entry), name
+            expressions += [when for _, when in entry]
+        elif isinstance(entry, str):
+            expressions.append(entry)
+    for expression in expressions:
+        names = {node.id for node in ast.walk(ast.parse(expression, mode="eval")) if isinstance(node, ast.Name)}
+        bound = {"key", "number", "part", "value"}
+        assert names <= words | prepared | run.functions.keys() | bound, expression
 
 
 JUNK = st.one_of(
@@ -449,12 +308,11 @@ def _paths(table: dict[str, Any], prefix: tuple[str, ...] = ()) -> list[tuple[st
     return found
 
 
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_junk_in_known_keys_gives_a_run_or_one_line(data: st.DataObject, tmp_path: Path) -> None:
     kind = data.draw(st.sampled_from(sorted(FILES)))
-    name, table = FILES[kind]
-    table = json.loads(json.dumps(table))
+    table = json.loads(json.dumps(TABLES[kind]))
     for path in data.draw(st.lists(st.sampled_from(_paths(table)), min_size=1, max_size=3)):
         inner = table
         for key in path[:-1]:
@@ -462,14 +320,14 @@ def test_junk_in_known_keys_gives_a_run_or_one_line(data: st.DataObject, tmp_pat
         if isinstance(inner, dict):
             inner[path[-1]] = data.draw(JUNK)
     try:
-        run = read_training_config(written(tmp_path, name, table), kind)
+        run = read_training_config(written(tmp_path, FILES[kind].name, table), kind)
     except InputError as error:
         assert "\n" not in str(error)  # noqa: PT017
     else:
         assert run.missing()
 
 
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(junk=st.text(alphabet="-ab =$(){}[]\"'#\\\n*1:@|", max_size=60), place=st.integers(0, len(SCRIPT)))
 def test_junk_in_a_script_gives_a_run_or_one_line(junk: str, place: int, tmp_path: Path) -> None:
     try:
@@ -485,6 +343,6 @@ def test_deep_nests_and_counts_without_end_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nests its tables more than 40 deep"):
         read_training_config(written(tmp_path, "deep.json", {"MODEL_ARGS": deep}))
     with pytest.raises(InputError, match="num_layers is 1000000000"):
-        read(tmp_path, "megatron-lm", MODEL_ARGS=MEGATRON["MODEL_ARGS"] | {"--num-layers": 10**9})
+        read(tmp_path, "megatron-lm", MODEL_ARGS=TABLES["megatron-lm"]["MODEL_ARGS"] | {"--num-layers": 10**9})
     with pytest.raises(InputError, match="a number has more digits than are read"):
         read_training_config(written(tmp_path, "hex.yaml", f"num_layers: 2\nhidden_size: 0x{'f' * 9999}"))

@@ -1,4 +1,4 @@
-"""Which settings does a command hand to a framework as `section.name=value`?
+"""Settings that a command hands to a framework as `section.name=value`.
 
 Hydra, Megatron-Bridge, NeMo, torchtitan and MaxText take them so. Nothing is run: variables that the script sets are
 put in, and each setting goes into the table that its name draws.
@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from energymodel.errors import InputError
-from energymodel.readers.training.megatron_text import bare_text, filled, launched, prepared
+from energymodel.readers.training.script_text import bare_text, filled, launched, prepared
 
 DOTTED = re.compile(r"(?:--|\+{0,2})([A-Za-z_]\w*(?:\.\w+){1,8})(?:=(.*))?", re.S)
 PLAIN = re.compile(r"([a-z]\w*)=(.*)", re.S)
@@ -33,7 +33,7 @@ def read_overrides(text: str, where: str) -> dict[str, Any] | None:
 
     **Raises:** `InputError` if the command takes its settings from another file, which is not followed.
     """
-    body, known = prepared(text)
+    body, variables = prepared(text)
     maxtext = MAXTEXT.search(body) is not None
     table: dict[str, Any] = {}
     count, waiting = 0, ""
@@ -42,14 +42,14 @@ def read_overrides(text: str, where: str) -> dict[str, Any] | None:
         match = DOTTED.fullmatch(word) or (PLAIN if maxtext else WHOLE).fullmatch(word)
         if match is None:
             if waiting and not word.startswith("-"):
-                _put(table, waiting, filled(word, known))
+                _put(table, waiting, filled(word, variables))
             waiting = ""
             continue
         count += 1
         if count > MOST:
             raise InputError(f'"{where}" sets more than {MOST} values; is it the right file?')
         if match[2] is not None:
-            _put(table, match[1], filled(match[2], known))
+            _put(table, match[1], filled(match[2], variables))
         waiting = match[1] if match[2] is None and word.startswith("--") else ""
     if count < FEWEST:
         return None
@@ -58,7 +58,7 @@ def read_overrides(text: str, where: str) -> dict[str, Any] | None:
         table["recipe"] = recipe[1]
     table |= launched(text)
     for name, value in PROCESSES.findall(body[:100_000]):
-        if re.fullmatch(r"[1-9]\d{0,5}", number := bare_text(filled(value, known))):
+        if re.fullmatch(r"[1-9]\d{0,5}", number := bare_text(filled(value, variables))):
             table["#nodes" if name == "nnodes" else "#per_node"] = int(number)
     if "#per_node" in table:
         table.setdefault("#nodes", 1)
@@ -67,10 +67,11 @@ def read_overrides(text: str, where: str) -> dict[str, Any] | None:
 
 def _refuse_base(body: str, maxtext: bool, where: str) -> None:
     """Refuse a command whose settings stand in another file, other than the defaults that are known."""
-    named = BASE_FILE.search(body)
-    file = named[1] if named else None
-    if maxtext and (found := MAXTEXT_FILE.search(body[MAXTEXT.search(body).start() :])) and found[1] != "base":  # type: ignore[union-attr]
-        file = f"{found[1]}.yml"
+    match = BASE_FILE.search(body)
+    file = match[1] if match else None
+    command = MAXTEXT.search(body) if maxtext else None
+    if command and (match := MAXTEXT_FILE.search(body[command.start() :])) and match[1] != "base":
+        file = f"{match[1]}.yml"
     if file is not None:
         raise InputError(
             f'"{where}" takes most settings from "{file[-100:]}", which is not followed. Give that file instead, with '

@@ -1,19 +1,19 @@
-"""What do the `${...}` of a file for OmegaConf stand for, without reading the environment or following bombs?
+"""Interpolations `${...}` of files for OmegaConf, worked out without reading the environment or following bombs.
 
 A value is worked out once all that it refers to is a plain value, so that a chain costs as many steps as it has links.
 Resolvers other than NeMo's arithmetic are left as placeholders, which a reader refuses where it needs their value.
 """
 
+import math
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from energymodel.errors import InputError
-from energymodel.readers.training.arithmetic import RESOLVERS
 
 FUNCTION = re.compile(r"\$\{\s*([\w.]+)\s*:")
 MOST_VALUES = 20_000
@@ -23,6 +23,23 @@ LINKS = 12
 Path = tuple[str, ...]
 """Keys from the root of a table to a value."""
 UNKNOWN = "???"
+
+
+def _number(value: Any) -> float | int:
+    if isinstance(value, str) and re.fullmatch(r"-?\d{1,15}", value.strip()):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e15:
+        raise ValueError("no number below 1e15")
+    return value
+
+
+RESOLVERS: dict[str, Callable[[Any, Any], float | int]] = {
+    "multiply": lambda left, right: _number(left) * _number(right),
+    "divide_ceil": lambda left, right: math.ceil(_number(left) / _number(right)),
+    "divide_floor": lambda left, right: math.floor(_number(left) / _number(right)),
+    "add": lambda left, right: _number(left) + _number(right),
+}
+"""NeMo's arithmetic: functions that an interpolation may use."""
 
 
 def worked_out(table: Mapping[str, Any], sections: tuple[str, ...], where: str) -> list[dict[str, Any]]:
@@ -47,9 +64,9 @@ def worked_out(table: Mapping[str, Any], sections: tuple[str, ...], where: str) 
             break
     for path, text in pending.items():
         _set(config, path, _named(text))
-    found = OmegaConf.to_container(config, resolve=False)
-    assert isinstance(found, dict)
-    return [found[name] for name in sections]
+    container = OmegaConf.to_container(config, resolve=False)
+    assert isinstance(container, dict)
+    return [container[name] for name in sections]
 
 
 def _register() -> None:
@@ -70,9 +87,9 @@ def _masked(value: Any, path: Path, pending: dict[tuple[str, ...], str], count: 
             "is it the right file?"
         )
     if isinstance(value, Mapping):
-        return {str(key): _masked(one, (*path, str(key)), pending, count, where) for key, one in value.items()}
+        return {str(key): _masked(item, (*path, str(key)), pending, count, where) for key, item in value.items()}
     if isinstance(value, list):
-        return [] if len(value) > LONGEST_LIST else [_harmless(one) for one in value]
+        return [] if len(value) > LONGEST_LIST else [_harmless(item) for item in value]
     if isinstance(value, str) and "${" in value:
         pending[path] = value
         return UNKNOWN

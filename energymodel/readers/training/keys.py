@@ -1,13 +1,13 @@
-"""How are the keys of a file from anywhere read under their types, and which of them were not read?
+"""Keys of a file from anywhere, read under their types, and which of them were not read.
 
-A reader asks for each key once and says what it must be. Whatever is written there instead ends in one `InputError`;
-what nobody asked for and what may change the run is listed by `unread`.
+Whatever is written where a number, a switch or a word is needed ends in one `InputError`; what was never read and may
+change the run is listed by `unread`.
 """
 
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,178 +20,156 @@ LONGEST_TEXT = 1000
 """Characters of a value that are looked through."""
 LONGEST = 60
 """Characters of a value that a message quotes."""
-HARMLESS = re.compile(
-    r"(^|[._])(log|logs|logger|logging|log_.*|.*_logs?|.*logging.*|tensorboard.*|.*tensorboard.*|wandb.*|.*wandb.*|comet.*"
-    r"|mlflow.*|trackio.*|clearml.*|profil.*|nsys.*|.*_profil.*|metrics.*|checkpoints?|checkpointing|.*checkpoint_(dir|path|factor)|"
-    r"ckpt.*|.*_ckpt.*|.*ckpt_.*|save.*|.*_save.*|load|load_(optim|rng|path|weights|from.*)|.*_path|.*_paths|path|.*_dir|dir|.*folder|.*_file|seed|"
-    r"random_seed|lr|lr_.*|min_lr|.*_lr|learning_rate.*|.*warmup.*|weight_decay.*|adam_.*|adam|betas?|eps|clip_.*|"
-    r".*_clip.*|gradient_clip.*|.*dropout.*|init_method.*|output_layer_init.*|.*_std|.*_init|eval.*|.*_eval.*|val_.*|valid.*|test_.*|.*epsilon"
-    r"|data_.*|dataset.*|datasets|data|.*dataset.*|split|splits_.*|tokenizer.*|vocab_file|merge_file|.*tokens?_id|special_tokens|rope.*|rotary.*"
-    r"|.*_scaling_factor|mscale.*|num_workers|.*num_workers|.*timeout.*|distributed_backend|deterministic.*|manual_gc.*|gc_.*|"
-    r"exp_.*|exit_.*|run|name|description|title|project|user.*|work_group|workspace|hydra|defaults|optim.sched.*|scheduler.*"
-    r"|initial_scale.*|loss_scale.*|hysteresis|min_loss_scale|.*loss_coeff.*|.*aux_loss.*|.*z_loss.*|steps_per_print|wall_clock_breakdown"
-    r"|env_vars.*|test_type|launcher|dump_folder|attention_softmax_in_fp32|.*_fusion|.*fusion.*|masked_softmax.*|bias_.*|transformer_impl"
-    r"|use_mcore_models|.*_target_|.*_call_)($|[._])",
-    re.IGNORECASE,
-)
-"""Keys that change neither what is computed nor how it is divided: logs, paths, seeds, rates, data and names."""
 PLACEHOLDER = re.compile(r"\$\{[^}]*\}|\$[A-Za-z_]\w*|<[A-Za-z_][\w .-]*>|CONFIG_[A-Z_]+|\{\{.*\}\}")
 
 
 class Keys:
-    """The keys of one table of a file.
+    """The keys of a file; those of the tables in it by their path, such as `model.hidden_size`.
+
+    A method takes several names of one key, separated by blanks, and reads the first that has a value.
 
     **Arguments:**
 
     - `table`: from key to value.
     - `where`: the file, for messages.
-    - `prefix`: path of the table in the file, with a dot at its end.
+    - `prefix`: path of the table in the file, with a dot at its end, for messages.
     """
 
-    def __init__(self, table: Mapping[Any, Any], where: str, prefix: str = "", read: set[str] | None = None):
+    def __init__(self, table: Mapping[Any, Any], where: str, prefix: str = ""):
         self.values: dict[str, Any] = {str(key): value for key, value in table.items()}
         self.where = where
         self.prefix = prefix
-        self.read: set[str] = set() if read is None else read
-
-    def __contains__(self, key: object) -> bool:
-        return key in self.values and self.values[str(key)] is not None
+        self.read: set[str] = set()
 
     def path(self, key: str) -> str:
-        """The key with the tables that it lies in, in quotes of its file."""
+        """The key with the tables that it lies in, after the file in quotes."""
         return f'"{self.where}": {self.prefix}{key}'
 
-    def raw(self, *names: str) -> Any:
-        """The value of the first of several names that the table has, None if it has none of them."""
-        found = None
-        for name in names:
-            if name in self.values:
-                self.read.add(self.prefix + name)
-                if found is None:
-                    found = self.values[name]
-        return found
+    def get(self, path: str) -> Any:
+        """The value of a key, None if it or a table above it is missing; it does not count as read."""
+        inner: Mapping[str, Any] = self.values
+        *tables, last = path.split(".")
+        for depth, name in enumerate(tables, 1):
+            below = inner.get(name)
+            if below is None:
+                return None
+            if not isinstance(below, Mapping):
+                raise self.refuse(".".join(tables[:depth]), below, "a table of keys")
+            inner = below
+        return inner.get(last)
 
-    def refuse(self, key: str, value: Any, needed: str) -> InputError:
+    def has(self, names: str) -> bool:
+        """Whether one of the names has a value."""
+        return any(self.get(name) is not None for name in names.split())
+
+    def raw(self, names: str) -> Any:
+        """The value of the first of several names that has one."""
+        values = [self.get(name) for name in names.split()]
+        self.read.update(names.split())
+        return next((value for value in values if value is not None), None)
+
+    def refuse(self, names: str, value: Any, needed: str) -> InputError:
         """The error for a value that is not what the key needs."""
-        text = shown(value)
+        path, text = self._present(names), quoted(value)
         if isinstance(value, str) and value.strip().lower() == "auto":
-            return InputError(
-                f'{self.path(key)} is "auto", which the framework fills in at launch; write {needed} in its place.'
-            )
+            return InputError(f'{path} is "auto", which the framework fills in at launch; write {needed} in its place.')
         if isinstance(value, str) and PLACEHOLDER.search(value[:LONGEST_TEXT]):
-            return InputError(f"{self.path(key)} is the placeholder {text}; write {needed} in its place.")
-        return InputError(f"{self.path(key)} is {text}; it must be {needed}.")
+            return InputError(f"{path} is the placeholder {text}; write {needed} in its place.")
+        return InputError(f"{path} is {text}; it must be {needed}.")
 
-    def whole(self, *names: str, lowest: int = 1, highest: int = MOST, default: int | None = None) -> int | None:
-        """A count from `lowest` to `highest`; the default where the key is missing or null."""
-        value = self.raw(*names)
-        if value is None:
-            return default
+    def whole(self, names: str, lowest: int = 1, highest: int = MOST) -> int | None:
+        """A count from `lowest` to `highest`, None where the key is missing or null."""
+        value = self.raw(names)
         number = _as_number(value)
-        if number is None or number != math.floor(number) or not lowest <= number <= highest:
-            raise self.refuse(self._present(names), value, f"a whole number from {lowest} to {highest:g}")
-        return int(number)
+        if value is not None and (number is None or number != math.floor(number) or not lowest <= number <= highest):
+            raise self.refuse(names, value, f"a whole number from {lowest} to {highest:g}")
+        return None if number is None else int(number)
 
-    def number(self, *names: str, lowest: float = 0.0, default: float | None = None) -> float | None:
-        """A number of at least `lowest`; the default where the key is missing or null."""
-        value = self.raw(*names)
-        if value is None:
-            return default
+    def number(self, names: str, lowest: float = 0.0, highest: float = MOST) -> float | None:
+        """A number from `lowest` to `highest`, None where the key is missing or null."""
+        value = self.raw(names)
         number = _as_number(value)
-        if number is None or not lowest <= number <= MOST:
-            raise self.refuse(self._present(names), value, f"a number from {lowest:g} to 1e15")
-        return float(number)
+        if value is not None and (number is None or not lowest <= number <= highest):
+            raise self.refuse(names, value, f"a number from {lowest:g} to {highest:g}")
+        return None if number is None else float(number)
 
-    def flag(self, *names: str, default: bool | None = None) -> bool | None:
+    def flag(self, names: str) -> bool | None:
         """A switch, true or false."""
-        value = self.raw(*names)
-        if value is None:
-            return default
-        if isinstance(value, bool):
+        value = self.raw(names)
+        if value is None or isinstance(value, bool):
             return value
         word = str(value).strip().lower() if isinstance(value, str | int) else ""
         if word in ("true", "yes", "on", "1"):
             return True
         if word in ("false", "no", "off", "0", ""):
             return False
-        raise self.refuse(self._present(names), value, "true or false")
+        raise self.refuse(names, value, "true or false")
 
-    def on(self, *names: str) -> bool:
-        """Whether a switch is on."""
-        return bool(self.flag(*names, default=False))
-
-    def any_on(self, *names: str) -> bool:
+    def on(self, *switches: str) -> bool:
         """Whether one of several switches is on."""
-        return True in [self.on(name) for name in names]
+        return True in [self.flag(names) for names in switches]
 
-    def word(self, *names: str, known: Iterable[str] = (), default: str | None = None) -> str | None:
-        """A text, one of the known ones if there are any; no case, if they have none."""
-        value = self.raw(*names)
+    def word(self, names: str, choices: Collection[str] = ()) -> str | None:
+        """A text, one of the choices if there are any; None where it is missing, null or empty."""
+        value = self.raw(names)
         if value is None or value == "":
-            return default
+            return None
         if not isinstance(value, str | int | float) or isinstance(value, bool):
-            raise self.refuse(self._present(names), value, "a text")
+            raise self.refuse(names, value, "a text")
         text = str(value).strip()
         if PLACEHOLDER.search(text[:LONGEST_TEXT]):
-            raise self.refuse(self._present(names), text, "its value")
-        known = tuple(known)
-        if known and text not in known:
-            raise InputError(
-                f"{self.path(self._present(names))} is {shown(text)}, which is not known. {suggest(text, known)}"
-            )
+            raise self.refuse(names, text, "its value")
+        if choices and text not in choices:
+            raise InputError(f"{self._present(names)} is {quoted(text)}, which is not known. {suggest(text, choices)}")
         return text
 
-    def table(self, key: str) -> "Keys":
-        """The table below a key; an empty one where it is missing or null."""
-        value = self.values.get(key)
-        if value is None:
-            value = {}
-        if not isinstance(value, Mapping):
-            raise self.refuse(key, value, "a table of keys")
-        return Keys(value, self.where, f"{self.prefix}{key}.", self.read)
-
-    def words(self, *names: str) -> tuple[str, ...]:
+    def words(self, names: str) -> tuple[str, ...]:
         """A list of texts; one text stands for a list of one."""
-        value = self.raw(*names)
+        value = self.raw(names)
         if value is None or value == "":
             return ()
         if isinstance(value, str):
             return tuple(part.strip(" \"'[]") for part in value.split(",") if part.strip(" \"'[]"))
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-            raise self.refuse(self._present(names), value, "a list of texts")
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise self.refuse(names, value, "a list of texts")
         return tuple(value)
 
-    def skip(self, *names: str) -> "Keys":
-        """Mark keys as understood though nothing follows from them."""
-        self.read.update(self.prefix + name for name in names)
-        return self
-
     def unread(self) -> tuple[str, ...]:
-        """Keys that nobody asked for, whose value is not off or empty and whose name is not harmless."""
-        found: list[str] = []
-        waiting: list[tuple[str, Any]] = [(self.prefix + key, value) for key, value in self.values.items()]
+        """Keys that were not read, whose value is not off or empty and whose name is not harmless."""
+        unread: list[str] = []
+        waiting: list[tuple[str, Any]] = list(self.values.items())
         while waiting:
             path, value = waiting.pop()
-            if path in self.read or HARMLESS.search(path[:200].replace("-", "_")):
+            if path in self.read or _harmless().search(f"{self.prefix}{path}"[:200].replace("-", "_")):
                 continue
             if isinstance(value, Mapping):
-                waiting.extend((f"{path}.{key}", one) for key, one in value.items())
+                waiting.extend((f"{path}.{key}", item) for key, item in value.items())
             elif value not in (None, False, "", 0) and value != []:
-                found.append(shorten(path))
-        return tuple(sorted(found))
+                unread.append(shorten(f"{self.prefix}{path}"))
+        return tuple(sorted(unread))
 
-    def _present(self, names: tuple[str, ...]) -> str:
-        return next((name for name in names if self.values.get(name) is not None), names[0])
+    def _present(self, names: str) -> str:
+        return self.path(next((name for name in names.split() if self.get(name) is not None), names.split()[0]))
+
+
+READERS: dict[str, Callable[..., Any]] = {
+    "whole": Keys.whole,
+    "number": Keys.number,
+    "flag": Keys.flag,
+    "word": Keys.word,
+    "words": Keys.words,
+    "raw": Keys.raw,
+}
+"""Kinds of values, and how each is read."""
 
 
 @cache
-def understood(kind: str) -> tuple[str, ...]:
-    """Keys of a framework that are understood and from which nothing of the plan follows."""
-    text = Path(__file__).with_name("understood.toml").read_text(encoding="utf-8")
-    return tuple(tomllib.loads(text)[kind].split())
+def _harmless() -> re.Pattern[str]:
+    text = Path(__file__).with_name("harmless.toml").read_text(encoding="utf-8")
+    return re.compile(rf"(^|[._])({'|'.join(tomllib.loads(text)['patterns'])})($|[._])", re.IGNORECASE)
 
 
-def shown(value: Any) -> str:
+def quoted(value: Any) -> str:
     """A value as a message quotes it: one line of bounded length."""
     if isinstance(value, Mapping):
         return f"a table of {len(value)} keys"
@@ -210,24 +188,19 @@ def shorten(text: str) -> str:
 
 def flat(table: Mapping[Any, Any]) -> dict[str, Any]:
     """Keys of a table and of the tables in it, each under its own name; what is written later wins."""
-    found: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
     for key, value in table.items():
-        if isinstance(value, Mapping):
-            found |= flat(value)
-        else:
-            found[str(key)] = value
-    return found
+        merged |= flat(value) if isinstance(value, Mapping) else {str(key): value}
+    return merged
 
 
 def _as_number(value: Any) -> float | int | None:
     """The number that a value or its text is; None for what is none, NaN and infinity among it."""
-    if isinstance(value, bool):
-        return None
     if isinstance(value, str):
         try:
             value = float(value.replace("_", "").strip()) if len(value) <= 40 else None
         except ValueError:
             return None
-    if isinstance(value, int):
-        return value
-    return value if isinstance(value, float) and math.isfinite(value) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if isinstance(value, int) or math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""Which preset has the shape of a model that a file only names?"""
+"""Presets by the names of models, and names of models that no shape describes."""
 
 import re
 import tomllib

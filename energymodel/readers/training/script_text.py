@@ -1,9 +1,11 @@
-"""Which arguments does a shell script, a command line or a printed list hand to Megatron-LM?
+"""Arguments for Megatron-LM in shell scripts, command lines and printed lists.
 
 Nothing is run: assignments of the script are put in for its variables, sums of whole numbers are worked out, and every
 `--name value` counts, whether it stands on the command line, in an array or in a text.
 """
 
+import ast
+import operator
 import re
 from typing import Any
 
@@ -34,7 +36,7 @@ def read_arguments(text: str, where: str) -> dict[str, Any]:
 
     Keys that begin with `#` say what the launcher does: `#nodes`, `#per_node`.
     """
-    printed = {name: _value_of(text_) for name, text_ in PRINTED.findall(text)}
+    printed = {name: _value_of(value) for name, value in PRINTED.findall(text)}
     if len(printed) > 20:
         return {name: value for name, value in printed.items() if value is not None}
     if (match := OTHER_PROGRAMS.search(text)) is not None:
@@ -43,28 +45,28 @@ def read_arguments(text: str, where: str) -> dict[str, Any]:
             "Describe the nearest transformer with --model, or by its shape in a scenario."
         )
     launcher = launched(text)
-    body, known = prepared(text)
-    found: dict[str, Any] = {}
-    _collect(body, known, found, where, 0)
+    body, variables = prepared(text)
+    arguments: dict[str, Any] = {}
+    _collect(body, variables, arguments, where, 0)
     for name, key in (("nproc_per_node", "#per_node"), ("nnodes", "#nodes")):
-        given = found.pop(name, None)
-        number = whole_number(given) if isinstance(given, str) else None
+        value = arguments.pop(name, None)
+        number = whole_number(value) if isinstance(value, str) else None
         if number is not None:
             launcher[key] = number
-    return found | launcher
+    return arguments | launcher
 
 
 def prepared(text: str) -> tuple[str, dict[str, str]]:
     """A script without comments and with its lines joined, and the variables that it sets."""
     body = without_comments(text).replace("\\\r\n", " ").replace("\\\n", " ")
-    known: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for name, value in ASSIGNED.findall(body):
-        known[name] = filled(bare_text(value), known)
-    return body, known
+        variables[name] = filled(bare_text(value), variables)
+    return body, variables
 
 
-def _collect(body: str, known: dict[str, str], found: dict[str, Any], where: str, depth: int) -> None:
-    """Add the arguments of a text, and of the texts in quotes in it, to those found."""
+def _collect(body: str, variables: dict[str, str], arguments: dict[str, Any], where: str, depth: int) -> None:
+    """Add the arguments of a text, and of the texts in quotes in it."""
     tokens = TOKEN.findall(body)
     if len(tokens) > MOST_TOKENS:
         raise InputError(f'"{where}" holds more than {MOST_TOKENS} words; is it the right file?')
@@ -75,89 +77,63 @@ def _collect(body: str, known: dict[str, str], found: dict[str, Any], where: str
         if token == "\n":
             name = None
         elif quoted and depth < 3 and name is None and re.search(r"(^|\s)--[A-Za-z]", bare):
-            _collect(bare, known, found, where, depth + 1)
+            _collect(bare, variables, arguments, where, depth + 1)
         elif not quoted and (match := NAME.match(token)):
             key = match[1].replace("-", "_")
-            found[key] = True if match[2] is None else filled(match[2].rstrip(")"), known)
+            arguments[key] = True if match[2] is None else filled(match[2].rstrip(")"), variables)
             name = key if match[2] is None else None
         elif not quoted and (token in STOPS or token.endswith(".py") or token.rstrip(")").endswith("[@]}")):
             name = None
         elif name is not None:
-            value = filled(bare if quoted else _trimmed(bare), known)
+            value = filled(bare if quoted else _trimmed(bare), variables)
             if not value.strip() and bare.startswith("$"):
                 continue  # a variable that is empty
             if value != bare and re.search(r"(^|\s)--[A-Za-z]", value):
                 name = None  # a variable that holds arguments; they count where it is set
                 continue
-            old = found[name]
-            found[name] = value if old is True else [*old, value] if isinstance(old, list) else [old, value]
+            old = arguments[name]
+            arguments[name] = value if old is True else [*old, value] if isinstance(old, list) else [old, value]
             if not quoted and bare.endswith((")", ";")) and bare.count("(") < bare.count(")"):
                 name = None
 
 
-def filled(text: str, known: dict[str, str], depth: int = 0) -> str:
+def filled(text: str, variables: dict[str, str], depth: int = 0) -> str:
     """A text with the variables that the script sets, or their defaults, in place of their names."""
     if depth > 8 or "$" not in text or len(text) > LONGEST_TEXT:
         return text
 
     def put(match: re.Match[str]) -> str:
         name = match[1] or match[3]
-        if name in known:
-            return known[name]
+        if name in variables:
+            return variables[name]
         return match[2].strip("\"'") if match[2] is not None else match[0]
 
     fuller = VARIABLE.sub(put, text)
-    fuller = SUM.sub(lambda match: _worked_out(match[1], known) or match[0], fuller)
+    fuller = SUM.sub(lambda match: _worked_out(match[1], variables) or match[0], fuller)
     if len(fuller) > LONGEST_TEXT:
         return text  # variables of variables: each round may be many times as long as the last
-    return fuller if fuller == text else filled(fuller, known, depth + 1)
+    return fuller if fuller == text else filled(fuller, variables, depth + 1)
 
 
-def _worked_out(text: str, known: dict[str, str]) -> str | None:
+OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.floordiv}
+
+
+def _worked_out(text: str, variables: dict[str, str]) -> str | None:
     """The value of a sum of whole numbers and variables with + - * / and parentheses; None for anything else."""
-    text = re.sub(r"[A-Za-z_]\w*", lambda match: known.get(match[0], match[0]), text)
-    parts = re.findall(r"\d{1,15}|[-+*/()]|\S", text)
-    position = 0
-
-    def following() -> str:
-        return parts[position] if position < len(parts) else ""
-
-    def factor() -> int:
-        nonlocal position
-        part = following()
-        position += 1
-        if part == "(":
-            value = total()
-            if following() != ")":
-                raise ValueError
-            position += 1
-            return value
-        return int(part)
-
-    def product() -> int:
-        nonlocal position
-        value = factor()
-        while following() in ("*", "/"):
-            sign = parts[position]
-            position += 1
-            other = factor()
-            value = value * other if sign == "*" else value // other
-        return value
-
-    def total() -> int:
-        nonlocal position
-        value = product()
-        while following() in ("+", "-"):
-            sign = parts[position]
-            position += 1
-            value = value + product() if sign == "+" else value - product()
-        return value
-
+    text = re.sub(r"[A-Za-z_]\w*", lambda match: variables.get(match[0], match[0]), text).strip()
     try:
-        value = total()
-    except (ValueError, ZeroDivisionError, RecursionError):
+        value = _sum(ast.parse(text[:LONGEST_TEXT], mode="eval").body)
+    except (SyntaxError, ValueError, KeyError, ZeroDivisionError, RecursionError, MemoryError):
         return None
-    return str(value) if position == len(parts) and abs(value) < 10**15 else None
+    return str(value) if abs(value) < 10**15 else None
+
+
+def _sum(node: ast.AST) -> int:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.BinOp):
+        return OPERATORS[type(node.op)](_sum(node.left), _sum(node.right))
+    raise ValueError("no sum of whole numbers")
 
 
 def without_comments(text: str) -> str:
@@ -186,14 +162,14 @@ def _value_of(text: str) -> Any:
 
 def launched(text: str) -> dict[str, int]:
     """Nodes and accelerators of a node as the lines for Slurm say."""
-    found: dict[str, int] = {}
+    launcher: dict[str, int] = {}
     for long, short, value in BATCH.findall(text):
         digits = re.search(r"(?<!\d)(\d{1,6})$", value)
         if not digits:
             continue
         number = int(digits[1])
         if long == "nodes" or short:
-            found["#nodes"] = number
-        elif long != "ntasks-per-node" or "#per_node" not in found:
-            found["#per_node"] = number
-    return found
+            launcher["#nodes"] = number
+        elif long != "ntasks-per-node" or "#per_node" not in launcher:
+            launcher["#per_node"] = number
+    return launcher

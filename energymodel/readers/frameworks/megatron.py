@@ -1,0 +1,134 @@
+"""Patterns, layouts and schedules in the arguments of Megatron-LM."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from energymodel.errors import InputError
+from energymodel.readers.training.interpreter import Hook, Prepared, Run
+from energymodel.readers.training.keys import flat, quoted
+
+SCALE = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+
+
+def prepare(table: dict[str, Any], where: str) -> Prepared:
+    """The arguments of a YAML file: of a functional test (`MODEL_ARGS`), of `--yaml-cfg`, or as its keys."""
+    inner = table.get("MODEL_ARGS", table)
+    if isinstance(inner, list):
+        inner = {str(key): value for item in inner if isinstance(item, dict) for key, value in item.items()}
+    if not isinstance(inner, Mapping):
+        raise InputError(f'"{where}": MODEL_ARGS is {quoted(inner)}; it must be a table of arguments.')
+    return Prepared({key.lstrip("-").replace("-", "_"): value for key, value in flat(inner).items()})
+
+
+def stairs_of(run: Run, text: str) -> tuple[tuple[float, int], ...]:
+    """Batches and the tokens from which they hold."""
+    steps = []
+    for part in (run.keys.word("step_batch_size_schedule") or "").split()[:1000]:
+        match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)([KMBT]?):(\d{1,9})", part)
+        if match is None or int(match[3]) < 1:
+            needed = 'pairs of tokens and sequences, as "0:384 200B:768"'
+            raise run.keys.refuse("step_batch_size_schedule", text, needed)
+        steps.append((float(match[1]) * SCALE[match[2]], int(match[3])))
+    return tuple(steps)
+
+
+def ramp_of(run: Run, batch: int | None, sequence: int | None) -> tuple[tuple[float, int], ...]:
+    """Batches that grow to the last one in equal steps, and the tokens from which they hold."""
+    ramp = run.keys.raw("rampup_batch_size")
+    if ramp in (None, "", []):
+        return ()
+    numbers = re.findall(r"\d{1,12}", " ".join(str(item) for item in ramp) if isinstance(ramp, list) else str(ramp))
+    if len(numbers) != 3 or int(numbers[1]) < 1 or int(numbers[0]) < 1:
+        needed = "three whole numbers: first batch, increment, sequences of the ramp"
+        raise run.keys.refuse("rampup_batch_size", ramp, needed)
+    first, increment, samples = (int(number) for number in numbers)
+    if batch is None or batch < first or (batch - first) % increment or (batch - first) // increment > 10_000:
+        raise InputError(
+            f"{run.keys.path('rampup_batch_size')} is {quoted(ramp)}: from {first} in steps of {increment} it does not "
+            f"reach a global batch of {batch}; correct one of them."
+        )
+    count = (batch - first) // increment
+    if sequence is None or not count:
+        return ()
+    return tuple((step * (samples * sequence / count), first + step * increment) for step in range(count + 1))
+
+
+def windows_of(run: Run, layers: int) -> tuple[int | None, float | None]:
+    """Tokens of a sliding window, and the share of the layers that have it."""
+    window, every = run.keys.raw("window_size"), run.keys.raw("window_attn_skip_freq")
+    if window is None or window in ("-1", "(-1,-1)", "None"):
+        return None, None
+    numbers = [int(number) for number in re.findall(r"-?\d{1,9}", str(window))[:2]]
+    if not numbers or numbers[0] < 0:
+        raise run.keys.refuse("window_size", window, "a pair of tokens before and after, as (127, 0)")
+    if every is None:
+        return numbers[0] + 1, 1.0
+    if isinstance(every, str | list):
+        return numbers[0] + 1, sum(pattern_of(run, "window_attn_skip_freq", layers) or ()) / layers
+    return numbers[0] + 1, 1.0 - (layers // (run.keys.whole("window_attn_skip_freq") or 1)) / layers
+
+
+def pattern_of(run: Run, key: str, layers: int, otherwise: int | None = None) -> list[int] | None:
+    """1 for each layer of a pattern such as `([0]*3+[1]*11)`, or 1 for every n-th; None where it is missing."""
+    value = run.keys.raw(key)
+    value = otherwise if value is None else value
+    if value is None:
+        return None
+    if isinstance(value, list):
+        pattern = [item if isinstance(item, int) else -1 for item in value]
+    else:
+        text = str(value).replace(" ", "")
+        if re.fullmatch(r"\d{1,4}", text) and int(text) > 0:
+            return [1 if layer % int(text) == 0 else 0 for layer in range(layers)]
+        pattern = terms(text) if len(text) <= 400 else []
+    if len(pattern) != layers or not set(pattern) <= {0, 1}:
+        needed = f"a whole number, or a pattern of {layers} zeros and ones such as ([0]*1+[1]*{layers - 1})"
+        raise run.keys.refuse(key, value, needed)
+    return pattern
+
+
+def terms(text: str) -> list[int]:
+    """The list that sums of lists and their multiples make; empty if the text is anything else.
+
+    Lists and multiples are worked out from the innermost parenthesis outwards, each as a list without multiples.
+    """
+    previous = ""
+    while text != previous and len(text) <= 40_000:
+        previous = text
+        text = re.sub(r"\[([01,]+)\]\*(\d{1,4})(?!\d)", _repeated, text)
+        text = re.sub(r"\[([01,]+)\]\+\[([01,]+)\](?!\*)", r"[\1,\2]", text)
+        text = re.sub(r"\((\[[01,]+\])\)", r"\1", text)
+    return [int(digit) for digit in text[1:-1].split(",")] if re.fullmatch(r"\[[01](,[01])*\]", text) else []
+
+
+def _repeated(match: re.Match[str]) -> str:
+    """A list as often as its factor says; nothing where it would be longer than any model."""
+    times = int(match[2])
+    return f"[{','.join([match[1]] * times)}]" if 0 < times * len(match[1]) <= 20_000 else ""
+
+
+def stages_drawn(_: Run, drawn: str) -> int:
+    """Stages of a layout such as `Et*2|(tt|)*5t|tmL`: the bars in it, repeats counted, and one; 0 without a layout."""
+    text = drawn.strip("'\" ") if len(drawn) <= 2000 else ""
+    for _round in range(4):
+        wider = re.sub(r"\(([^()]*)\)\*(\d{1,3})", lambda match: match[1] * min(int(match[2]), 1000), text)
+        if wider == text or len(wider) > 100_000:
+            break
+        text = wider
+    return len([stage for stage in text.split("|") if stage.strip()])
+
+
+def precision_text(run: Run) -> str:
+    """The name of a precision, or its bits; empty where there is none."""
+    mixed = run.keys.raw("precision mixed_precision")
+    return str(mixed).lower() if isinstance(mixed, str | int) and not isinstance(mixed, bool) else ""
+
+
+def listed(_: Run, items: Any) -> str:
+    """Items of a list, or words of a text, as a note names them."""
+    words = items if isinstance(items, list) else str(items).split() if items else []
+    return ", ".join(str(word)[:40] for word in words[:12])
+
+
+HOOK = Hook(prepare, (stairs_of, ramp_of, windows_of, pattern_of, stages_drawn, precision_text, listed))

@@ -1,0 +1,85 @@
+"""Sections of Megatron-Bridge as arguments of Megatron-LM."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from energymodel.errors import InputError
+from energymodel.readers.training.interpreter import Hook, Prepared
+from energymodel.readers.training.keys import flat, quoted
+
+SECTIONS = (
+    "dataset", "data", "rng", "dist", "optimizer", "train", "training", "scheduler", "model", "parallelism", "ddp",
+    "precision", "mixed_precision", "comm_overlap",
+)  # fmt: skip
+"""Sections that have arguments; where two have one name, the later counts: mixed precision sets the model's."""
+SHAPE = {"num_layers", "hidden_size", "num_attention_heads"}
+
+
+def prepare(table: dict[str, Any], where: str) -> Prepared:
+    """The arguments of all sections; what the file leaves out is in the recipe, which is not read."""
+    inner = table.get("ConfigContainer", table)
+    if not isinstance(inner, Mapping):
+        raise InputError(f'"{where}": ConfigContainer is {quoted(inner)}; it must be a table of sections.')
+    arguments: dict[str, Any] = {}
+    for name in SECTIONS:
+        section = inner.get(name)
+        if name == "mixed_precision" and isinstance(section, str):
+            arguments["mixed_precision"] = section
+        elif section is not None and not isinstance(section, Mapping):
+            raise InputError(f'"{where}": {name} is {quoted(section)}; it must be a table of keys.')
+        elif section is not None:
+            arguments |= {
+                key: value
+                for key, value in flat(section).items()
+                if _is_argument(name, key) and (value is not None or key not in arguments)
+            }
+    length = arguments.pop("sequence_length", None)
+    if arguments.get("seq_length") is None and length is not None:
+        arguments["seq_length"] = length
+    if arguments.get("is_hybrid_model") is False:
+        del arguments["is_hybrid_model"]
+    arguments.pop("hf_model_id", None)
+    notes = []
+    if is_recipe := not arguments.keys() >= SHAPE:
+        notes.append(
+            "a named recipe lies below this file; what the file leaves out is in the recipe, which is not read"
+        )
+    if "perf_matrix" in table:
+        notes.append("the layouts of perf_matrix are not read: one file, many runs")
+    words = {"is_recipe": is_recipe, "model_name": _model_name(inner), "adapters": _adapters(inner)}
+    return Prepared(arguments, words, tuple(notes))
+
+
+def _is_argument(section: str, key: str) -> bool:
+    """Whether a key of a section is an argument of the run: of data only lengths, of the optimizer no precision."""
+    if section in ("dataset", "data"):
+        return key in ("seq_length", "sequence_length")
+    return not key.startswith(("_", "bf16", "fp16", "params") if section == "optimizer" else "_")
+
+
+def _adapters(table: Mapping[str, Any]) -> str | None:
+    adapter, lora = table.get("peft"), table.get("lora")
+    if isinstance(adapter, Mapping) and adapter:
+        kind, rank = str(adapter.get("_target_", "lora")).rsplit(".", 1)[-1][:40].lower(), adapter.get("dim")
+    elif isinstance(adapter, str) and adapter not in ("none", ""):
+        kind, rank = adapter[:40], None
+    elif isinstance(lora, Mapping) and lora.get("use_lora", True):
+        kind, rank = "lora", lora.get("lora_rank")
+    else:
+        return None
+    return f"{kind}, rank {rank}" if isinstance(rank, int) else kind
+
+
+def _model_name(table: Mapping[str, Any]) -> str | None:
+    """The model that a file names: by its page on Hugging Face, or by its recipe."""
+    model = table.get("model")
+    page = model.get("hf_model_id") if isinstance(model, Mapping) else model
+    for name in (page, table.get("hf_model_name_or_path"), table.get("hf_path"), table.get("recipe")):
+        if isinstance(name, str) and name and "$" not in name:
+            plain = name.rsplit(".", 1)[-1] if name.startswith("megatron.") else name
+            return re.sub(r"_(pretrain|finetune|sft|peft|lora)(_config)?(_\w+)?$", "", plain)[:200]
+    return None
+
+
+HOOK = Hook(prepare)

@@ -1,0 +1,87 @@
+"""Primus's experiments as files of the framework that they run."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from energymodel.errors import InputError, suggest
+from energymodel.readers.frameworks.torchtitan import flavor_shape
+from energymodel.readers.training.interpreter import Hook, Prepared
+from energymodel.readers.training.keys import LONGEST_TEXT, quoted
+from energymodel.readers.training.names import preset_of
+
+DEFAULT = re.compile(r"\$\{([A-Za-z_]\w*)(?::([^${}]*))?\}")
+LAID_BELOW: dict[str, Any] = {
+    "bf16": True,
+    "tensor_model_parallel_size": 1,
+    "pipeline_model_parallel_size": 1,
+    "context_parallel_size": 1,
+    "sequence_parallel": True,
+    "optimizer": "adam",
+}
+"""What Primus's own files (trainer_base.yaml, language_model.yaml in primus/configs) say where overrides are silent."""
+FRAMEWORKS = ("megatron", "torchtitan", "maxtext", "megatron_bridge")
+TRAINERS = ("pre_trainer", "post_trainer", "sft_trainer", "trainer")
+TITAN_NAME = re.compile(r"(llama3|llama3\.1|llama4|deepseek_v3|qwen3|gpt_oss)_([\w.\-]+?)(-fp8|-bf16)?$", re.IGNORECASE)
+
+
+def prepare(table: dict[str, Any], where: str) -> Prepared:
+    """The overrides of an experiment; its model is a file of Primus that is only named."""
+    modules = table.get("modules")
+    if isinstance(modules, list):
+        modules = {str(item.get("name")): item for item in modules if isinstance(item, Mapping)}
+    if not isinstance(modules, Mapping):
+        raise InputError(f'"{where}": modules is {quoted(modules)}; it must be a table of modules.')
+    trainer = next((name for name in TRAINERS if isinstance(modules.get(name), Mapping)), None)
+    if trainer is None:
+        raise InputError(f'"{where}": modules has no trainer; one of {", ".join(TRAINERS)} is read.')
+    notes: list[str] = []
+    module = _filled(modules[trainer], notes)
+    framework, model = str(module.get("framework", "megatron")), module.get("model")
+    if framework not in FRAMEWORKS:
+        raise InputError(
+            f'"{where}": modules.{trainer}.framework is {quoted(framework)}. {suggest(framework[:40], FRAMEWORKS)}'
+        )
+    overrides = module.get("overrides") or module.get("params") or {}
+    if not isinstance(overrides, Mapping):
+        raise InputError(f'"{where}": modules.{trainer}.overrides is {quoted(overrides)}; it must be a table of keys.')
+    name = re.sub(r"\.ya?ml$", "", model)[:200] if isinstance(model, str) else None
+    words = {"model_name": name, "preset": preset_of(name.replace("_", "-"))} if name else {}
+    if framework == "torchtitan":
+        below = {"model": model} if isinstance(model, Mapping) else {}
+        return Prepared(_titan({**below, **overrides}, name), words, tuple(notes), framework="torchtitan")
+    if framework == "maxtext":
+        named = {"model_name": "default", **overrides, "base_config": "base.yml"}
+        return Prepared(named, words, tuple(notes), framework="maxtext")
+    return Prepared(LAID_BELOW | {str(key): value for key, value in overrides.items()}, words, tuple(notes))
+
+
+def _titan(overrides: dict[str, Any], name: str | None) -> dict[str, Any]:
+    """A run of torchtitan, whose model Primus names in one word."""
+    match = TITAN_NAME.match(name or "")
+    family = match[1].lower().replace("llama3.1", "llama3") if match else "llama3"
+    flavor = match[2] if match else ""
+    model = overrides.get("model")
+    for spelling in (flavor, flavor.replace("_", "-")):
+        if flavor_shape(family, spelling) is not None:
+            flavor = spelling
+    converters = ["float8"] if name and name.lower().endswith("fp8") else []
+    defaults = {"name": family, "flavor": flavor or "unknown", "converters": converters}
+    return overrides | {"model": defaults | dict(model if isinstance(model, Mapping) else {})}
+
+
+def _filled(value: Any, notes: list[str]) -> Any:
+    """A copy in which `${NAME:default}` is its default; one without default stays, and is refused where it matters."""
+    if isinstance(value, Mapping):
+        return {str(key): _filled(item, notes) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_filled(item, notes) for item in value]
+    if not isinstance(value, str) or "${" not in value or len(value) > LONGEST_TEXT:
+        return value
+    if any(match[2] is not None for match in DEFAULT.finditer(value)):
+        notes[:] = ["variables of the environment are taken at the defaults that the file gives them"]
+    text = DEFAULT.sub(lambda match: match[0] if match[2] is None else match[2].strip("\"' "), value)
+    return None if text in ("null", "") else text
+
+
+HOOK = Hook(prepare)

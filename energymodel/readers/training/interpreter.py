@@ -1,0 +1,272 @@
+"""The interpreter of the framework files: from the keys of a user's file to one `TrainingConfig`.
+
+A framework is a file of `readers/frameworks`, and none of its knowledge is code unless data cannot say it:
+
+```toml
+signs = { strong = ["parallelism tokens"], usual = [], weak = [] }  # keys that a file of the framework holds together
+understood = "general logging model.init_method"                    # keys from which nothing follows; those of
+                                                                    # `understood_of_model` where there is a model
+base = ["_zero"]                                                    # files whose entries this one extends or replaces
+
+[words]                                                             # names for later lines, and fields of the run
+dtype = { key = "model.dtype", as = "word", default = "bfloat16" }
+
+[model]                                                             # words of the model (`MODEL_WORDS`)
+layers = { key = "model.num_layers model.n_layer" }                 # the first key that has a value
+stop_unless = "layers"                                              # without it, the file does not hold the model
+tied = "on('model.tie_embeddings')"
+
+[run]                                                               # fields of `TrainingConfig`
+tensor = { key = "parallelism.tp", default = 1 }
+sequence_parallel = "tensor > 1 and 'reduce' in mode"
+recomputation = [["full", "on('recompute')"], ["none", "True"]]
+
+[notes]                                                             # what was assumed, and when that is said
+"every layer is recomputed in full" = "recomputation == 'full'"
+```
+
+**Entries** of `words`, `model` and `run` are worked out in this order, each of one form:
+
+- `{ key = "..." }` reads a key. `as` is `whole` (the default but for fields of text, switches and numbers), `number`,
+  `flag`, `word`, `words` (a list of texts) or `raw`; `lowest` and `highest` bound it, `choices` list its texts, and
+  with `when` it is read only if that expression holds. `unset` lists values that say nothing; `default` and, as an
+  expression, `otherwise` stand where the file says nothing. `values` maps theirs to ours. `check` is an expression of
+  `value` that must hold, `needs` what is said if not.
+- a text is an expression of Python over the words before it. Where it fails because one of its words is missing
+  (None), it is missing too. Functions: `has`, `on` (any of several switches), `flag`, `raw` and `text` of a key,
+  `match(pattern, text)` (the first group), `those(name=condition)` (names whose condition holds),
+  `padded(count, multiple)`, `preset_of`, `min`, `max`, `ceil`, `int`, `float`, `str`, `len`, `sum`, and those of the
+  framework's hook.
+- a list of pairs is a value for each condition; the first that holds counts.
+- `{ refuse = "condition", key = "...", needs = "..." }` refuses the file; with `text` instead of `needs` the sentence
+  follows the name of the key. Words in braces are put in.
+- any other value is itself.
+
+`[other_models]` maps what a model has that no transformer describes to the keys that say so. `asks_chips = true` leaves
+the accelerators open although replicas are known.
+
+A **hook** (`Hook`) is Python for what data cannot say: `prepare` changes the table before it is read, and `functions`
+are called from expressions with the run as first argument.
+"""
+
+import dataclasses
+import math
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from energymodel.errors import InputError
+from energymodel.readers.training.config import MODEL_WORDS, TrainingConfig, settle
+from energymodel.readers.training.keys import READERS, Keys, quoted
+from energymodel.readers.training.names import preset_of
+
+FOLDER = Path(__file__).parents[1] / "frameworks"
+NEAREST = "Describe the nearest transformer with --model, or by its shape in a scenario."
+SECTIONS = ("words", "model", "run")
+KINDS_OF_FIELDS = (("int", "whole"), ("float", "number"), ("bool", "flag"), ("str", "word"))
+FIELDS = {
+    field.name: next((kind for text, kind in KINDS_OF_FIELDS if text in str(field.type)), "raw")
+    for field in dataclasses.fields(TrainingConfig)
+}
+"""Fields of a run, and as what a key is read for them."""
+
+
+class Prepared(NamedTuple):
+    """A user's table made ready for a framework.
+
+    - `table`: what is read; `prefix`: its path in the file, with a dot at its end.
+    - `words`: words that are settled; entries of the framework do not change them.
+    - `framework`: the one that reads on, if another.
+    """
+
+    table: Mapping[str, Any]
+    words: Mapping[str, Any] = {}
+    notes: tuple[str, ...] = ()
+    prefix: str = ""
+    framework: str | None = None
+
+
+class Hook(NamedTuple):
+    """Python of a framework: `prepare(table, where)`, and functions for its expressions."""
+
+    prepare: Callable[[dict[str, Any], str], Prepared] | None = None
+    functions: tuple[Callable[..., Any], ...] = ()
+
+
+@cache
+def framework(name: str) -> dict[str, Any]:
+    """The file of a framework with those that it extends."""
+    table = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+    merged: dict[str, Any] = {}
+    for part in (*(framework(base) for base in table.get("base", ())), table):
+        for key, value in part.items():
+            if isinstance(value, dict) and key != "signs":
+                merged[key] = merged.get(key, {}) | value
+            elif key == "understood":
+                merged[key] = f"{merged.get(key, '')} {value}"
+            else:
+                merged[key] = value
+    return merged
+
+
+@cache
+def frameworks() -> tuple[str, ...]:
+    """Names of all frameworks."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("[a-z]*.toml")))
+
+
+def recognized(keys: set[str]) -> str | None:
+    """The framework whose files hold such keys together: strong signs first, then usual and weak ones."""
+    for strength in ("strong", "usual", "weak"):
+        for name in frameworks():
+            if any(keys.issuperset(sign.split()) for sign in framework(name)["signs"].get(strength, ())):
+                return name
+    return None
+
+
+def interpret(table: dict[str, Any], where: str, kind: str, hooks: Mapping[str, Hook]) -> TrainingConfig:
+    """The run that the table of a user's file describes, as a framework of a kind writes it.
+
+    **Raises:** `InputError` for a value that cannot be used, a model that cannot be described, and as `settle`.
+    """
+    prepared, name = Prepared(table), kind
+    words: dict[str, Any] = {"kind": kind}
+    notes: tuple[str, ...] = ()
+    while (hook := hooks.get(name, Hook())).prepare is not None:
+        prepared = hook.prepare(dict(prepared.table), where)
+        words, notes = {**prepared.words, **words}, (*notes, *prepared.notes)
+        if prepared.framework is None:
+            break
+        name = prepared.framework
+    rules = framework(name)
+    run = Run(rules, Keys(prepared.table, where, prepared.prefix), words, hooks.get(rules.get("hook", name), Hook()))
+    return run.config(notes)
+
+
+class Run:
+    """One file under one framework: its keys, and the words that are worked out so far."""
+
+    def __init__(self, rules: Mapping[str, Any], keys: Keys, settled: Mapping[str, Any], hook: Hook):
+        self.rules, self.keys, self.settled = rules, keys, settled
+        self.words: dict[str, Any] = dict(settled)
+        self.functions = {
+            **{name: getattr(keys, name) for name in ("has", "on", "flag", "raw")},
+            **{function.__name__: function for function in (min, max, int, float, str, len, sum, preset_of)},
+            **{function.__name__: partial(function, self) for function in hook.functions},
+            "text": lambda names: value if isinstance(value := keys.raw(names), str) else "",
+            "match": _match,
+            "those": _those,
+            "padded": _padded,
+            "ceil": math.ceil,
+            "__builtins__": {},
+        }
+
+    def config(self, notes: tuple[str, ...]) -> TrainingConfig:
+        """The run of the words."""
+        self.keys.read.update(self.rules.get("understood", "").split())
+        for what, names in self.rules.get("other_models", {}).items():
+            for key in names.split():
+                if (value := self.keys.raw(key)) not in (None, False, 0, 0.0, "", "0", "0.0", {}, []):
+                    raise InputError(
+                        f"{self.keys.path(key)} is {quoted(value)}: a model with {what} cannot be described. {NEAREST}"
+                    )
+        holds_model = {section: self._work_out(section) for section in SECTIONS}["model"]
+        words = self.words
+        model = {
+            name: float(words[name]) if isinstance(words[name], bool) else words[name]
+            for name in self.rules.get("model", {})
+            if holds_model and name in MODEL_WORDS and words.get(name) is not None
+        }
+        values = {name: words[name] for name in FIELDS if words.get(name) is not None}
+        values.setdefault("preset", words["preset"] if "preset" in words else preset_of(words.get("model_name")))
+        sentences = {text: when for text, when in self.rules.get("notes", {}).items() if self.value(when)}
+        values["notes"] = (*notes, *values.get("notes", ()), *(text.format_map(words) for text in sentences))
+        values["optimizer"] = values["optimizer"].lower() if "optimizer" in values else None
+        values.setdefault("model", model)
+        config = settle(TrainingConfig(ignored=self.keys.unread(), **values))
+        return dataclasses.replace(config, chips=None) if self.rules.get("asks_chips") else config
+
+    def _work_out(self, section: str) -> bool:
+        """Work the entries of a section out; whether it was not stopped."""
+        entries = self.rules.get(section, {})
+        for name, entry in entries.items():
+            if name == "stop_unless":
+                if not self.value(entry):
+                    self.words = dict.fromkeys(entries) | self.words
+                    return False
+            elif isinstance(entry, Mapping) and "refuse" in entry:
+                if self.value(entry["refuse"]):
+                    raise self._refusal(entry, self.keys.get(entry["key"]))
+            else:
+                value = self._entry(name, entry)
+                self.words[name] = self.settled.get(name, value)
+        self.keys.read.update(self.rules.get(f"understood_of_{section}", "").split())
+        return True
+
+    def _entry(self, name: str, entry: Any) -> Any:
+        if isinstance(entry, str):
+            return self.value(entry)
+        if isinstance(entry, list):
+            return next((value for value, when in entry if self.value(when)), None)
+        return self._read(name, entry) if isinstance(entry, Mapping) else entry
+
+    def _read(self, name: str, entry: Mapping[str, Any]) -> Any:
+        """The value of a key, as its entry asks."""
+        kind = entry.get("as", FIELDS.get(name, "whole"))
+        bounds = {bound: entry[bound] for bound in ("lowest", "highest", "choices") if bound in entry}
+        self.keys.read.update(entry["key"].split())
+        if "when" in entry and not self.value(entry["when"]):
+            return None
+        value = READERS[kind](self.keys, entry["key"], **bounds)
+        if isinstance(value, bool | int | float | str) and value in entry.get("unset", ()):
+            value = None
+        if value is None:
+            value = self.value(entry["otherwise"]) if "otherwise" in entry else entry.get("default")
+        if value is not None and "values" in entry:
+            if value not in entry["values"]:
+                raise self.keys.refuse(entry["key"], value, entry.get("needs", f"one of {', '.join(entry['values'])}"))
+            value = entry["values"][value]
+        if value is not None and "check" in entry and not self.value(entry["check"], value=value):
+            raise self._refusal(entry, value)
+        return value
+
+    def _refusal(self, entry: Mapping[str, Any], value: Any) -> InputError:
+        if "text" in entry:
+            return InputError(f"{self.keys.path(entry['key'])} {entry['text'].format_map(self.words)}")
+        return self.keys.refuse(entry["key"], value, entry["needs"].format_map(self.words))
+
+    def value(self, expression: str, **more: Any) -> Any:
+        """The value of an expression of a framework file; None where one of its words is missing."""
+        code = _compiled(expression)
+        names = self.functions | self.words | more
+        try:
+            # The expression is from a file of this package; values of users are its operands only.
+            return eval(code, names)
+        except TypeError:
+            if any(names.get(name, "") is None for name in code.co_names):
+                return None
+            raise
+
+
+@cache
+def _compiled(expression: str) -> Any:
+    return compile(expression, expression, "eval")
+
+
+def _match(pattern: str, text: Any) -> str | None:
+    """The first group of a pattern, or what it matches; None without a match or a text."""
+    match = re.search(pattern, text[:2000], re.IGNORECASE) if isinstance(text, str) else None
+    return None if match is None else match[1] if match.re.groups else match[0]
+
+
+def _those(**conditions: Any) -> tuple[str, ...]:
+    """Names whose condition holds."""
+    return tuple(name for name, holds in conditions.items() if holds)
+
+
+def _padded(count: int, multiple: int) -> int:
+    """The next multiple."""
+    return multiple * math.ceil(count / multiple)
