@@ -1,4 +1,4 @@
-"""`energymodel calendar`: when to start, at which power to run and when to pause, over the hours of a grid?"""
+"""`energymodel calendar`: start and hourly power of a run over the hours of a grid."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,6 +7,7 @@ import typer
 
 from energymodel.cli import shell
 from energymodel.cli.source import Source
+from energymodel.errors import InputError
 
 Grid = Annotated[
     Path | None,
@@ -29,12 +30,8 @@ Charge = Annotated[
     str | None,
     typer.Option("--demand-charge", metavar="PRICE", help='For the highest hour of a month, such as "15 USD/kW".'),
 ]
-Battery = Annotated[
-    str | None, typer.Option("--battery", metavar="SIZE", help='Such as "50 MWh at 12 MW"; four hours unless given.')
-]
-Efficiency = Annotated[
-    float, typer.Option("--battery-efficiency", metavar="SHARE", help="Energy given over energy taken.")
-]
+Battery = Annotated[str | None, typer.Option("--battery", hidden=True)]
+Efficiency = Annotated[float | None, typer.Option("--battery-efficiency", hidden=True)]
 Contract = Annotated[
     str | None, typer.Option("--contract", metavar="BLOCK", help='Paid used or not, such as "0.04 USD/kWh at 20 MW".')
 ]
@@ -55,23 +52,26 @@ def command(
     start: Start = "any",
     demand_charge: Charge = None,
     battery: Battery = None,
-    battery_efficiency: Efficiency = 0.85,
+    battery_efficiency: Efficiency = None,
     contract: Contract = None,
     carbon_price: CarbonPrice = None,
     as_json: shell.AsJson = False,
     plot: shell.Plot = None,
     output: shell.TableOutput = None,
 ) -> None:
-    """Start, power and pauses hour by hour at the lowest money or carbon, beside the best constant power."""
+    """Start and power hour by hour at the lowest money or carbon, beside the best constant power."""
     shell.check_outputs(output, plot)
+    for name, value in (("--battery", battery), ("--battery-efficiency", battery_efficiency)):
+        if value is not None:
+            raise InputError(f"{name}: a calendar plans no battery anymore. Leave it out.")
     with shell.Progress() as progress:
         progress("loading JAX ...")
         from energymodel.report import calendar_report
         from energymodel.search.calendar import calendar
 
-        given = source.read()
-        found = calendar(
-            given,
+        scenario = source.read()
+        answer = calendar(
+            scenario,
             grid=grid,
             zone=zone,
             weather=weather,
@@ -79,19 +79,17 @@ def command(
             deadline=deadline,
             start=start,
             demand_charge=demand_charge,
-            battery=battery,
-            battery_efficiency=battery_efficiency,
             contract=contract,
             carbon_price=carbon_price,
             progress=progress,
         )
-    tree = {"scenario": given.named_tables, **calendar_report.calendar_json(found)}
+    tree = {"scenario": scenario.named_tables, **calendar_report.calendar_json(answer)}
     shell.deliver(
         tree,
-        calendar_report.calendar_report(found),
+        calendar_report.calendar_report(answer),
         as_json=as_json,
         output=output,
-        rows=lambda: calendar_report.calendar_csv(found),
+        rows=lambda: calendar_report.calendar_csv(answer),
         plot=plot,
-        figure=lambda kind: calendar_report.calendar_figure(found, kind),
+        figure=lambda kind: calendar_report.calendar_figure(answer, kind),
     )

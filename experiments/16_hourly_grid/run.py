@@ -1,4 +1,4 @@
-"""What does a calendar of money or carbon save in hours that its plan has not seen?
+"""Savings of a calendar of money or carbon in hours that its plan has not seen.
 
 Hours of Texas, 2024: odd weeks are seen and even weeks judge, and the other way round. They may not be copied into the
 project and are read from a folder: `python experiments/16_hourly_grid/run.py FOLDER`. Prints its tables and writes
@@ -10,17 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from foresight import Foresight, best_constant, constant_run, followed, foresight
+from hourly_program import HourlyProblem, hourly_problem, schedule_cost
 
 from energymodel.economics.series import HOUR
 from energymodel.errors import InputError
 from energymodel.scenarios.grid_hours import GridHours, read_grid
 from energymodel.scenarios.scenario import Scenario, load_scenario
-from energymodel.search.calendar import Calendar, calendar, hourly_problem
-from energymodel.search.calendar_bound import best_constant, constant_schedule, schedule_cost
-from energymodel.search.calendar_levels import levels_of
-from energymodel.search.calendar_policy import followed
-from energymodel.search.calendar_program import HourlyProblem
-from energymodel.search.calendar_terms import terms_of
+from energymodel.search.calendar import terms_of
+from energymodel.search.hourly_power import levels_of
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import outputs
@@ -66,46 +64,37 @@ def forecast(seen: GridHours) -> GridHours:
 
 
 def judged(
-    scenario: Scenario, learned: Calendar, oracle: Calendar, seen: GridHours, unseen: GridHours, options: dict[str, Any]
+    scenario: Scenario,
+    learned: Foresight,
+    oracle: Foresight,
+    seen: GridHours,
+    unseen: GridHours,
+    options: dict[str, Any],
 ) -> dict[str, Any]:
     """Savings over the constant speed that the seen hours advise, in hours that were not seen.
 
     `learned` is the best calendar of the seen hours, `oracle` that of the others.
     """
-    terms = terms_of(scenario, **{**NOTHING, **options})
-    planned = calendar(scenario, grid=forecast(seen), start=0, **options)
-    horizon = int(learned.deadline / HOUR)
-    problem = hourly_problem(scenario, unseen, learned.levels, terms).until(horizon)
-    clock = int(np.argmin(np.abs(learned.levels.clock - learned.constant.clock)))
-    constant = constant_schedule(problem, clock)
-    rule = followed(problem, learned.token_price, learned.found.peak * (1.0 + SAME))
+    terms = terms_of(scenario, **options)
+    planned = foresight(scenario, forecast(seen), 0, **options)
+    problem = hourly_problem(scenario, unseen, learned.levels, terms).until(learned.horizon)
+    constant = constant_run(problem, int(np.argmin(np.abs(learned.levels.clock - learned.constant_clock))))
+    rule = followed(problem, learned.schedule.token_price, float(np.max(learned.schedule.power)) * (1.0 + SAME))
     assert constant is not None
     assert rule is not None
     open_problem = hourly_problem(scenario, unseen, planned.levels, terms)
     open_loop = schedule_cost(open_problem.until(len(planned.schedule.occupied)), planned.schedule)
     return {
-        "constant_clock": float(learned.constant.clock),
-        "seen_saving": learned.saving,
+        "constant_clock": learned.constant_clock,
+        "seen_saving": 1.0 - learned.value / learned.constant_value,
         "plan_saving": 1.0 - open_loop / constant.value,
         "rule_saving": 1.0 - rule.value / constant.value,
-        "oracle_saving": 1.0 - oracle.found.value / constant.value,
+        "oracle_saving": 1.0 - oracle.value / constant.value,
         "bound_saving": 1.0 - oracle.bound / constant.value,
         "rule_days": HOUR * float(rule.occupied.sum()) / 86400.0,
         "rule_paused_hours": float(rule.paused.sum()),
-        "oracle_paused_hours": oracle.found.paused_time / HOUR,
+        "oracle_paused_hours": float(oracle.schedule.paused.sum()),
     }
-
-
-NOTHING: dict[str, Any] = {
-    "minimize": "money",
-    "deadline": None,
-    "start": 0,
-    "demand_charge": None,
-    "battery": None,
-    "efficiency": 0.85,
-    "contract": None,
-    "carbon_price": None,
-}
 
 
 def unseen_rows(hours: GridHours) -> list[dict[str, Any]]:
@@ -114,7 +103,7 @@ def unseen_rows(hours: GridHours) -> list[dict[str, Any]]:
     for name, (changes, options) in CASES.items():
         scenario = load_scenario(SCENARIO, changes)
         halves = [half(hours, first) for first in (0, 1)]
-        best = [calendar(scenario, grid=one, start=0, **options) for one in halves]
+        best = [foresight(scenario, hours, 0, **options) for hours in halves]
         for seen, unseen in ((0, 1), (1, 0)):
             row = judged(scenario, best[seen], best[unseen], halves[seen], halves[unseen], options)
             rows.append({"case": name, "judged_on": ("odd weeks", "even weeks")[unseen], **row})
@@ -126,7 +115,7 @@ def pause_rows(hours: GridHours) -> list[dict[str, Any]]:
     """From which price on a pause would pay, at shares of the cost of the equipment, and in how many hours it would."""
     scenario = load_scenario(SCENARIO)
     levels = levels_of(scenario)
-    running, paused = (float(np.mean(one)) for one in _powers(scenario, hours))
+    running, paused = (float(np.mean(power)) for power in _powers(scenario, hours))
     assert hours.price is not None
     rows = []
     for share in (1.0, 0.5, 0.25, 0.1, 0.0):
@@ -143,7 +132,7 @@ def pause_rows(hours: GridHours) -> list[dict[str, Any]]:
 
 
 def _problem(scenario: Scenario, hours: GridHours) -> HourlyProblem:
-    terms = terms_of(scenario, **{**NOTHING, "minimize": "carbon_operational"})
+    terms = terms_of(scenario, "carbon_operational")
     return hourly_problem(scenario, hours, levels_of(scenario), terms)
 
 
@@ -158,17 +147,17 @@ def zone_rows(path: Path, zones: list[str]) -> list[dict[str, Any]]:
     rows = []
     for zone in zones:
         hours = read_grid(path, zone, needs=("carbon",), weather=False)
-        free = calendar(scenario, grid=hours, minimize="carbon_operational")
-        january = best_constant(_problem(scenario, hours.window(0, 8760)), int(free.deadline / HOUR), np.array([0]))
+        free = foresight(scenario, hours, None, minimize="carbon_operational")
+        january = best_constant(_problem(scenario, hours.window(0, 8760)), free.horizon, np.array([0]))
         assert january is not None
         rows.append(
             {
                 "zone": zone,
-                "best_start_saving": 1.0 - free.constant.value / january[2].value,
-                "best_start_day": free.found.start / 24.0,
-                "calendar_saving": free.saving,
-                "bound_saving": 1.0 - free.bound / free.constant.value,
-                "paused_hours": free.found.paused_time / HOUR,
+                "best_start_saving": 1.0 - free.constant_value / january[2].value,
+                "best_start_day": free.start / 24.0,
+                "calendar_saving": 1.0 - free.value / free.constant_value,
+                "bound_saving": 1.0 - free.bound / free.constant_value,
+                "paused_hours": float(free.schedule.paused.sum()),
             }
         )
         print(rows[-1], file=sys.stderr, flush=True)

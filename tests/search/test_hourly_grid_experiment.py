@@ -1,19 +1,23 @@
-"""Are the halves of the year apart, and does the experiment state what its calendars may claim?"""
+"""Experiment 16: halves of the year, its linear program by hand, and what its calendars may claim."""
 
 import numpy as np
 import pytest
 
 from energymodel.scenarios.grid_hours import GridHours
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.search.calendar import calendar
 from experiment import Experiment
 
 EXPERIMENT = Experiment("16_hourly_grid")
 
 
 @pytest.fixture(scope="module")
-def experiment():
-    return EXPERIMENT.module("run")
+def modules():
+    return EXPERIMENT.modules("run", "foresight", "hourly_program")
+
+
+@pytest.fixture(scope="module")
+def experiment(modules):
+    return modules[0]
 
 
 @pytest.fixture(scope="module")
@@ -38,14 +42,54 @@ def test_a_forecast_repeats_the_mean_day_of_its_week(experiment, year):
     np.testing.assert_allclose(days.mean(axis=1), seen.price.reshape(26, 7, 24).mean(axis=1))
 
 
-def test_a_calendar_made_for_one_half_is_judged_on_the_other(experiment, year):
+@pytest.mark.slow
+def test_a_calendar_made_for_one_half_is_judged_on_the_other(modules, year):
+    experiment, foresight, _ = modules
     halves = [experiment.half(year, first) for first in (0, 1)]
     scenario, options = load_scenario("test-1b-h100"), {"minimize": "carbon_operational"}
-    best = [calendar(scenario, grid=one, start=0, minimize="carbon_operational") for one in halves]
+    best = [foresight.foresight(scenario, hours, 0, **options) for hours in halves]
     row = experiment.judged(scenario, *best, *halves, options)
     assert row["rule_saving"] <= row["bound_saving"] + 1e-9
     assert row["plan_saving"] <= row["bound_saving"] + 1e-9
     assert row["oracle_saving"] >= row["rule_saving"] - 0.05
+
+
+def hourly_case(program, price, tokens, stop=0.0):
+    """Hours at such prices, two speeds that draw 5 and 11 W, a pause that draws 2 W."""
+    price = np.asarray(price, float)
+    shape = (len(price), 2)
+    return program.HourlyProblem(
+        rates=np.array([1.0, 2.0]),
+        powers=np.broadcast_to([5.0, 11.0], shape).copy(),
+        paused=np.full(len(price), 2.0),
+        tokens=tokens * 3600.0,
+        stop_time=stop * 3600.0,
+        month=np.zeros(len(price), int),
+        costs=program.HourlyCosts(price),
+    )
+
+
+@pytest.mark.parametrize(("stop", "paused"), [(0.0, 1.0), (5.0, 0.0)])
+def test_a_dear_hour_is_paused_unless_a_restart_takes_long(modules, stop, paused):
+    _, foresight, program = modules
+    prices = np.full(12, 0.3)
+    prices[5] = 5.0
+    case = hourly_case(program, prices, 11.0, stop)
+    relaxed = program.relaxed_schedule(case)
+    best = program.best_schedule(case, relaxed)
+    np.testing.assert_allclose(best.paused.sum(), paused, atol=1e-9)
+    np.testing.assert_allclose(program.schedule_cost(case.until(len(best.occupied)), best), best.value, rtol=1e-9)
+    bound = foresight.start_bounds(case, 12, np.array([0]))[0]
+    rule = foresight.followed(case, relaxed.token_price)
+    assert 0.9 * relaxed.value < bound <= relaxed.value * (1 + 1e-9) <= best.value * (1 + 2e-9)
+    assert best.value <= rule.value * (1 + 1e-9)
+
+
+def test_tokens_worth_nothing_are_made_as_late_as_the_deadline_allows(modules):
+    _, foresight, program = modules
+    rule = foresight.followed(hourly_case(program, np.ones(30), 40.0), 0.0)
+    np.testing.assert_allclose(rule.paused.sum(), 10.0)  # 40 tokens at 2 an hour take the last 20 of 30 hours
+    assert foresight.followed(hourly_case(program, np.ones(30), 61.0), 0.0) is None
 
 
 def test_what_is_stated_keeps_to_its_bounds():
