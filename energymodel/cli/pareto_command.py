@@ -1,16 +1,18 @@
-"""`energymodel pareto`: which plans cannot be improved in one respect without giving up another?"""
+"""`energymodel pareto`: plans that cannot be improved in one respect without giving up another."""
 
 from typing import Annotated
 
 import typer
 
 from energymodel.cli import shell
+from energymodel.cli.delivery import Delivery
 from energymodel.cli.source import Source
 
 
 @shell.guarded
 def command(
     source: Source,
+    show: Delivery,
     minimize: Annotated[
         list[str] | None,
         typer.Option(
@@ -21,37 +23,22 @@ def command(
     limit: shell.Limit = None,
     vary: shell.Vary = None,
     fix: shell.Fix = None,
-    as_json: shell.AsJson = False,
-    output: shell.Output = None,
-    opened: shell.Open = False,
 ) -> int:
     """Draw the front of plans that trade objectives, by default energy against time, with exchange rates."""
-    shell.check_report(output, opened=opened)
+    show.check()
     with shell.Progress(lines=True) as progress:
-        given = source.read().with_question(None, limit, vary, fix or ())
-        progress(f"loading the design search for {given.name} ...")
+        scenario = source.read().with_question(None, limit, vary, fix or ())
+        progress(f"loading the design search for {scenario.name} ...")
         import jax
 
-        from energymodel.report.front_report import front_file, front_json, front_report
-        from energymodel.report.page.front_page import front_page
+        from energymodel.report.answers.pareto import pareto_answer
         from energymodel.search.pareto import pareto
         from energymodel.sweeps.outcome_spread import outcome_spread
 
         with jax.enable_x64(True):
             with shell.keeping():
-                front = pareto(given, minimize or ("energy", "time"), points, progress=progress)
+                front = pareto(scenario, minimize or ("energy", "time"), points, progress=progress)
             progress("moving the uncertain numbers")
-            spread = outcome_spread(given, front.points[front.knee].plan)
-            tree, report = front_json(front, spread), front_report(front, spread)
-            as_file = output is not None and output.suffix in (".csv", *shell.PICTURES)
-            content = front_file(front, output.suffix) if as_file and output is not None else None
-    shell.deliver(
-        tree,
-        report,
-        as_json=as_json,
-        output=output,
-        content=content,
-        page=lambda: front_page(front, spread, shell.command_line()),
-        opened=opened,
-    )
-    return shell.verdict(front.result, front.message)
+            knee, own = outcome_spread(scenario, front.points[front.knee].plan), outcome_spread(scenario)
+            answer = pareto_answer(front, knee, own, details=show.details)
+    return show.deliver(answer)

@@ -7,7 +7,7 @@ import inspect
 import shlex
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -200,26 +200,31 @@ class OptionSource(Source):
 
 
 def expanded(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A command that has the argument and the options of a `Source` where it had a parameter of that type."""
+    """A command that has the options of a dataclass, such as `Source`, where it had a parameter of that type.
+
+    The scenario is the first argument; what is shown and written comes last.
+    """
     signature = inspect.signature(command, eval_str=True)
-    kinds = {Source, OptionSource}
-    place = next((name for name, one in signature.parameters.items() if one.annotation in kinds), None)
-    if place is None:
+    groups = {name: one.annotation for name, one in signature.parameters.items() if is_dataclass(one.annotation)}
+    if not groups:
         command.__signature__ = signature  # type: ignore[attr-defined]
         return command
-    kind = signature.parameters[place].annotation
-    of_source = inspect.signature(kind, eval_str=True).parameters
+    options = {name: inspect.signature(kind, eval_str=True).parameters for name, kind in groups.items()}
 
     @wraps(command)
     def run(*args: Any, **kwargs: Any) -> Any:
-        source = kind(**{name: kwargs.pop(name) for name in of_source if name in kwargs})
-        return command(*args, **{place: source}, **kwargs)
+        filled = {
+            name: kind(**{option: kwargs.pop(option) for option in options[name] if option in kwargs})
+            for name, kind in groups.items()
+        }
+        return command(*args, **filled, **kwargs)
 
-    others = [
-        one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for name, one in signature.parameters.items() if name != place
-    ]
-    own = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in of_source.values()]
-    parameters = [own[0], *others, *own[1:]] if kind is Source else [*others, *own]
+    own = [one for name, one in signature.parameters.items() if name not in groups]
+    first = [options[name]["scenario"] for name, kind in groups.items() if kind is Source]
+    of_sources = [one for name, kind in groups.items() if issubclass(kind, Source) for one in options[name].values()]
+    rest = [one for name, kind in groups.items() if not issubclass(kind, Source) for one in options[name].values()]
+    ordered = [*first, *own, *(one for one in of_sources if one not in first), *rest]
+    parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in ordered]
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return run
 

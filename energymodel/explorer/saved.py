@@ -1,11 +1,11 @@
-"""How is a plan of the page kept: as a scenario file that every command reads, and as a report?"""
+"""Plans of the page as scenario files that every command reads, and as reports."""
 
 from energymodel import __version__
 from energymodel.explorer.explorer import Explorer
 from energymodel.explorer.state import Asked
 from energymodel.report import toml_text
-from energymodel.report.page.document import page_html
-from energymodel.report.page.evaluate_page import evaluate_page
+from energymodel.report.answers.evaluate import evaluate_answer
+from energymodel.report.html_page import page_html
 
 
 def scenario_toml(explorer: Explorer, asked: Asked) -> str:
@@ -26,7 +26,8 @@ def report_html(explorer: Explorer, asked: Asked) -> str:
     shown = explorer.shown(asked)
     scenario = explorer.space.tables_at(shown.settled)
     command = f"energymodel evaluate {file_name(explorer, 'toml')} -o {file_name(explorer, 'html')}"
-    return page_html(evaluate_page(scenario, shown.view.outcome, explorer.spread(shown), command))
+    answer = evaluate_answer(scenario, shown.view.outcome, explorer.spread(shown), details=True)
+    return page_html(answer, command)
 
 
 def file_name(explorer: Explorer, extension: str) -> str:

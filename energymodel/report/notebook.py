@@ -13,15 +13,18 @@ import numpy as np
 
 from energymodel.calibration.calibrate import Calibration
 from energymodel.errors import InputError
+from energymodel.report.answer import SHORT
+from energymodel.report.answers.pareto import pareto_answer
 from energymodel.report.calibration_report import constants_table
 from energymodel.report.charts import AbstractChart, chart_css, figure_html
 from energymodel.report.charts.svg import element, escape
+from energymodel.report.drawing import drawn
 from energymodel.report.fields import outcome_fields, plan_fields, total
 from energymodel.report.figure import pyplot_figure
-from energymodel.report.front_report import front_table
+from energymodel.report.html_page import table_html
+from energymodel.report.number import sentence
 from energymodel.report.page.calibration_page import calibration_chart
 from energymodel.report.page.evaluate_page import MAIN_OUTPUTS
-from energymodel.report.page.front_page import front_chart
 from energymodel.report.page.markup import terminal_table
 from energymodel.report.page.optimum_page import summary_figure
 from energymodel.report.page.sensitivity_page import tornado_chart
@@ -175,11 +178,11 @@ def _front(result: Front) -> View:
             columns[name] = field.unit, numbers
         return Values("point", list(range(len(points))), columns)
 
-    places = sorted({*range(0, len(result.points), max(1, len(result.points) // ROWS)), result.knee})
+    answer = pareto_answer(result)
     return View(
-        f"{len(result.points)} plans trade {' against '.join(result.minimize)}",
-        lambda: terminal_table(front_table(result, places)),
-        lambda: front_chart(result),
+        sentence(answer.headline),
+        lambda: table_html(answer.table("plans"), SHORT),
+        lambda: drawn(answer, answer.charts[0]),
         values,
     )
 

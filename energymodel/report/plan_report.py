@@ -10,10 +10,11 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.report.batch_report import batch_lines
+from energymodel.report.answers.batch_penalty import batch_sentences
 from energymodel.report.command_text import command_of, exact
 from energymodel.report.fields import Field, outcome_fields, plan_fields, show, shown_outcomes, total
 from energymodel.report.intervals import ends, half_of_change, interval_of, like, percent, rounded, with_interval
+from energymodel.report.number import sentence
 from energymodel.report.saving_report import risk_lines, saving_table
 from energymodel.report.tables import PRIOR_MARK, data_parallel, given_priors, provenance_notes, show_plan, slack_table
 from energymodel.scenarios.scenario import Scenario
@@ -78,7 +79,7 @@ def optimum_report(optimum: Optimum, risk: SavingAtRisk | None = None) -> Render
         Text("\n".join(search_lines(optimum))),
         "",
         *([Text(_INTERVALS), ""] if risk and risk.found else []),
-        *(Text(line) for line in batch_lines(optimum.scenario, optimum.plan, optimum.outcome)),
+        *(Text(line) for line in map(sentence, batch_sentences(optimum.scenario, optimum.plan, optimum.outcome))),
         provenance_notes(optimum.scenario),
         Text(f"To evaluate this plan: {evaluate_command(optimum)}", style="dim", no_wrap=True, overflow="ignore"),
     )

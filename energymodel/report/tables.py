@@ -5,12 +5,11 @@ import math
 from collections.abc import Iterable, Mapping
 
 import equinox as eqx
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from energymodel.report.batch_report import batch_lines
 from energymodel.report.fields import Field, outcome_fields, plan_fields, show, shown_outcomes, total
 from energymodel.report.intervals import ends, half_of_change, interval_of, percent, rounded
 from energymodel.scenarios.clock_scale import CLOCK, REFERENCE_CLOCK, ClockScale
@@ -38,32 +37,6 @@ _USUAL = {
 }
 """Numbers of a plan that say nothing at this value."""
 _SWITCHES = {"shard_optimizer", "shard_gradients", "shard_parameters", "recompute_attention", "recompute_full"}
-
-
-def outcome_report(
-    scenario: Scenario, plan: TrainingPlan, outcome: TrainingOutcome, spread: OutcomeSpread | None = None
-) -> RenderableType:
-    """Plan and outcome side by side, where energy and time go, room to each limit, and what is assumed.
-
-    With the spread of the outcome, its numbers have the digits that this supports, and their intervals.
-    """
-    side_by_side = Table.grid(padding=(0, 4))
-    side_by_side.add_row(plan_table(scenario, plan), outcome_table(outcome, spread))
-    return Group(
-        Text(scenario.title, style="bold"),
-        "",
-        side_by_side,
-        "",
-        shares_table("Energy", outcome.energy, spread, "energy"),
-        "",
-        shares_table("Time of one step", outcome.step_time, spread, "step_time"),
-        "",
-        slack_table(plan, outcome, spread),
-        "",
-        *([Text(INTERVALS), ""] if spread else []),
-        *(Text(line) for line in batch_lines(scenario, plan, outcome)),
-        provenance_notes(scenario),
-    )
 
 
 def pairs_table(title: str, rows: Iterable[tuple[str, ...]], columns: int = 2) -> Table:

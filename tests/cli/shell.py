@@ -20,5 +20,11 @@ def run_json(*arguments: str) -> dict[str, Any]:
     return json.loads(result.stdout, parse_constant=_refuse)
 
 
+def numbers(tree: dict[str, Any], table: str = "outcome", row: int = 0) -> dict[str, Any]:
+    """Numbers of a row of a table of an answer's JSON, by column."""
+    cells = tree["tables"][table]["rows"][row]
+    return {name: cell["value"] if isinstance(cell, dict) else cell for name, cell in cells.items()}
+
+
 def _refuse(constant: str) -> None:
     raise AssertionError(f"{constant} is not JSON")

@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-from cli.shell import run, run_json
+from cli.shell import numbers, run, run_json
 
 ARGUMENTS = ("evaluate", "test-1b-h100", "--trajectory", "--points", "5")
 
@@ -15,9 +15,9 @@ def test_rows_end_at_the_outcome(tmp_path):
     with open(tmp_path / "run.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 5
-    assert float(rows[-1]["energy_j"]) == pytest.approx(shown["outcome"]["energy_j"]["total"])
-    assert shown["trajectory"]["loss_nat_per_token"][-1] == pytest.approx(shown["outcome"]["loss_nat_per_token"])
-    assert "energy of the next bit" in (tmp_path / "run.svg").read_text(encoding="utf-8")
+    assert float(rows[-1]["energy [J]"]) == pytest.approx(numbers(shown)["energy"])
+    assert numbers(shown, "trajectory", -1)["loss"] == pytest.approx(numbers(shown)["loss"])
+    assert "After half of the energy the loss is" in (tmp_path / "run.svg").read_text(encoding="utf-8")
 
 
 def test_table_says_what_the_loss_is():
@@ -30,7 +30,6 @@ def test_table_says_what_the_loss_is():
     ("more", "message"),
     [
         (("evaluate", "test-1b-h100", "--points", "5"), "add --trajectory"),
-        (("evaluate", "test-1b-h100", "--plot", "run.svg"), "add --trajectory"),
         ((*ARGUMENTS[:3], "--points", "0"), "0 make no trajectory"),
     ],
 )

@@ -15,9 +15,9 @@ from energymodel.report.json_tree import outcome_json
 from energymodel.search.front import Front
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
-from report.page.test_pages import front
 from report.reference_optimum import optimum
 from report.reference_sensitivity import sensitivity
+from report.stored_answers import front
 
 pandas = pytest.importorskip("pandas", reason="to_dataframe needs pandas")
 

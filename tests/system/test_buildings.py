@@ -144,12 +144,16 @@ def test_an_air_cooled_node_draws_what_meters_saw(scenario, run):
 
 @pytest.mark.parametrize(("degrees", "named"), [(45.0, "exceeds"), (5.0, "is below")])
 def test_coolant_beyond_the_class_of_the_equipment_breaks_a_limit(degrees, named, scenario, run):
-    from energymodel.cli.evaluate_command import broken_limits
+    from energymodel.report.answers.evaluate import broken_limits
+    from energymodel.report.answers.run_tables import Run
+    from energymodel.report.number import sentence
 
     given = scenario("llama-3.1-405b-h100", f"plan.coolant_temperature={degrees} °C")
     outcome = run(given.system, given.plan)
     assert outcome.slack.coolant < 0.0
-    message = next(line for line in broken_limits(given, outcome) if line.startswith("coolant"))
+    message = next(
+        line for line in map(sentence, broken_limits(given, Run(given.plan, outcome))) if line.startswith("coolant")
+    )
     assert named in message
     assert f"{degrees:g} °C" in message
     liquid = scenario("llama-3.1-405b-h100", "plan.coolant_temperature=45 °C", "system.facility=immersion")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import energymodel as em
-from cli.shell import SMALL, run, run_json
+from cli.shell import SMALL, numbers, run, run_json
 from compiled_once import derivative_once
 from energymodel.errors import InputError
 from energymodel.scenarios.scenario import load_scenario
@@ -74,7 +74,7 @@ def test_the_command_line_takes_the_pattern():
     changes = ("--set", f"{PATH}=stated-access", "--set", f"{PATH}.line_size=128 B")
     found = run_json("evaluate", SMALL, *changes)
     np.testing.assert_allclose(
-        found["outcome"]["time_s"], float(outcome(**{f"{PATH}.line_size": "128 B"}).time), rtol=1e-12
+        numbers(found)["time"], float(outcome(**{f"{PATH}.line_size": "128 B"}).time), rtol=1e-12
     )
 
 

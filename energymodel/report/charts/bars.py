@@ -20,12 +20,15 @@ _BESIDE = 560.0  # from this width on labels stand left of the bars
 
 
 class Part(NamedTuple):
-    """One amount in SI, with an interval where one is known."""
+    """One amount in SI with its interval, and the words for amount, interval and share of a whole."""
 
     label: str
     value: float
     low: float | None = None
     high: float | None = None
+    words: str = ""
+    ends: str = ""
+    share: str = ""
 
 
 class Bar(NamedTuple):
@@ -33,6 +36,7 @@ class Bar(NamedTuple):
 
     label: str
     parts: tuple[Part, ...]
+    words: str = ""
 
     @property
     def total(self) -> float:
@@ -60,11 +64,8 @@ class StackedBars(AbstractChart):
 
     def entries(self) -> list[Entry]:
         """Parts, with their share where there is one bar."""
-        shares = {part.label: part.value / self.bars[0].total for part in self.bars[0].parts} if self._alone() else {}
-        return [
-            Entry(f"{label} {100.0 * shares[label]:.1f} %" if label in shares else label, place)
-            for place, label in enumerate(self._order())
-        ]
+        shares = {part.label: _share(part, self.bars[0]) for part in self.bars[0].parts} if self._alone() else {}
+        return [Entry(f"{label} {shares.get(label, '')}".strip(), place) for place, label in enumerate(self._order())]
 
     def _alone(self) -> bool:
         return len(self.bars) == 1 and self.bars[0].total > 0.0
@@ -77,7 +78,7 @@ class StackedBars(AbstractChart):
         bottom, scale = len(self.bars) * _ROW, Scale(low, high, 0.0, width - 14.0)
         marks = across(axis, low, high, 0.0, width - 14.0, 0.0, bottom)
         for row, bar in enumerate(self.bars):
-            top, whole = row * _ROW + _LABEL, alike(bar.total, unit, self.digits)
+            top, whole = row * _ROW + _LABEL, bar.words or alike(bar.total, unit, self.digits)
             marks.append(text(shortened(bar.label, width - text_width(whole) - 24.0), 0.0, top - 5.0, class_="em-halo"))
             marks.append(text(whole, width - 14.0, top - 5.0, anchor="end", class_="em-bold em-halo"))
             start = 0.0
@@ -87,8 +88,8 @@ class StackedBars(AbstractChart):
                 place, end = order.index(part.label), start + max(part.value, 0.0)
                 left, right = scale(start), scale(end)
                 class_, fill = hatches.fill(place)
-                amount = alike(part.value, unit, self.digits)
-                words = f"{part.label}: {amount}, {100.0 * part.value / (bar.total or 1.0):.1f} %"
+                amount = part.words or alike(part.value, unit, self.digits)
+                words = f"{part.label}: {amount}, {_share(part, bar)}"
                 marks.append(
                     rectangle(
                         left,
@@ -110,6 +111,10 @@ class StackedBars(AbstractChart):
         rows = [[label, *(one.get(label) for one in values)] for label in self._order()]
         rows.append(["total", *(bar.total for bar in self.bars)])
         return Table([Column("part"), *(Column(bar.label, self.unit) for bar in self.bars)], rows)
+
+
+def _share(part: Part, bar: Bar) -> str:
+    return part.share or f"{100.0 * part.value / (bar.total or 1.0):.1f} %"
 
 
 def _within(words: str, left: float, right: float, top: float, hatched: bool) -> list[str]:
@@ -157,7 +162,7 @@ class GroupedBars(AbstractChart):
         labels = [group.label for group in self.groups]
         beside = width >= _BESIDE
         left = min(widest(labels), 0.36 * width) + 10.0 if beside else 0.0
-        words_wide = widest([self._amount(part.value, unit) for group in self.groups for part in group.parts], SMALL)
+        words_wide = widest([self._words(part, unit) for group in self.groups for part in group.parts], SMALL)
         low, high = axis.ends([value for value in values if math.isfinite(value)])
         scale = Scale(low, high, left, width - words_wide - 12.0, self.log)
         marks: list[str] = []
@@ -184,13 +189,16 @@ class GroupedBars(AbstractChart):
             return self._axis().read(value, self.digits)
         return alike(value, unit, self.digits)
 
+    def _words(self, part: Part, unit: Measure) -> str:
+        return part.words or self._amount(part.value, unit)
+
     def _bar(
         self, part: Part, place: int, scale: Scale, y: float, group: str, hatches: Hatches, unit: Measure
     ) -> list[str]:
         zero, end = (scale.start if self.log else scale(0.0)), scale(part.value)
         class_, fill = hatches.fill(place)
-        words, interval = self._amount(part.value, unit), ""
-        if part.low is not None and part.high is not None:
+        words, interval = self._words(part, unit), f" ({part.ends})" if part.ends else ""
+        if part.low is not None and part.high is not None and not part.ends:
             interval = f" ({self._amount(part.low, unit)} to {self._amount(part.high, unit)})"
         hover = f"{group}{f', {part.label}' if part.label else ''}: {words}{interval}"
         marks = [rectangle(min(zero, end), y + 1.0, abs(end - zero), _THIN - 2.0, class_, hover, fill)]

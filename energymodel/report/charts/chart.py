@@ -63,7 +63,7 @@ class AbstractChart(abc.ABC):
         rest = f"; and {more:,} more rows, which the table lists." if more > 0 else "."
         return ". ".join(filter(None, (self.subtitle, "; ".join(told)))) + rest
 
-    def svg(self, width: float = WIDTH, *, heading: bool = False, style: bool = False) -> str:
+    def svg(self, width: float = WIDTH, *, heading: bool = False, style: bool = False, description: str = "") -> str:
         """The figure as an SVG element.
 
         **Arguments:**
@@ -71,6 +71,7 @@ class AbstractChart(abc.ABC):
         - `width`: width for which it is laid out [px]; on a narrower page it shrinks.
         - `heading`: whether title and subtitle are drawn as well; on a page they stand above the figure as text.
         - `style`: whether the colors come with it, for a file of its own.
+        - `description`: for those who do not see it; by default the first rows of its table.
         """
         hatches = Hatches(f"em{zlib.crc32(f'{type(self).__name__} {self.title} {self.subtitle} {width}'.encode()):08x}")
         top, head = self._heading(width) if heading else (0.0, [])
@@ -80,7 +81,7 @@ class AbstractChart(abc.ABC):
         return element(
             "svg",
             element("title", escape(self.title)),
-            element("desc", escape(self.describe())),
+            element("desc", escape(description or self.describe())),
             element("style", chart_css()) if style else "",
             hatches.definitions(),
             *head,

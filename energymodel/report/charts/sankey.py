@@ -18,11 +18,13 @@ _LINE, _WIDE = 13.0, 560.0
 
 
 class Flow(NamedTuple):
-    """An amount in SI that goes from one place to another."""
+    """An amount in SI that goes from one place to another, with the words for it and for its share of the whole."""
 
     source: str
     target: str
     value: float
+    words: str = ""
+    share: str = ""
 
 
 class _Node(NamedTuple):
@@ -46,6 +48,7 @@ class Sankey(AbstractChart):
     flows: tuple[Flow, ...]
     subtitle: str = ""
     digits: int = 3
+    whole: str = ""
 
     def entries(self) -> list[Entry]:
         """None: places have names."""
@@ -79,8 +82,9 @@ class Sankey(AbstractChart):
             if flow is not None:
                 earlier = (one.value for one in flows[: flows.index(flow)] if one.source == flow.source)
                 top = max(top, nodes[flow.source].top + sum(earlier) / total * _STREAM)
-            share = "" if name == root else f" · {100.0 * value / total:.2g} %"
-            lines = _lines(name, self._amount(value), share, (right if column == last else step) - _NODE - 6.0)
+            words, share = (self.whole, "") if flow is None else (flow.words, flow.share)
+            share = "" if name == root else f" · {share or f'{100.0 * value / total:.2g} %'}"
+            lines = _lines(name, words or self._amount(value), share, (right if column == last else step) - _NODE - 6.0)
             nodes[name] = _Node(name, column, value, top, tall, lines)
             cursor[column] = top + max(tall, len(lines) * _LINE) + _GAP
         return nodes, max(node.top + max(node.tall, len(node.lines) * _LINE) for node in nodes.values())
@@ -91,13 +95,13 @@ class Sankey(AbstractChart):
             return Drawing(0.0, [])
         columns = self._columns()
         last = max(columns.values())
-        ends = [f"{flow.target} {self._amount(flow.value)} · 88 %" for flow in self._given()]
+        ends = [f"{flow.target} {flow.words or self._amount(flow.value)} · 88 %" for flow in self._given()]
         right = min(widest(ends, SMALL) + _NODE, (0.3 if width >= _WIDE else 0.25) * width)
         step = (width - right - _NODE) / max(last, 1)
         nodes, height = self._nodes(step, right)
         marks = self._bands(nodes, step)
         for node in nodes.values():
-            x, hover = node.column * step, " ".join((node.name, self._amount(node.value)))
+            x, hover = node.column * step, node.lines[0] if len(node.lines) == 1 else " ".join(node.lines)
             class_ = f"em-area {hue(node.column)}"
             marks.append(rectangle(x, node.top + 2.0, _NODE, max(node.tall, 1.0), class_, hover))
             first = node.top + 2.0 + max(0.5 * (node.tall - len(node.lines) * _LINE), 0.0) + 10.0
@@ -121,7 +125,7 @@ class Sankey(AbstractChart):
                 f"{number(x2)} {number(end)}v{number(tall)}C{number(middle)} {number(end + tall)} {number(middle)} "
                 f"{number(start + tall)} {number(x1)} {number(start + tall)}z"
             )
-            words = f"{flow.source} to {flow.target}: {self._amount(flow.value)}"
+            words = f"{flow.source} to {flow.target}: {flow.words or self._amount(flow.value)}"
             marks.append(element("path", note(words), d=path, class_=f"em-flow {hue(target.column)}"))
         return marks
 

@@ -1,9 +1,10 @@
 """What does the page of a run say that `evaluate` or `predict` computes?"""
 
-from energymodel.report.batch_report import batch_lines
+from energymodel.report.answers.batch_penalty import batch_sentences
 from energymodel.report.charts import Axis, Lines, Point, Series
 from energymodel.report.fields import Field, shown_outcomes
 from energymodel.report.intervals import interval_of, rounded, with_interval
+from energymodel.report.number import sentence
 from energymodel.report.page.document import Page, Section, figure
 from energymodel.report.page.elasticities import elasticities_chart, elasticities_of_plan
 from energymodel.report.page.limits_parts import rooms, rooms_chart
@@ -41,7 +42,7 @@ def evaluate_page(
         terminal_table(plan_table(scenario, scenario.plan)),
         terminal_table(outcomes, only=MAIN_OUTPUTS) + folded("All outputs", terminal_table(outcomes, title=False)),
     )
-    lines = paragraphs([*warnings, *batch_lines(scenario, scenario.plan, outcome)])
+    lines = paragraphs([*warnings, *map(sentence, batch_sentences(scenario, scenario.plan, outcome))])
     room = rooms_chart(outcome)
     known = elasticities_of_plan(scenario, scenario.plan, "energy")
     elasticities = elasticities_chart(known.items(), "energy", "Largest elasticities, the plan held")

@@ -1,12 +1,11 @@
-"""What a person is told of the batch: tokens wasted, with an interval that widens beyond the data."""
-
-import re
+"""Tokens that the batch wastes, with an interval that widens beyond the data."""
 
 import jax
 import pytest
 
 import energymodel as em
-from energymodel.report.batch_report import batch_lines
+from energymodel.report.answers.batch_penalty import batch_sentences
+from energymodel.report.number import sentence
 from energymodel.system.evaluate import evaluate_once
 
 
@@ -14,11 +13,12 @@ def lines(name, *changes):
     scenario = em.load_scenario(name, changes)
     with jax.enable_x64(True):
         outcome = evaluate_once(scenario.system, scenario.plan)
-    return batch_lines(scenario, scenario.plan, outcome)
+    return batch_sentences(scenario, scenario.plan, outcome)
 
 
-def interval(line):
-    return [float(one) for one in re.findall(r"([\d.]+) %", line) if one != "90"]
+def interval(words):
+    """Percent of the tokens that the batch wastes, and the ends of their interval."""
+    return [100.0 * end for end in words.numbers["wasted"][1][:3]]
 
 
 def test_batch_beyond_the_data_says_so():
@@ -27,8 +27,8 @@ def test_batch_beyond_the_data_says_so():
     middle, low, high = interval(penalty)
     assert middle == pytest.approx(3.4, abs=0.06)
     assert low < middle < high < 40
-    assert "16.78 M tokens is 2 times the largest tested (8.389 M tokens)" in beyond
-    assert "15.6 T tokens are 673 times the largest tested" in beyond
+    assert "16.78 M tokens is 2 times the largest tested (8.389 M tokens)" in sentence(beyond)
+    assert "15.6 T tokens are 673.3 times the largest tested" in sentence(beyond)
 
 
 def test_interval_widens_with_the_distance_from_the_data():
@@ -58,7 +58,7 @@ def test_a_run_from_a_checkpoint_wastes_what_a_late_batch_wastes():
     )
     # B_c(13.78e9) = 2e6 sqrt(2.756) = 3.32e6; u = 0.9129, B_r = 3.32e6 (1 - u) / (1 - sqrt(u)) = 6.49e6; 16.78 / 6.49.
     wasted = lines("llama-3.1-405b-h100", *changes)[0]
-    assert "more tokens than a small one after 12.58 G tokens seen" in wasted
+    assert "more tokens than a small one after 12.58 G tokens seen" in sentence(wasted)
     assert interval(wasted)[0] == pytest.approx(258.0, abs=2.0)
     # Without the checkpoint: B_c(1.2e9) = 0.98e6.
     assert interval(lines("llama-3.1-405b-h100", *changes[1:])[0])[0] == pytest.approx(1713.0, abs=5.0)

@@ -1,0 +1,99 @@
+"""Options by which a command prints its answer and writes it to files."""
+
+import dataclasses
+import importlib.util
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from energymodel.cli import process, shell
+from energymodel.errors import InputError
+
+if TYPE_CHECKING:
+    from energymodel.report.answer import Answer
+
+WIDTH = 720.0  # of figures [px]
+_LIBRARY = (".png", ".pdf")  # figures that matplotlib paints
+
+
+@dataclasses.dataclass(frozen=True)
+class Delivery:
+    """`--json`, `-o` (repeatable), `--full` and `--open`; a command has one parameter of this type."""
+
+    as_json: shell.AsJson = False
+    output: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "-o",
+            "--output",
+            "--plot",
+            metavar="FILE",
+            help=f"Write the result as well: {', '.join(shell.REPORTS)}; repeatable.",
+        ),
+    ] = None
+    full: Annotated[bool, typer.Option("--full", help="Show all tables and rows, and why numbers are assumed.")] = False
+    opened: shell.Open = False
+
+    @property
+    def details(self) -> bool:
+        """Whether what only pages and the full form show is wanted."""
+        return self.full or any(path.suffix == shell.PAGE for path in self.output or ())
+
+    def check(self) -> None:
+        """Check before the work that its result can be written, and that there is a page where one is to be opened.
+
+        **Raises:** `InputError`.
+        """
+        for path in self.output or ():
+            if path.suffix not in shell.REPORTS:
+                what = f'extension "{path.suffix}"' if path.suffix else "a file without extension"
+                raise InputError(f"{path}: cannot write {what}. Choose one of {', '.join(shell.REPORTS)}.")
+            if not path.parent.is_dir():
+                raise InputError(f"{path}: there is no folder {path.parent}. Make it first.")
+            if path.suffix in _LIBRARY and importlib.util.find_spec("matplotlib") is None:
+                raise InputError(f'{path}: figures need matplotlib. Install it: pip install "energymodel[plot]".')
+        if self.opened and not any(path.suffix == shell.PAGE for path in self.output or ()):
+            raise InputError("--open shows a page, and none is written. Add -o report.html.")
+
+    def deliver(self, answer: "Answer", width: int = shell.WIDTH) -> int:
+        """Print the answer, write the files that were asked for, and give the exit code.
+
+        **Raises:** `InputError` if a file cannot be written, or where there is nothing to draw.
+        """
+        from energymodel.cli.terminal import console
+        from energymodel.report import data, terminal
+
+        for path in self.output or ():
+            shell.write(path, content(answer, path))
+            if self.opened and path.suffix == shell.PAGE:
+                webbrowser.open(path.resolve().as_uri())
+        if self.as_json:
+            print(data.dumps(answer))
+        else:
+            process.end_if_late()
+            console(width).print(terminal.terminal(answer, full=self.full), crop=False)
+        return shell.verdict(answer.result, answer.message)
+
+
+def content(answer: "Answer", path: Path) -> bytes:
+    """The answer as a file of the kind that its name says.
+
+    **Raises:** `InputError` where there is nothing to draw.
+    """
+    from energymodel.report import data, drawing, html_page, painter
+
+    if path.suffix == ".json":
+        return f"{data.dumps(answer)}\n".encode()
+    if path.suffix == ".csv":
+        name = str(answer.inputs.get("name", "")) if not answer.rows else ""
+        table = data.main_table(answer)
+        return data.csv_text(table, name if table.name == "run" else "").encode()
+    if path.suffix == shell.PAGE:
+        return html_page.page_html(answer, shell.command_line()).encode()
+    if not answer.charts:
+        raise InputError(f"{path}: there is nothing to draw. Write -o result.json or result.csv.")
+    is_svg = path.suffix == ".svg"
+    figure = drawing.svg(answer, answer.charts[0], WIDTH, heading=True, style=is_svg)
+    return figure.encode() if is_svg else painter.picture(figure, path.suffix[1:])

@@ -1,0 +1,199 @@
+"""Answers of commands in numbers, before any surface shows them.
+
+A command asks its question, and a builder in `report.answers` makes an `Answer` of the result: numbers in SI with their
+intervals, and words around them. A builder computes everything that is shown and formats nothing: digits, units,
+intervals and marks of priors are chosen by `number`, for all surfaces alike. In a command:
+
+    def command(source: Source, show: Delivery) -> int:      # `Delivery` brings --json, -o, --full and --open
+        show.check()                                         # before the work: can the files be written?
+        ...
+        return show.deliver(limits_answer(result))           # prints, writes the files, gives the exit code
+
+`terminal`, `html_page` and `data` render the answer; `drawing` lays out its charts, `painter` makes PNG and PDF of
+them. To move a command: write `answers/NAME.py` with `NAME_answer(...) -> Answer`, give the command a `Delivery`, add
+an answer to `tests/report/stored_answers.py`, for the test that compares all surfaces, and delete the old functions.
+
+- Numbers that have one unit for all rows are columns. Where each line has a unit of its own, such as in an outcome,
+  store a row for each plan and set `tall`: it is shown with a line for each column.
+- Sentences hold numbers by name: `Sentence("It takes {time:i}.", {"time": (column, quantity)})`; ":i" brings the
+  interval.
+- Charts name columns of a table and have no data of their own. The first one stands in the summary and in a picture.
+- `level` says where a column or a table is shown: everywhere, under --full and in folds of the page, or in files alone.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+SHORT, FULL, PAGE, DATA = range(4)
+"""Levels: on every surface; under --full; folded on a page, but on no terminal; in JSON, CSV and data frames alone."""
+CHANGE, CHANCE = "change", "chance"
+"""Kinds of rows of a tall table whose numbers are no amounts: changes against another row, and probabilities."""
+
+
+class Quantity(NamedTuple):
+    """A number in SI, its 90 % interval where it is known, and why it is assumed where it is a prior."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    prior: str = ""
+
+
+Cell = Quantity | str | None
+
+
+@dataclass(frozen=True)
+class Column:
+    """Name, title and unit of the numbers of a column.
+
+    - `name`: its key in JSON, CSV and data frames, which never changes.
+    - `kind`: "amount", "count", "share" (of one), "change" (a ratio less one), "temperature", "difference" (of
+      temperatures), "hours" (of chips; in s) or "words".
+    - `digits`: "interval" of each cell; "rows", whose error is common, so that neighbors stay apart; or "two", of
+      numbers whose uncertainty is unknown.
+    """
+
+    name: str
+    title: str
+    unit: str = "1"
+    kind: str = "amount"
+    digits: str = "interval"
+    level: int = SHORT
+
+    @property
+    def changed(self) -> "Column":
+        """The column of changes: differences of temperatures, ratios of all else."""
+        if self.kind in ("temperature", "difference"):
+            return dataclasses.replace(self, kind="difference")
+        return self if self.kind == "words" else dataclasses.replace(self, unit="1", kind="change")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns and rows.
+
+    - `tall`: shown with a line for each column; `labels` name the rows, and `kinds` say which hold changes or chances.
+    - `short`: indices of the rows of the short form; all by default.
+    - `bars`: column of shares that the terminal draws as bars.
+    - `note`: a sentence below the table.
+    """
+
+    name: str
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
+    tall: bool = False
+    labels: Sequence[str] = ()
+    kinds: Sequence[str] = ()
+    short: Sequence[int] | None = None
+    bars: str = ""
+    note: str = ""
+    level: int = SHORT
+
+    def column(self, name: str) -> tuple[Column, list[Cell]]:
+        """A column by name, and its cells."""
+        index = [column.name for column in self.columns].index(name)
+        return self.columns[index], [row[index] for row in self.rows]
+
+    def column_of(self, row: int, column: Column) -> Column:
+        """The column as a row of a tall table reads it."""
+        kind = self.kinds[row] if self.kinds else ""
+        if kind == CHANCE and column.kind != "words":
+            return dataclasses.replace(column, unit="1", kind="share", digits="two")
+        return column.changed if kind == CHANGE else column
+
+    def number(self, name: str, row: int = 0) -> tuple[Column, Quantity]:
+        """A number for a sentence."""
+        column, cells = self.column(name)
+        cell = cells[row]
+        if not isinstance(cell, Quantity):
+            raise TypeError(f"{self.name}.{name}: row {row} holds no number")
+        return self.column_of(row, column), cell
+
+    def series(self, name: str) -> list[tuple[str, Column, Quantity]]:
+        """Numbers with their names: of a row of a tall table by its label, or of a column."""
+        if not self.tall:
+            column, cells = self.column(name)
+            names = next((cells for one, cells in map(self.column, self.names) if one.kind == "words"), cells)
+            return [
+                (str(label), column, cell)
+                for label, cell in zip(names, cells, strict=True)
+                if isinstance(cell, Quantity)
+            ]
+        index = list(self.labels).index(name) if self.labels else 0
+        pairs = zip(self.columns, self.rows[index], strict=True)
+        return [(c.title, self.column_of(index, c), cell) for c, cell in pairs if isinstance(cell, Quantity)]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return [column.name for column in self.columns]
+
+
+class Sentence(NamedTuple):
+    """Words with places for numbers: "{energy}", or "{energy:i}" with the interval."""
+
+    words: str
+    numbers: Mapping[str, tuple[Column, Quantity]] = {}
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Columns of a table as a figure.
+
+    - `kind`: "bars" (beside each other, with intervals), "stack" (parts of a whole), "plane" (points or lines),
+      "intervals" (relative to each value), "tornado" (two changes per line), "flow" (from `x` to `series`) or
+      "timeline" (boxes of ranks).
+    - `x`: column of labels, or across; `y`: columns, or rows of a tall table, of amounts.
+    - `series`, `label`, `hover`: columns that group, name and explain points. `lines` joins the points of a series.
+    - `whole`: column of the table `outcome` that the parts of a stack add up to.
+    - `only`: names of the lines that are drawn, all by default.
+    - `limit`: an amount with its name, drawn as a line.
+    """
+
+    kind: str
+    title: Sentence
+    table: str
+    x: str = ""
+    y: Sequence[str] = ()
+    subtitle: str = ""
+    series: str = ""
+    label: str = ""
+    hover: Sequence[str] = ()
+    lines: bool = False
+    log: Sequence[str] = ()
+    whole: str = ""
+    only: Sequence[str] = ()
+    limit: tuple[float, str] | None = None
+    axis: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Everything a command has to say: rendered alike on a terminal, on a page, in files and in notebooks.
+
+    - `rows`: name of the table that CSV holds; by default the first, joined with other tables of one tall row.
+    - `also`: what to do next, with the command for it.
+    - `inputs`: the scenario, which gives the same answer when it is read back.
+    - `result`: "successful", or why the answer is not to be trusted, as `message` explains.
+    """
+
+    command: str
+    title: str
+    headline: Sentence
+    sentences: Sequence[Sentence]
+    tables: Sequence[Table]
+    charts: Sequence[Chart] = ()
+    notes: Sequence[Sentence] = ()
+    warnings: Sequence[Sentence] = ()
+    also: Sequence[tuple[str, str]] = ()
+    inputs: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    rows: str = ""
+    result: str = "successful"
+    message: str = ""
+
+    def table(self, name: str) -> Table:
+        """A table by name."""
+        return next(table for table in self.tables if table.name == name)

@@ -1,0 +1,141 @@
+"""Where energy, time and money go: charts of parts, the stream of energy from the grid to bits, parts of money."""
+
+import jax
+import numpy as np
+
+from energymodel.report.answer import FULL, Chart, Column, Quantity, Sentence, Table
+from energymodel.report.answers.run_tables import Run, Runs
+from energymodel.report.fields import outcome_fields, total
+from energymodel.scenarios.scenario import Scenario
+from energymodel.system.designed import as_designed
+from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.plan import TrainingPlan
+
+_SMALLEST = 1e-9  # of the whole: what is less is rounding
+
+
+def parts_chart(table: Table, whole: str, subtitle: str) -> Chart:
+    """Bars of the parts of a whole, one for each run."""
+    amounts = [column.name for column in table.columns if column.kind not in ("words", "share")]
+    title = largest_parts(table, whole.replace("_", " "))
+    return Chart(
+        "stack", title, table.name, "part", amounts, subtitle, label="share", whole=whole, axis=whole.replace("_", " ")
+    )
+
+
+def largest_parts(table: Table, whole: str) -> Sentence:
+    """What the largest two parts take: "Switching takes 37 % of the energy; host takes 31 %"."""
+    column, shares = table.column("share")
+    first, *rest = [
+        (str(row[0]), share) for row, share in zip(table.rows, shares, strict=True) if isinstance(share, Quantity)
+    ]
+    numbers = {"first": (column, first[1])}
+    words = f"{first[0][:1].upper()}{first[0][1:]} {_takes(first[0])} {{first}} of the {whole}"
+    if rest and rest[0][1].value >= 0.05:
+        numbers["second"] = (column, rest[0][1])
+        words += f"; {rest[0][0]} {_takes(rest[0][0])} {{second}}"
+    return Sentence(words, numbers)
+
+
+def _takes(label: str) -> str:
+    plural = label.endswith("s") or " and " in label or "," in label
+    return "take" if plural else "takes"
+
+
+def energy_flow(outcome: TrainingOutcome) -> tuple[Table, Chart]:
+    """Energy from the grid to the operations that the model needs."""
+    parts = {field.name: field for field in outcome_fields(outcome.energy)}
+    whole = total(outcome.energy)
+
+    def amount(*names: str) -> float:
+        return sum(max(parts[name].value, 0.0) for name in names)
+
+    def flows(source: str, *names: str) -> list[tuple[str, str, float]]:
+        return [(source, parts[name].title, amount(name)) for name in names]
+
+    chips, building = ("dynamic", "static", "memory", "idle_wait"), ("delivery_loss", "cooling", "other")
+    useful = min(float(outcome.euf) * whole, amount("dynamic"))
+    switching = parts["dynamic"].title
+    stream = [
+        ("grid", "chips", amount(*chips)),
+        *flows("chips", "dynamic"),
+        (switching, "operations of the model", useful),
+        (switching, "recomputation and losses", amount("dynamic") - useful),
+        *flows("chips", "static", "idle_wait", "memory"),
+        *flows("grid", "host", "network"),
+        ("grid", "building", amount(*building)),
+        *flows("building", *building),
+    ]
+    columns = [
+        Column("from", "from", kind="words"),
+        Column("to", "to", kind="words"),
+        Column("amount", "amount", "J", digits="two"),
+        Column("share", "share", kind="share", digits="two"),
+    ]
+    rows = [
+        [source, target, Quantity(value), Quantity(value / whole)]
+        for source, target, value in stream
+        if value > _SMALLEST * whole
+    ]
+    share = {"share": (columns[3], Quantity(useful / whole if whole else 0.0))}
+    title = Sentence("{share} of the energy switches operations that the model needs", share)
+    table = Table("energy_flow", "Energy from the grid to bits", columns, rows, level=FULL)
+    subtitle = "Energy from the grid to the bits that are switched"
+    return table, Chart("flow", title, table.name, "from", ["amount"], subtitle, "to", label="share", whole="energy")
+
+
+def bits_sentence(run: Run) -> Sentence | None:
+    """What a bit that the model absorbs takes, beside Landauer's limit."""
+    names = {"information": "bit", "energy_per_bit": "J/bit", "landauer_multiple": "1"}
+    if not all(np.isfinite(run.quantity(name).value) for name in names):
+        return None
+    numbers = {name: (Column("", "", unit, digits="two"), run.quantity(name)) for name, unit in names.items()}
+    return Sentence(
+        "The model absorbs about {information}, at {energy_per_bit} for each bit. All operations together take about "
+        "{landauer_multiple} times the energy that erasing their bits needs at minimum (Landauer's limit).",
+        numbers,
+    )
+
+
+def money_table(scenario: Scenario, runs: Runs) -> Table:
+    """Money of runs by what it pays for; no rows where the last run costs nothing."""
+    parts = {label: money_parts(scenario, run.plan, run.outcome) for label, run in runs.items()}
+    last = list(parts.values())[-1]
+    columns = [Column("part", "", kind="words")]
+    columns += [Column("money" if len(runs) == 1 else label, label, "USD", digits="two") for label in runs]
+    columns.append(Column("share", "share", kind="share", digits="two"))
+    whole = sum(last.values())
+    rows = [
+        [part, *(Quantity(of.get(part, 0.0)) for of in parts.values()), Quantity(value / whole)]
+        for part, value in sorted(last.items(), key=lambda pair: -pair[1])
+    ]
+    return Table("money_parts", "Money by what it pays for", columns, rows, level=FULL)
+
+
+def money_parts(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOutcome) -> dict[str, float]:
+    """Money of a run by what it pays for [USD]; the parts add up to the money of the outcome.
+
+    A price adds up what chips, energy, power and time cost, so that each is the price of it alone. What the price of
+    the chips leaves over are links, storage and plant.
+    """
+    with jax.enable_x64(True):
+        system, plan = as_designed(scenario.system, plan)
+        chips = float(plan.chips) + float(system.spare_chips(plan.spares))
+    price, chip_price = system.market.price, float(system.accelerator.price)
+    time, energy, power = float(outcome.time), total(outcome.energy), float(outcome.power_peak)
+
+    def cost(chip_price: float, chips: float, energy: float, power: float) -> float:
+        with jax.enable_x64(True):
+            return float(price.cost(chip_price, chips, time, energy, power))
+
+    waiting, rent = cost(0.0, 0.0, 0.0, 0.0), cost(0.0, chips, 0.0, 0.0)
+    parts = {
+        "chips and servers": cost(chip_price, chips, 0.0, 0.0) - rent,
+        "rent of chips": rent - waiting,
+        "energy": cost(0.0, 0.0, energy, 0.0) - waiting,
+        "peak power and building": cost(0.0, 0.0, 0.0, power) - waiting,
+        "value of time": waiting,
+    }
+    whole = float(outcome.money)
+    parts["links, storage and plant"] = whole - sum(parts.values())
+    return {name: part for name, part in parts.items() if part > _SMALLEST * whole}

@@ -1,0 +1,170 @@
+"""Answers for other programs: JSON with a schema, CSV, data frames of pandas and datasets of xarray; all in SI."""
+
+import csv
+import importlib
+import io
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from energymodel.errors import InputError
+from energymodel.report.answer import Answer, Cell, Quantity, Table
+from energymodel.report.number import sentence
+
+VERSION = 2
+"""Of the schema; version 1 had the unit in each key and a tree of its own for each command."""
+
+
+def tree(answer: Answer) -> dict[str, Any]:
+    """The answer as a tree.
+
+    `tables.NAME.columns` has unit, kind and title of each column, `tables.NAME.rows` an object for each row. A number
+    with an interval or a prior is `{"value", "low", "high", "prior"}`. `scenario` gives the same answer again.
+    """
+    return {
+        "schema": {"name": f"energymodel.{answer.command}", "version": VERSION},
+        "scenario": answer.inputs,
+        "title": answer.title,
+        "result": str(answer.result),
+        "message": answer.message,
+        "headline": sentence(answer.headline),
+        "sentences": [sentence(words) for words in answer.sentences],
+        "notes": [sentence(words) for words in answer.notes],
+        "warnings": [sentence(words) for words in answer.warnings],
+        "tables": {table.name: _table(table) for table in answer.tables},
+        "next": [command for _, command in answer.also],
+    }
+
+
+def dumps(answer: Answer) -> str:
+    """Strict JSON: what is not finite is null, and `warnings` says where and why."""
+    finite, dropped = strict(tree(answer))
+    finite["warnings"] += [f"{path} is {value} and stands as null" for path, value in dropped]
+    return json.dumps(finite, indent=1, ensure_ascii=False, allow_nan=False)
+
+
+def _table(table: Table) -> dict[str, Any]:
+    columns = {
+        column.name: {"unit": column.unit, "kind": column.kind, "title": column.title} for column in table.columns
+    }
+    rows = [{name: _value(cell) for name, cell in zip(table.names, row, strict=True)} for row in table.rows]
+    for index, (label, row) in enumerate(zip(table.labels, rows, strict=False)):
+        rows[index] = {"row": label, "row_kind": table.kinds[index] if table.kinds else "", **row}
+    return {"title": table.title, "columns": columns, "rows": rows}
+
+
+def _value(cell: Cell) -> Any:
+    if not isinstance(cell, Quantity):
+        return cell
+    value = float(cell.value)
+    if cell.low is None and not cell.prior:
+        return value
+    ends = {} if cell.low is None or cell.high is None else {"low": float(cell.low), "high": float(cell.high)}
+    return {"value": value, **ends, **({"prior": cell.prior} if cell.prior else {})}
+
+
+def strict(branch: Any, path: str = "") -> tuple[Any, list[tuple[str, float]]]:
+    """A tree without NaN and infinity, and where they were."""
+    if isinstance(branch, Mapping):
+        parts = {key: strict(value, f"{path}.{key}" if path else str(key)) for key, value in branch.items()}
+        return {key: part[0] for key, part in parts.items()}, [drop for part in parts.values() for drop in part[1]]
+    if isinstance(branch, list | tuple):
+        items = [strict(value, f"{path}[{index}]") for index, value in enumerate(branch)]
+        return [item[0] for item in items], [drop for item in items for drop in item[1]]
+    if isinstance(branch, float) and not math.isfinite(branch):
+        return None, [(path, branch)]
+    return branch, []
+
+
+def main_table(answer: Answer) -> Table:
+    """The table of CSV: the one named `rows`, or the first, joined with other tables of one tall row."""
+    if answer.rows:
+        return answer.table(answer.rows)
+    first = answer.tables[0]
+    joined = [table for table in answer.tables if table.tall and len(table.rows) == 1]
+    if not (first.tall and len(first.rows) == 1):
+        return first
+    columns = [
+        column.__class__(f"{table.name}.{column.name}", column.title, column.unit, column.kind)
+        for table in joined
+        for column in table.columns
+    ]
+    return Table("run", answer.title, columns, [[cell for table in joined for cell in table.rows[0]]])
+
+
+def csv_text(table: Table, name: str = "") -> str:
+    """A table as CSV: "energy [J]", "energy low [J]" where an interval is known; `name` fills a column "scenario"."""
+    columns = flat_columns(table)
+    if table.labels:
+        columns = {"row": list(table.labels), **columns}
+    if name:
+        columns = {"scenario": [name] * len(table.rows), **columns}
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(["" if cell is None else cell for cell in row] for row in zip(*columns.values(), strict=True))
+    return out.getvalue()
+
+
+def flat_columns(table: Table) -> dict[str, list[Any]]:
+    """Columns of a table by heading, intervals as columns of their own."""
+    columns: dict[str, list[Any]] = {}
+    for index, column in enumerate(table.columns):
+        cells = [row[index] for row in table.rows]
+        unit = "" if column.kind == "words" else f" [{column.unit}]"
+        columns[f"{column.name}{unit}"] = [cell.value if isinstance(cell, Quantity) else cell for cell in cells]
+        if any(isinstance(cell, Quantity) and cell.low is not None for cell in cells):
+            for end in ("low", "high"):
+                columns[f"{column.name} {end}{unit}"] = [getattr(cell, end, None) for cell in cells]
+    return columns
+
+
+def to_dataframe(table: Table) -> Any:
+    """A table as a `pandas.DataFrame`, indexed by its words or its labels; `attrs` hold the units.
+
+    **Raises:** `InputError` where pandas is not installed.
+    """
+    pandas = _library("pandas", "to_dataframe")
+    index, columns = _indexed(table)
+    frame = pandas.DataFrame(columns, index=pandas.Index(index[1], name=index[0]))
+    frame.attrs["units"] = {name: column.unit for name, column in zip(table.names, table.columns, strict=True)}
+    return frame
+
+
+def to_xarray(table: Table) -> Any:
+    """A table as an `xarray.Dataset`; numbers of one row alone have no dimension.
+
+    **Raises:** `InputError` where xarray is not installed.
+    """
+    xarray = _library("xarray", "to_xarray")
+    (name, labels), columns = _indexed(table)
+    units = {column.name: {"units": column.unit} for column in table.columns}
+    alone = len(table.rows) == 1
+    variables = {
+        key: ((), cells[0], units[key]) if alone else (name, np.asarray(cells), units[key])
+        for key, cells in columns.items()
+    }
+    return xarray.Dataset(variables, coords={} if alone else {name: labels})
+
+
+def _indexed(table: Table) -> tuple[tuple[str, list[Any]], dict[str, list[Any]]]:
+    """Name and labels of the rows, and values of the other columns by name."""
+    columns: dict[str, list[Any]] = {
+        name: [cell.value if isinstance(cell, Quantity) else np.nan if cell is None else cell for cell in cells]
+        for name, cells in zip(table.names, zip(*table.rows, strict=True), strict=True)
+    }
+    if table.labels:
+        return ("row", list(table.labels)), columns
+    if table.columns[0].kind == "words":
+        return (table.names[0], columns.pop(table.names[0])), columns
+    return ("row", list(range(len(table.rows)))), columns
+
+
+def _library(name: str, user: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError:
+        raise InputError(f"{user} needs {name}. Install it: pip install {name}.") from None

@@ -1,0 +1,81 @@
+"""One answer for each command that has moved to `report.answers`, made once for all tests of renderers."""
+
+import dataclasses
+from collections.abc import Callable
+from functools import cache, lru_cache
+
+import jax
+
+import energymodel as em
+from energymodel.report.answer import Answer
+from energymodel.report.answers.evaluate import evaluate_answer
+from energymodel.report.answers.pareto import pareto_answer
+from energymodel.search.front import Front, FrontPoint
+from energymodel.search.result import SearchResult
+from energymodel.sweeps.outcome_spread import OutcomeSpread, outcome_spread
+from energymodel.system.evaluate import evaluate_once
+from energymodel.system.outcome import TrainingOutcome
+from energymodel.system.trajectory import run_trajectory
+from report.reference_optimum import optimum
+
+HOSTILE = '</title><script>alert("x")</script> \u202ereversed & <b>bold'
+
+
+@lru_cache(maxsize=1)
+def evaluated() -> tuple[em.Scenario, TrainingOutcome, OutcomeSpread]:
+    """A small run whose title is hostile."""
+    scenario = dataclasses.replace(em.load_scenario("test-1b-h100"), title=HOSTILE)
+    with jax.enable_x64(True):
+        outcome = jax.device_get(evaluate_once(scenario.system, scenario.plan))
+    return scenario, outcome, outcome_spread(scenario)
+
+
+def front() -> Front:
+    """Three plans made by hand."""
+    found, scenario = optimum(), em.load_scenario("test-1b-h100")
+    points = tuple(
+        FrontPoint({"energy": energy, "time": time}, {"time": rate}, found.plan, found.outcome)
+        for energy, time, rate in ((5e8, 5e4, 0.8), (4.5e8, 5.5e4, 0.4), (4.4e8, 6e4, 0.1))
+    )
+    return Front(
+        scenario=scenario,
+        minimize=("energy", "time"),
+        units={"energy": "J", "time": "s"},
+        points=points,
+        baseline={"energy": 5.3e8, "time": 5e4},
+        hypervolume=0.6,
+        knee=1,
+        layouts_considered=10,
+        layouts_searched=2,
+        result=SearchResult.successful,
+        message="Every plan is realizable.",
+    )
+
+
+def _evaluate() -> Answer:
+    return evaluate_answer(*evaluated(), details=True)
+
+
+def _evaluate_over_time() -> Answer:
+    scenario, outcome, spread = evaluated()
+    _, run = run_trajectory(scenario.system, scenario.plan, 3)
+    return evaluate_answer(scenario, outcome, spread, trajectory=run)
+
+
+def _pareto() -> Answer:
+    spread = evaluated()[2]
+    return pareto_answer(front(), spread, spread, details=True)
+
+
+BUILDERS: dict[str, Callable[[], Answer]] = {
+    "evaluate": _evaluate,
+    "evaluate --trajectory": _evaluate_over_time,
+    "evaluate, uncertainty unknown": lambda: evaluate_answer(*evaluated()[:2], None),
+    "pareto": _pareto,
+}
+
+
+@cache
+def answer(name: str) -> Answer:
+    """A stored answer."""
+    return BUILDERS[name]()
