@@ -171,13 +171,14 @@ def intervals_chart(outputs: Table, names: tuple[str, ...] = DRAWN, row: str = "
 
 def trajectory_table(run: RunTrajectory) -> Table:
     """A row for each time of a run."""
+    empty = {"batch": not np.ptp(run.batch), "information_rate": not np.any(run.information_rate)}
     columns = [
         Column(
             name,
             _TITLES.get(name, name.replace("_", " ")),
             UNITS[name],
             digits="rows",
-            level=DATA if name in _IN_FILES or (name == "batch" and not np.ptp(run.batch)) else SHORT,
+            level=DATA if name in _IN_FILES or empty.get(name) else SHORT,
         )
         for name in run._fields
     ]
