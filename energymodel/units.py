@@ -156,6 +156,8 @@ _UNIT = re.compile(r"[A-Za-zµμΩ%°$²³·*/^()\d\s.+-]*")
 _CELSIUS = frozenset({"°C", "degC", "°c", "degc", "celsius", "Celsius"})
 _LONGEST_TEXT = 80
 MOST_DIGITS = 30  # of a count: none is as large, and Python takes long to read thousands
+_PREFIXED = frozenset({"W", "J", "B", "B/s", "FLOP", "FLOP/s", "Hz", "V", "USD"})
+"""Units that are converted from their multiples without importing pint, which takes longer than reading a scenario."""
 _LARGEST = sys.float_info.max
 
 
@@ -197,7 +199,7 @@ def _nearest_unit(unit: str) -> str:
 def convert(value: float, unit: str, target: str, name: str, *, difference: bool = False) -> float:
     """Convert a number in any unit to the SI unit `target`.
 
-    An exact SI unit string is recognised without importing pint. `°C` is allowed where `target` is `K`: a
+    `°C` is allowed where `target` is `K`: a
     temperature is shifted by 273.15, a `difference` is not.
 
     **Arguments:**
@@ -212,8 +214,10 @@ def convert(value: float, unit: str, target: str, name: str, *, difference: bool
 
     **Raises:** `InputError` where the unit is unknown or of another dimension.
     """
-    if unit == target:
+    if unit == target or unit == f"{target}s":
         return float(value)
+    if target in _PREFIXED and (prefix := unit.removesuffix(target)) in _MAGNITUDES and prefix:
+        return float(value) * _MAGNITUDES[prefix]
     noun, example = _describe(target)
     given = f"{value:g} {unit}".strip()
     advice = f'write {_article(noun)} such as "{example}".'

@@ -29,7 +29,6 @@ from energymodel.scenarios.question import Limits, Minimize, Question, Ranges, a
 from energymodel.scenarios.stage_power import PATH as POWER
 from energymodel.scenarios.stage_power import STAGES, stage_power_table, with_stage_power
 from energymodel.scenarios.validate import (
-    check_cooling,
     check_ends,
     check_measured,
     check_plan,
@@ -198,7 +197,8 @@ def _build(name: str, tables: dict[str, Any]) -> Scenario:
         plan_tables["power"] = stage_power_table(plan_tables["power"], plan_tables["power_cap"])
     plan = _build_plan(plan_tables, provenance)
     _check(system, plan, {**tables, "system": system_tables})
-    check_supplies(system)
+    with jax.enable_x64(True):
+        check_supplies(*with_own_numbers((system, plan)))
     calibration = tables.get("calibration", {})
     own_uncertainty = tables.get("uncertainty", {})
     uncertainty = {path: origin.distribution for path, origin in provenance.items() if origin.distribution}
@@ -233,7 +233,6 @@ def _check(system: TrainingSystem, plan: TrainingPlan, tables: Mapping[str, Any]
     with jax.enable_x64(True):  # numbers that were computed in float64 keep it, whatever the caller's precision
         check_system(system, plan)
         check_plan(system, plan, titles)
-        check_cooling(system.facility.cooling)
         check_measured(system, float(plan.power_cap), tables.get("calibration", {}))
 
 

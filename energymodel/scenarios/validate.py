@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from itertools import pairwise, product
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -187,7 +187,6 @@ def _check_all(system: TrainingSystem, plan: TrainingPlan) -> None:
     check_system(system, plan)
     check_network(system, float(plan.chips))
     check_bytes(system)
-    check_cooling(system.facility.cooling)
 
 
 def check_power_cap(system: TrainingSystem, power_cap: float, path: str = "plan.power_cap") -> None:
@@ -203,13 +202,40 @@ def check_power_cap(system: TrainingSystem, power_cap: float, path: str = "plan.
         )
 
 
+class Derived(NamedTuple):
+    """What the checks of a system compute, by one program instead of one for each operation."""
+
+    switching_power: Any
+    energy_per_flop: Any
+    landauer_energy: Any
+    coolant_rise: Any
+    host_power: Any
+
+
+@jax.jit
+def derived(system: TrainingSystem, coolant_temperature: Any) -> Derived:
+    """Power left for switching [W], its energy and Landauer's bound [J/FLOP]; rise of the coolant [K] and power of a
+    chip's share of the host [W] at the warmest recommended inlet.
+    """
+    chip, cooling = system.accelerator, system.facility.cooling
+    warmest = cooling.inlet.recommended_highest
+    return Derived(
+        chip.dynamic_power,
+        chip.energy_per_flop,
+        landauer_energy(chip.bits_per_flop, coolant_temperature),
+        cooling.loop.return_rise(warmest),
+        system.host_power(chip.rated_power, warmest),
+    )
+
+
 def check_system(system: TrainingSystem, plan: TrainingPlan) -> None:
-    """Check what the numbers of a system must be together: parts that are left over are not negative.
+    """Check what the numbers of a system must be together: no negative remainders, coolant that carries the heat.
 
     **Raises:** `InputError` that names the numbers.
     """
     chip, workload = system.accelerator, system.workload
-    switching, energy = float(np.asarray(chip.dynamic_power)), float(np.asarray(chip.energy_per_flop))
+    numbers = Derived(*map(float, derived(system, plan.coolant_temperature)))
+    switching, energy, bound = numbers[:3]
     parts = {"leakage.power": float(chip.leakage.power), "fixed_power": float(chip.fixed_power)}
     parts["memory traffic"] = float(chip.busy_power) - switching - sum(parts.values())
     if switching <= 0.0:
@@ -218,7 +244,6 @@ def check_system(system: TrainingSystem, plan: TrainingPlan) -> None:
             f"system.accelerator: {taken} leave {format_quantity(switching, 'W')} of busy_power "
             f"{format_quantity(float(chip.busy_power), 'W')} for switching. Lower one of them, or raise busy_power."
         )
-    bound = float(landauer_energy(chip.bits_per_flop, plan.coolant_temperature))
     if energy < bound:
         raise InputError(
             f"system.accelerator: {format_quantity(energy, 'J/FLOP')} for switching is below "
@@ -233,6 +258,7 @@ def check_system(system: TrainingSystem, plan: TrainingPlan) -> None:
         if part > most:
             raise InputError(f"system.workload.{name}: {part:g} is more than {whole}, {most:g}. Lower it.")
     check_rates(system)
+    _check_cooling(system.facility.cooling, numbers.coolant_rise)
     check_attention_shape({name: float(getattr(workload, name)) for name in ATTENTION_SHAPE}, "system.workload.")
 
 
@@ -254,10 +280,9 @@ def check_rates(system: TrainingSystem) -> None:
             )
 
 
-def check_supplies(system: TrainingSystem) -> None:
+def check_supplies(system: TrainingSystem, plan: TrainingPlan) -> None:
     """Warn where a chip and its share of the host draw more than their power supplies are rated for."""
-    rated, warmest = system.accelerator.rated_power, system.facility.cooling.inlet.recommended_highest
-    need = float(rated) + float(system.host_power(rated, warmest))
+    need = float(system.accelerator.rated_power) + float(derived(system, plan.coolant_temperature).host_power)
     for name in ("power_supply", "uninterruptible"):
         rating = float(getattr(system.facility, name).rated_power)
         if need > rating:
@@ -269,12 +294,9 @@ def check_supplies(system: TrainingSystem) -> None:
             )
 
 
-def check_cooling(cooling: Cooling, path: str = "system.facility.cooling") -> None:
-    """Check that the coolant carries the heat, and that temperatures are in order.
-
-    **Raises:** `InputError` for the first number that cannot be.
-    """
-    rise = float(cooling.loop.return_rise(cooling.inlet.recommended_highest))
+def _check_cooling(cooling: Cooling, rise: float) -> None:
+    """Check that the coolant carries the heat, and that temperatures are in order."""
+    path = "system.facility.cooling"
     if not 0.0 < rise < LARGEST_RISE:
         raise InputError(f"{path}.loop: coolant that warms by {rise:g} K carries no heat. Check coolant_rise and flow.")
     weather, inlet = cooling.weather, cooling.inlet
