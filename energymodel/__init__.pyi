@@ -14,12 +14,12 @@ from . import (
 )
 from .calibration.calibrate import Calibration, calibrate
 from .calibration.step_prediction import predict
-from .calibration.table_columns import TableChoices
 from .errors import InputError
 from .monitor.callbacks import loop_callback, trainer_callback
 from .monitor.meters import Meter, NvmlMeter, RecordedMeter
 from .monitor.monitor import Monitor
 from .monitor.status import Status
+from .readers.columns import TableChoices
 from .runtime.compilation import jit
 from .scenarios.pieces import Pieces, scenario_of_pieces
 from .scenarios.scenario import Scenario, load_scenario

@@ -25,8 +25,8 @@ from energymodel.calibration.least_squares import FitOptions, FitProblem, FitRes
 from energymodel.calibration.measurements import Measurements
 from energymodel.calibration.model_words import plain_word
 from energymodel.calibration.next_measurement import next_measurement
-from energymodel.calibration.table_columns import AS_WRITTEN, TableChoices
 from energymodel.errors import InputError, suggest
+from energymodel.readers.columns import AS_WRITTEN, TableChoices
 from energymodel.scenarios.files import names
 from energymodel.scenarios.unseen_cluster import UNFITTED
 from energymodel.shown import Shown

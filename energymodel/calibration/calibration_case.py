@@ -8,9 +8,7 @@ import numpy as np
 
 from energymodel.calibration.best_setting import Recommendation
 from energymodel.calibration.least_squares import FitProblem, FitResult
-from energymodel.calibration.measurements import FEWEST_ROWS, Column, Measurements, read_measurements
-from energymodel.calibration.table_columns import AS_WRITTEN, TableChoices
-from energymodel.errors import InputError
+from energymodel.calibration.measurements import AS_WRITTEN, FEWEST_ROWS, Column, Measurements, TableChoices, read_table
 from energymodel.scenarios.scenario import Scenario
 
 BASE = "llama-3.1-405b-h100"
@@ -143,16 +141,6 @@ class CalibrationCase(NamedTuple):
         }
 
 
-def refuse_choices(choices: TableChoices) -> None:
-    """Refuse what only tables of training steps know.
-
-    **Raises:** `InputError`.
-    """
-    for option in ("rename", "constants", "ignore", "skip_bad_rows"):
-        if getattr(choices, option):
-            raise InputError(f"{option}: only tables of training steps are read so, with calibrate step-time.")
-
-
 class MeasurementKind(NamedTuple):
     """A kind of measurement: its columns, and how a table of them becomes a case, in one of some `forms` if any.
 
@@ -173,8 +161,7 @@ class MeasurementKind(NamedTuple):
         """
         if self.reader is not None:
             return self.reader(path, choices)
-        refuse_choices(choices)
-        return read_measurements(path, self.columns, where=choices.where, fewest=self.fewest_rows)
+        return read_table(path, self.columns, choices, fewest=self.fewest_rows)
 
     def read(self, table: Measurements, prior: Scenario | None, form: str | None = None) -> CalibrationCase:
         """The case of a table; a form that is not given is chosen by what was measured."""

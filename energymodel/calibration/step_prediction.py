@@ -14,8 +14,8 @@ from energymodel.calibration.layout_table import INPUTS, Columns, Layouts
 from energymodel.calibration.predicted_step import Prediction, predict_row
 from energymodel.calibration.step_slopes import known_constants, step_time_spread
 from energymodel.calibration.step_table import StepTable, read_step_table, step_table
-from energymodel.calibration.table_columns import AS_WRITTEN, TableChoices
 from energymodel.errors import InputError
+from energymodel.readers.columns import AS_WRITTEN, TableChoices
 from energymodel.runtime.compilation import compiler_options
 from energymodel.system.formats import check_formats
 from energymodel.system.training_system import TrainingSystem
@@ -79,7 +79,7 @@ def predict(
 
     **Arguments:**
 
-    - `table`: path of a CSV file, rows as mappings, or `Layouts`; `table_columns` says which columns are read.
+    - `table`: path of a CSV file, rows as mappings, or `Layouts`; `step_table` says which columns are read.
     - `systems`: clusters by name; by default the presets and files that the column `cluster` names.
     - `cluster`: preset or file of the cluster of all rows.
     - `changes`: of the clusters, such as `["system.network.link.efficiency=0.5"]`.

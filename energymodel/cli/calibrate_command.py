@@ -154,14 +154,8 @@ def command(
 
 def _list_columns(kind: str) -> int:
     from energymodel.calibration.kinds import KINDS
-    from energymodel.calibration.table_columns import column_lines
+    from energymodel.readers.columns import column_lines
 
     print(f"{kind}: {KINDS[kind].title}")
-    if kind == "step-time":
-        print("\n".join(f"  {line}" for line in column_lines()))
-        return TRUSTED
-    for column in KINDS[kind].columns:
-        needed = "needed" if column.needed else "optional"
-        also = f"; also called {', '.join(column.others)}" if column.others else ""
-        print(f"  {column.name} [{column.unit}], {needed}: {column.meaning}{also}")
+    print("\n".join(f"  {line}" for line in column_lines(KINDS[kind].columns)))
     return TRUSTED

@@ -10,7 +10,7 @@ from energymodel.cli.table_options import Constant, Ignore, Rename, SkipBadRows,
 from energymodel.errors import InputError
 
 if TYPE_CHECKING:
-    from energymodel.calibration.table_columns import TableChoices
+    from energymodel.readers.columns import TableChoices
 
 TABLE = ".csv"
 TOKENS = "1 T"
@@ -52,9 +52,10 @@ def command(
 ) -> int:
     """Predict step time, memory and cost of one configuration, or step time and memory for a table of layouts."""
     if columns:
-        from energymodel.calibration.table_columns import column_lines
+        from energymodel.calibration.layout_table import SCHEMA
+        from energymodel.readers.columns import column_lines
 
-        print("\n".join(column_lines()))
+        print("\n".join(column_lines(SCHEMA.columns)))
         return shell.TRUSTED
     if file is None and model is None:
         raise InputError(

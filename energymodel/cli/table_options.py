@@ -1,4 +1,4 @@
-"""Which options say how a table of training steps is read?"""
+"""Options that say how a table is read."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -7,7 +7,7 @@ import typer
 from energymodel.errors import InputError
 
 if TYPE_CHECKING:
-    from energymodel.calibration.table_columns import TableChoices
+    from energymodel.readers.columns import TableChoices
 
 Rename = Annotated[
     list[str] | None,
@@ -47,7 +47,7 @@ def table_choices(
 
     **Raises:** `InputError`.
     """
-    from energymodel.calibration.table_columns import TableChoices
+    from energymodel.readers.columns import TableChoices
 
     return TableChoices(
         rename=_pairs(rename, "--rename", "THEIRS=OURS", "gpus_used=chips"),

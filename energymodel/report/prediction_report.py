@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from energymodel.calibration.step_prediction import TablePrediction
-from energymodel.calibration.table_columns import PREDICTED
+from energymodel.calibration.step_table import PREDICTED
 from energymodel.units import format_quantity
 
 SHOWN = 40  # rows on the terminal; files hold all
@@ -97,7 +97,7 @@ def error_lines(found: TablePrediction) -> list[str]:
 def prediction_json(found: TablePrediction) -> dict[str, Any]:
     """Every row with the words of the input, the predictions and the errors; no value where none is known."""
     rows = []
-    for at, place in enumerate(found.read.kept):
+    for at, place in enumerate(found.read.rows):
         given = dict(zip(found.read.csv.header, found.read.csv.rows[place], strict=True))
         own = {name: float(values[at]) for name, values in found.predicted.items()}
         rows.append({"line": int(found.read.lines[at]), "given": given, **own})
@@ -113,7 +113,7 @@ def prediction_csv(found: TablePrediction) -> str:
     kept = [place for place, name in enumerate(header) if name not in new]
     writer.writerow([*(header[place] for place in kept), *new])
     values = np.array(list(found.predicted.values())).T
-    for place, numbers in zip(found.read.kept, values, strict=True):
+    for place, numbers in zip(found.read.rows, values, strict=True):
         row = found.read.csv.rows[place]
         writer.writerow([*(row[at] for at in kept), *(repr(float(one)) for one in numbers)])
     return text.getvalue()

@@ -10,12 +10,12 @@ import pytest
 from cli.shell import run as run_command
 from energymodel.calibration.calibrate import calibrate
 from energymodel.calibration.constant_priors import Values
-from energymodel.calibration.csv_table import MOST_ROWS
+from energymodel.calibration.kinds import KINDS
 from energymodel.calibration.kinds.node import node_case
 from energymodel.calibration.node_power import CONSTANTS, node_runs, predicted_power, system_columns, system_constants
-from energymodel.calibration.node_table import read_node_table
-from energymodel.calibration.table_columns import AS_WRITTEN, TableChoices
 from energymodel.errors import InputError
+from energymodel.readers.columns import TableChoices
+from energymodel.readers.table import MOST_ROWS
 from energymodel.scenarios.scenario import load_scenario
 
 DATA = Path(__file__).parents[2] / "experiments" / "data" / "mlperf_power_runs.csv"
@@ -173,8 +173,8 @@ def test_readings_that_cannot_be_idle_are_named(tmp_path, rows, note):
         (["1x,a,nan", "1x,b,7000"], "system,benchmark,node_power_w", r"line 2, .* nan is not finite"),
         (
             ["1x,a,7", "1x,b,7"],
-            "system,benchmark,node_power_kw",
-            r'column "node_power_kw" has the unit "kw".*read in W',
+            "system,benchmark,node_power_kg",
+            r'column "node_power_kg" has the unit "kg".*read in W',
         ),
         (["1x,a,7", "1x,b,7"], "system,benchmark,power", r'line 1: column "node_power_w" is missing.*--rename THEIRS'),
         (["a,7000,8", "b,7000,4"], "benchmark,node_power_w,chips", r'line 3, column "chips": 4, and 8 in line 2'),
@@ -209,7 +209,7 @@ def test_all_bad_rows_are_listed_and_can_be_left_out(tmp_path):
     with pytest.raises(InputError, match=r"2 of 5 rows cannot be read.*\nline 5: .*\nline 6: "):
         calibrate("node", path, prior="h100-sxm")
     found = calibrate("node", path, prior="h100-sxm", choices=TableChoices(skip_bad_rows=True))
-    assert any("Left out: 2 rows" in note for note in found.notes)
+    assert any("cannot be read: 2 of 5 rows" in note for note in found.notes)
 
 
 def test_the_command_says_the_same_and_writes_a_scenario(tmp_path):
@@ -246,7 +246,7 @@ def test_rows_without_names_are_compared_by_their_rates(tmp_path):
     """Without benchmark and system, a slower run on more nodes is less busy."""
     rows = ["7200,2900,1,10", "6600,2900,8,50", "6000,2900,64,"]
     header = "node_power_w,idle_power_w,nodes,samples_per_second"
-    problem = node_case(read_node_table(write(tmp_path, [*rows[:2], f"{rows[2]}250"], header), AS_WRITTEN), None).fit
+    problem = node_case(KINDS["node"].table(write(tmp_path, [*rows[:2], f"{rows[2]}250"], header)), None).fit
     np.testing.assert_allclose(problem.table.relative_rate, [1.0, 50.0 / 80.0, 250.0 / 640.0, 1.0])
-    problem = node_case(read_node_table(write(tmp_path, rows, header), AS_WRITTEN), None).fit
+    problem = node_case(KINDS["node"].table(write(tmp_path, rows, header)), None).fit
     assert "node_exponent" in problem.constants  # a rate is missing

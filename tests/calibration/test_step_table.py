@@ -1,4 +1,4 @@
-"""Is every table of training steps read under its own names and units, and is every row that cannot be read named?"""
+"""Tables of training steps under public names and units, and rows that cannot be read."""
 
 import numpy as np
 import pytest
@@ -8,8 +8,8 @@ from energymodel.calibration.calibrated_scenario import prior_scenario
 from energymodel.calibration.calibration_case import BASE
 from energymodel.calibration.kinds import KINDS
 from energymodel.calibration.step_table import read_step_table, step_table
-from energymodel.calibration.table_columns import TableChoices
 from energymodel.errors import InputError
+from energymodel.readers.columns import TableChoices
 
 HEADER = "num_layers,hidden_size,num_heads,vocab_size,seq_len,n_gpu,global_batch_size,tp,pp,mbs,zero_stage,gpu"
 ROW = "24,2048,16,51200,2048,8,64,2,4,1,1,H100-SXM5-80GB"
@@ -174,9 +174,9 @@ def test_a_row_without_a_time_is_no_error_but_not_measured_either(tmp_path, word
 
 BAD = {
     "hidden_size": ("wide", "line 2: hidden: 'wide' is not a number"),
-    "num_layers": ("0", "layers = 0 [1] is below 1"),
+    "num_layers": ("0", "layers: 0 cannot be; transformer layers is at least 1"),
     "n_gpu": ("inf", "chips: 'inf' is not finite"),
-    "tp": ("-2", "tensor = -2"),
+    "tp": ("-2", "tensor: -2 cannot be"),
     "num_heads": ("nan", "heads is missing"),
     "pp": ("nan", "pipeline: 'nan' is not finite. Leave the cell empty"),
     "zero_stage": ("7", "7 is not a ZeRO stage"),

@@ -23,8 +23,8 @@ def file_of(tmp_path, *lines):
 def test_columns_are_listed_with_their_other_names():
     for words in (("predict", "--columns"), ("calibrate", "step-time", "--columns")):
         shown = run(*words).stdout
-        assert "tensor [1, default 1]: tensor-parallel degree; also called tp" in shown
-        assert "tokens_per_s_per_chip [text]" in shown
+        assert "tensor [1], default 1: tensor-parallel degree; also called tp" in shown
+        assert "tokens_per_s_per_chip [text], optional" in shown
 
 
 def test_the_layout_of_a_public_table_changes_the_prediction(tmp_path):

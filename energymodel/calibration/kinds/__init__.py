@@ -8,19 +8,18 @@ from energymodel.calibration.kinds.measured_steps import measured_steps
 from energymodel.calibration.kinds.node import node_case
 from energymodel.calibration.kinds.power import POWER_FORMS, power_case
 from energymodel.calibration.kinds.power_table import POWER_COLUMNS, power_table
-from energymodel.calibration.kinds.step_time import STEP_TIME_COLUMNS, step_time_case
-from energymodel.calibration.node_table import NODE_COLUMNS, read_node_table
+from energymodel.calibration.kinds.step_time import step_time_case
+from energymodel.calibration.layout_table import SCHEMA
+from energymodel.calibration.measurements import COLUMNS
 
 KINDS: dict[str, MeasurementKind] = {
     "power": MeasurementKind(
         "time and power of devices at power limits or clocks", POWER_COLUMNS, power_case, POWER_FORMS, power_table
     ),
     "step-time": MeasurementKind(
-        "time of a training step of some layouts on a cluster", STEP_TIME_COLUMNS, step_time_case, reader=measured_steps
+        "time of a training step of some layouts on a cluster", SCHEMA.columns, step_time_case, reader=measured_steps
     ),
     "loss": MeasurementKind("loss of trained models of some sizes after some tokens", LOSS_COLUMNS, loss_case),
     "batch": MeasurementKind("tokens or steps to a target at some batches", BATCH_COLUMNS, batch_case, fewest_rows=1),
-    "node": MeasurementKind(
-        "mean power of whole nodes in some runs, and idle", NODE_COLUMNS, node_case, reader=read_node_table
-    ),
+    "node": MeasurementKind("mean power of whole nodes in some runs, and idle", COLUMNS["node"], node_case),
 }

@@ -1,45 +1,15 @@
-"""What does a file of runs to a target hold, which of its rows count, and in which unit are its batches?"""
+"""Runs to a target: which rows count, and the unit of their batches."""
 
 import numpy as np
 
-from energymodel.calibration.measurements import Measurements, optional
+from energymodel.calibration.measurements import COLUMNS, Measurements
 from energymodel.errors import InputError
 from energymodel.units import counted
 
 SHOWN_LINES = 8
 SAME = 1e-9  # relative: amounts of a carry-over
 
-BATCH_COLUMNS = (
-    optional("group", "text", "what has one target: a size, a benchmark", "model", "benchmark"),
-    optional("batch_tokens", "token", "batch in tokens", "batch_size_tokens"),
-    optional(
-        "batch_sequences",
-        "sequence",
-        "batch in sequences or samples",
-        "batch_size_sequences",
-        "global_batch_size",
-        "batch_size",
-        "batch",
-    ),
-    optional("steps", "1", "steps to the target", "steps_to_target", "steps_mean"),
-    optional("tokens", "token", "tokens to the target", "tokens_to_target"),
-    optional(
-        "sequences",
-        "sequence",
-        "sequences or samples to the target",
-        "converge_mean_sequences",
-        "train_sequences_mean",
-        "samples",
-    ),
-    optional("parameters", "1", "parameters of the model, where groups are sizes of one family", "params_n", "params"),
-    optional("usual_tokens", "token", "tokens of the group's order of magnitude", "chinchilla_tokens"),
-    optional("tokens_seen", "token", "tokens of the checkpoint that the group's runs start from; empty from scratch"),
-    optional("sequence_length", "token", "tokens of a sequence, which turn sequences into tokens", "context"),
-    optional("run", "text", "number of a repeated measurement", "seed"),
-    optional("round", "text", "round of a benchmark; a value that a later round repeats counts once"),
-    optional("repeat_of_earlier_round", "text", "1 for a value that was carried over from an earlier round"),
-    optional("suspect", "text", "why a row is doubtful: such rows are left out"),
-)
+BATCH_COLUMNS = COLUMNS["batch"]
 SETTING = ("group", "parameters", "batch_tokens", "batch_sequences", "run")
 AMOUNTS = ("tokens", "sequences", "steps")
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from energymodel.calibration.calibration_case import MOST_CANDIDATES, CalibrationCase, Candidates, Grouping, KnownNumber
 from energymodel.calibration.constant_priors import ConstantPrior, ConstantPriors, Rows, Values
 from energymodel.calibration.least_squares import FitOptions, FitProblem
-from energymodel.calibration.measurements import Column, Measurements, check_repeats, optional
+from energymodel.calibration.measurements import COLUMNS, Measurements, check_repeats
 from energymodel.errors import InputError
 from energymodel.learning.loss_law import ChinchillaLaw, chinchilla_loss
 from energymodel.scenarios.scenario import Scenario
@@ -25,13 +25,7 @@ REACH = 4.0
 STEPS = 12
 PATH = "system.learning.loss_law"
 
-LOSS_COLUMNS = (
-    Column("parameters", "1", "parameters of the model", others=("params_n", "params")),
-    Column("tokens", "token", "tokens that it was trained on", others=("tokens_d_derived", "training_tokens")),
-    Column("loss_nats", "nat/token", "cross-entropy at the end of training", others=("loss",)),
-    optional("group", "text", "what is held out and resampled together, such as a data set"),
-    optional("run", "text", "number of a repeated measurement", "seed"),
-)
+LOSS_COLUMNS = COLUMNS["loss"]
 CONSTANTS: ConstantPriors = {
     "entropy_floor": ConstantPrior(1.7, 0.5, 0.0, unit="nat/token"),
     "parameter_coefficient": ConstantPrior(400.0, 3.0, widest=100.0),

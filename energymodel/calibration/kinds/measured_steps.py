@@ -7,8 +7,8 @@ import numpy as np
 from energymodel.calibration.layout_table import INPUTS
 from energymodel.calibration.measurements import Measurements
 from energymodel.calibration.step_table import read_step_table
-from energymodel.calibration.table_columns import TableChoices
 from energymodel.errors import InputError
+from energymodel.readers.columns import TableChoices
 from energymodel.units import counted
 
 THIS_CLUSTER = "measured"

@@ -1,6 +1,5 @@
-"""Which times and powers does a file state: settings with repeats, several cards, or logs of `nvidia-smi`?"""
+"""Times and powers of devices: settings with repeats, several cards, or logs of `nvidia-smi`."""
 
-import csv
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import groupby
@@ -10,44 +9,16 @@ from typing import NamedTuple
 import numpy as np
 
 from energymodel.calibration.best_setting import Asked
-from energymodel.calibration.calibration_case import refuse_choices
-from energymodel.calibration.measurements import Column, Measurements, optional, read_measurements
-from energymodel.calibration.table_columns import TableChoices
+from energymodel.calibration.measurements import COLUMNS, Measurements, TableChoices, read_table
 from energymodel.errors import InputError
+from energymodel.readers.columns import Schema
+from energymodel.readers.table import read_csv
 
 PARTS = ("workload", "dataset", "network", "optimizer", "suite", "benchmark", "kernel", "arg")
 ACTIVITY = "dram_active_frac"
 SETTING = ("gpu", *PARTS, "batch", "power_limit_w", "clock_hz")
-TIME = Column(
-    "time_s",
-    "s",
-    "time of the same work at every setting of a workload, such as an epoch",
-    others=("epoch_time_s", "elapsed_time_s", "kernel_time_s"),
-    may_be_empty=True,
-)
-POWER = Column(
-    "power_w",
-    "W",
-    "mean power of the device",
-    others=("average_power_w", "mean_power_per_gpu_w", "power.draw.average [W]", "power.draw [W]"),
-    may_be_empty=True,
-)
-POWER_COLUMNS = (
-    optional("workload", "text", "what was run"),
-    optional("gpu", "text", "kind of device, such as RTX 6000; its kin is the prior", "gpu_name"),
-    *(optional(name, "text", "part of the workload") for name in PARTS[1:]),
-    optional("run", "text", "number of a repeated measurement"),
-    optional("batch", "1", "batch", "batch_size", "microbatch"),
-    optional("power_limit_w", "W", "power limit", "power.limit [W]", "enforced.power.limit [W]"),
-    optional("clock_hz", "Hz", "clock that was set", "core_clock_hz", "clocks.applications.graphics [MHz]"),
-    TIME,
-    POWER,
-    Column(ACTIVITY, "1", "share of time in which the memory transfers, of DCGM", needed=False, may_be_zero=True),
-    optional("epochs", "1", "to a target, of which time_s is one; empty where a run does not reach it"),
-    optional("idle_power_w", "W", "power of the idle device"),
-    optional("timestamp", "text", "of a log: the time of a setting is that from its first reading to its last"),
-)
-LOGGED = frozenset(name for name in POWER.others if "." in name)
+POWER_COLUMNS = COLUMNS["power"]
+TIME, POWER = (next(column for column in POWER_COLUMNS if column.name == name) for name in ("time_s", "power_w"))
 MOST_ABOVE = 1.5  # of its limit, that a device may draw at the lowest limits
 STAMP = "%Y/%m/%d %H:%M:%S.%f"
 
@@ -67,23 +38,17 @@ def power_table(path: Path, choices: TableChoices) -> Measurements:
 
     **Raises:** `InputError` that names file, line and column.
     """
-    refuse_choices(choices)
-    columns, header = POWER_COLUMNS, _header(path)
-    if not LOGGED.isdisjoint(header):
-        columns = tuple(one._replace(others=(*one.others, "name")) if one.name == "gpu" else one for one in columns)
-    if "timestamp" in header and header.isdisjoint((TIME.name, *TIME.others)):
-        columns = tuple(one for one in columns if one is not TIME)
-        return _settings_of_log(read_measurements(path, columns, where=choices.where, fewest=1))
-    return read_measurements(path, columns, where=choices.where, fewest=1)
-
-
-def _header(path: Path) -> set[str]:
-    """Names of the columns; none where the file cannot be read, which `read_measurements` says."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return {name.strip() for name in next(csv.reader(file), [])}
-    except (OSError, UnicodeDecodeError, csv.Error):
-        return set()
+    csv = read_csv(path, choices.where)
+    if "name" in csv.header and any(name.startswith("power.draw") for name in csv.header):  # of nvidia-smi
+        choices = choices._replace(rename={"name": "gpu", **choices.rename})
+    targets, constants, _ = Schema([column._replace(needed=False) for column in POWER_COLUMNS]).matched(
+        csv.path, csv.header, choices
+    )
+    names = {*(target.column.name for target in targets.values()), *constants}
+    if "timestamp" in names and TIME.name not in names:
+        columns = [column for column in POWER_COLUMNS if column is not TIME]
+        return _settings_of_log(read_table(csv, columns, choices, fewest=1))
+    return read_table(csv, POWER_COLUMNS, choices, fewest=1)
 
 
 def _settings_of_log(log: Measurements) -> Measurements:

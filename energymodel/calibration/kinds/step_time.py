@@ -13,11 +13,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from energymodel.calibration.calibration_case import BASE, CalibrationCase, Candidates, FittedNumber, Grouping
-from energymodel.calibration.column_names import OTHER_NAMES
 from energymodel.calibration.constant_priors import JointPrior, Rows, Values
 from energymodel.calibration.layout_table import INPUTS, layouts
 from energymodel.calibration.least_squares import FitOptions, FitProblem
-from energymodel.calibration.measurements import Column, Measurements, optional
+from energymodel.calibration.measurements import Measurements
 from energymodel.calibration.predicted_step import predict_row, with_constants
 from energymodel.calibration.step_slopes import prior_of
 from energymodel.errors import InputError
@@ -26,19 +25,7 @@ from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, Coordin
 from energymodel.scenarios.unseen_cluster import labels_of
 from energymodel.system.training_system import TrainingSystem
 
-MEASURED = Column("step_time_s", "s", "measured step time", others=("iteration_time_s",))
-SETTING_COLUMNS = (
-    *(optional(one.name, "text", f"{one.meaning} [{one.unit}]", *OTHER_NAMES.get(one.name, ())) for one in INPUTS),
-    optional("model", "text", "preset of a model, which gives its shape"),
-    optional("zero", "text", "ZeRO stage, 0 to 3", "zero_stage"),
-    optional("recomputation", "text", "none, selective or full", "recompute"),
-    optional("cluster", "text", "name of the cluster; one in a file"),
-    optional("group", "text", "what is held out and resampled together"),
-    optional("run", "text", "number of a repeated measurement", "job_id"),
-)
-STEP_TIME_COLUMNS = (*SETTING_COLUMNS, MEASURED)
-SETTING = tuple(one.name for one in SETTING_COLUMNS)
-
+SETTING = (*(column.name for column in INPUTS), "model", "zero", "recomputation")
 OPTIONS = FitOptions(loss="cauchy", noise_counts=12.0, tolerance=1e-6, steps=80)
 MOST_FITTED = 256
 """Rows that are fitted; of a longer file evenly chosen ones, because a row takes many formulas."""
@@ -84,7 +71,7 @@ def step_time_case(measured: Measurements, prior: Scenario | None) -> Calibratio
     notes = [] if prior is not None else [f"The cluster is that of {BASE}: name yours with --prior."]
     if everything > len(measured):
         notes.append(f"{len(measured)} of {everything} rows, evenly chosen, are fitted.")
-    steps = MeasuredSteps(system, rows, measured.columns[MEASURED.name])
+    steps = MeasuredSteps(system, rows, measured.columns["step_time_s"])
     population = step_population()
     known = population.of(labels_of((prior or load_scenario(BASE)).tables))
     problem = step_time_problem(known, population.scatter, steps)
@@ -101,7 +88,7 @@ def step_time_case(measured: Measurements, prior: Scenario | None) -> Calibratio
 
 def _rows(measured: Measurements) -> dict[str, np.ndarray]:
     """Columns of `predict`, with what is left out filled in; its messages name the line in the file."""
-    given = [name for name in SETTING if name in measured.columns and name not in ("cluster", "group", "run")]
+    given = [name for name in SETTING if name in measured.columns]
     words = [
         {name: str(measured.columns[name][row]) for name in given} | {"cluster": "measured"}
         for row in range(len(measured))
