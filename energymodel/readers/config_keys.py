@@ -1,11 +1,11 @@
-"""How are the keys of a `config.json` read, of which any may be missing or hold anything?"""
+"""Keys of a `config.json`, of which any may be missing or hold anything."""
 
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from energymodel.errors import InputError
-from energymodel.readers.model_parts import Family, Flag, class_defaults
+from energymodel.readers.model_families import Family, Flag, class_defaults
 
 LARGEST = 10**9  # of a size: more is a mistake
 MOST_LAYERS = 10_000
@@ -22,9 +22,9 @@ class ConfigKeys:
     - `model_type`, `family`: which parts it has; `notes`: what was assumed, one sentence each.
     """
 
-    def __init__(self, given: Mapping[str, Any], name: str) -> None:
+    def __init__(self, table: Mapping[str, Any], name: str) -> None:
         self.file = name
-        self.outer = self.config = given
+        self.outer = self.config = table
         self.model_type = ""
         self.family = Family()
         self.notes: list[str] = []
@@ -33,15 +33,16 @@ class ConfigKeys:
         """What is wrong with the file, as an error to raise."""
         return InputError(f"{self.file}: {why}")
 
-    def stated(self, key: str) -> Any:
-        """What a key says, or what the family takes without it; None if neither says anything."""
-        key = self._named(key)
-        value = self.config.get(key)
-        if value is not None or (key in self.config and key in NULL_SAYS):
+    def value(self, key: str) -> Any:
+        """The value of a key, or what the family takes without it; None if neither says anything."""
+        name = self._named(key)
+        value = self.config.get(name)
+        if value is not None or (name in self.config and name in NULL_SAYS):
             return value
-        value = self.family.defaults.get(key, class_defaults().get(self.model_type, {}).get(key))
-        if value is not None and key != "moe_layer_freq":
-            self.note(f"{key} is left out and taken as {value}, the default of {self.model_type}.")
+        defaults = {**class_defaults().get(self.model_type, {}), **self.family.defaults}
+        name = next((other for other in (name, key) if other in defaults), name)
+        if (value := defaults.get(name)) is not None and name != "moe_layer_freq":
+            self.note(f"{name} is left out and taken as {value}, the default of {self.model_type}.")
         return value
 
     def note(self, sentence: str) -> None:
@@ -61,52 +62,48 @@ class ConfigKeys:
 
         **Raises:** `InputError` if there is neither, or no such number.
         """
-        value = self.stated(key)
+        value = self.value(key)
         if value is None:
             if otherwise is None:
                 raise self.refuse(f"{self._named(key)} is missing. Is it the whole config.json of a model?")
             return otherwise
-        whole = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if not whole or value != int(value) or not lowest <= value <= largest:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if not is_number or value != int(value) or not lowest <= value <= largest:
             raise self.refuse(
                 f"{self._named(key)} is {value!r}, not a whole number from {lowest} to {largest}. Correct it."
             )
         return int(value)
 
-    def flag(self, given: Flag) -> bool:
+    def flag(self, switch: Flag) -> bool:
         """A switch of the family or of the file."""
-        if isinstance(given, bool):
-            return given
-        value = self.config.get(given.name)
-        if value is None:
-            return given.otherwise
-        if not isinstance(value, bool):
-            raise self.refuse(f"{given.name} is {value!r}, neither true nor false. Correct it.")
-        return value
-
-    def layer_types(self) -> list[str] | None:
-        """Kind of each layer, if the file lists them."""
-        return self.names("layer_types")
+        if isinstance(switch, bool):
+            return switch
+        name, otherwise = switch
+        value = self.config.get(name)
+        if value is not None and not isinstance(value, bool):
+            raise self.refuse(f"{name} is {value!r}, neither true nor false. Correct it.")
+        return otherwise if value is None else value
 
     def names(self, key: str, length: int | None = None) -> list[str] | None:
         """The names that a key lists, as many as there are layers; None if it lists none."""
         value = self.config.get(key)
         if value is None:
             return None
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
             raise self.refuse(f'{key} is no list of names, such as "full_attention". Correct it.')
         if length is not None and len(value) != length:
             raise self.refuse(f"{key} names {len(value)} layers, and there are {length}. Correct it.")
         return value
 
-    def places(self, key: str) -> list[int]:
-        """Places of layers that a key lists, the first being 0."""
+    def indices(self, key: str, layers: int) -> list[int]:
+        """Indices of layers that a key lists, the first being 0."""
         value = self.config.get(key)
         if value is None:
             return []
-        if not isinstance(value, list) or not all(isinstance(one, int) and not isinstance(one, bool) for one in value):
-            raise self.refuse(f"{key} is no list of places of layers. Correct it.")
-        layers = self.count("num_hidden_layers", largest=MOST_LAYERS)
-        if outside := [one for one in value if not 0 <= one < layers]:
+        if not isinstance(value, list) or not all(
+            isinstance(item, int) and not isinstance(item, bool) for item in value
+        ):
+            raise self.refuse(f"{key} is no list of indices of layers. Correct it.")
+        if outside := [index for index in value if not 0 <= index < layers]:
             raise self.refuse(f"{key} names layer {outside[0]}, and there are {layers}. Correct it.")
         return sorted(set(value))

@@ -1,5 +1,7 @@
-"""What does a Hugging Face `config.json` say about a model, and how many parameters has it, to the last one?"""
+"""Models from the `config.json` of Hugging Face: their shape, and their parameters to the last one."""
 
+import dataclasses
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,10 +10,9 @@ import numpy as np
 
 from energymodel.errors import InputError, suggest
 from energymodel.performance.workload import Transformer
-from energymodel.readers.config_keys import MOST_LAYERS, ConfigKeys
-from energymodel.readers.model_dialects import SAME_DIALECT, dialect
-from energymodel.readers.model_families import FAMILIES, SAME_TEXT_MODEL
-from energymodel.readers.model_parts import Experts, Family, Key
+from energymodel.readers.config_keys import COUNTS_OF_EXPERTS, MOST_LAYERS, ConfigKeys
+from energymodel.readers.expressions import evaluate
+from energymodel.readers.model_families import Experts, Family, families, same_as
 from energymodel.readers.model_refusals import ENCODER, INSTEAD, reason_of_keys, reason_of_layer, reasons
 from energymodel.readers.text_file import read_json
 
@@ -21,7 +22,6 @@ SEQUENCE_NOTE = "The training sequence is taken as"
 """Begins the note that stands where nobody says the sequence."""
 USUAL_SEQUENCE = 8192
 _LOCAL = ("sliding_attention", "chunked_attention")
-_MIXTURES = ("num_local_experts", "n_routed_experts", "num_experts")
 
 
 class ModelConfig(NamedTuple):
@@ -50,7 +50,7 @@ def read_model_config(path: str | Path, sequence: int | None = None) -> ModelCon
     return model_of(read_json(Path(path)), str(path), sequence)
 
 
-def model_of(given: Mapping[str, Any], name: str, sequence: int | None = None) -> ModelConfig:
+def model_of(table: Mapping[str, Any], name: str, sequence: int | None = None) -> ModelConfig:
     """The model of the table of a `config.json`.
 
     **Arguments:**
@@ -60,7 +60,7 @@ def model_of(given: Mapping[str, Any], name: str, sequence: int | None = None) -
 
     **Raises:** `InputError` for a model that no shape describes, a key that is missing or has no such value.
     """
-    return _Reader(given, name).model(sequence)
+    return _Reader(table, name).model(sequence)
 
 
 class _Parts(NamedTuple):
@@ -77,66 +77,79 @@ class _Parts(NamedTuple):
 class _Reader(ConfigKeys):
     """A model from its keys, part by part."""
 
-    def __init__(self, given: Mapping[str, Any], name: str) -> None:
-        super().__init__(given, name)
-        self.config = self._text_of(given)
-        self.model_type = self._type()
-        self.is_unknown = False
+    def __init__(self, table: Mapping[str, Any], name: str) -> None:
+        super().__init__(table, name)
+        self.config = self._text_of(table)
+        kind = self.config.get("model_type", self.outer.get("model_type", ""))
+        if not isinstance(kind, str) or not kind.isprintable():
+            raise self.refuse(f'model_type is {kind!r}, no text. Give the type, such as "llama".')
+        self.model_type = same_as().get(kind, kind)
         self._refuse_unlike()
-        self.family = self._family()
+        self.is_unknown = self.model_type not in families()
+        self.family = self._unknown_family() if self.is_unknown else families()[self.model_type]
+        self._work_out()
 
-    def _text_of(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _text_of(self, table: Mapping[str, Any]) -> Mapping[str, Any]:
         for key in TEXT:
-            if isinstance(given.get(key), Mapping):
+            if isinstance(table.get(key), Mapping):
                 self.notes.append(f"Only the text model ({key}) is counted.")
-                return self._text_of(given[key])
-        if isinstance(given.get("vision_config"), Mapping):
+                return self._text_of(table[key])
+        if isinstance(table.get("vision_config"), Mapping):
             self.notes.append("The vision tower is not counted.")
-        return given
-
-    def _type(self) -> str:
-        given = self.config.get("model_type", self.outer.get("model_type", ""))
-        if not isinstance(given, str) or not given.isprintable():
-            raise self.refuse(f'model_type is {given!r}, no text. Give the type, such as "llama".')
-        given = SAME_DIALECT.get(given, given)
-        return SAME_TEXT_MODEL.get(given, given)
+        return table
 
     def _refuse_unlike(self) -> None:
-        for one in (self.outer.get("model_type"), self.config.get("model_type"), self.model_type):
-            if isinstance(one, str) and one in reasons():
-                raise self.refuse(f'a model of type "{one}" cannot be read: {reasons()[one]}. {INSTEAD}')
-        if found := reason_of_keys(self.config):
-            raise self.refuse(f"it cannot be read: {found[1]} ({found[0]}). {INSTEAD}")
+        for kind in (self.outer.get("model_type"), self.config.get("model_type"), self.model_type):
+            if isinstance(kind, str) and kind in reasons():
+                raise self.refuse(f'a model of type "{kind}" cannot be read: {reasons()[kind]}. {INSTEAD}')
+        if reason := reason_of_keys(self.config):
+            raise self.refuse(f"it cannot be read: {reason[1]} ({reason[0]}). {INSTEAD}")
         if self.config.get("is_encoder_decoder") is True:
             raise self.refuse(f"it cannot be read: {ENCODER} (is_encoder_decoder). {INSTEAD}")
-        for kind in self.layer_types() or ():
+        for kind in self.names("layer_types") or ():
             if why := reason_of_layer(kind):
                 raise self.refuse(f"it cannot be read: {why} (layer_types). {INSTEAD}")
 
-    def _family(self) -> Family:
-        if told := dialect(self):
-            self.config, family = told
-            return family
-        if self.model_type in FAMILIES:
-            return FAMILIES[self.model_type]
+    def _unknown_family(self) -> Family:
+        """The family of a type that is not known, if it has the keys of a Llama."""
         if not {"hidden_size", "num_hidden_layers", "num_attention_heads"} <= set(self.config):
-            known = suggest(self.model_type, FAMILIES) if self.model_type else "Is it the config.json of a model?"
-            raise self.refuse(f'model_type "{self.model_type}" is unknown. {known}')
-        self.is_unknown = True
+            kinds = set(families()) - {"*"}
+            hint = suggest(self.model_type, kinds) if self.model_type else "Is it the config.json of a model?"
+            raise self.refuse(f'model_type "{self.model_type}" is unknown. {hint}')
         self.notes.append(
             f'The model_type "{self.model_type}" is unknown: it is read as a Llama, and parts that a Llama lacks are '
             "not counted."
         )
-        mixture = next((key for key in _MIXTURES if self.config.get(key)), "")
-        experts = None
-        if mixture:
-            wide = "moe_intermediate_size" if self.config.get("moe_intermediate_size") else "intermediate_size"
-            shared = "n_shared_experts" if self.config.get("n_shared_experts") else 0
-            first = "after-first" if self.config.get("first_k_dense_replace") else "all"
-            experts = Experts(count=mixture, width=wide, shared=shared, layers=first)
-        norm = "head" if self.config.get("use_qk_norm") is True or self.config.get("qk_norm") is True else "none"
-        latent = bool(self.config.get("kv_lora_rank"))
-        return Family(experts=experts, query_norm=norm, latent=latent, defaults={"moe_layer_freq": 1})
+        mixture = next((key for key in COUNTS_OF_EXPERTS if self.config.get(key)), None)
+        if mixture is None:
+            return families()["*"]
+        wide = "moe_intermediate_size" if self.config.get("moe_intermediate_size") else "intermediate_size"
+        shared = "n_shared_experts" if self.config.get("n_shared_experts") else 0
+        first = "after-first" if self.config.get("first_k_dense_replace") else "all"
+        experts = Experts(count=mixture, width=wide, shared=shared, layers=first)
+        return dataclasses.replace(families()["*"], experts=experts)
+
+    def _work_out(self) -> None:
+        """What a family says by expressions: its words, its parts, and keys in the words of other families."""
+        family = self.family
+        names: dict[str, Any] = {
+            "get": self.config.get,
+            "has": self.config.__contains__,
+            "count": self.count,
+            "size": lambda key: None if self.value(key) is None else self.count(key),
+            "flag": lambda key, otherwise: self.flag((key, otherwise)),
+            "bool": bool,
+            "ceil": math.ceil,
+        }
+        for name, expression in family.words.items():
+            names[name] = evaluate(expression, names)
+        for sentence, condition in family.refused.items():
+            if evaluate(condition, names):
+                raise self.refuse(sentence.format_map({"instead": INSTEAD, **self.config}))
+        parts = {name: evaluate(expression, names) for name, expression in family.parts.items()}
+        sizes = {key: evaluate(expression, names) for key, expression in family.sizes.items()}
+        self.family = dataclasses.replace(family, **parts)
+        self.config = {**self.config, **sizes}
 
     def model(self, sequence: int | None) -> ModelConfig:
         """The whole model."""
@@ -169,24 +182,24 @@ class _Reader(ConfigKeys):
         routed = parts.expert + parts.expert_vectors
         used = self._sequence(sequence, context)
         window, local = self._window(layers)
-        transformer = Transformer(
-            **{name: np.asarray(float(value)) for name, value in shape.items()},
-            layers=np.asarray(float(layers)),
-            hidden=np.asarray(float(hidden)),
-            heads=np.asarray(float(heads)),
-            kv_heads=np.asarray(float(heads if family.latent else kv_heads)),
-            vocabulary=np.asarray(float(vocabulary)),
-            sequence=np.asarray(float(used)),
-            tied=np.asarray(float(tied)),
-            gated=np.asarray(float(family.gated)),
-            dense_layers=np.asarray(float(plain if mixed else 0)),
-            window=np.asarray(float(window)),
-            local_layers=np.asarray(float(local)),
-            parallel_block=np.asarray(float(self.flag(family.parallel))),
-            vector_parameters=np.asarray(float(vectors)),
-            expert_vectors=np.asarray(float(parts.expert_vectors)),
-            router=np.asarray(1.0 if mixed else 0.0),
-        )
+        shape |= {
+            "layers": layers,
+            "hidden": hidden,
+            "heads": heads,
+            "kv_heads": heads if family.latent else kv_heads,
+            "vocabulary": vocabulary,
+            "sequence": used,
+            "tied": tied,
+            "gated": family.gated,
+            "dense_layers": plain if mixed else 0,
+            "window": window,
+            "local_layers": local,
+            "parallel_block": self.flag(family.parallel),
+            "vector_parameters": vectors,
+            "expert_vectors": parts.expert_vectors,
+            "router": bool(mixed),
+        }
+        transformer = Transformer(**{name: np.asarray(float(value)) for name, value in shape.items()})
         self._note_others()
         name = self.outer.get("_name_or_path") or self.config.get("_name_or_path")
         return ModelConfig(
@@ -208,8 +221,8 @@ class _Reader(ConfigKeys):
                 if not isinstance(value, bool):
                     raise self.refuse(f"tie_word_embeddings is {value!r}, neither true nor false. Correct it.")
                 return value
-        said = "tied" if self.family.tied else "not tied"
-        self.notes.append(f"tie_word_embeddings is left out: embedding and head are {said}, as in {self.model_type}.")
+        ties = "tied" if self.family.tied else "not tied"
+        self.notes.append(f"tie_word_embeddings is left out: embedding and head are {ties}, as in {self.model_type}.")
         return self.family.tied
 
     def _dtype(self) -> str:
@@ -238,8 +251,6 @@ class _Reader(ConfigKeys):
         else:
             attention, vectors = self._grouped(hidden, heads, kv_heads, shape)
         vectors += family.norms * family.norm_vectors * hidden
-        if family.parallel is not False and self.model_type == "stablelm" and self.flag(family.parallel):
-            vectors -= family.norm_vectors * hidden  # one norm for both blocks
         vectors += heads if family.sinks else 0
         gates = 2 + int(family.gated)
         experts = family.experts if expert_layers else None
@@ -250,14 +261,14 @@ class _Reader(ConfigKeys):
         dense, dense_vectors = gates * hidden * width, ((gates - 1) * width + hidden) * int(biased)
         expert = expert_vectors = 0
         if experts:
-            one = self.count(experts.width)
+            narrow = self.count(experts.width)
             total, active = self.count(experts.count), self.count(experts.active)
             if active > total:
                 raise self.refuse(f"{active} experts of {total} cannot act on a token. Correct it.")
-            expert = gates * hidden * one
-            expert_vectors = ((gates - 1) * one + hidden) * int(self.flag(experts.bias))
-            shape |= {"feed_forward": one, "experts": total, "active_experts": active}
-            shape |= {"shared_experts": self._shared(experts, one)}
+            expert = gates * hidden * narrow
+            expert_vectors = ((gates - 1) * narrow + hidden) * int(self.flag(experts.bias))
+            shape |= {"feed_forward": narrow, "experts": total, "active_experts": active}
+            shape |= {"shared_experts": self._shared(experts, narrow)}
             if total == 1:
                 raise self.refuse(f"{experts.count} is 1; a mixture has two experts or more. Correct it.")
             first = expert_layers == list(range(expert_layers[0], layers))
@@ -274,7 +285,7 @@ class _Reader(ConfigKeys):
 
     def _grouped(self, hidden: int, heads: int, kv_heads: int, shape: dict[str, int | float]) -> tuple[int, int]:
         """Weights and vectors of attention by heads."""
-        if self.stated("head_dim") is None and hidden % heads:
+        if self.value("head_dim") is None and hidden % heads:
             raise self.refuse(f"{heads} heads do not divide hidden_size {hidden}, and head_dim is missing. Add it.")
         size = self.count("head_dim", hidden // heads)
         queries, keys = heads * size, kv_heads * size
@@ -303,37 +314,36 @@ class _Reader(ConfigKeys):
         return weights, vectors
 
     def _expert_layers(self, layers: int) -> list[int]:
-        """Places of the layers that have experts."""
+        """Indices of the layers that have experts."""
         experts = self.family.experts
         if experts is None or not self.count(experts.count, 0, lowest=0):
             return []
-        places = range(layers)
+        indices = range(layers)
         if (kinds := self.names("mlp_layer_types", layers)) is not None:
-            return [place for place in places if kinds[place] != "dense"]
+            return [index for index in indices if kinds[index] != "dense"]
         if isinstance(pattern := self.config.get("moe_layer_freq"), list):
-            if len(pattern) != layers or not all(one in (0, 1) for one in pattern):
+            if len(pattern) != layers or not all(item in (0, 1) for item in pattern):
                 raise self.refuse(f"moe_layer_freq is no list of {layers} zeros and ones. Correct it.")
-            return [place for place in places if pattern[place]]
+            return [index for index in indices if pattern[index]]
         if experts.layers == "after-first":
             first, step = self.count("first_k_dense_replace", 0, lowest=0), self.count("moe_layer_freq", 1)
-            return [place for place in places if place >= first and place % step == 0]
+            return [index for index in indices if index >= first and index % step == 0]
         if experts.layers == "interleaved":
-            stated = self.places("moe_layers")
             step = self.count("interleave_moe_layer_step", 1)
-            return stated if stated else [place for place in places if (place + 1) % step == 0]
+            return self.indices("moe_layers", layers) or [index for index in indices if (index + 1) % step == 0]
         if experts.layers == "sparse-step":
-            step, dense = self.count("decoder_sparse_step", 1), self.places("mlp_only_layers")
-            return [place for place in places if place not in dense and (place + 1) % step == 0]
-        return list(places)
+            step, dense = self.count("decoder_sparse_step", 1), self.indices("mlp_only_layers", layers)
+            return [index for index in indices if index not in dense and (index + 1) % step == 0]
+        return list(indices)
 
     def _window(self, layers: int) -> tuple[int, float]:
         """Tokens of the sliding window, and the share of the layers that have it."""
-        kinds, rule = self.layer_types(), self.family.window
+        kinds, rule = self.names("layer_types"), self.family.window
         if kinds is None and rule == "none":
             return 0, 0.0
-        if rule == "switched" and not self.flag(Key("use_sliding_window", False)):
+        if rule == "switched" and not self.flag(("use_sliding_window", False)):
             return 0, 0.0
-        if self.stated("sliding_window") is None:
+        if self.value("sliding_window") is None:
             return 0, 0.0
         size = self.count("sliding_window")
         if kinds:

@@ -5,8 +5,7 @@ import pytest
 
 from energymodel.errors import InputError
 from energymodel.readers.model_config import model_of
-from energymodel.readers.model_families import FAMILIES, SAME_TEXT_MODEL
-from energymodel.readers.model_parts import class_defaults
+from energymodel.readers.model_families import class_defaults, families, same_as
 from energymodel.readers.model_refusals import reasons
 
 SPARSE = {
@@ -166,6 +165,6 @@ def test_what_looks_alike_and_is_attention_is_read():
 
 
 def test_tables_agree():
-    assert not set(reasons()) & (set(FAMILIES) | set(SAME_TEXT_MODEL))
-    assert set(SAME_TEXT_MODEL.values()) <= set(FAMILIES)
-    assert set(class_defaults()) <= set(FAMILIES) | {"falcon"}
+    assert not set(reasons()) & (set(families()) | set(same_as()))
+    assert set(same_as().values()) <= set(families())
+    assert set(class_defaults()) <= set(families())

@@ -59,6 +59,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from energymodel.errors import InputError
+from energymodel.readers.expressions import evaluate
 from energymodel.readers.training.config import MODEL_WORDS, TrainingConfig, settle
 from energymodel.readers.training.keys import READERS, Keys, quoted
 from energymodel.readers.training.names import preset_of
@@ -161,7 +162,6 @@ class Run:
             "those": _those,
             "padded": _padded,
             "ceil": math.ceil,
-            "__builtins__": {},
         }
 
     def config(self, notes: tuple[str, ...]) -> TrainingConfig:
@@ -239,21 +239,8 @@ class Run:
         return self.keys.refuse(entry["key"], value, entry["needs"].format_map(self.words))
 
     def value(self, expression: str, **more: Any) -> Any:
-        """The value of an expression of a framework file; None where one of its words is missing."""
-        code = _compiled(expression)
-        names = self.functions | self.words | more
-        try:
-            # The expression is from a file of this package; values of users are its operands only.
-            return eval(code, names)
-        except TypeError:
-            if any(names.get(name, "") is None for name in code.co_names):
-                return None
-            raise
-
-
-@cache
-def _compiled(expression: str) -> Any:
-    return compile(expression, expression, "eval")
+        """The value of an expression of a framework file."""
+        return evaluate(expression, self.functions | self.words | more)
 
 
 def _match(pattern: str, text: Any) -> str | None:
