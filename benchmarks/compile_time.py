@@ -108,11 +108,11 @@ def main() -> None:
 
         def lanes(count: int) -> tuple[Any, ...]:
             own = np.zeros(count, int)
-            return problem.formulation, np.tile(point, (count, 1)), model.lanes.take(own), model.given
+            return problem.formulation, np.tile(point, (count, 1)), model.lanes.take(own), model.run
 
         places = np.zeros(TOGETHER, int)
         exact, criteria = np.full((TOGETHER, 2), np.nan), problem.repeated_criteria(TOGETHER)
-        plans = (np.tile(point, (TOGETHER, 1)), exact, take(one, places), criteria, problem.given)
+        plans = (np.tile(point, (TOGETHER, 1)), exact, take(one, places), criteria, problem.run)
         costs = {
             "evaluate": measure(evaluate_once, system, plan),
             f"values at {CHUNK} points": measure(model_values, *lanes(CHUNK)),

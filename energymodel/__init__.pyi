@@ -25,11 +25,10 @@ from .scenarios.pieces import Pieces, scenario_of_pieces
 from .scenarios.scenario import Scenario, load_scenario
 from .scenarios.training_file import scenario_of_training
 from .search.calendar import calendar
-from .search.compare import Comparison, compare
+from .search.compare import Comparison, compare, frontier
 from .search.fleet import Fleet, load_fleet
 from .search.fleet_search import FleetOptimum, optimize_fleet
 from .search.front import Front
-from .search.frontier import frontier
 from .search.optimize import optimize
 from .search.pareto import pareto
 from .search.replan import MeasuredRun, Replan, replan

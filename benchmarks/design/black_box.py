@@ -56,7 +56,7 @@ class BlackBox(NamedTuple):
         layouts = take(self.lattice, known)
         least, most = layout_bounds(self.problem, layouts)
         points = least + genes[:, : self.continuous] * (most - least)
-        values = self.function(points, layouts, self.problem.criteria, self.problem.given)  # pyright: ignore[reportCallIssue]
+        values = self.function(points, layouts, self.problem.criteria, self.problem.run)  # pyright: ignore[reportCallIssue]
         rows = np.asarray(values.inequalities)
         excess = np.sum(np.maximum(rows, 0.0), axis=1) + np.where(places < 0, NOT_A_LAYOUT, 0.0)
         limits = self.problem.criteria.limits

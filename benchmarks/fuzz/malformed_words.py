@@ -8,7 +8,7 @@ def _parts(lines: str, *more: str) -> tuple[str, ...]:
 WORDS = _parts(
     """
 preset | component | title | value | unit | kind | source | distribution | zero | recomputation | schedule
-minimize | limits | vary | fix | tolerance | knots | clock_knots | power | step-time | loss | names
+minimize | limits | vary | fix | tolerance | knots | power | step-time | loss | names
 coordinates | covariance | values | slopes | scatter | lowest_power_cap | rated_power | gpu
 landauer_multiple | tokens | goal | batch | clock | layout | accelerator | chips | host_time | batch
 coefficient | wet_bulb_temperature | gemm_tile | . | .. | x | é
@@ -71,7 +71,7 @@ calibration.power.gpu | calibration.power.source | calibration.power.names | cal
 calibration.step-time | calibration.step-time.slopes | calibration.step-time.names | calibration.loss.names
 calibration.step-time.values | calibration.step-time.scatter | calibration.step-time.coordinates | optimize
 optimize.vary | optimize.fix | optimize.minimize | optimize.limits | optimize.tolerance | optimize.knots
-optimize.clock_knots | optimize.limits.time | optimize.limits.energy | optimize.vary.plan
+optimize.limits.time | optimize.limits.energy | optimize.vary.plan
 optimize.vary.plan.clock | optimize.vary.plan.power | optimize.vary.plan.batch | optimize.vary.system
 plan.goal | plan.goal.tokens | plan.power | plan.power.first_stage | plan.batch | plan.clock | plan.layout
 plan.layout.zero | plan.layout.recomputation | plan.layout.schedule | uncertainty | uncertainty.plan.clock

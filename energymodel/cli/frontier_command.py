@@ -30,7 +30,7 @@ def command(
     with shell.Progress(lines=True) as progress:
         progress("loading the design search ...")
         from energymodel.report import frontier_report
-        from energymodel.search.frontier import frontier
+        from energymodel.search.compare import frontier
 
         found = frontier(
             scenario_source(scenario),

@@ -82,7 +82,8 @@ def _optimize_model(
                 f"Write {MODEL}{name.partition('=')[0]}, or {MODEL}* for the usual shape."
             )
     rest = [path for path in vary if not path.strip().startswith(MODEL)]
-    question = scenario.with_question(minimize, limit, rest, fix or ()).optimize
+    scenario = scenario.with_question(minimize, limit, rest, fix or ())
+    question = scenario.optimize
     progress(f"loading the search of shapes for {scenario.name} ...")
     from energymodel.report.architecture_report import architecture_json, architecture_report
     from energymodel.report.page.architecture_page import architecture_page, flatness_chart

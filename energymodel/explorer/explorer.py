@@ -20,8 +20,7 @@ from energymodel.explorer.state import Asked, PlanSpace, Settled, Shown
 from energymodel.explorer.view import BATCHES, CLOCKS
 from energymodel.report.tables import prior_count
 from energymodel.scenarios.scenario import Scenario
-from energymodel.search.outcome_changes import STEP
-from energymodel.search.training_run import TrainingRun
+from energymodel.search.training_run import STEP, TrainingRun
 from energymodel.sweeps.outcome_spread import OutcomeSpread, directions_of, in_float64
 
 LOWEST_CLOCK = 0.6  # of the plans near one: slower ones take more time and more energy

@@ -51,12 +51,7 @@ def batch_at(progress: Numeric, knots: Knots) -> Float[Array, "..."]:
 
 
 def quadrature_over_progress(
-    rates: Callable[..., Any],
-    effective_tokens: Numeric,
-    knots: Knots,
-    learning: AbstractLearning,
-    parameters: Numeric,
-    clocks: Knots | None = None,
+    rates: Callable[..., Any], effective_tokens: Numeric, knots: Knots, learning: AbstractLearning, parameters: Numeric
 ) -> tuple[Any, Float[Array, ""]]:
     """Totals along a schedule, `Q = int_0^x_end q(B(x/x_end)) p(x, B) dx` and `D = int_0^x_end p(x, B) dx`.
 
@@ -69,13 +64,11 @@ def quadrature_over_progress(
 
     **Arguments:**
 
-    - `rates`: pytree of quantities per token as a function of the batch, with `clocks` of batch and clock: [s/token],
-      [J/token], [USD/token].
+    - `rates`: pytree of quantities per token as a function of the batch: [s/token], [J/token], [USD/token].
     - `effective_tokens`: x_end [token], a scalar.
     - `knots`: logarithms of the batch.
     - `learning`: how batches turn tokens into progress.
     - `parameters`: model parameters N, which a critical batch may depend on through the loss [1].
-    - `clocks`: logarithms of the clock at the same knots [1].
 
     **Returns:** the totals, a pytree like that of `rates` ([s], [J], [USD]), and the tokens [token].
     """
@@ -89,8 +82,7 @@ def quadrature_over_progress(
     batch = batch_at(progress, knots)
     weight = jnp.asarray((half * weights).ravel() * _STRETCH * u ** (_STRETCH - 1), knots.dtype)
     weight = end * weight * learning.penalty(parameters, end * progress, batch)
-    followed = (batch,) if clocks is None else (batch, batch_at(progress, jnp.asarray(clocks, knots.dtype)))
-    return jax.tree.map(lambda q: jnp.sum(q * weight), jax.vmap(lambda *at: _with_tokens(rates(*at), at[0]))(*followed))
+    return jax.tree.map(lambda q: jnp.sum(q * weight), jax.vmap(lambda at: _with_tokens(rates(at), at))(batch))
 
 
 def schedule_tokens(

@@ -80,10 +80,10 @@ class Expectation:
 def expectation_of(scenario: Scenario) -> Expectation:
     """Evaluate a scenario, and its loss along the way.
 
-    **Raises:** `InputError` for a plan whose batch or clock changes with progress.
+    **Raises:** `InputError` for a plan whose batch changes with progress.
     """
-    if not scenario.plan.is_steady:
-        raise InputError("The batch or the clock of this plan changes with progress, which cannot be monitored.")
+    if scenario.plan.knots > 1:
+        raise InputError("The batch of this plan changes with progress, which cannot be monitored.")
     with jax.enable_x64(True):
         outcome = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
         whole = float(outcome.tokens)

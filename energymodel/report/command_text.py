@@ -5,19 +5,16 @@ from collections.abc import Mapping
 
 from energymodel.report.fields import Field, plan_fields
 from energymodel.scenarios.scenario import Scenario
-from energymodel.system.plan import ClockCourse, TrainingPlan
+from energymodel.system.plan import TrainingPlan
 
 
 def command_of(scenario: Scenario, plan: TrainingPlan, chosen: Mapping[str, str]) -> str:
     """The command that evaluates a plan with the scenario's own changes, and with numbers of the system by path."""
     values = {name: exact(field) for name, field in plan_changes(scenario.plan, plan).items()}
-    values = {name: value for name, value in values.items() if not name.startswith("plan.clock_course")}
     if plan.knots > 1:
         batch = [exact(field) for field in plan_fields(plan) if field.name.startswith("plan.batch[")]
         values = {name: value for name, value in values.items() if not name.startswith("plan.batch")}
         values["plan.batch"] = f"[{', '.join(batch)}]"
-    if isinstance(plan.clock_course, ClockCourse):
-        values["plan.clock"] = f"[{', '.join(repr(float(clock)) for clock in plan.clocks)}]"
     given = {path: value for path, value in scenario.changes if not path.startswith("optimize.")}
     options = [f"--set {quoted(name, value)}" for name, value in {**given, **chosen, **values}.items()]
     cluster = [f"--cluster {shlex.quote(scenario.cluster)}"] if scenario.cluster else []

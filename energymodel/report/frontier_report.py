@@ -9,7 +9,7 @@ from rich.text import Text
 
 from energymodel.report import figure
 from energymodel.report.json_tree import csv_text
-from energymodel.search.frontier import Frontier, FrontierStep
+from energymodel.search.compare import Frontier, FrontierStep
 from energymodel.units import format_quantity
 
 COLUMNS = (

@@ -71,13 +71,12 @@ def outcome_json(outcome: TrainingOutcome) -> Tree:
 
 def plan_json(plan: TrainingPlan, scenario: Scenario) -> Tree:
     """Plan in SI with the unit in each key, its clock also as a frequency; what follows progress is a list."""
-    clocks = np.asarray(plan.clocks, np.float64)
     return {
         "chips": float(plan.chips),
         "batch_tokens": _one_or_list(plan.batch),
         "goal": _numbers(plan.goal),
-        "clock": _one_or_list(clocks),
-        "clock_hz": _one_or_list(clocks * float(scenario.system.accelerator.reference_clock)),
+        "clock": float(plan.clock),
+        "clock_hz": float(plan.clock) * float(scenario.system.accelerator.reference_clock),
         "waiting_clock": float(plan.waiting_clock),
         "power_cap_w": float(plan.power_cap),
         "stage_power_caps_w": _numbers(plan.power),
@@ -144,7 +143,6 @@ def optimum_json(optimum: Optimum, risk: SavingAtRisk | None = None) -> Tree:
         "refinements": [
             {
                 "knots": one.added.knots,
-                "clock_knots": one.added.clock_knots,
                 "stages": list(one.added.stages),
                 "saving": {"value": one.saving, "unit": optimum.value_unit},
                 "converged": one.converged,

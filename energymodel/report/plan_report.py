@@ -312,11 +312,11 @@ def _two_digits(number: float) -> str:
 
 
 def refinement_line(optimum: Optimum, found: Refinement) -> str:
-    """What a batch or a clock that follows the progress, or power by stage, saves beside the best plan without."""
+    """What a batch that follows the progress, or power by stage, saves beside the best plan without."""
     added, what = found.added, found.added.names.capitalize()
     batch, clock = format_quantity(float(np.ravel(found.plan.batch)[0]), "token"), float(found.outcome.clock)
     parts = [f"a batch of {batch}"] if added.knots else []
-    plain = " and ".join([*parts, *[f"a clock of {clock:.3g}"] * bool(added.clock_knots or added.stages)])
+    plain = " and ".join([*parts, *[f"a clock of {clock:.3g}"] * bool(added.stages)])
     unsure = "" if found.converged else " Its search did not converge: a better one may exist."
     if found.saving <= 0.0:
         return f"{what} saves nothing beside the best plan with {plain}.{unsure}"

@@ -7,8 +7,6 @@ MHz (`nvidia-smi -lgc 1200`), so that both are read and written.
 import math
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from energymodel.errors import InputError
 from energymodel.scenarios.files import is_quantity
 from energymodel.system.accelerator import Accelerator
@@ -97,21 +95,13 @@ def is_frequency(given: Any) -> bool:
 
 
 def check_clock(accelerator: Accelerator, plan: TrainingPlan) -> None:
-    """Check the clock of a plan, and its course, against the range of the accelerator.
+    """Check the clock of a plan against the range of the accelerator.
 
-    **Raises:** `InputError` for a clock outside it, and for a course with another number of knots than the batch.
+    **Raises:** `InputError` for a clock outside it.
     """
-    clocks = np.asarray(plan.clocks, np.float64)
-    if plan.knots > 1 and len(clocks) not in (1, plan.knots):
+    scale, clock = ClockScale.of(accelerator), float(plan.clock)
+    if not scale.minimum * (1.0 - ROUNDING_ERROR) <= clock <= 1.0 + ROUNDING_ERROR:
         raise InputError(
-            f"{CLOCK}: it has {len(clocks)} knots, and plan.batch {plan.knots}. Give both the same number, or one of "
-            "them a single value."
+            f"{CLOCK}: {clock:g} is outside {scale.minimum:g} to 1, the share of the reference clock that the "
+            f"accelerator allows ({scale.megahertz(scale.minimum)} to {scale.megahertz(1.0)}; MHz may be given too)."
         )
-    scale = ClockScale.of(accelerator)
-    for clock in clocks:
-        if not scale.minimum * (1.0 - ROUNDING_ERROR) <= clock <= 1.0 + ROUNDING_ERROR:
-            raise InputError(
-                f"{CLOCK}: {clock:g} is outside {scale.minimum:g} to 1, the share of the reference clock that the "
-                f"accelerator allows ({scale.megahertz(scale.minimum)} to {scale.megahertz(1.0)}; MHz may be given "
-                "too)."
-            )

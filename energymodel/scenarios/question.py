@@ -16,12 +16,12 @@ from energymodel.system.outputs import parse_limit, parse_number, parse_objectiv
 from energymodel.system.own_outputs import OutputFunction, own_output
 from energymodel.units import whole_number
 
-KEYS = ("minimize", "limits", "vary", "fix", "tolerance", "knots", "clock_knots")
+KEYS = ("minimize", "limits", "vary", "fix", "tolerance", "knots")
 TOLERANCE = 0.005  # plans this much worse than the best are as good
 TOKENS = "plan.goal.tokens"  # varies where the loss is an objective, also of a scenario that gives the loss
-OVER_PROGRESS = "@0..1"
+BATCH, OVER_PROGRESS = "plan.batch", "@0..1"
 STAGE_POWER = "plan.power."
-USUAL_KNOTS, MOST_KNOTS = 8, 512
+USUAL_KNOTS, MOST_KNOTS = 8, 32
 LARGEST_POWER = 100.0  # of an output in an objective: 1e30 J to more than it overflows
 POSITIVE = ("plan.batch", "plan.chips", TOKENS)
 Minimize = str | OutputFunction
@@ -36,8 +36,8 @@ Ranges = Mapping[str, Any] | Sequence[str]
 class Question:
     """What a search minimizes, the limits of outputs, the ranges of further variables, the paths kept; all in SI.
 
-    `tolerance` is the share by which the objective of a plan may exceed the lowest, to save something else; `knots` and
-    `clock_knots` those of a batch and a clock that follow the progress of the run, 0 for constant ones.
+    `tolerance` is the share by which the objective of a plan may exceed the lowest, to save something else; `knots`
+    those of a batch that follows the progress of the run, 0 for a constant one.
     """
 
     minimize: str = "energy"
@@ -46,7 +46,6 @@ class Question:
     fix: tuple[str, ...] = ()
     tolerance: float = TOLERANCE
     knots: int = 0
-    clock_knots: int = 0
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -55,8 +54,8 @@ class Question:
 
     @property
     def refined(self) -> bool:
-        """Whether a batch or a clock over progress or power by stage is to be found."""
-        return bool(self.knots or self.clock_knots or self.stages)
+        """Whether a batch over progress or power by stage is to be found."""
+        return bool(self.knots or self.stages)
 
     def section(self, units: Mapping[str, str]) -> dict[str, Any]:
         """The `[optimize]` section that asks the same; `units` by path."""
@@ -68,7 +67,6 @@ class Question:
             },
             "fix": list(self.fix),
             "knots": self.knots,
-            "clock_knots": self.clock_knots,
         }
         asked = {key: value for key, value in section.items() if value}
         return asked if self.tolerance == TOLERANCE else {**asked, "tolerance": self.tolerance}
@@ -92,16 +90,8 @@ def parse_question(
     minimize = given.get("minimize", before.minimize)
     _check_objective(minimize)
     limits = parse_limits(given.get("limits"))
-    wanted, over = _over_progress(given.get("vary", {}))
-    knots, clock_knots = (
-        _checked_knots(path, over.get(path, given.get(key)), own)
-        for path, key, own in (("plan.batch", "knots", before.knots), (CLOCK, "clock_knots", before.clock_knots))
-    )
-    if knots and clock_knots and knots != clock_knots:
-        raise InputError(
-            f"vary: plan.batch has {knots} knots and {CLOCK} {clock_knots}. Give both the same number "
-            f"(plan.batch{OVER_PROGRESS}:8 and {CLOCK}{OVER_PROGRESS}:8)."
-        )
+    wanted, over_progress = _over_progress(given.get("vary", {}))
+    knots = _checked_knots(given.get("knots") if over_progress is None else over_progress, before.knots)
     vary = {path: _range(path, bounds, units, clocks) for path, bounds in wanted.items()}
     fix = list(given.get("fix", ()))
     for path in fix:
@@ -110,12 +100,9 @@ def parse_question(
     kept = [path for path in before.fix if path not in vary]
     fixed = tuple(dict.fromkeys([*kept, *fix]))
     tolerance = _tolerance(given["tolerance"]) if "tolerance" in given else before.tolerance
-    for path, count in ("plan.batch", knots), (CLOCK, clock_knots):
-        if count and path in fixed:
-            raise InputError(f"fix: {path} is to vary at {count} knots ({path}{OVER_PROGRESS}). Leave one out.")
-    return Question(
-        minimize, {**before.limits, **limits}, {**before.vary, **vary}, fixed, tolerance, knots, clock_knots
-    )
+    if knots and BATCH in fixed:
+        raise InputError(f"fix: {BATCH} is to vary at {knots} knots ({BATCH}{OVER_PROGRESS}). Leave one out.")
+    return Question(minimize, {**before.limits, **limits}, {**before.vary, **vary}, fixed, tolerance, knots)
 
 
 def asked(section: Any, where: str = "[optimize]") -> dict[str, Any]:
@@ -183,7 +170,6 @@ _FORMS = {
     "fix": _paths,
     "tolerance": _scalar,
     "knots": _schedule,
-    "clock_knots": _schedule,
 }
 
 
@@ -200,35 +186,33 @@ def _check_objective(minimize: str) -> None:
             )
 
 
-def _over_progress(vary: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
-    """Ranges without the schedules that they ask for, and the knots of these: `plan.batch@0..1:16=LOW:HIGH`.
+def _over_progress(vary: Mapping[str, Any]) -> tuple[dict[str, Any], int | None]:
+    """Ranges without the schedule that they ask for, and its knots: `plan.batch@0..1:16=LOW:HIGH`.
 
-    **Raises:** `InputError` for a path that no schedule has.
+    **Raises:** `InputError` for a path that has no schedule.
     """
     rest: dict[str, Any] = {}
-    found: dict[str, int] = {}
+    knots = None
     for path, bounds in vary.items():
         name, over, count = path.strip().partition(OVER_PROGRESS)
         if over:
-            found[name] = _knots(name, count)
+            knots = _knots(name, count)
         if bounds or not over:
             rest[name if over else path] = bounds
-    return rest, found
+    return rest, knots
 
 
-def _checked_knots(path: str, asked: Any, before: int) -> int:
-    """Knots of a schedule: what is asked, or what held before."""
-    found = before if asked is None else asked
-    if isinstance(found, bool) or not isinstance(found, int) or found < 0 or found == 1 or found > MOST_KNOTS:
-        raise InputError(f"knots: {found!r} make no schedule of {path}. Give 2 to {MOST_KNOTS}, or 0 for none.")
-    return found
+def _checked_knots(asked: Any, before: int) -> int:
+    """Knots of the batch: what is asked, or what held before."""
+    knots = before if asked is None else asked
+    if isinstance(knots, bool) or not isinstance(knots, int) or knots < 0 or knots == 1 or knots > MOST_KNOTS:
+        raise InputError(f"knots: {knots!r} make no schedule of {BATCH}. Give 2 to {MOST_KNOTS}, or 0 for none.")
+    return knots
 
 
 def _knots(path: str, count: str) -> int:
-    if path not in ("plan.batch", CLOCK):
-        raise InputError(
-            f"vary {path}{OVER_PROGRESS}: only plan.batch and {CLOCK} follow the progress of a run. Leave out @0..1."
-        )
+    if path != BATCH:
+        raise InputError(f"vary {path}{OVER_PROGRESS}: only {BATCH} follows the progress of a run. Leave out @0..1.")
     if not count:
         return USUAL_KNOTS
     number = whole_number(count.removeprefix(":"))

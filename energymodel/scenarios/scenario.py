@@ -36,8 +36,7 @@ from energymodel.scenarios.validate import (
     check_system,
     check_values,
 )
-from energymodel.system.outputs import parse_number
-from energymodel.system.plan import ClockCourse, TargetLoss, TokenBudget, TrainingPlan
+from energymodel.system.plan import TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 
 SHARDING_PATHS = ("plan.layout.zero", "plan.layout.shard_")
@@ -190,7 +189,7 @@ def _build(name: str, tables: dict[str, Any]) -> Scenario:
     plan_tables = dict(tables["plan"])
     for key, default in ("clock", 1.0), ("power_cap", system_tables["accelerator"]["rated_power"]), ("layout", {}):
         plan_tables.setdefault(key, default)
-    plan_tables |= _clock_tables(plan_tables["clock"], system, provenance)
+    plan_tables["clock"] = _clock_share(plan_tables["clock"], system, provenance)
     if "batch" in plan_tables:
         plan_tables["batch"] = batch_knots(plan_tables["batch"])
     if "power" in plan_tables:
@@ -271,18 +270,6 @@ def _clock_share(given: Any, system: TrainingSystem, provenance: Mapping[str, Pr
             stacklevel=1,
         )
     return ClockScale.of(system.accelerator).share(given, CLOCK)
-
-
-def _clock_tables(given: Any, system: TrainingSystem, provenance: Mapping[str, Provenance]) -> dict[str, Any]:
-    """The clock of a plan, and its course where a list gives the clocks at knots of progress."""
-    if not isinstance(given, list):
-        return {"clock": _clock_share(given, system, provenance)}
-    clocks = [parse_number(_clock_share(one, system, provenance), "1", CLOCK) for one in given]
-    if not clocks or min(clocks) <= 0.0:
-        raise InputError(f"{CLOCK}: {given!r} gives no clocks above zero. Give for example [1, 0.95, 0.9].")
-    highest = max(clocks)
-    course = {"component": ClockCourse.__name__, "clock_shares": [one / highest for one in clocks]}
-    return {"clock": highest, "clock_course": course} if len(clocks) > 1 else {"clock": highest}
 
 
 def _build_plan(tables: dict[str, Any], provenance: dict[str, Provenance]) -> TrainingPlan:

@@ -1,19 +1,24 @@
-"""Which accelerator, number format, network and number of chips train a model best, each with its best plan?"""
+"""Best plans of variants of a scenario: accelerators, formats, networks, numbers of chips, process generations."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from energymodel.errors import InputError, suggest
+from energymodel.physics.limits import landauer_energy
 from energymodel.scenarios.question import Limits, Minimize, Ranges
-from energymodel.scenarios.scenario import load_scenario
+from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.scenarios.topology_choice import topology_changes
 from energymodel.search.optimize import optimize
 from energymodel.search.result import Optimum
+from energymodel.search.training_run import replace_leaf
+from energymodel.system.chip_design import CatalogChip
+from energymodel.system.designed import as_designed
 from energymodel.system.evaluate import evaluate_once
 
 PRECISIONS: Mapping[str, Mapping[str, float]] = {
@@ -23,6 +28,17 @@ PRECISIONS: Mapping[str, Mapping[str, float]] = {
 }
 """Shares of the products with weights in each format."""
 MOST = 64  # combinations of one comparison
+USUAL_POINTS, MOST_POINTS = 7, 61
+FARTHEST = 60.0  # generations
+USUAL_LAST = 30.0
+DESIGN = "system.chip_design"
+CHOICES = {
+    f"{DESIGN}.voltage": (0.4, 1.2),
+    f"{DESIGN}.area": (0.1, 1.0),
+    f"{DESIGN}.memory_stacks": (1e-3, 1.0),
+    f"{DESIGN}.link_lanes": (0.05, 2.0),
+}
+"""Choices of a designer that every generation makes anew, relative to the reference."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,17 +55,24 @@ class Candidate:
     network: str | None
     topology: str | None
     chips: int | float | None
-    optimum: Optimum | None
-    reason: str
+    optimum: Optimum | None = None
+    reason: str = ""
 
     @property
     def name(self) -> str:
         """The combination in words."""
         chips = None if self.chips is None else f"{self.chips:,.0f} chips"
-        return (
-            ", ".join(part for part in (self.accelerator, self.precision, self.network, self.topology, chips) if part)
-            or "own"
-        )
+        parts = (self.accelerator, self.precision, self.network, self.topology, chips)
+        return ", ".join(filter(None, parts)) or "own"
+
+    def changes(self) -> list[str]:
+        """Changes of a scenario that make the combination, without its topology."""
+        shares = {} if self.precision is None else PRECISIONS[self.precision]
+        presets = {"system.accelerator": self.accelerator, "system.network": self.network}
+        return [
+            *(f"plan.layout.{name}={share:g}" for name, share in shares.items()),
+            *(f"{path}={name}" for path, name in presets.items() if name is not None),
+        ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +87,7 @@ class Comparison:
     @property
     def varied(self) -> tuple[str, ...]:
         """Paths of the system that vary in some of them."""
-        paths = (path for one in self.candidates if one.optimum for path in one.optimum.varied)
+        paths = (path for candidate in self.candidates if candidate.optimum for path in candidate.optimum.varied)
         return tuple(dict.fromkeys(path for path in paths if path.startswith("system.")))
 
 
@@ -106,10 +129,10 @@ def compare(
     for name in precisions:
         if name not in PRECISIONS:
             raise InputError(f'precision: unknown "{name}". {suggest(name, PRECISIONS)}')
-    names = product(*(one or (None,) for one in (accelerators, precisions, networks, topologies)))
-    choices = list(product(names, chips or (None,)))
-    if len(choices) > MOST:
-        raise InputError(f"compare: {len(choices)} combinations are more than {MOST}. Ask for fewer.")
+    choices = product(*(names or (None,) for names in (accelerators, precisions, networks, topologies)))
+    combinations = [Candidate(*names, most) for names, most in product(choices, chips or (None,))]
+    if len(combinations) > MOST:
+        raise InputError(f"compare: {len(combinations)} combinations are more than {MOST}. Ask for fewer.")
     own = load_scenario(source, changes, cluster).with_question(minimize, limits)
     with jax.enable_x64(True):
         baseline = evaluate_once(own.system, own.plan)
@@ -119,39 +142,124 @@ def compare(
     for name in topologies:
         topology_changes(name, own.system.network.topology, changes)
     candidates = []
-    for (accelerator, precision, network, topology), most in choices:
-        shown = Candidate(accelerator, precision, network, topology, most, None, "")
-        tell(f"optimizing {shown.name}")
-        layers = [*changes]
-        if accelerator is not None:
-            layers.append(f"system.accelerator={accelerator}")
-        if precision is not None:
-            layers += [f"plan.layout.{name}={share:g}" for name, share in PRECISIONS[precision].items()]
-        if network is not None:
-            layers.append(f"system.network={network}")
-        within = {**held, **({} if most is None else {"chips": float(most)})}
-        candidates.append(_optimized(shown, source, layers, cluster, objective, within, vary))
-    ranked = sorted(candidates, key=lambda one: one.optimum.value if one.optimum and not one.reason else float("inf"))
-    unit = next((one.optimum.value_unit for one in ranked if one.optimum), "")
-    return Comparison(objective, unit, held, tuple(ranked))
+    for candidate in combinations:
+        tell(f"optimizing {candidate.name}")
+        layers = [*changes, *candidate.changes()]
+        within = {**held, **({} if candidate.chips is None else {"chips": float(candidate.chips)})}
+        try:
+            scenario = load_scenario(source, layers, cluster)
+            if candidate.topology is not None:
+                layers += topology_changes(candidate.topology, scenario.system.network.topology, layers)
+                scenario = load_scenario(source, layers, cluster)
+        except InputError as error:
+            optimum, reason = None, str(error)
+        else:
+            optimum, reason = _optimized(scenario, objective, within, vary)
+        candidates.append(dataclasses.replace(candidate, optimum=optimum, reason=reason))
+    candidates.sort(key=_rank)
+    unit = next((candidate.optimum.value_unit for candidate in candidates if candidate.optimum), "")
+    return Comparison(objective, unit, held, tuple(candidates))
+
+
+def _rank(candidate: Candidate) -> float:
+    return candidate.optimum.value if candidate.optimum and not candidate.reason else float("inf")
 
 
 def _optimized(
-    shown: Candidate,
-    source: str | Path | Mapping[str, Any],
-    layers: Sequence[str],
-    cluster: str | Path | None,
-    minimize: str,
-    limits: Mapping[str, float],
-    vary: Ranges | None,
-) -> Candidate:
-    """A combination with its best plan, or with the reason why there is none."""
+    scenario: Scenario, minimize: str, limits: Mapping[str, float], vary: Ranges | None
+) -> tuple[Optimum | None, str]:
+    """The best plan of a variant, if it can be stated, and the reason why there is none that can be trusted."""
     try:
-        scenario = load_scenario(source, layers, cluster)
-        if shown.topology is not None:
-            layers = [*layers, *topology_changes(shown.topology, scenario.system.network.topology, layers)]
-            scenario = load_scenario(source, layers, cluster)
         optimum = optimize(scenario, minimize=minimize, limits=limits, vary=vary)
     except InputError as error:
-        return dataclasses.replace(shown, reason=str(error))
-    return dataclasses.replace(shown, optimum=optimum, reason="" if optimum.success else optimum.message)
+        return None, str(error)
+    return optimum, "" if optimum.success else optimum.message
+
+
+class FrontierStep(NamedTuple):
+    """One step on the way to the limit.
+
+    - `generations`: of the process after today's [1].
+    - `operation_energy` of the chip that was chosen, at clock 1 [J/FLOP], and how many times Landauer's bound of its
+      bits that is, `landauer_multiple` [1], at the temperature of its leakage.
+    - `optimum`: the best plan; `reason`: why there is none that can be trusted, or empty.
+    """
+
+    generations: float
+    operation_energy: float
+    landauer_multiple: float
+    optimum: Optimum | None
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Frontier:
+    """All steps, from today on."""
+
+    minimize: str
+    limits: Mapping[str, float]
+    steps: tuple[FrontierStep, ...]
+
+
+def frontier(
+    source: str | Path | Mapping[str, Any],
+    *,
+    points: int = USUAL_POINTS,
+    last: float = USUAL_LAST,
+    changes: Sequence[str] = (),
+    cluster: str | Path | None = None,
+    minimize: Minimize | None = None,
+    limits: Limits | None = None,
+    vary: Ranges | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Frontier:
+    """Optimize a scenario at process generations from today's to the last one.
+
+    The energy of an operation falls toward Landauer's bound with the generations of `system.chip_design`
+    [docs/hardware.md]; batch, clock, coolant, chips and layout are decided anew. All steps reach the loss of the
+    scenario's own plan, with no more chips, unless other limits are given; the time is free.
+
+    **Arguments:**
+
+    - `source`, `changes`, `cluster`: as in `load_scenario`; `changes` may choose other numbers of the design.
+    - `points`: steps, evenly spaced in generations.
+    - `last`: generations of the last step [1].
+    - `minimize`: as in `optimize`; the energy-time product unless given.
+    - `limits`, `vary`: as in `optimize`; `CHOICES` vary as well.
+
+    **Raises:** `InputError` for numbers that make no path, and for a scenario or a question that `optimize` refuses.
+    """
+    tell = progress or (lambda sentence: None)
+    if not 2 <= points <= MOST_POINTS:
+        raise InputError(f"points: {points} make no path. Give 2 to {MOST_POINTS}.")
+    if not 0.0 < last <= FARTHEST:
+        raise InputError(f"generations: {last:g} is not above 0 and at most {FARTHEST:g}. Give for example 30.")
+    own = load_scenario(source, changes, cluster)
+    if isinstance(own.system.chip_design, CatalogChip):
+        changes = [*changes, f"{DESIGN}=scaled"]
+        own = load_scenario(source, changes, cluster)
+    with jax.enable_x64(True):
+        baseline = evaluate_once(own.system, own.plan)
+    # The limit of time is far away: no step is late.
+    held = {"time": 1e6 * float(baseline.time), "loss": float(baseline.loss), "chips": float(own.plan.chips)}
+    asked = own.with_question(minimize or "etp", held, CHOICES).with_question(limits=limits, vary=vary).optimize
+    steps = []
+    for generations in map(float, np.linspace(0.0, last, points)):
+        tell(f"optimizing {generations:g} generations from now")
+        scenario = load_scenario(source, [*changes, f"{DESIGN}.generations={generations!r}"], cluster)
+        generations = float(getattr(scenario.system.chip_design, "generations", 0.0))
+        optimum, reason = _optimized(scenario, asked.minimize, asked.limits, asked.vary)
+        steps.append(FrontierStep(generations, *_operation_energy(scenario, optimum), optimum, reason))
+    return Frontier(asked.minimize, asked.limits, tuple(steps))
+
+
+def _operation_energy(scenario: Scenario, optimum: Optimum | None) -> tuple[float, float]:
+    """Energy of an operation of the designed chip [J/FLOP], and that over Landauer's bound of its bits [1]."""
+    system = scenario.system
+    with jax.enable_x64(True):
+        for path, value in ({} if optimum is None else optimum.found).items():
+            if path.startswith("system."):
+                system = replace_leaf(system, path.removeprefix("system."), value)
+        chip = as_designed(system, scenario.plan).system.accelerator
+        energy = float(np.asarray(chip.energy_per_flop))
+        return energy, energy / float(landauer_energy(chip.bits_per_flop, chip.leakage.reference_temperature))

@@ -1,4 +1,4 @@
-"""Which limits exclude each other, and how far must each of them give?
+"""Limits that exclude each other, and how far each of them must give.
 
 A set of limits is a conflict if no plan obeys all of it, and a smallest one if plans obey every set of fewer limits.
 Sets are tried in the order of their size: points of a grid prove most of them harmless, and the rest are searched, each
@@ -9,8 +9,9 @@ All of them share the loss that the run must reach and the chips that it has; th
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -40,7 +41,7 @@ class _LimitSet(NamedTuple):
     """Limits that are tried together: those that hold, by name of row, and other values of some."""
 
     rows: tuple[str, ...]
-    instead: dict[str, float]
+    instead: Mapping[str, float] = MappingProxyType({})
 
 
 def conflicts(problem: DesignProblem, lattice: Lattice) -> tuple[Conflict, ...]:
@@ -50,13 +51,14 @@ def conflicts(problem: DesignProblem, lattice: Lattice) -> tuple[Conflict, ...]:
     """
     infeasible = _InfeasibleProblem(problem, lattice)
     together = infeasible.smallest()
-    shared = [
-        name for name, most in SHARED.items() if name in problem.limits and infeasible.helps(name, most, together)
-    ]
-    found = [
-        Conflict(name, problem.limits[name], infeasible.nearest(name), unit_of(name)) for name in (*together, *shared)
-    ]
-    return tuple(sorted(found, key=lambda one: abs(math.log(one.nearest / one.asked)) if one.nearest > 0 else math.inf))
+    shared = [name for name in SHARED if name in problem.limits and infeasible.helps(name, together)]
+    nearest = {name: infeasible.nearest(name) for name in (*together, *shared)}
+
+    def step(name: str) -> float:
+        return abs(math.log(nearest[name] / problem.limits[name])) if nearest[name] > 0.0 else math.inf
+
+    limits = [Conflict(name, problem.limits[name], value, unit_of(name)) for name, value in nearest.items()]
+    return tuple(sorted(limits, key=lambda limit: step(limit.limit)))
 
 
 class _InfeasibleProblem:
@@ -69,20 +71,20 @@ class _InfeasibleProblem:
         self.excess = np.where(np.isfinite(values.inequalities), values.inequalities, np.inf)
         self.rows = {name: row for row, name in enumerate(problem.formulation.rows) if name in problem.limits}
 
-    def smallest(self) -> tuple[str, ...]:
-        """Limits of a smallest conflict among the rows; empty if none is found."""
+    def smallest(self) -> list[str]:
+        """Limits of a smallest conflict among the rows; empty if there is none."""
         for size in range(1, len(self.rows) + 1):
-            sets = list(itertools.combinations(self.rows, size))
-            sets = [one for one in sets if self.broken(one).min() > 0.0]
-            lack = self.violation([_LimitSet(one, {}) for one in sets])
-            if len(sets) and lack.max() > TOLERANCE:
-                return sets[int(np.argmax(lack))]
-        return ()
+            sets = [_LimitSet(rows) for rows in itertools.combinations(self.rows, size)]
+            sets = [limits for limits in sets if self.broken(limits.rows).min() > 0.0]
+            violation = self.solve(sets)[0] if sets else np.zeros(1)
+            if violation.max() > TOLERANCE:
+                return list(sets[int(np.argmax(violation))].rows)
+        return []
 
-    def helps(self, name: str, most: float, rows: tuple[str, ...]) -> bool:
-        """Whether some rows can hold together with so many times a limit."""
-        case = _LimitSet(rows, {name: self.problem.limits[name] * most})
-        return bool(self.violation([case])[0] <= TOLERANCE)
+    def helps(self, name: str, rows: Sequence[str]) -> bool:
+        """Whether some rows can hold together with much more of a shared limit."""
+        limits = _LimitSet(tuple(rows), {name: self.problem.limits[name] * SHARED[name]})
+        return bool(self.solve([limits])[0][0] <= TOLERANCE)
 
     def nearest(self, name: str) -> float:
         """Value of a limit at which the others can hold; NaN if there is none."""
@@ -93,82 +95,75 @@ class _InfeasibleProblem:
             return asked * math.exp(sign * step)
 
         low, high = 0.0, math.log(SHARED.get(name, FAR))
-        lack, reached = self.solve([_LimitSet(rows, {name: at(high)})])
-        if lack[0] > TOLERANCE:
+        violation, reached = self.solve([_LimitSet(rows, {name: at(high)})])
+        if violation[0] > TOLERANCE:
             return math.nan
         if name in self.rows:
             row = self.rows[name]
-            least, broken = self.least_broken
-            if broken[row] >= least - TOLERANCE:  # all limits together break no other
+            lowest, broken = self.least_broken
+            if broken[row] >= lowest - TOLERANCE:  # all limits together break no other
                 return at(float(broken[row]))
             high = max(high + float(reached[0, row]), TOLERANCE)
         for _ in range(PASSES):
-            steps = np.linspace(low, high, LEVELS + 1)[1:]
-            lack, _ = self.solve([_LimitSet(rows, {name: at(step)}) for step in steps], patient=False)
-            holds = np.flatnonzero(lack <= TOLERANCE)
+            steps = np.linspace(low, high, LEVELS + 1)
+            violation, _ = self.solve([_LimitSet(rows, {name: at(step)}) for step in steps[1:]], patient=False)
+            holds = np.flatnonzero(violation <= TOLERANCE)
             if not len(holds):
                 break
-            best = int(holds[0])
-            low, high = (low if best == 0 else float(steps[best - 1])), float(steps[best])
+            low, high = map(float, steps[holds[0] : holds[0] + 2])
         return at(high)
 
     @cached_property
     def least_broken(self) -> tuple[float, Float[np.ndarray, " rows"]]:
         """Smallest violation of all limits together, and by how much each is broken there."""
-        lack, rows = self.solve([_LimitSet(tuple(self.rows), {})])
-        return float(lack[0]), rows[0]
+        violation, rows = self.solve([_LimitSet(tuple(self.rows))])
+        return float(violation[0]), rows[0]
 
     def broken(self, rows: Sequence[str]) -> Float[np.ndarray, "layouts points"]:
-        """What points of the grid break of some limits, in the sum of logarithms."""
-        places = [*(self.rows[name] for name in rows), -1]  # whole micro-batches always count
-        return np.sum(np.maximum(self.excess[..., places], 0.0), axis=-1)
-
-    def violation(self, cases: Sequence[_LimitSet]) -> Float[np.ndarray, " cases"]:
-        """Smallest violation of each case over its layouts."""
-        return self.solve(cases)[0] if cases else np.zeros(0)
+        """Violation of some limits at points of the grid, in the sum of logarithms."""
+        columns = [*(self.rows[name] for name in rows), -1]  # whole micro-batches always count
+        return np.sum(np.maximum(self.excess[..., columns], 0.0), axis=-1)
 
     def solve(
         self, cases: Sequence[_LimitSet], *, patient: bool = True
     ) -> tuple[Float[np.ndarray, " cases"], Float[np.ndarray, "cases rows"]]:
         """Smallest violation of each case over the layouts that break it least on the grid, and the rows there.
 
-        A search that is not patient may take a case for broken that holds, where its limits leave next to no room.
+        A search that is not patient may take a case for broken that holds, where its limits leave next to no margin.
         """
-        problem = self.problem
-        count = min(TRIED, len(self.grid))
-        places, start = [], []
+        problem, count = self.problem, min(TRIED, len(self.grid))
+        lanes, start = [], []
         for case in cases:
             broken = self.broken([name for name in case.rows if name not in case.instead])
-            at = np.argmin(broken, axis=1)
-            chosen = np.argsort(broken[np.arange(len(at)), at], kind="stable")[:count]
-            places.append(chosen)
-            start.append(self.grid[chosen, at[chosen]])
-        layouts = take(self.lattice, np.concatenate(places))
-        limits = {
-            name: np.repeat([self.limit(name, case) for case in cases], count) for name in problem.criteria.limits
-        }
-        powers = problem.repeated_criteria(len(cases) * count).powers
+            best = np.argmin(broken, axis=1)
+            chosen = np.argsort(broken[np.arange(len(best)), best], kind="stable")[:count]
+            lanes.append(chosen)
+            start.append(self.grid[chosen, best[chosen]])
+        layouts = take(self.lattice, np.concatenate(lanes))
+        names = problem.criteria.limits
+        limits = {name: np.repeat([self.limit(name, case) for case in cases], count) for name in names}
         lower, upper = layout_bounds(problem, layouts)
-        place = problem.index("plan.chips")
-        if place is not None:
+        index = problem.index("plan.chips")
+        if index is not None:
             chips = np.repeat([case.instead.get("chips", 0.0) for case in cases], count)
-            upper[:, place] = np.where(chips > 0.0, np.log(np.maximum(chips, 1.0)), upper[:, place])
-        criteria = Criteria(powers, limits)
-        iterations = None if patient else SETTLED
-        bounds = lower, upper
-        found = solve_relaxed(problem, layouts, np.concatenate(start), criteria, bounds=bounds, iterations=iterations)
-        rows = -found.slacks.inequalities
-        lack = np.sum(np.maximum(rows, 0.0), axis=-1).reshape(len(cases), count)
-        lack = np.where(np.isfinite(lack), lack, np.inf)
-        best = np.argmin(lack, axis=1)
-        case = np.arange(len(cases))
-        return lack[case, best], rows.reshape(len(cases), count, -1)[case, best]
+            upper[:, index] = np.where(chips > 0.0, np.log(np.maximum(chips, 1.0)), upper[:, index])
+        solution = solve_relaxed(
+            problem,
+            layouts,
+            np.concatenate(start),
+            Criteria(problem.repeated_criteria(len(layouts.tensor)).powers, limits),
+            bounds=(lower, upper),
+            iterations=None if patient else SETTLED,
+        )
+        rows = -solution.slacks.inequalities
+        violation = np.sum(np.maximum(rows, 0.0), axis=-1).reshape(len(cases), count)
+        violation = np.where(np.isfinite(violation), violation, np.inf)
+        best, case = np.argmin(violation, axis=1), np.arange(len(cases))
+        return violation[case, best], rows.reshape(len(cases), count, -1)[case, best]
 
     def limit(self, name: str, case: _LimitSet) -> float:
-        """Value of a limit in a case, in SI."""
+        """Value of a limit in a case, in SI; far away where the case leaves it out."""
         own = float(self.problem.criteria.limits[name])
-        if name in case.instead:
-            return case.instead[name]
-        if name in case.rows or name not in self.rows:
-            return own
+        if name in case.instead or name in case.rows or name not in self.rows:
+            return case.instead.get(name, own)
         return own / FAR if name in AT_LEAST else own * FAR

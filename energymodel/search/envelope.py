@@ -127,7 +127,7 @@ def _lagrangian(
 ) -> tuple[Float[np.ndarray, " n"], dict[str, float]]:
     """Slopes of the logarithm of the value by each number with all limits held, and elasticities by each limit."""
     formulation, point = problem.formulation, np.asarray(solution.x[0])
-    system, _ = formulation.at(point, layout, problem.criteria, problem.given)
+    system, _ = formulation.at(point, layout, problem.criteria, problem.run)
     lattice = jax.tree.map(lambda leaf: np.asarray(leaf)[None], layout)
     [(plan, outcome)] = plans_at(scenario, problem, point[None], lattice, problem.repeated_criteria(1))
     here = TrainingRun(*jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (system, plan)))

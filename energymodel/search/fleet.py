@@ -117,9 +117,8 @@ def load_fleet(
         raise InputError(f"fleet: {len(stated)} further groups of devices. Give 1 to {MOST - 1}: --group with {FORM}.")
     named = {"name": name, **tables}
     main = load_scenario(named, changes, cluster)
-    if not main.plan.is_steady:
-        path = "plan.batch" if main.plan.knots > 1 else "plan.clock"
-        raise InputError(f"{path}: a fleet needs one value for the whole run. Give one number.")
+    if main.plan.knots > 1:
+        raise InputError("plan.batch: a fleet needs one value for the whole run. Give one number.")
     found = [FleetGroup(_accelerator_of(tables, main), main, {})]
     found += [_loaded(key, table, named, changes, cluster) for key, table in stated.items()]
     chips = sum(float(one.scenario.plan.chips) for one in found)

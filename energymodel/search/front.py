@@ -1,4 +1,4 @@
-"""Of plans that trade outputs against each other, which are efficient, how good is the set and where does it bend?"""
+"""Efficient plans, their hypervolume and knee, and levels and weights spread over a front."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ class Front(Shown):
     """Efficient plans, ordered by the second objective.
 
     `hypervolume` is that of the logarithms of the objectives, between the best and the worst values of the front, as a
-    share of that box [1]; `knee` is the place of the plan farthest from the chord or plane of the ends.
+    share of that box [1]; `knee` is the index of the plan farthest from the chord or plane of the ends.
     """
 
     scenario: Scenario
@@ -63,7 +63,7 @@ def front_message(scenario: Scenario, points: Sequence[FrontPoint], *, converged
     """What all plans of a front have in common."""
     if not converged:
         return NOT_CONVERGED
-    exceeded = next(filter(None, (exceeded_limits(scenario, one.plan, one.outcome) for one in points)), "")
+    exceeded = next(filter(None, (exceeded_limits(scenario, point.plan, point.outcome) for point in points)), "")
     obeys = f"{OBEYS_LIMITS_ASKED}; of some, {exceeded}" if exceeded else OBEYS_EVERY_LIMIT
     return f"Every plan is realizable and {obeys}."
 
@@ -129,7 +129,7 @@ def relative_hypervolume(values: Float[np.ndarray, "points objectives"]) -> floa
 
 
 def knee(values: Float[np.ndarray, "points objectives"]) -> int:
-    """Place of the point farthest below the plane through the ends of the front, in relative logarithms [Das 1999]."""
+    """Index of the point farthest below the plane through the ends of the front, in relative logarithms [Das 1999]."""
     return int(np.argmin(_relative_logarithms(values).sum(axis=1)))
 
 

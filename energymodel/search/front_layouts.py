@@ -1,4 +1,4 @@
-"""Which layouts hold the plans of a front?
+"""The layouts that hold the plans of a front.
 
 Layouts that look best for some trade-off on a coarse grid are searched first. At each trade-off the multipliers of the
 best of them then bound what any other layout can reach, as in `layout_search`, and those that are not excluded are
@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from energymodel.search.front import simplex
-from energymodel.search.layout_search import MARGIN, least_around
+from energymodel.search.layout_search import MARGIN, lowest_around
 from energymodel.search.layouts import Lattice, concatenate, take
 from energymodel.search.problem import Criteria, DesignProblem
 from energymodel.search.relaxation import (
@@ -46,7 +46,7 @@ class TradeOff(NamedTuple):
 class Optima(NamedTuple):
     """Relaxed optima of trade-offs in layouts: leaves of the solution begin with both axes, NaN where none was sought.
 
-    `layouts` are places among those with a fine grid.
+    `layouts` are indices among those with a fine grid.
     """
 
     layouts: Int[np.ndarray, " layouts"]
@@ -58,7 +58,7 @@ class Optima(NamedTuple):
         return np.where(obeys_limits(self.solution), self.solution.value, np.inf)
 
     def lanes(self, trades: int | Int[np.ndarray, " lanes"], layouts: Int[np.ndarray, " lanes"]) -> Solution:
-        """The optima of trade-offs in layouts, by their places."""
+        """The optima of trade-offs in layouts, by their indices."""
         return jax.tree.map(lambda leaf: leaf[trades, layouts], self.solution)
 
     def joined(self, other: "Optima") -> "Optima":
@@ -67,17 +67,16 @@ class Optima(NamedTuple):
         return Optima(np.concatenate([self.layouts, other.layouts]), solution)
 
 
-def logarithm(problem: DesignProblem, name: str, values: Values) -> Float[np.ndarray, "layouts points"]:
-    """Logarithm of a limited output where the problem was evaluated."""
-    return values.inequalities[..., problem.formulation.rows.index(name)] + np.log(problem.criteria.limits[name])
-
-
 def traded(problem: DesignProblem, trade: TradeOff, values: Values) -> Values:
     """Objective and rows of a trade-off where the problem was evaluated."""
-    rows = np.array(values.inequalities)
+    rows, index = np.array(values.inequalities), problem.formulation.rows.index
+
+    def logarithm(name: str) -> Float[np.ndarray, "layouts points"]:
+        return values.inequalities[..., index(name)] + np.log(problem.criteria.limits[name])
+
     for name, level in trade.levels.items():
-        rows[..., problem.formulation.rows.index(name)] = logarithm(problem, name, values) - level
-    return Values(sum(power * logarithm(problem, name, values) for name, power in trade.powers.items()), rows)
+        rows[..., index(name)] = logarithm(name) - level
+    return Values(sum(power * logarithm(name) for name, power in trade.powers.items()), rows)
 
 
 def merit_of(problem: DesignProblem, trade: TradeOff, values: Values) -> Float[np.ndarray, "layouts points"]:
@@ -90,14 +89,14 @@ def merit_of(problem: DesignProblem, trade: TradeOff, values: Values) -> Float[n
 class FrontLayouts:
     """A problem, all its layouts on a coarse grid, and those that may hold plans of the front on a fine one.
 
-    `places` are the places in the lattice of the layouts with a fine grid.
+    `fine` are the indices in the lattice of the layouts with a fine grid.
     """
 
     problem: DesignProblem
     lattice: Lattice
     considered: int
     coarse: Values
-    places: Int[np.ndarray, " layouts"]
+    fine: Int[np.ndarray, " layouts"]
     grid: Float[np.ndarray, "layouts points n"]
     values: Values
 
@@ -109,11 +108,11 @@ class FrontLayouts:
 
     def criteria(self, trades: Sequence[TradeOff]) -> Criteria:
         """The criteria of lanes, one trade-off each."""
-        own = self.problem.repeated_criteria(len(trades))
+        own = self.problem.criteria
         powers = {name: np.array([trade.powers.get(name, 0.0) for trade in trades]) for name in own.powers}
         limits = {
             name: np.array([np.exp(trade.levels[name]) if name in trade.levels else limit for trade in trades])
-            for name, limit in self.problem.criteria.limits.items()
+            for name, limit in own.limits.items()
         }
         return Criteria(powers, limits)
 
@@ -125,18 +124,17 @@ class FrontLayouts:
         warm: PerConstraint | None = None,
     ) -> Solution:
         """Relaxed optima of lanes, each by its own criteria, from the multipliers of neighbors if given."""
-        lattice = self.layouts(layouts)
-        return solve_relaxed(self.problem, lattice, start, criteria, warm=warm, iterations=ITERATIONS)
+        return solve_relaxed(self.problem, self.layouts(layouts), start, criteria, warm=warm, iterations=ITERATIONS)
 
     def layouts(self, layouts: Int[np.ndarray, " lanes"]) -> Lattice:
         """The layouts of lanes."""
-        return take(self.lattice, self.places[layouts])
+        return take(self.lattice, self.fine[layouts])
 
-    def with_fine_grid(self, places: Int[np.ndarray, " more"]) -> "FrontLayouts":
-        """The same with the fine grid of further places of the lattice."""
-        fine = (places, *_fine_grid(self.problem, take(self.lattice, places)))
-        places, grid, values = concatenate((self.places, self.grid, self.values), fine)
-        return dataclasses.replace(self, places=places, grid=grid, values=values)
+    def with_fine_grid(self, more: Int[np.ndarray, " more"]) -> "FrontLayouts":
+        """The same with the fine grid of further layouts of the lattice."""
+        grid = (more, *_fine_grid(self.problem, take(self.lattice, more)))
+        fine, grid, values = concatenate((self.fine, self.grid, self.values), grid)
+        return dataclasses.replace(self, fine=fine, grid=grid, values=values)
 
     def optima(
         self,
@@ -151,7 +149,7 @@ class FrontLayouts:
         best = np.stack([np.argmin(merit_of(self.problem, trade, values), axis=1) for trade in trades])
         trade, layout = np.nonzero(sought)
         start = self.grid[layouts[layout], best[sought]]
-        lanes = self.solve(layouts[layout], start, self.criteria([trades[int(place)] for place in trade]))
+        lanes = self.solve(layouts[layout], start, self.criteria([trades[int(index)] for index in trade]))
 
         def table(leaf: np.ndarray) -> np.ndarray:
             leaf = np.asarray(leaf)
@@ -170,8 +168,8 @@ def screened(problem: DesignProblem, lattice: Lattice, considered: int, names: S
     for weights in mixtures:
         merit = np.min(merit_of(problem, TradeOff(dict(zip(names, weights, strict=True))), coarse), axis=1)
         best.append(np.argsort(merit, kind="stable")[: -(-PROMISING // len(mixtures))])
-    places = np.unique(np.concatenate(best))
-    return FrontLayouts(problem, lattice, considered, coarse, places, *_fine_grid(problem, take(lattice, places)))
+    fine = np.unique(np.concatenate(best))
+    return FrontLayouts(problem, lattice, considered, coarse, fine, *_fine_grid(problem, take(lattice, fine)))
 
 
 def _fine_grid(problem: DesignProblem, lattice: Lattice) -> tuple[Float[np.ndarray, "layouts points n"], Values]:
@@ -180,29 +178,27 @@ def _fine_grid(problem: DesignProblem, lattice: Lattice) -> tuple[Float[np.ndarr
 
 
 def search_trade_offs(
-    search: FrontLayouts, trades: Sequence[TradeOff], each: int, known: Sequence[int] = ()
+    search: FrontLayouts, trades: Sequence[TradeOff], each: int, first: Sequence[int] = ()
 ) -> tuple[FrontLayouts, Optima]:
     """Relaxed optima of trade-offs in all layouts that can hold the best plan of one of them.
 
-    First come the `known` layouts and so many more for each trade-off; all with a fine grid, where these have no plan
-    within the limits.
+    The `first` layouts are searched and so many more for each trade-off; all with a fine grid, where these have no plan
+    within the limits; then those that no bound excludes.
     """
-    chosen = [np.array(known, int)]
-    for trade in trades:
-        chosen.append(search.promising(merit_of(search.problem, trade, search.values), each)[0])
-    layouts = np.unique(np.concatenate(chosen))
+    merits = [merit_of(search.problem, trade, search.values) for trade in trades]
+    layouts = np.unique(np.concatenate([np.array(first, int), *(search.promising(merit, each)[0] for merit in merits)]))
     optima = search.optima(trades, layouts)
-    rest = np.setdiff1d(np.arange(len(search.places)), layouts)
+    rest = np.setdiff1d(np.arange(len(search.fine)), layouts)
     if len(rest) and not np.isfinite(optima.value).any():
         optima = optima.joined(search.optima(trades, rest))
     rival = _not_excluded(search, trades, optima)
     more = np.flatnonzero(rival.any(axis=0))
     if not len(more):
         return search, optima
-    added = np.setdiff1d(more, search.places)
+    added = np.setdiff1d(more, search.fine)
     search = search.with_fine_grid(added) if len(added) else search
-    layouts = np.flatnonzero(np.isin(search.places, more))
-    return search, optima.joined(search.optima(trades, layouts, rival[:, search.places[layouts]]))
+    layouts = np.flatnonzero(np.isin(search.fine, more))
+    return search, optima.joined(search.optima(trades, layouts, rival[:, search.fine[layouts]]))
 
 
 def _not_excluded(
@@ -210,7 +206,7 @@ def _not_excluded(
 ) -> Bool[np.ndarray, "trades layouts"]:
     """Which layouts of the lattice that were not searched no bound excludes from each of the trade-offs."""
     rival = np.zeros((len(trades), len(search.lattice.tensor)), bool)
-    others = np.setdiff1d(np.arange(rival.shape[1]), search.places[optima.layouts])
+    others = np.setdiff1d(np.arange(rival.shape[1]), search.fine[optima.layouts])
     if not len(others):
         return rival
     part = take(search.lattice, others)
@@ -218,7 +214,7 @@ def _not_excluded(
     best = np.argmin(np.where(holds, optima.value, np.inf), axis=1)
     bounding = np.flatnonzero(holds.any(axis=1))
     points = optima.lanes(bounding, best[bounding]).x
-    known = [take(search.coarse, others), *(screen(search.problem, part, {}, point).values for point in points)]
+    evaluated = [take(search.coarse, others), *(screen(search.problem, part, {}, point).values for point in points)]
     for index, point in zip(map(int, bounding), points, strict=True):
         lowest = np.min(optima.value[index])
         multipliers = optima.lanes(index, best[index]).multipliers.inequalities
@@ -227,7 +223,7 @@ def _not_excluded(
             values = traded(search.problem, trades[index], values)
             return values.objective + values.inequalities @ multipliers
 
-        bound = least_around(search.problem, part, point, lagrangian, known, lowest + DOUBT)
+        bound = lowest_around(search.problem, part, point, lagrangian, evaluated, lowest + DOUBT)
         order = np.argsort(bound, kind="stable")[:MOST]
         rival[index, others[order[bound[order] < lowest + MARGIN]]] = True
     return rival

@@ -61,13 +61,11 @@ class Levels(NamedTuple):
 def levels_of(scenario: Scenario) -> Levels:
     """Speeds of a scenario's plan between the lowest and the highest clock of its accelerator.
 
-    **Raises:** `InputError` for a batch or a clock that changes with progress, and where no clock keeps the
-    limits of the system.
+    **Raises:** `InputError` for a batch that changes with progress, and where no clock keeps the limits of the system.
     """
     system, plan = scenario.system, scenario.plan
-    if not plan.is_steady:
-        path = "plan.batch" if plan.knots > 1 else "plan.clock"
-        raise InputError(f"{path}: a calendar needs one value, so that every token takes as long. Give one number.")
+    if plan.knots > 1:
+        raise InputError("plan.batch: a calendar needs one value, so that every token takes as long. Give one number.")
     with jax.enable_x64(True):
         clocks = np.linspace(float(as_designed(system, plan).system.accelerator.minimum_clock), 1.0, CLOCKS)
         speeds = jax.tree.map(np.asarray, _speeds(system, plan, jnp.asarray(clocks)))

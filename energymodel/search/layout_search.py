@@ -1,4 +1,4 @@
-"""Which layout holds the best plan, and why can the others not?
+"""The layouts that can hold the best plan, their relaxed optima, and bounds that exclude the others.
 
 The layouts that look best on a coarse grid are searched first. The multipliers `y >= 0` of the best of them then bound
 what any other layout can reach,
@@ -37,7 +37,7 @@ PROMISING = 128  # layouts, the best on the coarse grid, that are looked at on t
 FIRST = 32  # layouts that are searched before any bound is known, the best on the fine grid
 RESTARTS = 16  # of the best lane
 ELSEWHERE = 8  # lanes, those that break their limits least, that are restarted before nothing is said to obey them
-AGAIN = 32  # lanes that stood still, the ones with the lowest bounds, that are searched again
+AGAIN = 32  # stalled lanes, the ones with the lowest bounds, that are searched again
 MOST = 512  # layouts that are searched because their bound does not exclude them
 MARGIN = 0.05  # in the logarithm: by how much the minimum of a Lagrangian on a grid, and whole counts, may exceed it
 COARSE_MARGIN = 0.5  # the same on the coarse grid and at the best lane's own point
@@ -53,6 +53,7 @@ class LayoutSearch(NamedTuple):
     `others` is the lowest bound of a layout that was not searched (logarithm of the objective; infinite if there is
     none), `left` counts those whose bound does not exclude them. Of `restarts` of the best lane, `agreeing` converge to
     its optimum and `astray` do not converge within the limits; those that do differ by `spread` in the logarithm.
+    `restarted` is the lane that was restarted last.
     """
 
     lattice: Lattice
@@ -63,6 +64,7 @@ class LayoutSearch(NamedTuple):
     agreeing: int = 0
     astray: int = 0
     spread: float = 0.0
+    restarted: int | None = None
 
     @property
     def usable(self) -> Bool[np.ndarray, " lanes"]:
@@ -70,8 +72,13 @@ class LayoutSearch(NamedTuple):
         return obeys_limits(self.solution)
 
     @property
+    def values(self) -> Float[np.ndarray, " lanes"]:
+        """Logarithms of the objective; infinite for lanes that break a limit."""
+        return np.where(self.usable, self.solution.value, np.inf)
+
+    @property
     def roundable(self) -> Bool[np.ndarray, " lanes"]:
-        """Lanes that obey all limits or nearly: at a kink they stand still beside a plan of whole counts that does."""
+        """Lanes that obey all limits or nearly: at a kink they stall beside a plan of whole counts that does."""
         return self.broken <= NEARLY
 
     @property
@@ -96,7 +103,7 @@ class LayoutSearch(NamedTuple):
     def best(self) -> int:
         """The best usable lane, or the one that breaks its limits least."""
         if self.usable.any():
-            return int(np.argmin(np.where(self.usable, self.solution.value, np.inf)))
+            return int(np.argmin(self.values))
         return int(np.argmin(self.broken))
 
 
@@ -105,13 +112,12 @@ def search_layouts(problem: DesignProblem, lattice: Lattice, tolerance: float = 
     coarse = screen(problem, lattice, COARSE)
     good = coarse.best(PROMISING)
     fine = screen(problem, take(lattice, good), FINE)
-
     ranked = fine.best(PROMISING)
     promising, start = good[ranked], fine.start[ranked]
     searched = _search(problem, take(lattice, promising[:FIRST]), start[:FIRST])
     if np.sum(searched.usable) < 2 and len(promising) > FIRST and not searched.interrupted:
         searched = searched.joined(_search(problem, take(lattice, promising[FIRST:]), start[FIRST:]))
-    known = promising[: len(searched.solution.value)]
+    first = promising[: len(searched.solution.value)]
     if not searched.usable.any() and not searched.interrupted:
         searched = _search_elsewhere(problem, searched)
     if searched.interrupted:
@@ -121,27 +127,27 @@ def search_layouts(problem: DesignProblem, lattice: Lattice, tolerance: float = 
     bound = lower_bounds(problem, lattice, searched, coarse)
     rival = bound < _second_best(searched) + MARGIN + math.log1p(tolerance)
     order = np.argsort(bound, kind="stable")
-    order = order[~np.isin(order, known)]
+    order = order[~np.isin(order, first)]
     need = int(np.sum(rival[order]))
     more, rest = order[: min(need, MOST)], order[min(need, MOST) :]
     if len(more):
         part = take(lattice, more)
         start = screen(problem, part, FINE, searched.solution.x[searched.best()]).start
         searched = searched.joined(_search(problem, part, start))
-    places = np.concatenate([known, more])
-    searched = _search_again(problem, searched, np.where(rival[places], bound[places], np.inf))
+    lanes = np.concatenate([first, more])
+    searched = _search_again(problem, searched, np.where(rival[lanes], bound[lanes], np.inf))
     return searched._replace(others=float(np.min(bound[rest], initial=np.inf)), left=need - len(more))
 
 
 def _search(problem: DesignProblem, lattice: Lattice, start: Float[np.ndarray, "lanes n"]) -> LayoutSearch:
-    """Relaxed optima of layouts, as long as lanes take to settle, with nothing known of others."""
+    """Relaxed optima of layouts, as long as lanes take to settle, without bounds of others."""
     return LayoutSearch(lattice, solve_relaxed(problem, lattice, start, iterations=SETTLED), np.inf, 0)
 
 
 def _search_again(problem: DesignProblem, searched: LayoutSearch, bound: Float[np.ndarray, " lanes"]) -> LayoutSearch:
-    """The same with patient searches of lanes that stood still, from there and from a grid around the best lane.
+    """The same with patient searches of stalled lanes, from there and from a grid around the best lane.
 
-    Those with the lowest finite bounds are searched again, if a plan is known.
+    Those with the lowest finite bounds are searched again, if any plan obeys the limits.
     """
     stuck = np.flatnonzero(~result_is(searched.solution.result, RESULTS.successful) & np.isfinite(bound))
     stuck = stuck[np.argsort(bound[stuck], kind="stable")][:AGAIN]
@@ -150,84 +156,92 @@ def _search_again(problem: DesignProblem, searched: LayoutSearch, bound: Float[n
     part, own = take(searched.lattice, stuck), searched.solution.x[stuck]
     near = screen(problem, part, CLOSE, searched.solution.x[searched.best()]).start
     start = np.concatenate([near, np.where(np.isfinite(own), own, near)])
-    again = solve_relaxed(problem, concatenate(part, part), start, iterations=SETTLED, patient=True)
-    return _with_better(searched, stuck, again)
+    return _with_better(searched, stuck, _searched_patiently(problem, part, start))
 
 
 def _search_elsewhere(problem: DesignProblem, searched: LayoutSearch) -> LayoutSearch:
-    """The same with restarts of the lanes that break their limits least, each of which may be at a local least."""
+    """The same with restarts of the lanes that break their limits least, each of which may be at a local minimum."""
     lanes = np.argsort(searched.broken, kind="stable")[:ELSEWHERE]
-    return _with_better(searched, lanes, _restarted(problem, take(searched.lattice, lanes)))
+    part = take(searched.lattice, lanes)
+    again = _searched_patiently(problem, part, spread_starts(problem, part, RESTARTS))
+    return _with_better(searched, lanes, again)
+
+
+def _searched_patiently(problem: DesignProblem, layouts: Lattice, start: Float[np.ndarray, "lanes n"]) -> Solution:
+    """Relaxed optima from several starts for each layout in turn."""
+    count = len(layouts.tensor)
+    layouts = take(layouts, np.arange(len(start)) % count)
+    return solve_relaxed(problem, layouts, start, iterations=SETTLED, patient=True)
 
 
 def _with_better(searched: LayoutSearch, lanes: Int[np.ndarray, " some"], again: Solution) -> LayoutSearch:
     """The same with the best of several ends of some lanes, where it is better; `again` has each lane in turn."""
     values = np.where(obeys_limits(again), again.value, np.inf).reshape(-1, len(lanes))
-    before = np.where(searched.usable, searched.solution.value, np.inf)[lanes]
-    better = np.flatnonzero(np.min(values, axis=0) < before)
-    put = _with_lanes(lanes[better], np.argmin(values, axis=0)[better] * len(lanes) + better)
-    return searched._replace(solution=jax.tree.map(put, searched.solution, again))
-
-
-def _restarted(problem: DesignProblem, layouts: Lattice) -> Solution:
-    """Relaxed optima of layouts, each in turn, from `RESTARTS` starts spread over its bounds."""
-    count = len(layouts.tensor)
-    layouts = take(layouts, np.tile(np.arange(count), RESTARTS))
-    lower, upper = layout_bounds(problem, layouts)
-    share = np.repeat(latin_hypercube(RESTARTS, lower.shape[1]), count, axis=0)
-    return solve_relaxed(problem, layouts, lower + share * (upper - lower), iterations=SETTLED, patient=True)
+    better = np.flatnonzero(np.min(values, axis=0) < searched.values[lanes])
+    ends = np.argmin(values, axis=0)[better] * len(lanes) + better
+    return searched._replace(solution=_replaced(searched.solution, lanes[better], again, ends))
 
 
 def restart(problem: DesignProblem, searched: LayoutSearch, lane: int | None = None) -> LayoutSearch:
-    """The same with restarts of one lane, the best unless given, spread evenly over its bounds [McKay et al. 1979].
+    """The same with restarts of one lane, the best unless given, which happens once.
 
-    A restart takes the place of the lane where it is better; or as good, where the lane itself did not converge.
+    A restart replaces the lane where it is better; or as good, where the lane itself did not converge.
     """
-    if not searched.usable.any() or searched.interrupted:
-        return searched
     best = searched.best() if lane is None else lane
-    again = _restarted(problem, take(searched.lattice, np.array([best])))
+    if not searched.usable.any() or searched.interrupted or searched.restarted == best:
+        return searched
+    layout = take(searched.lattice, np.array([best]))
+    again = _searched_patiently(problem, layout, spread_starts(problem, layout, RESTARTS))
     converged = obeys_limits(again) & result_is(again.result, RESULTS.successful)
-    value = float(searched.solution.value[best])
-    values = np.append(again.value[converged], value)
-    if np.min(values[:-1], initial=np.inf) < value + (0.0 if searched.solved(best) else SIMILAR):
+    value, values = float(searched.solution.value[best]), again.value[converged]
+    if np.min(values, initial=np.inf) < value + (0.0 if searched.solved(best) else SIMILAR):
         better = int(np.argmin(np.where(converged, again.value, np.inf)))
-        solution = jax.tree.map(_with_lanes(best, better), searched.solution, again)
-        searched = searched._replace(solution=solution)
-    agreeing = int(np.sum(values[:-1] <= np.min(values) + SAME))
-    astray = RESTARTS - int(np.sum(converged))
-    return searched._replace(restarts=RESTARTS, agreeing=agreeing, astray=astray, spread=float(np.ptp(values)))
+        searched = searched._replace(solution=_replaced(searched.solution, best, again, better))
+        value = float(values.min())
+    return searched._replace(
+        restarts=RESTARTS,
+        agreeing=int(np.sum(values <= np.min(values, initial=value) + SAME)),
+        astray=RESTARTS - len(values),
+        spread=float(np.ptp(np.append(values, value))),
+        restarted=best,
+    )
 
 
-def latin_hypercube(count: int, dimensions: int) -> Float[np.ndarray, "count dimensions"]:
-    """Points whose every coordinate takes each of `count` equally spaced values once [McKay et al. 1979]."""
-    cells = np.tile(np.arange(count), (dimensions, 1))
-    return (np.random.default_rng(0).permuted(cells, axis=1).T + 0.5) / count
+def spread_starts(problem: DesignProblem, lattice: Lattice, count: int) -> Float[np.ndarray, "lanes n"]:
+    """So many starts for each layout in turn, spread evenly over its bounds: each coordinate takes each of `count`
+    equally spaced values once [McKay et al. 1979].
+    """
+    lower, upper = layout_bounds(problem, lattice)
+    cells = np.tile(np.arange(count), (lower.shape[1], 1))
+    shares = (np.random.default_rng(0).permuted(cells, axis=1).T + 0.5) / count
+    return np.concatenate([lower + share * (upper - lower) for share in shares])
 
 
-def _with_lanes(
-    places: int | Int[np.ndarray, " some"], others: int | Int[np.ndarray, " some"]
-) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    """Function that puts entries of its second array into a copy of its first."""
+def _replaced(
+    solution: Solution, lanes: int | Int[np.ndarray, " some"], other: Solution, ends: int | Int[np.ndarray, " some"]
+) -> Solution:
+    """A solution with some lanes replaced by those of another."""
 
     def put(into: np.ndarray, source: np.ndarray) -> np.ndarray:
         into = np.array(into)
-        into[places] = np.asarray(source)[others]
+        into[lanes] = np.asarray(source)[ends]
         return into
 
-    return put
+    return jax.tree.map(put, solution, other)
 
 
 def lower_bounds(
     problem: DesignProblem, lattice: Lattice, searched: LayoutSearch, coarse: Screening
 ) -> Float[np.ndarray, " layouts"]:
-    """What the Lagrangian of the best lane says that each layout cannot go below.
+    """Lower bound of each layout by the Lagrangian of the best lane.
 
     Its minimum is taken on the coarse grid and at the best lane's own point, and where these leave a doubt on a grid
     around that point. For an infeasible problem it is the logarithm by which limits must be broken, weighted by shares
-    of the multipliers, or equally where there are none.
+    of the multipliers, or equally where there are none. Multipliers of a lane that stalled may be anything: the best
+    lane that converged gives them.
     """
-    best = _best_with_multipliers(searched)
+    converged = np.where(result_is(searched.solution.result, RESULTS.successful), searched.values, np.inf)
+    best = int(np.argmin(converged)) if np.isfinite(converged).any() else searched.best()
     point = searched.solution.x[best]
     y = np.asarray(searched.solution.multipliers.inequalities[best])
     weights = np.where(np.isfinite(y) & (y > 0.0), y, 0.0)
@@ -239,42 +253,32 @@ def lower_bounds(
     def lagrangian(values: Values) -> np.ndarray:
         return share * values.objective + values.inequalities @ weights
 
-    known = [coarse.values, screen(problem, lattice, {}, point).values]
-    return least_around(problem, lattice, point, lagrangian, known, _second_best(searched) + COARSE_MARGIN)
+    evaluated = [coarse.values, screen(problem, lattice, {}, point).values]
+    return lowest_around(problem, lattice, point, lagrangian, evaluated, _second_best(searched) + COARSE_MARGIN)
 
 
-def _best_with_multipliers(searched: LayoutSearch) -> int:
-    """The best usable lane whose multipliers hold: those of a lane that stood still may be anything."""
-    holds = searched.usable & result_is(searched.solution.result, RESULTS.successful)
-    if not holds.any():
-        return searched.best()
-    return int(np.argmin(np.where(holds, searched.solution.value, np.inf)))
-
-
-def least_around(
+def lowest_around(
     problem: DesignProblem,
     lattice: Lattice,
     point: Float[np.ndarray, " n"],
     lagrangian: Callable[[Values], Float[np.ndarray, "layouts points"]],
-    known: Sequence[Values],
+    evaluated: Sequence[Values],
     doubtful: float,
 ) -> Float[np.ndarray, " layouts"]:
-    """Minimum of a Lagrangian in each layout over known values; where it is below a level, also around a point."""
+    """Minimum of a Lagrangian in each layout over evaluated points; where it is below a level, also around a point."""
 
-    def least(values: Values) -> np.ndarray:
-        found = lagrangian(values)
-        return np.min(np.where(np.isfinite(found), found, np.inf), axis=1)
+    def lowest(values: Values) -> np.ndarray:
+        result = lagrangian(values)
+        return np.min(np.where(np.isfinite(result), result, np.inf), axis=1)
 
-    bound = np.min([least(values) for values in known], axis=0)
+    bound = np.min([lowest(values) for values in evaluated], axis=0)
     close = np.flatnonzero(bound < doubtful)
     if close.size:
-        bound[close] = np.minimum(bound[close], least(screen(problem, take(lattice, close), CLOSE, point).values))
+        bound[close] = np.minimum(bound[close], lowest(screen(problem, take(lattice, close), CLOSE, point).values))
     return bound
 
 
 def _second_best(searched: LayoutSearch) -> float:
     """The value that a layout must stay below to come first or second; zero violation where there is none."""
-    if not searched.usable.any():
-        return 0.0
-    values = np.sort(np.where(searched.usable, searched.solution.value, np.inf))
-    return float(values[min(1, len(values) - 1)])
+    values = np.sort(searched.values)[:2]
+    return float(values[-1]) if searched.usable.any() else 0.0

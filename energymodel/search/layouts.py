@@ -1,4 +1,4 @@
-"""Which parallel layouts can a model have on so many chips?"""
+"""The parallel layouts that a model can have on a number of chips."""
 
 import dataclasses
 import itertools
@@ -28,7 +28,7 @@ SWITCHES = FIELDS[FIELDS.index("recompute_full") + 1 :]
 """As in the scenario, unless they may vary; the fields before them are searched."""
 
 
-def candidates(given: TrainingRun, chips: float, ranges: Mapping[str, tuple[float, float]] | None = None) -> Lattice:
+def candidates(run: TrainingRun, chips: float, ranges: Mapping[str, tuple[float, float]] | None = None) -> Lattice:
     """All layouts that divide at most `chips` chips, the scenario's own among them.
 
     Tensor parallelism stays within a node; pipelines are those that the software runs (`system.pipeline_rules`);
@@ -37,16 +37,16 @@ def candidates(given: TrainingRun, chips: float, ranges: Mapping[str, tuple[floa
     what memory costs. `ranges` are those of fields: a switch takes both ends of its range, all else must lie within.
     """
     ranges = ranges or {}
-    workload, own = given.system.workload, given.plan.layout
-    layers, node = round(float(workload.layers)), round(float(given.system.node.chips))
+    system, workload, own = run.system, run.system.workload, run.plan.layout
+    layers, node = round(float(workload.layers)), round(float(system.node.chips))
     tensors = [t for t in _powers(min(node, chips)) if float(workload.heads) % t == 0]
     schedules = [set(ranges.get(name, (float(getattr(own, name)),))) for name in (*SCHEDULES, *CUTS)]
-    stages = _stages(given.system, layers, list(itertools.product(*schedules)))
+    stages = _stages(system, layers, list(itertools.product(*schedules)))
     pipelines = [p for p in stages if p <= chips]
     contexts = [c for c in _powers(chips) if c == 1 or float(workload.sequence) / c >= SMALLEST_CONTEXT]
     experts = _powers(min(chips, float(workload.experts)))
     recomputations = [(0.0, 0.0), (0.0, 1.0), (1.0, 0.0)][: 2 + int(float(workload.flash) < 1.0)]
-    with_pipeline = max(1.0, float(given.system.software.zero_with_pipeline))
+    with_pipeline = max(1.0, float(system.software.zero_with_pipeline))
     rows = [
         (t, p, v, c, e, b, float(t > 1), *ZERO[stage], *recomputation)
         for t, p, c, e in itertools.product(tensors, pipelines, contexts, experts)
@@ -60,7 +60,7 @@ def candidates(given: TrainingRun, chips: float, ranges: Mapping[str, tuple[floa
     table = np.array([(*row, *switch) for row in rows for switch in itertools.product(*switches)] + [chosen])
     # Each product has one precision.
     table = table[table[:, [FIELDS.index(name) for name in PRECISIONS]].sum(axis=1) <= 1.0]
-    table = table[_runnable(given.system, table)]
+    table = table[_runnable(system, table)]
     for name, (low, high) in ranges.items():
         column = table[:, FIELDS.index(name)]
         table = table[(low <= column) & (column <= high)]
@@ -76,26 +76,26 @@ def _powers(limit: int | float) -> list[int]:
 
 def _stages(system: TrainingSystem, layers: int, schedules: Sequence[Sequence[float]]) -> dict[int, list[int]]:
     """Pipeline degrees that the software runs in some of the schedules, each with its virtual stages."""
-    found: dict[int, list[int]] = {}
+    stages: dict[int, list[int]] = {}
     for ranks in range(1, layers + 1):
         for chunks in range(1, math.ceil(layers / ranks) + 1):
-            kinds = (dict(zip(OF_STAGES, (float(ranks), float(chunks), *one), strict=True)) for one in schedules)
-            if any(stage_fault(system, kind) is None for kind in kinds):
-                found.setdefault(ranks, []).append(chunks)
-    return found
+            kinds = ((float(ranks), float(chunks), *schedule) for schedule in schedules)
+            if any(stage_fault(system, dict(zip(OF_STAGES, kind, strict=True))) is None for kind in kinds):
+                stages.setdefault(ranks, []).append(chunks)
+    return stages
 
 
 def _runnable(system: TrainingSystem, table: np.ndarray) -> np.ndarray:
     """Rows whose stages and schedule the software runs."""
-    places = [FIELDS.index(name) for name in OF_STAGES]
-    kinds, kind = np.unique(table[:, places], axis=0, return_inverse=True)
+    columns = [FIELDS.index(name) for name in OF_STAGES]
+    kinds, kind = np.unique(table[:, columns], axis=0, return_inverse=True)
     faults = [stage_fault(system, dict(zip(OF_STAGES, map(float, row), strict=True))) for row in kinds]
     return np.array([fault is None for fault in faults])[np.reshape(kind, -1)]
 
 
-def take(lanes: Any, places: np.ndarray) -> Any:
-    """The lanes at some places, of layouts or anything else with a leading axis."""
-    return jax.tree.map(lambda leaf: leaf[places], lanes)
+def take(lanes: Any, index: np.ndarray) -> Any:
+    """Some of the lanes of layouts or anything else with a leading axis; one without that axis, at a single index."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[index], lanes)
 
 
 def concatenate(*lanes: Any) -> Any:

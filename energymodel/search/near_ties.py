@@ -1,4 +1,4 @@
-"""Which plan saves most among those that are as good as the best, within a tolerance?
+"""The plan that saves most among those as good as the best within a tolerance.
 
 Where an objective is flat, its exact optimum may cost a lot of something else: the fastest plan cools throttled chips
 for the last tenth of a percent. A second search therefore minimizes the energy (the money, where energy is the
@@ -18,10 +18,10 @@ import numpy as np
 from jaxtyping import Float
 
 from energymodel.scenarios.scenario import Scenario
-from energymodel.search.layout_search import LayoutSearch, latin_hypercube
-from energymodel.search.layouts import Lattice, take
+from energymodel.search.layout_search import LayoutSearch, spread_starts
+from energymodel.search.layouts import take
 from energymodel.search.problem import Criteria, DesignProblem, row_of_objective
-from energymodel.search.relaxation import SETTLED, layout_bounds, obeys_limits, solve_relaxed
+from energymodel.search.relaxation import SETTLED, obeys_limits, solve_relaxed
 from energymodel.search.result import NearTie
 from energymodel.search.rounding import TOLERATED, RelaxedLanes, RoundedPlan, plans_at, round_layouts, solve_at_counts
 from energymodel.system.outcome import TrainingOutcome
@@ -32,7 +32,7 @@ MOST = 128  # layouts that are searched, those with the best objective
 STARTS = 32  # over all bounds, of the plans of the first search that are searched again
 RESTARTED = 2  # plans of the first search that are searched again at their counts
 EVALUATED = 4  # plans of which the cheapest is taken, if they are equal in what is saved
-MEANINGLESS = 1e-6  # a share of what is saved that nobody would print
+MEANINGLESS = 1e-6  # a share of what is saved that is not worth a line
 EQUAL = 1e-4  # in the logarithm: two plans that differ by less are equal
 
 
@@ -55,17 +55,6 @@ def tolerance_of(scenario: Scenario) -> float:
     return 0.0 if "loss" in parse_objective(asked.minimize).names() else asked.tolerance
 
 
-def evaluated(
-    scenario: Scenario, problem: DesignProblem, lattice: Lattice, rounded: list[RoundedPlan]
-) -> list[EvaluatedPlan]:
-    """Realizable plans, exactly evaluated."""
-    layouts = take(lattice, np.array([one.lane for one in rounded]))
-    points = np.stack([one.point for one in rounded])
-    counts = [one.counts for one in rounded]
-    pairs = plans_at(scenario, problem, points, layouts, problem.repeated_criteria(len(rounded)), counts)
-    return [EvaluatedPlan(*pair, point) for pair, point in zip(pairs, points, strict=True)]
-
-
 def near_tie(
     scenario: Scenario, problem: DesignProblem, searched: LayoutSearch, rounded: list[RoundedPlan], exact: EvaluatedPlan
 ) -> tuple[EvaluatedPlan, NearTie | None]:
@@ -75,16 +64,19 @@ def near_tie(
     than it costs.
     """
     tolerance, saved = tolerance_of(scenario), saved_beside(problem.minimize)
-    within = _least_within(problem, saved, math.exp(rounded[0].value - TOLERATED) * (1.0 + tolerance))
-    near = [one for one in rounded if one.value <= rounded[0].value + math.log1p(tolerance)]
-    plans = [*_in_layouts(within, searched, near[0].value + math.log1p(tolerance)), *_at_counts(within, searched, near)]
-    found = sorted(plans, key=lambda plan: plan.value)
-    if not found:
+    optimum, excess = rounded[0].value, math.log1p(tolerance)
+    within = _least_within(problem, saved, math.exp(optimum - TOLERATED) * (1.0 + tolerance))
+    near = [plan for plan in rounded if plan.value <= optimum + excess]
+    plans = [*_in_layouts(within, searched, optimum + excess), *_at_counts(within, searched, near)]
+    plans.sort(key=lambda plan: plan.value)
+    if not plans:
         return exact, None
-    found = [one for one in found if one.value <= found[0].value + EQUAL][:EVALUATED]
-    other = min(evaluated(scenario, within, searched.lattice, found), key=lambda one: float(one.outcome.money))
-    cost = _ratio(other, exact, problem.minimize) - 1.0
-    saving = 1.0 - _ratio(other, exact, saved)
+    plans = [plan for plan in plans if plan.value <= plans[0].value + EQUAL][:EVALUATED]
+    layouts, points = take(searched.lattice, np.array([plan.lane for plan in plans])), [plan.point for plan in plans]
+    criteria, counts = within.repeated_criteria(len(plans)), [plan.counts for plan in plans]
+    evaluated = plans_at(scenario, within, np.stack(points), layouts, criteria, counts)
+    other = min(map(EvaluatedPlan, *zip(*evaluated, strict=True), points), key=lambda plan: float(plan.outcome.money))
+    cost, saving = _ratio(other, exact, problem.minimize) - 1.0, 1.0 - _ratio(other, exact, saved)
     if saving <= MEANINGLESS:
         return exact, None
     taken = saving > cost
@@ -93,17 +85,15 @@ def near_tie(
 
 def _in_layouts(within: DesignProblem, searched: LayoutSearch, tolerated: float) -> list[RoundedPlan]:
     """Plans in the layouts whose relaxed optimum is within the tolerance, from there."""
-    solution = searched.solution
-    value = np.where(searched.usable, solution.value, np.inf)
-    lanes = np.argsort(value, kind="stable")[:MOST]
-    lanes = lanes[value[lanes] <= tolerated]
+    lanes = np.argsort(searched.values, kind="stable")[:MOST]
+    lanes = lanes[searched.values[lanes] <= tolerated]
     if not len(lanes):
         return []
     lattice = take(searched.lattice, lanes)
     solution = solve_relaxed(within, lattice, searched.solution.x[lanes], iterations=SETTLED, patient=True)
     relaxed = RelaxedLanes(lattice, within.repeated_criteria(len(lanes)), solution)
-    found = round_layouts(within, relaxed, obeys_limits(solution))
-    return [one._replace(counts=one.counts._replace(lane=int(lanes[one.lane]))) for one in found]
+    plans = round_layouts(within, relaxed, obeys_limits(solution))
+    return [plan._replace(counts=plan.counts._replace(lane=int(lanes[plan.lane]))) for plan in plans]
 
 
 def _at_counts(within: DesignProblem, searched: LayoutSearch, near: list[RoundedPlan]) -> list[RoundedPlan]:
@@ -113,21 +103,15 @@ def _at_counts(within: DesignProblem, searched: LayoutSearch, near: list[Rounded
     """
     near = near[:RESTARTED]
     each = STARTS // len(near)
-    trials = [one.counts for one in near for _ in range(each)]
-    layouts = take(searched.lattice, np.array([one.lane for one in trials]))
-    lower, upper = layout_bounds(within, layouts)
-    share = np.tile(latin_hypercube(each, lower.shape[1]), (len(near), 1))
-    start = lower + share * (upper - lower)
-    start[::each] = [one.point for one in near]
-    solution = take(searched.solution, np.array([one.lane for one in trials]))
-    lanes = RelaxedLanes(layouts, within.repeated_criteria(len(trials)), dataclasses.replace(solution, x=start))
-    placed = [one._replace(lane=place) for place, one in enumerate(trials)]
-    found = solve_at_counts(within, lanes, placed, SETTLED)
-    return [one._replace(counts=trials[one.lane]) for one in found]
+    trials = [plan.counts for _ in range(each) for plan in near]
+    start = spread_starts(within, take(searched.lattice, np.array([plan.lane for plan in near])), each)
+    start[: len(near)] = [plan.point for plan in near]
+    lanes = RelaxedLanes(searched.lattice, within.repeated_criteria(len(searched.usable)), searched.solution)
+    return solve_at_counts(within, lanes, trials, SETTLED, start)
 
 
-def _ratio(one: EvaluatedPlan, other: EvaluatedPlan, name: str) -> float:
-    return float(objective_value(one.outcome, name) / objective_value(other.outcome, name))
+def _ratio(plan: EvaluatedPlan, other: EvaluatedPlan, name: str) -> float:
+    return float(objective_value(plan.outcome, name) / objective_value(other.outcome, name))
 
 
 def _least_within(problem: DesignProblem, saved: str, most: float) -> DesignProblem:

@@ -1,4 +1,4 @@
-"""Which plan is best for a scenario, over all layouts and everything that may vary?"""
+"""The best realizable plan of a scenario over all layouts and everything that may vary."""
 
 import dataclasses
 import math
@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import numpy as np
 
@@ -48,10 +47,11 @@ from energymodel.units import format_quantity
 
 EXTRA = 1e-2  # of what a limit must give: more of it for whole numbers
 NOTHING_YET = "The search was interrupted before it found a plan. Run it again."
+_NO_SINGLE_LIMIT = "No single limit can give enough: move several."
 SMALLEST_ELASTICITY = 1e-6
 LARGEST_RESIDUAL = 0.1  # of the optimality conditions, with which multipliers still are prices to a few percent
 STEEPEST = 20.0  # percent of the objective that a percent of a limit can be worth
-ROOM = 1e-3  # in the logarithm: a limit with more of it costs nothing
+MARGIN = 1e-3  # in the logarithm: a limit with more of it costs nothing
 LOSS_STEP = 1e-4
 _GLANCE = 0.02  # [s] between two looks at whether the derivatives are traced
 
@@ -151,9 +151,9 @@ def _search_and_round(
 def _nearest(
     problem: DesignProblem, broken: tuple[Conflict, ...], lattice: Lattice, tell: Callable[[str], None]
 ) -> _SearchedPlans | None:
-    """The best plans where the limit that has to give least gives it, and a little for whole numbers."""
-    ways = [one for one in broken if math.isfinite(one.nearest)]
-    ways = [one for one in ways if one.limit not in SHARED] or ways
+    """The best plans where the limit that must give least gives it, and a little for whole numbers."""
+    ways = [limit for limit in broken if math.isfinite(limit.nearest)]
+    ways = [limit for limit in ways if limit.limit not in SHARED] or ways
     if not ways:
         return None
     way = ways[0]
@@ -185,17 +185,15 @@ def _optimum(
         tell(f"looking for less {saved} within {100.0 * scenario.optimize.tolerance:g} % of the optimum")
         exact = EvaluatedPlan(plan, outcome, point)
         (plan, outcome, point), tie = near_tie(scenario, problem, searched, plans.rounded, exact)
-    found = problem.values_at(point, plan)
+    variables, value = problem.values_at(point, plan), float(objective_value(outcome, problem.minimize))
     result, message = _verdict(searched, winner, broken, exceeded_limits(scenario, plan, outcome))
-    value = float(objective_value(outcome, problem.minimize))
-    prices = _prices(problem, plans, lane, value) if winner and not broken else {}
+    trusted = winner and not broken
+    prices = _prices(problem, plans, lane, value) if trusted else {}
     runner_up = None
     if len(plans.rounded) > 1:
         first, second = plans.rounded[:2]
-        other = take(searched.lattice, np.array(second.lane))
-        runner_up = RunnerUp(other, float(np.expm1(second.value - first.value)))
-    relaxed = float(np.exp(np.min(np.where(searched.usable, solution.value, np.inf), initial=np.inf)))
-    relaxed = math.inf if broken else min(relaxed, best)
+        runner_up = RunnerUp(take(searched.lattice, np.array(second.lane)), float(np.expm1(second.value - first.value)))
+    relaxed = math.inf if broken else min(float(np.exp(np.min(searched.values, initial=np.inf))), best)
     return Optimum(
         scenario=scenario,
         plan=plan,
@@ -229,78 +227,69 @@ def _optimum(
             "converged": int(np.sum(result_is(solution.result, RESULTS.successful))),
             "residual": float(solution.residual[lane]),
         },
-        found=found,
+        found=variables,
         near_tie=tie,
-        saving=saving_by_cause(scenario, problem, baseline, found, plan.layout) if winner and not broken else {},
+        saving=saving_by_cause(scenario, problem, baseline, variables, plan.layout) if trusted else {},
     )
 
 
 def _prices(problem: DesignProblem, plans: _SearchedPlans, lane: int, value: float) -> dict[str, Price]:
-    """Elasticities from the multipliers of the relaxed optimum of the winning layout, zero for limits with room.
+    """Elasticities from the multipliers of the relaxed optimum of the winning layout, zero for limits with a margin.
 
     None where multipliers are no prices: at a kink of the model they do not converge, and where the limits leave no
-    room about the plan they grow beyond all bounds.
+    margin about the plan they grow beyond all bounds.
     """
     solution, multipliers = plans.searched.solution, plans.searched.solution.multipliers
-    layout = take(plans.searched.lattice, np.array([lane]))
-    values = evaluate_points(problem, solution.x[lane][None, None], layout, problem.criteria).inequalities[0, 0]
-    weights = np.where(np.asarray(values) < -ROOM, 0.0, multipliers.inequalities[lane])
+    layout, point = take(plans.searched.lattice, np.array([lane])), solution.x[lane][None, None]
+    own = multipliers.inequalities[lane]
+
+    def values_at(criteria: Criteria) -> tuple[float, np.ndarray]:
+        values = evaluate_points(problem, point, layout, criteria)
+        return float(values.objective[0, 0]), values.inequalities[0, 0]
+
+    weights = np.where(values_at(problem.criteria)[1] < -MARGIN, 0.0, own)
     rows = dict(zip(problem.formulation.rows, map(float, weights), strict=False))
     if float(solution.residual[lane]) > LARGEST_RESIDUAL or max(map(abs, rows.values()), default=0.0) > STEEPEST:
         return {}
     elasticities = {name: y for name, y in rows.items() if name in problem.limits}
-    place = problem.index("plan.chips")
-    if place is not None and problem.bounds["plan.chips"][1] == problem.limits["chips"]:
-        elasticities["chips"] = elasticities.get("chips", 0.0) + float(multipliers.upper[lane][place])
+    index = problem.index("plan.chips")
+    if index is not None and problem.bounds["plan.chips"][1] == problem.limits["chips"]:
+        elasticities["chips"] = elasticities.get("chips", 0.0) + float(multipliers.upper[lane][index])
     if "loss" in problem.limits and "loss" not in elasticities:
-        elasticities["loss"] = _loss_elasticity(problem, plans, lane)
+        # Envelope theorem, `- d Lagrangian / d ln loss` at the fixed point of the search, by central difference.
+        ends = []
+        for factor in (1.0 + LOSS_STEP, 1.0 - LOSS_STEP):
+            moved = {**problem.criteria.limits, "loss": problem.criteria.limits["loss"] * factor}
+            objective, inequalities = values_at(Criteria(problem.criteria.powers, moved))
+            ends.append(objective + float(inequalities @ own))
+        elasticities["loss"] = (ends[1] - ends[0]) / (2.0 * LOSS_STEP)
     unit = parse_objective(problem.minimize).unit
     signed = {name: -y if name in AT_LEAST else y for name, y in elasticities.items()}
     return {name: Price(y, y * value / problem.limits[name], f"{unit}/({unit_of(name)})") for name, y in signed.items()}
 
 
-def _loss_elasticity(problem: DesignProblem, plans: _SearchedPlans, lane: int) -> float:
-    """Envelope theorem, `- d Lagrangian / d ln loss` at the fixed point of the search, by central difference."""
-    solution = plans.searched.solution
-    layout = take(plans.searched.lattice, np.array([lane]))
-    point = solution.x[lane][None, None]
-    weights = solution.multipliers.inequalities[lane]
-
-    def lagrangian(factor: float) -> float:
-        loss = problem.criteria.limits["loss"] * factor
-        moved = eqx.tree_at(lambda criteria: criteria.limits["loss"], problem.criteria, loss)
-        values = evaluate_points(problem, point, layout, moved)
-        return float(values.objective[0, 0] + values.inequalities[0, 0] @ weights)
-
-    return -(lagrangian(1.0 + LOSS_STEP) - lagrangian(1.0 - LOSS_STEP)) / (2.0 * LOSS_STEP)
-
-
 def _verdict(
     searched: LayoutSearch, winner: RoundedPlan | None, broken: tuple[Conflict, ...], exceeded: str
 ) -> tuple[SearchResult, str]:
-    """Result and message of a search; `exceeded` says which limits of the system the plan exceeds all the same."""
+    """Result and message of a search; `exceeded` names the limits of the system that the plan exceeds all the same."""
     if searched.interrupted:
         result = SearchResult.interrupted
         return result, result.message if winner else NOTHING_YET
     if broken:
-        return SearchResult.infeasible, _explain(broken)
+        asked = ", ".join(f"{limit.limit} {format_quantity(limit.asked, limit.unit)}" for limit in broken)
+        ways = ", or ".join(
+            f"{limit.limit} to {format_quantity(limit.nearest, limit.unit)}"
+            for limit in broken
+            if math.isfinite(limit.nearest)
+        )
+        advice = f"With all others as they are, move {ways}." if ways else _NO_SINGLE_LIMIT
+        return SearchResult.infeasible, f"No plan obeys these limits together: {asked}. {advice}"
     if winner is None:
-        result = SearchResult.infeasible
-    else:
-        result = SearchResult.successful if winner.converged else SearchResult.not_converged
-        if exceeded:
-            return result, result.message.replace(OBEYS_EVERY_LIMIT, f"{OBEYS_LIMITS_ASKED}; {exceeded}")
+        return SearchResult.infeasible, SearchResult.infeasible.message
+    result = SearchResult.successful if winner.converged else SearchResult.not_converged
+    if exceeded:
+        return result, result.message.replace(OBEYS_EVERY_LIMIT, f"{OBEYS_LIMITS_ASKED}; {exceeded}")
     return result, result.message
-
-
-def _explain(broken: tuple[Conflict, ...]) -> str:
-    asked = ", ".join(f"{one.limit} {format_quantity(one.asked, one.unit)}" for one in broken)
-    ways = ", or ".join(
-        f"{one.limit} to {format_quantity(one.nearest, one.unit)}" for one in broken if math.isfinite(one.nearest)
-    )
-    return f"No plan obeys these limits together: {asked}. " + (
-        f"With all others as they are, move {ways}." if ways else "No single limit can give enough: move several."
-    )
 
 
 @contextmanager

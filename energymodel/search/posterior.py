@@ -19,8 +19,7 @@ from energymodel.scenarios.distributions import NumberDistribution
 from energymodel.scenarios.ranges import ends_of
 from energymodel.scenarios.scenario import Scenario
 from energymodel.scenarios.uncertain_numbers import distributions
-from energymodel.search.outcome_changes import changes_along
-from energymodel.search.training_run import TrainingRun
+from energymodel.search.training_run import TrainingRun, changes_along
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import output

@@ -1,4 +1,4 @@
-"""A scenario as a problem in logarithms: what may vary, what is minimized, what must hold."""
+"""A scenario as a problem in logarithms: variables, objective, limits and bounds."""
 
 import dataclasses
 import math
@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from energymodel.errors import InputError
 from energymodel.numerics import Numeric
 from energymodel.physics.cooling import InletClass
-from energymodel.scenarios.question import TOKENS
+from energymodel.scenarios.question import BATCH, OVER_PROGRESS, TOKENS
 from energymodel.scenarios.scenario import Scenario
 from energymodel.scenarios.validate import check_target
 from energymodel.search.training_run import TrainingRun, replace_leaf
@@ -31,15 +31,13 @@ from energymodel.system.outputs import (
     parse_objective,
 )
 from energymodel.system.own_outputs import OwnOutput, check_own_outputs, own_outputs
-from energymodel.system.plan import ClockCourse, ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
+from energymodel.system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 from energymodel.units import format_quantity
 
 USUAL_OBJECTIVES = ("energy", "time", "money", "carbon")
 USUAL_ROWS = (*LIMIT_OF_SLACK.values(), "time", "energy", "money", "carbon")
 """Outputs that a formulation serves whether they are asked for or not: one compiled program answers most questions."""
-OVER_PROGRESS_PATHS = {"plan.batch": "knots", "plan.clock": "clock_knots"}
-"""Variables that a schedule may replace, and the field of a question and a formulation with the number of its knots."""
 FAR = 1e9  # of the scenario's own value: a limit that was not asked for
 TOKEN_RANGE = 100.0
 BATCH_RANGE = 64.0
@@ -63,7 +61,7 @@ class Formulation:
     at the coordinates of the variables: their logarithms, or for paths in `affine` their values. What is minimized
     and how much is allowed are numbers, so that one compiled program answers all questions of this structure.
     `own` are the outputs among them that a user defined. With `knots` the logarithms of the batch at so many knots of
-    progress come before the other coordinates, and then with `clock_knots` those of the clock over the plan's own.
+    progress come before the other coordinates.
     """
 
     paths: tuple[str, ...]
@@ -71,18 +69,17 @@ class Formulation:
     rows: tuple[str, ...] = USUAL_ROWS
     affine: tuple[str, ...] = ()
     knots: int = 0
-    clock_knots: int = 0
     own: tuple[OwnOutput, ...] = ()
 
     def __call__(
-        self, point: Float[Array | np.ndarray, " n"], layout: ParallelLayout, criteria: Criteria, given: TrainingRun
+        self, point: Float[Array | np.ndarray, " n"], layout: ParallelLayout, criteria: Criteria, run: TrainingRun
     ) -> Values:
         """Objective and rows, `microbatches` (at least what the pipeline schedule needs) last."""
-        return _values(self, jnp.asarray(point), layout, criteria, given)
+        return _values(self, jnp.asarray(point), layout, criteria, run)
 
-    def values(self, point: Array, layout: ParallelLayout, criteria: Criteria, given: TrainingRun) -> Values:
+    def values(self, point: Array, layout: ParallelLayout, criteria: Criteria, run: TrainingRun) -> Values:
         """The same, traced anew at every call."""
-        system, plan = self.at(point, layout, criteria, given)
+        system, plan = self.at(point, layout, criteria, run)
         outcome = evaluate(system, plan)
         values = limited_values(system, plan, outcome)
         rows = [excess(name, _row_value(name, values, outcome), criteria.limits[name]) for name in self.rows]
@@ -92,29 +89,21 @@ class Formulation:
         return Values(log_objective(outcome, powers), jnp.stack(rows))
 
     def at(
-        self, point: Float[Array | np.ndarray, " n"], layout: ParallelLayout, criteria: Criteria, given: TrainingRun
+        self, point: Float[Array | np.ndarray, " n"], layout: ParallelLayout, criteria: Criteria, run: TrainingRun
     ) -> tuple[TrainingSystem, TrainingPlan]:
         """System and plan at a point, in a layout; the goal is the limit of the loss, unless the tokens vary."""
-        system, plan = given.system, given.plan
+        system, plan = run.system, run.plan
         goal = TokenBudget(jnp.ones(())) if TOKENS in self.paths else TargetLoss(criteria.limits["loss"])
         plan = eqx.tree_at(lambda plan: (plan.layout, plan.goal), plan, (layout, goal))
         if self.knots:
             plan = eqx.tree_at(lambda plan: plan.batch, plan, jnp.exp(jnp.asarray(point)[: self.knots]))
-        if self.clock_knots:
-            shares = jnp.exp(jnp.asarray(point)[self.knots : self.of_schedules])
-            plan = dataclasses.replace(plan, clock_course=ClockCourse(shares))
-        for index, path in enumerate(self.paths, self.of_schedules):
+        for index, path in enumerate(self.paths, self.knots):
             value = point[index] if path in self.affine else jnp.exp(point[index])
             if path.startswith("system."):
                 system = replace_leaf(system, path.removeprefix("system."), value)
             else:
                 plan = replace_leaf(plan, path.removeprefix("plan."), value)
         return system, plan
-
-    @property
-    def of_schedules(self) -> int:
-        """Number of coordinates of schedules, which come first."""
-        return self.knots + self.clock_knots
 
     def coordinate(self, path: str, value: Any) -> Any:
         """Coordinate of a variable at a value; minus infinity for a part that is left out, whose exponential is 0."""
@@ -158,7 +147,7 @@ class DesignProblem:
     """
 
     formulation: Formulation
-    given: TrainingRun
+    run: TrainingRun
     criteria: Criteria
     minimize: str
     limits: Mapping[str, float]
@@ -168,19 +157,19 @@ class DesignProblem:
     @property
     def most_chips(self) -> float:
         """The most chips that a plan may use."""
-        return self.bounds["plan.chips"][1] if "plan.chips" in self.bounds else self.given.number("plan.chips")
+        return self.bounds["plan.chips"][1] if "plan.chips" in self.bounds else self.run.number("plan.chips")
 
     def boxes(self, count: int) -> tuple[np.ndarray, np.ndarray]:
         """Coordinates of lower and upper bounds, one line for each of so many lanes."""
         paths = self.formulation.paths
-        ends = [self.formulation.coordinate(path, np.array(self.bounds[path])) for path in paths]
-        lower, upper = np.reshape(ends, (len(paths), 2)).T  # a schedule may be all that varies
+        bounds = [self.formulation.coordinate(path, np.array(self.bounds[path])) for path in paths]
+        lower, upper = np.reshape(bounds, (len(paths), 2)).T  # a schedule may be all that varies
         return np.tile(lower, (count, 1)), np.tile(upper, (count, 1))
 
     def start(self, path: str) -> float:
         """The scenario's own value of a variable, within its bounds."""
         low, high = self.bounds[path]
-        own = math.sqrt(low * high) if path == TOKENS else self.given.number(path)
+        own = math.sqrt(low * high) if path == TOKENS else self.run.number(path)
         return min(max(own, low), high)
 
     def repeated_criteria(self, count: int) -> Criteria:
@@ -189,12 +178,9 @@ class DesignProblem:
 
     def values_at(self, point: Float[np.ndarray, " n"], plan: TrainingPlan) -> dict[str, float]:
         """Value of each variable in SI at a point of the solver, whose plan has exact counts."""
-        values = {
-            path: float(self.formulation.value(path, one))
-            for path, one in zip(self.formulation.paths, point, strict=True)
-        }
-        exact = {"plan.chips": float(plan.chips), "plan.batch": float(np.reshape(plan.batch, ()))}
-        return {path: exact.get(path, value) for path, value in values.items()}
+        paths, exact = self.formulation.paths, {"plan.chips": plan.chips, BATCH: np.reshape(plan.batch, ())}
+        values = zip(paths, map(self.formulation.value, paths, point), strict=True)
+        return {path: float(exact.get(path, value)) for path, value in values}
 
     def with_limit(self, name: str, value: float) -> "DesignProblem":
         """The same problem with another value of a limit that holds."""
@@ -205,7 +191,7 @@ class DesignProblem:
         return dataclasses.replace(self, criteria=criteria, limits={**self.limits, name: value}, bounds=bounds)
 
     def index(self, path: str) -> int | None:
-        """Place of a variable in the solver's vector, if it varies."""
+        """Index of a variable in the solver's vector, if it varies."""
         return self.formulation.paths.index(path) if path in self.formulation.paths else None
 
 
@@ -227,22 +213,19 @@ def formulate(scenario: Scenario, baseline: TrainingOutcome, free: Sequence[str]
         "loss": float(baseline.loss),
     }
     dropped = free or (objective.names() if len(objective.factors) == 1 else ())
-    own = {name: value for name, value in own.items() if name not in dropped}
     hard = limits_of_system(system, plan, baseline)
     if float(baseline.slack.information) <= 0.0:  # a warning of the own plan, which its loss leaves no way to obey
         del hard["capacity_use"]
-    limits = {**own, **hard, **question.limits}
+    limits = {**{name: own[name] for name in own if name not in dropped}, **hard, **question.limits}
     bounds, layout_ranges = _bounds(scenario, baseline, limits, tokens_vary="loss" in {*objective.names(), *free})
     if "loss" in limits:
         check_target(system, plan, limits["loss"], "limit loss")
     not_rows = () if TOKENS in bounds else ("loss",)  # the goal
     if float(plan.spares) == 0.0 and "plan.spares" not in bounds:
         not_rows += ("chips",)  # a bound of the variable
-    affine = tuple(path for path, (low, _) in bounds.items() if low <= 0.0)
     objectives = tuple(dict.fromkeys((*USUAL_OBJECTIVES, *objective.names(), *free)))
-    objective_row = row_of_objective(question.minimize)
-    rows = (*USUAL_ROWS, objective_row, *free, *(name for name in limits if name not in not_rows))
-    rows = tuple(dict.fromkeys(rows))
+    limited = (name for name in limits if name not in not_rows)
+    rows = tuple(dict.fromkeys((*USUAL_ROWS, row_of_objective(question.minimize), *free, *limited)))
     named = tuple(dict.fromkeys((*objectives, *question.limits)))
     check_own_outputs(named, baseline)
     values = limited_values(system, plan, baseline)
@@ -253,9 +236,10 @@ def formulate(scenario: Scenario, baseline: TrainingOutcome, free: Sequence[str]
     }
     powers = dict.fromkeys(objectives, 0.0) | dict(objective.factors)
     criteria = jax.tree.map(lambda value: np.asarray(value, np.float64), Criteria(powers, {**limits, **far}))
+    affine = tuple(path for path, (low, _) in bounds.items() if low <= 0.0)
     formulation = Formulation(tuple(bounds), objectives, rows, affine, own=own_outputs(named))
-    given = TrainingRun(system, plan)
-    return DesignProblem(formulation, given, criteria, question.minimize, limits, bounds, layout_ranges)
+    run = TrainingRun(system, plan)
+    return DesignProblem(formulation, run, criteria, question.minimize, limits, bounds, layout_ranges)
 
 
 def _check_plain(scenario: Scenario) -> None:
@@ -264,17 +248,14 @@ def _check_plain(scenario: Scenario) -> None:
     **Raises:** `InputError` that names it.
     """
     question, plan = scenario.optimize, scenario.plan
-    clocks = np.size(plan.clocks)
-    for path, what, own in ("plan.batch", "batch", plan.knots), ("plan.clock", "clock", clocks):
-        if own > 1:
-            raise InputError(
-                f"{path}: it has {own} knots, but a constant {what} was asked for. "
-                f"Vary them (optimize --vary {path}@0..1), or give one {what}."
-            )
+    if plan.knots > 1:
+        raise InputError(
+            f"{BATCH}: it has {plan.knots} knots, but a constant batch was asked for. "
+            f"Vary them (optimize --vary {BATCH}{OVER_PROGRESS}), or give one batch."
+        )
     if question.refined:
-        schedules = [path for path, count in OVER_PROGRESS_PATHS.items() if getattr(question, count)]
-        named = [*question.stages, *(f"{path}@0..1" for path in schedules)][0]
-        raise InputError(f"vary {named}: only optimize lets it vary. Leave it out here.")
+        path = [*question.stages, BATCH + OVER_PROGRESS][0]
+        raise InputError(f"vary {path}: only optimize lets it vary, for the model as it is. Leave it out here.")
 
 
 def _bounds(
@@ -324,9 +305,7 @@ def _check_coolant(asked: tuple[float, float], inlet: InletClass) -> None:
     """
     low, high = float(inlet.lowest), float(inlet.highest)
     if asked[0] < low * (1.0 - ROUNDING) or asked[1] > high * (1.0 + ROUNDING):
-        asks, takes = (
-            " to ".join(format_quantity(end, "K") for end in dict.fromkeys(ends)) for ends in (asked, (low, high))
-        )
+        asks, takes = (" to ".join(format_quantity(end, "K") for end in dict.fromkeys(x)) for x in (asked, (low, high)))
         raise InputError(
             f"{COOLANT}: {asks} is outside {takes}, which the equipment takes (system.facility.cooling.inlet). Stay "
             "within, or choose equipment of another class, such as system.facility.cooling.inlet=ashrae-a4."

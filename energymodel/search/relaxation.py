@@ -1,11 +1,11 @@
-"""The problem with counts free to be fractions: many layouts at once, on a grid and at their optima.
+"""Relaxed optima of a problem in many layouts at once, and their values on grids.
 
 Every layout is a lane of one compiled program.
 """
 
 import dataclasses
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -19,7 +19,6 @@ from energymodel.runtime.compilation import Compiled, concurrently
 from energymodel.runtime.operations import simplified
 from energymodel.runtime.work_in_progress import counted
 from energymodel.search.layouts import Lattice, candidates, chips_per_replica, take
-from energymodel.search.packed import Packed, pack
 from energymodel.search.problem import Criteria, DesignProblem, Formulation
 from energymodel.search.training_run import TrainingRun
 from energymodel.solver import PerConstraint, Solution, SolverOptions, Values, minimize_many
@@ -31,7 +30,7 @@ from energymodel.system.work import divide
 from energymodel.units import format_quantity
 
 OPTIONS = SolverOptions(hessian="differences", max_iterations=100)
-SETTLED = 48  # iterations: lanes that obey all limits have converged, or stand still at a kink
+SETTLED = 48  # iterations: lanes that obey all limits have converged, or stall at a kink
 CHUNK = 96  # points in one call of the compiled model
 PADDED = 1024  # layouts whose smallest batches one call finds: few programs serve any number of them
 EXPANDED = 40  # points in one call of the model with its Jacobian
@@ -56,14 +55,12 @@ CLOSE = {
 """Grids of a screening, as multiples of the values at a point, the scenario's own or an optimum; others keep theirs.
 
 The fine one gives starts. At clocks that the rated power does not let the chips reach, nothing depends on the clock
-and a search stands still: it starts below. The close one stands around an optimum.
+and a search stalls: it starts below. The close one lies around an optimum.
 """
-
-
 TO_THE_TOP = ("plan.chips", "plan.power_floor")
 """Variables whose upper bound is on the grid too: all chips that there may be, and a floor without a swing.
 
-A floor below what waiting chips draw changes nothing, so a search that starts there stands still.
+A floor below what waiting chips draw changes nothing, so a search that starts there stalls.
 """
 
 
@@ -72,7 +69,7 @@ def fitting_layouts(problem: DesignProblem) -> tuple[Lattice, int]:
 
     **Raises:** `InputError` if none fits.
     """
-    lattice = candidates(problem.given, problem.most_chips, problem.layout_ranges)
+    lattice = candidates(problem.run, problem.most_chips, problem.layout_ranges)
     fitting = np.flatnonzero(fits(problem, lattice, problem.most_chips))
     if not len(fitting):
         memory, chips = (format_quantity(problem.limits[name], OUTPUTS[name]) for name in ("memory", "chips"))
@@ -85,17 +82,17 @@ def fitting_layouts(problem: DesignProblem) -> tuple[Lattice, int]:
 
 def fits(problem: DesignProblem, lattice: Lattice, chips: float) -> Bool[np.ndarray, " layouts"]:
     """Which layouts fit in memory at their best: all the chips, the fewest micro-batches."""
-    return np.asarray(_smallest_memory(problem.given, lattice, chips)) <= problem.limits["memory"]
+    return np.asarray(_smallest_memory(problem.run, lattice, chips)) <= problem.limits["memory"]
 
 
 @Compiled
-def _smallest_memory(given: TrainingRun, lattice: Lattice, chips: Numeric) -> Float[Array, " layouts"]:
+def _smallest_memory(run: TrainingRun, lattice: Lattice, chips: Numeric) -> Float[Array, " layouts"]:
     def smallest(layout: ParallelLayout) -> Array:
         group = layout.tensor * layout.pipeline * layout.context
-        whole = jnp.maximum(1.0, jnp.floor(chips / group)) * group
-        batch = layout.smallest_batch(whole, given.system.workload.sequence)
-        plan = eqx.tree_at(lambda plan: (plan.chips, plan.layout), given.plan, (whole, layout))
-        return chip_memory(given.system, plan, divide(given.system, plan, batch)).total
+        used = jnp.maximum(1.0, jnp.floor(chips / group)) * group
+        batch = layout.smallest_batch(used, run.system.workload.sequence)
+        plan = eqx.tree_at(lambda plan: (plan.chips, plan.layout), run.plan, (used, layout))
+        return chip_memory(run.system, plan, divide(run.system, plan, batch)).total
 
     return jax.vmap(smallest)(lattice)
 
@@ -109,7 +106,7 @@ class Screening:
     values: Values
 
     def best(self, count: int) -> np.ndarray:
-        """Places of the best layouts, best first."""
+        """Indices of the best layouts, best first."""
         return np.argsort(self.merit, kind="stable")[:count]
 
 
@@ -127,8 +124,7 @@ def screen(
     points = grid_points(problem, lattice, steps, around)
     values = evaluate_points(problem, points, lattice)
     merit = penalized(values.objective, values)
-    best = np.argmin(merit, axis=1)
-    row = np.arange(len(best))
+    best, row = np.argmin(merit, axis=1), np.arange(len(merit))
     return Screening(points[row, best], merit[row, best], values)
 
 
@@ -146,19 +142,26 @@ def grid_points(
 ) -> Float[np.ndarray, "layouts points n"]:
     """Coordinates of a grid for each layout, with at least the chips of a replica.
 
-    The grid stands around the scenario's own values, or those of a point; variables without steps keep these. Batches
+    The grid lies around the scenario's own values, or those of a point; variables without steps keep these. Batches
     with steps also have the smallest one, where each replica has the fewest micro-batches: with more of them
     activations may not fit, and once a pipeline is full no smaller step down would help a search.
     """
-    grid = _grid(problem, steps, around)
-    fewest = chips_per_replica(lattice)
-    points = np.broadcast_to(grid, (len(fewest), *grid.shape)).copy()
-    place = problem.index("plan.chips")
-    if place is not None:
-        points[..., place] = np.maximum(points[..., place], np.log(fewest)[:, None])
-    batch = problem.index("plan.batch")
+    formulation, axes = problem.formulation, []
+    for index, path in enumerate(formulation.paths):
+        own = problem.start(path) if around is None else formulation.value(path, around[index])
+        values = np.clip(own * steps.get(path, np.ones(1)), *problem.bounds[path])
+        if path in TO_THE_TOP:
+            values = np.append(values, problem.bounds[path][1])
+        if path == "plan.batch" and path in steps:
+            values = np.append(values, np.nan)  # the smallest of each layout
+        axes.append(np.unique(formulation.coordinate(path, values)))
+    grid = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+    points = np.tile(grid, (len(lattice.tensor), 1, 1))
+    chips, batch = problem.index("plan.chips"), problem.index("plan.batch")
+    if chips is not None:
+        points[..., chips] = np.maximum(points[..., chips], np.log(chips_per_replica(lattice))[:, None])
     if batch is not None and "plan.batch" in steps:
-        smallest = np.broadcast_to(_smallest_batches(problem, lattice, points), points.shape[:-1])
+        smallest = _smallest_batches(problem, lattice, points)
         points[..., batch] = np.where(np.isnan(points[..., batch]), smallest, points[..., batch])
     return points
 
@@ -167,31 +170,16 @@ def _smallest_batches(
     problem: DesignProblem, lattice: Lattice, points: Float[np.ndarray, "layouts points n"]
 ) -> Float[np.ndarray, "layouts _"]:
     """Coordinates of the smallest batch of each layout with the chips of each point, within the bounds."""
-    place, given = problem.index("plan.chips"), problem.given
-    chips = np.full((len(points), 1), given.number("plan.chips")) if place is None else np.exp(points[..., place])
+    index, run = problem.index("plan.chips"), problem.run
+    chips = np.full((len(points), 1), run.number("plan.chips")) if index is None else np.exp(points[..., index])
     padded = jax.tree.map(lambda leaf: np.resize(leaf, -(-len(points) // PADDED) * PADDED), lattice)
-    per_chip = np.asarray(_smallest_batch_per_chip(given, padded))[: len(points), None]
+    per_chip = np.asarray(_smallest_batch_per_chip(run, padded))[: len(points), None]
     return np.log(np.clip(chips * per_chip, *problem.bounds["plan.batch"]))
 
 
 @Compiled
-def _smallest_batch_per_chip(given: TrainingRun, lattice: Lattice) -> Float[Array, " layouts"]:
-    return jnp.asarray(lattice.smallest_batch(1.0, given.system.workload.sequence))
-
-
-def _grid(
-    problem: DesignProblem, steps: dict[str, np.ndarray], around: Float[np.ndarray, " n"] | None
-) -> Float[np.ndarray, "points n"]:
-    formulation, axes = problem.formulation, []
-    for place, path in enumerate(formulation.paths):
-        own = problem.start(path) if around is None else formulation.value(path, around[place])
-        values = np.clip(own * steps.get(path, np.ones(1)), *problem.bounds[path])
-        if path in TO_THE_TOP:
-            values = np.append(values, problem.bounds[path][1])
-        if path == "plan.batch" and path in steps:
-            values = np.append(values, np.nan)  # the smallest of each layout
-        axes.append(np.unique(formulation.coordinate(path, values)))
-    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+def _smallest_batch_per_chip(run: TrainingRun, lattice: Lattice) -> Float[Array, " layouts"]:
+    return jnp.asarray(lattice.smallest_batch(1.0, run.system.workload.sequence))
 
 
 def evaluate_points(
@@ -205,12 +193,46 @@ def evaluate_points(
     The criteria are those of the problem unless given, once for all layouts or for each of them.
     """
     layouts, count, size = points.shape
-    every = jax.tree.map(
-        lambda leaf: np.broadcast_to(leaf, layouts), problem.criteria if criteria is None else criteria
-    )
+    criteria = problem.criteria if criteria is None else criteria
+    every = jax.tree.map(lambda leaf: np.broadcast_to(leaf, layouts), criteria)
     model = lane_model(problem, lattice, every)
     values = model.values(points.reshape(-1, size), np.repeat(np.arange(layouts), count))
     return Values(values[:, 0].reshape(layouts, count), values[:, 1:].reshape(layouts, count, -1))
+
+
+class Packed(eqx.Module):
+    """A tree of numbers as one array, along its last axis; axes before that are those of all leaves.
+
+    A call that hands over each number by itself takes longer than the program that it calls.
+    """
+
+    numbers: Float[Array | np.ndarray, "*lanes n"]
+    structure: Any = eqx.field(static=True)
+    shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+
+    @property
+    def tree(self) -> Any:
+        """The tree, of one lane."""
+        ends = np.cumsum([int(np.prod(shape)) for shape in self.shapes])
+        parts = [
+            jnp.reshape(self.numbers[end - int(np.prod(shape)) : end], shape)
+            for end, shape in zip(ends, self.shapes, strict=True)
+        ]
+        return jax.tree.unflatten(self.structure, parts)
+
+    def take(self, lanes: Any) -> "Packed":
+        """The trees of some lanes."""
+        return Packed(self.numbers[lanes], self.structure, self.shapes)
+
+
+def pack(tree: Any, lanes: int | None = None) -> Packed:
+    """All numbers of a tree; of one whose leaves have a first axis of so many lanes, if that is given."""
+    leaves, structure = jax.tree.flatten(tree)
+    leading = () if lanes is None else (lanes,)
+    leaves = [np.asarray(leaf, np.float64) for leaf in leaves]
+    shapes = tuple(leaf.shape[len(leading) :] for leaf in leaves)
+    flat = [leaf.reshape(*leading, -1) for leaf in leaves]
+    return Packed(np.concatenate(flat, axis=-1), structure, shapes)
 
 
 class LaneModel(NamedTuple):
@@ -218,12 +240,11 @@ class LaneModel(NamedTuple):
 
     formulation: Formulation
     lanes: Packed
-    given: Packed
+    run: Packed
 
     def values(self, points: Float[np.ndarray, "points n"], lanes: Int[np.ndarray, " points"]) -> np.ndarray:
         """Objective and rows beside each other, at points of lanes."""
-        (values,) = self._in_chunks(model_values, CHUNK, points, lanes)
-        return values
+        return self._in_chunks(model_values, CHUNK, points, lanes)[0]
 
     def expansion(
         self, points: Float[np.ndarray, "points n"], lanes: Int[np.ndarray, " points"]
@@ -233,12 +254,12 @@ class LaneModel(NamedTuple):
         return values, jacobian
 
     def _in_chunks(self, program: Compiled, size: int, points: np.ndarray, lanes: np.ndarray) -> list[np.ndarray]:
-        """What a program returns for all points, which it evaluates so many at a time."""
+        """Results of a program for all points, of which it evaluates so many at a time."""
 
         def chunk(first: int) -> tuple[np.ndarray, ...]:
             index = np.resize(np.arange(first, min(first + size, len(points))), size)
-            found = program(self.formulation, points[index], self.lanes.take(lanes[index]), self.given)
-            return tuple(np.asarray(leaf) for leaf in found)
+            leaves = program(self.formulation, points[index], self.lanes.take(lanes[index]), self.run)
+            return tuple(np.asarray(leaf) for leaf in leaves)
 
         chunks = range(0, len(points), size)
         parts = concurrently(chunk, chunks) if len(chunks) > 1 else [chunk(first) for first in chunks]
@@ -247,32 +268,32 @@ class LaneModel(NamedTuple):
 
 def lane_model(problem: DesignProblem, lattice: Lattice, criteria: Criteria) -> LaneModel:
     """The model of a problem in layouts, each by its own criteria."""
-    return LaneModel(problem.formulation, pack((lattice, criteria), len(lattice.tensor)), pack(problem.given))
+    return LaneModel(problem.formulation, pack((lattice, criteria), len(lattice.tensor)), pack(problem.run))
 
 
-def _at(formulation: Formulation, point: Array, lane: Packed, given: Packed) -> Float[Array, " k"]:
-    def flat(point: Array, lane: Packed, given: Packed) -> Array:
+def _at(formulation: Formulation, point: Array, lane: Packed, run: Packed) -> Float[Array, " k"]:
+    def flat(point: Array, lane: Packed, run: Packed) -> Array:
         layout, criteria = lane.tree
-        values = formulation.values(point, layout, criteria, given.tree)
+        values = formulation.values(point, layout, criteria, run.tree)
         return jnp.concatenate([jnp.reshape(values.objective, 1), values.inequalities])
 
-    return simplified(flat)(point, lane, given)
+    return simplified(flat)(point, lane, run)
 
 
 @Compiled
-def model_values(formulation: Formulation, points: Array, lanes: Packed, given: Packed) -> tuple[Array]:
+def model_values(formulation: Formulation, points: Array, lanes: Packed, run: Packed) -> tuple[Array]:
     """Objective and rows beside each other, at points of lanes."""
-    return (jax.vmap(partial(_at, formulation), in_axes=(0, 0, None))(points, lanes, given),)
+    return (jax.vmap(partial(_at, formulation), in_axes=(0, 0, None))(points, lanes, run),)
 
 
 @partial(Compiled, once=True)
-def model_expansion(formulation: Formulation, points: Array, lanes: Packed, given: Packed) -> tuple[Array, Array]:
+def model_expansion(formulation: Formulation, points: Array, lanes: Packed, run: Packed) -> tuple[Array, Array]:
     """The same, and their derivatives by the coordinates."""
     directions = jnp.eye(points.shape[1], dtype=points.dtype)
 
     def expand(point: Array, lane: Packed) -> tuple[Array, Array]:
         def push(direction: Array) -> tuple[Array, Array]:
-            return jax.jvp(lambda at: _at(formulation, at, lane, given), (point,), (direction,))
+            return jax.jvp(lambda at: _at(formulation, at, lane, run), (point,), (direction,))
 
         return jax.vmap(push, out_axes=(None, -1))(directions)
 
@@ -292,8 +313,8 @@ def solve_relaxed(
 ) -> Solution:
     """Relaxed optimum of each layout; criteria and bounds are those of the problem unless given.
 
-    Where iterations are limited, a search is not `patient` unless that is asked for: lanes that stand still at a kink,
-    or of whose limits a percent would be worth a hundred percent of the objective, are given up [see `minimize_many`].
+    Where iterations are limited, a search is not `patient` unless that is asked for: lanes that stall at a kink, or of
+    whose limits a percent would be worth a hundred percent of the objective, are given up [see `minimize_many`].
     """
     model = lane_model(problem, lattice, problem.repeated_criteria(len(start)) if criteria is None else criteria)
     return minimize_many(
@@ -312,9 +333,9 @@ def solve_relaxed(
 def layout_bounds(problem: DesignProblem, lattice: Lattice) -> tuple[np.ndarray, np.ndarray]:
     """Coordinates of the bounds for each layout: a layout needs its replica's chips."""
     lower, upper = problem.boxes(len(lattice.tensor))
-    place = problem.index("plan.chips")
-    if place is not None:
-        lower[:, place] = np.minimum(np.maximum(lower[:, place], np.log(chips_per_replica(lattice))), upper[:, place])
+    index = problem.index("plan.chips")
+    if index is not None:
+        lower[:, index] = np.minimum(np.maximum(lower[:, index], np.log(chips_per_replica(lattice))), upper[:, index])
     return lower, upper
 
 

@@ -249,9 +249,8 @@ def _in_rest(path: str) -> str:
 
 def _state(scenario: Scenario, measured: MeasuredRun) -> dict[str, float]:
     """What was measured, in SI."""
-    if not scenario.plan.is_steady:
-        path = "plan.batch" if scenario.plan.knots > 1 else "plan.clock"
-        raise InputError(f"{path}: a run in which it changes with progress cannot be planned anew. Give one number.")
+    if scenario.plan.knots > 1:
+        raise InputError("plan.batch: a run in which it changes with progress cannot be planned anew. Give one number.")
     state = {}
     for name, given in measured._asdict().items():
         if given is None:

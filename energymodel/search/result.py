@@ -1,4 +1,4 @@
-"""What does a design search find, and how did it end?"""
+"""Results of plan searches: the optimum, prices of limits, conflicts, and how the search ended."""
 
 import dataclasses
 import enum
@@ -64,7 +64,7 @@ def exceeded_limits(scenario: Scenario, plan: TrainingPlan, outcome: TrainingOut
     limits, values = limits_of_system(system, plan, outcome), limited_values(system, plan, outcome)
 
     def sentence(name: str) -> str:
-        value, limit = (format_quantity(float(one), OUTPUTS[name]) for one in (values[name], limits[name]))
+        value, limit = (format_quantity(float(number), OUTPUTS[name]) for number in (values[name], limits[name]))
         return f"{name} is {value}, above the system's {limit}"
 
     return ", ".join(map(sentence, exceeded))
@@ -109,23 +109,28 @@ class NearTie:
 
 
 class Additions(NamedTuple):
-    """What is searched beside the numbers of the best layouts: knots of batch and clock, paths of caps of stages."""
+    """What is searched beside the numbers of the best layouts: knots of the batch, paths of power caps of stages."""
 
     knots: int = 0
-    clock_knots: int = 0
     stages: tuple[str, ...] = ()
+
+    @property
+    def searches(self) -> tuple["Additions", ...]:
+        """Each addition alone, and both together if both are asked for."""
+        if self.knots and self.stages:
+            return Additions(knots=self.knots), Additions(stages=self.stages), self
+        return (self,)
 
     @property
     def names(self) -> str:
         """As messages call them."""
         parts = [f"a batch at {self.knots} knots of progress"] if self.knots else []
-        parts += [f"a clock at {self.clock_knots} knots of progress"] if self.clock_knots else []
         return " and ".join([*parts, *(["power by pipeline stage"] if self.stages else [])])
 
 
 @dataclasses.dataclass(frozen=True)
 class Refinement:
-    """What a batch or a clock that follows the progress of the run, or power by pipeline stage, saves of the objective.
+    """What a batch that follows the progress of the run, or power by pipeline stage, saves of the objective.
 
     `saving` is beside the best plan with one batch and one clock, `plan` with its `outcome`, in the unit of the
     objective, and 0 where that plan stays; `converged` says whether the search did.

@@ -1,4 +1,4 @@
-"""Which whole replicas and whole micro-batches lie nearest to a relaxed optimum, and which plans are these?"""
+"""Whole replicas and whole micro-batches near relaxed optima, and the plans with these counts."""
 
 import heapq
 import math
@@ -52,7 +52,7 @@ class RoundedPlan(NamedTuple):
 
     @property
     def lane(self) -> int:
-        """Place of its layout in the lattice."""
+        """Index of its layout in the lattice."""
         return self.counts.lane
 
 
@@ -63,6 +63,23 @@ class RelaxedLanes(NamedTuple):
     criteria: Criteria
     solution: Solution
 
+    def nearby(self, problem: DesignProblem, lanes: Sequence[int] | np.ndarray) -> list[WholeCounts]:
+        """The counts next to the optima of some lanes."""
+        return [
+            counts
+            for lane in map(int, lanes)
+            for counts in nearby_counts(problem, self.lattice, lane, self.solution.x[lane], 1)
+        ]
+
+
+class Lanes(NamedTuple):
+    """Searches side by side: layouts, starts, bounds, and the tokens that a batch is a multiple of."""
+
+    layouts: Lattice
+    start: Float[np.ndarray, "lanes n"]
+    bounds: tuple[Float[np.ndarray, "lanes n"], Float[np.ndarray, "lanes n"]]
+    unit: Float[np.ndarray, " lanes"]
+
 
 def round_layouts(problem: DesignProblem, lanes: RelaxedLanes, usable: np.ndarray) -> list[RoundedPlan]:
     """Best realizable plan of each layout whose relaxed optimum can still win, best first; empty if there is none.
@@ -71,43 +88,40 @@ def round_layouts(problem: DesignProblem, lanes: RelaxedLanes, usable: np.ndarra
     their bounds until the next bound is above the best plan found. Trials have few iterations; the best of them has all
     if it needs them.
     """
-    solution = lanes.solution
-    order = np.argsort(np.where(usable, solution.value, np.inf), kind="stable")[: int(np.sum(usable))]
+    value = lanes.solution.value
     best: dict[int, RoundedPlan] = {}
+    order = np.argsort(np.where(usable, value, np.inf), kind="stable")[: int(np.sum(usable))]
     for first in range(0, len(order), GROUP):
         group = order[first : first + GROUP]
-        incumbent = min((plan.value for plan in best.values()), default=math.inf)
-        if float(solution.value[group[0]]) > incumbent and len(best) > 1:
+        if len(best) > 1 and float(value[group[0]]) > _lowest(best).value:
             break
-        trials = [
-            counts for lane in group for counts in nearby_counts(problem, lanes.lattice, int(lane), solution.x[lane], 1)
-        ]
-        _keep_best(best, solve_at_counts(problem, lanes, trials))
+        _add_better(best, solve_at_counts(problem, lanes, lanes.nearby(problem, group)))
     tried: set[WholeCounts] = set()
     while best:
-        winner = min(best.values(), key=lambda plan: plan.value)
-        trials = [
-            counts
-            for counts in nearby_counts(problem, lanes.lattice, winner.lane, winner.point, REACH)
-            if counts not in tried
-        ]
+        winner = _lowest(best)
+        around = nearby_counts(problem, lanes.lattice, winner.lane, winner.point, REACH)
+        trials = [counts for counts in around if counts not in tried]
         tried.update(trials)
-        found = solve_at_counts(problem, lanes, trials)
-        if not any(plan.value < winner.value for plan in found):
+        plans = solve_at_counts(problem, lanes, trials)
+        if not any(plan.value < winner.value for plan in plans):
+            if not winner.converged:
+                plans = solve_at_counts(problem, lanes, [winner.counts], OPTIONS.max_iterations)
+                best |= {plan.lane: plan for plan in plans if plan.converged}
             break
-        _keep_best(best, found)
-    if best:
-        winner = min(best.values(), key=lambda plan: plan.value)
-        if not winner.converged:
-            again = solve_at_counts(problem, lanes, [winner.counts], OPTIONS.max_iterations)
-            best |= {plan.lane: plan for plan in again if plan.converged}
+        _add_better(best, plans)
     return sorted(best.values(), key=lambda plan: plan.value)
 
 
-def _keep_best(best: dict[int, RoundedPlan], found: list[RoundedPlan]) -> None:
-    for plan in found:
-        if plan.lane not in best or plan.value < best[plan.lane].value:
-            best[plan.lane] = plan
+def _lowest(best: dict[int, RoundedPlan]) -> RoundedPlan:
+    return min(best.values(), key=lambda plan: plan.value)
+
+
+def _add_better(best: dict[int, RoundedPlan], plans: list[RoundedPlan], owner: np.ndarray | None = None) -> None:
+    """Put plans where they are better than those of the same lane, or of the same owner of lanes."""
+    for plan in plans:
+        key = plan.lane if owner is None else int(owner[plan.lane])
+        if key not in best or plan.value < best[key].value:
+            best[key] = plan
 
 
 def round_points(
@@ -120,10 +134,7 @@ def round_points(
     - `owner`: the point of each lane.
     - `candidates`: lanes that are rounded.
     """
-    solution = lanes.solution
-    trials = [
-        counts for lane in candidates for counts in nearby_counts(problem, lanes.lattice, lane, solution.x[lane], 1)
-    ]
+    trials = lanes.nearby(problem, candidates)
     if not trials:
         return []
     # In the order of the values that they promise, until that is hardly better than what a point has.
@@ -137,10 +148,7 @@ def round_points(
             for heap in waiting.values():
                 if heap and len(trials) < full:
                     trials.append(heapq.heappop(heap)[1])
-        for plan in solve_at_counts(problem, lanes, trials):
-            point = int(owner[plan.lane])
-            if point not in best or plan.value < best[point].value:
-                best[point] = plan
+        _add_better(best, solve_at_counts(problem, lanes, trials), owner)
         waiting = {
             point: heap
             for point, heap in waiting.items()
@@ -148,7 +156,7 @@ def round_points(
         }
     # A plan whose own search reached the iteration limit is as good as its lane's bound, if it is as close to it.
     return [
-        plan._replace(converged=plan.converged or bool(plan.value <= solution.value[plan.lane] + OPTIMAL))
+        plan._replace(converged=plan.converged or bool(plan.value <= lanes.solution.value[plan.lane] + OPTIMAL))
         for _, plan in sorted(best.items())
     ]
 
@@ -157,11 +165,11 @@ def nearby_counts(
     problem: DesignProblem, lattice: Lattice, lane: int, point: Float[np.ndarray, " n"], reach: int
 ) -> list[WholeCounts]:
     """Realizable counts around a point: chips in whole nodes, experts that divide, micro-batches for the schedule."""
-    layout, given = jax.tree.map(lambda leaf: float(leaf[lane]), lattice), problem.given
+    layout, system = jax.tree.map(lambda leaf: float(leaf[lane]), lattice), problem.run.system
     group = round(layout.tensor * layout.pipeline * layout.context)
-    node = round(float(given.system.node.chips))
-    replica = layout.microbatch * float(given.system.workload.sequence)
-    fewest, multiple = round(float(layout.fewest_microbatches)), multiple_count(given.system, layout)
+    node = round(float(system.node.chips))
+    replica = layout.microbatch * float(system.workload.sequence)
+    fewest, multiple = round(float(layout.fewest_microbatches)), multiple_count(system, layout)
     expert_step = _quotient(round(layout.expert), round(layout.context))
     step = math.lcm(_quotient(node, group), expert_step)
     chips, batch = (_value(problem, path, point) for path in ("plan.chips", "plan.batch"))
@@ -170,12 +178,11 @@ def nearby_counts(
         data = [d for d in data if d >= 1 and d % expert_step == 0]
     else:
         low, high = problem.bounds["plan.chips"]
-        middle = math.floor(chips / (group * step) + WHOLE)
-        data = [d * step for d in range(middle - reach + 1, middle + reach + 1)]
+        data = _multiples(chips / group, step, reach)
         if group * step > high:  # fewer chips than a node
-            data = [d for d in range(1, math.floor(high / group) + 1) if (d * group) <= node]
-        if any(torus_fault(given.system, float(d * group)) for d in data):  # the nearest that can be built
-            data = [round(whole / group) for whole in torus_chips(given.system, chips, high, group)]
+            data = [d for d in range(1, math.floor(high / group) + 1) if d * group <= node]
+        if any(torus_fault(system, float(d * group)) for d in data):  # the nearest that can be built
+            data = [round(buildable / group) for buildable in torus_chips(system, chips, high, group)]
             data = [d for d in data if d % expert_step == 0]
         data = [d for d in data if d >= 1 and low * (1 - WHOLE) <= d * group <= high * (1 + WHOLE)]
     counts = []
@@ -183,57 +190,54 @@ def nearby_counts(
         exact = batch / (d * replica)
         if problem.index("plan.batch") is None:
             nearest = multiple * round(exact / multiple)
-            whole = [nearest] if abs(exact - nearest) < WHOLE * exact else []
+            microbatches = [nearest] if abs(exact - nearest) < WHOLE * exact else []
         else:
             low, high = problem.bounds["plan.batch"]
-            middle = math.floor(exact / multiple + WHOLE)
-            nearby = [m * multiple for m in range(middle - reach + 1, middle + reach + 1)]
-            whole = [m for m in nearby if low * (1 - WHOLE) <= m * d * replica <= high * (1 + WHOLE)]
-        counts += [WholeCounts(lane, d, m) for m in whole if m >= fewest]
+            microbatches = [
+                m
+                for m in _multiples(exact, multiple, reach)
+                if low * (1 - WHOLE) <= m * d * replica <= high * (1 + WHOLE)
+            ]
+        counts += [WholeCounts(lane, d, m) for m in microbatches if m >= fewest]
     return counts
 
 
-def _quotient(whole: int, part: int) -> int:
-    return whole // math.gcd(whole, part)
+def _multiples(value: float, step: int, reach: int) -> list[int]:
+    """Multiples of a step around a value: so many not above it, and as many above."""
+    middle = math.floor(value / step + WHOLE)
+    return [count * step for count in range(middle - reach + 1, middle + reach + 1)]
+
+
+def _quotient(total: int, part: int) -> int:
+    return total // math.gcd(total, part)
 
 
 def _value(problem: DesignProblem, path: str, point: Float[np.ndarray, " n"]) -> float:
-    place = problem.index(path)
-    return problem.given.number(path) if place is None else float(np.exp(point[place]))
+    index = problem.index(path)
+    return problem.run.number(path) if index is None else float(np.exp(point[index]))
 
 
-class _Placed(NamedTuple):
-    """Trials as lanes: layouts, starts and bounds, with chips and batch where the counts put them."""
-
-    layouts: Lattice
-    start: Float[np.ndarray, "trials n"]
-    bounds: tuple[Float[np.ndarray, "trials n"], Float[np.ndarray, "trials n"]]
-
-
-def _place(problem: DesignProblem, lanes: RelaxedLanes, trials: list[WholeCounts]) -> _Placed:
-    index = np.array([counts.lane for counts in trials])
-    layouts = take(lanes.lattice, index)
-    start = np.array(lanes.solution.x)[index]
-    lower, upper = problem.boxes(len(trials))
+def at_counts(
+    problem: DesignProblem, lattice: Lattice, trials: Sequence[WholeCounts], start: Float[np.ndarray, "trials n"]
+) -> Lanes:
+    """Lanes that begin at some points, with chips, batch and spare nodes fixed to whole counts."""
+    lanes, data, microbatches = np.array(trials).T
+    layouts, formulation = take(lattice, lanes), problem.formulation
+    unit = data * np.asarray(layouts.microbatch) * float(problem.run.system.workload.sequence)
     group = np.asarray(layouts.tensor) * np.asarray(layouts.pipeline) * np.asarray(layouts.context)
-    data = np.array([counts.data for counts in trials])
-    tokens = np.asarray(layouts.microbatch) * float(problem.given.system.workload.sequence)
-    fixed = {
-        "plan.chips": group * data,
-        "plan.batch": tokens * data * np.array([counts.microbatches for counts in trials]),
-    }
-    for path, values in fixed.items():
-        place = problem.index(path)
-        if place is not None:
-            start[:, place] = lower[:, place] = upper[:, place] = np.log(values)
-    place = problem.index("plan.spares")
-    if place is not None:
-        coordinate = problem.formulation.coordinate
-        nodes = problem.formulation.value("plan.spares", start[:, place])
+    start, (lower, upper) = np.array(start), problem.boxes(len(trials))
+    fixed = {"plan.chips": group * data, "plan.batch": unit * microbatches}
+    spares = problem.index("plan.spares")
+    if spares is not None:
         low, high = problem.bounds["plan.spares"]
-        whole = np.clip(np.round(nodes), math.ceil(low - WHOLE), max(math.floor(high + WHOLE), math.ceil(low - WHOLE)))
-        start[:, place] = lower[:, place] = upper[:, place] = coordinate("plan.spares", whole)
-    return _Placed(layouts, start, (lower, upper))
+        low = math.ceil(low - WHOLE)
+        nodes = np.round(formulation.value("plan.spares", start[:, spares]))
+        fixed["plan.spares"] = np.clip(nodes, low, max(math.floor(high + WHOLE), low))
+    for path, values in fixed.items():
+        index = problem.index(path)
+        if index is not None:
+            start[:, index] = lower[:, index] = upper[:, index] = formulation.coordinate(path, values)
+    return Lanes(layouts, start, (lower, upper), unit)
 
 
 def _first_order_values(
@@ -244,29 +248,36 @@ def _first_order_values(
     The other variables stay where the relaxed optimum has them, where their slope is zero.
     """
     index = np.array([counts.lane for counts in trials])
-    layouts, start, _ = _place(problem, lanes, trials)
-    values = evaluate_points(problem, start[:, None], layouts, take(lanes.criteria, index))
+    fixed = at_counts(problem, lanes.lattice, trials, lanes.solution.x[index])
+    values = evaluate_points(problem, fixed.start[:, None], fixed.layouts, take(lanes.criteria, index))
     weights = lanes.solution.multipliers.inequalities[index]
     return values.objective[:, 0] + np.sum(weights * values.inequalities[:, 0], axis=1)
 
 
 def solve_at_counts(
-    problem: DesignProblem, lanes: RelaxedLanes, trials: list[WholeCounts], iterations: int = ITERATIONS
+    problem: DesignProblem,
+    lanes: RelaxedLanes,
+    trials: list[WholeCounts],
+    iterations: int = ITERATIONS,
+    start: Float[np.ndarray, "trials n"] | None = None,
 ) -> list[RoundedPlan]:
-    """Solve for the other variables at given counts, by the criteria of the lane; what breaks a limit is dropped."""
+    """Solve for the other variables at given counts, by the criteria of the lane; what breaks a limit is dropped.
+
+    The searches begin at the optima of the lanes unless other points are given.
+    """
     if not trials:
         return []
     index = np.array([counts.lane for counts in trials])
-    layouts, start, bounds = _place(problem, lanes, trials)
-    warm = take(lanes.solution.multipliers, index)
-    criteria = take(lanes.criteria, index)
-    found = solve_relaxed(problem, layouts, start, criteria, bounds=bounds, warm=warm, iterations=iterations)
-    converged = result_is(found.result, RESULTS.successful)
-    worst = np.min(found.slacks.inequalities, axis=-1)
+    fixed = at_counts(problem, lanes.lattice, trials, lanes.solution.x[index] if start is None else start)
+    criteria, warm = take((lanes.criteria, lanes.solution.multipliers), index)
+    solution = solve_relaxed(
+        problem, fixed.layouts, fixed.start, criteria, bounds=fixed.bounds, warm=warm, iterations=iterations
+    )
+    converged = result_is(solution.result, RESULTS.successful)
+    feasible = (np.min(solution.slacks.inequalities, axis=-1) >= -TOLERATED) & np.isfinite(solution.value)
     return [
-        RoundedPlan(counts, found.x[i], float(found.value[i]), bool(converged[i]))
-        for i, counts in enumerate(trials)
-        if worst[i] >= -TOLERATED and np.isfinite(found.value[i])
+        RoundedPlan(trials[i], solution.x[i], float(solution.value[i]), bool(converged[i]))
+        for i in np.flatnonzero(feasible)
     ]
 
 
@@ -284,19 +295,19 @@ def plans_at(
     if the scenario's is: the same plan in the terms of the scenario.
     """
     group = np.round(np.asarray(layouts.tensor * layouts.pipeline * layouts.context))
-    replica = np.round(np.asarray(layouts.microbatch) * np.asarray(problem.given.system.workload.sequence))
+    replica = np.round(np.asarray(layouts.microbatch) * np.asarray(problem.run.system.workload.sequence))
     exact = np.full((len(points), 2), np.nan)
     if counts is not None:
-        data, microbatches = np.array([(one.data, one.microbatches) for one in counts]).T
+        _, data, microbatches = np.array(counts).T
         exact = np.stack([group * data, replica * (data * microbatches)], axis=1)
     goal = "tokens" if isinstance(scenario.plan.goal, TokenBudget) else "loss"
-    found = []
+    plans = []
     for first in range(0, len(points), TOGETHER):
         part = np.arange(first, min(first + TOGETHER, len(points)))
         lanes = take((points, exact, layouts, criteria), np.resize(part, TOGETHER))
-        both = jax.tree.map(np.asarray, evaluate_plans(problem.formulation, goal, *lanes, problem.given))
-        found += [jax.tree.map(lambda leaf, place=place: np.asarray(leaf[place]), both) for place in range(len(part))]
-    return found
+        evaluated = jax.tree.map(np.asarray, evaluate_plans(problem.formulation, goal, *lanes, problem.run))
+        plans += [jax.tree.map(np.asarray, take(evaluated, np.array(index))) for index in range(len(part))]
+    return plans
 
 
 @partial(Compiled, once=True)
@@ -307,20 +318,20 @@ def evaluate_plans(
     exact: Array,
     layouts: Lattice,
     criteria: Criteria,
-    given: TrainingRun,
+    run: TrainingRun,
 ) -> tuple[TrainingPlan, TrainingOutcome]:
     """Plans and outcomes of points; chips and batch are exactly those given, where they are not NaN."""
 
-    def one(
+    def evaluated(
         point: Array, exact: Array, layout: ParallelLayout, criteria: Criteria
     ) -> tuple[TrainingPlan, TrainingOutcome]:
-        system, plan = formulation.at(point, layout, criteria, given)
-        found = jnp.stack([jnp.asarray(plan.chips, exact.dtype), jnp.reshape(plan.batch, ())])
-        chips, batch = jnp.where(jnp.isnan(exact), found, exact)
+        system, plan = formulation.at(point, layout, criteria, run)
+        relaxed = jnp.stack([jnp.asarray(plan.chips, exact.dtype), jnp.reshape(plan.batch, ())])
+        chips, batch = jnp.where(jnp.isnan(exact), relaxed, exact)
         plan = eqx.tree_at(lambda plan: (plan.chips, plan.batch), plan, (chips, jnp.full(jnp.shape(plan.batch), batch)))
         if goal == "tokens" and isinstance(plan.goal, TargetLoss):
             tokens = learning_of(system, plan).tokens(parameters_in_loss(system), plan.goal.loss, batch)
             plan = eqx.tree_at(lambda plan: plan.goal, plan, TokenBudget(tokens))
         return plan, evaluate(system, plan)
 
-    return jax.vmap(one)(points, exact, layouts, criteria)
+    return jax.vmap(evaluated)(points, exact, layouts, criteria)

@@ -1,4 +1,4 @@
-"""Where does the saving of a plan come from: the clock, the coolant, the layout, the batch, the chips?
+"""Shares of a saving by cause: clock, coolant, layout, batch, chips, loss.
 
 What a change saves depends on the changes before it. The share of each cause is therefore its mean saving over all
 orders in which the causes can change,
@@ -40,7 +40,7 @@ def saving_by_cause(
     scenario: Scenario,
     problem: DesignProblem,
     baseline: TrainingOutcome,
-    found: Mapping[str, float],
+    variables: Mapping[str, float],
     layout: ParallelLayout,
 ) -> dict[str, float]:
     """What each cause saves of the objective, in its unit, the largest first; empty where it cannot be split.
@@ -50,55 +50,50 @@ def saving_by_cause(
     **Arguments:**
 
     - `baseline`: outcome of the scenario's own plan.
-    - `found`: value of each variable of the problem in the plan that was found, by path.
+    - `variables`: value of each variable of the problem in the plan that was found, by path.
     - `layout`: of that plan.
     """
-    paths = problem.formulation.paths
-    own = {path: float(baseline.tokens) if path == TOKENS else problem.given.number(path) for path in paths}
-    target = float(problem.criteria.limits["loss"])
-    losses = (float(baseline.loss), target if "loss" in problem.limits else float(baseline.loss))
-    changed = {CAUSES.get(path, path) for path in paths if _differ(own[path], found[path])}
-    layouts = (problem.given.plan.layout, layout)
+    formulation, layouts = problem.formulation, (problem.run.plan.layout, layout)
+    own = {path: problem.run.number(path) for path in formulation.paths if path != TOKENS}
+    own = {TOKENS: float(baseline.tokens), LOSS: float(baseline.loss), **own}
+    new = {**variables, LOSS: float(problem.criteria.limits[LOSS]) if LOSS in problem.limits else own[LOSS]}
+    causes = {CAUSES.get(path, path) for path, value in new.items() if _differ(own[path], value)}
     if any(_differ(float(a), float(b)) for a, b in zip(*map(jax.tree.leaves, layouts), strict=True)):
-        changed.add(LAYOUT)
-    if _differ(*losses):
-        changed.add(LOSS)
-    causes = sorted(changed)
+        causes.add(LAYOUT)
+    causes = sorted(causes)
     if len(causes) > MOST:
         return {}
-    within = (np.arange(2 ** len(causes))[:, None] >> np.arange(len(causes))) & 1 == 1
+    sets = (np.arange(2 ** len(causes))[:, None] >> np.arange(len(causes))) & 1 == 1
 
-    def chosen(cause: str, own: float, found: float) -> np.ndarray:
-        """The own or the found number, in each set of causes."""
-        taken = within[:, causes.index(cause)] if cause in causes else np.ones(len(within), bool)
-        return np.where(taken, found, own)
+    def chosen(cause: str, own: float, new: float) -> np.ndarray:
+        """The own or the new number, in each set of causes."""
+        return np.where(sets[:, causes.index(cause)] if cause in causes else True, new, np.full(len(sets), own))
 
     coordinates = [
-        problem.formulation.coordinate(path, chosen(CAUSES.get(path, path), own[path], found[path])) for path in paths
+        formulation.coordinate(path, chosen(CAUSES.get(path, path), own[path], new[path])) for path in formulation.paths
     ]
     lattice = jax.tree.map(lambda a, b: chosen(LAYOUT, float(a), float(b)), *layouts)
-    criteria = problem.repeated_criteria(len(within))
-    criteria = Criteria(criteria.powers, {**criteria.limits, "loss": chosen(LOSS, *losses)})
+    criteria = problem.repeated_criteria(len(sets))
+    criteria = Criteria(criteria.powers, {**criteria.limits, LOSS: chosen(LOSS, own[LOSS], new[LOSS])})
     plans = plans_at(scenario, problem, np.stack(coordinates, axis=1), lattice, criteria)
     values = np.array([float(objective_value(outcome, problem.minimize)) for _, outcome in plans])
     if not np.all(np.isfinite(values)):
         return {}
-    shares = dict(zip(causes, _shapley(values, within), strict=True))
-    return dict(sorted(shares.items(), key=lambda share: -abs(share[1])))
+    shares = zip(causes, _shapley(values, sets), strict=True)
+    return dict(sorted(shares, key=lambda share: -abs(share[1])))
 
 
 def _differ(a: float, b: float) -> bool:
     return abs(a - b) > SAME * max(abs(a), abs(b))
 
 
-def _shapley(values: Float[np.ndarray, " sets"], within: np.ndarray) -> Sequence[float]:
-    """Mean saving of each cause over all orders; `within` says which causes each set holds, in binary order."""
-    count = within.shape[1]
-    sizes = within.sum(axis=1)
+def _shapley(values: Float[np.ndarray, " sets"], sets: np.ndarray) -> Sequence[float]:
+    """Mean saving of each cause over all orders; `sets` holds the causes of each set, in binary order."""
+    count, sizes = sets.shape[1], sets.sum(axis=1)
+    orders = np.array([math.factorial(size) * math.factorial(max(count - size - 1, 0)) for size in range(count + 1)])
     shares = []
     for cause in range(count):
-        without = np.flatnonzero(~within[:, cause])
-        orders = [math.factorial(size) * math.factorial(count - size - 1) for size in sizes[without]]
-        weights = np.array(orders, np.float64) / math.factorial(count)
+        without = np.flatnonzero(~sets[:, cause])
+        weights = orders[sizes[without]] / math.factorial(count)
         shares.append(float(weights @ (values[without] - values[without + 2**cause])))
     return shares

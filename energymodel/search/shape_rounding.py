@@ -18,7 +18,7 @@ ROUNDED = 3  # depths whose neighbors are rounded
 
 def round_shape(search: ShapeSearch, depths: DepthSearch) -> tuple[TrainingSystem, TrainingPlan, bool]:
     """The best realizable shape at the best depths, then whole replicas and micro-batches for it."""
-    given, target, form = search.problem.given, search.problem.criteria, search.problem.formulation
+    given, target, form = search.problem.run, search.problem.criteria, search.problem.formulation
     order = np.argsort(depths.values)[:ROUNDED]
     trials = [
         (int(place), counts)
@@ -61,7 +61,7 @@ def round_shape(search: ShapeSearch, depths: DepthSearch) -> tuple[TrainingSyste
 
 def _whole_counts(search: ShapeSearch, point: Float[np.ndarray, " n"]) -> list[tuple[float, float]]:
     """Chips in whole replicas and nodes, and batches of whole micro-batches, next to a point; fixed ones stay."""
-    form, given = search.problem.formulation, search.problem.given
+    form, given = search.problem.formulation, search.problem.run
     layout, sequence = given.plan.layout, round(float(search.workload.sequence))
 
     def value(path: str) -> float:

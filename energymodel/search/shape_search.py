@@ -47,7 +47,7 @@ class ShapeSearch:
     @property
     def workload(self) -> Transformer:
         """The scenario's own model."""
-        return self.problem.given.system.workload
+        return self.problem.run.system.workload
 
     @property
     def own(self) -> Float[np.ndarray, " shape"]:
@@ -59,7 +59,7 @@ class ShapeSearch:
         free = np.array([name in self.names for name in SHAPE])
         reach = np.where(free, math.log(RANGE), 0.0)
         low, high = self.own - reach, self.own + reach
-        fewest = {"experts": max(2.0, float(self.problem.given.plan.layout.expert)), "active_experts": 1.0}
+        fewest = {"experts": max(2.0, float(self.problem.run.plan.layout.expert)), "active_experts": 1.0}
         for name, value in fewest.items():
             place = SHAPE.index(name)
             low[place] = max(low[place], math.log(value)) if free[place] else low[place]
@@ -69,7 +69,7 @@ class ShapeSearch:
 
     def depth(self, layers: Float[np.ndarray, " lanes"]) -> Depth:
         """Depths with their layouts, as lanes."""
-        layout = self.problem.given.plan.layout
+        layout = self.problem.run.plan.layout
         lanes = jax.tree.map(lambda leaf: np.full(len(layers), float(leaf)), layout)
         if float(layout.virtual_stages) > 1.0:
             stages = np.ceil(layers / depth_step(float(self.workload.layers), layout))
@@ -102,7 +102,7 @@ class ShapeSearch:
             self.form,
             np.clip(start, lower, upper)[pad],
             (self.depth(layers[pad]),),
-            shared=(self.problem.criteria, self.problem.given, self.prior),
+            shared=(self.problem.criteria, self.problem.run, self.prior),
             bounds=(lower[pad], upper[pad]),
             options=OPTIONS,
         )
@@ -132,7 +132,7 @@ def search_depths(search: ShapeSearch) -> DepthSearch:
         values, solution = search.solve(layers, search.start(layers))
         return DepthSearch(layers, values, np.asarray(solution.x), np.asarray(solution.multipliers.inequalities))
 
-    layout, layers = search.problem.given.plan.layout, float(search.workload.layers)
+    layout, layers = search.problem.run.plan.layout, float(search.workload.layers)
     every = depths_that_divide(layers, layout)
     spread = np.unique(np.round(np.linspace(0, len(every) - 1, min(DEPTHS, len(every)))).astype(int))
     first = np.union1d(every[spread], [layers])

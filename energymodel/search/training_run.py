@@ -1,9 +1,9 @@
-"""A system and a plan as one vector of named numbers: what are the outputs at such vectors, and their derivatives?"""
+"""A system and a plan as one vector of named numbers, with outputs at such vectors, their derivatives and changes."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -17,9 +17,9 @@ from energymodel.numerics import Numeric
 from energymodel.runtime.compilation import Compiled, concurrently
 from energymodel.runtime.operations import simplified
 from energymodel.scenarios.scenario import leaf_paths
-from energymodel.system.evaluate import evaluate
-from energymodel.system.outcome import Slack
-from energymodel.system.outputs import AT_LEAST, OUTPUTS, limited_values
+from energymodel.system.evaluate import evaluate, evaluate_once
+from energymodel.system.outcome import DERIVED, Slack, TrainingOutcome
+from energymodel.system.outputs import AT_LEAST, OUTPUTS, limited_values, output, parse_objective
 from energymodel.system.own_outputs import OwnOutput, own_outputs
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.training_system import TrainingSystem
@@ -29,6 +29,7 @@ _SLACKS = tuple(f"slack.{field.name}" for field in dataclasses.fields(Slack))
 UNITS: Mapping[str, str] = {**OUTPUTS, **dict.fromkeys(_SLACKS, "1")}
 """Unit of each output; `slack.*` is limit over value, not its logarithm."""
 LIMITS_OF_SYSTEM = tuple(f"slack.{field.name}" for field in dataclasses.fields(Slack) if field.name != "information")
+STEP = 1e-4  # of a direction: the error of a slope is as much of its curvature
 MICROBATCHES = "microbatches"
 """The smallest batch of a layout, one micro-batch for each replica, over the batch [1]."""
 NAMES = (*UNITS, MICROBATCHES)
@@ -66,16 +67,16 @@ class TrainingRun(eqx.Module):
 
     @property
     def places(self) -> dict[str, slice]:
-        """Where each number stands in the vector."""
+        """Slice of each number in the vector."""
         ends = np.cumsum([np.size(leaf) for leaf in jax.tree.leaves(self)])
         starts = [0, *ends[:-1]]
         return {path: slice(int(a), int(b)) for path, a, b in zip(self.paths, starts, ends, strict=True)}
 
     def changed(self, path: str, value: float) -> Float[np.ndarray, " n"]:
         """The vector with another value of one number; a batch schedule keeps its shape."""
-        vector, place = self.vector, self.places[path]
-        own = float(np.mean(vector[place]))
-        vector[place] = vector[place] * (value / own) if place.stop - place.start > 1 else value
+        vector, numbers = self.vector, self.places[path]
+        schedule = numbers.stop - numbers.start > 1
+        vector[numbers] = vector[numbers] * (value / float(np.mean(vector[numbers]))) if schedule else value
         return vector
 
     def at(self, vector: Float[np.ndarray, " n"]) -> "TrainingRun":
@@ -86,14 +87,14 @@ class TrainingRun(eqx.Module):
         return jax.tree.unflatten(jax.tree.structure(self), shaped)
 
     def moved(self, steps: Float[np.ndarray, "steps n"]) -> list[dict[int, np.ndarray]]:
-        """The leaves that each step of the vector changes, by their place among all."""
+        """The leaves that each step of the vector changes, by their index among all."""
         leaves = jax.tree.leaves(self)
         ends = np.cumsum([np.size(leaf) for leaf in leaves])
 
         def changed(step: Float[np.ndarray, " n"]) -> dict[int, np.ndarray]:
-            places = np.unique(np.searchsorted(ends, np.flatnonzero(step), side="right"))
-            parts = {int(place): step[ends[place] - np.size(leaves[place]) : ends[place]] for place in places}
-            return {place: leaves[place] + part.reshape(np.shape(leaves[place])) for place, part in parts.items()}
+            index = np.unique(np.searchsorted(ends, np.flatnonzero(step), side="right"))
+            parts = {int(i): step[ends[i] - np.size(leaves[i]) : ends[i]] for i in index}
+            return {i: leaves[i] + part.reshape(np.shape(leaves[i])) for i, part in parts.items()}
 
         return [changed(step) for step in steps]
 
@@ -110,12 +111,12 @@ def _leaf(node: Any, path: str) -> Any:
 
 
 def _differences(component: Any, path: str) -> list[str]:
-    found = []
+    paths = []
     for field in dataclasses.fields(component):
-        where, part = f"{path}.{field.name}", getattr(component, field.name)
-        found += _differences(part, where) if dataclasses.is_dataclass(part) else []
-        found += [where] if field.metadata.get("difference") else []
-    return found
+        name, part = f"{path}.{field.name}", getattr(component, field.name)
+        paths += _differences(part, name) if dataclasses.is_dataclass(part) else []
+        paths += [name] if field.metadata.get("difference") else []
+    return paths
 
 
 def is_gain(name: str) -> bool:
@@ -147,9 +148,8 @@ def expand(
     points = np.concatenate([vectors, np.tile(vector, (vector.size, 1))])
     directions = np.concatenate([np.zeros_like(vectors), np.eye(vector.size)])
     values, slopes = _in_chunks(lambda index: _expansion(run, points[index], directions[index], own), len(points))
-    known = (*NAMES, *(one.name for one in own))
-    places = [known.index(name) for name in names]
-    return values[: len(vectors), places], slopes[len(vectors) :, places].T
+    columns = [(*NAMES, *(own_output.name for own_output in own)).index(name) for name in names]
+    return values[: len(vectors), columns], slopes[len(vectors) :, columns].T
 
 
 def outputs_at(run: TrainingRun, vectors: Float[np.ndarray, "k n"]) -> Mapping[str, Float[np.ndarray, " k"]]:
@@ -178,7 +178,7 @@ def output_gradient(run: TrainingRun, weights: Mapping[str, float]) -> Float[np.
     - `weights`: of the outputs by name, one of `NAMES` or an output of a user.
     """
     own = own_outputs(weights)
-    names = (*NAMES, *(one.name for one in own))
+    names = (*NAMES, *(own_output.name for own_output in own))
     return np.array(_gradient(run, np.array([weights.get(name, 0.0) for name in names]), own))
 
 
@@ -187,10 +187,10 @@ def _outputs(run: TrainingRun, own: tuple[OwnOutput, ...]) -> Array:
     system, plan = run.system, run.plan
     outcome = evaluate(system, plan)
     values = limited_values(system, plan, outcome)
-    room = [jnp.exp(getattr(outcome.slack, name.removeprefix("slack."))) for name in _SLACKS]
+    slacks = [jnp.exp(getattr(outcome.slack, name.removeprefix("slack."))) for name in _SLACKS]
     microbatches = plan.layout.smallest_batch(plan.chips, system.workload.sequence) / jnp.mean(plan.batch)
-    own_values = [one.function(outcome) for one in own]
-    return jnp.stack([*(values[name] for name in OUTPUTS), *room, microbatches, *own_values])
+    own_values = [own_output.function(outcome) for own_output in own]
+    return jnp.stack([*(values[name] for name in OUTPUTS), *slacks, microbatches, *own_values])
 
 
 @partial(Compiled, once=True)
@@ -213,3 +213,51 @@ def _gradient(run: TrainingRun, weights: Array, own: tuple[OwnOutput, ...]) -> A
     outputs = simplified(lambda *leaves: _outputs(jax.tree.unflatten(structure, leaves), own))
     slopes = jax.grad(lambda leaves: weights @ outputs(*leaves))(leaves)
     return jnp.concatenate([jnp.ravel(slope) for slope in slopes])
+
+
+class OutcomeChanges(NamedTuple):
+    """An outcome, and how its outputs move along some directions, to first order.
+
+    - `outcome`: in the middle.
+    - `moved`: the same tree, each leaf with a change for each direction.
+    """
+
+    outcome: TrainingOutcome
+    moved: TrainingOutcome
+
+    def change(self, name: str) -> Float[np.ndarray, " directions"]:
+        """Change of an output along each direction, in its unit; `energy` and `step_time` are totals."""
+        if not own_outputs([name]) and name not in DERIVED:
+            return np.asarray(output(self.moved, name))
+        along = jax.vmap(lambda moved: jax.jvp(lambda outcome: output(outcome, name), (self.outcome,), (moved,))[1])
+        return np.asarray(along(self.moved))
+
+    def relative(self, objective: str) -> Float[np.ndarray, " directions"]:
+        """Change of the logarithm of an output, or of a product of powers of outputs; zero where one is zero [1]."""
+        factors = dict(parse_objective(objective).factors) if "*" in objective or "^" in objective else {objective: 1.0}
+        factors = {"energy": 1.0, "time": 1.0} if objective == "etp" else factors
+        return self.relative_product(factors)
+
+    def relative_product(self, powers: Mapping[str, float]) -> Float[np.ndarray, " directions"]:
+        """Change of the logarithm of a product of powers of outputs by name; zero where one is zero [1]."""
+        changes = [power * self._logarithm(name) for name, power in powers.items()]
+        return np.asarray(sum(changes[1:], start=changes[0]))
+
+    def _logarithm(self, name: str) -> Float[np.ndarray, " directions"]:
+        value, change = float(output(self.outcome, name)), self.change(name)
+        return change / value if value else np.zeros_like(change)
+
+
+def changes_along(run: TrainingRun, steps: Float[np.ndarray, "directions n"]) -> OutcomeChanges:
+    """Changes of the outputs of a run along some directions of its vector, by differences, in the caller's precision.
+
+    The program that evaluates the run makes them: a hundred evaluations take less time than compiling a derivative.
+    """
+    evaluate_numbers, structure = evaluate_once.of_numbers(run.system, run.plan)
+    # Calls that mix arrays of NumPy and of JAX in another way each time take ten times as long.
+    numbers, changes = jax.device_put((jax.tree.leaves(run), run.moved(STEP * steps)))
+    moved = [[*map(changed.get, range(len(numbers)), numbers)] for changed in changes]
+    own, *ends = [[*map(np.asarray, evaluate_numbers(point))] for point in (numbers, *moved)]
+    with np.errstate(invalid="ignore"):  # infinite outputs have no slope
+        slopes = [(np.array(others, np.float64) - middle) / STEP for middle, *others in zip(own, *ends, strict=True)]
+    return OutcomeChanges(jax.tree.unflatten(structure, own), jax.tree.unflatten(structure, slopes))

@@ -20,8 +20,7 @@ from scipy.special import ndtr, ndtri
 from energymodel.scenarios.distributions import NumberDistribution
 from energymodel.scenarios.scenario import Scenario
 from energymodel.scenarios.uncertain_numbers import distributions
-from energymodel.search.outcome_changes import OutcomeChanges, changes_along
-from energymodel.search.training_run import TrainingRun
+from energymodel.search.training_run import OutcomeChanges, TrainingRun, changes_along
 from energymodel.sweeps.draws import UncertainNumber, joint_draws
 from energymodel.system.outputs import AT_LEAST, OUTPUTS, output
 from energymodel.system.plan import TrainingPlan

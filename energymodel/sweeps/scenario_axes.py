@@ -105,7 +105,7 @@ def layout_axis(scenario: Scenario, text: str, minimize: str = "energy") -> Axis
         baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
         problem = formulate(dataclasses.replace(scenario, optimize=Question(minimize)), baseline)
         chips = float(scenario.plan.chips)
-        layouts = candidates(problem.given, chips)
+        layouts = candidates(problem.run, chips)
         layouts = take(layouts, np.flatnonzero(fits(problem, layouts, chips)))
         if not len(layouts.tensor):
             raise InputError(f"axis {LAYOUT}: no layout of {chips:g} chips fits in their memory. Raise plan.chips.")

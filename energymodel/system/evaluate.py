@@ -73,7 +73,7 @@ def _evaluate(system: TrainingSystem, plan: TrainingPlan) -> TrainingOutcome:
     """Outcome of a system and a plan."""
     system, plan = as_designed(system, plan)
     check_formats(system.accelerator, vars(plan.layout), "plan.layout")
-    if plan.is_steady:
+    if plan.knots == 1:
         batch = jnp.reshape(plan.batch, ())
         return outcome_of_step(system, plan, batch, training_step(system, plan, batch))
     learned, run = _along_schedule(system, plan, parameters_in_loss(system))
@@ -85,7 +85,7 @@ def outcome_of_step(system: TrainingSystem, plan: TrainingPlan, batch: Numeric, 
 
     **Arguments:**
 
-    - `system`, `plan`: as designed (`system.designed`), the batch and the clock steady.
+    - `system`, `plan`: as designed (`system.designed`), the batch constant.
     - `batch`: of the step [token].
 
     **Returns:** `TrainingOutcome`, as `evaluate`.
@@ -236,30 +236,29 @@ def _idle_power(system: TrainingSystem, plan: TrainingPlan, step: Step) -> ChipP
 
 
 def _along_schedule(system: TrainingSystem, plan: TrainingPlan, parameters: Real) -> tuple[LearningResult, RunTotals]:
-    """Learning result and totals of a run whose batch or clock changes with progress."""
+    """Learning result and totals of a run whose batch changes with progress."""
     learning, goal = learning_of(system, plan), plan.goal
-    knots, *clocks = (jnp.log(values) for values in plan.course)
+    knots = jnp.log(jnp.ravel(jnp.asarray(plan.batch)))
     if isinstance(goal, TokenBudget):
         effective = schedule_effective_tokens(goal.tokens, knots, learning, parameters)
     else:
         effective = learning.effective_tokens(parameters, _target(goal).loss)
 
-    def rates(batch: Real, *clock: Real) -> RunTotals:
-        return run_rates(system, plan.at_clock(*clock), batch)
+    def rates(batch: Real) -> RunTotals:
+        return run_rates(system, plan, batch)
 
-    run, tokens = quadrature_over_progress(rates, effective, knots, learning, parameters, *clocks)
+    run, tokens = quadrature_over_progress(rates, effective, knots, learning, parameters)
     return LearningResult(tokens, effective, learning.loss(parameters, effective)), run
 
 
 def _worst_step(system: TrainingSystem, plan: TrainingPlan) -> tuple[Step, PowerOverTime, TemperatureOverTime]:
     """Largest value of each quantity over the knots of the schedule; of lowest temperatures the lowest."""
 
-    def at(batch: Real, *clock: Real) -> tuple[Step, PowerOverTime, TemperatureOverTime]:
-        now = plan.at_clock(*clock)
-        step = training_step(system, now, batch)
-        return step, power_over_time(system, now, step), temperature_over_time(system, now, step)
+    def at(batch: Real) -> tuple[Step, PowerOverTime, TemperatureOverTime]:
+        step = training_step(system, plan, batch)
+        return step, power_over_time(system, plan, step), temperature_over_time(system, plan, step)
 
-    found = jax.vmap(at)(*plan.course)
+    found = jax.vmap(at)(jnp.ravel(jnp.asarray(plan.batch)))
     step, swings, warmth = jax.tree.map(lambda values: jnp.max(values, axis=0), found)
     lowest = {name: jnp.min(getattr(found[2], name)) for name in ("trough", "writing", "first")}
     return step, swings, warmth._replace(**lowest)

@@ -1,7 +1,5 @@
 """What may be decided for a training run?"""
 
-import dataclasses
-
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -122,24 +120,6 @@ class StagePower(AbstractStagePower):
     last_stage: Real = real("W", within=ABOVE_ZERO)
 
 
-class AbstractClockCourse(eqx.Module):
-    """How does the clock follow the progress of a run?"""
-
-
-class SteadyClock(AbstractClockCourse):
-    """The clock of the plan, from the beginning to the end."""
-
-
-class ClockCourse(AbstractClockCourse):
-    """Clocks at knots equally spaced in progress, over the clock of the plan; between them logarithms are linear.
-
-    As many knots as the batch has, if that has several. A clock that changes a few times in a run costs nothing to
-    switch; `waiting_clock`, which changes in every step, does.
-    """
-
-    clock_shares: Float[Array | np.ndarray, " knots"] = vector("1", within=SHARE_ABOVE_ZERO)
-
-
 class TrainingPlan(eqx.Module):
     """Everything that may be decided for a run.
 
@@ -168,34 +148,8 @@ class TrainingPlan(eqx.Module):
         within=SHARE_ABOVE_ZERO,
     )
     spares: Real = real("1", 0.0, doc="nodes that idle until one that trains fails")
-    clock_course: AbstractClockCourse = component(SteadyClock())
 
     @property
     def knots(self) -> int:
         """Number of knots of the batch schedule."""
         return int(np.prod(jnp.shape(self.batch)))
-
-    @property
-    def is_steady(self) -> bool:
-        """Whether batch and clock stay what they are from the beginning of the run to its end."""
-        return self.knots == 1 and not isinstance(self.clock_course, ClockCourse)
-
-    @property
-    def clocks(self) -> Float[Array | np.ndarray, " knots"]:
-        """Clocks at knots equally spaced in progress [1]; one if it is steady."""
-        course = self.clock_course
-        return self.clock * (course.clock_shares if isinstance(course, ClockCourse) else np.ones(1))
-
-    @property
-    def course(self) -> tuple[Float[Array, " knots"], ...]:
-        """What follows progress, at equally spaced knots: the batch [token] and, in a `ClockCourse`, the clock [1]."""
-        batches = jnp.ravel(jnp.asarray(self.batch))
-        if not isinstance(self.clock_course, ClockCourse):
-            return (batches,)
-        return tuple(jnp.broadcast_arrays(batches, jnp.asarray(self.clocks)))
-
-    def at_clock(self, clock: Numeric | None = None) -> "TrainingPlan":
-        """The plan at a moment of the run, at which its clock is this one [1]; itself if its clock is steady."""
-        if clock is None:
-            return self
-        return dataclasses.replace(self, clock=clock, clock_course=SteadyClock())

@@ -79,18 +79,16 @@ def _trajectory(system: TrainingSystem, plan: TrainingPlan, shares: Times) -> tu
     system, plan = as_designed(system, plan)
     learning, parameters = learning_of(system, plan), parameters_in_loss(system)
     end = learning.effective_tokens(parameters, outcome.loss)
-    knots, *clocks = (jnp.log(values) for values in plan.course)
-    first = run_rates(system, plan.at_clock(*(jnp.exp(values[0]) for values in clocks)), jnp.exp(knots[0]))
+    knots = jnp.log(jnp.ravel(jnp.asarray(plan.batch)))
+    first = run_rates(system, plan, jnp.exp(knots[0]))
 
     def batch(x: Scalar) -> Scalar:
         return batch_at(x / end, knots)
 
-    def rates(size: Scalar, x: Scalar) -> tuple[Scalar, Scalar]:
+    def rates(size: Scalar) -> tuple[Scalar, Scalar]:
         """Tokens per second of calendar time [token/s], and power [W]."""
-        found = first
-        if not plan.is_steady:
-            found = run_rates(system, plan.at_clock(*(batch_at(x / end, values) for values in clocks)), size)
-        return 1.0 / found.time, found.energy.total / found.time
+        per_token = run_rates(system, plan, size) if plan.knots > 1 else first
+        return 1.0 / per_token.time, per_token.energy.total / per_token.time
 
     # Before the first share of the progress the batch is that of the first knot.
     begun = FIRST_SHARE * end
@@ -100,15 +98,15 @@ def _trajectory(system: TrainingSystem, plan: TrainingPlan, shares: Times) -> tu
     found = integrate_training(
         times - offset,
         batch,
-        lambda size, x: rates(size, x)[0],
+        lambda size, x: rates(size)[0],
         learning,
         parameters,
         begun,
-        lambda time, size, x: rates(size, x)[1],
+        lambda time, size, x: rates(size)[1],
     )
     x = found.effective_tokens
     size = jax.vmap(batch)(x)
-    rate, drawn = jax.vmap(rates)(size, x)
+    rate, drawn = jax.vmap(rates)(size)
     along = rate / learning.penalty(parameters, x, size)  # dx/dt
 
     loss_rate = jax.jvp(lambda one: learning.loss(parameters, one), (x,), (along,))[1]

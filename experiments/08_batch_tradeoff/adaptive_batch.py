@@ -195,7 +195,7 @@ def least_batch(system: TrainingSystem, plan: TrainingPlan) -> Float[Array, ""]:
 
 def _best_batches(problem: DesignProblem, knots: int, method: str) -> tuple[ScheduleForm, list[Solution]]:
     """Best schedule of so many knots, and best constant batch."""
-    given, target, bounds = problem.given, problem.criteria, problem.bounds
+    given, target, bounds = problem.run, problem.criteria, problem.bounds
     paths = tuple(path for path in problem.formulation.paths if path != "plan.batch")
     others = dataclasses.replace(problem.formulation, paths=paths)
     smallest = float(least_batch(given.system, given.plan))
@@ -229,7 +229,7 @@ _first_order = Compiled(_minimize_first_order, once=True)
 def _adaptive_batch(
     scenario: Scenario, problem: DesignProblem, form: ScheduleForm, solutions: list[Solution]
 ) -> AdaptiveBatch:
-    given, target, minimize = problem.given, problem.criteria, problem.minimize
+    given, target, minimize = problem.run, problem.criteria, problem.minimize
     (system, plan), (other_system, constant_plan) = (
         _numpy(form.at(solution.x, tied, target, given)) for solution, tied in zip(solutions, (0.0, 1.0), strict=True)
     )

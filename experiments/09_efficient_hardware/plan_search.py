@@ -169,7 +169,7 @@ def search(asked: Question) -> tuple[Any, Found]:
     best are searched together, and again from the optima of the neighboring steps.
     """
     problem = asked.problem
-    lattice = candidates(problem.given, BOUNDS["plan.chips"][1])
+    lattice = candidates(problem.run, BOUNDS["plan.chips"][1])
     lattice = take(lattice, np.flatnonzero(fits(problem, lattice, BOUNDS["plan.chips"][1])))
     looked = [step for step in STEPS if step.multiple in [MULTIPLES[index] for index in COARSE_MULTIPLES]]
     kept = [np.argsort(screen(asked, lattice, step, COARSE)[1], kind="stable")[:KEPT] for step in looked]
@@ -194,7 +194,7 @@ def search(asked: Question) -> tuple[Any, Found]:
 
 def grid(asked: Question, axes: Mapping[str, Sequence[float]]) -> np.ndarray:
     """Points of a screening, in logarithms; what has no axis is as today."""
-    now = todays_choice(asked.problem.given.system)
+    now = todays_choice(asked.problem.run.system)
     sides = []
     for name, low, high in zip(asked.names, *asked.box, strict=True):
         own = asked.problem.start(name) if name in PLAN else float(getattr(now, name))
@@ -235,7 +235,7 @@ def merits_of(
         index = np.minimum(np.arange(first, first + CHUNK), len(points) - 1)
         layouts = take(lattice, owner[index])
         target, made = asked.target(step), step.technology
-        run = asked.problem.given
+        run = asked.problem.run
         return np.asarray(
             merits(asked.design, jnp.asarray(points[index]), layouts, target, made, run, jnp.asarray(tolerated))
         )
@@ -273,7 +273,7 @@ def _solve(asked: Question, lattice: Any, lanes: Sequence[tuple[int, int, np.nda
         asked.design,
         np.clip(start, least, most),
         (layouts, targets, made),
-        shared=(asked.problem.given,),
+        shared=(asked.problem.run,),
         bounds=(least, most),
         options=OPTIONS,
     )

@@ -86,12 +86,12 @@ def evaluated(asked: Any, x: Any, layout: Any, target: Any, made: Any, given: An
 
 def rows_of(asked: Question, lattice: Any, found: Found) -> list[Row]:
     """What the best plan and hardware of each step are, and what they cost."""
-    chip, rows = asked.problem.given.system.accelerator, []
+    chip, rows = asked.problem.run.system.accelerator, []
     found, gains = polished(asked, lattice, found)
     low, high = asked.box
     for index, step in enumerate(STEPS):
         x, layout, made = found.x[index], take(lattice, np.asarray(found.layout[index])), step.technology
-        evaluation = evaluated(asked.design, x, layout, asked.target(step), made, asked.problem.given)
+        evaluation = evaluated(asked.design, x, layout, asked.target(step), made, asked.problem.run)
         system, plan, outcome, elasticities = evaluation
         limits = asked.problem.formulation.rows
         reached = [name for name, y in zip(limits, found.multipliers[index], strict=False) if y > BROKEN]

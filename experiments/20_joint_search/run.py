@@ -44,13 +44,12 @@ SEARCHES = (
     Search("batch", (), ("plan.batch",), False),
     Search("batch over progress", ("plan.batch@0..1",), ("plan.batch",), False),
     Search("clock", (), ("plan.clock",), False),
-    Search("clock over progress", ("plan.clock@0..1",), ("plan.clock",), False),
     Search("clock between steps", ("plan.waiting_clock=0.3:1",), (), False),
     Search("power by stage", ("plan.power.*", "plan.clock=0.9999:1"), ("plan.clock",), False),
     Search("coolant", (), ("plan.coolant_temperature",), False),
     Search("chips", (), ("plan.chips",), False),
     Search("layout, batch, clock, coolant, chips", (), USUAL, True),
-    Search("all", ("plan.waiting_clock=0.3:1", "plan.batch@0..1", "plan.clock@0..1", "plan.power.*"), USUAL, True),
+    Search("all", ("plan.waiting_clock=0.3:1", "plan.batch@0..1", "plan.power.*"), USUAL, True),
 )
 
 
@@ -83,7 +82,7 @@ def further_rows(joint: em.Optimum, plain: em.Optimum) -> list[dict[str, Any]]:
     low, high = risk.saving_interval
     rows = [
         {
-            "added": "clock between steps, batch and clock over progress, power by stage",
+            "added": "clock between steps, batch over progress, power by stage",
             "gain": 1.0 - joint.value / plain.value,
             "gain_low": low / plain.value,
             "gain_high": high / plain.value,
@@ -112,7 +111,7 @@ def ipopt_rows(problem: DesignProblem, searched: LayoutSearch) -> list[dict[str,
         asked = minimize(
             problem.formulation,
             0.5 * (low + high)[0],
-            args=(one, criteria, problem.given),
+            args=(one, criteria, problem.run),
             bounds=(low[0], high[0]),
             options=OPTIONS,
             method="ipopt",

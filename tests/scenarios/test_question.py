@@ -91,7 +91,7 @@ def test_the_low_bound_may_leave_its_unit_to_the_high_one(scenario, low, high, e
         ({"vary": {"plan.batch": [0.0, 1e6]}}, "vary plan.batch: 0.0 is not positive."),
         ({"vary": {"plan.goal.loss": [1.9, 2.0]}}, "vary plan.goal.loss: the loss is held at its limit."),
         ({"fix": ["plan.clok"]}, 'fix: unknown path "plan.clok". Did you mean "plan.clock"?'),
-        ("time", "[optimize]: a table with minimize, limits, vary, fix, tolerance, knots, clock_knots is needed"),
+        ("time", "[optimize]: a table with minimize, limits, vary, fix, tolerance, knots is needed"),
     ],
 )
 def test_one_message_for_files_and_for_python(scenario, section, message):

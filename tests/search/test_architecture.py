@@ -160,7 +160,7 @@ def test_not_beaten_by_random_shapes(scenario, found):
     depth = Depth(np.asarray(found.relaxed["layers"]), scenario.plan.layout)
     form = ShapeForm(problem.formulation)
     evaluate = jax.jit(jax.vmap(form, in_axes=(0, None, None, None, None)), compiler_options=compiler_options())
-    values = evaluate(np.concatenate([shapes, plans], axis=1), depth, problem.criteria, problem.given, ShapePrior())
+    values = evaluate(np.concatenate([shapes, plans], axis=1), depth, problem.criteria, problem.run, ShapePrior())
     feasible = np.all(np.asarray(values.inequalities) <= 1e-6, axis=1)
     assert feasible.sum() > 1000
     assert np.exp(np.asarray(values.objective)[feasible].min()) >= found.relaxed_value * (1 - 1e-6)

@@ -106,7 +106,7 @@ def test_stated_points_give_the_stated_outcomes(experiment, stated):
         step = search.Step(row["aim"], row["world"], row["multiple"])
         x = np.log([row["point"][name] for name in asked.names])
         layout, target = take(lattice, np.asarray(index)), asked.target(step)
-        outcome = outcome_of(asked.design, x, layout, target, step.technology, asked.problem.given)
+        outcome = outcome_of(asked.design, x, layout, target, step.technology, asked.problem.run)
         np.testing.assert_allclose(outcome.energy.total, row["energy_j"], rtol=1e-7)
         np.testing.assert_allclose(outcome.time, row["time_s"], rtol=1e-7)
         assert float(outcome.power_peak) < 25e6 * (1.0 + 1e-4)

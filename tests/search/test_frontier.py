@@ -6,7 +6,7 @@ from cli.shell import run
 from energymodel.errors import InputError
 from energymodel.report.frontier_report import frontier_csv, frontier_figure, frontier_json
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.search.frontier import CHOICES, frontier
+from energymodel.search.compare import CHOICES, frontier
 from energymodel.search.optimize import optimize
 
 SMALL = "test-1b-h100"

@@ -164,7 +164,7 @@ def test_ipopt_finds_the_same_optimum_of_the_best_layout(problem, searched):
     found = minimize(
         problem.formulation,
         0.5 * (low + high)[0],
-        args=(layout, criteria, problem.given),
+        args=(layout, criteria, problem.run),
         bounds=(low[0], high[0]),
         options=OPTIONS,
         method="ipopt",

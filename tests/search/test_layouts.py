@@ -58,7 +58,7 @@ def test_schedules_that_vary_keep_their_virtual_stages():
 def test_counts_near_an_optimum_are_those_that_the_schedule_takes():
     scenario = load_scenario("llama-3.1-405b-h100", ["system.software.whole_groups=1"])
     problem = formulate(scenario, evaluate_once(scenario.system, scenario.plan))
-    lattice = candidates(problem.given, float(scenario.plan.chips))
+    lattice = candidates(problem.run, float(scenario.plan.chips))
     place = problem.index("plan.batch")
     point = np.zeros(len(problem.formulation.paths))
     for path in problem.formulation.paths:

@@ -53,7 +53,7 @@ def test_every_slack_is_a_row_of_the_problem(scenario, baseline):
     problem = formulate(scenario, baseline)
     assert set(LIMIT_OF_SLACK.values()) <= set(problem.limits)
     paths = problem.formulation.paths
-    point = np.array([float(problem.formulation.coordinate(path, problem.given.number(path))) for path in paths])
+    point = np.array([float(problem.formulation.coordinate(path, problem.run.number(path))) for path in paths])
     layout = take(jax.tree.map(lambda leaf: np.asarray(leaf)[None], scenario.plan.layout), np.array([0]))
     rows = evaluate_points(problem, point[None, None], layout).inequalities[0, 0]
     for slack, name in LIMIT_OF_SLACK.items():

@@ -99,7 +99,7 @@ def test_no_other_clock_and_coolant_within_the_tolerance_need_less(scenario, fas
     evaluate = jax.jit(
         jax.vmap(problem.formulation, in_axes=(0, None, None, None)), compiler_options=compiler_options(once=True)
     )
-    times, rows, _ = evaluate(points, fastest.plan.layout, problem.criteria, problem.given)
+    times, rows, _ = evaluate(points, fastest.plan.layout, problem.criteria, problem.run)
     energies = np.asarray(rows)[:, problem.formulation.rows.index("energy")]
     energies = np.exp(energies) * float(problem.criteria.limits["energy"])
     obeyed = np.all(np.asarray(rows) <= 1e-6, axis=1)

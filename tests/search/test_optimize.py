@@ -62,7 +62,7 @@ def test_not_beaten_by_random_realizable_plans(scenario, optimum, wanted):
     """So many plans that obey every limit at the same loss: promising layouts, whole counts, other clocks."""
     problem = formulate(scenario, optimum.baseline)
     chips = float(scenario.plan.chips)
-    lattice = candidates(problem.given, chips)
+    lattice = candidates(problem.run, chips)
     promising = screen(problem, lattice, COARSE).best(32)
     lattice = jax.tree.map(lambda leaf: leaf[promising], lattice)
     random = np.random.default_rng(7)
@@ -181,7 +181,7 @@ def test_search_repeats_from_other_starts(scenario, optimum):
         problem.formulation,
         start,
         (layouts, problem.repeated_criteria(count)),
-        shared=(problem.given,),
+        shared=(problem.run,),
         bounds=(np.tile(low, (count, 1)), np.tile(high, (count, 1))),
         options=SolverOptions(hessian="differences"),
     )

@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from energymodel.search.packed import pack
+from energymodel.search.relaxation import pack
 
 
 def test_a_packed_tree_comes_back():

@@ -40,7 +40,7 @@ def test_the_shares_add_up_to_the_saving():
         problem = formulate(scenario, baseline)
         changes = {"plan.clock": "0.8", "plan.coolant_temperature": "35 °C", "plan.layout.microbatch": "2"}
         found = em.load_scenario(SMALL, changes)
-        values = {path: problem.given.number(path) for path in problem.formulation.paths}
+        values = {path: problem.run.number(path) for path in problem.formulation.paths}
         values |= {"plan.clock": 0.8, "plan.coolant_temperature": 308.15}
         shares = saving_by_cause(scenario, problem, baseline, values, found.plan.layout)
         after = jax.tree.map(np.asarray, evaluate_once(found.system, found.plan))
