@@ -86,7 +86,7 @@ def _of_nodes(rows: Sequence[Mapping[str, Any]], scenario: Scenario | None) -> l
     """
     if not any("node_power_w" in row for row in rows):
         raise InputError(
-            "calibrate node: no meter of a node is among the logs. Give a log of its power, such as IPMI's."
+            "calibrate node: no meter of a node is among the logs. Give a table of its power (time_s, power_w)."
         )
     kept = {"run": "run", "node_power_w": "node_power_w", "power_w": "chip_power_w", "accelerator": "accelerator"}
     own = {} if scenario is None else {"chips": float(scenario.system.node.chips)}

@@ -1,6 +1,8 @@
-"""How are the lines of a log of any length read one by one, whatever bytes it holds?"""
+"""Lines of logs of any length, one at a time, whatever bytes they hold, and their cells."""
 
+import codecs
 import csv
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -8,47 +10,81 @@ from pathlib import Path
 from energymodel.errors import InputError
 
 LONGEST = 2**20
-"""Characters of a line; a longer one is skipped and counted."""
-
+"""Characters of a line; a longer one is left out and counted."""
+_CHUNK = 2**16
+_END = re.compile(r"\r\n|\n|\r")
 Skipped = Counter[str]
 """How many lines or rows were passed over, by reason."""
-
-TOO_LONG = "line longer than 1 MiB"
 UNREAD = "line that holds no reading"
 NO_VALUE = "reading without a usable number"
 
 
-def file_lines(path: Path, skipped: Skipped) -> Iterator[str]:
-    """Lines of a text file as they are asked for, in UTF-8, or in UTF-16 where its first bytes say so.
+def too_long(longest: int = LONGEST) -> str:
+    """The reason for which a line is left out."""
+    return f"lines of more than {longest} characters"
 
-    Bytes that are no text become replacement characters.
 
-    **Raises:** `InputError` if the file cannot be read.
+class Lines(Iterator[str]):
+    """The lines of a file, without their ends; a carriage return alone ends one too, as progress bars print it.
+
+    NUL, which a crash leaves behind, is dropped; bytes that are no text become U+FFFD.
     """
-    try:
-        with path.open("rb") as raw:
-            start = raw.read(2)
-        # PowerShell writes UTF-16 where its output goes to a file.
-        encoding = "utf-16" if start in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-        with path.open(encoding=encoding, errors="replace") as file:
-            long = False
-            while line := file.readline(LONGEST):
-                ends = line.endswith("\n")
-                if long or (not ends and len(line) >= LONGEST):
-                    skipped[TOO_LONG] += not long
-                    long = not ends
-                    continue
-                yield line.rstrip("\n")
-    except (OSError, ValueError) as error:
-        reason = (getattr(error, "strerror", None) or str(error)).lower()
-        raise InputError(f'Cannot read "{path}": {reason}.') from error
+
+    def __init__(self, path: Path, longest: int = LONGEST, left_out: Skipped | None = None) -> None:
+        self.left_out = Skipped() if left_out is None else left_out
+        self.unfinished = False
+        """True once the last line has been given and nothing ended it: it may be half written."""
+        self._path = path
+        self._lines = self._read(path, longest)
+
+    def __next__(self) -> str:
+        return next(self._lines)
+
+    def _read(self, path: Path, longest: int) -> Iterator[str]:
+        rest, skipping, size = "", False, max(_CHUNK, longest // 16)
+        try:
+            with path.open("rb") as file:
+                start = file.read(size)
+                decoder = codecs.getincrementaldecoder(_encoding(start))(errors="replace")
+                chunk = start
+                while chunk:
+                    text = rest + decoder.decode(chunk).replace("\0", "")
+                    held = "\r" if text.endswith("\r") else ""  # may be half of "\r\n"
+                    *lines, rest = _END.split(text[: len(text) - len(held)])
+                    for line in lines:
+                        if skipping or len(line) > longest:
+                            self._skip(longest)
+                            skipping = False
+                        else:
+                            yield line
+                    rest += held
+                    if len(rest) > longest:
+                        rest, skipping = held, True
+                    chunk = file.read(size)
+                rest += decoder.decode(b"", final=True)
+        except (OSError, ValueError) as error:  # a null byte in the name
+            reason = (getattr(error, "strerror", None) or str(error)).lower()
+            raise InputError(f'Cannot read "{path}": {reason}.') from error
+        if skipping or len(rest) > longest:
+            self._skip(longest)
+        elif rest:
+            self.unfinished = not rest.endswith("\r")
+            yield rest.rstrip("\r")
+
+    def _skip(self, longest: int) -> None:
+        self.left_out[too_long(longest)] += 1
+
+
+def _encoding(start: bytes) -> str:
+    """UTF-8, or what a byte order mark says: a shell of Windows writes UTF-16."""
+    return "utf-16" if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
 
 
 def clean(lines: Iterable[str], skipped: Skipped) -> Iterator[str]:
     """Lines without what surrounds them; empty ones, and those that are no text or too long, are left out."""
     for line in lines:
         if len(line) > LONGEST:
-            skipped[TOO_LONG] += 1
+            skipped[too_long()] += 1
         elif "\0" in line:
             skipped[UNREAD] += 1
         elif text := line.strip().removeprefix("\ufeff"):

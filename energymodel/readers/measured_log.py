@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 
 from energymodel.errors import InputError
-from energymodel.readers.energy_of_span import SHORTEST, MergedPower, by_device, merge_devices, no_part_twice
 from energymodel.readers.log_records import PowerReading, is_chip, is_node
 from energymodel.readers.logged_run import TRAINING, LoggedRun, Segment, batches, logged_run, relative_scatter
 from energymodel.readers.measured_power import (
@@ -28,7 +27,7 @@ from energymodel.readers.measured_power import (
     phase_energies,
     power_segments,
 )
-from energymodel.readers.metered import Metered
+from energymodel.readers.metered import SHORTEST, MergedPower, Metered, by_device, merge_devices, no_part_twice
 from energymodel.readers.power_log import KINDS as POWER_KINDS
 from energymodel.readers.power_log import Skipped, power_kind, read_power
 from energymodel.readers.step_log import KINDS as LOG_KINDS

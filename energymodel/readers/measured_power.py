@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from energymodel.readers.energy_of_span import no_part_twice
 from energymodel.readers.log_records import PowerReading, is_node
 from energymodel.readers.logged_run import WAITING, Segment
-from energymodel.readers.metered import Metered
+from energymodel.readers.metered import Metered, no_part_twice
 
 BUSY, IDLE = "busy", "idle"
 BUSY_SHARE = 0.7

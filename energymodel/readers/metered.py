@@ -1,6 +1,7 @@
-"""How much energy did one device take in a span of time, by its counter or its samples of power?
+"""Energy of devices over spans of time, and their power on a common grid, from counters or samples.
 
-Between two readings the counter is taken to rise evenly, and power to change linearly.
+A counter is preferred to samples of power. Between two readings the counter is taken to rise evenly, and power to
+change linearly. Where readings are missing for long nothing is assumed.
 """
 
 import math
@@ -28,26 +29,12 @@ MOST_COUNTED = 1e10
 """Mean power of a counter between two readings that no site draws [W]."""
 RANGES = (2**32 * 1e-6, 65532.610987, 262143.32885, 2**32 * 1e-3)
 """Where known counters wrap around [J]: 32 bits of µJ, two of Linux powercap, 32 bits of mJ."""
-
-
-@dataclass(frozen=True)
-class MeasuredEnergy:
-    """Energy of one device in a span of time."""
-
-    energy: float
-    """Energy of the covered part of the span [J]."""
-    mean_power: float
-    """Mean power of the covered part [W]."""
-    how: Literal["counter", "sampled"]
-    """From an energy counter, or from samples of power."""
-    coverage: float
-    """Share of the span between readings that are not far apart [1]."""
-    samples: int
-    """Readings within the span."""
-    bridged: float = 0.0
-    """Energy of the gaps between readings, which `energy` leaves out, if power changed linearly over them [J]."""
-    note: str = ""
-    """Why the span was widened, if it was."""
+MOST_POINTS = 20_000_000
+"""Points of a common grid, devices counted each time."""
+PARTS_OF = {"node": {"gpu", "cpu", "ram"}, "psys": {"cpu", "package-0"}}
+"""Meters that hold what others measure too."""
+WITHIN = {"cores": "cpu", "integrated gpu": "cpu", "core": "package-0", "uncore": "package-0"}
+"""Meters of a part of what another one measures."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +77,10 @@ class Pieces:
         """Power at some times [W]; NaN where no piece is."""
         if not self.start.size:
             return np.full(times.shape, np.nan)
-        place = np.clip(np.searchsorted(self.start, times, side="right") - 1, 0, None)
+        index = np.clip(np.searchsorted(self.start, times, side="right") - 1, 0, None)
         # At the end of the last piece before a gap the power is known.
-        share = (times - self.start[place]) / (self.stop - self.start)[place]
-        power = self.first[place] + share * (self.last - self.first)[place]
+        share = (times - self.start[index]) / (self.stop - self.start)[index]
+        power = self.first[index] + share * (self.last - self.first)[index]
         return np.where((share >= 0) & (share <= 1 + 1e-9), power, np.nan)
 
 
@@ -110,8 +97,8 @@ class Metered:
     @cached_property
     def how(self) -> Literal["counter", "sampled"]:
         """Which of the two tells the energy of a sequence of spans: the counter, if it covers as much."""
-        known = self.sampled.of(~self.sampled.gap)
-        enough = self.counter.length > 0 and self.counter.length >= ENOUGH * known.length
+        sampled = self.sampled.of(~self.sampled.gap)
+        enough = self.counter.length > 0 and self.counter.length >= ENOUGH * sampled.length
         return "counter" if enough else "sampled"
 
     @cached_property
@@ -145,67 +132,6 @@ class Metered:
     def _gaps(self) -> Pieces:
         return self.pieces.of(self.pieces.gap & (self.how == "sampled"))
 
-    def between(self, start: float | int, stop: float | int, *, widen: bool = False) -> MeasuredEnergy:
-        """As `energy_between`."""
-        start, stop = in_seconds(start), in_seconds(stop)
-        if not (math.isfinite(start) and math.isfinite(stop) and start < stop):
-            raise InputError(f"The span from {start!r} s to {stop!r} s is empty. Give a start before the stop.")
-        sampled, counter = self.sampled, self.counter
-        if not self.sampled_times.size and not self.counter_times.size:
-            raise InputError(
-                f'The {self.count} readings of "{self.device}" have no times. Give interval= when reading them.'
-            )
-        span = stop - start
-        # A counter measures a gap too, but not where in it the energy was taken.
-        whole = ~counter.gap | ((counter.start >= start) & (counter.stop <= stop))
-        energy, covered = counter.of(whole).integral(start, stop)
-        within = _count(self.counter_times, start, stop)
-        power_energy, power_covered = sampled.of(~sampled.gap).integral(start, stop)
-        enough = within >= min(2, _count(self.sampled_times, start, stop))
-        if covered > 0 and (power_covered <= 0 or (enough and covered >= ENOUGH * power_covered)):
-            return MeasuredEnergy(energy, energy / covered, "counter", min(covered / span, 1.0), within)
-        if power_covered <= 0:
-            times = np.concatenate([self.sampled_times, self.counter_times])
-            raise InputError(
-                f'No reading of "{self.device}" covers the span from {start:.10g} s to {stop:.10g} s: readings run '
-                f"from {times.min():.10g} s to {times.max():.10g} s. Give times on the same clock."
-            )
-        within = _count(self.sampled_times, start, stop)
-        if span >= SHORTEST:
-            bridged, _ = sampled.of(sampled.gap).integral(start, stop)
-            share = _share(power_covered, span)
-            return MeasuredEnergy(power_energy, power_energy / power_covered, "sampled", share, within, bridged)
-        if not widen:
-            raise InputError(
-                f"The span of {span:.3g} s is shorter than {SHORTEST:.0f} s: sampled power is averaged over up to 1 s"
-                " and does not resolve it. Give a longer span, or widen=True."
-            )
-        middle = 0.5 * (start + stop)
-        wide_energy, wide_covered = sampled.of(~sampled.gap).integral(middle - 0.5 * SHORTEST, middle + 0.5 * SHORTEST)
-        power = wide_energy / wide_covered
-        note = (
-            f"The span of {span:.3g} s was widened to {wide_covered:.3g} s of readings around it: sampled power does"
-            " not resolve less than 10 s."
-        )
-        share = _share(power_covered, span)
-        return MeasuredEnergy(power * power_covered, power, "sampled", share, within, note=note)
-
-
-def in_seconds(time: float | int) -> float:
-    """A time as a float; infinite where it is too large for one."""
-    try:
-        return float(time)
-    except OverflowError:
-        return math.inf
-
-
-def _share(covered: float, span: float) -> float:
-    return min(covered / span, 1.0)
-
-
-def _count(times: np.ndarray, start: float, stop: float) -> int:
-    return int(np.count_nonzero((times >= start) & (times <= stop)))
-
 
 def _columns(readings: Sequence[PowerReading], name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Times, values and fresh starts of the readings that have a value, in the order of time."""
@@ -215,10 +141,10 @@ def _columns(readings: Sequence[PowerReading], name: str) -> tuple[np.ndarray, n
     timed = np.isfinite(time)
     order = np.argsort(time[timed], kind="stable")
     time, value, fresh = time[timed][order], value[timed][order], fresh[timed][order]
-    known = np.isfinite(value)
+    finite = np.isfinite(value)
     # A run that begins with a reading without a value begins with the next one that has it.
-    begun = np.cumsum(fresh)[known]
-    return time[known], value[known], np.diff(begun, prepend=0) > 0
+    begun = np.cumsum(fresh)[finite]
+    return time[finite], value[finite], np.diff(begun, prepend=0) > 0
 
 
 def _spacing(times: np.ndarray) -> float:
@@ -260,5 +186,88 @@ def _counted(readings: Sequence[PowerReading]) -> tuple[Pieces, np.ndarray]:
     anew = np.isnan(carried) & (energy[1:] <= 10 * usual_power * steps)
     carried = np.where(anew, energy[1:], carried)
     power = carried / steps
-    known = linked & np.isfinite(power) & (power <= MOST_COUNTED)
-    return Pieces(time[:-1], time[1:], power, power, gap).of(known), time
+    possible = linked & np.isfinite(power) & (power <= MOST_COUNTED)
+    return Pieces(time[:-1], time[1:], power, power, gap).of(possible), time
+
+
+@dataclass(frozen=True)
+class MergedPower:
+    """Power of several devices on a common grid of times.
+
+    - `time`: evenly spaced [s].
+    - `mean`: over the devices that have readings [W]; NaN where none has.
+    - `total`: over all devices [W]; NaN where one has no reading.
+    """
+
+    time: np.ndarray
+    mean: np.ndarray
+    total: np.ndarray
+    devices: tuple[str, ...]
+
+
+def by_device(readings: Iterable[PowerReading]) -> dict[str, list[PowerReading]]:
+    """Readings of each device, in the order in which devices appear."""
+    devices: dict[str, list[PowerReading]] = {}
+    for reading in readings:
+        devices.setdefault(reading.device, []).append(reading)
+    return devices
+
+
+def merge_devices(readings: Iterable[PowerReading], interval: float | None = None) -> MergedPower:
+    """Mean and total power over devices on a common grid of times.
+
+    Power is interpolated linearly between readings; a device with a counter alone has its mean power between them.
+    Meters of a whole ("node", "psys"), and of parts of a part ("cores"), are left out where the parts are there.
+
+    **Arguments:**
+
+    - `interval`: spacing of the grid [s]; the longest of the devices' sampling intervals where it is left out.
+
+    **Raises:** `InputError` if no device has two readings with a time, or for an interval that is not positive or makes
+    the grid too large.
+    """
+    pieces: dict[str, Pieces] = {}
+    usual = 0.0
+    for name, rows in no_part_twice(by_device(readings)).items():
+        meter = Metered(rows)
+        own = meter.sampled.of(~meter.sampled.gap)
+        if own.length < ENOUGH * meter.counter.length:
+            own = meter.counter
+        if own.start.size:
+            pieces[name] = own
+            usual = max(usual, meter.spacing)
+    if not pieces:
+        raise InputError("No device has two readings of power or energy with a time. Is it the right file?")
+    spacing = usual if interval is None else interval
+    begin = min(float(own.start[0]) for own in pieces.values())
+    end = max(float(own.stop[-1]) for own in pieces.values())
+    if not 0 < spacing < math.inf or (end - begin) / spacing * len(pieces) > MOST_POINTS:
+        raise InputError(
+            f"A grid every {spacing!r} s over {end - begin:.6g} s and {len(pieces)} devices is empty or has more than"
+            f" {MOST_POINTS} points. Give another interval."
+        )
+    grid = begin + spacing * np.arange(int((end - begin) / spacing * (1 + 1e-12)) + 1)
+    power = np.array([own.at(grid) for own in pieces.values()])
+    count = np.sum(np.isfinite(power), axis=0)
+    mean = np.where(count > 0, np.nansum(power, axis=0) / np.maximum(count, 1), np.nan)
+    return MergedPower(grid, mean, np.sum(power, axis=0), tuple(pieces))
+
+
+def no_part_twice(devices: dict[str, list[PowerReading]]) -> dict[str, list[PowerReading]]:
+    """Devices without those that measure the whole of others, or a part of one, which would count twice."""
+    parts = {name: _part(name) for name in devices}
+    present = set(parts.values())
+
+    def counts(host: str, part: str, run: str) -> bool:
+        if part in WITHIN:
+            return (host, WITHIN[part], run) not in present
+        return not any((host, other, run) in present for other in PARTS_OF.get(part, ()))
+
+    return {name: rows for name, rows in devices.items() if counts(*parts[name])}
+
+
+def _part(device: str) -> tuple[str, str, str]:
+    """Host or socket of a device, what it is, and its run if another one ran beside it."""
+    host, _, part = device.rpartition(":")
+    part, space, run = part.partition(" (")
+    return host, part, space + run

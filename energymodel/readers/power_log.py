@@ -1,4 +1,4 @@
-"""Which powers and energies does a log of any of the known kinds state?
+"""Powers and energies that a log of any of the known kinds states.
 
 Read line by line: files of any length, and files that still grow, are read alike.
 """
@@ -6,18 +6,16 @@ Read line by line: files of any length, and files that still grow, are read alik
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from energymodel.errors import InputError, suggest
-from energymodel.readers.lines import UNREAD, Skipped, clean, file_lines
+from energymodel.readers.lines import UNREAD, Lines, Skipped, clean
 from energymodel.readers.log_records import PowerReading
 from energymodel.readers.power.codecarbon import is_codecarbon, read_codecarbon
 from energymodel.readers.power.dcgm import is_dcgm, read_dcgm
-from energymodel.readers.power.dmon import is_dmon, read_dmon
-from energymodel.readers.power.ipmi import is_ipmi, read_ipmi
 from energymodel.readers.power.nvidia_smi import is_nvidia_smi, read_nvidia_smi
 from energymodel.readers.power.rapl import is_rapl, read_rapl
 from energymodel.readers.power.table import is_table, read_table
-from energymodel.readers.power.turbostat import is_turbostat, read_turbostat
 from energymodel.readers.power.zeus import is_zeus, read_zeus
 
 __all__ = ["KINDS", "Skipped", "power_kind", "power_of", "read_power"]
@@ -25,45 +23,39 @@ __all__ = ["KINDS", "Skipped", "power_kind", "power_of", "read_power"]
 LONGEST_NAME = 300
 """Characters of the name of a device; more are junk."""
 HEAD = 60
-"""Lines from which the kind of a file is told."""
-SIGNS: dict[str, Callable[[list[str]], bool]] = {
-    "dmon": is_dmon,
-    "dcgm": is_dcgm,
-    "codecarbon": is_codecarbon,
-    "turbostat": is_turbostat,
-    "ipmi": is_ipmi,
-    "zeus": is_zeus,
-    "rapl": is_rapl,
-    "nvidia-smi": is_nvidia_smi,
-    "table": is_table,
+"""Lines from which the kind of a file is recognized."""
+
+
+class PowerKind(NamedTuple):
+    """How a kind is recognized and read; `timed` readers are told how far apart samples without times are."""
+
+    fits: Callable[[list[str]], bool]
+    read: Callable[..., Iterator[PowerReading]]
+    timed: bool = False
+
+
+READERS = {
+    "dcgm": PowerKind(is_dcgm, read_dcgm, timed=True),
+    "codecarbon": PowerKind(is_codecarbon, read_codecarbon),
+    "zeus": PowerKind(is_zeus, read_zeus),
+    "rapl": PowerKind(is_rapl, read_rapl),
+    "nvidia-smi": PowerKind(is_nvidia_smi, read_nvidia_smi),
+    "table": PowerKind(is_table, read_table),
 }
-"""How each kind is recognized, in the order in which they are tried."""
-Reader = Callable[[Iterable[str], str, Skipped], Iterator[PowerReading]]
-TimedReader = Callable[[Iterable[str], str, Skipped, float | int | None], Iterator[PowerReading]]
-READERS: dict[str, Reader] = {
-    "nvidia-smi": read_nvidia_smi,
-    "zeus": read_zeus,
-    "codecarbon": read_codecarbon,
-    "rapl": read_rapl,
-    "ipmi": read_ipmi,
-    "table": read_table,
-}
-TIMED_READERS: dict[str, TimedReader] = {"dcgm": read_dcgm, "dmon": read_dmon, "turbostat": read_turbostat}
-"""Readers of what may have no times, and that are told how far apart samples are."""
-KINDS = ("nvidia-smi", *TIMED_READERS, *(kind for kind in READERS if kind != "nvidia-smi"))
-"""Kinds of logs of power or energy that are read."""
+"""Kinds of logs of power or energy, in the order in which they are tried."""
+KINDS = ("nvidia-smi", *(kind for kind in READERS if kind != "nvidia-smi"))
 
 
 def power_kind(path: str | Path) -> str:
-    """Kind of a log, told from its first lines.
+    """Kind of a log, recognized from its first lines.
 
     **Raises:** `InputError` if it is none of `KINDS` or cannot be read.
     """
     path = Path(path)
     skipped = Skipped()
-    head = list(islice(clean(file_lines(path, skipped), skipped), HEAD))
-    for kind, fits in SIGNS.items():
-        if head and fits(head):
+    head = list(islice(clean(Lines(path), skipped), HEAD))
+    for kind, reader in READERS.items():
+        if head and reader.fits(head):
             return kind
     if path.suffix == ".prom":
         return "dcgm"
@@ -78,8 +70,8 @@ def read_power(
 
     **Arguments:**
 
-    - `kind`: one of `KINDS`; told from the file where it is left out.
-    - `interval`: time between samples of `dcgm`, `dmon` and `turbostat` logs without times [s].
+    - `kind`: one of `KINDS`; recognized from the file where it is left out.
+    - `interval`: time between samples of `dcgm` logs without times [s].
     - `skipped`: gains the number of lines that were passed over, by reason.
 
     **Raises:** `InputError` for an unknown kind, and where the file cannot be read or holds no reading.
@@ -87,7 +79,7 @@ def read_power(
     path = Path(path)
     passed = Skipped() if skipped is None else skipped
     kind = _known(kind) if kind else power_kind(path)
-    return power_of(file_lines(path, passed), kind, str(path), interval=interval, skipped=passed)
+    return power_of(Lines(path, left_out=passed), kind, str(path), interval=interval, skipped=passed)
 
 
 def power_of(
@@ -106,12 +98,9 @@ def _readings(
     text = clean(lines, skipped)
     if interval is not None and not 0 < interval < 1e9:
         raise InputError(f"{name}: interval is {interval!r} s between samples. Give a positive number.")
-    if kind in TIMED_READERS:
-        found = TIMED_READERS[kind](text, name, skipped, interval)
-    else:
-        found = READERS[kind](text, name, skipped)
+    reader = READERS[kind]
     empty = True
-    for reading in found:
+    for reading in reader.read(text, name, skipped, interval) if reader.timed else reader.read(text, name, skipped):
         if len(reading.device) > LONGEST_NAME or not reading.device.isprintable():
             skipped[UNREAD] += 1
             continue

@@ -13,19 +13,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from energymodel.errors import InputError, suggest
+from energymodel.readers.lines import LONGEST, Lines, too_long
 from energymodel.readers.log_records import LogEvent, LoggedStep
-from energymodel.readers.logs import (
-    hf_trainer,
-    maxtext,
-    megatron,
-    mlperf,
-    nanotron,
-    nemo,
-    tensorboard,
-    torchtitan,
-    wandb,
-)
-from energymodel.readers.logs.lines import LONGEST, Lines, too_long
+from energymodel.readers.logs import hf_trainer, megatron, mlperf, nemo, tensorboard, wandb
+from energymodel.readers.logs.line_kinds import LINE_KINDS
 from energymodel.readers.logs.tensorboard import join_scalars
 from energymodel.readers.logs.text import plain
 
@@ -35,9 +26,7 @@ Record = LoggedStep | LogEvent
 READERS: dict[str, Callable[[Iterable[str], str], Iterator[Record]]] = {
     "megatron": megatron.steps,
     "nemo": nemo.steps,
-    "torchtitan": torchtitan.steps,
-    "maxtext": maxtext.steps,
-    "nanotron": nanotron.steps,
+    **{name: LINE_KINDS[name].steps for name in ("torchtitan", "maxtext", "nanotron")},
     "hf-trainer": hf_trainer.steps,
     "mlperf": mlperf.steps,
     "tensorboard": tensorboard.steps,
@@ -268,17 +257,16 @@ def _kind_of(line: str, first: bool) -> str | None:
         return "wandb"
     text = plain(line)
     if "iteration" in text and "|" in text:
-        if nanotron.SIGN.search(text):
+        if LINE_KINDS["nanotron"].sign.search(text):
             return "nanotron"
         if megatron.SIGN.search(text):
             return "megatron"
     if "Epoch" in text and nemo.SIGN.search(text):
         return "nemo"
     if "step:" in text:
-        if maxtext.SIGN.search(text):
-            return "maxtext"
-        if torchtitan.SIGN.search(text):
-            return "torchtitan"
+        for name in ("maxtext", "torchtitan"):
+            if LINE_KINDS[name].sign.search(text):
+                return name
     if ("{" in text and hf_trainer.PRINTED.search(text)) or _STATE.search(text):
         return "hf-trainer"
     return None

@@ -1,4 +1,4 @@
-"""What do the lines of Megatron-LM and its relatives say?
+"""Lines of Megatron-LM and of what is built on it.
 
 Megatron-LM old and new, Megatron-DeepSpeed, Megatron-Bridge, Primus, NeMo and GPT-NeoX print one line for each logged
 iteration, of fields that a bar ends. `global batch size` counts sequences; times, losses and rates are means since the
@@ -12,42 +12,9 @@ import re
 from collections.abc import Iterable, Iterator
 
 from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
-from energymodel.readers.logs.text import NUMBER, bar_fields, made, number, plain, stamp, whole
+from energymodel.readers.logs.text import NUMBER, bar_fields, made, number, plain, stamp, step_fields, whole
 
 SIGN = re.compile(r"\biteration\s+([\d,]+)\s*/\s*[\d,]+\s*\|")
-FIELDS: dict[str, tuple[str, float]] = {
-    "elapsed time per iteration (ms)": ("step_time", 1e-3),
-    "elapsed time per iteration (s)": ("step_time", 1.0),
-    "elapsed_time_per_iteration_ms": ("step_time", 1e-3),
-    "train_step_timing in s": ("step_time", 1.0),
-    "consumed tokens": ("tokens_so_far", 1.0),
-    "global batch size": ("sequences", 1.0),
-    "gloabl batch size": ("sequences", 1.0),  # as some forks print it
-    "global_batch_size": ("sequences", 1.0),
-    "lm loss": ("loss", 1.0),
-    "lm_loss": ("loss", 1.0),
-    "loss": ("loss", 1.0),
-    "reduced_train_loss": ("loss", 1.0),
-    "learning rate": ("learning_rate", 1.0),
-    "lr": ("learning_rate", 1.0),
-    "grad norm": ("grad_norm", 1.0),
-    "grad_norm": ("grad_norm", 1.0),
-    "throughput per gpu (tflop/s/gpu)": ("flops_rate", 1e12),
-    "flop throughput (tflop/sec/gpu)": ("flops_rate", 1e12),
-    "model tflops": ("flops_rate", 1e12),
-    "tflops": ("flops_rate", 1e12),
-    "approx flops per gpu": ("flops_rate", 1e12),
-    "tflops_per_gpu": ("flops_rate", 1e12),
-    "tokens per gpu (tokens/s/gpu)": ("token_rate", 1.0),
-    "token throughput (tokens/sec/gpu)": ("token_rate", 1.0),
-    "tokens/sec/gpu": ("token_rate", 1.0),
-    "tokens per gpu per second (tgs)": ("token_rate", 1.0),
-    "tokens per second per gpu (tok/s/gpu)": ("token_rate", 1.0),
-    "hip mem usage/free/total/usage_ratio": ("memory", float(2**30)),
-    "energy per gpu (j/iter/gpu)": ("energy", 1.0),
-    "power per gpu (w/gpu)": ("power", 1.0),
-}
-"""Field of a line -> field of a record and its factor to SI."""
 _BARE = re.compile(rf"(lm loss|learning rate|loss scale) ({NUMBER})", re.IGNORECASE)
 """A field of Megatron-LM of 2019, which has no colon."""
 _SEQUENCE = re.compile(r"\bseq_length\s+\.{2,}\s*(\d+)")
@@ -92,15 +59,15 @@ class _Run:
             self.checkpoint = None
 
     def read(self, line: str) -> Iterator[LoggedStep | LogEvent]:
-        found = list(SIGN.finditer(line)) if "|" in line else []
-        if found and "validation" not in line:
+        matches = list(SIGN.finditer(line)) if "|" in line else []
+        if matches and "validation" not in line:
             yield from self.told()
-        elif not found or "validation" in line:
+        elif not matches or "validation" in line:
             yield from self.between(line)
             return
-        ends = [match.start() for match in found[1:]] + [len(line)]
+        ends = [match.start() for match in matches[1:]] + [len(line)]
         before = 0
-        for match, end in zip(found, ends, strict=True):
+        for match, end in zip(matches, ends, strict=True):
             step = self.step(whole(match[1]), line[before : match.start()], line[match.end() : end])
             before = match.end()
             if step is not None:
@@ -112,15 +79,8 @@ class _Run:
             return None
         # What no bar ends may be cut short; NeMo ends no line with a bar.
         fields = bar_fields(text if "global_step:" in text or "reduced_train_loss" in text else text.rpartition("|")[0])
-        values: dict[str, float] = {}
-        for key, value in fields.items():
-            if key in FIELDS:
-                field, scale = FIELDS[key]
-                values.setdefault(field, number(value) * scale)
-        if "loss" not in values and "lm loss " in text:
-            for key, value in _BARE.findall(text):
-                if key in FIELDS:
-                    values.setdefault(FIELDS[key][0], number(value))
+        bare = _BARE.findall(text) if "loss" not in fields and "lm loss " in text else ()
+        values = step_fields("megatron", (*fields.items(), *bare))
         if not {"step_time", "loss"} & values.keys():
             return None
         sequence = number(fields.get("actual seqlen", ""))

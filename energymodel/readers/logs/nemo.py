@@ -1,4 +1,4 @@
-"""What do the progress bars of NeMo 1 and of Lightning say?
+"""Progress bars of NeMo 1 and of Lightning.
 
 ```text
 Epoch 0: :  47%|####  | 47/100 [06:19<07:13, reduced_train_loss=11.50, global_step=46.00, train_step_timing in s=49.50]
@@ -13,19 +13,11 @@ import re
 from collections.abc import Iterable, Iterator
 
 from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
-from energymodel.readers.logs.text import NUMBER, made, number, plain, whole
+from energymodel.readers.logs.text import NUMBER, made, number, plain, step_fields, whole
 
 SIGN = re.compile(
     r"\bEpoch \d+:.{0,400}?\|\s*(\d+)(?:/(\d+)|it)?\s*\[[^\]]{0,1000}?\b(?:reduced_)?train_(?:loss|step_t)"
 )
-FIELDS = {
-    "reduced_train_loss": "loss",
-    "train_loss": "loss",
-    "train_step_timing in s": "step_time",
-    "lr": "learning_rate",
-    "grad_norm": "grad_norm",
-    "TFLOPS_per_GPU": "flops_rate",
-}
 _FIELD = re.compile(rf"[,\[]\s*([A-Za-z_][\w /.]{{0,60}}?)=({NUMBER})", re.IGNORECASE)
 ROUNDED = 1e5
 """Samples from which on the bar may round their number."""
@@ -40,32 +32,29 @@ def steps(lines: Iterable[str], name: str = "") -> Iterator[LoggedStep | LogEven
         match = SIGN.search(line)
         if match is None:
             continue
-        fields = {key: number(value) for key, value in _FIELD.findall(line, match.start())}
+        pairs = _FIELD.findall(line, match.start())
+        fields = {key: number(value) for key, value in pairs}
         step = whole(match[1])
         if step is None:
             continue
         if held is not None and step != held.step:
             yield held
             held = None
-        record = _record(step, fields)
+        record = _record(step, fields, step_fields("nemo", pairs))
         if record is not None:
             held = record
-        told = fields.get("val_loss", NOT_SAID)
-        if not math.isnan(told) and told != evaluation:
-            evaluation = told
+        validation = fields.get("val_loss", NOT_SAID)
+        if not math.isnan(validation) and validation != evaluation:
+            evaluation = validation
             if held is not None:
                 yield held
                 held = None
-            yield LogEvent("evaluation", value=told, step=step)
+            yield LogEvent("evaluation", value=validation, step=step)
     if held is not None:
         yield held
 
 
-def _record(step: int, fields: dict[str, float]) -> LoggedStep | None:
-    values: dict[str, float] = {}
-    for key, value in fields.items():
-        if key in FIELDS:
-            values.setdefault(FIELDS[key], value * (1e12 if FIELDS[key] == "flops_rate" else 1.0))
+def _record(step: int, fields: dict[str, float], values: dict[str, float]) -> LoggedStep | None:
     consumed = fields.get("consumed_samples", NOT_SAID)
     if step == 0:
         return None

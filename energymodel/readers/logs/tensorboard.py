@@ -14,8 +14,8 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from energymodel.errors import InputError
+from energymodel.readers.lines import Lines
 from energymodel.readers.log_records import NOT_SAID, LogEvent, LoggedStep
-from energymodel.readers.logs.lines import Lines
 from energymodel.readers.logs.scalars import EVALUATION, TOTAL_RATE, field_of
 from energymodel.readers.logs.text import made, number, whole
 

@@ -1,12 +1,15 @@
-"""What numbers, times and fields does one line of a log hold?
+"""Numbers, times and fields of one line of a log.
 
 Nothing here raises on what a line may hold: what cannot be read is NaN or None.
 """
 
 import math
 import re
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
 
 from energymodel.readers.log_records import NOT_SAID, LoggedStep
 
@@ -22,6 +25,8 @@ _ISO = re.compile(
 _MONTH_FIRST = re.compile(r"(\d\d)/(\d\d)/(\d{4}) (\d\d):(\d\d):(\d\d)")
 MOST_DIGITS = 15
 """Digits of a step number; longer ones are damaged."""
+DECLARED: Mapping[str, Any] = tomllib.loads((Path(__file__).parent / "lines.toml").read_text("utf-8"))
+"""Patterns and fields of kinds of logs."""
 POSITIVE = frozenset(
     ("step_time", "tokens", "tokens_so_far", "sequences", "token_rate", "flops_rate", "energy", "power", "memory")
 )
@@ -77,6 +82,20 @@ def bar_fields(text: str) -> dict[str, str]:
         if colon and len(name) < 100:
             fields.setdefault(" ".join(name.lower().split()), value.strip())
     return fields
+
+
+def step_fields(
+    kind: str, pairs: Iterable[tuple[str, str]], value: Callable[[str], float] = number
+) -> dict[str, float]:
+    """Fields of a record that named texts of a line say, in SI; the first of two that say the same counts."""
+    values: dict[str, float] = {}
+    for name, text in pairs:
+        field, factor = DECLARED[kind]["fields"].get(" ".join(name.lower().split()), ("", 1.0))
+        if field:
+            values.setdefault(field, value(text) * factor)
+    for field in [field for field in values if field.startswith("or ")]:
+        values.setdefault(field.removeprefix("or "), values.pop(field))
+    return values
 
 
 def made(step: int, time: float, fields: Mapping[str, float]) -> LoggedStep | None:
