@@ -15,11 +15,10 @@ from energymodel.report.json_tree import Tree
 from energymodel.report.sweep_rows import MOST_ROWS, infeasible_points, sweep_rows
 from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.axes import Axis
-from energymodel.sweeps.kept_points import Winner
 from energymodel.sweeps.outcome_spread import DEVIATIONS, LEVEL, OutcomeSpread
 from energymodel.sweeps.reductions import AbstractPointReduction
-from energymodel.sweeps.scenario_model import UNITS
-from energymodel.sweeps.sweep_result import SweepCost, SweepResult
+from energymodel.sweeps.scenario_axes import UNITS
+from energymodel.sweeps.sweep_result import SweepCost, SweepResult, Winner
 from energymodel.units import counted, format_point_rate, format_quantity
 
 SHOWN = ("energy", "time", "money", "facility_power", "temperature", "loss")

@@ -17,7 +17,7 @@ from energymodel.report.json_tree import Tree
 from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.monte_carlo import MonteCarlo
 from energymodel.sweeps.sample_statistics import Spread
-from energymodel.sweeps.scenario_model import HARD_LIMITS
+from energymodel.sweeps.scenario_axes import HARD_LIMITS
 from energymodel.units import format_quantity
 
 TOP = 12

@@ -1,4 +1,4 @@
-"""How do bounds act on the variables: as distances that must stay positive, or through a change of variables?"""
+"""Bounds of variables, as distances that must stay positive or through a change of variables."""
 
 from typing import NamedTuple
 
@@ -81,27 +81,27 @@ class UnboundedVariables(NamedTuple):
 
     def _parts(self) -> tuple[Array, Array, Array, Array]:
         low, high, free = self.box.below, self.box.above, self.box.free
-        both, one = low & high, low ^ high
+        both, single = low & high, low ^ high
         start = jnp.where(low | ~free, self.box.lower, jnp.where(high, self.box.upper, 0.0))
         half = jnp.where(both, 0.5 * (self.box.upper - self.box.lower), 1.0)
-        return both, one, start, half
+        return both, single, start, half
 
     def z(self, x: Float[Array, " n"]) -> Float[Array, " n"]:
         """Unbounded variables of a point inside."""
-        both, one, start, half = self._parts()
+        both, single, start, half = self._parts()
         share = jnp.clip(jnp.where(both, (x - start) / half - 1.0, 0.0), -1.0, 1.0)
-        above = jnp.where(one, jnp.abs(x - start) / self.scale + 1.0, 1.0)
+        above = jnp.where(single, jnp.abs(x - start) / self.scale + 1.0, 1.0)
         root = jnp.sqrt(jnp.maximum(above**2 - 1.0, 0.0))
-        return jnp.where(both, jnp.arcsin(share) * half / self.scale, jnp.where(one, root, (x - start) / self.scale))
+        return jnp.where(both, jnp.arcsin(share) * half / self.scale, jnp.where(single, root, (x - start) / self.scale))
 
     def x(self, z: Float[Array, " n"]) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
         """The point, and its slope `dx/dz`."""
-        both, one, start, half = self._parts()
+        both, single, start, half = self._parts()
         angle = jnp.where(both, z * self.scale / half, 0.0)
         root = jnp.sqrt(z**2 + 1.0)
         sign = jnp.where(self.box.above, -1.0, 1.0)
-        elsewhere = self.scale * jnp.where(one, sign * (root - 1.0), z)
+        elsewhere = self.scale * jnp.where(single, sign * (root - 1.0), z)
         x = jnp.where(both, start + half * (1.0 + jnp.sin(angle)), start + elsewhere)
-        slope = self.scale * jnp.where(both, jnp.cos(angle), jnp.where(one, sign * z / root, 1.0))
+        slope = self.scale * jnp.where(both, jnp.cos(angle), jnp.where(single, sign * z / root, 1.0))
         free = self.box.free
         return jnp.where(free, x, self.box.lower), jnp.where(free, slope, 0.0)

@@ -1,4 +1,4 @@
-"""How is a problem solved that is too large for second derivatives: a schedule of hundreds of knots, a clock per layer?
+"""Augmented Lagrangian for problems too large for second derivatives, such as schedules of hundreds of knots.
 
 Gradients alone, from one reverse sweep however many variables there are: the augmented Lagrangian [Hestenes 1969;
 Powell 1969; Rockafellar 1973] turns constraints into a sequence of smooth problems, MINUIT's change of variables
@@ -17,9 +17,9 @@ from jaxtyping import Array, Bool, Float, Int, PyTree
 
 from energymodel.solver.box import Box, UnboundedVariables
 from energymodel.solver.flat_problem import FlatProblem, FlatSolution, flatten
-from energymodel.solver.options import FirstOrderOptions, reachable_tolerance
+from energymodel.solver.newton_system import select
 from energymodel.solver.search_state import PUSH
-from energymodel.solver.solution import RESULTS, Solution
+from energymodel.solver.solution import RESULTS, FirstOrderOptions, Solution, reachable_tolerance
 
 _ARMIJO = 1e-4
 _SHORTEST = 1e-12  # step length below which a line search has failed
@@ -151,12 +151,12 @@ class _AugmentedLagrangian(NamedTuple):
         # Nothing is known of a point that opens a round unless everything there is finite.
         broken = state.fresh & ~finite
         shorter = self.shorten(state, moved.merit, fall, finite)
-        state = _select(accepted, self.accept(moved, state, stretch, old_stretch), shorter)
+        state = select(accepted, self.accept(moved, state, stretch, old_stretch), shorter)
         at, box = self.unbounded.x(state.z)[0], self.unbounded.box
         stationarity = jnp.max(jnp.abs(at - jnp.clip(at - state.slope, box.lower, box.upper)), initial=0.0)
         state = state._replace(result=RESULTS.where(broken, RESULTS.non_finite, state.result))
         ended = ((accepted & (stationarity <= state.wanted)) | state.stuck) & ~broken
-        state = _select(ended, self.next_round(state, stationarity), state)
+        state = select(ended, self.next_round(state, stationarity), state)
         return state._replace(iteration=state.iteration + 1)
 
     def evaluate(self, state: _FirstOrderState) -> tuple[_FirstOrderState, Float[Array, " n"]]:
@@ -177,10 +177,10 @@ class _AugmentedLagrangian(NamedTuple):
         gradient = new.slope * stretch
         move, change = new.z - old.z, gradient - old.slope * old_stretch
         curved = jnp.vdot(move, change) > _CURVATURE * jnp.linalg.norm(move) * jnp.linalg.norm(change)
-        memory = _select(curved & ~old.fresh, old.memory, self.lbfgs.init(new.z))
+        memory = select(curved & ~old.fresh, old.memory, self.lbfgs.init(new.z))
         direction, memory = self.lbfgs.update(gradient, memory, new.z)
-        one, false = jnp.ones_like(new.length), jnp.zeros((), bool)
-        return new._replace(direction=-direction, memory=memory, length=one, fresh=false, stuck=false)
+        full, false = jnp.ones_like(new.length), jnp.zeros((), bool)
+        return new._replace(direction=-direction, memory=memory, length=full, fresh=false, stuck=false)
 
     def shorten(self, state: _FirstOrderState, merit: Array, fall: Array, finite: Array) -> _FirstOrderState:
         """A shorter step, at the minimum of a parabola; after a failed search, the gradient; after that, give up."""
@@ -194,7 +194,7 @@ class _AugmentedLagrangian(NamedTuple):
         again = state._replace(direction=-direction, memory=memory, length=jnp.ones_like(state.length))
         failed = state._replace(stuck=jnp.ones((), bool))
         first = state.memory.count <= 1
-        return _select(length >= _SHORTEST, shorter, _select(first, failed, again))
+        return select(length >= _SHORTEST, shorter, select(first, failed, again))
 
     def next_round(self, state: _FirstOrderState, stationarity: Array) -> _FirstOrderState:
         """Take over the multipliers; raise the penalty if the violation has not fallen; judge the point."""
@@ -256,7 +256,3 @@ def _flat_solution(method: _AugmentedLagrangian, state: _FirstOrderState) -> Fla
         residual=state.residual,
         result=RESULTS.where(state.result == RESULTS.running, RESULTS.out_of_iterations, state.result),
     )
-
-
-def _select(choice: Bool[Array, ""], yes: Any, no: Any) -> Any:
-    return jax.tree.map(lambda a, b: jnp.where(choice, a, b), yes, no)

@@ -1,4 +1,4 @@
-"""How does a problem over pytrees become one over vectors, and how does its solution get the shapes back?"""
+"""Problems over pytrees as problems over one vector, with their derivatives, and solutions in the shapes of both."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -166,9 +166,47 @@ def flatten(
     )
 
 
+def derivatives(
+    functions: Callable[[Array], Array], x: Float[Array, " n"], weights: Float[Array, " k"]
+) -> tuple[Array, Array, Array]:
+    """Values, Jacobian and the Hessian of `weights . functions`, from one linearization of the reverse sweep.
+
+    The sweep returns the values beside the weighted gradient, so that its n tangents carry both matrices.
+    """
+
+    def sweep(x: Array) -> tuple[Array, Array]:
+        values, pull = jax.vjp(functions, x)
+        return values, pull(weights)[0]
+
+    (values, _), tangent = jax.linearize(sweep, x)
+    jacobian, hessian = jax.vmap(tangent, out_axes=-1)(jnp.eye(x.size, dtype=x.dtype))
+    return values, jacobian, 0.5 * (hessian + hessian.T)
+
+
+def differenced_derivatives(
+    functions: Callable[[Array], Array], x: Float[Array, " n"], weights: Float[Array, " k"]
+) -> tuple[Array, Array, Array]:
+    """Values, Jacobian and the Hessian of `weights . functions`, from forward differences of the Jacobian.
+
+    The residual of the optimality conditions needs values and Jacobian only, and those are exact.
+    """
+    size = x.size
+    step = jnp.finfo(x.dtype).eps ** (1 / 3)
+    points = x + step * jnp.concatenate([jnp.zeros((1, size), x.dtype), jnp.eye(size, dtype=x.dtype)])
+
+    def expand(point: Array) -> tuple[Array, Array]:
+        push = jax.vmap(lambda direction: jax.jvp(functions, (point,), (direction,)), out_axes=(None, -1))
+        return push(jnp.eye(size, dtype=x.dtype))
+
+    values, jacobians = jax.vmap(expand)(points)
+    slopes = weights @ jacobians
+    hessian = (slopes[1:] - slopes[0]) / step
+    return values[0], jacobians[0], 0.5 * (hessian + hessian.T)
+
+
 def _operations(jaxpr: Jaxpr) -> int:
     """Equations of a function and of those that it calls."""
-    inner = [part for one in jaxpr.eqns for part in jax.tree.leaves(one.params, is_leaf=_is_function)]
+    inner = [part for equation in jaxpr.eqns for part in jax.tree.leaves(equation.params, is_leaf=_is_function)]
     functions = [part.jaxpr if isinstance(part, ClosedJaxpr) else part for part in inner if _is_function(part)]
     return len(jaxpr.eqns) + sum(_operations(function) for function in functions)
 

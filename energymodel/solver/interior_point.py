@@ -1,4 +1,4 @@
-"""How are small dense constrained problems solved, thousands at a time: an elastic primal-dual interior point.
+"""Interior point for small dense constrained problems, elastic and primal-dual, thousands at a time.
 
     minimize  f(x) + rho sum(t) [+ rho sum(s) over equalities]
     subject to  c(x) + s - t = 0,  s >= 0,  t >= 0,  lower <= x <= upper
@@ -16,9 +16,8 @@ from functools import partial
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
-from energymodel.solver.derivatives import derivatives, differenced_derivatives
-from energymodel.solver.flat_problem import FlatProblem, FlatSolution
-from energymodel.solver.line_search import Found, line_search
+from energymodel.solver.flat_problem import FlatProblem, FlatSolution, derivatives, differenced_derivatives
+from energymodel.solver.line_search import LineSearchEnd, line_search
 from energymodel.solver.newton_system import (
     Aim,
     Direction,
@@ -26,12 +25,12 @@ from energymodel.solver.newton_system import (
     NewtonSystem,
     longest_steps,
     newton_system,
+    only_if,
     predictor_corrector,
+    select,
 )
-from energymodel.solver.only_if import only_if
-from energymodel.solver.options import SolverOptions, reachable_tolerance
-from energymodel.solver.search_state import InteriorPointState, first_multipliers, scaled_box, select, started_anew
-from energymodel.solver.solution import RESULTS
+from energymodel.solver.search_state import InteriorPointState, first_multipliers, scaled_box, started_anew
+from energymodel.solver.solution import RESULTS, SolverOptions, reachable_tolerance
 from energymodel.solver.verdict import RAISE, judge
 
 # Constants of the method, where not argued for at their place, are those of [Wachter & Biegler 2006].
@@ -100,7 +99,7 @@ def step(
     tried = aim._replace(direction=probing)
     weights = state.scale.at[0].multiply(state.weight)
     stay = ~alive | (verdict.result != RESULTS.running) | verdict.raise_penalty
-    found = line_search(
+    end = line_search(
         lambda x: weights * problem.values(x * state.size),
         system,
         tried,
@@ -109,7 +108,7 @@ def step(
         ~stay & (verdict.probe | ~verdict.restart),
         at_once=at_once,
     )
-    stepped = select(stay | verdict.probe, state, _advance(problem, state, system, aim, found))
+    stepped = select(stay | verdict.probe, state, _advance(problem, state, system, aim, end))
     # A fixed variable has for multiplier whatever its gradient leaves.
     free, fixed = at.free, jnp.maximum(jnp.concatenate([at.pull, -at.pull]), 0.0)
     # Where derivatives are not finite, as on the edge of a square root, halfway back.
@@ -123,13 +122,13 @@ def step(
         residual=jnp.where(at.finite & ~first, verdict.residual, jnp.inf),
         drift=verdict.drift,
         stride=verdict.stride,
-        probes=jnp.where(verdict.probe, jnp.where(found.alpha != 0, 0, state.probes + 1), state.probes),
+        probes=jnp.where(verdict.probe, jnp.where(end.alpha != 0, 0, state.probes + 1), state.probes),
         fresh=jnp.asarray(False),
         iteration=state.iteration + jnp.where(verdict.result == RESULTS.running, 1, 0),
         result=verdict.result,
     )
-    lower = verdict.probe & (found.alpha != 0)
-    x, size = jnp.where(lower, found.trial.x, at.x), jnp.where(lower, state.size, verdict.size)
+    lower = verdict.probe & (end.alpha != 0)
+    x, size = jnp.where(lower, end.trial.x, at.x), jnp.where(lower, state.size, verdict.size)
     rescaled = state.rescaled + jnp.where(verdict.restart | lower, 1, 0)
     level = verdict.level & ~lower
 
@@ -146,8 +145,8 @@ def _linearize(
 ) -> tuple[InteriorPointState, Iterate]:
     """The problem to second order at the state, which first gets its scales and multipliers from it."""
     box, equality, first = scaled_box(problem, state.size), problem.equality, state.fresh
-    one = jnp.ones(1, state.x.dtype)
-    weights = state.scale * jnp.concatenate([jnp.where(first, one, state.weight), jnp.where(first, 0.0, state.y)])
+    unit = jnp.ones(1, state.x.dtype)
+    weights = state.scale * jnp.concatenate([jnp.where(first, unit, state.weight), jnp.where(first, 0.0, state.y)])
     expand = derivatives if options.hessian == "exact" else differenced_derivatives
     values, jacobian, W = expand(lambda x: problem.values(x * state.size), state.x, weights)
     finite = jnp.isfinite(jnp.sum(values) + jnp.sum(jacobian) + jnp.sum(W))
@@ -157,7 +156,7 @@ def _linearize(
 
     y, rho, free, m = state.y, state.penalty, box.free, state.y.size
     jacobian = (state.scale * jnp.concatenate([state.weight[None], jnp.ones(m, y.dtype)]))[:, None] * jacobian
-    pull = jnp.concatenate([one, y]) @ jacobian
+    pull = jnp.concatenate([unit, y]) @ jacobian
     costs = [jnp.where(equality, rho, 0.0), jnp.broadcast_to(rho, m), jnp.zeros(2 * state.x.size, y.dtype)]
     return state, Iterate(
         box=box,
@@ -179,23 +178,23 @@ def _linearize(
 
 
 def _advance(
-    problem: FlatProblem, state: InteriorPointState, system: NewtonSystem, aim: Aim, found: Found
+    problem: FlatProblem, state: InteriorPointState, system: NewtonSystem, aim: Aim, end: LineSearchEnd
 ) -> InteriorPointState:
     """The state at the end of a line search."""
-    at, m, equality, moved = system.at, state.y.size, problem.equality, found.alpha > 0
+    at, m, equality, moved = system.at, state.y.size, problem.equality, end.alpha > 0
     # A step cut to less than a sixth means that the quadratic model misleads along a flat direction: damp it.
     damping = jnp.where(system.damping < 1e-6, 0.0, system.damping / 4)
-    damping = jnp.where(found.long, damping, jnp.clip(10 * system.damping, 1e-4, 1e8))
-    x = jnp.where(moved, at.box.strictly(found.trial.x), at.x)
-    slack = jnp.where(moved, found.trial.slack, state.slack)
+    damping = jnp.where(end.long, damping, jnp.clip(10 * system.damping, 1e-4, 1e8))
+    x = jnp.where(moved, at.box.strictly(end.trial.x), at.x)
+    slack = jnp.where(moved, end.trial.slack, state.slack)
     # A free slack takes up what its row leaves.
-    filled = jnp.where(equality | (found.alpha <= 0), 0.0, slack[m:] - found.trial.c)
+    filled = jnp.where(equality | (end.alpha <= 0), 0.0, slack[m:] - end.trial.c)
     slack = jnp.concatenate([jnp.maximum(slack[:m], filled), slack[m:]])
     # No price may stray far from what its gap and the barrier ask for.
     asked = aim.barrier / jnp.concatenate([slack, at.box.distances(x)])
     low, high = asked / _DUAL_SPREAD, asked * _DUAL_SPREAD
-    price = jnp.clip(at.price + found.beta * aim.direction.price, low, high)
-    y = jnp.where(equality, at.y + found.beta * aim.direction.y, price[:m])
+    price = jnp.clip(at.price + end.beta * aim.direction.price, low, high)
+    y = jnp.where(equality, at.y + end.beta * aim.direction.y, price[:m])
     y = jnp.clip(y, at.penalty - high[m : 2 * m], at.penalty - low[m : 2 * m])
     return state._replace(x=x, slack=slack, y=y, dual=price[2 * m :], damping=damping)
 

@@ -1,4 +1,4 @@
-"""How far does an interior point go along its direction: straight on or along an arc, the longest step first?"""
+"""Line search of an interior point: straight on or along an arc, the longest step first."""
 
 from collections.abc import Callable
 from functools import partial
@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from energymodel.solver.newton_system import Aim, Direction, Iterate, NewtonSystem, longest_steps, row_residual
-from energymodel.solver.only_if import only_if
+from energymodel.solver.newton_system import Aim, Direction, Iterate, NewtonSystem, longest_steps, only_if, row_residual
 
 _ARMIJO = 1e-4  # [Wachter & Biegler 2006]
 _TRIALS = 6  # step lengths
@@ -47,7 +46,7 @@ class Trial(NamedTuple):
     c: Float[Array, "*trials m"]
 
 
-class Found(NamedTuple):
+class LineSearchEnd(NamedTuple):
     """Where a line search ends: the steps that it takes of variables and gaps, and of multipliers and prices."""
 
     trial: Trial
@@ -90,7 +89,7 @@ class _Search(NamedTuple):
 
     turn: Int[Array, ""]
     arc: tuple[Float[Array, " n"], Float[Array, " g"]]
-    found: Found
+    end: LineSearchEnd
     passed: Bool[Array, ""]  # the taken trial passes, and ends the search
     straight: Bool[Array, ""]  # it is the first of its pair
 
@@ -104,7 +103,7 @@ def line_search(
     needed: Bool[Array, ""],
     *,
     at_once: bool = False,
-) -> Found:
+) -> LineSearchEnd:
     """The longest trial that lowers the merit enough; `scaled` evaluates scaled objective and rows at scaled x.
 
     A probe looks both ways from a stationary point for one where objective and violations together are lower; none
@@ -126,38 +125,38 @@ def line_search(
     alphas = jnp.where(probe, jnp.asarray(_BOTH_WAYS, at.x.dtype), alphas)
     aim = aim._replace(reach=jnp.where(probe, 1.0, aim.reach))
 
-    def place(turn: Array, arc: tuple[Array, Array]) -> tuple[Array, Array]:
+    def point(turn: Array, arc: tuple[Array, Array]) -> tuple[Array, Array]:
         return _moved(system, aim, arc, alphas[turn // _PAIR], turn % _PAIR == 1)
 
     def advance(search: _Search, evaluate: Callable[[Array, Array], Array]) -> _Search:
         turn, bent = search.turn, search.turn % _PAIR == 1
         alpha = alphas[turn // _PAIR]
-        x, gap = place(turn, search.arc)
+        x, gap = point(turn, search.arc)
         new = evaluate(turn, x)
         trial = Trial(x, gap[: 2 * at.c.size], new[1:])
         passes, harmless = rules.judge(trial, new[0], alpha)
         straight = jnp.where(bent, search.straight, harmless)
         taken = jnp.where(bent, passes | (harmless & ~search.straight), harmless)
-        found = Found(trial, alpha, aim.reach[1], passes & (turn < _TRIALS))
-        found = jax.tree.map(partial(jnp.where, taken), found, search.found)
+        end = LineSearchEnd(trial, alpha, aim.reach[1], passes & (turn < _TRIALS))
+        end = jax.tree.map(partial(jnp.where, taken), end, search.end)
         arc = only_if(turn == 0, partial(_arc, system, aim), search.arc, new[1:])
-        return _Search(turn + 1, arc, found, passes | (bent & search.passed), straight)
+        return _Search(turn + 1, arc, end, passes | (bent & search.passed), straight)
 
     def unfinished(search: _Search) -> Array:
         ended = (search.turn % _PAIR == 0) & (search.passed | (search.turn == _PAIR * _TRIALS))
         return needed & ~ended
 
     no, zero = jnp.zeros((), bool), jnp.zeros_like(at.f)
-    found = Found(Trial(at.x, at.gap[: 2 * at.c.size], at.c), zero, zero, no)
-    search = _Search(jnp.zeros((), jnp.int32), (jnp.zeros_like(at.x), jnp.zeros_like(at.gap)), found, no, no)
+    end = LineSearchEnd(Trial(at.x, at.gap[: 2 * at.c.size], at.c), zero, zero, no)
+    search = _Search(jnp.zeros((), jnp.int32), (jnp.zeros_like(at.x), jnp.zeros_like(at.gap)), end, no, no)
     if not at_once:
-        return jax.lax.while_loop(unfinished, partial(advance, evaluate=lambda _, x: scaled(x)), search).found
+        return jax.lax.while_loop(unfinished, partial(advance, evaluate=lambda _, x: scaled(x)), search).end
     for _ in range(_PAIR):
         search = advance(search, lambda _, x: scaled(jnp.where(needed, x, jnp.nan)))
     going, arc = unfinished(search), search.arc
-    rest = jax.vmap(lambda turn: jnp.where(going, place(turn, arc)[0], jnp.nan))(jnp.arange(_PAIR, _PAIR * _TRIALS))
+    rest = jax.vmap(lambda turn: jnp.where(going, point(turn, arc)[0], jnp.nan))(jnp.arange(_PAIR, _PAIR * _TRIALS))
     table = jax.vmap(scaled)(rest)
-    return jax.lax.while_loop(unfinished, partial(advance, evaluate=lambda turn, _: table[turn - _PAIR]), search).found
+    return jax.lax.while_loop(unfinished, partial(advance, evaluate=lambda turn, _: table[turn - _PAIR]), search).end
 
 
 def _moved(

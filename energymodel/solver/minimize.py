@@ -1,4 +1,4 @@
-"""What is the best point within limits, what is each limit worth, and how does the answer move with the data?"""
+"""The best point within limits, the worth of each limit, and how both move with the data."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,12 +10,10 @@ from jaxtyping import Array, PyTree
 
 from energymodel.solver import interior_point as ip
 from energymodel.solver.box import Box
-from energymodel.solver.derivatives import derivatives
-from energymodel.solver.flat_problem import FlatProblem, FlatSolution, Values, flatten
-from energymodel.solver.options import SolverOptions
+from energymodel.solver.flat_problem import FlatProblem, FlatSolution, Values, derivatives, flatten
 from energymodel.solver.oracles import solve_with_oracle
 from energymodel.solver.search_state import init
-from energymodel.solver.solution import RESULTS, PerConstraint, Solution
+from energymodel.solver.solution import RESULTS, PerConstraint, Solution, SolverOptions
 
 MOST_OPERATIONS = 4000
 """Operations whose exact Hessian compiles in a few minutes at most."""
@@ -94,7 +92,7 @@ def _solve(problem: FlatProblem, *, options: SolverOptions) -> FlatSolution:
     """Search one problem; `vmap` runs chunks of `options.chunk` lanes one after another, each until its lanes end."""
     dynamic, static = eqx.partition(problem, eqx.is_array)
 
-    def one(dynamic: PyTree) -> FlatSolution:
+    def solved(dynamic: PyTree) -> FlatSolution:
         problem = eqx.combine(dynamic, static)
         state = jax.lax.while_loop(
             lambda state: ip.unfinished(state, options.max_iterations),
@@ -103,7 +101,7 @@ def _solve(problem: FlatProblem, *, options: SolverOptions) -> FlatSolution:
         )
         return ip.postprocess(problem, options, state)
 
-    chunked = jax.custom_batching.custom_vmap(one)
+    chunked = jax.custom_batching.custom_vmap(solved)
 
     @chunked.def_vmap
     def _(lanes: int, batched: Any, dynamic: PyTree) -> tuple[FlatSolution, PyTree]:
@@ -111,7 +109,7 @@ def _solve(problem: FlatProblem, *, options: SolverOptions) -> FlatSolution:
         moving, shared = eqx.partition(dynamic, batched)
 
         def together(moving: PyTree) -> FlatSolution:
-            return jax.vmap(lambda moving: one(eqx.combine(moving, shared)))(moving)
+            return jax.vmap(lambda moving: solved(eqx.combine(moving, shared)))(moving)
 
         solution = _in_chunks(together, moving, lanes, options.chunk)
         return solution, jax.tree.map(lambda _: True, solution)

@@ -1,4 +1,4 @@
-"""How are thousands of problems of one kind solved on a host: in rounds, carrying on only with the unfinished."""
+"""Thousands of problems of one kind on a host, in rounds that carry on only with the unfinished."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -18,9 +18,8 @@ from energymodel.runtime.host_calls import CutProgram
 from energymodel.solver import interior_point as ip
 from energymodel.solver.flat_problem import FlatProblem, flatten, spread_bound
 from energymodel.solver.model_outside import ModelOutside, StandIn
-from energymodel.solver.options import SolverOptions
 from energymodel.solver.search_state import InteriorPointState, init
-from energymodel.solver.solution import RESULTS, PerConstraint, Solution, result_is
+from energymodel.solver.solution import RESULTS, PerConstraint, Solution, SolverOptions, result_is
 
 _KINK = 0.1  # residual above which a lane that hardly moves is not on its way to a minimum
 _SETTLED = 1e-6  # of the variables: lanes that move by less in a round stand still at any residual
@@ -274,8 +273,8 @@ def _iterate_chunk(
         return state, jax.vmap(family.solution)(lanes, state)
 
     if mesh is not None:
-        split, whole = PartitionSpec("lanes"), PartitionSpec()
-        share = jax.shard_map(share, mesh=mesh, in_specs=(split, split, whole, whole), out_specs=split, check_vma=False)
+        split, same = PartitionSpec("lanes"), PartitionSpec()
+        share = jax.shard_map(share, mesh=mesh, in_specs=(split, split, same, same), out_specs=split, check_vma=False)
     return share(lanes, state, arrays, limit)
 
 

@@ -1,4 +1,4 @@
-"""How is a model evaluated outside the compiled search that minimizes it?
+"""A model that is evaluated outside the compiled search that minimizes it.
 
 A model of thousands of equations takes tens of seconds to compile, and a search that holds it several times as long. A
 search that calls it by number of lane is compiled once for all models of as many variables and constraints.
@@ -50,8 +50,8 @@ class ModelOutside:
         shapes = [(1 + self.rows,), (1 + self.rows, size)][:count]
         answers = [np.full((len(flat), *shape), np.nan, flat.dtype) for shape in shapes]
         if wanted.size:
-            found = (self.values if count == 1 else self.expansion)(flat[wanted], lanes[wanted])
-            for answer, part in zip(answers, (found,) if count == 1 else found, strict=True):
+            parts = (self.values if count == 1 else self.expansion)(flat[wanted], lanes[wanted])
+            for answer, part in zip(answers, (parts,) if count == 1 else parts, strict=True):
                 answer[wanted] = part
         return [answer.reshape(*owners.shape, *answer.shape[1:]) for answer in answers]
 
@@ -64,8 +64,8 @@ class StandIn:
 
     def __call__(self, point: Float[Array, " n"], lane: Int[Array, ""]) -> Values:
         """Objective and inequalities."""
-        found = _of_lane(self.rows, point, lane)
-        return Values(found[0], found[1:])
+        values = _of_lane(self.rows, point, lane)
+        return Values(values[0], values[1:])
 
 
 def _shapes(rows: int, point: Array) -> tuple[jax.ShapeDtypeStruct, jax.ShapeDtypeStruct]:
@@ -79,8 +79,8 @@ def _of_lane(rows: int, point: Array, lane: Array) -> Array:
         return host_call(_shapes(rows, point)[:1], point, lane)[0]
 
     def push(primals: Any, tangents: Any) -> tuple[Array, Array]:
-        found, jacobian = host_call(_shapes(rows, primals[0]), *primals)
-        return found, jnp.matmul(jacobian, tangents[0])
+        reached, jacobian = host_call(_shapes(rows, primals[0]), *primals)
+        return reached, jnp.matmul(jacobian, tangents[0])
 
     values.defjvp(push)
     return values(point, lane)

@@ -1,6 +1,7 @@
-"""Which way does an interior point go: Newton's equations at a point, factorized once, and Mehrotra's direction?"""
+"""Direction of an interior point: Newton's equations at a point, factorized once, and Mehrotra's corrector."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,27 @@ _LOWEST_TRUST = 0.1  # an affine step shorter than this spoils Mehrotra's correc
 _STEEP = 1e8  # scaled curvature of a variable beyond that of any smooth problem
 DAMPINGS = (0.0, 1e-4, 1e-2, 0.1, 1.01)  # of the infinity norm of the Hessian: the last makes it positive definite
 SADDLE = 3  # dampings, of which the last is a hundredth: where more are needed, some direction bends downwards
+
+
+def only_if(needed: Bool[Array, ""], work: Callable[..., Any], otherwise: Any, *inputs: Any) -> Any:
+    """`work(*inputs)` where it is needed, else `otherwise`, of the same shapes.
+
+    Under `vmap` a branch computes both sides for all lanes; a loop of at most one turn computes nothing if no lane
+    needs it. XLA moves out of a loop what does not change in it, so `inputs` are arrays that all costly work starts
+    from.
+    """
+
+    def turn(carry: Any) -> Any:
+        going = carry[0]
+        changing = jax.tree.map(lambda leaf: jnp.where(going, leaf, jnp.zeros_like(leaf)), inputs)
+        return jnp.zeros((), bool), work(*changing)
+
+    return jax.lax.while_loop(lambda carry: carry[0], turn, (needed, otherwise))[1]
+
+
+def select(choice: Bool[Array, ""], yes: Any, no: Any) -> Any:
+    """One of two trees."""
+    return jax.tree.map(lambda a, b: jnp.where(choice, a, b), yes, no)
 
 
 def row_residual(c: Float[Array, " m"], gap: Float[Array, " g"]) -> Float[Array, " m"]:

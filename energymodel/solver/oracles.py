@@ -1,4 +1,4 @@
-"""What do independent solvers find for the same problem: Ipopt and SLSQP behind the interface of `minimize`.
+"""Independent solvers behind the interface of `minimize`: Ipopt and SLSQP.
 
 They run on the host, one problem at a time, with derivatives from JAX: cross-checks, not search.
 """
@@ -14,8 +14,7 @@ from jax.core import Tracer
 from jaxtyping import Float
 
 from energymodel.solver.flat_problem import FlatProblem, FlatSolution
-from energymodel.solver.options import SolverOptions
-from energymodel.solver.solution import RESULTS
+from energymodel.solver.solution import RESULTS, SolverOptions
 
 _ACTIVE = 1e-6  # relative distance below which a bound is taken to hold a variable
 _STALLED = 100.0  # residual [tolerance] at which the end of a search that rounding stopped counts as a solution
@@ -147,11 +146,11 @@ def _ipopt(problem: NumpyProblem, start: np.ndarray, options: SolverOptions) -> 
             def get_n_out(self) -> int:
                 return len(shapes)
 
-            def get_sparsity_in(self, place: int) -> Any:
-                return casadi.Sparsity.dense(columns[inputs[place]], 1)
+            def get_sparsity_in(self, index: int) -> Any:
+                return casadi.Sparsity.dense(columns[inputs[index]], 1)
 
-            def get_sparsity_out(self, place: int) -> Any:
-                return casadi.Sparsity.dense(*shapes[place])
+            def get_sparsity_out(self, index: int) -> Any:
+                return casadi.Sparsity.dense(*shapes[index])
 
             def eval(self, arguments: list) -> list:
                 return list(function(*(np.asarray(argument).ravel() for argument in arguments)))
@@ -222,8 +221,8 @@ def _slsqp(problem: NumpyProblem, start: np.ndarray, options: SolverOptions) -> 
         method="SLSQP",
         options={"maxiter": options.max_iterations, "ftol": options.tolerance**1.5},
     )
-    found = np.asarray(end.multipliers, float)
-    y = np.concatenate([found[rows - inequalities :], -found[: rows - inequalities]])
+    equal, below = np.split(np.asarray(end.multipliers, float), [rows - inequalities])
+    y = np.concatenate([below, -equal])
     x = np.clip(end.x, problem.lower, problem.upper)
     pull = np.concatenate([np.ones(1), y]) @ problem.jacobian(x)
     near = [np.abs(x - b) <= _ACTIVE * np.maximum(1.0, np.abs(b)) for b in (problem.lower, problem.upper)]

@@ -1,8 +1,7 @@
-"""What does an interior point carry from one iteration to the next, in which units, and how does it start (anew)?"""
+"""State of an interior point between two iterations, its units, and how it starts."""
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -162,8 +161,3 @@ def first_multipliers(
     )
     dual = jnp.where(box.bounded, jnp.maximum(old[m:], fresh[m:]), 0.0)
     return state._replace(slack=jnp.concatenate([s, t]), y=y, dual=dual, scale=scale)
-
-
-def select(choice: Bool[Array, ""], yes: InteriorPointState, no: InteriorPointState) -> InteriorPointState:
-    """One of two states."""
-    return jax.tree.map(lambda a, b: jnp.where(choice, a, b), yes, no)

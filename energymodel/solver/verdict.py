@@ -1,4 +1,4 @@
-"""How does a search end, and when may it say so: the optimality conditions, and what they cannot tell.
+"""Verdict on a search: the optimality conditions, and what they cannot tell.
 
 Three things look like a minimum and are none: a summit or a saddle where the search started, a path along which the
 objective falls ever more slowly, and a point in units so far from those of the solution that nothing seems to matter.
@@ -11,11 +11,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from energymodel.solver.flat_problem import FlatProblem
-from energymodel.solver.newton_system import Aim, NewtonSystem
-from energymodel.solver.only_if import only_if
-from energymodel.solver.options import SolverOptions
+from energymodel.solver.newton_system import Aim, NewtonSystem, only_if
 from energymodel.solver.search_state import PENALTY, STEEPEST, InteriorPointState, present_size, row_scales
-from energymodel.solver.solution import RESULTS
+from energymodel.solver.solution import RESULTS, SolverOptions
 
 PROBES = 8  # directions that are tried before a point of doubtful curvature is a minimum
 RAISE = 1e4  # of the penalty, where a feasible point is known and the objective still pulls away from it
@@ -56,19 +54,19 @@ def judge(
     problem: FlatProblem, system: NewtonSystem, aim: Aim, state: InteriorPointState, options: SolverOptions, tol: float
 ) -> Verdict:
     """What to do where a search is. Nothing is judged before the first scales are known."""
-    at, known, whole = system.at, system.at.finite & ~state.fresh, state.weight > 0
+    at, judged, entire = system.at, system.at.finite & ~state.fresh, state.weight > 0
     residual, drawn = _residual(system)
-    converged = known & (residual <= tol)
+    converged = judged & (residual <= tol)
     lack = jnp.where(problem.equality, jnp.abs(at.c), jnp.maximum(at.c, 0.0))
     terms = jnp.abs(at.J) @ jnp.abs(at.x)  # what the terms of a row may add up to
     violation = jnp.max(lack, initial=0.0)
     feasible = (at.violation <= 2 * tol) & (violation <= 10 * tol)
     path = _path(problem, system, aim, state)
-    optimal = converged & whole & feasible & (path.drift < 2)
+    optimal = converged & entire & feasible & (path.drift < 2)
     tried = state.iteration - state.begun >= _STALLED
     grown = jnp.max(jnp.abs(at.x)) > _GROWN
     units = only_if(
-        converged | path.fallen | tried | grown | ~whole,  # else nothing below asks for them
+        converged | path.fallen | tried | grown | ~entire,  # else nothing below asks for them
         lambda at: _units(problem, system._replace(at=at), aim, state, lack, terms, shrink=optimal | tried),
         _Units(state.size, *3 * (jnp.zeros((), bool),)),
         at,
@@ -77,19 +75,19 @@ def judge(
 
     # Ends without a minimum, and what must come before an end.
     holds = jnp.max(lack / jnp.maximum(1.0, terms), initial=0.0) <= _HOLDS
-    ends = (converged & path.endless) | (known & whole & path.fallen)
-    stuck = converged & ~whole & ~feasible
+    ends = (converged & path.endless) | (judged & entire & path.fallen)
+    stuck = converged & ~entire & ~feasible
     probe = (optimal | stuck) & _doubtful(system, state) & ~drawn
     rescale = optimal & ~probe & units.wrong & may_rescale
     level = stuck & ~probe & may_rescale
-    renew = known & (~converged | (path.drift >= 2)) & (tried | grown) & may_rescale
+    renew = judged & (~converged | (path.drift >= 2)) & (tried | grown) & may_rescale
     # Without the objective, once: is any point feasible? With it again, and a penalty that holds the search there.
     alone = converged | (path.fallen & ~holds) | (tried & (violation > tol))
-    alone = alone & known & whole & ~feasible & (state.penalty <= PENALTY)
+    alone = alone & judged & entire & ~feasible & (state.penalty <= PENALTY)
     given_up, alone = alone & ~state.patient, alone & state.patient
-    together = known & ~whole & (violation <= tol)
+    together = judged & ~entire & (violation <= tol)
     exhausted = state.penalty >= _HIGHEST_PENALTY
-    pulled = converged & whole & ~feasible & ~alone & (path.drift < 2)
+    pulled = converged & entire & ~feasible & ~alone & (path.drift < 2)
     conflict = (stuck & ~probe & ~level & ~together) | (pulled & exhausted) | given_up
     lost = optimal & ~probe & units.broken & units.changed & ~may_rescale
     broken = ~at.finite & (state.fresh | (jnp.max(jnp.abs(at.x - state.last)) <= _CLOSEST))
@@ -112,7 +110,7 @@ def judge(
         probe=probe & running,
         restart=(alone | together | rescale | level | renew) & running,
         warm=rescale,
-        level=(~whole | state.level) & ~together,
+        level=(~entire | state.level) & ~together,
         weight=jnp.where(running, weight, state.weight),
         penalty=jnp.where(together, jnp.maximum(state.penalty, PENALTY * RAISE), state.penalty),
         size=units.size,
@@ -159,13 +157,13 @@ class _Path(NamedTuple):
 
 def _path(problem: FlatProblem, system: NewtonSystem, aim: Aim, state: InteriorPointState) -> _Path:
     """Newton steps shrink on their way to a minimum, be it a flat one; along an endless descent they do not."""
-    at, n, m, whole = system.at, state.x.size, state.y.size, state.weight > 0
+    at, n, m, entire = system.at, state.x.size, state.y.size, state.weight > 0
     dx, units, dual = aim.direction.x, state.size / problem.scale, at.price[2 * m :]
     stride, fall = jnp.max(jnp.abs(dx * units)), -at.pull @ dx
     # A variable that wanders off because nothing holds it gains by the barrier of its bound alone.
     descends = fall > 2 * jnp.abs((dual[:n] - dual[n:]) @ dx)
     visible = stride >= _VISIBLE * jnp.maximum(1.0, jnp.max(jnp.abs(at.x * units)))
-    steady = whole & descends & visible & (stride >= _STEADY * state.stride)
+    steady = entire & descends & visible & (stride >= _STEADY * state.stride)
     drift = jnp.where(state.fresh, state.drift, jnp.where(steady, state.drift + 1, 0))
     far = jnp.max(jnp.where(jnp.where(at.x > 0, at.box.above, at.box.below), 0.0, jnp.abs(at.x) * units))
     value = jnp.maximum(1.0, jnp.abs(at.f) / state.scale[0])
@@ -197,7 +195,7 @@ def _units(
     *,
     shrink: Bool[Array, ""],
 ) -> _Units:
-    """A residual is small in the units of the start; is it in those of the problem, and of the place?"""
+    """Whether a residual that is small in the units of the start is small in those of the problem as well."""
     at, n, m = system.at, state.x.size, state.y.size
     dual, gap, rows = at.price[2 * m :], at.gap[2 * m :], state.scale[1:]
     lack, terms = lack / rows, terms / rows

@@ -1,6 +1,10 @@
-"""Along which axes does a sweep run: which numbers or components, at which values, in which unit?"""
+"""Axes of a grid, numbers with a unit or choices of components, and their text, such as "8..64 Mi token log 20".
+
+What is wrong in a text is named, and the right form is shown with its own numbers.
+"""
 
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -8,12 +12,17 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from energymodel.errors import InputError
-from energymodel.units import whole_number
+from energymodel.errors import InputError, suggest
+from energymodel.units import parse_quantity, whole_number
 
 MOST_VALUES = 10**8
-"""Values of an axis, which stand in memory: 800 MB."""
+"""Values of an axis, which are held in memory: 800 MB."""
 EXAMPLE = 'Write for example "8..64 Mi token log 20", "0.5:1:11" or "1, 2, 4".'
+SCALES = ("linear", "log")
+_USUAL_COUNT = "20"
+_LEADING = re.compile(r"\s*[+-]?[\d.,_]+(?:[eE][+-]?\d+)?(?P<rest>.*)")
+_OTHER_SIGN = re.compile(r"\bto\b|[–—]|(?<=\d)-(?=[\d.])")
+_JOINED = re.compile(r"[,;:](?=\s|$)|[;:]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,13 +63,13 @@ class Axis:
         return jax.tree.map(lambda leaf: np.asarray(leaf)[index], self.values)
 
     def label(self, index: int) -> Any:
-        """What stands for a value in a table: its label, or the number."""
+        """Name of a value in a table: its label, or the number."""
         if self.labels is not None:
             return self.labels[index]
         return float(self.values[index]) if self.numeric else index
 
     def labels_or_values(self) -> list[Any]:
-        """What stands for each value."""
+        """Name of each value."""
         return [self.label(index) for index in range(len(self))]
 
     @classmethod
@@ -91,14 +100,17 @@ class Axis:
         """
         if not choices:
             raise InputError(f"axis {name}: no choices. Give at least one preset.")
-        first, *others = choices
+        kinds = {
+            label: (jax.tree.structure(choice), [*map(np.shape, jax.tree.leaves(choice))])
+            for label, choice in choices.items()
+        }
+        first, *others = kinds
         for label in others:
-            if jax.tree.structure(choices[label]) != jax.tree.structure(choices[first]):
+            if kinds[label][0] != kinds[first][0]:
                 raise InputError(
                     f'axis {name}: "{label}" and "{first}" consist of different components. Sweep them one at a time.'
                 )
-            shapes = [[np.shape(leaf) for leaf in jax.tree.leaves(choices[one])] for one in (first, label)]
-            if shapes[0] != shapes[1]:
+            if kinds[label] != kinds[first]:
                 raise InputError(
                     f'axis {name}: arrays of "{label}" and "{first}" differ in shape. Give those of one shape.'
                 )
@@ -136,3 +148,153 @@ def cast(tree: Any, dtype: Any) -> Any:
         return np.asarray(leaf).astype(dtype) if floating else leaf
 
     return jax.tree.map(convert, tree)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Range:
+    """A range as it is written: the sign between its ends, the ends, the word of its scale, the number of values."""
+
+    name: str
+    unit: str
+    sign: str
+    low: str
+    high: str
+    scale: str = ""
+    count: str = ""
+
+    def wrong(self, what: str, **parts: str) -> InputError:
+        """An error that says what is wrong, and shows the range, some of its parts replaced, in the right form."""
+        right = dataclasses.replace(self, **parts)
+        high = right.high
+        if right.unit != "1" and not _unit_of(high):
+            high = f"{high} {_unit_of(right.low) or right.unit}"
+        count = right.count if _is_count(right.count) else _USUAL_COUNT
+        scale = right.scale if right.scale in SCALES else ""
+        if right.sign == ":":
+            form = ":".join((right.low, high, count, *([scale] if scale == "log" else [])))
+        else:
+            form = " ".join(filter(None, (f"{right.low}..{high}", scale, count)))
+        return InputError(f'axis {self.name}: {what} Write for example "{form}".')
+
+
+def parse_axis(name: str, text: Any, unit: str = "1", *, allow_negative: bool = False) -> Axis:
+    """An axis from text: `LOW..HIGH UNIT [linear|log] COUNT`, `LOW:HIGH:COUNT[:log]`, or values with commas.
+
+    The low end may leave its unit to the high end, listed values to the last one. Numbers and arrays are taken in SI.
+
+    **Raises:** `InputError`.
+    """
+    if isinstance(text, Axis):
+        return dataclasses.replace(text, name=name)
+    if not isinstance(text, str):
+        try:
+            return Axis.of(name, np.ravel(np.asarray(text, np.float64)), unit)
+        except (TypeError, ValueError, OverflowError):
+            raise InputError(f"axis {name}: {text!r} are not numbers in {unit}. {EXAMPLE}") from None
+    if ".." in text or ":" in text:
+        read = _with_dots if ".." in text else _with_colons
+        return _stepped(read(name, text.strip(), unit), allow_negative)
+    if _OTHER_SIGN.search(text):
+        raise InputError(f'axis {name}: "{text.strip()}" has no ".." between the ends of its range. {EXAMPLE}')
+    return Axis.of(name, _quantities(name, text.split(","), unit, allow_negative), unit)
+
+
+def _with_dots(name: str, text: str, unit: str) -> _Range:
+    """The parts of `LOW..HIGH UNIT [linear|log] COUNT`."""
+    low, _, rest = text.partition("..")
+    low, rest = low.strip(), rest.strip(".").strip()
+    apart = " ".join(_JOINED.sub(" ", rest).split())
+    if apart != " ".join(rest.split()):
+        raise InputError(f'axis {name}: spaces separate the parts of "{text}". Write for example "{low}..{apart}".')
+    words = apart.split()
+    if not low or not words:
+        raise InputError(f'axis {name}: "{text}" has no {"high" if low else "low"} end. {EXAMPLE}')
+    parts = _Range(name, unit, "..", low, " ".join(words))
+    last = words[-1]
+    if last.lower() in SCALES:
+        scale = last.lower()
+        if len(words) > 2 and _is_count(words[-2]):
+            what = f'the number of values, {words[-2]}, comes last, after "{scale}".'
+            raise parts.wrong(what, high=" ".join(words[:-2]), scale=scale, count=words[-2])
+        raise parts.wrong("the number of values is missing.", high=" ".join(words[:-1]), scale=scale)
+    if len(words) == 1 or (not _is_count(last) and _is_quantity(parts.high, unit)):
+        raise parts.wrong("the number of values is missing.")
+    parts = dataclasses.replace(parts, high=" ".join(words[:-1]), count=last)
+    *shorter, last = words[:-1]
+    if not shorter:
+        return parts
+    if last in SCALES:
+        return dataclasses.replace(parts, high=" ".join(shorter), scale=last)
+    near = suggest(last.lower(), SCALES)
+    if not _is_quantity(parts.high, unit) and (near.startswith("Did") or _is_quantity(" ".join(shorter), unit)):
+        raise parts.wrong(f'unknown scale "{last}". {near}', high=" ".join(shorter), scale=_named(near))
+    return parts
+
+
+def _with_colons(name: str, text: str, unit: str) -> _Range:
+    """The parts of `LOW:HIGH:COUNT[:log]`."""
+    low, *rest = (part.strip() for part in text.split(":"))
+    high, count, scale, *more = (*rest, "", "", "")[: max(3, len(rest))]
+    if not low or not high or more:
+        raise InputError(f'axis {name}: "{text}" is not LOW:HIGH:COUNT or LOW:HIGH:COUNT:log. {EXAMPLE}')
+    parts = _Range(name, unit, ":", low, high, scale, count)
+    if count in SCALES and _is_count(scale):
+        what = f'the number of values, {scale}, comes before "{count}".'
+        raise parts.wrong(what, count=scale, scale=count)
+    if not count or count in SCALES:
+        raise parts.wrong("the number of values is missing.", scale=count or scale)
+    if scale and scale not in SCALES:
+        near = suggest(scale.lower(), SCALES)
+        raise parts.wrong(f'unknown scale "{scale}". {near}', scale=_named(near))
+    return parts
+
+
+def _stepped(parts: _Range, allow_negative: bool) -> Axis:
+    """The axis of a range whose parts are known."""
+    count = whole_number(parts.count)
+    if count is None:
+        raise parts.wrong(f'"{parts.count}" is not a number of values.')
+    if not 1 <= count <= MOST_VALUES:
+        raise parts.wrong(f"{parts.count} values: give 1 to {MOST_VALUES:,}.", count="")
+    unit = _unit_of(parts.high)
+    if parts.unit != "1" and _LEADING.fullmatch(parts.high) and not unit:
+        raise parts.wrong(f'"{parts.high}" has no unit.')
+    low, high = _quantities(parts.name, [parts.low, parts.high], parts.unit, allow_negative)
+    if low > high:  # the low end may have its unit from the other
+        end = parts.low if _unit_of(parts.low) or not unit else f"{parts.low} {unit}"
+        raise parts.wrong(f"{parts.low} is above {parts.high}. Give the low end first.", low=parts.high, high=end)
+    return (Axis.log if parts.scale == "log" else Axis.linear)(parts.name, low, high, count, parts.unit)
+
+
+def _quantities(name: str, parts: Sequence[str], unit: str, allow_negative: bool) -> list[float]:
+    parts = [part.strip() for part in parts]
+    if not all(parts):
+        raise InputError(f"axis {name}: a value is missing. {EXAMPLE}")
+    suffix = _unit_of(parts[-1]) if unit != "1" else ""
+    written = [f"{part} {suffix}" if suffix and _LEADING.match(part) and not _unit_of(part) else part for part in parts]
+    return [parse_quantity(part, unit, f"axis {name}", allow_negative=allow_negative) for part in written]
+
+
+def _unit_of(text: str) -> str:
+    match = _LEADING.match(text)
+    return match["rest"].strip() if match else ""
+
+
+def _named(suggestion: str) -> str:
+    """The scale that a suggestion names; none where it lists them."""
+    scales = [scale for scale in SCALES if scale in suggestion]
+    return scales[0] if len(scales) == 1 else ""
+
+
+def _is_count(text: str) -> bool:
+    return whole_number(text) is not None
+
+
+def _is_quantity(text: str, unit: str) -> bool:
+    if unit != "1" and not _unit_of(text):
+        return False
+    try:
+        parse_quantity(text, unit, "axis", allow_negative=True)
+    except InputError:
+        return False
+    return True

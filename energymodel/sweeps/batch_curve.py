@@ -1,4 +1,4 @@
-"""What do time, energy and money of a run to the same loss make of the batch, and which batch is best?
+"""Time, energy and money of a run to the same loss over the batch, and the best batch for each.
 
 A larger batch raises throughput, but a token teaches less in it. It pays as long as its throughput exceeds the one at
 which it would only break even, `R_2 = R_1 D_2 / D_1`. Layout, chips and clock stay.
@@ -96,9 +96,7 @@ def batch_curve(scenario: Scenario, points: int = USUAL_POINTS) -> BatchCurve:
         break_even_power=np.asarray(
             break_even_power(own.power_average, own.tokens / own.time, outcome.tokens / outcome.time, ratio)
         ),
-        best={
-            name: _best(fine, logs[:, place], float(np.log(_value(own, name)))) for place, name in enumerate(OBJECTIVES)
-        },
+        best={name: _best(fine, logs[:, row], float(np.log(_value(own, name)))) for row, name in enumerate(OBJECTIVES)},
     )
 
 
@@ -120,7 +118,7 @@ def _value(outcome: TrainingOutcome, name: str) -> Float[np.ndarray, "..."]:
 
 
 def _at(run: TrainingRun, batch: Array, loss: Array) -> TrainingOutcome:
-    plan = eqx.tree_at(lambda one: (one.batch, one.goal), run.plan, (jnp.reshape(batch, (1,)), TargetLoss(loss)))
+    plan = eqx.tree_at(lambda plan: (plan.batch, plan.goal), run.plan, (jnp.reshape(batch, (1,)), TargetLoss(loss)))
     return evaluate(run.system, plan)
 
 
@@ -148,16 +146,15 @@ _outcomes, _objectives = Compiled(_all_outcomes), Compiled(_all_objectives)
 
 def _best(batches: Float[np.ndarray, " batches"], logs: Float[np.ndarray, "runs batches"], own: float) -> BestBatch:
     """The best batch by the first run; the other runs are one deviation up, then one down, along each direction."""
-    places, lowest = zip(*(_lowest(np.log(batches), line) for line in logs), strict=True)
-    count = (len(logs) - 1) // 2
-    moved = 0.5 * (np.array(places[1 : count + 1]) - np.array(places[count + 1 :]))
-    half = DEVIATIONS * deviation(moved)
+    best, lowest = np.transpose([_lowest(np.log(batches), line) for line in logs])
+    up, down = np.split(best[1:], 2)
+    half = DEVIATIONS * deviation(0.5 * (up - down))
     as_good = np.flatnonzero(logs[0] <= lowest[0] + FLAT)
     edge = int(np.argmin(logs[0]))
     return BestBatch(
-        batch=float(np.exp(places[0])),
-        low=float(np.exp(places[0] - half)),
-        high=float(np.exp(places[0] + half)),
+        batch=float(np.exp(best[0])),
+        low=float(np.exp(best[0] - half)),
+        high=float(np.exp(best[0] + half)),
         flat=(float(batches[as_good[0]]), float(batches[as_good[-1]])),
         saving=1.0 - float(np.exp(lowest[0] - own)),
         at_edge=-1 if edge == 0 else int(edge == len(batches) - 1),
@@ -166,10 +163,10 @@ def _best(batches: Float[np.ndarray, " batches"], logs: Float[np.ndarray, "runs 
 
 def _lowest(x: Float[np.ndarray, " n"], y: Float[np.ndarray, " n"]) -> tuple[float, float]:
     """Where a sampled function is lowest, and its value there, by the parabola through its three lowest samples."""
-    place = int(np.argmin(y))
-    if place in (0, len(x) - 1):
-        return float(x[place]), float(y[place])
-    step, (before, here, after) = x[1] - x[0], y[place - 1 : place + 2]
+    index = int(np.argmin(y))
+    if index in (0, len(x) - 1):
+        return float(x[index]), float(y[index])
+    step, (before, here, after) = x[1] - x[0], y[index - 1 : index + 2]
     bend = before - 2.0 * here + after
     shift = 0.5 * (before - after) / bend if bend > 0.0 else 0.0
-    return float(x[place] + shift * step), float(here - 0.25 * (before - after) * shift)
+    return float(x[index] + shift * step), float(here - 0.25 * (before - after) * shift)

@@ -1,4 +1,4 @@
-"""Which points of a grid have the lowest value: of all points, or along some axes for each value of the others?"""
+"""The points of lowest value of a grid: of all points, or along some axes for each value of the others."""
 
 import dataclasses
 import math
@@ -12,7 +12,7 @@ import numpy as np
 from energymodel.errors import InputError
 from energymodel.sweeps.feasibility import Output, Range, feasible_values
 from energymodel.sweeps.grid import Grid
-from energymodel.sweeps.reductions import AbstractPointReduction, Chunk, KeptPoints, float_dtype
+from energymodel.sweeps.reductions import AbstractPointReduction, Chunk, PointIndices, float_dtype
 
 MAX_KEPT = 10**7
 """Most points that `BestAlong` may keep: the state of every tile holds them."""
@@ -27,21 +27,15 @@ class Points(NamedTuple):
 
     @classmethod
     def empty(cls, *shape: int) -> "Points":
-        """Room for points."""
+        """Places without points."""
         none = jnp.zeros(shape, jnp.int32)
         return cls(jnp.full(shape, jnp.inf, float_dtype()), none, none)
 
     def indices(self, grid: Grid) -> list[tuple[int, ...]]:
         """Indices along the axes of the points that were found."""
-        found = np.isfinite(self.value)
-        chunks, places = np.asarray(self.chunk)[found], np.asarray(self.place)[found]
+        filled = np.isfinite(self.value)
+        chunks, places = np.asarray(self.chunk)[filled], np.asarray(self.place)[filled]
         return [grid.index(int(chunk), int(place)) for chunk, place in zip(chunks, places, strict=True)]
-
-
-def lower(first: Points, second: Points) -> Points:
-    """The lower of each pair of points, the first where they are equal."""
-    wins = second.value < first.value
-    return Points(*(np.where(wins, later, sooner) for sooner, later in zip(first, second, strict=True)))
 
 
 def lowest(first: Points, second: Points, count: int, xp: Any) -> Points:
@@ -74,17 +68,17 @@ class Top(AbstractPointReduction):
 
     def update(self, state: Points, picked: Any, chunk: Chunk) -> Points:
         """Merge the best of the chunk, if one of them is better than the last one kept."""
-        kept = self.count + self.spare
+        count = self.count + self.spare
 
         def better(picked: Any) -> Points:
             flat = chunk.masked(picked, jnp.inf).reshape(-1)
-            if kept == 1:
+            if count == 1:
                 place = jnp.argmin(flat).astype(jnp.int32)
                 number = jnp.asarray(chunk.number, jnp.int32)
                 return Points(flat[place][None], number[None], chunk.places(place)[None])
-            negative, places = jax.lax.top_k(-flat, min(kept, flat.size))
+            negative, places = jax.lax.top_k(-flat, min(count, flat.size))
             numbers = jnp.full(places.shape, chunk.number, jnp.int32)
-            return lowest(state, Points(-negative, numbers, chunk.places(places.astype(jnp.int32))), kept, jnp)
+            return lowest(state, Points(-negative, numbers, chunk.places(places.astype(jnp.int32))), count, jnp)
 
         # Padding repeats points, so it has no lower value.
         return jax.lax.cond(jnp.min(picked) < state.value[-1], better, lambda _: state, picked)
@@ -93,12 +87,9 @@ class Top(AbstractPointReduction):
         """The lowest of both."""
         return lowest(first, second, self.count + self.spare, np)
 
-    def result(self, state: Points, grid: Grid) -> None:
-        """Nothing besides the points."""
-
-    def kept_points(self, state: Points, grid: Grid) -> KeptPoints:
+    def kept_points(self, state: Points, grid: Grid) -> PointIndices:
         """The points found, the spare ones included."""
-        return KeptPoints(state.indices(grid))
+        return PointIndices(state.indices(grid))
 
     def ranked(self, values: np.ndarray, outputs: Mapping[str, np.ndarray]) -> Sequence[int]:
         """The best by value, ties in the order of the grid."""
@@ -117,7 +108,7 @@ class BestAlong(AbstractPointReduction):
     limits: Mapping[str, Range] = dataclasses.field(default_factory=dict)
 
     def other_axes(self, grid: Grid) -> list[int]:
-        """Places of the axes that stay.
+        """Numbers of the axes that stay.
 
         **Raises:** `InputError` for an axis that the grid lacks, or too many kept points.
         """
@@ -125,38 +116,37 @@ class BestAlong(AbstractPointReduction):
         for name in self.axes:
             if name not in names:
                 raise InputError(f'keep: "{name}" is not an axis. Choose from {", ".join(names)}.')
-        found = [place for place, name in enumerate(names) if name not in self.axes]
-        count = math.prod(len(grid.axes[place]) for place in found)
+        others = [number for number, name in enumerate(names) if name not in self.axes]
+        count = math.prod(len(grid.axes[number]) for number in others)
         if count > MAX_KEPT:
             raise InputError(
                 f"keep: along:{','.join(self.axes)} would keep {count:,} points, more than {MAX_KEPT:,}. "
                 "Name more axes after along."
             )
-        return found
+        return others
 
     def pick(self, outputs: Any) -> jax.Array:
         """The value, infinite where a limit is broken."""
         return feasible_values(outputs, (self.value,), self.limits)[0]
 
     def init(self, grid: Grid) -> Points:
-        """No points; the axis that is cut has room for whole blocks."""
+        """No points; the axis that is cut is filled up to whole blocks."""
         lengths = [len(axis) for axis in grid.axes]
         lengths[grid.cut] = grid.blocks * grid.block
-        return Points.empty(*(lengths[place] for place in self.other_axes(grid)))
+        return Points.empty(*(lengths[number] for number in self.other_axes(grid)))
 
     def update(self, state: Points, picked: Any, chunk: Chunk) -> Points:
         """Compare the best of the chunk with the points so far; find their places only if one is better."""
-        kept, cut = self.other_axes(chunk.grid), chunk.grid.cut
-        inside = [place - cut for place in kept if place >= cut]
-        order = (*inside, *(place for place in range(picked.ndim) if place not in inside))
+        others, cut = self.other_axes(chunk.grid), chunk.grid.cut
+        inside = [number - cut for number in others if number >= cut]
+        order = (*inside, *(number for number in range(picked.ndim) if number not in inside))
         values = jnp.transpose(chunk.masked(picked, jnp.inf), order)
         values = values.reshape((*values.shape[: len(inside)], -1))
         numbers = jnp.arange(picked.size, dtype=jnp.int32).reshape(picked.shape)
         numbers = jnp.transpose(numbers, order).reshape(values.shape)
-        starts = [
-            chunk.leading[place] if place < cut else chunk.start if place == cut else np.int32(0) for place in kept
-        ]
-        sizes = (1,) * (len(kept) - len(inside)) + values.shape[:-1]
+        firsts = [*chunk.leading, chunk.start, *(np.int32(0) for _ in chunk.grid.axes[cut + 1 :])]
+        starts = [firsts[number] for number in others]
+        sizes = (1,) * (len(others) - len(inside)) + values.shape[:-1]
         old = Points(*(jax.lax.dynamic_slice(part, starts, sizes) for part in state))
         minimum = jnp.min(values, axis=-1).reshape(sizes)
 
@@ -165,25 +155,29 @@ class BestAlong(AbstractPointReduction):
             places = jnp.take_along_axis(numbers, best[..., None], axis=-1).reshape(sizes)
             wins = minimum < old.value
             new = (minimum, jnp.asarray(chunk.number, jnp.int32), places)
-            improved = [jnp.where(wins, one, other) for one, other in zip(new, old, strict=True)]
+            improved = [jnp.where(wins, better, worse) for better, worse in zip(new, old, strict=True)]
             return Points(
-                *(jax.lax.dynamic_update_slice(part, one, starts) for part, one in zip(state, improved, strict=True))
+                *(
+                    jax.lax.dynamic_update_slice(part, block, starts)
+                    for part, block in zip(state, improved, strict=True)
+                )
             )
 
         return jax.lax.cond(jnp.any(minimum < old.value), better, lambda _: state, None)
 
     def merge(self, first: Points, second: Points) -> Points:
-        """The lower of each pair."""
-        return lower(first, second)
+        """The lower of each pair, the first where they are equal."""
+        wins = second.value < first.value
+        return Points(*(np.where(wins, later, sooner) for sooner, later in zip(first, second, strict=True)))
 
     def result(self, state: Points, grid: Grid) -> np.ndarray:
         """Lowest values over the other axes."""
-        inside = tuple(slice(len(grid.axes[place])) for place in self.other_axes(grid))
+        inside = tuple(slice(len(grid.axes[number])) for number in self.other_axes(grid))
         return np.asarray(np.asarray(state.value)[inside])
 
-    def kept_points(self, state: Points, grid: Grid) -> KeptPoints:
+    def kept_points(self, state: Points, grid: Grid) -> PointIndices:
         """The points found."""
-        return KeptPoints(state.indices(grid))
+        return PointIndices(state.indices(grid))
 
     def ranked(self, values: np.ndarray, outputs: Mapping[str, np.ndarray]) -> Sequence[int]:
         """All of them, in the order of the grid."""

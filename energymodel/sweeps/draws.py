@@ -1,12 +1,13 @@
-"""Which values do uncertain numbers take?
+"""Draws of uncertain numbers, and a model at them.
 
 Independent uniform numbers, one for each factor, become the values of a model. A factor is one number, or all numbers
-of a joint distribution.
+of a joint distribution. Samples are Sobol points with independent random digital shifts, the replicates: each sample is
+uniform, so that estimates have no bias, and the spread between replicates gives their errors [L'Ecuyer & Lemieux 2002].
 """
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -15,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import ndtr
+from scipy.stats import qmc
 
 from energymodel.errors import InputError
 from energymodel.scenarios.distributions import FAMILIES, NumberDistribution, parse_distribution, read_joint
@@ -58,17 +60,15 @@ class JointDraws(eqx.Module):
         """The numbers of one draw, chosen by a uniform number."""
         count = self.deviations.shape[0]
         draw = jnp.asarray(self.deviations)[jnp.minimum((uniform * count).astype(jnp.int32), count - 1)]
-        return [
-            value * jnp.exp(draw[place]) if logarithmic else value + draw[place]
-            for place, (value, logarithmic) in enumerate(zip(jnp.asarray(self.values), self.logarithmic, strict=True))
-        ]
+        numbers = zip(jnp.asarray(self.values), draw, self.logarithmic, strict=True)
+        return [value * jnp.exp(change) if logarithmic else value + change for value, change, logarithmic in numbers]
 
 
 class NumberSampler(eqx.Module):
     """Uncertain numbers as functions of independent uniform ones.
 
     - `factors`: names of the factors: paths, then "joint NAME".
-    - `paths`: of the independent numbers, then of those of each joint distribution; `owners` are the places of their
+    - `paths`: of the independent numbers, then of those of each joint distribution; `owners` are the numbers of their
       factors.
     - `kinds`: how an independent number follows from a share `start + span * uniform`, by `value` and `scale`.
     """
@@ -94,20 +94,22 @@ class NumberSampler(eqx.Module):
         number = jnp.where(kinds == LOG, value * jnp.exp(jnp.where(kinds == LOG, scale * deviation, 0.0)), value)
         number = jnp.where(kinds == ADD, value + scale * deviation, number)
         number = jnp.where(kinds == BETWEEN, value + scale * share, number)
-        for row, place in enumerate(np.flatnonzero(kinds == TABLE)):
-            number = number.at[place].set(_interpolated(jnp.asarray(self.tables)[row], deviation[place]))
-        more = [one for place, joint in enumerate(self.joints) for one in joint(uniform[independent + place])]
-        return jnp.concatenate([number, jnp.stack(more)]) if more else number
+        for row, column in enumerate(np.flatnonzero(kinds == TABLE)):
+            number = number.at[column].set(_interpolated(jnp.asarray(self.tables)[row], deviation[column]))
+        together = [
+            drawn for joint, share in zip(self.joints, uniform[independent:], strict=True) for drawn in joint(share)
+        ]
+        return jnp.concatenate([number, jnp.stack(together)]) if together else number
 
     def named(self, numbers: Float[Array, " numbers"]) -> dict[str, Float[Array, ""]]:
         """Numbers by path."""
-        return {path: numbers[place] for place, path in enumerate(self.paths)}
+        return {path: numbers[column] for column, path in enumerate(self.paths)}
 
 
 def _interpolated(table: Array, deviation: Array) -> Array:
-    place = (deviation + MAX_DEVIATION) * ((NODES - 1) / (2.0 * MAX_DEVIATION))
-    low = jnp.clip(jnp.floor(place), 0.0, NODES - 2.0)
-    index, weight = low.astype(jnp.int32), jnp.clip(place - low, 0.0, 1.0)
+    node = (deviation + MAX_DEVIATION) * ((NODES - 1) / (2.0 * MAX_DEVIATION))
+    low = jnp.clip(jnp.floor(node), 0.0, NODES - 2.0)
+    index, weight = low.astype(jnp.int32), jnp.clip(node - low, 0.0, 1.0)
     return table[index] * (1.0 - weight) + table[index + 1] * weight
 
 
@@ -116,36 +118,36 @@ def number_sampler(numbers: Sequence[UncertainNumber]) -> NumberSampler:
 
     **Raises:** `InputError` for an unknown joint distribution, or a number that it does not hold.
     """
-    alone = [one for one in numbers if not one.distribution.is_joint]
+    alone = [number for number in numbers if not number.distribution.is_joint]
     groups: dict[str, list[UncertainNumber]] = {}
-    for one in numbers:
-        if one.distribution.is_joint:
-            groups.setdefault(one.distribution.name, []).append(one)
+    for number in numbers:
+        if number.distribution.is_joint:
+            groups.setdefault(number.distribution.name, []).append(number)
     kinds, rows, tables = [], [], []
-    for one in alone:
-        family, parameters = one.distribution.family, one.distribution.numbers
-        start, end = one.probabilities()
+    for number in alone:
+        family, parameters = number.distribution.family, number.distribution.numbers
+        start, end = number.probabilities()
         kind = {"lognormal": LOG, "normal": ADD, "uniform": BETWEEN}.get(family, TABLE)
-        value, scale = (parameters[0], parameters[1] - parameters[0]) if kind == BETWEEN else (one.value, parameters[0])
+        value, scale = number.value, parameters[0]
+        if kind == BETWEEN:
+            value, scale = parameters[0], parameters[1] - parameters[0]
         kinds.append(kind)
         rows.append((value, scale, start, end - start))
         if kind == TABLE:
             shares = ndtr(np.linspace(-MAX_DEVIATION, MAX_DEVIATION, NODES))
-            tables.append(FAMILIES[family].quantile(shares, one.value, parameters))
-    grouped = [one for group in groups.values() for one in group]
-    owners = [len(alone) + place for place, group in enumerate(groups.values()) for _ in group]
+            tables.append(FAMILIES[family].quantile(shares, number.value, parameters))
     value, scale, start, span = np.array(rows, np.float64).reshape(-1, 4).T
     return NumberSampler(
-        (*(one.path for one in alone), *(f"{JOINT} {name}" for name in groups)),
-        tuple(one.path for one in (*alone, *grouped)),
-        (*range(len(alone)), *owners),
-        tuple(kinds),
-        value,
-        scale,
-        start,
-        span,
-        np.array(tables, np.float64).reshape(-1, NODES),
-        tuple(joint_draws(name, members) for name, members in groups.items()),
+        factors=(*(number.path for number in alone), *(f"{JOINT} {name}" for name in groups)),
+        paths=tuple(number.path for group in (alone, *groups.values()) for number in group),
+        owners=(*range(len(alone)), *(len(alone) + row for row, group in enumerate(groups.values()) for _ in group)),
+        kinds=tuple(kinds),
+        value=value,
+        scale=scale,
+        start=start,
+        span=span,
+        tables=np.array(tables, np.float64).reshape(-1, NODES),
+        joints=tuple(joint_draws(name, members) for name, members in groups.items()),
     )
 
 
@@ -155,41 +157,84 @@ def joint_draws(name: str, members: Sequence[UncertainNumber]) -> JointDraws:
     **Raises:** `InputError` for an unknown distribution, or a number that it does not hold.
     """
     columns, logarithmic, draws = read_joint(name)
-    for one in members:
-        if one.path.rpartition(".")[2] not in columns:
-            raise InputError(f'uncertainty of {one.path}: "joint {name}" holds only {", ".join(columns)}.')
-    chosen = [columns.index(one.path.rpartition(".")[2]) for one in members]
-    return JointDraws(
-        draws[:, chosen],
-        np.array([one.value for one in members], np.float64),
-        tuple(logarithmic[place] for place in chosen),
-    )
+    last_parts = {member.path: member.path.rpartition(".")[2] for member in members}
+    for path, part in last_parts.items():
+        if part not in columns:
+            raise InputError(f'uncertainty of {path}: "joint {name}" holds only {", ".join(columns)}.')
+    chosen = [columns.index(part) for part in last_parts.values()]
+    values = np.array([member.value for member in members], np.float64)
+    return JointDraws(draws[:, chosen], values, tuple(logarithmic[column] for column in chosen))
 
 
-def parse_numbers(given: Mapping[str, Any]) -> list[UncertainNumber]:
+def parse_numbers(entries: Mapping[str, Any]) -> list[UncertainNumber]:
     """Uncertain numbers of a function, from a distribution or a pair of a value and its distribution.
 
     A positive number whose distribution is normal stays positive.
 
     **Raises:** `InputError` for a distribution that cannot be read, or lacks its value.
     """
-    found = []
-    for name, entry in given.items():
+    numbers = []
+    for name, entry in entries.items():
         if isinstance(entry, str):
-            family, numbers = entry.partition(" ")[0], entry.split()[1:]
+            family, *words = entry.split()
             if family in ("lognormal", "normal", JOINT):
                 raise InputError(f'uncertainty of {name}: "{entry}" needs a value, as in (5.0, "{entry}").')
-            value, text = (0.5 if family == "beta" else _middle(numbers)), entry
+            value, text = (0.5 if family == "beta" else _middle(words)), entry
         else:
             value, text = float(entry[0]), entry[1]
         distribution = parse_distribution(text, name, "1", value)
         lowest = 0.0 if distribution.family == "normal" and value > 0.0 else -math.inf
-        found.append(UncertainNumber(name, value, "1", distribution, (lowest, math.inf)))
-    return found
+        numbers.append(UncertainNumber(name, value, "1", distribution, (lowest, math.inf)))
+    return numbers
 
 
-def _middle(numbers: Sequence[str]) -> float:
+def _middle(words: Sequence[str]) -> float:
     try:
-        return 0.5 * (float(numbers[0]) + float(numbers[1]))
+        return 0.5 * (float(words[0]) + float(words[1]))
     except (IndexError, ValueError):
         return 0.0  # the parser of distributions names the error
+
+
+def sobol_points(count: int, dimensions: int, seed: int) -> np.ndarray:
+    """Scrambled Sobol points as integers of 32 bits, which the random bits of each replicate shift."""
+    points = qmc.Sobol(dimensions, scramble=True, rng=seed).random(count)
+    return np.minimum(np.floor(points * 2.0**32), 2.0**32 - 1.0).astype(np.uint32)
+
+
+def uniform(seed: Any, replicate: Any, point: Any) -> Float[Array, " factors"]:
+    """Numbers between 0 and 1 of a sample: its Sobol point with the digital shift of its replicate."""
+    point = jnp.asarray(point).astype(jnp.uint32)
+    key = jax.random.fold_in(jax.random.key(seed), jnp.asarray(replicate).astype(jnp.uint32))
+    shifted = point ^ jax.random.bits(key, point.shape, jnp.uint32)
+    return ((shifted >> (32 - BITS)).astype(float) + 0.5) * 2.0**-BITS
+
+
+class SampledModel(eqx.Module):
+    """A model at the sample (`replicate`, `point`) of its uncertain numbers."""
+
+    model: Callable[..., Any]
+    sampler: NumberSampler
+    seed: Any = eqx.field(converter=np.uint32)
+
+    def __call__(self, replicate: Any, point: Any) -> Any:
+        """Outputs of one sample."""
+        return self.model(**self.sampler.named(self.sampler(uniform(self.seed, replicate, point))))
+
+
+class ResampledModel(eqx.Module):
+    """A model at two independent samples A and B, and at A with some factors of B [Saltelli et al. 2010].
+
+    `point` holds the coordinates of both; `from_b` is one for each factor that B supplies, zero elsewhere.
+    """
+
+    model: Callable[..., Any]
+    sampler: NumberSampler
+    seed: Any = eqx.field(converter=np.uint32)
+
+    def __call__(self, replicate: Any, point: Any, from_b: Any) -> Any:
+        """Outputs of one sample."""
+        count = len(self.sampler.factors)
+        both = uniform(self.seed, replicate, point)
+        a, b = self.sampler(both[:count]), self.sampler(both[count:])
+        resampled = jnp.asarray(from_b)[np.array(self.sampler.owners, int)] > 0.5
+        return self.model(**self.sampler.named(jnp.where(resampled, b, a)))

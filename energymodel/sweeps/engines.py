@@ -1,4 +1,4 @@
-"""Where do tiles run: in this process, on many devices, in many processes, on a cluster?
+"""Engines that run tiles: in this process, on many devices, in many processes, on a cluster.
 
 An engine takes a program and the numbers of the tiles to run, and yields each number with its state as it finishes, in
 any order. The program is the same everywhere, so the engine does not change a bit of the result.
@@ -68,32 +68,32 @@ def on_devices(program: TileProgram, numbers: Sequence[int]) -> Iterator[tuple[i
     mesh = Mesh(np.array(jax.devices()), ("tile",))
     width, each, same = mesh.size, PartitionSpec("tile"), PartitionSpec()
 
-    def one(arrays: Any, values: Any, hint: Any, first: Any, count: Any) -> Any:
+    def tile(arrays: Any, values: Any, hint: Any, first: Any, count: Any) -> Any:
         return jax.tree.map(lambda leaf: leaf[None], program.trace(arrays, values, hint, first[0], count[0]))
 
     with program.precision():
         specs = (same, same, same, each, each)
-        mapped = jax.shard_map(one, mesh=mesh, in_specs=specs, out_specs=each, check_vma=False)
+        mapped = jax.shard_map(tile, mesh=mesh, in_specs=specs, out_specs=each, check_vma=False)
         compiled = jax.jit(mapped, compiler_options=program.options())
 
     def run(hint: Any, chunks: Sequence[tuple[int, int]]) -> Any:
         filled = np.zeros((2, width), np.int32)  # a device without a tile runs no chunk
         filled[:, : len(chunks)] = np.transpose(chunks)
         with program.precision():
-            given = multihost_utils.host_local_array_to_global_array((*program.arguments, hint), mesh, same)
+            inputs = multihost_utils.host_local_array_to_global_array((*program.arguments, hint), mesh, same)
             first, count = (
                 jax.make_array_from_callback((width,), NamedSharding(mesh, each), lambda index, row=row: row[index])
                 for row in filled
             )
-            states = multihost_utils.process_allgather(compiled(*given, first, count), tiled=True)
+            states = multihost_utils.process_allgather(compiled(*inputs, first, count), tiled=True)
             return jax.tree.map(np.asarray, states)
 
     hint = program.sampled_hint(lambda hint, chunk: jax.tree.map(lambda leaf: leaf[0], run(hint, [(chunk, 1)])))
     for start in range(0, len(numbers), width):
         group = list(numbers[start : start + width])
         states = run(hint, [program.grid.tile(number) for number in group])
-        for place, number in enumerate(group):
-            yield number, jax.tree.map(lambda leaf, place=place: leaf[place], states)
+        for row, number in enumerate(group):
+            yield number, jax.tree.map(lambda leaf, row=row: leaf[row], states)
 
 
 def from_first_process(tree: Any) -> Any:
@@ -175,10 +175,9 @@ def engine_of(name: str | Engine | None) -> Engine:
         return name
     if name is None:
         return on_devices if len(jax.devices()) > 1 else in_process
-    if name == "process":
-        return in_process
-    if name in ("devices", "distributed"):
-        return on_devices
+    by_name: dict[str, Engine] = {"process": in_process, "devices": on_devices, "distributed": on_devices}
+    if name in by_name:
+        return by_name[name]
     scheme, _, address = name.partition("://")
     if scheme == "dask" and address:
         return on_dask(f"tcp://{address}")

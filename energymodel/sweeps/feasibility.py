@@ -1,4 +1,4 @@
-"""Does a point obey the limits? Outputs by name, and the ranges that they have to stay in."""
+"""Limits of a point: outputs by name, and the ranges that they have to stay in."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

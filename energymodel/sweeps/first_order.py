@@ -1,7 +1,7 @@
-"""How uncertain is what a plan saves, to first order, and how much of it rests on numbers that nobody measured?
+"""Uncertainty of what a plan saves, to first order, and the part of it that rests on priors.
 
-The saving is `v(own plan) - v(found plan)` of an objective v. Both plans stay as uncertain numbers move
-(`energymodel.sweeps.outcome_spread`), and the found one trains to the loss that the own plan reaches with them.
+The saving is `v(own plan) - v(optimum)` of an objective v. Both plans stay as uncertain numbers move
+(`energymodel.sweeps.outcome_spread`), and the optimum trains to the loss that the own plan reaches with them.
 """
 
 import math
@@ -72,31 +72,31 @@ def saving_at_risk(optimum: Optimum) -> SavingAtRisk:
         own_run = in_float64(TrainingRun(scenario.system, scenario.plan))
         directions = directions_of(scenario, own_run)
         own = spread_along(own_run, directions.steps)
-        found = _spread_of_found(optimum, own, own_run, directions.steps)
-    moved = optimum.baseline_value * own.relative(optimum.minimize) - optimum.value * found.relative(optimum.minimize)
+        best = _spread_of_optimum(optimum, own, own_run, directions.steps)
+    moved = optimum.baseline_value * own.relative(optimum.minimize) - optimum.value * best.relative(optimum.minimize)
     variances = dict.fromkeys(directions.names, 0.0)
     for name, change in zip(directions.names, moved, strict=True):
         variances[name] += float(change) ** 2
     priors = {name: variance for name, variance in variances.items() if directions.is_prior[name]}
-    whole = sum(variances.values())
+    variance = sum(variances.values())
     largest = sorted(priors, key=lambda name: -priors[name])
     return SavingAtRisk(
-        deviation=found.deviation(optimum.minimize),
+        deviation=best.deviation(optimum.minimize),
         own_deviation=own.deviation(optimum.minimize),
         saving=optimum.baseline_value - optimum.value,
-        saving_deviation=math.sqrt(whole),
+        saving_deviation=math.sqrt(variance),
         prior_deviation=math.sqrt(sum(priors.values())),
-        shares={name: priors[name] / whole for name in largest} if whole else {},
+        shares={name: priors[name] / variance for name in largest} if variance else {},
         without=directions.without,
         own=own,
-        found=found,
+        found=best,
     )
 
 
-def _spread_of_found(
+def _spread_of_optimum(
     optimum: Optimum, own: OutcomeSpread, own_run: TrainingRun, steps: Float[np.ndarray, "directions n"]
 ) -> OutcomeSpread:
-    """Of the found plan, whose tokens follow so that it reaches the loss of the own plan, or a loss that was asked.
+    """Of the optimum, whose tokens follow so that it reaches the loss of the own plan, or a loss that was asked.
 
     A plan that minimizes the loss keeps its tokens.
     """
@@ -122,9 +122,9 @@ def _along(
     run: TrainingRun, other: TrainingRun, steps: Float[np.ndarray, "directions n"]
 ) -> Float[np.ndarray, "directions m"]:
     """Directions of the numbers of the system of another run, in this one, whose batch may have other knots."""
-    places = run.places
-    found = np.zeros((len(steps), len(run.vector)))
-    for path, place in other.places.items():
+    columns = run.places
+    moved = np.zeros((len(steps), len(run.vector)))
+    for path, column in other.places.items():
         if path.startswith("system."):
-            found[:, places[path]] = steps[:, place]
-    return found
+            moved[:, columns[path]] = steps[:, column]
+    return moved

@@ -1,4 +1,4 @@
-"""How are `exp`, `log` and `pow` of millions of float32 numbers computed with few operations in a row?
+"""`exp`, `log` and `pow` of millions of float32 numbers with few operations in a row.
 
 XLA for CPU evaluates long polynomials term after term, so that vector units wait for each other's results, and takes
 about three times as long for `pow` as `exp(y log x)` takes with these functions. Here the argument is reduced by
@@ -118,9 +118,9 @@ def pow32(x: Float32, y: Float32) -> Float32:
             series = series * square + 1.0 / (2 * term + 1)
         log2 = lax.convert_element_type(exponent >> _MANTISSA_BITS, np.float64) + s * series * (2.0 / np.log(2.0))
         product = jnp.clip(lax.convert_element_type(y, np.float64) * log2, -200.0, 200.0)
-        whole = lax.round(product, lax.RoundingMethod.TO_NEAREST_EVEN)
+        integer = lax.round(product, lax.RoundingMethod.TO_NEAREST_EVEN)
         is_normal, is_finite = product >= -126.0, product < 128.0
-        n, rest = (lax.convert_element_type(one, np.float32) for one in (whole, product - whole))
+        n, rest = (lax.convert_element_type(part, np.float32) for part in (integer, product - integer))
     value = _times_power_of_two(_exp_near_zero(rest * _LN_2), n)
     value = jnp.where(is_normal, value, np.float32(0.0))
     value = jnp.where(is_finite, value, _INFINITE)
@@ -155,13 +155,6 @@ def rough_log2(x: Float32) -> Float32:
     return n + m * (np.float32(1.3465) - np.float32(0.3465) * m)
 
 
-def inverse_rough_log2(value: Any) -> Any:
-    """The number whose rough logarithm has this value, in float64."""
-    n = np.floor(value)
-    root = np.sqrt(1.3465**2 - 4.0 * 0.3465 * (value - n))
-    return np.exp2(n) * (1.0 + (1.3465 - root) / (2.0 * 0.3465))
-
-
 def in_order(bits: Any) -> Any:
     """Integers that order like the float32 numbers with these bits."""
     return bits ^ ((bits >> 31) & 0x7FFFFFFF)  # negative numbers order the other way
@@ -175,7 +168,9 @@ def ordered_bits(value: Any) -> Any:
 def substitutes() -> dict[str, Callable[..., Any]]:
     """What stands for primitives of JAX on a CPU, by name; numbers that are not float32 keep JAX's own functions."""
     return {
-        "exp": lambda x, **given: exp32(x) if x.dtype == np.float32 else lax.exp_p.bind(x, **given),
-        "log": lambda x, **given: log32(x) if x.dtype == np.float32 else lax.log_p.bind(x, **given),
-        "pow": lambda x, y, **given: pow32(x, y) if x.dtype == y.dtype == np.float32 else lax.pow_p.bind(x, y, **given),
+        "exp": lambda x, **options: exp32(x) if x.dtype == np.float32 else lax.exp_p.bind(x, **options),
+        "log": lambda x, **options: log32(x) if x.dtype == np.float32 else lax.log_p.bind(x, **options),
+        "pow": lambda x, y, **options: (
+            pow32(x, y) if x.dtype == y.dtype == np.float32 else lax.pow_p.bind(x, y, **options)
+        ),
     }

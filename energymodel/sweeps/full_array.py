@@ -1,4 +1,4 @@
-"""What are some outputs on all points of a grid? Arrays in memory, or one Zarr store."""
+"""Outputs on all points of a grid, as arrays in memory or one Zarr store."""
 
 import dataclasses
 import errno
@@ -42,19 +42,17 @@ class FullArray(AbstractReduction):
         return {name: jnp.asarray(output_of(outputs, name), float_dtype()) for name in self.outputs}
 
     def init(self, grid: Grid) -> TileArrays:
-        """Room for a tile."""
-        room = jnp.zeros((grid.tile_chunks, *grid.shape), float_dtype())
-        return TileArrays(jnp.zeros((), jnp.int32), dict.fromkeys(self.outputs, room))
+        """Zeros for a tile."""
+        zeros = jnp.zeros((grid.tile_chunks, *grid.shape), float_dtype())
+        return TileArrays(jnp.zeros((), jnp.int32), dict.fromkeys(self.outputs, zeros))
 
     def update(self, state: TileArrays, picked: dict[str, Any], chunk: Chunk) -> TileArrays:
-        """Write a chunk in its place."""
-        return TileArrays(
-            jnp.asarray(chunk.number - chunk.place, jnp.int32),
-            {
-                name: jax.lax.dynamic_update_index_in_dim(room, picked[name], chunk.place, 0)
-                for name, room in state.outputs.items()
-            },
-        )
+        """The tile with another chunk."""
+        outputs = {
+            name: jax.lax.dynamic_update_index_in_dim(array, picked[name], chunk.place, 0)
+            for name, array in state.outputs.items()
+        }
+        return TileArrays(jnp.asarray(chunk.number - chunk.place, jnp.int32), outputs)
 
     def merge(self, first: Any, second: Any) -> list[TileArrays]:
         """A list of tiles."""
@@ -71,13 +69,13 @@ def _tiles(state: TileArrays | list[TileArrays]) -> list[TileArrays]:
 
 def _assembled(name: str, tiles: Sequence[TileArrays], grid: Grid) -> np.ndarray:
     """An output over the axes of a grid, NaN where a tile is missing."""
-    whole = np.full((grid.chunks, *grid.shape), np.nan, tiles[0].outputs[name].dtype)
+    array = np.full((grid.chunks, *grid.shape), np.nan, tiles[0].outputs[name].dtype)
     for tile in tiles:
         count = min(grid.tile_chunks, grid.chunks - int(tile.first))
-        whole[int(tile.first) :][:count] = tile.outputs[name][:count]
+        array[int(tile.first) :][:count] = tile.outputs[name][:count]
     leading = tuple(len(axis) for axis in grid.axes[: grid.cut])
-    whole = whole.reshape((*leading, grid.blocks * grid.block, *grid.shape[1:]))
-    return whole[(slice(None),) * grid.cut + (slice(len(grid.axes[grid.cut])),)]
+    array = array.reshape((*leading, grid.blocks * grid.block, *grid.shape[1:]))
+    return array[(slice(None),) * grid.cut + (slice(len(grid.axes[grid.cut])),)]
 
 
 def dataset(arrays: Mapping[str, np.ndarray], grid: Grid, units: Mapping[str, str]) -> Any:
@@ -112,38 +110,32 @@ def write_store(folder: Path, grid: Grid, tiles: Iterable[Any], units: Mapping[s
         raise InputError(f"{path} is not a store of arrays. Remove it, or give another folder.")
     zarr = _required("zarr")
     shutil.rmtree(building, ignore_errors=True)
-    names, shape = [axis.name for axis in grid.axes], tuple(len(axis) for axis in grid.axes)
+    names, shape, cut = [axis.name for axis in grid.axes], tuple(len(axis) for axis in grid.axes), grid.cut
     try:
         root = zarr.open_group(str(building), mode="w")
-
-        def create(name: str, unit: str, **options: Any) -> Any:
-            array = root.create_array(name, **options)
-            array.attrs["units"] = unit
-            return array
-
         for axis in grid.axes:
             labels = np.array(axis.labels_or_values())
-            create(axis.name, axis.unit, shape=labels.shape, dtype=labels.dtype, dimension_names=[axis.name])[...] = (
-                labels
-            )
+            array = root.create_array(axis.name, shape=labels.shape, dtype=labels.dtype, dimension_names=[axis.name])
+            array.attrs["units"] = axis.unit
+            array[...] = labels
         arrays: dict[str, Any] = {}
         for tile in tiles:
             for name, parts in tile.outputs.items():
                 if name not in arrays:
-                    chunks = (*(1 for _ in range(grid.cut)), *grid.shape)
-                    arrays[name] = create(
-                        name, units.get(name, "1"), shape=shape, chunks=chunks, dtype=parts.dtype, dimension_names=names
-                    )
+                    layout = {"shape": shape, "chunks": (*(1 for _ in range(cut)), *grid.shape), "dtype": parts.dtype}
+                    arrays[name] = root.create_array(name, dimension_names=names, **layout)
+                    arrays[name].attrs["units"] = units.get(name, "1")
                 for number, part in enumerate(parts[: grid.chunks - int(tile.first)], int(tile.first)):
-                    corner = grid.index(number, 0)
-                    end = min(corner[grid.cut] + grid.block, shape[grid.cut])
-                    region = (*(slice(one, one + 1) for one in corner[: grid.cut]), slice(corner[grid.cut], end))
-                    inside = part[: end - corner[grid.cut]]
-                    arrays[name][region] = inside.reshape((1,) * grid.cut + inside.shape)
+                    *leading, start = grid.index(number, 0)[: cut + 1]
+                    end = min(start + grid.block, shape[cut])
+                    region = (*(slice(index, index + 1) for index in leading), slice(start, end))
+                    arrays[name][region] = part[: end - start].reshape((1,) * cut + (end - start, *part.shape[1:]))
         building.rename(path)
     except OSError as error:
         reason = "the disk is full" if error.errno == errno.ENOSPC else f"cannot be written: {error.strerror}"
-        raise InputError(f"{path}: {reason}. The tiles are kept: make room and run the same command again.") from None
+        raise InputError(
+            f"{path}: {reason}. The tiles are stored: free some space and run the same command again."
+        ) from None
     return path
 
 

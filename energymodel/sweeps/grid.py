@@ -1,19 +1,24 @@
-"""How is a grid divided: which points make a chunk, which chunks make a tile?
+"""Division of a grid into chunks and tiles, and the order of its axes in which a model is cheapest.
 
 A chunk is what one step of a scan evaluates: the last axes in full, times a block of the axis before them. A tile is
 a fixed number of consecutive chunks. Both follow from the axes and from nothing else, so that a tile gives the same
 bits wherever and whenever it is computed. Chunks are numbered in the order of the axes, outermost first, and so are
 points within a chunk: a point is known by (chunk, place), which needs no 64-bit integers.
+
+Nested `vmap` evaluates an operation only on the axes that its operands depend on, so a chunk is cheap whose axes few
+costly operations share. The operations of the traced model say which those are.
 """
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from energymodel.errors import InputError
 from energymodel.sweeps.axes import Axis, cast
@@ -23,6 +28,15 @@ CHUNK = 2**18
 MOST_CHUNKS = 2**31 - 1
 TILE = 2**24
 """Most points of a tile: what is lost when a machine dies."""
+WEIGHTS = {"div": 4.0, "sqrt": 5.0, "rsqrt": 5.0, "exp": 10.0, "exp2": 10.0, "log": 10.0, "pow": 20.0, "lgamma": 50.0}
+WEIGHTS |= dict.fromkeys(("log1p", "expm1", "tanh", "logistic", "sin", "cos", "erf"), 15.0)
+"""Cost of an operation in multiplications, roughly that of vector code; others cost one."""
+START = 100.0  # cost of starting an operation, in multiplications
+LOOP_LENGTH = 40.0  # assumed iterations of a loop of unknown length
+MAX_AXES = 12  # for which all orders are compared
+
+Costs = dict[frozenset[int], float]
+"""Cost of operations by the axes that they depend on."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,32 +97,30 @@ class Grid:
         """Indices along the axes of a point of a chunk."""
         *leading, block = np.unravel_index(chunk, (*(len(axis) for axis in self.axes[: self.cut]), self.blocks))
         first, *rest = np.unravel_index(place, self.shape)
-        return tuple(int(one) for one in (*leading, block * self.block + first, *rest))
+        return tuple(map(int, (*leading, block * self.block + first, *rest)))
 
     def values(self, dtype: Any) -> tuple[Any, ...]:
         """Values of all axes in a precision, the one that is cut padded to whole blocks."""
-        found = [jax.tree.map(np.asarray, cast(axis.values, dtype)) for axis in self.axes]
+        values = [jax.tree.map(np.asarray, cast(axis.values, dtype)) for axis in self.axes]
         padding = self.blocks * self.block - len(self.axes[self.cut])
-        found[self.cut] = jax.tree.map(
-            lambda leaf: np.concatenate([leaf, np.repeat(leaf[-1:], padding, axis=0)]), found[self.cut]
+        values[self.cut] = jax.tree.map(
+            lambda leaf: np.concatenate([leaf, np.repeat(leaf[-1:], padding, axis=0)]), values[self.cut]
         )
-        return tuple(found)
+        return tuple(values)
 
     def chunk_values(self, values: Sequence[Any], chunk: Any) -> tuple[tuple[Any, ...], tuple[Any, ...], Any]:
         """What a chunk needs of each axis, the indices of its leading axes, and the place of its block."""
-        leading = []
-        rest, block = chunk // self.blocks, chunk % self.blocks
+        leading: tuple[Any, ...] = ()
+        rest, start = chunk // self.blocks, chunk % self.blocks * self.block
         for axis in reversed(self.axes[: self.cut]):
-            leading.append(rest % len(axis))
+            leading = (rest % len(axis), *leading)
             rest = rest // len(axis)
-        leading = tuple(reversed(leading))
-        found: list[Any] = [
+        single = [
             jax.tree.map(lambda leaf, index=index: leaf[index], tree)
             for tree, index in zip(values[: self.cut], leading, strict=True)
         ]
-        start = block * self.block
-        found.append(jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, self.block), values[self.cut]))
-        return (*found, *values[self.cut + 1 :]), leading, start
+        block = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, self.block), values[self.cut])
+        return (*single, block, *values[self.cut + 1 :]), leading, start
 
     def valid(self, start: Any) -> Any:
         """Which points of a chunk are not padding, in a shape that broadcasts; `None` if all are."""
@@ -140,3 +152,99 @@ def divide(axes: Sequence[Axis], chunk: int = CHUNK, tile: int = TILE) -> Grid:
     blocks = -(-sizes[cut] // max(1, chunk // inner))
     block = -(-sizes[cut] // blocks)
     return Grid(tuple(axes), cut, block, max(1, tile // (block * inner)))
+
+
+def best_order(
+    function: Callable[..., Any], axes: Sequence[Axis], pick: Callable[[Any], Any], chunk: int
+) -> tuple[int, ...]:
+    """Order of the axes in which what a reduction picks of a model is cheapest, outermost first."""
+    names = [axis.name for axis in axes]
+    scalars = [jax.tree.map(lambda leaf: np.asarray(leaf)[0], cast(axis.values, np.float32)) for axis in axes]
+    narrow = cast(function, np.float32)
+
+    def point(*own: Any) -> Any:
+        return pick(narrow(**dict(zip(names, own, strict=True))))
+
+    with jax.enable_x64(False):
+        return cheapest_order(costs_by_axes(point, scalars), [len(axis) for axis in axes], chunk)
+
+
+def costs_by_axes(function: Callable[..., Any], arguments: Sequence[Any]) -> Costs:
+    """Cost of the operations of a function, by the set of arguments that they depend on."""
+    closed = jax.make_jaxpr(function)(*arguments)
+    owners = [frozenset({index}) for index, argument in enumerate(arguments) for _ in jax.tree.leaves(argument)]
+    costs: Costs = {}
+    _walk(closed.jaxpr, owners, 1.0, [True] * len(closed.jaxpr.outvars), costs)
+    return costs
+
+
+def _walk(
+    jaxpr: Jaxpr, owners: Sequence[frozenset[int]], times: float, wanted: Sequence[bool], costs: Costs
+) -> list[frozenset[int]]:
+    """Add the costs of what is wanted; the sets that the results depend on."""
+    owner: dict[Any, frozenset[int]] = dict(zip(jaxpr.invars, owners, strict=True))
+    live = {var for var, want in zip(jaxpr.outvars, wanted, strict=True) if want and not isinstance(var, Literal)}
+    needed = []
+    for equation in reversed(jaxpr.eqns):
+        if any(var in live for var in equation.outvars):
+            needed.append(equation)
+            live |= {var for var in equation.invars if not isinstance(var, Literal)}
+
+    def owners_of(variables: Sequence[Any]) -> list[frozenset[int]]:
+        return [frozenset() if isinstance(var, Literal) else owner.get(var, frozenset()) for var in variables]
+
+    for equation in reversed(needed):
+        inputs = owners_of(equation.invars)
+        union = frozenset().union(*inputs)
+        inner = list(_inner(equation.params))
+        results = [union] * len(equation.outvars)
+        if len(inner) == 1 and len(inner[0].invars) == len(inputs) and equation.primitive.name not in ("while", "scan"):
+            results = _walk(inner[0], inputs, times, [var in live for var in equation.outvars], costs)
+        elif inner:
+            length = float(equation.params.get("length", LOOP_LENGTH if equation.primitive.name == "while" else 1.0))
+            for body in inner:
+                _walk(body, [union] * len(body.invars), times * length, [True] * len(body.outvars), costs)
+        else:
+            cost = times * WEIGHTS.get(equation.primitive.name, 1.0)
+            costs[union] = costs.get(union, 0.0) + cost
+        owner.update(zip(equation.outvars, results, strict=True))
+    return owners_of(jaxpr.outvars)
+
+
+def _inner(parameters: dict[str, Any]) -> list[Jaxpr]:
+    """Programs within an operation, such as the body of a loop."""
+    parts = jax.tree.leaves([*parameters.values()], is_leaf=lambda part: isinstance(part, ClosedJaxpr | Jaxpr))
+    programs = [part for part in parts if isinstance(part, ClosedJaxpr | Jaxpr)]
+    return [part.jaxpr if isinstance(part, ClosedJaxpr) else part for part in programs]
+
+
+def cheapest_order(costs: Costs, sizes: Sequence[int], chunk: int) -> tuple[int, ...]:
+    """Order of the axes, outermost first, in which the grid is cheapest in chunks of so many points.
+
+    All choices of the axes within a chunk are compared, and of the axis that is cut to fill it. Within a chunk the
+    longest axis comes last, where it fills vector registers.
+    """
+    count = len(sizes)
+    if count > MAX_AXES:
+        return tuple(range(count))
+    best: tuple[float, tuple[int, ...]] | None = None
+    for inner in (set(some) for size in range(count + 1) for some in itertools.combinations(range(count), size)):
+        volume = math.prod(sizes[axis] for axis in inner)
+        if volume > chunk and len(inner) > 1:
+            continue
+        rest = [axis for axis in range(count) if axis not in inner]
+        for cut in rest or [None]:
+            block = 1 if cut is None else min(sizes[cut], max(1, chunk // volume))
+            if cut is not None and block == sizes[cut] and len(rest) > 1:
+                continue  # it fits as a whole: that is another choice of the inner axes
+            extents = {axis: sizes[axis] for axis in inner} | ({} if cut is None else {cut: block})
+            per_point = sum(
+                cost * math.prod(extents[axis] for axis in axes if axis in extents) for axes, cost in costs.items()
+            ) / math.prod(extents.values())
+            lead = [axis for axis in rest if axis != cut]
+            order = (*lead, *(() if cut is None else (cut,)), *sorted(inner, key=lambda axis: (sizes[axis], axis)))
+            # A short chunk costs as its operations start.
+            per_point += START * sum(costs.values()) / math.prod(extents.values())
+            if best is None or per_point < best[0] * (1.0 - 1e-9):
+                best = (per_point, order)
+    return best[1] if best is not None else tuple(range(count))

@@ -1,4 +1,4 @@
-"""Which values do outputs take on a grid? Float64 outputs at given points, and ranges from points spread over it."""
+"""Float64 outputs of a model at points of a grid, and their ranges from points spread over it."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -13,10 +13,10 @@ from energymodel.errors import InputError
 from energymodel.runtime.compilation import Compiled
 from energymodel.sweeps.axes import Axis, cast
 from energymodel.sweeps.feasibility import Range, feasible
-from energymodel.sweeps.scenario_model import ScenarioModel
+from energymodel.sweeps.scenario_axes import ScenarioModel
 
 GROUP = 64  # points of one call
-MOST_AT_ONCE = 2**13  # points of a scenario, all of whose numbers stand in memory
+MOST_AT_ONCE = 2**13  # points of a scenario, all of whose numbers are held in memory
 SAMPLES = 2048
 MARGIN = 0.05  # of the range of a sample, in logarithms where it is positive
 RESOLUTION = 1e-5  # of a mean: smaller deviations drown in the rounding of float32
@@ -27,17 +27,17 @@ def evaluate_points(function: Callable[..., Any], axes: Sequence[Axis], indices:
 
     That of a scenario evaluates many points at once on the host.
     """
-    places = np.asarray(indices, np.int64).reshape(len(indices), len(axes))
+    rows_of_indices = np.asarray(indices, np.int64).reshape(len(indices), len(axes))
     if isinstance(function, ScenarioModel):
         call, size = function.many, MOST_AT_ONCE
     else:
         call, size = partial(_evaluate_group, function), GROUP
-        places = np.resize(places, (-(-len(places) // GROUP) * GROUP, len(axes)))
+        rows_of_indices = np.resize(rows_of_indices, (-(-len(indices) // GROUP) * GROUP, len(axes)))
     groups = []
     with jax.enable_x64(True):
         values = [jax.tree.map(np.asarray, cast(axis.values, np.float64)) for axis in axes]
-        for first in range(0, len(places), size):
-            columns = places[first : first + size].T
+        for first in range(0, len(rows_of_indices), size):
+            columns = rows_of_indices[first : first + size].T
             rows = {
                 axis.name: jax.tree.map(lambda leaf, column=column: leaf[column], value)
                 for axis, value, column in zip(axes, values, columns, strict=True)
@@ -47,7 +47,7 @@ def evaluate_points(function: Callable[..., Any], axes: Sequence[Axis], indices:
 
 
 def _evaluate(function: Callable[..., Any], rows: dict[str, Any]) -> dict[str, jax.Array]:
-    return jax.vmap(lambda one: named_outputs(function(**one)))(rows)
+    return jax.vmap(lambda row: named_outputs(function(**row)))(rows)
 
 
 _evaluate_group = Compiled(_evaluate, once=True)
@@ -101,10 +101,11 @@ class GridSample:
 
         **Raises:** `InputError` where no value is finite.
         """
-        finite = [values[keep] for values, keep in map(self._values, names)]
+        finite = [values[finite] for values, finite in map(self._values, names)]
         means = [float(values.mean()) for values in finite]
-        deviations = [float(values.std()) for values in finite]
-        return means, [max(one, RESOLUTION * abs(mean)) or 1.0 for one, mean in zip(deviations, means, strict=True)]
+        return means, [
+            max(float(values.std()), RESOLUTION * abs(mean)) or 1.0 for values, mean in zip(finite, means, strict=True)
+        ]
 
     def _values(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         values = np.asarray(self.outputs[name], np.float64)

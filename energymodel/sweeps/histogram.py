@@ -1,8 +1,8 @@
-"""How many points obey the limits, and how are their outputs distributed?"""
+"""Numbers of the points within the limits, and distributions of their outputs."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ import numpy as np
 from energymodel.sweeps.feasibility import Range, feasible, output_of
 from energymodel.sweeps.grid import Grid
 from energymodel.sweeps.grid_sample import GridSample
-from energymodel.sweeps.reductions import AbstractReduction, AbstractScaledReduction, Chunk, add_wide, wide
+from energymodel.sweeps.reductions import AbstractSum, Chunk, wide
 
 BINS = 1024
 NUMBER_BITS = 31
@@ -20,11 +20,10 @@ SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 @dataclasses.dataclass(frozen=True)
-class Count(AbstractReduction):
+class Count(AbstractSum):
     """How many points obey the limits."""
 
     limits: Mapping[str, Range] = dataclasses.field(default_factory=dict)
-    takes_padding: ClassVar[bool] = True
 
     def pick(self, outputs: Any) -> Any:
         """Whether the point obeys them."""
@@ -37,10 +36,6 @@ class Count(AbstractReduction):
     def update(self, state: Any, picked: Any, chunk: Chunk) -> Any:
         """Add those of the chunk."""
         return state + jnp.sum(chunk.masked(picked, False), dtype=jnp.int32)
-
-    def merge(self, first: Any, second: Any) -> Any:
-        """Their sum."""
-        return add_wide(first, second)
 
     def result(self, state: Any, grid: Grid) -> int:
         """The number."""
@@ -77,9 +72,9 @@ def bin_numbers(values: Any, low: Any, high: Any, bins: int) -> Any:
     low, high = (np.where(logarithmic, np.log(np.where(logarithmic, end, 1.0)), end) for end in (low, high))
     positive = values > 0.0
     scaled = jnp.where(logarithmic, jnp.log(jnp.where(positive, values, 1.0)), values)
-    place = jnp.floor((scaled - jnp.asarray(low, values.dtype)) * jnp.asarray(bins / (high - low), values.dtype))
-    place = jnp.where(logarithmic & ~positive, -1.0, place)  # no logarithm: it lies below
-    return jnp.clip(place, -1.0, float(bins)).astype(jnp.int32) + 1
+    number = jnp.floor((scaled - jnp.asarray(low, values.dtype)) * jnp.asarray(bins / (high - low), values.dtype))
+    number = jnp.where(logarithmic & ~positive, -1.0, number)  # no logarithm: it lies below
+    return jnp.clip(number, -1.0, float(bins)).astype(jnp.int32) + 1
 
 
 def quantiles(counts: BinCounts, shares: Sequence[float] = SHARES) -> dict[float, float]:
@@ -88,7 +83,7 @@ def quantiles(counts: BinCounts, shares: Sequence[float] = SHARES) -> dict[float
 
 
 @dataclasses.dataclass(frozen=True)
-class Histogram(AbstractScaledReduction):
+class Histogram(AbstractSum):
     """Counts of outputs in bins, over the points within the limits; `result` is `{output: summary(Counts)}`.
 
     Bins are equal in the output, or in its logarithm where the range is positive. `spans` are the ranges, taken from a
@@ -100,7 +95,6 @@ class Histogram(AbstractScaledReduction):
     bins: int = BINS
     spans: Mapping[str, Range] | None = None
     summary: Callable[[BinCounts], Any] = lambda counts: counts
-    takes_padding: ClassVar[bool] = True
 
     def scaled_to(self, sample: GridSample) -> "Histogram":
         """With ranges."""
@@ -123,22 +117,18 @@ class Histogram(AbstractScaledReduction):
         names, together = list(picked), max(1, NUMBER_BITS // width)
         updated = {}
         for first in range(0, len(names), together):
-            some = names[first : first + together]
+            group = names[first : first + together]
             packed: Any = 0
-            for place, name in enumerate(some):
+            for position, name in enumerate(group):
                 number = bin_numbers(picked[name], *self.spans[name], self.bins)
                 number = chunk.masked(jnp.where(jnp.isnan(picked[name]), missing, number), missing)
-                packed = packed | (number << (place * width))
+                packed = packed | (number << (position * width))
             # XLA evaluates the model once for each array that a loop reads, and without a barrier point by point in it.
             packed = jax.lax.optimization_barrier(packed).reshape(-1)
-            for place, name in enumerate(some):
-                number = (packed >> (place * width)) & (2**width - 1)
+            for position, name in enumerate(group):
+                number = (packed >> (position * width)) & (2**width - 1)
                 updated[name] = state[name].at[number].add(1, mode="drop")
         return updated
-
-    def merge(self, first: Any, second: Any) -> Any:
-        """Sums."""
-        return add_wide(first, second)
 
     def result(self, state: Any, grid: Grid) -> dict[str, Any]:
         """Counts with their edges, or what is asked of them."""

@@ -1,32 +1,42 @@
-"""How does a sweep survive the death of its process? Finished tiles are files in a folder.
+"""Files of a sweep that survive the death of its process: finished tiles, and the fingerprint of the sweep.
 
-`run.json` holds the fingerprint of the sweep, and `program` the name of the program that evaluates its tiles; each
-tile is one file, written atomically, that starts with a digest of both, its number and its content. A lock keeps a
-second process out, and dies with the first.
+`run.json` holds the fingerprint, and `program` the name of the program that evaluates the tiles; each tile is one file,
+written atomically, that starts with a digest of both, its number and its content. A lock keeps a second process out,
+and dies with the first.
 """
 
 import contextlib
+import dataclasses
 import errno
 import fcntl
+import functools
 import hashlib
+import inspect
 import io
 import json
 import os
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 
 from energymodel.errors import InputError
-from energymodel.sweeps.fingerprint import difference
+from energymodel.runtime.compilation import PACKAGE, package_of, source_digest
+from energymodel.sweeps.tile_program import TileProgram
 
 RUN, LOCK, TILES, PROGRAM = "run.json", "lock", "tiles", "program"
 DIGEST_SIZE = 32
 LONGEST_NAME = 100
+FORMAT = 3
+"""Version of the files: 3 since the digest of a tile covers the program that evaluated it."""
+MAX_DEPTH = 12  # of functions within functions that are described
 
 
 def _is_other(path: Path) -> bool:
@@ -54,12 +64,11 @@ class Ledger:
                 if _is_other(self.folder / name):
                     raise InputError(f"{self.folder / name} is not a file. Remove it, or give another folder.")
             self._lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise InputError(f"{self.folder}: cannot be used for a sweep: {error.strerror}.") from None
-        except ValueError as error:  # a null byte in the name
-            if isinstance(error, InputError):
-                raise
-            raise InputError(f"{str(self.folder)!r}: cannot be used for a sweep: {error}.") from None
+        except InputError:
+            raise
+        except (OSError, ValueError) as error:  # such as a null byte in the name
+            reason = getattr(error, "strerror", error)
+            raise InputError(f"{str(self.folder)!r}: cannot be used for a sweep: {reason}.") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._open()
@@ -94,7 +103,7 @@ class Ledger:
             raise InputError(f"{path}: cannot be read. Remove the folder, or give another one.")
         if theirs.get("checksum") != self._fingerprint["checksum"]:
             raise InputError(
-                f"{self.folder} holds another sweep: {difference(self._fingerprint, theirs)}. "
+                f"{self.folder} holds another sweep: {difference(self._fingerprint, theirs) or 'its checksum'}. "
                 "Give another folder, or the same scenario, axes, options and version."
             )
         with contextlib.suppress(OSError):
@@ -123,12 +132,12 @@ class Ledger:
             stored = b"" if _is_other(self.path(number)) else self.path(number).read_bytes()
         except OSError:
             return None
-        kept, content = stored[:DIGEST_SIZE], stored[DIGEST_SIZE:]
-        if kept != self._digest(number, content):
+        digest, content = stored[:DIGEST_SIZE], stored[DIGEST_SIZE:]
+        if digest != self._digest(number, content):
             return None
         try:
             with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-                leaves = [arrays[f"arr_{place}"] for place in range(len(self._shapes))]
+                leaves = [arrays[f"arr_{index}"] for index in range(len(self._shapes))]
         except (KeyError, ValueError, OSError, EOFError, zipfile.BadZipFile):  # written by another program
             return None
         if [(leaf.shape, leaf.dtype) for leaf in leaves] != self._shapes:
@@ -160,7 +169,7 @@ class Ledger:
             full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
             reason = "the disk is full" if full else f"cannot be written: {error.strerror}"
             raise InputError(
-                f"{path.parent}: {reason}. Finished tiles are kept: make room and run the same command again."
+                f"{path.parent}: {reason}. Finished tiles are kept: free some space and run the same command again."
             ) from None
 
     def finished(self, count: int) -> set[int]:
@@ -169,3 +178,111 @@ class Ledger:
             with contextlib.suppress(OSError):  # a folder that a person made stays
                 leftover.unlink(missing_ok=True)
         return {number for number in range(count) if self.path(number).exists() and self.read(number) is not None}
+
+
+def fingerprint(program: TileProgram, scenario: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Everything that the bits of a tile depend on, readable; `checksum` covers it all.
+
+    A function from outside this package is known by its source.
+    """
+    grid = program.grid
+    facts: dict[str, Any] = {
+        "format": FORMAT,
+        "versions": {name: version(name) for name in ("energymodel", "jax", "jaxlib", "numpy")},
+        "source": source_digest(),
+        "backend": jax.default_backend(),
+        "scenario": scenario,
+        "model": describe(program.function),
+        "numbers": digest(program.function),
+        "keep": describe(program.reduction),
+        "precision": program.bits,
+        "quick": program.quick,
+        "axes": [
+            {"name": axis.name, "unit": axis.unit, "values": axis.labels_or_values(), "digest": digest(axis.values)}
+            for axis in grid.axes
+        ],
+        "tiles": {"cut": grid.cut, "block": grid.block, "tile_chunks": grid.tile_chunks, "count": grid.tiles},
+    }
+    plain = json.loads(json.dumps(facts, default=str))
+    return {**plain, "checksum": hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()}
+
+
+def describe(thing: Any, level: int = 0) -> str:
+    """A function, a reduction or a model as text that changes with what it does, and with nothing else.
+
+    What a function closes over or has bound is part of it; arrays are known by their digest.
+    """
+    if isinstance(thing, str | int | float | bool) or thing is None:
+        return repr(thing)
+    if eqx.is_array(thing):
+        return f"array {digest(thing)[:16]}"
+    if isinstance(thing, type) or level > MAX_DEPTH:
+        return _name(thing if isinstance(thing, type) else type(thing))
+
+    def inner(part: Any) -> str:
+        return describe(part, level + 1)
+
+    if isinstance(thing, Mapping):
+        return f"{{{', '.join(f'{inner(key)}: {inner(value)}' for key, value in thing.items())}}}"
+    if isinstance(thing, tuple | list):
+        return f"({', '.join(map(inner, thing))})"
+    if dataclasses.is_dataclass(thing):
+        fields = (f"{field.name}={inner(getattr(thing, field.name, None))}" for field in dataclasses.fields(thing))
+        return f"{_name(type(thing))}({', '.join(fields)})"
+    if isinstance(thing, functools.partial):
+        return f"partial({inner(thing.func)}, {inner(thing.args)}, {inner(thing.keywords)})"
+    if inspect.ismethod(thing):
+        return f"{_name(thing)} of {inner(thing.__self__)}"
+    if inspect.isfunction(thing):
+        bound = [thing.__defaults__, thing.__kwdefaults__, *map(_content, thing.__closure__ or ())]
+        return f"{_name(thing)}{inner([part for part in bound if part is not None])}"
+    return _name(thing if inspect.isroutine(thing) else type(thing))
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not assigned yet
+        return None
+
+
+def _name(thing: Callable[..., Any] | type) -> str:
+    name = f"{getattr(thing, '__module__', None)}.{thing.__qualname__}"
+    if package_of(thing) == PACKAGE:
+        return name
+    try:
+        source = inspect.getsource(thing)
+    except (OSError, TypeError):  # typed at a prompt, or built in
+        source = repr(_instructions(getattr(thing, "__code__", None)))
+    return f"{name} {hashlib.sha256(source.encode()).hexdigest()[:16]}"
+
+
+def _instructions(code: CodeType | None) -> Any:
+    """What a function does, without where it was written."""
+    if code is None:
+        return None
+    # The order of a set differs from process to process.
+    constants = [sorted(map(repr, part)) if isinstance(part, frozenset) else part for part in code.co_consts]
+    parts = [_instructions(part) if isinstance(part, CodeType) else part for part in constants]
+    return code.co_code, parts, code.co_names, code.co_varnames, code.co_freevars
+
+
+def digest(tree: Any) -> str:
+    """Digest of all arrays of a tree."""
+    total = hashlib.sha256()
+    for leaf in jax.tree.leaves(eqx.filter(tree, eqx.is_array)):
+        array = np.asarray(leaf)
+        total.update(f"{array.dtype}{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+    return total.hexdigest()
+
+
+def difference(ours: Any, theirs: Any, path: str = "") -> str:
+    """The first difference of two fingerprints, as a dotted path with both values; empty if there is none."""
+    if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
+        keys = sorted({*ours, *theirs} - {"checksum"}, key=lambda key: (key == "numbers", key != "scenario", key))
+        parts = (difference(ours.get(key), theirs.get(key), f"{path}.{key}" if path else str(key)) for key in keys)
+        return next(filter(None, parts), "")
+    if ours == theirs:
+        return ""
+    before, now = (text if len(text := repr(value)) <= 60 else f"{text[:60]} ..." for value in (theirs, ours))
+    return f"{path} was {before}, is {now}"

@@ -1,4 +1,4 @@
-"""How sure is a plan: what do the uncertain numbers of a scenario do to its outputs, and which of them matter?"""
+"""Samples of the uncertain numbers of a scenario: distributions of its outputs, and which numbers cause them."""
 
 import dataclasses
 import math
@@ -15,18 +15,30 @@ from energymodel.scenarios.scenario import Scenario
 from energymodel.scenarios.uncertain_numbers import distributions
 from energymodel.search.training_run import TrainingRun
 from energymodel.sweeps.axes import Axis
-from energymodel.sweeps.draws import UncertainNumber, number_sampler, parse_numbers
+from energymodel.sweeps.draws import (
+    ResampledModel,
+    SampledModel,
+    UncertainNumber,
+    number_sampler,
+    parse_numbers,
+    sobol_points,
+)
 from energymodel.sweeps.engines import Engine
 from energymodel.sweeps.feasibility import Range
-from energymodel.sweeps.fingerprint import describe
 from energymodel.sweeps.grid import Grid
 from energymodel.sweeps.grid_sample import GridSample
+from energymodel.sweeps.ledger import describe
 from energymodel.sweeps.prepared_sweep import PreparedSweep
 from energymodel.sweeps.reductions import AbstractReduction
-from energymodel.sweeps.sample_statistics import Chance, SampleStatistics, SampleSummary, Spread
-from energymodel.sweeps.sampled_model import ResampledModel, SampledModel, sobol_points
-from energymodel.sweeps.scenario_model import UNITS, model_and_limits
-from energymodel.sweeps.sobol_indices import SobolIndex, SobolIndices
+from energymodel.sweeps.sample_statistics import (
+    Chance,
+    SampleStatistics,
+    SampleSummary,
+    SobolIndex,
+    SobolIndices,
+    Spread,
+)
+from energymodel.sweeps.scenario_axes import UNITS, model_and_limits
 from energymodel.sweeps.sweep_result import SweepCost, SweepResult
 from energymodel.sweeps.tile_program import TileProgram
 from energymodel.system.outputs import OUTPUTS
@@ -75,7 +87,7 @@ class MonteCarlo:
 
     def by_total(self, output: str | None = None) -> list[SobolIndex]:
         """Indices of an output, largest total first; of the first output unless one is named."""
-        return sorted(self.indices.get(output or self.of[0], ()), key=lambda one: -one.total)
+        return sorted(self.indices.get(output or self.of[0], ()), key=lambda index: -index.total)
 
 
 def monte_carlo(
@@ -226,7 +238,7 @@ def prepare_monte_carlo(
     if not of:
         raise InputError('of: no output is named. Name one, such as "energy".')
     check_names(of, outputs)
-    tables["numbers"] = {one.path: describe(one) for one in uncertain}
+    tables["numbers"] = {number.path: describe(number) for number in uncertain}
     sampler = number_sampler(uncertain)
     factors = len(sampler.factors)
     axes = sample_axes(samples, factors, seed)
@@ -260,10 +272,9 @@ def scenario_numbers(scenario: Scenario, changed: Mapping[str, Any]) -> list[Unc
             raise InputError(f'uncertainty: unknown path "{path}". {suggest(path, scenario.provenance)}')
     scenario = dataclasses.replace(scenario, uncertainty={**scenario.uncertainty, **changed})
     values = TrainingRun(scenario.system, scenario.plan).values
-    found = distributions(scenario, values)
     return [
-        UncertainNumber(path, values[path], scenario.provenance[path].unit, one, ends_of(scenario, path))
-        for path, one in found.items()
+        UncertainNumber(path, values[path], scenario.provenance[path].unit, distribution, ends_of(scenario, path))
+        for path, distribution in distributions(scenario, values).items()
     ]
 
 

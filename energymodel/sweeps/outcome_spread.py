@@ -1,4 +1,4 @@
-"""How uncertain is every output of a run, to first order in the uncertain numbers of its system?
+"""Uncertainty of every output of a run, to first order in the uncertain numbers of its system.
 
 Uncertain numbers x move an output y by its slopes `g = dy/dx`, so that its variance is `g^T C g`; C is the covariance
 of the numbers: independent, but for those of a joint distribution [Taylor 1997, sec. 3.7]. With `C = S S^T`, the
@@ -9,7 +9,7 @@ a derivative.
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -17,7 +17,6 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtr, ndtri
 
-from energymodel.scenarios.distributions import NumberDistribution
 from energymodel.scenarios.scenario import Scenario
 from energymodel.scenarios.uncertain_numbers import distributions
 from energymodel.search.training_run import OutcomeChanges, TrainingRun, changes_along
@@ -31,7 +30,7 @@ LEVEL = 0.9
 DEVIATIONS = float(ndtri(0.5 + 0.5 * LEVEL))  # half of such an interval of a normal distribution
 DECADE = math.log(10.0)
 SLOWDOWN = "system.production_slowdown"
-SAME = 1e-4  # relative difference of a number that nobody changed
+SAME = 1e-4  # relative difference of a number that was not changed
 _ONE_DEVIATION = ndtr(np.array([-1.0, 1.0]))
 _SHARES = frozenset(name for name in AT_LEAST if OUTPUTS.get(name) == "1") - {"eei"}  # never above one
 
@@ -41,7 +40,7 @@ class Directions(NamedTuple):
 
     - `names`: the path of the number, "joint NAME", or "calibration KIND", that moves along each.
     - `steps`: the directions, as changes of the vector of a `TrainingRun`.
-    - `is_prior`: by name, whether nobody measured it.
+    - `is_prior`: by name, whether it was never measured.
     - `without`: priors whose scenario states no spread: they count as exact.
     """
 
@@ -96,9 +95,9 @@ def spread_along(run: TrainingRun, steps: Float[np.ndarray, "directions n"]) -> 
 
     **Raises:** `InputError` for an outcome that cannot be.
     """
-    found = OutcomeSpread(*changes_along(run, steps))
-    check_outcome(run.system, run.plan, found.outcome)
-    return found
+    spread = OutcomeSpread(*changes_along(run, steps))
+    check_outcome(run.system, run.plan, spread.outcome)
+    return spread
 
 
 def directions_of(scenario: Scenario, run: TrainingRun) -> Directions:
@@ -106,46 +105,49 @@ def directions_of(scenario: Scenario, run: TrainingRun) -> Directions:
 
     **Raises:** `InputError` for a distribution that cannot be read.
     """
-    values, origins, places = run.values, scenario.provenance, run.places
+    values, origins, columns = run.values, scenario.provenance, run.places
     system = {path for path in values if path.startswith("system.")}
     uncertain = {path: text for path, text in scenario.uncertainty.items() if path in system}
-    known = distributions(dataclasses.replace(scenario, uncertainty=uncertain), values)
+    numbers = {
+        path: UncertainNumber(path, values[path], origins[path].unit, distribution)
+        for path, distribution in distributions(dataclasses.replace(scenario, uncertainty=uncertain), values).items()
+    }
     names: list[str] = []
     steps: list[np.ndarray] = []
-    joint: dict[str, list[str]] = {}
-    size = run.vector.size
+    is_prior: dict[str, bool] = {}
 
-    def add(name: str, changes: Mapping[str, float]) -> None:
-        step = np.zeros(size)
+    def add(name: str, changes: Mapping[str, float], prior: bool) -> None:
+        step = np.zeros(run.vector.size)
         for path, change in changes.items():
-            step[places[path]] = change
+            step[columns[path]] = change
         names.append(name)
         steps.append(step)
+        is_prior[name] = prior
 
-    together = _calibrated(scenario, values)
-    for kind, (paths, root) in together.items():
+    calibrated: set[str] = set()
+    for kind, (paths, root) in _calibrated(scenario, values).items():
+        calibrated.update(paths)
         for column in root.T:
-            add(f"calibration {kind}", dict(zip(paths, column, strict=True)))
+            add(f"calibration {kind}", dict(zip(paths, column, strict=True)), prior=False)
         scatter = scenario.tables["calibration"][kind]["scatter"]
-        add(f"calibration {kind}", {SLOWDOWN: values[SLOWDOWN] * scatter})
-    calibrated = {path for paths, _ in together.values() for path in paths}
-    for path, one in known.items():
+        add(f"calibration {kind}", {SLOWDOWN: values[SLOWDOWN] * scatter}, prior=False)
+    joint: dict[str, list[UncertainNumber]] = {}
+    for path, number in numbers.items():
         if path in calibrated:
             continue
-        if one.is_joint:
-            joint.setdefault(one.name, []).append(path)
+        if number.distribution.is_joint:
+            joint.setdefault(number.distribution.name, []).append(number)
             continue
-        add(path, {path: float(np.ptp(one.quantiles(values[path], _ONE_DEVIATION))) / 2.0})
-    for name, paths in joint.items():
-        units = {path: origins[path].unit for path in paths}
-        variances, axes = np.linalg.eigh(_covariance(name, paths, known, values, units))
+        ends = number.distribution.quantiles(number.value, _ONE_DEVIATION)
+        add(path, {path: float(np.ptp(ends)) / 2.0}, origins[path].is_prior)
+    for name, members in joint.items():
+        prior = all(origins[member.path].is_prior for member in members)
+        variances, axes = np.linalg.eigh(_covariance(name, members))
         for variance, axis in zip(variances, axes.T, strict=True):
-            add(f"joint {name}", dict(zip(paths, axis * math.sqrt(max(0.0, variance)), strict=True)))
-    is_prior = {path: origins[path].is_prior for path, one in known.items() if not one.is_joint}
-    is_prior |= {f"joint {name}": all(origins[path].is_prior for path in paths) for name, paths in joint.items()}
-    is_prior |= {f"calibration {kind}": False for kind in together}
-    without = sum(origins[path].is_prior and path not in known for path in system)
-    return Directions(tuple(names), np.reshape(steps, (-1, size)), is_prior, without)
+            step = axis * math.sqrt(max(0.0, variance))
+            add(f"joint {name}", {member.path: change for member, change in zip(members, step, strict=True)}, prior)
+    without = sum(origins[path].is_prior and path not in numbers for path in system)
+    return Directions(tuple(names), np.reshape(steps, (-1, run.vector.size)), is_prior, without)
 
 
 def _calibrated(
@@ -153,28 +155,20 @@ def _calibrated(
 ) -> dict[str, tuple[list[str], Float[np.ndarray, "numbers numbers"]]]:
     """By kind of calibration that keeps values and slopes: the numbers, and a root of their covariance.
 
-    Numbers that were changed since, by `--set` or in Python, are known exactly.
+    Numbers that were changed since, by `--set` or in Python, are exact.
     """
-    found = {}
-    for kind, one in scenario.tables.get("calibration", {}).items():
-        if "slopes" not in one:
-            continue
-        paths = [f"system.{name}" for name in one["names"]]
-        unchanged = np.isclose([values[path] for path in paths], one["values"], rtol=SAME)
-        root = np.linalg.cholesky(np.asarray(one["covariance"], np.float64))
-        found[kind] = (paths, (unchanged * np.asarray(one["slopes"]))[:, None] * root)
-    return found
+    roots = {}
+    for kind, table in scenario.tables.get("calibration", {}).items():
+        if "slopes" in table:
+            paths = [f"system.{name}" for name in table["names"]]
+            unchanged = np.isclose([values[path] for path in paths], table["values"], rtol=SAME)
+            root = np.linalg.cholesky(np.asarray(table["covariance"], np.float64))
+            roots[kind] = (paths, (unchanged * np.asarray(table["slopes"]))[:, None] * root)
+    return roots
 
 
-def _covariance(
-    name: str,
-    paths: list[str],
-    known: Mapping[str, NumberDistribution],
-    values: Mapping[str, float],
-    units: Mapping[str, str],
-) -> Float[np.ndarray, "numbers numbers"]:
+def _covariance(name: str, members: Sequence[UncertainNumber]) -> Float[np.ndarray, "numbers numbers"]:
     """Covariance of the numbers of a joint distribution, to first order where the draws are logarithms."""
-    joint = joint_draws(name, [UncertainNumber(path, values[path], units[path], known[path]) for path in paths])
-    scale = np.array([values[path] if log else 1.0 for path, log in zip(paths, joint.logarithmic, strict=True)])
-    draws = np.asarray(joint.deviations) * scale
-    return np.atleast_2d(np.cov(draws, rowvar=False))
+    joint = joint_draws(name, members)
+    scale = [value if log else 1.0 for value, log in zip(joint.values, joint.logarithmic, strict=True)]
+    return np.atleast_2d(np.cov(np.asarray(joint.deviations) * np.array(scale), rowvar=False))

@@ -1,4 +1,4 @@
-"""How does a sweep run? Tiles that are not finished go to an engine; their states merge in the order of the tiles."""
+"""The run of a sweep: tiles that are not finished go to an engine, their states merge in the order of the tiles."""
 
 import dataclasses
 import os
@@ -12,17 +12,13 @@ import numpy as np
 from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.engines import Engine, engine_of, from_first_process, threads
 from energymodel.sweeps.feasibility import Output, Range
-from energymodel.sweeps.fingerprint import fingerprint
 from energymodel.sweeps.full_array import FullArray, write_store
 from energymodel.sweeps.grid import Grid
-from energymodel.sweeps.kept_points import Winner, rank_points
-from energymodel.sweeps.ledger import Ledger
-from energymodel.sweeps.polish import polish
+from energymodel.sweeps.ledger import Ledger, fingerprint
 from energymodel.sweeps.program_choice import Choice, Offer, choose
 from energymodel.sweeps.reductions import AbstractPointReduction, AbstractReduction
-from energymodel.sweeps.small_grid import small_grid
-from energymodel.sweeps.sweep_result import SweepCost, SweepResult
-from energymodel.sweeps.tile_program import TileProgram
+from energymodel.sweeps.sweep_result import SweepCost, SweepResult, Winner, polish, rank_points
+from energymodel.sweeps.tile_program import TileProgram, small_grid
 from energymodel.units import format_point_rate
 
 PROGRESS_INTERVAL = 1.0  # seconds between two messages
@@ -44,7 +40,7 @@ class PreparedSweep:
     tables: Mapping[str, Any] | None = None
 
     def cost(self) -> SweepCost:
-        """Time a chunk of the program that would run, and estimate what the whole would take."""
+        """Time a chunk of the program that would run, and estimate what all of them would take."""
         program, grid = small_grid(self.program) or self.program, self.program.grid
         workers = min(threads(), grid.tiles)
         seconds = program.seconds_per_chunk() * grid.chunks / workers
@@ -74,17 +70,16 @@ class PreparedSweep:
         program, grid, keep = self.program, self.program.grid, self.program.reduction
         start, report = time.perf_counter(), ProgressReport(grid, progress)
         state, complete, choice = self._run_tiles(report, engine, ledger, kernel)
-        store = None
+        store, winners, near = None, (), None
         if isinstance(keep, FullArray) and ledger is not None and complete:
             store = write_store(ledger.folder, grid, map(ledger.read, range(grid.tiles)), self.units)
-        points, seconds = report.points, time.perf_counter() - start
-        messages = [] if complete else [f"interrupted after {points:,} of {grid.points:,} points."]
-        winners, near = (), None
+        seconds = time.perf_counter() - start
+        messages = [] if complete else [f"interrupted after {report.points:,} of {grid.points:,} points."]
         if isinstance(keep, AbstractPointReduction) and state is not None:
-            kept = keep.kept_points(state, grid)
-            progress(f"evaluating {len(kept.indices)} points in float64 ...")
-            winners = self._ranked(kept.indices, keep)
-            messages.append(kept.warning)
+            points = keep.kept_points(state, grid)
+            progress(f"evaluating {len(points.indices)} points in float64 ...")
+            winners = self._ranked(points.indices, keep)
+            messages.append(points.warning)
             if not winners:
                 messages.append("No point obeys all limits. Relax a limit, or extend an axis.")
                 messages.append("Values beyond 3e38 need precision 64." if program.bits == 32 else "")
@@ -99,7 +94,7 @@ class PreparedSweep:
             result=None if state is None else keep.result(state, grid),
             winners=winners,
             polished=near,
-            points=points,
+            points=report.points,
             seconds=seconds,
             complete=complete,
             message=" ".join(filter(None, messages)),
@@ -150,8 +145,9 @@ class PreparedSweep:
 
     def _ranked(self, indices: Sequence[tuple[int, ...]], keep: AbstractPointReduction) -> tuple[Winner, ...]:
         """Points by their indices along the axes of the grid, evaluated in float64."""
-        places = [[axis.name for axis in self.program.grid.axes].index(axis.name) for axis in self.axes]
-        own = [tuple(index[place] for place in places) for index in indices]
+        names = [axis.name for axis in self.program.grid.axes]
+        order = [names.index(axis.name) for axis in self.axes]
+        own = [tuple(index[number] for number in order) for index in indices]
         return rank_points(self.program.function, self.axes, own, self.minimize, self.limits, keep)
 
 
@@ -202,13 +198,9 @@ class ProgressReport:
             return
         self._last = now
         rate = (self.points - self._before) / now
+        minutes, seconds = divmod(round((total - self.points) / rate), 60)
+        left = f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{minutes} min {seconds} s"
         self._progress(
             f"{100.0 * self.points / total:.0f} % of {total:.3g} points, {format_point_rate(rate)}, "
-            f"{_clock((total - self.points) / rate)} left"
+            f"{left.removeprefix('0 min ')} left"
         )
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

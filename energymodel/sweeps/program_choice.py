@@ -1,4 +1,4 @@
-"""What evaluates the tiles of a sweep: XLA or an accelerator kernel? The faster of the two on the first tile.
+"""Choice of what evaluates the tiles of a sweep: XLA or an accelerator kernel, the faster one on the first tile.
 
 This package knows no kernel. Who has one passes an offer: a function that gets the program of XLA, which holds model,
 grid and reduction, and returns a kernel for the same tiles, or says why there is none.
@@ -14,8 +14,7 @@ import numpy as np
 
 from energymodel.errors import InputError
 from energymodel.sweeps.best_points import Points
-from energymodel.sweeps.small_grid import small_grid
-from energymodel.sweeps.tile_program import TileProgram
+from energymodel.sweeps.tile_program import TileProgram, small_grid
 from energymodel.units import counted
 
 AGREEMENT = 1e-4
@@ -44,7 +43,7 @@ class Choice:
     rates: Mapping[str, float] = field(default_factory=dict)
 
     def sentence(self) -> str:
-        """What a person reads of it."""
+        """The choice in words."""
         rates = ", ".join(f"{name} {rate / 1e6:.3g}" for name, rate in self.rates.items())
         timed = f" Million points/s of the first tile: {rates}." if rates else ""
         return f"Evaluated by {self.program}: {self.reason}.{timed}"
@@ -75,9 +74,9 @@ def choose(
         offered = f"a grid of {counted(small.grid.points, 'point')} needs no program of its own"
     if earlier is not None:
         reason = offered if isinstance(offered, str) else "so were the tiles that are finished"
-        for one in (None if forced else program, kernel):
-            if one is not None and one.name == earlier:
-                return one, Choice(earlier, reason)
+        for candidate in (None if forced else program, kernel):
+            if candidate is not None and candidate.name == earlier:
+                return candidate, Choice(earlier, reason)
         other = program if kernel is None else kernel
         raise InputError(
             f"resume: the finished tiles were evaluated by {earlier}, and {other.name} rounds differently. "
@@ -105,12 +104,12 @@ def _faster(
     if seconds * tiles < WORTH:
         return xla(f"the sweep takes {seconds * tiles:.2g} s, less than a kernel takes to compile")
     try:
-        found, others = _timed(kernel, clock)
+        values, others = _timed(kernel, clock)
     except Exception as error:  # of a compiler that lacks something, or of a chip
         first_line = (str(error).splitlines() or [""])[0][:200]
         return xla(f"{kernel.name} cannot run this model ({type(error).__name__}: {first_line})")
     rates[kernel.name] = points / others
-    difference = _difference(expected, found)
+    difference = _difference(expected, values)
     if not difference <= AGREEMENT:
         return xla(f"values of {kernel.name} differ by {difference:.1g} on the first tile")
     if others >= seconds:
@@ -128,10 +127,9 @@ def _timed(program: TileProgram, clock: Callable[[], float]) -> tuple[Any, float
 
 def _difference(first: Points, second: Points) -> float:
     """Largest difference of the values of two states, over the largest value; infinite where only one has a point."""
-    one, other = np.asarray(first.value, np.float64), np.asarray(second.value, np.float64)
-    found = np.isfinite(one)
-    if np.any(found != np.isfinite(other)):
+    expected, values = np.asarray(first.value, np.float64), np.asarray(second.value, np.float64)
+    finite = np.isfinite(expected)
+    if np.any(finite != np.isfinite(values)):
         return np.inf
-    scale = np.max(np.abs(one[found]), initial=0.0)
-    largest = np.max(np.abs(one[found] - other[found]), initial=0.0)
-    return float(largest / scale) if largest else 0.0
+    largest = np.max(np.abs(expected[finite] - values[finite]), initial=0.0)
+    return float(largest / np.max(np.abs(expected[finite]))) if largest else 0.0

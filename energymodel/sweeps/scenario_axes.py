@@ -1,11 +1,13 @@
-"""How does a dotted path of a scenario become an axis: a number, presets of a component, layouts?"""
+"""A scenario as a function of the numbers and components at some dotted paths, which are the axes of a sweep."""
 
 import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from energymodel.errors import InputError, suggest
@@ -17,17 +19,119 @@ from energymodel.scenarios.validate import check_values
 from energymodel.search.layouts import candidates, layout_label, take
 from energymodel.search.problem import formulate
 from energymodel.search.relaxation import COARSE, fits, screen
-from energymodel.sweeps.axes import Axis
-from energymodel.sweeps.axis_text import parse_axis
-from energymodel.sweeps.scenario_model import ScenarioModel, follow
+from energymodel.search.training_run import LIMITS_OF_SYSTEM, MICROBATCHES, TrainingRun, outputs_at, replace_leaf
+from energymodel.sweeps.axes import Axis, parse_axis
+from energymodel.sweeps.feasibility import Range
 from energymodel.system.accelerator import Accelerator
-from energymodel.system.evaluate import evaluate_once
+from energymodel.system.evaluate import evaluate, evaluate_once
+from energymodel.system.outputs import AT_LEAST, OUTPUTS, limited_values, parse_limit
+from energymodel.system.plan import TrainingPlan
+from energymodel.system.training_system import TrainingSystem
 from energymodel.units import format_quantity, whole_number
 
 LAYOUT = "plan.layout"
 ACCELERATOR = "system.accelerator"
 MOST_CHIPS = 4096  # made one by one
 ALL = "all"
+PER_REPLICA = "microbatches_per_replica"
+HARD_LIMITS: Mapping[str, Range] = dict.fromkeys(LIMITS_OF_SYSTEM, (0.0, math.inf)) | {PER_REPLICA: (1.0, math.inf)}
+"""Limits that hold in every sweep of a scenario: what the hardware and the building allow."""
+UNITS: Mapping[str, str] = {**OUTPUTS, **dict.fromkeys(HARD_LIMITS, "1")}
+ROUNDING = 1e-5  # of a division and a product in float32: a batch of whole micro-batches must pass
+
+
+class ScenarioModel(eqx.Module):
+    """`evaluate` as a function of the numbers and components at some dotted paths."""
+
+    system: TrainingSystem
+    plan: TrainingPlan
+
+    def __call__(self, **values: Any) -> dict[str, Any]:
+        """Every output that may be minimized or limited, by name, in SI."""
+        system, plan = self.at(values)
+        outcome = evaluate(system, plan)
+        smallest_batch = plan.layout.smallest_batch(plan.chips, system.workload.sequence)
+        return {
+            **limited_values(system, plan, outcome),
+            **{name: getattr(outcome.slack, name.removeprefix("slack.")) for name in LIMITS_OF_SYSTEM},
+            PER_REPLICA: jnp.reshape(plan.batch, ()) / smallest_batch * (1.0 + ROUNDING),
+        }
+
+    def many(self, rows: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """The outputs at many points, on the host in float64: one program, kept between processes, for all axes.
+
+        - `rows`: values at each path, with a leading axis of points.
+        """
+        system, plan = self.at(jax.tree.map(lambda leaf: leaf[0], rows))
+        run = TrainingRun(system, eqx.tree_at(lambda plan: plan.batch, plan, jnp.reshape(plan.batch, (1,))))
+        count = len(jax.tree.leaves(rows)[0])
+        vectors, columns = np.tile(run.vector, (count, 1)), run.places
+        for path in _outer_first(rows):
+            inner = [column for own, column in columns.items() if own == path or own.startswith(f"{path}.")]
+            for column, leaf in zip(inner, jax.tree.leaves(rows[path]), strict=True):
+                vectors[:, column] = np.reshape(leaf, (count, -1))
+        outputs = outputs_at(run, vectors)
+        with np.errstate(divide="ignore"):  # where nothing at all is left of a limit
+            slack = {name: np.log(outputs[name]) for name in LIMITS_OF_SYSTEM}
+        smallest = outputs[MICROBATCHES] / (1.0 + ROUNDING)
+        return {**{name: outputs[name] for name in OUTPUTS}, **slack, PER_REPLICA: 1.0 / smallest}
+
+    def at(self, values: Mapping[str, Any]) -> tuple[TrainingSystem, TrainingPlan]:
+        """System and plan with other values at some paths, components before the numbers within them."""
+        system, plan = self.system, self.plan
+        for path in _outer_first(values):
+            root, _, rest = path.partition(".")
+            if root == "system":
+                system = _replace(system, rest, values[path])
+            else:
+                plan = _replace(plan, rest, values[path])
+        return system, plan
+
+
+def _outer_first(paths: Iterable[str]) -> list[str]:
+    return sorted(paths, key=lambda path: path.count("."))
+
+
+def follow(node: Any, path: str) -> Any:
+    """The attribute at a dotted path."""
+    for part in path.split("."):
+        node = getattr(node, part)
+    return node
+
+
+def _replace(tree: Any, path: str, value: Any) -> Any:
+    if not isinstance(value, eqx.Module):
+        return replace_leaf(tree, path, value)
+    return eqx.tree_at(lambda node: follow(node, path), tree, value)
+
+
+def model_and_limits(
+    what: Scenario | Callable[..., Any], limits: Mapping[str, Any]
+) -> tuple[Callable[..., Any], dict[str, Range]]:
+    """The model of one point, and ranges of its outputs in SI; a scenario adds those of its hardware and building.
+
+    **Raises:** `InputError` for an unknown output, a value in another unit, or a schedule of the batch.
+    """
+    if not isinstance(what, Scenario):
+        return what, {name: _range(name, limit) for name, limit in limits.items()}
+    if what.plan.knots != 1:
+        raise InputError(
+            "plan.batch: a sweep needs one constant batch, not a schedule of several knots. Give one value."
+        )
+    numbers = {name: parse_limit(name, value) for name, value in limits.items()}
+    ranges = {name: (end, math.inf) if name in AT_LEAST else (-math.inf, end) for name, end in numbers.items()}
+    # One number instead of an array of one: kernels take scalars.
+    plan = eqx.tree_at(lambda plan: plan.batch, what.plan, jnp.reshape(what.plan.batch, ()))
+    return ScenarioModel(what.system, plan), {**HARD_LIMITS, **ranges}
+
+
+def _range(name: str, limit: Any) -> Range:
+    """The largest value, or both ends."""
+    try:
+        low, high = limit if isinstance(limit, tuple | list) else (-math.inf, limit)
+        return float(low), float(high)
+    except (TypeError, ValueError):
+        raise InputError(f"limit {name}: {limit!r} is neither a number nor (lowest, highest).") from None
 
 
 def scenario_axis(scenario: Scenario, path: str, values: Any, minimize: str = "energy") -> Axis:
@@ -48,7 +152,7 @@ def scenario_axis(scenario: Scenario, path: str, values: Any, minimize: str = "e
             raise InputError(f"axis {path}: its unit is {values.unit}, not {unit}. Give the values in {unit}.")
         if path == CLOCK and isinstance(values, str) and "hz" in values.lower():
             clocks, scale = parse_axis(path, values, "Hz"), ClockScale.of(scenario.system.accelerator)
-            values = Axis.of(path, [scale.share_of(float(one), f"axis {path}") for one in clocks.values])
+            values = Axis.of(path, [scale.share_of(float(clock), f"axis {path}") for clock in clocks.values])
         axis = dataclasses.replace(parse_axis(path, values, unit), unit=unit)
         ends = [float(end(axis.values)) for end in (np.min, np.max)]
         check_values(scenario.system, scenario.plan, path, ends, scenario.tables.get("calibration"), f"axis {path}")
@@ -80,8 +184,8 @@ def near_limit_axis(scenario: Scenario, name: str, axis: Axis, unit: str) -> Axi
     """
     if len(axis) > MOST_CHIPS:
         raise InputError(f"axis {axis.name}: {len(axis):,} accelerators. Give at most {MOST_CHIPS:,} values.")
-    given = scenario.accelerator
-    table = {"preset": given} if isinstance(given, str) else dict(given)
+    table = scenario.accelerator
+    table = {"preset": table} if isinstance(table, str) else dict(table)
 
     def chip(value: float) -> Accelerator:
         changed = {**table, name: {"value": value, "unit": unit}}

@@ -1,4 +1,4 @@
-"""What is best over a whole grid? The sweep as a person calls it."""
+"""The sweep as a person calls it: its arguments, and the text of `keep`."""
 
 import dataclasses
 import math
@@ -11,27 +11,33 @@ import numpy as np
 
 from energymodel.errors import InputError
 from energymodel.scenarios.scenario import Scenario
-from energymodel.sweeps.axes import Axis, check_axes
-from energymodel.sweeps.axis_order import best_order
-from energymodel.sweeps.axis_text import parse_axis
+from energymodel.sweeps.axes import Axis, check_axes, parse_axis
+from energymodel.sweeps.best_points import BestAlong, Top
 from energymodel.sweeps.engines import Engine
-from energymodel.sweeps.feasibility import Output
-from energymodel.sweeps.grid import CHUNK, check_size, divide
+from energymodel.sweeps.feasibility import Output, Range
+from energymodel.sweeps.full_array import FullArray
+from energymodel.sweeps.grid import CHUNK, best_order, check_size, divide
 from energymodel.sweeps.grid_sample import GridSample
-from energymodel.sweeps.parse_keep import parse_keep
+from energymodel.sweeps.histogram import Count, Histogram, quantiles
+from energymodel.sweeps.pareto import Pareto, ParetoBins
 from energymodel.sweeps.prepared_sweep import PreparedSweep
 from energymodel.sweeps.program_choice import Offer
-from energymodel.sweeps.reductions import AbstractReduction, AbstractScaledReduction
-from energymodel.sweeps.scenario_axes import scenario_axis
-from energymodel.sweeps.scenario_model import UNITS, model_and_limits
-from energymodel.sweeps.small_grid import is_small
+from energymodel.sweeps.reductions import AbstractReduction
+from energymodel.sweeps.scenario_axes import UNITS, model_and_limits, scenario_axis
 from energymodel.sweeps.sweep_result import SweepResult
-from energymodel.sweeps.tile_program import TileProgram
+from energymodel.sweeps.tile_program import TileProgram, is_small
 from energymodel.system.outputs import Objective, parse_objective
+from energymodel.units import whole_number
 
 TILES = 4096
 """Tiles of a large grid, about; each is a file of a ledger."""
 MIN_TILE = 2**22
+MOST_POINTS = 10**6
+"""Points that `top` keeps: each is evaluated once more, and the state of every chunk holds them all."""
+WORDS = ("best", "top", "along", "pareto", "bins", "count", "histogram", "quantiles", "full")
+"""Words of `keep`."""
+FEWEST = {"along": 1, "pareto": 2, "bins": 2, "histogram": 1, "quantiles": 1, "full": 1}
+"""Names that have to follow a word."""
 
 
 def sweep(
@@ -56,7 +62,7 @@ def sweep(
     No point is stored: chunks of the grid are evaluated by nested `vmap`, each operation only on the axes that it
     depends on, reduced, and forgotten. The scan runs in float32; the points that are kept are evaluated again in
     float64, which also decides their order. A small grid of a scenario is evaluated in float64 by a program that is
-    kept for all its grids (`sweeps.small_grid`).
+    kept for all its grids (`tile_program.SmallGrid`).
 
     **Arguments:**
 
@@ -106,24 +112,22 @@ def prepare_sweep(
     **Raises:** `InputError`.
     """
     function, ranges = model_and_limits(what, limits or {})
-    given = list(axes.items()) if isinstance(axes, Mapping) else [(axis.name, axis) for axis in axes]
+    entries = list(axes.items()) if isinstance(axes, Mapping) else [(axis.name, axis) for axis in axes]
     units, tables = {}, None
     if isinstance(what, Scenario):
         ranked_by = minimize if isinstance(minimize, str) else "energy"
-        parsed = tuple(scenario_axis(what, path, values, ranked_by) for path, values in given)
+        parsed = tuple(scenario_axis(what, path, values, ranked_by) for path, values in entries)
         minimize, units, tables = _objective(minimize or "energy"), UNITS, what.tables
     else:
-        parsed = tuple(parse_axis(name, values, allow_negative=True) for name, values in given)
+        parsed = tuple(parse_axis(name, values, allow_negative=True) for name, values in entries)
     check_axes(parsed)
-    reduction = parse_keep(keep, minimize, ranges)
-    if isinstance(reduction, AbstractScaledReduction):
-        reduction = reduction.scaled_to(GridSample(function, parsed))
+    reduction = parse_keep(keep, minimize, ranges).scaled_to(GridSample(function, parsed))
     names = [axis.name for axis in parsed]
     points = math.prod(map(len, parsed))
     if order is None and is_small(function, points):
         order = names
     elif order is None:
-        order = [names[place] for place in best_order(function, parsed, reduction, chunk)]
+        order = [names[number] for number in best_order(function, parsed, reduction.pick, chunk)]
     elif sorted(order) != sorted(names):
         raise InputError(f"order: {', '.join(order)} are not the axes. Give each of {', '.join(names)} once.")
     ordered = [parsed[names.index(name)] for name in order]
@@ -132,6 +136,55 @@ def prepare_sweep(
     check_size(grid)
     program = TileProgram(function, grid, reduction, precision)
     return PreparedSweep(program, parsed, ranges, minimize, units, tables)
+
+
+def parse_keep(
+    keep: str | AbstractReduction, minimize: Output | None, limits: Mapping[str, Range]
+) -> AbstractReduction:
+    """The reduction that a text asks for; a reduction is taken as it is.
+
+    **Raises:** `InputError` for an unknown word or a bad argument, or where nothing says what to minimize.
+    """
+    if isinstance(keep, AbstractReduction):
+        return keep
+    word, _, argument = (part.strip() for part in keep.partition(":"))
+    names = tuple(part.strip() for part in argument.split(",") if part.strip())
+    if len(names) < (fewest := FEWEST.get(word, 0)):
+        example = "plan.clock,plan.batch" if word == "along" else "energy,time"
+        raise InputError(f'keep: "{keep}" names {len(names)}; it needs at least {fewest}. Write {word}:{example}.')
+
+    def minimized() -> Output:
+        if minimize is None:
+            raise InputError(f'minimize: keep "{keep}" needs to know which output to minimize. Name one.')
+        return minimize
+
+    match word:
+        case "best":
+            return Top(minimized(), 1, limits)
+        case "top":
+            count = whole_number(argument)
+            if count is None or not 1 <= count <= MOST_POINTS:
+                raise InputError(
+                    f'keep: "{keep}" has no number of points, 1 to {MOST_POINTS:,}. Write for example top:10.'
+                )
+            return Top(minimized(), count, limits)
+        case "along":
+            return BestAlong(minimized(), names, limits)
+        case "pareto":
+            return Pareto(names, limits)
+        case "bins":
+            if len(names) > 2:
+                raise InputError(f'keep: "{keep}" has more than two objectives. Use pareto.')
+            return ParetoBins(names, limits)
+        case "count":
+            return Count(limits)
+        case "histogram":
+            return Histogram(names, limits)
+        case "quantiles":
+            return Histogram(names, limits, summary=quantiles)
+        case "full":
+            return FullArray(names)
+    raise InputError(f'keep: unknown "{keep}". Choose from {", ".join(WORDS)}.')
 
 
 @dataclasses.dataclass(frozen=True)

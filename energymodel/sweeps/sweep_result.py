@@ -1,24 +1,54 @@
-"""What does a sweep return?"""
+"""The result of a sweep: what its reduction kept, in float64, and the best point between those of the grid."""
 
 import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
 from energymodel.errors import InputError
+from energymodel.runtime import compilation
+from energymodel.solver import RESULTS, Values, minimize, result_is
 from energymodel.sweeps.axes import Axis
-from energymodel.sweeps.feasibility import Range
+from energymodel.sweeps.feasibility import Output, Range, feasible, output_of
 from energymodel.sweeps.full_array import FullArray, dataset, open_store
 from energymodel.sweeps.grid import Grid
-from energymodel.sweeps.kept_points import Winner
-from energymodel.sweeps.polish import Polished
+from energymodel.sweeps.grid_sample import evaluate_points, named_outputs
 from energymodel.sweeps.program_choice import Choice
-from energymodel.sweeps.reductions import AbstractReduction
+from energymodel.sweeps.reductions import AbstractPointReduction, AbstractReduction
+
+
+@dataclasses.dataclass(frozen=True)
+class Winner:
+    """A point that was kept, in float64.
+
+    - `value`: what is minimized; NaN where nothing is.
+    - `index`: its indices along the axes; `point` what they stand for, numbers in SI and labels of choices.
+    """
+
+    value: float
+    index: tuple[int, ...]
+    point: Mapping[str, Any]
+    outputs: Mapping[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Polished:
+    """The best point near a winner; `result` and `message` of the solver say how far to trust it."""
+
+    value: float
+    point: Mapping[str, Any]
+    result: str
+    message: str
 
 
 @dataclasses.dataclass(frozen=True)
 class SweepResult:
-    """What a sweep found.
+    """Result of a sweep.
 
     - `axes`: in the order of the caller; those of `grid` are in the order of the evaluation.
     - `result`: what the reduction makes of its state.
@@ -77,3 +107,85 @@ class SweepCost:
     memory: int
     seconds: float
     order: tuple[str, ...]
+
+
+def rank_points(
+    function: Callable[..., Any],
+    axes: Sequence[Axis],
+    indices: Sequence[Sequence[int]],
+    minimized: Output | None,
+    limits: Mapping[str, Range],
+    keep: AbstractPointReduction,
+) -> tuple[Winner, ...]:
+    """The points that obey the limits in float64, in the order of the reduction."""
+    if not indices:
+        return ()
+    outputs, shape = evaluate_points(function, axes, indices), (len(indices),)
+    values = np.full(shape, math.nan)
+    if minimized is not None:
+        values = np.broadcast_to(np.asarray(output_of(outputs, minimized), np.float64), shape)
+    rows = np.flatnonzero(feasible(outputs, limits) & (values != np.inf))
+    ranked = keep.ranked(values[rows], {name: column[rows] for name, column in outputs.items()})
+    return tuple(
+        Winner(
+            float(values[row]),
+            tuple(map(int, indices[row])),
+            {axis.name: axis.label(number) for axis, number in zip(axes, indices[row], strict=True)},
+            {name: float(column[row]) for name, column in outputs.items()},
+        )
+        for row in rows[list(ranked)]
+    )
+
+
+def polish(
+    function: Callable[..., Any], axes: Sequence[Axis], winner: Winner, minimized: Output, limits: Mapping[str, Range]
+) -> Polished:
+    """Minimize from a winner over the ranges of the numeric axes; choices stay as they are.
+
+    Positive axes and limits enter as logarithms, so that all rows are of order one.
+    """
+    moving = [axis for axis in axes if axis.numeric and np.ptp(axis.values) > 0]
+    if not moving:
+        return Polished(winner.value, winner.point, "nothing to search", "No axis is a number with two values.")
+    start = {axis.name: axis.at(index) for axis, index in zip(axes, winner.index, strict=True)}
+    fixed = {axis.name: start[axis.name] for axis in axes if axis not in moving}
+    ranges = {axis.name: (float(np.min(axis.values)), float(np.max(axis.values))) for axis in moving}
+
+    def coordinate(name: str, number: float) -> float:
+        low, high = ranges[name]
+        return math.log(number) if low > 0 else number / (high - low)
+
+    def point(x: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: jnp.exp(x[name]) if low > 0 else x[name] * (high - low) for name, (low, high) in ranges.items()}
+
+    def problem(x: Mapping[str, Any]) -> Values:
+        outputs = named_outputs(function(**point(x), **fixed))
+        objective = output_of(outputs, minimized)
+        rows = [row for name, ends in limits.items() for row in _rows(outputs[name], *ends)]
+        return Values(jnp.log(objective) if winner.value > 0 else objective, jnp.stack(rows) if rows else None)
+
+    with jax.enable_x64(True):
+        x0 = {name: np.float64(coordinate(name, start[name])) for name in ranges}
+        lower, upper = ({name: coordinate(name, ends[side]) for name, ends in ranges.items()} for side in (0, 1))
+        options = compilation.compiler_options(once=True)
+        solution = jax.jit(lambda x: minimize(problem, x, bounds=(lower, upper)), compiler_options=options)(x0)
+        optimum = {name: float(number) for name, number in point(solution.x).items()}
+        outputs = named_outputs(function(**optimum, **fixed))
+        value = float(output_of({name: float(number) for name, number in outputs.items()}, minimized))
+    trusted = bool(result_is(solution.result, RESULTS.successful, RESULTS.rounded))
+    return Polished(
+        value,
+        {axis.name: optimum.get(axis.name, winner.point[axis.name]) for axis in axes},
+        "successful" if trusted else "not converged",
+        RESULTS[solution.result],
+    )
+
+
+def _rows(value: Any, low: float, high: float) -> list[Any]:
+    """Constraints, at most zero where the limits hold."""
+    rows = []
+    if high < math.inf:
+        rows.append(jnp.log(value / high) if high > 0 else value - high)
+    if low > -math.inf:
+        rows.append(jnp.log(low / value) if low > 0 else low - value)
+    return rows

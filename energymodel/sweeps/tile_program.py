@@ -1,5 +1,9 @@
-"""How is a tile of a grid evaluated and reduced without storing its points? One compiled program for all tiles."""
+"""The compiled program of a tile, which evaluates and reduces its points without storing them.
 
+A small grid of a scenario has none of its own: its points are evaluated by one that is kept for all its grids.
+"""
+
+import dataclasses
 import os
 import re
 import time
@@ -17,10 +21,12 @@ import numpy as np
 from energymodel.errors import InputError
 from energymodel.runtime.fusion_barriers import KEEP_BARRIERS
 from energymodel.runtime.substitution import Dialect, portable
-from energymodel.sweeps.axes import cast
+from energymodel.sweeps.axes import Axis, cast
 from energymodel.sweeps.float32_functions import substitutes
 from energymodel.sweeps.grid import Grid
+from energymodel.sweeps.grid_sample import evaluate_points
 from energymodel.sweeps.reductions import AbstractReduction, Chunk
+from energymodel.sweeps.scenario_axes import ScenarioModel
 
 VECTOR_BITS = 512
 LANES = 8
@@ -28,6 +34,9 @@ LANES = 8
 TIMED_CHUNKS = 4
 SAMPLED, MOST_SAMPLED = 24, 64
 """One of so many chunks, and at most so many, are evaluated first for hints."""
+SMALL = 2**18
+"""Most points of a small grid: by the kept program they take less time than another program takes to compile."""
+TIMED_POINTS = 1024
 
 
 def compiler_options(*, quick: bool = False) -> dict[str, Any] | None:
@@ -106,8 +115,9 @@ class TileProgram:
                 with self.precision():
                     number = jax.ShapeDtypeStruct((), jnp.int32)
                     jitted = jax.jit(self.trace, compiler_options=self.options())
-                    known = jax.tree.map(_shape, (*self.arguments, self.no_hint()))
-                    self._program = jitted.lower(*known, number, number).compile()
+                    arrays = jax.tree.map(np.asarray, (*self.arguments, self.no_hint()))
+                    shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), arrays)
+                    self._program = jitted.lower(*shapes, number, number).compile()
             return self._program
 
     def portable(self) -> bytes:
@@ -136,8 +146,8 @@ class TileProgram:
             return hint
         count = min(self.grid.chunks // SAMPLED, MOST_SAMPLED)
         for number in range(count):
-            found = run(hint, ((2 * number + 1) * self.grid.chunks) // (2 * count))
-            state = found if state is None else self.reduction.merge(state, found)
+            fresh = run(hint, ((2 * number + 1) * self.grid.chunks) // (2 * count))
+            state = fresh if state is None else self.reduction.merge(state, fresh)
             hint = self.reduction.hint(state)
         return hint
 
@@ -204,7 +214,7 @@ def over_chunk(point: Callable[..., Any], grid: Grid) -> Callable[..., Any]:
     count = len(grid.axes)
     for axis in reversed(range(grid.cut, count)):
         # Later maps are the outer ones, so that the last axis is the innermost.
-        point = jax.vmap(point, in_axes=tuple(0 if place == axis else None for place in range(count)))
+        point = jax.vmap(point, in_axes=tuple(0 if own == axis else None for own in range(count)))
     return point
 
 
@@ -231,6 +241,56 @@ def _valid(grid: Grid, start: Any, row: int) -> Any:
     return columns if inside is None else inside & columns
 
 
-def _shape(leaf: Any) -> jax.ShapeDtypeStruct:
-    leaf = np.asarray(leaf)
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+def is_small(function: Callable[..., Any], points: int) -> bool:
+    """Whether a grid of so many points is evaluated by the program that is kept for all grids of a scenario."""
+    return points <= SMALL and isinstance(function, ScenarioModel)
+
+
+def small_grid(program: TileProgram) -> "SmallGrid | None":
+    """The same tiles without a program of their own, if their grid is small."""
+    if not is_small(program.function, program.grid.points):
+        return None
+    return SmallGrid(program.function, program.grid, program.reduction, program.bits, quick=True)
+
+
+class SmallGrid(TileProgram):
+    """Looks up what `ScenarioModel.many` returned at all points of a small grid; a tile evaluates none."""
+
+    name = "the model in float64"
+
+    @cached_property
+    def arguments(self) -> tuple[Any, Sequence[Any]]:
+        """The outputs at all points, and the indices along the axes."""
+        sizes = [len(axis) for axis in self.grid.axes]
+        outputs = self._outputs(self.grid.points)
+        with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, as where XLA evaluates it
+            columns = {name: np.reshape(column, sizes).astype(self.dtype) for name, column in outputs.items()}
+        indices = tuple(Axis(axis.name, np.arange(size)) for axis, size in zip(self.grid.axes, sizes, strict=True))
+        return columns, dataclasses.replace(self.grid, axes=indices).values(self.dtype)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return *super().__reduce__(), {"arguments": self.arguments}  # evaluated once, not by each worker
+
+    def point(self, arrays: Any) -> Callable[..., Any]:
+        """The outputs at one point, from its indices along the axes."""
+        return lambda **indices: {name: column[tuple(indices.values())] for name, column in arrays.items()}
+
+    def seconds_per_chunk(self) -> float:
+        """Time of one chunk, by that of a few points."""
+        count, seconds = min(TIMED_POINTS, self.grid.points), 0.0
+        for _ in range(2):  # the first one warms up
+            start = time.perf_counter()
+            self._outputs(count)
+            seconds = time.perf_counter() - start
+        return seconds / count * self.grid.volume
+
+    def memory(self) -> int:
+        """Memory of all outputs, as they are evaluated and as they are looked up [B]."""
+        each = np.dtype(np.float64).itemsize + np.dtype(self.dtype).itemsize
+        return len(self._outputs(1)) * self.grid.points * each
+
+    def _outputs(self, count: int) -> dict[str, np.ndarray]:
+        """All outputs at the first points."""
+        axes = self.grid.axes
+        indices = np.unravel_index(np.arange(count), [len(axis) for axis in axes])
+        return evaluate_points(self.function, axes, np.stack(indices, axis=1).tolist())

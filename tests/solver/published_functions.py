@@ -162,15 +162,6 @@ def diet(*least):
     return at_least
 
 
-def hs100_rows(a, b, c, d, e, f, g):
-    return (
-        127 - 2 * a**2 - 3 * b**4 - c - 4 * d**2 - 5 * e,
-        282 - 7 * a - 3 * b - 10 * c**2 - d + e,
-        196 - 23 * a - b**2 - 6 * f**2 + 8 * g,
-        -4 * a**2 - b**2 + 3 * a * b - 2 * c**2 - 5 * f + 11 * g,
-    )
-
-
 def posynomial(power):
     """HS101 to HS103: geometric programs."""
 
@@ -209,17 +200,6 @@ def hs104_rows(a, b, c, d, e, f, g, h):
     )
 
 
-def hs106_rows(a, b, c, d, e, f, g, h):
-    return (
-        1 - 0.0025 * (d + f),
-        1 - 0.0025 * (e + g - d),
-        1 - 0.01 * (h - e),
-        a * f - 833.33252 * d - 100 * a + 83333.333,
-        b * g - 1250 * e - b * d + 1250 * d,
-        c * h - 1250000 - c * e + 2500 * e,
-    )
-
-
 def hs107_rows(a, b, p, q, e, f, g, h, i):
     c, d = 48.4 / 50.176 * np.sin(0.25), 48.4 / 50.176 * np.cos(0.25)
     s, t, u, v, w, z = sin(h), cos(h), sin(i), cos(i), sin(h - i), cos(h - i)
@@ -231,28 +211,6 @@ def hs107_rows(a, b, p, q, e, f, g, h, i):
         0.2 - q + 2 * d * f**2 - e * f * (c * s + d * t) - f * g * (c * w + d * z),
         -0.337 + 2 * d * g**2 - e * g * (c * u + d * v) + f * g * (c * w - d * z),
     )
-
-
-def hs108_rows(a, b, c, d, e, f, g, h, i):
-    return (
-        1 - c**2 - d**2,
-        1 - i**2,
-        1 - e**2 - f**2,
-        1 - a**2 - (b - i) ** 2,
-        1 - (a - e) ** 2 - (b - f) ** 2,
-        1 - (a - g) ** 2 - (b - h) ** 2,
-        1 - (c - e) ** 2 - (d - f) ** 2,
-        1 - (c - g) ** 2 - (d - h) ** 2,
-        1 - g**2 - (h - i) ** 2,
-        a * d - b * c,
-        c * i,
-        -e * i,
-        e * h - f * g,
-    )
-
-
-def hs109_rows(a, b, c, d, e, f, g, h, i):
-    return d - c + 0.55, c - d + 0.55, 2250000 - a**2 - h**2, 2250000 - b**2 - i**2
 
 
 def hs109_equal(a, b, c, d, e, f, g, h, i):
@@ -288,19 +246,6 @@ def hs113(a, b, c, d, e, f, g, h, i, j):
     return first + 5 * g**2 + 7 * (h - 11) ** 2 + 2 * (i - 10) ** 2 + (j - 7) ** 2 + 45
 
 
-def hs113_rows(a, b, c, d, e, f, g, h, i, j):
-    return (
-        105 - 4 * a - 5 * b + 3 * g - 9 * h,
-        -10 * a + 8 * b + 17 * g - 2 * h,
-        8 * a - 2 * b - 5 * i + 2 * j + 12,
-        -3 * (a - 2) ** 2 - 4 * (b - 3) ** 2 - 2 * c**2 + 7 * d + 120,
-        -5 * a**2 - 8 * b - (c - 6) ** 2 + 2 * d + 40,
-        -0.5 * (a - 8) ** 2 - 2 * (b - 4) ** 2 - 3 * e**2 + f + 30,
-        -(a**2) - 2 * (b - 2) ** 2 + 2 * a * b - 14 * e + 6 * f,
-        3 * a - 6 * b - 12 * (i - 8) ** 2 + 7 * j,
-    )
-
-
 def hs114_rows(a, b, c, d, e, f, g, h, i, j):
     yields = 1.12 * a + 0.13167 * a * h - 0.00667 * a * h**2
     octane = 57.425 + 1.098 * h - 0.038 * h**2 + 0.325 * f
@@ -314,10 +259,6 @@ def hs114_rows(a, b, c, d, e, f, g, h, i, j):
         -yields + d / 0.99,
         -octane + g / 0.99,
     )
-
-
-def hs114_equal(a, b, c, d, e, f, g, h, i, j):
-    return 1.22 * d - a - e, 98000 * c / (d * i + 1000 * c) - f, (b + e) / a - h
 
 
 def hs116_rows(a, b, c, d, e, f, g, h, i, j, k, m, n):
@@ -379,31 +320,6 @@ def hs119_equal(*x):
     return tuple(B @ jnp.stack(x) - np.array([2.5, 1.1, -3.1, -3.5, 1.3, 2.1, 2.3, -1.5]))
 
 
-def freudenstein(a, b):
-    return (-13 + a - 2 * b + 5 * b**2 - b**3) ** 2 + (-29 + a - 14 * b + b**2 + b**3) ** 2
-
-
-def powell(a, b, c, d):
-    return (a + 10 * b) ** 2 + 5 * (c - d) ** 2 + (b - 2 * c) ** 4 + 10 * (a - d) ** 4
-
-
 CHART = chart(0.0001, 1.0, 1.0, 24), chart(0.1, 1000.0, 1.0, 4)
 GRID = grid(0.55), grid(0.48)
 GEOMETRIC = posynomial(-0.25), posynomial(0.125), posynomial(0.5)
-
-
-def hs78_equal(*x):
-    return sum(v**2 for v in x) - 10, x[1] * x[2] - 5 * x[3] * x[4], x[0] ** 3 + x[1] ** 3 + 1
-
-
-def cycle(a, b, c, d, e):
-    return a + 3 * b, c + d - 2 * e, b - e
-
-
-def ellipse(divisor):
-    """S316 to S322."""
-    return lambda a, b: (a**2 / 100 + b**2 / divisor - 1,)
-
-
-def far(a, b):
-    return (a - 20) ** 2 + (b + 20) ** 2

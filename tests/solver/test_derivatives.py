@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from energymodel.solver.derivatives import derivatives, differenced_derivatives
+from energymodel.solver.flat_problem import derivatives, differenced_derivatives
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from energymodel.solver import RESULTS, SolverOptions, minimize
-from energymodel.solver.options import reachable_tolerance
+from energymodel.solver.solution import reachable_tolerance
 
 PRECISION = 32
 

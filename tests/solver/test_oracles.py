@@ -10,28 +10,25 @@ import pytest
 from energymodel.solver import RESULTS, SolverOptions, minimize
 from energymodel.solver.flat_problem import flatten
 from energymodel.solver.oracles import _numpy_problem
-from solver.published_problems import PROBLEMS
+from solver.problems import read
 
 PEERS = ("ipopt", "slsqp")
 # Equalities, inequalities and bounds, alone and together.
 NAMES = ("HS012", "HS071")
+PROBLEMS = {problem.name: problem for problem in read("published")}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_peers_agree_with_our_search(name):
-    problem = next(p for p in PROBLEMS if p.name == name)
+    problem = PROBLEMS[name]
+    constraints = {"inequalities": problem.g, "equalities": problem.h if "equal" in problem.row else None}
 
     def solve(method):
-        inequalities = problem.g if problem.at_least else None
-        equalities = problem.h if problem.equal else None
-        bounds = problem.bounds
-        return minimize(
-            problem.f, problem.x0, bounds=bounds, inequalities=inequalities, equalities=equalities, method=method
-        )
+        return minimize(problem.f, problem.x0, bounds=problem.bounds, **constraints, method=method)
 
     ours = solve("interior-point")
     assert bool(ours.result == RESULTS.successful)
-    np.testing.assert_allclose(ours.value, problem.value, rtol=1e-6)
+    np.testing.assert_allclose(ours.value, problem.optima[0], rtol=1e-6)
     for method in PEERS:
         peer = solve(method)
         assert bool(peer.result == RESULTS.successful), method
@@ -42,31 +39,24 @@ def test_peers_agree_with_our_search(name):
 
 
 def test_ipopt_with_a_hessian_by_differences():
-    problem = next(p for p in PROBLEMS if p.name == "HS071")
+    problem = PROBLEMS["HS071"]
 
     def solve(hessian):
-        return minimize(
-            problem.f,
-            problem.x0,
-            bounds=problem.bounds,
-            inequalities=problem.g,
-            equalities=problem.h,
-            method="ipopt",
-            options=SolverOptions(hessian=hessian),
-        )
+        functions = {"inequalities": problem.g, "equalities": problem.h, "options": SolverOptions(hessian=hessian)}
+        return minimize(problem.f, problem.x0, bounds=problem.bounds, method="ipopt", **functions)
 
-    found, exact = solve("differences"), solve("exact")
-    assert bool(found.result == RESULTS.successful)
-    np.testing.assert_allclose(found.value, problem.value, rtol=1e-6)
-    assert int(found.iterations) == int(exact.iterations)
+    differences, exact = solve("differences"), solve("exact")
+    assert bool(differences.result == RESULTS.successful)
+    np.testing.assert_allclose(differences.value, problem.optima[0], rtol=1e-6)
+    assert int(differences.iterations) == int(exact.iterations)
 
 
 def test_differences_of_an_oracle_are_exact_for_a_quadratic_at_zero_and_far_away():
     matrix = np.array([[2.0, 1.0], [1.0, 6.0]])
     problem = flatten(lambda x: 0.5 * x @ matrix @ x, jnp.zeros(2), (), None, None, None, None)
-    found = _numpy_problem(problem, SolverOptions(hessian="differences"))
+    numpy_problem = _numpy_problem(problem, SolverOptions(hessian="differences"))
     for x in (np.zeros(2), np.array([0.0, 1e4]), np.array([-1e6, 1e-3])):
-        np.testing.assert_allclose(found.hessian(x, np.ones(1)), matrix, rtol=1e-4)
+        np.testing.assert_allclose(numpy_problem.hessian(x, np.ones(1)), matrix, rtol=1e-4)
 
 
 @pytest.mark.parametrize("method", PEERS)

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from energymodel.errors import InputError
-from energymodel.sweeps.axes import Axis, check_axes
-from energymodel.sweeps.axis_text import parse_axis
+from energymodel.sweeps.axes import Axis, check_axes, parse_axis
 from energymodel.system.plan import ParallelLayout, TokenBudget
 
 

@@ -5,9 +5,7 @@ import numpy as np
 import pytest
 
 from energymodel.sweeps.axes import Axis
-from energymodel.sweeps.float32_functions import inverse_rough_log2, rough_log2
-from energymodel.sweeps.pareto_bins import LEVELS, ParetoBins, level_of, value_of
-from energymodel.sweeps.pareto_points import FrontState, Pareto, efficient
+from energymodel.sweeps.pareto import FrontState, Pareto, efficient
 from energymodel.sweeps.prepared_sweep import OrderedMerge
 from energymodel.sweeps.reductions import AbstractPointReduction
 from energymodel.sweeps.sweep import prepare_sweep
@@ -74,25 +72,3 @@ def test_merged_fronts_are_the_front_of_all():
     few = Pareto(("energy", "time"), capacity=3).merge(state(parts[0]), state([half + one for one in parts[1]]))
     assert few.values.shape == (2, 3)
     assert few.lost == len(efficient(columns)) - 3
-
-
-def test_levels_and_their_lowest_values():
-    rng = np.random.default_rng(0)
-    values = (rng.choice([-1.0, 1.0], 10_000) * np.exp(rng.uniform(-80.0, 80.0, 10_000))).astype(np.float32)
-    levels = level_of(values)
-    assert jnp.all((levels >= 0) & (levels < LEVELS))
-    lowest = value_of(levels)
-    assert jnp.all((lowest <= values) & (level_of(lowest) == levels))
-    assert jnp.all(level_of(jnp.nextafter(lowest, -jnp.inf)) == levels - 1)
-
-
-@pytest.mark.parametrize("span", [(1e9, 1.02e9), (3e-12, 5e-3), (0.5, 2e20)])
-def test_edges_lie_within_their_bins(span):
-    bins = ParetoBins("x", "y", span=span)
-    edges = bins.edges()[1:]
-    assert jnp.all(bins.bin_of(edges.astype(np.float32)) >= np.arange(1, bins.bins))
-    low, high = (float(rough_log2(np.float32(end))) for end in span)
-    np.testing.assert_allclose(
-        rough_log2(edges.astype(np.float32)), low + (high - low) * np.arange(1, 256) / 256, atol=2e-4
-    )
-    np.testing.assert_allclose(inverse_rough_log2(np.array([0.0, 3.0, -7.0])), [1.0, 8.0, 2.0**-7])

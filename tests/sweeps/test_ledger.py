@@ -19,8 +19,7 @@ import pytest
 import energymodel as em
 from energymodel.errors import InputError
 from energymodel.sweeps import ledger as ledger_module
-from energymodel.sweeps.fingerprint import describe, fingerprint
-from energymodel.sweeps.ledger import Ledger
+from energymodel.sweeps.ledger import Ledger, describe, fingerprint
 from energymodel.sweeps.sweep import prepare_sweep
 from sweeps.sweep_models import LIMITS, axes, sweep_model
 

@@ -17,10 +17,9 @@ from energymodel.errors import InputError
 from energymodel.learning.critical_batch import PowerCriticalBatch
 from energymodel.learning.learning import CriticalBatchLearning
 from energymodel.scenarios.distributions import parse_distribution, read_joint
-from energymodel.sweeps.draws import UncertainNumber, number_sampler, parse_numbers
+from energymodel.sweeps.draws import UncertainNumber, number_sampler, parse_numbers, uniform
 from energymodel.sweeps.monte_carlo import MonteCarlo, prepare_monte_carlo, sample_axes, scenario_numbers
 from energymodel.sweeps.sample_statistics import chance
-from energymodel.sweeps.sampled_model import uniform
 
 PI = float(np.pi)
 BOX: dict[str, Any] = dict.fromkeys(("x", "y", "z"), f"uniform {-PI} {PI}")

@@ -9,8 +9,7 @@ from energymodel.errors import InputError
 from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.full_array import FullArray
 from energymodel.sweeps.histogram import Histogram, quantiles
-from energymodel.sweeps.pareto_bins import ParetoBins
-from energymodel.sweeps.pareto_points import Pareto, efficient
+from energymodel.sweeps.pareto import Pareto, ParetoBins, efficient
 from energymodel.sweeps.reductions import AbstractReduction
 from sweeps.sweep_models import LIMITS, axes, everywhere, sweep_model
 
@@ -68,7 +67,7 @@ def test_efficient_points_by_hand():
 @pytest.mark.parametrize(("chunk", "tile"), CUTS)
 def test_pareto_bins_hold_the_least_of_each_bin(truth, chunk, tile):
     outputs, feasible = truth
-    bins = ParetoBins("energy", "time", RANGES, bins=20)
+    bins = ParetoBins(("energy", "time"), RANGES, capacity=20)
     swept = em.sweep(sweep_model, axes(*SIZES), bins, limits=LIMITS, chunk=chunk, tile=tile, precision=64)
     keep = swept.keep
     assert isinstance(keep, ParetoBins)

@@ -11,8 +11,7 @@ import energymodel as em
 from cli.shell import run
 from energymodel.errors import InputError
 from energymodel.sweeps.axes import Axis
-from energymodel.sweeps.scenario_axes import scenario_axis
-from energymodel.sweeps.scenario_model import HARD_LIMITS, ScenarioModel
+from energymodel.sweeps.scenario_axes import HARD_LIMITS, ScenarioModel, scenario_axis
 from energymodel.sweeps.sweep import prepare_sweep
 
 AXES = {"plan.power_cap": "450, 700 W", "plan.clock": "0.6..1 linear 3", "plan.batch": "4..16 Mi token log 3"}

@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 
 import energymodel as em
-from energymodel.sweeps import small_grid
+from energymodel.sweeps import tile_program
 from energymodel.sweeps.grid_sample import evaluate_points, named_outputs
 from energymodel.sweeps.program_choice import Kernel, choose
-from energymodel.sweeps.scenario_axes import scenario_axis
-from energymodel.sweeps.scenario_model import UNITS, ScenarioModel, model_and_limits
-from energymodel.sweeps.small_grid import SMALL, SmallGrid, is_small
+from energymodel.sweeps.scenario_axes import UNITS, ScenarioModel, model_and_limits, scenario_axis
 from energymodel.sweeps.sweep import prepare_sweep
+from energymodel.sweeps.tile_program import SMALL, SmallGrid, is_small
 from sweeps.sweep_models import LIMITS, axes, sweep_model
 
 SCENARIO = "test-1b-h100"
@@ -67,7 +66,7 @@ def test_tiles_are_those_of_their_own_program(scenario, keep, monkeypatch):
     assert (
         swept.choice.sentence() == "Evaluated by the model in float64: a grid of 36 points needs no program of its own."
     )
-    monkeypatch.setattr(small_grid, "SMALL", 0)
+    monkeypatch.setattr(tile_program, "SMALL", 0)
     own = em.sweep(*given, order=list(given[1]), **arguments)
     assert own.choice.program == "XLA"
     assert own.grid.tiles == swept.grid.tiles > 1
@@ -103,7 +102,7 @@ def test_a_resumed_sweep_evaluates_nothing(scenario, tmp_path, monkeypatch):
 
 
 def test_workers_of_a_cluster_look_up_what_was_evaluated_once(scenario, monkeypatch):
-    program = small_grid.small_grid(prepare_sweep(scenario, {"plan.clock": "0.6:1:4"}, "top:2").program)
+    program = tile_program.small_grid(prepare_sweep(scenario, {"plan.clock": "0.6:1:4"}, "top:2").program)
     assert program is not None
     sent = program.portable()
     monkeypatch.setattr(SmallGrid, "_outputs", lambda *arguments: pytest.fail("evaluated again"))

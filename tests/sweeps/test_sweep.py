@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 import energymodel as em
 from energymodel.errors import InputError
 from energymodel.sweeps.axes import Axis
-from energymodel.sweeps.axis_order import cheapest_order, costs_by_axes
 from energymodel.sweeps.engines import in_process
-from energymodel.sweeps.grid import divide
+from energymodel.sweeps.grid import cheapest_order, costs_by_axes, divide
 from energymodel.sweeps.histogram import Count
 from energymodel.sweeps.sweep import prepare_sweep
 from sweeps.sweep_models import LIMITS, axes, everywhere, sweep_model

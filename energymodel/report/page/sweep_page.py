@@ -10,12 +10,10 @@ from energymodel.report.page.sureness import sureness_section
 from energymodel.report.sweep_report import axes_table, sweep_lines, winners_table
 from energymodel.scenarios.scenario import Scenario
 from energymodel.sweeps.best_points import BestAlong
-from energymodel.sweeps.kept_points import Winner
 from energymodel.sweeps.outcome_spread import OutcomeSpread
-from energymodel.sweeps.pareto_bins import ParetoBins
-from energymodel.sweeps.pareto_points import Pareto
-from energymodel.sweeps.scenario_model import UNITS
-from energymodel.sweeps.sweep_result import SweepResult
+from energymodel.sweeps.pareto import Pareto
+from energymodel.sweeps.scenario_axes import UNITS
+from energymodel.sweeps.sweep_result import SweepResult, Winner
 from energymodel.units import counted
 
 ROWS = 100  # of the table
@@ -83,8 +81,6 @@ def sweep_chart(swept: SweepResult, minimize: str) -> AbstractChart:
     """A front in its plane; a line along the axis that was kept; else the best points side by side."""
     if isinstance(swept.keep, Pareto):
         return _front(swept, *tuple(swept.keep.objectives)[:2])
-    if isinstance(swept.keep, ParetoBins):
-        return _front(swept, swept.keep.first, swept.keep.second)
     along = [axis for axis in swept.axes if axis.numeric and _runs_along(swept, axis.name)]
     if isinstance(swept.keep, BestAlong) and along and len(swept.winners) > 2:
         return _along(swept, along[0].name, along[0].unit, minimize)

@@ -9,14 +9,12 @@ from energymodel.report.page.sweep_page import best_of, sweep_chart, sweep_page
 from energymodel.sweeps.axes import Axis
 from energymodel.sweeps.best_points import BestAlong, Top
 from energymodel.sweeps.grid import Grid
-from energymodel.sweeps.kept_points import Winner
 from energymodel.sweeps.monte_carlo import MonteCarlo
-from energymodel.sweeps.pareto_points import Pareto
+from energymodel.sweeps.pareto import Pareto
 from energymodel.sweeps.program_choice import Choice
 from energymodel.sweeps.reductions import AbstractReduction
-from energymodel.sweeps.sample_statistics import Chance, Spread
-from energymodel.sweeps.sobol_indices import SobolIndex
-from energymodel.sweeps.sweep_result import SweepResult
+from energymodel.sweeps.sample_statistics import Chance, SobolIndex, Spread
+from energymodel.sweeps.sweep_result import SweepResult, Winner
 from report.page.read_page import assert_sound
 
 SMALL = "test-1b-h100"
