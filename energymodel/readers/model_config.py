@@ -201,6 +201,8 @@ class _Reader(ConfigKeys):
         }
         transformer = Transformer(**{name: np.asarray(float(value)) for name, value in shape.items()})
         self._note_others()
+        both = (self.config, self.outer)
+        dtypes = [table[key] for table in both for key in ("dtype", "torch_dtype") if isinstance(table.get(key), str)]
         name = self.outer.get("_name_or_path") or self.config.get("_name_or_path")
         return ModelConfig(
             model_type=self.model_type,
@@ -210,7 +212,7 @@ class _Reader(ConfigKeys):
             parameters=every + mixed * experts * routed,
             active_parameters=every + mixed * active * routed,
             embedding_parameters=embedding + positions,
-            dtype=self._dtype(),
+            dtype=dtypes[0] if dtypes else "",
             notes=tuple(self.notes),
         )
 
@@ -224,13 +226,6 @@ class _Reader(ConfigKeys):
         ties = "tied" if self.family.tied else "not tied"
         self.notes.append(f"tie_word_embeddings is left out: embedding and head are {ties}, as in {self.model_type}.")
         return self.family.tied
-
-    def _dtype(self) -> str:
-        for table in (self.config, self.outer):
-            for key in ("dtype", "torch_dtype"):
-                if isinstance(table.get(key), str):
-                    return table[key]
-        return ""
 
     def _sequence(self, asked: int | None, context: int) -> int:
         if asked is not None:

@@ -1,4 +1,4 @@
-"""How is a file that comes from anywhere read without trusting it?
+"""Files from anywhere, read without trusting them.
 
 No reader runs what a file says: JSON, TOML and YAML give numbers, texts, lists and tables and nothing else. A file may
 hold at most `LARGEST` bytes, and its tables and lists at most `MOST_VALUES` values, `DEEPEST` levels deep: what the
@@ -23,7 +23,7 @@ SAFE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The safe loader, in C where PyYAML has it: ten times as fast."""
 MOST_VALUES = 1_000_000
 """Values of a configuration file, repeated ones counted each time."""
-DEEPEST = 64
+DEEPEST = 40
 """Levels of tables and lists within each other; the deepest known configuration has 12."""
 
 
@@ -93,10 +93,10 @@ def _table(path: Path, format_name: str, parse: Callable[[str], Any]) -> dict[st
     except RecursionError as error:
         raise InputError(f'"{path}" nests its tables too deeply to be read.') from error
     except (ValueError, yaml.YAMLError) as error:
-        said = " ".join(str(error).split())
-        if "integer string conversion" in said:
-            said = "a number has more digits than are read"
-        raise InputError(f'"{path}" is no valid {format_name}: {said}.') from error
+        reason = " ".join(str(error).split())
+        if "integer string conversion" in reason:
+            reason = "a number has more digits than are read"
+        raise InputError(f'"{path}" is no valid {format_name}: {reason}.') from error
     if not isinstance(table, dict):
         what = "nothing" if table is None else "a list" if isinstance(table, list) else "one value"
         raise InputError(f'"{path}" holds {what} where a table of keys is needed; is it the right file?')
@@ -117,10 +117,10 @@ def _refuse_large(path: Path, table: dict[str, Any]) -> None:
         if met > MOST_VALUES:
             raise InputError(f'"{path}" holds more than {MOST_VALUES} values, the most that is read.')
         if depth > DEEPEST:
-            raise InputError(f'"{path}" nests its tables too deeply to be read: more than {DEEPEST} levels.')
+            raise InputError(f'"{path}" nests its tables too deeply to be read: more than {DEEPEST} deep.')
         if isinstance(value, Mapping):
-            waiting.extend((one, depth + 1) for one in value.values())
+            waiting.extend((item, depth + 1) for item in value.values())
         elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
-            waiting.extend((one, depth + 1) for one in value)
+            waiting.extend((item, depth + 1) for item in value)
         elif isinstance(value, int) and abs(value) > sys.float_info.max:
             raise InputError(f'"{path}": a number has more digits than are read. Give at most 1.8e308.')

@@ -3,7 +3,6 @@
 The frameworks are the files of `readers/frameworks`; which one wrote a file is recognized from what it holds.
 """
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -33,9 +32,6 @@ HOOKS: Mapping[str, Hook] = {
     "torchtitan": torchtitan.HOOK,
 }
 """What data cannot say of a framework."""
-DEEPEST = 40
-"""Tables in tables; known configurations have seven."""
-LARGEST_COUNT = 10**18
 ARGUMENTS = (
     "--tensor-model-parallel-size", "--num-layers", "--micro-batch-size", "--hidden-size", "_batch_size ..",
 )  # fmt: skip
@@ -63,7 +59,6 @@ def read_training_config(
     table, where = _table(path, kind), path.name
     if table is None:
         return interpret(read_arguments(read_text(path), where), where, "megatron-lm", HOOKS)
-    _tame(path, table)
     nodes, each = (table.pop(name, None) for name in ("#nodes", "#per_node"))
     kind = kind or recognized({str(key).lstrip("-").replace("-", "_") for key in table})
     if kind is None and {"model_type", "architectures"} & table.keys():
@@ -109,18 +104,3 @@ def _table(path: Path, kind: str | None) -> dict[str, Any] | None:
             "or the configuration of the framework."
         )
     return read_yaml(path)
-
-
-def _tame(path: Path, table: dict[str, Any]) -> None:
-    """Refuse deep nests, and take numbers that no count reaches as infinite, in place."""
-    waiting: list[tuple[Any, int]] = [(table, 0)]
-    while waiting:
-        value, depth = waiting.pop()
-        if depth > DEEPEST:
-            raise InputError(f'"{path.name}" nests its tables more than {DEEPEST} deep; is it the right file?')
-        items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-        for key, item in list(items):
-            if isinstance(item, int) and not isinstance(item, bool) and abs(item) > LARGEST_COUNT:
-                value[key] = math.inf if item > 0 else -math.inf
-            elif isinstance(item, dict | list):
-                waiting.append((item, depth + 1))

@@ -1,4 +1,4 @@
-"""How does a `config.json` of Hugging Face become the workload of a scenario?"""
+"""Workloads of scenarios from the `config.json` of Hugging Face."""
 
 import dataclasses
 import warnings
@@ -7,12 +7,12 @@ from typing import Any
 
 from energymodel.errors import InputError
 from energymodel.performance.workload import Transformer
-from energymodel.readers.model_config import ModelConfig, read_model_config
+from energymodel.readers.model_config import read_model_config
 from energymodel.readers.text_file import is_file, is_folder
 
 EXTENSION = ".json"
 CONFIG = "config.json"
-_NOT_STATED = ("flash", "expert_imbalance")
+_ASSUMED_FIELDS = ("flash", "expert_imbalance", "sequence")
 _ASSUMED = "config.json does not say; as in most training software"
 
 
@@ -39,21 +39,16 @@ def model_tables(path: Path) -> dict[str, Any]:
 
     **Raises:** `InputError` as `read_model_config`.
     """
-    found = read_model_config(path)
-    for note in found.notes:
+    model = read_model_config(path)
+    for note in model.notes:
         warnings.warn(f"{path}: {note}", stacklevel=2)
-    return tables_of(found)
-
-
-def tables_of(found: ModelConfig) -> dict[str, Any]:
-    """The table of a workload."""
-    numbers = {field.name: _number(found, field) for field in dataclasses.fields(Transformer)}
-    return {"component": Transformer.__name__, "title": f"{found.name} ({found.model_type})", **numbers}
-
-
-def _number(found: ModelConfig, field: "dataclasses.Field[Any]") -> dict[str, Any]:
-    """A number with its origin."""
-    value, unit = float(getattr(found.transformer, field.name)), field.metadata["unit"]
-    stated = field.name not in _NOT_STATED and field.name != "sequence"
-    kind, source = ("specification", f"{found.name}: config.json") if stated else ("prior", _ASSUMED)
-    return {"value": value, "unit": unit, "kind": kind, "source": source}
+    origin = {"kind": "specification", "source": f"{model.name}: config.json"}
+    numbers = {
+        field.name: {
+            "value": float(getattr(model.transformer, field.name)),
+            "unit": field.metadata["unit"],
+            **({"kind": "prior", "source": _ASSUMED} if field.name in _ASSUMED_FIELDS else origin),
+        }
+        for field in dataclasses.fields(Transformer)
+    }
+    return {"component": Transformer.__name__, "title": f"{model.name} ({model.model_type})", **numbers}

@@ -1,4 +1,4 @@
-"""How does the configuration of a training framework become a scenario?"""
+"""Scenarios from the configurations of training frameworks."""
 
 import dataclasses
 import warnings
@@ -8,6 +8,7 @@ from typing import Any
 
 from energymodel.errors import InputError
 from energymodel.performance.workload import Transformer
+from energymodel.readers.training.interpreter import framework
 from energymodel.readers.training.names import preset_of
 from energymodel.readers.training_config import TrainingConfig, read_training_config
 from energymodel.scenarios.files import read_preset
@@ -16,13 +17,6 @@ from energymodel.scenarios.pieces import Pieces, common_tables, tokens_of, told_
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.system.outputs import parse_number
 
-SOFTWARE = {
-    **dict.fromkeys(("megatron-lm", "megatron-bridge", "nemo", "primus"), "megatron"),
-    **dict.fromkeys(("deepspeed", "gpt-neox"), "deepspeed"),
-    **{name: name for name in ("torchtitan", "nanotron", "maxtext")},
-    "axolotl": "fsdp",
-}
-"""Presets of software by the framework that wrote a file."""
 ASK = {
     "model": "--model (a preset or a config.json)",
     "vocabulary": "--vocabulary (rows of the embedding)",
@@ -65,8 +59,8 @@ def scenario_of_training(
 ) -> Pieces:
     """The run of a training configuration as a scenario: its layout, batch, sequence, formats and model.
 
-    The other defaults are those of `scenario_of_pieces`; the software is the preset of the framework unless a cluster
-    is given. What is given here and stands in the file as well replaces the file's.
+    The other defaults are those of `scenario_of_pieces`; the software is the preset of the framework unless there is a
+    cluster. Arguments replace what the file says.
 
     **Arguments:**
 
@@ -87,22 +81,19 @@ def scenario_of_training(
         config = dataclasses.replace(config, micro_batch=micro, accumulation=None)
     if chips is not None:
         config = config.on(_whole(chips, "chips", "chips"))
-    given = {"model": model, "vocabulary": vocabulary, "chips": chips, "batch": batch, "sequence": sequence}
+    answers = {"model": model, "vocabulary": vocabulary or model, "chips": chips, "batch": batch, "sequence": sequence}
     length = config.sequence if length is None else length
-    if size is None and config.batch_sequences is not None and length is not None:
-        size = float(config.batch_sequences) * float(length)
-    if size is None and config.batch_schedule and length is not None:
-        size = float(config.batch_schedule[-1][1]) * float(length)
+    sequences = config.batch_schedule[-1][1] if config.batch_schedule else config.batch_sequences
+    if size is None and sequences is not None and length is not None:
+        size = float(sequences) * float(length)
     amount = tokens_of(tokens, "tokens") if tokens is not None else config.tokens
     if tokens is None and config.steps and size is not None and (amount is None or batch is not None):
         amount = config.steps * size
     says_tokens = amount is not None
     if amount is None and tokens_otherwise is not None:
         amount = tokens_of(tokens_otherwise, "tokens")
-    missing = [one for one in config.missing() if one in ASK and one != "tokens" and given.get(one) is None]
+    missing = [item for item in config.missing() if item in ASK and answers[item] is None]
     missing += ["tokens"] if amount is None else []
-    if model is not None:
-        missing = [one for one in missing if one != "vocabulary"]
     if missing or config.chips is None or length is None or size is None or amount is None:
         asked = ", ".join(ASK[one] for one in missing or ["chips"])
         hint = _hint(config, Path(path).stem) if "model" in missing else ""
@@ -113,17 +104,17 @@ def scenario_of_training(
     origin = {"kind": "specification", "source": f"{Path(path).name}: {config.kind}"}
     tables["system"]["workload"] = {**workload, "sequence": {"value": float(length), "unit": "token", **origin}}
     if cluster is None:
-        tables["system"]["software"] = SOFTWARE[config.kind]
+        tables["system"]["software"] = framework(config.kind)["software"]
     tables["plan"] |= {
         "chips": {"value": float(config.chips), "unit": "1", **origin},
         "batch": {"value": size, "unit": "token", **origin},
         "goal": {"tokens": {"value": float(amount), "unit": "token", **origin}},
         "layout": _layout(config),
     }
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         scenario = load_scenario(tables, changes, cluster)
-    return Pieces(scenario, (*_assumed(config), *told_of(told, says_sequence=True)), says_tokens)
+    return Pieces(scenario, (*_assumed(config), *told_of(caught, says_sequence=True)), says_tokens)
 
 
 def _whole(value: int | float | str, name: str, things: str) -> int:
@@ -147,23 +138,19 @@ def _automatic(batch: float | None, sequence: float | None, micro: int | None) -
 
 
 def _hint(config: TrainingConfig, stem: str) -> str:
-    """What helps to find the model."""
-    if config.kind in ("megatron-bridge", "primus") and not config.model_name:
-        return " The shape is in the recipe below the file, which is not read." + _named_by(stem)
+    """What helps to find the model: its name, or the preset that the name of the file suggests."""
     if config.model_name:
         return f" The file names {config.model_name}, whose shape it does not hold and no preset has."
-    return _named_by(stem)
-
-
-def _named_by(stem: str) -> str:
-    """The preset that the name of a file suggests."""
     words = stem.replace("_", "-").split("-")
-    found = next((one for n in (3, 2) if (one := preset_of("-".join(words[:n]))) is not None), None)
-    return f" The name of the file suggests {found}." if found else ""
+    preset = preset_of("-".join(words[:3])) or preset_of("-".join(words[:2]))
+    hint = f" The name of the file suggests {preset}." if preset else ""
+    if config.kind in ("megatron-bridge", "primus"):
+        return " The shape is in the recipe below the file, which is not read." + hint
+    return hint
 
 
 def _workload(config: TrainingConfig, model: str | None, vocabulary: Any, path: str) -> dict[str, Any]:
-    """The table of the model: the one that is given, a preset of the same shape, or the words of the file."""
+    """The table of the model: the one that is asked for, a preset of the same shape, or the words of the file."""
     if model is not None:
         return {"preset": model}
     if config.preset is not None and not config.model.keys() >= SHAPE:
@@ -171,26 +158,23 @@ def _workload(config: TrainingConfig, model: str | None, vocabulary: Any, path: 
     words = dict(config.model)
     if vocabulary is not None:
         words["vocabulary"] = parse_number(vocabulary, "1", "vocabulary")
-    known = {field.name: field.metadata["unit"] for field in dataclasses.fields(Transformer)}
-    base = read_preset("models", "_transformer")
-    numbers = {name: value for name, value in words.items() if name in known and not isinstance(value, str)}
-    numbers.setdefault("kv_heads", numbers.get("heads", 0))
-    numbers.setdefault("active_experts", 1)
-    if numbers.get("experts", 1) > 1:
-        numbers["router"] = 1
+    fields = {field.name: field for field in dataclasses.fields(Transformer)}
+    numbers = {name: field.default for name, field in fields.items() if field.default is not dataclasses.MISSING}
+    numbers |= {"kv_heads": words.get("heads", 0), "active_experts": 1}
+    numbers |= {name: value for name, value in words.items() if name in fields and not isinstance(value, str)}
+    if float(words.get("experts", 1)) > 1:
         shared = float(words.get("shared_feed_forward", 0) or 0)
-        numbers["shared_experts"] = shared / float(numbers["feed_forward"])
+        numbers |= {"router": 1, "shared_experts": shared / float(words["feed_forward"])}
         numbers["expert_vectors"] = _inner(words) * float(words.get("linear_bias", 0) or 0)
     numbers["vector_parameters"] = vector_parameters(words)
     origin = {"kind": "specification", "source": Path(path).name}
-    usual = {field.name: _default(field) for field in dataclasses.fields(Transformer)}
-    every = {name: value for name, value in {**usual, **numbers}.items() if name in known and value is not None}
-    stated = {name: {"value": float(value), "unit": known[name], **origin} for name, value in every.items()}
-    return {"component": base["component"], "title": config.model_name or Path(path).stem, **stated}
-
-
-def _default(field: "dataclasses.Field[Any]") -> float | None:
-    return None if field.default is dataclasses.MISSING else float(field.default)
+    quantities = {
+        name: {"value": float(value), "unit": fields[name].metadata["unit"], **origin}
+        for name, value in numbers.items()
+        if value is not None
+    }
+    component = read_preset("models", "_transformer")["component"]
+    return {"component": component, "title": config.model_name or Path(path).stem, **quantities}
 
 
 def vector_parameters(words: Mapping[str, int | float | str]) -> float:
@@ -238,24 +222,24 @@ def _layout(config: TrainingConfig) -> dict[str, Any]:
 
 def _assumed(config: TrainingConfig) -> list[str]:
     """What the reader of the numbers should know."""
-    said = [
+    sentences = [
         f"Read as {config.kind}; the software is the preset of its framework.",
-        *(f"{one}." for one in config.notes),
+        *(f"{note}." for note in config.notes),
     ]
     silent = {"recomputation": "none", "sharding": "ZeRO stage 0", "precision": "bf16"}
-    if unsaid := [f"{name} ({value})" for name, value in silent.items() if getattr(config, name) is None]:
-        said.append(f"Not in the file and taken as usual: {', '.join(unsaid)}.")
+    if usual := [f"{name} ({value})" for name, value in silent.items() if getattr(config, name) is None]:
+        sentences.append(f"Not in the file and taken as usual: {', '.join(usual)}.")
     if config.batch_schedule:
-        said.append("The batch grows during the run; its last value is taken.")
+        sentences.append("The batch grows during the run; its last value is taken.")
     if config.precision in NARROW:
-        said.append(f"All products with weights are in {config.precision}.")
+        sentences.append(f"All products with weights are in {config.precision}.")
     if config.adapters:
-        said.append(
+        sentences.append(
             f"The file trains adapters ({config.adapters}), not the whole model. Time, energy and memory are those of "
             "training all parameters; set plan.trained_share to the share that is trained."
         )
     if config.offload:
-        said.append(f"In host memory and not counted here: {', '.join(config.offload)}.")
+        sentences.append(f"In host memory and not counted here: {', '.join(config.offload)}.")
     if config.ignored:
-        said.append(f"Keys that may change the run and were not read: {', '.join(config.ignored)}.")
-    return said
+        sentences.append(f"Keys that may change the run and were not read: {', '.join(config.ignored)}.")
+    return sentences

@@ -1,4 +1,4 @@
-"""Is a file from anywhere read without trusting it, and refused in one line?"""
+"""Files from anywhere: read without trusting them, and refused in one line."""
 
 import json
 import math
@@ -12,7 +12,7 @@ from energymodel.readers import text_file
 
 
 def written(tmp_path: Path, text: str | bytes) -> Path:
-    path = tmp_path / "given"
+    path = tmp_path / "file"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
 

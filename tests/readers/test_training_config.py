@@ -17,7 +17,7 @@ from energymodel.readers.training import script_text
 from energymodel.readers.training.config import MODEL_WORDS, TrainingConfig
 from energymodel.readers.training.interpreter import SECTIONS, Hook, Run, framework
 from energymodel.readers.training.keys import Keys
-from energymodel.readers.training.names import _patterns
+from energymodel.readers.training.names import patterns
 from energymodel.readers.training_config import HOOKS, KINDS, read_training_config
 from energymodel.scenarios.files import names
 
@@ -251,7 +251,7 @@ def test_sums_of_a_script_are_worked_out_and_nothing_else() -> None:
 
 
 def test_tables_name_words_and_presets_that_exist() -> None:
-    assert {preset for _, preset in _patterns()} <= set(names("models"))
+    assert {preset for _, preset in patterns("presets")} <= set(names("models"))
     for family in flavors().values():
         for shape in family.values():
             assert shape.keys() <= MODEL_WORDS.keys()
@@ -265,8 +265,19 @@ ENTRY = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_framework_file_has_known_entries_and_expressions(kind: str) -> None:
     rules = framework(kind)
-    parts = {"base", "hook", "signs", "understood", "understood_of_model", "asks_chips", "other_models", "notes"}
-    assert rules.keys() <= parts | set(SECTIONS)
+    parts = {
+        "base",
+        "hook",
+        "software",
+        "signs",
+        "understood",
+        "understood_of_model",
+        "asks_chips",
+        "other_models",
+        "notes",
+    }
+    assert rules.keys() <= parts | {"notes", *SECTIONS}
+    assert rules["software"] in names("software")
     run = Run(rules, Keys({}, "x"), {}, HOOKS.get(rules.get("hook", kind), Hook()))
     words = {name for section in SECTIONS for name in rules.get(section, {})}
     prepared = {"kind", "model", "accelerators", "saved_policy", "first_optimizer", "precision_recipe", "free"}
@@ -282,9 +293,9 @@ def test_a_framework_file_has_known_entries_and_expressions(kind: str) -> None:
         elif isinstance(entry, str):
             expressions.append(entry)
     for expression in expressions:
-        names = {node.id for node in ast.walk(ast.parse(expression, mode="eval")) if isinstance(node, ast.Name)}
+        used = {node.id for node in ast.walk(ast.parse(expression, mode="eval")) if isinstance(node, ast.Name)}
         bound = {"key", "number", "part", "value"}
-        assert names <= words | prepared | run.functions.keys() | bound, expression
+        assert used <= words | prepared | run.functions.keys() | bound, expression
 
 
 JUNK = st.one_of(
@@ -340,7 +351,7 @@ def test_deep_nests_and_counts_without_end_are_refused(tmp_path: Path) -> None:
     deep: dict[str, Any] = {}
     for _ in range(60):
         deep = {"a": deep}
-    with pytest.raises(InputError, match="nests its tables more than 40 deep"):
+    with pytest.raises(InputError, match="nests its tables too deeply to be read: more than 40 deep"):
         read_training_config(written(tmp_path, "deep.json", {"MODEL_ARGS": deep}))
     with pytest.raises(InputError, match="num_layers is 1000000000"):
         read(tmp_path, "megatron-lm", MODEL_ARGS=TABLES["megatron-lm"]["MODEL_ARGS"] | {"--num-layers": 10**9})

@@ -16,7 +16,7 @@ def _of(run: Run, axis: str) -> dict[str, int]:
     """Degree of an axis by its key, for each network; -1 takes the accelerators that are left."""
     degrees = {}
     for key in (f"ici_{axis}_parallelism", f"dcn_{axis}_parallelism"):
-        degree = run.keys.whole(key, lowest=-1)
+        degree = run.keys.count(key, lowest=-1)
         degrees[key] = (-1 if key in REST else 1) if degree is None else degree
         if degree == 0:
             raise run.keys.refuse(key, 0, "a degree of at least 1, or -1 for the accelerators that are left")

@@ -66,7 +66,7 @@ def windows_of(run: Run, layers: int) -> tuple[int | None, float | None]:
         return numbers[0] + 1, 1.0
     if isinstance(every, str | list):
         return numbers[0] + 1, sum(pattern_of(run, "window_attn_skip_freq", layers) or ()) / layers
-    return numbers[0] + 1, 1.0 - (layers // (run.keys.whole("window_attn_skip_freq") or 1)) / layers
+    return numbers[0] + 1, 1.0 - (layers // (run.keys.count("window_attn_skip_freq") or 1)) / layers
 
 
 def pattern_of(run: Run, key: str, layers: int, otherwise: int | None = None) -> list[int] | None:

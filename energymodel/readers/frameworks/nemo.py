@@ -41,11 +41,11 @@ def prepare(table: dict[str, Any], where: str) -> Prepared:
         arguments["encoder_seq_length"] = sections["data"].get("seq_length")
     if arguments.get("precision") is None:
         arguments["precision"] = trainer.get("precision")
-    steps = trainer.whole("max_steps", lowest=-1)
+    steps = trainer.count("max_steps", lowest=-1)
     arguments["max_steps"] = steps if steps and steps > 0 else None
     if devices := _devices(trainer):
-        arguments |= {"#nodes": trainer.whole("num_nodes") or 1, "#per_node": devices}
-    accumulation = trainer.whole("accumulate_grad_batches")
+        arguments |= {"#nodes": trainer.count("num_nodes") or 1, "#per_node": devices}
+    accumulation = trainer.count("accumulate_grad_batches")
     if accumulation is not None and accumulation > 1:
         needed = "1: NeMo's Megatron models accumulate by global_batch_size"
         raise trainer.refuse("accumulate_grad_batches", accumulation, needed)
@@ -67,7 +67,7 @@ def _devices(trainer: Keys) -> int | None:
     value = trainer.raw("devices gpus")
     if value in (-1, "auto", "-1"):
         return None
-    return len(value) or None if isinstance(value, list) else trainer.whole("devices gpus")
+    return len(value) or None if isinstance(value, list) else trainer.count("devices gpus")
 
 
 HOOK = Hook(prepare)

@@ -1,20 +1,22 @@
-"""What does the JSON that torchtitan 0.3 saves say of the model, layer by layer, and of its recomputation?"""
+"""Models and recomputation in the JSON that torchtitan 0.3 saves, layer by layer."""
 
+import tomllib
 from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from energymodel.readers.expressions import evaluate
 from energymodel.readers.training.config import Shape
 
-HARMLESS = {"param_init", "sharding_config", "rope", "inner_attention", "mscale", "use_rope", "fuse_qkv", "dim"}
-ATTENTION = HARMLESS | {
-    "n_heads", "n_kv_heads", "head_dim", "qkv_linear", "wo", "qk_norm", "wq", "wkv", "wq_a", "wq_b", "wkv_a", "wkv_b",
-    "q_lora_rank", "kv_lora_rank", "q_norm", "kv_norm", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim",
-}  # fmt: skip
-LAYER = HARMLESS | {"attention", "feed_forward", "moe", "attention_norm", "ffn_norm"}
-MIXTURE = HARMLESS | {"num_experts", "routed_experts", "router", "load_balance_coeff", "shared_experts"}
 MOST_LAYERS = 1000
 RECOMPUTED = ("memory_budget", "force_recompute_mm_shapes_by_fqns", "per_op_sac_force_recompute_mm_shapes_by_fqns")
 """Keys that only policies of selective recomputation have."""
+
+
+@cache
+def _rules() -> Mapping[str, Mapping[str, str]]:
+    return tomllib.loads(Path(__file__).with_name("_torchtitan_layers.toml").read_text(encoding="utf-8"))
 
 
 def saved_recomputation(section: Any) -> str | None:
@@ -28,15 +30,15 @@ def saved_recomputation(section: Any) -> str | None:
 
 def saved_adapters(model: Any) -> str | None:
     """Rank of the adapters that the saved layers have, if any."""
-    rank = next((one["rank"] for one in _linears(_layers(model)[:1]) if isinstance(one.get("rank"), int)), None)
+    rank = next((item["rank"] for item in _linears(_layers(model)[:1]) if isinstance(item.get("rank"), int)), None)
     return None if rank is None else f"lora, rank {rank}"
 
 
 def saved_shape(model: Any) -> Shape:
-    """The words of the model; empty if a layer has parts that these words do not tell, or unlike layers."""
+    """The words of the model; empty if a layer has parts that these words do not describe, or unlike layers."""
     layers = _layers(model)
     try:
-        return _shape(model, layers) if layers else {}
+        return _shape(model, layers) if layers and not any(_has_others(layer) for layer in layers) else {}
     except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError):
         return {}
 
@@ -45,102 +47,72 @@ def _layers(model: Any) -> list[Mapping[str, Any]]:
     layers = model.get("layers") if isinstance(model, Mapping) else None
     if not isinstance(layers, list) or not 0 < len(layers) <= MOST_LAYERS:
         return []
-    return layers if all(isinstance(one, Mapping) for one in layers) else []
+    return layers if all(isinstance(layer, Mapping) for layer in layers) else []
 
 
 def _shape(model: Mapping[str, Any], layers: list[Mapping[str, Any]]) -> Shape:
-    if any(_unknown(layer) for layer in layers):
+    heads = [_words(layer, "latent" if _at(layer, "attention.kv_lora_rank") else "grouped") for layer in layers]
+    blocks = [_words(layer, "mixture" if layer.get("moe") is not None else "dense") for layer in layers]
+    mixed, dense = ([block for block in blocks if ("experts" in block) is holds] for holds in (True, False))
+    if any(item != group[0] for group in (heads, mixed, dense) for item in group):
         return {}
-    kinds = [(_heads(layer["attention"]), _block(layer)) for layer in layers]
-    mixed = [block for _, block in kinds if "experts" in block]
-    dense = [block for _, block in kinds if "experts" not in block]
-    if len({str(heads) for heads, _ in kinds}) > 1 or len({str(one) for one in mixed}) > 1 or _unlike(dense):
-        return {}
-    found: Shape = {
+    shape: Shape = {
         "layers": len(layers),
         "hidden": _count(model["dim"]),
         "vocabulary": _count(model["vocab_size"]),
         "tied": float(bool(model.get("enable_weight_tying"))),
         "norm": "rms",
         "norms_per_layer": 2.0,
-        **kinds[0][0],
+        "experts": 1.0,
+        **heads[0],
         **(mixed or dense)[0],
     }
     if mixed and dense:
-        found |= {"dense_layers": len(dense), "dense_feed_forward": dense[0]["feed_forward"]}
-        if ["experts" in block for _, block in kinds] != [False] * len(dense) + [True] * len(mixed):
-            found["alternating_dense"] = 1.0
-    return {"experts": 1.0, **found}
+        shape |= {"dense_layers": len(dense), "dense_feed_forward": dense[0]["feed_forward"]}
+        if blocks != dense + mixed:
+            shape["alternating_dense"] = 1.0
+    return shape
 
 
-def _unlike(blocks: list[Shape]) -> bool:
-    return len({str(one) for one in blocks}) > 1
+def _words(layer: Mapping[str, Any], section: str) -> Shape:
+    """The words of a part of a layer, by the expressions of its section."""
+    words: dict[str, Any] = {
+        "get": lambda path: _at(layer, path),
+        "count": lambda *paths: _count(next((value for path in paths if (value := _at(layer, path))), None)),
+        "has_bias": lambda path: float(any(item.get("bias") for item in _linears(dict(_at(layer, path))))),
+        "int": int,
+        "float": float,
+        "bool": bool,
+    }
+    rules = _rules()[section]
+    for word, expression in rules.items():
+        words[word] = evaluate(expression, words)
+    return {word: words[word] for word in rules}
 
 
-def _unknown(layer: Mapping[str, Any]) -> bool:
+def _at(value: Any, path: str) -> Any:
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def _has_others(layer: Mapping[str, Any]) -> bool:
     """Whether a layer has parts that are not described."""
-    parts = [(layer, LAYER), (layer["attention"], ATTENTION), (layer.get("moe") or {}, MIXTURE)]
-    return any(value is not None and key not in known for part, known in parts for key, value in part.items())
-
-
-def _heads(attention: Mapping[str, Any]) -> Shape:
-    heads, bias = _count(attention["n_heads"]), float(bool(attention["wo"].get("bias")))
-    if attention.get("kv_lora_rank") is not None:
-        rotated = _count(attention["qk_rope_head_dim"])
-        return {
-            "heads": heads,
-            "kv_heads": heads,
-            "head_size": _count(attention["qk_nope_head_dim"]) + rotated,
-            "rope_head_size": rotated,
-            "value_head_size": _count(attention["v_head_dim"]),
-            "kv_rank": _count(attention["kv_lora_rank"]),
-            "query_rank": int(attention.get("q_lora_rank") or 0),
-            "qk_norm": "latent",
-            "linear_bias": bias,
-            "qkv_bias": bias,
-        }
-    fused = attention["qkv_linear"]
-    biased = any(bool(one.get("bias")) for one in _linears(fused))
-    return {
-        "heads": heads,
-        "kv_heads": _count(attention.get("n_kv_heads") or fused.get("n_kv_heads") or heads),
-        "head_size": _count(attention.get("head_dim") or fused["head_dim"]),
-        "qk_norm": "none" if attention.get("qk_norm") is None else "head",
-        "linear_bias": bias,
-        "qkv_bias": float(biased),
-    }
-
-
-def _block(layer: Mapping[str, Any]) -> Shape:
-    mixture = layer.get("moe")
-    if mixture is None:
-        block = layer["feed_forward"]
-        return {"feed_forward": _count(block["w1"]["out_features"]), "gated": float(block.get("w3") is not None)}
-    inner = mixture["routed_experts"]["inner_experts"]
-    width, shared = _count(inner["hidden_dim"]), mixture.get("shared_experts")
-    wide = 0 if shared is None else _count(shared["w1"]["out_features"])
-    return {
-        "experts": _count(mixture["num_experts"]),
-        "active_experts": _count(mixture["router"]["top_k"]),
-        "feed_forward": width,
-        "gated": 1.0,
-        "shared_feed_forward": wide,
-        "shared_experts": wide / width,
-        "router_bias": float(mixture.get("load_balance_coeff") is not None),
-    }
+    rules = _rules()["understood"]
+    return any(
+        value is not None and key not in f"{rules[part]} {rules['harmless']}".split()
+        for part in ("", "attention", "moe")
+        for key, value in ((_at(layer, part) if part else layer) or {}).items()
+    )
 
 
 def _linears(value: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
     """Products with weights in a part of a model."""
-    if isinstance(value, Mapping):
-        if "in_features" in value:
-            yield value
-        elif depth < 8:
-            for one in value.values():
-                yield from _linears(one, depth + 1)
-    elif isinstance(value, list) and depth < 8:
-        for one in value[:MOST_LAYERS]:
-            yield from _linears(one, depth + 1)
+    if isinstance(value, Mapping) and "in_features" in value:
+        yield value
+    elif isinstance(value, Mapping | list) and depth < 8:
+        for item in value.values() if isinstance(value, Mapping) else value[:MOST_LAYERS]:
+            yield from _linears(item, depth + 1)
 
 
 def _count(value: Any) -> int:

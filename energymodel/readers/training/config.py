@@ -1,38 +1,18 @@
-"""What does a training configuration say, whichever framework wrote it, and what follows from it?"""
+"""A training run as a configuration file describes it, whichever framework wrote it, and what follows from it."""
 
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from energymodel.errors import InputError
+from energymodel.performance.workload import Transformer
 
 Shape = dict[str, int | float | str]
 """Words of a model (`MODEL_WORDS`) and their values."""
 MODEL_WORDS = {
-    "layers": "transformer layers",
-    "hidden": "hidden size",
-    "heads": "query heads",
-    "kv_heads": "key-value heads",
-    "head_size": "width of a head; of queries and keys in latent attention",
-    "feed_forward": "inner width of a feed-forward block, of one routed expert in a mixture of experts",
-    "gated": "1 if the feed-forward block has a gate",
-    "vocabulary": "rows of the embedding, padding included",
-    "tied": "1 if embedding and output head share their weights",
-    "experts": "routed experts of a layer; 1 in a dense model",
-    "active_experts": "routed experts that act on a token",
-    "shared_experts": "experts that always act, in widths of a routed one",
+    **{field.name: "as in `Transformer`" for field in dataclasses.fields(Transformer)},
     "shared_feed_forward": "inner width of all shared experts of a layer together",
     "shared_gate": "1 if a learned gate scales the shared experts",
-    "dense_layers": "layers without experts in a mixture of experts",
-    "dense_feed_forward": "inner width of those layers",
-    "alternating_dense": "1 if dense layers alternate with those of experts",
-    "kv_rank": "width of the latent of keys and values; 0 without latent attention",
-    "query_rank": "width of the latent of queries; 0 if they have none",
-    "rope_head_size": "rotated entries of a head in latent attention",
-    "value_head_size": "width of a value head in latent attention",
-    "window": "tokens of a sliding window",
-    "local_layers": "share of the layers that have a sliding window",
-    "parallel_block": "1 if attention and feed-forward block share their input and their sum",
     "norm": '"rms" (one weight an entry), "layer" (weight and bias) or "plain" (neither)',
     "norms_per_layer": "norms of the width of the hidden state in a layer",
     "qk_norm": '"head", "projection", "latent" or "none": what queries and keys are normalized over',
@@ -129,41 +109,33 @@ class TrainingConfig:
 
     def missing(self) -> tuple[str, ...]:
         """What a plan needs and the file does not say, by name: `model`, `vocabulary`, `chips`, `accelerator` ..."""
-        wanted: list[str] = []
-        shaped = self.preset is not None or {"layers", "hidden", "heads", "feed_forward"} <= self.model.keys()
-        if not shaped:
-            wanted.append("model")
-        elif self.preset is None and "vocabulary" not in self.model:
-            wanted.append("vocabulary")
-        if self.chips is None:
-            wanted.append("chips")
-        if self.sequence is None:
-            wanted.append("sequence")
-        replica = self.micro_batch is not None and self.accumulation is not None
-        if self.batch_sequences is None and not self.batch_schedule and not replica:
-            wanted.append("batch")
-        wanted.append("accelerator")
-        return tuple(wanted)
+        has_shape = {"layers", "hidden", "heads", "feed_forward"} <= self.model.keys()
+        has_batch = self.batch_sequences or self.batch_schedule or None not in (self.micro_batch, self.accumulation)
+        needed = {
+            "model": self.preset or has_shape,
+            "vocabulary": self.preset or not has_shape or "vocabulary" in self.model,
+            "chips": self.chips,
+            "sequence": self.sequence,
+            "batch": has_batch,
+            "accelerator": None,
+        }
+        return tuple(name for name, value in needed.items() if not value)
 
     def on(self, chips: int) -> "TrainingConfig":
         """The run on a number of chips: replicas, batch and tokens follow.
 
         **Raises:** `InputError` if the degrees of the layout do not divide the chips, or the file says another number.
         """
-        if self.chips is not None and self.chips != chips:
-            note = f"the file is for {self.chips} chips; here it runs on {chips}, with other replicas"
-            silent = dataclasses.replace(self, data=None, batch_sequences=self._fixed_batch(), tokens=None)
-            return settle(dataclasses.replace(silent, chips=chips, notes=(*self.notes, note)))
-        return settle(dataclasses.replace(self, chips=chips))
-
-    def _fixed_batch(self) -> int | None:
-        """The global batch, unless it is what the replicas make it."""
-        follows = self.accumulation is not None
-        return None if follows else self.batch_sequences
+        if self.chips is None or self.chips == chips:
+            return settle(dataclasses.replace(self, chips=chips))
+        note = f"the file is for {self.chips} chips; here it runs on {chips}, with other replicas"
+        batch = self.batch_sequences if self.accumulation is None else None
+        silent = dataclasses.replace(self, data=None, batch_sequences=batch, tokens=None)
+        return settle(dataclasses.replace(silent, chips=chips, notes=(*self.notes, note)))
 
 
 def settle(config: TrainingConfig) -> TrainingConfig:
-    """What follows from what is known: replicas from chips, batch, accumulation, steps and tokens.
+    """The run with what follows from the file: replicas from chips, batch, accumulation, steps and tokens.
 
     `data = chips / (tensor pipeline context)`; batch = micro-batch x accumulation x data; tokens = steps x batch x
     sequence.

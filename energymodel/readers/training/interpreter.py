@@ -1,52 +1,10 @@
 """The interpreter of the framework files: from the keys of a user's file to one `TrainingConfig`.
 
-A framework is a file of `readers/frameworks`, and none of its knowledge is code unless data cannot say it:
-
-```toml
-signs = { strong = ["parallelism tokens"], usual = [], weak = [] }  # keys that a file of the framework holds together
-understood = "general logging model.init_method"                    # keys from which nothing follows; those of
-                                                                    # `understood_of_model` where there is a model
-base = ["_zero"]                                                    # files whose entries this one extends or replaces
-
-[words]                                                             # names for later lines, and fields of the run
-dtype = { key = "model.dtype", as = "word", default = "bfloat16" }
-
-[model]                                                             # words of the model (`MODEL_WORDS`)
-layers = { key = "model.num_layers model.n_layer" }                 # the first key that has a value
-stop_unless = "layers"                                              # without it, the file does not hold the model
-tied = "on('model.tie_embeddings')"
-
-[run]                                                               # fields of `TrainingConfig`
-tensor = { key = "parallelism.tp", default = 1 }
-sequence_parallel = "tensor > 1 and 'reduce' in mode"
-recomputation = [["full", "on('recompute')"], ["none", "True"]]
-
-[notes]                                                             # what was assumed, and when that is said
-"every layer is recomputed in full" = "recomputation == 'full'"
-```
-
-**Entries** of `words`, `model` and `run` are worked out in this order, each of one form:
-
-- `{ key = "..." }` reads a key. `as` is `whole` (the default but for fields of text, switches and numbers), `number`,
-  `flag`, `word`, `words` (a list of texts) or `raw`; `lowest` and `highest` bound it, `choices` list its texts, and
-  with `when` it is read only if that expression holds. `unset` lists values that say nothing; `default` and, as an
-  expression, `otherwise` stand where the file says nothing. `values` maps theirs to ours. `check` is an expression of
-  `value` that must hold, `needs` what is said if not.
-- a text is an expression of Python over the words before it. Where it fails because one of its words is missing
-  (None), it is missing too. Functions: `has`, `on` (any of several switches), `flag`, `raw` and `text` of a key,
-  `match(pattern, text)` (the first group), `those(name=condition)` (names whose condition holds),
-  `padded(count, multiple)`, `preset_of`, `min`, `max`, `ceil`, `int`, `float`, `str`, `len`, `sum`, and those of the
-  framework's hook.
-- a list of pairs is a value for each condition; the first that holds counts.
-- `{ refuse = "condition", key = "...", needs = "..." }` refuses the file; with `text` instead of `needs` the sentence
-  follows the name of the key. Words in braces are put in.
-- any other value is itself.
-
-`[other_models]` maps what a model has that no transformer describes to the keys that say so. `asks_chips = true` leaves
-the accelerators open although replicas are known.
-
-A **hook** (`Hook`) is Python for what data cannot say: `prepare` changes the table before it is read, and `functions`
-are called from expressions with the run as first argument.
+A framework is a TOML file of `readers/frameworks`: how to recognize it, an entry for each field of the run and word of
+the model, and what is assumed or refused. `docs/readers_training.md` describes its form. Entries are worked out in
+order; a text is an expression of the words before it, a list holds a value for each condition, a table with `key` reads
+a key, one with `refuse` refuses the file. A `Hook` is Python for what data cannot say: `prepare` changes the table
+before it is read, and `functions` are called from expressions with the run as first argument.
 """
 
 import dataclasses
@@ -67,7 +25,7 @@ from energymodel.readers.training.names import preset_of
 FOLDER = Path(__file__).parents[1] / "frameworks"
 NEAREST = "Describe the nearest transformer with --model, or by its shape in a scenario."
 SECTIONS = ("words", "model", "run")
-KINDS_OF_FIELDS = (("int", "whole"), ("float", "number"), ("bool", "flag"), ("str", "word"))
+KINDS_OF_FIELDS = (("int", "count"), ("float", "number"), ("bool", "flag"), ("str", "word"))
 FIELDS = {
     field.name: next((kind for text, kind in KINDS_OF_FIELDS if text in str(field.type)), "raw")
     for field in dataclasses.fields(TrainingConfig)
@@ -215,7 +173,7 @@ class Run:
 
     def _read(self, name: str, entry: Mapping[str, Any]) -> Any:
         """The value of a key, as its entry asks."""
-        kind = entry.get("as", FIELDS.get(name, "whole"))
+        kind = entry.get("as", FIELDS.get(name, "count"))
         bounds = {bound: entry[bound] for bound in ("lowest", "highest", "choices") if bound in entry}
         self.keys.read.update(entry["key"].split())
         if "when" in entry and not self.value(entry["when"]):

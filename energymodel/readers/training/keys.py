@@ -77,7 +77,7 @@ class Keys:
             return InputError(f"{path} is the placeholder {text}; write {needed} in its place.")
         return InputError(f"{path} is {text}; it must be {needed}.")
 
-    def whole(self, names: str, lowest: int = 1, highest: int = MOST) -> int | None:
+    def count(self, names: str, lowest: int = 1, highest: int = MOST) -> int | None:
         """A count from `lowest` to `highest`, None where the key is missing or null."""
         value = self.raw(names)
         number = _as_number(value)
@@ -153,7 +153,7 @@ class Keys:
 
 
 READERS: dict[str, Callable[..., Any]] = {
-    "whole": Keys.whole,
+    "count": Keys.count,
     "number": Keys.number,
     "flag": Keys.flag,
     "word": Keys.word,
