@@ -1,4 +1,4 @@
-"""Over which scenario are constants fitted, and how do they become a scenario of their own?"""
+"""Scenarios behind the priors of a calibration, and the scenario that it writes."""
 
 import copy
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from energymodel.calibration.calibration_case import BASE, NORMAL_90, CalibrationCase, FittedNumber
+from energymodel.calibration.calibration_case import BASE, NORMAL_90, CalibrationCase
 from energymodel.calibration.cluster_source import PLACEHOLDER, UNFITTED, cluster_tables
 from energymodel.calibration.constant_priors import JointPrior, flat_values, updated_prior
 from energymodel.calibration.least_squares import FitResult
@@ -53,8 +53,8 @@ def prior_scenario(prior: str | Path | None) -> PriorScenario:
         # The file's own tables, not the file as a base, so that it may be written over.
         return PriorScenario(text, scenario, {"system": {}, **tables}, scenario.title)
     if text not in names("scenarios"):
-        known = [*names("scenarios"), *names("hardware"), *names("clusters")]
-        raise InputError(f'Unknown prior "{text}". {suggest(text, known)}')
+        presets = [name for category in ("scenarios", "hardware", "clusters") for name in names(category)]
+        raise InputError(f'Unknown prior "{text}". {suggest(text, presets)}')
     scenario = load_scenario(text)
     return PriorScenario(text, scenario, {"base": text, "system": {}}, scenario.title)
 
@@ -106,8 +106,8 @@ def undetermined_for_law(case: CalibrationCase, constants: tuple[FittedConstant,
     """Constants that the law of a case needs and that are not determined."""
     if case.law is None:
         return []
-    needed = [one for one in constants if case.law_needs is None or one.name in case.law_needs]
-    return [one.name for one in needed if not one.determined]
+    needed = [constant for constant in constants if case.law_needs is None or constant.name in case.law_needs]
+    return [constant.name for constant in needed if not constant.determined]
 
 
 def scenario_tables(
@@ -125,62 +125,54 @@ def scenario_tables(
     """
     what = f"calibrate {kind} {Path(source).name}"
     title = prior.title.partition(" on ")[2] if prior.title.startswith(CALIBRATED) else prior.title
-    tables: dict[str, Any] = copy.deepcopy(dict(prior.tables))
-    tables = {"title": f"{CALIBRATED}{Path(source).name} on {title}"} | {
-        name: value for name, value in tables.items() if name != "title"
-    }
+    tables: dict[str, Any] = {"title": "", **copy.deepcopy(dict(prior.tables))}
+    tables["title"] = f"{CALIBRATED}{Path(source).name} on {title}"
     for path, preset in case.presets.items():
         _lay(tables, f"{path}.preset", preset)
-    known, values = dict(case.known_numbers), {one.name: one.value for one in constants}
+    numbers, values = dict(case.known_numbers), {constant.name: constant.value for constant in constants}
     if case.law is not None and not undetermined_for_law(case, constants):
-        known |= case.law(values)
-    for path, number in known.items():
+        numbers |= case.law(values)
+    for path, number in numbers.items():
         kind_of, source_of = ("prior", f"{what}: {number.assumed}") if number.assumed else ("measured", what)
         _lay(tables, path, {"value": number.value, "unit": number.unit, "kind": kind_of, "source": source_of})
-    by_name = {one.name: one for one in constants}
+    by_name = {constant.name: constant for constant in constants}
     for path, number in case.fitted_numbers.items():
-        one, factor = by_name[number.constant], number.factor_at(values)
-        low, high = (max(number.offset + end * factor, 1e-300) for end in one.ends)
+        constant = by_name[number.constant]
+        factor = number.factor(values) if callable(number.factor) else number.factor
+        low, high = (max(number.offset + end * factor, 1e-300) for end in constant.ends)
         parent = path.rpartition(".")[0]
         if parent in case.components:
             _lay(tables, f"{parent}.component", case.components[parent])
-        sure = "90 % interval" if one.determined else "not determined; with its prior, 90 % interval"
+        sure = "90 % interval" if constant.determined else "not determined; with its prior, 90 % interval"
+        own = fitted.problem.constants.get(number.constant.partition("[")[0])
+        is_plain = (number.factor, number.offset) == (1.0, 0.0)
+        share = is_plain and own is not None and own.unit == "1" and own.upper == 1.0
         quantity = {
-            "value": number.offset + one.value * factor,
+            "value": number.offset + constant.value * factor,
             "unit": number.unit,
-            "kind": "measured" if one.determined else "prior",
+            "kind": "measured" if constant.determined else "prior",
             "source": f"{what}: {sure} {low:.4g} to {high:.4g} {number.unit}",
-            "distribution": _distribution(one.value, low, high, share=_is_share(number, fitted)),
+            "distribution": _distribution(constant.value, low, high, share=share),
         }
         _lay(tables, path, quantity)
-    kept = [place for place, name in enumerate(fitted.names) if name not in case.not_kept]
-    if not kept:
+    rows = [row for row, name in enumerate(fitted.names) if name not in case.not_kept]
+    if not rows:
         return tables
-    numbers = {
-        "names": [fitted.names[place] for place in kept],
-        "coordinates": fitted.coordinates[kept].tolist(),
-        "covariance": fitted.covariance[np.ix_(kept, kept)].tolist(),
+    posterior = {
+        "source": what,
+        **case.range,
+        "names": [fitted.names[row] for row in rows],
+        "coordinates": fitted.coordinates[rows].tolist(),
+        "covariance": fitted.covariance[np.ix_(rows, rows)].tolist(),
     }
-    own = {kind: {"source": what, **case.range, **numbers}}
     if all(f"system.{name}" in case.fitted_numbers for name in fitted.names):
-        own[kind] |= _together(fitted)
-    tables["calibration"] = {**tables.get("calibration", {}), **own}
+        # Values of constants that are numbers of a system, their slopes by coordinate, and the scatter about the fit.
+        z = fitted.coordinates
+        middle, above, below = flat_values(fitted.problem.constants, np.stack([z, z + STEP, z - STEP]))
+        slopes = ((above - below) / (2.0 * STEP)).tolist()
+        posterior |= {"values": middle.tolist(), "slopes": slopes, "scatter": float(fitted.noise[0])}
+    tables["calibration"] = {**tables.get("calibration", {}), kind: posterior}
     return tables
-
-
-def _together(fitted: FitResult) -> dict[str, Any]:
-    """Values of constants that are numbers of a system, their slopes by coordinate, and the scatter about the fit."""
-    constants, z = fitted.problem.constants, fitted.coordinates
-    values, above, below = flat_values(constants, np.stack([z, z + STEP, z - STEP]))
-    slopes = (above - below) / (2.0 * STEP)
-    return {"values": values.tolist(), "slopes": slopes.tolist(), "scatter": float(fitted.noise[0])}
-
-
-def _is_share(number: FittedNumber, fitted: FitResult) -> bool:
-    """Whether a number cannot exceed 1."""
-    constant = fitted.problem.constants.get(number.constant.partition("[")[0])
-    plain = (number.factor, number.offset) == (1.0, 0.0)
-    return plain and constant is not None and constant.unit == "1" and constant.upper == 1.0
 
 
 def _distribution(value: float, low: float, high: float, *, share: bool) -> str:

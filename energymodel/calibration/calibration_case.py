@@ -31,10 +31,6 @@ class FittedNumber(NamedTuple):
     unit: str
     offset: float = 0.0
 
-    def factor_at(self, values: Mapping[str, float]) -> float:
-        """The factor at values of the constants by name."""
-        return self.factor(values) if callable(self.factor) else self.factor
-
 
 class KnownNumber(NamedTuple):
     """A number of a scenario that a file of measurements states, or that follows from them without an interval; where

@@ -1,4 +1,4 @@
-"""Which values may a fitted constant take, and what was known about it before any measurement?
+"""Ranges and priors of fitted constants, and the coordinates in which they are fitted.
 
 A constant is fitted in a coordinate z that runs over all real numbers, so that no fit, interval or sample leaves its
 physical range: `value = lower + e^z` above one bound, `lower + (upper - lower) sigmoid(z)` between two.
@@ -97,13 +97,14 @@ def joint_prior(constants: ConstantPriors) -> JointPrior:
     """
     names: list[str] = []
     rows: list[tuple[float, float]] = []
-    for name, one in constants.items():
-        if not one.lower < one.median < one.upper:
-            raise ValueError(f"{name}: the prior's median {one.median:g} is not within {one.lower:g} to {one.upper:g}.")
-        if not 0.0 < one.spread < np.inf:
-            raise ValueError(f"{name}: the prior's spread must be positive and finite, not {one.spread:g}.")
-        names += [f"{name}[{label}]" for label in one.labels] or [name]
-        rows += [one.coordinate_prior()] * one.size
+    for name, prior in constants.items():
+        if not prior.lower < prior.median < prior.upper:
+            bounds = f"{prior.lower:g} to {prior.upper:g}"
+            raise ValueError(f"{name}: the prior's median {prior.median:g} is not within {bounds}.")
+        if not 0.0 < prior.spread < np.inf:
+            raise ValueError(f"{name}: the prior's spread must be positive and finite, not {prior.spread:g}.")
+        names += [f"{name}[{label}]" for label in prior.labels] or [name]
+        rows += [prior.coordinate_prior()] * prior.size
     mean, spread = np.array(rows).T
     return JointPrior(tuple(names), mean, spread, np.diag(1.0 / spread))
 
@@ -121,12 +122,11 @@ def updated_prior(
 
     **Raises:** `ValueError` if the covariance is not positive definite.
     """
-    known = [place for place, name in enumerate(names) if name in prior.names]
-    at = np.array([prior.names.index(names[place]) for place in known], int)
-    total = np.linalg.inv(prior.information)
-    center = prior.mean.copy()
-    total[np.ix_(at, at)] = np.asarray(covariance)[np.ix_(known, known)]
-    center[at] = np.asarray(mean)[known]
+    rows = [row for row, name in enumerate(names) if name in prior.names]
+    at = np.array([prior.names.index(names[row]) for row in rows], int)
+    total, center = np.linalg.inv(prior.information), prior.mean.copy()
+    total[np.ix_(at, at)] = np.asarray(covariance)[np.ix_(rows, rows)]
+    center[at] = np.asarray(mean)[rows]
     try:
         whiten = np.linalg.inv(np.linalg.cholesky(total))
     except np.linalg.LinAlgError:
@@ -143,21 +143,20 @@ def widened(prior: JointPrior, variance: Float[np.ndarray, " n"]) -> JointPrior:
 def coordinate_bounds(constants: ConstantPriors) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
     """Bounds of the coordinates: infinite but for those of clipped constants."""
     ends = [
-        np.log([one.lower, one.upper]) if one.clipped else np.array([-np.inf, np.inf])
-        for one in constants.values()
-        for _ in range(one.size)
+        np.log([constant.lower, constant.upper]) if constant.clipped else [-np.inf, np.inf]
+        for constant in constants.values()
+        for _ in range(constant.size)
     ]
     return np.array(ends)[:, 0], np.array(ends)[:, 1]
 
 
 def values_of(constants: ConstantPriors, coordinates: Float[Array | np.ndarray, "*lanes n"]) -> Values:
     """Values of the constants at coordinates, in their units; an array over the labels where there are some."""
-    values: Values = {}
-    place = 0
-    for name, one in constants.items():
-        value = one.value(jnp.asarray(coordinates)[..., place : place + one.size])
-        place += one.size
-        values[name] = value if one.labels else value[..., 0]
+    values, begin = Values(), 0
+    for name, constant in constants.items():
+        value = constant.value(jnp.asarray(coordinates)[..., begin : begin + constant.size])
+        begin += constant.size
+        values[name] = value if constant.labels else value[..., 0]
     return values
 
 
@@ -167,5 +166,5 @@ def flat_values(
     """Values of the constants in the order of the coordinates, in NumPy float64."""
     with jax.enable_x64(True):
         values = values_of(constants, coordinates)
-        parts = [values[name] if one.labels else values[name][..., None] for name, one in constants.items()]
+        parts = [values[name] if constant.labels else values[name][..., None] for name, constant in constants.items()]
         return np.concatenate(parts, axis=-1)

@@ -1,4 +1,4 @@
-"""How sure are fitted constants, and which of them do the data not determine?
+"""Intervals of fitted constants, and the constants that the data do not determine.
 
 Laplace's approximation takes the objective for a parabola. That of a time or a latency is none: the smaller it is, the
 less the data say of it, so that the lower end lies much further away than the upper. The posterior density of one
@@ -78,8 +78,8 @@ def bootstrap(
     # A row that is drawn k times counts k times: its weight multiplies the error, of which the square is taken.
     lanes = np.sqrt(draws[:, member].astype(np.float64))[:, :, None] * fitted.weights[None]
     starts = np.repeat(fitted.coordinates[None], count, axis=0)
-    found = minimize_lanes(problem, fitted.prior, starts, lanes, fitted.scale)
-    return flat_values(problem.constants, found.coordinates)
+    optima = minimize_lanes(problem, fitted.prior, starts, lanes, fitted.scale)
+    return flat_values(problem.constants, optima.coordinates)
 
 
 def quantiles(draws: Float[np.ndarray, "count n"], level: float = LEVEL) -> Intervals:
@@ -103,15 +103,13 @@ def undetermined(fitted: FitResult, ends: Intervals | None = None) -> tuple[str,
 
     - `ends`: intervals of the constants, by default Laplace's.
     """
-    each = [one for one in fitted.problem.constants.values() for _ in range(one.size)]
-    base, top = np.array([one.lower for one in each]), np.array([one.upper for one in each])
+    each = [constant for constant in fitted.problem.constants.values() for _ in range(constant.size)]
+    base, top, widest = np.array([(constant.lower, constant.upper, constant.widest) for constant in each]).T
     lower, upper = ends or laplace_intervals(fitted)
     with np.errstate(invalid="ignore"):  # of constants without bounds, which no width makes undetermined
         factor = np.log(np.maximum(upper - base, 1e-300)) - np.log(np.maximum(lower - base, 1e-300))
         too_wide = np.where(
-            np.isfinite(top),
-            upper - lower > WIDEST_SHARE * (top - base),
-            np.isfinite(base) & (factor > np.log([one.widest for one in each])),
+            np.isfinite(top), upper - lower > WIDEST_SHARE * (top - base), np.isfinite(base) & (factor > np.log(widest))
         )
     return tuple(name for name, poor in zip(fitted.names, ~informed(fitted) | too_wide, strict=True) if poor)
 
@@ -123,14 +121,6 @@ def outer_intervals(fitted: FitResult, level: float = LEVEL) -> Intervals:
     inform keep Laplace's interval.
     """
     return posterior_intervals(fitted, informed(fitted), level).outer(laplace_intervals(fitted, level))
-
-
-class _WalkPoint(NamedTuple):
-    """Where all coordinates are best while one is held, by side of a constant."""
-
-    at: Float[np.ndarray, "sides n"]
-    objective: Float[np.ndarray, " sides"]
-    information: Float[np.ndarray, "sides n n"]
 
 
 def posterior_intervals(
@@ -150,10 +140,9 @@ def posterior_intervals(
     """
     chosen = np.flatnonzero(np.ones(len(fitted.names), bool) if which is None else which).tolist()
     ends = _laplace_ends(fitted, level)
-    if chosen:
-        for one, (place, objective, volume) in zip(chosen, _walks(fitted, chosen), strict=True):
-            low, high = _central_share(place, objective, volume, fitted.freedom, level)
-            ends[:, one] = min(low, fitted.coordinates[one]), max(high, fitted.coordinates[one])
+    for at, (coordinate, objective, volume) in zip(chosen, _walks(fitted, chosen) if chosen else (), strict=True):
+        low, high = _central_share(coordinate, objective, volume, fitted.freedom, level)
+        ends[:, at] = min(low, fitted.coordinates[at]), max(high, fitted.coordinates[at])
     return Intervals(*flat_values(fitted.problem.constants, ends))
 
 
@@ -163,49 +152,50 @@ def _walks(fitted: FitResult, chosen: list[int]) -> list[np.ndarray]:
     problem = fitted.problem._replace(options=options)
     weights = np.sqrt(tempering(fitted.noise, fitted.scale, options.threshold, options.loss)) * fitted.weights[None]
 
-    def searched(starts: np.ndarray, held: np.ndarray) -> _WalkPoint:
-        found = minimize_lanes(problem, fitted.prior, starts, weights, fitted.scale, held=held)
-        information = np.stack([fitted.information(slopes) for slopes in found.slopes])
-        return _WalkPoint(found.coordinates, found.objective, information + fitted.prior.information)
+    def searched(starts: np.ndarray, held: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """By side of a constant: where all others are best while it is held, the objective, and the information."""
+        optima = minimize_lanes(problem, fitted.prior, starts, weights, fitted.scale, held=held)
+        information = np.stack([fitted.information(slopes) for slopes in optima.slopes])
+        return optima.coordinates, optima.objective, information + fitted.prior.information
 
     count, sigma = len(fitted.names), np.sqrt(np.diag(fitted.covariance))
     far = float(stats.t.isf(TAIL, fitted.freedom)) ** 2
-    middle = searched(fitted.coordinates[None], np.zeros((1, count)))
-    center, lowest = middle.at[0], middle.objective[0]
-    places = {one: [(center[one], lowest, _volume_of_others(middle.information[0], one))] for one in chosen}
+    (center,), (lowest,), middle = searched(fitted.coordinates[None], np.zeros((1, count)))
+    walked = {at: [(center[at], lowest, _volume_of_others(middle[0], at))] for at in chosen}
     along, sign = np.repeat(chosen, 2), np.tile([-1.0, 1.0], len(chosen))
-    at, information = np.repeat(center[None], len(along), 0), np.repeat(middle.information, len(along), 0)
+    coordinates, information = np.repeat(center[None], len(along), 0), np.repeat(middle, len(along), 0)
     for step in FIRST_STEP * GROWTH ** np.arange(MOST_ROUNDS):
-        columns = np.stack([np.linalg.inv(matrix)[:, one] for matrix, one in zip(information, along, strict=True)])
+        columns = np.stack([np.linalg.inv(matrix)[:, at] for matrix, at in zip(information, along, strict=True)])
         # How all coordinates follow one that moves by 1, times how far that moves.
         shift = columns / columns[np.arange(len(along)), along][:, None] * (sign * step * sigma[along])[:, None]
-        found = searched(at + shift, np.eye(count)[along])
-        goes_on = np.isfinite(found.objective)
+        coordinates, objective, information = searched(coordinates + shift, np.eye(count)[along])
+        goes_on = np.isfinite(objective)
         for side in np.flatnonzero(goes_on):
-            one = int(along[side])
-            volume = _volume_of_others(found.information[side], one)
-            places[one].append((found.at[side, one], found.objective[side], volume))
-        goes_on &= 2.0 * (found.objective - lowest) < far
+            at = int(along[side])
+            volume = _volume_of_others(information[side], at)
+            walked[at].append((coordinates[side, at], objective[side], volume))
+        goes_on &= 2.0 * (objective - lowest) < far
         if not np.any(goes_on):
             break
-        along, sign, at, information = along[goes_on], sign[goes_on], found.at[goes_on], found.information[goes_on]
-    return [np.array(sorted(places[one])).T for one in chosen]
+        along, sign, coordinates, information = (column[goes_on] for column in (along, sign, coordinates, information))
+    return [np.array(sorted(walked[at])).T for at in chosen]
 
 
-def _volume_of_others(information: np.ndarray, one: int) -> float:
-    kept = np.delete(np.delete(information, one, 0), one, 1)
-    return float(np.linalg.slogdet(kept)[1])
+def _volume_of_others(information: np.ndarray, at: int) -> float:
+    return float(np.linalg.slogdet(np.delete(np.delete(information, at, 0), at, 1))[1])
 
 
 def _central_share(
-    place: np.ndarray, objective: np.ndarray, logarithm: np.ndarray, freedom: float, level: float
+    coordinate: np.ndarray, objective: np.ndarray, logarithm: np.ndarray, freedom: float, level: float
 ) -> tuple[float, float]:
     """Ends of the central share of a density known at a few places."""
     lowest = int(np.argmin(objective))
-    side = np.where(np.arange(len(place)) < lowest, -1.0, 1.0)
-    root = interpolate.PchipInterpolator(place, side * np.sqrt(np.maximum(2.0 * (objective - objective[lowest]), 0.0)))
-    fine = np.interp(np.linspace(0.0, len(place) - 1.0, FINE), np.arange(len(place)), place)
-    volume = np.interp(fine, place, logarithm - logarithm[lowest])
+    side = np.where(np.arange(len(coordinate)) < lowest, -1.0, 1.0)
+    root = interpolate.PchipInterpolator(
+        coordinate, side * np.sqrt(np.maximum(2.0 * (objective - objective[lowest]), 0.0))
+    )
+    fine = np.interp(np.linspace(0.0, len(coordinate) - 1.0, FINE), np.arange(len(coordinate)), coordinate)
+    volume = np.interp(fine, coordinate, logarithm - logarithm[lowest])
     density = -0.5 * (freedom + 1.0) * np.log1p(root(fine) ** 2 / freedom) - 0.5 * volume
     total = integrate.cumulative_trapezoid(np.exp(density - np.max(density)), fine, initial=0.0)
     ends = np.interp([0.5 - 0.5 * level, 0.5 + 0.5 * level], total / total[-1], fine)

@@ -1,4 +1,4 @@
-"""Which constants fit measurements best, and how well do they predict groups of measurements that were held out?
+"""Constants that fit measurements best, and their errors on groups of measurements that were held out.
 
 Robust least squares of logarithmic errors with priors, in float64. All starts, held-out groups and resamples are lanes
 of one batched Levenberg-Marquardt search. `optimistix.least_squares` in its place took 84 s instead of 4 s for the
@@ -135,56 +135,61 @@ def fit(problem: FitProblem) -> FitResult:
     The search begins from several points at once. The noise s of each output is then estimated from the errors of the
     best, and the search repeated from there. Intervals follow from `covariance`, see `intervals.laplace_intervals`.
     """
-    options, prior = problem.options, problem.prior or joint_prior(problem.constants)
-    shape = table_shape(problem, problem.table)
-    weights = _full_weights(problem, shape)
-    scale, starts = np.full(shape[1], float(problem.noise)), _starts(prior, options)
+    options, prior, weights = problem.options, problem.prior or joint_prior(problem.constants), _weights(problem)
+    scale, starts = np.full(weights.shape[1], float(problem.noise)), _starts(prior, options)
     rounds = ROUNDS if options.estimate_noise else 1
     while True:
-        found = minimize_lanes(problem, prior, starts, weights[None], scale)
-        best = int(np.argmin(found.objective))
-        errors, slopes = found.errors[best], found.slopes[best]
+        optima = minimize_lanes(problem, prior, starts, weights[None], scale)
+        best = int(np.argmin(optima.objective))
+        errors, slopes = optima.errors[best], optima.slopes[best]
         estimate = estimate_noise(errors, slopes, weights, prior.information, scale, options.loss)
         estimate = estimate.pooled(problem.noise, options.noise_counts)
         rounds -= 1
         if rounds == 0:
             break
         scale = estimate.noise
-        starts = np.where(np.isfinite(found.coordinates), found.coordinates, prior.mean)
+        starts = np.where(np.isfinite(optima.coordinates), optima.coordinates, prior.mean)
     data = information(slopes, weights, estimate.noise, _thresholds(options, scale, estimate.noise))
     freedom = estimate.freedom + options.noise_freedom
-    return _result(
-        problem, prior, found, best, data, weights=weights, noise=estimate.noise, scale=scale, freedom=freedom
-    )
+    return _result(problem, prior, optima, best, data, weights, estimate.noise, scale, freedom)
 
 
 def unfitted(problem: FitProblem) -> FitResult:
     """The constants that the prior has, in the form of a fit: what is known where nothing was measured yet."""
-    prior = problem.prior or joint_prior(problem.constants)
-    shape = table_shape(problem, problem.table)
-    weights, noise = _full_weights(problem, shape), np.full(shape[1], float(problem.noise))
-    found = evaluate_lanes(problem, prior, prior.mean[None], noise)._replace(converged=np.ones(1, bool))
-    nothing = np.zeros((len(prior.mean), len(prior.mean)))
-    return _result(problem, prior, found, 0, nothing, weights=weights, noise=noise, scale=noise, freedom=np.inf)
+    prior, weights = problem.prior or joint_prior(problem.constants), _weights(problem)
+    noise = np.full(weights.shape[1], float(problem.noise))
+    optima = evaluate_lanes(problem, prior, prior.mean[None], noise)._replace(converged=np.ones(1, bool))
+    return _result(problem, prior, optima, 0, np.zeros(prior.whiten.shape), weights, noise, noise, np.inf)
 
 
 def _result(
-    problem: FitProblem, prior: JointPrior, found: LaneOptima, lane: int, data: np.ndarray, **known: Any
+    problem: FitProblem,
+    prior: JointPrior,
+    optima: LaneOptima,
+    lane: int,
+    data: np.ndarray,
+    weights: np.ndarray,
+    noise: np.ndarray,
+    scale: np.ndarray,
+    freedom: float,
 ) -> FitResult:
-    """A lane as a fit, with the information of the data and what else is known: weights, noise, scale, freedom."""
+    """A lane as a fit, with the information of the data."""
     with jax.enable_x64(True):
-        values = values_of(problem.constants, found.coordinates[lane])
+        values = values_of(problem.constants, optima.coordinates[lane])
     return FitResult(
         problem=problem,
         prior=prior,
         values={name: np.asarray(value) for name, value in values.items()},
-        coordinates=found.coordinates[lane],
+        coordinates=optima.coordinates[lane],
         covariance=np.linalg.inv(data + prior.information),
-        errors=found.errors[lane],
-        slopes=found.slopes[lane],
-        objective=float(found.objective[lane]),
-        converged=bool(found.converged[lane]),
-        **known,
+        weights=weights,
+        noise=noise,
+        scale=scale,
+        freedom=freedom,
+        errors=optima.errors[lane],
+        slopes=optima.slopes[lane],
+        objective=float(optima.objective[lane]),
+        converged=bool(optima.converged[lane]),
     )
 
 
@@ -208,10 +213,10 @@ def held_out_errors(
     allowed = np.zeros(len(groups), bool) if trained_on is None else np.asarray(trained_on, bool)
     lanes = np.repeat(np.where((held & ~allowed)[:, :, None], 0.0, fitted.weights[None]), 2, axis=0)
     starts = np.tile(np.stack([fitted.prior.mean, fitted.coordinates]), (len(names), 1))
-    found = minimize_lanes(fitted.problem, fitted.prior, starts, lanes, fitted.scale)
-    objective = found.objective.reshape(-1, 2)
-    lane_of_row = (2 * np.arange(len(names)) + np.argmin(objective, axis=1))[np.argmax(held, axis=0)]
-    return found.errors[lane_of_row, np.arange(len(groups))]
+    optima = minimize_lanes(fitted.problem, fitted.prior, starts, lanes, fitted.scale)
+    best = np.argmin(optima.objective.reshape(-1, 2), axis=1)
+    lane_of_row = (2 * np.arange(len(names)) + best)[np.argmax(held, axis=0)]
+    return optima.errors[lane_of_row, np.arange(len(groups))]
 
 
 def program_rows(rows: int) -> int:
@@ -242,7 +247,7 @@ def minimize_lanes(
     options, rows = problem.options, weights.shape[1]
     held = np.zeros(starts.shape) if held is None else held
     padded = program_rows(max(rows, fewest_rows))
-    known = (prior.mean, prior.whiten, *coordinate_bounds(problem.constants))
+    limits = (prior.mean, prior.whiten, *coordinate_bounds(problem.constants))
     frozen = tuple((name, one._replace(median=0.0, spread=0.0)) for name, one in problem.constants.items())
     knobs = (options.threshold, float(options.steps), options.tolerance)
     parts = []
@@ -250,12 +255,12 @@ def minimize_lanes(
         table = jax.tree.map(partial(_padded, rows=rows, size=padded), problem.table)
         for begin in range(0, len(starts), LANES):
             lanes = np.minimum(np.arange(begin, begin + LANES), len(starts) - 1)
-            given = np.zeros((LANES, padded, weights.shape[2]))
-            given[:, :rows] = weights[lanes if len(weights) > 1 else np.zeros(LANES, int)]
-            found = _program()(
-                problem.errors, frozen, options.loss, starts[lanes], given, held[lanes], scale, known, knobs, table
+            counted = np.zeros((LANES, padded, weights.shape[2]))
+            counted[:, :rows] = weights[lanes if len(weights) > 1 else np.zeros(LANES, int)]
+            leaves = _program()(
+                problem.errors, frozen, options.loss, starts[lanes], counted, held[lanes], scale, limits, knobs, table
             )
-            parts.append([np.asarray(leaf) for leaf in found])
+            parts.append([np.asarray(leaf) for leaf in leaves])
     z, objective, converged, errors, slopes = (np.concatenate(part)[: len(starts)] for part in zip(*parts, strict=True))
     objective = np.where(np.isfinite(objective), objective, np.inf)
     return LaneOptima(z, objective, converged, errors[:, :rows], slopes[:, :rows])
@@ -297,62 +302,6 @@ class _SearchState(NamedTuple):
     steps: Array
 
 
-class _Lane(NamedTuple):
-    """One robust least-squares problem: weights of its rows, coordinates that are held, and what all lanes share."""
-
-    evaluate: Callable[[Array], tuple[Array, Array]]  # errors and slopes
-    robust: Callable[[Array], Array]
-    weights: Array
-    held: Array
-    scale: Array
-    mean: Array
-    whiten: Array
-    prior: Array
-    low: Array
-    high: Array
-
-    def weighed(self, error: Array) -> tuple[Array, Array]:
-        """Robust errors, and their slopes by error."""
-        counts = self.weights > 0
-        scaled = jnp.where(counts, error / self.scale, 0.0)
-        value, slope = jax.jvp(self.robust, (scaled,), (jnp.ones_like(scaled),))
-        return self.weights * value, jnp.where(counts, self.weights * slope / self.scale, 0.0)
-
-    def objective(self, z: Array, error: Array) -> Array:
-        """Half the robust squares and those of the prior."""
-        return 0.5 * (jnp.sum(self.weighed(error)[0] ** 2) + jnp.sum((self.whiten @ (z - self.mean)) ** 2))
-
-    def normal_equations(self, z: Array, error: Array, slopes: Array) -> tuple[Array, Array]:
-        """Gradient and Gauss-Newton matrix by the coordinates that are free."""
-        value, weight = self.weighed(error)
-        rows = jnp.where(self.weights[..., None] > 0, slopes * weight[..., None], 0.0).reshape(-1, slopes.shape[-1])
-        gradient = rows.T @ value.ravel() + self.prior @ (z - self.mean)
-        # A coordinate that presses against its bound stays there.
-        pressed = ((z <= self.low) & (gradient > 0.0)) | ((z >= self.high) & (gradient < 0.0))
-        free = jnp.where(pressed, 0.0, 1.0 - self.held)
-        return free * gradient, jnp.outer(free, free) * (rows.T @ rows + self.prior) + jnp.diag(1.0 - free)
-
-    def start(self, z: Array) -> _SearchState:
-        """Before the first evaluation."""
-        z, infinite, zero = jnp.clip(z, self.low, self.high), jnp.asarray(jnp.inf), jnp.asarray(0.0)
-        no_errors, no_slopes = jnp.zeros(self.weights.shape), jnp.zeros((*self.weights.shape, z.size))
-        return _SearchState(z, infinite, no_errors, no_slopes, z, zero, infinite, zero)
-
-    def step(self, state: _SearchState) -> _SearchState:
-        """Evaluate the trial, keep it if it is better, and try the next by Levenberg and Marquardt."""
-        error, slopes = self.evaluate(state.trial)
-        objective, first = self.objective(state.trial, error), state.steps == 0
-        better = first | (objective < state.objective)
-        new, old = (state.trial, objective, error, slopes), state[:4]
-        point, objective, error, slopes = (jnp.where(better, *pair) for pair in zip(new, old, strict=True))
-        damping = jnp.where(first, FIRST_DAMPING, state.damping * jnp.where(better, LESS, MORE))
-        gradient, matrix = self.normal_equations(point, error, slopes)
-        left = 0.5 * gradient @ jnp.linalg.solve(matrix, gradient)
-        damped = matrix + damping * jnp.diag(jnp.diag(matrix))
-        trial = jnp.clip(point - jnp.linalg.solve(damped, gradient), self.low, self.high)
-        return _SearchState(point, objective, error, slopes, trial, damping, left, state.steps + 1.0)
-
-
 def _search_lanes(
     errors: ErrorFunction,
     constants: tuple[tuple[str, Any], ...],
@@ -361,33 +310,65 @@ def _search_lanes(
     weights: Array,
     held: Array,
     scale: Array,
-    known: tuple[Array, Array, Array, Array],
+    limits: tuple[Array, Array, Array, Array],
     knobs: tuple[Array, Array, Array],
     table: Any,
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """Levenberg-Marquardt searches [Nocedal & Wright 2006, sec. 10.3]; errors and slopes are evaluated in one place."""
-    mean, whiten, low, high = known
+    """Levenberg-Marquardt searches [Nocedal & Wright 2006, sec. 10.3]; errors and slopes are evaluated in one place.
+
+    **Arguments:**
+
+    - `limits`: mean and `whiten` of the prior, lower and upper bounds of the coordinates.
+    - `knobs`: threshold of the loss, most steps, tolerance.
+    """
+    (mean, whiten, low, high), (threshold, most_steps, tolerance) = limits, knobs
     prior = whiten.T @ whiten
-    threshold, most_steps, tolerance = knobs
 
     def evaluate(z: Array) -> tuple[Array, Array]:
-        def both(z: Array) -> tuple[Array, Array]:
-            error = errors(values_of(dict(constants), z), table)
-            return error, error
-
-        slopes, error = jax.jacfwd(both, has_aux=True)(z)
-        return error, slopes
-
-    def robust(error: Array) -> Array:
-        return robust_error(error, threshold, loss)
-
-    def lasts(state: _SearchState) -> Array:
-        wanted = (state.left > tolerance * (1.0 + state.objective)) & (state.damping < HIGHEST_DAMPING)
-        return (state.steps == 0) | (wanted & (state.steps <= most_steps))
+        error = errors(values_of(dict(constants), z), table)
+        return error, error
 
     def search(start: Array, weights: Array, held: Array) -> tuple[Array, Array, Array, Array, Array]:
-        lane = _Lane(evaluate, robust, weights, held, scale, mean, whiten, prior, low, high)
-        state = jax.lax.while_loop(lasts, lane.step, lane.start(start))
+        def weighed(error: Array) -> tuple[Array, Array]:
+            """Robust errors, and their slopes by error."""
+            counts = weights > 0
+            scaled = jnp.where(counts, error / scale, 0.0)
+            value, slope = jax.jvp(lambda r: robust_error(r, threshold, loss), (scaled,), (jnp.ones_like(scaled),))
+            return weights * value, jnp.where(counts, weights * slope / scale, 0.0)
+
+        def normal_equations(z: Array, error: Array, slopes: Array) -> tuple[Array, Array]:
+            """Gradient and Gauss-Newton matrix by the coordinates that are free."""
+            value, weight = weighed(error)
+            rows = jnp.where(weights[..., None] > 0, slopes * weight[..., None], 0.0).reshape(-1, slopes.shape[-1])
+            gradient = rows.T @ value.ravel() + prior @ (z - mean)
+            # A coordinate that presses against its bound stays there.
+            pressed = ((z <= low) & (gradient > 0.0)) | ((z >= high) & (gradient < 0.0))
+            free = jnp.where(pressed, 0.0, 1.0 - held)
+            return free * gradient, jnp.outer(free, free) * (rows.T @ rows + prior) + jnp.diag(1.0 - free)
+
+        def step(state: _SearchState) -> _SearchState:
+            """Evaluate the trial, keep it if it is better, and try the next by Levenberg and Marquardt."""
+            slopes, error = jax.jacfwd(evaluate, has_aux=True)(state.trial)
+            distance = whiten @ (state.trial - mean)
+            objective, first = 0.5 * (jnp.sum(weighed(error)[0] ** 2) + jnp.sum(distance**2)), state.steps == 0
+            better = first | (objective < state.objective)
+            new, old = (state.trial, objective, error, slopes), state[:4]
+            point, objective, error, slopes = (jnp.where(better, *pair) for pair in zip(new, old, strict=True))
+            damping = jnp.where(first, FIRST_DAMPING, state.damping * jnp.where(better, LESS, MORE))
+            gradient, matrix = normal_equations(point, error, slopes)
+            left = 0.5 * gradient @ jnp.linalg.solve(matrix, gradient)
+            damped = matrix + damping * jnp.diag(jnp.diag(matrix))
+            trial = jnp.clip(point - jnp.linalg.solve(damped, gradient), low, high)
+            return _SearchState(point, objective, error, slopes, trial, damping, left, state.steps + 1.0)
+
+        def lasts(state: _SearchState) -> Array:
+            gains = (state.left > tolerance * (1.0 + state.objective)) & (state.damping < HIGHEST_DAMPING)
+            return (state.steps == 0) | (gains & (state.steps <= most_steps))
+
+        z, infinite, zero = jnp.clip(start, low, high), jnp.asarray(jnp.inf), jnp.asarray(0.0)
+        no_errors, no_slopes = jnp.zeros(weights.shape), jnp.zeros((*weights.shape, z.size))
+        begin = _SearchState(z, infinite, no_errors, no_slopes, z, zero, infinite, zero)
+        state = jax.lax.while_loop(lasts, step, begin)
         # At a kink of the model no step gains anything.
         converged = (state.left <= LEFT * (1.0 + state.objective)) | (state.damping >= HIGHEST_DAMPING)
         return state.point, state.objective, converged, state.errors, state.slopes
@@ -418,9 +399,10 @@ def table_shape(problem: FitProblem, table: Any) -> tuple[int, int]:
         return jax.eval_shape(lambda z: problem.errors(values_of(problem.constants, z), table), middle).shape
 
 
-def _full_weights(problem: FitProblem, shape: tuple[int, int]) -> Float[np.ndarray, "rows outputs"]:
-    given = np.ones(shape[0]) if problem.weights is None else np.asarray(problem.weights, np.float64)
-    return np.broadcast_to(given[:, None], shape).copy()
+def _weights(problem: FitProblem) -> Float[np.ndarray, "rows outputs"]:
+    shape = table_shape(problem, problem.table)
+    rows = np.ones(shape[0]) if problem.weights is None else np.asarray(problem.weights, np.float64)
+    return np.broadcast_to(rows[:, None], shape).copy()
 
 
 def _thresholds(options: FitOptions, scale: np.ndarray, noise: np.ndarray) -> np.ndarray:

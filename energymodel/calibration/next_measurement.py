@@ -1,6 +1,5 @@
-"""Which setting should be measured next, so that the model predicts most precisely?"""
+"""The setting whose measurement would sharpen predictions most."""
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -55,15 +54,13 @@ def linearized(
     rows, size = table_shape(fitted.problem, table)[0], program_rows(len(fitted.errors))
     parts = []
     for begin in range(0, rows, size):
-        chosen = np.arange(begin, min(begin + size, rows))
-        some = fitted.problem._replace(table=jax.tree.map(partial(_taken, rows=rows, chosen=chosen), table))
-        at = fitted.coordinates[None]
-        parts.append(evaluate_lanes(some, fitted.prior, at, fitted.scale, fewest_rows=size))
+
+        def taken(leaf: Any, begin: int = begin) -> Any:
+            """Some entries of a column; what is no column is left alone."""
+            leaf = np.asarray(leaf)
+            return leaf if leaf.ndim == 0 or len(leaf) != rows else leaf[begin : begin + size]
+
+        some = fitted.problem._replace(table=jax.tree.map(taken, table))
+        parts.append(evaluate_lanes(some, fitted.prior, fitted.coordinates[None], fitted.scale, fewest_rows=size))
     errors, slopes = (np.concatenate([getattr(part, name)[0] for part in parts]) for name in ("errors", "slopes"))
     return errors, slopes
-
-
-def _taken(leaf: Any, rows: int, chosen: np.ndarray) -> Any:
-    """Some entries of a column; what is no column is left alone."""
-    leaf = np.asarray(leaf)
-    return leaf if leaf.ndim == 0 or len(leaf) != rows else leaf[chosen]

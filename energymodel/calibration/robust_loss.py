@@ -1,4 +1,4 @@
-"""How do large errors count less in a fit, and what noise and information do the errors of a robust fit show?"""
+"""Losses that forgive large errors, and the noise and information that the errors of such a fit show."""
 
 from typing import Literal, NamedTuple
 
