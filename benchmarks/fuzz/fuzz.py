@@ -155,7 +155,7 @@ def stopped() -> Iterator[None]:
         mock.patch.object(Compiled, "preload", reached),
         mock.patch.object(jax.stages.Lowered, "compile", reached),
         mock.patch("energymodel.sweeps.sweep.best_order", reached),
-        mock.patch("energymodel.monitor.following.follow", reached, create=True),
+        mock.patch("energymodel.monitor.sources.followed", reached),
         contextlib.suppress(Reached),
     ):
         yield

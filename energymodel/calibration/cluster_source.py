@@ -1,4 +1,4 @@
-"""Which cluster does a person mean: a preset, a file, or a chip and a framework that nobody has fitted?"""
+"""Clusters by the words of a person: presets, files, or a chip and a framework that nobody has fitted."""
 
 import re
 from collections import Counter
@@ -10,7 +10,7 @@ from typing import Any
 from energymodel.calibration.model_words import plain_word
 from energymodel.errors import InputError, suggest
 from energymodel.scenarios.cluster_parts import cluster_parts
-from energymodel.scenarios.files import companions, names
+from energymodel.scenarios.files import companions, names, read_toml
 from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.scenarios.unseen_cluster import UNFITTED
 from energymodel.system.training_system import TrainingSystem
@@ -19,36 +19,6 @@ PLACEHOLDER = "test-1b-h100"
 """Scenario with a model and a plan that run on most accelerators and clusters."""
 FRAMEWORK = "megatron"
 """Of rows that name no framework."""
-FRAMEWORKS = {
-    "megatrondeepspeed": "megatron-deepspeed",
-    "deepspeed": "deepspeed",
-    "torchtitan": "torchtitan",
-    "fsdp": "fsdp",
-    "llmfoundry": "llm-foundry",
-    "mosaicml": "llm-foundry",
-    "pytorch": "fsdp",
-    "maxtext": "maxtext",
-    "nanotron": "nanotron",
-    "megatron": "megatron",
-    "nemo": "megatron",
-    "mcore": "megatron",
-}
-"""Software presets by a part of the usual names of frameworks, the first that fits."""
-ACCELERATORS = {
-    "a10040gb": "a100-sxm4-40gb",
-    "a100sxm440gb": "a100-sxm4-40gb",
-    "h100pcie": "h100-pcie",
-    "a100": "a100-sxm4-80gb",
-    "h100": "h100-sxm",
-    "h200": "h200-sxm",
-    "h800": "h800-sxm",
-    "gb300": "gb300",
-    "gb200": "gb200",
-    "b300": "b300-sxm",
-    "b200": "b200-sxm",
-    "v100": "v100-sxm2-32gb",
-}
-"""Accelerator presets by a part of the usual names, the first that fits."""
 
 
 def cluster_word(words: Mapping[str, str], folder: Path, option: str, where: str, assumed: Counter[str]) -> str:
@@ -75,12 +45,12 @@ def cluster_word(words: Mapping[str, str], folder: Path, option: str, where: str
             f"({', '.join(names('clusters')[:3])} ...) or a file that `calibrate step-time -o` wrote; or give "
             "accelerator and framework, in columns or with --column accelerator=h100-sxm."
         )
-    accelerator = _preset_of(chip, "hardware", ACCELERATORS, where, "accelerator")
+    accelerator = chip_preset(chip, where)
     framework = words.get("framework", "")
     if not framework:
         assumed[f"framework is not stated: {FRAMEWORK} (--column framework=NAME for another)."] += 1
         framework = FRAMEWORK
-    parts = [accelerator, _preset_of(framework, "software", FRAMEWORKS, where, "framework")]
+    parts = [accelerator, _preset_of(framework, "software", "frameworks", where)]
     node, network = words.get("node", ""), words.get("network", "")
     if node or network:
         usual = companions(accelerator)
@@ -105,7 +75,7 @@ def chip_preset(word: str, where: str) -> str:
 
     **Raises:** `InputError` that begins with `where`.
     """
-    return _preset_of(word, "hardware", ACCELERATORS, where, "accelerator")
+    return _preset_of(word, "hardware", "accelerators", where)
 
 
 def is_known(cluster: str) -> bool:
@@ -119,22 +89,29 @@ def _known(word: str, category: str, where: str, what: str) -> str:
     return word
 
 
-def _preset_of(word: str, category: str, usual: Mapping[str, str], where: str, what: str) -> str:
-    known = names(category)
-    if word in known:
+@cache
+def _usual_words() -> dict[str, dict[str, str]]:
+    return read_toml(Path(__file__).with_name("cluster_words.toml"))
+
+
+def _preset_of(word: str, category: str, usual: str, where: str) -> str:
+    presets = names(category)
+    if word in presets:
         return word
-    by_plain = {plain_word(name): name for name in known}
-    contained = max((one for one in by_plain if _contains(word, one)), key=len, default="")
-    found = by_plain.get(contained) or next((name for part, name in usual.items() if _contains(word, part)), None)
-    if found is None:
-        raise InputError(f'{where}: unknown {what} "{word}". {suggest(word.lower(), known)}')
-    return found
 
+    def is_in(part: str) -> bool:
+        """Whether the word holds the letters and digits of a part, whatever is between; a number must end there."""
+        ends = r"(?!\d)" if part[-1].isdigit() else ""
+        return re.search(r"[^a-z0-9]*".join(map(re.escape, part)) + ends, word.lower()) is not None
 
-def _contains(word: str, part: str) -> bool:
-    """Whether a word holds the letters and digits of a part, whatever stands between; a number must end there."""
-    ends = r"(?!\d)" if part[-1].isdigit() else ""
-    return re.search(r"[^a-z0-9]*".join(map(re.escape, part)) + ends, word.lower()) is not None
+    by_plain = {plain_word(name): name for name in presets}
+    contained = max(filter(is_in, by_plain), key=len, default="")
+    if contained:
+        return by_plain[contained]
+    for part, name in _usual_words()[usual].items():
+        if is_in(part):
+            return name
+    raise InputError(f'{where}: unknown {usual.removesuffix("s")} "{word}". {suggest(word.lower(), presets)}')
 
 
 def cluster_tables(name: str) -> dict[str, Any]:

@@ -86,9 +86,8 @@ def command(
         raise InputError(f"--replay {replay}: no speed. Give for example 1000.")
     with shell.Progress() as progress:
         progress("loading JAX ...")
-        from energymodel.monitor.following import followed
         from energymodel.monitor.monitor import Monitor
-        from energymodel.monitor.sources import recorded, replayed
+        from energymodel.monitor.sources import followed, recorded, replayed
 
         scenario = source.read()
         progress("evaluating the plan ...")
@@ -153,7 +152,7 @@ class _Shown:
 
     def status(self, status: "Status") -> None:
         """Print a status with a new forecast."""
-        from energymodel.monitor.status_text import status_line
+        from energymodel.monitor.status import status_line
         from energymodel.report.monitor_report import monitor_line
 
         if self._as_json:

@@ -1,5 +1,6 @@
-"""How does a training framework tell a `Monitor` of its steps?"""
+"""Callbacks by which training frameworks report their steps to a `Monitor`."""
 
+from collections.abc import Callable
 from typing import Any
 
 from energymodel.errors import InputError
@@ -7,7 +8,7 @@ from energymodel.monitor.monitor import Monitor
 
 
 def trainer_callback(monitor: Monitor) -> Any:
-    """A `TrainerCallback` of Hugging Face's Trainer (and axolotl) that tells a monitor of steps and pauses.
+    """A `TrainerCallback` of Hugging Face's Trainer (and axolotl) that reports steps and pauses to a monitor.
 
     Steps come with what the Trainer logs, every `logging_steps`.
 
@@ -23,7 +24,7 @@ def trainer_callback(monitor: Monitor) -> Any:
         raise InputError("A TrainerCallback needs transformers. Install it: pip install transformers.") from error
 
     class EnergyCallback(TrainerCallback):
-        """Tells the monitor of the steps since the Trainer logged last."""
+        """Reports the steps since the Trainer logged last."""
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             if _is_first(state):
@@ -53,17 +54,10 @@ def _is_first(state: Any) -> bool:
     return bool(getattr(state, "is_world_process_zero", True))
 
 
-def loop_callback(monitor: Monitor) -> "LoopCallback":
-    """A callback for loops of one's own: call it with the loss after each step."""
-    return LoopCallback(monitor)
+def loop_callback(monitor: Monitor) -> Callable[..., None]:
+    """A callback for loops of one's own: call it after each step with its loss, and its tokens if not the plan's."""
 
+    def callback(loss: float | int | None = None, tokens: float | int | None = None, **more: Any) -> None:
+        monitor.step(loss, tokens=tokens, **more)
 
-class LoopCallback:
-    """Called after each step of a loop with its loss, and with its tokens where they differ from the plan's."""
-
-    def __init__(self, monitor: Monitor) -> None:
-        self.monitor = monitor
-
-    def __call__(self, loss: float | int | None = None, tokens: float | int | None = None, **more: Any) -> None:
-        """Say that a step has ended."""
-        self.monitor.step(loss, tokens=tokens, **more)
+    return callback

@@ -1,4 +1,4 @@
-"""What does a plan foresee of its run?"""
+"""The outcome, the loss along the way and the learning rate that a plan foresees."""
 
 import math
 from dataclasses import dataclass
@@ -86,8 +86,8 @@ def expectation_of(scenario: Scenario) -> Expectation:
         raise InputError("The batch of this plan changes with progress, which cannot be monitored.")
     with jax.enable_x64(True):
         outcome = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
-        whole = float(outcome.tokens)
-        tokens = np.geomspace(FIRST_SHARE * whole, whole, COURSE)
+        end = float(outcome.tokens)
+        tokens = np.geomspace(FIRST_SHARE * end, end, COURSE)
         loss = np.asarray(_losses(scenario.system, scenario.plan, tokens))
     worth = float(scenario.system.recipe.learning_rate.token_efficiency)
     constant, cosine = (_token_efficiency(name) for name in ("constant", "cosine"))

@@ -1,4 +1,4 @@
-"""What is wrong with a run, by comparing it with itself and with its plan?"""
+"""What is wrong with a run, by comparison with itself and with its plan."""
 
 import math
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ AT_CAP = 0.98
 CHECKPOINT = 2.0
 """A checkpoint is slow beyond this multiple of the planned pause."""
 SHORT_PAUSE = 5.0
-"""Pauses below this matter to nobody [s]."""
+"""Pauses below this do not matter [s]."""
 UNLIKELY = 0.05
 """Failures are too many where as many or more had at most this probability."""
 OFF_PLAN = 0.1
@@ -34,7 +34,7 @@ SPIKE = 8.0
 UNUSED = 0.5
 """A device that draws less than this share of what the others do is not used by the run [1]."""
 FEWEST = 10
-"""Steps or readings without which nothing is said."""
+"""Steps or readings without which there is no finding."""
 
 
 class Finding(NamedTuple):
@@ -49,7 +49,7 @@ def findings(state: RunState) -> list[Finding]:
     if not state.has_begun:
         return []
     parts = (_loss, _failures, _stragglers, _slower, _throttled, _capped, _checkpoints, _plan)
-    return [one for part in parts for one in part(state)]
+    return [finding for part in parts for finding in part(state)]
 
 
 def _loss(state: RunState) -> Iterator[Finding]:
@@ -79,7 +79,7 @@ def _failures(state: RunState) -> Iterator[Finding]:
 
 def _stragglers(state: RunState) -> Iterator[Finding]:
     training = _training(state)
-    clocks = {name: one.clock for name, one in training.items() if math.isfinite(one.clock)}
+    clocks = {name: device.clock for name, device in training.items() if math.isfinite(device.clock)}
     if len(clocks) < 3:
         return
     middle = float(np.median(list(clocks.values())))
@@ -94,10 +94,10 @@ def _stragglers(state: RunState) -> Iterator[Finding]:
 
 def _training(state: RunState) -> dict[str, DeviceState]:
     """Devices that take part: one that draws far less than the others is not used by the run."""
-    powers = {name: one.busy_power for name, one in state.meters.items() if is_chip(name)}
-    said = [power for power in powers.values() if math.isfinite(power)]
-    least = UNUSED * float(np.median(said)) if said else 0.0
-    return {name: state.meters[name] for name, power in powers.items() if not power < least}
+    powers = {name: device.busy_power for name, device in state.meters.items() if is_chip(name)}
+    finite = [power for power in powers.values() if math.isfinite(power)]
+    lowest = UNUSED * float(np.median(finite)) if finite else 0.0
+    return {name: state.meters[name] for name, power in powers.items() if not power < lowest}
 
 
 def _slower(state: RunState) -> Iterator[Finding]:
@@ -119,30 +119,35 @@ def _slower(state: RunState) -> Iterator[Finding]:
 def _throttled(state: RunState) -> Iterator[Finding]:
     limit = float(state.expected.scenario.system.accelerator.maximum_temperature)
     meters = state.meters
-    shares = {name: float(np.mean(one.throttled)) for name, one in meters.items() if len(one.throttled) >= FEWEST}
-    often = {name: share for name, share in shares.items() if share >= OFTEN}
+    often = {
+        name: share
+        for name, device in meters.items()
+        if len(device.throttled) >= FEWEST and (share := float(np.mean(device.throttled))) >= OFTEN
+    }
     if often:
         share = f"{100.0 * float(np.mean(list(often.values()))):.0f} % of the readings"
         who = f"Device {next(iter(often))} slows its clock" if len(often) == 1 else ""
         who = who or f"{len(often)} of {len(meters)} devices slow their clocks"
         yield Finding("throttling", f"{who} for power or heat in {share}.")
-    for name, one in meters.items():
-        if name not in often and one.temperature > limit:
-            shown, most = (f"{value - ZERO_CELSIUS:.0f} °C" for value in (one.temperature, limit))
-            yield Finding("throttling", f"Device {name} has {shown}, and may have {most}.")
+    for name, device in meters.items():
+        if name not in often and device.temperature > limit:
+            hot, most = (f"{kelvin - ZERO_CELSIUS:.0f} °C" for kelvin in (device.temperature, limit))
+            yield Finding("throttling", f"Device {name} has {hot}, and may have {most}.")
 
 
 def _capped(state: RunState) -> Iterator[Finding]:
-    capped, shown = [], math.nan
-    for name, one in state.meters.items():
-        powers = np.asarray(one.powers)
-        if math.isfinite(one.limit) and len(powers) >= FEWEST and float(np.mean(powers >= AT_CAP * one.limit)) >= OFTEN:
-            capped, shown = [*capped, name], one.limit
-    if capped:
+    limits = [
+        device.limit
+        for device in state.meters.values()
+        if math.isfinite(device.limit)
+        and len(device.powers) >= FEWEST
+        and float(np.mean(np.asarray(device.powers) >= AT_CAP * device.limit)) >= OFTEN
+    ]
+    if limits:
         yield Finding(
             "power-cap",
-            f"{len(capped)} of {len(state.meters)} devices are at their power limit of {format_quantity(shown, 'W')}: "
-            "it sets the clock.",
+            f"{len(limits)} of {len(state.meters)} devices are at their power limit of "
+            f"{format_quantity(limits[-1], 'W')}: it sets the clock.",
         )
 
 

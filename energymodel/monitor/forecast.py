@@ -1,24 +1,16 @@
-"""Where does a run go, if its plan is kept, and what would a new plan for its rest save?"""
+"""End of a run if its plan is kept."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import jax
 import numpy as np
 from scipy.special import ndtri
 
-from energymodel.monitor.loss_forecast import (
-    DECAYED,
-    SHARES,
-    LossCourse,
-    LossForecast,
-    fit_course,
-    law_loss,
-    measured_loss,
-)
+from energymodel.monitor.loss_forecast import DECAYED, SHARES, LossCourse, fit_course, law_loss, measured_loss
 from energymodel.monitor.run_state import RunState
-from energymodel.search.replan import Forecast, MeasuredRun, Replan, Rest, replan, rest_of
+from energymodel.search.replan import Forecast, MeasuredRun, Rest, rest_of
 from energymodel.system.evaluate import evaluate_once
 
 CHANGED = 0.02
@@ -64,13 +56,15 @@ def forecast(state: RunState) -> RunForecast | None:
     rest = rest_of(expected.scenario, measured)
     with jax.enable_x64(True):
         outcome = jax.tree.map(np.asarray, evaluate_once(rest.scenario.system, rest.scenario.plan))
-    totals = {name: _as_of_now(state, name, one, rest.used.get(name)) for name, one in rest.forecast(outcome).items()}
+    totals = {
+        name: _as_of_now(state, name, total, rest.used.get(name)) for name, total in rest.forecast(outcome).items()
+    }
     if state.progress >= 1.0 and math.isfinite(state.loss):
-        totals["loss"] = Forecast(*measured_loss(state.loss, expected.course_prior))
+        totals["loss"] = measured_loss(state.loss, expected.course_prior)
     elif fitted is not None:
-        totals["loss"] = Forecast(*fitted.at(expected.tokens, end))
+        totals["loss"] = fitted.at(expected.tokens, end)
     else:
-        totals["loss"] = Forecast(*law_loss(LossForecast(*totals["loss"]), expected.course_prior))
+        totals["loss"] = law_loss(totals["loss"], expected.course_prior)
     return RunForecast(totals, rest.used, measured, rest)
 
 
@@ -80,13 +74,13 @@ def loss_course(state: RunState) -> LossCourse:
     return course._replace(rate=np.where(np.isfinite(course.rate), course.rate, state.expected.rate(course.tokens)))
 
 
-def _as_of_now(state: RunState, name: str, whole: Forecast, used: float | None) -> Forecast:
+def _as_of_now(state: RunState, name: str, total: Forecast, used: float | None) -> Forecast:
     """A total whose rest goes on at the pace and the power of now, where these have left their means so far.
 
     The interval also holds what is usual for the run without its start: that may come back.
     """
     if used is None:
-        return whole
+        return total
     mean, spread = state.mean_step_time, state.step_time_spread
     paces = _left(state.step_time / mean, state.usual_step_time / mean)
     scale = 1.0 - state.start_pause / state.time
@@ -94,7 +88,7 @@ def _as_of_now(state: RunState, name: str, whole: Forecast, used: float | None) 
         (power,) = _left(state.node_power_now / state.node_power)
         scale *= power
         spread = math.hypot(spread, state.node_power_spread(), state.expected.course_prior.power_drift)
-    value, lower, upper = (scale * (one - used) for one in whole)
+    value, lower, upper = (scale * (end - used) for end in total)
     low, high = (math.hypot(value - end, float(ndtri(SHARES[1])) * spread * value) for end in (lower, upper))
     return Forecast(
         used + paces[0] * value, used + min(paces) * max(value - low, 0.0), used + max(paces) * (value + high)
@@ -103,9 +97,4 @@ def _as_of_now(state: RunState, name: str, whole: Forecast, used: float | None) 
 
 def _left(*ratios: float) -> tuple[float, ...]:
     """Ratios to the mean so far; 1 where they have not left it, or are not known."""
-    return tuple(one if abs(one - 1.0) > CHANGED else 1.0 for one in ratios)
-
-
-def better_plan(state: RunState, found: RunForecast, progress: Callable[[str], None] | None = None) -> Replan:
-    """The best plan for the rest of the run; it takes a search."""
-    return replan(state.expected.scenario, found.measured, progress=progress)
+    return tuple(ratio if abs(ratio - 1.0) > CHANGED else 1.0 for ratio in ratios)

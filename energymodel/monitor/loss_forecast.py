@@ -1,4 +1,4 @@
-"""Which loss will a run end at, by its own loss so far?
+"""Loss at the end of a run, from its own loss so far.
 
 The losses over the last half of the tokens D so far are fitted by `L = c + a (D / D_now)^-beta - g (1 - h)`, where h
 falls from 1 at the highest learning rate to 0 at a tenth of it. Level c and amplitude a are free. The exponent beta,
@@ -15,6 +15,7 @@ from jaxtyping import Float
 from scipy.special import ndtri
 
 from energymodel.scenarios.components import preset_in_si
+from energymodel.search.replan import Forecast
 
 FIRST_SHARE = 0.5
 """Of the tokens so far, from where on losses are fitted."""
@@ -30,14 +31,6 @@ UNBOUNDED = 1e-9
 SHARES = (0.05, 0.95)
 
 Values = Float[np.ndarray, " n"]
-
-
-class LossForecast(NamedTuple):
-    """A loss with its 90 % interval [nat/token]."""
-
-    value: float
-    lower: float
-    upper: float
 
 
 class CoursePrior(NamedTuple):
@@ -94,7 +87,7 @@ class FittedCourse(NamedTuple):
     tokens: float
     prior: CoursePrior
 
-    def at(self, tokens: float, rate: float) -> LossForecast:
+    def at(self, tokens: float, rate: float) -> Forecast:
         """The loss after so many tokens at a learning rate [1, over its highest], and its interval."""
         ratio = tokens / self.tokens
         gradient = _design(np.array([ratio]), np.array([rate]))[:, 0]
@@ -108,19 +101,19 @@ class FittedCourse(NamedTuple):
         )
 
 
-def measured_loss(loss: float, prior: CoursePrior) -> LossForecast:
+def measured_loss(loss: float, prior: CoursePrior) -> Forecast:
     """The loss of a run at its end, as measured."""
     return _with_spread(loss, prior.end_noise)
 
 
-def law_loss(found: LossForecast, prior: CoursePrior) -> LossForecast:
+def law_loss(law: Forecast, prior: CoursePrior) -> Forecast:
     """The loss at the end by the law, before the run's own course is known."""
-    spread = (found.upper - found.lower) / float(ndtri(SHARES[1]) - ndtri(SHARES[0]))
-    return _with_spread(found.value, math.hypot(spread, prior.law_error))
+    spread = (law.upper - law.lower) / float(ndtri(SHARES[1]) - ndtri(SHARES[0]))
+    return _with_spread(law.value, math.hypot(spread, prior.law_error))
 
 
-def _with_spread(value: float, spread: float) -> LossForecast:
-    return LossForecast(value, *(value + float(ndtri(share)) * spread for share in SHARES))
+def _with_spread(value: float, spread: float) -> Forecast:
+    return Forecast(value, *(value + float(ndtri(share)) * spread for share in SHARES))
 
 
 def fit_course(
@@ -135,13 +128,13 @@ def fit_course(
     """
     if not len(course.tokens):
         return None
-    kept = (course.tokens >= max(first_share * course.tokens[-1], begin)) & np.isfinite(course.loss)
-    if np.sum(kept) < FEWEST:
+    fitted = (course.tokens >= max(first_share * course.tokens[-1], begin)) & np.isfinite(course.loss)
+    if np.sum(fitted) < FEWEST:
         return None
     now = float(course.tokens[-1])
-    noise = NOISE + NOISE_OF_STEP / np.sqrt(course.number[kept])
-    design = _design(course.tokens[kept] / now, course.rate[kept]) / noise[:, None]
-    loss = course.loss[kept] / noise
+    noise = NOISE + NOISE_OF_STEP / np.sqrt(course.number[fitted])
+    design = _design(course.tokens[fitted] / now, course.rate[fitted]) / noise[:, None]
+    loss = course.loss[fitted] / noise
     precision = np.diag([UNBOUNDED, UNBOUNDED, prior.gain_spread**-2])
     covariance = np.linalg.inv(np.einsum("eni,enj->eij", design, design) + precision)
     best = np.einsum("eij,ej->ei", covariance, np.einsum("eni,n->ei", design, loss) + precision[2] * prior.gain)

@@ -1,4 +1,4 @@
-"""Who reads the power of the devices of this machine while it trains?"""
+"""Meters of the devices of this machine, read while it trains."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -28,11 +28,11 @@ class RecordedMeter:
 
     def read(self) -> list[PowerReading]:
         """The readings of the next time."""
-        found: list[PowerReading] = []
-        while self._next is not None and (not found or self._next.time == found[0].time):
-            found.append(self._next)
+        readings: list[PowerReading] = []
+        while self._next is not None and (not readings or self._next.time == readings[0].time):
+            readings.append(self._next)
             self._next = next(self._readings, None)
-        return found
+        return readings
 
 
 class NvmlMeter:

@@ -1,4 +1,4 @@
-"""How is a run watched from within a training loop, or from its log and its meters?"""
+"""Watching a run from within a training loop, or from its log and its meters."""
 
 import math
 import threading
@@ -11,14 +11,13 @@ from types import TracebackType
 from energymodel.errors import InputError
 from energymodel.monitor.expectation import Expectation, expectation_of
 from energymodel.monitor.findings import Finding, findings
-from energymodel.monitor.forecast import RunForecast, better_plan, forecast
+from energymodel.monitor.forecast import RunForecast, forecast
 from energymodel.monitor.meters import Meter
 from energymodel.monitor.run_state import RunState
-from energymodel.monitor.status import Status
-from energymodel.monitor.status_text import prometheus_text, status_line
+from energymodel.monitor.status import Status, prometheus_text, status_line
 from energymodel.readers.log_records import LogEvent, LoggedStep, PowerReading
 from energymodel.scenarios.scenario import Scenario, load_scenario
-from energymodel.search.replan import Replan
+from energymodel.search.replan import Replan, replan
 
 EVERY = 0.05
 """Share of the run after which its end is forecast anew."""
@@ -131,8 +130,8 @@ class Monitor:
         now = time.time()
         passed, self._last_time = now - self._last_time, now
         before, self._count = self._count, self._count + 1 if step is None else step
-        said = {"loss": loss, "tokens": tokens, "learning_rate": learning_rate}
-        numbers = {name: float(value) for name, value in said.items() if value is not None}
+        reported = {"loss": loss, "tokens": tokens, "learning_rate": learning_rate}
+        numbers = {name: float(value) for name, value in reported.items() if value is not None}
         if not math.isfinite(numbers.get("loss", 0.0)):
             numbers["loss"] = math.inf
         taken = passed / max(self._count - before, 1) if time_of_step is None else float(time_of_step)
@@ -210,17 +209,17 @@ class Monitor:
             return self.state.copy()
 
     def _status_of(self, state: RunState, plan: Replan | None) -> Status:
-        found = tuple(findings(state))
-        said = (("forecast", self._failed), ("meter", self._meter_failed))
-        found += tuple(Finding(kind, text) for kind, text in said if text)
-        return Status(state, found, self._forecast, plan)
+        failures = (("forecast", self._failed), ("meter", self._meter_failed))
+        own = (Finding(kind, text) for kind, text in failures if text)
+        return Status(state, (*findings(state), *own), self._forecast, plan)
 
     def replan(self, progress: Callable[[str], None] | None = None) -> Replan | None:
         """The best plan for the rest; it takes a search. Nothing before the first forecast.
 
         **Raises:** `InputError` as `energymodel.replan`.
         """
-        return None if self._forecast is None else better_plan(self._copy(), self._forecast, progress)
+        measured = None if self._forecast is None else self._forecast.measured
+        return None if measured is None else replan(self.expected.scenario, measured, progress=progress)
 
     def _write(self, status: Status) -> None:
         if self.output is not None:
@@ -241,6 +240,6 @@ class Monitor:
                 self._meter_failed = f"The meter stopped: {error}. Power is forecast by the plan from here on."
                 return
             with self._lock:
-                for one in readings:
-                    self.state.add(one)
+                for reading in readings:
+                    self.state.add(reading)
             self._stop.wait(float(self.interval))

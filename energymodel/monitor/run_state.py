@@ -1,4 +1,4 @@
-"""How far is a run, by the records of its log and its meters as they come?
+"""State of a run by the records of its log and its meters as they come.
 
 Memory is bounded: of steps and readings the last ones are kept, of the loss its means over narrow ranges of tokens.
 """
@@ -30,7 +30,7 @@ BUSY_SHARE = 0.7
 LONGEST_GAP = 60.0
 """Between two readings of a device, beyond which nothing is known of its energy [s]."""
 FEW_LOSSES = 3
-"""Steps whose loss is said, before a step without one is taken for one whose loss is no number."""
+"""Steps that report a loss, before a step without one counts as one whose loss is no number."""
 BLOCKS = 8
 """Parts of the readings or steps so far, whose means tell how far the mean of the rest may be."""
 RISE = 1e-4
@@ -141,7 +141,7 @@ class RunState:
         for name, value in vars(self).items():
             if isinstance(value, deque | set | dict):
                 setattr(other, name, value.copy())
-        other.devices = {name: one.copy() for name, one in self.devices.items()}
+        other.devices = {name: device.copy() for name, device in self.devices.items()}
         return other
 
     def add(self, record: LoggedStep | LogEvent | PowerReading) -> None:
@@ -209,9 +209,9 @@ class RunState:
         self._has_gaps = self._has_gaps or self._without_loss > 0
         self._with_loss += 1
         self.recent_losses.append((self.tokens, loss))
-        place = int(BINS_OF_E * math.log(max(self.tokens, 1.0)))
-        tokens, total, rates, number = self.losses.get(place, (0.0, 0.0, 0.0, 0))
-        self.losses[place] = (tokens + self.tokens, total + loss, rates + rate, number + 1)
+        bin_of_tokens = int(BINS_OF_E * math.log(max(self.tokens, 1.0)))
+        tokens, total, rates, number = self.losses.get(bin_of_tokens, (0.0, 0.0, 0.0, 0))
+        self.losses[bin_of_tokens] = (tokens + self.tokens, total + loss, rates + rate, number + 1)
 
     def _add_tokens(self, step: LoggedStep) -> None:
         """Tokens so far: as stated, else steps times the batch."""
@@ -222,8 +222,8 @@ class RunState:
             self.tokens_per_step = step.sequences * expected.sequence
         elif not math.isfinite(self.tokens_per_step):
             self.tokens_per_step = expected.batch
-        stated = step.tokens_so_far
-        self.tokens = stated if math.isfinite(stated) else step.step * self.tokens_per_step
+        so_far = step.tokens_so_far
+        self.tokens = so_far if math.isfinite(so_far) else step.step * self.tokens_per_step
 
     def _add_time(self, own: float, count: int) -> None:
         """The time of steps, or that of the pause beside them."""
@@ -255,22 +255,20 @@ class RunState:
         return float(np.median(recent)) if recent else math.nan
 
     @property
-    def usual_step_time(self) -> float:
-        """Median of the steps that are kept, warm-up left out [s]."""
+    def _usual_times(self) -> np.ndarray:
         times = np.asarray(self.step_times)
-        if not len(times):
-            return math.nan
-        low, high = usual_range(times)
-        return float(np.median(times[(times >= low) & (times <= high)]))
+        low, high = usual_range(times) if len(times) else (0.0, 0.0)
+        return times[(times >= low) & (times <= high)]
+
+    @property
+    def usual_step_time(self) -> float:
+        """Median of the recorded steps, warm-up left out [s]."""
+        return float(np.median(self._usual_times)) if self.step_times else math.nan
 
     @property
     def step_time_spread(self) -> float:
         """Standard deviation of the mean step time of the rest over that so far, without warm-up and pauses [1]."""
-        times = np.asarray(self.step_times)
-        if not len(times):
-            return 0.0
-        low, high = usual_range(times)
-        return mean_spread(times[(times >= low) & (times <= high)], self.progress)
+        return mean_spread(self._usual_times, self.progress)
 
     @property
     def mean_step_time(self) -> float:
@@ -296,33 +294,30 @@ class RunState:
     @property
     def meters(self) -> dict[str, DeviceState]:
         """Devices whose power is known."""
-        return {name: one for name, one in self.devices.items() if one.powers or one.seconds > 0.0}
+        return {name: device for name, device in self.devices.items() if device.powers or device.seconds > 0.0}
 
     @property
     def chip_power(self) -> float:
         """Mean power of a chip while it trains [W], if chips have meters."""
-        found = [one.busy_power for name, one in self.meters.items() if is_chip(name)]
-        return float(np.mean(found)) if found else math.nan
+        return _mean([device.busy_power for name, device in self.meters.items() if is_chip(name)])
 
     @property
     def node_power(self) -> float:
         """Mean power of a node [W], if nodes have meters."""
-        found = [one.energy / one.seconds for one in self._nodes]
-        return float(np.mean(found)) if found else math.nan
+        return _mean([node.energy / node.seconds for node in self._nodes])
 
     @property
     def node_power_now(self) -> float:
         """Mean power of a node lately [W], if nodes have meters."""
-        found = [one.power_now for one in self._nodes]
-        return float(np.mean(found)) if found else math.nan
+        return _mean([node.power_now for node in self._nodes])
 
     def node_power_spread(self) -> float:
         """Standard deviation of the mean power of the rest over that of now [1]."""
-        return max((one.power_spread(self.progress) for one in self._nodes), default=0.0)
+        return max((node.power_spread(self.progress) for node in self._nodes), default=0.0)
 
     @property
     def _nodes(self) -> list[DeviceState]:
-        return [one for name, one in self.meters.items() if is_node(name) and one.seconds > 0.0]
+        return [device for name, device in self.meters.items() if is_node(name) and device.seconds > 0.0]
 
     def measured(self, loss: float | None = None) -> MeasuredRun:
         """The state as `replan` takes it.
@@ -344,9 +339,13 @@ class RunState:
 
     def course(self) -> LossCourse:
         """The loss so far, in narrow ranges of tokens; the learning rate is NaN where the log does not say it."""
-        rows = np.array([self.losses[place] for place in sorted(self.losses)], float).reshape(-1, 4)
+        rows = np.array([self.losses[key] for key in sorted(self.losses)], float).reshape(-1, 4)
         tokens, loss, rate, number = rows.T
         return LossCourse(tokens / number, loss / number, number, rate / number / self.highest_rate)
+
+
+def _mean(powers: list[float]) -> float:
+    return float(np.mean(powers)) if powers else math.nan
 
 
 def mean_spread(values: Sequence[float] | np.ndarray, progress: float) -> float:

@@ -8,8 +8,7 @@ import threading
 import pytest
 
 from energymodel.errors import InputError
-from energymodel.monitor.following import UNKNOWN, followed
-from energymodel.monitor.sources import recorded, replayed
+from energymodel.monitor.sources import UNKNOWN, followed, recorded, replayed
 from energymodel.readers.log_records import LoggedStep, PowerReading
 from monitor.recorded_run import readings_until, steps_until, write_log, write_meter
 
