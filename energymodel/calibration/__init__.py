@@ -1,1 +1,1 @@
-"""What do measurements say about the constants of a cluster, and how well does the model predict them?"""
+"""Constants of a system fitted to measurements, and step times predicted for tables of layouts."""

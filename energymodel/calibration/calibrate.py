@@ -17,13 +17,12 @@ from energymodel.calibration.calibrated_scenario import (
     undetermined_for_law,
 )
 from energymodel.calibration.calibration_case import CalibrationCase, PredictedAmount
-from energymodel.calibration.cluster_source import is_known
+from energymodel.calibration.cluster_source import is_known, plain_word
 from energymodel.calibration.constant_priors import flat_values, joint_prior, widened
 from energymodel.calibration.intervals import bootstrap, laplace_intervals, outer_intervals, quantiles, undetermined
 from energymodel.calibration.kinds import KINDS
 from energymodel.calibration.least_squares import FitOptions, FitProblem, FitResult, fit, held_out_errors, unfitted
 from energymodel.calibration.measurements import Measurements
-from energymodel.calibration.model_words import plain_word
 from energymodel.calibration.next_measurement import next_measurement
 from energymodel.errors import InputError, suggest
 from energymodel.readers.columns import AS_WRITTEN, TableChoices
@@ -98,6 +97,7 @@ def calibrate(
     form: str | None = None,
     choices: TableChoices = AS_WRITTEN,
     max_slowdown: float | None = None,
+    source: str = "",
     progress: Callable[[str], None] = lambda _: None,
 ) -> Calibration:
     """Fit the constants of a kind to the measurements in a CSV file, in float64.
@@ -113,6 +113,7 @@ def calibrate(
     - `choices`: how a table of training steps is read: renamed, constant and ignored columns, bad rows.
     - `form`: of the model, one of `MeasurementKind.forms`; by default what was measured decides.
     - `max_slowdown`: of kind `power`: share of time that the best setting may cost, such as 0.1 [1].
+    - `source`: name of the measurements in what is written; by default the file.
     - `progress`: called with what is being done.
 
     **Raises:** `InputError`, one line that names file, line and column.
@@ -148,7 +149,7 @@ def calibrate(
     slowdown = np.inf if max_slowdown is None else 1.0 + max_slowdown
     return Calibration(
         kind=kind,
-        source=str(path),
+        source=source or str(path),
         base=base.name,
         rows=rows,
         group_word=case.groups.word,
@@ -161,7 +162,7 @@ def calibrate(
         next_gain=better.gain,
         predictions=case.predictions(fitted) if case.predictions is not None else (),
         best=case.best(fitted, usual, slowdown) if case.best is not None else Recommendation(),
-        tables=scenario_tables(kind, str(path), base, case, fitted, constants),
+        tables=scenario_tables(kind, source or str(path), base, case, fitted, constants),
         residuals={name: fitted.errors[used] @ np.array(weights) for name, weights in case.outputs.items()},
         along=(case.along[0], np.asarray(case.along[1])[used]),
         groups=case.groups.labels[used],

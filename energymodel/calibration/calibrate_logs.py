@@ -1,4 +1,4 @@
-"""What do the logs of a run say of a cluster's constants, without a table between?"""
+"""Calibration from the logs of a run, without a table between."""
 
 import dataclasses
 import tempfile
@@ -15,10 +15,8 @@ from energymodel.readers.text_file import is_file
 from energymodel.scenarios.scenario import Scenario
 
 TABLE = ".csv"
-EXPORTED = ("tensorboard", "wandb")
-"""Kinds of logs that are CSV files."""
 OF_EXPORTS = ("wall time", "_step", " - ", "__max")
-"""What stands in the header of an exported log, and of no table of measurements."""
+"""Parts of the header of an exported log, which no table of measurements has."""
 
 
 def is_training_log(path: str | Path) -> bool:
@@ -64,19 +62,18 @@ def calibrate_logs(
             "calibrate step-time: a log does not say model and layout. Give --training, --model or --scenario."
         )
     progress(f"measuring {len(paths)} log{'s' * (len(paths) > 1)} ...")
-    found = measure_logs(paths)
-    rows = measured_rows(found, scenario, cluster)
+    measured = measure_logs(paths)
+    rows = measured_rows(measured, scenario, cluster)
     text = measured_csv(_of_nodes(rows, scenario) if kind == "node" else rows)
     names = ", ".join(Path(path).name for path in paths)
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder) / f"{Path(paths[0]).stem}{TABLE}"
         table.write_text(text, encoding="utf-8")
         try:
-            fitted = calibrate(kind, table, progress=progress, **options)
+            fitted = calibrate(kind, table, source=names, progress=progress, **options)
         except InputError as error:
             raise InputError(str(error).replace(str(table), names)) from None
-        tables = _replaced(_replaced(fitted.tables, str(table), names), table.name, names)
-    return dataclasses.replace(fitted, source=names, tables=tables, notes=(*found.notes, *fitted.notes))
+    return dataclasses.replace(fitted, notes=(*measured.notes, *fitted.notes))
 
 
 def _of_nodes(rows: Sequence[Mapping[str, Any]], scenario: Scenario | None) -> list[dict[str, Any]]:
@@ -88,15 +85,6 @@ def _of_nodes(rows: Sequence[Mapping[str, Any]], scenario: Scenario | None) -> l
         raise InputError(
             "calibrate node: no meter of a node is among the logs. Give a table of its power (time_s, power_w)."
         )
-    kept = {"run": "run", "node_power_w": "node_power_w", "power_w": "chip_power_w", "accelerator": "accelerator"}
+    columns = {"run": "run", "node_power_w": "node_power_w", "power_w": "chip_power_w", "accelerator": "accelerator"}
     own = {} if scenario is None else {"chips": float(scenario.system.node.chips)}
-    return [{**own, **{name: row[key] for key, name in kept.items() if key in row}} for row in rows]
-
-
-def _replaced(tree: Any, old: str, new: str) -> Any:
-    """The same tables with a text within their texts replaced."""
-    if isinstance(tree, Mapping):
-        return {key: _replaced(value, old, new) for key, value in tree.items()}
-    if isinstance(tree, list | tuple):
-        return type(tree)(_replaced(value, old, new) for value in tree)
-    return tree.replace(old, new) if isinstance(tree, str) else tree
+    return [{**own, **{name: row[key] for key, name in columns.items() if key in row}} for row in rows]

@@ -1,4 +1,4 @@
-"""Clusters by the words of a person: presets, files, or a chip and a framework that nobody has fitted."""
+"""Clusters, chips and models by the words of a person or a public table."""
 
 import re
 from collections import Counter
@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from energymodel.calibration.model_words import plain_word
 from energymodel.errors import InputError, suggest
 from energymodel.scenarios.cluster_parts import cluster_parts
 from energymodel.scenarios.files import companions, names, read_toml
@@ -17,6 +16,8 @@ from energymodel.system.training_system import TrainingSystem
 
 PLACEHOLDER = "test-1b-h100"
 """Scenario with a model and a plan that run on most accelerators and clusters."""
+ALIKE = {"llama3": "llama31"}
+"""Families of models of one shape: Llama 3 has that of Llama 3.1."""
 FRAMEWORK = "megatron"
 """Of rows that name no framework."""
 
@@ -141,3 +142,23 @@ def _preset_scenario(name: str) -> Scenario:
 def cluster_system(name: str, changes: Sequence[str] = ()) -> TrainingSystem:
     """The system of a cluster, with some numbers changed."""
     return cluster_scenario(name, changes).system
+
+
+def model_preset(word: str) -> str | None:
+    """The preset of a model under one of its usual names, such as `LLAMA3_70B`; `None` if there is none."""
+    presets = names("models")
+    if word in presets:
+        return word
+    plain = plain_word(word)
+    by_plain = {plain_word(name): name for name in presets}
+    if plain in by_plain:
+        return by_plain[plain]
+    for family, shape in ALIKE.items():
+        if plain.startswith(family) and (name := by_plain.get(shape + plain.removeprefix(family))):
+            return name
+    return None
+
+
+def plain_word(word: str) -> str:
+    """Letters and digits only, in lower case."""
+    return re.sub(r"[^a-z0-9]", "", word.lower())

@@ -117,7 +117,7 @@ def power_constants(
     }
     if not devices:
         return constants
-    return {name: one._replace(labels=tuple(devices)) for name, one in constants.items()}
+    return {name: prior._replace(labels=tuple(devices)) for name, prior in constants.items()}
 
 
 def switching_share(clock: Numeric, values: Mapping[str, Numeric]) -> Float[Array, "..."]:

@@ -1,4 +1,4 @@
-"""How long does one step take, in one layout on one system, and what memory does it need?"""
+"""Time and memory of one step, in one layout on one system."""
 
 from collections.abc import Mapping
 from functools import reduce
@@ -89,6 +89,5 @@ def predict_row(system: TrainingSystem, row: Mapping[str, Any]) -> Prediction:
 def _software(system: TrainingSystem, row: Mapping[str, Any]) -> Software:
     """The cluster's software, with what the row says instead."""
     own = {column.name: getattr(system.software, column.name) for column in OF_CLUSTER}
-    given = {name: jnp.asarray(row[name]) for name in own}
-    values = [jnp.where(jnp.isnan(given[name]), own[name], given[name]) for name in own]
+    values = [jnp.where(jnp.isnan(row[name]), number, row[name]) for name, number in own.items()]
     return eqx.tree_at(lambda software: [getattr(software, name) for name in own], system.software, values)

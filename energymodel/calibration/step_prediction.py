@@ -1,4 +1,4 @@
-"""How long does a step of each layout of a table take, and does it fit in memory?"""
+"""Predicted step time and memory of each layout of a table."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -95,44 +95,42 @@ def predict(
         )
         read = read_step_table(Path(table), choices) if isinstance(table, Path | str) else step_table(table, choices)
         table = read.layouts
-    found: Any = None
+    predicted: Any = None
     spread = np.full(len(table), np.nan)
     with jax.enable_x64(True):
         for name in dict.fromkeys(table.cluster):
-            known = None
-            if systems and name in systems:
-                system = systems[name]
-            else:
+            system, constants = (systems or {}).get(name), None
+            if system is None:
                 scenario = cluster_scenario(str(name), changes)
-                system, known = scenario.system, known_constants(scenario)
+                system, constants = scenario.system, known_constants(scenario)
             check_formats(system.accelerator, table.select(table.cluster == name).columns, f"cluster {name}")
             rows = _padded(np.flatnonzero(table.cluster == name))
             inputs = {column.name: table.columns[column.name][rows] for column in INPUTS}
-            if known is not None:
-                spread[rows] = step_time_spread(known, system, inputs)
+            if constants is not None:
+                spread[rows] = step_time_spread(constants, system, inputs)
             part = jax.device_get(_compiled()(system, inputs))
-            if found is None:
-                found = jax.tree.map(lambda values: np.full(len(table), np.nan), part)
+            if predicted is None:
+                predicted = jax.tree.map(lambda values: np.full(len(table), np.nan), part)
             # Repeated rows are written again, with the same values.
-            jax.tree.map(lambda all_of_it, values, rows=rows: all_of_it.__setitem__(rows, values), found, part)
-    _check_predictions(table, found)
-    return StepPredictions(table, found, spread)
+            jax.tree.map(lambda column, values, rows=rows: column.__setitem__(rows, values), predicted, part)
+    _check_predictions(table, predicted)
+    return StepPredictions(table, predicted, spread)
 
 
-def _check_predictions(table: Layouts, found: Any) -> None:
+def _check_predictions(table: Layouts, predicted: Any) -> None:
     """Refuse rows whose numbers are each possible, but have no finite prediction together.
 
     **Raises:** `InputError` that names the first row and its largest number.
     """
-    finite = np.all([np.isfinite(values) for values in jax.tree.leaves(found)], axis=0)
+    finite = np.all([np.isfinite(values) for values in jax.tree.leaves(predicted)], axis=0)
     if np.all(finite):
         return
     row = int(np.argmin(finite))
-    given = {column.name: float(table.columns[column.name][row]) for column in INPUTS}
-    name = max((one for one in given if np.isfinite(given[one])), key=lambda one: abs(given[one]))
+    inputs = {column.name: float(table.columns[column.name][row]) for column in INPUTS}
+    name = max((name for name in inputs if np.isfinite(inputs[name])), key=lambda name: abs(inputs[name]))
     raise InputError(
         f"row {row + 1} of the layouts: no finite step time and memory follow from its numbers. Look at the largest, "
-        f"{name} = {given[name]:g}."
+        f"{name} = {inputs[name]:g}."
     )
 
 
@@ -152,34 +150,32 @@ class TablePrediction(NamedTuple):
 
     def errors(self) -> dict[str, dict[str, float | int]]:
         """Errors over the rows that were measured, in percent, by what was measured; nothing where nothing was."""
-        columns = self.read.layouts.columns
-        found: dict[str, dict[str, float | int]] = {}
+        columns, predicted = self.read.layouts.columns, self.predicted
+        errors: dict[str, dict[str, float | int]] = {}
         for name, column in (("step_time", "step_time_s"), ("memory", "memory_b")):
-            error = 100.0 * (self.predicted[column] / columns[column] - 1.0)
+            error = 100.0 * (predicted[column] / columns[column] - 1.0)
             error = error[np.isfinite(error)]
             if len(error):
-                found[name] = {
+                errors[name] = {
                     "rows": len(error),
                     "mean_percent": float(np.mean(np.abs(error))),
                     "median_percent": float(np.median(np.abs(error))),
                     "bias_percent": float(np.mean(error)),
                 }
-        inside = (self.predicted["step_time_low_s"] <= self.measured_time) & (
-            self.measured_time <= self.predicted["step_time_high_s"]
-        )
-        if "step_time" in found and np.any(np.isfinite(self.predicted["step_time_low_s"])):
-            found["step_time"]["inside_90"] = int(np.sum(inside))
+        low, high = predicted["step_time_low_s"], predicted["step_time_high_s"]
+        if "step_time" in errors and np.any(np.isfinite(low)):
+            errors["step_time"]["inside_90"] = int(np.sum((low <= self.measured_time) & (self.measured_time <= high)))
         failed = columns["out_of_memory"]
-        ran = np.isfinite(failed) | np.isfinite(self.measured_time)
         if np.any(failed > 0.0):
-            right = (self.predicted["out_of_memory_probability"] > 0.5) == (failed > 0.0)
-            found["out_of_memory"] = {
+            ran = np.isfinite(failed) | np.isfinite(self.measured_time)
+            right = (predicted["out_of_memory_probability"] > 0.5) == (failed > 0.0)
+            errors["out_of_memory"] = {
                 "rows": int(np.sum(ran)),
                 "right": int(np.sum(right & ran)),
                 "failed": int(np.sum(failed > 0.0)),
                 "right_failed": int(np.sum(right & (failed > 0.0))),
             }
-        return found
+        return errors
 
 
 def predict_table(read: StepTable, changes: Sequence[str] = ()) -> TablePrediction:

@@ -1,4 +1,4 @@
-"""How does the predicted time of a step follow the constants that are fitted to step times?"""
+"""Slopes of the predicted time of a step by the constants that are fitted to step times."""
 
 import math
 from collections.abc import Mapping
@@ -25,16 +25,16 @@ ROWS = 128  # of the compiled program; longer tables take it several times
 def constants_at(coordinates: Float[Array | np.ndarray, " constants"]) -> Values:
     """Values of the constants at coordinates, by path in a system."""
     return {
-        path: prior_of(one).value(jnp.asarray(z))
-        for (path, one), z in zip(STEP_CONSTANTS.items(), coordinates, strict=True)
+        path: prior_of(constant).value(jnp.asarray(z))
+        for (path, constant), z in zip(STEP_CONSTANTS.items(), coordinates, strict=True)
     }
 
 
-def prior_of(one: StepConstant, coordinate: float | None = None, deviation: float = 1.0) -> ConstantPrior:
+def prior_of(constant: StepConstant, coordinate: float | None = None, deviation: float = 1.0) -> ConstantPrior:
     """A constant as one that is fitted, with a median at a coordinate and a standard deviation of it."""
-    z = one.middle if coordinate is None else coordinate
-    spread = deviation * (one.slope(z) if math.isfinite(one.upper) else 1.0)
-    return ConstantPrior(one.value(z), spread, 0.0, one.upper, one.unit, widest=10.0)
+    z = constant.middle if coordinate is None else coordinate
+    spread = deviation * (constant.slope(z) if math.isfinite(constant.upper) else 1.0)
+    return ConstantPrior(constant.value(z), spread, 0.0, constant.upper, constant.unit, widest=10.0)
 
 
 def log_step_time(coordinates: Float[Array, " constants"], system: TrainingSystem, row: Mapping[str, Any]) -> Array:
@@ -45,11 +45,11 @@ def log_step_time(coordinates: Float[Array, " constants"], system: TrainingSyste
 @cache
 def _program() -> Any:
     def with_slopes(coordinates: Array, system: TrainingSystem, rows: Mapping[str, Array]) -> tuple[Array, Array]:
-        def one(row: Mapping[str, Array]) -> tuple[Array, Array]:
+        def at_row(row: Mapping[str, Array]) -> tuple[Array, Array]:
             value, push = jax.linearize(lambda z: log_step_time(z, system, row), coordinates)
             return value, jax.vmap(push)(jnp.eye(len(STEP_CONSTANTS)))
 
-        return jax.vmap(one)(rows)
+        return jax.vmap(at_row)(rows)
 
     return jax.jit(with_slopes, compiler_options=compiler_options())
 
@@ -64,8 +64,8 @@ def log_step_times(
         for begin in range(0, count, ROWS):
             places = np.arange(begin, min(count, begin + ROWS))
             part = {name: np.asarray(column, np.float64)[np.resize(places, ROWS)] for name, column in rows.items()}
-            found = jax.device_get(_program()(coordinates, system, part))
-            values[places], slopes[places] = (one[: len(places)] for one in found)
+            leaves = jax.device_get(_program()(coordinates, system, part))
+            values[places], slopes[places] = (leaf[: len(places)] for leaf in leaves)
     return values, slopes
 
 
@@ -98,7 +98,7 @@ def known_constants(scenario: Scenario) -> KnownConstants | None:
 
 
 def step_time_spread(
-    known: KnownConstants, system: TrainingSystem, rows: Mapping[str, np.ndarray]
+    constants: KnownConstants, system: TrainingSystem, rows: Mapping[str, np.ndarray]
 ) -> Float[np.ndarray, " rows"]:
     """Standard deviation of the logarithm of step times, `sqrt(g^T C g + s^2)` [Taylor 1997, sec. 3.7].
 
@@ -108,5 +108,5 @@ def step_time_spread(
 
     - `rows`: the columns of `layout_table.INPUTS`.
     """
-    _, slopes = log_step_times(known.coordinates.mean, system, rows)
-    return np.sqrt(np.einsum("ri,ij,rj->r", slopes, known.coordinates.covariance, slopes) + known.scatter**2)
+    _, slopes = log_step_times(constants.coordinates.mean, system, rows)
+    return np.sqrt(np.einsum("ri,ij,rj->r", slopes, constants.coordinates.covariance, slopes) + constants.scatter**2)

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from energymodel.calibration.cluster_source import cluster_word, measured_cluster
+from energymodel.calibration.cluster_source import cluster_word, measured_cluster, model_preset
 from energymodel.calibration.layout_table import (
     INPUTS,
     MEASURED,
@@ -28,7 +28,6 @@ from energymodel.calibration.layout_table import (
     row_numbers,
     row_problem,
 )
-from energymodel.calibration.model_words import model_preset
 from energymodel.errors import InputError, suggest
 from energymodel.performance.workload import Transformer, attention_flops_per_token
 from energymodel.readers.columns import AS_WRITTEN, TableChoices, plain_name

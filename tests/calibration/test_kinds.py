@@ -23,18 +23,18 @@ FILES = {
     "power": (
         "workload,batch,power_limit_w,time_s,power_w",
         ["a,8,100,20,98", "a,8,200,14,180", "a,16,200,13,190"],
-        ("power_w", "power_kw"),
+        ("power_w", "power_kw", 1e3),
     ),
     "loss": (
         "parameters,tokens,loss_nats",
         ["1e8,2e9,3.4", "1e9,2e10,2.6", "3e9,1e10,2.65"],
-        ("tokens", "tokens_billions"),
+        ("tokens", "tokens_billions", 1e9),
     ),
-    "batch": ("group,batch_tokens,tokens", ["a,1e5,2e9", "a,1e6,3e9", "a,4e6,6e9"], ("tokens", "tokens_b")),
+    "batch": ("group,batch_tokens,tokens", ["a,1e5,2e9", "a,1e6,3e9", "a,4e6,6e9"], ("tokens", "tokens_b", 1e9)),
     "step-time": (
         "layers,hidden,heads,vocabulary,sequence,tensor,chips,batch_sequences,step_time_s",
         ["24,2048,16,51200,2048,1,8,64,1.1", "24,2048,16,51200,2048,2,8,64,1.2", "32,4096,32,51200,2048,8,8,64,5.1"],
-        ("step_time_s", "step_time_ms"),
+        ("step_time_s", "step_time_ms", 1e-3),
     ),
 }
 each_kind = pytest.mark.parametrize("kind", list(FILES))
@@ -105,11 +105,14 @@ def test_a_bad_cell_is_named_by_line_and_column(tmp_path, kind, word, pattern):
 
 
 @each_kind_in_si
-def test_a_wrong_unit_suffix_is_told_from_a_missing_column(tmp_path, kind):
-    header, rows, (right, wrong) = FILES[kind]
-    names = [wrong if name == right else name for name in header.split(",")]
-    suffix = wrong.removeprefix(right.rpartition("_")[0] or right).lstrip("_")
-    assert_refused(tmp_path, kind, ",".join(names), rows, f'line 1: column "{wrong}" has the unit "{suffix}"')
+def test_a_unit_in_the_name_of_a_column_is_converted(tmp_path, kind):
+    header, rows, (right, prefixed, factor) = FILES[kind]
+    tables = []
+    for name in (right, prefixed):
+        file = tmp_path / f"{name}.csv"
+        file.write_text("\n".join((header.replace(f",{right}", f",{name}", 1), *rows)) + "\n", encoding="utf-8")
+        tables.append(KINDS[kind].table(file).columns[right])
+    np.testing.assert_allclose(tables[1], factor * tables[0])
 
 
 @pytest.mark.parametrize("kind", ["loss", "batch"])

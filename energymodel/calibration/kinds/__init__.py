@@ -1,14 +1,13 @@
-"""Which kinds of measurement are there: what a file of each holds, which constants it gives, where they belong?"""
+"""Kinds of calibration: the columns of a file of each, and how it becomes a case."""
 
 from energymodel.calibration.calibration_case import MeasurementKind
 from energymodel.calibration.kinds.batch import batch_case
 from energymodel.calibration.kinds.batch_table import BATCH_COLUMNS
 from energymodel.calibration.kinds.loss import LOSS_COLUMNS, loss_case
-from energymodel.calibration.kinds.measured_steps import measured_steps
 from energymodel.calibration.kinds.node import node_case
 from energymodel.calibration.kinds.power import POWER_FORMS, power_case
 from energymodel.calibration.kinds.power_table import POWER_COLUMNS, power_table
-from energymodel.calibration.kinds.step_time import step_time_case
+from energymodel.calibration.kinds.step_time import measured_steps, step_time_case
 from energymodel.calibration.layout_table import SCHEMA
 from energymodel.calibration.measurements import COLUMNS
 

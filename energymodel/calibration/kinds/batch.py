@@ -205,17 +205,17 @@ def _one_group(runs: _Runs, prior_law: PowerCriticalBatch, *, is_sharp: bool) ->
         return {f"{PATH}.{name}": KnownNumber(end, "token") for name in ("pivot", "tested_tokens")}
 
     fitted = {f"{PATH}.at_pivot": FittedNumber(f"critical_batch[{group}]", factor, "token")}
-    known = {
+    assumed = {
         f"{PATH}.exponent": KnownNumber(exponent, "1", "that of the prior, not fitted"),
         f"{PATH}.tested_batch": KnownNumber(float(np.max(runs.batch)), "token"),
     }
     if is_sharp:
         fitted[f"{PATH}.sharpness"] = FittedNumber(f"sharpness[{group}]", 1.0, "1")
     else:
-        known = {f"{PATH}.sharpness": KnownNumber(1.0, "1", "the usual one, not fitted"), **known}
+        assumed = {f"{PATH}.sharpness": KnownNumber(1.0, "1", "the usual one, not fitted"), **assumed}
     if seen > 0.0:
-        known["system.tokens_seen"] = KnownNumber(seen, "token")
-    return {"fitted_numbers": fitted, "known_numbers": known, "law": law}
+        assumed["system.tokens_seen"] = KnownNumber(seen, "token")
+    return {"fitted_numbers": fitted, "known_numbers": assumed, "law": law}
 
 
 def _family_case(runs: _Runs, prior_law: PowerCriticalBatch) -> CalibrationCase:
@@ -238,7 +238,7 @@ def _family_case(runs: _Runs, prior_law: PowerCriticalBatch) -> CalibrationCase:
     }
 
     def problem(constants: ConstantPriors) -> FitProblem:
-        moved = {name: one._replace(median=medians.get(name, one.median)) for name, one in constants.items()}
+        moved = {name: prior._replace(median=medians.get(name, prior.median)) for name, prior in constants.items()}
         return FitProblem(family_errors, moved, runs.table, noise=FAMILY_NOISE, options=FAMILY_OPTIONS)
 
     def law(values: Mapping[str, float]) -> dict[str, KnownNumber]:
@@ -281,9 +281,11 @@ def _candidates(runs: _Runs) -> Candidates:
     for name in runs.names:
         rows = runs.of(name)
         batches = np.geomspace(np.min(runs.batch[rows]), REACH * np.max(runs.batch[rows]), STEPS)
-        settings += [(int(rows[0]), float(one)) for one in batches]
+        settings += [(int(rows[0]), float(batch)) for batch in batches]
     settings = Candidates.thinned(settings)
-    return Candidates(runs.at(settings), [f"{runs.groups[row]}, batch {one:.3g} {runs.unit}s" for row, one in settings])
+    return Candidates(
+        runs.at(settings), [f"{runs.groups[row]}, batch {batch:.3g} {runs.unit}s" for row, batch in settings]
+    )
 
 
 def _predictions(runs: _Runs, fitted: FitResult) -> tuple[PredictedAmount, ...]:

@@ -1,4 +1,4 @@
-"""Which constants of the loss law do trained models give: `calibrate` kind `loss`, from parameters, tokens and loss?"""
+"""Kind `loss`: constants of the loss law from parameters, tokens and loss of trained models."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -108,11 +108,11 @@ def _constants(prior: Scenario | None) -> ConstantPriors:
             f"{prior.name}: {PATH} is {type(law).__name__}; measured losses give the constants of a ChinchillaLaw. "
             "Name a prior that has one, such as llama-3.1-405b-h100."
         )
-    return {name: one._replace(median=float(getattr(law, name))) for name, one in CONSTANTS.items()}
+    return {name: constant._replace(median=float(getattr(law, name))) for name, constant in CONSTANTS.items()}
 
 
 def _law(values: Mapping[str, float]) -> dict[str, KnownNumber]:
-    return {f"{PATH}.{name}": KnownNumber(values[name], one.unit) for name, one in CONSTANTS.items()}
+    return {f"{PATH}.{name}": KnownNumber(values[name], constant.unit) for name, constant in CONSTANTS.items()}
 
 
 def _candidates(models: TrainedModels) -> Candidates:
@@ -124,5 +124,5 @@ def _candidates(models: TrainedModels) -> Candidates:
     most = REACH * np.max(np.asarray(models.parameters) * np.asarray(models.tokens))
     chosen = np.flatnonzero(size * tokens <= most * (1.0 + 1e-9))[:MOST_CANDIDATES]
     size, tokens = size[chosen], tokens[chosen]
-    words = [f"{one:.3g} parameters on {other:.3g} tokens" for one, other in zip(size, tokens, strict=True)]
+    words = [f"{count:.3g} parameters on {seen:.3g} tokens" for count, seen in zip(size, tokens, strict=True)]
     return Candidates(TrainedModels(size, tokens, np.ones(len(size))), words)

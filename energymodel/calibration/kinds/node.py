@@ -110,7 +110,7 @@ def node_case(table: Measurements, prior: Scenario | None) -> CalibrationCase:
         chip_power=np.append(np.nan_to_num(metered) / rated, 0.0),
         running=np.append(np.ones(count), 0.0),
     )
-    medians: Values = {name: np.asarray(one.median) for name, one in constants.items()}
+    medians: Values = {name: np.asarray(each.median) for name, each in constants.items()}
     errors = np.expm1(np.abs(np.asarray(node_power_errors(medians, runs))[:count]))
     notes.append(f"The priors alone, without any of these rows, have a mean error of {100 * np.mean(errors):.1f} %.")
     if len(table) > count:

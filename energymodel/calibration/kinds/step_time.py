@@ -1,10 +1,11 @@
-"""Which constants of a cluster do measured layouts give: `calibrate` kind `step-time`?
+"""Kind `step-time`: constants of a cluster from the times of steps of some layouts.
 
 The columns are those of `energymodel predict` with the measured step time.
 """
 
 from collections.abc import Mapping
 from itertools import product
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -19,14 +20,19 @@ from energymodel.calibration.least_squares import FitOptions, FitProblem
 from energymodel.calibration.measurements import Measurements
 from energymodel.calibration.predicted_step import predict_row, with_constants
 from energymodel.calibration.step_slopes import prior_of
+from energymodel.calibration.step_table import read_step_table
 from energymodel.errors import InputError
+from energymodel.readers.columns import TableChoices
 from energymodel.scenarios.scenario import Scenario, load_scenario
 from energymodel.scenarios.step_population import NAMES, STEP_CONSTANTS, Coordinates, step_population
 from energymodel.scenarios.unseen_cluster import labels_of
 from energymodel.system.training_system import TrainingSystem
+from energymodel.units import counted
 
 SETTING = (*(column.name for column in INPUTS), "model", "zero", "recomputation")
 OPTIONS = FitOptions(loss="cauchy", noise_counts=12.0, tolerance=1e-6, steps=80)
+THIS_CLUSTER = "measured"
+"""Word for the cluster of rows that name none: `--prior` describes it."""
 MOST_FITTED = 256
 """Rows that are fitted; of a longer file evenly chosen ones, because a row takes many formulas."""
 
@@ -44,15 +50,41 @@ class MeasuredSteps(NamedTuple):
 def step_time_errors(values: Values, steps: MeasuredSteps) -> Float[Array, "rows 1"]:
     """Logarithmic errors of the step time."""
     system = with_constants(steps.system, values)
-    found = jax.vmap(lambda row: predict_row(system, row).step_time.total)(steps.rows)
-    return jnp.log(found / steps.measured)[:, None]
+    predicted = jax.vmap(lambda row: predict_row(system, row).step_time.total)(steps.rows)
+    return jnp.log(predicted / steps.measured)[:, None]
 
 
 def memory_errors(values: Values, steps: MeasuredSteps) -> Float[Array, "rows 1"]:
     """Logarithmic errors of the memory of the fullest chip."""
     system = with_constants(steps.system, values)
-    found = jax.vmap(lambda row: predict_row(system, row).memory)(steps.rows)
-    return jnp.log(found / steps.measured)[:, None]
+    predicted = jax.vmap(lambda row: predict_row(system, row).memory)(steps.rows)
+    return jnp.log(predicted / steps.measured)[:, None]
+
+
+def measured_steps(path: Path, choices: TableChoices) -> Measurements:
+    """Rows with a step time, in the columns of `layout_table`; runs that failed are counted in the notes.
+
+    **Raises:** `InputError` as `read_step_table`, and if no row was measured.
+    """
+    read = read_step_table(path, choices, default_cluster=THIS_CLUSTER)
+    time = read.layouts.columns["step_time_s"]
+    timed = np.isfinite(time)
+    if not np.any(timed):
+        raise InputError(
+            f'{path}: no row has a measured step time. Give a column "step_time_s" (or tokens_per_s, or '
+            "model_tflops_per_gpu), or say which it is with --rename THEIRS=step_time_s."
+        )
+    notes = list(read.notes)
+    if not np.all(timed):
+        memory = int(np.sum(read.layouts.columns["out_of_memory"][~timed] > 0.0))
+        failed = f", {memory:,} of them out-of-memory failures" if memory else ""
+        notes.append(f"Not fitted: {counted(int(np.sum(~timed)), 'row')} without a step time{failed}.")
+    columns = {column.name: read.layouts.columns[column.name][timed] for column in INPUTS}
+    clusters = read.layouts.cluster[timed]
+    if np.any(clusters != THIS_CLUSTER):
+        columns["cluster"] = clusters
+    columns |= {name: words[timed] for name, words in read.texts.items()}
+    return Measurements(str(path), {**columns, "step_time_s": time[timed]}, read.lines[timed], tuple(notes))
 
 
 def step_time_case(measured: Measurements, prior: Scenario | None) -> CalibrationCase:
@@ -73,36 +105,38 @@ def step_time_case(measured: Measurements, prior: Scenario | None) -> Calibratio
         notes.append(f"{len(measured)} of {everything} rows, evenly chosen, are fitted.")
     steps = MeasuredSteps(system, rows, measured.columns["step_time_s"])
     population = step_population()
-    known = population.of(labels_of((prior or load_scenario(BASE)).tables))
-    problem = step_time_problem(known, population.scatter, steps)
+    before = population.of(labels_of((prior or load_scenario(BASE)).tables))
+    problem = step_time_problem(before, population.scatter, steps)
     return CalibrationCase(
         fit=problem,
         groups=_groups(measured, rows),
         outputs={"step time": (1.0,)},
         along=("accelerators", rows["chips"]),
         candidates=_candidates(system, rows),
-        fitted_numbers={f"system.{path}": FittedNumber(path, 1.0, one.unit) for path, one in problem.constants.items()},
+        fitted_numbers={
+            f"system.{path}": FittedNumber(path, 1.0, each.unit) for path, each in problem.constants.items()
+        },
         notes=notes,
     )
 
 
 def _rows(measured: Measurements) -> dict[str, np.ndarray]:
     """Columns of `predict`, with what is left out filled in; its messages name the line in the file."""
-    given = [name for name in SETTING if name in measured.columns]
+    present = [name for name in SETTING if name in measured.columns]
     words = [
-        {name: str(measured.columns[name][row]) for name in given} | {"cluster": "measured"}
+        {name: str(measured.columns[name][row]) for name in present} | {"cluster": THIS_CLUSTER}
         for row in range(len(measured))
     ]
     columns = layouts(words, measured.path, measured.lines).columns
-    return {one.name: columns[one.name] for one in INPUTS}
+    return {column.name: columns[column.name] for column in INPUTS}
 
 
-def step_time_problem(known: Coordinates, scatter: float, steps: MeasuredSteps) -> FitProblem:
-    """The fit of all constants to measured steps, from what is known of them, and of the scatter about them, before."""
-    spread = np.sqrt(np.diag(known.covariance))
-    each = zip(STEP_CONSTANTS.items(), known.mean.tolist(), spread.tolist(), strict=True)
-    constants = {path: prior_of(one, z, deviation) for (path, one), z, deviation in each}
-    prior = JointPrior(NAMES, known.mean, spread, np.linalg.inv(np.linalg.cholesky(known.covariance)))
+def step_time_problem(before: Coordinates, scatter: float, steps: MeasuredSteps) -> FitProblem:
+    """The fit of all constants to measured steps, from their distribution and the scatter about them before."""
+    spread = np.sqrt(np.diag(before.covariance))
+    each = zip(STEP_CONSTANTS.items(), before.mean.tolist(), spread.tolist(), strict=True)
+    constants = {path: prior_of(constant, z, deviation) for (path, constant), z, deviation in each}
+    prior = JointPrior(NAMES, before.mean, spread, np.linalg.inv(np.linalg.cholesky(before.covariance)))
     return FitProblem(step_time_errors, constants, steps, noise=scatter, options=OPTIONS, prior=prior)
 
 
@@ -127,8 +161,8 @@ def _candidates(system: TrainingSystem, rows: Mapping[str, np.ndarray]) -> Candi
         for chips, tensor, pipeline in product(counts, (1, 2, 4, 8), (1, 2, 4, 8)):
             data = chips / (tensor * pipeline * rows["context"][row])
             sequences = rows["batch_sequences"][row] / (data * rows["microbatch"][row])
-            whole = all(one >= 1.0 and float(one).is_integer() for one in (data, sequences))
-            if whole and rows["heads"][row] % tensor == 0 and rows["layers"][row] % pipeline == 0:
+            divides = all(count >= 1.0 and float(count).is_integer() for count in (data, sequences))
+            if divides and rows["heads"][row] % tensor == 0 and rows["layers"][row] % pipeline == 0:
                 settings.append((row, chips, float(tensor), float(pipeline)))
     settings = Candidates.thinned(settings) or [
         (row, float(rows["chips"][row]), float(rows["tensor"][row]), float(rows["pipeline"][row]))
