@@ -1,4 +1,4 @@
-"""How does the optimal value of a scenario respond to its numbers, without searching again?
+"""Derivatives of the optimal value of a scenario by its numbers, without searching again.
 
 At an optimum the first-order change of the optimal value is that of the Lagrangian with plan and multipliers held
 [envelope theorem; Nocedal & Wright 2006, sec. 12.9]: one reverse sweep gives the derivative by every number.
@@ -18,7 +18,7 @@ from energymodel.errors import InputError
 from energymodel.numerics import Numeric
 from energymodel.scenarios.question import TOKENS
 from energymodel.scenarios.scenario import Scenario
-from energymodel.search.layouts import SWITCHES
+from energymodel.search.layouts import FIELDS, SWITCHES
 from energymodel.search.problem import DesignProblem, formulate
 from energymodel.search.relaxation import solve_relaxed
 from energymodel.search.result import Optimum
@@ -63,14 +63,13 @@ def differentiate(best: Optimum) -> OptimalValue:
         return formulate(scenario, evaluate_once(scenario.system, scenario.plan))
 
     problem = problem_of(scenario)
-    kept = [name for name in SWITCHES if name not in problem.layout_ranges]
-    kept += [path.removeprefix("plan.layout.") for path in question.fix if path.startswith("plan.layout.")]
-    fields = [field.name for field in dataclasses.fields(ParallelLayout)]
-    free = frozenset((*problem.formulation.paths, *(f"plan.layout.{name}" for name in fields if name not in kept)))
+    fixed = {name for name in SWITCHES if name not in problem.layout_ranges}
+    fixed |= {path.removeprefix("plan.layout.") for path in question.fix if path.startswith("plan.layout.")}
+    free = frozenset((*problem.formulation.paths, *(f"plan.layout.{name}" for name in FIELDS if name not in fixed)))
 
     def layout_of(plan: TrainingPlan) -> ParallelLayout:
         """The winning layout, with the fields that every layout takes from the scenario's own."""
-        return dataclasses.replace(best.plan.layout, **{name: getattr(plan.layout, name) for name in kept})
+        return dataclasses.replace(best.plan.layout, **{name: getattr(plan.layout, name) for name in fixed})
 
     layout = layout_of(scenario.plan)
     solution = _solve(problem, layout, _start(problem, best))
@@ -81,10 +80,10 @@ def differentiate(best: Optimum) -> OptimalValue:
             moved = problem_of(dataclasses.replace(scenario, system=changed.system, plan=changed.plan))
         except InputError:
             return math.nan
-        found = _solve(moved, layout_of(changed.plan), np.asarray(solution.x[0]))
-        if _ended(found, RESULTS.interrupted):
+        again = _solve(moved, layout_of(changed.plan), np.asarray(solution.x[0]))
+        if _ended(again, RESULTS.interrupted):
             raise KeyboardInterrupt
-        return float(np.exp(found.value[0])) if _ended(found, RESULTS.successful) else math.nan
+        return float(np.exp(again.value[0])) if _ended(again, RESULTS.successful) else math.nan
 
     value = float(np.exp(solution.value[0]))
     if not _ended(solution, RESULTS.successful):
@@ -96,7 +95,7 @@ def differentiate(best: Optimum) -> OptimalValue:
     slopes = slopes + _through_bounds(problem, run, solution, question.vary)
     return OptimalValue(
         value,
-        {path: value * float(np.sum(slopes[place])) for path, place in run.places.items()},
+        {path: value * float(np.sum(slopes[numbers])) for path, numbers in run.places.items()},
         {name: (limits[name], y, y * value / limits[name]) for name, y in prices.items()},
         following,
         free,
@@ -110,11 +109,9 @@ def _ended(solution: Solution, result: Any) -> bool:
 
 def _start(problem: DesignProblem, best: Optimum) -> Float[np.ndarray, " n"]:
     values = TrainingRun(best.scenario.system, best.plan).values
-    formulation = problem.formulation
-    point = {path: min(max(values.get(path, 0.0), low), high) for path, (low, high) in problem.bounds.items()}
-    if TOKENS in point:
-        point[TOKENS] = float(best.outcome.tokens)
-    return np.array([float(formulation.coordinate(path, point[path])) for path in formulation.paths])
+    point = {path: np.clip(values.get(path, 0.0), *bounds) for path, bounds in problem.bounds.items()}
+    point |= {TOKENS: float(best.outcome.tokens)} if TOKENS in point else {}
+    return np.array([float(problem.formulation.coordinate(path, point[path])) for path in problem.formulation.paths])
 
 
 def _solve(problem: DesignProblem, layout: ParallelLayout, start: Float[np.ndarray, " n"]) -> Solution:
@@ -132,7 +129,7 @@ def _lagrangian(
     [(plan, outcome)] = plans_at(scenario, problem, point[None], lattice, problem.repeated_criteria(1))
     here = TrainingRun(*jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (system, plan)))
     values = {name: float(value) for name, value in limited_values(here.system, here.plan, outcome).items()}
-    values |= {one.name: float(one.function(outcome)) for one in formulation.own}
+    values |= {own.name: float(own.function(outcome)) for own in formulation.own}
     multipliers = dict(zip(formulation.rows, map(float, solution.multipliers.inequalities[0]), strict=False))
     # Of the logarithm of value over limit, or of limit over value where more is better.
     rows = {name: -y if name in AT_LEAST else y for name, y in multipliers.items() if name in problem.limits}
@@ -174,8 +171,8 @@ def _through_limits(
 
     if built:
         leaves = jax.tree.leaves(jax.grad(weighted)(run.system))
-        for index, place in enumerate(list(run.places.values())[: len(leaves)]):
-            slopes[place] += np.ravel(leaves[index])
+        for leaf, numbers in zip(leaves, run.places.values(), strict=False):
+            slopes[numbers] += np.ravel(leaf)
     if "chips" in limits:
         slopes[run.places["plan.chips"]] += prices["chips"] / limits["chips"]
     return slopes
@@ -206,9 +203,9 @@ def _through_bounds(
         ("plan.coolant_temperature", "system.facility.cooling.inlet.recommended_lowest", lower),
         ("plan.coolant_temperature", "system.facility.cooling.inlet.recommended_highest", -upper),
     ):
-        place = problem.index(path)
-        if place is not None and path not in vary:
-            slopes[places[bound]] += float(duals[place]) / run.values[bound]
+        index = problem.index(path)
+        if index is not None and path not in vary:
+            slopes[places[bound]] += float(duals[index]) / run.values[bound]
     chips, node = problem.index("plan.chips"), run.values["system.node.chips"]
     if chips is not None and "plan.chips" not in vary:
         low, high = problem.bounds["plan.chips"]

@@ -76,16 +76,7 @@ def pareto(
     _check(names, points)
     scenario = scenario.with_question(names[0], limits, vary, fix)
     with jax.enable_x64(True):
-        tell("evaluating the scenario's own plan")
-        baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
-        problem = formulate(scenario, baseline, free=names)
-        lattice, considered = fitting_layouts(problem)
-        tell(f"screening {considered:,} layouts")
-        search = screened(problem, lattice, considered, names)
-        tell(f"finding the ends of {' and '.join([', '.join(names[:-1]), names[-1]])}")
-        search, ends = _ends(search, names)
-        search, lanes = (_between_levels if len(names) == 2 else _on_plane)(search, ends, names, points, tell)
-        front = _front(scenario, search, names, baseline, _solved(search, ends, lanes, names, tell))
+        front = _searched(scenario, names, points, tell)
     if throw:
         front.result.throw_unless_successful(front.message)
     return front
@@ -101,6 +92,19 @@ def _check(names: tuple[str, ...], points: int) -> None:
         raise InputError(f"pareto: {', '.join(names) or 'nothing'} is no trade. Give two or more different objectives.")
     if points < 2:
         raise InputError(f"pareto: {points} points are no front. Ask for 2 or more.")
+
+
+def _searched(scenario: Scenario, names: tuple[str, ...], points: int, tell: Callable[[str], None]) -> Front:
+    tell("evaluating the scenario's own plan")
+    baseline = jax.tree.map(np.asarray, evaluate_once(scenario.system, scenario.plan))
+    problem = formulate(scenario, baseline, free=names)
+    lattice, considered = fitting_layouts(problem)
+    tell(f"screening {considered:,} layouts")
+    search = screened(problem, lattice, considered, names)
+    tell(f"finding the ends of {' and '.join([', '.join(names[:-1]), names[-1]])}")
+    search, ends = _ends(search, names)
+    search, lanes = (_between_levels if len(names) == 2 else _on_plane)(search, ends, names, points, tell)
+    return _front(scenario, search, names, baseline, _solved(search, ends, lanes, names, tell))
 
 
 class _End(NamedTuple):

@@ -1,4 +1,4 @@
-"""Which numbers of a scenario do measurements of its run move, and how sure are they then?
+"""Posterior of the uncertain numbers of a scenario after measurements of its run.
 
 The numbers that a scenario calls uncertain have a prior; a few measured outputs move all of them a little, those most
 that are least known and matter most. In coordinates z of unit normal prior, with the outputs' logarithms linear in z
@@ -79,10 +79,14 @@ class Posterior:
 
     def update(self, path: str, unit: str) -> Update:
         """One number before and after."""
-        place = list(self.priors).index(path)
-        spread = math.sqrt(self.covariance[place, place])
-        lower, upper = (_value(self, path, self.z[place] + ndtri(share) * spread) for share in SHARES)
-        return Update(path, unit, self.before[path], _value(self, path, self.z[place]), lower, upper)
+        z, spread = self._estimate(path)
+        values = (_value(self, path, z + ndtri(share) * spread) for share in (0.5, *SHARES))
+        return Update(path, unit, self.before[path], *values)
+
+    def _estimate(self, path: str) -> tuple[float, float]:
+        """Coordinate of a number and its standard deviation."""
+        index = list(self.priors).index(path)
+        return float(self.z[index]), math.sqrt(self.covariance[index, index])
 
     @property
     def distances(self) -> dict[str, float]:
@@ -97,10 +101,9 @@ class Posterior:
 
     def distribution(self, path: str) -> str:
         """What a scenario file says of the number from now on; correlations with others are lost."""
-        prior, place = self.priors[path], list(self.priors).index(path)
+        prior = self.priors[path]
         if prior.family in ("lognormal", "normal"):
-            spread = prior.numbers[0] * math.sqrt(self.covariance[place, place])
-            return f"{prior.family} {spread:.6g}"
+            return f"{prior.family} {prior.numbers[0] * self._estimate(path)[1]:.6g}"
         return " ".join([prior.family, *(f"{number:.9g}" for number in prior.numbers)])
 
     def spread(self, run: TrainingRun, products: Sequence[Mapping[str, float]]) -> Float[np.ndarray, " k"]:
@@ -112,10 +115,10 @@ class Posterior:
 def prior_of(scenario: Scenario, run: TrainingRun, loss_measured: bool) -> Posterior:
     """What the scenario says of its uncertain numbers, before any measurement."""
     values = run.values
-    found = distributions(scenario, values)
-    priors = {path: one for path, one in found.items() if not one.is_joint and path.startswith("system.")}
+    uncertain = distributions(scenario, values)
+    priors = {path: prior for path, prior in uncertain.items() if not prior.is_joint and path.startswith("system.")}
     if loss_measured:
-        floors = [path for path, one in found.items() if one.is_joint and path.endswith(ENTROPY_FLOOR)]
+        floors = [path for path, prior in uncertain.items() if prior.is_joint and path.endswith(ENTROPY_FLOOR)]
         priors |= {path: NumberDistribution("normal", (FLOOR_SPREAD,)) for path in floors}
     before = {path: values[path] for path in priors}
     ends = {path: ends_of(scenario, path) for path in priors}
@@ -136,9 +139,9 @@ def posterior_of(prior: Posterior, run: TrainingRun, measured: Sequence[Measured
     if not measured or not prior.priors:
         return prior
     start, now = prior.z, prior
-    products = [one.powers for one in measured]
-    target = np.log([one.value for one in measured])
-    noise = np.diag([one.error**2 for one in measured])
+    products = [quantity.powers for quantity in measured]
+    target = np.log([quantity.value for quantity in measured])
+    noise = np.diag([quantity.error**2 for quantity in measured])
 
     def misfit(moved: Posterior) -> float:
         """Minus twice the logarithm of the posterior density, up to a constant."""
@@ -195,8 +198,8 @@ def _slopes(
     steps, places = np.zeros((len(by_z), run.vector.size)), run.places
     for step, path, length in zip(steps, now.priors, by_z, strict=True):
         step[places[path]] = length
-    found = changes_along(run, steps)
-    return _logarithms(found.outcome, products), np.array([found.relative_product(powers) for powers in products])
+    changes = changes_along(run, steps)
+    return _logarithms(changes.outcome, products), np.array([changes.relative_product(powers) for powers in products])
 
 
 def _predicted(run: TrainingRun, products: Sequence[Mapping[str, float]]) -> Float[np.ndarray, " k"]:

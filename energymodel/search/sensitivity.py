@@ -1,4 +1,4 @@
-"""What should one change or measure next? How outputs and the optimum respond to every number of a scenario."""
+"""Responses of outputs and of the optimum to every number of a scenario."""
 
 import dataclasses
 import math
@@ -159,8 +159,8 @@ class Sensitivity(Shown):
     def shares(self, output: str | None = None) -> dict[str, float]:
         """Share of each uncertain number in the variance of an output, all independent, to first order [1]."""
         squares = self._squares(output)
-        whole = sum(squares.values())
-        return {path: square / whole if whole else 0.0 for path, square in squares.items()}
+        total = sum(squares.values())
+        return {path: square / total if total else 0.0 for path, square in squares.items()}
 
     def prior_share(self, output: str | None = None) -> float:
         """Share of priors in the variance of an output, as `shares`; zero if nothing uncertain moves it [1]."""
@@ -223,21 +223,21 @@ def sensitivity(
     elif minimize or limits or vary or fix:
         raise InputError("sensitivity: minimize, limits, vary and fix are about the optimum: set optimum=True.")
     with jax.enable_x64(True):
-        known = distributions(scenario, TrainingRun(scenario.system, scenario.plan).values)
+        uncertain = distributions(scenario, TrainingRun(scenario.system, scenario.plan).values)
         if optimum:
-            return _of_optimum(scenario, known, resolve, tell)
-        return _of_plan(scenario, known, names, tell)
+            return _of_optimum(scenario, uncertain, resolve, tell)
+        return _of_plan(scenario, uncertain, names, tell)
 
 
 def _of_plan(
-    scenario: Scenario, known: Mapping[str, NumberDistribution], names: tuple[str, ...], tell: Callable[[str], None]
+    scenario: Scenario, uncertain: Mapping[str, NumberDistribution], names: tuple[str, ...], tell: Callable[[str], None]
 ) -> Sensitivity:
     run = TrainingRun(scenario.system, scenario.plan)
     values, places, differences = run.values, run.places, run.differences
     tell(f"differentiating {len(names)} outputs by {len(values)} numbers")
-    actions = {path: _action(path, scenario, known.get(path)) for path in values}
+    actions = {path: _action(path, scenario, uncertain.get(path)) for path in values}
     ends = {
-        path: _quantiles(known.get(path), value)
+        path: _quantiles(uncertain.get(path), value)
         or (next_values(scenario, path) if actions[path] == CHANGE else (None, None))
         for path, value in values.items()
     }
@@ -246,18 +246,17 @@ def _of_plan(
     everything = (*names, *LIMITS_OF_SYSTEM)
     table, slopes = expand(run, everything, vectors)
     own = dict(zip(everything, map(float, table[0]), strict=True))
-    found = dict(zip(moves, table[1:], strict=True))
+    outputs = dict(zip(moves, table[1:], strict=True))
 
-    def broken(output: np.ndarray | None) -> tuple[str, ...]:
+    def broken(end: np.ndarray | None) -> tuple[str, ...]:
         """Limits that hold at the value of a number but not at this end."""
-        if output is None:
-            return ()
-        limits = zip(LIMITS_OF_SYSTEM, output[len(names) :], strict=True)
-        return tuple(name.removeprefix("slack.") for name, room in limits if room < 1.0 <= own[name])
+        slacks = () if end is None else end[len(names) :]
+        limits = zip(LIMITS_OF_SYSTEM, slacks, strict=end is not None)
+        return tuple(name.removeprefix("slack.") for name, slack in limits if slack < 1.0 <= own[name])
 
     rows = []
     for path, value in values.items():
-        low, high = (None if end is None else found[path, end] for end in ends[path])
+        low, high = (None if end is None else outputs[path, end] for end in ends[path])
         slope = slopes[:, places[path]] @ (run.vector[places[path]] / value if value else np.ones(1))
         effects = {
             name: Effect(
@@ -268,14 +267,14 @@ def _of_plan(
             )
             for i, name in enumerate(names)
         }
-        known_as = scenario.provenance[path], known.get(path), actions[path]
+        origin = scenario.provenance[path], uncertain.get(path), actions[path]
         breaks = broken(low), broken(high)
-        rows.append(NumberEffects(path, value, *known_as, *ends[path], effects, breaks, path in differences))
+        rows.append(NumberEffects(path, value, *origin, *ends[path], effects, breaks, path in differences))
     return Sensitivity(scenario, {name: own[name] for name in names}, tuple(rows))
 
 
 def _of_optimum(
-    scenario: Scenario, known: Mapping[str, NumberDistribution], resolve: int, tell: Callable[[str], None]
+    scenario: Scenario, uncertain: Mapping[str, NumberDistribution], resolve: int, tell: Callable[[str], None]
 ) -> Sensitivity:
     run = TrainingRun(scenario.system, scenario.plan)
     best = optimize(scenario, progress=tell, tolerance=0.0)  # derivatives are those of the exact optimum
@@ -283,29 +282,28 @@ def _of_optimum(
     if best.result not in (SearchResult.successful, SearchResult.not_converged):
         return Sensitivity(scenario, {name: best.value}, (), best, (), best.result, best.message)
     tell(f"differentiating the lowest {name} by {len(run.values)} numbers")
-    found = differentiate(best)
-    if found.derivatives is None:
+    around = differentiate(best)
+    if around.derivatives is None:
         return Sensitivity(scenario, {name: best.value}, (), best, (), SearchResult.not_converged, NOT_CONVERGED)
     rows, differences = [], run.differences
     for path, value in run.values.items():
-        slope, distribution = found.derivatives[path], known.get(path)
-        elasticity = _elasticity(slope, value, found.value)
+        slope, distribution = around.derivatives[path], uncertain.get(path)
+        elasticity = _elasticity(slope, value, around.value)
         ends = _quantiles(distribution, value) or (None, None)
-        moved = [None if end is None else _to_first_order(found.value, slope, elasticity, value, end) for end in ends]
+        moved = [None if end is None else _to_first_order(around.value, slope, elasticity, value, end) for end in ends]
         effects = {name: Effect(slope, elasticity, moved[0], moved[1], exact=False)}
-        action = FREE if path in found.free else _action(path, scenario, distribution)
+        action = FREE if path in around.free else _action(path, scenario, distribution)
         origin, difference = scenario.provenance[path], path in differences
-        row = NumberEffects(path, value, origin, distribution, action, *ends, effects, is_difference=difference)
-        rows.append(row)
+        rows.append(NumberEffects(path, value, origin, distribution, action, *ends, effects, is_difference=difference))
     limits = tuple(
-        Limit(limit, asked_for, UNITS[limit], elasticity, derivative, limit in found.following)
-        for limit, (asked_for, elasticity, derivative) in found.limits.items()
+        Limit(limit, asked, UNITS[limit], elasticity, derivative, limit in around.following)
+        for limit, (asked, elasticity, derivative) in around.limits.items()
     )
-    answer = Sensitivity(scenario, {name: found.value}, tuple(rows), best, limits, best.result, best.message)
-    return _resolved(answer, found, resolve, tell)
+    answer = Sensitivity(scenario, {name: around.value}, tuple(rows), best, limits, best.result, best.message)
+    return _resolved(answer, around, resolve, tell)
 
 
-def _resolved(answer: Sensitivity, found: OptimalValue, count: int, tell: Callable[[str], None]) -> Sensitivity:
+def _resolved(answer: Sensitivity, around: OptimalValue, count: int, tell: Callable[[str], None]) -> Sensitivity:
     """The same with the optimum searched again at the quantiles of the numbers with the largest effects."""
     name = next(iter(answer.values))
     rows = {row.path: row for row in answer.rows}
@@ -313,7 +311,7 @@ def _resolved(answer: Sensitivity, found: OptimalValue, count: int, tell: Callab
     for row in chosen:
         tell(f"searching again with {row.path} at both ends of its range")
         try:
-            ends = [found.search(row.path, end) for end in (row.low, row.high) if end is not None]
+            ends = [around.search(row.path, end) for end in (row.low, row.high) if end is not None]
         except KeyboardInterrupt:
             message = "Interrupted while searching again; the other effects are those of the elasticities."
             answer = dataclasses.replace(answer, result=SearchResult.interrupted, message=message)

@@ -131,30 +131,6 @@ def test_rounded_schedule_has_whole_micro_batches(fastest):
     assert float(fastest.rounded_outcome.time) >= fastest.schedule.value
 
 
-@pytest.mark.slow
-def test_dense_solver_agrees(scenario, fastest):
-    dense = adaptive_batch(scenario, KNOTS, minimize="time", method="dense")
-    np.testing.assert_allclose(fastest.schedule.value, dense.schedule.value, rtol=1e-9)
-    np.testing.assert_allclose(fastest.schedule.plan.batch, dense.schedule.plan.batch, rtol=1e-4)
-    np.testing.assert_allclose(fastest.constant.value, dense.constant.value, rtol=1e-9)
-
-
-@pytest.mark.slow
-def test_more_knots_come_closer_to_the_closed_form(scenario, fastest):
-    fine = adaptive_batch(scenario, 64, minimize="time")
-    assert fine.schedule.success, fine.schedule.message
-    assert fine.schedule.rule is not None
-    assert fine.schedule.value < fastest.schedule.value
-    np.testing.assert_allclose(fine.schedule.plan.batch[8:], fine.schedule.rule.batch[8:], rtol=5e-4)
-
-
-@pytest.mark.slow
-def test_more_variables_save_more(scenario, thriftiest):
-    freer = adaptive_batch(scenario, KNOTS, vary={"plan.clock": (0.4, 1.0)})
-    assert freer.schedule.success, freer.schedule.message
-    assert freer.schedule.value < thriftiest.schedule.value
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [({"knots": 1}, "1 knots"), ({"minimize": "loss"}, "loss is held"), ({"minimize": "joy"}, "joy")],

@@ -1,16 +1,22 @@
-"""Are combinations of accelerators, formats and chips ranked by their best plans, and the others given a reason?"""
+"""Best plans of variants: combinations ranked, process generations, topologies, and refusals."""
 
 import numpy as np
 import pytest
 
 from cli.shell import run
 from energymodel.errors import InputError
+from energymodel.performance.dragonfly import Dragonfly
+from energymodel.performance.rail_only import RailOnly
+from energymodel.performance.topology import FatTree
 from energymodel.report.compare_report import compare_csv, compare_figure, compare_json, compare_report
+from energymodel.report.frontier_report import frontier_csv, frontier_figure, frontier_json
 from energymodel.scenarios.scenario import load_scenario
-from energymodel.search.compare import compare
+from energymodel.scenarios.topology_choice import topology_changes
+from energymodel.search.compare import CHOICES, Candidate, Comparison, compare, frontier
 from energymodel.search.optimize import optimize
 
-SMALL = "test-1b-h100"
+SMALL, LARGE = "test-1b-h100", "llama-3.1-405b-h100"
+PATH = "system.network.topology"
 
 
 @pytest.fixture(scope="module")
@@ -18,46 +24,141 @@ def comparison():
     return compare(SMALL, accelerators=("h100-sxm", "v100-sxm2-32gb"), precisions=("bf16", "fp8"), chips=(8,))
 
 
+@pytest.fixture(scope="module")
+def steps():
+    return frontier(SMALL, points=2, last=4.0)
+
+
 def test_the_best_plan_of_each_is_that_of_a_search(comparison):
-    by_name = {one.name: one for one in comparison.candidates}
+    by_name = {candidate.name: candidate for candidate in comparison.candidates}
     assert next(iter(by_name)) == "h100-sxm, fp8, 8 chips"
     own = by_name["h100-sxm, bf16, 8 chips"]
     assert own.reason == ""
-    found = optimize(load_scenario(SMALL))
-    assert own.optimum.value == pytest.approx(found.value, rel=1e-9)
-    values = [one.optimum.value for one in comparison.candidates if not one.reason]
+    optimum = optimize(load_scenario(SMALL))
+    assert own.optimum.value == pytest.approx(optimum.value, rel=1e-9)
+    values = [candidate.optimum.value for candidate in comparison.candidates if not candidate.reason]
     assert values == sorted(values)
-    np.testing.assert_allclose(found.limits["loss"], comparison.limits["loss"], rtol=1e-12)
-
-
-def test_what_has_no_plan_says_why(comparison):
-    reasons = {one.name: one.reason for one in comparison.candidates}
-    assert "has no fp8" in reasons["v100-sxm2-32gb, fp8, 8 chips"]
-    assert "No plan obeys these limits together" in reasons["v100-sxm2-32gb, bf16, 8 chips"]
+    np.testing.assert_allclose(optimum.limits["loss"], comparison.limits["loss"], rtol=1e-12)
+    assert "has no fp8" in by_name["v100-sxm2-32gb, fp8, 8 chips"].reason
+    assert "No plan obeys these limits together" in by_name["v100-sxm2-32gb, bf16, 8 chips"].reason
 
 
 def test_table_rows_and_figure_hold_all_combinations(comparison):
     lines = compare_csv(comparison).splitlines()
     assert len(lines) == 1 + 4
     assert "has no fp8" in compare_csv(comparison)
-    shown = compare_json(comparison)
-    assert shown["candidates"][0]["value"] == comparison.candidates[0].optimum.value
-    assert shown["candidates"][-1]["reason"]
+    tree = compare_json(comparison)
+    assert tree["candidates"][0]["value"] == comparison.candidates[0].optimum.value
+    assert tree["candidates"][-1]["reason"]
     assert compare_report(comparison) is not None
     assert b"h100-sxm, fp8, 8 chips" in compare_figure(comparison, "svg")
 
 
-def test_too_much_and_unknown_things_are_refused():
-    with pytest.raises(InputError, match='precision: unknown "fp16"'):
-        compare(SMALL, precisions=("fp16",))
-    with pytest.raises(InputError, match="66 combinations are more than 64"):
-        compare(SMALL, chips=range(1, 67))
+@pytest.mark.slow
+def test_each_step_is_the_best_plan_of_its_generation(steps):
+    today, later = steps.steps
+    assert (today.generations, later.generations) == (0.0, 4.0)
+    assert not today.reason
+    assert not later.reason
+    scenario = load_scenario(SMALL, ["system.chip_design=scaled", "system.chip_design.generations=4"])
+    again = optimize(scenario, minimize="etp", limits=steps.limits, vary=CHOICES)
+    assert later.optimum.value == pytest.approx(again.value, rel=1e-9)
+    assert later.optimum.value < 0.5 * today.optimum.value
+    assert later.optimum.found["system.chip_design.voltage"] == pytest.approx(
+        again.found["system.chip_design.voltage"], rel=1e-6
+    )
+    # Energy of an operation goes with 0.69 a generation and with the square of the supply, but for the cache.
+    volts = [step.optimum.found["system.chip_design.voltage"] for step in (today, later)]
+    expected = 0.69**4 * (volts[1] / volts[0]) ** 2
+    assert later.operation_energy / today.operation_energy == pytest.approx(expected, rel=0.05)
+    ratio = later.landauer_multiple / today.landauer_multiple
+    assert ratio == pytest.approx(later.operation_energy / today.operation_energy)
+
+
+@pytest.mark.slow
+def test_table_rows_and_figure_hold_all_steps(steps):
+    assert len(frontier_csv(steps).splitlines()) == 3
+    rows = frontier_json(steps)["steps"]
+    assert rows[1]["energy_j"] < rows[0]["energy_j"]
+    assert "loss" in rows[0]["binds"]
+    assert b"Best plans on the way" in frontier_figure(steps, "svg")
+
+
+@pytest.mark.parametrize("name", ["fat-tree", "rail-only", "dragonfly"])
+def test_topologies_are_of_the_switches_of_the_network(name):
+    own = load_scenario(LARGE, {f"{PATH}.radix": 96, f"{PATH}.switch_lanes": 384})
+    asked = [f"{PATH}.radix=96", f"{PATH}.hop_latency=3e-7 s"]
+    changes = topology_changes(name, own.system.network.topology, asked)
+    topology = load_scenario(LARGE, changes).system.network.topology
+    assert isinstance(topology, FatTree | RailOnly | Dragonfly)
+    assert float(topology.switch_lanes) == 384.0
+    assert float(topology.hop_latency) == 3e-7
+    # Balanced of at most 96 ports: 24 hosts, 24 global links, 48 routers, 95 ports.
+    assert float(topology.radix) == (95.0 if name == "dragonfly" else 96.0)
+    if not isinstance(topology, Dragonfly):
+        assert float(topology.pod) == 96.0**2 / 4.0
+
+
+def test_a_torus_has_no_switches():
+    own = load_scenario(LARGE).system.network.topology
+    assert topology_changes("torus", own, []) == [f"{PATH}=torus"]
+
+
+def test_rows_name_network_and_topology():
+    candidate = Candidate(None, None, "infiniband-400g", "rail-only", 64, None, "none")
+    assert candidate.name == "infiniband-400g, rail-only, 64 chips"
+    rows = compare_csv(Comparison("energy", "J", {}, (candidate,))).splitlines()
+    assert dict(zip(*(line.split(",") for line in rows), strict=True))["topology"] == "rail-only"
 
 
 @pytest.mark.parametrize(
-    ("more", "message"), [((), "nothing to compare"), (("--chips", "8", "--plot", "c.gif"), "Choose one of .svg, .png")]
+    ("search", "asked", "message"),
+    [
+        (compare, {"precisions": ("fp16",)}, 'precision: unknown "fp16"'),
+        (compare, {"chips": range(1, 67)}, "66 combinations are more than 64"),
+        (compare, {"topologies": ("rail-onyl",)}, 'unknown "rail-onyl"'),
+        (frontier, {"points": 1}, "points: 1 make no path"),
+        (frontier, {"last": 0.0}, "generations: 0 is not above 0"),
+        (frontier, {"last": 61.0}, "at most 60"),
+        (frontier, {"limits": {"tme": "1 day"}}, 'limit: unknown "tme"'),
+    ],
 )
-def test_the_command_refuses_bad_input(more, message):
-    result = run("compare", SMALL, *more)
-    assert result.exit_code == 2
-    assert message in result.stderr
+def test_too_much_and_unknown_things_are_refused(search, asked, message):
+    with pytest.raises(InputError, match=message):
+        search(SMALL, **asked)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("compare",), "nothing to compare"),
+        (("compare", "--chips", "8", "--plot", "c.gif"), "Choose one of .svg, .png"),
+        (("compare", "--topology", "rail-onyl"), 'topology: unknown "rail-onyl". Did you mean "rail-only"?'),
+        (("compare", "--topology", "torus", "--vary", f"{PATH}.oversubscription=1:8"), "oversubscription"),
+        (("compare", "--network", "infiniband-400h"), "infiniband-400g"),
+        (("frontier", "--generations", "-3"), "generations: -3 is not above 0"),
+    ],
+)
+def test_the_command_refuses_what_it_does_not_know(options, words):
+    command, *rest = options
+    result = run(command, SMALL, *rest)
+    assert result.exit_code != 0
+    assert words in " ".join((result.stderr + result.stdout).split())
+
+
+@pytest.mark.slow
+def test_each_topology_has_its_best_plan_with_oversubscription_free():
+    changes = ("plan.chips=16", "system.facility.power_limit=1 MW", f"{PATH}.radix=4", f"{PATH}.pod=4")
+    path = f"{PATH}.oversubscription"
+    comparison = compare(SMALL, topologies=("fat-tree", "rail-only"), changes=changes, vary={path: (1.0, 8.0)})
+    assert [candidate.topology for candidate in comparison.candidates] == [
+        "rail-only",
+        "fat-tree",
+    ]  # 2 ports a rail, 16 of the tree
+    assert not any(candidate.reason for candidate in comparison.candidates)
+    rails, tree = (candidate.optimum for candidate in comparison.candidates)
+    assert rails is not None
+    assert tree is not None
+    assert 1.0 <= rails.found[path] <= 8.0
+    assert 1.5 < tree.found[path] <= 8.0  # little traffic leaves a pod, and its links draw power
+    assert path in compare_csv(comparison)

@@ -61,12 +61,10 @@ def test_pareto_throws_where_asked(monkeypatch):
     scenario = optimum().scenario
     result = SearchResult.not_converged
     front = Front(scenario, ("energy", "time"), {}, (), {}, 0.0, 0, 1, 1, result, NOT_CONVERGED)
-    for name in ("formulate", "_screened", "_by_levels"):
-        monkeypatch.setattr(trading, name, lambda *arguments, **options: None)
-    monkeypatch.setattr(trading, "_front", lambda *arguments: front)
+    monkeypatch.setattr(trading, "_searched", lambda *arguments: front)
     assert not em.pareto(scenario).success
     with pytest.raises(RuntimeError, match="not converged: Some plans are feasible"):
         em.pareto(scenario, throw=True)
     done = dataclasses.replace(front, result=SearchResult.successful)
-    monkeypatch.setattr(trading, "_front", lambda *arguments: done)
+    monkeypatch.setattr(trading, "_searched", lambda *arguments: done)
     assert em.pareto(scenario, throw=True).success
