@@ -19,10 +19,8 @@ import energymodel as em
 from energymodel.runtime.compilation import Compiled, compiler_options
 from energymodel.runtime.fusion_barriers import with_barriers
 from energymodel.runtime.operations import CALLS
-from energymodel.search.layouts import take
 from energymodel.search.problem import formulate
 from energymodel.search.relaxation import CHUNK, EXPANDED, lane_model, model_expansion, model_values
-from energymodel.search.rounding import TOGETHER, evaluate_plans
 from energymodel.system.evaluate import evaluate_once
 
 REPEATS = 20
@@ -110,14 +108,10 @@ def main() -> None:
             own = np.zeros(count, int)
             return problem.formulation, np.tile(point, (count, 1)), model.lanes.take(own), model.run
 
-        places = np.zeros(TOGETHER, int)
-        exact, criteria = np.full((TOGETHER, 2), np.nan), problem.repeated_criteria(TOGETHER)
-        plans = (np.tile(point, (TOGETHER, 1)), exact, take(one, places), criteria, problem.run)
         costs = {
             "evaluate": measure(evaluate_once, system, plan),
             f"values at {CHUNK} points": measure(model_values, *lanes(CHUNK)),
             f"derivatives at {EXPANDED} points": measure(model_expansion, *lanes(EXPANDED)),
-            f"{TOGETHER} plans": measure(evaluate_plans, problem.formulation, "tokens", *plans),
         }
         slopes = {jit: timed(partial(gradient_by_all_numbers, jit, scenario))[1] for jit in (jax.jit, em.jit)}
         jaxpr = jax.make_jaxpr(em.evaluate)(system, plan).jaxpr

@@ -1,10 +1,12 @@
 """Efficient plans, their hypervolume and knee, and levels and weights spread over a front."""
 
 import dataclasses
+import itertools
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.result import OBEYS_EVERY_LIMIT, OBEYS_LIMITS_ASKED, SearchResult, exceeded_limits
@@ -142,14 +144,7 @@ def _relative_logarithms(values: Float[np.ndarray, "points objectives"]) -> Floa
 
 def simplex(count: int, size: int) -> Float[np.ndarray, "points size"]:
     """At least `count` evenly spread weights that are not negative and add up to one [Das & Dennis 1998]."""
-    steps = 1
-    while len(_compositions(steps, size)) < count:
-        steps += 1
-    return _compositions(steps, size) / steps
-
-
-def _compositions(total: int, size: int) -> Int[np.ndarray, "points size"]:
-    if size == 1:
-        return np.array([[total]])
-    parts = [np.insert(_compositions(total - first, size - 1), 0, first, axis=1) for first in range(total + 1)]
-    return np.concatenate(parts)
+    steps = next(steps for steps in itertools.count(1) if math.comb(steps + size - 1, size - 1) >= count)
+    parts = np.indices((steps + 1,) * (size - 1)).reshape(size - 1, -1).T
+    parts = np.column_stack([parts, steps - parts.sum(axis=1)])
+    return parts[parts[:, -1] >= 0] / steps

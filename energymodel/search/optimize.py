@@ -37,7 +37,7 @@ from energymodel.search.result import (
     SearchResult,
     exceeded_limits,
 )
-from energymodel.search.rounding import RelaxedLanes, RoundedPlan, evaluate_plans, plans_at, round_layouts
+from energymodel.search.rounding import RelaxedLanes, RoundedPlan, plans_at, round_layouts
 from energymodel.search.saving import saving_by_cause
 from energymodel.solver import RESULTS, result_is
 from energymodel.system.evaluate import evaluate_once
@@ -317,7 +317,7 @@ def _preloaded_programs(scenario: Scenario, problem: DesignProblem, layout: Latt
             return function()
 
     with ThreadPoolExecutor() as threads:
-        if evaluate_plans.unused:
+        if model_expansion.unused:
             derivatives = threads.submit(in_double, lambda: model.expansion(middle, lane))
             while not (model_expansion.traced or derivatives.done()):
                 time.sleep(_GLANCE)

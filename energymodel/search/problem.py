@@ -203,7 +203,7 @@ def formulate(scenario: Scenario, baseline: TrainingOutcome, free: Sequence[str]
     **Raises:** `InputError` for a loss that cannot be reached, bounds that exclude each other, and a batch schedule or
     power by stage (`design.refinement`).
     """
-    _check_plain(scenario)
+    check_plain(scenario)
     question, system, plan = scenario.optimize, scenario.system, scenario.plan
     objective = parse_objective(question.minimize)
     most_chips = question.vary.get("plan.chips", (0.0, float(plan.chips)))[1]
@@ -242,7 +242,7 @@ def formulate(scenario: Scenario, baseline: TrainingOutcome, free: Sequence[str]
     return DesignProblem(formulation, run, criteria, question.minimize, limits, bounds, layout_ranges)
 
 
-def _check_plain(scenario: Scenario) -> None:
+def check_plain(scenario: Scenario) -> None:
     """Refuse what only `optimize` searches, in its best layouts.
 
     **Raises:** `InputError` that names it.

@@ -25,14 +25,14 @@ from energymodel.search.layouts import take
 from energymodel.search.problem import DesignProblem
 from energymodel.search.relaxation import evaluate_points, solve_relaxed, violation
 from energymodel.search.result import Additions, Optimum, Refinement
-from energymodel.search.rounding import TOLERATED, Lanes, RoundedPlan, at_counts
+from energymodel.search.rounding import TOLERATED, Lanes, RoundedPlan, at_counts, evaluated_plan
 from energymodel.search.training_run import TrainingRun
 from energymodel.solver import RESULTS, result_is
 from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.outputs import objective_value
 from energymodel.system.pipeline_rules import multiple_count
-from energymodel.system.plan import EvenPower, StagePower, TokenBudget, TrainingPlan
+from energymodel.system.plan import EvenPower, StagePower, TrainingPlan
 
 FIRST_STEP, LAST_STEP, MOST_STEPS = 0.05, 1e-5, 100  # of the compass search, in logarithms
 LAYOUTS = 4  # best ones that are refined
@@ -239,14 +239,11 @@ def _evaluated(scenario: Scenario, problem: DesignProblem, lanes: Lanes, end: _E
     """The plan at the end of a lane, exactly evaluated."""
     formulation, unit, knots = problem.formulation, lanes.unit[end.lane], problem.formulation.knots
     layout = take(lanes.layouts, np.array(end.lane))
-    run = formulation.at(end.point, layout, problem.criteria, problem.run)
-    system, plan = jax.tree.map(np.asarray, run)
+    system, plan = formulation.at(end.point, layout, problem.criteria, problem.run)
     batches = np.exp(end.point[:knots]) if knots else np.reshape(plan.batch, (1,))
     exact = np.round(batches / unit) * unit, np.round(plan.chips)
     plan = eqx.tree_at(lambda plan: (plan.batch, plan.chips), plan, exact)
-    outcome = jax.tree.map(np.asarray, evaluate_once(system, plan))
-    if isinstance(scenario.plan.goal, TokenBudget):
-        plan = eqx.tree_at(lambda plan: plan.goal, plan, TokenBudget(outcome.tokens))
+    plan, outcome = evaluated_plan(scenario, system, plan)
     values = map(formulation.value, formulation.paths, end.point[knots:])
     variables = dict(zip(formulation.paths, map(float, values), strict=True))
     return _RefinedPlan(float(objective_value(outcome, problem.minimize)), end.converged, plan, outcome, variables)

@@ -3,27 +3,24 @@
 import heapq
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
-from energymodel.runtime.compilation import Compiled
 from energymodel.scenarios.scenario import Scenario
 from energymodel.search.layouts import Lattice, take
-from energymodel.search.problem import Criteria, DesignProblem, Formulation
+from energymodel.search.problem import Criteria, DesignProblem
 from energymodel.search.relaxation import OPTIONS, evaluate_points, solve_relaxed
-from energymodel.search.training_run import TrainingRun
 from energymodel.solver import RESULTS, Solution, result_is
-from energymodel.system.evaluate import evaluate, learning_of, parameters_in_loss
+from energymodel.system.evaluate import evaluate_once
 from energymodel.system.outcome import TrainingOutcome
 from energymodel.system.pipeline_rules import multiple_count
-from energymodel.system.plan import ParallelLayout, TargetLoss, TokenBudget, TrainingPlan
+from energymodel.system.plan import TokenBudget, TrainingPlan
 from energymodel.system.torus_shapes import torus_chips, torus_fault
+from energymodel.system.training_system import TrainingSystem
 
 GROUP = 16  # layouts that are rounded at once
 REACH = 3  # micro-batches and replicas up and down that the last search looks at
@@ -31,7 +28,6 @@ ITERATIONS = 16  # of a start at the relaxed optimum: what takes longer is infea
 TOLERATED = 1e-7  # violation of a limit in the logarithm that rounding may leave
 WHOLE = 1e-6
 OPTIMAL = 1e-4  # a rounded plan this close to the relaxed optimum of its lane is optimal [1, in the logarithm]
-TOGETHER = 8  # plans that one program evaluates: a search needs one of them, or dozens
 
 
 class WholeCounts(NamedTuple):
@@ -291,47 +287,29 @@ def plans_at(
 ) -> list[tuple[TrainingPlan, TrainingOutcome]]:
     """Plan and outcome of each point, in its layout and by its criteria.
 
-    Where counts are given, chips and batch are exactly theirs, not exponentials of logarithms. The goal is in tokens
-    if the scenario's is: the same plan in the terms of the scenario.
+    Where counts are given, chips and batch are exactly theirs, not exponentials of logarithms.
     """
-    group = np.round(np.asarray(layouts.tensor * layouts.pipeline * layouts.context))
-    replica = np.round(np.asarray(layouts.microbatch) * np.asarray(problem.run.system.workload.sequence))
-    exact = np.full((len(points), 2), np.nan)
-    if counts is not None:
-        _, data, microbatches = np.array(counts).T
-        exact = np.stack([group * data, replica * (data * microbatches)], axis=1)
-    goal = "tokens" if isinstance(scenario.plan.goal, TokenBudget) else "loss"
     plans = []
-    for first in range(0, len(points), TOGETHER):
-        part = np.arange(first, min(first + TOGETHER, len(points)))
-        lanes = take((points, exact, layouts, criteria), np.resize(part, TOGETHER))
-        evaluated = jax.tree.map(np.asarray, evaluate_plans(problem.formulation, goal, *lanes, problem.run))
-        plans += [jax.tree.map(np.asarray, take(evaluated, np.array(index))) for index in range(len(part))]
+    for index, point in enumerate(points):
+        layout, limits = take((layouts, criteria), np.array(index))
+        system, plan = problem.formulation.at(point, layout, limits, problem.run)
+        if counts is not None:
+            _, data, microbatches = counts[index]
+            group = np.round(layout.tensor * layout.pipeline * layout.context)
+            replica = np.round(layout.microbatch * float(system.workload.sequence))
+            exact = group * data, np.full(np.shape(plan.batch), replica * (data * microbatches))
+            plan = eqx.tree_at(lambda plan: (plan.chips, plan.batch), plan, exact)
+        plans.append(evaluated_plan(scenario, system, plan))
     return plans
 
 
-@partial(Compiled, once=True)
-def evaluate_plans(
-    formulation: Formulation,
-    goal: str,
-    points: Array,
-    exact: Array,
-    layouts: Lattice,
-    criteria: Criteria,
-    run: TrainingRun,
+def evaluated_plan(
+    scenario: Scenario, system: TrainingSystem, plan: TrainingPlan
 ) -> tuple[TrainingPlan, TrainingOutcome]:
-    """Plans and outcomes of points; chips and batch are exactly those given, where they are not NaN."""
-
-    def evaluated(
-        point: Array, exact: Array, layout: ParallelLayout, criteria: Criteria
-    ) -> tuple[TrainingPlan, TrainingOutcome]:
-        system, plan = formulation.at(point, layout, criteria, run)
-        relaxed = jnp.stack([jnp.asarray(plan.chips, exact.dtype), jnp.reshape(plan.batch, ())])
-        chips, batch = jnp.where(jnp.isnan(exact), relaxed, exact)
-        plan = eqx.tree_at(lambda plan: (plan.chips, plan.batch), plan, (chips, jnp.full(jnp.shape(plan.batch), batch)))
-        if goal == "tokens" and isinstance(plan.goal, TargetLoss):
-            tokens = learning_of(system, plan).tokens(parameters_in_loss(system), plan.goal.loss, batch)
-            plan = eqx.tree_at(lambda plan: plan.goal, plan, TokenBudget(tokens))
-        return plan, evaluate(system, plan)
-
-    return jax.vmap(evaluated)(points, exact, layouts, criteria)
+    """A plan with its outcome; its goal is in tokens if that of the scenario is."""
+    system, plan = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (system, plan))
+    evaluate_numbers, structure = evaluate_once.of_numbers(system, plan)
+    outcome = jax.tree.unflatten(structure, map(np.asarray, evaluate_numbers(jax.tree.leaves((system, plan)))))
+    if isinstance(scenario.plan.goal, TokenBudget):
+        plan = eqx.tree_at(lambda plan: plan.goal, plan, TokenBudget(outcome.tokens))
+    return plan, outcome

@@ -16,6 +16,7 @@ from energymodel.scenarios.uncertain_numbers import distributions
 from energymodel.scenarios.validate import COUNTS, check_plan
 from energymodel.search.envelope import NOT_CONVERGED, OptimalValue, differentiate
 from energymodel.search.optimize import optimize
+from energymodel.search.problem import check_plain
 from energymodel.search.result import Optimum, SearchResult
 from energymodel.search.training_run import LIMITS_OF_SYSTEM, UNITS, TrainingRun, check_outputs, expand, is_gain
 from energymodel.shown import Shown
@@ -276,6 +277,7 @@ def _of_plan(
 def _of_optimum(
     scenario: Scenario, uncertain: Mapping[str, NumberDistribution], resolve: int, tell: Callable[[str], None]
 ) -> Sensitivity:
+    check_plain(scenario)
     run = TrainingRun(scenario.system, scenario.plan)
     best = optimize(scenario, progress=tell, tolerance=0.0)  # derivatives are those of the exact optimum
     name = best.minimize

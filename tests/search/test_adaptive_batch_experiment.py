@@ -1,4 +1,4 @@
-"""Is the schedule of the batch the closed form of docs/physics.md A0.12, and better than every constant batch?"""
+"""Schedules of the batch beside the closed form of docs/physics.md A0.12."""
 
 import jax
 import numpy as np

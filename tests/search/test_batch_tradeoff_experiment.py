@@ -1,4 +1,4 @@
-"""Does the experiment on batch sizes still give what it states, and do its answers hold by other ways?"""
+"""The experiment on batch sizes: stated numbers, and its answers by other ways."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Does the experiment on hardware near Landauer's bound still give what it states, and do its laws hold?"""
+"""The experiment on hardware near Landauer's bound: stated numbers and laws."""
 
 import dataclasses
 from types import SimpleNamespace

@@ -14,11 +14,11 @@ POINTS = st.lists(st.tuples(*[st.integers(1, 6)] * 3), min_size=1, max_size=12)
 @settings(max_examples=50, deadline=None)
 def test_efficient_points_are_those_that_no_other_dominates(points):
     values = np.array(points, float)
-    kept = efficient(values)
-    for place, point in enumerate(points):
+    mask = efficient(values)
+    for index, point in enumerate(points):
         beaten = any(np.all(np.array(p) <= point) and tuple(p) != tuple(point) for p in points)
-        again = tuple(point) in [tuple(p) for p in points[:place]]
-        assert kept[place] == (not beaten and not again)
+        again = tuple(point) in [tuple(p) for p in points[:index]]
+        assert mask[index] == (not beaten and not again)
 
 
 @given(POINTS)

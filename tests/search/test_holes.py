@@ -1,4 +1,4 @@
-"""Does any hole pay through which a search once saved what nobody can save? One test per hole, named after it.
+"""Holes through which a search once saved what nobody can save, one test each.
 
 Each test compares two plans, or asks for what cannot be; nothing is searched but where the search itself was the hole.
 """

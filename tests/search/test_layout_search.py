@@ -1,4 +1,4 @@
-"""Can the layouts that `search_layouts` leaves out hold a better plan?"""
+"""Layouts that `search_layouts` leaves out hold no better plan."""
 
 import equinox as eqx
 import jax

@@ -1,4 +1,4 @@
-"""Does a search see only pipelines that a framework runs?"""
+"""Pipelines that a framework runs, in the lattice of layouts and in rounded counts."""
 
 import numpy as np
 import pytest
@@ -59,21 +59,21 @@ def test_counts_near_an_optimum_are_those_that_the_schedule_takes():
     scenario = load_scenario("llama-3.1-405b-h100", ["system.software.whole_groups=1"])
     problem = formulate(scenario, evaluate_once(scenario.system, scenario.plan))
     lattice = candidates(problem.run, float(scenario.plan.chips))
-    place = problem.index("plan.batch")
+    index = problem.index("plan.batch")
     point = np.zeros(len(problem.formulation.paths))
     for path in problem.formulation.paths:
         point[problem.index(path)] = np.log(problem.start(path))
-    found = set()
+    ranks_seen = set()
     for batch in (8.3e6, 16.8e6, 40e6):
-        point[place] = np.log(batch)
+        point[index] = np.log(batch)
         for lane in range(0, len(lattice.tensor), 97):
             ranks, chunks = float(lattice.pipeline[lane]), float(lattice.virtual_stages[lane])
             for counts in nearby_counts(problem, lattice, lane, point, 3):
                 assert counts.microbatches >= 1
                 if chunks > 1.0:
                     assert counts.microbatches % ranks == 0.0
-                    found.add(ranks)
-    assert len(found) > 3
+                    ranks_seen.add(ranks)
+    assert len(ranks_seen) > 3
 
 
 def test_a_range_without_a_pipeline_that_runs_is_refused():

@@ -1,4 +1,4 @@
-"""Is every limit that `evaluate` checks a limit of the search, and does the message say when one is exceeded?"""
+"""Limits of `evaluate` as limits of the search, and messages for those that are exceeded."""
 
 import math
 
@@ -67,21 +67,21 @@ def test_what_minimizes_an_output_keeps_its_limit(scenario, baseline):
 
 
 def test_a_message_names_each_limit_that_is_exceeded():
-    found = optimum()
-    kept = eqx.tree_at(lambda outcome: outcome.slack.information, found.outcome, 0.1)
-    assert exceeded_limits(found.scenario, found.plan, kept) == ""
+    best = optimum()
+    kept = eqx.tree_at(lambda outcome: outcome.slack.information, best.outcome, 0.1)
+    assert exceeded_limits(best.scenario, best.plan, kept) == ""
     broken = eqx.tree_at(lambda outcome: outcome.slack.ramp, kept, -math.log(2.0))
-    assert exceeded_limits(found.scenario, found.plan, broken).startswith("ramp is ")
+    assert exceeded_limits(best.scenario, best.plan, broken).startswith("ramp is ")
 
 
 @pytest.mark.slow
 def test_a_ramp_limit_binds_or_is_named():
-    found = em.optimize(em.load_scenario(SMALL, {"system.facility.ramp_limit": "2 K/s"}), limits={"time": "1 day"})
-    assert found.success
-    assert float(found.outcome.slack.ramp) >= -1e-6
+    best = em.optimize(em.load_scenario(SMALL, {"system.facility.ramp_limit": "2 K/s"}), limits={"time": "1 day"})
+    assert best.success
+    assert float(best.outcome.slack.ramp) >= -1e-6
     # The own plan absorbs more than its parameters can store, and so does any other of the same loss.
-    assert "obeys every limit" not in found.message
-    assert "capacity_use" in found.message
+    assert "obeys every limit" not in best.message
+    assert "capacity_use" in best.message
     impossible = em.optimize(em.load_scenario(SMALL, {"system.facility.ramp_limit": "0.1 K/s"}))
     assert impossible.result == "infeasible"
     assert "ramp" in {one.limit for one in impossible.conflicts}

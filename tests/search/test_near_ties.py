@@ -1,4 +1,4 @@
-"""Among plans as good as the best, is the one taken that needs the least of something else?"""
+"""Near ties: of plans as good as the best, the one that needs the least of something else."""
 
 import re
 
@@ -116,13 +116,13 @@ def test_no_tolerance_is_the_exact_optimum(scenario, fastest):
 
 
 def test_least_energy_gives_up_half_a_percent_for_much_money(scenario):
-    found = em.optimize(scenario, limits={"time": "120 days"}, tolerance="0.5 %")
-    tie = found.near_tie
+    optimum = em.optimize(scenario, limits={"time": "120 days"}, tolerance="0.5 %")
+    tie = optimum.near_tie
     assert tie is not None
     assert tie.saved == "money"
     assert tie.taken == (tie.saving > tie.cost)
     best = float(objective_value(tie.outcome, "energy"))
-    assert best <= found.value <= best * (1.005 + 1e-6)
+    assert best <= optimum.value <= best * (1.005 + 1e-6)
 
 
 def chips_allowed(chips, limits=None):

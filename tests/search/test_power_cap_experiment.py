@@ -1,4 +1,4 @@
-"""Does the experiment on a site with a power cap still give what it states?"""
+"""The experiment on a site with a power cap: stated plans and prices."""
 
 import itertools
 import math

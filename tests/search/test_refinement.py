@@ -25,31 +25,31 @@ def both():
 
 @pytest.mark.slow
 def test_a_schedule_saves_beside_the_best_constant_batch(both):
-    constant, found = both
-    assert found.success
-    assert len(found.refinements) == 1
-    assert found.refinements[0].converged
-    assert found.value < constant.value
-    assert found.refinements[0].saving == pytest.approx(constant.value - found.value, rel=1e-6)
+    constant, optimum = both
+    assert optimum.success
+    assert len(optimum.refinements) == 1
+    assert optimum.refinements[0].converged
+    assert optimum.value < constant.value
+    assert optimum.refinements[0].saving == pytest.approx(constant.value - optimum.value, rel=1e-6)
     # docs/physics.md A0.12: it grows with the critical batch, and saves a few percent at most.
-    batch = np.asarray(found.plan.batch)
+    batch = np.asarray(optimum.plan.batch)
     assert np.all(np.diff(batch) >= 0.0)
     assert batch[0] < float(np.ravel(constant.plan.batch)[0]) < batch[-1]
-    assert 0.001 < found.refinements[0].saving / constant.value < 0.05
-    assert sum(found.saving.values()) == pytest.approx(found.baseline_value - found.value, rel=1e-9)
+    assert 0.001 < optimum.refinements[0].saving / constant.value < 0.05
+    assert sum(optimum.saving.values()) == pytest.approx(optimum.baseline_value - optimum.value, rel=1e-9)
 
 
 @pytest.mark.slow
 def test_it_keeps_the_limits_and_has_whole_micro_batches(both):
-    found = both[1]
-    outcome = evaluate_once(found.scenario.system, found.plan)
-    assert float(outcome.energy.total) == pytest.approx(found.value, rel=1e-9)
-    assert float(outcome.time) <= found.limits["time"] * (1 + 1e-6)
-    assert float(outcome.loss) == pytest.approx(found.limits["loss"], rel=1e-9)
-    layout = found.plan.layout
-    replicas = float(found.plan.chips / (layout.tensor * layout.pipeline * layout.context))
-    unit = replicas * float(layout.microbatch) * float(found.scenario.system.workload.sequence)
-    counts = np.asarray(found.plan.batch) / unit
+    optimum = both[1]
+    outcome = evaluate_once(optimum.scenario.system, optimum.plan)
+    assert float(outcome.energy.total) == pytest.approx(optimum.value, rel=1e-9)
+    assert float(outcome.time) <= optimum.limits["time"] * (1 + 1e-6)
+    assert float(outcome.loss) == pytest.approx(optimum.limits["loss"], rel=1e-9)
+    layout = optimum.plan.layout
+    replicas = float(optimum.plan.chips / (layout.tensor * layout.pipeline * layout.context))
+    unit = replicas * float(layout.microbatch) * float(optimum.scenario.system.workload.sequence)
+    counts = np.asarray(optimum.plan.batch) / unit
     np.testing.assert_allclose(counts, np.round(counts), atol=1e-9)
 
 
@@ -103,15 +103,17 @@ def test_no_cap_of_a_stage_could_be_better(staged):
 
 @pytest.mark.slow
 def test_both_together_are_at_least_as_good_as_each(question, staged):
-    found = optimize(question, vary=["plan.batch@0..1:3"])
-    schedule, power, joint = found.refinements
+    optimum = optimize(question, vary=["plan.batch@0..1:3"])
+    schedule, power, joint = optimum.refinements
     assert (schedule.added.knots, schedule.added.stages, power.added.knots, len(power.added.stages)) == (3, (), 0, 3)
     assert power.saving == pytest.approx(staged.refinements[0].saving, rel=1e-6)
     assert joint.saving >= max(schedule.saving, power.saving)
-    assert found.value <= staged.value * (1.0 + 1e-9)
+    assert optimum.value <= staged.value * (1.0 + 1e-9)
 
 
-@pytest.mark.parametrize("command", [["pareto", SMALL], ["optimize", SMALL, "--vary", "model.*"]])
+@pytest.mark.parametrize(
+    "command", [["pareto", SMALL], ["sensitivity", SMALL, "--optimum"], ["optimize", SMALL, "--vary", "model.*"]]
+)
 @pytest.mark.parametrize("option", ["plan.power.*", "plan.batch@0..1"])
 def test_searches_that_do_not_refine_refuse_schedules_and_power_by_stage(command, option):
     result = run(*command, "--vary", option)

@@ -1,4 +1,4 @@
-"""Do the shares of the causes add up to the saving, and does each get what it saves?"""
+"""Shares of a saving by cause: their sum, and what each saves."""
 
 import dataclasses
 

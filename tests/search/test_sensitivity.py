@@ -1,4 +1,4 @@
-"""Are elasticities slopes, are ranges exact, does the optimum move as the envelope theorem says?"""
+"""Elasticities as slopes, exact ranges, and the optimum by the envelope theorem."""
 
 import dataclasses
 import math

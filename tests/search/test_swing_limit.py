@@ -1,4 +1,4 @@
-"""Does a limit on the power swing bind the search, what is its price, and does the command line say when it breaks?"""
+"""A limit on the power swing: its price, rows of the search, and messages."""
 
 import numpy as np
 import pytest
@@ -31,11 +31,11 @@ def test_a_limit_on_the_swing_binds_and_has_a_price():
     of_grid = search({"system.facility.swing_limit": f"{half!r} W"}, {})
     asked = search({}, {"power_swing": half})
     assert "power_swing" not in free.active
-    for found in (of_grid, asked):
-        np.testing.assert_allclose(found.outcome.power_swing, half, rtol=1e-3)
-        assert "power_swing" in found.active
-        assert float(found.plan.power_floor) > 0.3
-        assert found.value > free.value
+    for result in (of_grid, asked):
+        np.testing.assert_allclose(result.outcome.power_swing, half, rtol=1e-3)
+        assert "power_swing" in result.active
+        assert float(result.plan.power_floor) > 0.3
+        assert result.value > free.value
     # The price is what a slightly wider swing saves.
     price = asked.prices["power_swing"].price
     wider = search({}, {"power_swing": 1.02 * half})
