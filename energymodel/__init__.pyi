@@ -34,7 +34,7 @@ from .search.pareto import pareto
 from .search.replan import MeasuredRun, Replan, replan
 from .search.result import Optimum, SearchResult
 from .search.sensitivity import Sensitivity, sensitivity
-from .search.site_power import divide_site_power
+from .search.site import divide_site_power
 from .sweeps.axes import Axis
 from .sweeps.batch_curve import batch_curve
 from .sweeps.monte_carlo import MonteCarlo, monte_carlo

@@ -105,8 +105,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "compare": ("--accelerator", "--accelerator"),
     "frontier": ("--points",),
     "fleet": ("--group", "--group"),
-    "site-power": ("--power",),
-    "stage-clocks": ("--slowdown",),
     "documents": (),
     "replan": ("--so-far", "--rest"),
     "monitor": ("--log", "--power"),

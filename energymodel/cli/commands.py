@@ -29,14 +29,12 @@ from energymodel.cli import (
     replan_command,
     scenario_command,
     sensitivity_command,
-    site_power_command,
-    stage_clocks_command,
     sweep_command,
     timeline_command,
 )
 from energymodel.cli.cache_folder import keep_compiled_programs
 from energymodel.cli.process import INTERRUPTED
-from energymodel.cli.shell import DEFECT, TRUSTED, fail
+from energymodel.cli.shell import BAD_INPUT, DEFECT, TRUSTED, fail
 from energymodel.cli.terminal import guard_streams
 
 COMMANDS = {
@@ -61,8 +59,6 @@ COMMANDS = {
     "monitor": monitor_command.command,
     "doctor": doctor_command.command,
     "documents": documents_command.command,
-    "site-power": site_power_command.command,
-    "stage-clocks": stage_clocks_command.command,
     "timeline": timeline_command.command,
 }
 EXAMPLES = {
@@ -87,11 +83,11 @@ EXAMPLES = {
     "measure": "measure train.log gpu.csv --training train.toml --accelerator h100-sxm --chips 64 -o steps.csv",
     "doctor": "doctor --clear-cache",
     "documents": "documents llama-3.1-405b-h100",
-    "site-power": 'site-power llama-3.1-405b-h100 --power "25 MW"',
-    "stage-clocks": "stage-clocks llama-3.1-405b-h100 --slowdown 5%",
     "timeline": "timeline llama-3.1-405b-h100 --plot step.svg",
 }
 """A command that runs as it stands, or with a person's own file, for each help text."""
+MERGED = {"site-power": "fleet --site", "stage-clocks": "timeline --clocks"}
+"""Commands that are options of others now."""
 
 app = typer.Typer(
     name="energymodel",
@@ -123,6 +119,19 @@ def _energymodel(
 for _name, _command in COMMANDS.items():
     app.command(_name, epilog=f"Example: energymodel {EXAMPLES[_name]}")(_command)
 app.add_typer(presets_command.app, name="presets")
+
+
+def _merged(context: typer.Context) -> None:
+    name = str(context.info_name)
+    raise typer.Exit(
+        fail(f"{name}: it is `energymodel {MERGED[name]}` now, with the same options.", BAD_INPUT, "error")
+    )
+
+
+for _name in MERGED:
+    app.command(_name, hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(
+        _merged
+    )
 
 
 def run_command() -> None:

@@ -1,30 +1,90 @@
-"""`energymodel timeline`: what does each pipeline rank do during a step?"""
+"""`energymodel timeline`: the passes of a step by pipeline rank, and with --clocks the clocks that save its energy."""
+
+from typing import Annotated, Any, cast, get_args
+
+import typer
 
 from energymodel.cli import shell
 from energymodel.cli.source import Source
+from energymodel.errors import InputError, suggest
+
+Clocks = Annotated[
+    bool, typer.Option("--clocks", help="Find the clocks of the ranks with the lowest energy instead (Perseus).")
+]
+Points = Annotated[
+    int | None, typer.Option("--points", metavar="N", help="Of --clocks: step times of the front, 6 unless given.")
+]
+Slowdown = Annotated[
+    str | None,
+    typer.Option("--slowdown", metavar="SHARE", help="Of --clocks: extra time of the slowest step; 20% unless given."),
+]
+By = Annotated[
+    str | None,
+    typer.Option(
+        "--per",
+        metavar="KIND",
+        help="Of --clocks: a clock for each rank and direction (rank), for warm-up and cool-down apart (phase), "
+        "or for each micro-batch (operation).",
+    ),
+]
 
 
 @shell.guarded
 def command(
-    source: Source, as_json: shell.AsJson = False, plot: shell.Plot = None, output: shell.TableOutput = None
+    source: Source,
+    clocks: Clocks = False,
+    per: By = None,
+    points: Points = None,
+    slowdown: Slowdown = None,
+    as_json: shell.AsJson = False,
+    plot: shell.Plot = None,
+    output: shell.TableOutput = None,
 ) -> None:
-    """Simulate the pipeline of a step pass by pass: who works, who waits, what `evaluate` says of it."""
+    """Simulate the pipeline of a step pass by pass, or find the clocks of its ranks with the lowest energy."""
     shell.check_outputs(output, plot)
+    for name, value in (("per", per), ("points", points), ("slowdown", slowdown)):
+        if value is not None and not clocks:
+            raise InputError(f"{name}: {value} belongs to a search of clocks. Add --clocks, or leave it out.")
     with shell.Progress() as progress:
         progress("loading JAX ...")
-        from energymodel.report import timeline_report
+        from energymodel.report import stage_clocks_report, timeline_report
+        from energymodel.search.pipeline import Per
+        from energymodel.search.pipeline_clocks import stage_front
         from energymodel.search.timeline import step_timeline
+        from energymodel.system.outputs import parse_number
 
-        given = source.read()
-        progress("simulating the step ...")
-        timeline = step_timeline(given.system, given.plan)
-    tree = {"scenario": given.named_tables, **timeline_report.timeline_json(timeline)}
+        if per is not None and per not in get_args(Per):
+            raise InputError(f'per: unknown "{per}". {suggest(per, get_args(Per))}')
+        scenario = source.read()
+        answer: Any
+        if clocks:
+            progress("searching the clocks ...")
+            longer = parse_number(slowdown or "20%", "1", "slowdown")
+            kind = cast(Per, per or "rank")
+            answer = stage_front(
+                scenario.system, scenario.plan, per=kind, points=6 if points is None else points, slowdown=longer
+            )
+            tree, rows, figure = (
+                stage_clocks_report.stage_clocks_json(answer),
+                stage_clocks_report.stage_clocks_csv,
+                stage_clocks_report.stage_clocks_figure,
+            )
+            report = stage_clocks_report.stage_clocks_report(answer, scenario.system.accelerator)
+        else:
+            progress("simulating the step ...")
+            answer = step_timeline(scenario.system, scenario.plan)
+            tree, rows, figure = (
+                timeline_report.timeline_json(answer),
+                timeline_report.timeline_csv,
+                timeline_report.timeline_figure,
+            )
+            report = timeline_report.timeline_report(answer)
     shell.deliver(
-        tree,
-        timeline_report.timeline_report(timeline),
+        {"scenario": scenario.named_tables, **tree},
+        report,
         as_json=as_json,
         output=output,
-        rows=lambda: timeline_report.timeline_csv(timeline),
+        rows=lambda: rows(answer),
         plot=plot,
-        figure=lambda kind: timeline_report.timeline_figure(timeline, kind),
+        figure=lambda kind: figure(answer, kind),
     )

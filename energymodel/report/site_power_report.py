@@ -10,8 +10,7 @@ from rich.text import Text
 from energymodel.report import figure
 from energymodel.report.json_tree import csv_text
 from energymodel.scenarios.scenario import Scenario
-from energymodel.search.site import SiteSplit
-from energymodel.search.site_power import DividedPower
+from energymodel.search.site import DividedPower, SiteSplit
 from energymodel.units import format_quantity
 
 PARTS = {

@@ -10,7 +10,7 @@ from rich.text import Text
 from energymodel.report import figure
 from energymodel.report.json_tree import csv_text
 from energymodel.scenarios.clock_scale import ClockScale
-from energymodel.search.stage_front import StageFront
+from energymodel.search.pipeline_clocks import StageFront
 from energymodel.solver import RESULTS, result_is
 from energymodel.system.accelerator import Accelerator
 from energymodel.units import format_quantity

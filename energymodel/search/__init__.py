@@ -11,8 +11,15 @@ from energymodel.search.fleet import Fleet, load_fleet
 from energymodel.search.fleet_search import FleetOptimum, optimize_fleet
 from energymodel.search.pipeline import PipelineLoad, layers_per_stage, pipeline_load
 from energymodel.search.pipeline_clocks import StageClocks, stage_clocks
-from energymodel.search.site import SiteLoad, SiteSplit, least_power, most_throughput, site_load
-from energymodel.search.site_power import DividedPower, divide_site_power
+from energymodel.search.site import (
+    DividedPower,
+    SiteLoad,
+    SiteSplit,
+    divide_site_power,
+    least_power,
+    most_throughput,
+    site_load,
+)
 
 __all__ = [
     "DividedPower",

@@ -1,4 +1,4 @@
-"""What do the passes of a pipeline's stages take, in time and energy, at a clock for each rank and direction?"""
+"""Time and energy of the passes of a pipeline's stages, at a clock for each rank and direction."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -182,8 +182,8 @@ def pipeline_load(
         switching_energy=load.switching_energy * products,
         memory_energy=chip.traffic_energy * forward_bytes + spinning * exposed_share,
     )
-    whole = load._replace(elementwise=load.elementwise + exposed, memory_energy=load.memory_energy + spinning)
-    backward = jax.tree.map(lambda all_of_it, part: all_of_it - part, whole, forward)
+    both = load._replace(elementwise=load.elementwise + exposed, memory_energy=load.memory_energy + spinning)
+    backward = jax.tree.map(lambda total, part: total - part, both, forward)
     head = ChipLoad(
         arithmetic=step.head_time,
         attention=jnp.zeros(()),

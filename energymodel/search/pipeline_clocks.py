@@ -1,4 +1,4 @@
-"""Which clock for each pipeline rank and direction takes the lowest energy in a step that ends in time?
+"""Clocks of lowest energy for each pipeline rank and direction, in a step that ends in time.
 
 The makespan of a schedule is the longest of its paths, each a sum of durations. Only few paths can ever be the longest:
 the search starts with some as constraints, finds the best clocks, evaluates the makespan exactly, and adds the critical
@@ -14,16 +14,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from energymodel.errors import InputError
 from energymodel.numerics import Numeric
 from energymodel.performance.pipeline_schedule import Schedule, pipeline_makespan
 from energymodel.runtime.compilation import Compiled
-from energymodel.search.pipeline import OperationKinds, Per, PipelineLoad, of_operations, operation_kinds
+from energymodel.search.pipeline import OperationKinds, Per, PipelineLoad, of_operations, operation_kinds, pipeline_load
 from energymodel.solver import RESULTS, Solution, SolverOptions, minimize_many
+from energymodel.system.plan import SCHEDULES, StagePower, TrainingPlan
+from energymodel.system.training_system import TrainingSystem
 
 MOST_ROUNDS = 60
 FEWEST_PATHS = 32  # rows that are compiled for at least; unused ones are empty
 NUDGE = 1e-2  # by which a pass is stretched to find the longest path through it
 ROOM = 1e-6  # relative time without which a shortest step would leave the search no interior
+MOST_CLOCKS = 128  # variables of one search, which is dense
+MOST_SLOWDOWN = 1.0  # by which a step may take longer, as a share of its shortest time
 GRID = 65  # clocks of all ranks together that are evaluated, evenly spaced in the logarithm
 BROKEN = 1e-9  # relative excess of the makespan that calls for one more search
 
@@ -239,15 +244,15 @@ def _longest_by_kind(log_clock: Array, case: _ClockProblem) -> _Longest:
 
 
 def _all_longest(log_clock: Array, case: _ClockProblem) -> _Longest:
-    return jax.lax.map(lambda one: _longest_by_kind(one, case), log_clock)
+    return jax.lax.map(lambda clock: _longest_by_kind(clock, case), log_clock)
 
 
 def _all_makespans(log_clock: Array, case: _ClockProblem) -> Array:
-    return jax.lax.map(lambda one: case.pipeline.makespan(jnp.exp(one), case.schedule, case.kinds), log_clock)
+    return jax.lax.map(lambda clock: case.pipeline.makespan(jnp.exp(clock), case.schedule, case.kinds), log_clock)
 
 
 def _all_energies(log_clock: Array, case: _ClockProblem, step_time: Array) -> Array:
-    return jax.vmap(lambda one, time: case.pipeline.energy(jnp.exp(one), case.kinds, time))(log_clock, step_time)
+    return jax.vmap(lambda clock, time: case.pipeline.energy(jnp.exp(clock), case.kinds, time))(log_clock, step_time)
 
 
 _longest_paths, _makespans, _energies = Compiled(_all_longest), Compiled(_all_makespans), Compiled(_all_energies)
@@ -256,19 +261,75 @@ PathsFound = dict[bytes, tuple[np.ndarray, float]]
 """Counts and hops of every path, by the counts in bytes."""
 
 
-def _add(found: PathsFound, longest: _Longest, allowed: np.ndarray) -> int:
+def _add(paths: PathsFound, longest: _Longest, allowed: np.ndarray) -> int:
     """Keep the paths that are longer than a deadline allows, and return how many of them are new."""
     counts, hops, length = (np.asarray(part) for part in longest)
-    known = len(found)
+    before = len(paths)
     for lane, row in zip(*np.nonzero(length > allowed[:, None]), strict=True):
-        whole = np.round(counts[lane, row])
-        found.setdefault(whole.astype(np.int32).tobytes(), (whole, float(hops[lane, row])))
-    return len(found) - known
+        passes = np.round(counts[lane, row])
+        paths.setdefault(passes.astype(np.int32).tobytes(), (passes, float(hops[lane, row])))
+    return len(paths) - before
 
 
-def _padded(found: PathsFound) -> _Paths:
+def _padded(paths: PathsFound) -> _Paths:
     """All paths as arrays, filled up with empty ones, so that few sizes are compiled."""
-    size = max(FEWEST_PATHS, 1 << (len(found) - 1).bit_length())
-    counts, hops = zip(*found.values(), strict=True)
-    empty = size - len(found)
+    size = max(FEWEST_PATHS, 1 << (len(paths) - 1).bit_length())
+    counts, hops = zip(*paths.values(), strict=True)
+    empty = size - len(paths)
     return _Paths(np.stack([*counts, *[np.zeros_like(counts[0])] * empty]), np.asarray([*hops, *[0.0] * empty]))
+
+
+class StageFront(NamedTuple):
+    """Clocks of a pipeline's ranks at several step times, and the same times with one clock for all.
+
+    - `clocks`: the front, from the shortest step on; times are those of the passes alone [s].
+    - `one_clock_energy`: of a step with one clock that takes as long [J].
+    """
+
+    schedule: Schedule
+    clocks: StageClocks
+    one_clock_energy: Float[np.ndarray, " deadlines"]
+
+    @property
+    def saved(self) -> Float[np.ndarray, " deadlines"]:
+        """Share of the energy of one clock that clocks of their own save [1]."""
+        return 1.0 - self.clocks.energy / self.one_clock_energy
+
+
+def stage_front(
+    system: TrainingSystem, plan: TrainingPlan, *, per: Per = "rank", points: int = 6, slowdown: float = 0.2
+) -> StageFront:
+    """Energy of the passes of a step against its time, from the shortest one to `1 + slowdown` times that.
+
+    **Arguments:**
+
+    - `per`: as in `stage_clocks`.
+    - `points`: step times, evenly spaced [1].
+    - `slowdown`: of the slowest one [1].
+
+    **Raises:** `InputError` for a plan without a pipeline, one whose schedule is not 1F1B or whose stages have power
+    caps already, for more clocks than one search can have, and for bad numbers.
+    """
+    if points < 2:
+        raise InputError(f"points: {points} make no front. Give at least 2.")
+    if not 0.0 < slowdown <= MOST_SLOWDOWN:
+        raise InputError(f"slowdown: {slowdown:g} is not above 0 and at most {MOST_SLOWDOWN:g}. Give for example 0.2.")
+    if float(plan.layout.pipeline) <= 1.0:
+        raise InputError("plan.layout.pipeline: 1 stage has nothing to wait for. Give a plan with a pipeline.")
+    chosen = [name for name in SCHEDULES if float(getattr(plan.layout, name)) > 0.0]
+    if chosen:
+        raise InputError(
+            f"plan.layout.{chosen[0]}: clocks by stage are planned for 1F1B alone. Set plan.layout.schedule=1f1b."
+        )
+    if isinstance(plan.power, StagePower):
+        raise InputError("plan.power: clocks by stage are searched below one power cap. Leave out plan.power.")
+    with jax.enable_x64(True):
+        scheduled = pipeline_load(system, plan)
+        schedule = scheduled.schedule
+        count = 2 * schedule.ranks * {"rank": 1, "phase": 2, "operation": schedule.microbatches}[per]
+        if count > MOST_CLOCKS:
+            raise InputError(f"per {per}: {count} clocks are more than {MOST_CLOCKS}. Take per = rank.")
+        shortest = one_clock(*scheduled).step_time[-1]
+        clocks = stage_clocks(*scheduled, shortest * np.linspace(1.0, 1.0 + slowdown, points), per=per)
+        together = one_clock(*scheduled, clocks.step_time)
+    return StageFront(schedule, clocks, together.energy)

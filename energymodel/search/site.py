@@ -1,29 +1,39 @@
-"""How should the power of a site be divided over compute, memory, network, host and cooling?
+"""The power of a site, divided over compute, memory, network, host and cooling.
 
 A static division: every part is provisioned for its share and may draw it at any moment, so that the shares add up to
 no more than the site's limit. Clock, powered width of memory and links, and the temperature of the coolant decide them.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from energymodel.constants import ZERO_CELSIUS
+from energymodel.errors import InputError
 from energymodel.numerics import Numeric, Real, Scalar, component, p_norm, real
 from energymodel.physics.flow import server_fan_power
-from energymodel.solver import RESULTS, Solution, SolverOptions, Values, minimize
+from energymodel.runtime.compilation import Compiled
+from energymodel.scenarios.scenario import Scenario
+from energymodel.solver import RESULTS, Solution, SolverOptions, Values, minimize, result_is
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.designed import as_designed
-from energymodel.system.facility import Facility
+from energymodel.system.evaluate import evaluate_once
+from energymodel.system.facility import NO_LIMIT, Facility
 from energymodel.system.plan import TrainingPlan
 from energymodel.system.step import step_work
 from energymodel.system.training_system import TrainingSystem
+from energymodel.units import format_quantity, parse_quantity
 
 KELVIN = 10.0  # unit of temperatures in the search
+SHARES = (0.6, 0.7, 0.8, 0.9, 1.0)
+"""Of the limit of the facility, or of the highest power of the plan: the limits where none are named."""
+STANDSTILL = 1e-3  # of the throughput at the plan's power: at which the lowest power of a site is asked for
 
 
 class SiteLoad(eqx.Module):
@@ -47,7 +57,7 @@ class SiteLoad(eqx.Module):
     network_power: Real = real("W")
     background_power: Real = real("W")
     overlap: Real = real("1")
-    least_width: Real = real("1", 0.1)
+    minimum_width: Real = real("1", 0.1)
     fan_power: Real = real("W", 0.0)
     fan_fraction: Real = real("1", 0.0)
 
@@ -163,7 +173,7 @@ def most_throughput(site: SiteLoad, power: Numeric, options: SolverOptions | Non
     `theta >= theta_c + R P`, so that leakage and coolant take part. Works under `jit`, `vmap` and differentiation.
     """
 
-    def values(x: _Scaled, site: SiteLoad, power: Array) -> Values:
+    def values(x: SiteChoice, site: SiteLoad, power: Array) -> Values:
         choice = _choice(x)
         rows = jnp.stack([jnp.log(site_power(site, choice).total / power), _heating(site, choice)])
         return Values(-jnp.log(throughput(site, choice)), rows)
@@ -178,7 +188,7 @@ def least_power(site: SiteLoad, tokens_per_second: Numeric, options: SolverOptio
     The same divisions as those of `most_throughput`, by throughput instead of power.
     """
 
-    def values(x: _Scaled, site: SiteLoad, needed: Array) -> Values:
+    def values(x: SiteChoice, site: SiteLoad, needed: Array) -> Values:
         choice = _choice(x)
         rows = jnp.stack([jnp.log(needed / throughput(site, choice)), _heating(site, choice)])
         return Values(jnp.log(site_power(site, choice).total), rows)
@@ -187,19 +197,9 @@ def least_power(site: SiteLoad, tokens_per_second: Numeric, options: SolverOptio
     return split._replace(price=solution.multipliers.inequalities[0] * split.power.total / tokens_per_second)
 
 
-class _Scaled(NamedTuple):
-    """The settings as the search sees them: logarithms, and temperatures in tens of kelvins above freezing."""
-
-    log_clock: Array
-    log_memory: Array
-    log_network: Array
-    coolant: Array
-    chip: Array
-
-
-def _choice(x: _Scaled) -> SiteChoice:
-    clock, memory, network = (jnp.exp(value) for value in x[:3])
-    return SiteChoice(clock, memory, network, *(ZERO_CELSIUS + KELVIN * value for value in x[3:]))
+def _choice(x: SiteChoice) -> SiteChoice:
+    """Settings in SI from those of the search: logarithms, and temperatures in tens of kelvins above freezing."""
+    return SiteChoice(*(jnp.exp(value) for value in x[:3]), *(ZERO_CELSIUS + KELVIN * value for value in x[3:]))
 
 
 def _heating(site: SiteLoad, choice: SiteChoice) -> Array:
@@ -216,14 +216,66 @@ def _best_split(
 ) -> tuple[Solution, SiteSplit]:
     """The division that minimizes the first of `values(x, site, limit)`, still without its price."""
     inlet = site.facility.cooling.inlet
-    ends = (inlet.recommended_lowest, inlet.recommended_highest)
-    coldest, warmest = ((bound - ZERO_CELSIUS) / KELVIN for bound in ends)
-    hottest = (site.chip.maximum_temperature - ZERO_CELSIUS) / KELVIN
-    width, clock = jnp.log(jnp.asarray(site.least_width)), jnp.log(jnp.asarray(site.chip.minimum_clock))
-    low = _Scaled(clock, width, width, jnp.asarray(coldest), jnp.asarray(coldest))
-    high = _Scaled(0.0 * clock, 0.0 * width, 0.0 * width, jnp.asarray(warmest), jnp.asarray(hottest))
+    ends = (inlet.recommended_lowest, inlet.recommended_highest, site.chip.maximum_temperature)
+    coldest, warmest, hottest = ((bound - ZERO_CELSIUS) / KELVIN for bound in ends)
+    width, clock = jnp.log(jnp.asarray(site.minimum_width)), jnp.log(jnp.asarray(site.chip.minimum_clock))
+    low = SiteChoice(clock, width, width, jnp.asarray(coldest), jnp.asarray(coldest))
+    high = SiteChoice(0.0 * clock, 0.0 * width, 0.0 * width, jnp.asarray(warmest), jnp.asarray(hottest))
     start = jax.tree.map(lambda a, b: 0.5 * (a + b), low, high)
     solution = minimize(values, start, args=(site, jnp.asarray(limit, float)), bounds=(low, high), options=options)
     choice = _choice(solution.x)
     power, none = site_power(site, choice), jnp.zeros(())
     return solution, SiteSplit(choice, power, throughput(site, choice), none, solution.result)
+
+
+class DividedPower(NamedTuple):
+    """A limit of the site [W], and the division of highest throughput under it."""
+
+    limit: float
+    split: SiteSplit
+
+
+def divide_site_power(scenario: Scenario, limits: Sequence[float | str] = ()) -> list[DividedPower]:
+    """The best static division of a site's power over compute, memory, links, host and cooling, at each limit.
+
+    Every part may draw its share at any moment; clock, powered width of memory and links, and temperature of the
+    coolant decide them (`most_throughput`).
+
+    **Arguments:**
+
+    - `limits`: of the whole site, in watts or as text with a unit; without them, shares of the facility's limit, or of
+      the highest power of the scenario's own plan where there is none.
+
+    **Raises:** `InputError` for a limit that is not positive, or below what the site needs to run at all.
+    """
+    watts = [_power(limit) for limit in limits]
+    with jax.enable_x64(True):
+        load = jax.tree.map(np.asarray, site_load(scenario.system, scenario.plan))
+        if not watts:
+            own = float(scenario.system.facility.power_limit)
+            if not own < NO_LIMIT:
+                own = float(evaluate_once(scenario.system, scenario.plan).power_peak)
+            watts = [share * own for share in SHARES]
+        return [_divided(load, limit) for limit in watts]
+
+
+def _power(limit: float | str) -> float:
+    watts = parse_quantity(limit, "W", "site power") if isinstance(limit, str) else float(limit)
+    if not (math.isfinite(watts) and watts > 0.0):
+        raise InputError(f"site power: {limit} is not a positive power. Give for example 25 MW.")
+    return watts
+
+
+def _divided(load: SiteLoad, limit: float) -> DividedPower:
+    split = jax.tree.map(np.asarray, _most_throughput(load, np.asarray(limit)))
+    if not result_is(split.result, RESULTS.successful):
+        lowest = _least_power(load, np.asarray(STANDSTILL * float(split.throughput)))
+        raise InputError(
+            f"site power: {format_quantity(limit, 'W')} is not enough: at the lowest clock and width, the site needs "
+            f"{format_quantity(float(lowest.power.total), 'W')}. Give more, or take fewer chips (--set plan.chips=...)."
+        )
+    return DividedPower(limit, split)
+
+
+_most_throughput = Compiled(most_throughput, once=True)
+_least_power = Compiled(least_power, once=True)

@@ -1,4 +1,4 @@
-"""What does each pipeline rank do during a training step, pass by pass?
+"""A training step pass by pass on each pipeline rank.
 
 The step of `evaluate` has a closed form for what a rank waits. Here the same passes run through a simulation of the
 schedule, which shows when, and how far the closed form is from it.
@@ -70,7 +70,9 @@ def step_timeline(system: TrainingSystem, plan: TrainingPlan) -> Timeline:
     with jax.enable_x64(True):
         times = jax.tree.map(np.asarray, _times_of_step(system, plan))
     layout, passes = plan.layout, times.passes
-    ranks, chunks, count = (round(float(one)) for one in (layout.pipeline, layout.virtual_stages, times.microbatches))
+    ranks, chunks, count = (
+        round(float(count)) for count in (layout.pipeline, layout.virtual_stages, times.microbatches)
+    )
     chosen = [name for name in SCHEDULES if float(getattr(layout, name)) > 0.0]
     schedule = SIMULATED[chosen[0]] if chosen and ranks > 1 else "1f1b"
     if schedule == "dualpipe" and isinstance(plan.power, StagePower):
@@ -80,10 +82,10 @@ def step_timeline(system: TrainingSystem, plan: TrainingPlan) -> Timeline:
     slowed = float(system.production_slowdown)
     stages = slowed * passes.layer[kinds] * layers
     stages[-1] += slowed * passes.head[kinds[-1]]
-    places = np.arange(ranks * chunks)
+    stage = np.arange(ranks * chunks)
     turns = schedule == "zb-v"  # the two stages beside the turn of the V are on one rank
-    after = (places < ranks * chunks - 1) & ~(turns & (places == ranks - 1))
-    before = (places > 0) & ~(turns & (places == ranks))
+    after = (stage < ranks * chunks - 1) & ~(turns & (stage == ranks - 1))
+    before = (stage > 0) & ~(turns & (stage == ranks))
     crossed = np.sum(after) + np.sum(before)
     hop = slowed * float(passes.hop[-1]) * ranks / crossed if crossed else 0.0
     again = float(layout.recompute_full)
@@ -96,8 +98,8 @@ def step_timeline(system: TrainingSystem, plan: TrainingPlan) -> Timeline:
 
 def _kind_of_stage(ranks: int, stages: int, schedule: str) -> np.ndarray:
     """Whether a virtual stage is on the first rank (0), on one between (1) or on the last one (2)."""
-    places = np.arange(stages)
-    rank = np.minimum(places, stages - 1 - places) if schedule == "zb-v" else places % ranks
+    stage = np.arange(stages)
+    rank = np.minimum(stage, stages - 1 - stage) if schedule == "zb-v" else stage % ranks
     return np.where(rank == ranks - 1, 2, np.minimum(rank, 1))
 
 
@@ -111,7 +113,7 @@ def stage_layers(system: TrainingSystem, plan: TrainingPlan, ranks: int, chunks:
     if float(system.software.balanced_stages) > 0.0 and ranks > 1:
         workload = system.workload
         in_weights = workload.vocabulary * workload.hidden * workload.layers / workload.active_layer_parameters
-        first, last = (float(one) for one in balanced_stage_layers(layers, float(ranks), in_weights))
+        first, last = (float(count) for count in balanced_stage_layers(layers, float(ranks), in_weights))
         between = layers_per_stage(round(layers - first - last), ranks - 2) if ranks > 2 else []
         return np.array([first, *between, last])
     return layers_per_stage(round(layers), ranks * chunks)
@@ -134,8 +136,8 @@ def _times_of_step(system: TrainingSystem, plan: TrainingPlan) -> _TimesOfStep:
     if isinstance(plan.power, StagePower):
         passes = step.settle_stages(system, plan, plan.power, work).passes
     else:
-        one = step.pass_times(system, plan, work, operating_point(system, plan, work.load, sum(work.exposed)))
-        passes = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, stages.ranks.shape), one)
+        times = step.pass_times(system, plan, work, operating_point(system, plan, work.load, sum(work.exposed)))
+        passes = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, stages.ranks.shape), times)
     count = work.division.microbatches
     own = count * jnp.sum(stages.ranks * stages.work(passes)) / plan.layout.pipeline
     return _TimesOfStep(passes, own, count, step.training_step(system, plan, batch).time)

@@ -19,7 +19,7 @@ from energymodel.report.site_power_report import site_power_rows
 from energymodel.runtime.compilation import compiler_options
 from energymodel.search import pipeline_load, stage_clocks
 from energymodel.search.pipeline import Per, operation_kinds
-from energymodel.search.site_power import divide_site_power
+from energymodel.search.site import divide_site_power
 from energymodel.solver import RESULTS
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

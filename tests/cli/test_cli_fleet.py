@@ -1,4 +1,4 @@
-"""`fleet`: groups from options and from tables, a search with whole micro-batches, errors."""
+"""`fleet`: groups, a search with whole micro-batches, the power of a site divided, and errors."""
 
 import csv
 
@@ -10,9 +10,11 @@ from energymodel.errors import InputError
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.search.fleet import load_fleet
 from energymodel.search.fleet_search import optimize_fleet
+from energymodel.search.site import divide_site_power
 from energymodel.system.outputs import output
 
 SMALL = "test-1b-h100"
+SITE = ("fleet", "llama-3.1-405b-h100", "--site")
 OTHERS = "a100-sxm4-80gb 8"
 
 
@@ -42,7 +44,7 @@ def test_a_scenario_states_its_groups(tmp_path):
     group = load_fleet(path).groups[1]
     plan = group.scenario.plan
     assert group.name == "old"
-    assert [float(np.asarray(one)) for one in (plan.chips, plan.clock, plan.power_cap)] == [8.0, 0.8, 350.0]
+    assert [float(np.asarray(leaf)) for leaf in (plan.chips, plan.clock, plan.power_cap)] == [8.0, 0.8, 350.0]
     assert run("evaluate", str(path)).exit_code == 2
     with pytest.raises(InputError, match="energymodel fleet"):
         load_scenario(path)
@@ -93,3 +95,71 @@ def test_what_a_fleet_cannot_have_is_refused():
         optimize_fleet(fleet, "energy", {"chips": 4.0})
     with pytest.raises(InputError, match="minimize loss"):
         optimize_fleet(fleet, "loss")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    files = ("-o", str(folder / "s.csv"), "--plot", str(folder / "s.svg"))
+    return run_json(*SITE, "--power", "16 MW", "--power", "16.2 MW", "--power", "20 MW", *files), folder
+
+
+def test_parts_add_up_to_the_limit_and_rows_are_the_same(site):
+    tree, folder = site
+    with open(folder / "s.csv", encoding="utf-8") as file:
+        rows = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
+    assert rows == tree["site_power"]
+    parts = ("compute_w", "memory_w", "network_w", "host_w", "delivery_loss_w", "cooling_w", "other_w")
+    for row in rows:
+        assert sum(row[part] for part in parts) == pytest.approx(row["limit_w"], rel=1e-5)
+    assert "limit of the site" in (folder / "s.svg").read_text(encoding="utf-8")
+
+
+def test_the_price_is_what_the_next_watt_brings(site):
+    low, near, high = site[0]["site_power"]
+    slope = (near["throughput_token_per_s"] - low["throughput_token_per_s"]) / (near["limit_w"] - low["limit_w"])
+    assert slope == pytest.approx(0.5 * (low["price_token_per_j"] + near["price_token_per_j"]), rel=1e-3)
+    assert high["price_token_per_j"] < low["price_token_per_j"]
+    assert high["clock"] > low["clock"]
+
+
+def test_table_has_the_shares(site):
+    text = run(*SITE, "--power", "16 MW").stdout
+    assert "The site's power, divided" in text
+    assert "compute" in text
+
+
+def test_without_limits_shares_of_the_highest_power_of_the_plan():
+    limits = np.array([divided.limit for divided in divide_site_power(load_scenario(SITE[1]))])
+    np.testing.assert_allclose(limits / limits[-1], [0.6, 0.7, 0.8, 0.9, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("power", "message"),
+    [
+        pytest.param("1 MW", "is not enough: at the lowest clock and width, the site needs", marks=pytest.mark.slow),
+        ("0 MW", "not a positive power"),
+        ("25", "has no unit"),
+    ],
+)
+def test_powers_that_no_site_has_are_refused(power, message):
+    result = run(*SITE, "--power", power)
+    assert result.exit_code == 2
+    assert message in " ".join(result.stderr.split())
+    with pytest.raises(InputError):
+        divide_site_power(load_scenario(SITE[1]), [power])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--site", "--minimize", "energy"), "minimize: a site has one group"),
+        (("--power", "1 MW"), "Add --site"),
+        (("--limit", "time=1 d"), "Say what to --minimize"),
+        (("--model", "llama-3.1-8b"), "groups belong to a SCENARIO"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(options, message):
+    result = run("fleet", SMALL, *options)
+    assert result.exit_code == 2
+    assert message in result.stderr

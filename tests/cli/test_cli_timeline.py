@@ -1,4 +1,4 @@
-"""`timeline`: the passes of a step as table, rows and figure, and errors before the work."""
+"""`timeline`: the passes of a step and the clocks of its ranks as table, rows and figure; errors before the work."""
 
 import csv
 
@@ -7,16 +7,20 @@ import pytest
 from cli.shell import run, run_json
 
 ARGUMENTS = ("timeline", "llama-3.1-405b-h100", "--set", "plan.layout.virtual_stages=1")
+CLOCKS = (
+    *("timeline", "test-1b-h100", "--clocks", "--set", "plan.layout.pipeline=4", "--set", "plan.layout.microbatch=2"),
+    *("--set", "plan.layout.last_stage_layers=1", "--points", "2"),
+)
 
 
 def test_rows_are_the_passes(tmp_path):
-    shown = run_json(*ARGUMENTS, "-o", str(tmp_path / "passes.csv"), "--plot", str(tmp_path / "step.svg"))
+    tree = run_json(*ARGUMENTS, "-o", str(tmp_path / "passes.csv"), "--plot", str(tmp_path / "step.svg"))
     with open(tmp_path / "passes.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == len(shown["passes"]) == 2 * 16 * 16  # forward and backward, ranks, micro-batches
-    assert float(rows[0]["end_s"]) == pytest.approx(shown["passes"][0]["end_s"])
-    assert max(float(row["end_s"]) for row in rows) == pytest.approx(shown["pipeline_time_s"])
-    assert sum(rank["layers"] for rank in shown["ranks"]) == 126
+    assert len(rows) == len(tree["passes"]) == 2 * 16 * 16  # forward and backward, ranks, micro-batches
+    assert float(rows[0]["end_s"]) == pytest.approx(tree["passes"][0]["end_s"])
+    assert max(float(row["end_s"]) for row in rows) == pytest.approx(tree["pipeline_time_s"])
+    assert sum(rank["layers"] for rank in tree["ranks"]) == 126
     picture = (tmp_path / "step.svg").read_text(encoding="utf-8")
     assert "The mean rank waits" in picture
     assert "forward" in picture
@@ -29,14 +33,39 @@ def test_table_compares_simulation_and_closed_form():
     assert "16 ranks, 16 virtual stages" in text
 
 
+def test_rows_are_the_clocks(tmp_path):
+    files = ("-o", str(tmp_path / "clocks.csv"), "--plot", str(tmp_path / "front.svg"))
+    tree = run_json(*CLOCKS, "--slowdown", "10%", *files)
+    with open(tmp_path / "clocks.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * 2 * 4  # step times, directions, ranks
+    last = tree["front"][-1]
+    assert last["step_time_s"] == pytest.approx(1.1 * tree["front"][0]["step_time_s"], rel=1e-5)
+    assert float(rows[-1]["clock"]) == pytest.approx(last["clocks"]["backward"][-1][0])
+    assert last["energy_j"] < last["one_clock_energy_j"]
+    assert "Clocks by rank save up to" in (tmp_path / "front.svg").read_text(encoding="utf-8")
+
+
+def test_table_has_megahertz():
+    text = run(*CLOCKS).stdout
+    assert "with one clock" in text
+    assert "MHz)" in text
+
+
 @pytest.mark.parametrize(
-    ("more", "message"),
+    ("arguments", "message"),
     [
-        (("--plot", "step.gif"), "Choose one of .svg, .png"),
-        (("--set", "plan.batch=16.5 Mi tokens"), "whole micro-batches"),
+        ((*ARGUMENTS, "--plot", "step.gif"), "Choose one of .svg, .png"),
+        ((*ARGUMENTS, "--set", "plan.batch=16.5 Mi tokens"), "whole micro-batches"),
+        ((*ARGUMENTS, "--per", "phase"), "Add --clocks"),
+        ((*CLOCKS, "--per", "stage"), 'per: unknown "stage"'),
+        ((*CLOCKS, "--slowdown", "2 s"), "slowdown:"),
+        ((*CLOCKS, "--plot", "front.html"), "Choose one of .svg, .png"),
+        (("stage-clocks", "test-1b-h100", "--per", "rank"), "`energymodel timeline --clocks` now"),
+        (("site-power", "test-1b-h100", "--power", "1 MW"), "`energymodel fleet --site` now"),
     ],
 )
-def test_bad_input_is_refused(more, message):
-    result = run(*ARGUMENTS, *more)
+def test_bad_input_is_refused(arguments, message):
+    result = run(*arguments)
     assert result.exit_code == 2
     assert message in result.stderr

@@ -6,8 +6,7 @@ import pytest
 from energymodel.errors import InputError
 from energymodel.scenarios.scenario import load_scenario
 from energymodel.search.pipeline import pipeline_load
-from energymodel.search.pipeline_clocks import one_clock
-from energymodel.search.stage_front import stage_front
+from energymodel.search.pipeline_clocks import one_clock, stage_front
 
 SMALL = "test-1b-h100"
 FOUR = ["plan.layout.pipeline=4", "plan.layout.microbatch=2", "plan.layout.last_stage_layers=1"]
