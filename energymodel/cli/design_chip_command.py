@@ -1,4 +1,4 @@
-"""`energymodel design-chip`: which chip trains this model best, at a fixed area, power and price?"""
+"""`energymodel design-chip`: the chip that trains a model best, at a fixed area, power and price."""
 
 from energymodel.cli import shell
 from energymodel.cli.source import Source
@@ -19,8 +19,8 @@ def command(
     """
     shell.check_output(output)
     with shell.Progress(lines=True) as progress:
-        given = source.read(("system.chip_design=scaled",))
-        progress(f"loading the design search for {given.name} ...")
+        scenario = source.read(("system.chip_design=scaled",))
+        progress(f"loading the design search for {scenario.name} ...")
         import jax
 
         from energymodel.report.chip_report import chip_json, chip_report
@@ -28,7 +28,7 @@ def command(
         from energymodel.search.chip_search import chip_question, design_chip
         from energymodel.sweeps.first_order import saving_at_risk
 
-        asked = chip_question(given, minimize, limit or (), vary or ())
+        asked = chip_question(scenario, minimize, limit or (), vary or ())
         designed = design_chip(asked, progress)
         optimum = designed.optimum
         with jax.enable_x64(True):

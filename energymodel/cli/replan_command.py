@@ -1,4 +1,4 @@
-"""`energymodel replan`: what is the best plan for the rest of a run, given how it has gone so far?"""
+"""`energymodel replan`: the best plan for the rest of a run, from what was measured of it."""
 
 from pathlib import Path
 from typing import Annotated
@@ -40,8 +40,8 @@ def command(
     shell.check_output(output)
     shell.check_output(rest, (".toml",))
     with shell.Progress(lines=True) as progress:
-        given = source.read()
-        progress(f"loading the design search for {given.name} ...")
+        scenario = source.read()
+        progress(f"loading the design search for {scenario.name} ...")
         import jax
 
         from energymodel.readers.so_far import read_so_far
@@ -54,7 +54,7 @@ def command(
         if "tokens" not in measured:
             raise InputError(f"{so_far}: tokens is missing. Say how many tokens the run has processed and kept.")
         with jax.enable_x64(True):
-            answer = replan(given, MeasuredRun(**measured), minimize, limit, vary, fix or (), progress)
+            answer = replan(scenario, MeasuredRun(**measured), minimize, limit, vary, fix or (), progress)
             risk = saving_at_risk(answer.optimum) if answer.optimum.success else None
             tree = replan_report.replan_json(answer, risk)
             report = replan_report.replan_report(answer, str(rest or "REST.toml"), risk)

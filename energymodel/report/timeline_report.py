@@ -44,8 +44,8 @@ def timeline_report(timeline: Timeline) -> RenderableType:
     terms.add_column("term")
     terms.add_column("time", justify="right")
     terms.add_column("share", justify="right")
-    total = float(np.asarray(timeline.stated.total))
-    for name, value in vars(timeline.stated).items():
+    total = float(np.asarray(timeline.step_time.total))
+    for name, value in vars(timeline.step_time).items():
         terms.add_row(name, format_quantity(float(value), "s"), f"{100.0 * float(value) / total:.1f} %")
     terms.add_section()
     terms.add_row("total", format_quantity(total, "s"), "100 %")
@@ -53,10 +53,10 @@ def timeline_report(timeline: Timeline) -> RenderableType:
 
 
 def _comparison(timeline: Timeline) -> str:
-    stated, simulated = timeline.stated_pipeline_time, timeline.pipeline_time
+    closed_form, simulated = timeline.closed_form_time, timeline.pipeline_time
     return (
-        f"All passes take {format_quantity(simulated, 's')} by simulation and {format_quantity(stated, 's')} by the "
-        f"closed form of `evaluate` ({100.0 * (stated / simulated - 1.0):+.1f} %).\n"
+        f"All passes take {format_quantity(simulated, 's')} by simulation and {format_quantity(closed_form, 's')} by "
+        f"the closed form of `evaluate` ({100.0 * (closed_form / simulated - 1.0):+.1f} %).\n"
     )
 
 
@@ -75,8 +75,8 @@ def timeline_json(timeline: Timeline) -> dict[str, Any]:
     return {
         "schedule": timeline.schedule,
         "pipeline_time_s": timeline.pipeline_time,
-        "stated_pipeline_time_s": timeline.stated_pipeline_time,
-        "step_time_s": {name: float(value) for name, value in vars(timeline.stated).items()},
+        "stated_pipeline_time_s": timeline.closed_form_time,
+        "step_time_s": {name: float(value) for name, value in vars(timeline.step_time).items()},
         "ranks": [
             {"rank": rank, "layers": float(layers), "working_s": float(step.busy[rank]), "held": float(step.held[rank])}
             for rank, layers in enumerate(_layers_of_ranks(timeline))

@@ -1,9 +1,9 @@
-"""Which chip trains this model best, at the area, power and price of the scenario's own?"""
+"""The chip that trains a model best, at the area, power and price of the scenario's own."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import numpy as np
 
@@ -97,14 +97,9 @@ def design_chip(asked: Scenario, progress: Callable[[str], None] | None = None) 
     """The best chip and plan for a question of `chip_question`. Runs in float64."""
     with jax.enable_x64(True):
         optimum = optimize(asked, progress=progress)
-        found = {path: value for path, value in optimum.found.items() if path.startswith(DESIGN)}
-        names = tuple(path.removeprefix(DESIGN) for path in found)
-        design = eqx.tree_at(
-            lambda one: tuple(getattr(one, name) for name in names),
-            asked.system.chip_design,
-            tuple(map(np.asarray, found.values())),
-        )
-        system = eqx.tree_at(lambda one: one.chip_design, asked.system, design)
+        numbers = {path.removeprefix(DESIGN): x for path, x in optimum.found.items() if path.startswith(DESIGN)}
+        design = dataclasses.replace(asked.system.chip_design, **{name: np.asarray(x) for name, x in numbers.items()})
+        system = dataclasses.replace(asked.system, chip_design=design)
         chip = as_designed(system, optimum.plan).system.accelerator
         if not isinstance(design, ScaledChip):
             raise TypeError(f"system.chip_design is {type(design).__name__}; use ScaledChip.")

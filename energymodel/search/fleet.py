@@ -1,4 +1,4 @@
-"""How are groups of unlike devices stated that train one model together?"""
+"""Groups of unlike devices that train one model together, read from a scenario and from texts."""
 
 import dataclasses
 import math
@@ -60,19 +60,19 @@ class Fleet(NamedTuple):
     @property
     def pairs(self) -> tuple[Group, ...]:
         """System and plan of each group."""
-        return tuple((one.scenario.system, one.scenario.plan) for one in self.groups)
+        return tuple((group.scenario.system, group.scenario.plan) for group in self.groups)
 
     @property
     def microbatches(self) -> float:
         """Micro-batches of the mean replica in a step of the plan [1]."""
         plan = self.main.plan
         tokens = float(plan.layout.microbatch) * float(self.main.system.workload.sequence)
-        return float(np.reshape(plan.batch, ())) / (sum(one.replicas for one in self.groups) * tokens)
+        return float(np.reshape(plan.batch, ())) / (sum(group.replicas for group in self.groups) * tokens)
 
     @property
     def named_tables(self) -> dict[str, Any]:
         """Name and tables of the scenario with those of the further groups; `load_fleet` reads them."""
-        return {**self.main.named_tables, FLEET: {one.name: one.table for one in self.groups[1:]}}
+        return {**self.main.named_tables, FLEET: {group.name: group.table for group in self.groups[1:]}}
 
     def evaluate_alone(self) -> TrainingOutcome:
         """Outcome of the first group without the others, in float64."""
@@ -109,27 +109,27 @@ def load_fleet(
     """
     name, tables = named_tables(source)
     tables = with_bases(tables, name)
-    stated = {key: dict(table) for key, table in tables.pop(FLEET, {}).items()}
+    further = {key: dict(table) for key, table in tables.pop(FLEET, {}).items()}
     for text in groups:
         group = _group(text)
-        stated[_free_name(group["accelerator"], stated)] = group
-    if not 0 < len(stated) < MOST:
-        raise InputError(f"fleet: {len(stated)} further groups of devices. Give 1 to {MOST - 1}: --group with {FORM}.")
+        further[_free_name(group["accelerator"], further)] = group
+    if not 0 < len(further) < MOST:
+        raise InputError(f"fleet: {len(further)} further groups of devices. Give 1 to {MOST - 1}: --group with {FORM}.")
     named = {"name": name, **tables}
     main = load_scenario(named, changes, cluster)
     if main.plan.knots > 1:
         raise InputError("plan.batch: a fleet needs one value for the whole run. Give one number.")
-    found = [FleetGroup(_accelerator_of(tables, main), main, {})]
-    found += [_loaded(key, table, named, changes, cluster) for key, table in stated.items()]
-    chips = sum(float(one.scenario.plan.chips) for one in found)
-    for one in found:
-        check_ports(one.scenario.system, chips)
-        if abs(one.replicas - round(one.replicas)) > 1e-9 or one.replicas < 1.0:
+    members = [FleetGroup(_accelerator_of(tables, main), main, {})]
+    members += [_loaded(key, table, named, changes, cluster) for key, table in further.items()]
+    chips = sum(float(member.scenario.plan.chips) for member in members)
+    for member in members:
+        check_ports(member.scenario.system, chips)
+        if abs(member.replicas - round(member.replicas)) > 1e-9 or member.replicas < 1.0:
             raise InputError(
-                f"fleet.{one.name}.chips: {float(one.scenario.plan.chips):g} chips are {one.replicas:g} replicas "
-                "in the layout of the plan. Give a multiple of tensor times pipeline times context."
+                f"fleet.{member.name}.chips: {float(member.scenario.plan.chips):g} chips are {member.replicas:g} "
+                "replicas in the layout of the plan. Give a multiple of tensor times pipeline times context."
             )
-    fleet = Fleet(tuple(found))
+    fleet = Fleet(tuple(members))
     fewest = math.ceil(float(main.plan.layout.fewest_microbatches))
     if (each := fleet.microbatches) < fewest:
         raise InputError(
@@ -150,15 +150,14 @@ def _group(text: str) -> dict[str, Any]:
 
 def _free_name(accelerator: str, taken: Mapping[str, Any]) -> str:
     """Name of a group that no other has."""
-    names = [accelerator, *(f"{accelerator}-{place}" for place in range(2, MOST + 2))]
+    names = [accelerator, *(f"{accelerator}-{number}" for number in range(2, MOST + 2))]
     return next(name for name in names if name not in taken)
 
 
 def _accelerator_of(tables: Mapping[str, Any], main: Scenario) -> str:
     """What the devices of the scenario are called."""
-    given = tables.get("system", {}).get("accelerator")
-    table = main.tables["system"]["accelerator"]
-    return given if isinstance(given, str) else str(table.get("title", "own devices"))
+    name = tables.get("system", {}).get("accelerator")
+    return name if isinstance(name, str) else str(main.tables["system"]["accelerator"].get("title", "own devices"))
 
 
 def _loaded(
@@ -175,7 +174,7 @@ def _loaded(
     for key in ("accelerator", "chips"):
         if key not in table:
             raise InputError(f"fleet.{name}: {key} is missing. A group has an accelerator and a number of chips.")
-    pairs = changes.items() if isinstance(changes, Mapping) else (one.partition("=")[::2] for one in changes)
+    pairs = changes.items() if isinstance(changes, Mapping) else (change.partition("=")[::2] for change in changes)
     own = {path.strip(): value for path, value in pairs if path.strip() not in OF_OWN_DEVICES}
     own |= {path: table[key] for key, path in PATHS.items() if key in table}
     plan = {key: value for key, value in source.get("plan", {}).items() if key not in ("clock", "power_cap")}
@@ -186,5 +185,5 @@ def _loaded(
     chips = parse_number(table["chips"], "1", f"fleet.{name}.chips")
     if not (math.isfinite(chips) and chips >= 1.0):
         raise InputError(f"fleet.{name}.chips: {table['chips']} is not a number of chips. Give for example 1024.")
-    plan = eqx.tree_at(lambda one: one.chips, scenario.plan, np.asarray(chips))
+    plan = eqx.tree_at(lambda leaf: leaf.chips, scenario.plan, np.asarray(chips))
     return FleetGroup(name, dataclasses.replace(scenario, plan=plan), table)

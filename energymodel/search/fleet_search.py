@@ -1,4 +1,4 @@
-"""Which clocks, which batch and which share of the work of each group serve a fleet of unlike devices best?"""
+"""The best clocks, batch and shares of the work of the groups of a fleet of unlike devices."""
 
 import dataclasses
 import itertools
@@ -16,7 +16,8 @@ from energymodel.numerics import Scalar
 from energymodel.runtime.compilation import Compiled
 from energymodel.scenarios.question import Limits, Minimize
 from energymodel.search.fleet import Fleet
-from energymodel.search.problem import excess
+from energymodel.search.model_shape import around
+from energymodel.search.problem import Criteria, excess
 from energymodel.solver import RESULTS, SolverOptions, Values, minimize, result_is
 from energymodel.system.fleet import FleetOutcome, Group, Groups, evaluate_fleet
 from energymodel.system.outcome import Slack, TrainingOutcome
@@ -27,8 +28,7 @@ from energymodel.system.plan import TargetLoss, TrainingPlan
 BATCH_RANGE = 16.0  # of the batch of the plan, on either side
 MARGIN = 1e-6  # by which a plan may break a limit
 START = 0.9  # of the range of clocks
-WHOLE = 1e-6  # of a micro-batch: rounding
-NOT_ROWS = ("information",)  # a warning, which no clock obeys
+SLACKS = [field.name for field in dataclasses.fields(Slack) if field.name != "information"]  # which no clock obeys
 
 
 class _Point(NamedTuple):
@@ -94,15 +94,15 @@ def optimize_fleet(fleet: Fleet, minimize: Minimize | None = None, limits: Limit
         own = _own(fleet)
         held = {} if "time" in powers else {"time": float(own.outcome.whole.time)}
         held |= {name: value for name, value in question.limits.items() if name != "loss"}
-        asked = _Asked(powers, held)
+        asked = Criteria(powers, held)
         point = _searched(fleet, asked, own.outcome)[0]
-        best, found, microbatches, result, prices = _best_whole(fleet, asked, own, point)
-        broken = _broken(found, held)
+        best, outcome, microbatches, result, prices = _best_whole(fleet, asked, own, point)
+        broken = _broken(outcome, held)
         optimal = bool(result_is(result, RESULTS.successful, RESULTS.rounded))
         message = f"It does not keep {', '.join(broken)}." if broken else "" if optimal else str(RESULTS[result])
         return FleetOptimum(
             fleet=best,
-            found=found,
+            found=outcome,
             microbatches=microbatches,
             own=own.outcome,
             even=best.evaluate(np.ones(len(fleet.groups))),
@@ -115,23 +115,14 @@ def optimize_fleet(fleet: Fleet, minimize: Minimize | None = None, limits: Limit
         )
 
 
-class _Asked(NamedTuple):
-    """Powers of the outputs in the objective, and limits in SI."""
-
-    powers: dict[str, Any]
-    limits: dict[str, Any]
-
-
 def _at_loss(fleet: Fleet, loss: float) -> Fleet:
     return _with_plans(fleet, [dataclasses.replace(plan, goal=TargetLoss(np.asarray(loss))) for _, plan in fleet.pairs])
 
 
 def _with_plans(fleet: Fleet, plans: list[Any]) -> Fleet:
+    groups = zip(fleet.groups, plans, strict=True)
     return Fleet(
-        tuple(
-            one._replace(scenario=dataclasses.replace(one.scenario, plan=plan))
-            for one, plan in zip(fleet.groups, plans, strict=True)
-        )
+        tuple(group._replace(scenario=dataclasses.replace(group.scenario, plan=plan)) for group, plan in groups)
     )
 
 
@@ -147,31 +138,26 @@ def _at(groups: tuple[Group, ...], point: _Point) -> tuple[list[TrainingPlan], G
     batches = jnp.exp(jnp.asarray(point.work))
     mean = jnp.sum(chips * batches) / jnp.sum(chips)
     plans = [
-        eqx.tree_at(lambda one: (one.clock, one.batch), plan, (clock, jnp.asarray(plan.batch) * mean))
+        eqx.tree_at(lambda leaf: (leaf.clock, leaf.batch), plan, (clock, jnp.asarray(plan.batch) * mean))
         for (_, plan), clock in zip(groups, jnp.exp(jnp.asarray(point.clocks)), strict=True)
     ]
     return plans, batches / mean
 
 
-def _values(point: _Point, groups: tuple[Group, ...], asked: _Asked, unit: Scalar) -> Values:
+def _values(point: _Point, groups: tuple[Group, ...], asked: Criteria, unit: Scalar) -> Values:
     """Logarithms of the objective, of value over limit, and of the own time of each group over that of a step."""
     plans, work = _at(groups, point)
     moved = [(system, plan) for (system, _), plan in zip(groups, plans, strict=True)]
     time = unit * jnp.exp(point.time)
-    found = evaluate_fleet(moved, work, time)
-    rows = [excess(name, output(found.whole, name), limit) for name, limit in asked.limits.items()]
-    rows += [-getattr(found.whole.slack, name) for name in _slack_names()]
-    return Values(
-        log_objective(found.whole, asked.powers), jnp.append(jnp.stack(rows), jnp.log(found.work_time / time))
-    )
+    outcome = evaluate_fleet(moved, work, time)
+    rows = [excess(name, output(outcome.whole, name), limit) for name, limit in sorted(asked.limits.items())]
+    rows += [-getattr(outcome.whole.slack, name) for name in SLACKS]
+    rows = jnp.append(jnp.stack(rows), jnp.log(outcome.work_time / time))
+    return Values(log_objective(outcome.whole, asked.powers), rows)
 
 
-def _slack_names() -> list[str]:
-    return [field.name for field in dataclasses.fields(Slack) if field.name not in NOT_ROWS]
-
-
-def _solve(
-    start: _Point, lower: _Point, upper: _Point, groups: tuple[Group, ...], asked: _Asked, unit: Scalar
+def _best_point(
+    start: _Point, lower: _Point, upper: _Point, groups: tuple[Group, ...], asked: Criteria, unit: Scalar
 ) -> tuple[_Point, Any, RESULTS]:
     solution = minimize(
         _values, start, args=(groups, asked, unit), bounds=(lower, upper), options=SolverOptions(hessian="differences")
@@ -179,11 +165,11 @@ def _solve(
     return solution.x, solution.multipliers.inequalities, solution.result
 
 
-_solve_once = Compiled(_solve, once=True)
+_solve = Compiled(_best_point, once=True)
 
 
 def _searched(
-    fleet: Fleet, asked: _Asked, own: FleetOutcome, work: np.ndarray | None = None
+    fleet: Fleet, asked: Criteria, own: FleetOutcome, work: np.ndarray | None = None
 ) -> tuple[_Point, RESULTS, dict[str, float]]:
     """Best clocks and batches, and elasticities of the limits; of given batches of a chip, best clocks alone."""
     lowest = np.log([float(system.accelerator.minimum_clock) for system, _ in fleet.pairs])
@@ -191,7 +177,7 @@ def _searched(
     low, high = (np.log(work),) * 2 if work is not None else (np.log(_least_work(fleet)) * np.ones(len(lowest)), range_)
     middle = np.clip(np.log(own.work), low, high) if work is None else low
     unit = np.max(own.work_time)
-    solved = _solve_once(
+    point, multipliers, result = _solve(
         _Point((1.0 - START) * lowest, middle, np.asarray(math.log(1.0 / START))),
         _Point(lowest, low, np.asarray(-2.0 * range_)),
         _Point(np.zeros_like(lowest), high * np.ones(len(lowest)), np.asarray(2.0 * range_)),
@@ -199,8 +185,7 @@ def _searched(
         asked,
         unit,
     )
-    point, multipliers, result = solved
-    prices = {name: float(one) for name, one in zip(asked.limits, np.asarray(multipliers), strict=False)}
+    prices = {name: float(price) for name, price in zip(sorted(asked.limits), np.asarray(multipliers), strict=False)}
     return jax.tree.map(np.asarray, point), result, prices
 
 
@@ -214,11 +199,7 @@ def _whole_ways(fleet: Fleet, wanted: np.ndarray) -> Iterator[tuple[tuple[int, .
     layout = fleet.main.plan.layout
     multiple = multiple_count(fleet.main.system, layout)
     fewest = multiple * math.ceil(float(layout.fewest_microbatches) / multiple)
-    groups = np.asarray(wanted) / multiple
-    ways = [
-        sorted({max(fewest, multiple * math.floor(one + WHOLE)), max(fewest, multiple * math.ceil(one - WHOLE))})
-        for one in groups
-    ]
+    ways = [sorted({max(fewest, count) for count in around(float(exact), multiple)}) for exact in wanted]
     for counts in itertools.product(*ways):
         yield counts, np.array(counts) / fleet.microbatches
 
@@ -239,25 +220,27 @@ def _own(fleet: Fleet) -> _OwnPlan:
     for counts, work in _whole_ways(fleet, np.asarray(even.work) * fleet.microbatches):
         moved, shares = _moved(fleet, _Point(clocks, np.log(work), np.asarray(0.0)))
         tried.append(_OwnPlan(moved, moved.evaluate(shares), work, counts))
-    return min(tried, key=lambda one: float(one.outcome.whole.time))
+    return min(tried, key=lambda plan: float(plan.outcome.whole.time))
 
 
 def _best_whole(
-    fleet: Fleet, asked: _Asked, own: _OwnPlan, point: _Point
+    fleet: Fleet, asked: Criteria, own: _OwnPlan, point: _Point
 ) -> tuple[Fleet, FleetOutcome, tuple[int, ...], RESULTS, dict[str, float]]:
     """The best of the whole micro-batches around those of the search, or of the plan, each with clocks of its own."""
     around = dict(_whole_ways(fleet, np.exp(point.work) * fleet.microbatches))
     tried = []
     for counts, work in (around | {own.microbatches: own.work}).items():
-        found, result, prices = _searched(fleet, asked, own.outcome, work)
-        moved, shares = _moved(fleet, found)
+        point, result, prices = _searched(fleet, asked, own.outcome, work)
+        moved, shares = _moved(fleet, point)
         outcome = moved.evaluate(shares)
         rank = len(_broken(outcome, asked.limits)), float(log_objective(outcome.whole, asked.powers))
         tried.append((rank, (moved, outcome, counts, result, prices)))
-    return min(tried, key=lambda one: one[0])[1]
+    return min(tried, key=lambda trial: trial[0])[1]
 
 
-def _broken(found: FleetOutcome, limits: Mapping[str, float]) -> list[str]:
+def _broken(outcome: FleetOutcome, limits: Mapping[str, float]) -> list[str]:
     """Names of the limits that an outcome breaks."""
-    broken = [name for name, limit in limits.items() if float(excess(name, output(found.whole, name), limit)) > MARGIN]
-    return broken + [name for name in _slack_names() if float(getattr(found.whole.slack, name)) < -MARGIN]
+    broken = [
+        name for name, limit in limits.items() if float(excess(name, output(outcome.whole, name), limit)) > MARGIN
+    ]
+    return broken + [name for name in SLACKS if float(getattr(outcome.whole.slack, name)) < -MARGIN]

@@ -19,7 +19,7 @@ from energymodel.numerics import Numeric
 from energymodel.performance.pipeline_schedule import Schedule, pipeline_makespan
 from energymodel.runtime.compilation import Compiled
 from energymodel.search.pipeline import OperationKinds, Per, PipelineLoad, of_operations, operation_kinds, pipeline_load
-from energymodel.solver import RESULTS, Solution, SolverOptions, minimize_many
+from energymodel.solver import RESULTS, Solution, minimize_many
 from energymodel.system.plan import SCHEDULES, StagePower, TrainingPlan
 from energymodel.system.training_system import TrainingSystem
 
@@ -79,12 +79,7 @@ class _ClockProblem(NamedTuple):
 
 
 def stage_clocks(
-    pipeline: PipelineLoad,
-    schedule: Schedule,
-    deadlines: float | Sequence[float] | np.ndarray,
-    *,
-    per: Per = "rank",
-    options: SolverOptions | None = None,
+    pipeline: PipelineLoad, schedule: Schedule, deadlines: float | Sequence[float] | np.ndarray, *, per: Per = "rank"
 ) -> StageClocks:
     """Clocks of lowest energy, `min E(phi) + n P_wait t` with `n_k . d(phi) + h_k <= t <= T` over all paths k.
 
@@ -109,7 +104,7 @@ def stage_clocks(
                 f"stage_clocks: a deadline of {wanted.min():.6g} s is shorter than {fastest:.6g} s, the makespan at "
                 f"the highest clock, {float(pipeline.maximum_clock):.4g}. Give at least that."
             )
-        solution, paths = _cutting_planes(case, bounds, np.maximum(wanted / fastest, 1.0 + ROOM), options)
+        solution, paths = _cutting_planes(case, bounds, np.maximum(wanted / fastest, 1.0 + ROOM))
         choice = solution.x
         step_time = np.asarray(_makespans(choice.log_clock, case))
         broken = jnp.asarray(step_time > choice.stretch * fastest * (1.0 + 10.0 * BROKEN))
@@ -146,22 +141,16 @@ def one_clock(
       the chip to the highest.
     """
     case, (lowest, highest) = _clock_problem(pipeline, schedule, "rank")
-    shares = np.linspace(0.0, 1.0, GRID)
-    logs = lowest.min() + shares * (highest.max() - lowest.min())
-    times = _makespans_at(logs, case)
+    logs = np.linspace(lowest.min(), highest.max(), GRID)
+
+    def everywhere(logs: np.ndarray) -> np.ndarray:
+        return np.broadcast_to(logs[:, None, None, None], (len(logs), *lowest.shape))
+
+    times = np.asarray(_makespans(everywhere(logs), case))
     if step_times is not None:
         logs = np.interp(-np.log(step_times), -np.log(times), logs)
-        times = _makespans_at(logs, case)
-    energy = np.asarray(_energies(_everywhere(logs, case), case, times))
-    return OneClock(np.exp(logs), times, energy)
-
-
-def _everywhere(logs: Float[np.ndarray, " clocks"], case: "_ClockProblem") -> Float[np.ndarray, "clocks 2 ranks 1"]:
-    return np.broadcast_to(logs[:, None, None, None], (len(logs), 2, case.schedule.ranks, 1))
-
-
-def _makespans_at(logs: Float[np.ndarray, " clocks"], case: "_ClockProblem") -> Float[np.ndarray, " clocks"]:
-    return np.asarray(_makespans(_everywhere(logs, case), case))
+        times = np.asarray(_makespans(everywhere(logs), case))
+    return OneClock(np.exp(logs), times, np.asarray(_energies(everywhere(logs), case, times)))
 
 
 def _clock_problem(
@@ -179,7 +168,7 @@ def _clock_problem(
 
 
 def _cutting_planes(
-    case: _ClockProblem, bounds: tuple[np.ndarray, np.ndarray], limit: np.ndarray, options: SolverOptions | None
+    case: _ClockProblem, bounds: tuple[np.ndarray, np.ndarray], limit: np.ndarray
 ) -> tuple[Solution, int]:
     """Search until the makespan breaks no deadline, adding the paths that it broke [Kelley 1960], and count them."""
     lowest, highest = bounds
@@ -194,7 +183,6 @@ def _cutting_planes(
             shared=(case, _padded(paths)),
             bounds=(_ClocksAndTime(lowest, np.asarray(0.5)), _ClocksAndTime(highest, limit)),
             inequalities=_lateness,
-            options=options,
         )
 
     start = np.broadcast_to(0.5 * (lowest + highest), (len(limit), *lowest.shape))
@@ -243,19 +231,20 @@ def _longest_by_kind(log_clock: Array, case: _ClockProblem) -> _Longest:
     return jax.vmap(path)(stretched)
 
 
-def _all_longest(log_clock: Array, case: _ClockProblem) -> _Longest:
+@Compiled
+def _longest_paths(log_clock: Array, case: _ClockProblem) -> _Longest:
     return jax.lax.map(lambda clock: _longest_by_kind(clock, case), log_clock)
 
 
-def _all_makespans(log_clock: Array, case: _ClockProblem) -> Array:
+@Compiled
+def _makespans(log_clock: Array, case: _ClockProblem) -> Array:
     return jax.lax.map(lambda clock: case.pipeline.makespan(jnp.exp(clock), case.schedule, case.kinds), log_clock)
 
 
-def _all_energies(log_clock: Array, case: _ClockProblem, step_time: Array) -> Array:
+@Compiled
+def _energies(log_clock: Array, case: _ClockProblem, step_time: Array) -> Array:
     return jax.vmap(lambda clock, time: case.pipeline.energy(jnp.exp(clock), case.kinds, time))(log_clock, step_time)
 
-
-_longest_paths, _makespans, _energies = Compiled(_all_longest), Compiled(_all_makespans), Compiled(_all_energies)
 
 PathsFound = dict[bytes, tuple[np.ndarray, float]]
 """Counts and hops of every path, by the counts in bytes."""

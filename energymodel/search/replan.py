@@ -1,4 +1,4 @@
-"""What is the best plan for the rest of a run, given how it has gone so far?"""
+"""The best plan for the rest of a run, from what was measured of it so far."""
 
 import copy
 import dataclasses
@@ -54,6 +54,14 @@ FORECAST = {
 """What is forecast, as products of powers of outputs: totals of the facility and its equipment, and the final loss."""
 CHIP_POWER_ERROR = 0.05
 """Of the meters within chips, as their makers state it [1]."""
+MEASURED = {
+    "time": ({"time": 1.0}, TIME_ERROR),
+    "power": ({"power_average": 1.0}, POWER_ERROR),
+    "equipment_power": ({"power_average": 1.0, "pue": -1.0}, POWER_ERROR),
+    "chip_power": ({"power_busy": 1.0}, CHIP_POWER_ERROR),
+    "loss": ({"loss": 1.0}, LOSS_ERROR),
+}
+"""What a measurement is, as a product of powers of outputs, and its error [1], of the loss [nat/token]."""
 UNITS = {**dict(OUTPUTS), "power": "W", "equipment_power": "W", "chip_power": "W", "failures": "1"}
 
 
@@ -110,7 +118,7 @@ class Rest:
         """A sentence where no likely numbers explain the time so far, else nothing."""
         ratio = self.unexplained["time"]
         if max(ratio, 1.0 / ratio) >= CAUTION:
-            said = f"The run so far took {ratio:.2g} times as long as the scenario explains with any of its numbers"
+            reason = f"The run so far took {ratio:.2g} times as long as the scenario explains with any of its numbers"
         else:
             distances = self.posterior.distances
             far = [distances.get(_in_rest(update.path), 0.0) for update in self.updates]
@@ -118,12 +126,12 @@ class Rest:
                 return ""
             update = self.updates[int(np.argmax(far))]
             before, after = (format_quantity(value, update.unit) for value in (update.before, update.after))
-            said = (
+            reason = (
                 f"Only an unlikely number explains the run so far: {update.path} {after} instead of {before}, "
                 f"{max(far):.1f} standard deviations of its prior away"
             )
         return (
-            f"{said}: what the scenario says of other plans is as uncertain. "
+            f"{reason}: what the scenario says of other plans is as uncertain. "
             "Measure a few steps of a new plan before you trust it."
         )
 
@@ -132,13 +140,13 @@ class Rest:
         run = TrainingRun(self.scenario.system, self.scenario.plan)
         with jax.enable_x64(True):
             spreads = self.posterior.spread(run, list(FORECAST.values()))
-        found = {}
+        forecasts = {}
         for (name, powers), spread in zip(FORECAST.items(), spreads, strict=True):
-            rest = math.prod(float(output(outcome, one)) ** power for one, power in powers.items())
+            rest = math.prod(float(output(outcome, factor)) ** power for factor, power in powers.items())
             rest *= self.unexplained.get(name, 1.0)
             ends = (self.used.get(name, 0.0) + rest * math.exp(ndtri(share) * spread) for share in SHARES)
-            found[name] = Forecast(self.used.get(name, 0.0) + rest, *ends)
-        return found
+            forecasts[name] = Forecast(self.used.get(name, 0.0) + rest, *ends)
+        return forecasts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,12 +213,12 @@ def rest_of(scenario: Scenario, measured: MeasuredRun, limits: Limits | None = N
     with jax.enable_x64(True):
         plan = eqx.tree_at(lambda plan: plan.goal, scenario.plan, TokenBudget(np.asarray(state["tokens"])))
         planned = jax.tree.map(np.asarray, evaluate_once(scenario.system, plan))
-        known, failures = _with_failures(scenario, state)
-        run = TrainingRun(known.system, plan)
-        prior = prior_of(known, run, "loss" in state)
+        updated, failures = _with_failures(scenario, state)
+        run = TrainingRun(updated.system, plan)
+        prior = prior_of(updated, run, "loss" in state)
         posterior = posterior_of(prior, run, _measured_outputs(state))
-        updates = [posterior.update(path, known.provenance[path].unit) for path in posterior.moved()]
-        tables = _updated_tables(known, posterior)
+        updates = [posterior.update(path, updated.provenance[path].unit) for path in posterior.moved()]
+        tables = _updated_tables(updated, posterior)
         now = load_scenario({"name": scenario.name, **tables})
         outcome = jax.tree.map(np.asarray, evaluate_once(now.system, plan))
         batch = float(np.reshape(plan.batch, ()))
@@ -235,7 +243,7 @@ def rest_of(scenario: Scenario, measured: MeasuredRun, limits: Limits | None = N
     }
     moved = dataclasses.replace(
         posterior,
-        priors={_in_rest(path): one for path, one in posterior.priors.items()},
+        priors={_in_rest(path): prior for path, prior in posterior.priors.items()},
         before={_in_rest(path): value for path, value in posterior.before.items()},
         ends={_in_rest(path): value for path, value in posterior.ends.items()},
     )
@@ -252,12 +260,12 @@ def _state(scenario: Scenario, measured: MeasuredRun) -> dict[str, float]:
     if scenario.plan.knots > 1:
         raise InputError("plan.batch: a run in which it changes with progress cannot be planned anew. Give one number.")
     state = {}
-    for name, given in measured._asdict().items():
-        if given is None:
+    for name, measurement in measured._asdict().items():
+        if measurement is None:
             continue
-        value = parse_number(given, UNITS[name], f"measured {name}")
+        value = parse_number(measurement, UNITS[name], f"measured {name}")
         if not math.isfinite(value) or value < 0.0 or (value == 0.0 and name != "failures"):
-            raise InputError(f"measured {name}: {given} is not a positive number in {UNITS[name]}.")
+            raise InputError(f"measured {name}: {measurement} is not a positive number in {UNITS[name]}.")
         state[name] = value
     if "time" not in state and ("failures" in state):
         raise InputError("measured failures: give the time in which they happened as well.")
@@ -270,18 +278,11 @@ def _state(scenario: Scenario, measured: MeasuredRun) -> dict[str, float]:
 
 
 def _measured_outputs(state: Mapping[str, float]) -> list[MeasuredOutput]:
-    found = []
-    if "time" in state:
-        found.append(MeasuredOutput({"time": 1.0}, state["time"], TIME_ERROR))
-    if "power" in state:
-        found.append(MeasuredOutput({"power_average": 1.0}, state["power"], POWER_ERROR))
-    if "equipment_power" in state:
-        found.append(MeasuredOutput({"power_average": 1.0, "pue": -1.0}, state["equipment_power"], POWER_ERROR))
-    if "chip_power" in state:
-        found.append(MeasuredOutput({"power_busy": 1.0}, state["chip_power"], CHIP_POWER_ERROR))
-    if "loss" in state:
-        found.append(MeasuredOutput({"loss": 1.0}, state["loss"], LOSS_ERROR / state["loss"]))
-    return found
+    return [
+        MeasuredOutput(powers, state[name], error / state[name] if name == "loss" else error)
+        for name, (powers, error) in MEASURED.items()
+        if name in state
+    ]
 
 
 def _with_failures(scenario: Scenario, state: Mapping[str, float]) -> tuple[Scenario, list[Update]]:
@@ -341,8 +342,8 @@ def _used(state: Mapping[str, float], now: Scenario, plan: TrainingPlan, outcome
 
 def _unexplained(used: Mapping[str, float], outcome: TrainingOutcome) -> dict[str, float]:
     """What was used over what the updated numbers give for it; 1 where nothing was measured."""
-    found = {name: value / float(output(outcome, name)) for name, value in used.items() if name in USED_UP}
-    return {**found, "equipment_energy": found["energy"]}
+    ratios = {name: value / float(output(outcome, name)) for name, value in used.items() if name in USED_UP}
+    return {**ratios, "equipment_energy": ratios["energy"]}
 
 
 def _goal(scenario: Scenario, state: Mapping[str, float], outcome: TrainingOutcome) -> dict[str, Any]:
@@ -357,11 +358,11 @@ def _goal(scenario: Scenario, state: Mapping[str, float], outcome: TrainingOutco
 
 
 def _limits_left(limits: Mapping[str, float], used: Mapping[str, float]) -> dict[str, float]:
-    left = {name: whole - used.get(name, 0.0) for name, whole in limits.items()}
+    left = {name: limit - used.get(name, 0.0) for name, limit in limits.items()}
     for name, rest in left.items():
         if rest <= 0.0:
-            shown, whole = (format_quantity(value, unit_of(name)) for value in (used[name], limits[name]))
+            gone, limit = (format_quantity(value, unit_of(name)) for value in (used[name], limits[name]))
             raise InputError(
-                f"limit {name}: the run has used {shown} of {whole}: nothing is left for its rest. Raise the limit."
+                f"limit {name}: the run has used {gone} of {limit}: nothing is left for its rest. Raise the limit."
             )
     return left

@@ -5,7 +5,7 @@ no more than the site's limit. Clock, powered width of memory and links, and the
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import equinox as eqx
@@ -20,7 +20,7 @@ from energymodel.numerics import Numeric, Real, Scalar, component, p_norm, real
 from energymodel.physics.flow import server_fan_power
 from energymodel.runtime.compilation import Compiled
 from energymodel.scenarios.scenario import Scenario
-from energymodel.solver import RESULTS, Solution, SolverOptions, Values, minimize, result_is
+from energymodel.solver import RESULTS, SolverOptions, Values, minimize, result_is
 from energymodel.system.accelerator import Accelerator
 from energymodel.system.designed import as_designed
 from energymodel.system.evaluate import evaluate_once
@@ -165,67 +165,59 @@ def site_power(site: SiteLoad, choice: SiteChoice) -> SitePower:
     return SitePower(*(part * site.chips for part in per_chip))
 
 
-def most_throughput(site: SiteLoad, power: Numeric, options: SolverOptions | None = None) -> SiteSplit:
+def most_throughput(site: SiteLoad, power: Numeric) -> SiteSplit:
     """Static division of highest throughput under a site limit in watts, `max R(x)` with `P(x) <= P_site`.
 
     At the best division the next watt brings the same throughput wherever it goes [derivation: Lagrange]: if times
     `a_i / P_i` are joined by a p-norm, `P_i ~ a_i^(p / (p + 1))`. The chip's temperature obeys
     `theta >= theta_c + R P`, so that leakage and coolant take part. Works under `jit`, `vmap` and differentiation.
     """
-
-    def values(x: SiteChoice, site: SiteLoad, power: Array) -> Values:
-        choice = _choice(x)
-        rows = jnp.stack([jnp.log(site_power(site, choice).total / power), _heating(site, choice)])
-        return Values(-jnp.log(throughput(site, choice)), rows)
-
-    solution, split = _best_split(values, site, power, options)
-    return split._replace(price=solution.multipliers.inequalities[0] * split.throughput / power)
+    return _split(site, power, by_power=True)
 
 
-def least_power(site: SiteLoad, tokens_per_second: Numeric, options: SolverOptions | None = None) -> SiteSplit:
+def least_power(site: SiteLoad, tokens_per_second: Numeric) -> SiteSplit:
     """Static division of lowest power, hence of lowest energy per token, at a throughput, `min P(x)` with `R(x) >= R`.
 
     The same divisions as those of `most_throughput`, by throughput instead of power.
     """
-
-    def values(x: SiteChoice, site: SiteLoad, needed: Array) -> Values:
-        choice = _choice(x)
-        rows = jnp.stack([jnp.log(needed / throughput(site, choice)), _heating(site, choice)])
-        return Values(jnp.log(site_power(site, choice).total), rows)
-
-    solution, split = _best_split(values, site, tokens_per_second, options)
-    return split._replace(price=solution.multipliers.inequalities[0] * split.power.total / tokens_per_second)
+    return _split(site, tokens_per_second, by_power=False)
 
 
-def _choice(x: SiteChoice) -> SiteChoice:
-    """Settings in SI from those of the search: logarithms, and temperatures in tens of kelvins above freezing."""
-    return SiteChoice(*(jnp.exp(value) for value in x[:3]), *(ZERO_CELSIUS + KELVIN * value for value in x[3:]))
+def _split(site: SiteLoad, bound: Numeric, *, by_power: bool) -> SiteSplit:
+    """The division of highest throughput within a power, or of lowest power at a throughput."""
+
+    def settings(x: SiteChoice) -> SiteChoice:
+        """In SI, from those of the search: logarithms, and temperatures in tens of kelvins above freezing."""
+        return SiteChoice(*(jnp.exp(value) for value in x[:3]), *(ZERO_CELSIUS + KELVIN * value for value in x[3:]))
+
+    def values(x: SiteChoice, site: SiteLoad, bound: Array) -> Values:
+        choice = settings(x)
+        power, rate = jnp.log(site_power(site, choice).total), jnp.log(throughput(site, choice))
+        objective, row = (-rate, power - jnp.log(bound)) if by_power else (power, jnp.log(bound) - rate)
+        return Values(objective, jnp.stack([row, _heating(site, choice)]))
+
+    inlet = site.facility.cooling.inlet
+    ends = (inlet.recommended_lowest, inlet.recommended_highest, site.chip.maximum_temperature)
+    coldest, warmest, hottest = (jnp.asarray((bound - ZERO_CELSIUS) / KELVIN) for bound in ends)
+    width, clock = jnp.log(jnp.asarray(site.minimum_width)), jnp.log(jnp.asarray(site.chip.minimum_clock))
+    low = SiteChoice(clock, width, width, coldest, coldest)
+    high = SiteChoice(0.0 * clock, 0.0 * width, 0.0 * width, warmest, hottest)
+    start = jax.tree.map(lambda a, b: 0.5 * (a + b), low, high)
+    options = SolverOptions(hessian="differences")  # exact second derivatives compile twice as long
+    solution = minimize(values, start, args=(site, jnp.asarray(bound, float)), bounds=(low, high), options=options)
+    choice = settings(solution.x)
+    power, rate = site_power(site, choice), throughput(site, choice)
+    price = solution.multipliers.inequalities[0] * (rate if by_power else power.total) / bound
+    return SiteSplit(choice, power, rate, price, solution.result)
 
 
 def _heating(site: SiteLoad, choice: SiteChoice) -> Array:
-    """By how much the chip is warmer than its state allows, in tens of kelvins."""
+    """Temperature of the chip above that of the settings, in tens of kelvins."""
     cooling, power = site.facility.cooling, site_power(site, choice)
     resistance = site.chip.thermal_resistance + cooling.thermal_resistance(choice.coolant_temperature)
     heat = (power.compute + power.memory) / site.chips
     settled = choice.coolant_temperature + cooling.coolant_rise(choice.coolant_temperature) + resistance * heat
     return (settled - choice.temperature) / KELVIN
-
-
-def _best_split(
-    values: Callable[..., Values], site: SiteLoad, limit: Numeric, options: SolverOptions | None
-) -> tuple[Solution, SiteSplit]:
-    """The division that minimizes the first of `values(x, site, limit)`, still without its price."""
-    inlet = site.facility.cooling.inlet
-    ends = (inlet.recommended_lowest, inlet.recommended_highest, site.chip.maximum_temperature)
-    coldest, warmest, hottest = ((bound - ZERO_CELSIUS) / KELVIN for bound in ends)
-    width, clock = jnp.log(jnp.asarray(site.minimum_width)), jnp.log(jnp.asarray(site.chip.minimum_clock))
-    low = SiteChoice(clock, width, width, jnp.asarray(coldest), jnp.asarray(coldest))
-    high = SiteChoice(0.0 * clock, 0.0 * width, 0.0 * width, jnp.asarray(warmest), jnp.asarray(hottest))
-    start = jax.tree.map(lambda a, b: 0.5 * (a + b), low, high)
-    solution = minimize(values, start, args=(site, jnp.asarray(limit, float)), bounds=(low, high), options=options)
-    choice = _choice(solution.x)
-    power, none = site_power(site, choice), jnp.zeros(())
-    return solution, SiteSplit(choice, power, throughput(site, choice), none, solution.result)
 
 
 class DividedPower(NamedTuple):

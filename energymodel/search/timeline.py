@@ -41,15 +41,15 @@ class Timeline(NamedTuple):
 
     - `schedule`, `layers`: name of the schedule, and layers of each virtual stage [1].
     - `simulated`: the pipeline of one replica, in s.
-    - `stated`: terms of the step as `evaluate` has them [s].
-    - `stated_pipeline_time`: its closed form of the time from the start of the first to the end of the last pass [s].
+    - `step_time`: terms of the step as `evaluate` has them [s].
+    - `closed_form_time`: its closed form of the time from the start of the first to the end of the last pass [s].
     """
 
     schedule: str
     layers: Float[np.ndarray, " stages"]
     simulated: SimulatedStep
-    stated: StepTime
-    stated_pipeline_time: float
+    step_time: StepTime
+    closed_form_time: float
 
     @property
     def pipeline_time(self) -> float:
@@ -91,9 +91,9 @@ def step_timeline(system: TrainingSystem, plan: TrainingPlan) -> Timeline:
     again = float(layout.recompute_full)
     part = stages / (3.0 + again)
     in_thirds = PassTimes(part + hop * after, (1.0 + again) * part + hop * before, part)
-    stated_time = slowed * float(times.work) + float(times.stated.bubble)
+    closed_form = slowed * float(times.work) + float(times.step_time.bubble)
     simulated = simulate_pipeline(schedule, ranks, count, chunks, in_thirds)
-    return Timeline(schedule, layers, simulated, times.stated, stated_time)
+    return Timeline(schedule, layers, simulated, times.step_time, closed_form)
 
 
 def _kind_of_stage(ranks: int, stages: int, schedule: str) -> np.ndarray:
@@ -125,7 +125,7 @@ class _TimesOfStep(NamedTuple):
     passes: MeanPassTimes
     work: Scalar
     microbatches: Scalar
-    stated: StepTime
+    step_time: StepTime
 
 
 @Compiled

@@ -18,8 +18,8 @@ SITE = ("fleet", "llama-3.1-405b-h100", "--site")
 OTHERS = "a100-sxm4-80gb 8"
 
 
-def outcome(found, name):
-    return float(output(found.whole, name))
+def outcome(fleet, name):
+    return float(output(fleet.whole, name))
 
 
 def test_the_command_shows_groups_and_writes_files(tmp_path):
@@ -57,11 +57,11 @@ def test_the_search_saves_energy_with_whole_microbatches():
     within = optimize_fleet(fleet, "energy")
     time = within.limits["time"]
     later = optimize_fleet(fleet, "energy", {"time": 1.001 * time})
-    for found in (within, later):
-        assert found.success
-        assert all(isinstance(count, int) for count in found.microbatches)
-        assert outcome(found.found, "time") <= found.limits["time"] * (1.0 + 1e-6)
-        assert outcome(found.found, "energy") <= outcome(found.own, "energy")
+    for optimum in (within, later):
+        assert optimum.success
+        assert all(isinstance(count, int) for count in optimum.microbatches)
+        assert outcome(optimum.found, "time") <= optimum.limits["time"] * (1.0 + 1e-6)
+        assert outcome(optimum.found, "energy") <= outcome(optimum.own, "energy")
     assert within.microbatches == later.microbatches
     saved = 1.0 - outcome(later.found, "energy") / outcome(within.found, "energy")
     assert within.prices["time"] > 0.01

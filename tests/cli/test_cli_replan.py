@@ -23,8 +23,10 @@ def test_the_rest_of_a_run_is_planned_and_written(tmp_path):
     assert tree["forecast"]["time"]["lower"] < tree["forecast"]["time"]["value"] < tree["forecast"]["time"]["upper"]
     assert 0.0 <= tree["saving"] < 1.0
     written = load_scenario(rest)
-    whole = load_scenario(SMALL)
-    left = [float(TrainingRun(one.system, one.plan).number("plan.goal.tokens")) for one in (written, whole)]
+    planned = load_scenario(SMALL)
+    left = [
+        float(TrainingRun(scenario.system, scenario.plan).number("plan.goal.tokens")) for scenario in (written, planned)
+    ]
     assert left[0] == pytest.approx(left[1] - 4e9)
 
 

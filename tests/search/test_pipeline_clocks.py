@@ -187,5 +187,5 @@ def test_a_stage_needs_its_layers():
         pipeline_load(scenario.system, scenario.plan, [1.0, 2.0, 3.0])
     uneven = eqx.tree_at(lambda plan: plan.layout.virtual_stages, scenario.plan, np.asarray(1.0))
     layers = np.asarray([7.0] + [8.0] * 14 + [7.0])
-    given, usual = (pipeline_load(scenario.system, uneven, count).pipeline for count in (layers, None))
-    np.testing.assert_array_equal(given.load.arithmetic, usual.load.arithmetic)
+    own, usual = (pipeline_load(scenario.system, uneven, count).pipeline for count in (layers, None))
+    np.testing.assert_array_equal(own.load.arithmetic, usual.load.arithmetic)

@@ -62,8 +62,8 @@ def test_parts_share_the_power_by_the_closed_form(linear):
     split = fastest(linear, 10.0 * (parts + 50.0) * on_top)
     assert ended(split)
     np.testing.assert_allclose(split.choice.coolant_temperature, WARMEST, rtol=1e-6)
-    found = np.asarray([split.power.compute, split.power.memory, split.power.network]) / 10.0
-    np.testing.assert_allclose(found, parts * weight / weight.sum(), rtol=1e-6)
+    parts_power = np.asarray([split.power.compute, split.power.memory, split.power.network]) / 10.0
+    np.testing.assert_allclose(parts_power, parts * weight / weight.sum(), rtol=1e-6)
     rate = 10.0 * parts / weight.sum() ** (4.0 / 3.0)
     np.testing.assert_allclose(split.throughput, rate, rtol=1e-8)
     np.testing.assert_allclose(split.power.total, 10.0 * 270.0 * on_top, rtol=1e-8)
@@ -85,8 +85,8 @@ def test_a_part_at_full_width_leaves_the_rest_to_the_others(linear):
     assert ended(split)
     np.testing.assert_allclose(split.choice.memory_width, 1.0, rtol=1e-6)
     weight = a[[0, 2]] ** 0.75
-    found = np.asarray([split.power.compute, split.power.network]) / 10.0
-    np.testing.assert_allclose(found, 220.0 * weight / weight.sum(), rtol=1e-6)
+    parts_power = np.asarray([split.power.compute, split.power.network]) / 10.0
+    np.testing.assert_allclose(parts_power, 220.0 * weight / weight.sum(), rtol=1e-6)
 
 
 @pytest.mark.slow

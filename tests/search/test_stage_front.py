@@ -1,4 +1,4 @@
-"""Do clocks by rank save energy beside one clock for all, at the same time of a step?"""
+"""Clocks by rank beside one clock for all, at the same time of a step."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Does the timeline of a step show what the plan runs, and does its time agree with the closed form of `evaluate`?"""
+"""The timeline of a step: the passes of its plan, and its time beside the closed form of `evaluate`."""
 
 from itertools import pairwise
 
@@ -25,28 +25,28 @@ PLANS = [
 @pytest.mark.parametrize("changes", PLANS, ids=lambda changes: " ".join(changes) or "own")
 def test_simulation_and_closed_form_agree(changes):
     scenario = load_scenario(NAME, changes)
-    found = step_timeline(scenario.system, scenario.plan)
-    assert found.stated_pipeline_time == pytest.approx(found.pipeline_time, rel=0.03)
+    timeline = step_timeline(scenario.system, scenario.plan)
+    assert timeline.closed_form_time == pytest.approx(timeline.pipeline_time, rel=0.03)
     outcome = evaluate_once(scenario.system, scenario.plan)
-    assert np.asarray(found.stated.total) == pytest.approx(np.asarray(outcome.step_time.total), rel=1e-9)
-    assert found.layers.sum() == 126
-    _no_rank_does_two_things_at_once(found.simulated)
+    assert np.asarray(timeline.step_time.total) == pytest.approx(np.asarray(outcome.step_time.total), rel=1e-9)
+    assert timeline.layers.sum() == 126
+    _no_rank_does_two_things_at_once(timeline.simulated)
 
 
 def _no_rank_does_two_things_at_once(step):
     for rank in range(len(step.busy)):
-        own = [(one.start, one.end) for one in step.passes if one.rank == rank]
+        own = [(item.start, item.end) for item in step.passes if item.rank == rank]
         slots = sorted(set(own))
         assert all(end <= after + 1e-12 for (_, end), (after, _) in pairwise(slots))
         assert sum(end - start for start, end in slots) == pytest.approx(step.busy[rank], rel=1e-9)
-    assert max(one.end for one in step.passes) == pytest.approx(step.time)
+    assert max(item.end for item in step.passes) == pytest.approx(step.time)
 
 
 def test_every_micro_batch_passes_every_stage_forward_and_backward():
     scenario = load_scenario(NAME)
     step = step_timeline(scenario.system, scenario.plan).simulated
-    forward = {one.operation[1:] for one in step.passes if one.operation.kind == "F"}
-    backward = {one.operation[1:] for one in step.passes if one.operation.kind == "B"}
+    forward = {item.operation[1:] for item in step.passes if item.operation.kind == "F"}
+    backward = {item.operation[1:] for item in step.passes if item.operation.kind == "B"}
     # 16 Mi tokens of 8,192 on 128 replicas are 16 micro-batches; 16 ranks with 8 virtual stages each.
     assert forward == backward == {(stage, number) for stage in range(128) for number in range(16)}
 
@@ -57,6 +57,6 @@ def test_layers_are_cut_as_the_layout_says():
     )
     np.testing.assert_allclose(stage_layers(by_hand.system, by_hand.plan, 16, 1), [7.0, *[8.0] * 14, 7.0])
     balanced = load_scenario(NAME, ["plan.layout.virtual_stages=1", "system.software.balanced_stages=1"])
-    found = stage_layers(balanced.system, balanced.plan, 16, 1)
-    assert found.sum() == 126
-    assert found[-1] < found[0]  # the last stage has the output head
+    layers = stage_layers(balanced.system, balanced.plan, 16, 1)
+    assert layers.sum() == 126
+    assert layers[-1] < layers[0]  # the last stage has the output head

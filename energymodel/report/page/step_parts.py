@@ -54,12 +54,12 @@ def boxes(passes: list[SimulatedPass]) -> list[Box]:
 
 def step_sentence(timeline: Timeline) -> str:
     """How the passes fill the step, and how far the closed form is from the simulation."""
-    stated, simulated = timeline.stated_pipeline_time, timeline.pipeline_time
-    whole = float(np.asarray(timeline.stated.total))
-    terms = {name: 100.0 * float(value) / whole for name, value in vars(timeline.stated).items()}
+    closed_form, simulated = timeline.closed_form_time, timeline.pipeline_time
+    whole = float(np.asarray(timeline.step_time.total))
+    terms = {name: 100.0 * float(value) / whole for name, value in vars(timeline.step_time).items()}
     exposed = sum(terms[name] for name in ("tensor", "context", "expert", "pipeline", "data"))
-    passes, closed = format_quantity(simulated, "s"), format_quantity(stated, "s")
-    off = percent(stated / simulated - 1.0, sign="+")
+    passes, closed = format_quantity(simulated, "s"), format_quantity(closed_form, "s")
+    off = percent(closed_form / simulated - 1.0, sign="+")
     return (
         f"The step takes {format_quantity(whole, 's')}; communication that computation does not hide is "
         f"{exposed:.1f} % of it, the pipeline bubble {terms['bubble']:.1f} %. The passes take {passes} by simulation, "
