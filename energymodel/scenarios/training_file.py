@@ -95,7 +95,7 @@ def scenario_of_training(
     missing = [item for item in config.missing() if item in ASK and answers[item] is None]
     missing += ["tokens"] if amount is None else []
     if missing or config.chips is None or length is None or size is None or amount is None:
-        asked = ", ".join(ASK[one] for one in missing or ["chips"])
+        asked = ", ".join(ASK[item] for item in missing or ["chips"])
         hint = _hint(config, Path(path).stem) if "model" in missing else ""
         raise InputError(f"{path}: the file does not say {', '.join(missing or ['chips'])}. Give {asked}.{hint}")
     workload = _workload(config, model, vocabulary, str(path))

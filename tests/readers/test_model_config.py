@@ -1,4 +1,4 @@
-"""Does a config.json give the parameters of its model card, to the last one, and is what cannot be read refused?"""
+"""Models from config.json: parameters to the last one, and refusals of what cannot be read."""
 
 import csv
 import json
@@ -8,11 +8,14 @@ from typing import Any
 
 import jax
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from energymodel.errors import InputError
 from energymodel.readers.model_config import model_of, read_model_config
+from energymodel.readers.model_families import class_defaults, families, same_as
+from energymodel.readers.model_refusals import reasons
 
 FILES = os.environ.get("ENERGYMODEL_USER_FILES", "")
 
@@ -31,105 +34,22 @@ def llama(kind: str, layers: int, hidden: int, wide: int, heads: int, kv: int, v
     }
 
 
-STATED = {
-    "Llama-3.2-1B": (llama("llama", 16, 2048, 8192, 32, 8, 128256, tie_word_embeddings=True), 1_235_814_400),
-    "Qwen3-0.6B": (llama("qwen3", 28, 1024, 3072, 16, 8, 151936, tie_word_embeddings=True), 596_049_920),
-    "Qwen2.5-0.5B": (llama("qwen2", 24, 896, 4864, 14, 2, 151936, tie_word_embeddings=True), 494_032_768),
-    "gemma-2b": (llama("gemma", 18, 2048, 16384, 8, 1, 256000), 2_506_172_416),
-    "gemma-2-2b": (llama("gemma2", 26, 2304, 9216, 8, 4, 256000), 2_614_341_888),
-    "gemma-3-1b": (llama("gemma3_text", 26, 1152, 6912, 4, 1, 262144), 999_885_952),
-    "SmolLM3-3B": (llama("smollm3", 36, 2048, 11008, 16, 4, 128256), 3_075_098_624),
-    "pythia-70m": (llama("gpt_neox", 6, 512, 2048, 8, 8, 50304), 70_426_624),
-    "phi-2": (llama("phi", 32, 2560, 10240, 32, 32, 51200), 2_779_683_840),
-    "opt-125m": (
-        {
-            "model_type": "opt",
-            "num_hidden_layers": 12,
-            "hidden_size": 768,
-            "ffn_dim": 3072,
-            "vocab_size": 50272,
-            "num_attention_heads": 12,
-            "max_position_embeddings": 2048,
-        },
-        125_239_296,
-    ),
-    "gpt2": (
-        {"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12, "n_positions": 1024, "vocab_size": 50257},
-        124_439_808,
-    ),
-    "bloom-560m": (
-        {"model_type": "bloom", "n_layer": 24, "hidden_size": 1024, "n_head": 16, "vocab_size": 250880},
-        559_214_592,
-    ),
-    "falcon-7b": (
-        {
-            "model_type": "falcon",
-            "num_hidden_layers": 32,
-            "hidden_size": 4544,
-            "num_attention_heads": 71,
-            "vocab_size": 65024,
-            "multi_query": True,
-            "parallel_attn": True,
-            "bias": False,
-            "alibi": False,
-        },
-        6_921_720_704,
-    ),
-    "falcon-40b": (
-        {
-            "model_type": "falcon",
-            "num_hidden_layers": 60,
-            "hidden_size": 8192,
-            "num_attention_heads": 128,
-            "vocab_size": 65024,
-            "new_decoder_architecture": True,
-            "num_kv_heads": 8,
-            "bias": False,
-        },
-        41_303_293_952,
-    ),
-    "starcoder2-3b": (llama("starcoder2", 30, 3072, 12288, 24, 2, 49152), 3_030_371_328),
-    "stablelm-2-1_6b": (llama("stablelm", 24, 2048, 5632, 32, 32, 100352, use_qkv_bias=True), 1_644_515_328),
-    "OLMoE-1B-7B": (llama("olmoe", 16, 2048, 1024, 16, 16, 50304), 6_919_161_856),
-    "OLMo-1B": (llama("olmo", 16, 2048, 8192, 16, 16, 50304, tie_word_embeddings=True), 1_176_764_416),
-    "Qwen1.5-MoE-A2.7B": (
-        llama("qwen2_moe", 24, 2048, 5632, 16, 16, 151936, shared_expert_intermediate_size=5632),
-        14_315_784_192,
-    ),
-    "gpt-oss-120b": (llama("gpt_oss", 36, 2880, 2880, 64, 8, 201088, head_dim=64), 116_829_156_672),
-    "command-r-v01": (llama("cohere", 40, 8192, 22528, 64, 64, 256000), 34_980_831_232),
-    "DeepSeek-V2-Lite": (
-        llama(
-            "deepseek_v2",
-            27,
-            2048,
-            10944,
-            16,
-            16,
-            102400,
-            kv_lora_rank=512,
-            q_lora_rank=None,
-            n_routed_experts=64,
-            n_shared_experts=2,
-            num_experts_per_tok=6,
-            moe_intermediate_size=1408,
-            first_k_dense_replace=1,
-        ),
-        15_706_484_224,
-    ),
-}
+MODELS = yaml.safe_load(Path(__file__).with_name("models.yaml").read_text())
+STATED = {name: model["config"] for name, model in MODELS["stated"].items()}
 
 
-@pytest.mark.parametrize("name", STATED)
-def test_parameters_are_those_of_the_model_card(name):
-    config, parameters = STATED[name]
-    found = model_of(config, name)
-    assert found.parameters == parameters
+@pytest.mark.parametrize(("group", "name"), [(group, name) for group in MODELS for name in MODELS[group]])
+def test_parameters_are_those_of_the_model_card(group, name):
+    config, parameters = MODELS[group][name]["config"], MODELS[group][name]["parameters"]
+    model = model_of(config, name)
+    assert model.parameters == parameters
+    assert not any("unknown" in note for note in model.notes)
+    assert group != "defaults" or any("is left out and taken as" in note for note in model.notes)
     with jax.enable_x64(True):
-        assert float(found.transformer.parameters) == parameters
-        assert float(found.transformer.active_parameters) == found.active_parameters
-        routed, replicated = found.transformer.routed_parameters, found.transformer.replicated_parameters
-        assert float(routed + replicated + found.transformer.embeddings) == parameters
+        assert float(model.transformer.parameters) == parameters
+        assert float(model.transformer.active_parameters) == model.active_parameters
+        routed, replicated = model.transformer.routed_parameters, model.transformer.replicated_parameters
+        assert float(routed + replicated + model.transformer.embeddings) == parameters
 
 
 def test_a_nemotron_counted_tensor_by_tensor():
@@ -157,18 +77,18 @@ def test_a_mixture_of_all_kinds_counted_tensor_by_tensor():
     router = experts * h + experts
     layer = attention + 2 * h
     outside = 2 * vocabulary * h + h
-    found = model_of(config, "small")
+    model = model_of(config, "small")
     mixed = layer + router + 2 * expert
-    assert found.parameters == 2 * (layer + 3 * h * 96) + 3 * (mixed + experts * expert) + outside
-    assert found.active_parameters == 2 * (layer + 3 * h * 96) + 3 * (mixed + 3 * expert) + outside
-    assert any("num_nextn_predict_layers" in note for note in found.notes)
+    assert model.parameters == 2 * (layer + 3 * h * 96) + 3 * (mixed + experts * expert) + outside
+    assert model.active_parameters == 2 * (layer + 3 * h * 96) + 3 * (mixed + 3 * expert) + outside
+    assert any("num_nextn_predict_layers" in note for note in model.notes)
 
 
 def test_windows_follow_the_file_or_the_class():
     gemma = llama("gemma3_text", 12, 1152, 6912, 4, 1, 262144, sliding_window=512)
     assert float(model_of(gemma, "g").transformer.local_layers) == pytest.approx(10 / 12)
-    stated = gemma | {"layer_types": ["sliding_attention"] * 3 + ["full_attention"] * 9}
-    assert float(model_of(stated, "g").transformer.local_layers) == 0.25
+    listed = gemma | {"layer_types": ["sliding_attention"] * 3 + ["full_attention"] * 9}
+    assert float(model_of(listed, "g").transformer.local_layers) == 0.25
     qwen = llama("qwen2", 4, 64, 128, 4, 2, 100, sliding_window=512, use_sliding_window=False)
     assert float(model_of(qwen, "q").transformer.window) == 0.0
 
@@ -176,17 +96,17 @@ def test_windows_follow_the_file_or_the_class():
 def test_a_text_model_within_another_is_read_with_its_class_defaults():
     config = {"model_type": "gemma3", "text_config": {"model_type": "gemma3_text", "hidden_size": 2560}}
     config["text_config"] |= {"intermediate_size": 10240, "num_hidden_layers": 34, "sliding_window": 1024}
-    found = model_of(config | {"vision_config": {}}, "gemma-3-4b")
-    assert found.parameters == 3_880_263_168
-    assert any("text_config" in note for note in found.notes)
-    assert any("num_attention_heads is left out" in note for note in found.notes)
+    model = model_of(config | {"vision_config": {}}, "gemma-3-4b")
+    assert model.parameters == 3_880_263_168
+    assert any("text_config" in note for note in model.notes)
+    assert any("num_attention_heads is left out" in note for note in model.notes)
 
 
 def test_an_unknown_type_with_the_keys_of_a_llama_is_read_with_a_warning():
     config = llama("new_thing", 16, 2048, 8192, 32, 8, 128256, tie_word_embeddings=True)
-    found = model_of(config, "new")
-    assert found.parameters == STATED["Llama-3.2-1B"][1]
-    assert any('"new_thing" is unknown' in note for note in found.notes)
+    model = model_of(config, "new")
+    assert model.parameters == MODELS["stated"]["Llama-3.2-1B"]["parameters"]
+    assert any('"new_thing" is unknown' in note for note in model.notes)
     with pytest.raises(InputError, match='"new_thing" is unknown'):
         model_of({"model_type": "new_thing"}, "new")
 
@@ -194,6 +114,18 @@ def test_an_unknown_type_with_the_keys_of_a_llama_is_read_with_a_warning():
 @pytest.mark.parametrize(
     ("config", "words"),
     [
+        ({"model_type": "glm_moe_dsa"}, "chooses"),
+        ({"model_type": "gemma4", "text_config": {}}, "not described"),
+        ({"model_type": "wav2vec2"}, "images or sound"),
+        ({"model_type": "gla"}, "linear attention"),
+        ({"model_type": "new", "mamba_n_heads": 8}, r"state-space layers are no attention \(mamba_n_heads\)"),
+        ({"model_type": "new", "index_topk": 2048}, r"chooses \(index_topk\)"),
+        ({"model_type": "new", "attn_type_list": [0, 1]}, "linear attention"),
+        ({"model_type": "llama", "layer_types": ["full_attention", "gated_delta"]}, "linear attention keeps a state"),
+        ({"model_type": "llama", "layer_types": ["odd_attention"]}, 'kind "odd_attention" are not described'),
+        ({"model_type": "opt", "hidden_size": 1024, "word_embed_proj_dim": 512}, "word_embed_proj_dim 512"),
+        (llama("new", 2, 64, None, 4, 4, 100), "intermediate_size is missing"),
+        ({"model_type": "deepseek_v3", "moe_layer_freq": [0, 1]}, "moe_layer_freq is no list of 61 zeros and ones"),
         ({"model_type": "mamba2", "hidden_size": 8}, 'type "mamba2" cannot be read: its state-space'),
         ({"model_type": "qwen3_next"}, "linear attention"),
         ({"model_type": "t5"}, "no decoder alone"),
@@ -223,26 +155,60 @@ JUNK = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
     max_leaves=4,
 )
-KEYS = sorted({key for config, _ in STATED.values() for key in config} | {"layer_types", "text_config", "head_dim"})
+KEYS = sorted({key for config in STATED.values() for key in config} | {"layer_types", "text_config", "head_dim"})
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(name=st.sampled_from(sorted(STATED)), changes=st.dictionaries(st.sampled_from(KEYS), JUNK, max_size=4))
 def test_junk_in_known_keys_is_read_or_refused(name, changes):
     try:
-        found = model_of({**STATED[name][0], **changes}, name)
+        model = model_of({**STATED[name], **changes}, name)
     except InputError:
         return
-    assert found.parameters >= found.active_parameters > 0
+    assert model.parameters >= model.active_parameters > 0
 
 
 def test_a_file_is_read_with_the_sequence_asked_for(tmp_path):
     path = tmp_path / "config.json"
-    path.write_text(json.dumps(STATED["Qwen3-0.6B"][0] | {"torch_dtype": "bfloat16", "rope": float("inf")}))
-    found = read_model_config(path, sequence=2048)
-    assert (found.dtype, float(found.transformer.sequence), found.context) == ("bfloat16", 2048.0, 4096)
+    path.write_text(json.dumps(STATED["Qwen3-0.6B"] | {"torch_dtype": "bfloat16", "rope": float("inf")}))
+    model = read_model_config(path, sequence=2048)
+    assert (model.dtype, float(model.transformer.sequence), model.context) == ("bfloat16", 2048.0, 4096)
     with pytest.raises(InputError, match="sequence: 0 is not a number of tokens"):
         read_model_config(path, sequence=0)
+
+
+def test_null_says_something_of_windows_and_heads():
+    assert float(model_of({"model_type": "mistral"}, "m").transformer.window) == 4096.0
+    assert float(model_of({"model_type": "mistral", "sliding_window": None}, "m").transformer.window) == 0.0
+    # Without groups every query head has a head of keys; the default of the class would be 8.
+    every = model_of({"model_type": "mistral", "num_key_value_heads": None}, "m")
+    assert float(every.transformer.kv_heads) == 32.0
+
+
+def test_a_shared_expert_without_a_gate_and_experts_after_dense_layers():
+    h, wide, shared, a, layers, vocabulary, experts = 64, 24, 48, 4, 3, 100, 8
+    config = llama("granitemoeshared", layers, h, wide, a, a, vocabulary, num_local_experts=experts)
+    model = model_of(config | {"num_experts_per_tok": 2, "shared_intermediate_size": shared}, "g")
+    layer = 4 * h * h + 2 * h + experts * (h + 3 * h * wide) + 3 * h * shared
+    assert model.parameters == layers * layer + 2 * vocabulary * h + h
+    # transformers 5 lists which layers have experts.
+    lite = llama("dots1", layers, h, 96, a, a, vocabulary, n_routed_experts=experts, moe_intermediate_size=wide)
+    lite |= {"num_experts_per_tok": 2, "n_shared_experts": 1, "mlp_layer_types": ["dense", "sparse", "sparse"]}
+    model = model_of(lite | {"head_dim": 16}, "d")
+    attention = 4 * h * h + 2 * 16 + 2 * h
+    mixed = attention + experts * (h + 1 + 3 * h * wide) + 3 * h * wide
+    assert model.parameters == attention + 3 * h * 96 + 2 * mixed + 2 * vocabulary * h + h
+
+
+def test_what_looks_alike_and_is_attention_is_read():
+    softmax = llama("new", 2, 64, 128, 4, 4, 100, attn_type_list=[1, 1], mamba_n_heads=None, index_topk=0)
+    assert model_of(softmax, "n").parameters == 2 * (4 * 64 * 64 + 3 * 64 * 128 + 2 * 64) + 2 * 100 * 64 + 64
+
+
+def test_tables_agree():
+    assert not set(reasons()) & (set(families()) | set(same_as()))
+    assert set(same_as().values()) <= set(families())
+    assert set(class_defaults()) <= set(families())
 
 
 @pytest.mark.slow
@@ -256,6 +222,6 @@ def test_real_files_give_the_counts_of_an_independent_counter():
             with pytest.raises(InputError, match="cannot be read"):
                 read_model_config(folder / row["file"])
             continue
-        found = read_model_config(folder / row["file"])
-        counts = (found.parameters, found.active_parameters, found.embedding_parameters)
+        model = read_model_config(folder / row["file"])
+        counts = (model.parameters, model.active_parameters, model.embedding_parameters)
         assert counts == tuple(int(row[key]) for key in ("total", "active", "embedding")), row["file"]

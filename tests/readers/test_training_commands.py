@@ -1,4 +1,4 @@
-"""Do commands of overrides, runs that torchtitan saves and what a trainer fills in at launch give the right run?"""
+"""Commands of overrides, runs that torchtitan saves, and what a trainer fills in at launch."""
 
 import json
 from pathlib import Path
@@ -16,26 +16,7 @@ from energymodel.readers.training.command_line import read_overrides
 from energymodel.readers.training_config import TrainingConfig, read_training_config
 from energymodel.scenarios.training_file import _workload, scenario_of_training
 
-BRIDGE = """#!/bin/bash
-#SBATCH --nodes=8
-#SBATCH --gpus-per-node=8
-TP=4
-srun python run_recipe.py --recipe llama3_8b_pretrain_config \\
-    model.tensor_model_parallel_size=$TP model.pipeline_model_parallel_size=2 model.seq_length=4096 \\
-    train.global_batch_size=256 train.micro_batch_size=1 train.train_iters=1000 \\
-    model.recompute_granularity=full mixed_precision=bf16_with_fp8_current_scaling_mixed  # model.seq_length=1
-"""
-NEMO = """torchrun --nproc_per_node=8 --nnodes=4 megatron_gpt_pretraining.py --config-name=megatron_gpt_config \\
-  trainer.num_nodes=4 trainer.devices=8 trainer.precision=bf16 model.micro_batch_size=2 \\
-  ++model.global_batch_size=512 +model.tensor_model_parallel_size=4 model.num_layers=32 model.hidden_size=4096 \\
-  model.num_attention_heads=32 model.encoder_seq_length=4096 'model.optim.name=distributed_fused_adam'
-"""
-MAXTEXT = """python3 -m MaxText.train MaxText/configs/base.yml model_name=llama2-7b run_name=$RUN hardware=gpu \\
-  per_device_batch_size=4 max_target_length=4096 steps=50 remat_policy=full \\
-  dcn_data_parallelism=2 ici_fsdp_parallelism=8
-"""
-TITAN = "torchrun --nproc_per_node=8 -m torchtitan.train --model.name llama3 --model.flavor=8B "
-TITAN += "--training.local_batch_size 2 --parallelism.tensor_parallel_degree=2 --activation_checkpoint.mode 'full'"
+COMMANDS = Path(__file__).parent / "examples" / "commands"
 
 
 def written(tmp_path: Path, name: str, content: Any) -> Path:
@@ -50,41 +31,12 @@ def read(tmp_path: Path, name: str, content: Any, **more: Any) -> TrainingConfig
     return read_training_config(written(tmp_path, name, content), **more)
 
 
-def test_a_command_of_overrides_draws_the_tables_of_its_framework(tmp_path: Path) -> None:
-    run = read(tmp_path, "a.sh", BRIDGE)
-    # 64 chips / (tensor 4 x pipeline 2) = 8 replicas; 256 / 8 = 32 micro-batches.
-    assert (run.kind, run.chips, run.tensor, run.pipeline, run.data, run.accumulation) == (
-        "megatron-bridge",
-        64,
-        4,
-        2,
-        8,
-        32,
-    )
-    assert (run.sequence, run.precision, run.recomputation, run.preset) == (4096, "fp8", "full", "llama-3.1-8b")
-    # The recipe may have virtual stages and context parallelism: nothing is said of them.
-    assert (run.interleave, run.context) == (None, None)
-    run = read(tmp_path, "b.sh", NEMO)
-    assert (run.kind, run.chips, run.tensor, run.batch_sequences, run.sharding) == ("nemo", 32, 4, 512, 1)
-    run = read(tmp_path, "c.sh", MAXTEXT)
-    # Four sequences on each of 16 chips.
-    assert (run.kind, run.chips, run.batch_sequences, run.preset, run.shard_size) == (
-        "maxtext",
-        16,
-        64,
-        "llama-2-7b",
-        8,
-    )
-    run = read(tmp_path, "d.sh", TITAN)
-    assert (run.kind, run.chips, run.tensor, run.data, run.batch_sequences) == ("torchtitan", 8, 2, 4, 8)
-    assert (run.recomputation, run.preset) == ("full", "llama-3.1-8b")
-
-
 def test_a_command_that_takes_its_settings_from_another_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r'takes most settings from "\./llama3_8b\.toml"'):
-        read(tmp_path, "a.sh", f"{TITAN} --job.config_file ./llama3_8b.toml")
+        read(tmp_path, "a.sh", f"{(COMMANDS / 'torchtitan.sh').read_text()[:-1]} --job.config_file ./llama3_8b.toml")
+    command = (COMMANDS / "maxtext.sh").read_text().replace("base.yml", "models/gpu/llama2_7b.yml")
     with pytest.raises(InputError, match=r'takes most settings from "llama2_7b\.yml"'):
-        read(tmp_path, "a.sh", MAXTEXT.replace("base.yml", "models/gpu/llama2_7b.yml"))
+        read(tmp_path, "a.sh", command)
     with pytest.raises(InputError, match="hands no settings to a command"):
         read(tmp_path, "a.sh", "echo a.b=1\n")
 
@@ -146,10 +98,10 @@ def test_a_run_that_torchtitan_saves_says_the_model_layer_by_layer(tmp_path: Pat
     mixed = {**LAYER, "feed_forward": None, "moe": MIXTURE}
     tuned = {**LAYER, "attention": {**LAYER["attention"], "wo": LINEAR | {"rank": 8}}}
     model = SAVED["model_spec"]["model"]
-    found = saved_shape(model | {"layers": [LAYER, mixed, mixed]})
+    shape_of_mixture = saved_shape(model | {"layers": [LAYER, mixed, mixed]})
     words = {"experts": 8, "active_experts": 2, "feed_forward": 24, "shared_feed_forward": 48, "router_bias": 1.0}
-    assert (words | {"dense_layers": 1, "dense_feed_forward": 96}).items() <= found.items()
-    assert "alternating_dense" not in found
+    assert (words | {"dense_layers": 1, "dense_feed_forward": 96}).items() <= shape_of_mixture.items()
+    assert "alternating_dense" not in shape_of_mixture
     assert saved_shape(model | {"layers": [{**LAYER, "new_part": {}}]}) == {}
     again = SAVED | {"model_spec": {"name": "own", "flavor": "x", "model": model | {"layers": [tuned]}}}
     assert read(tmp_path, "tuned.json", again).adapters == "lora, rank 8"
@@ -184,16 +136,16 @@ def test_what_a_trainer_fills_in_is_asked_for_by_name(tmp_path: Path) -> None:
     path = written(tmp_path, "zero2.json", AUTOMATIC)
     with pytest.raises(InputError, match="give --microbatch, --batch and --sequence"):
         read_training_config(path)
-    given = {"model": "llama-3.1-8b", "chips": 64, "tokens": "1 T", "sequence": 4096}
+    answers = {"model": "llama-3.1-8b", "chips": 64, "tokens": "1 T", "sequence": 4096}
     # 1 Mi tokens are 256 sequences of 4,096 tokens: two on each of 64 chips, twice.
-    plan = scenario_of_training(path, "h100-sxm", batch="1 Mi", microbatch=2, **given).scenario.named_tables["plan"]
+    plan = scenario_of_training(path, "h100-sxm", batch="1 Mi", microbatch=2, **answers).scenario.named_tables["plan"]
     layout = plan["layout"]
     assert (layout["microbatch"], layout["shard_gradients"], layout["shard_parameters"]) == (2, 1.0, 0.0)
     assert plan["batch"]["value"] == 2.0**20
     with pytest.raises(InputError, match="no multiple of the micro-batch of 3"):
-        scenario_of_training(path, "h100-sxm", batch="1 Mi", microbatch=3, **given)
+        scenario_of_training(path, "h100-sxm", batch="1 Mi", microbatch=3, **answers)
     with pytest.raises(InputError, match='are "auto"'):
-        scenario_of_training(path, "h100-sxm", batch="1 Mi", **given)
+        scenario_of_training(path, "h100-sxm", batch="1 Mi", **answers)
 
 
 @pytest.mark.parametrize(
@@ -311,7 +263,9 @@ def test_a_model_of_maxtext_has_the_parameters_of_its_card(tmp_path: Path, name:
     run = read(tmp_path, f"{name}.yml", table)
     words = {key: value for key, value in _workload(run, None, None, name).items() if isinstance(value, dict)}
     with jax.enable_x64(True):
-        model = Transformer(**{key: np.asarray(one["value"]) for key, one in words.items()}, sequence=np.asarray(1.0))
+        model = Transformer(
+            **{key: np.asarray(quantity["value"]) for key, quantity in words.items()}, sequence=np.asarray(1.0)
+        )
         assert float(model.parameters) == parameters
 
 

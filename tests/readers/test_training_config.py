@@ -22,8 +22,8 @@ from energymodel.readers.training_config import HOOKS, KINDS, read_training_conf
 from energymodel.scenarios.files import names
 
 EXAMPLES = Path(__file__).parent / "examples"
-SCRIPT = (EXAMPLES / "megatron-lm.sh").read_text()
-FILES = {path.stem: path for path in EXAMPLES.iterdir() if path.suffix != ".sh"}
+SCRIPT = (EXAMPLES / "commands" / "megatron-lm.sh").read_text()
+FILES = {path.stem: path for path in EXAMPLES.iterdir() if path.is_file()}
 """A configuration of each framework."""
 TABLES: dict[str, dict[str, Any]] = {kind: yaml.safe_load(path.read_text()) for kind, path in FILES.items()}
 
@@ -40,19 +40,18 @@ def read(tmp_path: Path, kind: str, **changes: Any) -> TrainingConfig:
     return read_training_config(written(tmp_path, FILES[kind].name, TABLES[kind] | changes))
 
 
-def test_a_shell_script_is_read_without_running_it(tmp_path: Path) -> None:
-    run = read_training_config(written(tmp_path, "train.sh", SCRIPT))
-    assert (run.kind, run.chips, run.tensor, run.pipeline, run.interleave, run.data) == ("megatron-lm", 32, 4, 2, 4, 4)
-    assert (run.batch_sequences, run.sequence, run.steps) == (128, 8192, 1000)
-    # 32 -> 128 in three increments of 32 over 6000 sequences: one for each 2000.
-    each = 2000.0 * 8192
-    assert run.batch_schedule == ((0.0, 32), (each, 64), (2 * each, 96), (3 * each, 128))
-    assert (run.precision, run.precision_recipe, run.recomputation, run.sharding) == ("fp8", "delayed", "selective", 1)
-    shape = {"layers": 32, "hidden": 4096, "kv_heads": 8, "feed_forward": 14336, "gated": 1.0, "tied": 0.0}
-    # 128,000 is 250 x 512, a multiple of 128 x tensor 4.
-    assert shape.items() <= run.model.items()
-    assert run.model["vocabulary"] == 128000
-    assert run.missing() == ("accelerator",)
+RUNS = yaml.safe_load(Path(__file__).with_name("runs.yaml").read_text())
+
+
+@pytest.mark.parametrize("expected", RUNS, ids=lambda expected: expected["file"])
+def test_an_example_gives_its_run(expected: dict[str, Any]) -> None:
+    run = read_training_config(EXAMPLES / expected["file"])
+    for name, value in expected["run"].items():
+        assert json.loads(json.dumps(getattr(run, name))) == value, name
+    assert expected.get("model", {}).items() <= run.model.items()
+    assert list(run.missing()) == expected.get("missing", list(run.missing()))
+    if on := expected.get("on"):
+        assert on.items() <= vars(run.on(on["chips"])).items()
 
 
 def test_arguments_may_lie_in_yaml_of_a_functional_test_or_in_plain_yaml(tmp_path: Path) -> None:
@@ -70,21 +69,12 @@ def test_arguments_may_lie_in_yaml_of_a_functional_test_or_in_plain_yaml(tmp_pat
         "step_batch_size_schedule": "0:384 200B:768",
         "train_samples": 1000,
     }
-    one = read_training_config(written(tmp_path, "a.yaml", plain))
+    run = read_training_config(written(tmp_path, "a.yaml", plain))
     flags = {f"--{key.replace('_', '-')}": value for key, value in plain.items()}
-    two = read_training_config(written(tmp_path, "b.yaml", {"ENV_VARS": {"A": 1}, "MODEL_ARGS": flags}))
-    assert one == two
-    assert one.model["dense_layers"] == 3
-    assert one.batch_schedule == ((0.0, 384), (200e9, 768))
-    assert one.tokens == 128_000.0
-    assert one.missing() == ("vocabulary", "chips", "accelerator")
-
-
-def test_a_layout_that_is_drawn_and_partial_recomputation_are_counted(tmp_path: Path) -> None:
-    run = read(tmp_path, "megatron-lm")
-    # Et | t | t | tL: four stages on two ranks; one layer of each of two ranks is recomputed.
-    assert (run.interleave, run.recomputation, run.recomputed_layers, run.sharding) == (2, "full", 2, 2)
-    assert (run.model["window"], run.model["local_layers"], run.model["dense_layers"]) == (128, 0.5, 1)
+    assert run == read_training_config(written(tmp_path, "b.yaml", {"ENV_VARS": {"A": 1}, "MODEL_ARGS": flags}))
+    assert (run.model["dense_layers"], run.tokens) == (3, 128_000.0)
+    assert run.batch_schedule == ((0.0, 384), (200e9, 768))
+    assert run.missing() == ("vocabulary", "chips", "accelerator")
 
 
 def test_an_example_whose_launcher_is_too_small_asks_for_chips(tmp_path: Path) -> None:
@@ -106,18 +96,11 @@ def test_the_list_that_megatron_prints_is_read(tmp_path: Path) -> None:
     assert (run.chips, run.data, run.accumulation, run.model["vocabulary"]) == (8, 4, 2, 1024)
 
 
-def test_torchtitan_divides_replicas_and_stages(tmp_path: Path) -> None:
-    run = read(tmp_path, "torchtitan")
-    assert (run.data, run.chips, run.shard_size, run.preset) == (8, 16, 4, "llama-3.1-8b")
-    # 32 layers in stages of 8 on two ranks.
-    assert (run.interleave, run.micro_batch, run.accumulation, run.batch_sequences) == (2, 1, 4, 32)
-    assert (run.precision, run.precision_recipe, run.recomputation) == ("fp8", "rowwise", "full")
-    # Stages of a pipeline keep their parameters gathered.
-    assert run.sharding == 2
+def test_torchtitan_may_name_the_model_and_its_converters_elsewhere(tmp_path: Path) -> None:
     newer = {key: value for key, value in TABLES["torchtitan"].items() if key not in ("model", "quantize")}
     newer |= {"model_spec": {"name": "llama3", "flavor": "8B"}, "model_converters": {"converters": []}}
-    again = read_training_config(written(tmp_path, "saved.json", newer))
-    assert (again.model, again.precision) == (run.model, "bf16")
+    run = read_training_config(written(tmp_path, "saved.json", newer))
+    assert (run.model, run.precision) == (read(tmp_path, "torchtitan").model, "bf16")
 
 
 def test_torchtitan_takes_the_accelerators_of_its_comment_and_a_rest(tmp_path: Path) -> None:
@@ -132,16 +115,9 @@ def test_torchtitan_takes_the_accelerators_of_its_comment_and_a_rest(tmp_path: P
         bare.on(60)
 
 
-def test_nemo_works_its_interpolations_out_and_leaves_the_environment_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nemo_leaves_the_environment_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKENIZER", "secret")
-    run = read(tmp_path, "nemo")
-    assert run.model["feed_forward"] == 4096
-    # 1024 / 341 = 3.003, rounded up.
-    assert run.model["layers"] == 4
-    assert (run.chips, run.data, run.batch_sequences, run.accumulation, run.sharding) == (32, 4, 4, 1, 1)
-    assert "secret" not in str(run)
+    assert "secret" not in str(read(tmp_path, "nemo"))
     for text in ("${oc.env:SIZE}", "${multiply:2,${oc.env:SIZE}}", "${.missing}", "${.hidden_size}"):
         model = TABLES["nemo"]["model"] | {"hidden_size": text}
         with pytest.raises(InputError, match=r"model\.(hidden_size|num_layers) is the placeholder"):
@@ -151,40 +127,6 @@ def test_nemo_works_its_interpolations_out_and_leaves_the_environment_alone(
 def test_nemo_follows_no_bomb(tmp_path: Path) -> None:
     bomb = {f"a{i}": f"${{.a{i + 1}}}${{.a{i + 1}}}" for i in range(40)} | {"a40": "x"}
     assert read(tmp_path, "nemo", model=TABLES["nemo"]["model"] | bomb).chips == 32
-
-
-def test_the_other_frameworks(tmp_path: Path) -> None:
-    run = read(tmp_path, "gpt-neox")
-    # 50277 tokens, padded to a multiple of 128 x 2.
-    assert (run.model["vocabulary"], run.accumulation, run.offload, run.recomputation) == (
-        50432,
-        2,
-        ("optimizer",),
-        "full",
-    )
-    assert run.on(16).batch_sequences == 64
-    run = read(tmp_path, "nanotron")
-    assert (run.chips, run.batch_sequences, run.schedule, run.sharding, run.tokens) == (
-        16,
-        24,
-        "gpipe",
-        1,
-        7 * 24 * 1024,
-    )
-    run = read(tmp_path, "axolotl")
-    assert (run.data, run.shard_size, run.adapters, run.offload) == (8, 4, "lora, rank 16", ("optimizer", "parameters"))
-    assert (run.preset, run.batch_sequences, run.sharding) == ("llama-3.1-8b", 64, 3)
-    run = read(tmp_path, "deepspeed")
-    assert (run.data, run.sharding, run.shard_size, run.offload) == (8, 3, 8, ("optimizer",))
-    assert run.missing() == ("model", "chips", "sequence", "accelerator")
-    run = read(tmp_path, "maxtext")
-    # Two sequences for each of the four chips that hold a replica.
-    assert (run.tensor, run.micro_batch, run.on(64).data, run.on(64).batch_sequences) == (4, 8.0, 16, 128)
-    assert (run.preset, run.precision, run.recomputation) == ("llama-2-7b", "fp8", "selective")
-    run = read(tmp_path, "megatron-bridge")
-    assert (run.tensor, run.pipeline, run.precision, run.adapters) == (2, None, "fp8", "lora, rank 8")
-    run = read(tmp_path, "primus")
-    assert (run.tensor, run.sequence, run.preset, run.precision) == (2, 8192, "llama-3.1-8b", "bf16")
 
 
 def test_frameworks_are_recognized(tmp_path: Path) -> None:
@@ -244,10 +186,10 @@ def test_patterns_of_layers_are_lists_and_nothing_else() -> None:
 
 
 def test_sums_of_a_script_are_worked_out_and_nothing_else() -> None:
-    known = {"A": "3"}
-    assert script_text._worked_out("(A + 2) * 4 - 6 / 4", known) == "19"
+    variables = {"A": "3"}
+    assert script_text._worked_out("(A + 2) * 4 - 6 / 4", variables) == "19"
     for text in ("A ** 9", "os.system(1)", "1 / 0", "(" * 50, "9" * 15 + "*" + "9" * 15):
-        assert script_text._worked_out(text, known) is None
+        assert script_text._worked_out(text, variables) is None
 
 
 def test_tables_name_words_and_presets_that_exist() -> None:
@@ -265,18 +207,8 @@ ENTRY = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_framework_file_has_known_entries_and_expressions(kind: str) -> None:
     rules = framework(kind)
-    parts = {
-        "base",
-        "hook",
-        "software",
-        "signs",
-        "understood",
-        "understood_of_model",
-        "asks_chips",
-        "other_models",
-        "notes",
-    }
-    assert rules.keys() <= parts | {"notes", *SECTIONS}
+    settings = {"base", "hook", "software", "signs", "understood", "understood_of_model", "asks_chips", "other_models"}
+    assert rules.keys() <= settings | {"notes", *SECTIONS}
     assert rules["software"] in names("software")
     run = Run(rules, Keys({}, "x"), {}, HOOKS.get(rules.get("hook", kind), Hook()))
     words = {name for section in SECTIONS for name in rules.get(section, {})}
@@ -311,12 +243,8 @@ JUNK = st.one_of(
 
 
 def _paths(table: dict[str, Any], prefix: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    found: list[tuple[str, ...]] = []
-    for key, value in table.items():
-        found.append((*prefix, key))
-        if isinstance(value, dict):
-            found += _paths(value, (*prefix, key))
-    return found
+    below = [_paths(value, (*prefix, key)) for key, value in table.items() if isinstance(value, dict)]
+    return [*((*prefix, key) for key in table), *(path for paths in below for path in paths)]
 
 
 @settings(deadline=None, max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -339,10 +267,10 @@ def test_junk_in_known_keys_gives_a_run_or_one_line(data: st.DataObject, tmp_pat
 
 
 @settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(junk=st.text(alphabet="-ab =$(){}[]\"'#\\\n*1:@|", max_size=60), place=st.integers(0, len(SCRIPT)))
-def test_junk_in_a_script_gives_a_run_or_one_line(junk: str, place: int, tmp_path: Path) -> None:
+@given(junk=st.text(alphabet="-ab =$(){}[]\"'#\\\n*1:@|", max_size=60), cut=st.integers(0, len(SCRIPT)))
+def test_junk_in_a_script_gives_a_run_or_one_line(junk: str, cut: int, tmp_path: Path) -> None:
     try:
-        read_training_config(written(tmp_path, "run.sh", SCRIPT[:place] + junk + SCRIPT[place:]), "megatron-lm")
+        read_training_config(written(tmp_path, "run.sh", SCRIPT[:cut] + junk + SCRIPT[cut:]), "megatron-lm")
     except InputError as error:
         assert "\n" not in str(error)  # noqa: PT017
 

@@ -1,4 +1,4 @@
-"""Do real configurations give what is known of them?
+"""Real configurations give their published layouts.
 
 The files are not part of the project: `ENERGYMODEL_USER_FILES` names a folder that holds them, a folder for each kind,
 and `truth_layout.csv`.
@@ -83,7 +83,7 @@ def test_a_real_file_gives_its_layout(row: dict[str, str]) -> None:
     elif ":" in batch:
         scale = {"B": 1e9, "": 1.0}
         stairs = re.findall(r"(\d+)(B?):(\d+)", batch)
-        assert run.batch_schedule == tuple((int(one) * scale[unit], int(two)) for one, unit, two in stairs)
+        assert run.batch_schedule == tuple((int(count) * scale[unit], int(size)) for count, unit, size in stairs)
         assert run.batch_sequences is None
     elif batch:
         assert batch == "micro x accumulation x data-parallel"
