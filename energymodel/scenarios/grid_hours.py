@@ -1,34 +1,43 @@
-"""What do energy and its carbon cost, and how warm is it outside, hour by hour: a CSV of a person, or a named region?
+"""Hours of a grid: price and carbon of its energy, and the weather, from a CSV file or of a named region.
 
 A file has either a row for each hour (`hour`, counted up), or the mean of each hour of the day in each month (`month`,
 `utc_hour`), from which a year of 365 days is made that repeats. Columns of values: `price_usd_per_mwh`,
 `ci_direct_g_per_kwh` or `ci_lifecycle_g_per_kwh`, `temp_c` with `wet_bulb_c`; a column `zone` holds several places.
 """
 
-import csv
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from energymodel.constants import ZERO_CELSIUS
 from energymodel.economics.cost import OwnedPrice
 from energymodel.errors import InputError
 from energymodel.physics.weather import LEAST_SPREAD
-from energymodel.readers.text_file import is_file
+from energymodel.readers.columns import Column
+from energymodel.readers.table import CsvTable, Measurements, read_csv, read_table
 from energymodel.system.training_system import TrainingSystem
 
-PRICE, DRY, WET = "price_usd_per_mwh", "temp_c", "wet_bulb_c"
+PRICE, DRY, WET = "price_usd_per_mwh", "temp_k", "wet_bulb_k"
 CARBON = ("ci_direct_g_per_kwh", "ci_lifecycle_g_per_kwh")
 PER_MWH, GRAM_PER_KWH = 1.0 / 3.6e9, 1e-3 / 3.6e6
 DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 BLOCK = 730  # hours of a month where the hours are not those of a year
 FEWEST_HOURS = 24
 MOST_ROWS = 200_000
-LOWEST, HIGHEST = -90.0, 65.0  # outside air of a place with people [°C]
 ROUNDING = 0.3  # wet bulb above dry bulb [K] that formulas and rounding leave in saturated air
+WHEN = (
+    Column("hour", "1", "number of the hour", lowest=-math.inf, zero=True),
+    Column("month", "1", "month", lowest=1.0, highest=12.0),
+    Column("utc_hour", "1", "hour of the day", highest=23.0, zero=True),
+)
+PRICES = (Column(PRICE, "USD/MWh", "price of energy", lowest=-math.inf, zero=True),)
+INTENSITIES = tuple(Column(name, "g/kWh", "carbon intensity", zero=True) for name in CARBON)
+WEATHER = (
+    Column(DRY, "K", "dry-bulb temperature outside", lowest=183.15, highest=338.15),
+    Column(WET, "K", "wet-bulb temperature outside", lowest=183.15, highest=338.15),
+)
 
 
 class GridHours(NamedTuple):
@@ -112,54 +121,56 @@ def read_grid(
     - `weather`: whether temperatures are read, if there are columns of them.
     - `spread`: of days about the means of a month [K], for a file of such means.
 
-    **Raises:** `InputError` that names file, row and column of what is missing or is no number.
+    **Raises:** `InputError` that names file, line and column of what is missing or is no number.
     """
     path = Path(path)
-    header, rows = _rows(path)
-    rows = _of_zone(path, header, rows, zone)
+    csv = _of_zone(read_csv(path, most_rows=MOST_ROWS), zone)
+    columns = (*WHEN, *PRICES, *INTENSITIES, *(WEATHER if weather else ()))
+    table = read_table(csv, columns, fewest=FEWEST_HOURS)
     name = f"{path.name}, {zone}" if zone else path.name
-    if "hour" in header:
-        number = _column(path, rows, "hour")
-        steps = np.flatnonzero(np.diff(number) != 1.0)
-        if len(steps):
-            at = steps[0]
+    if "hour" in table.columns:
+        number = _full(table, "hour", "Write a number.")
+        for row in np.flatnonzero(np.diff(number) != 1.0):
             raise InputError(
-                f"{path}, line {rows[at + 1][0]}: hour {number[at + 1]:g} follows {number[at]:g}. Give all, "
+                f"{path}, line {table.lines[row + 1]}: hour {number[row + 1]:g} follows {number[row]:g}. Give all, "
                 "each once and in order."
             )
-        order, repeats, first, spread = np.arange(len(rows)), False, int(number[0]), LEAST_SPREAD
-        month = _months(first, len(rows))
-    elif {"month", "utc_hour"} <= set(header):
-        order, month = _mean_year(path, rows)
+        order, repeats, first, spread = np.arange(len(table)), False, int(number[0]), LEAST_SPREAD
+        month = _months(first, len(table))
+    elif {"month", "utc_hour"} <= table.columns.keys():
+        order, month = _mean_year(table)
         repeats, first = True, 0
     else:
-        raise InputError(f"{path}: no column hour, nor month and utc_hour. Its columns are {', '.join(header)}.")
-    carbon = next((column for column in CARBON if column in header), CARBON[0])
-    found: dict[str, np.ndarray | None] = {}
-    notes = []
-    for kind, columns in (("price", (PRICE,)), ("carbon", (carbon,)), ("weather", (DRY, WET))):
-        missing = [column for column in columns if column not in header]
-        empty = [column for column in columns if not missing and not any(row[column] for _, row in rows)]
-        partial = [column for column in columns if not missing and not all(row[column] for _, row in rows)]
-        needed = kind in needs or (kind == "weather" and weather and not missing and len(empty) < len(columns))
-        if needed and (missing or empty):
-            lacks = f"no column {missing[0]}" if missing else f"column {empty[0]} is empty"
-            raise InputError(f"{name}: {lacks}, and {kind} is needed. {_advice(kind)}")
-        unused = missing or (partial and not needed) or (kind == "weather" and not weather)
-        for column in columns:
-            found[column] = None if unused else _column(path, rows, column, _advice(kind))[order]
-        if partial and not needed and not empty and kind != "weather":
-            notes.append(f"{name}: {partial[0]} has empty rows, so that {kind} is not used.")
-    price, intensity, dry, wet = found[PRICE], found[carbon], found[DRY], found[WET]
-    _plausible(path, carbon, intensity, dry, wet)
-    if intensity is not None and carbon == CARBON[0] and CARBON[1] in header:
+        raise InputError(f"{path}: no column hour, nor month and utc_hour. Its columns are {', '.join(csv.header)}.")
+    carbon = next((column for column in CARBON if column in table.columns), CARBON[0])
+    notes = list(table.notes)
+    series: dict[str, np.ndarray | None] = {}
+    for kind, names in (("price", (PRICE,)), ("carbon", (carbon,)), ("weather", (DRY, WET))):
+        values = [table.columns.get(column, np.full(len(table), np.nan)) for column in names]
+        empty = [bool(np.all(np.isnan(one))) for one in values]
+        if kind in needs or (kind == "weather" and not all(empty) and all(column in table.columns for column in names)):
+            for column in names:
+                series[column] = _full(table, column, _advice(kind))[order]
+        elif any(np.any(np.isnan(one)) for one in values):
+            series |= dict.fromkeys(names)
+            if kind != "weather" and not all(empty):
+                notes.append(f"{name}: {names[0]} has empty rows, so that {kind} is not used.")
+        else:
+            series |= {column: one[order] for column, one in zip(names, values, strict=True)}
+    price, intensity, dry, wet = (series[column] for column in (PRICE, carbon, DRY, WET))
+    if dry is not None and wet is not None and np.max(wet - dry) > ROUNDING:
+        raise InputError(
+            f"{path}: wet-bulb temperature is {np.max(wet - dry):g} K above the dry bulb somewhere. Are the columns "
+            "swapped?"
+        )
+    if intensity is not None and carbon == CARBON[0] and CARBON[1] in table.columns:
         notes.append(f"{name}: carbon is {CARBON[0]}, without what building and fueling the plants emits.")
     return GridHours(
         name,
         None if price is None else price * PER_MWH,
         None if intensity is None else intensity * GRAM_PER_KWH,
-        None if dry is None else dry + ZERO_CELSIUS,
-        None if wet is None else wet + ZERO_CELSIUS,
+        dry,
+        wet,
         max(spread, LEAST_SPREAD),
         month,
         repeats,
@@ -168,57 +179,31 @@ def read_grid(
     )
 
 
-Row = tuple[int, Mapping[str, str]]
-
-
-def _rows(path: Path) -> tuple[tuple[str, ...], list[Row]]:
-    if not is_file(path):
-        raise InputError(f"{path}: no such file. Give a CSV file with a row for each hour.")
-    try:
-        lines = path.read_bytes().decode("utf-8-sig").splitlines()
-        reader = csv.reader(lines)
-        header = tuple(cell.strip() for cell in next(reader, []))
-        rows = []
-        for cells in reader:
-            if not any(cell.strip() for cell in cells):
-                continue
-            if len(cells) != len(header):
-                raise InputError(f"{path}, line {reader.line_num}: {len(cells)} cells under {len(header)} columns.")
-            rows.append((reader.line_num, {key: cell.strip() for key, cell in zip(header, cells, strict=True)}))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{path}: not a CSV file in UTF-8: {error}.") from None
-    if len(rows) < FEWEST_HOURS or len(rows) > MOST_ROWS:
-        raise InputError(f"{path}: {len(rows)} rows. Give {FEWEST_HOURS} to {MOST_ROWS} hours.")
-    if len(set(header)) < len(header):
-        raise InputError(f"{path}: a column stands twice: {', '.join(header)}. Keep one.")
-    return header, rows
-
-
-def _of_zone(path: Path, header: Sequence[str], rows: list[Row], zone: str | None) -> list[Row]:
-    if "zone" not in header:
+def _of_zone(csv: CsvTable, zone: str | None) -> CsvTable:
+    """The rows of one zone."""
+    if "zone" not in csv.header:
         if zone is not None:
-            raise InputError(f'{path}: no column zone, so that there is no zone "{zone}". Leave out --zone.')
-        return rows
-    zones = sorted({row["zone"] for _, row in rows})
+            raise InputError(f'{csv.path}: no column zone, so that there is no zone "{zone}". Leave out --zone.')
+        return csv
+    index = csv.header.index("zone")
+    zones = sorted({row[index] for row in csv.rows})
     if zone is None and len(zones) > 1:
-        raise InputError(f"{path}: {len(zones)} zones. Choose one with --zone: {', '.join(zones)}.")
+        raise InputError(f"{csv.path}: {len(zones)} zones. Choose one with --zone: {', '.join(zones)}.")
     if zone is not None and zone not in zones:
-        raise InputError(f'{path}: no zone "{zone}". It has {", ".join(zones)}.')
-    return [one for one in rows if zone is None or one[1]["zone"] == zone]
+        raise InputError(f'{csv.path}: no zone "{zone}". It has {", ".join(zones)}.')
+    chosen = [(row, line) for row, line in zip(csv.rows, csv.lines, strict=True) if zone in (None, row[index])]
+    rows, lines = zip(*chosen, strict=True) if chosen else ((), ())
+    return csv._replace(rows=rows, lines=lines)
 
 
-def _column(path: Path, rows: Sequence[Row], column: str, advice: str = "Write a number.") -> np.ndarray:
-    values = np.empty(len(rows))
-    for index, (line, row) in enumerate(rows):
-        text = row[column]
-        try:
-            values[index] = float(text)
-        except ValueError:
-            values[index] = math.nan
-        if not math.isfinite(values[index]):
-            shown = f'"{text}"' if text else "empty"
-            raise InputError(f"{path}, line {line}: {column} is {shown}. {advice}")
-    return values
+def _full(table: Measurements, name: str, advice: str) -> np.ndarray:
+    """A column that must have a number in every row."""
+    shown = name.replace("_k", "_c") if name in (DRY, WET) else name
+    if name not in table.columns:
+        raise InputError(f"{table.path}: no column {shown}, which is needed. {advice}")
+    for row in np.flatnonzero(np.isnan(table.columns[name])):
+        raise InputError(f"{table.path}, line {table.lines[row]}: {shown} is empty. {advice}")
+    return table.columns[name]
 
 
 def _advice(kind: str) -> str:
@@ -226,18 +211,6 @@ def _advice(kind: str) -> str:
         return "Fill it, or take the scenario's weather: --weather scenario."
     other = "carbon_operational" if kind == "price" else "money"
     return f"Fill it, or ask what does without {kind}: --minimize {other}."
-
-
-def _plausible(
-    path: Path, column: str, carbon: np.ndarray | None, dry: np.ndarray | None, wet: np.ndarray | None
-) -> None:
-    if carbon is not None and np.min(carbon) < 0.0:
-        raise InputError(f"{path}: {column} is {np.min(carbon):g} somewhere; an intensity is at least 0.")
-    for name, values in ((DRY, dry), (WET, wet)):
-        if values is not None and (np.min(values) < LOWEST or np.max(values) > HIGHEST):
-            raise InputError(f"{path}: {name} runs from {np.min(values):g} to {np.max(values):g} °C. Give °C outside.")
-    if dry is not None and wet is not None and np.max(wet - dry) > ROUNDING:
-        raise InputError(f"{path}: {WET} is {np.max(wet - dry):g} K above {DRY} somewhere. Are the columns swapped?")
 
 
 def _months(first: int, hours: int) -> np.ndarray:
@@ -250,18 +223,19 @@ def _months(first: int, hours: int) -> np.ndarray:
     return np.searchsorted(ends, number, side="right")
 
 
-def _mean_year(path: Path, rows: Sequence[Row]) -> tuple[np.ndarray, np.ndarray]:
+def _mean_year(table: Measurements) -> tuple[np.ndarray, np.ndarray]:
     """Which row holds for each hour of a year of 365 days, and the month of each."""
-    place: dict[tuple[float, float], int] = {}
-    month, hour = (_column(path, rows, column) for column in ("month", "utc_hour"))
-    for index, key in enumerate(zip(month, hour, strict=True)):
-        if key in place:
+    rows: dict[tuple[float, float], int] = {}
+    for row, key in enumerate(
+        zip(*(_full(table, name, "Write a number.") for name in ("month", "utc_hour")), strict=True)
+    ):
+        if key in rows:
             raise InputError(
-                f"{path}, line {rows[index][0]}: month {key[0]:g}, hour {key[1]:g} stands twice. Keep one."
+                f"{table.path}, line {table.lines[row]}: month {key[0]:g}, hour {key[1]:g} appears twice. Keep one."
             )
-        place[key] = index
-    wanted = [(month + 1, hour) for month, days in enumerate(DAYS) for _ in range(days) for hour in range(24)]
-    missing = [key for key in wanted if key not in place]
-    if missing:
-        raise InputError(f"{path}: no row for month {missing[0][0]}, hour {missing[0][1]}. Give all 12 x 24.")
-    return np.array([place[key] for key in wanted]), np.array([month - 1 for month, _ in wanted])
+        rows[key] = row
+    hours = [(month + 1, hour) for month, days in enumerate(DAYS) for _ in range(days) for hour in range(24)]
+    for month, hour in hours:
+        if (month, hour) not in rows:
+            raise InputError(f"{table.path}: no row for month {month}, hour {hour}. Give all 12 x 24.")
+    return np.array([rows[key] for key in hours]), np.array([month - 1 for month, _ in hours])

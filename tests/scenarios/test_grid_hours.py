@@ -1,4 +1,4 @@
-"""Do hours of a grid come out of a file as they went in, and is what is missing refused by name?"""
+"""Hours of a grid as a file has them, and what a file lacks."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from energymodel.scenarios.scenario import load_scenario
 HEADER = "hour,ci_direct_g_per_kwh,price_usd_per_mwh,temp_c,wet_bulb_c"
 
 
-def known(series) -> np.ndarray:
+def present(series) -> np.ndarray:
     assert series is not None
     return series
 
@@ -36,9 +36,9 @@ def means(tmp_path, leave_out=None):
 def test_units_of_hours(tmp_path):
     hours = read_grid(hourly(tmp_path))
     assert (hours.hours, hours.repeats, hours.first) == (48, False, 0)
-    np.testing.assert_allclose(known(hours.carbon)[:2], [100e-3 / 3.6e6, 101e-3 / 3.6e6])
-    np.testing.assert_allclose(known(hours.price)[:2], [20 / 3.6e9, 21 / 3.6e9])
-    np.testing.assert_allclose([known(hours.dry_bulb)[1], known(hours.wet_bulb)[1]], [274.15, 272.15])
+    np.testing.assert_allclose(present(hours.carbon)[:2], [100e-3 / 3.6e6, 101e-3 / 3.6e6])
+    np.testing.assert_allclose(present(hours.price)[:2], [20 / 3.6e9, 21 / 3.6e9])
+    np.testing.assert_allclose([present(hours.dry_bulb)[1], present(hours.wet_bulb)[1]], [274.15, 272.15])
     assert hours.window(40, 20).hours == 8
     assert read_grid(hourly(tmp_path, first=740)).month.tolist() == [0] * 4 + [1] * 44
 
@@ -47,9 +47,9 @@ def test_means_make_a_year_that_goes_on_from_its_end(tmp_path):
     hours = read_grid(means(tmp_path), "B", needs=("price", "carbon"))
     assert (hours.hours, hours.repeats) == (8760, True)
     assert np.bincount(hours.month).tolist() == [24 * days for days in (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)]
-    np.testing.assert_allclose(known(hours.carbon)[31 * 24 + 5], 25e-3 / 3.6e6)
+    np.testing.assert_allclose(present(hours.carbon)[31 * 24 + 5], 25e-3 / 3.6e6)
     turn = hours.window(8750, 20)
-    np.testing.assert_allclose(known(turn.price)[[0, -1]], [12 / 3.6e9, 1 / 3.6e9])
+    np.testing.assert_allclose(present(turn.price)[[0, -1]], [12 / 3.6e9, 1 / 3.6e9])
     assert turn.month.tolist() == [0] * 10 + [1] * 10
 
 
@@ -57,12 +57,12 @@ def test_means_make_a_year_that_goes_on_from_its_end(tmp_path):
     ("text", "replaced", "message"),
     [
         ("7,107,27,7,5", "7,107,,7,5", r"line 9: price_usd_per_mwh is empty.*--minimize carbon_operational"),
-        ("7,107,27,7,5", "7,nan,27,7,5", r"line 9: ci_direct_g_per_kwh is \"nan\""),
+        ("7,107,27,7,5", "7,nan,27,7,5", r"line 9, column .ci_direct_g_per_kwh.: nan is not finite"),
         ("7,107,27,7,5", "7,107,27,,5", r"line 9: temp_c is empty.*--weather scenario"),
         ("7,107,27,7,5", "8,107,27,7,5", r"line 9: hour 8 follows 6"),
-        ("7,107,27,7,5", "7,-1,27,7,5", r"ci_direct_g_per_kwh is -1 somewhere"),
-        ("7,107,27,7,5", "7,107,27,7,9", r"wet_bulb_c is 2 K above temp_c"),
-        ("7,107,27,7,5", "7,107,27,107,5", r"temp_c runs from 0 to 107"),
+        ("7,107,27,7,5", "7,-1,27,7,5", r"line 9, column .ci_direct_g_per_kwh.: -1 g/kWh cannot be"),
+        ("7,107,27,7,5", "7,107,27,7,9", r"wet-bulb temperature is 2 K above the dry bulb"),
+        ("7,107,27,7,5", "7,107,27,107,5", r"line 9, column .temp_c.: 380.15 K cannot be"),
         ("7,107,27,7,5", "7,107,27", r"line 9: 3 cells under 5 columns"),
         ("price_usd_per_mwh", "price", r"no column price_usd_per_mwh"),
         ("hour,", "time,", r"no column hour"),
@@ -103,5 +103,5 @@ def test_a_region_has_its_weather_alone():
     weather = system.facility.cooling.weather
     assert hours.dry_bulb is not None
     np.testing.assert_allclose(np.mean(hours.dry_bulb), float(weather.dry_bulb), rtol=1e-12)
-    assert np.ptp(known(hours.carbon)) == 0.0
+    assert np.ptp(present(hours.carbon)) == 0.0
     assert np.argmin(hours.dry_bulb) == 0
