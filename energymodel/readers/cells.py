@@ -1,37 +1,31 @@
-"""What number or time does a cell of a log hold? What it does not hold is NaN."""
+"""Numbers and times in cells of logs; what a cell does not hold is NaN."""
 
 import math
 import re
 from datetime import UTC, datetime
 
+from energymodel.constants import ZERO_CELSIUS
+from energymodel.readers.columns import UNITS
 from energymodel.readers.log_records import NOT_SAID
 
 MOST_POWER = 1e5
 """Power that no device draws [W]."""
 MOST_SITE_POWER = 1e10
 """Power that no site draws [W]."""
-ZERO_CELSIUS = 273.15
-UNITS = {
-    "w": 1.0, "watt": 1.0, "watts": 1.0, "kw": 1e3, "j": 1.0, "kj": 1e3, "kwh": 3.6e6, "wh": 3600.0, "uj": 1e-6,
-    "hz": 1.0, "khz": 1e3, "mhz": 1e6, "ghz": 1e9, "%": 0.01, "pct": 0.01, "percent": 0.01,
-    "s": 1.0, "sec": 1.0, "second": 1.0, "seconds": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "min": 60.0, "h": 3600.0,
-    "joule": 1.0, "joules": 1.0, "uw": 1e-6,
-}  # fmt: skip
-"""Units in lower case, in SI; those that begin with m or M for milli or mega are told apart by `unit_factor`."""
 MEASURE = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*([A-Za-z%]*)", re.ASCII)
 STAMP = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?", re.ASCII)
 OF_DATE = re.compile(
     r"[A-Z][a-z]{2} ([A-Z][a-z]{2}) {1,2}(\d{1,2}) (\d\d:\d\d:\d\d)(?: ([AP]M))?(?: [A-Z]{2,5})? (\d{4})", re.ASCII
 )
+EPOCH = re.compile(r"(?<![\d.])1\d{9}(?:\.\d+|\d{3})?(?!\d)", re.ASCII)
 POWER_OR_HEAT = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
 """Bits of NVML's reasons for a lowered clock: power cap, hardware slowdown, heat (software, hardware), power brake."""
 
 
 def unit_factor(unit: str) -> float:
-    """SI value of a unit; NaN for an unknown one, or one that may be milli or mega."""
-    if unit[:1] in ("m", "M") and unit[1:] in ("W", "J"):
-        return 1e-3 if unit[0] == "m" else 1e6
-    return UNITS.get(unit.lower(), math.nan)
+    """SI value of a unit of power, energy, frequency, time or share; NaN for an unknown one."""
+    values = (UNITS[kind].get(unit, UNITS[kind].get(unit.lower())) for kind in ("W", "J", "Hz", "s", "1"))
+    return next((value for value in values if value is not None), math.nan)
 
 
 def number(text: str) -> float:
@@ -48,11 +42,11 @@ def measure(text: str, factor: float = 1.0) -> float:
     value = number(text)
     if not math.isnan(value):
         return value * factor
-    found = MEASURE.fullmatch(text.strip()) if len(text) <= 64 else None
-    if found is None:
+    match = MEASURE.fullmatch(text.strip()) if len(text) <= 64 else None
+    if match is None:
         return NOT_SAID
-    unit = found[2]
-    return number(found[1]) * (factor if unit in ("", "C") else unit_factor(unit))
+    unit = match[2]
+    return number(match[1]) * (factor if unit in ("", "C") else unit_factor(unit))
 
 
 def between(value: float, lowest: float, largest: float) -> float:
@@ -85,21 +79,16 @@ def time_of(text: str, factor: float = math.nan) -> float:
 
 def time_within(text: str) -> float:
     """When, if a date or the seconds since 1970 stand somewhere in a text."""
-    if (
-        found := STAMP.search(text)
-        or OF_DATE.search(text)
-        or re.search(r"(?<![\d.])1\d{9}(?:\.\d+|\d{3})?(?!\d)", text)
-    ):
-        return time_of(found[0])
-    return NOT_SAID
+    match = STAMP.search(text) or OF_DATE.search(text) or EPOCH.search(text)
+    return time_of(match[0]) if match else NOT_SAID
 
 
 def _time_of_date(text: str) -> float:
     """The time that the command `date` prints."""
-    found = OF_DATE.fullmatch(text)
-    if found is None:
+    match = OF_DATE.fullmatch(text)
+    if match is None:
         return NOT_SAID
-    month, day, clock, half, year = found.groups()
+    month, day, clock, half, year = match.groups()
     pattern = "%b %d %Y %I:%M:%S %p" if half else "%b %d %Y %H:%M:%S"
     try:
         return _seconds(datetime.strptime(f"{month} {day} {year} {clock} {half or ''}".strip(), pattern))

@@ -1,1 +1,1 @@
-"""One module for each kind of training log: what do its lines say?"""
+"""Kinds of training logs, described by `lines.toml` or a module each."""

@@ -1,1 +1,1 @@
-"""What does each kind of power or energy log say? One module per kind; `readers.power_log` chooses between them."""
+"""Kinds of logs of power or energy, one module each; `readers.power_log` chooses between them."""

@@ -1,4 +1,4 @@
-"""What does `emissions.csv` of CodeCarbon say (versions 2 and 3)?
+"""`emissions.csv` of CodeCarbon, versions 2 and 3.
 
 A row holds the duration [s] and the energies [kWh] since the start of its run. With `flush()` a run has several rows,
 which are cumulative. Each run begins with a reading of its own, so that nothing is said of the time between runs. A run
@@ -6,6 +6,7 @@ that overlaps another one gets devices of its own. Emissions and `water_consumed
 the energy and the place.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -13,10 +14,8 @@ from energymodel.errors import InputError
 from energymodel.readers.cells import MOST_SITE_POWER, between, number, time_of
 from energymodel.readers.lines import NO_VALUE, UNREAD, Skipped, cells
 from energymodel.readers.log_records import NOT_SAID, PowerReading
+from energymodel.readers.power.names import NAMES
 
-PARTS = {"gpu": "gpu_energy", "cpu": "cpu_energy", "ram": "ram_energy", "node": "energy_consumed"}
-POWERS = {"gpu": "gpu_power", "cpu": "cpu_power", "ram": "ram_power"}
-UTILIZATIONS = {"gpu": "gpu_utilization_percent", "cpu": "cpu_utilization_percent"}
 KWH = 3.6e6
 SAME_START = 2.0
 """Rows of one run give the same start within this time: stamps are whole seconds [s]."""
@@ -39,9 +38,11 @@ def is_codecarbon(lines: list[str]) -> bool:
 
 
 def _columns(line: str) -> dict[str, int]:
-    names = {name.lower(): place for place, name in reversed(list(enumerate(cells(line))))}
-    known = "timestamp" in names and "duration" in names
-    return names if known and ("energy_consumed" in names or "gpu_energy" in names) else {}
+    names = {name.lower(): index for index, name in reversed(list(enumerate(cells(line))))}
+    complete = {"timestamp", "duration"} <= names.keys() and not names.keys().isdisjoint(
+        ("energy_consumed", "gpu_energy")
+    )
+    return names if complete else {}
 
 
 def read_codecarbon(lines: Iterable[str], name: str, skipped: Skipped) -> Iterator[PowerReading]:
@@ -51,34 +52,29 @@ def read_codecarbon(lines: Iterable[str], name: str, skipped: Skipped) -> Iterat
     """
     columns: dict[str, int] = {}
     runs: list[Run] = []
-    count = 0
     for line in lines:
-        if found := _columns(line):
-            columns = found
-            continue
-        if not columns:
-            skipped[UNREAD] += 1
+        if header := _columns(line):
+            columns = header
             continue
         row = cells(line)
-        if len(row) < sum(1 for one in columns if one):
-            skipped[UNREAD] += 1  # a line that is half written
+        if not columns or len(row) < sum(1 for name in columns if name):  # a line that is half written
+            skipped[UNREAD] += 1
             continue
-        said = {key: row[place] for key, place in columns.items() if place < len(row)}
-        time, duration = time_of(said["timestamp"]), between(number(said.get("duration", "")), 0.0, 1e10)
+        texts = {key: row[index] for key, index in columns.items() if index < len(row)}
+        time, duration = time_of(texts["timestamp"]), between(number(texts.get("duration", "")), 0.0, 1e10)
         if not time > 0 or not duration > 0:
             skipped[UNREAD] += 1
             continue
-        run = _run_of(runs, said.get("run_id", ""), time, duration)
+        run = _run_of(runs, texts.get("run_id", ""), time, duration)
         if run is None:
             # A device of its own for every run that goes on while another does.
-            busy = {one.number for one in runs if one.stop > time - duration + SAME_START}
-            free = next(place for place in range(len(busy) + 1) if place not in busy)
-            runs = [one for one in runs if one.number != free]
-            run = Run(said.get("run_id", ""), time - duration, time, free)
+            busy = {other.number for other in runs if other.stop > time - duration + SAME_START}
+            free = next(index for index in range(len(busy) + 1) if index not in busy)
+            runs = [other for other in runs if other.number != free]
+            run = Run(texts.get("run_id", ""), time - duration, time, free)
             runs.append(run)
-            count += 1
         run.stop = time
-        yield from _readings(said, run, time, duration, skipped)
+        yield from _readings(texts, run, time, duration, skipped)
     if not columns:
         raise InputError(f"{name}: no header with timestamp, duration and energy_consumed. Give emissions.csv whole.")
 
@@ -91,16 +87,18 @@ def _run_of(runs: list[Run], name: str, time: float, duration: float) -> Run | N
     return None
 
 
-def _readings(said: dict[str, str], run: Run, time: float, duration: float, skipped: Skipped) -> Iterator[PowerReading]:
+def _readings(
+    texts: dict[str, str], run: Run, time: float, duration: float, skipped: Skipped
+) -> Iterator[PowerReading]:
     empty = True
-    for part, column in PARTS.items():
-        energy = between(number(said.get(column, "")) * KWH, 0.0, MOST_SITE_POWER * duration)
-        if energy != energy or (part == "gpu" and energy == 0 and not number(said.get("gpu_count", "")) > 0):
+    for part, names in NAMES["codecarbon"].items():
+        energy, power, busy = (number(texts.get(name, "")) for name in names)
+        energy = between(energy * KWH, 0.0, MOST_SITE_POWER * duration)
+        power, busy = between(power, 0.0, MOST_SITE_POWER), between(busy * 0.01, 0.0, 1.0)
+        if math.isnan(energy) or (part == "gpu" and energy == 0 and not number(texts.get("gpu_count", "")) > 0):
             continue
         empty = False
         device = f"{part} (parallel run {run.number + 1})" if run.number else part
-        power = between(number(said.get(POWERS.get(part, ""), "")), 0.0, MOST_SITE_POWER)
-        busy = between(number(said.get(UTILIZATIONS.get(part, ""), "")) * 0.01, 0.0, 1.0)
         if part not in run.sums:
             yield PowerReading(time=run.start, device=device, energy=0.0, fresh=True)
         elif energy < run.sums[part]:

@@ -1,4 +1,4 @@
-"""What do the text of the DCGM exporter and the table of `dcgmi dmon` say?
+"""Text of the DCGM exporter and tables of `dcgmi dmon`.
 
 Times stand behind the values, in milliseconds, or in a line between the scrapes (such as the output of `date`), or
 before each line (`ts`). Where they stand nowhere, `interval` is the time between samples; without it times are NaN.
@@ -10,22 +10,9 @@ from collections.abc import Iterable, Iterator
 from energymodel.readers.cells import MOST_POWER, between, kelvin, number, throttled_by_mask, time_of, time_within
 from energymodel.readers.lines import NO_VALUE, UNREAD, Skipped
 from energymodel.readers.log_records import NOT_SAID, PowerReading
+from energymodel.readers.power.names import NAMES
 
-METRICS = {
-    "DCGM_FI_DEV_POWER_USAGE": "power", "DCGM_FI_DEV_POWER_USAGE_INSTANT": "instant", "dcgm_power_usage": "power",
-    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": "energy", "dcgm_total_energy_consumption": "energy",
-    "DCGM_FI_DEV_SM_CLOCK": "clock", "dcgm_sm_clock": "clock",
-    "DCGM_FI_DEV_GPU_TEMP": "temperature", "dcgm_gpu_temp": "temperature",
-    "DCGM_FI_DEV_GPU_UTIL": "utilization", "dcgm_gpu_utilization": "utilization",
-    "DCGM_FI_PROF_GR_ENGINE_ACTIVE": "active",
-    "DCGM_FI_DEV_ENFORCED_POWER_LIMIT": "power_limit", "DCGM_FI_DEV_POWER_MGMT_LIMIT": "limit",
-    "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS": "throttled", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS": "throttled",
-}  # fmt: skip
-COLUMNS = {
-    "POWER": "power", "TOTEC": "energy", "TOTENRG": "energy", "SMCLK": "clock", "TMPTR": "temperature",
-    "GPUTMP": "temperature", "GPUTL": "utilization", "GRACT": "active", "PMLMT": "limit", "EPLMT": "power_limit",
-    "CLEVT": "throttled", "DVCTR": "throttled",
-}  # fmt: skip
+METRICS, COLUMNS = NAMES["dcgm"]["metrics"], NAMES["dcgm"]["columns"]
 METRIC = re.compile(r"([A-Za-z_:][\w:]*)\{(.*)\}\s*(\S+)(?:\s+(-?\d+(?:\.\d+)?))?", re.ASCII)
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"', re.ASCII)
 ROW = re.compile(r"(.*?)(?:^|\s)(GPU(?:-C?I)?) +(\S+) +(.*)")
@@ -39,13 +26,13 @@ def is_dcgm(lines: list[str]) -> bool:
     """Whether lines are metrics of DCGM or a table of `dcgmi dmon`."""
     if any(line.startswith(("DCGM_FI_", "dcgm_", "# HELP DCGM_FI_", "# HELP dcgm_")) for line in lines):
         return True
-    return any((found := HEADER.search(line)) and columns_of(found[1]) for line in lines)
+    return any((match := HEADER.search(line)) and columns_of(match[1]) for line in lines)
 
 
 def columns_of(text: str) -> list[str]:
     """What each column of a table holds, "" for what is not read; nothing if none is known."""
-    found = [COLUMNS.get(word.upper(), "") for word in text.split()]
-    return found if any(found) else []
+    columns = [COLUMNS.get(word.upper(), "") for word in text.split()]
+    return columns if any(columns) else []
 
 
 def read_dcgm(
@@ -56,8 +43,8 @@ def read_dcgm(
     scrape = Scrape(interval)
     samples: dict[str, int] = {}
     for line in lines:
-        if found := HEADER.search(line):
-            columns = columns_of(found[1]) or columns
+        if match := HEADER.search(line):
+            columns = columns_of(match[1]) or columns
             continue
         if columns and (row := ROW.fullmatch(line)):
             if reading := _row(row, columns, samples, interval, skipped):
@@ -72,12 +59,12 @@ def read_dcgm(
                 continue
             if word[1:2] == ["TYPE"]:
                 continue
-        elif found := METRIC.fullmatch(line):
-            if found[1] in METRICS:
-                labels = found[2]
-                if scrape.ends(found[1], labels):
+        elif match := METRIC.fullmatch(line):
+            metric, labels, value, stamp = match.groups()
+            if metric in METRICS:
+                if scrape.ends(metric, labels):
                     yield from scrape.close(skipped)
-                scrape.add(found[1], labels, found[3], found[4])
+                scrape.add(metric, labels, value, stamp)
             continue
         time = time_within(line)
         if time == time:
@@ -94,11 +81,10 @@ def _row(
     """What a row of `dcgmi dmon` says; slices of a GPU repeat it."""
     if row[2] != "GPU":
         return None
-    values = row[4].split()
-    said = {key: value for key, value in zip(columns, values, strict=False) if key}
+    values = {key: value for key, value in zip(columns, row[4].split(), strict=False) if key}
     count = samples[row[3]] = samples.get(row[3], -1) + 1
     time = time_of(row[1]) if row[1].strip() else float(count * interval) if interval else NOT_SAID
-    reading = reading_of(row[3], time, said)
+    reading = reading_of(row[3], time, values)
     if reading is None:
         skipped[NO_VALUE] += 1
     elif time != time:
@@ -116,7 +102,7 @@ class Scrape:
         self.lines: set[tuple[str, str]] = set()
         self.last = ""
         self.stated = self.time = NOT_SAID
-        self.said: dict[tuple[str, str], dict[str, str]] = {}
+        self.values: dict[tuple[str, str], dict[str, str]] = {}
         self.host: str | None = None
         """Host whose devices have no host in their names."""
 
@@ -135,40 +121,40 @@ class Scrape:
         gpu = label.get("gpu") or label.get("uuid") or label.get("UUID")
         if not gpu:
             return
-        said = self.said.setdefault((label.get("Hostname") or label.get("hostname") or "", gpu), {})
+        values = self.values.setdefault((label.get("Hostname") or label.get("hostname") or "", gpu), {})
         key = METRICS[metric]
         if "GPU_I_ID" in label and key in ("utilization", "active"):
             return
-        if key not in said or number(said[key]) == 0:  # slices repeat the power of their GPU
-            said[key] = value
+        if key not in values or number(values[key]) == 0:  # slices repeat the power of their GPU
+            values[key] = value
 
     def close(self, skipped: Skipped) -> Iterator[PowerReading]:
         """Readings of a scrape that has ended."""
-        if self.said:
+        if self.values:
             time = self.time if self.time == self.time else self.stated
             if time != time and self.interval:
                 time = float(self.count * self.interval)
             if time != time:
                 skipped[NO_TIMES] += 1
-            hosts = {host for host, _ in self.said}
+            hosts = {host for host, _ in self.values}
             if self.host is None:
                 self.host = min(hosts) if len(hosts) == 1 else ""
-            for (host, gpu), said in self.said.items():
+            for (host, gpu), values in self.values.items():
                 device = f"{host}:{gpu}" if host and host != self.host else gpu
-                if reading := reading_of(device, time, said):
+                if reading := reading_of(device, time, values):
                     yield reading
                 else:
                     skipped[NO_VALUE] += 1
             self.count += 1
-        self.seen, self.lines, self.said, self.last = set(), set(), {}, ""
+        self.seen, self.lines, self.values, self.last = set(), set(), {}, ""
         self.time = self.stated = NOT_SAID
 
 
-def reading_of(device: str, time: float, said: dict[str, str]) -> PowerReading | None:
-    """What a sample says of a device, if it says power or energy; zero power, energy or clock is not reported."""
+def reading_of(device: str, time: float, values: dict[str, str]) -> PowerReading | None:
+    """What a sample states of a device, if it says power or energy; zero power, energy or clock is not reported."""
 
     def value(key: str, factor: float, largest: float) -> float:
-        read = number(said.get(key, ""))
+        read = number(values.get(key, ""))
         return between(read * factor, 0.0, largest) if read < BLANK else NOT_SAID
 
     power = value("power", 1.0, MOST_POWER) or NOT_SAID
@@ -187,5 +173,5 @@ def reading_of(device: str, time: float, said: dict[str, str]) -> PowerReading |
         temperature=kelvin(value("temperature", 1.0, 300.0)),
         utilization=busy if busy == busy else value("active", 1.0, 1.0),
         power_limit=limit if limit == limit else value("limit", 1.0, MOST_POWER) or NOT_SAID,
-        throttled=throttled_by_mask(said["throttled"]) if "throttled" in said else NOT_SAID,
+        throttled=throttled_by_mask(values["throttled"]) if "throttled" in values else NOT_SAID,
     )

@@ -1,4 +1,4 @@
-"""Whose row is it, where a table interleaves the rows of several devices and names none?"""
+"""Devices of the rows of a table that interleaves several and names none."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -37,20 +37,20 @@ def with_places(rows: Iterable[PowerReading], name: str, skipped: Skipped) -> It
     pattern = None
     for row in rows:
         ahead.append(row)
-        if len(ahead) in (24, 48, 96) and (pattern := _pattern([one.time for one in ahead], settled=True)):
+        if len(ahead) in (24, 48, 96) and (pattern := _pattern([row.time for row in ahead], settled=True)):
             break
         if len(ahead) == MOST_ROWS:
             break
     if not ahead:
         return
-    pattern = pattern or _pattern([one.time for one in ahead], settled=False)
+    pattern = pattern or _pattern([row.time for row in ahead], settled=False)
     if pattern is None:
         raise InputError(f"{name}: cannot tell which row is of which device. Add index to the query of nvidia-smi.")
     devices, pause = pattern
     for sample in _samples(_both(ahead, rows), devices, pause, skipped):
-        for place, row in sample:
+        for index, row in sample:
             if row.power == row.power or row.energy == row.energy:
-                yield replace(row, device=str(place))
+                yield replace(row, device=str(index))
 
 
 def _both(first: list[PowerReading], then: Iterator[PowerReading]) -> Iterator[PowerReading]:
@@ -81,7 +81,7 @@ def _pattern(times: list[float], settled: bool) -> tuple[int, float] | None:
         return (1, 0.0) if float(np.min(gaps)) > max(0.5 * float(np.max(gaps)), SHORTEST_PAUSE) else None
     if best[0] >= AGREE:
         return best[1], best[2]
-    # Rows that come evenly are of one device; rows in bunches of changing size are of nobody knows whom.
+    # Rows that come evenly are of one device; rows in bunches of changing size could be of any.
     if parted:
         return None
     one_sample = len(times) <= MOST_DEVICES and float(np.max(gaps)) < ONE_SAMPLE
@@ -91,10 +91,10 @@ def _pattern(times: list[float], settled: bool) -> tuple[int, float] | None:
 def _usual(ends: np.ndarray, rows: int) -> tuple[int, float]:
     """Usual number of rows between pauses, and the share of rows in samples of that number, or twice that, ..."""
     groups = np.diff(np.concatenate([[-1], ends, [rows - 1]]))
-    whole = groups[1:-1] if groups.size > 3 else groups
-    sizes, counts = np.unique(whole, return_counts=True)
+    inner = groups[1:-1] if groups.size > 3 else groups
+    sizes, counts = np.unique(inner, return_counts=True)
     size = int(sizes[np.argmax(counts * sizes)])
-    return size, float(np.sum(whole[whole % size == 0])) / float(np.sum(whole)) if size > 1 else 0.0
+    return size, float(np.sum(inner[inner % size == 0])) / float(np.sum(inner)) if size > 1 else 0.0
 
 
 def _samples(
@@ -132,7 +132,7 @@ def _samples(
 def _left(
     rows: list[PowerReading], devices: int, first: bool, skipped: Skipped
 ) -> Iterator[list[tuple[int, PowerReading]]]:
-    """What is left of a sample: of the first one of a file its end; of another one nobody knows which part."""
+    """What is left of a sample: of the first one of a file its end; of another one an unknown part."""
     if rows and first:
         yield list(enumerate(rows, start=devices - len(rows)))
     elif rows:

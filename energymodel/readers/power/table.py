@@ -1,4 +1,4 @@
-"""What does a plain table of times and powers say?
+"""Plain tables of times and powers.
 
 The header names a column of times and one or several of powers with their unit (`power_w`, `mean_w`, `power [kW]`,
 `watts`). Of `mean_`, `min_` and `max_` the mean is read. Columns `device`, `gpu`, `node`, ... name the device. Other
@@ -15,33 +15,17 @@ from energymodel.errors import InputError
 from energymodel.readers.cells import MOST_SITE_POWER, between, kelvin, measure, time_of, unit_factor
 from energymodel.readers.lines import NO_VALUE, UNREAD, Skipped, cells
 from energymodel.readers.log_records import NOT_SAID, PowerReading
-from energymodel.readers.power.names import name_and_unit, separator_of, split_line, time_column, time_factor
+from energymodel.readers.power.names import NAMES, name_and_unit, split_line, time_column, time_factor
+from energymodel.readers.table import decimal_point, separator_of
 
 UNDERSTOOD = (
     "a column time, second, timestamp, elapsed_s or t_since_run_start_s, and one of power with its unit: power_w,"
     " mean_w, watts, power_kw, gpu0_power_w or power [W]"
 )
 WATTS = ("w", "kw", "watt", "watts", "uw")
-HOSTS = ("node", "host", "hostname", "node_name", "machine", "server")
-DEVICES = (
-    "gpu_index", "gpu_id", "gpu", "device_index", "device_id", "device", "card", "index", "rank", "local_rank", "uuid",
-    "gpu_uuid", "gpu_name", "name",
-)  # fmt: skip
-"""Of several columns that name a device, the first."""
-ASIDE = ("schema_version", "version", "driver_version")
-IN_WATTS = (
-    "w", "watts", "watt", "kw", "socket_power", "average_socket_power", "current_socket_power", "power_usage",
-    "powerconsumedwatts", "power_consumed_watts", "averageconsumedwatts",
-)  # fmt: skip
-"""Columns of powers that need no unit: amd-smi and Redfish name them so."""
+TABLE = NAMES["table"]
 NO_POWER = re.compile(r"(?:^|_)(?:min|max|minimum|maximum|std|sd|limit|cap|peak|tdp|p\d\d?|median|var)(?:_|$)")
 NUMBERED = re.compile(r"(?:gpu|device|power|card|rank)_?(\d+)(?:_|$)", re.ASCII)
-OTHERS = {
-    "temperature": ("temperature", "temp", "gpu_temp", "temp_gpu", "temperature_gpu", "gpu_temperature"),
-    "clock": ("clock", "sm_clock", "clock_sm", "gpu_clock", "clocks_sm"),
-    "utilization": ("utilization", "util", "gpu_util", "utilization_gpu", "gpu_utilization", "util_gpu"),
-    "power_limit": ("power_limit", "limit"),
-}
 
 
 @dataclass(frozen=True)
@@ -81,38 +65,38 @@ def columns_of(row: list[str]) -> Columns | None:
     names = [name_and_unit(cell) for cell in row]
     words = [re.sub(r"[ .]+", "_", name) for name, _ in names]
     powers = {
-        place: (_device(words[place]), _watts(unit, words[place]))
-        for place, (_, unit) in enumerate(names)
-        if place != time and _is_power(words[place], unit) and not NO_POWER.search(words[place])
+        index: (_device(words[index]), _watts(unit, words[index]))
+        for index, (_, unit) in enumerate(names)
+        if index != time and _is_power(words[index], unit) and not NO_POWER.search(words[index])
     }
     if not powers:
         return None
-    named = [place for place in powers if NUMBERED.search(words[place])]
+    named = [index for index in powers if NUMBERED.search(words[index])]
     if not named and len(powers) > 1:
         powers = _of_several(powers, words)
     elif named:
-        powers = {place: powers[place] for place in named}
+        powers = {index: powers[index] for index in named}
     clock = words.index("time") if words[time] == "date" and "time" in words else None
     taken = {time, *powers} if clock is None else {time, clock, *powers}
-    free = {word: place for place, word in reversed(list(enumerate(words))) if place not in taken}
-    named = [free[word] for word in (*HOSTS, *DEVICES) if word in free]
-    hosts = [free[word] for word in HOSTS if word in free][:1]
-    devices = (*hosts, *[free[word] for word in DEVICES if word in free][:1])
+    free = {word: index for index, word in reversed(list(enumerate(words))) if index not in taken}
+    named = [free[word] for word in (*TABLE["hosts"], *TABLE["devices"]) if word in free]
+    hosts = [free[word] for word in TABLE["hosts"] if word in free][:1]
+    devices = (*hosts, *[free[word] for word in TABLE["devices"] if word in free][:1])
     others = {}
-    for key, known in OTHERS.items():
-        for place, word in enumerate(words):
-            if word in known and place not in taken and len(powers) == 1:
-                unit = names[place][1]
+    for key, names_of_it in TABLE["others"].items():
+        for index, word in enumerate(words):
+            if word in names_of_it and index not in taken and len(powers) == 1:
+                unit = names[index][1]
                 factor = unit_factor("MHz" if key == "clock" and not unit else unit) if unit or key == "clock" else 0.0
-                others.setdefault(key, (place, factor))
-    read = {*taken, *named, *(place for place, _ in others.values())}
+                others.setdefault(key, (index, factor))
+    read = {*taken, *named, *(index for index, _ in others.values())}
     groups = tuple(
-        place
-        for place in range(time)
-        if place not in read
-        and row[place]
-        and words[place] not in ASIDE
-        and not _is_power(words[place], names[place][1])
+        index
+        for index in range(time)
+        if index not in read
+        and row[index]
+        and words[index] not in TABLE["aside"]
+        and not _is_power(words[index], names[index][1])
     )
     width = sum(1 for cell in row if cell)
     return Columns(time, time_factor(row[time]), clock, powers, devices, groups, others, width)
@@ -122,7 +106,7 @@ def _of_cells(header: list[str], row: list[str]) -> Columns | None:
     """The columns of a header without units, if cells of the first row have one of power."""
     if len(header) != len(row) or time_column(header) is None:
         return None
-    units = [found[1] if (found := re.fullmatch(r"[\d.,]+ ?(m?W|kW|MW)", cell)) else "" for cell in row]
+    units = [match[1] if (match := re.fullmatch(r"[\d.,]+ ?(m?W|kW|MW)", cell)) else "" for cell in row]
     if not any(units):
         return None
     return columns_of([f"{name} [{unit}]" if unit else name for name, unit in zip(header, units, strict=True)])
@@ -130,21 +114,21 @@ def _of_cells(header: list[str], row: list[str]) -> Columns | None:
 
 def _of_several(powers: dict[int, tuple[str, float]], words: list[str]) -> dict[int, tuple[str, float]]:
     """Of several columns of powers the mean, or those of the parts, or the total, or each as a device of its own."""
-    means = [place for place in powers if re.search(r"mean|average|avg", words[place])]
+    means = [index for index in powers if re.search(r"mean|average|avg", words[index])]
     if means:
         return {means[0]: powers[means[0]]}
-    parts = {place: one for place, one in powers.items() if one[0] != "node"}
+    parts = {index: power for index, power in powers.items() if power[0] != "node"}
     if len({device for device, _ in parts.values()}) == len(parts) > 1:
         return parts
-    total = [place for place in powers if re.search(r"total|draw", words[place]) or words[place] == "power"]
+    total = [index for index in powers if re.search(r"total|draw", words[index]) or words[index] == "power"]
     if total:
         return {total[0]: powers[total[0]]}
-    return {place: (words[place], factor) for place, (_, factor) in powers.items()}
+    return {index: (words[index], factor) for index, (_, factor) in powers.items()}
 
 
 def _is_power(word: str, unit: str) -> bool:
     """Whether a column is one of powers with a known unit."""
-    return (unit[1:] == "W" and unit[:1] in "mMk") or unit.lower() in WATTS or word in IN_WATTS
+    return (unit[1:] == "W" and unit[:1] in "mMk") or unit.lower() in WATTS or word in TABLE["powers"]
 
 
 def _watts(unit: str, word: str) -> float:
@@ -153,8 +137,8 @@ def _watts(unit: str, word: str) -> float:
 
 def _device(word: str) -> str:
     """Device that the name of a column says."""
-    if found := NUMBERED.search(word):
-        return found[1]
+    if match := NUMBERED.search(word):
+        return match[1]
     return next((part for part in ("node", "cpu", "dram", "ram", "gpu") if part in word.split("_")), "node")
 
 
@@ -170,56 +154,55 @@ def read_table(lines: Iterable[str], name: str, skipped: Skipped) -> Iterator[Po
         row = cells(line, separator)
         if columns is None or not _starts_as_number(row):
             header = split_line(line)
-            if columns is None and seen and (found := _of_cells(split_line(seen[-1]), header)):
-                columns, separator = found, separator_of(line)
-                yield from _row(header, columns, skipped, "" if separator == "," else ",")
+            if columns is None and seen and (first := _of_cells(split_line(seen[-1]), header)):
+                columns, separator = first, separator_of(line)
+                yield from _row(header, columns, skipped, separator)
                 continue
-            if found := columns_of(header):
-                columns, separator = found, separator_of(line)
+            if again := columns_of(header):
+                columns, separator = again, separator_of(line)
                 continue
         if columns is None:
             seen.append(line)
             if len(seen) > 100:
                 break
             continue
-        yield from _row(row, columns, skipped, "" if separator == "," else ",")
+        yield from _row(row, columns, skipped, separator)
     if columns is None:
-        first = seen[0][:80] if seen else ""
-        raise InputError(f'{name}: no columns of time and power are known in "{first}". Name them: {UNDERSTOOD}.')
+        start = seen[0][:80] if seen else ""
+        raise InputError(f'{name}: no columns of time and power are known in "{start}". Name them: {UNDERSTOOD}.')
 
 
 def _time(row: list[str], columns: Columns) -> float:
     """When a row was written, of one cell or of a date and a time."""
-    places = [columns.time, *([] if columns.clock is None else [columns.clock])]
-    if max(places) >= len(row):
+    indices = [columns.time, *([] if columns.clock is None else [columns.clock])]
+    if max(indices) >= len(row):
         return NOT_SAID
-    return time_of(" ".join(row[place] for place in places), columns.time_factor)
+    return time_of(" ".join(row[index] for index in indices), columns.time_factor)
 
 
 def _starts_as_number(row: list[str]) -> bool:
     return sum(math.isfinite(measure(cell)) for cell in row) > 1
 
 
-def _row(row: list[str], columns: Columns, skipped: Skipped, decimal: str) -> Iterator[PowerReading]:
-    if decimal:
-        row = [cell.replace(decimal, ".") if re.match(r"-?\d+,\d+(?:\s|$|[A-Za-z%])", cell) else cell for cell in row]
+def _row(row: list[str], columns: Columns, skipped: Skipped, separator: str) -> Iterator[PowerReading]:
+    row = row if separator == "," else [decimal_point(cell) for cell in row]
     time = _time(row, columns)
-    if time != time or len(row) < columns.width:
+    if math.isnan(time) or len(row) < columns.width:
         skipped[UNREAD] += 1
         return
-    group = "/".join(row[place] for place in columns.groups if place < len(row))
-    given = ":".join(row[place] for place in columns.devices if place < len(row))
+    group = "/".join(row[index] for index in columns.groups if index < len(row))
+    named = ":".join(row[index] for index in columns.devices if index < len(row))
 
     def other(key: str) -> float:
-        place, factor = columns.others.get(key, (len(row), 1.0))
-        return measure(row[place], factor or 1.0) if place < len(row) else NOT_SAID
+        index, factor = columns.others.get(key, (len(row), 1.0))
+        return measure(row[index], factor or 1.0) if index < len(row) else NOT_SAID
 
-    for place, (device, factor) in columns.powers.items():
-        power = between(measure(row[place], factor), 0.0, MOST_SITE_POWER) if place < len(row) else NOT_SAID
-        if power != power:
+    for index, (device, factor) in columns.powers.items():
+        power = between(measure(row[index], factor), 0.0, MOST_SITE_POWER) if index < len(row) else NOT_SAID
+        if math.isnan(power):
             skipped[NO_VALUE] += 1
             continue
-        part = f"{given}:{device}" if given and len(columns.powers) > 1 else given or device
+        part = f"{named}:{device}" if named and len(columns.powers) > 1 else named or device
         busy = other("utilization")
         unitless = columns.others.get("utilization", (0, 0.0))[1] == 0.0
         yield PowerReading(

@@ -1,4 +1,4 @@
-"""What do the monitors of Zeus write?
+"""What the monitors of Zeus write.
 
 - `ZeusMonitor(log_file=...)`: a line a window, `start_time,window_name,elapsed_time,gpu0_energy,...` [s, J].
 - `PowerMonitor(power_csv_path=...)`: no header, `time,power of GPU 0,power of GPU 1,...` [s, W].
@@ -6,6 +6,7 @@
 - The monitor of 2022: `Time,Power` [mW], a file a GPU.
 """
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -33,27 +34,22 @@ def is_zeus(lines: list[str]) -> bool:
 
 def _powers_of(line: str) -> dict[int, str]:
     """Devices by column, if a line is the header of a table of powers."""
-    row = cells(line)
-    if len(row) < 2 or row[0].lower() != "time":
+    time, *names = cells(line)
+    matches = [POWER.fullmatch(name) for name in names]
+    if time.lower() != "time" or not all(matches):
         return {}
-    found: dict[int, str] = {}
-    for place, cell in enumerate(row[1:], start=1):
-        match = POWER.fullmatch(cell)
-        if match is None:
-            return {}
-        found[place] = match[1] or match[2] or str(place - 1)
-    return found
+    return {index: match[1] or match[2] or str(index - 1) for index, match in enumerate(matches, start=1) if match}
 
 
 def _plain(line: str) -> bool:
     """Whether a line has a time since 1970 and powers, and nothing else."""
-    row = [number(cell) for cell in line.split(",")]
-    return len(row) > 1 and 1e9 <= row[0] < 1e10 and all(0 <= one < MOST_POWER for one in row[1:])
+    time, *powers = (number(cell) for cell in line.split(","))
+    return bool(powers) and 1e9 <= time < 1e10 and all(0 <= power < MOST_POWER for power in powers)
 
 
 def _printed(line: str) -> list[tuple[str, str]]:
-    found = DICTIONARY.search(line)
-    return PRINTED.findall(found[1]) if found else []
+    match = DICTIONARY.search(line)
+    return PRINTED.findall(match[1]) if match else []
 
 
 def read_zeus(lines: Iterable[str], name: str, skipped: Skipped) -> Iterator[PowerReading]:
@@ -65,46 +61,44 @@ def read_zeus(lines: Iterable[str], name: str, skipped: Skipped) -> Iterator[Pow
     factor, before = 1.0, NOT_SAID
     rows = iter(lines)
     for line in rows:
-        if line.lower().startswith(WINDOW):
-            yield from _windows(cells(line), rows, name, skipped)
-            return
-        if found := _powers_of(line):
-            powers = found
-            # The monitor of 2022 wrote what NVML gives; the later one columns without capitals.
-            factor = 1e-3 if cells(line) == ["Time", "Power"] else 1.0
-            continue
-        if printed := _printed(line):
-            time = time_of(line.partition("{")[0])
-            yield from _row(before if time != time else time, dict(printed), 1.0, skipped)
-            continue
         row = cells(line)
-        if len(row) == 1:  # a table that is too wide is printed below its time
+        if line.lower().startswith(WINDOW):
+            yield from _windows(row, rows, name, skipped)
+            return
+        if header := _powers_of(line):
+            powers = header
+            # The monitor of 2022 wrote what NVML gives; the later one columns without capitals.
+            factor = 1e-3 if row == ["Time", "Power"] else 1.0
+        elif printed := _printed(line):
+            time = time_of(line.partition("{")[0])
+            yield from _row(before if math.isnan(time) else time, dict(printed), 1.0, skipped)
+        elif len(row) == 1:  # a table that is too wide is printed below its time
             before = time_of(line)
-            continue
-        named = powers or {place: str(place - 1) for place in range(1, len(row))}
-        said = {device: row[place] for place, device in named.items() if place < len(row)}
-        yield from _row(time_of(row[0]), said, factor, skipped)
+        else:
+            names = powers or {index: str(index - 1) for index in range(1, len(row))}
+            texts = {device: row[index] for index, device in names.items() if index < len(row)}
+            yield from _row(time_of(row[0]), texts, factor, skipped)
 
 
-def _row(time: float, said: Mapping[str, str], factor: float, skipped: Skipped) -> Iterator[PowerReading]:
+def _row(time: float, powers: Mapping[str, str], factor: float, skipped: Skipped) -> Iterator[PowerReading]:
     """Readings of the powers of a line."""
-    if time != time or not said:
+    if math.isnan(time) or not powers:
         skipped[UNREAD] += 1
         return
-    for device, text in said.items():
+    for device, text in powers.items():
         power = between(number(text) * factor, 0.0, MOST_POWER)
-        if power == power:
-            yield PowerReading(time=time, device=device, power=power)
-        else:
+        if math.isnan(power):
             skipped[NO_VALUE] += 1
+        else:
+            yield PowerReading(time=time, device=device, power=power)
 
 
 def _windows(header: list[str], lines: Iterator[str], name: str, skipped: Skipped) -> Iterator[PowerReading]:
     """Two readings a window and device, its start and its end; of windows that overlap the first to end counts."""
     devices = {
-        place: found[2] if found[1] == "gpu" else found[1] + found[2]
-        for place, cell in enumerate(header)
-        if (found := ENERGY.fullmatch(cell.lower()))
+        index: match[2] if match[1] == "gpu" else match[1] + match[2]
+        for index, cell in enumerate(header)
+        if (match := ENERGY.fullmatch(cell.lower()))
     }
     if not devices:
         raise InputError(
@@ -117,7 +111,7 @@ def _windows(header: list[str], lines: Iterator[str], name: str, skipped: Skippe
         extra = max(len(row) - len(header), 0)
         row[1 : 2 + extra] = [",".join(row[1 : 2 + extra])]  # the name of a window may have commas
         start, elapsed = (number(row[0]), number(row[2])) if len(row) > 2 else (NOT_SAID, NOT_SAID)
-        if start != start or not 0 < elapsed < 1e9:
+        if math.isnan(start) or not 0 < elapsed < 1e9:
             skipped[UNREAD] += 1
             continue
         if start < until - 1e-3 * elapsed:
@@ -125,9 +119,9 @@ def _windows(header: list[str], lines: Iterator[str], name: str, skipped: Skippe
             continue
         apart = start > until + max(1e-3, 0.01 * elapsed)
         until = start + elapsed
-        for place, device in devices.items():
-            energy = between(number(row[place]), 0.0, MOST_POWER * elapsed) if place < len(row) else NOT_SAID
-            if energy != energy:
+        for index, device in devices.items():
+            energy = between(number(row[index]), 0.0, MOST_POWER * elapsed) if index < len(row) else NOT_SAID
+            if math.isnan(energy):
                 skipped[NO_VALUE] += 1
                 continue
             power = energy / elapsed
