@@ -1,4 +1,4 @@
-"""Which rows of a table do measured logs give, as `calibrate` and `predict` read them?"""
+"""Rows of a table from measured logs, as `calibrate` and `predict` read them."""
 
 import csv
 import io
@@ -40,7 +40,7 @@ PARTS = {"accelerator": "hardware", "framework": "software"}
 """Words of a row that name presets, and their categories."""
 
 
-def measured_rows(found: MeasuredLogs, scenario: Scenario | None = None, cluster: str = "") -> list[dict[str, Any]]:
+def measured_rows(logs: MeasuredLogs, scenario: Scenario | None = None, cluster: str = "") -> list[dict[str, Any]]:
     """A row for each measurement; with a scenario also its model, layout and machine, so that steps can be predicted.
 
     Numbers that nobody measured are left out. A batch that a log does not state is the scenario's.
@@ -50,27 +50,27 @@ def measured_rows(found: MeasuredLogs, scenario: Scenario | None = None, cluster
     - `cluster`: of the rows; else the accelerator and the framework of the scenario are named.
     """
     own = {} if scenario is None else {**_layout(scenario), **_machine(scenario, cluster)}
-    return [{**own, **_row(one, scenario)} for one in found.rows]
+    return [{**own, **_row(row, scenario)} for row in logs.rows]
 
 
-def _row(one: Measurement, scenario: Scenario | None) -> dict[str, Any]:
-    values: dict[str, Any] = {**vars(one), "relative_clock": math.nan}
+def _row(step: Measurement, scenario: Scenario | None) -> dict[str, Any]:
+    values: dict[str, Any] = {**vars(step), "relative_clock": math.nan}
     if scenario is not None:
         sequence = float(scenario.system.workload.sequence)
         chips = float(scenario.plan.chips)
-        if math.isnan(one.sequences):
-            tokens = one.tokens if math.isfinite(one.tokens) else one.token_rate * one.step_time * chips
+        if math.isnan(step.sequences):
+            tokens = step.tokens if math.isfinite(step.tokens) else step.token_rate * step.step_time * chips
             planned = float(np.max(np.asarray(scenario.plan.batch))) / sequence
             values["sequences"] = round(tokens / sequence) if math.isfinite(tokens) else planned
-        if math.isnan(one.step_time) and math.isfinite(one.token_rate):
-            values["step_time"] = values["sequences"] * sequence / (one.token_rate * chips)
+        if math.isnan(step.step_time) and math.isfinite(step.token_rate):
+            values["step_time"] = values["sequences"] * sequence / (step.token_rate * chips)
         values["tokens"] = values["token_rate"] = math.nan  # they say the same as the sequences and the step time
-        values["relative_clock"] = one.clock / float(scenario.system.accelerator.reference_clock)
-    elif math.isfinite(one.sequences):
+        values["relative_clock"] = step.clock / float(scenario.system.accelerator.reference_clock)
+    elif math.isfinite(step.sequences):
         values["tokens"] = math.nan
-    row: dict[str, Any] = {"run": Path(one.source.split(", ", maxsplit=1)[0]).stem}
+    row: dict[str, Any] = {"run": Path(step.source.split(", ", maxsplit=1)[0]).stem}
     row |= {column: values[name] for name, column in NAMES.items() if math.isfinite(values[name])}
-    if TIME not in row and math.isfinite(one.power) and math.isfinite(values["step_time"]):
+    if TIME not in row and math.isfinite(step.power) and math.isfinite(values["step_time"]):
         row[TIME] = values["step_time"]
     return row
 
@@ -89,11 +89,11 @@ def _machine(scenario: Scenario, cluster: str) -> dict[str, str]:
         return {"cluster": cluster}
     system = scenario.tables["system"]
     titles = {"accelerator": system["accelerator"].get("title"), "framework": system["software"].get("title")}
-    found: dict[str, str] = {}
+    machine: dict[str, str] = {}
     for word, category in PARTS.items():
         same = [name for name in names(category) if read_preset(category, name).get("title") == titles[word]]
-        found |= {word: same[0]} if same else {}
-    return found
+        machine |= {word: same[0]} if same else {}
+    return machine
 
 
 def measured_csv(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -290,20 +290,20 @@ class _Row:
         if steps is not None and (data is not None or chips is not None):
             replicas = data if data is not None else (chips or 0.0) / ranks
             follows = steps * replicas * self.product("microbatch")
-            stated = self.number("batch_sequences")
-            if stated is not None and sequence and math.isclose(stated, follows * sequence, rel_tol=1e-3):
+            batch = self.number("batch_sequences")
+            if batch is not None and sequence and math.isclose(batch, follows * sequence, rel_tol=1e-3):
                 values["batch_sequences"] = follows
                 self.assumed["the batch is stated in tokens: read so."] += 1
             else:
                 self._follow(values, "batch_sequences", follows, "data x microbatch x grad_accumulation")
 
     def _follow(self, values: dict[str, Any], name: str, follows: float, what: str) -> None:
-        stated = self.number(name)
-        if stated is None:
+        number = self.number(name)
+        if number is None:
             values[name] = follows
-        elif not math.isclose(stated, follows, rel_tol=1e-2):
+        elif not math.isclose(number, follows, rel_tol=1e-2):
             raise InputError(
-                f"{ROW}: {name} = {stated:g}, but {what} = {follows:g}. Correct one, or leave out its column: "
+                f"{ROW}: {name} = {number:g}, but {what} = {follows:g}. Correct one, or leave out its column: "
                 "--ignore-columns."
             )
 

@@ -1,1 +1,1 @@
-"""What do the files that a user already has say about a model, a run, its steps and its power?"""
+"""Files that a user already has: of a model, a run, its steps and its power, and tables."""

@@ -1,4 +1,4 @@
-"""What does a training log say of its steps: how long they take, and which of them are no training?
+"""Steps of a training log: how long they take, and which of them are no training.
 
 A log mixes steps of training with those that warm up, evaluate, write a checkpoint or come after a restart. What is
 told apart here, in this order:
@@ -75,7 +75,7 @@ class LoggedRun:
 
     def of(self, phase: str) -> np.ndarray:
         """Which steps belong to a phase."""
-        return np.array([one == phase for one in self.phases], bool)
+        return np.array([own == phase for own in self.phases], bool)
 
     def median(self, name: str) -> float:
         """Of the training steps; NaN if none says it."""
@@ -102,13 +102,13 @@ class LoggedRun:
 
         A gap between two steps belongs to what the log says between them, or to "waiting".
         """
-        found: list[Segment] = []
+        segments: list[Segment] = []
         end, duration = self.columns["time"], self.columns["step_time"] * _steps_of(self.columns["step"])
         # Stamps of whole seconds may be one second apart from the steps.
-        known = end[np.isfinite(end)]
-        rough = WHOLE_SECOND if np.all(known == np.floor(known)) else 0.0
+        stamps = end[np.isfinite(end)]
+        rough = WHOLE_SECOND if np.all(stamps == np.floor(stamps)) else 0.0
         events = sorted(
-            ((one.time, one.kind) for one in self.events if math.isfinite(one.time) and one.kind in PHASES),
+            ((event.time, event.kind) for event in self.events if math.isfinite(event.time) and event.kind in PHASES),
             key=lambda event: event[0],
         )
         moments = [moment for moment, _ in events]
@@ -116,19 +116,19 @@ class LoggedRun:
             if not (math.isfinite(end[at]) and math.isfinite(duration[at])):
                 continue
             start = end[at] - duration[at]
-            if found and start > found[-1].stop:
-                if start - found[-1].stop > max(USUAL * duration[at], rough):
-                    first = bisect.bisect_left(moments, found[-1].stop - 1.0)
-                    said = events[first][1] if first < len(events) and events[first][0] <= end[at] else WAITING
-                    found.append(Segment(said, found[-1].stop, start))
+            if segments and start > segments[-1].stop:
+                if start - segments[-1].stop > max(USUAL * duration[at], rough):
+                    first = bisect.bisect_left(moments, segments[-1].stop - 1.0)
+                    between = events[first][1] if first < len(events) and events[first][0] <= end[at] else WAITING
+                    segments.append(Segment(between, segments[-1].stop, start))
                 else:
-                    start = found[-1].stop  # what is written between two steps takes a moment
-            start = max(start, found[-1].stop) if found else start
-            if found and found[-1].phase == phase:
-                found[-1] = found[-1]._replace(stop=max(found[-1].stop, float(end[at])))
+                    start = segments[-1].stop  # what is written between two steps takes a moment
+            start = max(start, segments[-1].stop) if segments else start
+            if segments and segments[-1].phase == phase:
+                segments[-1] = segments[-1]._replace(stop=max(segments[-1].stop, float(end[at])))
             elif end[at] > start:
-                found.append(Segment(phase, float(start), float(end[at])))
-        return found
+                segments.append(Segment(phase, float(start), float(end[at])))
+        return segments
 
 
 def relative_scatter(values: Float[np.ndarray, " n"]) -> float:
@@ -142,7 +142,7 @@ def relative_scatter(values: Float[np.ndarray, " n"]) -> float:
 def logged_run(records: Iterable[LoggedStep | LogEvent], name: str = "log") -> LoggedRun:
     """The steps of a log as columns, with the phase of each.
 
-    Step times that a log does not state are differences of its times. Steps that stand there twice after a restart
+    Step times that a log does not state are differences of its times. Steps that appear twice after a restart
     count once; the earlier ones are lost.
 
     **Raises:** `InputError` if there is no step at all.
@@ -161,7 +161,7 @@ def logged_run(records: Iterable[LoggedStep | LogEvent], name: str = "log") -> L
             waiting = set()
     if not steps:
         raise InputError(f"{name}: no training step is in it. Give the log of a training run.")
-    columns = {key: np.array([float(getattr(one, key)) for one in steps]) for key in NUMBERS}
+    columns = {key: np.array([float(getattr(step, key)) for step in steps]) for key in NUMBERS}
     restarted = [at for at in range(1, len(steps)) if "restart" in before[at] or steps[at].step <= steps[at - 1].step]
     columns["step_time"] = _times_from_clock(columns, restarted)
     return LoggedRun(columns, _phases(columns, before, restarted), tuple(events))
@@ -176,36 +176,36 @@ def _steps_of(step: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
 
 def _times_from_clock(columns: dict[str, np.ndarray], restarted: Sequence[int]) -> Float[np.ndarray, " n"]:
     """Step times as stated, else from the difference of two times, but not over a restart."""
-    stated, step, time = columns["step_time"], columns["step"], columns["time"]
+    logged, step, time = columns["step_time"], columns["step"], columns["time"]
     with np.errstate(divide="ignore", invalid="ignore"):
         seen = np.diff(time, prepend=np.nan) / np.diff(step, prepend=np.nan)
     seen[list(restarted)] = np.nan
     seen[~(seen > 0.0)] = np.nan
-    return np.where(np.isfinite(stated) & (stated > 0.0), stated, seen)
+    return np.where(np.isfinite(logged) & (logged > 0.0), logged, seen)
 
 
 def _phases(columns: dict[str, np.ndarray], before: Sequence[set[str]], restarted: Sequence[int]) -> tuple[str, ...]:
     """The phase of each step."""
     step, times = columns["step"], columns["step_time"]
-    found = [TRAINING] * len(step)
+    phases = [TRAINING] * len(step)
     last: dict[float, int] = {}
     for at, number in enumerate(step):
         if number in last:
-            found[last[number]] = LOST
+            phases[last[number]] = LOST
         last[number] = at
     for at in restarted:
-        found[at] = RESTART
-    kept = np.array([one == TRAINING for one in found]) & np.isfinite(times)
-    if not np.any(kept):
-        return tuple(found)
-    low, high = usual_range(times[kept])
+        phases[at] = RESTART
+    timed = np.array([phase == TRAINING for phase in phases]) & np.isfinite(times)
+    if not np.any(timed):
+        return tuple(phases)
+    low, high = usual_range(times[timed])
     begins = [0, *restarted]
     for begin, end in zip(begins, [*restarted, len(step)], strict=True):
-        _mark_warm_up(found, times, begin, end, low, high)
+        _mark_warm_up(phases, times, begin, end, low, high)
     for at, kinds in enumerate(before):
-        if found[at] == TRAINING and times[at] > high:
-            found[at] = next((kind for kind in (CHECKPOINT, EVALUATION) if kind in kinds), TRAINING)
-    return tuple(found)
+        if phases[at] == TRAINING and times[at] > high:
+            phases[at] = next((kind for kind in (CHECKPOINT, EVALUATION) if kind in kinds), TRAINING)
+    return tuple(phases)
 
 
 def usual_range(times: Float[np.ndarray, " n"]) -> tuple[float, float]:
@@ -217,14 +217,14 @@ def usual_range(times: Float[np.ndarray, " n"]) -> tuple[float, float]:
 
 
 def _mark_warm_up(
-    found: list[str], times: Float[np.ndarray, " n"], begin: int, end: int, low: float, high: float
+    phases: list[str], times: Float[np.ndarray, " n"], begin: int, end: int, low: float, high: float
 ) -> None:
     """Mark the first steps of a stretch as warm-up, as long as they are not usual."""
     for at in range(begin, min(end, begin + max(1, int(MOST_WARM_UP * (end - begin))))):
         if math.isfinite(times[at]) and low <= times[at] <= high:
             return
-        if found[at] == TRAINING and end - begin > 2 and math.isfinite(times[at]):
-            found[at] = WARM_UP
+        if phases[at] == TRAINING and end - begin > 2 and math.isfinite(times[at]):
+            phases[at] = WARM_UP
 
 
 def batches(run: LoggedRun) -> list[tuple[float, Int[np.ndarray, " n"]]]:

@@ -1,4 +1,4 @@
-"""What do the logs of a run and the readings of its meters say together: a row for each batch, and energy by phase?
+"""Logs of a run and readings of its meters together: a row for each batch, and energy by phase.
 
 Steps and readings are joined by time. Power and energy of a step are those of the spans of training of ten seconds or
 more; counters come before samples.
@@ -106,8 +106,8 @@ def kind_of(path: str | Path) -> str:
     except InputError as error:
         if not is_file(path):
             raise
-        known = ", ".join((*LOG_KINDS, *POWER_KINDS))
-        raise InputError(f'"{path}" is no training log and no log of power. Known kinds: {known}.') from error
+        kinds = ", ".join((*LOG_KINDS, *POWER_KINDS))
+        raise InputError(f'"{path}" is no training log and no log of power. Known kinds: {kinds}.') from error
 
 
 def measure_logs(
@@ -141,39 +141,39 @@ def measure_logs(
             readings += read_power(path, kind, interval=interval, skipped=skipped)
             notes += [f"{path}: {count:,} x {reason}." for reason, count in skipped.items() if count]
     if offset:
-        readings = [_moved(one, float(offset)) for one in readings]
-    devices = by_device(one for one in readings if math.isfinite(one.time))
+        readings = [_moved(reading, float(offset)) for reading in readings]
+    devices = by_device(reading for reading in readings if math.isfinite(reading.time))
     rows: list[Measurement] = []
     phases: list[PhaseEnergy] = []
     power: dict[str, MergedPower] = {}
-    shown: dict[str, list[Segment]] = {}
+    drawn: dict[str, list[Segment]] = {}
     for name, run in runs.items():
         notes += _left_out(name, run)
         spans = run.segments()
-        own, said = _beside(spans, devices, name) if devices else ({}, [])
-        notes += said
+        own, moved = _beside(spans, devices, name) if devices else ({}, [])
+        notes += moved
         meters = metered(no_part_twice(own))
         for group, part in apart_from_nodes(name, meters).items():
-            power[group], shown[group] = merge_devices(one for device in part for one in own[device]), spans
+            power[group], drawn[group] = merge_devices(reading for device in part for reading in own[device]), spans
             phases += phase_energies(group, spans, part)
-        for sequences, places in batches(run):
-            if found := _measurement(name, run, sequences, places, spans, meters, own, notes):
-                rows.append(found)
+        for sequences, indices in batches(run):
+            if row := _measurement(name, run, sequences, indices, spans, meters, own, notes):
+                rows.append(row)
     alone: list[DevicePower] = []
     if not runs:
         for group, own in groups_of(by_device(readings)).items():
             alone += [device_power(group, name, own[name]) for name in sorted(own, key=_in_order)]
             for label, part in apart_from_nodes(group, metered(own)).items():
-                power[label] = merge_devices(one for device in part for one in own[device])
-                shown[label] = power_segments(list(part.values()))
-                phases += phase_energies(label, shown[label], part)
-    if alone and all(one.readings == 1 for one in alone):
+                power[label] = merge_devices(reading for device in part for reading in own[device])
+                drawn[label] = power_segments(list(part.values()))
+                phases += phase_energies(label, drawn[label], part)
+    if alone and all(device.readings == 1 for device in alone):
         notes.append("Each device was read once, which tells its power but no energy.")
     elif readings and not devices:
         notes.append("The readings of power have no times: say how far apart they are with --interval.")
     if not rows and not phases and not alone:
         raise InputError(" ".join(["Nothing can be measured from these files.", *notes]))
-    return MeasuredLogs(tuple(rows), tuple(phases), tuple(alone), tuple(notes), runs, power, shown)
+    return MeasuredLogs(tuple(rows), tuple(phases), tuple(alone), tuple(notes), runs, power, drawn)
 
 
 def _in_order(device: str) -> list[tuple[int, str]]:
@@ -196,13 +196,13 @@ def _left_out(name: str, run: LoggedRun) -> list[str]:
         "restart": "first after a restart",
         "lost": "repeated after a restart",
     }
-    said = [
+    notes = [
         f"{name}: {counted(count, f'{phase} step')} left out: {why[phase]}." for phase, count in run.left_out().items()
     ]
     untimed = int(np.sum(run.of(TRAINING) & ~np.isfinite(run.columns["step_time"])))
     if untimed:
-        said.append(f"{name}: {counted(untimed, 'step')} without a time of its own: only the loss counts.")
-    return said
+        notes.append(f"{name}: {counted(untimed, 'step')} without a time of its own: only the loss counts.")
+    return notes
 
 
 def _beside(
@@ -212,8 +212,8 @@ def _beside(
     if not spans:
         return {}, [f"{name}: its lines have no times, so power cannot be joined to its steps."]
     start, stop = spans[0].start, spans[-1].stop
-    first = min(one.time for group in devices.values() for one in group)
-    last = max(one.time for group in devices.values() for one in group)
+    times = [reading.time for group in devices.values() for reading in group]
+    first, last = min(times), max(times)
 
     def overlap(hours: float) -> float:
         return min(stop, last + hours * HOUR) - max(start, first + hours * HOUR)
@@ -226,7 +226,7 @@ def _beside(
             f"{name}: no reading of power is from its time ({start:.0f} s to {stop:.0f} s since 1970; readings from "
             f"{first:.0f} s to {last:.0f} s). Give the difference of the clocks with --offset."
         ]
-    moved = {device: [_moved(one, hours * HOUR) for one in group] for device, group in devices.items()}
+    moved = {device: [_moved(reading, hours * HOUR) for reading in group] for device, group in devices.items()}
     return moved, [f"{name}: the meters' clock was moved by {hours:+g} h, as between two time zones."]
 
 
@@ -234,7 +234,7 @@ def _measurement(
     name: str,
     run: LoggedRun,
     sequences: float,
-    places: np.ndarray,
+    indices: np.ndarray,
     spans: Sequence[Segment],
     meters: dict[str, Metered],
     devices: dict[str, list[PowerReading]],
@@ -242,11 +242,11 @@ def _measurement(
 ) -> Measurement | None:
     """The training steps of one batch; nothing where none has a time, a rate or a loss."""
     own = np.zeros(len(run), bool)
-    own[places] = True
-    kept = own & run.of(TRAINING)
+    own[indices] = True
+    trained = own & run.of(TRAINING)
 
     def of(column: str) -> np.ndarray:
-        values = run.columns[column][kept]
+        values = run.columns[column][trained]
         return values[np.isfinite(values)]
 
     times, losses = of("step_time"), of("loss")
@@ -255,13 +255,13 @@ def _measurement(
         notes.append(f"{name}: no training step{batch} has a time or a rate.")
         if not len(losses):
             return None
-    found = Measurement(
+    row = Measurement(
         source=name,
-        steps=int(np.sum(kept)),
+        steps=int(np.sum(trained)),
         step_time=middle(times),
         step_scatter=relative_scatter(times),
         sequences=sequences,
-        tokens=_tokens_of_step(run, kept),
+        tokens=_tokens_of_step(run, trained),
         token_rate=middle(of("token_rate")),
         flops_rate=middle(of("flops_rate")),
         memory=float(np.max(of("memory"))) if len(of("memory")) else math.nan,
@@ -270,29 +270,27 @@ def _measurement(
         energy=middle(of("energy")),
         how="log" if len(of("energy")) or len(of("power")) else "",
     )
-    ends = run.columns["time"][places]
+    ends = run.columns["time"][indices]
     ends = ends[np.isfinite(ends)]
     if not meters or not len(ends):
-        return found
-    begin = ends[0] - (found.step_time if math.isfinite(found.step_time) else 0.0)
-    training = [one for one in spans if one.phase == TRAINING and one.stop > begin and one.start < ends[-1]]
-    return _with_power(found, training, meters, devices, name, notes)
+        return row
+    begin = ends[0] - (row.step_time if math.isfinite(row.step_time) else 0.0)
+    training = [span for span in spans if span.phase == TRAINING and span.stop > begin and span.start < ends[-1]]
+    return _with_power(row, training, meters, devices, name, notes)
 
 
-def _tokens_of_step(run: LoggedRun, kept: np.ndarray) -> float:
+def _tokens_of_step(run: LoggedRun, rows: np.ndarray) -> float:
     """Tokens of a step: as stated, or from the rise of those so far."""
-    stated = run.columns["tokens"][kept]
-    stated = stated[np.isfinite(stated)]
-    if len(stated):
-        return float(np.median(stated))
+    tokens = middle(run.columns["tokens"][rows])
+    if math.isfinite(tokens):
+        return tokens
     with np.errstate(divide="ignore", invalid="ignore"):
-        rise = np.diff(run.columns["tokens_so_far"][kept]) / np.diff(run.columns["step"][kept])
-    rise = rise[np.isfinite(rise) & (rise > 0.0)]
-    return float(np.median(rise)) if len(rise) else math.nan
+        rise = np.diff(run.columns["tokens_so_far"][rows]) / np.diff(run.columns["step"][rows])
+    return middle(rise[rise > 0.0])
 
 
 def _with_power(
-    found: Measurement,
+    row: Measurement,
     training: Sequence[Segment],
     meters: dict[str, Metered],
     devices: dict[str, list[PowerReading]],
@@ -300,46 +298,46 @@ def _with_power(
     notes: list[str],
 ) -> Measurement:
     """A measurement with the power of its devices in its spans of training that are long enough."""
-    long = [(one.start, one.stop) for one in training if one.stop - one.start >= SHORTEST]
+    long = [(span.start, span.stop) for span in training if span.stop - span.start >= SHORTEST]
     if not long:
         notes.append(
             f"{name}: it trains for less than {SHORTEST:g} s at a time, which meters do not resolve: no power is given."
         )
-        return found
+        return row
     powers: list[float] = []
     nodes: list[float] = []
     how: set[str] = set()
     states: dict[str, list[float]] = {state: [] for state in STATES}
     for device, meter in meters.items():
-        energy, known, covered = meter.energy(long)
+        energy, seconds, covered = meter.energy(long)
         if covered <= 0.5 * sum(stop - start for start, stop in long):
             notes.append(f"{name}: device {device} has readings for less than half of the training, and is left out.")
             continue
         if is_node(device):
-            nodes.append(energy / known)
+            nodes.append(energy / seconds)
         elif is_chip(device):
-            powers.append(energy / known)
+            powers.append(energy / seconds)
         else:
             continue  # a part of the host, or all chips together: its energy is that of the phases
         how.add(meter.how)
         within = _within(devices[device], long)
         for state, values in states.items():
-            values.append(middle(getattr(one, state) for one in within))
+            values.append(middle(getattr(reading, state) for reading in within))
     if not powers and not nodes:
-        return found
-    said = {state: middle(values) for state, values in states.items()}
+        return row
+    measured = {state: middle(values) for state, values in states.items()}
     if nodes:
-        said["node_power"] = float(np.mean(nodes))
+        measured["node_power"] = float(np.mean(nodes))
     if powers:
-        said["power"] = float(np.mean(powers))
-        said["energy"] = said["power"] * found.step_time
-    return replace(found, devices=len(powers) + len(nodes), how=" and ".join(sorted(how)), **said)
+        measured["power"] = float(np.mean(powers))
+        measured["energy"] = measured["power"] * row.step_time
+    return replace(row, devices=len(powers) + len(nodes), how=" and ".join(sorted(how)), **measured)
 
 
 def _within(readings: Sequence[PowerReading], spans: Sequence[tuple[float, float]]) -> list[PowerReading]:
     """Readings in one of the spans, which follow each other."""
     starts, stops = np.array(spans).T
-    time = np.array([one.time for one in readings])
+    time = np.array([reading.time for reading in readings])
     at = np.searchsorted(starts, time, side="right") - 1
     inside = (at >= 0) & (time <= stops[np.maximum(at, 0)])
-    return [one for one, kept in zip(readings, inside, strict=True) if kept]
+    return [reading for reading, within in zip(readings, inside, strict=True) if within]

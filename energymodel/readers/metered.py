@@ -125,8 +125,8 @@ class Metered:
         parts = [(*self.pieces.integral(start, stop), self._gaps.integral(start, stop)[1]) for start, stop in spans]
         if not parts:
             return 0.0, 0.0, 0.0
-        energy, known, gaps = (float(sum(values)) for values in zip(*parts, strict=True))
-        return energy, known, known - gaps
+        energy, seconds, gaps = (float(sum(values)) for values in zip(*parts, strict=True))
+        return energy, seconds, seconds - gaps
 
     @cached_property
     def _gaps(self) -> Pieces:

@@ -1,4 +1,4 @@
-"""What does a file say of a run so far?"""
+"""Numbers of a run so far from JSON, TOML or JSON lines."""
 
 import json
 from collections.abc import Sequence
@@ -9,12 +9,12 @@ from energymodel.errors import InputError, suggest
 from energymodel.readers.text_file import read_json, read_text, read_toml
 
 
-def read_so_far(path: str | Path, known: Sequence[str]) -> dict[str, float | str]:
+def read_so_far(path: str | Path, names: Sequence[str]) -> dict[str, float | str]:
     """Numbers in SI, or texts with a unit, by name: of a JSON or TOML table, or of the last line of JSON lines.
 
     **Arguments:**
 
-    - `known`: names that may stand there. In the lines of `energymodel monitor` they stand in `so_far`.
+    - `names`: that may be there. In the lines of `energymodel monitor` they stand in `so_far`.
 
     **Raises:** `InputError` for another file, an unknown name, and what is neither number nor text.
     """
@@ -28,8 +28,8 @@ def read_so_far(path: str | Path, known: Sequence[str]) -> dict[str, float | str
     else:
         raise InputError(f'{path}: extension "{path.suffix}" is not known. Give .toml, .json or .jsonl.')
     for name, value in table.items():
-        if name not in known:
-            raise InputError(f'{path}: unknown key "{name}". {suggest(name, known)}')
+        if name not in names:
+            raise InputError(f'{path}: unknown key "{name}". {suggest(name, names)}')
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise InputError(f"{path}: {name} is {value!r}, neither a number in SI nor text with a unit. Correct it.")
     return {name: value if isinstance(value, str) else float(value) for name, value in table.items()}

@@ -1,4 +1,4 @@
-"""What steps and events does the log of a training run tell, whichever framework wrote it?
+"""Steps and events of the log of a training run, whichever framework wrote it.
 
 Nine kinds are read, each by its module in `readers/logs`; the kind is recognized from the first line that only it
 has. Logs are streamed: a file of any length and one that still grows are read alike.
@@ -65,7 +65,7 @@ class StepLog(Iterator[Record]):
     def _once(self, records: Iterator[Record], source: Iterator[str]) -> Iterator[Record]:
         """Leave out what several ranks print, tell restarts, and derive what two lines say together."""
         seen = _Seen()
-        found = False
+        empty = True
         for record in records:
             if isinstance(record, LogEvent):
                 if seen.event(record):
@@ -82,9 +82,9 @@ class StepLog(Iterator[Record]):
                 continue
             if seen.back(record):
                 yield LogEvent("restart", record.time, step=record.step)
-            found = True
+            empty = False
             yield seen.step(record)
-        if not found:
+        if empty:
             raise InputError(f'No step in "{self.name}", read as a log of {self.kind}. Give the log of a training run.')
 
 
@@ -152,11 +152,12 @@ class _Seen:
         return record
 
 
-def _same(one: LogEvent, other: LogEvent) -> bool:
+def _same(first: LogEvent, other: LogEvent) -> bool:
     """Whether two events since one step are what two ranks print of it."""
-    if one.step != other.step or (one.value != other.value and not (math.isnan(one.value) and math.isnan(other.value))):
+    values = (first.value, other.value)
+    if first.step != other.step or (values[0] != values[1] and not all(map(math.isnan, values))):
         return False
-    passed = other.time - one.time
+    passed = other.time - first.time
     return math.isnan(passed) or abs(passed) <= LATE
 
 

@@ -44,10 +44,10 @@ def counted_once(table: Measurements) -> tuple[Measurements, tuple[str, ...]]:
     ):
         if np.any(left_out):
             notes.append(f"{counted(int(np.sum(left_out)), 'row')} {words}: {_lines(table.lines[left_out])}.")
-    kept = table.select(~suspect & ~carried)
-    if not len(kept):
+    counting = table.select(~suspect & ~carried)
+    if not len(counting):
         raise InputError(f"{table.path}: every row is marked in the column `suspect`. Clear it in rows to be fitted.")
-    return kept, tuple(notes)
+    return counting, tuple(notes)
 
 
 def without_amount(table: Measurements) -> tuple[Measurements, np.ndarray]:
@@ -69,9 +69,9 @@ def without_amount(table: Measurements) -> tuple[Measurements, np.ndarray]:
 
 
 def _lines(lines: np.ndarray) -> str:
-    shown = ", ".join(str(line) for line in lines[:SHOWN_LINES])
+    numbers = ", ".join(str(line) for line in lines[:SHOWN_LINES])
     more = f" and {len(lines) - SHOWN_LINES} more" if len(lines) > SHOWN_LINES else ""
-    return f"line{'s' * (len(lines) != 1)} {shown}{more}"
+    return f"line{'s' * (len(lines) != 1)} {numbers}{more}"
 
 
 def in_one_unit(table: Measurements) -> tuple[np.ndarray, np.ndarray, str]:

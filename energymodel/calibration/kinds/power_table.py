@@ -80,7 +80,7 @@ def _settings_of_log(log: Measurements) -> Measurements:
 
 
 def _stretches(columns: list[np.ndarray], count: int) -> Iterator[list[int]]:
-    for _, rows in groupby(range(count), key=lambda row: tuple(str(one[row]) for one in columns)):
+    for _, rows in groupby(range(count), key=lambda row: tuple(str(column[row]) for column in columns)):
         yield list(rows)
 
 
@@ -99,7 +99,7 @@ def split_asked(table: Measurements) -> tuple[Measurements, Measurements]:
 
     **Raises:** `InputError` for a row with one of both, or if no row was measured.
     """
-    time, power = (np.isfinite(table.columns[one.name]) for one in (TIME, POWER))
+    time, power = (np.isfinite(table.columns[column.name]) for column in (TIME, POWER))
     for row in np.flatnonzero(time != power):
         missing = POWER if time[row] else TIME
         raise InputError(
@@ -128,12 +128,12 @@ def asked_settings(
     **Raises:** `InputError` for a row whose device, workload and batch was not measured, or that has no limit or clock.
     """
 
-    def settings(one: Measurements, words: np.ndarray) -> list[tuple[str, str, float]]:
-        batch = one.columns.get("batch", np.ones(len(one)))
-        return list(zip(one.text("gpu", "").tolist(), words.tolist(), batch.tolist(), strict=True))
+    def settings(rows: Measurements, words: np.ndarray) -> list[tuple[str, str, float]]:
+        batch = rows.columns.get("batch", np.ones(len(rows)))
+        return list(zip(rows.text("gpu", "").tolist(), words.tolist(), batch.tolist(), strict=True))
 
     rows = {setting: row for row, setting in enumerate(settings(table, workload)) if is_profile[row]}
-    found = []
+    predicted = []
     for row, setting in enumerate(settings(asked, labels_of(asked))):
         line, column = int(asked.lines[row]), "power_limit_w" if by_limit else "clock_hz"
         if setting not in rows:
@@ -145,8 +145,8 @@ def asked_settings(
         if not np.isfinite(speed):
             raise InputError(f'{asked.path}, line {line}, column "{column}": empty. Write what is to be predicted.')
         profile = rows[setting]
-        found.append(Asked(line, profile, speed if by_limit else speed / float(table.columns[column][profile])))
-    return tuple(found)
+        predicted.append(Asked(line, profile, speed if by_limit else speed / float(table.columns[column][profile])))
+    return tuple(predicted)
 
 
 def check_limits(table: Measurements) -> None:
@@ -178,10 +178,10 @@ def averaged(table: Measurements) -> Averaged:
     noise = float(np.sqrt(squares / (len(table) - len(groups))))
     names = [name for name in ("time_s", "power_w", "epochs") if name in table.columns]
     means = {name: np.array([np.mean(table.columns[name][rows]) for rows in groups]) for name in names}
-    kept = table.select(np.array([rows[0] for rows in groups]))
+    first = table.select(np.array([rows[0] for rows in groups]))
     note = (
         f"{len(table)} rows are {len(groups)} settings, each the mean of its repeats, whose energies differ by "
         f"{100 * noise:.2g} % (standard deviation)."
     )
-    averages = Measurements(table.path, {**kept.columns, **means}, kept.lines, table.notes)
+    averages = Measurements(table.path, {**first.columns, **means}, first.lines, table.notes)
     return Averaged(averages, noise, (note,))

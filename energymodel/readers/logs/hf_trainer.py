@@ -1,4 +1,4 @@
-"""What does a trainer of Hugging Face say, and what axolotl and TRL, which are built on it?
+"""Logs of Hugging Face trainers, also of axolotl and TRL, which are built on them.
 
 Either `trainer_state.json`, whose `log_history` numbers its entries but tells no time: each step gets the mean of
 `train_runtime` without its evaluations. Or what it prints, `{'loss': 1.2, 'grad_norm': 1.1, 'epoch': 0.1}`, which has

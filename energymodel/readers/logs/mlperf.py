@@ -1,4 +1,4 @@
-"""What do the `:::MLLOG` lines of MLPerf Training say?
+"""The `:::MLLOG` lines of MLPerf Training.
 
 Each holds a time, a key, a value and how many samples were seen (`samples_count`). Between two such lines of training,
 `(samples - samples before) / global_batch_size` steps took the time that passed: the mean step is given. An evaluation

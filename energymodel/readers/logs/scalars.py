@@ -21,13 +21,14 @@ _EVALUATED = re.compile(r"(?:^|_)(?:eval|evaluation|val|valid|validation|test)(?
 def field_of(name: str) -> tuple[str, float] | None:
     """Field and factor of a scalar, told from the last words of its name; None if it is no quantity of a step."""
     words = re.sub(r"[^a-z0-9]+", "_", name[:500].lower()).strip("_").split("_")
-    whole = "_".join(words)
-    if _ASIDE.search(whole):
+    full = "_".join(words)
+    if _ASIDE.search(full):
         return None
     for start in range(max(0, len(words) - 8), len(words)):
-        found = NAMES.get(tail := "_".join(words[start:]))
+        tail = "_".join(words[start:])
         if tail in NAMES:
-            if found is not None and _EVALUATED.search(whole):
-                return (EVALUATION, 1.0) if found[0] in ("loss", EVALUATION) else None
-            return found
+            field = NAMES[tail]
+            if field is not None and _EVALUATED.search(full):
+                return (EVALUATION, 1.0) if field[0] in ("loss", EVALUATION) else None
+            return field
     return None

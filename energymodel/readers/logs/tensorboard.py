@@ -1,4 +1,4 @@
-"""What does a scalar that TensorBoard saved as CSV say?
+"""Scalars that TensorBoard saved as CSV.
 
 A file has the columns `Wall time,Step,Value` and one scalar, which its name tells: TensorBoard writes
 `run-<run>-tag-<scalar>.csv`. Of a scalar with another name only times and steps are taken. `join_scalars` joins the

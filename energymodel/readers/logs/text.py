@@ -40,8 +40,8 @@ def plain(line: str) -> str:
 
 def number(text: str) -> float:
     """The number that a text begins with, in whatever unit follows; NaN without one."""
-    found = _NUMBER.match(text)
-    return float(found[1].replace(",", "")) if found else NOT_SAID
+    match = _NUMBER.match(text)
+    return float(match[1].replace(",", "")) if match else NOT_SAID
 
 
 def whole(text: str) -> int | None:
@@ -100,9 +100,9 @@ def step_fields(
 
 def made(step: int, time: float, fields: Mapping[str, float]) -> LoggedStep | None:
     """A step of what a line says, without what cannot be; None if nothing is left."""
-    kept = {
+    possible = {
         name: value
         for name, value in fields.items()
         if not math.isnan(value) and (name not in POSITIVE or 0.0 < value < math.inf)
     }
-    return LoggedStep(step, time, **kept) if kept or (fields and not math.isnan(time)) else None
+    return LoggedStep(step, time, **possible) if possible or (fields and not math.isnan(time)) else None

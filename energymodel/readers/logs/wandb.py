@@ -1,4 +1,4 @@
-"""What does a CSV file that was exported from Weights & Biases say?
+"""CSV files exported from Weights & Biases.
 
 Either of a chart, with the columns `Step` and `<run> - <scalar>` (and `__MIN` and `__MAX`, which are left out), or of
 the history, with `_step`, `_timestamp`, `_runtime` and one column for each scalar. Where a column counts the optimizer
@@ -27,8 +27,8 @@ def is_header(line: str) -> bool:
     if any(cell.endswith("__MIN") for cell in cells) and any(cell.endswith("__MAX") for cell in cells):
         return True
     names = [_scalar(cell)[1].strip().lower() for cell in cells]
-    known = any(cell.startswith("_") or " - " in cell or field_of(cell) is not None for cell in cells)
-    return len(cells) > 1 and known and any(name in STEPS for name in names)
+    scalars = any(cell.startswith("_") or " - " in cell or field_of(cell) is not None for cell in cells)
+    return len(cells) > 1 and scalars and any(name in STEPS for name in names)
 
 
 def _cells(line: str) -> list[str]:
@@ -85,27 +85,27 @@ def steps(lines: Iterable[str], name: str = "") -> Iterator[LoggedStep | LogEven
 def _columns(header: Sequence[str], name: str) -> tuple[int, int | None, dict[int, tuple[str, float]]]:
     """Columns of the step, of the time and of each quantity."""
     plain = [_scalar(column)[1].strip().lower() for column in header]
-    shown = [column for column in range(len(header)) if not header[column].endswith(("__MIN", "__MAX"))]
-    step = next((plain.index(known) for known in STEPS if known in plain), None)
+    columns = [column for column in range(len(header)) if not header[column].endswith(("__MIN", "__MAX"))]
+    step = next((plain.index(name) for name in STEPS if name in plain), None)
     if step is None:
         raise InputError(f'"{name}" has no column Step or _step. Export the chart with the step on its x axis.')
     fields: dict[int, tuple[str, float]] = {}
     runs: dict[str, None] = {}
-    for column in shown:
+    for column in columns:
         run, scalar = _scalar(header[column])
-        found = None if column == step or plain[column] in STEPS else field_of(scalar)
-        if found is None:
+        field = None if column == step or plain[column] in STEPS else field_of(scalar)
+        if field is None:
             continue
         runs[run] = None
         # Of two that tell one quantity, "train/loss" rather than "train/text_loss".
-        rival = next((other for other, field in fields.items() if field[0] == found[0]), None)
+        rival = next((other for other, taken in fields.items() if taken[0] == field[0]), None)
         if rival is None or len(plain[column]) < len(plain[rival]):
             fields.pop(-1 if rival is None else rival, None)
-            fields[column] = found
+            fields[column] = field
     if len(runs) > 1:
         names = ", ".join(f'"{run}"' for run in list(runs)[:4])
         raise InputError(f'"{name}" holds {len(runs)} runs ({names}). Export one run at a time.')
-    time = next((plain.index(known) for known in TIMES if known in plain), None)
+    time = next((plain.index(name) for name in TIMES if name in plain), None)
     return step, time, fields
 
 
@@ -120,9 +120,9 @@ def _time(cell: str) -> float:
 
 def _joined(first: LoggedStep, second: LoggedStep) -> LoggedStep:
     """Two rows of one step: what the first does not say is taken from the second."""
-    said = {
+    missing = {
         field.name: getattr(second, field.name)
         for field in dataclasses.fields(first)
         if math.isnan(getattr(first, field.name))
     }
-    return dataclasses.replace(first, **said)
+    return dataclasses.replace(first, **missing)
